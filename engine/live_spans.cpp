@@ -75,7 +75,7 @@ class Scanner {
     if (quote != nullptr) {
       const std::string_view word(at_, static_cast<std::size_t>(quote - at_));
       at_ = quote + 1;
-      if (const auto kind = spanKindNamed(word)) return *kind;
+      if (const auto kind = valueNamed<SpanKind>(word)) return *kind;
     }
     ok_ = false;
     return SpanKind::Forward;
@@ -153,7 +153,7 @@ void LiveWriter::write(const StepLog& log, bool done) {
   at = put(at, ",\"spans\":[");
   for (bool first = true; spans_ < log.spans.size(); ++spans_, first = false) {
     const Span& span = log.spans[spans_];
-    at = put(put(put(at, first ? "[\"" : ",[\""), name(span.kind)), "\"");
+    at = put(put(put(at, first ? "[\"" : ",[\""), nameOf(span.kind)), "\"");
     for (const Ns number : {Ns{span.rank.value}, Ns{span.stage.value}, Ns{span.microbatch.value}, Ns{span.peer.value}, span.bytes,
                             span.start - from, span.end - from}) {
       *at++ = ',';

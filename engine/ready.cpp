@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 
 #include "engine/executor.h"
@@ -9,18 +11,24 @@
 namespace pw {
 namespace {
 
-/// F, B or I, W: the actions of a class keep their order within a stage.
-int classOf(ActionKind kind) { return kind == ActionKind::Forward ? 0 : kind == ActionKind::BackwardWeight ? 2 : 1; }
+/// The actions of a part keep their order within a stage.
+enum class Part : std::uint8_t { Forward, Backward, Weight };  ///< F; B or I; W
+constexpr std::size_t kParts = 3;
+
+Part partOf(ActionKind kind) {
+  if (kind == ActionKind::Forward) return Part::Forward;
+  return kind == ActionKind::BackwardWeight ? Part::Weight : Part::Backward;
+}
 
 /// What has been done of a stage, and how much may be in flight at once.
 struct StageCounts {
-  std::array<int, 3> done{};  ///< by class
-  std::array<int, 3> total{};
+  std::array<int, kParts> done{};  ///< by part
+  std::array<int, kParts> total{};
   int live = 0, mostLive = 0;        ///< F not yet answered by B (or W)
   int waiting = 0, mostWaiting = 0;  ///< I not yet followed by W
 
   void add(ActionKind kind) {
-    ++done[static_cast<std::size_t>(classOf(kind))];
+    ++done[static_cast<std::size_t>(partOf(kind))];
     live += kind == ActionKind::Forward ? 1 : kind == ActionKind::BackwardInput ? 0 : -1;
     waiting += kind == ActionKind::BackwardInput ? 1 : kind == ActionKind::BackwardWeight ? -1 : 0;
   }
@@ -53,19 +61,20 @@ Direction directionOf(const Action& action) { return action.kind == ActionKind::
 void Executor::runReady() {
   std::map<Stage, StageCounts> stages = limitsOf(ops_);
   std::vector<Action> open;
-  const auto isNextOfItsClass = [&](const Action& action, std::size_t at) {  // no earlier one of its class and stage is open
+  const auto isNextOfItsPart = [&](const Action& action, std::size_t at) {  // no earlier one of its part and stage is open
     return std::none_of(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(at),
-                        [&](const Action& a) { return a.stage == action.stage && classOf(a.kind) == classOf(action.kind); });
+                        [&](const Action& a) { return a.stage == action.stage && partOf(a.kind) == partOf(action.kind); });
   };
   const auto mayRun = [&](const Action& action) {
     const StageCounts& counts = stages.at(action.stage);
-    switch (classOf(action.kind)) {
-      case 0: return counts.live < counts.mostLive;
-      case 1:
+    switch (partOf(action.kind)) {
+      case Part::Forward: return counts.live < counts.mostLive;
+      case Part::Backward:
         return finished_.contains({action.stage, ActionKind::Forward, action.microbatch}) &&
                (action.kind == ActionKind::Backward || counts.waiting < counts.mostWaiting);
-      default: return finished_.contains({action.stage, ActionKind::BackwardInput, action.microbatch});
+      case Part::Weight: return finished_.contains({action.stage, ActionKind::BackwardInput, action.microbatch});
     }
+    return false;
   };
   const auto runOpen = [&] {
     while (!open.empty()) {
@@ -75,7 +84,7 @@ void Executor::runReady() {
       std::erase_if(come, [&](auto request) { return !communicator_.isDone(request).value_or(false); });
       std::optional<std::size_t> chosen;
       for (std::size_t i = 0; i < open.size() && !chosen; ++i) {
-        if (!isNextOfItsClass(open[i], i) || !mayRun(open[i])) continue;
+        if (!isNextOfItsPart(open[i], i) || !mayRun(open[i])) continue;
         if (takesValues(open[i])) {
           exchange_.post(open[i].stage, open[i].microbatch, directionOf(open[i]));
           if (!hasLocalInputs(open[i]) || !exchange_.isReady(open[i].stage, open[i].microbatch, directionOf(open[i]))) continue;

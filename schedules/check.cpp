@@ -292,7 +292,7 @@ std::vector<std::optional<Place>> firstReceives(const Schedule& schedule) {
 
 }  // namespace
 
-std::string_view name(Stops stops) {
+std::string_view nameOf(Stops stops) {
   switch (stops) {
     case Stops::Always: return "always";
     case Stops::OneChannel: return "one_channel";

@@ -17,7 +17,7 @@ enum class Stops : std::uint8_t {
 };
 
 /// `always`, `one_channel`, `blocking_sends`, `nothing`.
-[[nodiscard]] std::string_view name(Stops stops);
+[[nodiscard]] std::string_view nameOf(Stops stops);
 
 /// One thing wrong with a schedule: where it is, and a sentence that says what is wrong and why. `position` indexes the rank's row; −1 when
 /// something is missing from the row.

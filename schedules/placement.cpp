@@ -4,7 +4,7 @@
 
 namespace pw {
 
-std::string_view name(PlacementKind kind) {
+std::string_view nameOf(PlacementKind kind) {
   switch (kind) {
     case PlacementKind::Loop: return "loop";
     case PlacementKind::V: return "v";

@@ -53,7 +53,7 @@ enum class PlacementKind : std::uint8_t {
 };
 
 /// `loop`, `v`, `wave`, `bidirectional`, `custom`.
-[[nodiscard]] std::string_view name(PlacementKind kind);
+[[nodiscard]] std::string_view nameOf(PlacementKind kind);
 
 /// The regular placements of a shape [ranks ≥ 1, stages ≥ 0]. `wavePlacement` of 2R stages is the V.
 /// `bidirectionalPlacement` is of R stages; the first half of the microbatches (rounded up) goes down, the rest up.

@@ -81,7 +81,7 @@ int runCheck(const CheckOptions& options) {
     return problems.empty() ? kYes : kNo;
   }
   const PlacementKind placement = kindOf(schedule.placement, shapeOf(schedule));
-  print(fmt::format("{}, {} placement\n", shapeLine(schedule), name(placement)));
+  print(fmt::format("{}, {} placement\n", shapeLine(schedule), nameOf(placement)));
   if (problems.empty()) {
     const bool lowered = isLowered(schedule);
     print(lowered ? "complete, well ordered and free of deadlock, also with blocking sends and one channel per rank pair\n"

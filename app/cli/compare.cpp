@@ -97,7 +97,7 @@ std::string documentOf(const Verdict& verdict, const std::string& sentence, cons
                        const RunRecord* with, const StepRecord* withStep) {
   auto document = ownJson(comparisonJson(verdict, sentence));
   document["run_id"] = run.id.value;
-  document["state"] = name(run.state);
+  document["state"] = nameOf(run.state);
   document["step"] = step.step;
   if (with != nullptr) {
     document["with_run_id"] = with->id.value;

@@ -222,7 +222,7 @@ std::string documentOf(const HostInventory& found) {
   for (const GpuLink& link : found.gpus.links) {
     json["links"].push_back({{"first", link.first},
                              {"second", link.second},
-                             {"path", name(link.path)},
+                             {"path", nameOf(link.path)},
                              {"nvlinks", link.nvLinks},
                              {"peer_access", orNull(link.peerAccess)}});
     if (found.rates) json["links"].back()["measured"] = linkRateJson(found, link);

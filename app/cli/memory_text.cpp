@@ -51,7 +51,7 @@ std::string memoryText(const std::vector<RankMemory>& ranks, bool inBytes) {
     rows.push_back({fmt::format("{}", rank.rank.value), rank.at.kind == ActionKind::Idle ? "" : toString(rank.at), "peak", "", "",
                     shown(rank.peak), ""});
     for (const MemoryPart& part : rank.parts) {
-      rows.push_back({"", "", std::string(name(part.kind)), fmt::format("{}", part.stage.value), rangesOf(part.microbatches),
+      rows.push_back({"", "", std::string(nameOf(part.kind)), fmt::format("{}", part.stage.value), rangesOf(part.microbatches),
                       shown(part.bytes), percent(static_cast<double>(part.bytes) / static_cast<double>(rank.peak))});
     }
   }

@@ -143,7 +143,7 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
   json["shared"] = nlohmann::ordered_json::array();
   for (const SharingChoice& c : planned.sharing) {
     json["shared"].push_back({{"name", c.name},
-                              {"sharing", name(c.sharing)},
+                              {"sharing", nameOf(c.sharing)},
                               {"ranks", c.ranks},
                               {"replicate_ns", c.replicateTime},
                               {"transmit_ns", c.transmitTime},

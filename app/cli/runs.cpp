@@ -38,7 +38,7 @@ Json documentOf(const RunSummary& run) {
                    {"step_count", run.steps},
                    {"predicted_step_ns", run.predictedStep},
                    {"median_measured_step_ns", run.medianMeasuredStep},
-                   {"state", name(run.state)},
+                   {"state", nameOf(run.state)},
                    {"failure", run.failure}});
   return document;
 }

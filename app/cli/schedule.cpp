@@ -31,7 +31,7 @@ struct ScheduleOptions {
 std::string listText() {
   std::vector<std::vector<std::string>> rows{{"name", "needs", "placement", "order"}};
   for (const Generator& generator : generators()) {
-    rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(name(generator.placement)),
+    rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(nameOf(generator.placement)),
                     std::string(generator.summary)});
   }
   rows.push_back({std::string(kAutoSchedule), "costs", "any but bidirectional",

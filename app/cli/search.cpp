@@ -172,71 +172,82 @@ void requireNoneBesideStudy(const CLI::App& sub, bool isStudy) {
   }
 }
 
+/// What is tried.
+void declareSpace(CLI::App& sub, SearchOptions& o) {
+  sub.add_option("--ranks", o.ranks, "Pipeline ranks")->check(wholeFrom(1, kMostPlanRanks))->option_text("R");
+  sub.add_option("--microbatches", o.microbatches,
+                 "Numbers of microbatches to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")
+      ->delimiter(',')
+      ->check(wholeFrom(1, kMaxMicrobatches))
+      ->option_text("M,...");
+  sub.add_option("--batch", o.batch,
+                 "Samples per step over all replicas (default: the largest number of microbatches, of the exported size)")
+      ->check(wholeFrom(1, kMostBatchSamples))
+      ->option_text("SAMPLES");
+  sub.add_option("--microbatch", o.microbatch, "Keep this microbatch size [samples] instead of the batch, and compare samples per second")
+      ->check(wholeFrom(1, kMostMicrobatchSamples))
+      ->option_text("B");
+  sub.add_option("--replicas", o.replicas, "Data-parallel copies of the pipeline (default: 1)")
+      ->check(wholeFrom(1, kMaxReplicas))
+      ->option_text("D");
+  sub.add_option("--memory-limit", o.memoryLimit, "Memory limit of a rank, for example 24GiB")->check(aSize())->option_text("SIZE");
+  sub.add_option(
+         "--schedules", o.schedules,
+         "Schedules to try, names from `schedule list`, and auto, an order made for the costs of the best splits (default: auto and all "
+         "that include backwards)")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  sub.add_option("--chunks", o.chunks, "Stages per rank to try (default: each schedule's usual number, and twice that)")
+      ->delimiter(',')
+      ->check(wholeFrom(1, kMostPlanChunks))
+      ->option_text("V,...");
+  sub.add_flag("--no-recompute", o.noRecompute, "Do not try recomputation");
+}
+
+void declareCosts(CLI::App& sub, SearchOptions& o) {
+  sub.add_option("--profile", o.profiles, "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")
+      ->delimiter(',')
+      ->option_text("FILE,...");
+  sub.add_option("--cluster", o.cluster,
+                 "Estimate costs for a cluster preset or file instead of measuring; with --profile, take only its ranks and links")
+      ->option_text("CLUSTER");
+  declareRankOrder(sub, o.rankOrder);
+  sub.add_option("--optimizer", o.optimizer, "Optimizer whose state is counted in memory and time (default: sgd, which has none)")
+      ->option_text(optimizerNames("|"));
+  sub.add_option("--momentum", o.momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
+      ->check(numberFrom(0, 1))
+      ->option_text("X");
+  sub.add_flag("--zero1", o.zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
+  sub.add_option("--loss", o.loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
+      ->option_text("LOSS");
+  addMeasureOptions(sub, o.how);
+}
+
+void declareResults(CLI::App& sub, Options& options) {
+  sub.add_option("--top", options.top, "Number of plans to show (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
+  sub.add_option("--study", options.study.file,
+                 "Predict every combination of the values of a study file instead, and keep all results in --out (default: FILE.db); "
+                 "the same command goes on after an interruption")
+      ->option_text("FILE");
+  sub.add_option("--shard", options.study.shard,
+                 "Of a study: only every N-th point from the I-th on, for several processes (default: all, or the task of a Slurm array); "
+                 "`merge` joins the results")
+      ->option_text("I/N");
+  sub.add_option("--csv", options.study.csv, "Of a study: write all results here, too")->option_text("FILE");
+  sub.add_option("--out", options.out, "Write the best plan here (JSON), or the results of a study (SQLite)")->option_text("FILE");
+  sub.add_option("--progress", options.search.how.progressStyle, "auto or json")->option_text("STYLE");
+  sub.add_flag("--json", options.json, "Print plans and Pareto front as JSON");
+}
+
 }  // namespace
 
 Command addSearch(CLI::App& app) {
   auto* sub = app.add_subcommand("search", "Search for the best plans of a model, and the trade-off between speed and memory");
   auto options = std::make_shared<Options>();
-  SearchOptions* const o = &options->search;
-  declareModel(*sub, o->models, options->layers);
-  sub->add_option("--ranks", o->ranks, "Pipeline ranks")->check(wholeFrom(1, kMostPlanRanks))->option_text("R");
-  sub->add_option("--microbatches", o->microbatches,
-                  "Numbers of microbatches to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")
-      ->delimiter(',')
-      ->check(wholeFrom(1, kMaxMicrobatches))
-      ->option_text("M,...");
-  sub->add_option("--batch", o->batch,
-                  "Samples per step over all replicas (default: the largest number of microbatches, of the exported size)")
-      ->check(wholeFrom(1, kMostBatchSamples))
-      ->option_text("SAMPLES");
-  sub->add_option("--microbatch", o->microbatch, "Keep this microbatch size [samples] instead of the batch, and compare samples per second")
-      ->check(wholeFrom(1, kMostMicrobatchSamples))
-      ->option_text("B");
-  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline (default: 1)")
-      ->check(wholeFrom(1, kMaxReplicas))
-      ->option_text("D");
-  sub->add_option("--memory-limit", o->memoryLimit, "Memory limit of a rank, for example 24GiB")->check(aSize())->option_text("SIZE");
-  sub->add_option(
-         "--schedules", o->schedules,
-         "Schedules to try, names from `schedule list`, and auto, an order made for the costs of the best splits (default: auto and all "
-         "that include backwards)")
-      ->delimiter(',')
-      ->option_text("NAME,...");
-  sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: each schedule's usual number, and twice that)")
-      ->delimiter(',')
-      ->check(wholeFrom(1, kMostPlanChunks))
-      ->option_text("V,...");
-  sub->add_flag("--no-recompute", o->noRecompute, "Do not try recomputation");
-  sub->add_option("--profile", o->profiles,
-                  "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")
-      ->delimiter(',')
-      ->option_text("FILE,...");
-  sub->add_option("--cluster", o->cluster,
-                  "Estimate costs for a cluster preset or file instead of measuring; with --profile, take only its ranks and links")
-      ->option_text("CLUSTER");
-  declareRankOrder(*sub, o->rankOrder);
-  sub->add_option("--optimizer", o->optimizer, "Optimizer whose state is counted in memory and time (default: sgd, which has none)")
-      ->option_text(optimizerNames("|"));
-  sub->add_option("--momentum", o->momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
-      ->check(numberFrom(0, 1))
-      ->option_text("X");
-  sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--loss", o->loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
-      ->option_text("LOSS");
-  addMeasureOptions(*sub, o->how);
-  sub->add_option("--top", options->top, "Number of plans to show (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
-  sub->add_option("--study", options->study.file,
-                  "Predict every combination of the values of a study file instead, and keep all results in --out (default: FILE.db); "
-                  "the same command goes on after an interruption")
-      ->option_text("FILE");
-  sub->add_option("--shard", options->study.shard,
-                  "Of a study: only every N-th point from the I-th on, for several processes (default: all, or the task of a Slurm array); "
-                  "`merge` joins the results")
-      ->option_text("I/N");
-  sub->add_option("--csv", options->study.csv, "Of a study: write all results here, too")->option_text("FILE");
-  sub->add_option("--out", options->out, "Write the best plan here (JSON), or the results of a study (SQLite)")->option_text("FILE");
-  sub->add_option("--progress", o->how.progressStyle, "auto or json")->option_text("STYLE");
-  sub->add_flag("--json", options->json, "Print plans and Pareto front as JSON");
+  declareModel(*sub, options->search.models, options->layers);
+  declareSpace(*sub, options->search);
+  declareCosts(*sub, options->search);
+  declareResults(*sub, *options);
   sub->footer(
       "\nExamples:\n"
       "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink --precision bf16 --optimizer adamw\n"

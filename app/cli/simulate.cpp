@@ -102,7 +102,7 @@ std::string causesText(const Explanation& explanation, bool all) {
   std::string text;
   for (std::size_t i = 0; i < std::min(kShown, explanation.groups.size()) && !all; ++i) {
     const BubbleGroup& g = explanation.groups[i];
-    text += fmt::format("rank {} idles {} in {} while {} rank {}{}\n", g.rank.value, formatDuration(g.idle), name(g.phase),
+    text += fmt::format("rank {} idles {} in {} while {} rank {}{}\n", g.rank.value, formatDuration(g.idle), nameOf(g.phase),
                         g.message ? "a message of" : "it waits for", g.cause.value, g.message ? " is in flight" : " to compute");
   }
   if (!all && explanation.groups.size() > kShown)

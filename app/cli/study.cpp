@@ -122,7 +122,7 @@ Json jsonOf(const StudyRow& row) {
           {"stages", r.stages},
           {"microbatches", p.microbatches},
           {"batch", r.samples},
-          {"balance", name(p.balance)},
+          {"balance", nameOf(p.balance)},
           {"recompute", wordsOf(p.recompute)},
           {"memory_limit", p.memoryLimit},
           {"step_ns", r.step},

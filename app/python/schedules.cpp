@@ -80,7 +80,7 @@ void bindGenerators(py::module_& m) {
       .def_property_readonly("summary", [](const Generator& g) { return g.summary; })
       .def_property_readonly("needs", [](const Generator& g) { return g.needs; })
       .def_property_readonly("chunks", [](const Generator& g) { return g.chunks; })
-      .def_property_readonly("placement", [](const Generator& g) { return name(g.placement); })
+      .def_property_readonly("placement", [](const Generator& g) { return nameOf(g.placement); })
       .def_property_readonly("torch_name", [](const Generator& g) { return g.torchName; })
       .def("__repr__", [](const Generator& g) { return "<ScheduleFamily " + std::string(g.name) + ">"; });
   m.def("schedules", [] {
@@ -103,7 +103,7 @@ void bindChecks(py::module_& m) {
       .def_readonly("position", &Problem::position)
       .def_property_readonly("action", [](const Problem& p) { return p.action == kIdle ? std::string() : toString(p.action); })
       .def_readonly("message", &Problem::message)
-      .def_property_readonly("stops", [](const Problem& p) { return name(p.stops); })
+      .def_property_readonly("stops", [](const Problem& p) { return nameOf(p.stops); })
       .def("__repr__", [](const Problem& p) { return "<Problem on rank " + std::to_string(p.rank.value) + ": " + p.message + ">"; });
   m.def("check", &check, py::arg("schedule"), Released());
   m.def(
@@ -122,7 +122,7 @@ void bindSchedules(py::module_& m) {
       .def_property_readonly("ranks", [](const Schedule& s) { return shapeOf(s).ranks; })
       .def_property_readonly("stages", [](const Schedule& s) { return shapeOf(s).stages; })
       .def_readonly("microbatches", &Schedule::microbatches)
-      .def_property_readonly("placement", [](const Schedule& s) { return name(kindOf(s.placement, shapeOf(s))); })
+      .def_property_readonly("placement", [](const Schedule& s) { return nameOf(kindOf(s.placement, shapeOf(s))); })
       .def_property_readonly("rank_of_stage", [](const Schedule& s) { return numbers(s.placement.rankOfStage); })
       .def_property_readonly("is_lowered", &isLowered)
       .def_property_readonly("rows", &rowsOf)

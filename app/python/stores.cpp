@@ -51,10 +51,10 @@ void bindRecords(py::module_& m) {
       .def_readonly("steps", &RunSummary::steps)
       .def_readonly("predicted_step_ns", &RunSummary::predictedStep)
       .def_readonly("measured_step_ns", &RunSummary::medianMeasuredStep)
-      .def_property_readonly("state", [](const RunSummary& r) { return name(r.state); })
+      .def_property_readonly("state", [](const RunSummary& r) { return nameOf(r.state); })
       .def_property_readonly("facts", [](const RunSummary& r) { return factsOf(r.facts); })
       .def("__repr__", [](const RunSummary& r) {
-        return "<Run " + std::to_string(r.id.value) + ": " + r.model + ", " + r.schedule + ", " + std::string(name(r.state)) + ">";
+        return "<Run " + std::to_string(r.id.value) + ": " + r.model + ", " + r.schedule + ", " + std::string(nameOf(r.state)) + ">";
       });
   py::class_<RunRecord>(m, "RunRecord")
       .def_property_readonly("id", [](const RunRecord& r) { return r.id.value; })
@@ -64,7 +64,7 @@ void bindRecords(py::module_& m) {
       .def_readonly("seed", &RunRecord::seed)
       .def_readonly("plan", &RunRecord::plan)
       .def_readonly("predicted", &RunRecord::predicted)
-      .def_property_readonly("state", [](const RunRecord& r) { return name(r.state); })
+      .def_property_readonly("state", [](const RunRecord& r) { return nameOf(r.state); })
       .def_property_readonly("facts", [](const RunRecord& r) { return factsOf(r.facts); });
 }
 

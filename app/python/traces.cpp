@@ -38,7 +38,7 @@ py::dict columnsOf(const Trace& trace) {
   for (std::size_t i = 0; i < count; ++i) {
     const Span& span = trace.spans[i];
     rank[i] = span.rank.value;
-    kind[i] = name(span.kind);
+    kind[i] = nameOf(span.kind);
     stage[i] = span.stage.value;
     microbatch[i] = span.microbatch.value;
     peer[i] = span.peer.value;
@@ -124,7 +124,7 @@ void bindTraces(py::module_& m) {
   bindRankFigures(m);
   py::class_<Span>(m, "Span")
       .def_property_readonly("rank", [](const Span& s) { return s.rank.value; })
-      .def_property_readonly("kind", [](const Span& s) { return name(s.kind); })
+      .def_property_readonly("kind", [](const Span& s) { return nameOf(s.kind); })
       .def_property_readonly("stage", [](const Span& s) { return s.stage.value; })
       .def_property_readonly("microbatch", [](const Span& s) { return s.microbatch.value; })
       .def_property_readonly("peer", [](const Span& s) { return s.peer.value; })

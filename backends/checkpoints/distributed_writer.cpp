@@ -87,7 +87,7 @@ std::string propertiesPickle(DType dtype) {
   std::string out;
   pickle::putGlobal(out, kMetadataModule, "TensorProperties");
   out += ")\x81(";
-  pickle::putGlobal(out, "torch", name(dtype));
+  pickle::putGlobal(out, "torch", nameOf(dtype));
   pickle::putGlobal(out, "torch.serialization", "_get_layout");
   pickle::putText(out, "torch.strided");
   out += "\x85R\x89";

@@ -52,7 +52,7 @@ void putTuple(std::string& out, const std::vector<std::int64_t>& numbers) {
 void putTensor(std::string& out, const TensorEntry& tensor) {
   const auto storage = std::ranges::find(kStorages, tensor.dtype, &std::pair<DType, std::string_view>::first);
   if (storage == kStorages.end())
-    throw UsageError(fmt::format("Tensor {} is of type {}, which torch.save has no storage for.", tensor.name, name(tensor.dtype)));
+    throw UsageError(fmt::format("Tensor {} is of type {}, which torch.save has no storage for.", tensor.name, nameOf(tensor.dtype)));
   std::int64_t elements = 1;
   std::vector<std::int64_t> strides(tensor.sizes.size());
   for (std::size_t i = tensor.sizes.size(); i > 0; --i) {
@@ -92,7 +92,7 @@ DType storageType(std::string_view name) {
 }
 
 DType dtypeNamed(std::string_view name) {
-  const auto found = std::ranges::find_if(kStorages, [&](const auto& entry) { return pw::name(entry.first) == name; });
+  const auto found = std::ranges::find_if(kStorages, [&](const auto& entry) { return pw::nameOf(entry.first) == name; });
   return found == kStorages.end() ? DType::Unknown : found->first;
 }
 

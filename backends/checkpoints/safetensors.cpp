@@ -134,7 +134,7 @@ void SafetensorsWriter::add(const std::string& name, DType dtype, const std::vec
   const auto type = std::ranges::find(kTypes, dtype, &std::pair<DType, std::string_view>::first);
   if (type == kTypes.end())
     throw UsageError(
-        fmt::format("Tensor {} is of type {}, which safetensors files cannot hold; save another format.", name, pw::name(dtype)));
+        fmt::format("Tensor {} is of type {}, which safetensors files cannot hold; save another format.", name, pw::nameOf(dtype)));
   SafeTensor tensor{name, dtype, shape, static_cast<std::int64_t>(size_), bytesPerElement(dtype)};
   for (const std::int64_t size : shape) tensor.bytes *= size;
   write(bytes, static_cast<std::size_t>(tensor.bytes), kPrefix + headerBytes_ + size_);

@@ -144,7 +144,7 @@ void withType(DType dtype, Work work) {
     case DType::Float16: return work(static_cast<__half*>(nullptr));
     case DType::BFloat16: return work(static_cast<__nv_bfloat16*>(nullptr));
     default:
-      throw Error("gradients of type " + std::string(name(dtype)) + " cannot be summed or compared; train parameters of a floating type");
+      throw Error("gradients of type " + std::string(nameOf(dtype)) + " cannot be summed or compared; train parameters of a floating type");
   }
 }
 

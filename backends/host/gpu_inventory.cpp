@@ -337,7 +337,7 @@ std::optional<std::size_t> meant(std::string_view entry, std::string_view kind, 
 
 }  // namespace
 
-std::string_view name(GpuPath path) {
+std::string_view nameOf(GpuPath path) {
   switch (path) {
     case GpuPath::NvLink: return "nvlink";
     case GpuPath::Board: return "same_board";

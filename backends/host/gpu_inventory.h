@@ -38,7 +38,7 @@ enum class GpuPath : std::uint8_t {
 };
 
 /// `nvlink`, `same_board`, `pcie_switch`, `pcie_switches`, `host_bridge`, `cpu`, `sockets`, `unknown`.
-[[nodiscard]] std::string_view name(GpuPath path);
+[[nodiscard]] std::string_view nameOf(GpuPath path);
 
 struct GpuLink {
   int first = 0, second = 0;  ///< indices of two GPUs, first < second

@@ -81,7 +81,7 @@ auto withType(DType dtype, Work work) {
     case DType::Float8:
     case DType::Bool: break;
   }
-  throw Error("gradients of type " + std::string(name(dtype)) + " cannot be summed or compared; train parameters of a floating type");
+  throw Error("gradients of type " + std::string(nameOf(dtype)) + " cannot be summed or compared; train parameters of a floating type");
 }
 
 /// Whether no number has all bits of its exponent set, which only infinities and NaN have: there, adding the exponent's lowest bit to the

@@ -16,9 +16,7 @@ constexpr std::int64_t kRecordFormat = 1;
 constexpr const char* kRecordEntry = "extra/pipewright.json";  // torch.export.load offers it as an extra file
 
 TraceCheck asCheck(const std::string& text, const std::string& where) {
-  for (const TraceCheck check : {TraceCheck::None, TraceCheck::Equal, TraceCheck::Unchecked, TraceCheck::Meta}) {
-    if (text == name(check)) return check;
-  }
+  if (const auto check = valueNamed<TraceCheck>(text)) return *check;
   damaged(where, fmt::format("names an unknown check `{}`", text));
 }
 

@@ -27,7 +27,7 @@ std::string factNames() {
 }
 
 void read(const SQLite::Column& column, bool& value) { value = column.getInt() != 0; }
-void read(const SQLite::Column& column, DType& value) { value = precisionOf(column.getString()).value_or(DType::Unknown); }
+void read(const SQLite::Column& column, DType& value) { value = precisionNamed(column.getString()).value_or(DType::Unknown); }
 void read(const SQLite::Column& column, std::string& value) { value = column.getString(); }
 
 /// The facts in a row, from a column on.
@@ -58,15 +58,11 @@ void bindBlob(SQLite::Statement& statement, int at, const std::string& blob) {
   statement.bindNoCopy(at, blob.data(), static_cast<int>(blob.size()));
 }
 
-constexpr std::array<std::pair<RunState, std::string_view>, 3> kStates{
-    {{RunState::Unfinished, "unfinished"}, {RunState::Completed, "completed"}, {RunState::Failed, "failed"}}};
-
 std::string textOf(const SQLite::Column& column) { return column.getString(); }
 
 /// How a run ended, of its columns `state` and `failure`; a state that a newer Pipewright may have written counts as a failure.
 std::pair<RunState, std::string> endOf(const std::string& stateName, const std::string& failure) {
-  const auto* const found = std::ranges::find(kStates, std::string_view(stateName), &std::pair<RunState, std::string_view>::second);
-  const RunState state = found == kStates.end() ? RunState::Failed : found->first;
+  const RunState state = valueNamed<RunState>(stateName).value_or(RunState::Failed);
   switch (state) {
     case RunState::Unfinished: return {state, std::string(kUnfinishedRun)};
     case RunState::Completed: return {state, ""};
@@ -81,8 +77,6 @@ Trace traceOf(const SQLite::Column& column, const std::string& source) {
 }
 
 }  // namespace
-
-std::string_view name(RunState state) { return std::ranges::find(kStates, state, &std::pair<RunState, std::string_view>::first)->second; }
 
 std::string summaryRows() {
   return "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, state" + factNames() +
@@ -149,7 +143,7 @@ RunId insertRun(SQLite::Database& db, const RunRecord& run) {
   const RunState state = unfinished ? run.state : run.failure.empty() ? RunState::Completed : RunState::Failed;
   insert.bind(++at, run.startedAt);
   insert.bind(++at, run.backend);
-  insert.bind(++at, std::string(name(state)));
+  insert.bind(++at, std::string(nameOf(state)));
   insert.bind(++at, unfinished ? "" : run.failure);
   insert.bind(++at, std::bit_cast<std::int64_t>(run.seed));
   insert.bind(++at, run.plan.modelName);

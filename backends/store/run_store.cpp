@@ -231,7 +231,7 @@ void RunStore::append(RunId run, std::span<const StepRecord> steps) {
 void RunStore::end(RunId run, const std::string& failure) {
   database_->guarded([&] {
     SQLite::Statement update(*database_->db, "UPDATE run SET state = ?, failure = ? WHERE id = ? AND state = 'unfinished'");
-    update.bind(1, std::string(name(failure.empty() ? RunState::Completed : RunState::Failed)));
+    update.bind(1, std::string(nameOf(failure.empty() ? RunState::Completed : RunState::Failed)));
     update.bind(2, failure);
     update.bind(3, run.value);
     update.exec();

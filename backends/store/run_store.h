@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/store/run_columns.h"
+#include "schedules/named_values.h"
 #include "simulator/costs/profile.h"
 #include "simulator/plan/plan.h"
 #include "simulator/trace/trace.h"
@@ -31,9 +32,15 @@ enum class RunState : std::uint8_t {
   Completed,
   Failed,
 };
-
-/// The state as the store and JSON name it.
-[[nodiscard]] std::string_view name(RunState state);
+/// As the store and JSON name it.
+constexpr std::string_view nameOf(RunState state) {
+  switch (state) {
+    case RunState::Unfinished: return "unfinished";
+    case RunState::Completed: return "completed";
+    case RunState::Failed: return "failed";
+  }
+  return {};
+}
 
 /// `failure` of a run that is unfinished.
 inline constexpr std::string_view kUnfinishedRun = "Unfinished: it is still running, or was killed before it could say how it ended";

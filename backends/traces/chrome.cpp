@@ -67,7 +67,7 @@ void readArguments(json::value value, Event& event) {
 bool isOwnCategory(std::string_view category) {
   if (category.empty() || category.size() > 11) return false;
   for (int kind = 0; kind <= static_cast<int>(SpanKind::Store); ++kind) {
-    if (category == name(static_cast<SpanKind>(kind))) return true;
+    if (category == nameOf(static_cast<SpanKind>(kind))) return true;
   }
   return false;
 }

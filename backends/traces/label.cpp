@@ -22,7 +22,7 @@ struct Letters {
 using Alphabet = std::optional<Letters> (*)(std::string_view letters);
 
 std::optional<Letters> ownLetters(std::string_view letters) {
-  const auto kind = spanKindNamed(letters);
+  const auto kind = valueNamed<SpanKind>(letters);
   return kind ? std::optional(Letters{*kind}) : std::nullopt;
 }
 

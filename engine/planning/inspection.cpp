@@ -66,7 +66,7 @@ Json valueJson(const ModelGraph& graph, ValueId id, const Bindings& bindings) {
     const SymbolicInt& size = value.tensor->sizes[d];
     shape.push_back(size.expression.empty() ? Json(size.hint) : Json(words[d]));
   }
-  Json json{{"name", value.name}, {"dtype", name(value.tensor->dtype)}, {"shape", shape}};
+  Json json{{"name", value.name}, {"dtype", nameOf(value.tensor->dtype)}, {"shape", shape}};
   const auto axis = batchAxis(graph, id);
   json["batch_dimension"] = axis ? Json(axis->dimension) : Json(nullptr);
   if (value.origin == ValueOrigin::Input) json["sizes"] = shapeOf(*value.tensor, bindings);
@@ -177,7 +177,7 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
   if (options.report) {
     const SplitVerdict verdict = withTrials(splitVerdict(shown.findings), shown.trials);
     json["verdict"] = {
-        {"same", name(verdict.same)}, {"random", verdict.draws}, {"disagrees", verdict.disagrees}, {"sentence", verdict.sentence}};
+        {"same", nameOf(verdict.same)}, {"random", verdict.draws}, {"disagrees", verdict.disagrees}, {"sentence", verdict.sentence}};
     json["report"] = Json::array();
     for (const Finding& finding : shown.findings) {
       const FindingFacts& facts = factsOf(finding.kind);

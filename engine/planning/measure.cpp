@@ -31,9 +31,9 @@ int gpuNumber(const MeasureOptions& o) {
 
 void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   const int number = gpuNumber(o);
-  const auto precision = precisionOf(o.precision);
+  const auto precision = precisionNamed(o.precision);
   if (!precision) throw UsageError(fmt::format("there is no precision {}; use traced, bf16, fp16, or for estimates fp8", o.precision));
-  if (!attentionOf(o.attention))
+  if (!valueNamed<Attention>(o.attention))
     throw UsageError(fmt::format("there is no way {} to count attention; use traced, fused or unfused", o.attention));
   if (costs != CostsFrom::Cluster && o.attention != "traced")
     throw UsageError("--attention says how estimates count it, but these costs are not estimated; omit it, or give --cluster alone.");
@@ -58,7 +58,7 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
 }
 
 Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options) {
-  return estimate(graph, microbatch, cluster, precisionOf(options.precision).value(), attentionOf(options.attention).value());
+  return estimate(graph, microbatch, cluster, precisionNamed(options.precision).value(), valueNamed<Attention>(options.attention).value());
 }
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,

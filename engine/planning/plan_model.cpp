@@ -130,9 +130,9 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
   request.begins = chooseSplits(o, graph, profile, orderedPlacement(schedule, request.rankOrder));
   request.loss = o.loss;
   request.recompute = parseRecompute(o.recompute);
-  if (o.share != "auto" && o.share != "replicate" && o.share != "transmit")
-    throw UsageError(fmt::format("there is no way to share \"{}\"; use auto, replicate or transmit", o.share));
-  if (o.share != "auto") request.sharing = o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate;
+  request.sharing = valueNamed<Sharing>(o.share);
+  if (!request.sharing && o.share != "auto")
+    throw UsageError(fmt::format("there is no way to share \"{}\"; use auto, {}", o.share, namesOf<Sharing>(" or ")));
   request.optimizer = plannedOptimizer(o.optimizer, o.momentum);
   request.zero1 = o.zero1;
   request.memoryLimit = limit;

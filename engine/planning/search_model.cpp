@@ -69,7 +69,8 @@ ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cl
     }
     return measurements(std::move(profiles));
   }
-  if (!o.cluster.empty()) return estimates(graph, cluster, precisionOf(o.how.precision).value(), attentionOf(o.how.attention).value());
+  if (!o.cluster.empty())
+    return estimates(graph, cluster, precisionNamed(o.how.precision).value(), valueNamed<Attention>(o.how.attention).value());
   return [&o, &tell](std::int64_t microbatch) {
     return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, o.loss, tell)), false};
   };

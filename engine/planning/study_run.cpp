@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "engine/planning/study_worker.h"
-#include "simulator/search/for_each.h"
+#include "simulator/search/parallel_for.h"
 
 namespace pw {
 namespace {
@@ -80,7 +80,7 @@ bool runStudy(StudyStore& store, const StudyEffort& effort) {
   Collector collector(store, effort, before, all);
   const std::int64_t span = kBlock * effort.shard.count;
   const int threads = effort.threads > 0 ? effort.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  forEach(static_cast<int>((points + span - 1) / span), threads, [&](int block) {
+  parallelFor(static_cast<int>((points + span - 1) / span), threads, [&](int block) {
     StudyWorker worker(study, costs, [&] { return collector.goesOn(); });
     const std::int64_t end = std::min(points, (block + 1) * span);
     for (std::int64_t number = block * span + effort.shard.index; number < end && !collector.ended(); number += effort.shard.count) {

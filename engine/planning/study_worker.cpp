@@ -119,7 +119,7 @@ std::shared_ptr<StudyCosts::Shared> StudyCosts::made(const StudyPoint& point, st
     }
   } else {
     shared->profile.profile =
-        std::make_shared<const Profile>(estimate(graph, microbatch, *cluster, precisionOf(point.precision).value(), point.attention));
+        std::make_shared<const Profile>(estimate(graph, microbatch, *cluster, precisionNamed(point.precision).value(), point.attention));
   }
   shared->model = std::make_shared<ModelCosts>(graph, *shared->profile.profile, microbatch);
   shared->points = splitPoints(graph, bindBatch(graph, microbatch));
@@ -166,7 +166,7 @@ Candidate StudyWorker::evaluated(const StudyPoint& point) {
     shape_ = {request, stages, shared->profile, shared->model, {}};
     shape_.slowness = slownessOf(shape_);
   }
-  const SplitStart start{std::string(name(point.balance)), shared->beginsFor(shape_, point.balance)};
+  const SplitStart start{std::string(nameOf(point.balance)), shared->beginsFor(shape_, point.balance)};
   if (isMade) {
     request.begins = start.begins;
     request.recompute = point.recompute;

@@ -68,7 +68,7 @@ std::string pythonProgram() {
 /// A name in a header as an element type.
 std::optional<DType> dtypeNamed(const std::string& text) {
   for (int code = static_cast<int>(DType::UInt8); code <= static_cast<int>(DType::BFloat16); ++code) {
-    if (name(static_cast<DType>(code)) == text) return static_cast<DType>(code);
+    if (nameOf(static_cast<DType>(code)) == text) return static_cast<DType>(code);
   }
   return std::nullopt;
 }
@@ -112,7 +112,7 @@ Stream::Stream(StreamRequest request) : request_(std::move(request)), pipe_(make
 Stream::~Stream() {
   ::kill(-child_, SIGKILL);  // its group, which the script makes: workers of a DataLoader
   ::kill(child_, SIGKILL);   // before it has one
-  ::waitpid(child_, nullptr, 0);
+  while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {}
 }
 
 void Stream::ended() {

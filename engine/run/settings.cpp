@@ -41,7 +41,7 @@ void followPlan(RunSettings& o, const Plan& plan) {
   if (o.precision == precisionName(DType::Float8))
     throw UsageError("The plan's costs are estimated for fp8, in which the engine does not compute; run it with --precision bf16.");
   o.computing.onGpu = factsOf(*o.transport).onGpu;
-  o.computing.precision = precisionOf(o.precision).value();
+  o.computing.precision = precisionNamed(o.precision).value();
   o.computing.tf32 = o.tf32.value_or(profiled.tf32 && o.computing.onGpu);
   o.computing.graphs = o.computing.onGpu && o.graphs.value_or(profiled.graphs || !profiled.onGpu);
   if (o.threads == 0) o.threads = plan.profile.threads;

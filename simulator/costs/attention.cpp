@@ -1,17 +1,12 @@
 #include "simulator/costs/attention.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "simulator/model/graph_facts.h"
 #include "simulator/operators/operators.h"
 
 namespace pw {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, Attention>, 3> kNames{
-    {{"traced", Attention::AsTraced}, {"fused", Attention::Fused}, {"unfused", Attention::Unfused}}};
 
 bool isSoftmax(const Node& node) {
   const std::string_view name = operatorOf(node.target).name;
@@ -88,15 +83,6 @@ class Chains {
 };
 
 }  // namespace
-
-std::string_view attentionName(Attention attention) {
-  return std::ranges::find(kNames, attention, [](const auto& entry) { return entry.second; })->first;
-}
-
-std::optional<Attention> attentionOf(std::string_view name) {
-  const auto* found = std::ranges::find(kNames, name, [](const auto& entry) { return entry.first; });
-  return found == kNames.end() ? std::nullopt : std::optional(found->second);
-}
 
 std::vector<bool> fusedAttentionValues(const ModelGraph& graph) {
   std::vector<bool> fused(graph.values.size(), false);

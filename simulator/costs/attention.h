@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "schedules/named_values.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
@@ -16,10 +16,14 @@ enum class Attention : std::uint8_t {
   Fused,     ///< these as a fused kernel, too
   Unfused,   ///< `scaled_dot_product_attention` as two products and a softmax
 };
-
-/// `traced`, `fused` or `unfused`; nothing for other names.
-[[nodiscard]] std::string_view attentionName(Attention attention);
-[[nodiscard]] std::optional<Attention> attentionOf(std::string_view name);
+constexpr std::string_view nameOf(Attention attention) {
+  switch (attention) {
+    case Attention::AsTraced: return "traced";
+    case Attention::Fused: return "fused";
+    case Attention::Unfused: return "unfused";
+  }
+  return {};
+}
 
 /// By value: whether a fused kernel keeps it in registers. All from a product of two computed tensors through element-wise operators and
 /// views to a softmax, and from there to another product, if nothing else reads them. Cost: linear.

@@ -64,7 +64,7 @@ Topology topologyIn(const JsonPart& profile) {
 }
 
 Computing computingOf(const JsonPart& j, const JsonDocument& document) {
-  const auto precision = precisionOf(j["precision"].as<std::string>());
+  const auto precision = precisionNamed(j["precision"].as<std::string>());
   if (!precision) document.fail("computing.precision is not traced, bf16, fp16 or fp8");
   return {j["on_gpu"].as<bool>(), *precision, j["tf32"].as<bool>(), j["graphs"].as<bool>()};
 }
@@ -110,7 +110,7 @@ std::string_view precisionName(DType precision) {
   return precision == DType::BFloat16 ? "bf16" : precision == DType::Float16 ? "fp16" : precision == DType::Float8 ? "fp8" : "traced";
 }
 
-std::optional<DType> precisionOf(std::string_view name) {
+std::optional<DType> precisionNamed(std::string_view name) {
   for (const DType precision : {DType::Unknown, DType::BFloat16, DType::Float16, DType::Float8}) {
     if (name == precisionName(precision)) return precision;
   }
@@ -146,7 +146,7 @@ std::string toJson(const Profile& p) {
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
   if (!p.sent.empty()) j["sent_ns"] = p.sent;
-  if (p.attention != Attention::AsTraced) j["attention"] = attentionName(p.attention);
+  if (p.attention != Attention::AsTraced) j["attention"] = nameOf(p.attention);
   if (Json topology = nodesJson(p.topology); !topology.empty()) j["topology"] = std::move(topology);
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
 }
@@ -178,7 +178,7 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   if (json.contains("computing")) p.computing = computingOf(j["computing"], document);
   p.topology = topologyIn(j);
   if (j.has("attention")) {
-    const auto attention = attentionOf(j["attention"].as<std::string>());
+    const auto attention = valueNamed<Attention>(j["attention"].as<std::string>());
     if (!attention) j["attention"].fail("is not traced, fused or unfused");
     p.attention = *attention;
   }
@@ -205,7 +205,7 @@ std::string sourceOf(const Profile& p, int ranks) {
     text += fmt::format(", {} process{} at once", p.ranksAtOnce, p.ranksAtOnce == 1 ? "" : "es");
   if (isMeasured && !p.computing.onGpu) text += fmt::format(", {} thread{} each", p.threads, p.threads == 1 ? "" : "s");
   if (p.computing.precision != DType::Unknown) text += fmt::format(", in {}", precisionName(p.computing.precision));
-  if (p.attention != Attention::AsTraced) text += fmt::format(", attention {}", attentionName(p.attention));
+  if (p.attention != Attention::AsTraced) text += fmt::format(", attention {}", nameOf(p.attention));
   if (p.computing.tf32) text += ", with TF32";
   if (p.computing.onGpu && !p.computing.graphs) text += ", operator by operator";
   if (isMeasured && ranks > 1 && p.topology.sameNode.latency == 0 && p.topology.sameNode.bytesPerSecond == 0)

@@ -54,7 +54,7 @@ struct Computing {
 /// `traced`, `bf16`, `fp16` or `fp8`.
 [[nodiscard]] std::string_view precisionName(DType precision);
 /// Nothing for other names.
-[[nodiscard]] std::optional<DType> precisionOf(std::string_view name);
+[[nodiscard]] std::optional<DType> precisionNamed(std::string_view name);
 /// `on GPUs in bf16`, `on CPUs as traced`, `on GPUs as traced with TF32`.
 [[nodiscard]] std::string words(const Computing& computing);
 

@@ -69,6 +69,10 @@ int nodeOf(const Topology& topology, JobRank rank) {
 
 double speedOf(const Topology& topology, JobRank rank) { return topology.ranks.empty() ? 1 : topology.ranks.at(rank.index()).speed; }
 
+bool allAtFullSpeed(const Topology& topology) {
+  return std::ranges::all_of(topology.ranks, [](const RankSpec& rank) { return rank.speed == 1; });
+}
+
 const LinkSpec& linkBetween(const Topology& topology, JobRank a, JobRank b) {
   if (a == b) return kSameRank;
   for (const RankLink& link : topology.links) {

@@ -56,6 +56,8 @@ struct Topology {
 
 [[nodiscard]] int nodeOf(const Topology& topology, JobRank rank);
 [[nodiscard]] double speedOf(const Topology& topology, JobRank rank);
+/// Whether all ranks compute at the speed that the costs are of.
+[[nodiscard]] bool allAtFullSpeed(const Topology& topology);
 /// Of two different ranks. Cost: linear in `links`.
 [[nodiscard]] const LinkSpec& linkBetween(const Topology& topology, JobRank a, JobRank b);
 

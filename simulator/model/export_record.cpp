@@ -20,16 +20,6 @@ int weakness(TraceCheck check) {
 
 }  // namespace
 
-std::string_view name(TraceCheck check) {
-  switch (check) {
-    case TraceCheck::None: return "none";
-    case TraceCheck::Equal: return "equal";
-    case TraceCheck::Unchecked: return "unchecked";
-    case TraceCheck::Meta: return "meta";
-  }
-  return "none";
-}
-
 std::string describe(const ExportRecord& record) {
   switch (record.check) {
     case TraceCheck::None: return "not checked against eager (export it with resources/export_model.py to have it checked)";
@@ -43,7 +33,7 @@ std::string describe(const ExportRecord& record) {
 }
 
 std::string toJson(const ExportRecord& record) {
-  if (record.check != TraceCheck::Equal) return fmt::format(R"({{"check": "{}"}})", name(record.check));
+  if (record.check != TraceCheck::Equal) return fmt::format(R"({{"check": "{}"}})", nameOf(record.check));
   return fmt::format(R"({{"check": "equal", "outputs": {}, "gradients": {}, "buffers": {}}})", record.outputs, record.gradients,
                      record.buffers);
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "schedules/named_values.h"
+
 namespace pw {
 
 /// Whether an archive was compared with the Python model when it was exported. torch.export drops hooks and the backward of an
@@ -15,6 +17,15 @@ enum class TraceCheck : std::uint8_t {
   Unchecked,  ///< exported with --unchecked
   Meta,       ///< exported without weights, so there was nothing to compare
 };
+constexpr std::string_view nameOf(TraceCheck check) {
+  switch (check) {
+    case TraceCheck::None: return "none";
+    case TraceCheck::Equal: return "equal";
+    case TraceCheck::Unchecked: return "unchecked";
+    case TraceCheck::Meta: return "meta";
+  }
+  return {};
+}
 
 /// What resources/export_model.py records in an archive (`extra/pipewright.json`).
 struct ExportRecord {
@@ -24,9 +35,6 @@ struct ExportRecord {
 
   bool operator==(const ExportRecord&) const = default;
 };
-
-/// `equal`, `unchecked`, `meta`, `none`.
-[[nodiscard]] std::string_view name(TraceCheck check);
 
 /// One line without a full stop: `checked against eager at export: 12 outputs, 148 gradients, 5 buffers`.
 [[nodiscard]] std::string describe(const ExportRecord& record);

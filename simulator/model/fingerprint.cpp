@@ -26,7 +26,7 @@ class Writer {
   std::string text(const TensorMeta& tensor) {
     std::string sizes;
     for (const SymbolicInt& size : tensor.sizes) sizes += (sizes.empty() ? " " : "x") + text(size);
-    return std::string(name(tensor.dtype)) + (sizes.empty() ? " scalar" : sizes);
+    return std::string(nameOf(tensor.dtype)) + (sizes.empty() ? " scalar" : sizes);
   }
   std::string text(const Value& value) {
     std::string text = fmt::format("{} {}", static_cast<int>(value.origin), value.origin == ValueOrigin::Node ? value.producer.value : -1);
@@ -55,7 +55,7 @@ class Writer {
     return std::visit([](const auto& n) { return one(n); }, number);
   }
   static std::string one(NoneArg) { return "none"; }
-  static std::string one(ScalarTypeArg type) { return std::string(name(type.dtype)); }
+  static std::string one(ScalarTypeArg type) { return std::string(nameOf(type.dtype)); }
   static std::string one(MemoryFormatArg format) { return std::to_string(format.code); }
   static std::string one(LayoutArg layout) { return std::to_string(layout.code); }
   static std::string one(const DeviceArg& device) { return one(device.type); }

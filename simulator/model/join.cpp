@@ -154,7 +154,8 @@ class Joiner {
       throw UsageError(fmt::format("{}: only tensors can pass between parts", border(position)));
     }
     if (input.tensor->dtype != output.tensor->dtype) {
-      throw UsageError(fmt::format("{}: it is {}, expected {}", border(position), name(output.tensor->dtype), name(input.tensor->dtype)));
+      throw UsageError(
+          fmt::format("{}: it is {}, expected {}", border(position), nameOf(output.tensor->dtype), nameOf(input.tensor->dtype)));
     }
     if (input.tensor->sizes.size() != output.tensor->sizes.size()) {
       throw UsageError(

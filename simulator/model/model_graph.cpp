@@ -54,7 +54,7 @@ bool isDifferentiable(DType dtype) {
   return false;
 }
 
-std::string_view name(DType dtype) {
+std::string_view nameOf(DType dtype) {
   switch (dtype) {
     case DType::UInt8: return "uint8";
     case DType::Int8: return "int8";
@@ -96,7 +96,7 @@ Bytes bytesOf(const TensorMeta& meta, const Bindings& bindings) {
   Bytes bytes = bytesPerElement(meta.dtype);
   for (const std::int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) {
-      throw Error(fmt::format("a {} tensor of [{}] is larger than any memory", name(meta.dtype), fmt::join(shape, ", ")));
+      throw Error(fmt::format("a {} tensor of [{}] is larger than any memory", nameOf(meta.dtype), fmt::join(shape, ", ")));
     }
   }
   return bytes;

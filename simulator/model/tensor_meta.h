@@ -33,7 +33,7 @@ enum class DType : std::uint8_t {
 [[nodiscard]] Bytes bytesPerElement(DType dtype);
 /// True for the floating and complex types: only these carry gradients.
 [[nodiscard]] bool isDifferentiable(DType dtype);
-[[nodiscard]] std::string_view name(DType dtype);
+[[nodiscard]] std::string_view nameOf(DType dtype);
 
 /// An integer known at export (`expression` empty) or symbolic: torch's sympy text such as
 /// `Mul(Integer(8), Symbol('s77', positive=True, integer=True))`, with the value it had at export.

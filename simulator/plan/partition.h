@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/named_values.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/model_graph.h"
 
@@ -49,6 +50,13 @@ enum class Sharing : std::uint8_t {
   Replicate,  ///< every holder keeps optimizer state and updates its copy
   Transmit,   ///< the first stage owns it: it alone updates, and sends the new values to the others
 };
+constexpr std::string_view nameOf(Sharing sharing) {
+  switch (sharing) {
+    case Sharing::Replicate: return "replicate";
+    case Sharing::Transmit: return "transmit";
+  }
+  return {};
+}
 
 /// A storage read by several stages.
 struct SharedParameter {

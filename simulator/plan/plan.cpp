@@ -103,7 +103,7 @@ Json partitionJson(const Partition& p) {
   }
   for (const SharedParameter& r : p.shared) {
     j["replicated"].push_back(
-        {{"name", r.name}, {"storage", r.storage}, {"stages", r.stages}, {"bytes", r.bytes}, {"sharing", name(r.sharing)}});
+        {{"name", r.name}, {"storage", r.storage}, {"stages", r.stages}, {"bytes", r.bytes}, {"sharing", nameOf(r.sharing)}});
   }
   return j;
 }
@@ -111,9 +111,7 @@ Json partitionJson(const Partition& p) {
 Sharing sharingOf(const JsonPart& shared, const JsonDocument& document) {
   if (!shared.json().contains("sharing")) return Sharing::Replicate;
   const auto text = shared["sharing"].as<std::string>();
-  for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
-    if (text == name(sharing)) return sharing;
-  }
+  if (const auto sharing = valueNamed<Sharing>(text)) return *sharing;
   document.fail(fmt::format("the sharing of a parameter is `{}`, not replicate or transmit", text));
 }
 

@@ -88,8 +88,7 @@ Placement placementOf(const PlanRequest& request, int stages) {
 }
 
 std::vector<NodeId> balancedFor(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
-  const bool alike = std::ranges::all_of(profile.topology.ranks, [](const RankSpec& rank) { return rank.speed == 1; });
-  if (alike) return balancedSplits(graph, profile, stages, by);
+  if (allAtFullSpeed(profile.topology)) return balancedSplits(graph, profile, stages, by);
   return balancedSplits(graph, profile, stages, by, stageSlowness(profile, placementOf(request, stages), request.replicas));
 }
 

@@ -29,14 +29,6 @@ int holdersOf(const SharedParameter& shared, const Placement& placement) {
 
 }  // namespace
 
-std::string_view name(Sharing sharing) {
-  switch (sharing) {
-    case Sharing::Replicate: return "replicate";
-    case Sharing::Transmit: return "transmit";
-  }
-  return "?";
-}
-
 std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> requested,
                                          const std::vector<Bytes>& limits) {
   const bool limited = std::ranges::any_of(limits, [](Bytes limit) { return limit > 0; });

@@ -29,7 +29,4 @@ struct SharingChoice {
 [[nodiscard]] std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> requested,
                                                        const std::vector<Bytes>& limits);
 
-/// `replicate`, `transmit`.
-[[nodiscard]] std::string_view name(Sharing sharing);
-
 }  // namespace pw

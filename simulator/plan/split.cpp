@@ -339,4 +339,9 @@ std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profi
   return Balancer(graph, profile).begins(stages, by, slowness);
 }
 
+Balance parseBalance(std::string_view name) {
+  if (const auto balance = valueNamed<Balance>(name)) return *balance;
+  throw UsageError(fmt::format("Unknown balance `{}`; known are {}.", name, namesOf<Balance>(", ")));
+}
+
 }  // namespace pw

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/named_values.h"
 #include "simulator/plan/partition.h"
 
 namespace pw {
@@ -28,7 +29,20 @@ struct SplitPoint {
 /// last), `@relu_1` (before the node with this output), `@12` (before node 12), or any of these as `pipe_split (NAME)`. Throws UsageError
 /// with near names when no such module or node is in the graph, or when one side would be empty.
 [[nodiscard]] NodeId findSplit(const ModelGraph& graph, const std::string& name);
+
+/// What is as even as possible over the stages.
 enum class Balance : std::uint8_t { Time, Memory, Parameters, Layers };
+constexpr std::string_view nameOf(Balance balance) {
+  switch (balance) {
+    case Balance::Time: return "time";
+    case Balance::Memory: return "memory";
+    case Balance::Parameters: return "parameters";
+    case Balance::Layers: return "layers";
+  }
+  return {};
+}
+/// Throws UsageError for another name.
+[[nodiscard]] Balance parseBalance(std::string_view name);
 
 /// The stage begins that minimise the heaviest stage over all contiguous cuts at split points, or at operators when the model has too few
 /// split points; within 1 % of that, fewer crossing bytes, then the earlier last cut. Weights: Time: forward + backward, the loss on the

@@ -167,7 +167,7 @@ void Assembly::addReductions() {
 
 std::vector<double> stageSlowness(const Profile& profile, const Placement& placement, int replicas) {
   const Topology& topology = profile.topology;
-  if (std::ranges::all_of(topology.ranks, [](const RankSpec& rank) { return rank.speed == 1; })) return {};
+  if (allAtFullSpeed(topology)) return {};
   requireRanks(topology, ranksIn(placement) * replicas, profile.machine.host);
   const PipelineTopology pipeline(topology, {ranksIn(placement)}, replicas);
   std::vector<double> slowness;

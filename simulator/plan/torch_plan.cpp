@@ -62,7 +62,7 @@ nlohmann::ordered_json sharedOf(const Plan& plan, const ModelGraph& graph) {
 nlohmann::ordered_json inputOf(const Value& value, const Bindings& bindings) {
   if (!value.tensor)
     throw UsageError(fmt::format("input {} is not a tensor; torch's pipelining can only split tensors into microbatches", value.name));
-  return {{"name", value.name}, {"dtype", name(value.tensor->dtype)}, {"shape", shapeOf(*value.tensor, bindings)}};
+  return {{"name", value.name}, {"dtype", nameOf(value.tensor->dtype)}, {"shape", shapeOf(*value.tensor, bindings)}};
 }
 
 std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {

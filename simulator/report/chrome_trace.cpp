@@ -32,8 +32,8 @@ std::string micros(Ns time) {
 }
 
 std::string labelOf(const Span& span) {
-  if (span.microbatch.value >= 0) return fmt::format("{}{}{}", span.stage.value, name(span.kind), span.microbatch.value);
-  return span.stage.value >= 0 ? fmt::format("{}{}", span.stage.value, name(span.kind)) : std::string(name(span.kind));
+  if (span.microbatch.value >= 0) return fmt::format("{}{}{}", span.stage.value, nameOf(span.kind), span.microbatch.value);
+  return span.stage.value >= 0 ? fmt::format("{}{}", span.stage.value, nameOf(span.kind)) : std::string(nameOf(span.kind));
 }
 
 /// F, B and I of one trace, sorted to find the action before and after a message.
@@ -134,7 +134,7 @@ void Writer::slice(const Span& span, const Span* partner, std::size_t process, s
   if (isMessage(span)) arguments += fmt::format(R"(,"from":{},"to":{},"bytes":{})", span.rank.value, span.peer.value, span.bytes);
   if (isBeside(span) || (!isMessage(span) && span.bytes != 0)) arguments += fmt::format(R"(,"bytes":{})", span.bytes);
   event(fmt::format(R"("ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}})", jsonString(label),
-                    jsonString(name(span.kind)), process, thread, micros(span.start), micros(span.end - span.start), arguments));
+                    jsonString(nameOf(span.kind)), process, thread, micros(span.start), micros(span.end - span.start), arguments));
 }
 
 void Writer::trace(const Trace& trace, std::string_view title, std::size_t process) {

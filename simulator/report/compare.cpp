@@ -106,7 +106,7 @@ Comparison compare(const Trace& predicted, const Trace& measured) {
   result.stepError = relative(left.step, right.step);
   matchActions(predicted, measured, result);
   for (const auto& [kind, sums] : sumsBy(predicted, measured, [](const Span& span) { return span.kind; })) {
-    result.byKind.push_back(groupError(std::string(name(kind)), sums));
+    result.byKind.push_back(groupError(std::string(nameOf(kind)), sums));
     // A measured message ends when its receiver takes it, often long after it arrived; the delay that it causes shows as waiting.
     if (kind == SpanKind::SendForward || kind == SpanKind::SendBackward) result.byKind.back().contribution = 0;
   }

@@ -28,7 +28,7 @@ Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases) {
                      {"peak_live_microbatches", rank.peakLiveMicrobatches}});
     if (rank.rank.index() >= phases.size()) continue;
     for (std::size_t p = 0; p < kPhases; ++p)
-      ranks.back()["idle_by_phase_ns"][std::string(name(static_cast<Phase>(p)))] = phases[rank.rank.index()].idle[p];
+      ranks.back()["idle_by_phase_ns"][std::string(nameOf(static_cast<Phase>(p)))] = phases[rank.rank.index()].idle[p];
   }
   return ranks;
 }
@@ -142,8 +142,11 @@ Json pathOf(const CriticalPath& path, bool segments) {
 Json groupsOf(const std::vector<BubbleGroup>& groups, std::size_t most) {
   Json list = Json::array();
   for (const BubbleGroup& g : std::span(groups).first(std::min(most, groups.size()))) {
-    list.push_back(
-        {{"rank", g.rank.value}, {"phase", name(g.phase)}, {"waits_for_rank", g.cause.value}, {"message", g.message}, {"idle_ns", g.idle}});
+    list.push_back({{"rank", g.rank.value},
+                    {"phase", nameOf(g.phase)},
+                    {"waits_for_rank", g.cause.value},
+                    {"message", g.message},
+                    {"idle_ns", g.idle}});
   }
   return list;
 }
@@ -154,7 +157,7 @@ Json bubblesOf(const std::vector<Bubble>& bubbles) {
     list.push_back({{"rank", b.rank.value},
                     {"start_ns", b.start},
                     {"end_ns", b.end},
-                    {"phase", name(b.phase)},
+                    {"phase", nameOf(b.phase)},
                     {"why", toString(b)},
                     {"causes", segmentsOf(b.causes)}});
   }
@@ -166,7 +169,7 @@ Json shapeFields(const Schedule& schedule) {
   return {{"schedule", schedule.name},
           {"rank_count", shape.ranks},
           {"stage_count", shape.stages},
-          {"placement", name(kindOf(schedule.placement, shape))},
+          {"placement", nameOf(kindOf(schedule.placement, shape))},
           {"microbatches", shape.microbatches}};
 }
 
@@ -250,7 +253,7 @@ std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& p
                                 {"position", problem.position},
                                 {"action", toString(problem.action)},
                                 {"message", problem.message},
-                                {"stops", name(problem.stops)}});
+                                {"stops", nameOf(problem.stops)}});
   }
   return textOf(json);
 }
@@ -262,7 +265,7 @@ std::string memoryJson(const std::vector<RankMemory>& ranks) {
     for (const MemoryPart& part : rank.parts) {
       Json microbatches = Json::array();
       for (const Microbatch m : part.microbatches) microbatches.push_back(m.value);
-      parts.push_back({{"kind", name(part.kind)}, {"stage", part.stage.value}, {"microbatches", microbatches}, {"bytes", part.bytes}});
+      parts.push_back({{"kind", nameOf(part.kind)}, {"stage", part.stage.value}, {"microbatches", microbatches}, {"bytes", part.bytes}});
     }
     const bool acts = rank.at.kind != ActionKind::Idle;
     list.push_back({{"rank", rank.rank.value}, {"peak_bytes", rank.peak}, {"at", acts ? toString(rank.at) : ""}, {"parts", parts}});

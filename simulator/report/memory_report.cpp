@@ -145,7 +145,7 @@ RankMemory memoryOfRank(const Schedule& rows, const CostTable& costs, const Cros
 
 }  // namespace
 
-std::string_view name(MemoryKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+std::string_view nameOf(MemoryKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
 
 std::vector<RankMemory> memoryOf(const Schedule& schedule, const CostTable& costs, Sending sending) {
   const Schedule rows = rowsOf(schedule, sending);

@@ -23,7 +23,7 @@ enum class MemoryKind : std::uint8_t {
 };
 inline constexpr int kMemoryKinds = 9;
 /// `activations`, `working`, `received`, `sent`, `parameters`, `gradients`, `optimizer state`, `buffers`, `inputs`.
-[[nodiscard]] std::string_view name(MemoryKind kind);
+[[nodiscard]] std::string_view nameOf(MemoryKind kind);
 
 struct MemoryPart {
   MemoryKind kind = MemoryKind::Activations;

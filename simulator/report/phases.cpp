@@ -86,7 +86,7 @@ Beats beatsOf(const std::vector<const Span*>& lane, const RankPhases& phases) {
 
 }  // namespace
 
-std::string_view name(Phase phase) {
+std::string_view nameOf(Phase phase) {
   switch (phase) {
     case Phase::Warmup: return "warmup";
     case Phase::Steady: return "steady";

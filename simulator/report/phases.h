@@ -17,7 +17,7 @@ inline constexpr std::size_t kPhases = 3;
 enum class Phase : std::uint8_t { Warmup, Steady, Cooldown };
 
 /// `warmup`, `steady`, `cooldown`.
-[[nodiscard]] std::string_view name(Phase phase);
+[[nodiscard]] std::string_view nameOf(Phase phase);
 
 /// Where a rank's phases begin and how long it idles in each; their sum is `RankMetrics::idle`. The window clock leaves out
 /// `beforeFirst` and `afterLast`, which the flush clock counts in the first and last phase.

@@ -61,7 +61,7 @@ std::string sentenceOf(const SplitVerdict& verdict, bool counted) {
 
 }  // namespace
 
-std::string_view name(Sameness sameness) {
+std::string_view nameOf(Sameness sameness) {
   switch (sameness) {
     case Sameness::Yes: return "yes";
     case Sameness::Counted: return "counted";

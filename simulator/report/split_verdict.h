@@ -19,7 +19,7 @@ enum class Sameness : std::uint8_t {
 };
 
 /// `yes`, `counted`, `buffers`, `unknown`, `no`.
-[[nodiscard]] std::string_view name(Sameness sameness);
+[[nodiscard]] std::string_view nameOf(Sameness sameness);
 
 /// The overall result of the findings.
 struct SplitVerdict {

@@ -160,9 +160,9 @@ void Drawing::chooseBlocks() {
 
 std::string Drawing::labelOf(const Span& span) const {
   if (span.microbatch.value < 0)
-    return span.stage.value < 0 ? std::string(name(span.kind)) : fmt::format("{}{}", span.stage.value, name(span.kind));
-  return severalStages_ || isMessage(span) ? fmt::format("{}{}{}", span.stage.value, name(span.kind), span.microbatch.value)
-                                           : fmt::format("{}{}", name(span.kind), span.microbatch.value);
+    return span.stage.value < 0 ? std::string(nameOf(span.kind)) : fmt::format("{}{}", span.stage.value, nameOf(span.kind));
+  return severalStages_ || isMessage(span) ? fmt::format("{}{}{}", span.stage.value, nameOf(span.kind), span.microbatch.value)
+                                           : fmt::format("{}{}", nameOf(span.kind), span.microbatch.value);
 }
 
 /// What differs on a dark page: where the system prefers dark, and in the dark themes of JupyterLab and VS Code, whichever the system
@@ -216,10 +216,10 @@ void Drawing::ruler() {
 void Drawing::block(const Span& span, double y, double height) {
   const auto kind = static_cast<std::size_t>(span.kind);
   const double x = scale_.x(span.start), width = widthOf(span);
-  std::string what =
-      fmt::format("{} {}, {} at {}", name(span.kind), kLooks[kind].word, formatDuration(span.end - span.start), formatDuration(span.start));
+  std::string what = fmt::format("{} {}, {} at {}", nameOf(span.kind), kLooks[kind].word, formatDuration(span.end - span.start),
+                                 formatDuration(span.start));
   if (span.microbatch.value >= 0)
-    what = fmt::format("{}{}{} {}", span.stage.value, name(span.kind), span.microbatch.value, what.substr(name(span.kind).size() + 1));
+    what = fmt::format("{}{}{} {}", span.stage.value, nameOf(span.kind), span.microbatch.value, what.substr(nameOf(span.kind).size() + 1));
   if (isMessage(span)) what += fmt::format(", to rank {}, {}", span.peer.value, formatSize(span.bytes));
   // A hairline of background between neighbours, where there is room.
   const double gap = width > 4 ? 0.5 : 0;

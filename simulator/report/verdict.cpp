@@ -104,7 +104,7 @@ std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measure
     group.contribution = isCause(key.first) ? std::abs(differenceOf(group)) : 0;
     if (group.contribution <= (largest ? largest->contribution : 0)) continue;
     largest = group;
-    largest->group = name(key.first);
+    largest->group = nameOf(key.first);
     if (key.second.value >= 0) largest->group += fmt::format(" of stage {}", key.second.value);
     largest->durationError = group.predicted == 0 ? 0 : static_cast<double>(differenceOf(group)) / static_cast<double>(group.predicted);
   }

@@ -47,7 +47,7 @@ Evaluator::Evaluator(const SearchShape& shape, Schedule rows)
       compiled_(rows_),
       limits_(memoryLimits(shape.request, *shape.profile.profile, rows_.rows.size())) {}
 
-bool Evaluator::isBetter(const Candidate& a, const Candidate& b) {
+bool Evaluator::isBetterCut(const Candidate& a, const Candidate& b) {
   return std::tie(a.excess, a.step, a.peak) < std::tie(b.excess, b.step, b.peak);
 }
 
@@ -116,7 +116,7 @@ bool Evaluator::tryCut(Moving& moving, const std::vector<NodeId>& begins) {
     if (!mayImprove(tried, best)) return true;
     moving.work += size;
     simulate(tried, true);
-    if (!isBetter(tried.candidate, best)) return true;
+    if (!isBetterCut(tried.candidate, best)) return true;
     tried.candidate.moves = best.moves + 1;
     best = std::move(tried.candidate);
   } catch (const UsageError&) {

@@ -42,16 +42,16 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
 
   /// Lower, in this order, in what is over the memory limit, the step, the peak.
-  [[nodiscard]] static bool isBetter(const Candidate& a, const Candidate& b);
+  [[nodiscard]] static bool isBetterCut(const Candidate& a, const Candidate& b);
 
   /// The prediction for these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
   [[nodiscard]] Candidate evaluate(const SplitStart& start, const Recompute& recompute);
 
-  /// The candidate with other begins among `places` (ascending) that are better (`isBetter`). Where there are few choices (5,000) all are
-  /// tried and the result is the best; otherwise single begins move to places 1, 2 or 4 further as long as that is better, at most `rounds`
-  /// times over all begins. A cut is not simulated where its memory alone, or a path of the program (`PathBounds`), shows that it is no
-  /// better: the result is that of simulating all. `goOn` is called before every try with the share of the most work done. Of very large
-  /// plans the tries end after some seconds' work, counted in actions and so the same everywhere. Ties: the first found.
+  /// The candidate with other begins among `places` (ascending) that are better (`isBetterCut`). Where there are few choices (5,000) all
+  /// are tried and the result is the best; otherwise single begins move to places 1, 2 or 4 further as long as that is better, at most
+  /// `rounds` times over all begins. A cut is not simulated where its memory alone, or a path of the program (`PathBounds`), shows that it
+  /// is no better: the result is that of simulating all. `goOn` is called before every try with the share of the most work done. Of very
+  /// large plans the tries end after some seconds' work, counted in actions and so the same everywhere. Ties: the first found.
   [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
                                   const std::function<bool(double)>& goOn);
 

@@ -125,18 +125,19 @@ std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<No
   CutOrders orders(*start.shape, from, goOn);
   Candidate first = orders.made(from.request.begins, kOrderSeconds), best = first;
   const bool few = cutsAt(places.size(), from.request.begins.size()) <= kFewCuts;
-  if (!few && std::int64_t{from.stages} * from.request.microbatches > kMostActions) return best;
+  if (!few && std::int64_t{from.stages} * from.request.microbatches > kMostActions)
+    return goOn() ? std::optional(std::move(best)) : std::nullopt;
   auto cuts = orders.promising(few ? allCuts(places, from.request.begins.size()) : neighbouringCuts(places, from.request.begins), best);
   if (!few) cuts.resize(std::min(cuts.size(), kNeighbours));
   for (const auto& [bound, begins] : cuts) {
     if (!goOn()) return std::nullopt;
     if (best.excess == 0 && bound >= best.makespan) break;
     Candidate tried = orders.made(begins, few ? kOrderSeconds : kNeighbourSeconds);
-    if (Evaluator::isBetter(tried, best)) best = std::move(tried);
+    if (Evaluator::isBetterCut(tried, best)) best = std::move(tried);
   }
   if (!few && best.request.begins != from.request.begins) {  // with the time that its plan's order gets
     Candidate longer = orders.made(best.request.begins, kOrderSeconds);
-    best = Evaluator::isBetter(longer, first) ? std::move(longer) : std::move(first);
+    best = Evaluator::isBetterCut(longer, first) ? std::move(longer) : std::move(first);
   }
   return goOn() ? std::optional(std::move(best)) : std::nullopt;
 }

@@ -1,4 +1,4 @@
-#include "simulator/search/for_each.h"
+#include "simulator/search/parallel_for.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace pw {
 
-void forEach(int count, int threads, const std::function<void(int)>& work) {
+void parallelFor(int count, int threads, const std::function<void(int)>& work) {
   std::atomic<int> next{0};
   std::mutex mutex;
   std::exception_ptr failure;

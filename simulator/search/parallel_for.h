@@ -5,6 +5,6 @@
 namespace pw {
 
 /// Runs `work(0)` … `work(count − 1)` on several threads; the first exception stops all of them and is rethrown.
-void forEach(int count, int threads, const std::function<void(int)>& work);
+void parallelFor(int count, int threads, const std::function<void(int)>& work);
 
 }  // namespace pw

@@ -73,7 +73,7 @@ class RankOrders {
     } catch (const UsageError&) {
       // cannot be balanced: fewer places to split at than stages
     }
-    lastIsBest_ = best && std::ranges::all_of(tried_, [&](const Candidate& other) { return Evaluator::isBetter(*best, other); });
+    lastIsBest_ = best && std::ranges::all_of(tried_, [&](const Candidate& other) { return Evaluator::isBetterCut(*best, other); });
     if (best) tried_.push_back(std::move(*best));
     return true;
   }
@@ -82,7 +82,7 @@ class RankOrders {
   [[nodiscard]] bool lastIsBest() const { return lastIsBest_; }
 
   [[nodiscard]] std::vector<Candidate> best(std::size_t most) {
-    std::stable_sort(tried_.begin(), tried_.end(), Evaluator::isBetter);
+    std::stable_sort(tried_.begin(), tried_.end(), Evaluator::isBetterCut);
     tried_.resize(std::min(tried_.size(), most));
     return tried_.empty() ? std::vector<Candidate>{start_} : std::move(tried_);
   }
@@ -92,7 +92,7 @@ class RankOrders {
     try {
       Candidate tried = evaluator.evaluate({start_.split, begins}, start_.request.recompute);
       tried.moves = moves;
-      if (!best || Evaluator::isBetter(tried, *best)) best = std::move(tried);
+      if (!best || Evaluator::isBetterCut(tried, *best)) best = std::move(tried);
     } catch (const UsageError&) {
       return;  // cannot be cut or placed so
     }
@@ -111,7 +111,7 @@ class RankOrders {
 
 std::vector<double> slownessOf(const SearchShape& shape) {
   const Profile& profile = *shape.profile.profile;
-  if (std::ranges::all_of(profile.topology.ranks, [](const RankSpec& rank) { return rank.speed == 1; })) return {};
+  if (allAtFullSpeed(profile.topology)) return {};
   return stageSlowness(profile, placementOf(shape.request, shape.stages), shape.request.replicas);
 }
 

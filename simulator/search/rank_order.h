@@ -8,7 +8,7 @@
 
 namespace pw {
 
-/// The candidate with its ranks in other orders, best first by `Evaluator::isBetter`, each with the candidate's splits or those balanced
+/// The candidate with its ranks in other orders, best first by `Evaluator::isBetterCut`, each with the candidate's splits or those balanced
 /// for the speeds of its ranks, whichever are better. Of all orders where there are few (150, ranks that are alike not told apart),
 /// otherwise of those reached by exchanging two ranks as long as that is better, within some seconds' work, counted in actions and so the
 /// same everywhere. As many as are worth improving: all where `cuts`, in how many ways the model can be cut, is small enough, else two.

@@ -20,16 +20,14 @@
 #include "simulator/order/find_order.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/search/evaluate.h"
-#include "simulator/search/for_each.h"
 #include "simulator/search/orders.h"
+#include "simulator/search/parallel_for.h"
 #include "simulator/search/rank_order.h"
 #include "simulator/search/ranking.h"
 
 namespace pw {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Balance>, 4> kBalances{
-    {{"time", Balance::Time}, {"memory", Balance::Memory}, {"parameters", Balance::Parameters}, {"layers", Balance::Layers}}};
 constexpr std::int64_t kOrderWork = 5'000'000;  ///< of searching an order, in actions to simulate
 constexpr int kRounds = 8;                      ///< over all splits; plans rarely changed in a fifth round
 
@@ -61,6 +59,12 @@ class Searcher {
   [[nodiscard]] std::vector<SplitStart> startsOf(const SearchShape& shape, const Balancer& balancer) const;
   void tryShape(int shape);
   void findPlaces(std::int64_t microbatch);
+  /// A candidate in `found_`.
+  struct Place {
+    std::size_t shape = 0, candidate = 0;
+  };
+  [[nodiscard]] std::vector<Place> bestPlaces() const;
+  [[nodiscard]] std::optional<Candidate> improved(SearchShape shape, const Candidate& start);
   void improveBest();
   void makeOrders();
   [[nodiscard]] std::int64_t orderWork() const { return withOrders_ ? kOrderWork * std::max(0, space_.orders) : 0; }
@@ -208,7 +212,7 @@ std::vector<SplitStart> Searcher::startsOf(const SearchShape& shape, const Balan
       starts.push_back({std::string(name), begins});
   };
   if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add("marks", graph_.splitMarkers);
-  for (const Balance by : space_.balances) add(name(by), balancer.begins(shape.stages, by, shape.slowness));
+  for (const Balance by : space_.balances) add(nameOf(by), balancer.begins(shape.stages, by, shape.slowness));
   return starts;
 }
 
@@ -219,7 +223,7 @@ void Searcher::findStarts() {
   }
   std::vector<const std::vector<const SearchShape*>*> sizes;
   for (const auto& [size, shapes] : bySize) sizes.push_back(&shapes);
-  forEach(static_cast<int>(sizes.size()), threads_, [&](int i) {
+  parallelFor(static_cast<int>(sizes.size()), threads_, [&](int i) {
     const std::vector<const SearchShape*>& shapes = *sizes[static_cast<std::size_t>(i)];
     if (cancelled_) return;
     const Balancer balancer(graph_, *shapes.front()->profile.profile);
@@ -276,13 +280,9 @@ void Searcher::findPlaces(std::int64_t microbatch) {
   for (const SplitPoint& point : splitPoints(graph_, bindBatch(graph_, microbatch))) entry->second.push_back(point.begin);
 }
 
-/// Takes the best of each combination and way to recompute, and of those the best.
-void Searcher::improveBest() {
-  struct Chosen {
-    std::size_t shape = 0, candidate = 0;
-  };
-  std::vector<Chosen> chosen;
-  const auto of = [&](const Chosen& c) -> Candidate& { return found_[c.shape][c.candidate]; };
+/// The best of each combination and way to recompute, and of those the best.
+std::vector<Searcher::Place> Searcher::bestPlaces() const {
+  std::vector<Place> chosen;
   for (std::size_t s = 0; s < shapes_.size(); ++s) {
     std::map<Recompute, std::size_t> best;
     for (std::size_t i = 0; i < found_[s].size(); ++i) {
@@ -291,52 +291,62 @@ void Searcher::improveBest() {
     }
     for (const auto& [recompute, i] : best) chosen.push_back({s, i});
   }
-  std::sort(chosen.begin(), chosen.end(), [&](const Chosen& a, const Chosen& b) { return isBetter(of(a), of(b)); });
+  const auto at = [&](const Place& place) -> const Candidate& { return found_[place.shape][place.candidate]; };
+  std::sort(chosen.begin(), chosen.end(), [&](const Place& a, const Place& b) { return isBetter(at(a), at(b)); });
   chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(std::max(0, space_.improve))));
-  for (const Chosen& c : chosen) findPlaces(of(c).request.microbatch);
-  std::vector<std::optional<Candidate>> better(chosen.size());
+  return chosen;
+}
+
+/// The candidate with other ranks and splits; nothing where these are no better. Counts its work as done.
+std::optional<Candidate> Searcher::improved(SearchShape shape, const Candidate& start) {
+  const auto goOn = [&] {
+    report(nullptr);
+    return !cancelled_.load();
+  };
+  const std::vector<NodeId>& places = places_.at(start.request.microbatch);
+  const std::vector<Candidate> ordered = space_.base.rankOrder.empty()
+                                             ? withRankOrders(shape, start, cutsAt(places.size(), start.request.begins.size()), goOn)
+                                             : std::vector<Candidate>{start};
+  std::int64_t counted = 0;  // of this candidate's work in `done_`
+  const auto count = [&](double share) {
+    const std::lock_guard lock(mutex_);
+    const auto now = static_cast<std::int64_t>(share * static_cast<double>(workOf(shape)));
+    done_ += now - counted;
+    counted = now;
+  };
+  Candidate best = start;
+  for (std::size_t i = 0; i < ordered.size(); ++i) {
+    shape.request.rankOrder = ordered[i].request.rankOrder;
+    Evaluator evaluator(shape);
+    const Candidate moved = evaluator.improve(ordered[i], places, kRounds, [&](double share) {
+      count((static_cast<double>(i) + std::min(1.0, share)) / static_cast<double>(ordered.size()));
+      return goOn();
+    });
+    if (Evaluator::isBetterCut(moved, best)) best = moved;
+  }
+  count(1);
+  return best.moves > 0 || best.request.rankOrder != start.request.rankOrder ? std::optional(std::move(best)) : std::nullopt;
+}
+
+void Searcher::improveBest() {
+  const std::vector<Place> chosen = bestPlaces();
+  const auto at = [&](const Place& place) -> Candidate& { return found_[place.shape][place.candidate]; };
+  for (const Place& place : chosen) findPlaces(at(place).request.microbatch);
   {
     const std::lock_guard lock(mutex_);
     all_ = done_ + orderWork();
-    for (const Chosen& c : chosen) all_ += workOf(shapes_[c.shape]);
+    for (const Place& place : chosen) all_ += workOf(shapes_[place.shape]);
   }
-  forEach(static_cast<int>(chosen.size()), threads_, [&](int i) {
+  std::vector<std::optional<Candidate>> better(chosen.size());
+  parallelFor(static_cast<int>(chosen.size()), threads_, [&](int i) {
     if (cancelled_) return;
-    const Candidate& start = of(chosen[static_cast<std::size_t>(i)]);
-    SearchShape shape = shapes_[chosen[static_cast<std::size_t>(i)].shape];
-    const auto goOn = [&] {
-      report(nullptr);
-      return !cancelled_.load();
-    };
-    const std::vector<NodeId>& at = places_.at(start.request.microbatch);
-    const std::vector<Candidate> placed = space_.base.rankOrder.empty()
-                                              ? withRankOrders(shape, start, cutsAt(at.size(), start.request.begins.size()), goOn)
-                                              : std::vector<Candidate>{start};
-    std::int64_t counted = 0;  // of this candidate's work in `done_`
-    const auto count = [&](double share) {
-      const std::lock_guard lock(mutex_);
-      const auto now = static_cast<std::int64_t>(share * static_cast<double>(workOf(shape)));
-      done_ += now - counted;
-      counted = now;
-    };
-    Candidate improved = start;
-    for (std::size_t p = 0; p < placed.size(); ++p) {
-      shape.request.rankOrder = placed[p].request.rankOrder;
-      Evaluator evaluator(shape);
-      const Candidate moved = evaluator.improve(placed[p], at, kRounds, [&](double share) {
-        count((static_cast<double>(p) + std::min(1.0, share)) / static_cast<double>(placed.size()));
-        return goOn();
-      });
-      if (Evaluator::isBetter(moved, improved)) improved = moved;
-    }
-    count(1);
-    const bool changed = improved.moves > 0 || improved.request.rankOrder != start.request.rankOrder;
-    if (changed) better[static_cast<std::size_t>(i)] = improved;
-    report(withFamilies_ && changed ? &improved : nullptr);
+    const Place& place = chosen[static_cast<std::size_t>(i)];
+    std::optional<Candidate>& found = better[static_cast<std::size_t>(i)] = improved(shapes_[place.shape], at(place));
+    report(withFamilies_ && found ? &*found : nullptr);
   });
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (!better[i]) continue;
-    Candidate& old = of(chosen[i]);
+    Candidate& old = at(chosen[i]);
     if (better[i]->step <= old.step && better[i]->peak <= old.peak) {
       old = *better[i];
     } else {
@@ -353,7 +363,7 @@ void Searcher::makeOrders() {
     all_ = done_ + kOrderWork * static_cast<std::int64_t>(starts.size());
   }
   std::vector<std::optional<Candidate>> made(starts.size());
-  forEach(static_cast<int>(starts.size()), threads_, [&](int i) {
+  parallelFor(static_cast<int>(starts.size()), threads_, [&](int i) {
     const auto at = static_cast<std::size_t>(i);
     try {
       const auto goOn = [&] {
@@ -389,7 +399,7 @@ Found Searcher::run() {
   if (!cancelled_) findModels();
   if (!cancelled_) findStarts();
   found_.resize(shapes_.size());
-  forEach(cancelled_ ? 0 : static_cast<int>(shapes_.size()), threads_, [&](int i) {
+  parallelFor(cancelled_ ? 0 : static_cast<int>(shapes_.size()), threads_, [&](int i) {
     if (cancelled_) return;
     tryShape(i);
     {
@@ -424,16 +434,6 @@ std::vector<int> usualCounts(int ranks, int replicas, std::int64_t batch) {
     if (batch % (count * replicas) == 0) counts.insert(static_cast<int>(count));
   }
   return {counts.begin(), counts.end()};
-}
-
-std::string_view name(Balance balance) {
-  return std::ranges::find(kBalances, balance, [](const auto& entry) { return entry.second; })->first;
-}
-
-Balance parseBalance(std::string_view text) {
-  const auto found = std::ranges::find(kBalances, text, [](const auto& entry) { return entry.first; });
-  if (found == kBalances.end()) throw UsageError(fmt::format("Unknown balance `{}`; known are time, memory, parameters and layers.", text));
-  return found->second;
 }
 
 Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space, const SearchProgress& progress) {

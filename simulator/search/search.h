@@ -77,8 +77,4 @@ using SearchProgress = std::function<bool(int done, int all, const Candidate* ca
 [[nodiscard]] Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space,
                                 const SearchProgress& progress = {});
 
-/// `time`, `memory`, `parameters`, `layers`, and back. Throws UsageError for another name.
-[[nodiscard]] std::string_view name(Balance balance);
-[[nodiscard]] Balance parseBalance(std::string_view name);
-
 }  // namespace pw

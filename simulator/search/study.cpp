@@ -105,13 +105,13 @@ Study parseStudy(std::string_view json, const std::string& source) {
   if (part.has("precision")) {
     study.precisions = valuesIn(part["precision"], [](const JsonPart& p) {
       const auto name = p.as<std::string>();
-      if (!precisionOf(name)) p.fail("is not traced, bf16, fp16 or fp8");
+      if (!precisionNamed(name)) p.fail("is not traced, bf16, fp16 or fp8");
       return name;
     });
   }
   if (part.has("attention")) {
     study.attentions = valuesIn(part["attention"], [](const JsonPart& p) {
-      const auto attention = attentionOf(p.as<std::string>());
+      const auto attention = valueNamed<Attention>(p.as<std::string>());
       if (!attention) p.fail("is not traced, fused or unfused");
       return *attention;
     });

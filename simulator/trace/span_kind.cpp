@@ -20,11 +20,4 @@ SpanKind spanKind(ActionKind kind) {
   return SpanKind::ReduceGrad;
 }
 
-std::optional<SpanKind> spanKindNamed(std::string_view letters) {
-  for (std::size_t k = 0; k < kSpanKinds; ++k) {
-    if (name(static_cast<SpanKind>(k)) == letters) return static_cast<SpanKind>(k);
-  }
-  return std::nullopt;
-}
-
 }  // namespace pw

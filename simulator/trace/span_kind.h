@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
-#include <string_view>
 
 #include "schedules/schedule.h"
 #include "simulator/trace/trace.h"
@@ -13,9 +11,6 @@ namespace pw {
 /// idle cell) have no span; for them this returns ReduceGrad.
 [[nodiscard]] SpanKind spanKind(ActionKind kind);
 
-inline constexpr std::size_t kSpanKinds = static_cast<std::size_t>(SpanKind::Store) + 1;  ///< how many kinds there are, from 0
-
-/// The kind that `name` gives these letters.
-[[nodiscard]] std::optional<SpanKind> spanKindNamed(std::string_view letters);
+inline constexpr std::size_t kSpanKinds = countOf<SpanKind>();
 
 }  // namespace pw

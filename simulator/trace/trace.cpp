@@ -5,24 +5,6 @@
 
 namespace pw {
 
-std::string_view name(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::Forward: return "F";
-    case SpanKind::Backward: return "B";
-    case SpanKind::BackwardInput: return "I";
-    case SpanKind::BackwardWeight: return "W";
-    case SpanKind::SendForward: return "SEND_F";
-    case SpanKind::SendBackward: return "SEND_B";
-    case SpanKind::WaitForward: return "WAIT_F";
-    case SpanKind::WaitBackward: return "WAIT_B";
-    case SpanKind::ReduceGrad: return "REDUCE_GRAD";
-    case SpanKind::Optimizer: return "OPTIMIZER";
-    case SpanKind::Load: return "LOAD";
-    case SpanKind::Store: return "STORE";
-  }
-  return "?";
-}
-
 bool isCompute(SpanKind kind) {
   switch (kind) {
     case SpanKind::Forward:

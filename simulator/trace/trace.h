@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/named_values.h"
 #include "schedules/schedule.h"
 
 namespace pw {
@@ -25,8 +26,24 @@ enum class SpanKind : std::uint8_t {
   Store,  ///< lockstep: a microbatch's result to the host
 };
 
-/// The letters of a kind: `F`, `SEND_B`, `WAIT_F`, `REDUCE_GRAD`, `OPTIMIZER`, …
-[[nodiscard]] std::string_view name(SpanKind kind);
+/// The letters of a kind.
+constexpr std::string_view nameOf(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::Forward: return "F";
+    case SpanKind::Backward: return "B";
+    case SpanKind::BackwardInput: return "I";
+    case SpanKind::BackwardWeight: return "W";
+    case SpanKind::SendForward: return "SEND_F";
+    case SpanKind::SendBackward: return "SEND_B";
+    case SpanKind::WaitForward: return "WAIT_F";
+    case SpanKind::WaitBackward: return "WAIT_B";
+    case SpanKind::ReduceGrad: return "REDUCE_GRAD";
+    case SpanKind::Optimizer: return "OPTIMIZER";
+    case SpanKind::Load: return "LOAD";
+    case SpanKind::Store: return "STORE";
+  }
+  return {};
+}
 [[nodiscard]] bool isCompute(SpanKind kind);  ///< F, B, I, W
 
 /// One interval on a lane of a rank. Compute, waits, sums of shared parameters' gradients and the optimizer are on the rank's compute lane;

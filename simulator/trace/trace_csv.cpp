@@ -44,7 +44,7 @@ struct Line {
   }
 
   [[nodiscard]] SpanKind kind() const {
-    if (const auto kind = spanKindNamed(cells[1])) return *kind;
+    if (const auto kind = valueNamed<SpanKind>(cells[1])) return *kind;
     refuse(fmt::format("\"{}\" is not a kind of span", cells[1].substr(0, 40)));
   }
 };
@@ -76,7 +76,7 @@ std::string toSpanCsv(const Trace& trace) {
   text += '\n';
   const auto out = std::back_inserter(text);
   for (const Span& s : trace.spans) {
-    fmt::format_to(out, "{},{},{},{},{},{},{},{}\n", s.rank.value, name(s.kind), s.stage.value, s.microbatch.value, s.peer.value, s.bytes,
+    fmt::format_to(out, "{},{},{},{},{},{},{},{}\n", s.rank.value, nameOf(s.kind), s.stage.value, s.microbatch.value, s.peer.value, s.bytes,
                    s.start, s.end);
   }
   return text;

@@ -40,7 +40,7 @@ TEST(Schedule, WritesEveryFamilyWithItsUsualChunksAndCheckAcceptsEveryLowering) 
           << generator.name;
       const Outcome outcome =
           call({"check", folder.file("f.csv"), "--json", "--placement",
-                std::string(name(generator.placement == PlacementKind::Wave ? PlacementKind::V : generator.placement))});
+                std::string(nameOf(generator.placement == PlacementKind::Wave ? PlacementKind::V : generator.placement))});
       EXPECT_EQ(outcome.status, 0) << generator.name << " " << lowering << outcome.out;
     }
   }

@@ -61,7 +61,7 @@ TEST(StudyCommand, PredictsWhatPlanDoes) {
                                    "--microbatches", std::to_string(p.microbatches),
                                    "--schedule",     p.schedule,
                                    "--recompute",    wordsOf(p.recompute).front(),
-                                   "--balance",      std::string(name(p.balance)),
+                                   "--balance",      std::string(nameOf(p.balance)),
                                    "--optimizer",    "adamw",
                                    "--memory-limit", std::to_string(p.memoryLimit) + "B",
                                    "--json"};

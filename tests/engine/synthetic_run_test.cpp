@@ -134,7 +134,7 @@ TEST_P(SyntheticRun, DoesEveryActionOfThePlanForAsLongAsThePlanSays) {
     EXPECT_EQ(worksOf(trace), worksOf(predicted));
     for (const Span& span : trace.spans) {
       const Ns least = isCompute(span.kind) ? costOf(plan, span) : span.kind == SpanKind::Optimizer ? kOptimizer : 0;
-      EXPECT_GE(span.end - span.start, least) << name(span.kind) << " of stage " << span.stage.value;
+      EXPECT_GE(span.end - span.start, least) << nameOf(span.kind) << " of stage " << span.stage.value;
     }
     double loss = 0;
     for (const StepLog& log : logs) loss += log.loss.value_or(0);

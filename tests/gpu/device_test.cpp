@@ -81,9 +81,9 @@ TEST_F(GpuDevice, AddsAsTheHostDoes) {
     const HeldBuffer sum = onGpu(gpu, {a.data(), a.size()}), what = onGpu(gpu, {b.data(), b.size()});
     gpu.addInto(dtype, sum.buffer, what.buffer);
     addInto(dtype, {a.data(), a.size()}, {b.data(), b.size()});
-    EXPECT_EQ(back(gpu, sum), a) << name(dtype);
+    EXPECT_EQ(back(gpu, sum), a) << nameOf(dtype);
     EXPECT_DOUBLE_EQ(gpu.sumOfSquares(dtype, sum.buffer, kDeadline), sumOfSquares(dtype, {a.data(), a.size()}))
-        << name(dtype) << ", whose squares are exact in double precision";
+        << nameOf(dtype) << ", whose squares are exact in double precision";
   }
 }
 

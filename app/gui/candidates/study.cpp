@@ -29,7 +29,7 @@ std::vector<Candidate> StudyPlans::candidates() const {
     c.request.zero1 = p.zero1;
     c.request.memoryLimit = p.memoryLimit;
     c.stages = r.stages;
-    c.split = std::string(name(p.balance));
+    c.split = std::string(nameOf(p.balance));
     c.step = r.step;
     c.makespan = r.makespan;
     c.bubbleFraction = r.bubbleFraction;
@@ -87,7 +87,7 @@ QString whyNotLoaded(const StudyPlans& study, const StudyPoint& point, const std
   if (QFileInfo(QString::fromStdString(openModel)).fileName() != name) return tr("Open %1 to load this plan.").arg(name);
   if (point.precision != "traced" || point.attention != Attention::AsTraced)
     return tr("This plan was estimated in %1 with attention %2, which the app does not estimate; use `pipewright plan`.")
-        .arg(QString::fromStdString(point.precision), QString::fromUtf8(attentionName(point.attention).data()));
+        .arg(QString::fromStdString(point.precision), QString::fromUtf8(nameOf(point.attention).data()));
   if (study.measured) return tr("This plan has measured costs of the study's profiles; use `pipewright plan --profile`.");
   const std::string preset = point.cluster.substr(0, point.cluster.find('+'));
   if (!point.cluster.empty() && std::ranges::count(clusterPresets(), preset) == 0)

@@ -32,16 +32,14 @@ Json requestJson(const PlanRequest& r) {
          {"zero1", r.zero1},
          {"memory_limit", r.memoryLimit}};
   for (const Rank rank : r.rankOrder) j["rank_order"].push_back(rank.value);
-  if (r.sharing) j["sharing"] = std::string(name(*r.sharing));
+  if (r.sharing) j["sharing"] = std::string(nameOf(*r.sharing));
   return j;
 }
 
 std::string textOr(const JsonPart& j, const std::string& key) { return j.has(key) ? j[key].as<std::string>() : std::string(); }
 
 Sharing sharingOf(const std::string& text, const JsonDocument& document) {
-  for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
-    if (text == name(sharing)) return sharing;
-  }
+  if (const auto sharing = valueNamed<Sharing>(text)) return *sharing;
   document.fail(fmt::format("`sharing` is \"{}\", neither replicate nor transmit", text));
 }
 

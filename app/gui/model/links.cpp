@@ -206,11 +206,11 @@ QString crossingText(const Document& document, std::size_t split, const QString&
     const auto& meta = graph->value(value.value).tensor;
     QString note = value.to == after && value.from == before ? QString() : tr("stage %1 → %2").arg(value.from.value).arg(value.to.value);
     if (value.gradient) note += (note.isEmpty() ? QString() : QStringLiteral(", ")) + tr("gradient back");
-    text +=
-        QStringLiteral("<tr><td>%1</td><td>%2</td><td>%3</td><td align='right'>%4</td><td align='right'>%5</td><td>%6</td></tr>")
-            .arg(nameOf(*graph, value.value).toHtmlEscaped(), meta ? shapeText(*meta, bindings) : QString(),
-                 meta ? QString::fromLatin1(pw::name(meta->dtype).data(), static_cast<qsizetype>(pw::name(meta->dtype).size())) : QString(),
-                 size(value.bytes), duration(value.time), note);
+    text += QStringLiteral("<tr><td>%1</td><td>%2</td><td>%3</td><td align='right'>%4</td><td align='right'>%5</td><td>%6</td></tr>")
+                .arg(nameOf(*graph, value.value).toHtmlEscaped(), meta ? shapeText(*meta, bindings) : QString(),
+                     meta ? QString::fromLatin1(pw::nameOf(meta->dtype).data(), static_cast<qsizetype>(pw::nameOf(meta->dtype).size()))
+                          : QString(),
+                     size(value.bytes), duration(value.time), note);
   }
   text += QStringLiteral("</table>");
   if (values.size() > most) text += tr("… and %1 more").arg(values.size() - most) + QStringLiteral("<br>");

@@ -24,7 +24,7 @@ struct Clause {
 };
 
 QString placed(SpanKind kind, Stage stage, Microbatch microbatch) {
-  const std::string_view letters = name(kind);
+  const std::string_view letters = nameOf(kind);
   const QString word = QString::fromUtf8(letters.data(), static_cast<qsizetype>(letters.size()));
   return QStringLiteral("%1%2%3").arg(stage.value).arg(word).arg(microbatch.value);
 }

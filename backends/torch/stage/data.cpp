@@ -101,8 +101,8 @@ Column takeColumn(at::Tensor tensor, const Place& place, const std::string& name
     throw UsageError(place.subject + " lacks the tensor " + name + "; name its tensors after the model's inputs, and target.");
   const DType stored = dtypeOf(column.all.scalar_type());
   if (stored != dtype) {
-    throw UsageError("Tensor " + name + " of " + place.name + " is of type " + std::string(pw::name(stored)) + ", but the model takes " +
-                     std::string(pw::name(dtype)) + "; convert it " + place.toConvert + ".");
+    throw UsageError("Tensor " + name + " of " + place.name + " is of type " + std::string(pw::nameOf(stored)) + ", but the model takes " +
+                     std::string(pw::nameOf(dtype)) + "; convert it " + place.toConvert + ".");
   }
   bool fits = column.all.dim() == static_cast<std::int64_t>(shape.size());
   std::string wanted = "[";

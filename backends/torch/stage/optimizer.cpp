@@ -149,7 +149,7 @@ void Optimizer::change(const OptimizerSpec& spec) {
 
 std::vector<std::pair<std::string, at::Tensor>> Optimizer::state(std::size_t key, const at::Tensor& values) {
   if (!at::isFloatingType(values.scalar_type())) {
-    throw UsageError("The optimizers update floating point parameters, not " + std::string(name(dtypeOf(values.scalar_type()))) +
+    throw UsageError("The optimizers update floating point parameters, not " + std::string(nameOf(dtypeOf(values.scalar_type()))) +
                      "; freeze such parameters before the export.");
   }
   std::vector<at::Tensor>& tensors = impl_->states[key];

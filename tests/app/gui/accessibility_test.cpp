@@ -69,7 +69,7 @@ TEST(Theme, KeepsTextReadableInLightAndDark) {
     EXPECT_GE(contrast(t.focus, t.background), 3) << "where the focus is";
     for (const SpanKind kind :
          {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::Optimizer}) {
-      EXPECT_GE(contrast(kindColour(kind, t), textOn(kindColour(kind, t))), 4.5) << name(kind);
+      EXPECT_GE(contrast(kindColour(kind, t), textOn(kindColour(kind, t))), 4.5) << nameOf(kind);
     }
     for (int stage = 0; stage < 64; ++stage) EXPECT_GE(contrast(stageColour(stage, t), textOn(stageColour(stage, t))), 4.5) << stage;
   }

@@ -168,7 +168,7 @@ TEST(NcclLinks, CollectivesGiveThePlainSumForAllTypesAndUnevenPieces) {
             const test::Combined right = test::combinedAt(me.rank().index(), what, group, elements, salt);
             const auto first = right.first * static_cast<std::size_t>(bytesPerElement(dtype));
             job.expect(memory, first, test::encoded(dtype, right.values),
-                       std::string(name(dtype)) + ", " + std::to_string(elements) + " elements");
+                       std::string(nameOf(dtype)) + ", " + std::to_string(elements) + " elements");
           }
         }
       }

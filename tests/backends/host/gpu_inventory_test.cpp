@@ -12,7 +12,7 @@
 namespace pw {
 
 void PrintTo(const GpuLink& link, std::ostream* out) {
-  *out << link.first << '-' << link.second << ' ' << name(link.path) << " x" << link.nvLinks << ", peer access "
+  *out << link.first << '-' << link.second << ' ' << nameOf(link.path) << " x" << link.nvLinks << ", peer access "
        << (!link.peerAccess   ? "unknown"
            : *link.peerAccess ? "yes"
                               : "no");

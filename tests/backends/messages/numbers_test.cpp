@@ -20,7 +20,7 @@ struct Format {
   DType dtype;
   int exponentBits, mantissaBits;
 
-  friend void PrintTo(const Format& f, std::ostream* out) { *out << name(f.dtype); }
+  friend void PrintTo(const Format& f, std::ostream* out) { *out << nameOf(f.dtype); }
 };
 
 /// IEEE 754: sign, biased exponent, mantissa; exponent 0 is subnormal, all ones infinite or no number.
@@ -125,7 +125,7 @@ TEST_P(HalfPrecision, TheLargestNumberAndHalfAStepIsInfinite) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, HalfPrecision, testing::Values(Format{DType::Float16, 5, 10}, Format{DType::BFloat16, 8, 7}),
-                         [](const auto& test) { return std::string(name(test.param.dtype)); });
+                         [](const auto& test) { return std::string(nameOf(test.param.dtype)); });
 
 TEST(Numbers, SquaresAreSummedInDoublePrecision) {
   std::vector<float> numbers(1000, 1e-4F);

@@ -101,12 +101,12 @@ TEST(UnfusedAttention, WritesScoresAndProbabilities) {
 
 TEST(Attention, HasNames) {
   for (const Attention attention : {Attention::AsTraced, Attention::Fused, Attention::Unfused}) {
-    EXPECT_EQ(attentionOf(attentionName(attention)), attention);
+    EXPECT_EQ(valueNamed<Attention>(nameOf(attention)), attention);
     Profile profile;
     profile.attention = attention;
     EXPECT_EQ(parseProfile(toJson(profile), "p.json"), profile);
   }
-  EXPECT_EQ(attentionOf("flash"), std::nullopt);
+  EXPECT_EQ(valueNamed<Attention>("flash"), std::nullopt);
 }
 
 TEST(Estimate, ComputesLinearLayersInEightBits) {

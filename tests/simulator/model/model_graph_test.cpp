@@ -92,8 +92,8 @@ TEST(DTypes, SizesAndNamesFollowTorch) {
   EXPECT_EQ(bytesPerElement(DType::BFloat16), 2);
   EXPECT_EQ(bytesPerElement(DType::Bool), 1);
   EXPECT_EQ(bytesPerElement(DType::ComplexDouble), 16);
-  EXPECT_EQ(name(DType::Float32), "float32");
-  EXPECT_EQ(name(DType::ComplexHalf), "complex32");
+  EXPECT_EQ(nameOf(DType::Float32), "float32");
+  EXPECT_EQ(nameOf(DType::ComplexHalf), "complex32");
   EXPECT_TRUE(isDifferentiable(DType::BFloat16));
   EXPECT_FALSE(isDifferentiable(DType::Int64));
   EXPECT_FALSE(isDifferentiable(DType::Bool));

@@ -75,7 +75,7 @@ TEST(MemoryReport, AddsUpToThePeakOfEveryScheduleAndWayOfSending) {
         Bytes sum = 0;
         for (const MemoryPart& part : rank.parts) {
           sum += part.bytes;
-          EXPECT_GT(part.bytes, 0) << family.name << " " << name(part.kind);
+          EXPECT_GT(part.bytes, 0) << family.name << " " << nameOf(part.kind);
           received += part.kind == MemoryKind::Received ? 1 : 0;
           sent += part.kind == MemoryKind::Sent ? 1 : 0;
           EXPECT_TRUE(std::is_sorted(part.microbatches.begin(), part.microbatches.end()));

@@ -41,7 +41,7 @@ TEST(Study, HasEveryCombinationOnce) {
   for (std::int64_t n = 0; n < pointsOf(study); ++n) {
     const StudyPoint p = pointOf(study, n);
     EXPECT_EQ(p.number, n);
-    seen.insert(p.cluster + p.precision + std::string(attentionName(p.attention)) + p.schedule + "/" + std::to_string(p.ranks) + "/" +
+    seen.insert(p.cluster + p.precision + std::string(nameOf(p.attention)) + p.schedule + "/" + std::to_string(p.ranks) + "/" +
                 std::to_string(p.microbatches) + "/" + std::to_string(p.replicas) + "/" + std::to_string(p.chunks) + "/" +
                 std::to_string(p.microbatchSize) + "/" + std::to_string(static_cast<int>(p.balance)) + "/" +
                 std::to_string(static_cast<int>(p.optimizer.kind)));

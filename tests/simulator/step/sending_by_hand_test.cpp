@@ -27,7 +27,7 @@ std::pair<Ns, Ns> timesOf(const Trace& trace, SpanKind kind, int stage, int micr
   for (const Span& span : trace.spans) {
     if (span.kind == kind && span.stage == Stage(stage) && span.microbatch == Microbatch(microbatch)) return {span.start, span.end};
   }
-  ADD_FAILURE() << "no " << name(kind) << " of stage " << stage << ", microbatch " << microbatch;
+  ADD_FAILURE() << "no " << nameOf(kind) << " of stage " << stage << ", microbatch " << microbatch;
   return {};
 }
 

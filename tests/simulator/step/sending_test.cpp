@@ -130,7 +130,7 @@ CostTable randomTable(std::mt19937_64& random, const Schedule& rows, Sending sen
 // ---- Comparison --------------------------------------------------------------------------------------------------
 
 std::string text(const Span& span) {
-  return fmt::format("rank {} to {}: {}{}{} {}..{}, {} bytes", span.rank.value, span.peer.value, span.stage.value, name(span.kind),
+  return fmt::format("rank {} to {}: {}{}{} {}..{}, {} bytes", span.rank.value, span.peer.value, span.stage.value, nameOf(span.kind),
                      span.microbatch.value, span.start, span.end, span.bytes);
 }
 

@@ -35,7 +35,7 @@ Span spanOf(const Trace& trace, SpanKind kind, int stage, int microbatch) {
   std::vector<Span> found;
   std::copy_if(trace.spans.begin(), trace.spans.end(), std::back_inserter(found),
                [&](const Span& s) { return s.kind == kind && s.stage == Stage(stage) && s.microbatch == Microbatch(microbatch); });
-  EXPECT_EQ(found.size(), 1u) << name(kind) << " of stage " << stage << ", microbatch " << microbatch;
+  EXPECT_EQ(found.size(), 1u) << nameOf(kind) << " of stage " << stage << ", microbatch " << microbatch;
   return found.empty() ? Span{} : found.front();
 }
 

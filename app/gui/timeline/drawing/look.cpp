@@ -109,7 +109,7 @@ std::string labelOf(const SpanTag& tag, bool withStage) {
     case SpanKind::BackwardInput:
     case SpanKind::BackwardWeight: {
       std::string label = withStage ? std::to_string(tag.stage.value) : std::string();
-      return label.append(name(tag.kind)).append(std::to_string(tag.microbatch.value));
+      return label.append(nameOf(tag.kind)).append(std::to_string(tag.microbatch.value));
     }
     case SpanKind::ReduceGrad: return "sum";
     case SpanKind::Optimizer: return withStage && tag.stage.value >= 0 ? std::to_string(tag.stage.value) + "opt" : "opt";

@@ -18,7 +18,7 @@ struct Of {
 
   [[nodiscard]] SpanRef at(int rank, SpanKind kind, int stage, int microbatch) const {
     const auto found = dependencies.find(Rank(rank), kind, Stage(stage), Microbatch(microbatch));
-    EXPECT_TRUE(found) << rank << name(kind) << stage << '.' << microbatch;
+    EXPECT_TRUE(found) << rank << nameOf(kind) << stage << '.' << microbatch;
     return found.value_or(SpanRef{});
   }
 };
