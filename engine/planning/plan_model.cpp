@@ -167,7 +167,8 @@ void settleBatch(PlanOptions& o, const ModelGraph& graph) {
 MadeOrder scheduled(const PlannedModel& planned, const Schedule& schedule) {
   ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
   if (planned.options.schedule == kAutoSchedule)
-    return makeOrder(planned.request, model, shapeOf(schedule).stages, {.seconds = planned.options.seconds, .goOn = planned.options.goOn});
+    return makeOrder(planned.request, model, shapeOf(schedule).stages,
+                     {.seconds = planned.options.seconds, .threads = kOrderThreads, .goOn = planned.options.goOn});
   MadeOrder given{planRows(schedule, planned.request.replicas, planned.request.rankOrder), {}, std::nullopt};
   CompiledRows compiled(given.rows);
   given.priced = price(planned.request, model, compiled);

@@ -276,7 +276,7 @@ Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOption
                                                      .liveLimits = subject.liveLimits,
                                                      .ifRecomputed = problem.ifRecomputed,
                                                      .clock = problem.window ? Clock::Window : Clock::Flush},
-                                                    {.seconds = o.seconds, .goOn = o.goOn});
+                                                    {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
   if (!found) return subject;
   subject.schedule = found->schedule;
   subject.costs = found->costs;

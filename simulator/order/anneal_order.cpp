@@ -22,7 +22,6 @@ class Annealer {
  private:
   static constexpr double kCooling = 0.01;  ///< last temperature, of the first
   static constexpr int kRepairs = 8;
-  static constexpr std::int64_t kAskEvery = 256;
 
   [[nodiscard]] std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
   [[nodiscard]] double fraction() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
@@ -196,7 +195,7 @@ OrderRows Annealer::run() {
   double temperature = std::max(1e-9, model_.meanDuration() * options_.hottest);
   const double fall = std::pow(kCooling, 1.0 / static_cast<double>(std::max<std::int64_t>(1, options_.trials)));
   for (std::int64_t trial = 0; trial < options_.trials && bestObjective > options_.enough; ++trial, temperature *= fall) {
-    if (trial % kAskEvery == 0 && options_.goOn && !options_.goOn()) break;
+    if (trial % AnnealOptions::kAskEvery == 0 && options_.goOn && !options_.goOn()) break;
     const std::uint64_t kind = random_() % 16;
     const bool moved = kind < 3 ? moveClass() : kind < 5 || blocks_.empty() ? moveAnywhere() : moveInBlock();
     if (!moved) continue;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -81,13 +83,17 @@ class Search {
 
  private:
   static constexpr std::size_t kStarts = 8;
-  static constexpr double kStartShare = 3e8;  ///< of a second's work, for greedy orders
+  static constexpr double kStartShare = 3e8;     ///< of a second's work, for greedy orders
+  static constexpr int kChains = kOrderThreads;  ///< that anneal side by side
 
   void addFamilies();
   void addGreedy();
   void addGreedy(const GreedyRule& rule);
   void consider(const OrderRows& rows, std::string_view by);
   void tryWhole(const Schedule& schedule, std::string_view by);
+  void share(int count, const std::function<void(int)>& work) const;
+  bool count(std::int64_t work);
+  void settle(std::int64_t work);
   void tune(std::int64_t work);
   void anneal(std::int64_t work, int round);
   void finish();
@@ -106,6 +112,8 @@ class Search {
   Ns best_ = 0;
   std::int64_t spent_ = 0;
   std::function<bool(std::int64_t)> goOn_;
+  std::mutex mutex_;          ///< of `counted_`, `stopped_` while threads run
+  std::int64_t counted_ = 0;  ///< work on the way to be in `spent_`
   bool stopped_ = false;
 };
 
@@ -222,36 +230,63 @@ void Search::finish() {
   std::erase_if(starts_, [&](const Start& start) { return !fits(model_, start.rows); });
 }
 
-void Search::tune(std::int64_t work) {
-  for (std::size_t i = 0; i < std::min<std::size_t>(2, rules_.size()) && !stopped_; ++i) {
-    const std::int64_t cost = Work::ofBuild(model_) + Work::ofTrial(model_);
-    const std::int64_t trials = work / 2 / cost;
-    const TunedOrder tuned = tuneOrder(model_, rules_[i].second, {effort_.seed + i, trials, bound_, 1.0, [&] { return goOn_(spent_); }});
-    spent_ += trials * cost;
-    consider(tuned.rows, "greedy");
-  }
+/// Runs `work(0)` … `work(count − 1)` on the threads of the effort.
+void Search::share(int count, const std::function<void(int)>& work) const {
+  const int threads = std::clamp(effort_.threads, 1, count);
+  std::vector<std::future<void>> others;
+  const auto run = [&](int thread) {
+    for (int i = thread; i < count; i += threads) work(i);
+  };
+  for (int thread = 1; thread < threads; ++thread) others.push_back(std::async(std::launch::async, run, thread));
+  run(0);
+  for (std::future<void>& other : others) other.get();
 }
 
-/// Every third round from the best, the others from the rest in turn; hot, cold and in between.
+/// Counts work that some thread did. Whether to go on.
+bool Search::count(std::int64_t work) {
+  const std::scoped_lock lock(mutex_);
+  counted_ += work;
+  stopped_ = stopped_ || !goOn_(spent_ + counted_);
+  return !stopped_;
+}
+
+/// The work has been done, whether or not it was counted on the way.
+void Search::settle(std::int64_t work) {
+  spent_ += work;
+  counted_ = 0;
+}
+
+void Search::tune(std::int64_t work) {
+  const auto rules = static_cast<int>(std::min<std::size_t>(2, rules_.size()));
+  if (rules == 0) return;
+  const std::int64_t cost = Work::ofBuild(model_) + Work::ofTrial(model_), trials = work / rules / cost;
+  std::vector<OrderRows> tuned(at(rules));
+  share(rules, [&](int i) {
+    const std::function<bool()> goOn = [&] { return count(TuneOptions::kAskEvery * cost); };
+    tuned[at(i)] = tuneOrder(model_, rules_[at(i)].second, {effort_.seed + static_cast<std::uint64_t>(i), trials, bound_, 1.0, goOn}).rows;
+  });
+  settle(rules * trials * cost);
+  for (const OrderRows& rows : tuned) consider(rows, "greedy");
+}
+
+/// Several chains: the first and every third from the best, the others from the rest in turn; hot, cold and in between.
 void Search::anneal(std::int64_t work, int round) {
   constexpr std::array temperatures{0.5, 2.0, 0.2, 1.0, 0.1, 4.0};
-  const std::size_t from = round % 3 == 0 ? 0 : static_cast<std::size_t>(round) % starts_.size();
-  const std::int64_t cost = Work::ofTrial(model_), trials = work / cost;
-  const OrderRows rows = starts_[from].rows;
-  const OrderRows better =
-      annealOrder(model_, rows,
-                  {effort_.seed * 1000 + static_cast<std::uint64_t>(round), trials, bound_,
-                   temperatures[static_cast<std::size_t>(round) % temperatures.size()], [&] { return goOn_(spent_); }});
-  spent_ += trials * cost;
-  consider(better, "annealing");
+  const std::int64_t cost = Work::ofTrial(model_), trials = work / kChains / cost;
+  std::array<OrderRows, kChains> better;
+  share(kChains, [&](int i) {
+    const auto chain = static_cast<std::size_t>(round * kChains + i);
+    const std::function<bool()> goOn = [&] { return count(AnnealOptions::kAskEvery * cost); };
+    better[at(i)] = annealOrder(model_, starts_[chain % 3 == 0 ? 0 : chain % starts_.size()].rows,
+                                {effort_.seed * 1000 + chain, trials, bound_, temperatures[chain % temperatures.size()], goOn});
+  });
+  settle(kChains * trials * cost);
+  for (const OrderRows& rows : better) consider(rows, "annealing");
 }
 
 bool Search::improve(std::int64_t work, const std::function<bool(std::int64_t)>& goOn) {
-  constexpr int kRounds = 12;
-  goOn_ = [&](std::int64_t spent) {
-    stopped_ = stopped_ || !goOn(spent);
-    return !stopped_;
-  };
+  constexpr int kRounds = 6;
+  goOn_ = goOn;
   const std::int64_t end = spent_ + work;
   if (best_ > bound_) tune(work / 3);
   finish();

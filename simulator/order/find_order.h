@@ -22,10 +22,14 @@ struct FoundOrder {
   bool operator==(const FoundOrder&) const = default;
 };
 
+inline constexpr int kOrderThreads = 2;  ///< as many as can share the work of one order
+
 struct OrderEffort {
   double seconds = 2;  ///< about so long on one core of a machine of 2020; counted in work, so that the same input gives the same order
   std::uint64_t seed = 1;
-  std::function<bool(double share)> goOn = {};  ///< polled between improvements, with the share of work done; false: the best so far
+  int threads = 1;                              ///< that share the work; any number gives the same order
+  std::function<bool(double share)> goOn = {};  ///< polled between improvements, with the share of work done; false: the best so far. One
+                                                ///< call at a time, from any of the threads
 };
 
 /// Searches an order of forwards and split backwards: starts from all families of that placement and from greedy orders with several paces

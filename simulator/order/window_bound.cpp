@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -39,9 +40,13 @@ class Windows {
   void orderArcs();
   void countAncestors();
   [[nodiscard]] Ns timeOf(ActionId action) const { return time_[at(action)]; }
+  [[nodiscard]] Ns earliestEnd(ActionId action) const { return earliest_[Ahead][at(action)] + timeOf(action); }
+  [[nodiscard]] Ns latestEnd(ActionId action) const { return -earliest_[Back][at(action)]; }
+  [[nodiscard]] Ns latestStart(ActionId action) const { return latestEnd(action) - timeOf(action); }
   [[nodiscard]] bool raise(Direction direction, ActionId action, Ns to);
   [[nodiscard]] bool followArcs();
   [[nodiscard]] bool keepSpans(Ns time);
+  [[nodiscard]] bool keepRoom(std::int32_t rank);
   [[nodiscard]] bool tighten(std::int32_t rank, Direction direction);
   void sortBy(std::vector<std::int32_t>& order, std::span<const Ns> keys) const;
   [[nodiscard]] bool findEdges(std::span<const ActionId> actions);
@@ -59,7 +64,7 @@ class Windows {
   // Of the rank and direction at hand.
   EndTree tree_;
   std::vector<Ns> start_, raised_, end_;  ///< by position in `actions_`
-  std::vector<Ns> latest_, earliestEnd_;  ///< latest starts, earliest ends
+  std::vector<Ns> latest_, ends_;         ///< latest starts, earliest ends
   std::vector<std::int32_t> leaf_;        ///< by position: its place by earliest start
   std::vector<std::int32_t> byStart_, byOther_, byEnd_;
 };
@@ -175,6 +180,87 @@ bool Windows::raise(Direction direction, ActionId action, Ns to) {
   return own + timeOf(action) <= -earliest_[1 - direction][at(action)];
 }
 
+/// What a rank surely holds at each time: a pair from the latest start of its F, all of it until the earliest end of its I, what W needs
+/// until the earliest end of that. Where that leaves no room for another pair, it is not held: its F starts later, or its I or W ended
+/// before (time table filtering; Le Pape 1988). False: more is held than there is room for.
+bool Windows::keepRoom(std::int32_t rank) {
+  const Bytes limit = model_.limit[at(rank)];
+  const std::int32_t most = model_.liveLimit[at(rank)];
+  if (limit == std::numeric_limits<Bytes>::max() && most == std::numeric_limits<std::int32_t>::max()) return true;
+  struct Pair {
+    ActionId forward, input, weight;
+    Bytes before, after;
+  };
+  std::vector<Pair> pairs;
+  struct Change {
+    Ns time;
+    Bytes bytes;
+    std::int32_t live;
+  };
+  std::vector<Change> changes;
+  const auto hold = [&](Ns from, Ns to, Bytes bytes, std::int32_t live) {
+    if (from >= to) return;
+    changes.push_back({from, bytes, live});
+    changes.push_back({to, -bytes, -live});
+  };
+  for (const std::int32_t c : model_.classesOf[at(rank)]) {
+    for (std::int32_t m = 0; m < model_.microbatches; ++m) {
+      const ActionId action = model_.actionOf(c, m);
+      hold(latestStart(action), earliestEnd(action), model_.classes[at(c)].peak, 0);
+    }
+    if (c >= model_.stages) continue;
+    const Bytes before = model_.classes[at(c)].gain, after = before - model_.classes[at(c + model_.stages)].loss;
+    for (std::int32_t m = 0; m < model_.microbatches; ++m) {
+      const Pair pair{model_.actionOf(c, m), model_.actionOf(c + model_.stages, m), model_.actionOf(c + 2 * model_.stages, m), before,
+                      std::min(before, after)};
+      const Ns start = latestStart(pair.forward), middle = std::max(start, earliestEnd(pair.input)), end = earliestEnd(pair.weight);
+      hold(start, std::min(middle, end), pair.before, 1);
+      hold(middle, end, pair.after, 1);
+      pairs.push_back(pair);
+    }
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time < b.time; });
+  struct Stretch {
+    Ns from, to;
+    Bytes bytes;
+    std::int32_t live;
+  };
+  std::vector<Stretch> stretches;
+  Bytes bytes = 0;
+  std::int32_t live = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    bytes += changes[i].bytes;
+    live += changes[i].live;
+    if (i + 1 == changes.size() || changes[i + 1].time == changes[i].time) continue;
+    if (bytes > limit || live > most) return false;
+    stretches.push_back({changes[i].time, changes[i + 1].time, bytes, live});
+  }
+  const auto firstFrom = [&](Ns time) {
+    return std::upper_bound(stretches.begin(), stretches.end(), time, [](Ns t, const Stretch& stretch) { return t < stretch.to; });
+  };
+  for (const Pair& pair : pairs) {
+    const Ns start = latestStart(pair.forward), inputEnd = earliestEnd(pair.input), weightEnd = earliestEnd(pair.weight);
+    Ns forward = earliest_[Ahead][at(pair.forward)];
+    for (auto s = firstFrom(forward); s != stretches.end() && s->from < start; ++s) {  // its own bytes are not in there
+      const Ns held = std::max(s->from, forward);
+      const bool fits = held >= weightEnd || (s->live < most && s->bytes + (held < inputEnd ? pair.before : pair.after) <= limit);
+      if (!fits) forward = std::min(s->to, start);
+    }
+    if (!raise(Ahead, pair.forward, forward)) return false;
+    const auto endBefore = [&](ActionId action, Ns from, Bytes holds) {
+      for (auto s = firstFrom(from); s != stretches.end() && s->from < latestEnd(action); ++s) {
+        const Ns held = std::max(s->from, from);
+        if (held < start) continue;
+        const bool counted = held < weightEnd;  // its own, which W needs
+        if (s->bytes + holds - (counted ? pair.after : 0) > limit || s->live + (counted ? 0 : 1) > most) return raise(Back, action, -held);
+      }
+      return true;
+    };
+    if (!endBefore(pair.input, inputEnd, pair.before) || !endBefore(pair.weight, weightEnd, pair.after)) return false;
+  }
+  return true;
+}
+
 bool Windows::followArcs() {
   for (const Arc& arc : arcs_) {
     if (!raise(Ahead, arc.to, earliest_[Ahead][at(arc.from)] + timeOf(arc.from) + arc.lag)) return false;
@@ -188,10 +274,9 @@ bool Windows::keepSpans(Ns time) {
   for (const std::vector<ActionId>& actions : actions_) {
     if (actions.empty()) continue;
     const ActionId first = actions.front();  // F of its first stage and microbatch
-    const Ns latestStart = -earliest_[Back][at(first)] - timeOf(first);
+    const Ns start = latestStart(first);
     for (const ActionId action : actions) {
-      if (!raise(Back, action, -(latestStart + time)) || !raise(Ahead, first, earliest_[Ahead][at(action)] + timeOf(action) - time))
-        return false;
+      if (!raise(Back, action, -(start + time)) || !raise(Ahead, first, earliestEnd(action) - time)) return false;
     }
   }
   return true;
@@ -234,18 +319,18 @@ void Windows::detectPrecedences(std::span<const ActionId> actions) {
   const std::size_t count = actions.size();
   for (std::size_t i = 0; i < count; ++i) {
     latest_[i] = end_[i] - timeOf(actions[i]);
-    earliestEnd_[i] = start_[i] + timeOf(actions[i]);
+    ends_[i] = start_[i] + timeOf(actions[i]);
   }
   sortBy(byOther_, latest_);
-  sortBy(byEnd_, earliestEnd_);
+  sortBy(byEnd_, ends_);
   tree_.reset(count);
   std::size_t next = 0;
   for (const std::int32_t i : byEnd_) {
-    while (next < count && earliestEnd_[at(i)] > latest_[at(byOther_[next])]) {
+    while (next < count && ends_[at(i)] > latest_[at(byOther_[next])]) {
       const auto j = at(byOther_[next++]);
       tree_.insert(at(leaf_[j]), start_[j], timeOf(actions[j]));
     }
-    const bool inside = earliestEnd_[at(i)] > latest_[at(i)];
+    const bool inside = ends_[at(i)] > latest_[at(i)];
     if (inside) tree_.remove(at(leaf_[at(i)]));
     raised_[at(i)] = std::max(raised_[at(i)], tree_.end());
     if (inside) tree_.insert(at(leaf_[at(i)]), start_[at(i)], timeOf(actions[at(i)]));
@@ -280,7 +365,7 @@ void Windows::followAncestors(std::int32_t rank, Direction direction) {
 bool Windows::tighten(std::int32_t rank, Direction direction) {
   const std::vector<ActionId>& actions = actions_[at(rank)];
   const std::size_t count = actions.size();
-  for (std::vector<Ns>* const column : {&start_, &raised_, &end_, &latest_, &earliestEnd_}) column->resize(count);
+  for (std::vector<Ns>* const column : {&start_, &raised_, &end_, &latest_, &ends_}) column->resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     start_[i] = raised_[i] = earliest_[direction][at(actions[i])];
     end_[i] = -earliest_[1 - direction][at(actions[i])];
@@ -310,7 +395,7 @@ bool Windows::hold(Ns time) {
     changed_ = false;
     if (!followArcs() || (model_.clock == Clock::Window && !keepSpans(time))) return false;
     for (std::int32_t rank = 0; rank < model_.ranks; ++rank) {
-      if (!tighten(rank, Ahead) || !tighten(rank, Back)) return false;
+      if (!tighten(rank, Ahead) || !tighten(rank, Back) || !keepRoom(rank)) return false;
     }
     if (!changed_) break;
   }

@@ -13,7 +13,8 @@ inline constexpr std::size_t kMostWindowActions = 3000;
 /// window is too short, every order takes longer. Windows are narrowed, until nothing changes,
 /// - along messages, and along the microbatches of a class, which can be taken in their order;
 /// - by room: the m-th F of a stage waits for as many I and W of its rank as must have ended for it to fit, with all others ended that can
-///   have been;
+///   have been; and what a rank surely holds leaves no room for more (time table filtering, as in Baptiste, Le Pape, Nuijten,
+///   Constraint-based scheduling, 2001);
 /// - by what precedes an action on its rank, in whatever order;
 /// - by the rank's capacity: edge finding and detectable precedences (Vilím, Barták, Čepek, 2005), in both directions of time.
 /// Transfers do not hold their channels here, and working memory of backwards is not counted. Microbatches of different scale count as the

@@ -304,6 +304,20 @@ TEST(FindOrder, GivesTheSameOrderForTheSameProblem) {
   EXPECT_EQ(findOrder(problem, {.seconds = 0.02}), first);
 }
 
+TEST(FindOrder, GivesTheSameOrderWithSeveralThreads) {
+  int searched = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomProblem(random, 3, wavePlacement({3, 6, 6}), 6);
+    limitRanks(random, problem, 5);
+    const std::optional<FoundOrder> alone = findOrder(problem, {.seconds = 0.05});
+    EXPECT_EQ(findOrder(problem, {.seconds = 0.05, .threads = 2}), alone) << "seed " << seed;
+    EXPECT_EQ(findOrder(problem, {.seconds = 0.05, .threads = 5}), alone) << "seed " << seed;
+    if (alone && !alone->certificate.optimal()) ++searched;
+  }
+  EXPECT_GT(searched, 0);
+}
+
 TEST(FindOrder, NamesTheRankThatCannotHoldOneMicrobatch) {
   std::mt19937_64 random(1);
   OrderProblem problem = randomProblem(random, 2, wavePlacement({2, 4, 3}), 3);
