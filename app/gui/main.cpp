@@ -196,7 +196,7 @@ Call parse(const QStringList& arguments) {
   const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Window size, 320x240 to 16000x16000"), QStringLiteral("WxH"));
   const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"),
                                        QStringLiteral("THEME"));
-  const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs or start"),
+  const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs, analysis or start"),
                                        QStringLiteral("NAME"));
   const QCommandLineOption searchOption(QStringLiteral("search"), QObject::tr("With --grab: search for plans first"));
   const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store (numbers start at 1)"),

@@ -26,7 +26,7 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 # Folder: its rooms, from the upper ones, which may include all that follow, to the lowest.
 ROOMS = {
     "app": ["python", "cli", "gui"],
-    "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
+    "app/gui": ["window", "plan", "runs", "candidates", "analysis", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "drawing"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],

@@ -318,6 +318,7 @@ void TimelineWidget::Private::released(const QMouseEvent& event) {
     if (const auto under = bubbleUnder(*timeline(hit.row->source), hit.row->source, hit.row->rank, hit.time)) return selectGap(*under);
   }
   clear();
+  if (hit.row && hit.row->kind == Row::Kind::Memory && scene.predicted) emit w.memoryClicked(hit.row->rank);
 }
 
 void TimelineWidget::Private::doubleClicked(const QMouseEvent& event) {
@@ -389,6 +390,8 @@ void TimelineWidget::Private::showTooltip(const QHelpEvent& event) {
       text = QStringLiteral("<p><b>%1</b></p><p>%2</p>").arg(cause.headline.toHtmlEscaped(), cause.chain.toHtmlEscaped());
     }
   }
+  if (hit.row && hit.row->kind == Row::Kind::Memory && scene.predicted)
+    text = tr("Memory of rank %1; click to see what it is used for at its peak").arg(hit.row->rank.value);
   if (text.isEmpty()) return QToolTip::hideText();
   QToolTip::showText(event.globalPos(), text, canvas, QRect(event.pos() - QPoint(2, 2), QSize(5, 5)));
 }

@@ -60,7 +60,8 @@ class TimelineWidget : public QWidget {
  signals:
   void viewChanged();
   void detailsChanged(const QString& text);
-  void timelinePainted();  ///< a frame with the newest prediction is on the screen (benches measure this)
+  void memoryClicked(Rank rank);  ///< on a rank's curve
+  void timelinePainted();         ///< a frame with the newest prediction is on the screen (benches measure this)
 
  protected:
   bool event(QEvent* event) override;

@@ -64,7 +64,7 @@ MainWindow::~MainWindow() {
   d->exporting.cancel();
   // The panels hold references to the document, which goes before a window's children would.
   delete takeCentralWidget();
-  for (QDockWidget* dock : {d->modelDock, d->planDock, d->candidatesDock, d->runsDock}) delete dock;
+  for (QDockWidget* dock : d->docks()) delete dock;
 }
 
 Document& MainWindow::document() { return d->document; }
@@ -74,7 +74,7 @@ CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
 bool MainWindow::isIdle() const {
   return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && !d->document.isOrdering() &&
-         d->plan->isIdle();
+         d->plan->isIdle() && d->analysis->isIdle();
 }
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->messageText->text() : QString(); }
 
@@ -116,11 +116,14 @@ void MainWindow::Private::build() {
   plan = new PlanPanel(document);
   candidates = new CandidatesPanel(document);
   runs = new RunsPanel(document);
+  analysis = new AnalysisPanel(document);
   modelDock = addDock(MainWindow::tr("Model"), QStringLiteral("model"), model, Qt::LeftDockWidgetArea);
   planDock = addDock(MainWindow::tr("Plan"), QStringLiteral("plan"), plan, Qt::RightDockWidgetArea);
   candidatesDock = addDock(MainWindow::tr("Candidates"), QStringLiteral("candidates"), candidates, Qt::BottomDockWidgetArea);
   runsDock = addDock(MainWindow::tr("Runs"), QStringLiteral("runs"), runs, Qt::BottomDockWidgetArea);
+  analysisDock = addDock(MainWindow::tr("Analysis"), QStringLiteral("analysis"), analysis, Qt::BottomDockWidgetArea);
   window.tabifyDockWidget(candidatesDock, runsDock);
+  window.tabifyDockWidget(runsDock, analysisDock);
   candidatesDock->raise();
   window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
@@ -162,7 +165,7 @@ QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& n
 void MainWindow::Private::showDocks(bool visible) {
   if (docksShown == visible) return;
   docksShown = visible;
-  for (QDockWidget* dock : {modelDock, planDock, candidatesDock, runsDock}) dock->setVisible(visible);
+  for (QDockWidget* dock : docks()) dock->setVisible(visible);
   if (visible && !docksState.isEmpty()) window.restoreState(docksState);
 }
 
@@ -176,6 +179,10 @@ void MainWindow::Private::connectAll() {
   QObject::connect(plan, &PlanPanel::profileRequested, &window, [this] {
     window.showPanel(QStringLiteral("runs"));
     runs->startProfile();
+  });
+  QObject::connect(timeline, &TimelineWidget::memoryClicked, &window, [this](Rank rank) {
+    window.showPanel(QStringLiteral("analysis"));
+    analysis->showMemory(rank);
   });
   QObject::connect(runs, &RunsPanel::failed, &window, &MainWindow::showMessage);
   QObject::connect(runs, &RunsPanel::openRequested, &window, &MainWindow::open);
@@ -282,7 +289,7 @@ void MainWindow::Private::show(const QString& sentence, QStyle::StandardPixmap i
 
 void MainWindow::showPanel(const QString& name) {
   if (name == QStringLiteral("start")) return d->stack->setCurrentWidget(d->start);
-  for (QDockWidget* dock : {d->modelDock, d->planDock, d->candidatesDock, d->runsDock}) {
+  for (QDockWidget* dock : d->docks()) {
     if (dock->objectName() != name) continue;
     dock->show();
     dock->raise();

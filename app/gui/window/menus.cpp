@@ -151,7 +151,7 @@ void MainWindow::Private::viewMenu() {
     differences->setChecked(scene.differences);
   });
   menu->addSeparator();
-  for (QDockWidget* dock : {modelDock, planDock, candidatesDock, runsDock}) menu->addAction(dock->toggleViewAction());
+  for (QDockWidget* dock : docks()) menu->addAction(dock->toggleViewAction());
   menu->addSeparator();
   QMenu* themes = menu->addMenu(MainWindow::tr("T&heme"));
   command(themes, MainWindow::tr("Theme: as the system"), {}, [this] { setTheme(QStringLiteral("system")); });
@@ -272,7 +272,7 @@ void MainWindow::Private::chooseAndExport(const QString& what, const QString& fi
 /// The table that has the focus, else the first that is seen.
 void MainWindow::Private::chooseAndExportTable() {
   const QAbstractItemView* found = qobject_cast<QAbstractItemView*>(QApplication::focusWidget());
-  for (QDockWidget* dock : {runsDock, candidatesDock, modelDock}) {
+  for (QDockWidget* dock : {runsDock, candidatesDock, analysisDock, modelDock}) {
     for (const auto* view : dock->findChildren<QAbstractItemView*>()) {
       if (found == nullptr && view->isVisibleTo(&window) && view->model() != nullptr && view->model()->rowCount() > 0) found = view;
     }

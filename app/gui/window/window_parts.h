@@ -14,7 +14,9 @@
 #include <QStackedWidget>
 #include <QStyle>
 #include <QTimer>
+#include <array>
 
+#include "app/gui/analysis/panel.h"
 #include "app/gui/candidates/panel.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
@@ -42,7 +44,8 @@ struct MainWindow::Private {
   PlanPanel* plan = nullptr;
   CandidatesPanel* candidates = nullptr;
   RunsPanel* runs = nullptr;
-  QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr;
+  AnalysisPanel* analysis = nullptr;
+  QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr, *analysisDock = nullptr;
   QLabel* busyText = nullptr;
   QProgressBar* busyBar = nullptr;
   QPushButton* busyCancel = nullptr;
@@ -57,6 +60,7 @@ struct MainWindow::Private {
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
   QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
+  [[nodiscard]] std::array<QDockWidget*, 5> docks() const { return {modelDock, planDock, candidatesDock, runsDock, analysisDock}; }
   void showDocks(bool visible);
   void connectAll();
   void showBusy(const QString& title, Job* job);

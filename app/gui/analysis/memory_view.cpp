@@ -1,0 +1,96 @@
+#include "app/gui/analysis/memory_view.h"
+
+#include <QHeaderView>
+#include <QStringList>
+#include <algorithm>
+#include <functional>
+
+#include "app/gui/common/format.h"
+
+namespace pw::gui {
+namespace {
+
+enum Column : std::uint8_t { kWhat, kBytes, kShare, kStage, kMicrobatches, kColumns };
+
+struct Text {
+  Q_DECLARE_TR_FUNCTIONS(MemoryView)
+};
+
+QTreeWidgetItem* row(const QString& what, const QString& bytes, const QString& share = {}, const QString& stage = {},
+                     const QString& microbatches = {}) {
+  auto* item = new QTreeWidgetItem({what, bytes, share, stage, microbatches});
+  for (const int column : {kBytes, kShare}) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
+  return item;
+}
+
+QString shareOf(Bytes part, Bytes whole) { return whole > 0 ? percent(static_cast<double>(part) / static_cast<double>(whole)) : QString(); }
+
+/// The modules of a stage that keep the most, for each microbatch.
+void addModules(QTreeWidgetItem& parent, std::vector<ModuleMemory> modules, Bytes ModuleMemory::*bytes, std::size_t times) {
+  std::ranges::stable_sort(modules, std::greater<>(), bytes);
+  for (const ModuleMemory& m : modules) {
+    const Bytes all = m.*bytes * static_cast<Bytes>(times);
+    if (all <= 0) break;
+    parent.addChild(row(m.module.empty() ? Text::tr("outside of modules") : QString::fromStdString(m.module), size(all)));
+  }
+}
+
+void addParts(QTreeWidgetItem& item, const RankMemory& rank, const PlanMemory& memory) {
+  for (const MemoryPart& part : rank.parts) {
+    auto* child = row(QString::fromUtf8(nameOf(part.kind).data()), size(part.bytes), shareOf(part.bytes, rank.peak),
+                      QString::number(part.stage.value), QString::fromStdString(rangesOf(part.microbatches)));
+    item.addChild(child);
+    if (part.stage.index() >= memory.modules.size()) continue;
+    const std::vector<ModuleMemory>& modules = memory.modules[part.stage.index()];
+    if (part.kind == MemoryKind::Activations) addModules(*child, modules, &ModuleMemory::activations, part.microbatches.size());
+    if (part.kind == MemoryKind::Parameters) addModules(*child, modules, &ModuleMemory::parameters, 1);
+  }
+}
+
+QString savingText(const MemorySaving& saving, Ns step) {
+  const QString what = saving.recomputed ? Text::tr("Recompute stage %1").arg(saving.recomputed->value)
+                                         : Text::tr("Spread the optimizer's state over the replicas (ZeRO-1)");
+  const double change = step > 0 ? static_cast<double>(saving.step - step) / static_cast<double>(step) : 0;
+  return Text::tr("%1: step %2 (%3)").arg(what, duration(saving.step), signedPercent(change));
+}
+
+}  // namespace
+
+MemoryView::MemoryView(QWidget* parent) : QTreeWidget(parent) {
+  setAccessibleName(tr("What memory is used for at each rank's peak"));
+  setHeaderLabels({tr("Peak of"), tr("Size"), tr("Share"), tr("Stage"), tr("Microbatches")});
+  setUniformRowHeights(true);
+  header()->setStretchLastSection(true);
+  header()->setSectionResizeMode(kWhat, QHeaderView::ResizeToContents);
+}
+
+void MemoryView::show(const PlanMemory& memory) {
+  clear();
+  for (const RankMemory& rank : memory.ranks) {
+    const QString at = rank.at.kind == ActionKind::Idle ? QString() : QString::fromStdString(toString(rank.at));
+    auto* item = row(at.isEmpty() ? tr("rank %1").arg(rank.rank.value) : tr("rank %1, during %2").arg(rank.rank.value).arg(at),
+                     pw::gui::size(rank.peak));
+    item->setData(kWhat, Qt::UserRole, rank.rank.value);
+    addParts(*item, rank, memory);
+    addTopLevelItem(item);
+  }
+  if (memory.savings.empty()) return;
+  auto* savings = row(tr("What would free memory"), QString());
+  for (const MemorySaving& saving : memory.savings)
+    savings->addChild(row(savingText(saving, memory.step), pw::gui::size(saving.freed), {}, {}, tr("of rank %1").arg(saving.rank.value)));
+  addTopLevelItem(savings);
+}
+
+void MemoryView::showRank(Rank rank) {
+  for (int i = 0; i < topLevelItemCount(); ++i) {
+    QTreeWidgetItem* item = topLevelItem(i);
+    const QVariant value = item->data(kWhat, Qt::UserRole);
+    const bool isIt = value.isValid() && value.toInt() == rank.value;
+    if (value.isValid()) item->setExpanded(isIt);
+    if (!isIt) continue;
+    setCurrentItem(item);
+    scrollToItem(item, QAbstractItemView::PositionAtTop);
+  }
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,143 @@
+// The Analysis panel: bars of what the makespan depends on, and the tree of what memory is used for, of models and of schedules.
+#include <gtest/gtest.h>
+
+#include <QLabel>
+#include <QTabWidget>
+#include <QTest>
+#include <QTreeWidget>
+
+#include "app/gui/analysis/memory_view.h"
+#include "app/gui/analysis/panel.h"
+#include "app/gui/analysis/tornado.h"
+#include "app/gui/common/format.h"
+#include "app/gui/document/document.h"
+#include "app/gui/document/loading.h"
+#include "app/gui/timeline/widget.h"
+#include "simulator/report/metrics.h"
+#include "tests/app/gui/timeline/timeline_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kLongMs = 60'000;
+
+/// The panel over a document.
+class AnalysisTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    qputenv("PIPEWRIGHT_RESOURCES", PW_SOURCE_DIR "/resources");
+    panel = std::make_unique<AnalysisPanel>(document);
+    panel->resize(700, 400);
+    panel->show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(panel.get()));
+  }
+  void settle() {
+    ASSERT_TRUE(QTest::qWaitFor([this] { return !document.isPredicting() && panel->isIdle(); }, kLongMs));
+  }
+  void openModel() {
+    document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
+    document.edit(QStringLiteral("optimizer"), [](Design& design) {
+      design.request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+      design.request.replicas = 2;
+      design.request.batch = 0;
+    });
+    settle();
+    ASSERT_NE(document.prediction(), nullptr) << document.problem().toStdString();
+  }
+  void openSchedule() {
+    const Schedule compute = generate("1f1b", {3, 3, 6});
+    Loaded loaded;
+    loaded.hasDesign = true;
+    loaded.design.customRows = std::make_shared<const Schedule>(lower(compute));
+    loaded.design.customCosts = std::make_shared<const CostTable>(smallCosts(3));
+    document.adopt(loaded);
+    settle();
+  }
+  Tornado& tornado() { return *panel->findChild<Tornado*>(); }
+  MemoryView& memory() { return *panel->findChild<MemoryView*>(); }
+
+  Document document;
+  std::unique_ptr<AnalysisPanel> panel;
+};
+
+TEST_F(AnalysisTest, SaysWhatTheMakespanDependsOn) {
+  openSchedule();
+  const SensitivityReport& report = tornado().report();
+  ASSERT_FALSE(report.all.empty());
+  EXPECT_EQ(report.makespan, document.prediction()->makespan);
+  // Another way to the same figures: the costs changed by hand and simulated.
+  for (const Sensitivity& s : report.all) {
+    const auto* stage = std::get_if<Stage>(&s.of);
+    if (stage == nullptr) continue;
+    CostTable costs = document.prediction()->costs;
+    StageCost& cost = costs.stages[stage->index()];
+    for (Ns* time : {&cost.forward, &cost.backward, &cost.backwardInput, &cost.backwardWeight})
+      *time = std::llround(static_cast<double>(*time) * 1.1);
+    EXPECT_NEAR(static_cast<double>(s.slower), static_cast<double>(Predictor().predict(document.prediction()->rows, costs)->makespan), 20);
+  }
+  EXPECT_TRUE(tornado().accessibleDescription().contains(QStringLiteral("stage 0: ")));
+  EXPECT_GE(tornado().sizeHint().height(), static_cast<int>(report.all.size()) * 10);
+  // A design that changes brings new figures.
+  const Ns before = report.makespan;
+  document.edit(QStringLiteral("times"), [&](Design& design) {
+    CostTable costs = *design.customCosts;
+    costs.stages[1].forward *= 3;
+    design.customCosts = std::make_shared<const CostTable>(costs);
+  });
+  settle();
+  EXPECT_GT(tornado().report().makespan, before);
+  EXPECT_EQ(std::get<Stage>(tornado().report().all.front().of), Stage(1)) << "the slowest stage matters most";
+}
+
+TEST_F(AnalysisTest, ShowsWhatMemoryIsUsedForAndWhatWouldFreeSome) {
+  openModel();
+  const Prediction& prediction = *document.prediction();
+  const auto ranks = static_cast<int>(prediction.ranks.size());
+  ASSERT_EQ(memory().topLevelItemCount(), ranks + 1) << "the ranks, and what would free memory";
+  for (int r = 0; r < ranks; ++r) {
+    const QTreeWidgetItem& item = *memory().topLevelItem(r);
+    EXPECT_TRUE(item.text(0).startsWith(QStringLiteral("rank %1, during ").arg(r)));
+    EXPECT_EQ(item.text(1), size(prediction.ranks[static_cast<std::size_t>(r)].peakBytes));
+    EXPECT_GT(item.childCount(), 2);
+  }
+  EXPECT_GT(memory().topLevelItem(ranks)->childCount(), 0);
+  bool modules = false, sharding = false;
+  for (int i = 0; i < memory().topLevelItem(0)->childCount(); ++i) {
+    const QTreeWidgetItem& part = *memory().topLevelItem(0)->child(i);
+    for (int m = 0; m < part.childCount(); ++m) modules = modules || part.child(m)->text(0).startsWith(QStringLiteral("blocks."));
+  }
+  for (int i = 0; i < memory().topLevelItem(ranks)->childCount(); ++i)
+    sharding = sharding || memory().topLevelItem(ranks)->child(i)->text(0).contains(QStringLiteral("ZeRO-1"));
+  EXPECT_TRUE(modules);
+  EXPECT_TRUE(sharding) << "AdamW on two replicas";
+}
+
+TEST_F(AnalysisTest, OpensTheRankThatWasClicked) {
+  openModel();
+  panel->showMemory(Rank(1));
+  EXPECT_EQ(panel->findChild<QTabWidget*>()->currentWidget(), &memory());
+  EXPECT_FALSE(memory().topLevelItem(0)->isExpanded());
+  EXPECT_TRUE(memory().topLevelItem(1)->isExpanded());
+  EXPECT_EQ(memory().currentItem(), memory().topLevelItem(1));
+}
+
+TEST_F(AnalysisTest, ComputesNothingWhileItIsHidden) {
+  panel->hide();
+  openSchedule();
+  EXPECT_TRUE(tornado().report().all.empty());
+  panel->show();
+  settle();
+  EXPECT_FALSE(tornado().report().all.empty());
+}
+
+TEST_F(TimelineFixture, AClickOnTheMemoryCurveNamesItsRank) {
+  QSignalSpy clicked(&widget, &TimelineWidget::memoryClicked);
+  QTest::mouseClick(canvas(), Qt::LeftButton, {}, {xOf(timeline().end / 2), yOf(2, Row::Kind::Memory)});
+  ASSERT_EQ(clicked.size(), 1);
+  EXPECT_EQ(clicked.front().front().value<Rank>(), Rank(2));
+  QTest::mouseClick(canvas(), Qt::LeftButton, {}, middleOf(at(1, SpanKind::Forward, 1, 3)));
+  EXPECT_EQ(clicked.size(), 1) << "a block is not the curve";
+}
+
+}  // namespace
+}  // namespace pw::gui
