@@ -4,6 +4,7 @@
 #include <array>
 #include <future>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,6 +32,10 @@ std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 /// Work is counted in nanoseconds of a machine of 2020.
 struct Work {
   static std::int64_t ofTrial(const OrderModel& model) { return 450 + 9 * static_cast<std::int64_t>(model.actions()); }
+  static std::int64_t ofWindows(const OrderModel& model) {
+    const auto actions = static_cast<std::int64_t>(model.actions()), ranks = static_cast<std::int64_t>(std::max(1, model.ranks));
+    return actions * (15'000 * static_cast<std::int64_t>(model.classes.size()) + 200 * actions) / ranks;
+  }
   static std::int64_t ofBuild(const OrderModel& model) { return 1500 + 100 * static_cast<std::int64_t>(model.actions()); }
 };
 
@@ -207,6 +212,7 @@ void Search::addGreedy() {
 bool Search::begin() {
   addFamilies();
   const Schedule serial = serialSchedule(problem_.placement, problem_.ranks, problem_.microbatches);
+  tryWhole(smallestSchedule(problem_.placement, problem_.ranks, problem_.microbatches, problem_.costs), "serial");
   tryWhole(serial, "serial");
   consider(rowsOf(model_, problem_, serial), "serial");
   addGreedy();
@@ -237,8 +243,17 @@ void Search::share(int count, const std::function<void(int)>& work) const {
   const auto run = [&](int thread) {
     for (int i = thread; i < count; i += threads) work(i);
   };
-  for (int thread = 1; thread < threads; ++thread) others.push_back(std::async(std::launch::async, run, thread));
+  int alone = threads;  // the first part for which there is no thread
+  for (int thread = 1; thread < threads; ++thread) {
+    try {
+      others.push_back(std::async(std::launch::async, run, thread));
+    } catch (const std::system_error&) {
+      alone = thread;
+      break;
+    }
+  }
   run(0);
+  for (int thread = alone; thread < threads; ++thread) run(thread);
   for (std::future<void>& other : others) other.get();
 }
 
@@ -360,10 +375,12 @@ Ns orderBound(const OrderProblem& problem) {
   return 0;
 }
 
-Ns orderBound(const OrderProblem& problem, Ns found) {
+Ns orderBound(const OrderProblem& problem, Ns found, double seconds) {
+  const Ns bound = orderBound(problem);
   OrderProblem relaxed = problem;
   relaxed.costs = relaxedCosts(problem);
-  return windowBound(OrderModel(relaxed), orderBound(problem), found);
+  const OrderModel model(relaxed);
+  return static_cast<double>(Work::ofWindows(model)) > seconds * 0.25e9 ? bound : windowBound(model, bound, found);
 }
 
 std::vector<Placement> orderPlacements(const Shape& shape) {
@@ -377,7 +394,7 @@ std::optional<TooSmall> tooSmall(const OrderProblem& problem) {
   for (std::size_t s = 0; s < problem.costs.stages.size(); ++s)
     recomputed.push_back(!problem.ifRecomputed.empty() && problem.ifRecomputed[s] < problem.costs.stages[s].activationBytes);
   const CostTable costs = withRecomputation(problem, recomputed);
-  const Program program = compile(serialSchedule(problem.placement, problem.ranks, problem.microbatches), costs);
+  const Program program = compile(smallestSchedule(problem.placement, problem.ranks, problem.microbatches, costs), costs);
   for (std::size_t r = 0; r < at(problem.ranks); ++r) {
     if (!problem.limits.empty() && program.peakBytes[r] > problem.limits[r]) return TooSmall{Rank(r), program.peakBytes[r], 0};
     if (!problem.liveLimits.empty() && program.peakLive[r] > problem.liveLimits[r]) return TooSmall{Rank(r), 0, program.peakLive[r]};
@@ -404,6 +421,16 @@ Schedule serialSchedule(const Placement& placement, int ranks, int microbatches)
   return schedule;
 }
 
+Schedule smallestSchedule(const Placement& placement, int ranks, int microbatches, const CostTable& costs) {
+  Schedule schedule = serialSchedule(placement, ranks, microbatches);
+  Schedule whole = mergeBackward(schedule);
+  const std::vector<Bytes> split = compile(schedule, costs).peakBytes, joined = compile(whole, costs).peakBytes;
+  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
+    if (joined[r] < split[r]) schedule.rows[r] = std::move(whole.rows[r]);
+  }
+  return schedule;
+}
+
 std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffort& effort) {
   if (problem.placement.bidirectional())
     throw UsageError("an order is searched for one replica of each stage; use a loop, V, wave or custom placement");
@@ -419,7 +446,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!problem.ifRecomputed.empty() && !problem.limits.empty()) choice = chooseRecomputed(problem, bound, effort, work / 2, spent, goOn);
   Search search(problem, withRecomputation(problem, choice.recomputed), bound, effort);
   if (!search.begin()) return std::nullopt;
-  search.raiseBound(orderBound(problem, search.best()));
+  search.raiseBound(orderBound(problem, search.best(), effort.seconds));
   const std::int64_t left = std::max<std::int64_t>(work / 4, work - spent - search.spent());
   search.improve(left, [&](std::int64_t done) { return goOn(spent + done); });
   const Choice last{choice.recomputed, search.result()};

@@ -42,8 +42,8 @@ struct OrderEffort {
 
 /// No order of forwards and backwards on that placement, whole or split, with whatever recomputed, takes less on the problem's clock.
 [[nodiscard]] Ns orderBound(const OrderProblem& problem);
-/// The same, closer (`windowBound`), where an order is known that takes `found`.
-[[nodiscard]] Ns orderBound(const OrderProblem& problem, Ns found);
+/// The same, closer (`windowBound`) where that takes at most a quarter of so much work, and an order is known that takes `found`.
+[[nodiscard]] Ns orderBound(const OrderProblem& problem, Ns found, double seconds);
 
 /// Where an order of a shape is searched: on a loop, and with two stages a rank on a V, too.
 [[nodiscard]] std::vector<Placement> orderPlacements(const Shape& shape);
@@ -56,8 +56,9 @@ struct TooSmall {
 };
 [[nodiscard]] std::optional<TooSmall> tooSmall(const OrderProblem& problem);
 
-/// One microbatch after the other through all stages and back: no order needs less memory. Throws UsageError for a shape too large to
-/// search.
+/// One microbatch after the other through all stages and back, with split backwards. Throws UsageError for a shape too large to search.
 [[nodiscard]] Schedule serialSchedule(const Placement& placement, int ranks, int microbatches);
+/// The same with whole backwards on the ranks that then need less: no order needs less memory with these costs.
+[[nodiscard]] Schedule smallestSchedule(const Placement& placement, int ranks, int microbatches, const CostTable& costs);
 
 }  // namespace pw

@@ -32,10 +32,12 @@ CostTable withRecomputation(const OrderProblem& problem, const std::vector<bool>
 
 CostTable relaxedCosts(const OrderProblem& problem) {
   CostTable costs = problem.costs;
+  const bool rounds = std::ranges::any_of(costs.microbatchScale, [](double scale) { return scale != 1; });
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     StageCost& cost = costs.stages[s];
     cost.backwardInput = std::min(cost.backwardInput, cost.backward);
     cost.backwardWeight = std::min(cost.backwardWeight, cost.backward - cost.backwardInput);
+    if (rounds) cost.backwardWeight = std::max<Ns>(0, cost.backwardWeight - 1);  // two scaled parts may round to more than the whole
     cost.backward = cost.backwardInput + cost.backwardWeight;
     const Bytes after = cost.activationBytes - cost.freedByInput + cost.addedByInput;
     if (!problem.ifRecomputed.empty()) cost.activationBytes = std::min(problem.ifRecomputed[s], cost.activationBytes);

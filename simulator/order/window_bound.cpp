@@ -204,11 +204,11 @@ bool Windows::keepRoom(std::int32_t rank) {
     changes.push_back({to, -bytes, -live});
   };
   for (const std::int32_t c : model_.classesOf[at(rank)]) {
+    if (c >= model_.stages) continue;
     for (std::int32_t m = 0; m < model_.microbatches; ++m) {
       const ActionId action = model_.actionOf(c, m);
       hold(latestStart(action), earliestEnd(action), model_.classes[at(c)].peak, 0);
     }
-    if (c >= model_.stages) continue;
     const Bytes before = model_.classes[at(c)].gain, after = before - model_.classes[at(c + model_.stages)].loss;
     for (std::int32_t m = 0; m < model_.microbatches; ++m) {
       const Pair pair{model_.actionOf(c, m), model_.actionOf(c + model_.stages, m), model_.actionOf(c + 2 * model_.stages, m), before,

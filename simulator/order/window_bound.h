@@ -19,7 +19,7 @@ inline constexpr std::size_t kMostWindowActions = 3000;
 /// - by the rank's capacity: edge finding and detectable precedences (Vilím, Barták, Čepek, 2005), in both directions of time.
 /// Transfers do not hold their channels here, and working memory of backwards is not counted. Microbatches of different scale count as the
 /// smallest. Exact to 0.02 % of `upper`. Larger models: `lower`. Cost: for each of some ten times, and each of some ten passes over all
-/// windows, O(actions · log(actions of a rank)) for each class of a rank.
+/// windows, O(actions · log(actions of a rank)) for each class of a rank, and where room is limited O(actions · actions of a rank).
 [[nodiscard]] Ns windowBound(const OrderModel& model, Ns lower, Ns upper);
 
 }  // namespace pw

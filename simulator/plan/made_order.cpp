@@ -110,6 +110,39 @@ std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, cons
   return std::nullopt;
 }
 
+/// Of each placement, with no more time and memory than whatever is recomputed needs.
+std::vector<OrderProblem> relaxedProblems(const PlanRequest& request, ModelCosts& model, int stages) {
+  const Shape shape{request.ranks, stages, request.microbatches};
+  std::vector<OrderProblem> problems;
+  for (const Placement& placement : orderPlacements(shape)) {
+    const Schedule rows = planRows(serialSchedule(placement, shape.ranks, shape.microbatches), request.replicas, request.rankOrder);
+    const auto costsWith = [&](const Recompute& recompute) {
+      PlanRequest with = request;
+      with.recompute = recompute;
+      CompiledRows compiled(rows);
+      return withState(with, price(with, model, compiled).costs, rows.placement);
+    };
+    const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
+    OrderProblem problem = problemOf(request, placement, costsWith(automatic ? Recompute(RecomputeNone()) : request.recompute),
+                                     inOrder(request, limitsOf(request, model)));
+    if (automatic) {
+      const CostTable full = costsWith(RecomputeFull());
+      for (std::size_t s = 0; s < full.stages.size(); ++s) {
+        StageCost& own = problem.costs.stages[s];
+        const StageCost& other = full.stages[s];
+        const auto after = [](const StageCost& cost) { return cost.activationBytes - cost.freedByInput + cost.addedByInput; };
+        const Bytes kept = std::min(own.activationBytes, other.activationBytes), rest = std::min(after(own), after(other));
+        own.forwardPeak = std::min(own.forwardPeak, other.forwardPeak);
+        own.activationBytes = kept;
+        own.freedByInput = std::max<Bytes>(0, kept - rest);
+        own.addedByInput = std::max<Bytes>(0, rest - kept);
+      }
+    }
+    problems.push_back(std::move(problem));
+  }
+  return problems;
+}
+
 }  // namespace
 
 MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort) {
@@ -130,24 +163,21 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     }
   }
   if (!best) {
-    Tried serial = tryRows(request, model, serialSchedule(placements.front(), shape.ranks, shape.microbatches));
-    return {std::move(serial.rows), std::move(serial.priced), std::nullopt};
+    const Schedule serial = serialSchedule(placements.front(), shape.ranks, shape.microbatches);
+    const CostTable costs = costsToTry(request, model, serial).back();
+    Tried least = tryRows(request, model, smallestSchedule(placements.front(), shape.ranks, shape.microbatches, costs));
+    return {std::move(least.rows), std::move(least.priced), std::nullopt};
   }
-  const Placement& placement = best->rows.placement;
-  const OrderProblem problem = problemOf(request, placement, withState(request, best->priced.costs, placement), limitsOf(request, model));
-  const Ns bound = orderBound(problem, best->makespan);
+  Ns bound = best->makespan;
+  for (const OrderProblem& problem : relaxedProblems(request, model, stages))
+    bound = std::min(bound, orderBound(problem, best->makespan, effort.seconds));
   const Certificate certificate{Clock::Flush, best->makespan, bound, std::move(by), {}};
   return {std::move(best->rows), std::move(best->priced), certificate};
 }
 
 Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages) {
-  if (std::holds_alternative<RecomputeAuto>(request.recompute)) return 0;
-  const Shape shape{request.ranks, stages, request.microbatches};
   Ns bound = std::numeric_limits<Ns>::max();
-  for (const Placement& placement : orderPlacements(shape)) {
-    const CostTable costs = costsToTry(request, model, serialSchedule(placement, shape.ranks, shape.microbatches)).front();
-    bound = std::min(bound, orderBound(problemOf(request, placement, costs, inOrder(request, limitsOf(request, model)))));
-  }
+  for (const OrderProblem& problem : relaxedProblems(request, model, stages)) bound = std::min(bound, orderBound(problem));
   return bound;
 }
 

@@ -25,8 +25,8 @@ struct MadeOrder {
 /// ended it. Throws as `price` and `findOrder`.
 [[nodiscard]] MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
 
-/// No order of this partition, loop or V, ends earlier: `orderBound` on the request's costs and limits. 0 with RecomputeAuto, which is not
-/// bounded. Cost: as `price`, and linear in actions. Throws as `price`.
+/// No order of this partition, loop or V, ends earlier: `orderBound` on the request's costs and limits; with RecomputeAuto on times as
+/// without recomputation and memory as with all of it. Cost: as `price`, and linear in actions. Throws as `price`.
 [[nodiscard]] Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages);
 
 /// The rows of a plan of so many stages with the schedule that the request names; those of `auto` by `makeOrder`.

@@ -67,6 +67,7 @@ std::vector<Number> numbersIn(const JsonPart& part, std::int64_t least, std::int
 }
 
 Bytes sizeIn(const JsonPart& part) {
+  if (part.json().is_number_float()) part.fail("has a fraction or an exponent; write a whole number of bytes, or a text as \"24GB\"");
   if (part.json().is_number()) return part.within<Bytes>(0, std::int64_t{1} << 60);
   return parseSize(part.as<std::string>());
 }
@@ -77,6 +78,7 @@ Recompute recomputeIn(const JsonPart& part) {
 
 std::string scheduleIn(const JsonPart& part) {
   const auto name = part.as<std::string>();
+  if (name == "forward-only") part.fail("has forward-only, which does not train; omit it");
   return name == kAutoSchedule ? name : std::string(generatorOf(name).name);
 }
 
@@ -130,7 +132,7 @@ Study parseStudy(std::string_view json, const std::string& source) {
   if (part.has("zero1")) study.zero1 = valuesIn(part["zero1"], [](const JsonPart& p) { return p.as<bool>(); });
   if (part.has("memory_limit")) study.memoryLimits = valuesIn(part["memory_limit"], sizeIn);
   if (part.has("seconds")) study.seconds = part["seconds"].as<double>();
-  if (!(study.seconds >= 0.01 && study.seconds <= 3600)) part.fail("searches orders for less than 0.01 or more than 3600 seconds");
+  if (!(study.seconds >= 0.01 && study.seconds <= 3600)) part["seconds"].fail("is not from 0.01 to 3600");
   static_cast<void>(pointsOf(study));
   return study;
 }
@@ -174,6 +176,13 @@ StudyPoint pointOf(const Study& s, std::int64_t number) {
   p.cluster = take(s.clusters);
   p.model = take(s.models);
   return p;
+}
+
+bool StudyShard::has(std::int64_t point) const {
+  if (count == 1) return true;
+  std::int64_t digits = 0;  // their sum, in base `count`
+  for (std::int64_t rest = point; rest > 0; rest /= count) digits += rest % count;
+  return digits % count == index;
 }
 
 StudyShard parseShard(std::string_view text) {

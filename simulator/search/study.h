@@ -63,11 +63,12 @@ inline constexpr std::int64_t kMostPoints = 100'000'000;
 /// The combination of this number: schedules, shapes and what is cheapest to change vary fastest.
 [[nodiscard]] StudyPoint pointOf(const Study& study, std::int64_t number);
 
-/// The parts of a study that several processes work on: part `index` of `count` has every `count`-th point.
+/// The parts of a study that several processes work on: of every `count` points in a row part `index` of `count` has one, each time
+/// another, so that no value of a list falls to some parts alone.
 struct StudyShard {
   int index = 0, count = 1;
 
-  [[nodiscard]] bool has(std::int64_t point) const { return point % count == index; }
+  [[nodiscard]] bool has(std::int64_t point) const;
 };
 /// `2/8`: the third of eight, counted from 0. Throws UsageError for anything else.
 [[nodiscard]] StudyShard parseShard(std::string_view text);

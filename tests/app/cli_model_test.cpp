@@ -121,6 +121,30 @@ TEST(Inspect, JoinsArchivesOfOneStageEach) {
   EXPECT_EQ(call({"inspect", sample("two_part_b"), sample("two_part_b")}).status, 2) << "its output does not fit its own input";
 }
 
+/// What `auto` recomputes is its choice: a plan that recomputes something else must not beat its bound.
+TEST(PlanCommand, BoundsOrdersWhateverIsRecomputed) {
+  const auto planned = [](const std::string& schedule, const std::string& recompute, const std::string& limit) {
+    const Outcome outcome = call({"plan", sample("gpt_small"), "--cluster", "h100-nvlink", "--ranks", "2", "--microbatches", "4",
+                                  "--schedule", schedule, "--seconds", "0.2", "--recompute", recompute, "--memory-limit", limit, "--json"});
+    return outcome.status == 2 ? Json() : Json::parse(outcome.out);
+  };
+  int bounded = 0;
+  for (const char* limit : {"1900000B", "2100000B", "2300000B", "2600000B"}) {
+    const Json chosen = planned("auto", "auto", limit);
+    if (!chosen.contains("lower_bound_ns")) continue;
+    for (const char* named : {"blocks.0", "blocks.1", "full", "none"}) {
+      const Json other = planned("auto", named, limit);
+      if (!other.is_object() || !other.value("fits", false)) continue;
+      EXPECT_LE(chosen["lower_bound_ns"].get<std::int64_t>(), other["makespan_ns"].get<std::int64_t>()) << limit << " " << named;
+      ++bounded;
+    }
+  }
+  EXPECT_GT(bounded, 3);
+  // Room for whole backwards only.
+  const Json family = planned("1f1b", "none", "1760256B");
+  EXPECT_EQ(planned("auto", "none", "1760256B").value("fits", false), family.value("fits", false));
+}
+
 TEST(PlanCommand, SaysWhatOneRankWouldTake) {
   const auto planned = [](const std::vector<std::string>& more) {
     std::vector<std::string> words{"plan",        sample("gpt_small"), "--microbatches", "8",     "--cluster",

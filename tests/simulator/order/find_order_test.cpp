@@ -210,7 +210,7 @@ TEST(FindOrder, HasACloserBoundThatNoOrderBeats) {
     if (oneIn(random, 4)) problem.liveLimits.assign(static_cast<std::size_t>(ranks), static_cast<int>(draw(random, 2, 6)));
     const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.1});
     if (!found) continue;
-    const Ns time = found->certificate.time, bound = orderBound(problem, 3 * time);  // far above what an order takes
+    const Ns time = found->certificate.time, bound = orderBound(problem, 3 * time, 1);  // far above what an order takes
     EXPECT_LE(bound, time);
     EXPECT_GE(bound, orderBound(problem));
     if (bound > orderBound(problem)) ++closer;
@@ -218,6 +218,51 @@ TEST(FindOrder, HasACloserBoundThatNoOrderBeats) {
   }
   EXPECT_GE(closer, 10);
   EXPECT_GE(proven, 10);
+}
+
+/// Working memory of split backwards that whole ones do not need: an order of whole ones takes 95.
+TEST(FindOrder, HasABoundForWholeBackwardsThatNeedLessMemory) {
+  OrderProblem problem;
+  problem.ranks = problem.microbatches = 2;
+  problem.placement = loopPlacement({2, 2, 2});
+  SyntheticCosts times;
+  times.forward = {10, 10};
+  times.backwardInput = times.backwardWeight = {15, 15};
+  problem.costs = syntheticTable(times, 2);
+  for (StageCost& stage : problem.costs.stages) {
+    stage.backward = 30;
+    stage.activationBytes = stage.freedByInput = 0;
+    stage.inputPeak = stage.backwardPeak = 0;
+  }
+  problem.costs.stages[0].activationBytes = 100;
+  problem.costs.stages[0].inputPeak = 200;
+  problem.costs.stages[0].backwardPeak = 50;
+  problem.limits = {300, 1'000'000};
+  const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.2});
+  ASSERT_TRUE(found);
+  EXPECT_LE(orderBound(problem, 10'000, 1), 95);
+  EXPECT_LE(found->certificate.lowerBound, 95);
+  // With room for one microbatch only as a whole backward, there is an order all the same.
+  problem.limits = {150, 1'000'000};
+  const std::optional<FoundOrder> whole = findOrder(problem, {.seconds = 0.2});
+  ASSERT_TRUE(whole) << "split backwards do not fit, whole ones do";
+  EXPECT_TRUE(simulated(problem, problem.costs, whole->schedule));
+  problem.limits = {149, 1'000'000};
+  EXPECT_FALSE(findOrder(problem, {.seconds = 0.2}));
+}
+
+TEST(FindOrder, HasABoundThatRoundingDoesNotLiftAboveTheTime) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937_64 random(seed);
+    const int microbatches = static_cast<int>(draw(random, 1, 5));
+    OrderProblem problem = randomProblem(random, 1, loopPlacement({1, 1, microbatches}), microbatches);
+    problem.costs.stages[0].backward = problem.costs.stages[0].backwardInput + problem.costs.stages[0].backwardWeight;
+    problem.costs.microbatchScale.assign(static_cast<std::size_t>(microbatches), 1.0);
+    problem.costs.microbatchScale.back() = static_cast<double>(draw(random, 1, 99)) / 100;
+    const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.01});
+    ASSERT_TRUE(found);
+    EXPECT_LE(found->certificate.lowerBound, found->certificate.time) << "seed " << seed;
+  }
 }
 
 TEST(FindOrder, ChoosesWhatToRecomputeAsTheBestOfAllChoices) {
@@ -355,7 +400,7 @@ TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {
     OrderProblem problem = randomProblem(random, 4, wavePlacement({4, 8, 8}), 8);
     limitRanks(random, problem, 8);
     const auto whole = findOrder(problem, {.seconds = 0.05});
-    if (!whole || whole->certificate.optimal()) continue;  // else there is nothing to stop
+    if (!whole || orderBound(problem, whole->certificate.time, 1000) == whole->certificate.time) continue;  // else there is nothing to stop
     int asked = 0;
     const auto found = findOrder(problem, {.seconds = 1000, .goOn = [&](double) { return ++asked < 3; }});
     ASSERT_TRUE(found);

@@ -69,6 +69,9 @@ TEST(Study, RefusesWhatItCannotVary) {
   EXPECT_EQ(studyOf(R"("ranks": 2, "microbatches": 4, "batch": {"from": 8388608, "to": 16777216, "times": 16777216})").batches.size(), 1U)
       << "no overflow";
   EXPECT_NE(refusal(rest + R"(, "schedule": "2f2b")").find("2f2b"), std::string::npos);
+  EXPECT_NE(refusal(rest + R"(, "schedule": "forward-only")").find("does not train"), std::string::npos);
+  EXPECT_EQ(refusal(rest + R"(, "seconds": 0)"), bad + "`seconds` is not from 0.01 to 3600" + see);
+  EXPECT_NE(refusal(rest + R"(, "memory_limit": 24e9)").find("whole number of bytes"), std::string::npos);
   EXPECT_EQ(refusal(rest + R"(, "precision": "int4")"), bad + "`precision` is not traced, bf16, fp16 or fp8" + see);
 }
 
@@ -79,6 +82,19 @@ TEST(StudyShard, PartsHaveEveryPointOnce) {
       for (int index = 0; index < count; ++index) having += StudyShard{index, count}.has(point) ? 1 : 0;
       EXPECT_EQ(having, 1);
     }
+  }
+  // Of two values that take turns both fall to every part, and parts are as large as each other.
+  for (const int count : {2, 4, 8}) {
+    std::vector<int> odd(static_cast<std::size_t>(count)), all(static_cast<std::size_t>(count));
+    for (std::int64_t point = 0; point < 512; ++point) {
+      for (int index = 0; index < count; ++index) {
+        if (!StudyShard{index, count}.has(point)) continue;
+        ++all[static_cast<std::size_t>(index)];
+        odd[static_cast<std::size_t>(index)] += static_cast<int>(point % 2);
+      }
+    }
+    EXPECT_EQ(all, std::vector<int>(static_cast<std::size_t>(count), 512 / count));
+    for (const int of : odd) EXPECT_GT(of, 512 / count / 4) << count;
   }
   EXPECT_EQ(parseShard("2/8").index, 2);
   EXPECT_EQ(parseShard("2/8").count, 8);
