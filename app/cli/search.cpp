@@ -167,7 +167,7 @@ void requireNoneBesideStudy(const CLI::App& sub, bool isStudy) {
     const std::string name = option->get_name();
     if (option->count() == 0 || shared.contains(name)) continue;
     if (isStudy && !ofStudy.contains(name))
-      throw UsageError(fmt::format("A study has its own {}; omit it, or search without --study.", name));
+      throw UsageError(fmt::format("{} does not apply to a study, whose file has the values; omit it, or search without --study.", name));
     if (!isStudy && ofStudy.contains(name)) throw UsageError(fmt::format("{} is for studies; add --study, or omit it.", name));
   }
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/host/files.h"
 #include "backends/store/study_store.h"
@@ -44,11 +46,14 @@ StudyShard shardOf(const StudyOptions& o) {
   StudyShard shard;
   shard.count = numberFrom("SLURM_ARRAY_TASK_COUNT", 1);
   const int step = numberFrom("SLURM_ARRAY_TASK_STEP", 1), first = numberFrom("SLURM_ARRAY_TASK_MIN", 0);
+  if (shard.count > 1 && std::getenv("SLURM_ARRAY_TASK_ID") == nullptr)
+    throw UsageError("SLURM_ARRAY_TASK_COUNT is set without SLURM_ARRAY_TASK_ID; give --shard.");
   shard.index = (numberFrom("SLURM_ARRAY_TASK_ID", first) - first) / std::max(1, step);
   if (shard.count < 1 || shard.index < 0 || shard.index >= shard.count)
     throw UsageError("SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT do not name a part of the study; give --shard.");
-  if (shard.count == 1 && first > 0)
-    throw UsageError(fmt::format("This Slurm array has one task, number {}: give --shard for the part of the study that it is.", first));
+  if (shard.count == 1 && std::getenv("SLURM_ARRAY_TASK_ID") != nullptr)
+    throw UsageError(
+        fmt::format("This Slurm array has one task, number {}: give --shard for the part of the study that it is, or 0/1.", first));
   if (shard.count > 1) warn(fmt::format("part {} of {}, as this is a task of a Slurm array", shard.index, shard.count));
   return shard;
 }
@@ -86,52 +91,59 @@ class CsvFile {
   std::ofstream file_;
 };
 
-std::vector<std::string> cellsOf(const StudyRow& row) {
-  const auto& [p, r] = row;
-  return {std::to_string(p.ranks * p.replicas),
-          p.replicas == 1 ? std::to_string(p.ranks) : fmt::format("{} × {}", p.replicas, p.ranks),
-          std::filesystem::path(p.model).stem().string(),
-          p.cluster.empty() ? "–" : p.cluster,
-          p.schedule,
-          std::to_string(r.stages),
-          std::to_string(p.microbatches),
-          fmt::format("{}", fmt::join(wordsOf(p.recompute), ",")),
-          formatDuration(r.step),
-          fmt::format("{:.1f}", r.samplesPerSecond),
-          r.flopUtilisation > 0 ? percent(r.flopUtilisation) : "–",
-          formatSize(r.peak)};
+std::string textOf(const StudyValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return text->empty() ? "–" : *text;
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
+  return fmt::format("{:.6g}", std::get<double>(value));
 }
 
+/// `memory limit` for `memory_limit`.
+std::string inWords(std::string_view name) {
+  std::string words(name);
+  std::ranges::replace(words, '_', ' ');
+  return words;
+}
+
+/// The names of the point's figures that are not the same in all rows.
+std::vector<std::string_view> varied(const std::vector<StudyRow>& rows) {
+  std::vector<std::string_view> names;
+  const std::vector<StudyField> first = fieldsOf(rows.front());
+  for (std::size_t f = 0; f < first.size(); ++f) {
+    if (!first[f].ofPoint || first[f].name == "number") continue;
+    if (std::ranges::any_of(rows, [&](const StudyRow& row) { return fieldsOf(row)[f].value != first[f].value; }))
+      names.push_back(first[f].name);
+  }
+  return names;
+}
+
+/// What differs between the rows, and their results.
 std::string tableOf(const std::vector<StudyRow>& rows) {
-  std::vector<std::vector<std::string>> cells{{"ranks", "pipeline", "model", "cluster", "schedule", "stages", "microbatches", "recompute",
-                                               "step", "samples/s", "MFU", "peak memory"}};
-  for (const StudyRow& row : rows) cells.push_back(cellsOf(row));
+  const std::vector<std::string_view> names = varied(rows);
+  std::vector<std::vector<std::string>> cells(1);
+  for (const std::string_view name : names) cells.front().push_back(inWords(name));
+  for (const char* const result : {"stages", "step", "samples/s", "MFU", "peak memory"}) cells.front().emplace_back(result);
+  for (const StudyRow& row : rows) {
+    std::vector<std::string>& line = cells.emplace_back();
+    for (const StudyField& field : fieldsOf(row)) {
+      if (std::ranges::find(names, field.name) == names.end()) continue;
+      line.push_back(field.name == "model"          ? std::filesystem::path(row.point.model).stem().string()
+                     : field.name == "memory_limit" ? (row.point.memoryLimit > 0 ? formatSize(row.point.memoryLimit) : "–")
+                     : field.name == "zero1"        ? (row.point.zero1 ? "yes" : "no")
+                                                    : textOf(field.value));
+    }
+    const StudyResult& r = row.result;
+    line.insert(line.end(), {std::to_string(r.stages), formatDuration(r.step), fmt::format("{:.1f}", r.samplesPerSecond),
+                             r.flopUtilisation > 0 ? percent(r.flopUtilisation) : "–", formatSize(r.peak)});
+  }
   return table(cells);
 }
 
 Json jsonOf(const StudyRow& row) {
-  const auto& [p, r] = row;
-  return {{"number", p.number},
-          {"model", p.model},
-          {"cluster", p.cluster},
-          {"precision", p.precision},
-          {"schedule", p.schedule},
-          {"ranks", p.ranks},
-          {"replicas", p.replicas},
-          {"chunks", p.chunks},
-          {"stages", r.stages},
-          {"microbatches", p.microbatches},
-          {"batch", r.samples},
-          {"balance", nameOf(p.balance)},
-          {"recompute", wordsOf(p.recompute)},
-          {"memory_limit", p.memoryLimit},
-          {"step_ns", r.step},
-          {"makespan_ns", r.makespan},
-          {"bubble_fraction", r.bubbleFraction},
-          {"peak_bytes", r.peak},
-          {"samples_per_second", r.samplesPerSecond},
-          {"flop_utilisation", r.flopUtilisation},
-          {"splits", r.splits}};
+  Json json;
+  for (const StudyField& field : fieldsOf(row)) {
+    if (field.name != "problem") std::visit([&](const auto& value) { json[field.name] = value; }, field.value);
+  }
+  return json;
 }
 
 /// What a store holds.
@@ -139,6 +151,8 @@ void printStudy(const StudyStore& store, const std::string& path, int top, bool 
   const StudyCounts counts = store.counts();
   const std::int64_t all = pointsOf(store.study());
   const std::vector<StudyRow> best = store.best(top), ranks = store.bestOfRanks();
+  constexpr int kProblems = 3;
+  const auto problems = store.problems(kProblems);
   if (json) {
     Json document{{"study", path},
                   {"points", all},
@@ -146,8 +160,10 @@ void printStudy(const StudyStore& store, const std::string& path, int top, bool 
                   {"fit", counts.fitting},
                   {"too_large", counts.tooLarge},
                   {"impossible", counts.impossible},
+                  {"problems", Json::array()},
                   {"best", Json::array()},
                   {"best_of_ranks", Json::array()}};
+    for (const auto& [problem, times] : problems) document["problems"].push_back({{"problem", problem}, {"points", times}});
     for (const StudyRow& row : best) document["best"].push_back(jsonOf(row));
     for (const StudyRow& row : ranks) document["best_of_ranks"].push_back(jsonOf(row));
     print(versioned(document.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n");
@@ -155,6 +171,7 @@ void printStudy(const StudyStore& store, const std::string& path, int top, bool 
   }
   print(fmt::format("{}: {} of {} points; {} fit, {} need too much memory, {} are impossible\n", path, counts.done, all, counts.fitting,
                     counts.tooLarge, counts.impossible));
+  for (const auto& [problem, times] : problems) print(fmt::format("  {} × {}\n", times, problem));
   if (!best.empty()) print(fmt::format("\nMost samples per second:\n{}", tableOf(best)));
   if (ranks.size() > 1) print(fmt::format("\nBest of each number of ranks:\n{}", tableOf(ranks)));
 }
@@ -166,10 +183,28 @@ struct MergeOptions {
   bool json = false;
 };
 
+/// Throws UsageError where the CSV would take the place of one of these.
+void requireOtherFile(const std::string& csv, const std::vector<std::string>& files) {
+  std::error_code ignored;
+  for (const std::string& file : files) {
+    if (!csv.empty() && (csv == file || std::filesystem::equivalent(csv, file, ignored)))
+      throw UsageError(fmt::format("--csv {} would overwrite {}; give another file.", csv, file));
+  }
+}
+
 int runMerge(const MergeOptions& o) {
+  std::vector<std::string> files = o.parts;
+  files.push_back(o.out);
+  requireOtherFile(o.csv, files);
   const StudyStore first(o.parts.front());
-  StudyStore whole(o.out, first.text());
-  for (const std::string& part : o.parts) whole.merge(StudyStore(part));
+  std::error_code ignored;
+  std::vector<std::string> parts;  // without the file that they are merged into
+  for (const std::string& part : o.parts) {
+    first.requireSame(StudyStore(part));
+    if (!std::filesystem::equivalent(part, o.out, ignored)) parts.push_back(part);
+  }
+  StudyStore whole(o.out, first.text(), first.inputs());
+  for (const std::string& part : parts) whole.merge(StudyStore(part));
   const CsvFile csv(o.csv, whole);
   printStudy(whole, o.out, o.top, o.json);
   const std::int64_t missing = pointsOf(whole.study()) - whole.counts().done;
@@ -181,16 +216,18 @@ int runMerge(const MergeOptions& o) {
 int searchStudy(const StudyOptions& o) {
   const StudyShard shard = shardOf(o);
   const std::string text = readFile(o.file);
-  static_cast<void>(parseStudy(text, o.file));
+  const Study study = parseStudy(text, o.file);
   const std::string path = fileOf(o.out.empty() ? std::filesystem::path(o.file).replace_extension(".db").string() : o.out, shard);
-  StudyStore store(path, text);
-  CsvFile csv(o.csv.empty() ? "" : fileOf(o.csv, shard), store);
+  const std::string csvPath = o.csv.empty() ? "" : fileOf(o.csv, shard), folder = std::filesystem::path(o.file).parent_path().string();
+  requireOtherFile(csvPath, {o.file, path});
+  StudyStore store(path, text, studyInputs(study, folder));
+  CsvFile csv(csvPath, store);
   const auto show = progress("study " + std::filesystem::path(o.file).stem().string(), parseProgressStyle(o.progressStyle));
   const Interrupts interrupts;
   StudyEffort effort;
   effort.shard = shard;
   effort.threads = o.threads;
-  effort.folder = std::filesystem::path(o.file).parent_path().string();
+  effort.folder = folder;
   effort.goOn = [&](std::int64_t done, std::int64_t all) {
     if (done < all) show(static_cast<int>(done), static_cast<int>(all), "");
     return interrupts.take() == 0;
@@ -200,6 +237,7 @@ int searchStudy(const StudyOptions& o) {
   show(1, 1, "");
   printStudy(store, path, o.top, o.json);
   if (!complete) return complain("Interrupted: run the same command to resume", kNo);
+  if (shard.count > 1) return kYes;  // of a part nothing need fit
   return store.counts().fitting > 0 ? kYes : complain("No point of the study fits", kNo);
 }
 
@@ -209,7 +247,7 @@ Command addMerge(CLI::App& app) {
   sub->add_option("OUT", options->out, "File to write or add to")->required()->option_text("OUT.db");
   sub->add_option("PART", options->parts, "Files of `search --study --shard`")->required()->option_text("PART.db ...");
   sub->add_option("--csv", options->csv, "Write all rows here, too")->option_text("FILE");
-  sub->add_option("--top", options->top, "Number of plans to show (default: 10)")->option_text("K");
+  sub->add_option("--top", options->top, "Number of plans to show (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
   sub->add_flag("--json", options->json, "Print the best as JSON");
   sub->footer("\nExample:\n  pipewright merge study.db study.0-of-2.db study.1-of-2.db");
   return [options] { return runMerge(*options); };

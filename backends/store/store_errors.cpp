@@ -32,6 +32,8 @@ bool fileExists(const std::string& path) {
 std::string cannotWrite(const std::string& path, std::string_view kind) {
   const std::string folder = folderOf(path);
   if (!fileExists(folder)) return fmt::format("the folder of the {} {} does not exist; make it first", kind, path);
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
+    return fmt::format("the {} {} is a folder; give a file in it", kind, path);
   if (fileExists(path) && !writable(path)) return fmt::format("the {} {} is read-only; make it writable or give another one", kind, path);
   return fmt::format("the {} {} lies in a folder that is read-only; make {} writable or give another one", kind, path, folder);
 }

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <sstream>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -20,7 +22,7 @@ namespace {
 
 constexpr int kLockWaitMs = 30'000;
 constexpr int kApplicationId = 0x70775374;  ///< of SQLite's header: a study of Pipewright
-using Value = std::variant<std::int64_t, double, std::string>;
+using Value = StudyValue;
 
 /// A column of the table `point`, of the CSV too. `read`: of a result's; a point follows from its number.
 struct Column {
@@ -78,7 +80,8 @@ constexpr std::array kColumns{
 std::string schema() {
   std::string columns;
   for (const Column& column : kColumns) columns += fmt::format("{}{} {} NOT NULL", columns.empty() ? "" : ", ", column.name, column.type);
-  return fmt::format("CREATE TABLE study (version INTEGER NOT NULL, text TEXT NOT NULL); CREATE TABLE point ({});", columns);
+  return fmt::format("CREATE TABLE study (version INTEGER NOT NULL, text TEXT NOT NULL, inputs TEXT NOT NULL); CREATE TABLE point ({});",
+                     columns);
 }
 
 std::string insertion() {
@@ -94,6 +97,23 @@ std::string selection(const std::string& rest) {
     if (column.read != nullptr) columns += fmt::format("{}{}", columns.empty() ? "" : ", ", column.name);
   }
   return fmt::format("SELECT {} FROM point {}", columns, rest);
+}
+
+/// For a `selection`: of each group of plans that fit, so many with the most samples per second.
+std::string bestOf(std::string_view group, int most) {
+  return fmt::format(
+      "JOIN (SELECT number AS ranked, row_number() OVER (PARTITION BY {} ORDER BY samples_per_second DESC, peak_bytes, number) AS place "
+      "FROM point WHERE problem = '' AND excess_bytes = 0) ON number = ranked AND place <= {} ",
+      group, most);
+}
+
+/// What the first line that is not in both names: `c.json`.
+std::string firstDifference(const std::string& a, const std::string& b) {
+  std::istringstream lines(a);
+  for (std::string line; std::getline(lines, line);) {
+    if (b.find(line + '\n') == std::string::npos) return line.substr(0, line.rfind(' '));
+  }
+  return "its files";
 }
 
 /// A row of a `selection`.
@@ -139,29 +159,30 @@ struct StudyStore::Database {
     }
   }
 
-  /// The study's text.
-  std::string open(bool creates, const std::string& text) {
-    return guarded([&] {
-      if (!creates && !fileExists(path))
-        throw UsageError(fmt::format("There is no study {}; name a file that `search --study` wrote.", path));
-      db.emplace(path, creates ? SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE : SQLite::OPEN_READWRITE, kLockWaitMs);
-      if (creates) {
+  using Texts = std::pair<std::string, std::string>;  ///< the study's JSON, its inputs
+  /// Of the study in the file, which is made of these where it is new. Nothing: it must be there.
+  Texts open(const std::optional<Texts>& made) {
+    return guarded([&]() -> Texts {
+      if (!made && !fileExists(path)) throw UsageError(fmt::format("There is no study {}; name a file that `search --study` wrote.", path));
+      db.emplace(path, made ? SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE : SQLite::OPEN_READWRITE, kLockWaitMs);
+      if (made) {
         SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
         if (db->execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
           db->exec(schema());
           db->exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
-          SQLite::Statement insert(*db, "INSERT INTO study VALUES (1, ?)");
-          insert.bind(1, text);
+          SQLite::Statement insert(*db, "INSERT INTO study VALUES (1, ?, ?)");
+          insert.bind(1, made->first);
+          insert.bind(2, made->second);
           insert.exec();
         }
         transaction.commit();
       }
       if (db->execAndGet("PRAGMA application_id").getInt() != kApplicationId)
         throw UsageError(fmt::format("{} is not a study; name a file that `search --study` wrote, or a new one.", path));
-      SQLite::Statement read(*db, "SELECT version, text FROM study");
+      SQLite::Statement read(*db, "SELECT version, text, inputs FROM study");
       if (!read.executeStep() || read.getColumn(0).getInt() > 1)
         throw UsageError(fmt::format("The study {} is newer than this Pipewright reads; update it.", path));
-      return read.getColumn(1).getString();
+      return {read.getColumn(1).getString(), read.getColumn(2).getString()};
     });
   }
 
@@ -182,17 +203,22 @@ struct StudyStore::Database {
   }
 };
 
-StudyStore::StudyStore(const std::string& path, const std::string& text) : database_(std::make_unique<Database>()) {
+StudyStore::StudyStore(const std::string& path, const std::string& text, const std::string& inputs)
+    : database_(std::make_unique<Database>()) {
   database_->path = path;
-  text_ = database_->open(true, text);
+  std::tie(text_, inputs_) = database_->open(std::pair(text, inputs));
   study_ = parseStudy(text_, path);
   if (parseStudy(text, path) != study_)
     throw UsageError(fmt::format("{} has the results of another study; give another --out, or delete it.", path));
+  if (inputs != inputs_) {
+    throw UsageError(
+        fmt::format("{} has results of other contents of {}; give another --out, or delete it.", path, firstDifference(inputs, inputs_)));
+  }
 }
 
 StudyStore::StudyStore(const std::string& path) : database_(std::make_unique<Database>()) {
   database_->path = path;
-  text_ = database_->open(false, "");
+  std::tie(text_, inputs_) = database_->open(std::nullopt);
   study_ = parseStudy(text_, path);
 }
 
@@ -236,9 +262,17 @@ void StudyStore::add(const std::vector<StudyRow>& rows) {
   });
 }
 
-void StudyStore::merge(const StudyStore& part) {
+void StudyStore::requireSame(const StudyStore& part) const {
   if (part.study_ != study_)
     throw UsageError(fmt::format("{} and {} are of different studies; merge parts of one.", database_->path, part.database_->path));
+  if (part.inputs_ != inputs_) {
+    throw UsageError(fmt::format("{} and {} are of different contents of {}; predict one of them again.", database_->path,
+                                 part.database_->path, firstDifference(inputs_, part.inputs_)));
+  }
+}
+
+void StudyStore::merge(const StudyStore& part) {
+  requireSame(part);
   constexpr std::size_t kAtOnce = 10'000;
   std::vector<StudyRow> rows;
   part.forEach([&](const StudyRow& row) {
@@ -258,16 +292,23 @@ void StudyStore::forEach(const std::function<void(const StudyRow&)>& visit) cons
 }
 
 std::vector<StudyRow> StudyStore::best(int most) const {
-  return database_->select(study_, fmt::format("WHERE problem = '' AND excess_bytes = 0 "
-                                               "ORDER BY samples_per_second DESC, peak_bytes, number LIMIT {}",
-                                               most));
+  return database_->select(study_, bestOf("model", most) + "ORDER BY model, place");
 }
 
 std::vector<StudyRow> StudyStore::bestOfRanks() const {
-  return database_->select(study_,
-                           "WHERE number IN (SELECT number FROM (SELECT number, row_number() OVER (PARTITION BY ranks * replicas "
-                           "ORDER BY samples_per_second DESC, peak_bytes, number) AS place FROM point WHERE problem = '' AND "
-                           "excess_bytes = 0) WHERE place = 1) ORDER BY ranks * replicas");
+  return database_->select(study_, bestOf("model, ranks * replicas", 1) + "ORDER BY model, ranks * replicas");
+}
+
+std::vector<std::pair<std::string, std::int64_t>> StudyStore::problems(int most) const {
+  return database_->guarded([&] {
+    std::vector<std::pair<std::string, std::int64_t>> problems;
+    SQLite::Statement query(*database_->db,
+                            fmt::format("SELECT problem, count(*) AS times FROM point WHERE problem <> '' GROUP BY problem ORDER BY times "
+                                        "DESC, problem LIMIT {}",
+                                        most));
+    while (query.executeStep()) problems.emplace_back(query.getColumn(0).getString(), query.getColumn(1).getInt64());
+    return problems;
+  });
 }
 
 bool isStudy(const std::string& path) {
@@ -277,6 +318,16 @@ bool isStudy(const std::string& path) {
   } catch (const SQLite::Exception&) {
     return false;
   }
+}
+
+std::vector<StudyField> fieldsOf(const StudyRow& row) {
+  std::vector<StudyField> fields;
+  bool ofPoint = true;
+  for (const Column& column : kColumns) {
+    ofPoint = ofPoint && column.name != "problem";  // the first of the result
+    fields.push_back({column.name, ofPoint, column.valueOf(row)});
+  }
+  return fields;
 }
 
 std::string studyCsvHeader() {

@@ -8,8 +8,13 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "backends/host/contents.h"
+#include "backends/host/files.h"
 #include "engine/planning/study_worker.h"
 #include "simulator/search/parallel_for.h"
+#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {
@@ -67,12 +72,26 @@ class Collector {
 
 }  // namespace
 
+std::string studyInputs(const Study& study, const std::string& folder) {
+  std::string inputs;
+  const auto add = [&](const std::string& name, const std::string& path) {
+    inputs += fmt::format("{} {}\n", name, path.ends_with(".json") ? hex(sha256(readFile(path))) : contentsOf(path));
+  };
+  for (const std::string& model : study.models) add(model, studyPath(folder, model));
+  for (const std::string& profile : study.profiles) add(profile, studyPath(folder, profile));
+  for (const std::string& cluster : study.clusters) {
+    if (isClusterFile(cluster)) add(cluster, studyPath(folder, cluster.substr(0, cluster.rfind('+'))));
+  }
+  return inputs;
+}
+
 bool runStudy(StudyStore& store, const StudyEffort& effort) {
   const Study& study = store.study();
   const std::int64_t points = pointsOf(study);
   const std::vector<bool> done = store.done();
   std::int64_t all = 0, before = 0;
-  for (std::int64_t point = effort.shard.index; point < points; point += effort.shard.count) {
+  for (std::int64_t point = 0; point < points; ++point) {
+    if (!effort.shard.has(point)) continue;
     ++all;
     before += done[static_cast<std::size_t>(point)] ? 1 : 0;
   }
@@ -83,8 +102,8 @@ bool runStudy(StudyStore& store, const StudyEffort& effort) {
   parallelFor(static_cast<int>((points + span - 1) / span), threads, [&](int block) {
     StudyWorker worker(study, costs, [&] { return collector.goesOn(); });
     const std::int64_t end = std::min(points, (block + 1) * span);
-    for (std::int64_t number = block * span + effort.shard.index; number < end && !collector.ended(); number += effort.shard.count) {
-      if (done[static_cast<std::size_t>(number)]) continue;
+    for (std::int64_t number = block * span; number < end && !collector.ended(); ++number) {
+      if (!effort.shard.has(number) || done[static_cast<std::size_t>(number)]) continue;
       const StudyPoint point = pointOf(study, number);
       StudyResult result = worker.run(point);
       if (!collector.ended()) collector.add({point, std::move(result)});

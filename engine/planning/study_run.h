@@ -22,6 +22,10 @@ struct StudyEffort {
   std::function<void(const std::vector<StudyRow>&)> stored = {};
 };
 
+/// What tells whether the files that a study names are still the same: a line for each model, profile and cluster file, with a digest.
+/// Throws UsageError for one that cannot be read.
+[[nodiscard]] std::string studyInputs(const Study& study, const std::string& folder);
+
 /// Predicts the points of a shard that the store does not have, and stores them as they come, some twice a second: a process that is killed
 /// loses no more than that. Whether all of the shard are done: `goOn` ends it earlier. Throws as `StudyCosts` and `StudyStore`.
 [[nodiscard]] bool runStudy(StudyStore& store, const StudyEffort& effort);

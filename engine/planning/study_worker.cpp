@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <new>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,12 +26,9 @@ namespace {
 
 constexpr std::size_t kKept = 16;  ///< models with costs; of a 70 B export each takes some 30 MB
 
-std::string pathIn(const std::string& folder, const std::string& path) { return (std::filesystem::path(folder) / path).string(); }
-
 /// A preset's name, or a file beside the study.
 Cluster clusterIn(const std::string& folder, const std::string& name) {
-  const bool isFile = name.find('/') != std::string::npos || name.substr(0, name.find('+')).ends_with(".json");
-  return loadCluster(isFile ? pathIn(folder, name) : name);
+  return loadCluster(isClusterFile(name) ? studyPath(folder, name) : name);
 }
 
 void requireTogether(const Profile& a, const Profile& b, const std::string& file) {
@@ -42,6 +40,12 @@ void requireTogether(const Profile& a, const Profile& b, const std::string& file
 }
 
 }  // namespace
+
+std::string studyPath(const std::string& folder, const std::string& path) { return (std::filesystem::path(folder) / path).string(); }
+
+bool isClusterFile(const std::string& name) {
+  return name.find('/') != std::string::npos || name.substr(0, name.find('+')).ends_with(".json");
+}
 
 struct StudyCosts::Shared {
   std::shared_ptr<const ModelGraph> graph;
@@ -70,15 +74,17 @@ struct StudyCosts::Shared {
 };
 
 StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), folder_(std::move(folder)) {
+  std::set<std::string> used;  // profiles
   for (const std::string& name : study.models) {
-    const auto graph = std::make_shared<const ModelGraph>(loadModel({pathIn(folder_, name)}));
+    const auto graph = std::make_shared<const ModelGraph>(loadModel({studyPath(folder_, name)}));
     graphs_[name] = graph;
     const bool layers = isLayerChain(*graph);
     if (!study.profiles.empty() && !layers) {
       std::vector<std::shared_ptr<const Profile>> profiles;
       for (const std::string& file : study.profiles) {
-        auto profile = std::make_shared<const Profile>(parseProfile(readFile(pathIn(folder_, file)), file));
+        auto profile = std::make_shared<const Profile>(parseProfile(readFile(studyPath(folder_, file)), file));
         if (profile->nodes.size() != graph->nodes.size() || profile->model != graph->name) continue;
+        used.insert(file);
         for (const auto& other : profiles) requireTogether(*other, *profile, file);
         profiles.push_back(std::move(profile));
       }
@@ -88,6 +94,9 @@ StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), 
     const bool estimates = std::ranges::none_of(study.clusters, [](const std::string& cluster) { return cluster.empty(); });
     if (!layers && !measured_.contains(name) && !estimates)
       throw UsageError(fmt::format("The study measures nothing, and {} has no costs; give a cluster or profiles.", name));
+  }
+  for (const std::string& file : study.profiles) {
+    if (!used.contains(file)) throw UsageError(fmt::format("The profile {} is of none of the study's models; profile them again.", file));
   }
   const bool plain = study.precisions == std::vector<std::string>{"traced"} && study.attentions == std::vector{Attention::AsTraced};
   const bool estimates =
@@ -195,8 +204,9 @@ StudyResult StudyWorker::run(const StudyPoint& point) {
     result.splits = fmt::format("{}", fmt::join(splitNames(shared_->points, c.request.begins), " "));
   } catch (const Error& error) {  // what cannot be planned is a result, too
     result.problem = error.what();
-  } catch (const std::bad_alloc&) {
-    result.problem = "There is not enough memory to simulate this plan; use fewer microbatches.";
+  } catch (const std::bad_alloc&) {  // no result: another time, or on another machine, there may be enough
+    throw Error(fmt::format("there is not enough memory to simulate point {} of the study; use fewer threads, or fewer microbatches",
+                            point.number));
   }
   return result;
 }

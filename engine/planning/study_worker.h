@@ -15,12 +15,17 @@
 
 namespace pw {
 
+/// A path of a study, which is relative to its folder.
+[[nodiscard]] std::string studyPath(const std::string& folder, const std::string& path);
+/// Whether a cluster is a file, also with a link added; else it is a preset.
+[[nodiscard]] bool isClusterFile(const std::string& name);
+
 /// The models and costs of a study, read and estimated once; the last ones used are kept. Keeps a reference to the study, which must
 /// outlive it. May be used by several threads at once.
 class StudyCosts {
  public:
-  /// `folder`: what paths of the study are relative to. Throws UsageError where a model or profile cannot be read, and where models have
-  /// no costs: a study measures nothing.
+  /// `folder`: what paths of the study are relative to. Throws UsageError where a model or profile cannot be read, where models have no
+  /// costs (a study measures nothing), and for a profile that is of none of them.
   StudyCosts(const Study& study, std::string folder);
   ~StudyCosts();
   StudyCosts(const StudyCosts&) = delete;
@@ -52,7 +57,8 @@ class StudyWorker {
   /// `goOn`: polled while an order is searched; false: the result is of no use.
   StudyWorker(const Study& study, StudyCosts& costs, std::function<bool()> goOn) : study_(study), costs_(costs), goOn_(std::move(goOn)) {}
 
-  /// The plan that `plan` makes with these options, with the search's order for `auto`. What cannot be planned has a `problem`.
+  /// The plan that `plan` makes with these options, with the search's order for `auto`. What cannot be planned has a `problem`. Throws
+  /// Error where memory runs out.
   [[nodiscard]] StudyResult run(const StudyPoint& point);
 
  private:

@@ -85,7 +85,8 @@ TEST(StudyCommand, PredictsWhatPlanDoes) {
 TEST(StudyCommand, GoesOnWhereItWasInterrupted) {
   const Folder folder;
   const std::string study = folder.with("s.json", studyText());
-  StudyStore store(folder.file("s.db"), studyText());
+  const std::string text = studyText();
+  StudyStore store(folder.file("s.db"), text, studyInputs(parseStudy(text, study), ""));
   for (int stops = 1; stops <= 5; ++stops) {
     const std::int64_t before = store.counts().done;
     std::int64_t first = -1;
@@ -127,6 +128,32 @@ TEST(StudyCommand, PartsMakeTheWhole) {
   const Outcome merged = call({"merge", folder.file("merged.db"), part(0), part(1), part(2), "--json"});
   ASSERT_EQ(merged.status, 0) << merged.err;
   EXPECT_EQ(rowsOf(folder.file("merged.db")), rowsOf(folder.file("whole.db")));
+  EXPECT_EQ(call({"merge", folder.file("merged.db"), folder.file("merged.db"), part(0)}).status, 0) << "a part that is the whole";
+  const Outcome csv = call({"merge", folder.file("merged.db"), part(0), "--csv", part(0)});
+  EXPECT_EQ(csv.status, 2);
+  EXPECT_NE(csv.err.find("would overwrite"), std::string::npos) << csv.err;
+  EXPECT_FALSE(rowsOf(part(0)).empty());
+}
+
+TEST(StudyCommand, NoticesThatWhatItNamesHasChanged) {
+  const Folder folder;
+  std::string cluster = contentOf(PW_SOURCE_DIR "/resources/clusters/h100-nvlink.json");
+  static_cast<void>(folder.with("c.json", cluster));
+  const std::string study =
+      folder.with("s.json", R"({"version": 1, "model": ")" + kModel +
+                                R"(", "cluster": "c.json", "ranks": 2, "microbatches": [4, 8], "recompute": ["none", "nothing"]})");
+  const Outcome first = call({"search", "--study", study});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_NE(first.out.find("2 are impossible\n  2 × "), std::string::npos) << "says why: " << first.out;
+  EXPECT_NE(first.out.find("nothing"), std::string::npos) << first.out;
+  EXPECT_EQ(call({"search", "--study", study, "--csv", folder.file("s.db")}).status, 2) << "the CSV is the store";
+  EXPECT_EQ(rowsOf(folder.file("s.db")).size(), 4U);
+  ASSERT_EQ(call({"search", "--study", study}).status, 0);
+  cluster.replace(cluster.find("\"launch_overhead_ns\": ") + 22, 1, "9");
+  static_cast<void>(folder.with("c.json", cluster));
+  const Outcome changed = call({"search", "--study", study});
+  EXPECT_EQ(changed.status, 2);
+  EXPECT_NE(changed.err.find("results of other contents of c.json"), std::string::npos) << changed.err;
 }
 
 TEST(StudyCommand, TakesLayerTables) {
@@ -172,6 +199,18 @@ TEST(StudyCommand, RefusesWhatDoesNotGoWithIt) {
   EXPECT_NE(ranks.err.find("--ranks"), std::string::npos) << ranks.err;
   EXPECT_EQ(call({"search", kModel, "--ranks", "2", "--shard", "0/2"}).status, 2) << "of a study only";
   EXPECT_EQ(call({"search", "--study", study, "--memory-limit", "1GB"}).status, 2) << "it has its own";
+  const Folder layers;
+  static_cast<void>(
+      layers.with("l.csv", "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\na,1,1,1,1,1,1\n"));
+  const std::string one = layers.with("s.json", R"({"version": 1, "model": "l.csv", "ranks": 1, "microbatches": 1})");
+  setenv("SLURM_ARRAY_TASK_ID", "0", 1);
+  setenv("SLURM_ARRAY_TASK_COUNT", "1", 1);
+  const Outcome task = call({"search", "--study", one});
+  const Outcome chosen = call({"search", "--study", one, "--shard", "1/2"});
+  for (const char* variable : {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT"}) unsetenv(variable);
+  EXPECT_EQ(task.status, 2);
+  EXPECT_NE(task.err.find("has one task, number 0: give --shard"), std::string::npos) << task.err;
+  EXPECT_EQ(chosen.status, 0) << "a part without a point is no failure: " << chosen.err;
   const Outcome none = call({"search", kModel});
   EXPECT_EQ(none.status, 2);
   EXPECT_NE(none.err.find("Search needs --ranks"), std::string::npos) << none.err;

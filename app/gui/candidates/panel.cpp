@@ -447,7 +447,6 @@ void CandidatesPanel::Private::loadStudied(int row) {
       design.request.zero1 = wanted.zero1;
       design.request.memoryLimit = wanted.memoryLimit;
       design.customRows = nullptr;
-      if (point.cluster.empty()) return;
       design.cluster = point.cluster;
       design.profile.reset();
     });

@@ -88,6 +88,7 @@ QString whyNotLoaded(const StudyPlans& study, const StudyPoint& point, const std
   if (point.precision != "traced" || point.attention != Attention::AsTraced)
     return tr("This plan was estimated in %1 with attention %2, which the app does not estimate; use `pipewright plan`.")
         .arg(QString::fromStdString(point.precision), QString::fromUtf8(nameOf(point.attention).data()));
+  if (point.cluster.empty()) return tr("This plan has the times of a layer table; use `pipewright plan --layers`.");
   if (study.measured) return tr("This plan has measured costs of the study's profiles; use `pipewright plan --profile`.");
   const std::string preset = point.cluster.substr(0, point.cluster.find('+'));
   if (!point.cluster.empty() && std::ranges::count(clusterPresets(), preset) == 0)

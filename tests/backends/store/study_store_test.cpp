@@ -14,6 +14,8 @@
 namespace pw::test {
 namespace {
 
+constexpr const char* kInputs = "m.pt2 1234\nc.json abcd\n";
+
 const std::string kStudy =
     R"({"version": 1, "model": "a, \"b\".pt2", "ranks": [2, 4], "microbatches": [4, 8, 16], "recompute": [["x", "y"], "none"]})";
 
@@ -39,10 +41,10 @@ TEST(StudyStore, KeepsRowsOnceAndInOrder) {
   const Folder folder;
   const std::string path = folder.file("s.db");
   {
-    StudyStore store(path, kStudy);
+    StudyStore store(path, kStudy, kInputs);
     store.add({rowOf(store.study(), 7), rowOf(store.study(), 2)});
   }
-  StudyStore store(path, kStudy);
+  StudyStore store(path, kStudy, kInputs);
   StudyRow other = rowOf(store.study(), 2);
   other.result.step = 5;
   store.add({other, rowOf(store.study(), 3)});
@@ -55,7 +57,7 @@ TEST(StudyStore, KeepsRowsOnceAndInOrder) {
 
 TEST(StudyStore, CountsAndRanksWhatFits) {
   const Folder folder;
-  StudyStore store(folder.file("s.db"), kStudy);
+  StudyStore store(folder.file("s.db"), kStudy, kInputs);
   StudyRow large = rowOf(store.study(), 0), impossible = rowOf(store.study(), 1);
   large.result.excess = 3;
   large.result.samplesPerSecond = 1e9;
@@ -71,23 +73,60 @@ TEST(StudyStore, CountsAndRanksWhatFits) {
 
 TEST(StudyStore, MergesPartsOfOneStudy) {
   const Folder folder;
-  StudyStore whole(folder.file("whole.db"), kStudy), a(folder.file("a.db"), kStudy), b(folder.file("b.db"), kStudy);
+  StudyStore whole(folder.file("whole.db"), kStudy, kInputs), a(folder.file("a.db"), kStudy, kInputs),
+      b(folder.file("b.db"), kStudy, kInputs);
   a.add({rowOf(a.study(), 0), rowOf(a.study(), 4)});
   b.add({rowOf(b.study(), 4), rowOf(b.study(), 9)});
   whole.merge(a);
   whole.merge(b);
   EXPECT_EQ(rowsOf(whole), (std::vector<StudyRow>{rowOf(a.study(), 0), rowOf(a.study(), 4), rowOf(a.study(), 9)}));
   const std::string other = R"({"version": 1, "model": "c.pt2", "ranks": 2, "microbatches": 4})";
-  const std::string refusal = usageErrorOf([&] { whole.merge(StudyStore(folder.file("c.db"), other)); });
+  const std::string refusal = usageErrorOf([&] { whole.merge(StudyStore(folder.file("c.db"), other, kInputs)); });
   EXPECT_NE(refusal.find("are of different studies"), std::string::npos) << refusal;
+  const std::string changed = "m.pt2 1234\nc.json dcba\n";
+  EXPECT_NE(usageErrorOf([&] { whole.merge(StudyStore(folder.file("d.db"), kStudy, changed)); }).find("different contents of c.json"),
+            std::string::npos);
+}
+
+TEST(StudyStore, RefusesResultsOfOtherInputs) {
+  const Folder folder;
+  static_cast<void>(StudyStore(folder.file("s.db"), kStudy, kInputs));
+  static_cast<void>(StudyStore(folder.file("s.db"), kStudy, kInputs));
+  EXPECT_NE(usageErrorOf([&] {
+              static_cast<void>(StudyStore(folder.file("s.db"), kStudy, "m.pt2 9\nc.json abcd\n"));
+            }).find("has results of other contents of m.pt2; give another --out, or delete it."),
+            std::string::npos);
+  EXPECT_EQ(StudyStore(folder.file("s.db")).inputs(), kInputs);
+}
+
+TEST(StudyStore, RanksEachModelAndCountsProblems) {
+  const Folder folder;
+  const std::string two = R"({"version": 1, "model": ["a.pt2", "b.pt2"], "ranks": [2, 4], "microbatches": 4})";  // ranks vary first
+  StudyStore store(folder.file("s.db"), two, kInputs);
+  std::vector<StudyRow> rows;
+  for (std::int64_t number = 0; number < 4; ++number) rows.push_back(rowOf(store.study(), number));
+  store.add({rows[0], rows[1], rows[3]});
+  EXPECT_EQ(store.best(1), (std::vector<StudyRow>{rows[0], rows[3]})) << "samples of different models do not compare";
+  EXPECT_EQ(store.bestOfRanks(), (std::vector<StudyRow>{rows[0], rows[1], rows[3]}));
+  EXPECT_TRUE(store.problems(5).empty());
+  const Folder other;
+  StudyStore failing(other.file("s.db"), kStudy, kInputs);
+  for (std::int64_t number = 0; number < 5; ++number) {
+    StudyRow row{pointOf(failing.study(), number), {}};
+    row.result.point = number;
+    row.result.problem = number == 1 ? "rare" : "frequent";
+    failing.add({row});
+  }
+  EXPECT_EQ(failing.problems(5), (std::vector<std::pair<std::string, std::int64_t>>{{"frequent", 4}, {"rare", 1}}));
+  EXPECT_EQ(failing.problems(1).size(), 1U);
 }
 
 TEST(StudyStore, RefusesOtherFiles) {
   const Folder folder;
-  static_cast<void>(StudyStore(folder.file("s.db"), kStudy));
+  static_cast<void>(StudyStore(folder.file("s.db"), kStudy, kInputs));
   const std::string other = R"({"version": 1, "model": "c.pt2", "ranks": 2, "microbatches": 4})";
   const auto open = [&](const std::string& name, const std::string& text) {
-    return usageErrorOf([&] { static_cast<void>(StudyStore(folder.file(name), text)); });
+    return usageErrorOf([&] { static_cast<void>(StudyStore(folder.file(name), text, kInputs)); });
   };
   EXPECT_NE(open("s.db", other).find("has the results of another study"), std::string::npos);
   EXPECT_EQ(open("s.db", R"({"recompute": [["x", "y"], "none"], "microbatches": {"from": 4, "to": 16, "times": 2}, "ranks": [2, 4], )"
@@ -102,7 +141,7 @@ TEST(StudyStore, RefusesOtherFiles) {
 TEST(StudyStore, RefusesPointsThatTheStudyDoesNotHave) {
   for (const std::int64_t number : {std::int64_t{-1}, std::int64_t{12}, std::numeric_limits<std::int64_t>::max()}) {
     const Folder folder;
-    StudyStore store(folder.file("s.db"), kStudy);
+    StudyStore store(folder.file("s.db"), kStudy, kInputs);
     StudyRow row = rowOf(store.study(), 0);
     row.point.number = number;
     store.add({row});

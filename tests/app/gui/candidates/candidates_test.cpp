@@ -346,8 +346,8 @@ TEST_F(CandidatesPanelTest, SaysWhenNothingFits) {
 /// A study of gpt_small with plans on two and on four ranks, of which one does not fit.
 std::string studyIn(const test::Folder& folder) {
   const std::string path = folder.file("s.db");
-  StudyStore store(path,
-                   R"({"version": 1, "model": "models/gpt_small.pt2", "cluster": "h100-nvlink", "ranks": [2, 4], "microbatches": [4, 8]})");
+  StudyStore store(
+      path, R"({"version": 1, "model": "models/gpt_small.pt2", "cluster": "h100-nvlink", "ranks": [2, 4], "microbatches": [4, 8]})", "");
   std::vector<StudyRow> rows;
   for (std::int64_t n = 0; n < 4; ++n) {
     StudyRow row{pointOf(store.study(), n), {}};
@@ -422,6 +422,9 @@ TEST(Study, PlansThatTheAppCannotEstimateAreNotLoaded) {
   EXPECT_TRUE(whyNotLoaded(study, point, "").contains(QStringLiteral("Open gpt.pt2")));
   point.cluster = "rack.json";
   EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("cluster file rack.json")));
+  point.cluster.clear();
+  EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("times of a layer table")));
+  point.cluster = "h100-nvlink";
   study.measured = true;
   EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("measured costs")));
   point.precision = "bf16";
