@@ -61,7 +61,7 @@ MemoryView::MemoryView(QWidget* parent) : QTreeWidget(parent) {
   setHeaderLabels({tr("Peak of"), tr("Size"), tr("Share"), tr("Stage"), tr("Microbatches")});
   setUniformRowHeights(true);
   header()->setStretchLastSection(true);
-  header()->setSectionResizeMode(kWhat, QHeaderView::ResizeToContents);
+  header()->setSectionResizeMode(QHeaderView::ResizeToContents);
 }
 
 void MemoryView::show(const PlanMemory& memory) {
