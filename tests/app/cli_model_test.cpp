@@ -84,7 +84,8 @@ TEST(Inspect, ScalesWithTheMicrobatch) {
 }
 
 TEST(Inspect, ShowsModulesDownToTheDepthAskedFor) {
-  for (const Json& module : inspected({sample("gpt_small"), "--depth", "1"})["modules"]) EXPECT_LE(module["depth"], 1);
+  const Json shallow = inspected({sample("gpt_small"), "--depth", "1"});
+  for (const Json& module : shallow["modules"]) EXPECT_LE(module["depth"], 1);
   const Outcome outcome = call({"inspect", sample("gpt_small"), "--depth", "1"});
   EXPECT_NE(outcome.out.find("blocks.3"), std::string::npos);
   EXPECT_EQ(outcome.out.find("query_key_value"), std::string::npos);

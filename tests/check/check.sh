@@ -49,7 +49,7 @@ configured() {
   local -a targets
   read -ra targets <<<"$2"
   shift 2
-  cmake -S . -B "$folder" -G Ninja -DPW_TORCH=OFF -DPW_CUDA=OFF -DCMAKE_BUILD_TYPE=Check "-DCMAKE_CXX_FLAGS_CHECK=-O1 -g1" "$@" >"$folder.log" 2>&1 || { tail -n 20 "$folder.log"; return 1; }
+  cmake -S . -B "$folder" -G Ninja -DPW_TORCH=OFF -DPW_CUDA=OFF -DPW_PYTHON=OFF -DCMAKE_BUILD_TYPE=Check "-DCMAKE_CXX_FLAGS_CHECK=-O1 -g1" "$@" >"$folder.log" 2>&1 || { tail -n 20 "$folder.log"; return 1; }
   ninja -C "$folder" -j "$jobs" "${targets[@]}" >>"$folder.log" 2>&1 || { tail -n 40 "$folder.log"; return 1; }
 }
 
