@@ -230,7 +230,7 @@ void declareResults(CLI::App& sub, Options& options) {
                  "the same command goes on after an interruption")
       ->option_text("FILE");
   sub.add_option("--shard", options.study.shard,
-                 "Of a study: only every N-th point from the I-th on, for several processes (default: all, or the task of a Slurm array); "
+                 "Of a study: only one of every N points, for several processes (default: all, or the task of a Slurm array); "
                  "`merge` joins the results")
       ->option_text("I/N");
   sub.add_option("--csv", options.study.csv, "Of a study: write all results here, too")->option_text("FILE");

@@ -116,9 +116,8 @@ std::vector<std::string_view> varied(const std::vector<StudyRow>& rows) {
   return names;
 }
 
-/// What differs between the rows, and their results.
-std::string tableOf(const std::vector<StudyRow>& rows) {
-  const std::vector<std::string_view> names = varied(rows);
+/// These of the rows' figures, and their results.
+std::string tableOf(const std::vector<StudyRow>& rows, const std::vector<std::string_view>& names) {
   std::vector<std::vector<std::string>> cells(1);
   for (const std::string_view name : names) cells.front().push_back(inWords(name));
   for (const char* const result : {"stages", "step", "samples/s", "MFU", "peak memory"}) cells.front().emplace_back(result);
@@ -172,8 +171,12 @@ void printStudy(const StudyStore& store, const std::string& path, int top, bool 
   print(fmt::format("{}: {} of {} points; {} fit, {} need too much memory, {} are impossible\n", path, counts.done, all, counts.fitting,
                     counts.tooLarge, counts.impossible));
   for (const auto& [problem, times] : problems) print(fmt::format("  {} × {}\n", times, problem));
-  if (!best.empty()) print(fmt::format("\nMost samples per second:\n{}", tableOf(best)));
-  if (ranks.size() > 1) print(fmt::format("\nBest of each number of ranks:\n{}", tableOf(ranks)));
+  if (best.empty()) return;
+  std::vector<StudyRow> shown = best;
+  shown.insert(shown.end(), ranks.begin(), ranks.end());
+  const std::vector<std::string_view> names = varied(shown);
+  print(fmt::format("\nMost samples per second:\n{}", tableOf(best, names)));
+  if (ranks.size() > 1) print(fmt::format("\nBest of each number of ranks:\n{}", tableOf(ranks, names)));
 }
 
 struct MergeOptions {

@@ -39,6 +39,8 @@ class StudyStore {
   /// Opens an existing file.
   explicit StudyStore(const std::string& path);
   ~StudyStore();
+  StudyStore(const StudyStore&) = delete;
+  StudyStore& operator=(const StudyStore&) = delete;
   StudyStore(StudyStore&&) noexcept;
   StudyStore& operator=(StudyStore&&) noexcept;
 

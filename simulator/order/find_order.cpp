@@ -290,7 +290,7 @@ void Search::anneal(std::int64_t work, int round) {
   const std::int64_t cost = Work::ofTrial(model_), trials = work / kChains / cost;
   std::array<OrderRows, kChains> better;
   share(kChains, [&](int i) {
-    const auto chain = static_cast<std::size_t>(round * kChains + i);
+    const auto chain = at(round) * at(kChains) + at(i);
     const std::function<bool()> goOn = [&] { return count(AnnealOptions::kAskEvery * cost); };
     better[at(i)] = annealOrder(model_, starts_[chain % 3 == 0 ? 0 : chain % starts_.size()].rows,
                                 {effort_.seed * 1000 + chain, trials, bound_, temperatures[chain % temperatures.size()], goOn});

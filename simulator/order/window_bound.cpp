@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <span>
 #include <utility>
 #include <vector>
@@ -117,10 +118,11 @@ void Windows::addRoomArcs(std::int32_t rank) {
         std::int64_t live = 0;
         for (std::size_t i = 0; i <= own; ++i) {
           const std::int32_t s = stages[i];
-          const std::int32_t i_ = i <= t ? std::min(m, inputs) : m;  // I of earlier stages comes after that of later ones
-          const std::int32_t w_ = i == t ? std::min(i_, weights) : i_;
-          held += model_.classes[at(s)].gain * (m + 1) - model_.classes[at(input(s))].loss * i_ - model_.classes[at(weight(s))].loss * w_;
-          live += m + 1 - w_;
+          const std::int32_t ended = i <= t ? std::min(m, inputs) : m;  // I of earlier stages comes after that of later ones
+          const std::int32_t died = i == t ? std::min(ended, weights) : ended;
+          held +=
+              model_.classes[at(s)].gain * (m + 1) - model_.classes[at(input(s))].loss * ended - model_.classes[at(weight(s))].loss * died;
+          live += m + 1 - died;
         }
         return held <= model_.limit[at(rank)] && live <= model_.liveLimit[at(rank)];
       };
@@ -161,7 +163,7 @@ void Windows::countAncestors() {
     if (direction == Ahead) {
       for (const Arc& arc : arcs_) follow(arc.from, arc.to);
     } else {
-      for (auto arc = arcs_.rbegin(); arc != arcs_.rend(); ++arc) follow(arc->to, arc->from);
+      for (const Arc& arc : std::views::reverse(arcs_)) follow(arc.to, arc.from);
     }
     ancestors_[direction].resize(model_.actions());
     for (std::size_t a = 0; a < model_.actions(); ++a) {

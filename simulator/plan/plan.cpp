@@ -14,7 +14,7 @@
 
 namespace pw {
 template <class Tag>
-void to_json(nlohmann::ordered_json& j, const Id<Tag>& id) {
+void to_json(nlohmann::ordered_json& j, const Id<Tag>& id) {  // NOLINT(readability-identifier-naming): the library looks for it
   j = id.value;
 }
 

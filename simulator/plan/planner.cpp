@@ -25,6 +25,7 @@ std::vector<double> microbatchScale(const PlanRequest& request) {
   sizes.resize(static_cast<std::size_t>(request.microbatches));
   if (std::ranges::all_of(sizes, [&](std::int64_t s) { return s == request.microbatch; })) return {};
   std::vector<double> scale;
+  scale.reserve(sizes.size());
   for (const std::int64_t size : sizes) scale.push_back(static_cast<double>(size) / static_cast<double>(request.microbatch));
   return scale;
 }

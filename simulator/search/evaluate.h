@@ -38,6 +38,7 @@ class Evaluator {
   explicit Evaluator(const SearchShape& shape);
   /// With rows of `planRows`.
   Evaluator(const SearchShape& shape, Schedule rows);
+  ~Evaluator() = default;
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 

@@ -28,6 +28,7 @@ void rankCandidates(std::vector<Candidate>& candidates) {
 
 void markFront(std::vector<Candidate>& candidates) {
   std::vector<Candidate*> order;
+  order.reserve(candidates.size());
   for (Candidate& c : candidates) order.push_back(&c);
   std::stable_sort(order.begin(), order.end(), [](const Candidate* a, const Candidate* b) {
     return a->samplesPerSecond != b->samplesPerSecond ? a->samplesPerSecond > b->samplesPerSecond : a->peak < b->peak;

@@ -222,6 +222,7 @@ void Searcher::findStarts() {
     if (starts_.try_emplace(startKey(shape)).second) bySize[shape.request.microbatch].push_back(&shape);
   }
   std::vector<const std::vector<const SearchShape*>*> sizes;
+  sizes.reserve(bySize.size());
   for (const auto& [size, shapes] : bySize) sizes.push_back(&shapes);
   parallelFor(static_cast<int>(sizes.size()), threads_, [&](int i) {
     const std::vector<const SearchShape*>& shapes = *sizes[static_cast<std::size_t>(i)];

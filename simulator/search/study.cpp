@@ -106,7 +106,7 @@ Study parseStudy(std::string_view json, const std::string& source) {
   if (part.has("profile")) study.profiles = valuesIn(part["profile"], text);
   if (part.has("precision")) {
     study.precisions = valuesIn(part["precision"], [](const JsonPart& p) {
-      const auto name = p.as<std::string>();
+      auto name = p.as<std::string>();
       if (!precisionNamed(name)) p.fail("is not traced, bf16, fp16 or fp8");
       return name;
     });

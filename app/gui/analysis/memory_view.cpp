@@ -1,5 +1,6 @@
 #include "app/gui/analysis/memory_view.h"
 
+#include <QCoreApplication>
 #include <QHeaderView>
 #include <QStringList>
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace pw::gui {
 namespace {
 
-enum Column : std::uint8_t { kWhat, kBytes, kShare, kStage, kMicrobatches, kColumns };
+constexpr int kWhat = 0, kBytes = 1, kShare = 2;  // columns; then stage and microbatches
 
 struct Text {
   Q_DECLARE_TR_FUNCTIONS(MemoryView)

@@ -42,7 +42,7 @@ Analysis analysisOf(const Prediction& prediction, const Modelled& modelled) {
   }
   double actions = 0;
   for (const auto& row : rows.rows) actions += static_cast<double>(row.size());
-  const double passes = 2.0 * static_cast<double>(rows.placement.stages() + prediction.costs.messages.size() / 2);
+  const double passes = 2.0 * static_cast<double>(rows.placement.stages()) + static_cast<double>(prediction.costs.messages.size());
   if (actions * passes > kMostWork) {
     analysis.refusal = AnalysisPanel::tr("This step of %1 actions is too large to simulate it again for each of its stages and links here.")
                            .arg(count(actions));

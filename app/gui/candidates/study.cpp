@@ -54,6 +54,7 @@ QString tr(const char* text) { return QCoreApplication::translate("pw::gui::Stud
 
 void markFrontOfRanks(const std::set<int>& known, std::vector<ScatterPoint>& points) {
   std::vector<ScatterPoint*> order;
+  order.reserve(points.size());
   for (ScatterPoint& point : points) order.push_back(&point);
   std::ranges::stable_sort(order, {}, [](const ScatterPoint* p) { return std::pair(p->time, p->bytes); });
   for (const int ranks : known) {

@@ -299,7 +299,7 @@ TEST(ScenePainter, DifferencesAreColouredByTheirSign) {
   scene.differences = true;
   const Viewport view = fitted(0, predicted->end, 1200);
   const QImage image = paint(scene, view);
-  const Row& row = layOutRows(scene).rows[1];
+  const Row row = layOutRows(scene).rows[1];
   ASSERT_EQ(row.source, Source::Measured);
   const auto pixelOf = [&](std::size_t i) {
     return image.pixel(labelWidth(scene) + static_cast<int>(view.xOf(measured->ranks[0].compute.start[i])) + 4,
