@@ -107,6 +107,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
     const std::string& extra = extras.front();
     const bool command = chosenName(app).empty() && extra.substr(0, 1) != "-";
     std::vector<std::string_view> names;
+    names.reserve(std::size(kCommands));
     for (const Entry& entry : kCommands) names.emplace_back(entry.name);
     if (command) return fmt::format("there is no command {}{}; the commands are {}", extra, didYouMean(extra, names), commandNames());
     return fmt::format("unknown argument {}{}{}; {}", extra, chosenName(app).empty() ? "" : " by", chosenName(app), help);
@@ -137,6 +138,7 @@ int dispatch(int argc, const char* const* argv) {
   app.get_formatter()->label("REQUIRED", "(required)");
   app.require_subcommand(0, 1);
   std::vector<Command> commands;
+  commands.reserve(std::size(kCommands));
   for (const Entry& entry : kCommands) commands.push_back(entry.add(app));
   for (CLI::App* command : app.get_subcommands({})) describeRanges(*command);
   const auto overview = std::make_shared<CLI::Formatter>();  // the commands have taken the wider one
