@@ -169,6 +169,7 @@ void printRanks(const Plan& plan, const std::vector<Rank>& order) {
   const std::string own = differences(plan.profile.topology, worldSize(plan));
   if (!own.empty()) print(fmt::format("ranks {}\n", own));
   std::vector<int> numbers;
+  numbers.reserve(order.size());
   for (const Rank rank : order) numbers.push_back(rank.value);
   if (!order.empty()) print(fmt::format("order of the ranks along the pipeline: {}\n", fmt::join(numbers, ", ")));
 }

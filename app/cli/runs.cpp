@@ -60,7 +60,7 @@ std::string endOf(const RunSummary& run) {
 
 void append(std::vector<std::string>& row, std::initializer_list<std::string> cells) { row.insert(row.end(), cells); }
 
-std::string orDash(std::string text) { return text.empty() ? "–" : text; }
+std::string orDash(const std::string& text) { return text.empty() ? "–" : text; }
 
 std::string textOf(const std::vector<RunSummary>& runs) {
   if (runs.empty()) return "no runs yet\n";

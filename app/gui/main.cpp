@@ -1,5 +1,4 @@
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <QApplication>
@@ -12,6 +11,7 @@
 #include <QThread>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <optional>
 
 #include "app/gui/candidates/panel.h"

@@ -25,7 +25,7 @@ bool isNumber(int column) {
     case CandidatesModel::Splits:
     case CandidatesModel::Recompute:
     case CandidatesModel::Fits:
-    case CandidatesModel::kColumns: return false;
+    case CandidatesModel::ColumnCount: return false;
   }
   return false;
 }
@@ -62,7 +62,7 @@ QString headerOf(int column) {
     case CandidatesModel::Bubble: return CandidatesModel::tr("Bubble");
     case CandidatesModel::Peak: return CandidatesModel::tr("Peak memory");
     case CandidatesModel::Fits: return CandidatesModel::tr("Fits");
-    case CandidatesModel::kColumns: break;
+    case CandidatesModel::ColumnCount: break;
   }
   return {};
 }
@@ -81,7 +81,7 @@ QString hintOf(int column) {
     case CandidatesModel::Step:
     case CandidatesModel::Samples:
     case CandidatesModel::Fits:
-    case CandidatesModel::kColumns: break;
+    case CandidatesModel::ColumnCount: break;
   }
   return {};
 }
@@ -141,7 +141,7 @@ void CandidatesModel::append(const std::vector<Candidate>& more) {
   candidates_.insert(candidates_.end(), more.begin(), more.end());
   mark();
   endInsertRows();
-  if (first > 0) emit dataChanged(index(0, 0), index(first - 1, kColumns - 1));
+  if (first > 0) emit dataChanged(index(0, 0), index(first - 1, ColumnCount - 1));
 }
 
 void CandidatesModel::set(std::vector<Candidate> all) {
@@ -155,7 +155,7 @@ void CandidatesModel::setCurrent(const std::optional<PlanRequest>& request) {
   if (current_ == request) return;
   current_ = request;
   if (rowCount() > 0)
-    emit dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1), {Qt::FontRole, Qt::ToolTipRole, Qt::AccessibleTextRole});
+    emit dataChanged(index(0, 0), index(rowCount() - 1, ColumnCount - 1), {Qt::FontRole, Qt::ToolTipRole, Qt::AccessibleTextRole});
 }
 
 bool CandidatesModel::isCurrent(int row) const { return current_ && isSamePlan(*current_, at(row).request); }
@@ -167,7 +167,7 @@ int CandidatesModel::rowOf(const PlanRequest& request) const {
 
 int CandidatesModel::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : static_cast<int>(candidates_.size()); }
 
-int CandidatesModel::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kColumns; }
+int CandidatesModel::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : ColumnCount; }
 
 QString CandidatesModel::textOf(const Candidate& c, int column) const {
   switch (static_cast<Column>(column)) {
@@ -185,7 +185,7 @@ QString CandidatesModel::textOf(const Candidate& c, int column) const {
     case Peak: return size(c.peak);
     case Fits:
       return c.request.memoryLimit == 0 && c.fits() ? QStringLiteral("–") : c.fits() ? tr("yes") : tr("no, + %1").arg(size(c.excess));
-    case kColumns: break;
+    case ColumnCount: break;
   }
   return {};
 }
@@ -203,7 +203,7 @@ QVariant CandidatesModel::keyOf(const Candidate& c, int column) const {
     case Bubble: return c.bubbleFraction;
     case Peak:
     case Fits: return static_cast<qlonglong>(c.peak);
-    case kColumns: break;
+    case ColumnCount: break;
   }
   return {};
 }
@@ -244,7 +244,7 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
 }
 
 QVariant CandidatesModel::headerData(int section, Qt::Orientation orientation, int role) const {
-  if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
+  if (orientation != Qt::Horizontal || section < 0 || section >= ColumnCount) return {};
   if (role == Qt::DisplayRole) return headerOf(section);
   if (role == Qt::ToolTipRole) return hintOf(section);
   if (role == Qt::TextAlignmentRole) return QVariant(Qt::AlignVCenter | (isNumber(section) ? Qt::AlignRight : Qt::AlignLeft));

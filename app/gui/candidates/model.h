@@ -13,7 +13,7 @@ namespace pw::gui {
 class CandidatesModel : public QAbstractTableModel {
   Q_OBJECT
  public:
-  enum Column : int { Schedule, Ranks, Stages, Microbatches, Recompute, Step, Samples, Bubble, Peak, Fits, Splits, kColumns };
+  enum Column : int { Schedule, Ranks, Stages, Microbatches, Recompute, Step, Samples, Bubble, Peak, Fits, Splits, ColumnCount };
   enum Role : int { SortRole = Qt::UserRole, FrontRole, LeadsRole, ShareRole };  ///< ShareRole: peak memory as a share of the largest shown
 
   explicit CandidatesModel(QObject* parent = nullptr) : QAbstractTableModel(parent) {}

@@ -11,7 +11,7 @@
 namespace pw::gui {
 namespace {
 
-enum Column : int { What, Where, How, Source, kColumns };
+enum Column : int { What, Where, How, Source, ColumnCount };
 constexpr int kFinding = Qt::UserRole, kKind = Qt::UserRole + 1;
 
 }  // namespace
@@ -27,7 +27,7 @@ FindingsView::FindingsView(QWidget* parent)
   explanation_->setAccessibleName(tr("What the finding means, and what to do"));
   explanation_->setMinimumHeight(explanation_->fontMetrics().lineSpacing() * 4);
   explanation_->setAlignment(Qt::AlignLeft | Qt::AlignTop);
-  list_->setColumnCount(kColumns);
+  list_->setColumnCount(ColumnCount);
   list_->setHeaderLabels({tr("Finding"), tr("Where"), tr("How"), tr("Source")});
   list_->header()->setSectionResizeMode(QHeaderView::ResizeToContents);
   list_->setUniformRowHeights(true);

@@ -21,7 +21,7 @@ TreeArea::TreeArea(TreeView& view, QWidget* parent) : QWidget(parent), view_(vie
   connect(&view_, &TreeView::rowsChanged, margin_, &Margin::place);
   connect(&view_, &TreeView::scrolled, margin_, &Margin::scroll);
   QHeaderView& header = *view_.header();
-  for (int column = 0; column < TreeModel::kColumns; ++column) header.setSectionResizeMode(column, QHeaderView::Interactive);
+  for (int column = 0; column < TreeModel::ColumnCount; ++column) header.setSectionResizeMode(column, QHeaderView::Interactive);
   header.setContextMenuPolicy(Qt::CustomContextMenu);
   connect(&header, &QHeaderView::customContextMenuRequested, this, &TreeArea::showHeaderMenu);
   fitColumns();
@@ -43,7 +43,7 @@ void TreeArea::fitColumns() {
   const QFontMetrics metrics(view_.font());
   QHeaderView& header = *view_.header();
   int used = 0;
-  for (int column = TreeModel::Forward; column < TreeModel::kColumns; ++column) {
+  for (int column = TreeModel::Forward; column < TreeModel::ColumnCount; ++column) {
     const int width =
         std::max(metrics.horizontalAdvance(QStringLiteral("00.0 MiB")), header.sectionSizeHint(column)) + metrics.averageCharWidth();
     header.resizeSection(column, width);
@@ -54,7 +54,7 @@ void TreeArea::fitColumns() {
 
 void TreeArea::showHeaderMenu(const QPoint& position) {
   QMenu menu(this);
-  for (int column = TreeModel::Forward; column < TreeModel::kColumns; ++column) {
+  for (int column = TreeModel::Forward; column < TreeModel::ColumnCount; ++column) {
     QAction* action = menu.addAction(view_.model()->headerData(column, Qt::Horizontal).toString());
     action->setCheckable(true);
     action->setChecked(!view_.isColumnHidden(column));

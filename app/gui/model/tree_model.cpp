@@ -48,7 +48,7 @@ QModelIndex TreeModel::indexOf(int row, int column) const {
 int TreeModel::rowOf(const QModelIndex& index) const { return index.isValid() ? static_cast<int>(index.internalId()) : -1; }
 
 QModelIndex TreeModel::index(int row, int column, const QModelIndex& parent) const {
-  if (row < 0 || column < 0 || column >= kColumns || row >= rowCount(parent)) return {};
+  if (row < 0 || column < 0 || column >= ColumnCount || row >= rowCount(parent)) return {};
   const int around = rowOf(parent);
   return indexOf(around < 0 ? 0 : tree_.children[static_cast<std::size_t>(around)][static_cast<std::size_t>(row)], column);
 }
@@ -62,7 +62,7 @@ int TreeModel::rowCount(const QModelIndex& parent) const {
   return parent.column() == Name ? static_cast<int>(tree_.children[static_cast<std::size_t>(rowOf(parent))].size()) : 0;
 }
 
-int TreeModel::columnCount(const QModelIndex&) const { return kColumns; }
+int TreeModel::columnCount(const QModelIndex&) const { return ColumnCount; }
 
 QString TreeModel::title(int row) const {
   const CallRow& r = tree_.row(row);
@@ -82,7 +82,7 @@ QString TreeModel::number(const CallRow& row, Column column) const {
     case Parameters: return row.parameters > 0 ? count(static_cast<double>(row.parameters)) : kNone;
     case Activations: return row.saved > 0 ? size(row.saved) : kNone;
     case Name:
-    case kColumns: break;
+    case ColumnCount: break;
   }
   return QString::fromStdString(row.label);
 }
@@ -96,7 +96,7 @@ double TreeModel::fraction(int row, Column column) const {
     case Parameters: return ratio(static_cast<double>(r.parameters), static_cast<double>(scale_.parameters));
     case Activations: return ratio(static_cast<double>(r.saved), static_cast<double>(scale_.saved));
     case Name:
-    case kColumns: break;
+    case ColumnCount: break;
   }
   return -1;
 }
@@ -171,7 +171,7 @@ QVariant TreeModel::headerData(int section, Qt::Orientation orientation, int rol
     case Backward: return isTip ? tr("Time of the backward of one microbatch: input and weight gradients") : tr("Backward");
     case Parameters: return isTip ? tr("Number of parameters") : tr("Params");
     case Activations: return isTip ? tr("Bytes that one microbatch keeps from the forward until the backward") : tr("Activations");
-    case kColumns: break;
+    case ColumnCount: break;
   }
   return {};
 }

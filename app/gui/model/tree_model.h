@@ -13,7 +13,7 @@ namespace pw::gui {
 class TreeModel : public QAbstractItemModel {
   Q_OBJECT
  public:
-  enum Column : int { Name, Forward, Backward, Parameters, Activations, kColumns };
+  enum Column : int { Name, Forward, Backward, Parameters, Activations, ColumnCount };
   enum Role : int {
     RowRole = Qt::UserRole,  ///< row of the tree
     StageRole,               ///< the first stage that computes a part of it

@@ -65,7 +65,7 @@ void GroupTable::setGroups(const std::vector<GroupError>& groups, const QString&
 
 int GroupTable::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : static_cast<int>(groups_.size()); }
 
-int GroupTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kColumns; }
+int GroupTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : ColumnCount; }
 
 QVariant GroupTable::data(const QModelIndex& index, int role) const {
   if (!checkIndex(index, CheckIndexOption::IndexIsValid)) return {};
@@ -79,7 +79,7 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
         case Before: return duration(group.predicted);
         case After: return duration(group.measured);
         case Difference: return differenceText(group);
-        case kColumns: break;
+        case ColumnCount: break;
       }
       return {};
     case kBarRole:
@@ -103,7 +103,7 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
 }
 
 QVariant GroupTable::headerData(int section, Qt::Orientation orientation, int role) const {
-  if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
+  if (orientation != Qt::Horizontal || section < 0 || section >= ColumnCount) return {};
   const auto column = static_cast<Column>(section);
   if (role == Qt::TextAlignmentRole)
     return QVariant::fromValue(
@@ -114,7 +114,7 @@ QVariant GroupTable::headerData(int section, Qt::Orientation orientation, int ro
     case Before: return before_;
     case After: return after_;
     case Difference: return QChar(0x2002) + tr("Difference");
-    case kColumns: break;
+    case ColumnCount: break;
   }
   return {};
 }

@@ -17,7 +17,7 @@ namespace pw::gui {
 class GroupTable : public QAbstractTableModel {
   Q_OBJECT
  public:
-  enum Column : int { Group, Before, After, Difference, kColumns };
+  enum Column : int { Group, Before, After, Difference, ColumnCount };
   /// Of `Difference`: signed part of the largest contribution [−1, 1], for a bar.
   static constexpr int kBarRole = Qt::UserRole;
 

@@ -27,7 +27,7 @@ RunHistory::RunHistory(QWidget* parent)
   view_->setAccessibleDescription(tr("Select one run to overlay it on the timeline, or two to compare them"));
   view_->header()->setSectionResizeMode(QHeaderView::ResizeToContents);
   view_->header()->setStretchLastSection(true);
-  for (int fact = RunList::kColumns; fact < runs_->columnCount(); ++fact)  // how it was computed stands before what came out
+  for (int fact = RunList::ColumnCount; fact < runs_->columnCount(); ++fact)  // how it was computed stands before what came out
     view_->header()->moveSection(view_->header()->visualIndex(fact), view_->header()->visualIndex(RunList::Predicted));
   view_->setContextMenuPolicy(Qt::ActionsContextMenu);
   const auto add = [this](const QString& text, auto signal) {

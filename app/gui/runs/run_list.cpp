@@ -42,7 +42,7 @@ bool isNumber(int column) {
     case RunList::Schedule:
     case RunList::Backend:
     case RunList::Ended:
-    case RunList::kColumns: return false;
+    case RunList::ColumnCount: return false;
   }
   return false;
 }
@@ -52,8 +52,9 @@ QString inset(const QString& text) { return QChar(0x2002) + text; }
 
 QString textOf(const RunSummary& run, int column) {
   const QString nothing = QStringLiteral("–");
-  if (column >= RunList::kColumns) {
-    const QString text = QString::fromStdString(textOf(shownFacts().at(static_cast<std::size_t>(column - RunList::kColumns)), run.facts));
+  if (column >= RunList::ColumnCount) {
+    const QString text =
+        QString::fromStdString(textOf(shownFacts().at(static_cast<std::size_t>(column - RunList::ColumnCount)), run.facts));
     return inset(text.isEmpty() ? nothing : text);
   }
   switch (static_cast<RunList::Column>(column)) {
@@ -77,7 +78,7 @@ QString textOf(const RunSummary& run, int column) {
         case RunState::Failed: break;
       }
       return inset(QStringLiteral("✕ ") + QString::fromStdString(run.failure));
-    case RunList::kColumns: break;
+    case RunList::ColumnCount: break;
   }
   return {};
 }
@@ -109,7 +110,7 @@ int RunList::rowOf(int id) const {
 int RunList::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : static_cast<int>(runs_.size()); }
 
 int RunList::columnCount(const QModelIndex& parent) const {
-  return parent.isValid() ? 0 : kColumns + static_cast<int>(shownFacts().size());
+  return parent.isValid() ? 0 : ColumnCount + static_cast<int>(shownFacts().size());
 }
 
 QVariant RunList::data(const QModelIndex& index, int role) const {
@@ -152,8 +153,8 @@ QVariant RunList::headerData(int section, Qt::Orientation orientation, int role)
     return {};
   }
   if (role != Qt::DisplayRole) return {};
-  if (section >= kColumns) {
-    QString title = QString::fromUtf8(shownFacts().at(static_cast<std::size_t>(section - kColumns)).title);
+  if (section >= ColumnCount) {
+    QString title = QString::fromUtf8(shownFacts().at(static_cast<std::size_t>(section - ColumnCount)).title);
     title[0] = title[0].toUpper();
     return inset(title);
   }
@@ -169,7 +170,7 @@ QVariant RunList::headerData(int section, Qt::Orientation orientation, int role)
     case Measured: return tr("Measured");
     case Error: return tr("Error");
     case Ended: return inset(tr("Ended"));
-    case kColumns: break;
+    case ColumnCount: break;
   }
   return {};
 }

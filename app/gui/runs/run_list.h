@@ -11,7 +11,7 @@ namespace pw::gui {
 class RunList : public QAbstractTableModel {
   Q_OBJECT
  public:
-  enum Column : int { Id, When, Model, Schedule, Ranks, Microbatches, Backend, Predicted, Measured, Error, Ended, kColumns };
+  enum Column : int { Id, When, Model, Schedule, Ranks, Microbatches, Backend, Predicted, Measured, Error, Ended, ColumnCount };
 
   explicit RunList(QObject* parent = nullptr) : QAbstractTableModel(parent) {}
 
