@@ -13,6 +13,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/order/anneal_order.h"
+#include "simulator/order/exact_order.h"
 #include "simulator/order/greedy_order.h"
 #include "simulator/order/order_model.h"
 #include "simulator/order/recomputation.h"
@@ -31,12 +32,16 @@ std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// Work is counted in nanoseconds of a machine of 2020.
 struct Work {
-  static std::int64_t ofTrial(const OrderModel& model) { return 450 + 9 * static_cast<std::int64_t>(model.actions()); }
+  static std::int64_t ofTrial(const OrderModel& model) { return 225 + 5 * static_cast<std::int64_t>(model.actions()); }
   static std::int64_t ofWindows(const OrderModel& model) {
     const auto actions = static_cast<std::int64_t>(model.actions()), ranks = static_cast<std::int64_t>(std::max(1, model.ranks));
-    return actions * (15'000 * static_cast<std::int64_t>(model.classes.size()) + 200 * actions) / ranks;
+    return actions * (8'000 * static_cast<std::int64_t>(model.classes.size()) + 100 * actions) / ranks;
   }
-  static std::int64_t ofBuild(const OrderModel& model) { return 1500 + 100 * static_cast<std::int64_t>(model.actions()); }
+  /// That branch and bound looks at.
+  static std::int64_t ofWindow(const OrderModel& model) {
+    return 350 + 6 * static_cast<std::int64_t>(model.actions()) / std::max(1, model.ranks);
+  }
+  static std::int64_t ofBuild(const OrderModel& model) { return 750 + 50 * static_cast<std::int64_t>(model.actions()); }
 };
 
 Ns timeOn(Clock clock, const Program& program, const Times& times) {
@@ -81,6 +86,11 @@ class Search {
   /// Improves what it has with this much work; false: it was stopped.
   bool improve(std::int64_t work, const std::function<bool(std::int64_t)>& goOn);
 
+  /// Looks for a faster order, or the proof that there is none, with this much work.
+  void prove(std::int64_t work, const std::function<bool(std::int64_t)>& goOn);
+
+  /// Whether branch and bound is likely to end.
+  [[nodiscard]] bool isSmall() const { return model_.actions() <= 250; }
   void raiseBound(Ns bound) { bound_ = std::max(bound_, bound); }
   [[nodiscard]] Ns best() const { return best_; }
   [[nodiscard]] std::int64_t spent() const { return spent_; }
@@ -312,6 +322,27 @@ bool Search::improve(std::int64_t work, const std::function<bool(std::int64_t)>&
   return !stopped_;
 }
 
+void Search::prove(std::int64_t work, const std::function<bool(std::int64_t)>& goOn) {
+  constexpr std::array shares{0.5, 0.75, 0.9, 1.0};  // of what lies between the bound and the best
+  OrderProblem relaxed = asked_;
+  relaxed.costs = relaxedCosts(asked_);
+  const OrderModel model(relaxed);
+  const std::int64_t end = spent_ + work, cost = Work::ofWindow(model);
+  for (std::size_t i = 0; i < shares.size() && best_ > bound_ && !stopped_ && spent_ < end;) {
+    const Ns before = best_, time = best_ - static_cast<Ns>((1 - shares[i]) * static_cast<double>(best_ - bound_));
+    const std::int64_t windows = (end - spent_) / cost / (shares[i] < 1 ? 4 : 1);
+    const ExactOrder exact = exactOrder(model, time, {windows, [&](std::int64_t looked) {
+                                                        stopped_ = !goOn(spent_ + looked * cost);
+                                                        return !stopped_;
+                                                      }});
+    spent_ += exact.windows * cost;
+    if (exact.proven) raiseBound(time);
+    consider(exact.rows, "branch and bound");
+    finish();
+    if (!exact.proven && best_ == before) ++i;
+  }
+}
+
 FoundOrder Search::result() {
   FoundOrder found{*whole_, problem_.costs, {problem_.clock, best_, bound_, wholeBy_, {}}};
   found.schedule.name = kAutoSchedule;
@@ -448,7 +479,10 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!search.begin()) return std::nullopt;
   search.raiseBound(orderBound(problem, search.best(), effort.seconds));
   const std::int64_t left = std::max<std::int64_t>(work / 4, work - spent - search.spent());
-  search.improve(left, [&](std::int64_t done) { return goOn(spent + done); });
+  const auto polled = [&](std::int64_t done) { return goOn(spent + done); };
+  const std::int64_t proof = left / (search.isSmall() ? 2 : 4);
+  search.improve(left - proof, polled);
+  search.prove(proof, polled);
   const Choice last{choice.recomputed, search.result()};
   FoundOrder found = choice.beats(last) ? *choice.found : *last.found;
   found.certificate.lowerBound = last.found->certificate.lowerBound;

@@ -43,6 +43,8 @@ CostTable relaxedCosts(const OrderProblem& problem) {
     if (!problem.ifRecomputed.empty()) cost.activationBytes = std::min(problem.ifRecomputed[s], cost.activationBytes);
     cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - after);
     cost.addedByInput = 0;
+    cost.inputPeak = std::min(cost.inputPeak, cost.backwardPeak);
+    cost.weightPeak = std::min(cost.weightPeak, cost.backwardPeak);
   }
   return costs;
 }

@@ -16,7 +16,7 @@ struct Certificate {
   Clock clock = Clock::Flush;
   Ns time = 0;                         ///< on the clock
   Ns lowerBound = 0;                   ///< no order takes less on it, whatever it recomputes
-  std::string foundBy = {};            ///< a family's name, `serial`, `greedy` or `annealing`
+  std::string foundBy = {};            ///< a family's name, `serial`, `greedy`, `annealing` or `branch and bound`
   std::vector<Stage> recomputed = {};  ///< stages whose forward runs again before their backward
 
   /// Whether no order is faster, as the bound proves.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -14,79 +13,22 @@
 #include "simulator/order/find_order.h"
 #include "simulator/order/order_model.h"
 #include "simulator/order/recomputation.h"
-#include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
+#include "tests/support/order_reference.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {
 namespace {
 
+using test::allRows;
 using test::draw;
+using test::leastTimeOfAllOrders;
+using test::limitRanks;
 using test::oneIn;
-
-/// Uneven stages, links and activations; both clocks.
-OrderProblem randomProblem(std::mt19937_64& random, int ranks, const Placement& placement, int microbatches) {
-  OrderProblem problem;
-  problem.ranks = ranks;
-  problem.microbatches = microbatches;
-  problem.placement = placement;
-  SyntheticCosts times;
-  const int stages = static_cast<int>(placement.stages());
-  for (auto* list : {&times.forward, &times.backwardInput, &times.backwardWeight}) {
-    for (int s = 0; s < stages; ++s) list->push_back(draw(random, list == &times.backwardWeight ? 0 : 1, 12));
-  }
-  problem.costs = syntheticTable(times, stages);
-  for (MessageCost& message : problem.costs.messages) {
-    message.latency = draw(random, 0, 8);
-    message.transfer = oneIn(random, 3) ? draw(random, 0, 5) : 0;
-  }
-  for (StageCost& stage : problem.costs.stages) {
-    stage.activationBytes = draw(random, 20, 40);
-    stage.freedByInput = oneIn(random, 2) ? draw(random, 0, 20) : 0;
-    stage.inputPeak = stage.backwardPeak = oneIn(random, 3) ? draw(random, 0, 10) : 0;
-  }
-  problem.clock = oneIn(random, 2) ? Clock::Window : Clock::Flush;
-  return problem;
-}
-
-void limitRanks(std::mt19937_64& random, OrderProblem& problem, int most) {
-  for (int r = 0; r < problem.ranks; ++r) problem.limits.push_back(draw(random, 25, 45 * most));
-}
-
-Ns timeOf(const OrderProblem& problem, const Program& program, const Times& times) {
-  return problem.clock == Clock::Flush ? makespanOf(program, program.duration, times) : windowOf(program, program.duration, times);
-}
-
-/// The time by the simulator; nothing where it exceeds a limit.
-std::optional<Ns> simulated(const OrderProblem& problem, const CostTable& costs, const Schedule& schedule) {
-  const Program program = compile(schedule, costs);
-  for (std::size_t r = 0; r < problem.limits.size(); ++r) {
-    if (program.peakBytes[r] > problem.limits[r]) return std::nullopt;
-  }
-  for (std::size_t r = 0; r < problem.liveLimits.size(); ++r) {
-    if (program.peakLive[r] > problem.liveLimits[r]) return std::nullopt;
-  }
-  Times times;
-  execute(program, times);
-  return timeOf(problem, program, times);
-}
-
-/// All orders of one rank's actions that keep F before I before W; `inOrder`: and the microbatches of a kind in order.
-void allRows(std::vector<Action>& row, std::vector<int>& done, const std::vector<Stage>& stages, int microbatches, bool inOrder,
-             std::vector<std::vector<Action>>& rows) {
-  constexpr ActionKind kKinds[] = {ActionKind::Forward, ActionKind::BackwardInput, ActionKind::BackwardWeight};
-  if (row.size() == done.size() * 3) rows.push_back(row);
-  for (std::size_t pair = 0; pair < done.size(); ++pair) {
-    const std::size_t m = pair % static_cast<std::size_t>(microbatches);
-    if (done[pair] == 3 || (inOrder && m > 0 && done[pair - 1] <= done[pair])) continue;
-    row.push_back({stages[pair / static_cast<std::size_t>(microbatches)], kKinds[done[pair]], Microbatch(m)});
-    ++done[pair];
-    allRows(row, done, stages, microbatches, inOrder, rows);
-    --done[pair];
-    row.pop_back();
-  }
-}
+using test::orderTimeOf;
+using test::randomOrderProblem;
+using test::simulatedOrder;
 
 /// Of a backward that is whole where `whole` says so for its stage, instead of I and W.
 std::vector<Action> joinedWhere(const std::vector<Action>& row, const std::vector<bool>& whole) {
@@ -100,36 +42,6 @@ std::vector<Action> joinedWhere(const std::vector<Action>& row, const std::vecto
   return actions;
 }
 
-/// The least time over all orders on all ranks, one after the other; nothing where none fits.
-std::optional<Ns> bruteForce(const OrderProblem& problem, const CostTable& costs, bool inOrder) {
-  std::vector<std::vector<std::vector<Action>>> rows(static_cast<std::size_t>(problem.ranks));
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    std::vector<Stage> stages;
-    for (std::size_t s = 0; s < problem.placement.stages(); ++s) {
-      if (problem.placement.rankOfStage[s].index() == r) stages.emplace_back(s);
-    }
-    std::vector<Action> row;
-    std::vector<int> done(stages.size() * static_cast<std::size_t>(problem.microbatches), 0);
-    allRows(row, done, stages, problem.microbatches, inOrder, rows[r]);
-  }
-  std::optional<Ns> best;
-  Schedule schedule{"all", problem.microbatches, problem.placement, std::vector<std::vector<Action>>(rows.size()), false};
-  const std::function<void(std::size_t)> choose = [&](std::size_t rank) {
-    if (rank < rows.size()) {
-      for (const auto& row : rows[rank]) {
-        schedule.rows[rank] = row;
-        choose(rank + 1);
-      }
-      return;
-    }
-    if (!check(schedule).empty()) return;
-    const std::optional<Ns> time = simulated(problem, costs, schedule);
-    if (time && (!best || *time < *best)) best = time;
-  };
-  choose(0);
-  return best;
-}
-
 void expectTheBest(const OrderProblem& problem, std::optional<Ns> best) {
   const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.05});
   ASSERT_EQ(found.has_value(), best.has_value());
@@ -138,7 +50,7 @@ void expectTheBest(const OrderProblem& problem, std::optional<Ns> best) {
   EXPECT_EQ(found->certificate.time, *best) << found->certificate.foundBy;
   EXPECT_LE(found->certificate.lowerBound, *best);
   EXPECT_TRUE(check(found->schedule).empty());
-  EXPECT_EQ(simulated(problem, found->costs, found->schedule), found->certificate.time);
+  EXPECT_EQ(simulatedOrder(problem, found->costs, found->schedule), found->certificate.time);
 }
 
 TEST(FindOrder, EqualsTheBestOfAllOrdersOfTwoMicrobatches) {
@@ -146,9 +58,9 @@ TEST(FindOrder, EqualsTheBestOfAllOrdersOfTwoMicrobatches) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
     const int ranks = static_cast<int>(draw(random, 1, 2));
-    OrderProblem problem = randomProblem(random, ranks, loopPlacement({ranks, ranks, 2}), 2);
+    OrderProblem problem = randomOrderProblem(random, ranks, loopPlacement({ranks, ranks, 2}), 2);
     if (oneIn(random, 2)) limitRanks(random, problem, 2);
-    expectTheBest(problem, bruteForce(problem, problem.costs, false));
+    expectTheBest(problem, leastTimeOfAllOrders(problem, problem.costs, false));
   }
 }
 
@@ -156,10 +68,10 @@ TEST(FindOrder, EqualsTheBestOfAllOrdersOfThreeMicrobatches) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
-    OrderProblem problem = randomProblem(random, 2, loopPlacement({2, 2, 3}), 3);
+    OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 3}), 3);
     if (oneIn(random, 2)) limitRanks(random, problem, 3);
     if (oneIn(random, 4)) problem.liveLimits = {static_cast<int>(draw(random, 1, 3)), static_cast<int>(draw(random, 1, 3))};
-    expectTheBest(problem, bruteForce(problem, problem.costs, true));
+    expectTheBest(problem, leastTimeOfAllOrders(problem, problem.costs, true));
   }
 }
 
@@ -167,7 +79,7 @@ TEST(FindOrder, HasABoundThatNoMixtureOfWholeAndSplitBackwardsBeats) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
-    OrderProblem problem = randomProblem(random, 2, loopPlacement({2, 2, 2}), 2);
+    OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 2}), 2);
     for (StageCost& stage : problem.costs.stages) {
       stage.backward = draw(random, 1, stage.backward);
       stage.addedByInput = oneIn(random, 3) ? draw(random, 0, 20) : 0;
@@ -186,7 +98,7 @@ TEST(FindOrder, HasABoundThatNoMixtureOfWholeAndSplitBackwardsBeats) {
         for (const auto& second : rows[1]) {
           const Schedule schedule{"all", 2, problem.placement, {joinedWhere(first, whole), joinedWhere(second, whole)}, false};
           if (!check(schedule).empty()) continue;
-          const std::optional<Ns> time = simulated(problem, problem.costs, schedule);
+          const std::optional<Ns> time = simulatedOrder(problem, problem.costs, schedule);
           if (time) {
             ASSERT_LE(found->certificate.lowerBound, *time);
           }
@@ -205,7 +117,7 @@ TEST(FindOrder, HasACloserBoundThatNoOrderBeats) {
     const Placement placement = oneIn(random, 3)   ? loopPlacement({ranks, ranks, microbatches})
                                 : oneIn(random, 2) ? loopPlacement({ranks, 2 * ranks, microbatches})
                                                    : wavePlacement({ranks, 2 * ranks, microbatches});
-    OrderProblem problem = randomProblem(random, ranks, placement, microbatches);
+    OrderProblem problem = randomOrderProblem(random, ranks, placement, microbatches);
     if (oneIn(random, 2)) limitRanks(random, problem, 4);
     if (oneIn(random, 4)) problem.liveLimits.assign(static_cast<std::size_t>(ranks), static_cast<int>(draw(random, 2, 6)));
     const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.1});
@@ -246,7 +158,7 @@ TEST(FindOrder, HasABoundForWholeBackwardsThatNeedLessMemory) {
   problem.limits = {150, 1'000'000};
   const std::optional<FoundOrder> whole = findOrder(problem, {.seconds = 0.2});
   ASSERT_TRUE(whole) << "split backwards do not fit, whole ones do";
-  EXPECT_TRUE(simulated(problem, problem.costs, whole->schedule));
+  EXPECT_TRUE(simulatedOrder(problem, problem.costs, whole->schedule));
   problem.limits = {149, 1'000'000};
   EXPECT_FALSE(findOrder(problem, {.seconds = 0.2}));
 }
@@ -255,7 +167,7 @@ TEST(FindOrder, HasABoundThatRoundingDoesNotLiftAboveTheTime) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 random(seed);
     const int microbatches = static_cast<int>(draw(random, 1, 5));
-    OrderProblem problem = randomProblem(random, 1, loopPlacement({1, 1, microbatches}), microbatches);
+    OrderProblem problem = randomOrderProblem(random, 1, loopPlacement({1, 1, microbatches}), microbatches);
     problem.costs.stages[0].backward = problem.costs.stages[0].backwardInput + problem.costs.stages[0].backwardWeight;
     problem.costs.microbatchScale.assign(static_cast<std::size_t>(microbatches), 1.0);
     problem.costs.microbatchScale.back() = static_cast<double>(draw(random, 1, 99)) / 100;
@@ -270,12 +182,12 @@ TEST(FindOrder, ChoosesWhatToRecomputeAsTheBestOfAllChoices) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
-    OrderProblem problem = randomProblem(random, 2, loopPlacement({2, 2, 2}), 2);
+    OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 2}), 2);
     for (int r = 0; r < 2; ++r) problem.limits.push_back(draw(random, 40, 70));
     problem.ifRecomputed = {draw(random, 2, 15), draw(random, 2, 15)};
     std::optional<Ns> best;
     for (const std::vector<bool>& which : {std::vector{false, false}, {true, false}, {false, true}, {true, true}}) {
-      const std::optional<Ns> time = bruteForce(problem, withRecomputation(problem, which), true);
+      const std::optional<Ns> time = leastTimeOfAllOrders(problem, withRecomputation(problem, which), true);
       if (time && (!best || *time < *best)) best = time;
     }
     expectTheBest(problem, best);
@@ -292,7 +204,8 @@ TEST(FindOrder, IsNeverSlowerThanAFamilyThatFits) {
     std::mt19937_64 random(seed);
     const int ranks = static_cast<int>(draw(random, 1, 5)), chunks = static_cast<int>(draw(random, 1, 2));
     const Shape shape{ranks, ranks * chunks, static_cast<int>(draw(random, 1, 10))};
-    OrderProblem problem = randomProblem(random, ranks, oneIn(random, 2) ? wavePlacement(shape) : loopPlacement(shape), shape.microbatches);
+    OrderProblem problem =
+        randomOrderProblem(random, ranks, oneIn(random, 2) ? wavePlacement(shape) : loopPlacement(shape), shape.microbatches);
     if (oneIn(random, 2)) limitRanks(random, problem, 2 * ranks * chunks);
     for (int s = 0; s < shape.stages && seed % 3 == 0; ++s) problem.ifRecomputed.push_back(draw(random, 2, 30));
     for (StageCost& stage : problem.costs.stages) stage.backward -= oneIn(random, 3) ? stage.backward / 4 : 0;
@@ -301,7 +214,7 @@ TEST(FindOrder, IsNeverSlowerThanAFamilyThatFits) {
       if (family.refusal != nullptr && family.refusal(shape)) continue;
       const Schedule schedule = generate(family.name, shape);
       if (schedule.placement != problem.placement || schedule.lockstep || family.name == "forward-only") continue;
-      const std::optional<Ns> time = simulated(problem, problem.costs, schedule);
+      const std::optional<Ns> time = simulatedOrder(problem, problem.costs, schedule);
       if (!time) continue;
       ++families;
       ASSERT_TRUE(found) << family.name;
@@ -342,7 +255,7 @@ TEST(FindOrder, ReachesThePublishedZeroBubbleRates) {
 
 TEST(FindOrder, GivesTheSameOrderForTheSameProblem) {
   std::mt19937_64 random(7);
-  OrderProblem problem = randomProblem(random, 3, wavePlacement({3, 6, 5}), 5);
+  OrderProblem problem = randomOrderProblem(random, 3, wavePlacement({3, 6, 5}), 5);
   problem.liveLimits = {4, 4, 3};
   const auto first = findOrder(problem, {.seconds = 0.02});
   ASSERT_TRUE(first);
@@ -353,7 +266,7 @@ TEST(FindOrder, GivesTheSameOrderWithSeveralThreads) {
   int searched = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     std::mt19937_64 random(seed);
-    OrderProblem problem = randomProblem(random, 3, wavePlacement({3, 6, 6}), 6);
+    OrderProblem problem = randomOrderProblem(random, 3, wavePlacement({3, 6, 6}), 6);
     limitRanks(random, problem, 5);
     const std::optional<FoundOrder> alone = findOrder(problem, {.seconds = 0.05});
     EXPECT_EQ(findOrder(problem, {.seconds = 0.05, .threads = 2}), alone) << "seed " << seed;
@@ -365,7 +278,7 @@ TEST(FindOrder, GivesTheSameOrderWithSeveralThreads) {
 
 TEST(FindOrder, NamesTheRankThatCannotHoldOneMicrobatch) {
   std::mt19937_64 random(1);
-  OrderProblem problem = randomProblem(random, 2, wavePlacement({2, 4, 3}), 3);
+  OrderProblem problem = randomOrderProblem(random, 2, wavePlacement({2, 4, 3}), 3);
   for (StageCost& stage : problem.costs.stages) stage.inputPeak = 0;
   const auto held = [&](std::size_t one, std::size_t other) {
     return problem.costs.stages[one].activationBytes + problem.costs.stages[other].activationBytes;
@@ -382,14 +295,14 @@ TEST(FindOrder, NamesTheRankThatCannotHoldOneMicrobatch) {
 TEST(FindOrder, KeepsStagesInOrderThatExchangeNothing) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     std::mt19937_64 random(seed);
-    OrderProblem problem = randomProblem(random, 3, loopPlacement({3, 6, 4}), 4);
+    OrderProblem problem = randomOrderProblem(random, 3, loopPlacement({3, 6, 4}), 4);
     const auto gap = static_cast<std::size_t>(draw(random, 0, 4));  // as where a value skips a stage
     std::erase_if(problem.costs.messages, [&](const MessageCost& m) { return std::min(m.from, m.to).index() == gap; });
     const auto found = findOrder(problem, {.seconds = 0.02});
     ASSERT_TRUE(found);
     EXPECT_TRUE(check(found->schedule).empty()) << "seed " << seed;
     EXPECT_NO_THROW((void)lower(found->schedule)) << "seed " << seed;
-    EXPECT_EQ(simulated(problem, problem.costs, found->schedule), found->certificate.time);
+    EXPECT_EQ(simulatedOrder(problem, problem.costs, found->schedule), found->certificate.time);
   }
 }
 
@@ -397,7 +310,7 @@ TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {
   int stopped = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);
-    OrderProblem problem = randomProblem(random, 4, wavePlacement({4, 8, 8}), 8);
+    OrderProblem problem = randomOrderProblem(random, 4, wavePlacement({4, 8, 8}), 8);
     limitRanks(random, problem, 8);
     const auto whole = findOrder(problem, {.seconds = 0.05});
     if (!whole || orderBound(problem, whole->certificate.time, 1000) == whole->certificate.time) continue;  // else there is nothing to stop
@@ -413,7 +326,7 @@ TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {
 
 TEST(FindOrder, RefusesTwoReplicasSlotsAndHugeShapes) {
   std::mt19937_64 random(1);
-  OrderProblem problem = randomProblem(random, 2, bidirectionalPlacement({2, 2, 4}), 4);
+  OrderProblem problem = randomOrderProblem(random, 2, bidirectionalPlacement({2, 2, 4}), 4);
   EXPECT_THROW((void)findOrder(problem), UsageError);
   problem.placement = loopPlacement({2, 2, 4});
   problem.costs.overlap = {3, 3};
@@ -427,7 +340,7 @@ TEST(OrderModel, TimesAndWeighsRowsAsTheSimulatorDoes) {
     std::mt19937_64 random(seed);
     const int ranks = static_cast<int>(draw(random, 1, 4));
     const Shape shape{ranks, 2 * ranks, static_cast<int>(draw(random, 1, 6))};
-    OrderProblem problem = randomProblem(random, ranks, wavePlacement(shape), shape.microbatches);
+    OrderProblem problem = randomOrderProblem(random, ranks, wavePlacement(shape), shape.microbatches);
     limitRanks(random, problem, 3 * ranks);
     if (oneIn(random, 3)) {
       for (int m = 0; m < shape.microbatches; ++m) problem.costs.microbatchScale.push_back(static_cast<double>(draw(random, 1, 9)) / 4);
@@ -445,7 +358,7 @@ TEST(OrderModel, TimesAndWeighsRowsAsTheSimulatorDoes) {
       const Program program = compile(split, problem.costs);
       Times times;
       execute(program, times);
-      EXPECT_EQ(timer.objective(), timeOf(problem, program, times)) << name;
+      EXPECT_EQ(timer.objective(), orderTimeOf(problem, program, times)) << name;
       bool fitting = true;
       for (std::size_t r = 0; r < problem.limits.size(); ++r) fitting = fitting && program.peakBytes[r] <= problem.limits[r];
       EXPECT_EQ(fits(model, rows), fitting) << name;

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "simulator/order/end_tree.h"
-#include "simulator/order/find_order.h"
-#include "simulator/order/window_bound.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {
@@ -29,13 +27,18 @@ Ns endOf(const std::vector<Leaf>& leaves, std::size_t optional) {
   return end;
 }
 
+std::vector<Leaf> randomLeaves(std::mt19937_64& random, Leaf::State state) {
+  std::vector<Leaf> leaves(static_cast<std::size_t>(draw(random, 1, 13)));
+  for (Leaf& leaf : leaves) leaf = {draw(random, 0, 60), draw(random, 0, 12), state};
+  std::ranges::sort(leaves, {}, &Leaf::earliest);
+  return leaves;
+}
+
 TEST(EndTree, EndsWhenItsLeavesDoOneAfterTheOther) {
   std::mt19937_64 random(1);
   EndTree tree;
   for (int round = 0; round < 200; ++round) {
-    std::vector<Leaf> leaves(static_cast<std::size_t>(draw(random, 1, 13)));
-    for (Leaf& leaf : leaves) leaf = {draw(random, 0, 60), draw(random, 0, 12)};
-    std::ranges::sort(leaves, {}, &Leaf::earliest);
+    std::vector<Leaf> leaves = randomLeaves(random, Leaf::State::Out);
     tree.reset(leaves.size());
     for (int change = 0; change < 40; ++change) {
       const auto i = static_cast<std::size_t>(draw(random, 0, static_cast<Ns>(leaves.size()) - 1));
@@ -43,7 +46,32 @@ TEST(EndTree, EndsWhenItsLeavesDoOneAfterTheOther) {
       if (leaf.state == Leaf::State::Out) {
         leaf.state = Leaf::State::In;
         tree.insert(i, leaf.earliest, leaf.time);
-      } else if (leaf.state == Leaf::State::In && oneIn(random, 2)) {
+      } else {
+        leaf.state = Leaf::State::Out;
+        tree.remove(i);
+      }
+      const Ns end = endOf(leaves, leaves.size());
+      if (end >= 0) {
+        ASSERT_EQ(tree.end(), end);
+      } else {
+        ASSERT_LT(tree.end(), 0);
+      }
+    }
+  }
+}
+
+TEST(OptionalEndTree, EndsWithTheOptionalLeafThatEndsLatest) {
+  std::mt19937_64 random(2);
+  OptionalEndTree tree;
+  for (int round = 0; round < 400; ++round) {
+    std::vector<Leaf> leaves = randomLeaves(random, Leaf::State::In);
+    std::vector<OptionalEndTree::Leaf> all;
+    for (const Leaf& leaf : leaves) all.push_back({leaf.earliest, leaf.time});
+    tree.fill(all);
+    for (int change = 0; change < 20; ++change) {
+      const auto i = static_cast<std::size_t>(draw(random, 0, static_cast<Ns>(leaves.size()) - 1));
+      Leaf& leaf = leaves[i];
+      if (leaf.state == Leaf::State::In && !oneIn(random, 4)) {
         leaf.state = Leaf::State::Optional;
         tree.makeOptional(i);
       } else {

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "simulator/order/order_model.h"
+
+namespace pw {
+
+struct ExactOptions {
+  std::int64_t windows = 0;                             ///< to look at, about (`Windows::looked`)
+  std::function<bool(std::int64_t windows)> goOn = {};  ///< polled at each node, with those looked at
+};
+
+struct ExactOrder {
+  OrderRows rows;            ///< that take less; empty: none were met
+  bool proven = false;       ///< there are none
+  std::int64_t windows = 0;  ///< looked at
+};
+
+/// An order that takes less than `time`, or the proof that there is none: branch and bound for small models. The windows that the time
+/// leaves (`Windows`) are narrowed; of the two actions of a rank whose order leaves the least, both orders are tried, that which leaves
+/// more first (as in Smith and Cheng, Slack-based heuristics for constraint satisfaction scheduling, AAAI 1993). An order that is complete
+/// counts with its own times and memory. Never proven where microbatches differ: here they are taken in one order. Cost of a node:
+/// `Windows::narrow`, and O(actions · actions of a rank).
+[[nodiscard]] ExactOrder exactOrder(const OrderModel& model, Ns time, const ExactOptions& options);
+
+}  // namespace pw
