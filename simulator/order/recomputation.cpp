@@ -30,8 +30,19 @@ CostTable withRecomputation(const OrderProblem& problem, const std::vector<bool>
   return costs;
 }
 
-CostTable relaxedCosts(const OrderProblem& problem) {
-  CostTable costs = problem.costs;
+std::vector<Recomputed> openChoice(const OrderProblem& problem) {
+  std::vector<Recomputed> choice;
+  for (std::size_t s = 0; s < problem.costs.stages.size(); ++s) {
+    const bool saves = !problem.ifRecomputed.empty() && problem.ifRecomputed[s] < problem.costs.stages[s].activationBytes;
+    choice.push_back(saves ? Recomputed::Open : Recomputed::No);
+  }
+  return choice;
+}
+
+CostTable relaxedCosts(const OrderProblem& problem, const std::vector<Recomputed>& choice) {
+  std::vector<bool> recomputed;
+  for (const Recomputed value : choice) recomputed.push_back(value == Recomputed::Yes);
+  CostTable costs = withRecomputation(problem, recomputed);
   const bool rounds = std::ranges::any_of(costs.microbatchScale, [](double scale) { return scale != 1; });
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     StageCost& cost = costs.stages[s];
@@ -40,9 +51,10 @@ CostTable relaxedCosts(const OrderProblem& problem) {
     if (rounds) cost.backwardWeight = std::max<Ns>(0, cost.backwardWeight - 1);  // two scaled parts may round to more than the whole
     cost.backward = cost.backwardInput + cost.backwardWeight;
     const Bytes after = cost.activationBytes - cost.freedByInput + cost.addedByInput;
-    if (!problem.ifRecomputed.empty()) cost.activationBytes = std::min(problem.ifRecomputed[s], cost.activationBytes);
-    cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - after);
-    cost.addedByInput = 0;
+    const Bytes rest = std::min(after, problem.costs.stages[s].activationBytes);  // a whole backward adds nothing for W
+    if (choice[s] == Recomputed::Open) cost.activationBytes = std::min(problem.ifRecomputed[s], cost.activationBytes);
+    cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - rest);
+    cost.addedByInput = std::max<Bytes>(0, rest - cost.activationBytes);
     cost.inputPeak = std::min(cost.inputPeak, cost.backwardPeak);
     cost.weightPeak = std::min(cost.weightPeak, cost.backwardPeak);
   }

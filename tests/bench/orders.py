@@ -21,7 +21,8 @@ KINDS = ("forward_ns", "input_ns", "weight_ns")
 
 
 def problem(number, large):
-    """Loop, V or a loop of two chunks; equal or uneven stages; slow links; memory for many microbatches or few; either clock."""
+    """Loop, V or a loop of two chunks; equal or uneven stages; slow links; memory for many microbatches or few, a third with the choice to
+    recompute; either clock."""
     draw = random.Random(1000 + number)
     ranks, microbatches = (8, 24) if large else (draw.choice([2, 3, 4]), draw.choice([4, 5, 6, 7, 8]))
     there = list(range(ranks))
@@ -46,6 +47,8 @@ def problem(number, large):
         of_rank = [sum(bytes_ for bytes_, r in zip(held, place) if r == rank) for rank in there]
         made["limit"] = [max(whole, int(whole * count * draw.uniform(0.9, 1.1))) for whole, count in zip(of_rank, many)]
     made["objective"] = draw.choice(["flush", "flush", "window"])
+    if many and not large and draw.random() < 0.45:
+        made["activation_if_recomputed"] = [int(bytes_ * draw.uniform(0.05, 0.4)) for bytes_ in held]
     return made
 
 
@@ -55,13 +58,26 @@ def faster(p, than, seconds):
     stages, microbatches, place = range(len(p["place"])), range(p["microbatches"]), p["place"]
     start = {(k, s, m): model.NewIntVar(0, than - 1, "") for k in KINDS for s in stages for m in microbatches}
 
+    kept = p.get("activation_if_recomputed")
+    recomputed = {s: model.NewBoolVar("") for s in stages} if kept else {}
+    forward, backward, weight = KINDS
+
+    def duration(k, s):
+        return p[k][s] + (recomputed[s] * p[forward][s] if kept and k == backward else 0)
+
     def end(k, s, m):
-        return start[k, s, m] + p[k][s]
+        return start[k, s, m] + duration(k, s)
+
+    def interval(k, s, m):
+        if not kept or k != backward:
+            return model.NewFixedSizeIntervalVar(start[k, s, m], p[k][s], "")
+        last_ = model.NewIntVar(0, than - 1, "")
+        model.Add(last_ == end(k, s, m))
+        return model.NewIntervalVar(start[k, s, m], duration(k, s), last_, "")
 
     def latency(a, b):
         return sum(p["latency_ns"][min(place[a], place[b]):max(place[a], place[b])])
 
-    forward, backward, weight = KINDS
     for m in microbatches:
         for s in stages:
             if s:
@@ -77,11 +93,18 @@ def faster(p, than, seconds):
     last = p["microbatches"] - 1
     for rank in range(p["ranks"]):
         own = [s for s in stages if place[s] == rank]
-        model.AddNoOverlap([model.NewFixedSizeIntervalVar(start[k, s, m], p[k][s], "") for k in KINDS for s in own for m in microbatches])
+        model.AddNoOverlap([interval(k, s, m) for k in KINDS for s in own for m in microbatches])
         if "limit" in p:
-            events = [(t, change) for s in own for m in microbatches for t, change in (
-                (start[forward, s, m], p["activation"][s]), (end(backward, s, m), after[s] - p["activation"][s]), (end(weight, s, m), -after[s]))]
-            model.AddReservoirConstraint([t for t, _ in events], [change for _, change in events], -10**9, p["limit"][rank])
+            events = []  # (time, change, whether it is)
+            for s in own:
+                held = p["activation"][s]
+                for m in microbatches:
+                    first = kept[s] if kept else held
+                    events += [(start[forward, s, m], first, 1), (end(backward, s, m), after[s] - held, 1), (end(weight, s, m), -after[s], 1)]
+                    if kept:
+                        events += [(start[forward, s, m], held - first, recomputed[s].Not()), (start[backward, s, m], held - first, recomputed[s])]
+            model.AddReservoirConstraintWithActive([t for t, _, _ in events], [c for _, c, _ in events], [a for _, _, a in events], -10**9,
+                                                   p["limit"][rank])
         begin = 0
         if p["objective"] == "window":
             begin = model.NewIntVar(0, than - 1, "")

@@ -312,13 +312,13 @@ TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {
     std::mt19937_64 random(seed);
     OrderProblem problem = randomOrderProblem(random, 4, wavePlacement({4, 8, 8}), 8);
     limitRanks(random, problem, 8);
-    const auto whole = findOrder(problem, {.seconds = 0.05});
-    if (!whole || orderBound(problem, whole->certificate.time, 1000) == whole->certificate.time) continue;  // else there is nothing to stop
+    if (tooSmall(problem)) continue;
     int asked = 0;
     const auto found = findOrder(problem, {.seconds = 1000, .goOn = [&](double) { return ++asked < 3; }});
     ASSERT_TRUE(found);
-    EXPECT_EQ(asked, 3);
     EXPECT_TRUE(check(found->schedule).empty());
+    if (found->certificate.optimal()) continue;  // there was nothing to stop
+    EXPECT_EQ(asked, 3);
     ++stopped;
   }
   EXPECT_GT(stopped, 0);

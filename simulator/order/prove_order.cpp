@@ -1,0 +1,131 @@
+#include "simulator/order/prove_order.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "schedules/lower.h"
+#include "simulator/order/exact_order.h"
+#include "simulator/order/judge_order.h"
+#include "simulator/order/order_work.h"
+#include "simulator/order/recomputation.h"
+#include "simulator/order/windows.h"
+
+namespace pw {
+namespace {
+
+OrderModel relaxedModel(const OrderProblem& problem, const std::vector<Recomputed>& choice) {
+  OrderProblem relaxed = problem;
+  relaxed.costs = relaxedCosts(problem, choice);
+  return OrderModel(relaxed);
+}
+
+/// Searches an order that takes less than a time, over all choices of what is recomputed.
+class ChoiceSearch {
+ public:
+  using GoOn = std::function<bool(std::int64_t windows)>;
+
+  ChoiceSearch(const OrderProblem& problem, Ns time, std::int64_t windows, const GoOn& goOn)
+      : problem_(problem), time_(time), windows_(windows), goOn_(goOn), choice_(openChoice(problem)) {}
+
+  void run() { explore(0); }
+
+  [[nodiscard]] bool proven() const { return complete_ && rows_.empty(); }  ///< no order takes less
+  [[nodiscard]] const OrderRows& rows() const { return rows_; }             ///< that take less, by what is relaxed; or empty
+  [[nodiscard]] const std::vector<Recomputed>& choice() const { return choice_; }
+  [[nodiscard]] std::int64_t looked() const { return looked_; }
+
+ private:
+  /// Decides from this stage on. False: the search ends.
+  bool explore(std::size_t from) {
+    if (looked_ >= windows_ || !goOn_(looked_)) return complete_ = false;
+    const OrderModel model = relaxedModel(problem_, choice_);
+    const auto open = std::find(choice_.begin() + static_cast<std::ptrdiff_t>(from), choice_.end(), Recomputed::Open);
+    if (open == choice_.end()) return decide(model);
+    Windows windows(model);
+    const bool holds = windows.hold(time_ - 1);
+    looked_ += windows.looked() + static_cast<std::int64_t>(model.actions());
+    if (!holds) return true;
+    for (const Recomputed value : {Recomputed::No, Recomputed::Yes}) {
+      *open = value;
+      if (!explore(static_cast<std::size_t>(open - choice_.begin()) + 1)) return false;
+    }
+    *open = Recomputed::Open;
+    return true;
+  }
+
+  bool decide(const OrderModel& model) {
+    ExactOrder exact = exactOrder(model, time_, {windows_ - looked_, [&](std::int64_t more) { return goOn_(looked_ + more); }});
+    looked_ += exact.windows + 1;
+    complete_ = complete_ && exact.proven;
+    rows_ = std::move(exact.rows);
+    return rows_.empty();
+  }
+
+  const OrderProblem& problem_;
+  Ns time_;
+  std::int64_t windows_;
+  const GoOn& goOn_;
+  std::vector<Recomputed> choice_;
+  OrderRows rows_;
+  std::int64_t looked_ = 0;
+  bool complete_ = true;
+};
+
+/// Rows as an order of the problem, as the simulator sees it; nothing where it does not fit.
+std::optional<FoundOrder> orderOf(const OrderProblem& problem, const ChoiceSearch& search) {
+  std::vector<bool> recomputed;
+  Certificate certificate{problem.clock, 0, 0, "branch and bound", {}};
+  for (std::size_t s = 0; s < search.choice().size(); ++s) {
+    recomputed.push_back(search.choice()[s] == Recomputed::Yes);
+    if (recomputed.back()) certificate.recomputed.emplace_back(s);
+  }
+  const CostTable costs = withRecomputation(problem, recomputed);
+  const Schedule split = scheduleOf(relaxedModel(problem, search.choice()), problem, search.rows());
+  std::optional<FoundOrder> best;
+  for (const Schedule& schedule : {split, mergeBackward(split)}) {
+    const JudgedOrder judged = judgeOrder(problem, costs, schedule);
+    if (!judged.fits || (best && judged.time >= best->certificate.time)) continue;
+    certificate.time = judged.time;
+    best = FoundOrder{schedule, costs, certificate};
+    best->schedule.name = kAutoSchedule;
+  }
+  return best;
+}
+
+}  // namespace
+
+OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, std::int64_t work, const std::function<bool(std::int64_t)>& goOn) {
+  constexpr std::array shares{0.5, 0.75, 0.9, 1.0};  // of what lies between the bound and the time
+  constexpr std::int64_t part = 4;                   // of the work left, for all but the last
+  OrderProof proof{bound, std::nullopt, 0};
+  const std::int64_t cost = OrderWork::ofWindow(relaxedModel(problem, openChoice(problem)));
+  bool stopped = false;
+  for (std::size_t i = 0; i < shares.size() && time > proof.bound && !stopped && proof.work < work;) {
+    const Ns trial = time - static_cast<Ns>((1 - shares[i]) * static_cast<double>(time - proof.bound));
+    const ChoiceSearch::GoOn polled = [&](std::int64_t windows) {
+      stopped = goOn && !goOn(proof.work + windows * cost);
+      return !stopped;
+    };
+    ChoiceSearch search(problem, trial, (work - proof.work) / cost / (shares[i] < 1 ? part : 1), polled);
+    search.run();
+    proof.work += search.looked() * cost;
+    if (search.proven()) {
+      proof.bound = trial;
+      continue;
+    }
+    std::optional<FoundOrder> better;
+    if (!search.rows().empty()) better = orderOf(problem, search);
+    if (better && better->certificate.time < time) {
+      time = better->certificate.time;
+      proof.better = std::move(better);
+    } else {
+      ++i;
+    }
+  }
+  if (proof.better) proof.better->certificate.lowerBound = proof.bound;
+  return proof;
+}
+
+}  // namespace pw
