@@ -21,6 +21,7 @@ constexpr std::array kGenerators{
     Generator{.name = "forward-only",
               .summary = "all forwards, no backward: inference",
               .needs = "any R, V, M",
+              .trains = false,
               .torchName = "_ScheduleForwardOnly",
               .refusal = needWholeChunks,
               .generate = forwardOnly},

@@ -16,6 +16,7 @@ struct Generator {
   std::string_view needs;    ///< its constraints in words for `schedule list`; "any R, V, M" where there are none
   int chunks = 1;            ///< stages per rank if not given
   PlacementKind placement = PlacementKind::Loop;
+  bool trains = true;               ///< false: it has no backwards
   std::string_view torchName = {};  ///< torch's class that generates the same cells, or empty
   /// Nothing when the combination is allowed, otherwise the sentence that says what is wrong and what would work.
   std::optional<std::string> (*refusal)(const Shape&) = nullptr;

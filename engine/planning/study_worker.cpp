@@ -199,8 +199,7 @@ StudyResult StudyWorker::run(const StudyPoint& point) {
     result.peak = c.peak;
     result.excess = c.excess;
     result.samplesPerSecond = c.samplesPerSecond;
-    if (point.schedule != "forward-only")  // which does not train
-      result.flopUtilisation = flopUtilisation(*shared_->profile.profile, c.samples, c.step, point.ranks * point.replicas);
+    result.flopUtilisation = flopUtilisation(*shared_->profile.profile, c.samples, c.step, point.ranks * point.replicas);
     result.splits = fmt::format("{}", fmt::join(splitNames(shared_->points, c.request.begins), " "));
   } catch (const Error& error) {  // what cannot be planned is a result, too
     result.problem = error.what();

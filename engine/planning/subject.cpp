@@ -17,6 +17,7 @@
 #include "schedules/units.h"
 #include "simulator/costs/problem_file.h"
 #include "simulator/order/find_order.h"
+#include "simulator/order/recomputation.h"
 #include "simulator/plan/plan.h"
 #include "simulator/step/cost_table.h"
 
@@ -268,13 +269,16 @@ Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOption
     throw UsageError("the schedule auto is not one of torch's or Megatron's; omit --strict and --group");
   requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
   const Shape shape = shapeOf(subject.schedule);
+  std::vector<StageCost> recomputed;
+  for (std::size_t s = 0; s < problem.ifRecomputed.size(); ++s)
+    recomputed.push_back(recomputedCost(subject.costs.stages[s], problem.ifRecomputed[s]));
   const std::optional<FoundOrder> found = findOrder({.microbatches = shape.microbatches,
                                                      .ranks = shape.ranks,
                                                      .placement = subject.schedule.placement,
                                                      .costs = subject.costs,
                                                      .limits = subject.limits,
                                                      .liveLimits = subject.liveLimits,
-                                                     .ifRecomputed = problem.ifRecomputed,
+                                                     .recomputed = std::move(recomputed),
                                                      .clock = problem.window ? Clock::Window : Clock::Flush},
                                                     {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
   if (!found) return subject;

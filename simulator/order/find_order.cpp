@@ -108,7 +108,7 @@ std::vector<Placement> orderPlacements(const Shape& shape) {
 std::optional<TooSmall> tooSmall(const OrderProblem& problem) {
   std::vector<bool> recomputed;
   for (std::size_t s = 0; s < problem.costs.stages.size(); ++s)
-    recomputed.push_back(!problem.ifRecomputed.empty() && problem.ifRecomputed[s] < problem.costs.stages[s].activationBytes);
+    recomputed.push_back(!problem.recomputed.empty() && problem.recomputed[s].activationBytes < problem.costs.stages[s].activationBytes);
   const CostTable costs = withRecomputation(problem, recomputed);
   const Program program = compile(smallestSchedule(problem.placement, problem.ranks, problem.microbatches, costs), costs);
   for (std::size_t r = 0; r < at(problem.ranks); ++r) {
@@ -159,7 +159,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   const auto goOn = [&](std::int64_t done) {
     return !effort.goOn || effort.goOn(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
   };
-  if (!problem.ifRecomputed.empty() && !problem.limits.empty()) choice = chooseRecomputed(problem, bound, effort, work / 2, spent, goOn);
+  if (!problem.recomputed.empty() && !problem.limits.empty()) choice = chooseRecomputed(problem, bound, effort, work / 2, spent, goOn);
   OrderSearch search(problem, withRecomputation(problem, choice.recomputed), bound, effort);
   if (!search.begin()) return std::nullopt;
   search.raiseBound(boundOfWindows(problem, search.best(), effort.seconds));

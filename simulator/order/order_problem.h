@@ -12,11 +12,11 @@ namespace pw {
 struct OrderProblem {
   int microbatches = 1;
   int ranks = 1;
-  Placement placement;              ///< one replica of each stage, as many stages on a rank as it likes
-  CostTable costs;                  ///< without slots of their own duration
-  std::vector<Bytes> limits;        ///< by rank, of its peak bytes; empty: none
-  std::vector<int> liveLimits;      ///< by rank, of its live (stage, microbatch) pairs; empty: none
-  std::vector<Bytes> ifRecomputed;  ///< by stage: kept from F to I if the stage computes its forward again; empty: none may
+  Placement placement;                ///< one replica of each stage, as many stages on a rank as it likes
+  CostTable costs;                    ///< without slots of their own duration
+  std::vector<Bytes> limits;          ///< by rank, of its peak bytes; empty: none
+  std::vector<int> liveLimits;        ///< by rank, of its live (stage, microbatch) pairs; empty: none
+  std::vector<StageCost> recomputed;  ///< by stage: what it costs if it computes its forward again before its backward; empty: none may
   Clock clock = Clock::Flush;
 };
 

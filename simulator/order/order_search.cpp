@@ -51,7 +51,7 @@ void OrderSearch::tryWhole(const Schedule& schedule, std::string_view by) {
 void OrderSearch::addFamilies() {
   const Shape shape{model_.ranks, model_.stages, model_.microbatches};
   for (const Generator& generator : generators()) {
-    if (generator.refusal != nullptr && generator.refusal(shape)) continue;
+    if (!generator.trains || generator.refusal(shape)) continue;
     const Schedule schedule = generator.generate(shape);
     const OrderRows rows = rowsOf(model_, problem_, schedule);
     spent_ += OrderWork::ofBuild(model_);

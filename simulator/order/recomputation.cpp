@@ -5,27 +5,57 @@
 namespace pw {
 namespace {
 
-/// Keeps only `kept` until the backward, which then needs the rest.
-void keepUntilBackward(StageCost& cost, Bytes kept) {
-  const Bytes whole = cost.activationBytes, after = whole - cost.freedByInput + cost.addedByInput;
-  const Bytes again = whole - kept;
-  cost.activationBytes = kept;
-  cost.backwardPeak += again;
-  cost.inputPeak += again;
-  cost.freedByInput = std::max<Bytes>(0, kept - after);
-  cost.addedByInput = std::max<Bytes>(0, after - kept);
+/// Bytes that a pair holds after its I.
+Bytes afterInput(const StageCost& cost) { return cost.activationBytes - cost.freedByInput + cost.addedByInput; }
+
+void holdAfterInput(StageCost& cost, Bytes bytes) {
+  cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - bytes);
+  cost.addedByInput = std::max<Bytes>(0, bytes - cost.activationBytes);
+}
+
+/// With parts that take and hold no more than the whole backward. `rounds`: two scaled parts may round to more than that.
+StageCost relaxedParts(StageCost cost, bool rounds) {
+  cost.backwardInput = std::min(cost.backwardInput, cost.backward);
+  cost.backwardWeight = std::min(cost.backwardWeight, cost.backward - cost.backwardInput);
+  if (rounds) cost.backwardWeight = std::max<Ns>(0, cost.backwardWeight - 1);
+  cost.backward = cost.backwardInput + cost.backwardWeight;
+  const Bytes whole = cost.activationBytes + cost.backwardPeak, after = std::min(afterInput(cost), whole);
+  holdAfterInput(cost, after);
+  cost.inputPeak = std::min(cost.inputPeak, cost.backwardPeak);
+  cost.weightPeak = std::min(cost.weightPeak, whole - after);
+  return cost;
+}
+
+StageCost lesser(const StageCost& a, const StageCost& b) {
+  StageCost least = a;
+  for (const auto time : {&StageCost::forward, &StageCost::backwardInput, &StageCost::backwardWeight})
+    least.*time = std::min(a.*time, b.*time);
+  least.backward = least.backwardInput + least.backwardWeight;
+  for (const auto bytes :
+       {&StageCost::activationBytes, &StageCost::forwardPeak, &StageCost::backwardPeak, &StageCost::inputPeak, &StageCost::weightPeak})
+    least.*bytes = std::min(a.*bytes, b.*bytes);
+  holdAfterInput(least, std::min(afterInput(a), afterInput(b)));
+  return least;
 }
 
 }  // namespace
 
+StageCost recomputedCost(const StageCost& cost, Bytes kept) {
+  StageCost with = cost;
+  with.backward += cost.forward;
+  with.backwardInput += cost.forward;
+  with.activationBytes = std::min(kept, cost.activationBytes);
+  const Bytes again = cost.activationBytes - with.activationBytes;
+  with.backwardPeak += again;
+  with.inputPeak += again;
+  holdAfterInput(with, afterInput(cost));
+  return with;
+}
+
 CostTable withRecomputation(const OrderProblem& problem, const std::vector<bool>& recomputed) {
   CostTable costs = problem.costs;
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    if (!recomputed[s]) continue;
-    StageCost& cost = costs.stages[s];
-    cost.backward += cost.forward;
-    cost.backwardInput += cost.forward;
-    keepUntilBackward(cost, std::min(problem.ifRecomputed[s], cost.activationBytes));
+    if (recomputed[s]) costs.stages[s] = problem.recomputed[s];
   }
   return costs;
 }
@@ -33,30 +63,23 @@ CostTable withRecomputation(const OrderProblem& problem, const std::vector<bool>
 std::vector<Recomputed> openChoice(const OrderProblem& problem) {
   std::vector<Recomputed> choice;
   for (std::size_t s = 0; s < problem.costs.stages.size(); ++s) {
-    const bool saves = !problem.ifRecomputed.empty() && problem.ifRecomputed[s] < problem.costs.stages[s].activationBytes;
+    const bool saves = !problem.recomputed.empty() && problem.recomputed[s].activationBytes < problem.costs.stages[s].activationBytes;
     choice.push_back(saves ? Recomputed::Open : Recomputed::No);
   }
   return choice;
 }
 
 CostTable relaxedCosts(const OrderProblem& problem, const std::vector<Recomputed>& choice) {
-  std::vector<bool> recomputed;
-  for (const Recomputed value : choice) recomputed.push_back(value == Recomputed::Yes);
-  CostTable costs = withRecomputation(problem, recomputed);
+  CostTable costs = problem.costs;
   const bool rounds = std::ranges::any_of(costs.microbatchScale, [](double scale) { return scale != 1; });
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    StageCost& cost = costs.stages[s];
-    cost.backwardInput = std::min(cost.backwardInput, cost.backward);
-    cost.backwardWeight = std::min(cost.backwardWeight, cost.backward - cost.backwardInput);
-    if (rounds) cost.backwardWeight = std::max<Ns>(0, cost.backwardWeight - 1);  // two scaled parts may round to more than the whole
-    cost.backward = cost.backwardInput + cost.backwardWeight;
-    const Bytes after = cost.activationBytes - cost.freedByInput + cost.addedByInput;
-    const Bytes rest = std::min(after, problem.costs.stages[s].activationBytes);  // a whole backward adds nothing for W
-    if (choice[s] == Recomputed::Open) cost.activationBytes = std::min(problem.ifRecomputed[s], cost.activationBytes);
-    cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - rest);
-    cost.addedByInput = std::max<Bytes>(0, rest - cost.activationBytes);
-    cost.inputPeak = std::min(cost.inputPeak, cost.backwardPeak);
-    cost.weightPeak = std::min(cost.weightPeak, cost.backwardPeak);
+    const StageCost without = relaxedParts(problem.costs.stages[s], rounds);
+    if (choice[s] == Recomputed::No) {
+      costs.stages[s] = without;
+      continue;
+    }
+    const StageCost with = relaxedParts(problem.recomputed[s], rounds);
+    costs.stages[s] = choice[s] == Recomputed::Yes ? with : lesser(without, with);
   }
   return costs;
 }

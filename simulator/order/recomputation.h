@@ -7,8 +7,11 @@
 
 namespace pw {
 
-/// The costs where these stages run their forward again before their backward: that takes the time of a forward more, what they keep until
-/// then is `ifRecomputed`, and from the start of I (or B) they hold what they would hold without.
+/// What a stage costs that runs its forward again before its backward: that takes the time of a forward more, only `kept` bytes are kept
+/// until then, and from the start of I (or B) it holds what it would hold without.
+[[nodiscard]] StageCost recomputedCost(const StageCost& cost, Bytes kept);
+
+/// The costs where these stages, by index, recompute.
 [[nodiscard]] CostTable withRecomputation(const OrderProblem& problem, const std::vector<bool>& recomputed);
 
 /// Whether a stage runs its forward again, where that may be open.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -93,11 +95,10 @@ std::vector<CostTable> costsToTry(const PlanRequest& request, ModelCosts& model,
   return all;
 }
 
-/// The order found for these costs, as a plan has it; with less room where the plan's rows need more than the order alone.
-std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, const Placement& placement, const CostTable& costs,
-                             const OrderEffort& effort, std::string& by) {
+/// The order found, as a plan has it; with less room where the plan's rows need more than the order alone.
+std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, OrderProblem problem, const OrderEffort& effort,
+                             std::string& by) {
   constexpr int kAttempts = 3;
-  OrderProblem problem = problemOf(request, placement, costs, inOrder(request, limitsOf(request, model)));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const std::optional<FoundOrder> found = findOrder(problem, effort);
     if (!found) return std::nullopt;
@@ -110,36 +111,31 @@ std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, cons
   return std::nullopt;
 }
 
-/// Of each placement, with no more time and memory than whatever is recomputed needs.
-std::vector<OrderProblem> relaxedProblems(const PlanRequest& request, ModelCosts& model, int stages) {
-  const Shape shape{request.ranks, stages, request.microbatches};
-  std::vector<OrderProblem> problems;
-  for (const Placement& placement : orderPlacements(shape)) {
-    const Schedule rows = planRows(serialSchedule(placement, shape.ranks, shape.microbatches), request.replicas, request.rankOrder);
-    const auto costsWith = [&](const Recompute& recompute) {
-      PlanRequest with = request;
-      with.recompute = recompute;
-      CompiledRows compiled(rows);
-      return withState(with, price(with, model, compiled).costs, rows.placement);
-    };
-    const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
-    OrderProblem problem = problemOf(request, placement, costsWith(automatic ? Recompute(RecomputeNone()) : request.recompute),
-                                     inOrder(request, limitsOf(request, model)));
-    if (automatic) {
-      const CostTable full = costsWith(RecomputeFull());
-      for (std::size_t s = 0; s < full.stages.size(); ++s) {
-        StageCost& own = problem.costs.stages[s];
-        const StageCost& other = full.stages[s];
-        const auto after = [](const StageCost& cost) { return cost.activationBytes - cost.freedByInput + cost.addedByInput; };
-        const Bytes kept = std::min(own.activationBytes, other.activationBytes), rest = std::min(after(own), after(other));
-        own.forwardPeak = std::min(own.forwardPeak, other.forwardPeak);
-        own.activationBytes = kept;
-        own.freedByInput = std::max<Bytes>(0, kept - rest);
-        own.addedByInput = std::max<Bytes>(0, rest - kept);
-      }
-    }
-    problems.push_back(std::move(problem));
-  }
+/// A placement's problem, with the choice of what is recomputed where the request leaves it open.
+OrderProblem problemOn(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
+  const Schedule rows = planRows(serialSchedule(placement, request.ranks, request.microbatches), request.replicas, request.rankOrder);
+  const auto costsWith = [&](const Recompute& recompute) {
+    PlanRequest with = request;
+    with.recompute = recompute;
+    CompiledRows compiled(rows);
+    return withState(with, price(with, model, compiled).costs, rows.placement);
+  };
+  const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
+  OrderProblem problem = problemOf(request, placement, costsWith(automatic ? Recompute(RecomputeNone()) : request.recompute),
+                                   inOrder(request, limitsOf(request, model)));
+  if (automatic) problem.recomputed = costsWith(RecomputeFull()).stages;
+  return problem;
+}
+
+/// What an order is searched for, in several ways where it is open what is recomputed: each stage by itself, none, and as few stages as
+/// one microbatch after the other or a family needs.
+std::vector<OrderProblem> problemsToTry(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
+  std::vector<OrderProblem> problems{problemOn(request, model, placement)};
+  if (problems.front().recomputed.empty()) return problems;
+  const std::vector<CostTable> tables = costsToTry(request, model, serialSchedule(placement, request.ranks, request.microbatches));
+  for (const CostTable& costs : tables)
+    problems.push_back(problemOf(request, placement, costs, inOrder(request, limitsOf(request, model))));
+  if (problems.front().limits.empty()) problems.erase(problems.begin());
   return problems;
 }
 
@@ -150,17 +146,28 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
   const std::vector<Placement> placements = orderPlacements(shape);
   std::optional<Tried> best;
   std::string by;
-  for (const Placement& placement : placements) {
-    const std::vector<CostTable> costs = costsToTry(request, model, serialSchedule(placement, shape.ranks, shape.microbatches));
-    OrderEffort share = effort;
-    share.seconds = effort.seconds / static_cast<double>(placements.size() * costs.size());
-    for (const CostTable& table : costs) {
-      std::string foundBy;
-      std::optional<Tried> tried = ordered(request, model, placement, table, share, foundBy);
-      if (!tried || (best && best->makespan <= tried->makespan)) continue;
-      best = std::move(tried);
-      by = std::move(foundBy);
+  const auto keep = [&](std::optional<Tried> tried, std::string_view foundBy) {
+    if (!tried || !tried->fits() || (best && best->makespan <= tried->makespan)) return;
+    best = std::move(tried);
+    by = foundBy;
+  };
+  if (std::holds_alternative<RecomputeAuto>(request.recompute)) {  // a family may need less recomputed than an order
+    for (const Generator& family : generators()) {
+      if (!family.trains || family.refusal(shape)) continue;
+      const Schedule schedule = family.generate(shape);
+      if (std::ranges::find(placements, schedule.placement) != placements.end()) keep(tryRows(request, model, schedule), family.name);
     }
+  }
+  std::vector<OrderProblem> problems;
+  for (const Placement& placement : placements) {
+    for (OrderProblem& problem : problemsToTry(request, model, placement)) problems.push_back(std::move(problem));
+  }
+  OrderEffort share = effort;
+  share.seconds = effort.seconds / static_cast<double>(problems.size());
+  for (const OrderProblem& problem : problems) {
+    std::string foundBy;
+    std::optional<Tried> tried = ordered(request, model, problem, share, foundBy);
+    keep(std::move(tried), foundBy);
   }
   if (!best) {
     const Schedule serial = serialSchedule(placements.front(), shape.ranks, shape.microbatches);
@@ -169,15 +176,16 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     return {std::move(least.rows), std::move(least.priced), std::nullopt};
   }
   Ns bound = best->makespan;
-  for (const OrderProblem& problem : relaxedProblems(request, model, stages))
-    bound = std::min(bound, orderBound(problem, best->makespan, effort.seconds));
+  for (const Placement& placement : placements)
+    bound = std::min(bound, orderBound(problemOn(request, model, placement), best->makespan, effort.seconds));
   const Certificate certificate{Clock::Flush, best->makespan, bound, std::move(by), {}};
   return {std::move(best->rows), std::move(best->priced), certificate};
 }
 
 Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages) {
   Ns bound = std::numeric_limits<Ns>::max();
-  for (const OrderProblem& problem : relaxedProblems(request, model, stages)) bound = std::min(bound, orderBound(problem));
+  for (const Placement& placement : orderPlacements({request.ranks, stages, request.microbatches}))
+    bound = std::min(bound, orderBound(problemOn(request, model, placement)));
   return bound;
 }
 

@@ -159,7 +159,7 @@ void Searcher::listShapes() {
   if (families.empty()) {
     for (const Generator& family : generators()) families.push_back(&family);
   }
-  std::erase_if(families, [](const Generator* family) { return family->name == "forward-only"; });
+  std::erase_if(families, [](const Generator* family) { return !family->trains; });
   std::int64_t batch = space_.base.batch;
   if (batch == 0 && fixedSize() == 0) batch = exportedBatch(graph_) * counts(0).back() * space_.base.replicas;
   const std::vector<int> tried = counts(batch);

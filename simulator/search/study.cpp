@@ -78,8 +78,10 @@ Recompute recomputeIn(const JsonPart& part) {
 
 std::string scheduleIn(const JsonPart& part) {
   const auto name = part.as<std::string>();
-  if (name == "forward-only") part.fail("has forward-only, which does not train; omit it");
-  return name == kAutoSchedule ? name : std::string(generatorOf(name).name);
+  if (name == kAutoSchedule) return name;
+  const Generator& family = generatorOf(name);
+  if (!family.trains) part.fail(fmt::format("has {}, which does not train; omit it", family.name));
+  return std::string(family.name);
 }
 
 /// All members, so that none is misspelt unnoticed.

@@ -184,7 +184,7 @@ TEST(FindOrder, ChoosesWhatToRecomputeAsTheBestOfAllChoices) {
     std::mt19937_64 random(seed);
     OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 2}), 2);
     for (int r = 0; r < 2; ++r) problem.limits.push_back(draw(random, 40, 70));
-    problem.ifRecomputed = {draw(random, 2, 15), draw(random, 2, 15)};
+    for (const StageCost& stage : problem.costs.stages) problem.recomputed.push_back(recomputedCost(stage, draw(random, 2, 15)));
     std::optional<Ns> best;
     for (const std::vector<bool>& which : {std::vector{false, false}, {true, false}, {false, true}, {true, true}}) {
       const std::optional<Ns> time = leastTimeOfAllOrders(problem, withRecomputation(problem, which), true);
@@ -207,7 +207,9 @@ TEST(FindOrder, IsNeverSlowerThanAFamilyThatFits) {
     OrderProblem problem =
         randomOrderProblem(random, ranks, oneIn(random, 2) ? wavePlacement(shape) : loopPlacement(shape), shape.microbatches);
     if (oneIn(random, 2)) limitRanks(random, problem, 2 * ranks * chunks);
-    for (int s = 0; s < shape.stages && seed % 3 == 0; ++s) problem.ifRecomputed.push_back(draw(random, 2, 30));
+    for (const StageCost& stage : problem.costs.stages) {
+      if (seed % 3 == 0) problem.recomputed.push_back(recomputedCost(stage, draw(random, 2, 30)));
+    }
     for (StageCost& stage : problem.costs.stages) stage.backward -= oneIn(random, 3) ? stage.backward / 4 : 0;
     const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.01});
     for (const Generator& family : generators()) {

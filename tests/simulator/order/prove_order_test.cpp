@@ -25,7 +25,8 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 OrderProblem problemWithChoices(std::mt19937_64& random) {
   OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 2}), 2);
   limitRanks(random, problem, 2);
-  for (const StageCost& stage : problem.costs.stages) problem.ifRecomputed.push_back(draw(random, 2, stage.activationBytes - 1));
+  for (const StageCost& stage : problem.costs.stages)
+    problem.recomputed.push_back(recomputedCost(stage, draw(random, 2, stage.activationBytes - 1)));
   return problem;
 }
 
@@ -81,19 +82,18 @@ TEST(ProveOrder, NeitherRaisesNorFindsAnythingWithoutWork) {
 TEST(ProveOrder, RelaxesWhatIsOpenAndKeepsWhatIsDecided) {
   std::mt19937_64 random(3);
   OrderProblem problem = problemWithChoices(random);
-  for (StageCost& stage : problem.costs.stages) stage.freedByInput = stage.inputPeak = stage.backwardPeak = 0;
   const StageCost& cost = problem.costs.stages[0];
   const StageCost open = relaxedCosts(problem, {Recomputed::Open, Recomputed::Open}).stages[0];
   EXPECT_EQ(open.backwardInput, cost.backwardInput);
-  EXPECT_EQ(open.activationBytes, problem.ifRecomputed[0]);
+  EXPECT_EQ(open.activationBytes, problem.recomputed[0].activationBytes);
   const StageCost without = relaxedCosts(problem, {Recomputed::No, Recomputed::Open}).stages[0];
   EXPECT_EQ(without.backwardInput, cost.backwardInput);
   EXPECT_EQ(without.activationBytes, cost.activationBytes);
   const StageCost with = relaxedCosts(problem, {Recomputed::Yes, Recomputed::Open}).stages[0];
   EXPECT_EQ(with.backwardInput, cost.backwardInput + cost.forward);
-  EXPECT_EQ(with.activationBytes, problem.ifRecomputed[0]);
+  EXPECT_EQ(with.activationBytes, problem.recomputed[0].activationBytes);
   EXPECT_EQ(openChoice(problem), (std::vector{Recomputed::Open, Recomputed::Open}));
-  problem.ifRecomputed[1] = problem.costs.stages[1].activationBytes;
+  problem.recomputed[1] = problem.costs.stages[1];
   EXPECT_EQ(openChoice(problem), (std::vector{Recomputed::Open, Recomputed::No}));
 }
 
