@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -34,52 +35,118 @@ struct Choice {
   }
 };
 
-/// Starts from none, or from all where that is faster or nothing fits without, and changes one stage, or all of a rank, as long as a short
-/// search finds that faster.
-Choice chooseRecomputed(const OrderProblem& problem, Ns bound, const OrderEffort& effort, std::int64_t work, std::int64_t& spent,
-                        const std::function<bool(std::int64_t)>& goOn) {
-  const std::size_t stages = problem.costs.stages.size();
-  bool stopped = false;
-  const auto tried = [&](std::vector<bool> recomputed) {
-    OrderSearch search(problem, withRecomputation(problem, recomputed), bound, effort);
-    Choice choice{std::move(recomputed), std::nullopt};
-    if (search.begin()) {
-      stopped = !search.improve(work / 64, [&](std::int64_t done) { return goOn(spent + done); });
-      choice.found = search.result();
-    }
-    spent += search.spent();
-    return choice;
-  };
-  Choice best = tried(std::vector<bool>(stages, false));
-  if (Choice all = tried(std::vector<bool>(stages, true)); all.beats(best)) best = std::move(all);
-  for (bool changed = true; changed && best.found && best.found->certificate.time > bound && spent < work && !stopped;) {
-    changed = false;
-    for (std::size_t change = 0; change < stages + at(problem.ranks) && spent < work && !stopped; ++change) {
-      std::vector<bool> next = best.recomputed;
-      for (std::size_t s = 0; s < stages; ++s) {
-        if (change < stages ? s == change : problem.placement.rankOfStage[s].index() == change - stages) next[s] = !next[s];
-      }
-      if (next == best.recomputed) continue;
-      Choice other = tried(std::move(next));
-      if (!other.beats(best)) continue;
-      best = std::move(other);
-      changed = true;
-    }
-  }
-  return best;
-}
-
-}  // namespace
-
-Ns orderBound(const OrderProblem& problem) {
+Ns boundOn(const OrderProblem& problem, const CostTable& relaxed) {
   const Schedule any = serialSchedule(problem.placement, problem.ranks, problem.microbatches);
-  const LowerBounds bounds = lowerBounds(any, relaxedCosts(problem, openChoice(problem)), problem.liveLimits, problem.limits);
+  const LowerBounds bounds = lowerBounds(any, relaxed, problem.liveLimits, problem.limits);
   switch (problem.clock) {
     case Clock::Flush: return bounds.flush;
     case Clock::Window: return bounds.window;
   }
   return 0;
 }
+
+/// Looks for what to recompute, by short searches for an order with one choice after the other.
+class Chooser {
+ public:
+  using GoOn = std::function<bool(std::int64_t)>;
+
+  Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, std::int64_t work, const GoOn& goOn)
+      : problem_(problem), open_(openChoice(problem)), bound_(bound), effort_(effort), work_(work), goOn_(goOn) {}
+
+  /// The best of none, all, and others: of few stages all choices, those first whose orders may take least, else neighbours of the best.
+  Choice run() {
+    attempt(Recomputation(open_.size(), false));
+    attempt(whole());
+    if (std::ranges::count(open_, Recomputed::Open) <= kFewStages) {
+      tryAll();
+    } else {
+      tryNeighbours();
+    }
+    return best_;
+  }
+  [[nodiscard]] std::int64_t spent() const { return spent_; }
+
+ private:
+  using Recomputation = std::vector<bool>;
+  static constexpr std::ptrdiff_t kFewStages = 8;
+  static constexpr std::int64_t kParts = 64;  ///< of the work
+
+  [[nodiscard]] Recomputation whole() const {
+    Recomputation all;
+    for (const Recomputed value : open_) all.push_back(value == Recomputed::Open);
+    return all;
+  }
+  [[nodiscard]] bool ends() const { return stopped_ || spent_ >= work_ || (best_.found && best_.found->certificate.time <= bound_); }
+
+  /// Whether that is the best so far.
+  bool attempt(Recomputation recomputed) {
+    if (ends() || std::ranges::find(tried_, recomputed) != tried_.end()) return false;
+    tried_.push_back(recomputed);
+    OrderSearch search(problem_, withRecomputation(problem_, recomputed), bound_, effort_);
+    Choice choice{std::move(recomputed), std::nullopt};
+    if (search.begin()) {
+      stopped_ = !search.improve(work_ / kParts, [&](std::int64_t done) { return goOn_(spent_ + done); });
+      choice.found = search.result();
+    }
+    spent_ += search.spent();
+    if (!choice.beats(best_) && !best_.recomputed.empty()) return false;
+    best_ = std::move(choice);
+    return true;
+  }
+
+  void tryAll() {
+    std::vector<std::pair<Ns, Recomputation>> choices;
+    std::vector<std::size_t> stages;
+    for (std::size_t s = 0; s < open_.size(); ++s) {
+      if (open_[s] == Recomputed::Open) stages.push_back(s);
+    }
+    for (std::size_t bits = 0; bits < std::size_t{1} << stages.size(); ++bits) {
+      std::vector<Recomputed> decided(open_.size(), Recomputed::No);
+      Recomputation recomputed(open_.size(), false);
+      for (std::size_t i = 0; i < stages.size(); ++i) {
+        if ((bits >> i & 1) == 0) continue;
+        decided[stages[i]] = Recomputed::Yes;
+        recomputed[stages[i]] = true;
+      }
+      choices.emplace_back(boundOn(problem_, relaxedCosts(problem_, decided)), std::move(recomputed));
+    }
+    std::sort(choices.begin(), choices.end());
+    for (auto& [bound, recomputed] : choices) {
+      if (best_.found && bound >= best_.found->certificate.time) return;
+      attempt(std::move(recomputed));
+    }
+  }
+
+  /// With one stage, or all of a rank, changed, as long as that is faster.
+  void tryNeighbours() {
+    for (bool better = true; better && best_.found && !ends();) {
+      better = false;
+      for (std::size_t change = 0; change < open_.size() + at(problem_.ranks) && !ends(); ++change) {
+        Recomputation next = best_.recomputed;
+        for (std::size_t s = 0; s < open_.size(); ++s) {
+          const bool changes = change < open_.size() ? s == change : problem_.placement.rankOfStage[s].index() == change - open_.size();
+          if (changes && open_[s] == Recomputed::Open) next[s] = !next[s];
+        }
+        if (attempt(std::move(next))) better = true;
+      }
+    }
+  }
+
+  const OrderProblem& problem_;
+  std::vector<Recomputed> open_;
+  Ns bound_;
+  const OrderEffort& effort_;
+  std::int64_t work_;
+  const GoOn& goOn_;
+  std::vector<Recomputation> tried_;
+  Choice best_;
+  std::int64_t spent_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Ns orderBound(const OrderProblem& problem) { return boundOn(problem, relaxedCosts(problem, openChoice(problem))); }
 
 namespace {
 
@@ -156,10 +223,14 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   const auto work = static_cast<std::int64_t>(std::clamp(effort.seconds, 0.001, 1e6) * 1e9);
   std::int64_t spent = 0;
   Choice choice{std::vector<bool>(problem.costs.stages.size(), false), std::nullopt};
-  const auto goOn = [&](std::int64_t done) {
+  const Chooser::GoOn goOn = [&](std::int64_t done) {
     return !effort.goOn || effort.goOn(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
   };
-  if (!problem.recomputed.empty() && !problem.limits.empty()) choice = chooseRecomputed(problem, bound, effort, work / 2, spent, goOn);
+  if (!problem.recomputed.empty() && !problem.limits.empty()) {
+    Chooser chooser(problem, bound, effort, work / 2, goOn);
+    choice = chooser.run();
+    spent = chooser.spent();
+  }
   OrderSearch search(problem, withRecomputation(problem, choice.recomputed), bound, effort);
   if (!search.begin()) return std::nullopt;
   search.raiseBound(boundOfWindows(problem, search.best(), effort.seconds));

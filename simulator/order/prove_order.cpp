@@ -27,7 +27,12 @@ class ChoiceSearch {
   using GoOn = std::function<bool(std::int64_t windows)>;
 
   ChoiceSearch(const OrderProblem& problem, Ns time, std::int64_t windows, const GoOn& goOn)
-      : problem_(problem), time_(time), windows_(windows), goOn_(goOn), choice_(openChoice(problem)) {}
+      : problem_(problem),
+        time_(time),
+        windows_(windows),
+        goOn_(goOn),
+        choice_(openChoice(problem)),
+        open_(std::ranges::count(choice_, Recomputed::Open) > 0) {}
 
   void run() { explore(0); }
 
@@ -56,7 +61,9 @@ class ChoiceSearch {
   }
 
   bool decide(const OrderModel& model) {
-    ExactOrder exact = exactOrder(model, time_, {windows_ - looked_, [&](std::int64_t more) { return goOn_(looked_ + more); }});
+    constexpr std::int64_t part = 4;  // of what is left, so that one choice leaves something for the others
+    const std::int64_t left = (windows_ - looked_) / (open_ ? part : 1);
+    ExactOrder exact = exactOrder(model, time_, {left, [&](std::int64_t more) { return goOn_(looked_ + more); }});
     looked_ += exact.windows + 1;
     complete_ = complete_ && exact.proven;
     rows_ = std::move(exact.rows);
@@ -70,6 +77,7 @@ class ChoiceSearch {
   std::vector<Recomputed> choice_;
   OrderRows rows_;
   std::int64_t looked_ = 0;
+  bool open_;  ///< whether there is a choice
   bool complete_ = true;
 };
 

@@ -214,6 +214,24 @@ void Windows::open(Ns time) {
     for (std::size_t a = 0; a < model_.actions(); ++a) {
       if (rankOf(static_cast<ActionId>(a)) != first) now_.earliest[Back][a] = -2 * time;
     }
+    if (alike_) beginAtOnce();
+  }
+}
+
+/// Where the first microbatch meets each rank for the first time, its F is the rank's first action and starts as it arrives: nothing that
+/// the order decides comes before.
+void Windows::beginAtOnce() {
+  std::vector<bool> met(at(model_.ranks), false);
+  Ns start = 0;
+  for (std::int32_t stage = 0; stage < model_.stages; ++stage) {
+    const ActionId action = model_.actionOf(stage, 0);
+    if (met[at(rankOf(action))]) return;
+    met[at(rankOf(action))] = true;
+    now_.earliest[Back][at(action)] = -(start + timeOf(action));
+    const auto& hops = model_.classes[at(stage)].hops;
+    const auto next = std::ranges::find(hops, stage + 1, &OrderModel::Hop::to);
+    if (next == hops.end()) return;
+    start += timeOf(action) + next->latency + model_.scaled(next->transfer, 0);
   }
 }
 

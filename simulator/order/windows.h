@@ -65,6 +65,7 @@ class Windows {
 
  private:
   [[nodiscard]] std::int32_t rankOf(ActionId action) const { return model_.classes[static_cast<std::size_t>(model_.classOf(action))].rank; }
+  void beginAtOnce();
   [[nodiscard]] bool followArcs();
   [[nodiscard]] bool keepSpans();
   [[nodiscard]] bool tighten(std::int32_t rank, Direction direction);

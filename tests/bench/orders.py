@@ -56,7 +56,8 @@ def faster(p, than, seconds):
     """`none`, `unknown`, or the time of an order that is faster."""
     model = cp_model.CpModel()
     stages, microbatches, place = range(len(p["place"])), range(p["microbatches"]), p["place"]
-    start = {(k, s, m): model.NewIntVar(0, than - 1, "") for k in KINDS for s in stages for m in microbatches}
+    latest = than - 1 + (sum(p[KINDS[0]][:p["ranks"]]) + sum(p["latency_ns"]) if p["objective"] == "window" else 0)
+    start = {(k, s, m): model.NewIntVar(0, latest, "") for k in KINDS for s in stages for m in microbatches}
 
     kept = p.get("activation_if_recomputed")
     recomputed = {s: model.NewBoolVar("") for s in stages} if kept else {}
@@ -71,7 +72,7 @@ def faster(p, than, seconds):
     def interval(k, s, m):
         if not kept or k != backward:
             return model.NewFixedSizeIntervalVar(start[k, s, m], p[k][s], "")
-        last_ = model.NewIntVar(0, than - 1, "")
+        last_ = model.NewIntVar(0, latest, "")
         model.Add(last_ == end(k, s, m))
         return model.NewIntervalVar(start[k, s, m], duration(k, s), last_, "")
 
@@ -107,8 +108,9 @@ def faster(p, than, seconds):
                                                    p["limit"][rank])
         begin = 0
         if p["objective"] == "window":
-            begin = model.NewIntVar(0, than - 1, "")
-            model.AddMinEquality(begin, [start[forward, s, 0] for s in own])
+            # Each rank starts as soon as the first microbatch arrives: stage `rank` is its first.
+            begin = sum(p[forward][:rank]) + latency(0, rank)
+            model.Add(start[forward, rank, 0] == begin)
         for s in own:
             model.Add(time_ >= end(weight, s, last) - begin)
     model.Minimize(time_)
