@@ -3,30 +3,36 @@
 #include <algorithm>
 #include <utility>
 
-#include "simulator/order/windows.h"
-
 namespace pw {
 namespace {
 
 class BranchAndBound {
  public:
-  BranchAndBound(const OrderModel& model, Ns time, const ExactOptions& options)
-      : model_(model), time_(time), options_(options), windows_(model), timer_(model) {}
+  BranchAndBound(Windows& windows, Ns time, const ExactOptions& options)
+      : model_(windows.model()), time_(time), options_(options), windows_(windows), timer_(model_), before_(windows.looked()) {}
 
   ExactOrder run() {
     windows_.open(time_ - 1);
-    const bool all = explore();
-    return {std::move(found_), all && complete_ && windows_.alike(), windows_.looked()};
+    const bool possible = std::ranges::all_of(options_.decided, [&](const auto& pair) { return windows_.decide(pair.first, pair.second); });
+    const bool all = !possible || explore();
+    return {std::move(found_), all && complete_ && windows_.alike() && exchangesAll(), looked()};
   }
 
  private:
+  [[nodiscard]] std::int64_t looked() const { return windows_.looked() - before_; }
+
   struct Branch {
     ActionId first = -1, second = -1;
   };
 
+  /// Where neighbouring stages exchange nothing, an order may run faster than it is timed here.
+  [[nodiscard]] bool exchangesAll() const {
+    return std::ranges::all_of(model_.classes, [](const auto& of) { return std::ranges::all_of(of.hops, &OrderModel::Hop::exchanges); });
+  }
+
   /// False: an order was found, or the search ends.
   bool explore() {
-    if (windows_.looked() >= options_.windows || (options_.goOn && !options_.goOn(windows_.looked()))) {
+    if (looked() >= options_.windows || (options_.goOn && !options_.goOn(looked()))) {
       complete_ = false;
       return false;
     }
@@ -84,14 +90,15 @@ class BranchAndBound {
   const OrderModel& model_;
   Ns time_;
   const ExactOptions& options_;
-  Windows windows_;
+  Windows& windows_;
   OrderTimer timer_;
+  std::int64_t before_;  ///< looked at
   OrderRows found_;
   bool complete_ = true;
 };
 
 }  // namespace
 
-ExactOrder exactOrder(const OrderModel& model, Ns time, const ExactOptions& options) { return BranchAndBound(model, time, options).run(); }
+ExactOrder exactOrder(Windows& windows, Ns time, const ExactOptions& options) { return BranchAndBound(windows, time, options).run(); }
 
 }  // namespace pw

@@ -2,14 +2,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "simulator/order/order_model.h"
+#include "simulator/order/windows.h"
 
 namespace pw {
 
 struct ExactOptions {
-  std::int64_t windows = 0;                             ///< to look at, about (`Windows::looked`)
-  std::function<bool(std::int64_t windows)> goOn = {};  ///< polled at each node, with those looked at
+  std::vector<std::pair<ActionId, ActionId>> decided = {};  ///< only orders where the first comes before the second, on the same rank
+  std::int64_t windows = 0;                                 ///< to look at, about (`Windows::looked`)
+  std::function<bool(std::int64_t windows)> goOn = {};      ///< polled at each node, with those looked at
 };
 
 struct ExactOrder {
@@ -18,11 +22,11 @@ struct ExactOrder {
   std::int64_t windows = 0;  ///< looked at
 };
 
-/// An order that takes less than `time`, or the proof that there is none: branch and bound for small models. The windows that the time
-/// leaves (`Windows`) are narrowed; of the two actions of a rank whose order leaves the least, both orders are tried, that which leaves
-/// more first (as in Smith and Cheng, Slack-based heuristics for constraint satisfaction scheduling, AAAI 1993). An order that is complete
-/// counts with its own times and memory. Never proven where microbatches differ: here they are taken in one order. Cost of a node:
-/// `Windows::narrow`, and O(actions · actions of a rank).
-[[nodiscard]] ExactOrder exactOrder(const OrderModel& model, Ns time, const ExactOptions& options);
+/// An order of the windows' model that takes less than `time`, or the proof that there is none: branch and bound for small models. The
+/// windows that the time leaves (`Windows`) are narrowed; of the two actions of a rank whose order leaves the least, both orders are tried,
+/// that which leaves more first (as in Smith and Cheng, Slack-based heuristics for constraint satisfaction scheduling, AAAI 1993). An order
+/// that is complete counts with its own times and memory. Never proven where microbatches differ, as they are taken in one order here, nor
+/// where neighbouring stages exchange nothing. Cost of a node: `Windows::narrow`, and O(actions · actions of a rank).
+[[nodiscard]] ExactOrder exactOrder(Windows& windows, Ns time, const ExactOptions& options);
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 #include "simulator/order/find_order.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 #include <vector>
 
@@ -235,7 +236,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!search.begin()) return std::nullopt;
   search.raiseBound(boundOfWindows(problem, search.best(), effort.seconds));
   const std::int64_t left = std::max<std::int64_t>(work / 4, work - spent - search.spent());
-  const std::int64_t forProof = left / (search.isSmall() ? 2 : 4);
+  const std::int64_t forProof = left / (search.isSmall() ? 3 : 4);
   const bool whole = search.improve(left - forProof, [&](std::int64_t done) { return goOn(spent + done); });
   const Choice last{choice.recomputed, search.result()};
   FoundOrder found = choice.beats(last) ? *choice.found : *last.found;
@@ -243,12 +244,17 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   for (std::size_t s = 0; s < choice.recomputed.size(); ++s) {
     if (choice.recomputed[s]) found.certificate.recomputed.emplace_back(s);
   }
+  assert(found.certificate.lowerBound <= found.certificate.time);
   if (!whole || found.certificate.optimal()) return found;
   spent += search.spent();
   OrderProof proof = proveOrder(problem, found.certificate.lowerBound, found.certificate.time, forProof,
                                 [&](std::int64_t done) { return goOn(spent + done); });
-  if (proof.better) return *proof.better;
-  found.certificate.lowerBound = proof.bound;
+  if (proof.better) {
+    found = *std::move(proof.better);
+  } else {
+    found.certificate.lowerBound = proof.bound;
+  }
+  assert(found.certificate.lowerBound <= found.certificate.time);
   return found;
 }
 

@@ -38,7 +38,7 @@ void addStage(OrderModel& model, const OrderProblem& problem, std::size_t s) {
   weight = {rank, cost.backwardWeight, 0, cost.weightPeak, kept - freed, 0, 1, {}, {of.input}, {}, 0};
 }
 
-void addMessage(OrderModel& model, const OrderProblem& problem, const MessageCost& message,
+void addMessage(OrderModel& model, const OrderProblem& problem, const MessageCost& message, bool exchanges,
                 std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t>& channels) {
   const StageClasses from(message.from.index(), model.stages), to(message.to.index(), model.stages);
   const std::int32_t sender = message.backward ? from.input : from.forward, user = message.backward ? to.input : to.forward;
@@ -56,7 +56,7 @@ void addMessage(OrderModel& model, const OrderProblem& problem, const MessageCos
   });
   std::int32_t channel = -1;
   if (held) channel = channels.try_emplace(pair, static_cast<std::int32_t>(channels.size())).first->second;
-  sends.hops.push_back({user, channel, message.latency, message.transfer});
+  sends.hops.push_back({user, channel, message.latency, message.transfer, exchanges});
   ++uses.inputs;
 }
 
@@ -91,7 +91,8 @@ OrderModel::OrderModel(const OrderProblem& problem)
   if (scale.empty()) scale.assign(at(microbatches), 1.0);
   for (std::size_t s = 0; s < problem.costs.stages.size(); ++s) addStage(*this, problem, s);
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> pairs;
-  for (const MessageCost& message : messagesOf(problem.costs)) addMessage(*this, problem, message, pairs);
+  const std::vector<MessageCost> messages = messagesOf(problem.costs);
+  for (std::size_t i = 0; i < messages.size(); ++i) addMessage(*this, problem, messages[i], i < problem.costs.messages.size(), pairs);
   channels = static_cast<std::int32_t>(pairs.size());
   for (std::size_t c = 0; c < classes.size(); ++c) {
     classesOf[at(classes[c].rank)].push_back(static_cast<std::int32_t>(c));

@@ -24,6 +24,7 @@ struct OrderModel {
     std::int32_t to = 0;
     std::int32_t channel = -1;  ///< that it holds for `transfer`; −1: none
     Ns latency = 0, transfer = 0;
+    bool exchanges = true;  ///< false: nothing is sent, only rows have the two in this order; none starts later for that when it runs
   };
   struct ActionClass {
     std::int32_t rank = 0;

@@ -10,6 +10,7 @@
 #include "simulator/order/anneal_order.h"
 #include "simulator/order/judge_order.h"
 #include "simulator/order/order_work.h"
+#include "simulator/order/polish_order.h"
 #include "simulator/order/tune_order.h"
 
 namespace pw {
@@ -196,14 +197,32 @@ void OrderSearch::anneal(std::int64_t work, int round) {
   for (const OrderRows& rows : better) consider(rows, "annealing");
 }
 
+/// Two of the best, in turn.
+void OrderSearch::polish(std::int64_t work) {
+  const std::int64_t cost = OrderWork::ofWindow(model_), windows = work / kChains / cost;
+  std::array<OrderRows, kChains> better;
+  share(kChains, [&](int i) {
+    std::int64_t told = 0;
+    const auto goOn = [&](std::int64_t looked) { return count((looked - std::exchange(told, looked)) * cost); };
+    const OrderRows& start = starts_[at(i) % starts_.size()].rows;
+    better[at(i)] = polishOrder(model_, start, {effort_.seed + static_cast<std::uint64_t>(i), windows, bound_, goOn});
+  });
+  settle(kChains * windows * cost);
+  for (const OrderRows& rows : better) consider(rows, "branch and bound");
+}
+
 bool OrderSearch::improve(std::int64_t work, const std::function<bool(std::int64_t)>& goOn) {
   constexpr int kRounds = 6;
   goOn_ = goOn;
-  const std::int64_t end = spent_ + work;
-  if (best_ > bound_) tune(work / 3);
+  const std::int64_t forPolish = isSmall() ? work / 3 : 0, end = spent_ + work - forPolish;
+  if (best_ > bound_) tune((work - forPolish) / 3);
   finish();
   for (int round = 0; round < kRounds && best_ > bound_ && !stopped_ && !starts_.empty(); ++round) {
     anneal((end - spent_) / (kRounds - round), round);
+    finish();
+  }
+  if (forPolish > 0 && best_ > bound_ && !stopped_ && !starts_.empty()) {
+    polish(forPolish);
     finish();
   }
   return !stopped_;

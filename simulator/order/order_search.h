@@ -54,6 +54,7 @@ class OrderSearch {
   void settle(std::int64_t work);
   void tune(std::int64_t work);
   void anneal(std::int64_t work, int round);
+  void polish(std::int64_t work);
   void finish();
 
   OrderProblem problem_;  ///< with the costs of this choice, and limits lowered by what the model leaves out

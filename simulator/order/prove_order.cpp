@@ -63,8 +63,9 @@ class ChoiceSearch {
   bool decide(const OrderModel& model) {
     constexpr std::int64_t part = 4;  // of what is left, so that one choice leaves something for the others
     const std::int64_t left = (windows_ - looked_) / (open_ ? part : 1);
-    ExactOrder exact = exactOrder(model, time_, {left, [&](std::int64_t more) { return goOn_(looked_ + more); }});
-    looked_ += exact.windows + 1;
+    Windows windows(model);
+    ExactOrder exact = exactOrder(windows, time_, {{}, left, [&](std::int64_t more) { return goOn_(looked_ + more); }});
+    looked_ += exact.windows + static_cast<std::int64_t>(model.actions());
     complete_ = complete_ && exact.proven;
     rows_ = std::move(exact.rows);
     return rows_.empty();

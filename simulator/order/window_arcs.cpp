@@ -16,8 +16,9 @@ void addMessages(const OrderModel& model, std::int32_t smallest, std::vector<Win
     for (std::int32_t m = 0; m < model.microbatches; ++m) {
       const ActionId action = model.actionOf(from, m);
       for (const std::int32_t to : of.after) arcs.push_back({action, model.actionOf(to, m), 0});
-      for (const OrderModel::Hop& hop : of.hops)
-        arcs.push_back({action, model.actionOf(hop.to, m), hop.latency + model.scaled(hop.transfer, smallest)});
+      for (const OrderModel::Hop& hop : of.hops) {
+        if (hop.exchanges) arcs.push_back({action, model.actionOf(hop.to, m), hop.latency + model.scaled(hop.transfer, smallest)});
+      }
       if (m > 0) arcs.push_back({model.actionOf(from, m - 1), action, 0});
     }
   }
@@ -51,7 +52,8 @@ void addRoom(const OrderModel& model, std::int32_t rank, std::vector<WindowArc>&
       for (std::size_t t = 0; t <= own; ++t) {
         std::int32_t inputs = 0, weights = 0;
         while (inputs < m && !fits(t, inputs, inputs)) ++inputs;
-        while (weights < m && !fits(t, m, weights)) ++weights;
+        const bool frees = model.classes[at(input(stages[t]))].loss >= 0;  // I may also add what W needs
+        while (weights < m && !fits(t, frees ? m : weights, weights)) ++weights;
         if (inputs > 0) arcs.push_back({model.actionOf(input(stages[t]), inputs - 1), forward, 0});
         if (weights > 0) arcs.push_back({model.actionOf(weight(stages[t]), weights - 1), forward, 0});
       }

@@ -218,20 +218,23 @@ void Windows::open(Ns time) {
   }
 }
 
-/// Where the first microbatch meets each rank for the first time, its F is the rank's first action and starts as it arrives: nothing that
-/// the order decides comes before.
+/// Where the first microbatch meets each rank for the first time, its F is the rank's first action and starts as its messages arrive:
+/// nothing that the order decides comes before. Where several messages of an action share a channel, that ends.
 void Windows::beginAtOnce() {
   std::vector<bool> met(at(model_.ranks), false);
-  Ns start = 0;
+  std::vector<Ns> arrival(model_.classes.size(), 0);
   for (std::int32_t stage = 0; stage < model_.stages; ++stage) {
     const ActionId action = model_.actionOf(stage, 0);
     if (met[at(rankOf(action))]) return;
     met[at(rankOf(action))] = true;
-    now_.earliest[Back][at(action)] = -(start + timeOf(action));
+    const Ns end = arrival[at(stage)] + timeOf(action);
+    now_.earliest[Back][at(action)] = -end;
     const auto& hops = model_.classes[at(stage)].hops;
-    const auto next = std::ranges::find(hops, stage + 1, &OrderModel::Hop::to);
-    if (next == hops.end()) return;
-    start += timeOf(action) + next->latency + model_.scaled(next->transfer, 0);
+    for (const OrderModel::Hop& hop : hops) {
+      if (!hop.exchanges) continue;
+      if (hop.channel >= 0 && std::ranges::count(hops, hop.channel, &OrderModel::Hop::channel) > 1) return;
+      arrival[at(hop.to)] = std::max(arrival[at(hop.to)], end + hop.latency + model_.scaled(hop.transfer, 0));
+    }
   }
 }
 

@@ -34,10 +34,11 @@ TEST(ExactOrder, FindsTheLeastTimeOfAllOrdersAndProvesIt) {
     const std::optional<Ns> least = leastTimeOfAllOrders(problem, problem.costs, true);
     if (!least) continue;
     if (!problem.limits.empty() || !problem.liveLimits.empty()) ++limited;
-    const ExactOrder below = exactOrder(model, *least, kMany);
+    Windows windows(model);
+    const ExactOrder below = exactOrder(windows, *least, kMany);
     EXPECT_TRUE(below.rows.empty());
     EXPECT_TRUE(below.proven);
-    const ExactOrder best = exactOrder(model, *least + 1, kMany);
+    const ExactOrder best = exactOrder(windows, *least + 1, kMany);
     ASSERT_FALSE(best.rows.empty());
     OrderTimer timer(model);
     ASSERT_TRUE(timer.run(best.rows));
@@ -54,11 +55,12 @@ OrderProblem loopOfFour(std::uint64_t seed) {
 
 TEST(ExactOrder, ProvesNothingWhereItIsStopped) {
   const OrderModel model(loopOfFour(1));
-  const ExactOrder cut = exactOrder(model, 10'000, {});
+  Windows windows(model);
+  const ExactOrder cut = exactOrder(windows, 10'000, {});
   EXPECT_TRUE(cut.rows.empty());
   EXPECT_FALSE(cut.proven);
   int polled = 0;
-  const ExactOrder stopped = exactOrder(model, 10'000, {.windows = 100'000'000, .goOn = [&](std::int64_t) { return ++polled < 3; }});
+  const ExactOrder stopped = exactOrder(windows, 10'000, {.windows = 100'000'000, .goOn = [&](std::int64_t) { return ++polled < 3; }});
   EXPECT_FALSE(stopped.proven);
   EXPECT_EQ(polled, 3);
 }
@@ -66,7 +68,17 @@ TEST(ExactOrder, ProvesNothingWhereItIsStopped) {
 TEST(ExactOrder, ProvesNothingWhereMicrobatchesDiffer) {
   OrderProblem problem = loopOfFour(2);
   problem.costs.microbatchScale = {1, 1, 2, 1, 1, 1};
-  EXPECT_FALSE(exactOrder(OrderModel(problem), 1, kMany).proven);
+  const OrderModel model(problem);
+  Windows windows(model);
+  EXPECT_FALSE(exactOrder(windows, 1, kMany).proven);
+}
+
+TEST(ExactOrder, ProvesNothingWhereStagesExchangeNothing) {
+  OrderProblem problem = loopOfFour(3);
+  std::erase_if(problem.costs.messages, [](const MessageCost& m) { return std::min(m.from, m.to) == Stage(1); });
+  const OrderModel model(problem);
+  Windows windows(model);
+  EXPECT_FALSE(exactOrder(windows, 1, kMany).proven);
 }
 
 /// Whatever an order does is within the windows that its own time leaves, and no action is said to precede one that it follows.
@@ -121,6 +133,29 @@ TEST(Windows, LeaveNoTimeWhereRoomIsForOneAtATime) {
   ASSERT_TRUE(windows.hold(60));
   EXPECT_EQ(windows.earliestStart(model.actionOf(0, 1)), 30);
   EXPECT_TRUE(windows.precedes(model.actionOf(2, 0), model.actionOf(0, 1)));
+}
+
+/// F leaves 2 bytes and I makes them 10 until W: three F fit before all else, though not after two I.
+TEST(Windows, KnowThatAnInputBackwardMayAddMemory) {
+  OrderProblem problem;
+  problem.ranks = 1;
+  problem.microbatches = 3;
+  problem.placement = loopPlacement({1, 1, 3});
+  SyntheticCosts times;
+  times.forward = times.backwardInput = times.backwardWeight = {10};
+  problem.costs = syntheticTable(times, 1);
+  problem.costs.stages[0].activationBytes = 2;
+  problem.costs.stages[0].addedByInput = 8;
+  problem.limits = {14};
+  const OrderModel model(problem);
+  Windows windows(model);
+  ASSERT_TRUE(windows.hold(1000));
+  EXPECT_FALSE(windows.precedes(model.actionOf(2, 0), model.actionOf(0, 2)));
+  problem.limits = {13};  // not all of them: I of the first would make it 14
+  const OrderModel less(problem);
+  Windows narrower(less);
+  ASSERT_TRUE(narrower.hold(1000));
+  EXPECT_FALSE(narrower.precedes(less.actionOf(2, 0), less.actionOf(0, 1)));
 }
 
 /// A decision carries over to what comes before and after: 3 after 2 after 1 leaves 1 the first third.

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "simulator/order/order_model.h"
+
+namespace pw {
+
+struct PolishOptions {
+  std::uint64_t seed = 1;
+  std::int64_t windows = 0;                             ///< to look at, about (`Windows::looked`)
+  Ns enough = 0;                                        ///< stops where the objective is no larger
+  std::function<bool(std::int64_t windows)> goOn = {};  ///< polled with those looked at; false: stop
+};
+
+/// Rows improved by large neighbourhood search (Shaw, Using constraint programming and local search methods to solve vehicle routing
+/// problems, CP 1998): again and again the order of a few actions, those of some microbatches or of some stretch of time, is left open, and
+/// branch and bound (`exactOrder`) looks for a better one. As many as it can decide within some hundred nodes. Returns rows that fit where
+/// the given ones do, and no slower than those.
+[[nodiscard]] OrderRows polishOrder(const OrderModel& model, const OrderRows& start, const PolishOptions& options);
+
+}  // namespace pw
