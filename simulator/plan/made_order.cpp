@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "schedules/generate.h"
+#include "simulator/order/recomputation.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
@@ -127,6 +128,15 @@ OrderProblem problemOn(const PlanRequest& request, ModelCosts& model, const Plac
   return problem;
 }
 
+/// The same with no more time and memory than whatever is recomputed needs: a request may also name some modules of a stage.
+OrderProblem relaxedProblemOn(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
+  OrderProblem problem = problemOn(request, model, placement);
+  if (problem.recomputed.empty()) return problem;
+  problem.costs = relaxedCosts(problem, std::vector(problem.costs.stages.size(), Recomputed::Open));
+  problem.recomputed.clear();
+  return problem;
+}
+
 /// What an order is searched for, in several ways where it is open what is recomputed: each stage by itself, none, and as few stages as
 /// one microbatch after the other or a family needs.
 std::vector<OrderProblem> problemsToTry(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
@@ -177,7 +187,7 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
   }
   Ns bound = best->makespan;
   for (const Placement& placement : placements)
-    bound = std::min(bound, orderBound(problemOn(request, model, placement), best->makespan, effort.seconds));
+    bound = std::min(bound, orderBound(relaxedProblemOn(request, model, placement), best->makespan, effort.seconds));
   const Certificate certificate{Clock::Flush, best->makespan, bound, std::move(by), {}};
   return {std::move(best->rows), std::move(best->priced), certificate};
 }
@@ -185,7 +195,7 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
 Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages) {
   Ns bound = std::numeric_limits<Ns>::max();
   for (const Placement& placement : orderPlacements({request.ranks, stages, request.microbatches}))
-    bound = std::min(bound, orderBound(problemOn(request, model, placement)));
+    bound = std::min(bound, orderBound(relaxedProblemOn(request, model, placement)));
   return bound;
 }
 
