@@ -15,7 +15,7 @@ class BranchAndBound {
     windows_.open(time_ - 1);
     const bool possible = std::ranges::all_of(options_.decided, [&](const auto& pair) { return windows_.decide(pair.first, pair.second); });
     const bool all = !possible || explore();
-    return {std::move(found_), all && complete_ && windows_.alike() && exchangesAll(), looked()};
+    return {std::move(found_), all && complete_ && windows_.alike() && windows_.knowsBegins() && exchangesAll(), looked()};
   }
 
  private:

@@ -25,8 +25,9 @@ struct ExactOrder {
 /// An order of the windows' model that takes less than `time`, or the proof that there is none: branch and bound for small models. The
 /// windows that the time leaves are narrowed; of the two actions of a rank whose order leaves the least, both orders are tried, that which
 /// leaves more first (as in Smith and Cheng, Slack-based heuristics for constraint satisfaction scheduling, AAAI 1993). An order that is
-/// complete counts with its own times and memory. Never proven where microbatches differ, as they are taken in one order here, nor where
-/// neighbouring stages exchange nothing. Cost of a node: `Windows::narrow`, and O(actions · actions of a rank).
+/// complete counts with its own times and memory. Never proven where microbatches differ, as they are taken in one order here, where
+/// neighbouring stages exchange nothing, nor on the window clock where a rank may begin late (`Windows::knowsBegins`). Cost of a node:
+/// `Windows::narrow`, and O(actions · actions of a rank).
 [[nodiscard]] ExactOrder exactOrder(Windows& windows, Ns time, const ExactOptions& options);
 
 }  // namespace pw

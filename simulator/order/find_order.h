@@ -42,7 +42,9 @@ struct OrderEffort {
 /// `lowerBounds` refuses.
 [[nodiscard]] std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffort& effort = {});
 
-/// No order of forwards and backwards on that placement, whole or split, with whatever recomputed, takes less on the problem's clock.
+/// No order of forwards and backwards on that placement, whole or split, with whatever recomputed, takes less on the problem's clock, as
+/// long as the microbatches of a stage come in their order: on the window clock, a rank that took a later one first could begin late on
+/// purpose.
 [[nodiscard]] Ns orderBound(const OrderProblem& problem);
 /// The same, closer (`windowBound`) where that takes at most a quarter of so much work, and an order is known that takes `found`.
 [[nodiscard]] Ns orderBound(const OrderProblem& problem, Ns found, double seconds);

@@ -43,7 +43,8 @@ void addRoom(const OrderModel& model, std::int32_t rank, std::vector<WindowArc>&
           const std::int32_t s = stages[i];
           const std::int32_t ended = i <= t ? std::min(m, inputs) : m;  // I of earlier stages comes after that of later ones
           const std::int32_t died = i == t ? std::min(ended, weights) : ended;
-          held += model.classes[at(s)].gain * (m + 1) - model.classes[at(input(s))].loss * ended - model.classes[at(weight(s))].loss * died;
+          const Bytes freed = model.classes[at(input(s))].loss;  // less than 0 where I adds what W needs
+          held += model.classes[at(s)].gain * (m + 1) - freed * (freed < 0 ? died : ended) - model.classes[at(weight(s))].loss * died;
           live += m + 1 - died;
         }
         return held <= model.limit[at(rank)] && live <= model.liveLimit[at(rank)];
@@ -52,8 +53,7 @@ void addRoom(const OrderModel& model, std::int32_t rank, std::vector<WindowArc>&
       for (std::size_t t = 0; t <= own; ++t) {
         std::int32_t inputs = 0, weights = 0;
         while (inputs < m && !fits(t, inputs, inputs)) ++inputs;
-        const bool frees = model.classes[at(input(stages[t]))].loss >= 0;  // I may also add what W needs
-        while (weights < m && !fits(t, frees ? m : weights, weights)) ++weights;
+        while (weights < m && !fits(t, m, weights)) ++weights;
         if (inputs > 0) arcs.push_back({model.actionOf(input(stages[t]), inputs - 1), forward, 0});
         if (weights > 0) arcs.push_back({model.actionOf(weight(stages[t]), weights - 1), forward, 0});
       }

@@ -222,11 +222,13 @@ void Windows::open(Ns time) {
 /// nothing that the order decides comes before. Where several messages of an action share a channel, that ends.
 void Windows::beginAtOnce() {
   std::vector<bool> met(at(model_.ranks), false);
+  begun_ = 0;
   std::vector<Ns> arrival(model_.classes.size(), 0);
   for (std::int32_t stage = 0; stage < model_.stages; ++stage) {
     const ActionId action = model_.actionOf(stage, 0);
     if (met[at(rankOf(action))]) return;
     met[at(rankOf(action))] = true;
+    ++begun_;
     const Ns end = arrival[at(stage)] + timeOf(action);
     now_.earliest[Back][at(action)] = -end;
     const auto& hops = model_.classes[at(stage)].hops;

@@ -56,6 +56,9 @@ class Windows {
   /// Raises the earliest start, or lowers the latest end to `-to`. False: the window is too short.
   [[nodiscard]] bool raise(Direction direction, ActionId action, Ns to);
 
+  /// On the window clock: whether it is known when each rank begins. Else an order whose actions take longer may have the shorter window.
+  [[nodiscard]] bool knowsBegins() const { return model_.clock == Clock::Flush || begun_ == model_.ranks; }
+
   /// So many windows have been looked at by capacity and room, and one for each pass: what narrowing costs.
   [[nodiscard]] std::int64_t looked() const { return looked_; }
 
@@ -91,6 +94,7 @@ class Windows {
   std::vector<std::uint64_t> always_;  ///< before anything is decided
   Ns trial_ = 0;
   State now_;
+  std::int32_t begun_ = 0;  ///< ranks that `beginAtOnce` has met
   std::int64_t looked_ = 0;
   std::vector<bool> changed_;  ///< by rank: since its capacity and room were looked at
 
