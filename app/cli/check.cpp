@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
+#include "app/cli/text/output.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/text/json_part.h"
 

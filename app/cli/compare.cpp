@@ -12,15 +12,15 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "backends/store/run_store.h"
 #include "engine/run/backward.h"
 #include "schedules/units.h"
 #include "simulator/report/compare.h"
 #include "simulator/report/json_fields.h"
-#include "simulator/report/text_timeline.h"
 #include "simulator/report/verdict.h"
 #include "simulator/text/json_text.h"
+#include "simulator/timeline/text.h"
 
 namespace pw::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "schedules/error.h"

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/messages/transport.h"
 #include "engine/run/host_inventory.h"

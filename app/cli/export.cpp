@@ -12,7 +12,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "backends/resources/resources.h"
 #include "backends/resources/torch_export.h"
 #include "backends/store/run_store.h"
@@ -21,9 +21,9 @@
 #include "schedules/units.h"
 #include "simulator/plan/layer_export.h"
 #include "simulator/plan/plan.h"
-#include "simulator/report/chrome_trace.h"
-#include "simulator/report/svg_timeline.h"
 #include "simulator/step/simulate.h"
+#include "simulator/timeline/chrome.h"
+#include "simulator/timeline/svg.h"
 #include "simulator/trace/trace_csv.h"
 
 namespace pw::cli {

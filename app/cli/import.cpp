@@ -6,7 +6,7 @@
 #include <CLI/App.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "backends/host/files.h"
 #include "schedules/units.h"
 #include "simulator/costs/pipedream_graph.h"

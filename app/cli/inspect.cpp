@@ -12,11 +12,11 @@
 #include <CLI/Validators.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
-#include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
-#include "app/cli/split_text.h"
+#include "app/cli/text/not_counted.h"
+#include "app/cli/text/output.h"
+#include "app/cli/text/split.h"
 #include "engine/planning/inspection.h"
 #include "engine/run/trial_verdict.h"
 #include "schedules/units.h"

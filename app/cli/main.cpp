@@ -18,7 +18,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "engine/processes/failure.h"
 #include "schedules/error.h"
 #include "schedules/names.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "engine/processes/process.h"
 
 namespace pw::cli {

@@ -6,8 +6,8 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
-#include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
+#include "app/cli/text/output.h"
 #include "backends/cuda/backend.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/backend.h"

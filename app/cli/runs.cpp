@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "backends/store/run_store.h"
 #include "schedules/units.h"
 

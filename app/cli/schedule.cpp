@@ -9,8 +9,8 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/order_watch.h"
-#include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
+#include "app/cli/text/output.h"
 #include "engine/planning/subject.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"

@@ -7,7 +7,7 @@
 #include <CLI/Validators.hpp>
 
 #include "app/cli/numbers.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 
 namespace pw::cli {
 

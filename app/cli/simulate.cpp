@@ -10,23 +10,23 @@
 #include <CLI/Validators.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/memory_text.h"
 #include "app/cli/numbers.h"
 #include "app/cli/order_watch.h"
-#include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
-#include "app/cli/sensitivity_text.h"
+#include "app/cli/text/memory.h"
+#include "app/cli/text/output.h"
+#include "app/cli/text/sensitivity.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/prediction.h"
 #include "engine/planning/subject.h"
 #include "schedules/cycles.h"
 #include "schedules/units.h"
 #include "simulator/plan/optimizer.h"
-#include "simulator/report/chrome_trace.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/report/json_fields.h"
-#include "simulator/report/text_timeline.h"
 #include "simulator/step/jitter.h"
+#include "simulator/timeline/chrome.h"
+#include "simulator/timeline/text.h"
 
 namespace pw::cli {
 namespace {

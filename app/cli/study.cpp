@@ -15,7 +15,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "backends/host/files.h"
 #include "backends/store/study_store.h"
 #include "engine/planning/study_run.h"

@@ -5,7 +5,7 @@
 #include "engine/planning/prediction.h"
 #include "engine/planning/schedule_source.h"
 #include "engine/planning/subject.h"
-#include "simulator/report/html_timeline.h"
+#include "simulator/timeline/html.h"
 
 namespace pw::python {
 namespace {

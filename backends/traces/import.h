@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/report/chrome_trace.h"
+#include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "simulator/report/chrome_trace.h"
+#include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {

@@ -5,11 +5,11 @@
 
 #include "simulator/plan/planner.h"
 #include "simulator/report/metrics.h"
-#include "simulator/report/timeline.h"
-#include "simulator/report/timeline_fill.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
+#include "simulator/timeline/fill.h"
+#include "simulator/timeline/timeline.h"
 
 namespace pw {
 

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 Json python(Words words) {
-  words.insert(words.begin(), PW_SOURCE_DIR "/tests/support/checkpoint_user.py");
+  words.insert(words.begin(), PW_SOURCE_DIR "/tests/support/python/checkpoint_user.py");
   const Outcome outcome = finish(words, {{}, RLIM_INFINITY, PW_PYTHON});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return outcome.out.empty() ? Json() : Json::parse(outcome.out);

@@ -124,7 +124,7 @@ TEST(Export, SaysWhatIsWrongWithACall) {
 TEST(Export, RunsWithTorchOnTwoRanksAsThisProgramRunsIt) {
   const Folder folder;
   const std::string plan = planned(folder, "zbv"), data = folder.file("data.pt"), out = folder.file("out");
-  ASSERT_EQ(std::system((PW_PYTHON " " PW_SOURCE_DIR "/tests/support/checkpoint_user.py data " + data + " 16").c_str()), 0);
+  ASSERT_EQ(std::system((PW_PYTHON " " PW_SOURCE_DIR "/tests/support/python/checkpoint_user.py data " + data + " 16").c_str()), 0);
   ASSERT_EQ(call({"export", plan, "--to", "torch", "--out", folder.file("not/yet/there")}).status, 0);
   // Two batches in the file, a rate that rises and falls, a norm that is clipped: whoever leaves one out has other losses.
   const std::vector<std::string> options{

@@ -1,5 +1,5 @@
-// Runs whose loss or gradients are NaN, with real processes: tests/data/faulty.pt2 (tests/support/odd_models.py) makes some where the data
-// says so.
+// Runs whose loss or gradients are NaN, with real processes: tests/data/faulty.pt2 (tests/support/python/odd_models.py) makes some where
+// the data says so.
 
 #include <cmath>
 #include <filesystem>

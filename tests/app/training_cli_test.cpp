@@ -42,7 +42,7 @@ Numbers lossesOf(const std::string& plan, const Words& more, const std::string& 
 
 /// What checkpoint_user.py printed.
 std::string python(Words words) {
-  words.insert(words.begin(), PW_SOURCE_DIR "/tests/support/checkpoint_user.py");
+  words.insert(words.begin(), PW_SOURCE_DIR "/tests/support/python/checkpoint_user.py");
   const Outcome outcome = finish(words, {{}, RLIM_INFINITY, PW_PYTHON});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return outcome.out;

@@ -1,4 +1,4 @@
-// What `inspect --report` and `--try` say of models that differ in one thing (tests/support/verdict_models.py).
+// What `inspect --report` and `--try` say of models that differ in one thing (tests/support/python/verdict_models.py).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ class Verdict : public testing::Test {
   static void SetUpTestSuite() {
     folder_ = std::make_unique<Folder>();
     const std::string command =
-        "OMP_NUM_THREADS=1 " PW_PYTHON " -W ignore " PW_SOURCE_DIR "/tests/support/verdict_models.py " + folder_->file("");
+        "OMP_NUM_THREADS=1 " PW_PYTHON " -W ignore " PW_SOURCE_DIR "/tests/support/python/verdict_models.py " + folder_->file("");
     ASSERT_EQ(std::system(command.c_str()), 0);
   }
   static void TearDownTestSuite() { folder_.reset(); }

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "backends/traces/import.h"
-#include "simulator/report/svg_timeline.h"
-#include "simulator/report/timeline.h"
-#include "simulator/report/timeline_fill.h"
+#include "simulator/timeline/fill.h"
+#include "simulator/timeline/svg.h"
+#include "simulator/timeline/timeline.h"
 
 namespace {
 

@@ -1,5 +1,6 @@
-// Microbatches give what plain PyTorch gives on the whole batch (tests/support/full_batch_reference.py): where the batch is not dimension
-// 0, and where the model's own loss is a mean over targets, weighed by --loss-count. And what a trial of microbatches says of these models.
+// Microbatches give what plain PyTorch gives on the whole batch (tests/support/python/full_batch_reference.py): where the batch is not
+// dimension 0, and where the model's own loss is a mean over targets, weighed by --loss-count. And what a trial of microbatches says of
+// these models.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +34,7 @@ class FullBatch : public testing::Test {
     ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";
     root_ = fs::temp_directory_path() / ("pipewright-full-batch-" + std::to_string(getpid()));
     const std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
-                                "/tests/support/full_batch_reference.py " + root_.string() + " " + std::to_string(kBatch) + " " +
+                                "/tests/support/python/full_batch_reference.py " + root_.string() + " " + std::to_string(kBatch) + " " +
                                 std::to_string(kSteps) + " " + std::to_string(kRate);
     ASSERT_EQ(std::system(command.c_str()), 0);
   }

@@ -1,4 +1,5 @@
-// Dropout-free samples give Python's numbers: same data, microbatches, loss and SGD in plain PyTorch (tests/support/python_reference.py).
+// Dropout-free samples give Python's numbers: same data, microbatches, loss and SGD in plain PyTorch
+// (tests/support/python/python_reference.py).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +42,7 @@ void expectEqual(const std::vector<Case>& cases, const std::vector<std::string>&
   ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";
   const fs::path out = fs::temp_directory_path() / ("pipewright-python-" + std::to_string(getpid()));
   std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
-                        "/tests/support/python_reference.py " + out.string() + " " + std::to_string(kMicrobatches) + " " +
+                        "/tests/support/python/python_reference.py " + out.string() + " " + std::to_string(kMicrobatches) + " " +
                         std::to_string(kSteps) + " " + std::to_string(kRate) + " " + library;
   for (const Case& c : cases) command += " " + test::samplePath(c.model) + "=" + c.loss;
   ASSERT_EQ(std::system(command.c_str()), 0);

@@ -158,7 +158,7 @@ TEST(Evaluation, GivesTheOutputsOfPlainPyTorchInEvaluationMode) {
   const std::vector<std::string> models{"several_inputs", "unet", "weights_norms", "attention"};
   const fs::path out = fs::temp_directory_path() / ("pipewright-evaluation-" + std::to_string(getpid()));
   std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
-                        "/tests/support/evaluation_reference.py " + out.string() + " 7";
+                        "/tests/support/python/evaluation_reference.py " + out.string() + " 7";
   for (const std::string& model : models) command += " " + test::samplePath(model);
   ASSERT_EQ(std::system(command.c_str()), 0);
   for (const std::string& model : models) {

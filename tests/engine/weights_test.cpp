@@ -1,5 +1,5 @@
 // Weight gradients of every operator with a rule of its own, and of uses that no rule fits: equal to plain PyTorch's, whole (B) and in two
-// parts (I and W). The models are in tests/support/weight_models.py.
+// parts (I and W). The models are in tests/support/python/weight_models.py.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ class WeightsByPython : public testing::Test {
     ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";
     folder() = fs::temp_directory_path() / ("pipewright-weights-" + std::to_string(getpid()));
     std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
-                          "/tests/support/python_reference.py " + folder().string() + " " + std::to_string(kMicrobatches) + " 1 0.1";
+                          "/tests/support/python/python_reference.py " + folder().string() + " " + std::to_string(kMicrobatches) + " 1 0.1";
     for (const std::string& model : kModels) command += " " + test::samplePath(model) + "=mse";
     ASSERT_EQ(std::system(command.c_str()), 0);
   }

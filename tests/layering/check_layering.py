@@ -26,13 +26,14 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 # Folder: its rooms, from the upper ones, which may include all that follow, to the lowest.
 ROOMS = {
     "app": ["python", "cli", "gui"],
+    "app/cli": [BESIDE, "text"],
     "app/gui": ["window", "plan", "runs", "candidates", "analysis", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "drawing"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
-    "simulator": ["search", "plan", "order", "report", "costs", "step", "model", "operators", "trace", "text"],
+    "simulator": ["search", "plan", "order", "timeline", "report", "costs", "step", "model", "operators", "trace", "text"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
 SOURCES = (".cpp", ".cu")
@@ -81,8 +82,8 @@ PRIVATE_HEADERS = {
 ONE_PLACE = (
     (r"(app|engine|backends|simulator|schedules)/.*", r"[Jj]son(_t)?::(parse|accept|sax_parse)\(|QJsonDocument::fromJson\(", ("simulator/text/json_text.cpp", "app/gui/common/json_object.cpp"),
      "JSON text is read with readJson (simulator/text/json_text.h), which has limits"),
-    (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp",),
-     "the command line writes with print and warn (app/cli/output.h), which show control characters instead of obeying them"),
+    (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/text/output.cpp",),
+     "the command line writes with print and warn (app/cli/text/output.h), which show control characters instead of obeying them"),
 )
 # Header: the sources without a header of their own that it is for: alternatives in a table, entries of a module, parts of one widget.
 SEVERAL_SOURCES = {

@@ -122,7 +122,7 @@ class CheckLayering(unittest.TestCase):
         self.clean({"simulator/text/json_text.cpp": "Json::sax_parse(a, b, &c);\n", "tests/app/new.cpp": "nlohmann::json::parse(text);\n"})
         for call in ('fmt::print("x");', 'std::printf("x");', "std::cout << 1;", "fputs(text, stdout);", "std::fwrite(a, 1, 1, stdout);"):
             self.found("app/cli/new.cpp", call + "\n", "new.cpp:1", "print and warn")
-        self.clean({"app/cli/output.cpp": 'fmt::print("x");\n', "app/cli/new.cpp": 'print(fmt::format("x"));\nstd::snprintf(a, 1, "x");\n// std::cout\n'})
+        self.clean({"app/cli/text/output.cpp": 'fmt::print("x");\n', "app/cli/new.cpp": 'print(fmt::format("x"));\nstd::snprintf(a, 1, "x");\n// std::cout\n'})
 
     def test_odd_spellings_of_an_include_are_seen(self):
         for text in ('  #  include "app/x.h"', '#include"app/x.h"', '#include "app/x.h"  // why', '/* a */ #include "app/x.h"'):

@@ -23,8 +23,8 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/checkpoint.h"
 #include "simulator/plan/split.h"
-#include "simulator/report/timeline_fill.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/timeline/fill.h"
 
 namespace pw::gui {
 namespace {

@@ -10,7 +10,7 @@
 #include "app/gui/runs/run_list.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
-#include "simulator/report/timeline_fill.h"
+#include "simulator/timeline/fill.h"
 
 namespace pw::gui {
 namespace {

@@ -13,7 +13,7 @@
 #include "app/gui/runs/child.h"
 #include "backends/host/files.h"
 #include "engine/live_spans.h"
-#include "simulator/report/timeline_fill.h"
+#include "simulator/timeline/fill.h"
 
 namespace pw::gui {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/report/timeline.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "simulator/timeline/timeline.h"
 
 namespace pw::gui {
 

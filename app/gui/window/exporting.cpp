@@ -13,8 +13,8 @@
 #include "backends/host/files.h"
 #include "backends/resources/torch_export.h"
 #include "schedules/error.h"
-#include "simulator/report/chrome_trace.h"
-#include "simulator/report/svg_timeline.h"
+#include "simulator/timeline/chrome.h"
+#include "simulator/timeline/svg.h"
 #include "simulator/trace/trace_csv.h"
 
 namespace pw::gui {

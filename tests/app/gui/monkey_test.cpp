@@ -6,7 +6,7 @@
 #include <random>
 
 #include "schedules/generate.h"
-#include "simulator/report/timeline_fill.h"
+#include "simulator/timeline/fill.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {

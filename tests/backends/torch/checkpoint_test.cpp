@@ -1,4 +1,4 @@
-// Checkpoints and PyTorch: what torch.save wrote is read, and torch.load reads what is written (tests/support/state_reference.py).
+// Checkpoints and PyTorch: what torch.save wrote is read, and torch.load reads what is written (tests/support/python/state_reference.py).
 #include "backends/torch/stage/checkpoint.h"
 
 #include <ATen/ATen.h>
@@ -24,8 +24,8 @@ class TorchCheckpoint : public testing::Test {
   }
   static void TearDownTestSuite() { fs::remove_all(folder()); }
   static int python(const std::string& verb) {
-    const std::string command =
-        std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/state_reference.py " + verb + " " + folder().string();
+    const std::string command = std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/python/state_reference.py " +
+                                verb + " " + folder().string();
     return std::system(command.c_str());
   }
   static fs::path folder() { return fs::path(testing::TempDir()) / ("pw_checkpoints_" + std::to_string(getpid())); }

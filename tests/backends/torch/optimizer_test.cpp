@@ -1,5 +1,5 @@
-// Optimizers give torch.optim's numbers (tests/support/state_reference.py): those of its fused kernels bit for bit and of its plain loops
-// up to rounding; for 16-bit numbers, where the fused kernels are wrong, those of the plain loops bit for bit.
+// Optimizers give torch.optim's numbers (tests/support/python/state_reference.py): those of its fused kernels bit for bit and of its plain
+// loops up to rounding; for 16-bit numbers, where the fused kernels are wrong, those of the plain loops bit for bit.
 #include "backends/torch/stage/optimizer.h"
 
 #include <ATen/ATen.h>
@@ -71,7 +71,7 @@ class TorchOptimizer : public testing::Test {
   static void SetUpTestSuite() {
     fs::create_directories(folder());
     const std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
-                                "/tests/support/state_reference.py optimizers " + folder().string();
+                                "/tests/support/python/state_reference.py optimizers " + folder().string();
     ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";
     ASSERT_EQ(std::system(command.c_str()), 0);
   }

@@ -9,9 +9,9 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/report/chrome_trace.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace_csv.h"
 #include "tests/support/folder.h"
 #include "tests/support/trace_rules.h"

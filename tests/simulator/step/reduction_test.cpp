@@ -9,10 +9,10 @@
 #include "schedules/lower.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/plan/stage_costs.h"
-#include "simulator/report/chrome_trace.h"
 #include "simulator/report/metrics.h"
-#include "simulator/report/text_timeline.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/timeline/chrome.h"
+#include "simulator/timeline/text.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

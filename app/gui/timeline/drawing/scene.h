@@ -7,7 +7,7 @@
 
 #include "app/gui/common/theme.h"
 #include "app/gui/timeline/drawing/viewport.h"
-#include "simulator/report/timeline.h"
+#include "simulator/timeline/timeline.h"
 
 namespace pw::gui {
 

@@ -23,9 +23,9 @@
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
 #include "simulator/report/compare.h"
-#include "simulator/report/timeline_fill.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "simulator/timeline/fill.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/gui/timeline/details.h"
-#include "simulator/report/timeline_fill.h"
+#include "simulator/timeline/fill.h"
 #include "tests/app/gui/timeline/small_prediction.h"
 
 namespace pw::gui {

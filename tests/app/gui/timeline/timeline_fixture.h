@@ -17,7 +17,7 @@
 #include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/widget.h"
-#include "simulator/report/timeline_fill.h"
+#include "simulator/timeline/fill.h"
 #include "tests/app/gui/timeline/small_prediction.h"
 
 namespace pw::gui {

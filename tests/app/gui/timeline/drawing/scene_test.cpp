@@ -14,11 +14,11 @@
 
 #include "app/gui/timeline/drawing/look.h"
 #include "schedules/generate.h"
-#include "simulator/report/timeline_fill.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
+#include "simulator/timeline/fill.h"
 
 namespace pw::gui {
 namespace {

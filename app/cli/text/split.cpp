@@ -1,4 +1,4 @@
-#include "app/cli/split_text.h"
+#include "app/cli/text/split.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 
 namespace pw::cli {
 namespace {

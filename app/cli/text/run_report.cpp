@@ -1,4 +1,4 @@
-#include "app/cli/run_report.h"
+#include "app/cli/text/run_report.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "schedules/units.h"
 #include "simulator/report/metrics.h"
 #include "simulator/text/json_text.h"

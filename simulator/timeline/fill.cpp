@@ -1,4 +1,4 @@
-#include "simulator/report/timeline_fill.h"
+#include "simulator/timeline/fill.h"
 #include <algorithm>
 #include <array>
 #include <future>
@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "simulator/report/timeline_writers.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
+#include "simulator/timeline/writers.h"
 
 namespace pw {
 namespace {

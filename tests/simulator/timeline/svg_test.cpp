@@ -1,4 +1,4 @@
-#include "simulator/report/svg_timeline.h"
+#include "simulator/timeline/svg.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "schedules/generate.h"
-#include "simulator/report/html_timeline.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "simulator/timeline/html.h"
 
 namespace pw {
 namespace {

@@ -1,6 +1,6 @@
 """Small models with what the samples lack; archives in tests/data are made of them by
 
-    resources/export_model.py tests/support/odd_models.py:NAME --out tests/data/NAME.pt2
+    resources/export_model.py tests/support/python/odd_models.py:NAME --out tests/data/NAME.pt2
 
 recurrent: LSTM (several outputs), group norm.  unet: skip connection, transposed convolution, batch norm, operators in place.
 several_inputs: boolean input, frozen parameter, buffer, chunk, dropout, integer outputs.

@@ -1,6 +1,6 @@
 """Small models that use weights in every way the engine has a rule for, and in ways it has none for; archives in tests/data are made of them by
 
-    resources/export_model.py tests/support/weight_models.py:NAME --out tests/data/weights_NAME.pt2
+    resources/export_model.py tests/support/python/weight_models.py:NAME --out tests/data/weights_NAME.pt2
 
 products: matrix products on either side, sums, elementwise products, views of weights, frozen and unused ones, one weight in two places.
 convolutions: one to three dimensions, paddings by name, groups, transposed.  embeddings: padding, scaled by frequency, tied to the head.

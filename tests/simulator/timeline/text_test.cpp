@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/report/text_timeline.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "simulator/timeline/text.h"
 #include "simulator/trace/trace.h"
 #include "tests/support/random_costs.h"
 

@@ -1,6 +1,6 @@
 """Small models whose graphs depend on data, branch, nest their inputs or use complex numbers and custom operators. Archives in tests/data are made by
 
-    python tests/support/data_models.py NAME tests/data/NAME.pt2 [custom_ops.so]
+    python tests/support/python/data_models.py NAME tests/data/NAME.pt2 [custom_ops.so]
 
 experts: three experts that index their tokens, a boolean mask, a number read by item().  branches: torch.cond, one in the other, and a
 while_loop with gradients.  complex_weights: spectral layers, complex values between modules, conjugation.  nested: dicts and tuples in and out.
@@ -141,7 +141,7 @@ def main():
     name, path = sys.argv[1], sys.argv[2]
     here = os.path.dirname(os.path.abspath(__file__))
     sys.dont_write_bytecode = True
-    sys.path.insert(0, os.path.join(here, "..", "..", "resources"))
+    sys.path.insert(0, os.path.join(here, "..", "..", "..", "resources"))
     import export_model
 
     for library in sys.argv[3:]:

@@ -1,4 +1,4 @@
-#include "app/cli/sensitivity_text.h"
+#include "app/cli/text/sensitivity.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "simulator/text/json_text.h"
 
 namespace pw::cli {

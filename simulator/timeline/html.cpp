@@ -1,6 +1,6 @@
-#include "simulator/report/html_timeline.h"
+#include "simulator/timeline/html.h"
 
-#include "simulator/report/svg_timeline.h"
+#include "simulator/timeline/svg.h"
 
 namespace pw {
 

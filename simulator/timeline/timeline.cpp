@@ -1,4 +1,4 @@
-#include "simulator/report/timeline.h"
+#include "simulator/timeline/timeline.h"
 
 #include <algorithm>
 #include <cassert>

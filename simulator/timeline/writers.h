@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "simulator/report/timeline.h"
+#include "simulator/timeline/timeline.h"
 
 namespace pw {
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "simulator/report/chrome_trace.h"
+#include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {

@@ -1,5 +1,5 @@
-#include "simulator/report/timeline.h"
-#include "simulator/report/timeline_fill.h"
+#include "simulator/timeline/timeline.h"
+#include "simulator/timeline/fill.h"
 
 #include <algorithm>
 #include <array>

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/generate.h"
-#include "simulator/report/chrome_trace.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace.h"
 #include "tests/support/random_costs.h"
 

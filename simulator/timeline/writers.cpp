@@ -1,4 +1,4 @@
-#include "simulator/report/timeline_writers.h"
+#include "simulator/timeline/writers.h"
 
 #include <limits>
 #include <utility>

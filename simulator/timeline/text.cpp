@@ -10,7 +10,7 @@
 
 #include "schedules/units.h"
 #include "simulator/report/metrics.h"
-#include "simulator/report/text_timeline.h"
+#include "simulator/timeline/text.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {

@@ -11,7 +11,7 @@
 
 #include "schedules/units.h"
 #include "simulator/report/metrics.h"
-#include "simulator/report/svg_timeline.h"
+#include "simulator/timeline/svg.h"
 
 namespace pw {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-#include "app/cli/not_counted.h"
+#include "app/cli/text/not_counted.h"
 
 #include <fmt/format.h>
 

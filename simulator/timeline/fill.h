@@ -1,6 +1,6 @@
 #pragma once
 
-#include "simulator/report/timeline.h"
+#include "simulator/timeline/timeline.h"
 
 namespace pw {
 

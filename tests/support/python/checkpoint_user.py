@@ -22,7 +22,7 @@ import torch
 from torch.nn import functional as F
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "resources"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "resources"))
 import odd_models  # noqa: E402
 import sample_models  # noqa: E402
 

@@ -1,11 +1,11 @@
-#include "app/cli/memory_text.h"
+#include "app/cli/text/memory.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/output.h"
+#include "app/cli/text/output.h"
 #include "schedules/units.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/text/json_text.h"
