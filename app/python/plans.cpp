@@ -35,7 +35,8 @@ void bindPlans(py::module_& m) {
       .def_readonly("loss", &Plan::loss)
       .def_readonly("splits", &Plan::splitNames)
       .def_readonly("schedule", &Plan::schedule)
-      .def_property_readonly("optimizer", [](const Plan& p) { return p.optimizer.name; })
+      .def_property_readonly("optimizer",
+                             [](const Plan& p) { return p.optimizer ? std::string(nameOf(p.optimizer->update.kind)) : std::string(); })
       .def("to_json", py::overload_cast<const Plan&>(&toJson), Released())
       .def_static(
           "from_json", [](const std::string& text) { return parsePlan(text, "The plan"); }, py::arg("text"), Released())

@@ -50,7 +50,10 @@ Cluster loadCluster(const std::string& nameOrFile) {
   if (std::ranges::count(nameOrFile, '+') > kMostLinks)
     throw UsageError(
         fmt::format("A cluster is named with at most {} links, `h100-nvlink+pcie-5+ethernet-25`; this one has more.", kMostLinks));
-  if (const std::size_t plus = nameOrFile.rfind('+'); plus != std::string::npos && !pathExists(nameOrFile)) {
+  const bool isPath = nameOrFile.find('/') != std::string::npos;  // else a preset, whatever lies in the current folder
+  const auto presetOf = [](const std::string& name) { return (fs::path(resourceFolder()) / "clusters" / (name + ".json")).string(); };
+  const bool linksPreset = !isPath && pathExists(presetOf(nameOrFile.substr(0, nameOrFile.find('+'))));
+  if (const std::size_t plus = nameOrFile.rfind('+'); plus != std::string::npos && (linksPreset || !pathExists(nameOrFile))) {
     Cluster cluster = loadCluster(nameOrFile.substr(0, plus));
     std::string known;
     for (const NamedLink& link : linkPresets()) {
@@ -59,9 +62,7 @@ Cluster loadCluster(const std::string& nameOrFile) {
     }
     throw UsageError(fmt::format("There is no link {} for cluster {}; links are {}.", nameOrFile.substr(plus + 1), cluster.name, known));
   }
-  const bool isName = nameOrFile.find('/') == std::string::npos;  // a preset, whatever lies in the current folder
-  const fs::path preset = fs::path(resourceFolder()) / "clusters" / (nameOrFile + ".json");
-  if (isName && pathExists(preset.string())) return parseCluster(readFile(preset.string()), preset.string());
+  if (const std::string preset = presetOf(nameOrFile); !isPath && pathExists(preset)) return parseCluster(readFile(preset), preset);
   if (pathExists(nameOrFile)) return parseCluster(readFile(nameOrFile), nameOrFile);
   std::string known;
   for (const std::string& name : clusterPresets()) known += (known.empty() ? "" : ", ") + name;

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kLockWaitMs = 30'000;
 constexpr int kApplicationId = 0x70775374;  ///< of SQLite's header: a study of Pipewright
+constexpr int kVersion = 2;                 ///< of the table `study`; the first version had no column `inputs` at first
 using Value = StudyValue;
 
 /// A column of the table `point`, of the CSV too. `read`: of a result's; a point follows from its number.
@@ -170,7 +171,7 @@ struct StudyStore::Database {
         if (db->execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
           db->exec(schema());
           db->exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
-          SQLite::Statement insert(*db, "INSERT INTO study VALUES (1, ?, ?)");
+          SQLite::Statement insert(*db, fmt::format("INSERT INTO study VALUES ({}, ?, ?)", kVersion));
           insert.bind(1, made->first);
           insert.bind(2, made->second);
           insert.exec();
@@ -179,11 +180,31 @@ struct StudyStore::Database {
       }
       if (db->execAndGet("PRAGMA application_id").getInt() != kApplicationId)
         throw UsageError(fmt::format("{} is not a study; name a file that `search --study` wrote, or a new one.", path));
-      SQLite::Statement read(*db, "SELECT version, text, inputs FROM study");
-      if (!read.executeStep() || read.getColumn(0).getInt() > 1)
-        throw UsageError(fmt::format("The study {} is newer than this Pipewright reads; update it.", path));
-      return {read.getColumn(1).getString(), read.getColumn(2).getString()};
+      migrate();
+      SQLite::Statement read(*db, "SELECT text, inputs FROM study");
+      read.executeStep();
+      return {read.getColumn(0).getString(), read.getColumn(1).getString()};
     });
+  }
+
+  /// To our version. Of the first one nothing is known of the inputs where the column is missing; nothing is lost.
+  void migrate() {
+    const auto versionIn = [&] {
+      SQLite::Statement read(*db, "SELECT version FROM study");
+      if (!read.executeStep())
+        throw UsageError(fmt::format("The study {} is damaged: it is empty; delete it, or restore it from a copy.", path));
+      return read.getColumn(0).getInt();
+    };
+    if (const int version = versionIn(); version > kVersion)
+      throw UsageError(
+          fmt::format("The study {} has format {}, newer than this program reads ({}); update Pipewright.", path, version, kVersion));
+    if (versionIn() == kVersion) return;
+    SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
+    if (versionIn() == kVersion) return;  // another process was faster
+    if (db->execAndGet("SELECT count(*) FROM pragma_table_info('study') WHERE name = 'inputs'").getInt() == 0)
+      db->exec("ALTER TABLE study ADD COLUMN inputs TEXT NOT NULL DEFAULT ''");
+    db->exec(fmt::format("UPDATE study SET version = {}", kVersion));
+    transaction.commit();
   }
 
   /// A row of the study. Throws Error where the file has a point that the study does not.
@@ -210,7 +231,7 @@ StudyStore::StudyStore(const std::string& path, const std::string& text, const s
   study_ = parseStudy(text_, path);
   if (parseStudy(text, path) != study_)
     throw UsageError(fmt::format("{} has the results of another study; give another --out, or delete it.", path));
-  if (inputs != inputs_) {
+  if (!inputs_.empty() && inputs != inputs_) {
     throw UsageError(
         fmt::format("{} has results of other contents of {}; give another --out, or delete it.", path, firstDifference(inputs, inputs_)));
   }
@@ -265,7 +286,7 @@ void StudyStore::add(const std::vector<StudyRow>& rows) {
 void StudyStore::requireSame(const StudyStore& part) const {
   if (part.study_ != study_)
     throw UsageError(fmt::format("{} and {} are of different studies; merge parts of one.", database_->path, part.database_->path));
-  if (part.inputs_ != inputs_) {
+  if (!part.inputs_.empty() && !inputs_.empty() && part.inputs_ != inputs_) {
     throw UsageError(fmt::format("{} and {} are of different contents of {}; predict one of them again.", database_->path,
                                  part.database_->path, firstDifference(inputs_, part.inputs_)));
   }

@@ -34,7 +34,8 @@ struct StudyCounts {
 class StudyStore {
  public:
   /// Creates the file where there is none. `text`: the study's JSON. `inputs`: what tells whether the files that it names are the same, a
-  /// line for each. Throws UsageError where the file is of another study, or of other inputs.
+  /// line for each; empty: not known, as in files of the first version. Throws UsageError where the file is of another study, or of other
+  /// inputs.
   StudyStore(const std::string& path, const std::string& text, const std::string& inputs);
   /// Opens an existing file.
   explicit StudyStore(const std::string& path);

@@ -56,14 +56,16 @@ std::string precisionWords(DType precision) {
 }  // namespace
 
 std::string optimizerNote(const RunSettings& o, const Plan& plan) {
-  const PlannedOptimizer& planned = plan.optimizer;
+  if (!plan.optimizer || o.synthetic || o.evaluates) return "";
+  const PlannedOptimizer& planned = *plan.optimizer;
   const bool sameShare = planned.zero1 == o.shardOptimizer || stateCopies(o.update) == 0;
-  if (planned.name.empty() || o.synthetic || o.evaluates || (planned.stateCopies == stateCopies(o.update) && sameShare)) return "";
-  const auto words = [](const std::string& name, int copies, bool zero1) {
-    return fmt::format("{} ({} of each parameter{})", name, counted(copies, "number"), zero1 ? ", shared by replicas" : "");
+  if (stateCopies(planned.update) == stateCopies(o.update) && sameShare) return "";
+  const auto words = [](const OptimizerSpec& update, bool zero1) {
+    return fmt::format("{} ({} of each parameter{})", nameOf(update.kind), counted(stateCopies(update), "number"),
+                       zero1 ? ", shared by replicas" : "");
   };
   return fmt::format("{} accounts for the state of {}, and this run has {}: its memory differs", o.plan,
-                     words(planned.name, planned.stateCopies, planned.zero1), words(o.optimizer, stateCopies(o.update), o.shardOptimizer));
+                     words(planned.update, planned.zero1), words(o.update, o.shardOptimizer));
 }
 
 std::string costsNote(const RunSettings& o, const Plan& plan) {

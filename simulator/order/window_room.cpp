@@ -9,16 +9,33 @@ namespace {
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-/// A pair is held from the latest start of its F, all of it until the earliest end of its I, what W needs until the earliest end of that.
-bool keepTimeTable(Windows& windows, std::int32_t rank) {
-  const OrderModel& model = windows.model();
-  const Bytes limit = model.limit[at(rank)];
-  const std::int32_t most = model.liveLimit[at(rank)];
-  struct Pair {
-    ActionId forward, input, weight;
-    Bytes before, after;
-  };
+/// A stage and microbatch of a rank, and what it holds: from its F to its I, and from there to its W.
+struct Pair {
+  ActionId forward, input, weight;
+  Bytes before, after;
+};
+
+/// What is surely held from a time to another.
+struct Stretch {
+  Ns from, to;
+  Bytes bytes;
+  std::int32_t live;
+};
+
+/// What a rank surely holds: each pair from the latest start of its F, all of it until the earliest end of its I, what W needs until the
+/// earliest end of that.
+struct TimeTable {
   std::vector<Pair> pairs;
+  std::vector<Stretch> stretches;
+
+  [[nodiscard]] auto firstFrom(Ns time) const {
+    return std::upper_bound(stretches.begin(), stretches.end(), time, [](Ns t, const Stretch& stretch) { return t < stretch.to; });
+  }
+};
+
+TimeTable timeTableOf(const Windows& windows, std::int32_t rank) {
+  const OrderModel& model = windows.model();
+  TimeTable table;
   struct Change {
     Ns time;
     Bytes bytes;
@@ -44,40 +61,39 @@ bool keepTimeTable(Windows& windows, std::int32_t rank) {
                end = windows.earliestEnd(pair.weight);
       hold(start, std::min(middle, end), pair.before, 1);
       hold(middle, end, pair.after, 1);
-      pairs.push_back(pair);
+      table.pairs.push_back(pair);
     }
   }
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time < b.time; });
-  struct Stretch {
-    Ns from, to;
-    Bytes bytes;
-    std::int32_t live;
-  };
-  std::vector<Stretch> stretches;
   Bytes bytes = 0;
   std::int32_t live = 0;
   for (std::size_t i = 0; i < changes.size(); ++i) {
     bytes += changes[i].bytes;
     live += changes[i].live;
     if (i + 1 == changes.size() || changes[i + 1].time == changes[i].time) continue;
-    if (bytes > limit || live > most) return false;
-    stretches.push_back({changes[i].time, changes[i + 1].time, bytes, live});
+    table.stretches.push_back({changes[i].time, changes[i + 1].time, bytes, live});
   }
-  const auto firstFrom = [&](Ns time) {
-    return std::upper_bound(stretches.begin(), stretches.end(), time, [](Ns t, const Stretch& stretch) { return t < stretch.to; });
-  };
-  for (const Pair& pair : pairs) {
+  return table;
+}
+
+bool keepTimeTable(Windows& windows, std::int32_t rank) {
+  const Bytes limit = windows.model().limit[at(rank)];
+  const std::int32_t most = windows.model().liveLimit[at(rank)];
+  const TimeTable table = timeTableOf(windows, rank);
+  const auto& stretches = table.stretches;
+  if (std::ranges::any_of(stretches, [&](const Stretch& stretch) { return stretch.bytes > limit || stretch.live > most; })) return false;
+  for (const Pair& pair : table.pairs) {
     const Ns start = windows.latestStart(pair.forward), inputEnd = windows.earliestEnd(pair.input),
              weightEnd = windows.earliestEnd(pair.weight);
     Ns forward = windows.earliestStart(pair.forward);
-    for (auto s = firstFrom(forward); s != stretches.end() && s->from < start; ++s) {  // its own bytes are not in there
+    for (auto s = table.firstFrom(forward); s != stretches.end() && s->from < start; ++s) {  // its own bytes are not in there
       const Ns held = std::max(s->from, forward);
       const bool fits = held >= weightEnd || (s->live < most && s->bytes + (held < inputEnd ? pair.before : pair.after) <= limit);
       if (!fits) forward = std::min(s->to, start);
     }
     if (!windows.raise(Windows::Ahead, pair.forward, forward)) return false;
     const auto endBefore = [&](ActionId action, Ns from, Bytes holds) {
-      for (auto s = firstFrom(from); s != stretches.end() && s->from < windows.latestEnd(action); ++s) {
+      for (auto s = table.firstFrom(from); s != stretches.end() && s->from < windows.latestEnd(action); ++s) {
         const Ns held = std::max(s->from, from);
         if (held < start) continue;
         const bool counted = held < weightEnd;  // its own, which W needs

@@ -176,7 +176,7 @@ CostTable costsOf(const PlanSetting& setting, const Partition& partition) {
   CostTable costs = setting.model != nullptr
                         ? setting.model->costTable(partition, setting.schedule.placement, setting.replicas)
                         : costTable(setting.graph, partition, setting.profile, setting.schedule.placement, setting.replicas);
-  addOptimizerState(costs, setting.optimizerCopies, setting.optimizerShards);
+  addOptimizerState(costs, stateCopies(setting.optimizer), setting.optimizerShards);
   requireSummable(costs, shapeOf(setting.schedule));
   return costs;
 }

@@ -44,8 +44,8 @@ struct PlanSetting {
   const Profile& profile;
   const Schedule& schedule;  ///< lowered
   int replicas = 1;
-  int optimizerCopies = 0;  ///< of parameters, as optimizer state
-  int optimizerShards = 1;  ///< ranks that share it (ZeRO-1)
+  OptimizerSpec optimizer = {};  ///< whose state counts
+  int optimizerShards = 1;       ///< ranks that share it (ZeRO-1)
   // Caches kept from one plan to the next; null: computed each time.
   ModelCosts* model = nullptr;       ///< of graph and profile
   CompiledRows* compiled = nullptr;  ///< of the schedule

@@ -258,9 +258,13 @@ std::string toJson(const Plan& plan) {
          {"profile", ownJson(toJson(plan.profile))}};
   if (!plan.libraries.empty()) j["libraries"] = plan.libraries;
   const ModelFingerprint& print = plan.fingerprint;
-  const PlannedOptimizer& optimizer = plan.optimizer;
-  if (optimizer != PlannedOptimizer())
-    j["optimizer"] = {{"name", optimizer.name}, {"state_copies", optimizer.stateCopies}, {"zero1", optimizer.zero1}};
+  if (plan.optimizer) {
+    const OptimizerSpec& update = plan.optimizer->update;
+    j["optimizer"] = {{"name", nameOf(update.kind)},
+                      {"momentum", update.momentum},
+                      {"state_copies", stateCopies(update)},
+                      {"zero1", plan.optimizer->zero1}};
+  }
   if (!print.digest.empty())
     j["model_fingerprint"] = {{"digest", print.digest}, {"tensors", print.tensors}, {"operators", print.operators}};
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -268,7 +272,24 @@ std::string toJson(const Plan& plan) {
 
 namespace {
 
-constexpr int kMostStateCopies = 16;
+/// Plans of older versions say only how many copies of parameters the state is; then a momentum is as large as most people's.
+PlannedOptimizer optimizerIn(const JsonPart& j, const JsonDocument& document) {
+  constexpr double kUsualMomentum = 0.9;
+  const auto kind = valueNamed<OptimizerSpec::Kind>(j["name"].as<std::string>());
+  if (!kind) document.fail(fmt::format("its optimizer is unknown; known are {}", optimizerNames(", ")));
+  PlannedOptimizer optimizer{{}, j["zero1"].as<bool>()};
+  optimizer.update.kind = *kind;
+  const int copies = j["state_copies"].as<int>();
+  if (j.json().contains("momentum")) {
+    optimizer.update.momentum = j["momentum"].as<double>();
+  } else if (factsOf(*kind).hasMomentum && copies > stateCopies(optimizer.update)) {
+    optimizer.update.momentum = kUsualMomentum;
+  }
+  const double momentum = optimizer.update.momentum;
+  if (!(momentum >= 0 && momentum <= 1) || (momentum > 0 && !factsOf(*kind).hasMomentum) || copies != stateCopies(optimizer.update))
+    document.fail("its optimizer contradicts itself");
+  return optimizer;
+}
 
 ModelFingerprint fingerprintIn(const JsonPart& j, const JsonDocument& document) {
   if (!j.json().contains("model_fingerprint")) return {};
@@ -298,12 +319,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.batch = j["batch"].as<std::int64_t>();
   if (j.json().contains("replicas")) plan.replicas = j["replicas"].as<int>();
   plan.loss = j["loss"].as<std::string>();
-  if (j.json().contains("optimizer")) {
-    const JsonPart optimizer = j["optimizer"];
-    plan.optimizer = {optimizer["name"].as<std::string>(), optimizer["state_copies"].as<int>(), optimizer["zero1"].as<bool>()};
-    if (plan.optimizer.stateCopies < 0 || plan.optimizer.stateCopies > kMostStateCopies)
-      document.fail("its optimizer has an impossible number of copies");
-  }
+  if (j.json().contains("optimizer")) plan.optimizer = optimizerIn(j["optimizer"], document);
   plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
   plan.splitNames = j["splits"].listOf<std::string>();
   const JsonPart schedule = j["schedule"];

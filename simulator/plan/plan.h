@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "schedules/schedule.h"
 #include "simulator/model/fingerprint.h"
+#include "simulator/plan/optimizer.h"
 #include "simulator/plan/partition.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
@@ -16,9 +18,8 @@ inline constexpr int kMaxReplicas = 1024;
 
 /// The optimizer that a plan accounts for; a run may use a different one.
 struct PlannedOptimizer {
-  std::string name;     ///< empty: not known
-  int stateCopies = 0;  ///< of each trained parameter
-  bool zero1 = false;   ///< each replica keeps its share (ZeRO-1)
+  OptimizerSpec update;  ///< its kind and momentum, which decide what state it has; all else is the run's
+  bool zero1 = false;    ///< each replica keeps its share of the state (ZeRO-1)
 
   bool operator==(const PlannedOptimizer&) const = default;
 };
@@ -34,11 +35,11 @@ struct Plan {
   int replicas = 1;                    ///< copies of the pipeline (data parallel): D·R ranks; copy d is ranks [d·R, (d+1)·R)
   std::string loss = "cross_entropy";  ///< cross_entropy, mse, sum, output:NAME
   Partition partition;
-  std::vector<std::string> splitNames;  ///< how each stage after the first begins, for display
-  Schedule schedule;                    ///< lowered
-  CostTable costs;                      ///< everything the simulator needs, so that a plan can be simulated without its model
-  Profile profile;                      ///< what the costs come from: measured or estimated, where, per node
-  PlannedOptimizer optimizer;           ///< the optimizer that its memory was checked with
+  std::vector<std::string> splitNames;        ///< how each stage after the first begins, for display
+  Schedule schedule;                          ///< lowered
+  CostTable costs;                            ///< everything the simulator needs, so that a plan can be simulated without its model
+  Profile profile;                            ///< what the costs come from: measured or estimated, where, per node
+  std::optional<PlannedOptimizer> optimizer;  ///< that its memory was checked with; nothing: not known
 
   bool operator==(const Plan&) const = default;
 };

@@ -82,7 +82,7 @@ PlanMemory memoryOf(const PlanRequest& request, ModelCosts& model, const Schedul
   CompiledRows compiled(rows);
   const ModelGraph& graph = model.graph();
   const auto setting = [&](int shards) {
-    return PlanSetting{graph, model.profile(), rows, request.replicas, stateCopies(request.optimizer), shards, &model, &compiled};
+    return PlanSetting{graph, model.profile(), rows, request.replicas, request.optimizer, shards, &model, &compiled};
   };
   const PlanSetting own = setting(optimizerShards(request, rows.placement));
   const CostTable costs = costsOf(own, partition);

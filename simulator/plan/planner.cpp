@@ -123,9 +123,8 @@ Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile&
 Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
   const ModelGraph& graph = model.graph();
   const Schedule& rows = compiled.rows();
-  const PlanSetting setting{
-      graph,  model.profile(), rows, request.replicas, stateCopies(request.optimizer), optimizerShards(request, rows.placement),
-      &model, &compiled};
+  const PlanSetting setting{graph,  model.profile(), rows, request.replicas, request.optimizer, optimizerShards(request, rows.placement),
+                            &model, &compiled};
   const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
   const std::vector<Bytes> limits = memoryLimits(request, model.profile(), rows.rows.size());
   if (automatic && std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; }))
@@ -157,7 +156,7 @@ Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& 
   plan.schedule = rows;
   plan.costs = priced.costs;
   plan.profile = profile;
-  plan.optimizer = {std::string(factsOf(request.optimizer.kind).name), stateCopies(request.optimizer), request.zero1};
+  plan.optimizer = PlannedOptimizer{request.optimizer, request.zero1};
   return plan;
 }
 

@@ -321,12 +321,14 @@ TEST(ClusterPreset, IsNotShadowedByAFileOfItsNameInTheCurrentFolder) {
   const Outcome expected = planned(preset);
   ASSERT_EQ(expected.status, 0) << expected.err;
   static_cast<void>(folder.with("cpu-workstation", "no cluster"));
+  static_cast<void>(folder.with("cpu-workstation+ethernet-25", "no cluster"));
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.file(""));
-  const Outcome named = planned("cpu-workstation"), asFile = planned("./cpu-workstation");
+  const Outcome named = planned("cpu-workstation"), asFile = planned("./cpu-workstation"), linked = planned("cpu-workstation+ethernet-25");
   std::filesystem::current_path(before);
   EXPECT_EQ(named.status, 0) << named.err;
   EXPECT_EQ(named.out, expected.out);
+  EXPECT_EQ(linked.status, 0) << linked.err;
   EXPECT_EQ(asFile.status, 2);
   EXPECT_NE(asFile.err.find("./cpu-workstation is not a usable cluster"), std::string::npos) << asFile.err;
 }

@@ -7,6 +7,8 @@
 #include <functional>
 #include <limits>
 
+#include <SQLiteCpp/SQLiteCpp.h>
+
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 #include "tests/support/graph_builder.h"
@@ -136,6 +138,40 @@ TEST(StudyStore, RefusesOtherFiles) {
   std::ofstream(folder.file("text.db")) << "not a database, but long enough to be taken for one by its size, and then some more text here";
   EXPECT_NE(open("text.db", kStudy).find("is not a study"), std::string::npos);
   EXPECT_NE(usageErrorOf([&] { static_cast<void>(StudyStore(folder.file("none.db"))); }).find("There is no study"), std::string::npos);
+}
+
+/// Runs SQL on a closed study.
+void change(const std::string& path, const std::string& sql) {
+  SQLite::Database db(path, SQLite::OPEN_READWRITE);
+  db.exec(sql);
+}
+
+TEST(StudyStore, ReadsTheFirstVersionWhichKnewNothingOfItsInputs) {
+  const Folder folder;
+  const std::string path = folder.file("s.db");
+  std::vector<StudyRow> rows;
+  {
+    StudyStore store(path, kStudy, kInputs);
+    rows = {rowOf(store.study(), 2), rowOf(store.study(), 7)};
+    store.add(rows);
+  }
+  change(path, "ALTER TABLE study DROP COLUMN inputs; UPDATE study SET version = 1");
+  EXPECT_EQ(rowsOf(StudyStore(path)), rows);
+  StudyStore resumed(path, kStudy, kInputs);
+  EXPECT_EQ(resumed.inputs(), "") << "not known";
+  EXPECT_EQ(rowsOf(resumed), rows);
+  EXPECT_EQ(SQLite::Database(path).execAndGet("SELECT version FROM study").getInt(), 2);
+}
+
+TEST(StudyStore, RefusesWhatIsNewerOrEmpty) {
+  const Folder folder;
+  const std::string path = folder.file("s.db");
+  static_cast<void>(StudyStore(path, kStudy, kInputs));
+  const auto open = [&] { return usageErrorOf([&] { static_cast<void>(StudyStore(path)); }); };
+  change(path, "UPDATE study SET version = 3");
+  EXPECT_NE(open().find("has format 3, newer than this program reads (2); update Pipewright"), std::string::npos) << open();
+  change(path, "DELETE FROM study");
+  EXPECT_NE(open().find("is damaged: it is empty"), std::string::npos) << open();
 }
 
 TEST(StudyStore, RefusesPointsThatTheStudyDoesNotHave) {

@@ -148,7 +148,7 @@ TEST(RecomputeToFit, TakesStagesOfRanksThatDoNotFitOnly) {
   const ModelGraph graph = chain(4);
   const Profile costs = profile(4);
   const Schedule schedule = lower(generate("gpipe", {2, 2, 4}));
-  const PlanSetting setting{graph, costs, schedule, 1, 0};
+  const PlanSetting setting{graph, costs, schedule};
   Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
   const std::vector<Bytes> kept = peaksOf(setting, partition);
   EXPECT_TRUE(recomputeToFit(setting, partition, std::vector<Bytes>(2, std::max(kept[0], kept[1]))));

@@ -86,6 +86,36 @@ TEST(PlanJson, KeepsTheModelsFingerprint) {
   EXPECT_EQ(Json::parse(toJson(p))["model_fingerprint"]["digest"], p.fingerprint.digest);
 }
 
+TEST(PlanJson, KeepsTheOptimizerThatItAccountsFor) {
+  for (const OptimizerFacts& facts : kOptimizers) {
+    for (const double momentum : {0.0, 0.75}) {
+      if (momentum > 0 && !facts.hasMomentum) continue;
+      Plan p = plan();
+      p.optimizer = PlannedOptimizer{plannedOptimizer(std::string(facts.name), momentum), momentum > 0};
+      EXPECT_EQ(parsePlan(toJson(p), "plan.json"), p) << facts.name;
+      Json json = Json::parse(toJson(p));
+      json["optimizer"].erase("momentum");  // as older versions wrote it
+      const Plan old = parsePlan(json.dump(), "plan.json");
+      EXPECT_EQ(old.optimizer->update.kind, facts.kind);
+      EXPECT_EQ(stateCopies(old.optimizer->update), stateCopies(p.optimizer->update)) << facts.name;
+    }
+  }
+  Json json = Json::parse(toJson(plan()));
+  const auto refused = [&](const Json& optimizer, const char* why) {
+    json["optimizer"] = optimizer;
+    try {
+      static_cast<void>(parsePlan(json.dump(), "plan.json"));
+      ADD_FAILURE() << optimizer;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    }
+  };
+  refused({{"name", "lion"}, {"state_copies", 1}, {"zero1", false}}, "its optimizer is unknown");
+  refused({{"name", "adam"}, {"state_copies", 3}, {"zero1", false}}, "contradicts itself");
+  refused({{"name", "adam"}, {"momentum", 0.5}, {"state_copies", 3}, {"zero1", false}}, "contradicts itself");
+  refused({{"name", "sgd"}, {"momentum", -1}, {"state_copies", 1}, {"zero1", false}}, "contradicts itself");
+}
+
 TEST(PlanJson, OlderPlansLoadWithoutTheLaterKeys) {
   Json json = Json::parse(toJson(plan()));
   json.erase("replicas");

@@ -122,14 +122,14 @@ TEST(ChooseSharing, ReplicatesWhereTheWayBackWouldBeLonger) {
   const Profile costs = profile({100, 1e9, true});
   const Schedule schedule = lower(generate("1f1b", {3, 3, 4}));
   Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
-  const auto choices = chooseSharing({graph, costs, schedule, 1, 0}, partition, std::nullopt, {});
+  const auto choices = chooseSharing({graph, costs, schedule}, partition, std::nullopt, {});
   // A latency and 64 bytes, then 32 ns of optimizer on each rank; or twice that way, and still 32 ns on ranks 0 and 1.
   ASSERT_EQ(choices.size(), 1U);
   EXPECT_EQ(choices[0].replicateTime, 164 + 32);
   EXPECT_EQ(choices[0].transmitTime, 2 * 164 + 32);
   EXPECT_EQ(partition.shared[0].sharing, Sharing::Replicate);
   EXPECT_EQ(choices[0].replicateBytes, 2 * 64);
-  static_cast<void>(chooseSharing({graph, costs, schedule, 1, 0}, partition, Sharing::Transmit, {}));
+  static_cast<void>(chooseSharing({graph, costs, schedule}, partition, Sharing::Transmit, {}));
   EXPECT_EQ(partition.shared[0].sharing, Sharing::Transmit) << "as requested";
 }
 
@@ -138,7 +138,7 @@ TEST(ChooseSharing, TransmitsWhereItSavesTheSlowestRanksOptimizer) {
   const Profile costs = profile({0, 1e12, true});  // 64 bytes take no time
   Schedule schedule = parseCsv("0F0,0B0\n1F0,2F0,2B0,1B0\n", "two and one", "test");
   Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
-  const auto choices = chooseSharing({graph, costs, schedule, 1, 0}, partition, std::nullopt, {});
+  const auto choices = chooseSharing({graph, costs, schedule}, partition, std::nullopt, {});
   EXPECT_EQ(choices[0].replicateTime, 2 * 32) << "rank 1 updates w and its copy of the table";
   EXPECT_EQ(choices[0].transmitTime, 32) << "rank 0 the table, rank 1 w";
   EXPECT_EQ(partition.shared[0].sharing, Sharing::Transmit);
@@ -149,7 +149,7 @@ TEST(ChooseSharing, TransmitsWhereOnlyThatFits) {
   const Profile costs = profile({100, 1e9, true});
   const Schedule schedule = lower(parseCsv("0F0,0B0\n1F0,2F0,2B0,1B0\n", "two and one", "test"));
   Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
-  const PlanSetting adam{graph, costs, schedule, 1, 2};
+  const PlanSetting adam{graph, costs, schedule, 1, plannedOptimizer("adam", 0)};
   const Bytes replicated = std::max(peaksOf(adam, partition)[0], peaksOf(adam, partition)[1]);
   const auto choices = chooseSharing(adam, partition, std::nullopt, std::vector<Bytes>(schedule.rows.size(), replicated - 2 * 64));
   EXPECT_TRUE(choices[0].forMemory) << "the state of the table, twice its 64 bytes, is on rank 0 alone";
@@ -161,7 +161,7 @@ TEST(ChooseSharing, CostsNothingOnOneRank) {
   const Profile costs = profile({100, 1e9, true});
   const Schedule schedule = parseCsv("0F0,1F0,2F0,2B0,1B0,0B0\n", "one", "test");
   Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
-  EXPECT_EQ(chooseSharing({graph, costs, schedule, 1, 0}, partition, std::nullopt, {})[0].ranks, 1);
+  EXPECT_EQ(chooseSharing({graph, costs, schedule}, partition, std::nullopt, {})[0].ranks, 1);
   EXPECT_EQ(costTable(graph, partition, costs, schedule.placement).reduceTime, 0);
 }
 

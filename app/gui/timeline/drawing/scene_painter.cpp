@@ -311,6 +311,17 @@ void paintOutline(QPainter& painter, const QRect& tracks, const Scene& scene, co
   }
 }
 
+void paintRange(QPainter& painter, const QRect& tracks, const std::pair<Ns, Ns>& range, const Viewport& view, const Theme& theme) {
+  QColor tint = theme.accent;
+  tint.setAlpha(theme.dark ? 46 : 34);
+  const auto x = [&](Ns time) { return static_cast<int>(std::lround(std::clamp(view.xOf(time), -10.0, tracks.width() + 10.0))); };
+  const int left = tracks.left() + x(range.first), right = tracks.left() + x(range.second);
+  painter.fillRect(QRect(left, tracks.top(), std::max(1, right - left), tracks.height()), tint);
+  painter.setPen(theme.accent);
+  painter.drawLine(left, tracks.top(), left, tracks.bottom());
+  painter.drawLine(right, tracks.top(), right, tracks.bottom());
+}
+
 }  // namespace
 
 void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, const Viewport& view,
@@ -362,16 +373,7 @@ void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scen
   };
   outline(scene.hovered, theme.text, 1);
   outline(scene.selected, theme.focus, 2);
-  if (scene.range) {
-    QColor tint = theme.accent;
-    tint.setAlpha(theme.dark ? 46 : 34);
-    const auto x = [&](Ns time) { return static_cast<int>(std::lround(std::clamp(view.xOf(time), -10.0, tracks.width() + 10.0))); };
-    const int left = tracks.left() + x(scene.range->first), right = tracks.left() + x(scene.range->second);
-    painter.fillRect(QRect(left, tracks.top(), std::max(1, right - left), tracks.height()), tint);
-    painter.setPen(theme.accent);
-    painter.drawLine(left, tracks.top(), left, tracks.bottom());
-    painter.drawLine(right, tracks.top(), right, tracks.bottom());
-  }
+  if (scene.range) paintRange(painter, tracks, *scene.range, view, theme);
   painter.setClipping(false);
   if (layout.pinnedHeight > 0) {
     painter.setPen(theme.accent);
