@@ -31,18 +31,16 @@ ModelSamples::ModelSamples(std::size_t slots)
       held(slots),
       weightPeak(slots) {}
 
-void ModelSamples::addBackward(const std::vector<Ns>& spent, const std::vector<Ns>& inWeights, const std::vector<Bytes>& left) {
+void ModelSamples::addBackward(const std::vector<Ns>& spent, const std::vector<Ns>& inWeights) {
   for (std::size_t n = 0; n < spent.size(); ++n) {
     backward[n].push_back(spent[n] + inWeights[n]);
     weight[n].push_back(inWeights[n]);
   }
-  held = left;
 }
 
 void ModelSamples::setFullBackward(const std::vector<Bytes>& peaks, const std::vector<Bytes>& left) {
   backwardPeak = peaks;
   change = left;
-  for (std::size_t n = 0; n < held.size(); ++n) held[n] = std::max<Bytes>(0, held[n] - left[n]);
 }
 
 void ModelSamples::fill(Profile& profile) const {
@@ -65,7 +63,7 @@ void ModelSamples::fill(Profile& profile) const {
     cost.forwardSpread = halfQuartileRange(forward[n]);
     cost.backwardSpread = halfQuartileRange(backward[n]);
     cost.saved = saved[n];
-    cost.heldForWeight = held[n];
+    cost.heldForWeight = std::max<Bytes>(0, held[n]);
     cost.forwardPeak = std::max<Bytes>(0, forwardPeak[n]);
     cost.backwardPeak = std::max<Bytes>(0, backwardPeak[n]);
     cost.backwardChange = change[n];

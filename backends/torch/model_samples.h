@@ -19,9 +19,9 @@ struct ModelSamples {
   std::vector<Bytes> saved, forwardPeak, backwardPeak, change, held, weightPeak;
   std::vector<Ns> overhead, forwardTotals, backwardTotals;  ///< of the whole model
 
-  /// Of one sample with separate weight gradients: time of each node before them and in them, and what each node left in memory.
-  void addBackward(const std::vector<Ns>& spent, const std::vector<Ns>& inWeights, const std::vector<Bytes>& left);
-  /// Of a whole backward, after all samples: what is left more with separate weight gradients is held for them.
+  /// Of one sample with separate weight gradients: time of each node before them and in them.
+  void addBackward(const std::vector<Ns>& spent, const std::vector<Ns>& inWeights);
+  /// Of a whole backward: its peaks, and what each node left in memory.
   void setFullBackward(const std::vector<Bytes>& peaks, const std::vector<Bytes>& left);
   /// Nodes, loss and overhead of the profile: medians, scaled so that they add up to the times of the whole model.
   void fill(Profile& profile) const;

@@ -84,6 +84,7 @@ class ModelRunner {
       return backward(tape);
     }();
     std::vector<Sample> weights;
+    std::vector<Bytes> held(graph_.nodes.size() + 1, 0);
     const c10::AutoGradMode off(false);
     for (WeightGradient& gradient : deferred) {
       const Bytes alive = meter_.alive();
@@ -95,7 +96,9 @@ class ModelRunner {
       headStart_.step();
       samples_.weightPeak[node] = std::max(samples_.weightPeak[node], meter_.peak() - alive);
       gradient.compute = nullptr;
+      held[node] += alive - meter_.alive();
     }
+    samples_.held = held;
     const Timestamp end = meter_.timestamp();
     headStart_.end();
     meter_.finish();
@@ -268,7 +271,7 @@ class ModelRunner {
     std::vector<Ns> spent(graph_.nodes.size() + 1, 0), weight(graph_.nodes.size() + 1, 0);
     for (const Sample& sample : clock.samples) spent[sample.node] += meter_.between(sample.begin, sample.end);
     for (const Sample& sample : weights) weight[sample.node] += meter_.between(sample.begin, sample.end);
-    samples_.addBackward(spent, weight, clock.change);
+    samples_.addBackward(spent, weight);
   }
 
   void fullModelBackward(const at::Tensor& output, const at::Tensor& gradient) {

@@ -21,7 +21,7 @@ struct NodeCost {
   double flops = 0;  ///< forward, 2 per multiply-add; 0 where the operator does no matrix work
   Ns weight = 0;     ///< the part of `backward` that W can do later; 0 if the operator has none
   // Memory. Older profiles have only `saved`; the other fields are 0 there.
-  Bytes heldForWeight = 0;   ///< kept from its I until its W, beyond what its whole backward leaves alive
+  Bytes heldForWeight = 0;   ///< kept from its I until its W, which frees it
   Bytes forwardPeak = 0;     ///< most during its forward, above what was alive when it started
   Bytes backwardPeak = 0;    ///< the same of its backward
   Bytes backwardChange = 0;  ///< alive after its backward less before: gradient of its input, less that of its output and what it frees

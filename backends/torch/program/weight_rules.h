@@ -110,13 +110,9 @@ class RuleNode : public torch::autograd::Node {
 
  private:
   void leave(std::vector<WeightGradient>& deferred, const Tensor& gradient, const Tensor& input) {
-    const void* kept = input.defined() ? input.data_ptr() : nullptr;
-    Bytes held = static_cast<Bytes>(gradient.nbytes());
-    const auto recent = deferred.end() - static_cast<std::ptrdiff_t>(std::min<std::size_t>(deferred.size(), 8));
-    if (kept != nullptr && std::none_of(recent, deferred.end(), [&](const WeightGradient& w) { return w.input == kept; }))
-      held += static_cast<Bytes>(input.nbytes());
     const auto self = std::static_pointer_cast<RuleNode>(shared_from_this());
-    deferred.push_back({rule_.node, held, kept, [self, gradient, input] { self->weights(gradient, input); }});
+    const Tensor plain = input.defined() ? input.detach() : input;  // without the history, which keeps values received
+    deferred.push_back({rule_.node, [self, gradient, plain] { self->weights(gradient, plain); }, [self] { self->set_next_edges({}); }});
   }
 
   const WeightRule& rule_;  // of the program, which outlives its backward

@@ -25,9 +25,8 @@ namespace pw {
 /// A deferred weight gradient of an operator's backward.
 struct WeightGradient {
   NodeId node;
-  Bytes held = 0;  ///< of the tensors it keeps: the gradient of its output and, unless one just before keeps it too, the operator's input
-  const void* input = nullptr;    ///< which input it keeps
-  std::function<void()> compute;  ///< adds into the parameter's gradient
+  std::function<void()> compute;     ///< adds into the parameter's gradient; keeps the gradient of the output and the operator's input
+  std::function<void()> leaveGraph;  ///< for the end of the backward: else its node keeps all that it leads to, values received too
 };
 
 /// Weights in the type that autocast computes products in: one copy of each for all microbatches, whereas autocast itself would make one
@@ -64,7 +63,11 @@ class WeightQueue {
 class Deferring {
  public:
   Deferring(WeightQueue& queue, std::vector<WeightGradient>* into) : queue_(queue) { queue_.deferred = into; }
-  ~Deferring() { queue_.deferred = nullptr; }
+  ~Deferring() {
+    if (auto* const deferred = std::exchange(queue_.deferred, nullptr)) {
+      for (WeightGradient& gradient : *deferred) std::exchange(gradient.leaveGraph, nullptr)();
+    }
+  }
   Deferring(const Deferring&) = delete;
   Deferring& operator=(const Deferring&) = delete;
 

@@ -279,12 +279,20 @@ BatchSource::BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vec
 BatchSource::~BatchSource() = default;
 BatchSource::BatchSource(BatchSource&&) noexcept = default;
 
+void BatchSource::keepOnly(const std::vector<ValueId>& inputs, bool targets) {
+  if (impl_->data.feed || !impl_->data.file.empty()) return;  // those are the caller's, or mapped
+  std::erase_if(impl_->inputs, [&](const auto& column) { return std::ranges::find(inputs, column.first) == inputs.end(); });
+  if (!targets) impl_->targets = {};
+}
+
 void BatchSource::beginStep(int step) {
   Impl& d = *impl_;
   if (d.data.feed) d.takeBatch(step);
   const std::int64_t first = step % (d.samples / d.batch) * d.batch;
   for (auto& [id, column] : d.inputs) column.current = rowsOf(column.all, column.axis, first, d.batch);
   if (d.targets.all.defined()) d.targets.current = rowsOf(d.targets.all, d.targets.axis, first, d.batch);
+  d.normaliser = 1;
+  if (hasTargets(d.loss) && !d.targets.current.defined()) return;  // nobody computes the loss here
   switch (d.loss.kind) {
     case LossSpec::Kind::CrossEntropy: {
       const at::Tensor& labels = d.targets.current;

@@ -40,6 +40,9 @@ class BatchSource {
   ~BatchSource();
   BatchSource(BatchSource&&) noexcept;
 
+  /// Frees synthetic tensors of other inputs, and of targets without `targets`: they are not read any more.
+  void keepOnly(const std::vector<ValueId>& inputs, bool targets);
+
   /// Throws UsageError for a class label out of range, and for a batch of a feed as the constructor for a file.
   void beginStep(int step);
   /// Of this step's batch: names, types, shapes, and a sample of a few thousand elements of each tensor. Two batches of a shuffled data set

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
 #include "backends/torch/program/types.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
@@ -199,8 +201,8 @@ void StageProgram::backward(InFlight& inFlight, bool splits) {
   }
   for (const std::size_t t : incoming_) {
     if (!partition_.transfers[t].gradient) continue;
-    const at::Tensor& received = inFlight.received.at(t);
-    const at::Tensor& gradient = received.grad();
+    at::Tensor& received = inFlight.received.at(t);
+    const at::Tensor gradient = std::exchange(received.mutable_grad(), {});  // W may keep what was received, but not its gradient
     inFlight.inputGradients[t] = gradient.defined() ? plain(gradient) : at::zeros_like(received);
   }
   observeGradients(inFlight);

@@ -143,6 +143,9 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
   const auto all = microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches);
   allSizes_ = all;
   if (isLast_ && !options.data.lossCount.empty()) counter_.emplace(graph, parseLossCount(graph, plan.loss, options.data.lossCount));
+  std::vector<ValueId> inputs = partition_.stages[stage.index()].modelInputs;
+  if (counter_) inputs.insert(inputs.end(), counter_->inputs().begin(), counter_->inputs().end());
+  data_.keepOnly(inputs, isLast_);
   for (std::size_t m = 0; m < static_cast<std::size_t>(plan.schedule.microbatches); ++m) {
     sizes_.push_back(options.data.masked ? plan.batch : all[firstMicrobatch_ + m]);
     if (!bindings_.contains(sizes_.back())) bindings_[sizes_.back()] = bindBatch(graph, sizes_.back());

@@ -187,6 +187,17 @@ TEST_F(TorchData, ALossThatTheModelComputesIsWeightedBySamples) {
             std::string::npos);
 }
 
+TEST_F(TorchData, KeepsOfSyntheticDataWhatIsRead) {
+  Model model;
+  BatchSource whole = model.source("mse"), part = model.source("mse"), last = model.source("mse");
+  part.keepOnly({model.sideways}, false);
+  last.keepOnly({}, true);
+  for (BatchSource* source : {&whole, &part, &last}) source->beginStep(0);
+  EXPECT_TRUE(at::equal(part.input(model.sideways, 1), whole.input(model.sideways, 1)));
+  const at::Tensor output = whole.input(model.x, 0);
+  EXPECT_TRUE(at::equal(last.loss(output, 0), whole.loss(output, 0)));
+}
+
 TEST_F(TorchData, SyntheticNumbersDependOnTheSeedAlone) {
   Model model;
   BatchSource source = model.source("mse", {}, 5);

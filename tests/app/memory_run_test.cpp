@@ -1,0 +1,55 @@
+// What a plan says of its ranks' memory, and what the ranks allocate.
+
+#include <algorithm>
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/app/job.h"
+
+namespace pw::test {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Case {
+  std::string model, schedule, recompute;
+
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.model << ", " << c.schedule << ", recompute " << c.recompute; }
+};
+
+class MemoryOfRanks : public testing::TestWithParam<Case> {};
+
+/// Splits that balance parameters do not depend on measured times. A message that waits to be sent may be there or not: two hundredths.
+TEST_P(MemoryOfRanks, IsWhatThePlanSays) {
+  const Case& c = GetParam();
+  const Folder folder;
+  const std::string plan =
+      planned(folder, {c.model},
+              {"--ranks", "2", "--microbatches", "4", "--schedule", c.schedule, "--recompute", c.recompute, "--balance", "parameters"});
+  const Outcome predicted = call({"simulate", plan, "--json"});
+  ASSERT_EQ(predicted.status, 0) << predicted.err;
+  const Outcome outcome = finish({"run", plan, "--steps", "3", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json run = Json::parse(outcome.out), simulated = Json::parse(predicted.out);
+  for (std::size_t r = 0; r < 2; ++r) {
+    double most = 0;
+    for (std::size_t step = 1; step < 3; ++step) most = std::max(most, run["steps"][step]["ranks"][r]["peak_bytes"].get<double>());
+    const double said = simulated["ranks"][r]["peak_bytes"];
+    EXPECT_NEAR(most / said, 1, 0.02) << "rank " << r << ": " << most << " bytes, and the plan says " << said;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, MemoryOfRanks,
+                         testing::Values(Case{"gpt_small", "gpipe", "none"}, Case{"gpt_small", "1f1b", "full"},
+                                         Case{"gpt_small", "auto", "none"}, Case{"hf_bert", "zb-h1", "none"},
+                                         Case{"hf_bert", "zbv", "none"}, Case{"hf_gpt2", "zb-h1", "full"},
+                                         Case{"vit_small", "zb-h1", "none"}, Case{"vit_small", "1f1b", "none"}),
+                         [](const auto& test) {
+                           std::string name = test.param.model + "_" + test.param.schedule + "_" + test.param.recompute;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace pw::test
