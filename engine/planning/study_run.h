@@ -15,8 +15,8 @@ struct StudyEffort {
   StudyShard shard;
   int threads = 0;     ///< 0: one for each core
   std::string folder;  ///< what paths of the study are relative to; empty: the current one
-  /// Called after each predicted point with the shard's completed points and all of them; returns whether to go on. Never by two threads at
-  /// once.
+  /// Called after each predicted point with the shard's completed points and all of them; returns whether to continue. Never by two threads
+  /// at once.
   std::function<bool(std::int64_t done, std::int64_t all)> goOn = {};
   /// Gets rows that were stored.
   std::function<void(const std::vector<StudyRow>&)> stored = {};

@@ -30,7 +30,7 @@ struct Connected {
 
 std::string keyOf(const char* what, int rank) { return fmt::format("workers/{}/{}", what, rank); }
 
-/// Rank 0, which serves the meeting, waits until all have come so far: one that goes on, or fails, ends the meeting for the others.
+/// Rank 0, which serves the meeting, waits until all have come so far: one that proceeds, or fails, ends the meeting for the others.
 void waitForAll(const KeyValueStore& store, const RankEnvironment& environment, const char* what) {
   store.set(keyOf(what, environment.rank.value), "");
   if (environment.rank != JobRank(0)) return;

@@ -95,7 +95,7 @@ class OrderTimer {
   std::vector<ActionId> cause_;
   std::vector<std::size_t> next_;  ///< by rank: position in its row
   std::vector<Ns> rankEnd_, channelEnd_;
-  std::vector<std::int32_t> ready_;  ///< ranks that may go on
+  std::vector<std::int32_t> ready_;  ///< ranks that may proceed
   Ns objective_ = 0, meanEnd_ = 0;
   std::int32_t latest_ = 0;
 };

@@ -155,7 +155,7 @@ void OrderSearch::share(int count, const std::function<void(int)>& work) const {
   for (std::future<void>& other : others) other.get();
 }
 
-/// Counts work that some thread did. Whether to go on.
+/// Counts work that some thread did. Returns whether to continue.
 bool OrderSearch::count(std::int64_t work) {
   const std::scoped_lock lock(mutex_);
   counted_ += work;

@@ -13,7 +13,7 @@ struct Schedule;
 
 /// Where most of a difference, or its largest part, comes from.
 struct MainPart {
-  std::string group;    ///< `B of stage 1`, `REDUCE_GRAD`; empty: what goes on besides actions, in messages and the engine
+  std::string group;    ///< `B of stage 1`, `REDUCE_GRAD`; empty: what happens besides actions, in messages and the engine
   bool isMost = false;  ///< it explains the difference; otherwise it is only the largest one, and others offset it
   Ns difference = 0;    ///< measured − predicted
 

@@ -269,7 +269,7 @@ TEST(Contexts, AreEndedByTheirMakerOnly) {
   EXPECT_EQ(job.autograd(0).counts().contexts, 1U);
 }
 
-// A tensor comes to a worker without LibTorch: its caller hears of it, and the worker goes on.
+// A tensor comes to a worker without LibTorch: its caller hears of it, and the worker keeps running.
 TEST(Calls, ThatTheCalleeCannotReadEndWithItsProblem) {
   RemoteSettings settings{JobRank(0), {"a", "b"}, 99, 20000ms, 2, 8, &testFunctions()}, without = settings;
   without.self = JobRank(1);

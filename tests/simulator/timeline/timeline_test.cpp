@@ -267,7 +267,7 @@ TEST_P(TimelineSearch, SpanAtIsTheLastOneUnderWayAndOfASlotTheForward) {
 INSTANTIATE_TEST_SUITE_P(Tracks, TimelineSearch, testing::Values(TrackKind::Compute, TrackKind::Communication),
                          [](const auto& kind) { return kind.param == TrackKind::Compute ? "Compute" : "Communication"; });
 
-/// Rank 0: F [0, 4), bubble, B [10, 14); rank 1 goes on to 20. A message [4, 9), another [6, 8), and a reduction [14, 18).
+/// Rank 0: F [0, 4), bubble, B [10, 14); rank 1 runs until 20. A message [4, 9), another [6, 8), and a reduction [14, 18).
 Timeline small() {
   Trace trace{2,
               {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 4},

@@ -65,7 +65,7 @@ TEST(Explanations, EveryCauseAndEveryStepOfTheCriticalPathIsASpan) {
     const Explanation explanation = explain(*prediction->rows, prediction->costs, prediction->program, prediction->times);
     const auto path = spansOf(explanation.path.segments, prediction->timeline, dependencies);
     ASSERT_FALSE(path.empty());
-    Ns until = 0;  // the path tiles the makespan: each span goes on where the one before ended
+    Ns until = 0;  // the path tiles the makespan: each span begins where the one before ended
     for (const SourcedSpan& at : path) {
       const Span span = spanOf(prediction->timeline, at.span);
       EXPECT_LE(span.start, until) << schedule;
