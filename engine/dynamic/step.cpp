@@ -29,7 +29,7 @@ bool DynamicStep::isDone() const {
   return added_ == all && (!leads() || ended_ == all);
 }
 
-/// Calls of all microbatches wait behind each other, and a pass takes as long as all others that compute in between: so many waits.
+/// Calls of all microbatches queue up, and a pass takes as long as all others that compute in between: that many waits.
 std::chrono::milliseconds DynamicStep::longest() const { return rank_.deadline * (contexts_.size() + 1); }
 
 /// Its result says nothing but that it went well; otherwise this rank ends with the cause.

@@ -204,7 +204,7 @@ TEST(Contexts, OfWorkersThatAreNotThereAreRefused) {
   std::vector<ChannelMessage> sent;
   Remote remote(settings, [&](JobRank, ChannelMessage message) { sent.push_back(std::move(message)); });
   (void)remote.rpcAsync("a", "f");
-  sent.at(0).head.at(33) = 1;  // behind token, number, kind, id and type: the last byte of the context's id
+  sent.at(0).head.at(33) = 1;  // after token, number, kind, id and type: the last byte of the context's id
   remote.deliver(JobRank(0), std::move(sent[0]));
   EXPECT_TRUE(remote.isLost(JobRank(0)));
 }

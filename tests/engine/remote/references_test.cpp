@@ -201,7 +201,7 @@ TEST(References, NeverTakeAValueAwayTooEarlyWhenMessagesAreLost) {
     for (int i = 0; i < 10; ++i) EXPECT_EQ(job.remote(0).rpcSync("worker2", "look", reference).integer(), 5);
     EXPECT_EQ(job.remote(0).toHere(reference).integer(), 5);
   }
-  EXPECT_EQ(job.remote(0).rpcSync("worker1", "make", 1).integer(), 1);  // behind the first worker's last share
+  EXPECT_EQ(job.remote(0).rpcSync("worker1", "make", 1).integer(), 1);  // after the first worker's last share
   EXPECT_EQ(job.remote(1).counts().owned, 1U);
 }
 

@@ -66,7 +66,7 @@ TEST(Navigation, ARankMovesPastTheNextOneOfItsGroup) {
   const std::vector<RankView> ranks{{Rank(0)}, {Rank(1), true}, {Rank(2)}, {Rank(3), true}};
   EXPECT_EQ(order(moved(ranks, Rank(0), 1)), (std::vector{1, 2, 0, 3}));
   EXPECT_EQ(order(moved(ranks, Rank(3), -1)), (std::vector{0, 3, 1, 2}));
-  EXPECT_EQ(order(moved(ranks, Rank(2), 1)), (std::vector{0, 1, 2, 3}));  // only a pinned one comes behind it
+  EXPECT_EQ(order(moved(ranks, Rank(2), 1)), (std::vector{0, 1, 2, 3}));  // only a pinned one comes after it
   EXPECT_EQ(order(moved(ranks, Rank(7), 1)), (std::vector{0, 1, 2, 3}));
 }
 
