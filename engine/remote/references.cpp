@@ -73,7 +73,7 @@ void References::settle(ReferenceId id, RemoteFuture value) {
     try {
       waited.set(result.wait());
     } catch (...) {
-      waited.fail(std::current_exception());  // kept for whoever asks for the value
+      waited.fail(std::current_exception());  // kept for whoever fetches the value
     }
   };
   value.whenDone(forward);

@@ -189,7 +189,7 @@ class FakeGpus {
     static const Operation none{};
     const auto found = operations_.find(id);
     if (found != operations_.end() && found->second.rank == rank) return found->second;
-    violations_.push_back("asked about an operation that was forgotten");
+    violations_.push_back("queried an operation that was forgotten");
     return none;
   }
 
