@@ -34,7 +34,7 @@ QString placeOf(const Span& span) {
 double resolutionOf(const Span& span) { return static_cast<double>(span.end - span.start) / 100; }
 
 QString timesOf(const Span& span) {
-  return Text::tr("%1 – %2").arg(moment(span.start, resolutionOf(span)), moment(span.end, resolutionOf(span)));
+  return Text::tr("%1 – %2").arg(timeText(span.start, resolutionOf(span)), timeText(span.end, resolutionOf(span)));
 }
 
 QString wordOf(SpanKind kind) {
@@ -172,7 +172,7 @@ QString tooltipOf(const SpanFacts& facts) {
   if (span.stage.value >= 0) where << Text::tr("stage %1").arg(span.stage.value);
   if (span.microbatch.value >= 0) where << Text::tr("microbatch %1").arg(span.microbatch.value);
   lines << where.join(QStringLiteral(" · "));
-  lines << Text::tr("starts at %1, takes %2").arg(moment(span.start, resolutionOf(span)), durationText(span.end - span.start));
+  lines << Text::tr("starts at %1, takes %2").arg(timeText(span.start, resolutionOf(span)), durationText(span.end - span.start));
   if (span.bytes > 0) lines << sizeText(span.bytes);
   if (facts.source == Source::Measured) lines << Text::tr("measured");
   if (facts.other) lines << comparisonOf(facts);
@@ -202,7 +202,7 @@ QString inUnit(Ns time, double resolution, const Unit* unit) {
 
 }  // namespace
 
-QString moment(Ns time, double resolution) { return inUnit(time, resolution, unitOf(time)); }
+QString timeText(Ns time, double resolution) { return inUnit(time, resolution, unitOf(time)); }
 
 QString pathDetails(const CriticalPath& path) {
   if (path.segments.empty()) return {};
