@@ -118,7 +118,7 @@ inline void OrderTimer::deliver(const Send& message, ActionId sender, Ns end) {
 
 /// Where a row exceeds its rank's limits first; its size where it does not.
 [[nodiscard]] std::size_t firstExcess(const OrderModel& model, std::int32_t rank, std::span<const ActionId> row);
-[[nodiscard]] bool fits(const OrderModel& model, const OrderRows& rows);
+[[nodiscard]] bool fitsLimits(const OrderModel& model, const OrderRows& rows);
 
 /// The rows as a schedule; where whole backwards take no longer than their parts, W that directly follows its I becomes B.
 [[nodiscard]] Schedule scheduleOf(const OrderModel& model, const OrderProblem& problem, const OrderRows& rows);
