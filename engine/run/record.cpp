@@ -153,7 +153,7 @@ RunResult TrainingRecord::finish(const std::vector<RankLog>& ranks) {
     result_.residentPeak.push_back(rank.residentPeak);
     result_.startToFirstAction.push_back(rank.startToFirstAction);
     if (options_.verify)
-      result_.verification = result_.verification ? combine(*result_.verification, rank.verification) : rank.verification;
+      result_.verification = result_.verification ? joinVerifications(*result_.verification, rank.verification) : rank.verification;
   }
   std::string& failure = result_.record.failure;
   if (result_.verification && !result_.verification->equal && failure.empty()) {

@@ -46,6 +46,6 @@ struct Verdict {
 [[nodiscard]] std::string verdictText(const Verdict& verdict, const std::string& before = {}, const std::string& after = {});
 
 /// Groups by what they contribute to the error, largest first, equal ones as they stood; those of no contribution (messages) last.
-[[nodiscard]] std::vector<GroupError> ranked(std::vector<GroupError> groups);
+[[nodiscard]] std::vector<GroupError> sortedByContribution(std::vector<GroupError> groups);
 
 }  // namespace pw

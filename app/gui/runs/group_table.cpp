@@ -57,7 +57,7 @@ QString groupLabel(const std::string& group) {
 
 void GroupTable::setGroups(const std::vector<GroupError>& groups, const QString& before, const QString& after) {
   beginResetModel();
-  groups_ = ranked(groups);
+  groups_ = sortedByContribution(groups);
   before_ = before;
   after_ = after;
   largest_ = groups_.empty() ? 0 : groups_.front().contribution;
