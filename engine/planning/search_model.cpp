@@ -41,7 +41,7 @@ std::vector<std::shared_ptr<const Profile>> givenProfiles(const SearchOptions& o
         throw UsageError(fmt::format("{} and {} are both of microbatch {}; omit one of them.", other, source, added->microbatch));
       if (profiles[i]->computing != added->computing) {
         throw UsageError(fmt::format("{} was measured {} and {} {}; profile all sizes in the same way.", other,
-                                     words(profiles[i]->computing), source, words(added->computing)));
+                                     computingText(profiles[i]->computing), source, computingText(added->computing)));
       }
     }
     profiles.push_back(added);

@@ -36,7 +36,7 @@ void requireTogether(const Profile& a, const Profile& b, const std::string& file
     throw UsageError(fmt::format("{} is a second profile of {} at microbatch {}; omit one of them.", file, b.model, b.microbatch));
   if (a.computing != b.computing)
     throw UsageError(fmt::format("{} was measured {}, another profile of {} {}; profile all sizes in the same way.", file,
-                                 words(b.computing), b.model, words(a.computing)));
+                                 computingText(b.computing), b.model, computingText(a.computing)));
 }
 
 }  // namespace
