@@ -89,7 +89,7 @@ StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), 
         profiles.push_back(std::move(profile));
       }
       if (profiles.empty()) throw UsageError(fmt::format("None of the study's profiles is of {}; profile this model.", name));
-      measured_[name] = measurements(std::move(profiles));
+      measured_[name] = measuredProfiles(std::move(profiles));
     }
     const bool estimates = std::ranges::none_of(study.clusters, [](const std::string& cluster) { return cluster.empty(); });
     if (!layers && !measured_.contains(name) && !estimates)
