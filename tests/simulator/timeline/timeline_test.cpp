@@ -309,11 +309,11 @@ TEST(Timeline, BubblesReachFromTheSpanBeforeToTheNextOrTheEnd) {
 TEST(Timeline, TotalsAddUpARange) {
   const Timeline t = small();
   // Rank 0 in [2, 16): F 2 and B 4; the rest of 14 is idle; messages 4 … 9 (the other lies within) and 2 of the reduction.
-  EXPECT_EQ(totals(t, 2, 16)[0], (RangeTotals{6, 8, 7}));
-  EXPECT_EQ(totals(t, 2, 16)[1], (RangeTotals{7, 7, 0}));
+  EXPECT_EQ(rangeTotals(t, 2, 16)[0], (RangeTotals{6, 8, 7}));
+  EXPECT_EQ(rangeTotals(t, 2, 16)[1], (RangeTotals{7, 7, 0}));
   // Nothing is a bubble outside the timeline.
-  EXPECT_EQ(totals(t, -10, 40)[0], (RangeTotals{8, 12, 9}));
-  EXPECT_EQ(totals(t, 16, 16)[0], RangeTotals{});
+  EXPECT_EQ(rangeTotals(t, -10, 40)[0], (RangeTotals{8, 12, 9}));
+  EXPECT_EQ(rangeTotals(t, 16, 16)[0], RangeTotals{});
 }
 
 TEST(Timeline, AnActionDoneAgainIsFoundByItsOccurrence) {
