@@ -16,8 +16,8 @@ struct Share {
   auto operator<=>(const Share&) const = default;
 };
 
-/// Cuts a share in two equal ones: what the argument becomes, and the other.
-[[nodiscard]] inline Share halve(Share& share) { return Share{++share.exponent}; }
+/// Halves a share in place and returns the other half.
+[[nodiscard]] inline Share halveShare(Share& share) { return Share{++share.exponent}; }
 
 /// An exact sum of shares, however small: whether a whole has come back. Counting references and finding the end of a backward pass are
 /// this: nothing is confirmed, so nothing can be reordered against its confirmation. Shares can be halved for ever, because the sum is kept
@@ -45,7 +45,7 @@ class Shares {
   [[nodiscard]] Share take() {
     Share kept{runs_.begin()->first};
     cut(runs_.begin(), kept.exponent);
-    const Share taken = halve(kept);
+    const Share taken = halveShare(kept);
     add(kept);  // there may be one of its size
     return taken;
   }

@@ -29,7 +29,7 @@ TEST(Shares, AreAWholeExactlyWhenAllAreBack) {
     std::vector<Share> parts{Share{0}};
     for (auto cuts = random() % 300; cuts > 0; --cuts) {
       Share& cut = parts[random() % parts.size()];
-      const Share half = halve(cut);
+      const Share half = halveShare(cut);
       parts.push_back(half);
     }
     std::shuffle(parts.begin(), parts.end(), random);
@@ -65,7 +65,7 @@ TEST(Shares, StayAWholeWhoeverHasThem) {
 TEST(Shares, CanBeHalvedForEver) {
   Share share;
   Shares sum;
-  for (int i = 0; i < 100000; ++i) sum.add(halve(share));
+  for (int i = 0; i < 100000; ++i) sum.add(halveShare(share));
   EXPECT_FALSE(sum.isWhole());
   EXPECT_EQ(sum.runs(), 1U) << "its room does not grow";
   sum.add(share);
