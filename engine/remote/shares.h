@@ -20,10 +20,10 @@ struct Share {
 [[nodiscard]] inline Share halveShare(Share& share) { return Share{++share.exponent}; }
 
 /// An exact sum of shares, however small: whether a whole has come back. Counting references and finding the end of a backward pass are
-/// this: nothing is confirmed, so nothing can be reordered against its confirmation. Shares can be halved for ever, because the sum is kept
-/// in binary (weighted reference counting: Bevan, PARLE 1987; credit recovery: Mattern, Information Processing Letters 30, 1989). Ones of
-/// the binary fraction that follow each other are kept as one run, so that what comes back share by share from one holder, a half, a
-/// quarter and so on, takes no more room for each.
+/// this: nothing is confirmed, so nothing can be reordered against its confirmation. Shares can be halved indefinitely, because the sum is
+/// kept in binary (weighted reference counting: Bevan, PARLE 1987; credit recovery: Mattern, Information Processing Letters 30, 1989).
+/// Consecutive ones of the binary fraction are kept as one run, so what comes back from one holder share by share (a half, a quarter and so
+/// on) takes no more room with each.
 class Shares {
  public:
   /// Costs the logarithm of the number of runs. Throws Error where more than the whole came back, which only a broken peer can do; the sum

@@ -116,8 +116,9 @@ inline void OrderTimer::deliver(const Send& message, ActionId sender, Ns end) {
   if (--missing_[user] == 0) ready_.push_back(message.rank);
 }
 
-/// Where a row exceeds its rank's limits first; its size where it does not.
+/// The position at which a row first exceeds its rank's limits; its size where it does not.
 [[nodiscard]] std::size_t firstExcess(const OrderModel& model, std::int32_t rank, std::span<const ActionId> row);
+/// Whether no row exceeds its rank's limits.
 [[nodiscard]] bool fitsLimits(const OrderModel& model, const OrderRows& rows);
 
 /// The rows as a schedule; where whole backwards take no longer than their parts, W that directly follows its I becomes B.

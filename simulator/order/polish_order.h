@@ -9,7 +9,7 @@ namespace pw {
 
 struct PolishOptions {
   std::uint64_t seed = 1;
-  std::int64_t windows = 0;                             ///< to look at, about (`Windows::looked`)
+  std::int64_t windows = 0;                             ///< to examine, about (`Windows::looked`)
   Ns enough = 0;                                        ///< stops where the objective is no larger
   std::function<bool(std::int64_t windows)> goOn = {};  ///< polled with those looked at; false: stop
 };
