@@ -136,7 +136,7 @@ std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, b
     Json j{{"what", nameOf(entry, plan)},
            {"kind", kindOf(entry)},
            {"state", stateOf(noted)},
-           {"asked_ns", noted.posted - begin_},
+           {"enqueued_ns", noted.posted - begin_},
            {"ended_ns", noted.ended > 0 ? Json(noted.ended - begin_) : Json(nullptr)}};
     if (entry.bytes > 0) j["bytes"] = entry.bytes;
     if (entry.peer.value >= 0) j["peer"] = entry.peer.value, j["tag"] = entry.tag;

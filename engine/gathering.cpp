@@ -202,7 +202,7 @@ std::vector<StepLog> StepGatherer::receive(StepLog own) {
   return logs;
 }
 
-/// The drift of the last interval goes on for as long again.
+/// The drift of the last interval is assumed to continue for as long again.
 void StepGatherer::putOnOurClock(StepLog& log, JobRank peer) const {
   const ClockReading &first = first_.at(peer.index()), &last = last_.at(peer.index());
   const ClockReading next{last.at + (last.at - first.at), last.offset + (last.offset - first.offset), last.roundTrip};

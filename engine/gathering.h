@@ -12,7 +12,7 @@
 
 namespace pw {
 
-/// What a rank knows at the end of its training, beside the steps.
+/// What a rank knows at the end of its training, apart from the steps.
 struct RankLog {
   Verification verification;
   Bytes residentPeak = 0;           ///< of the process
@@ -24,7 +24,7 @@ struct RankLog {
 [[nodiscard]] std::vector<RankLog> gatherRankLogs(const RankLog& own, Communicator& communicator);
 
 /// Brings what the ranks saw of a step to rank 0 as soon as it has ended, so that no rank has to keep steps. Costs one message per rank and
-/// step, and where ranks have clocks of their own (on several hosts) a comparison of clocks every few seconds.
+/// step, and, where ranks have different clocks (on several hosts), a comparison of clocks every few seconds.
 class StepGatherer {
  public:
   /// All ranks make one at the same point: it compares clocks. The plan must be the same on all. `now`: this rank's clock.

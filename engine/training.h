@@ -29,7 +29,7 @@ class Training {
   Training& operator=(const Training&) = delete;
 
   /// The next step: its batch, where a feed gives it, then actions, sums and the update; calls `onStep` and `onGathered` of the options.
-  /// Returns whether the training can go on: numbers that are not finite end it, unless they are skipped. Throws UsageError for a batch
+  /// Returns whether the training can continue: numbers that are not finite end it, unless they are skipped. Throws UsageError for a batch
   /// that does not fit or differs between ranks, the same on all of them and before anything is computed; Error naming rank, step and
   /// action.
   [[nodiscard]] bool step();

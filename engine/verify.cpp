@@ -39,7 +39,7 @@ std::vector<double> numbersOf(DType dtype, Buffer value) {
 
 }  // namespace
 
-Verification combine(const Verification& a, const Verification& b) {
+Verification joinVerifications(const Verification& a, const Verification& b) {
   const Verification& first = b.equal || (!a.equal && a.position <= b.position) ? a : b;
   Verification both = first;
   both.equal = a.equal && b.equal;

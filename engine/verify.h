@@ -28,7 +28,7 @@ struct Verification {
 };
 
 /// Joins two ranks' results.
-[[nodiscard]] Verification combine(const Verification& a, const Verification& b);
+[[nodiscard]] Verification joinVerifications(const Verification& a, const Verification& b);
 
 /// The plan's model as one stage on one rank, same microbatches: what pipelined results are compared with.
 [[nodiscard]] Plan singleRankPlan(const ModelGraph& graph, const Plan& plan);

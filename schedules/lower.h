@@ -13,18 +13,18 @@ enum class Lowering : std::uint8_t {
 
 /// Inserts sends and receives into a compute-only schedule. Stages on the same rank exchange no messages, a forward-only schedule gets no
 /// backward messages, the first stage receives nothing in the forward and the last nothing in the backward. Idle cells are dropped and
-/// messages already there replaced, so lowering twice is lowering once. The receives and sends of an overlapped pair come before and after
+/// messages already there replaced, so lowering twice changes nothing. The receives and sends of an overlapped pair come before and after
 /// the pair.
 ///
 /// Every policy orders all messages globally and gives sender and receiver that same order, so none can deadlock, not even with blocking
 /// sends and one channel for both directions of a rank pair. Deferred takes the times of a simulation with F = I = W = 1, B = 2 and free
-/// messages: a send follows its action, its receive goes into the receiver's first gap at or after that moment. So it occupies a channel no
-/// earlier than its message exists, and never later than the compute action before its use. Cost: n log n; Torch: linear in torch's passes
-/// over the ranks. Throws UsageError when the compute actions themselves deadlock or miss what they need (run `check`).
+/// messages: a send follows its action, its receive goes into the receiver's first gap at or after that moment. It therefore never
+/// occupies a channel before its message exists, and never comes later than the compute action before its use. Cost: n log n; Torch: linear
+/// in torch's passes over the ranks. Throws UsageError when the compute actions themselves deadlock or lack what they need (run `check`).
 [[nodiscard]] Schedule lower(const Schedule& compute, Lowering lowering = Lowering::Deferred);
 
-/// Puts a REDUCE_GRAD of each stage into every row that computes it: after its last B or W there and the sends that follow directly, so
-/// that the previous stage does not wait for the reduction to begin. Existing ones are replaced, so doing it twice changes nothing. For
+/// Adds a REDUCE_GRAD of each stage to every row that computes it: after the stage's last B or W there and the sends that directly follow,
+/// so that the previous stage does not wait for the reduction to begin. Existing ones are replaced, so doing it twice changes nothing. For
 /// schedules whose gradients are summed between ranks: data-parallel replicas, or two replicas of each stage. Cost: linear.
 [[nodiscard]] Schedule withReductions(const Schedule& schedule);
 

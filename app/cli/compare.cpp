@@ -51,7 +51,7 @@ std::string groupTable(const char* title, const std::vector<GroupError>& groups,
   Ns all = 0;
   for (const GroupError& group : groups) all += group.contribution;
   std::vector<std::vector<std::string>> rows{{title, pair.beforeName, pair.afterName, "error", "difference", "share"}};
-  for (const GroupError& group : ranked(groups)) {
+  for (const GroupError& group : sortedByContribution(groups)) {
     const double share = all > 0 ? static_cast<double>(group.contribution) / static_cast<double>(all) : 0;
     rows.push_back({group.group, formatDuration(group.predicted), formatDuration(group.measured), errorOf(group.predicted, group.measured),
                     formatDuration(group.measured - group.predicted), group.contribution == 0 ? "–" : percent(share)});

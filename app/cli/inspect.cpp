@@ -54,7 +54,7 @@ std::string valueLine(const ModelGraph& graph, ValueId id, const std::string& ke
   const Value& value = graph.value(id);
   const std::string shown = key.empty() || key == value.name ? value.name : fmt::format("{} ({})", key, value.name);
   if (!value.tensor) return shown.empty() ? "none" : shown;
-  return fmt::format("{}  {} [{}]", shown, nameOf(value.tensor->dtype), fmt::join(dimensions(graph, *value.tensor), ", "));
+  return fmt::format("{}  {} [{}]", shown, nameOf(value.tensor->dtype), fmt::join(dimensionLabels(graph, *value.tensor), ", "));
 }
 
 /// `, in dimension 1 of x and 0 of mask`; empty where it is dimension 0 of all inputs that have one.

@@ -166,7 +166,7 @@ void adviseOneRank(const OneRank& one, Ns pipelined) {
 
 /// What is particular of the ranks, and their order where it is not that of their numbers.
 void printRanks(const Plan& plan, const std::vector<Rank>& order) {
-  const std::string own = differences(plan.profile.topology, worldSize(plan));
+  const std::string own = heterogeneityText(plan.profile.topology, worldSize(plan));
   if (!own.empty()) print(fmt::format("ranks {}\n", own));
   std::vector<int> numbers;
   numbers.reserve(order.size());

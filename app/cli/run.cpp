@@ -60,10 +60,10 @@ int runOrStartRanks(RunCall& call, const std::optional<RankEnvironment>& environ
       return kYes;
     } catch (const UsageError& e) {
       if (isFirst && stored.id()) stored.fail(causeOf(e));
-      excuseRank(o, *environment, e, isInTouch);
+      reportRankAbsence(o, *environment, e, isInTouch);
       failRank(*environment, e, &complain);
     } catch (const std::exception& e) {  // of all ranks' records our launcher tells
-      excuseRank(o, *environment, e, isInTouch);
+      reportRankAbsence(o, *environment, e, isInTouch);
       const bool alone = environment->statusFd < 0;
       if (isFirst) stored.fail(causeOf(e));
       failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")), &complain);
@@ -86,7 +86,7 @@ int run(RunCall& call) {
   try {
     return runOrStartRanks(call, environment, isInTouch);
   } catch (const std::exception& e) {  // what a rank refuses before it meets the others
-    if (environment) excuseRank(call.settings, *environment, e, isInTouch);
+    if (environment) reportRankAbsence(call.settings, *environment, e, isInTouch);
     throw;
   }
 }

@@ -227,7 +227,7 @@ void declareResults(CLI::App& sub, Options& options) {
   sub.add_option("--top", options.top, "Number of plans to show (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
   sub.add_option("--study", options.study.file,
                  "Predict every combination of the values of a study file instead, and keep all results in --out (default: FILE.db); "
-                 "the same command goes on after an interruption")
+                 "the same command resumes an interrupted study")
       ->option_text("FILE");
   sub.add_option("--shard", options.study.shard,
                  "Of a study: only one of every N points, for several processes (default: all, or the task of a Slurm array); "

@@ -139,9 +139,9 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 
 int runSimulate(const SimulateOptions& options) {
   OrderWatch watch(parseProgressStyle(options.progressStyle));
-  SubjectOptions asked = options.subject;
-  asked.goOn = watch.goOn();
-  const Subject subject = subjectOf(asked);
+  SubjectOptions subjectOptions = options.subject;
+  subjectOptions.goOn = watch.goOn();
+  const Subject subject = subjectOf(subjectOptions);
   watch.end();
   const Sending sending = sendingOf(options.sends);
   JitterOptions jitter{options.jitter, options.draws, options.seed};

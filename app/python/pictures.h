@@ -8,7 +8,7 @@
 
 namespace pw::python {
 
-/// What a notebook shows of them, as a part of its page: the timeline with tooltips.
+/// The HTML that a notebook shows for these: the timeline with tooltips.
 [[nodiscard]] std::string pictureOf(const Trace& trace, const Schedule& schedule, const std::string& costs);
 /// With a forward of 1 ms and a backward of twice that; of a schedule that cannot run, its problems.
 [[nodiscard]] std::string pictureOf(const Schedule& schedule);

@@ -98,7 +98,7 @@ py::module_ pandas() {
   }
 }
 
-/// In the form that the file's name asks for.
+/// Writes the file in the format of its extension.
 void saveTrace(const Trace& trace, const std::filesystem::path& path, const std::string& title) {
   const std::string ending = path.extension().string();
   if (ending == ".json") return writeFile(path, chromeOf(trace, title.empty() ? "step" : title));

@@ -25,7 +25,7 @@ std::vector<std::pair<std::string, std::string>> membersOf(const OptimizerSpec& 
   const std::string none = "N";
   std::vector<std::pair<std::string, std::string>> group{
       {"lr", real(learningRateAt(spec, steps))},
-      {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim go on from
+      {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim resume from
       {"weight_decay", real(spec.weightDecay)}};
   switch (spec.kind) {
     case OptimizerSpec::Kind::Sgd:

@@ -61,7 +61,7 @@ struct Pieces {
 };
 
 /// Pieces of different sizes, which NCCL's own scatter and gather do not support: one call per piece, all in one group.
-ncclResult_t askEach(Collective what, const Pieces& all, ncclComm_t communicator, cudaStream_t stream) {
+ncclResult_t submitEach(Collective what, const Pieces& all, ncclComm_t communicator, cudaStream_t stream) {
   ncclResult_t failure = ncclGroupStart();
   if (failure != ncclSuccess) return failure;
   for (std::size_t k = 0; k < all.ranks; ++k) {
@@ -78,9 +78,9 @@ ncclResult_t askEach(Collective what, const Pieces& all, ncclComm_t communicator
   return failure == ncclSuccess ? ended : failure;
 }
 
-ncclResult_t askCollective(Collective what, const Pieces& all, ncclComm_t communicator, cudaStream_t stream) {
+ncclResult_t submitCollective(Collective what, const Pieces& all, ncclComm_t communicator, cudaStream_t stream) {
   if (what == Collective::AllReduce) return ncclAllReduce(all.data, all.data, all.elements, all.type, ncclSum, communicator, stream);
-  if (all.elements % all.ranks != 0) return askEach(what, all, communicator, stream);
+  if (all.elements % all.ranks != 0) return submitEach(what, all, communicator, stream);
   const std::size_t each = all.elements / all.ranks;
   std::byte* const own = all.piece(all.place);
   return what == Collective::ReduceScatter ? ncclReduceScatter(all.data, own, each, all.type, ncclSum, communicator, stream)
@@ -210,7 +210,7 @@ void NcclChannel::start() {
   if (operation.ready != nullptr) checkCuda(cudaStreamWaitEvent(stream_, operation.ready, 0), "wait for an event");
   checkCuda(cudaEventRecord(operation.begin, stream_), "record an event");
   waits_ = Waits::Start;
-  if (!inProgress(ask(operation))) finishStart();
+  if (!inProgress(submit(operation))) finishStart();
 }
 
 /// The operation is on the stream now. One of NCCL's threads may have put it there, so nothing could be enqueued after it earlier.
@@ -222,7 +222,7 @@ void NcclChannel::finishStart() {
   waits_ = Waits::Nothing;
 }
 
-int NcclChannel::ask(const NcclOperation& operation) const {
+int NcclChannel::submit(const NcclOperation& operation) const {
   const Buffer buffer = operation.buffer;
   if (buffer.bytes == 0) return ncclSuccess;
   if (operation.collective) {
@@ -233,7 +233,7 @@ int NcclChannel::ask(const NcclOperation& operation) const {
                      .ranks = members_.ranks.size(),
                      .place = static_cast<std::size_t>(place_),
                      .type = ncclTypeOf(operation.dtype).value()};
-    return askCollective(*operation.collective, all, communicator_, stream_);
+    return submitCollective(*operation.collective, all, communicator_, stream_);
   }
   return isSender() ? ncclSend(buffer.data, buffer.bytes, ncclUint8, 1, communicator_, stream_)
                     : ncclRecv(buffer.data, buffer.bytes, ncclUint8, 0, communicator_, stream_);

@@ -105,7 +105,7 @@ class NcclChannel {
   void start();
   void finishStart();
   // Results are NCCL's (ncclResult_t).
-  [[nodiscard]] int ask(const NcclOperation& operation) const;
+  [[nodiscard]] int submit(const NcclOperation& operation) const;
   [[nodiscard]] bool seesDone(NcclOperation& operation) const;
   [[nodiscard]] int state() const;
   [[nodiscard]] bool inProgress(int result) const;

@@ -50,7 +50,7 @@ class Driver {
     void* address = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &address, since, cudaEnableDefault, &found);
-    if (status != cudaSuccess) static_cast<void>(cudaGetLastError());  // not for who asks next
+    if (status != cudaSuccess) static_cast<void>(cudaGetLastError());  // so that the next check does not report it
     if (status != cudaSuccess || found != cudaDriverEntryPointSuccess || address == nullptr) {
       throw Error(std::string("NVIDIA's driver has no ") + name +
                   "; parts of a GPU need one for CUDA 12.5 or later, see pipewright devices.");

@@ -14,7 +14,7 @@
 
 namespace pw {
 
-/// Appends values. A text is its size in 8 bytes and its characters; a double its IEEE bits; an optional double a truth value and a double.
+/// Appends values. A string is its size in 8 bytes and its characters; a double its IEEE bits; an optional double a bool and a double.
 class Packer {
  public:
   template <std::integral T>
@@ -45,8 +45,8 @@ class Packer {
   std::string bytes_;
 };
 
-/// Reads what a Packer wrote, in the same order. Takes any bytes without harm: beyond the end a number is 0 and a text empty, and `isSound`
-/// is false from then on. Callers refuse the whole when they have read it. The bytes must outlive it.
+/// Reads what a Packer wrote, in the same order. Safe for any bytes: beyond the end a number is 0 and a string empty, and `isSound` is
+/// false from then on. Callers read everything, then refuse it if it is not sound. The bytes must outlive it.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) : bytes_(bytes) {}
@@ -73,16 +73,16 @@ class Unpacker {
     take(value);
     return value;
   }
-  /// An integer in [low, high]; `low` where it is not, or not there.
+  /// An integer in [low, high]; `low`, and no longer sound, where it is outside or missing.
   template <std::integral T>
   [[nodiscard]] T within(T low, T high) {
     const T number = next<T>();
     sound_ = sound_ && low <= number && number <= high;
     return sound_ ? number : low;
   }
-  /// A text in place.
+  /// A string, as a view of the bytes.
   [[nodiscard]] std::string_view text() { return raw(next<std::uint64_t>()); }
-  /// So many characters.
+  /// That many characters.
   [[nodiscard]] std::string_view raw(std::uint64_t count) {
     sound_ = sound_ && count <= bytes_.size();
     const std::string_view taken = bytes_.substr(0, sound_ ? static_cast<std::size_t>(count) : 0);
@@ -91,9 +91,9 @@ class Unpacker {
   }
 
   [[nodiscard]] std::size_t left() const { return sound_ ? bytes_.size() : 0; }
-  /// Everything so far was there and in its range.
+  /// Whether everything so far was there and in its range.
   [[nodiscard]] bool isSound() const { return sound_; }
-  /// Sound, and nothing is left.
+  /// Whether it is sound and nothing is left.
   [[nodiscard]] bool isComplete() const { return sound_ && bytes_.empty(); }
 
  private:

@@ -13,7 +13,7 @@
 
 namespace pw {
 
-/// What the sender tells the receiver of a message over the host's transport.
+/// What the sender of a message tells its receiver over the host's transport.
 struct Announcement {
   std::uint64_t bytes = 0;
   std::uint32_t tag = 0, unused = 0;

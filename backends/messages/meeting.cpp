@@ -220,8 +220,8 @@ struct Meeting::Connection {
 
   void connect();
   [[nodiscard]] bool introduce(TimePoint until, std::string& reason);
-  [[nodiscard]] std::optional<std::string> ask(char operation, const std::string& key, std::uint32_t number, std::string_view value,
-                                               milliseconds patience);
+  [[nodiscard]] std::optional<std::string> request(char operation, const std::string& key, std::uint32_t number, std::string_view value,
+                                                   milliseconds patience);
 };
 
 /// Mutual proof of the token; false if it failed but may succeed later.
@@ -275,8 +275,8 @@ void Meeting::Connection::connect() {
   }
 }
 
-std::optional<std::string> Meeting::Connection::ask(char operation, const std::string& key, std::uint32_t number, std::string_view value,
-                                                    milliseconds patience) {
+std::optional<std::string> Meeting::Connection::request(char operation, const std::string& key, std::uint32_t number,
+                                                        std::string_view value, milliseconds patience) {
   using namespace meeting;
   assert(key.size() <= kLongestKey && value.size() <= kLongestValue);
   const std::lock_guard lock(mutex);
@@ -301,12 +301,12 @@ std::optional<std::string> Meeting::Connection::ask(char operation, const std::s
 
 void Meeting::set(const std::string& key, const std::string& value) const {
   static_cast<void>(
-      connection_->ask('S', prefix_ + key, static_cast<std::uint32_t>(value.size()), value, connection_->rendezvous.deadline));
+      connection_->request('S', prefix_ + key, static_cast<std::uint32_t>(value.size()), value, connection_->rendezvous.deadline));
 }
 
 std::optional<std::string> Meeting::find(const std::string& key, milliseconds patience) const {
   const auto number = static_cast<std::uint32_t>(std::clamp<std::int64_t>(patience.count(), 0, 1 << 30));
-  return connection_->ask('G', prefix_ + key, number, {}, patience);
+  return connection_->request('G', prefix_ + key, number, {}, patience);
 }
 
 Meeting Meeting::part(const std::string& name) const {

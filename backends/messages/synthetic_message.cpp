@@ -16,7 +16,7 @@ namespace {
 using Block = std::array<std::uint64_t, 8>;
 constexpr std::uint64_t kSign = 0x70772073796E7468;
 
-/// Steele, Lea and Flood's SplitMix64 over the words behind the first.
+/// Steele, Lea and Flood's SplitMix64 over the words after the first.
 std::uint64_t sumOf(const Block& block) {
   std::uint64_t sum = 0;
   for (std::size_t i = 1; i < block.size(); ++i) {

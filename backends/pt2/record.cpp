@@ -62,7 +62,7 @@ ExportRecord readExportRecord(const std::vector<std::string>& archives) {
     const auto text = texts.find(pt2::kRecordEntry);
     const ExportRecord one =
         text == texts.end() ? ExportRecord() : pt2::parseExportRecord(text->second, fmt::format("{}: {}", archives[i], pt2::kRecordEntry));
-    all = i == 0 ? one : join(all, one);
+    all = i == 0 ? one : joinExportRecords(all, one);
   }
   return all;
 }

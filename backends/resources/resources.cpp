@@ -28,7 +28,7 @@ ModelGraph loadModel(const std::vector<std::string>& paths) {
     return chainOf(parseLayerTable(readFile(paths.front()), paths.front()), absolutePath(paths.front()));
   std::vector<ModelGraph> parts;
   for (const std::string& path : paths) parts.push_back(readPt2(absolutePath(path)));
-  return parts.size() == 1 ? std::move(parts.front()) : join(parts);
+  return parts.size() == 1 ? std::move(parts.front()) : joinGraphs(parts);
 }
 
 std::vector<std::string> clusterPresets() {

@@ -24,7 +24,7 @@ bool hasColumn(SQLite::Database& db, const std::string& table, const std::string
   return number(db, fmt::format("SELECT count(*) FROM pragma_table_info('{}') WHERE name = '{}'", table, column)) > 0;
 }
 
-/// Version 1 wrote how a run was computed behind the backend's name (`ucx, bf16, tf32, synthetic`), and every run after its end.
+/// Version 1 wrote how a run was computed after the backend's name (`ucx, bf16, tf32, synthetic`), and stored a run only once it had ended.
 void toVersion2(SQLite::Database& db) {
   if (hasColumn(db, "run", "profile")) {  // the first stores kept the profile beside the plan; SQLite's JSON puts it in
     db.exec("UPDATE run SET plan = json_set(plan, '$.profile', json(profile)) WHERE profile <> ''");

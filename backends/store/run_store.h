@@ -26,7 +26,7 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
-/// How far a run is.
+/// Whether a run has ended, and how.
 enum class RunState : std::uint8_t {
   Unfinished,  ///< it is running, or was killed before it could say how it ended
   Completed,
@@ -45,7 +45,7 @@ constexpr std::string_view nameOf(RunState state) {
 /// `failure` of a run that is unfinished.
 inline constexpr std::string_view kUnfinishedRun = "Unfinished: it is still running, or was killed before it could say how it ended";
 
-/// A run. Its steps may be many: they are written with it or appended, and read apart from it.
+/// A run. It may have many steps: they are written with it or appended, and read separately.
 struct RunRecord {
   RunId id;               ///< given by the store
   std::string startedAt;  ///< UTC, ISO 8601
@@ -62,8 +62,8 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
-/// Which of some durations stands for all: the median (of two in the middle the shorter, of equal ones the earlier) of those after the
-/// first, which warms up; the first where it is alone. There must be one.
+/// The position of the duration that represents all: the median of all but the first, which warms up (of two in the middle the shorter, of
+/// equal ones the earlier); the first if it is the only one. There must be at least one.
 [[nodiscard]] std::size_t medianPosition(std::span<const Ns> durations);
 
 /// A run as `runs` lists it, without plan and traces.
@@ -106,17 +106,17 @@ class RunStore {
   RunId add(const RunRecord& run);
   /// Appends steps to those the run has, in one transaction. Throws UsageError where there is no such run.
   void append(RunId run, std::span<const StepRecord> steps);
-  /// Writes how an unfinished run ended: completed, or with a failure, a sentence. Does nothing to a run that is not unfinished.
+  /// Writes how an unfinished run ended: with this failure (a sentence), or completed where it is empty. Leaves other runs as they are.
   void end(RunId run, const std::string& failure);
   [[nodiscard]] std::vector<RunSummary> list() const;  ///< oldest first
   /// Throws UsageError when there is no such run (naming those that are); without id the newest.
   [[nodiscard]] RunRecord load(std::optional<RunId> id) const;  ///< without its steps
   [[nodiscard]] int stepCount(RunId run) const;
-  /// The numbers that training gave the run's steps, in their order: of more than `most` every second one, or third, ….
+  /// The training's numbers of the run's steps, in order; if there are more than `most`, of every second step, or every third, and so on.
   [[nodiscard]] std::vector<int> stepNumbers(RunId run, int most) const;
-  /// At most `most` steps from the `first` on, which count from 0.
+  /// At most `most` steps from position `first` on, which counts from 0.
   [[nodiscard]] std::vector<StepRecord> loadSteps(RunId run, int first, int most) const;
-  /// The run's step of this number; without one that at `medianPosition`. Throws UsageError where there is none.
+  /// The run's step with this number; without a number, the one at `medianPosition`. Throws UsageError where there is none.
   [[nodiscard]] StepRecord loadStep(const RunRecord& run, std::optional<int> step) const;
 
  private:

@@ -44,7 +44,7 @@ class DictionaryStore final : public c10d::Store {
   KeyValueStore dictionary_;
 };
 
-/// The device by which the other ranks reach this one. Not Gloo's default, which asks for this host's own name: that may not resolve, or to
+/// The device by which the other ranks reach this one. Not Gloo's default, which resolves this host's own name: that may not resolve, or to
 /// the loopback.
 std::shared_ptr<gloo::transport::Device> deviceFor(const Rendezvous& rendezvous, const KeyValueStore& store) {
   using Group = c10d::ProcessGroupGloo;

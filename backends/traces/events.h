@@ -48,7 +48,7 @@ struct FileEvents {
   std::uint64_t unclosed = 0;  ///< B without E, or E without B
 };
 
-/// Reads a Chrome JSON file; `advance` is told of bytes read and says whether to go on. Nothing when it said no. Throws UsageError for a
+/// Reads a Chrome JSON file; `advance` is told of bytes read and says whether to continue. Nothing when it said no. Throws UsageError for a
 /// file that is no such JSON.
 [[nodiscard]] std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t bytes)>& advance);
 

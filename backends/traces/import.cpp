@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::uintmax_t kLargestTable = std::uintmax_t{1} << 30;
 constexpr std::size_t kMostFiles = 4096;
 
-/// Orders `rank10` behind `rank9`.
+/// Orders `rank10` after `rank9`.
 bool naturallyBefore(const std::string& a, const std::string& b) {
   std::size_t i = 0, j = 0;
   const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };

@@ -37,8 +37,8 @@ bool holdsRank(const Span& span) {
 }  // namespace
 
 void sortSpans(std::vector<Span>& spans) {
-  // A file holds its spans in order, or those of one rank behind another's: a few ascending runs, which merge faster than a sort from
-  // nothing.
+  // A file holds its spans in order, or those of one rank after another's: a few ascending runs, which merge faster than a sort from
+  // scratch.
   constexpr std::size_t kMostRuns = 4096;
   std::vector<std::size_t> runs{0};
   for (std::size_t i = 1; i < spans.size() && runs.size() <= kMostRuns; ++i) {

@@ -15,7 +15,7 @@ void addList(Packer& out, const List& list, const Add& add) {
   for (const auto& element : list) add(element);
 }
 
-/// Each element takes a byte at least, so that a damaged count cannot ask for more than there is.
+/// Each element takes at least one byte, so a count larger than what is left is damaged.
 template <class Take>
 void takeList(Unpacker& in, const Take& take) {
   const auto count = in.next<std::uint32_t>();

@@ -50,7 +50,7 @@ class PassPart : public std::enable_shared_from_this<PassPart> {
   void run(PassMessage& message);
   void reach(const PassMessage& message);
   void expect(bool all);
-  /// From the gradients of a message that was sent, or (none) from the roots and what may go on.
+  /// From the gradients of a message that was sent, or (none) from the roots and what may continue.
   void runPiece(AutogradMessageId message, const NodeHandle& send, const std::vector<TensorHandle>& gradients);
   void explain();  ///< throws UsageError for a message that is not used and holds something up here, if there is one
   void sendOn(JobRank to, PassMessage message);

@@ -116,7 +116,7 @@ std::vector<PassRoot::Outgoing> PassRoot::sendTo(const std::vector<JobRank>& wai
   phase_ = then;
   std::vector<Outgoing> messages;
   Share rest;
-  for (const JobRank worker : waiting) messages.push_back({worker, message(step, false, halve(rest))});
+  for (const JobRank worker : waiting) messages.push_back({worker, message(step, false, halveShare(rest))});
   back_.add(rest);
   return messages;
 }

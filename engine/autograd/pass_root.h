@@ -22,7 +22,7 @@ enum class BackwardMode : std::uint8_t {
   Fast,
   /// First a wave along the edges from the roots, over all workers, marks the messages that the loss uses.
   Smart,
-  /// As Fast; if it comes to rest and something waits, the wave is sent then, what waits only for unused messages goes on, and nothing is
+  /// As Fast; if it comes to rest and something waits, the wave is sent then, what waits only for unused messages continues, and nothing is
   /// computed twice. So it is right for all graphs, and costs nothing more where all messages are used, or unused ones hold nothing up.
   Auto,
 };

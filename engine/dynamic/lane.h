@@ -8,20 +8,20 @@
 
 namespace pw {
 
-/// What one thread is to do, in the order in which others brought it: the compute lane of a rank whose work comes by remote calls.
+/// Tasks for one thread, in the order in which others posted them: the compute lane of a rank whose work arrives by remote calls.
 class Lane {
  public:
   using Task = std::function<void()>;
 
   /// Any thread. A task that throws ends `work`.
   void post(Task task);
-  /// Any thread but the lane's: blocks until the lane has done it, and rethrows what it throws. Throws Error where the lane was closed
-  /// before.
+  /// Any thread but the lane's: blocks until the lane has run the task, and rethrows what it throws. Throws Error where the lane was closed
+  /// before that.
   void call(const Task& task);
-  /// Does what was brought, and what comes, until `isDone`. Throws what a task or `meanwhile` (called often while nothing comes) throws,
-  /// and Error where nothing comes for so long.
+  /// Runs the tasks posted so far and those that follow, until `isDone`. Throws what a task or `meanwhile` (called often while there is
+  /// none) throws, and Error where none is posted within the deadline.
   void work(const std::function<bool()>& isDone, std::chrono::milliseconds deadline, const std::function<void()>& meanwhile);
-  /// Drops what waits, and all that comes later.
+  /// Drops the tasks that wait, and all posted later.
   void close();
 
  private:

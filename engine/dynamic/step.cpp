@@ -29,7 +29,7 @@ bool DynamicStep::isDone() const {
   return added_ == all && (!leads() || ended_ == all);
 }
 
-/// Calls of all microbatches wait behind each other, and a pass takes as long as all others that compute in between: so many waits.
+/// Calls of all microbatches queue up, and a pass takes as long as all others that compute in between: that many waits.
 std::chrono::milliseconds DynamicStep::longest() const { return rank_.deadline * (contexts_.size() + 1); }
 
 /// Its result says nothing but that it went well; otherwise this rank ends with the cause.
@@ -153,7 +153,7 @@ void DynamicStep::backward(Microbatch microbatch, const TensorHandle& loss) {
 }
 
 void DynamicStep::runPiece(ContextId context, AutogradMessageId message, const std::function<void()>& piece, Ns came) {
-  Stage stage = leads() ? lastStage_ : stages_.rbegin()->first;  // from the loss, or what goes on because a value was not used
+  Stage stage = leads() ? lastStage_ : stages_.rbegin()->first;  // from the loss, or what continues because a value was not used
   const auto microbatch = microbatchOf_.find(context);
   Span span{self_, SpanKind::Backward, stage, microbatch == microbatchOf_.end() ? Microbatch(-1) : microbatch->second, self_, 0, 0, 0};
   if (const auto found = messages_.find(message); found != messages_.end()) {

@@ -61,7 +61,7 @@ Json valueJson(const ModelGraph& graph, ValueId id, const Bindings& bindings) {
   const Value& value = graph.value(id);
   if (!value.tensor) return {{"name", value.name}};
   Json shape = Json::array();
-  const std::vector<std::string> words = dimensions(graph, *value.tensor);
+  const std::vector<std::string> words = dimensionLabels(graph, *value.tensor);
   for (std::size_t d = 0; d < words.size(); ++d) {
     const SymbolicInt& size = value.tensor->sizes[d];
     shape.push_back(size.expression.empty() ? Json(size.hint) : Json(words[d]));

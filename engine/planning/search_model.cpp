@@ -41,7 +41,7 @@ std::vector<std::shared_ptr<const Profile>> givenProfiles(const SearchOptions& o
         throw UsageError(fmt::format("{} and {} are both of microbatch {}; omit one of them.", other, source, added->microbatch));
       if (profiles[i]->computing != added->computing) {
         throw UsageError(fmt::format("{} was measured {} and {} {}; profile all sizes in the same way.", other,
-                                     words(profiles[i]->computing), source, words(added->computing)));
+                                     computingText(profiles[i]->computing), source, computingText(added->computing)));
       }
     }
     profiles.push_back(added);
@@ -61,16 +61,16 @@ LayerOptions layerOptions(const SearchOptions& o) {
 
 /// Costs of a layer table, estimated for a cluster, from the given profiles, or measured here at each size.
 ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cluster& cluster, const Tell& tell) {
-  if (isLayerChain(graph)) return measurements({std::make_shared<Profile>(layerCosts(graph, layerOptions(o)))});
+  if (isLayerChain(graph)) return measuredProfiles({std::make_shared<Profile>(layerCosts(graph, layerOptions(o)))});
   if (!o.profiles.empty() || !o.profilesAtHand.empty()) {
     std::vector<std::shared_ptr<const Profile>> profiles = givenProfiles(o, graph);
     for (std::shared_ptr<const Profile>& profile : profiles) {
       if (!o.cluster.empty()) profile = std::make_shared<const Profile>(withTopology(*profile, cluster));
     }
-    return measurements(std::move(profiles));
+    return measuredProfiles(std::move(profiles));
   }
   if (!o.cluster.empty())
-    return estimates(graph, cluster, precisionNamed(o.how.precision).value(), valueNamed<Attention>(o.how.attention).value());
+    return estimatedProfiles(graph, cluster, precisionNamed(o.how.precision).value(), valueNamed<Attention>(o.how.attention).value());
   return [&o, &tell](std::int64_t microbatch) {
     return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, o.loss, tell)), false};
   };

@@ -10,24 +10,24 @@
 
 namespace pw {
 
-/// How a study is worked on.
+/// How a study is run.
 struct StudyEffort {
   StudyShard shard;
   int threads = 0;     ///< 0: one for each core
   std::string folder;  ///< what paths of the study are relative to; empty: the current one
-  /// Called after each predicted point with the shard's completed points and all of them; returns whether to go on. Never by two threads at
-  /// once.
+  /// Called after each predicted point with the shard's completed points and all of them; returns whether to continue. Never by two threads
+  /// at once.
   std::function<bool(std::int64_t done, std::int64_t all)> goOn = {};
   /// Gets rows that were stored.
   std::function<void(const std::vector<StudyRow>&)> stored = {};
 };
 
-/// What tells whether the files that a study names are still the same: a line for each model, profile and cluster file, with a digest.
+/// Tells whether the files that a study names are still the same: a line with a digest for each model, profile and cluster file.
 /// Throws UsageError for one that cannot be read.
 [[nodiscard]] std::string studyInputs(const Study& study, const std::string& folder);
 
-/// Predicts the points of a shard that the store does not have, and stores them as they come, some twice a second: a process that is killed
-/// loses no more than that. Whether all of the shard are done: `goOn` ends it earlier. Throws as `StudyCosts` and `StudyStore`.
+/// Predicts the points of a shard that the store does not have, and stores them about twice a second: a process that is killed loses no
+/// more than that. Returns whether all points of the shard are done; `goOn` may end it earlier. Throws as `StudyCosts` and `StudyStore`.
 [[nodiscard]] bool runStudy(StudyStore& store, const StudyEffort& effort);
 
 }  // namespace pw

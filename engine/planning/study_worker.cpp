@@ -36,7 +36,7 @@ void requireTogether(const Profile& a, const Profile& b, const std::string& file
     throw UsageError(fmt::format("{} is a second profile of {} at microbatch {}; omit one of them.", file, b.model, b.microbatch));
   if (a.computing != b.computing)
     throw UsageError(fmt::format("{} was measured {}, another profile of {} {}; profile all sizes in the same way.", file,
-                                 words(b.computing), b.model, words(a.computing)));
+                                 computingText(b.computing), b.model, computingText(a.computing)));
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), 
         profiles.push_back(std::move(profile));
       }
       if (profiles.empty()) throw UsageError(fmt::format("None of the study's profiles is of {}; profile this model.", name));
-      measured_[name] = measurements(std::move(profiles));
+      measured_[name] = measuredProfiles(std::move(profiles));
     }
     const bool estimates = std::ranges::none_of(study.clusters, [](const std::string& cluster) { return cluster.empty(); });
     if (!layers && !measured_.contains(name) && !estimates)

@@ -22,9 +22,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kVerdictSlack{2000};  // so that rank 0 can name the missing ranks before others only notice the delay
-constexpr milliseconds kGoodbye{1000};       // for the others to read why the job ends
-constexpr milliseconds kExcuse{3000};        // for others of a job that start at the same time on a busy machine
+constexpr milliseconds kVerdictSlack{2000};   // so that rank 0 can name the missing ranks before others only notice the delay
+constexpr milliseconds kGoodbye{1000};        // for the others to read why the job ends
+constexpr milliseconds kAbsenceReport{3000};  // for others of a job that start at the same time on a busy machine
 
 constexpr const char* kPlaceKey = "meeting/0";
 constexpr const char* kVerdictKey = "verdict/0";
@@ -190,7 +190,7 @@ std::string differenceBetween(const JobFields& first, const JobFields& other, Jo
   return fmt::format("Rank 0 and rank {} differ in {}{}{}; start all ranks with the same", rank.value, names.front(), values, more);
 }
 
-void agree(const Meeting& meeting, const Rendezvous& rendezvous, const JobFields& fields) {
+void requireSameFields(const Meeting& meeting, const Rendezvous& rendezvous, const JobFields& fields) {
   std::string verdict;
   if (rendezvous.rank.value == 0) {
     verdict = judge(meeting, rendezvous, fields);
@@ -206,10 +206,10 @@ void agree(const Meeting& meeting, const Rendezvous& rendezvous, const JobFields
   if (verdict.front() == kFailed) throw Error(verdict.substr(1));
 }
 
-void excuse(const Rendezvous& rendezvous, const std::string& sentence, bool unusable) noexcept {
+void reportAbsence(const Rendezvous& rendezvous, const std::string& sentence, bool unusable) noexcept {
   try {
     Rendezvous brief = rendezvous;
-    brief.deadline = std::min(rendezvous.deadline, kExcuse);
+    brief.deadline = std::min(rendezvous.deadline, kAbsenceReport);
     const auto end = Clock::now() + brief.deadline;
     const Meeting meeting = openMeeting(brief);
     const std::string word = (unusable ? kUnusable : kFailed) + sentence;

@@ -29,11 +29,11 @@ using JobFields = std::vector<JobField>;
 [[nodiscard]] std::string differenceBetween(const JobFields& first, const JobFields& other, JobRank rank);
 
 /// Compares the fields of all ranks, on rank 0. Returns on all of them or throws the same on all: UsageError naming the field and two ranks
-/// where they differ; Error naming the ranks that did not arrive within the deadline; or what a rank reported by `excuse`.
-void agree(const Meeting& meeting, const Rendezvous& rendezvous, const JobFields& fields);
+/// where they differ; Error naming the ranks that did not arrive within the deadline; or what a rank reported by `reportAbsence`.
+void requireSameFields(const Meeting& meeting, const Rendezvous& rendezvous, const JobFields& fields);
 
-/// Called instead of `agree` by a rank that cannot take part: tells the others why, so that they need not wait until the deadline. Waits
-/// for no longer than three seconds; never throws.
-void excuse(const Rendezvous& rendezvous, const std::string& sentence, bool unusable) noexcept;
+/// Called instead of `requireSameFields` by a rank that cannot take part: tells the others why, so that they need not wait until the
+/// deadline. Waits for no longer than three seconds; never throws.
+void reportAbsence(const Rendezvous& rendezvous, const std::string& sentence, bool unusable) noexcept;
 
 }  // namespace pw

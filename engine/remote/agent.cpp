@@ -287,7 +287,7 @@ std::chrono::milliseconds Remote::Impl::deadlineOf(CallType type, Deadline given
   const auto until = currentCallDeadline();
   if (given || !until || type == CallType::Keep) return given.value_or(settings.deadline);
   const auto left = std::chrono::duration_cast<milliseconds>(*until - Deadlines::Clock::now());
-  if (left <= milliseconds(0)) return settings.deadline;  // nobody waits for the function any more, but it goes on
+  if (left <= milliseconds(0)) return settings.deadline;  // nobody waits for the function any more, but it keeps running
   const milliseconds slack = std::min(left / 8, settings.deadline / std::max(1, settings.mostThreads));
   return std::min(left - slack, settings.deadline);
 }

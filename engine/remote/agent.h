@@ -21,7 +21,7 @@
 
 namespace pw {
 
-/// What a call asks for.
+/// What a call requests.
 enum class CallType : std::uint8_t {
   Return,  ///< the function's result
   Keep,    ///< that it stays, as the value of a reference

@@ -32,7 +32,7 @@ bool CallThreads::startThread() {
   } else if (static_cast<int>(threads_.size()) < most_) {
     try {
       threads_.emplace_back([this] { work(); });
-    } catch (const std::exception&) {  // the others go on with what is queued
+    } catch (const std::exception&) {  // the others continue with what is queued
       return blocked_ < static_cast<int>(threads_.size());
     }
   }

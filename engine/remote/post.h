@@ -32,14 +32,14 @@ class Post {
 
   Post(JobRank self, std::size_t workers, std::uint64_t token, Send send);
 
-  /// Any thread. Does nothing to a worker that is lost, and says false.
+  /// Any thread. Returns false, and sends nothing, where the worker is lost.
   bool send(JobRank to, MessageKind kind, std::string_view body, std::vector<HeldBuffer> parts = {});
 
   struct Letter {
     MessageKind kind{};
     std::string_view body;  ///< in the message's head
   };
-  /// Nothing for one that was here before. Throws Error for a damaged one, or one of another job. One thread.
+  /// Nothing for a repeated message. Throws Error for a damaged one, or one of another job. One thread.
   [[nodiscard]] std::optional<Letter> open(JobRank from, const ChannelMessage& message);
 
   bool lose(JobRank worker);  ///< false where it was lost before

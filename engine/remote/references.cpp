@@ -57,7 +57,7 @@ Reference References::receive(const SentReference& sent) {
 SentReference References::send(const Reference& reference) {
   if (!reference) throw UsageError("An empty reference cannot be sent.");
   const std::lock_guard lock(reference.held_->mutex);
-  return {reference.held_->id, reference.held_->owner, halve(reference.held_->share)};
+  return {reference.held_->id, reference.held_->owner, halveShare(reference.held_->share)};
 }
 
 void References::settle(ReferenceId id, RemoteFuture value) {
@@ -73,7 +73,7 @@ void References::settle(ReferenceId id, RemoteFuture value) {
     try {
       waited.set(result.wait());
     } catch (...) {
-      waited.fail(std::current_exception());  // kept for whoever asks for the value
+      waited.fail(std::current_exception());  // kept for whoever fetches the value
     }
   };
   value.whenDone(forward);

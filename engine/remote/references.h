@@ -43,7 +43,7 @@ class SentShares {
 /// The protocol. A value's references hold shares of one whole (`Shares`). Who sends a reference on sends half of its share with it; who
 /// drops one sends its share back to the owner; the owner drops the value when the whole is back. There are no confirmations: a share that
 /// is on its way counts as held, whatever overtakes it, so a value never goes too early. A message that is lost leaves a value that goes
-/// with its owner; one that is repeated is dropped by `Post`. Because ids are made by whoever asks for the value, a third worker's message
+/// with its owner; one that is repeated is dropped by `Post`. Because ids are made by whoever requests the value, a third worker's message
 /// may reach the owner before the call that makes the value: the owner then waits for it.
 class References : public std::enable_shared_from_this<References> {
  public:
@@ -59,9 +59,9 @@ class References : public std::enable_shared_from_this<References> {
   [[nodiscard]] SentReference send(const Reference& reference);
   void giveBack(const SentReference& sent);  ///< one that nobody has
 
-  /// The value of an own reference, from now on; a problem is thrown by who asks for the value.
+  /// Sets the value of a reference that this worker owns; a problem is thrown to whoever fetches the value.
   void settle(ReferenceId id, RemoteFuture value);
-  /// The value of an own reference, when it is there.
+  /// The value of a reference that this worker owns, when it is there.
   [[nodiscard]] RemoteFuture value(ReferenceId id);
   void takeBack(ReferenceId id, Share share);
 

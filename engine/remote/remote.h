@@ -26,7 +26,7 @@ struct RemoteSettings {
   const AutogradFunctions* functions = nullptr;  ///< `torchBackend().autograd()`; null: no tensors
 };
 
-/// What is left; all are 0 when nothing is going on and nobody holds a reference.
+/// What is left; all are 0 when nothing is in flight and nobody holds a reference.
 struct RemoteCounts {
   std::size_t calls = 0;      ///< own, without a result yet
   std::size_t executing = 0;  ///< others', queued or running here
@@ -86,7 +86,7 @@ class Remote {
   /// The value of an own reference. Waits for it as `toHere` does; throws UsageError on another worker.
   [[nodiscard]] RemoteValue localValue(const Reference& reference, Deadline deadline = {});
 
-  /// Ends the job in good order: blocks until all workers have called it and no call is going on anywhere, then drops all values. Throws
+  /// Ends the job in good order: blocks until all workers have called it and no call is in flight anywhere, then drops all values. Throws
   /// Error naming the worker that did not come in time, or was lost.
   void shutdown(Deadline deadline = {});
 

@@ -16,14 +16,14 @@ struct Share {
   auto operator<=>(const Share&) const = default;
 };
 
-/// Cuts a share in two equal ones: what the argument becomes, and the other.
-[[nodiscard]] inline Share halve(Share& share) { return Share{++share.exponent}; }
+/// Halves a share in place and returns the other half.
+[[nodiscard]] inline Share halveShare(Share& share) { return Share{++share.exponent}; }
 
 /// An exact sum of shares, however small: whether a whole has come back. Counting references and finding the end of a backward pass are
-/// this: nothing is confirmed, so nothing can be reordered against its confirmation. Shares can be halved for ever, because the sum is kept
-/// in binary (weighted reference counting: Bevan, PARLE 1987; credit recovery: Mattern, Information Processing Letters 30, 1989). Ones of
-/// the binary fraction that follow each other are kept as one run, so that what comes back share by share from one holder, a half, a
-/// quarter and so on, takes no more room for each.
+/// this: nothing is confirmed, so nothing can be reordered against its confirmation. Shares can be halved indefinitely, because the sum is
+/// kept in binary (weighted reference counting: Bevan, PARLE 1987; credit recovery: Mattern, Information Processing Letters 30, 1989).
+/// Consecutive ones of the binary fraction are kept as one run, so what comes back from one holder share by share (a half, a quarter and so
+/// on) takes no more room with each.
 class Shares {
  public:
   /// Costs the logarithm of the number of runs. Throws Error where more than the whole came back, which only a broken peer can do; the sum
@@ -45,7 +45,7 @@ class Shares {
   [[nodiscard]] Share take() {
     Share kept{runs_.begin()->first};
     cut(runs_.begin(), kept.exponent);
-    const Share taken = halve(kept);
+    const Share taken = halveShare(kept);
     add(kept);  // there may be one of its size
     return taken;
   }

@@ -52,7 +52,7 @@ void Shutdown::lead(std::unique_lock<std::mutex>& lock, std::chrono::steady_cloc
       for (std::size_t i = 0; i < parts_.names.size(); ++i) {
         if (!counts_.contains(JobRank(i))) missing += (missing.empty() ? "" : ", ") + parts_.names[i];
       }
-      ended_ = missing + " did not come to the end of the job in time, or still has calls going on.";
+      ended_ = missing + " did not come to the end of the job in time, or still has calls in flight.";
     } else if (!ended_ && counts_ == last_ && allReceived()) {
       ended_ = "";
     } else if (!ended_ && counts_ == last_ && std::chrono::steady_clock::now() > until) {

@@ -18,7 +18,7 @@ KeyValueStore meet(const RunSettings& o, const Plan& plan, const ModelGraph& gra
   const JobFields fields = fieldsOf(o, plan, graph);
   if (!met) return meetOthers(environment, meeting, fields, isInTouch);
   isInTouch = true;
-  agree(*met, meeting, fields);
+  requireSameFields(*met, meeting, fields);
   return met->dictionary();
 }
 

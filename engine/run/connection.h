@@ -10,8 +10,8 @@
 
 namespace pw {
 
-/// Meets the other ranks, or goes on with them where they have met (`met`); compares settings, loads LibTorch and connects. Fills what the
-/// training needs of both. `isInTouch`: see `meetOthers`. Throws Error and UsageError.
+/// Meets the other ranks, or continues with them where they have met already (`met`); compares settings, loads LibTorch and connects. Fills
+/// what the training needs of both. `isInTouch`: see `meetOthers`. Throws Error and UsageError.
 [[nodiscard]] const TorchBackend& connectRank(const RunSettings& settings, const Plan& plan, const ModelGraph& graph,
                                               const RankEnvironment& environment, const std::optional<Meeting>& met,
                                               std::unique_ptr<Communicator>& communicator, bool& isInTouch, const RunObserver& observer,

@@ -15,8 +15,8 @@ struct EvaluationResult {
   std::vector<std::string> outputs;  ///< names
 };
 
-/// This rank's part of `run --eval`: the mean loss of `steps` batches, and on rank 0 the result, after it wrote the outputs file. All ranks
-/// call it. Throws Error where the loss is not finite.
+/// This rank's part of `run --eval`, which computes the mean loss of `steps` batches. Rank 0 writes the outputs file and returns the
+/// result; other ranks return nothing. All ranks call it. Throws Error where the loss is not finite.
 [[nodiscard]] std::optional<EvaluationResult> evaluateRank(const RunSettings& settings, const ModelGraph& graph, const Plan& plan,
                                                            TrainOptions training, Communicator& communicator, const TorchBackend& torch);
 

@@ -32,7 +32,7 @@ std::string modelNote(const RunSettings& o, const Plan& plan) {
                      o.plan);
 }
 
-/// The call for a rank, which goes on with the record that we began.
+/// The command line for a rank, which continues the record that we began.
 std::vector<std::string> callOfRanks(std::vector<std::string> call, std::optional<RunId> record) {
   if (record) {
     const auto command = std::ranges::find(call, "run");

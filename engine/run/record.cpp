@@ -107,7 +107,9 @@ TrainingRecord::TrainingRecord(const RunSettings& options, const Plan& plan, int
       warn_(std::move(warn)),
       recorder_(
           plan.schedule.rows.size(), [this](std::span<const StepRecord> steps) { keep(steps); },
-          [this](const std::string& problem) { warn_(fmt::format("the training goes on, but keeps no more of its steps: {}", problem)); }) {
+          [this](const std::string& problem) {
+            warn_(fmt::format("the training continues without recording further steps: {}", problem));
+          }) {
   stored_.begin();
   result_.record = stored_.record();
   result_.id = stored_.id();
@@ -136,7 +138,7 @@ void TrainingRecord::keep(std::span<const StepRecord> steps) {
       stored_.append(steps);
     } catch (const Error& problem) {  // a training is worth more than its record
       notStored_ = problem.what();
-      warn_(fmt::format("the training goes on, but its steps from {} on are not stored: {}", steps.front().step, notStored_));
+      warn_(fmt::format("the training continues, but its steps from {} on are not stored: {}", steps.front().step, notStored_));
     }
   }
   for (const StepRecord& step : steps)
@@ -151,7 +153,7 @@ RunResult TrainingRecord::finish(const std::vector<RankLog>& ranks) {
     result_.residentPeak.push_back(rank.residentPeak);
     result_.startToFirstAction.push_back(rank.startToFirstAction);
     if (options_.verify)
-      result_.verification = result_.verification ? combine(*result_.verification, rank.verification) : rank.verification;
+      result_.verification = result_.verification ? joinVerifications(*result_.verification, rank.verification) : rank.verification;
   }
   std::string& failure = result_.record.failure;
   if (result_.verification && !result_.verification->equal && failure.empty()) {

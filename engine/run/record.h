@@ -16,7 +16,7 @@
 namespace pw {
 
 /// The record of this call's run in the store of `--store`; without that option its operations do nothing. Where our launcher began the
-/// record (`RunSettings::recordedAs`), rank 0 goes on with it.
+/// record (`RunSettings::recordedAs`), rank 0 continues it.
 class StoredRun {
  public:
   /// Notes when the run began. Both must outlive this.

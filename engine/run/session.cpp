@@ -158,7 +158,7 @@ void TrainingSession::Parts::gathered(int step, std::vector<StepLog> ranks) {
 
 void TrainingSession::Parts::requireUsable() const {
   if (!failure.empty()) throw Error(fmt::format("This training has ended: {}", failure));
-  if (closed) throw UsageError("This training is closed; make another trainer to go on.");
+  if (closed) throw UsageError("This training is closed; make another trainer to continue.");
 }
 
 /// All ranks make this call, and are done with the one before; a rank that ended its training makes another.
@@ -258,7 +258,7 @@ void TrainingSession::save(const std::string& path) {
   p.guarded([&] { p.meet("save"); });
   try {
     p.training->save(path);
-  } catch (const std::exception&) {  // a file that cannot be written fails on all ranks, and they go on; a lost rank ends them
+  } catch (const std::exception&) {  // a file that cannot be written fails on all ranks, and they continue; a lost rank ends them
     p.guarded([&] { p.communicator->barrier(); });
     throw;
   }

@@ -70,7 +70,7 @@ class TrainingSession {
   [[nodiscard]] std::vector<StateTensorCopy> weights();
   /// Writes a checkpoint, with the optimizer's state, which `RunSettings::resume` continues from. Rank 0 writes.
   void save(const std::string& path);
-  /// Goes on from a checkpoint that all ranks see; or, with `onlyWeights`, from its weights, with a new optimizer and at step 0.
+  /// Resumes from a checkpoint that all ranks see; or, with `onlyWeights`, from its weights, with a new optimizer and at step 0.
   void load(const std::string& path, bool onlyWeights);
   /// Ends the training and its record. `inOrder`: when all ranks do so; else the other ranks learn that this one is gone. A second call
   /// does nothing. Throws nothing: what was trained is already known.

@@ -80,7 +80,7 @@ std::string costsNote(const RunSettings& o, const Plan& plan) {
   const auto by = [&](int threads) { return sameThreads ? "" : " by " + counted(threads, "thread"); };
   if (profile.computing == o.computing && sameThreads) return "";
   return fmt::format("{} was planned from times {}{}, and this run computes {}{}: predicted times are not its own", o.plan,
-                     words(profile.computing), by(profile.threads), words(o.computing), by(o.threads));
+                     computingText(profile.computing), by(profile.threads), computingText(o.computing), by(o.threads));
 }
 
 void refuseWhatCannotRun(const RunSettings& o, const Plan& plan) {

@@ -164,18 +164,18 @@ KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& r
   reportStartUp(environment, StartUp::Meeting);
   isInTouch = true;  // where they cannot be met there is nobody to tell
   const Meeting meeting = openMeeting(rendezvous);
-  agree(meeting, rendezvous, fields);
+  requireSameFields(meeting, rendezvous, fields);
   reportStartUp(environment, StartUp::Connecting);
   return meeting.dictionary();
 }
 
-void excuseRank(const RunSettings& o, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept {
+void reportRankAbsence(const RunSettings& o, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept {
   if (isInTouch || environment.worldSize < 2 || environment.statusFd >= 0 || environment.storeIsElsewhere) return;
   try {
     const std::string sentence = causeOf(cause), name = fmt::format("Rank {}", environment.rank.value);
     const bool isNamed = sentence.starts_with(name + " ") || sentence.starts_with(name + ":");
-    excuse(rendezvousOf(environment, deadlineOf(o)), isNamed ? sentence : fmt::format("{}: {}", name, sentence),
-           dynamic_cast<const UsageError*>(&cause) != nullptr);
+    reportAbsence(rendezvousOf(environment, deadlineOf(o)), isNamed ? sentence : fmt::format("{}: {}", name, sentence),
+                  dynamic_cast<const UsageError*>(&cause) != nullptr);
   } catch (const std::exception&) {
     // The cause is what the user reads.
   }

@@ -19,6 +19,7 @@ namespace pw {
                                        bool& isInTouch);
 
 /// Tells the other ranks that this one cannot take part, unless our launcher or torchrun's agent does that.
-void excuseRank(const RunSettings& options, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept;
+void reportRankAbsence(const RunSettings& options, const RankEnvironment& environment, const std::exception& cause,
+                       bool isInTouch) noexcept;
 
 }  // namespace pw

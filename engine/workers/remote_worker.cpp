@@ -30,7 +30,7 @@ struct Connected {
 
 std::string keyOf(const char* what, int rank) { return fmt::format("workers/{}/{}", what, rank); }
 
-/// Rank 0, which serves the meeting, waits until all have come so far: one that goes on, or fails, ends the meeting for the others.
+/// Rank 0, which serves the meeting, waits until all have come so far: one that proceeds, or fails, ends the meeting for the others.
 void waitForAll(const KeyValueStore& store, const RankEnvironment& environment, const char* what) {
   store.set(keyOf(what, environment.rank.value), "");
   if (environment.rank != JobRank(0)) return;
@@ -44,9 +44,9 @@ Connected meetWorkers(const RankEnvironment& environment, const RemoteWorkerSett
   const Meeting meeting = openMeeting(rendezvous);
   const KeyValueStore store = meeting.dictionary();
   store.set(keyOf("name", rendezvous.rank.value), name);  // before they agree, so that nobody waits for it afterwards
-  agree(meeting, rendezvous,
-        {{"the version of pipewright", PW_VERSION, PW_VERSION},
-         {"the transport", std::string(nameOf(settings.transport)), std::string(nameOf(settings.transport))}});
+  requireSameFields(meeting, rendezvous,
+                    {{"the version of pipewright", PW_VERSION, PW_VERSION},
+                     {"the transport", std::string(nameOf(settings.transport)), std::string(nameOf(settings.transport))}});
   std::vector<std::string> names;
   for (int r = 0; r < rendezvous.size; ++r) names.push_back(store.get(keyOf("name", r)));
   waitForAll(store, environment, "met");

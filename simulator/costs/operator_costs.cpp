@@ -114,7 +114,7 @@ std::vector<NotCounted> notCounted(const ModelGraph& graph, std::int64_t microba
   return std::move(collector.list);
 }
 
-std::string words(const std::vector<NotCounted>& list, std::size_t most) {
+std::string notCountedText(const std::vector<NotCounted>& list, std::size_t most) {
   std::string text;
   for (std::size_t i = 0; i < std::min(list.size(), most); ++i) {
     const NotCounted& one = list[i];

@@ -37,6 +37,6 @@ struct NotCounted {
 
 /// `not counted: 4 × linalg_svd in blocks.0 (no rule for its cost); …`; empty for an empty list. At most `most` entries, then the number of
 /// the rest.
-[[nodiscard]] std::string words(const std::vector<NotCounted>& list, std::size_t most = 6);
+[[nodiscard]] std::string notCountedText(const std::vector<NotCounted>& list, std::size_t most = 6);
 
 }  // namespace pw

@@ -117,7 +117,7 @@ std::optional<DType> precisionNamed(std::string_view name) {
   return std::nullopt;
 }
 
-std::string words(const Computing& c) {
+std::string computingText(const Computing& c) {
   const std::string precision = c.precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(c.precision));
   return fmt::format("on {} {}{}{}", c.onGpu ? "GPUs" : "CPUs", precision, c.tf32 ? " with TF32" : "",
                      c.onGpu && !c.graphs ? " operator by operator" : "");

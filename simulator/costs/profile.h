@@ -56,7 +56,7 @@ struct Computing {
 /// Nothing for other names.
 [[nodiscard]] std::optional<DType> precisionNamed(std::string_view name);
 /// `on GPUs in bf16`, `on CPUs as traced`, `on GPUs as traced with TF32`.
-[[nodiscard]] std::string words(const Computing& computing);
+[[nodiscard]] std::string computingText(const Computing& computing);
 
 /// Costs of every node of a model at one microbatch size. `estimated` marks costs computed from FLOPs and bytes.
 struct Profile {

@@ -87,7 +87,7 @@ void requireRanks(const Topology& topology, int ranks, const std::string& name) 
                                topology.ranks.size(), ranks));
 }
 
-std::string differences(const Topology& topology, int ranks) {
+std::string heterogeneityText(const Topology& topology, int ranks) {
   constexpr std::size_t kMostNamed = 4;
   std::set<int> nodes;
   std::vector<std::string> own;

@@ -66,7 +66,7 @@ void requireRanks(const Topology& topology, int ranks, const std::string& name);
 
 /// What is not the same everywhere among the first `ranks`: `on 2 nodes, rank 3 at 0.8 times the speed, rank 5 with 37.3 GiB`; empty where
 /// nothing is.
-[[nodiscard]] std::string differences(const Topology& topology, int ranks);
+[[nodiscard]] std::string heterogeneityText(const Topology& topology, int ranks);
 
 /// What replicas of a pipeline find on a topology. Replicas wait for each other whenever they sum gradients, so at each place of the
 /// pipeline the slowest of them counts: an upper bound of the step where it is not the same replica everywhere. Keeps a reference to the

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the files of this room: how topologies stand in clusters and profiles.
+// Internal to the files of this room: how topologies are written in clusters and profiles.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -17,9 +17,9 @@ namespace pw {
 /// Bytes or operations per second; 0 where nothing is known.
 [[nodiscard]] double rateIn(const JsonPart& part);
 
-/// Ranks one after the other, equal ones as one entry with their `count`.
+/// Ranks in order, consecutive equal ones as one entry with their `count`.
 [[nodiscard]] nlohmann::ordered_json ranksJson(const Topology& topology);
-/// `topology` has the ranks per node, for those that name no node.
+/// `topology` gives the ranks per node, for ranks that name no node.
 [[nodiscard]] std::vector<RankSpec> ranksIn(const JsonPart& list, const Topology& topology);
 
 [[nodiscard]] nlohmann::ordered_json rankLinksJson(const std::vector<RankLink>& links);

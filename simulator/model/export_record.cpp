@@ -38,7 +38,7 @@ std::string toJson(const ExportRecord& record) {
                      record.buffers);
 }
 
-ExportRecord join(const ExportRecord& first, const ExportRecord& second) {
+ExportRecord joinExportRecords(const ExportRecord& first, const ExportRecord& second) {
   ExportRecord both = first;
   if (weakness(second.check) > weakness(first.check)) both.check = second.check;
   both.outputs += second.outputs;

@@ -43,6 +43,6 @@ struct ExportRecord {
 [[nodiscard]] std::string toJson(const ExportRecord& record);
 
 /// The record of a model that is joined from two parts: the weaker check, the sums, the first part's batch dimensions.
-[[nodiscard]] ExportRecord join(const ExportRecord& first, const ExportRecord& second);
+[[nodiscard]] ExportRecord joinExportRecords(const ExportRecord& first, const ExportRecord& second);
 
 }  // namespace pw

@@ -317,7 +317,7 @@ class Joiner {
 
 }  // namespace
 
-ModelGraph join(const std::vector<ModelGraph>& parts) {
+ModelGraph joinGraphs(const std::vector<ModelGraph>& parts) {
   if (parts.empty()) {
     throw UsageError("there are no parts to join; give at least one archive");
   }

@@ -82,7 +82,7 @@ class BranchAndBound {
       complete_ = false;
       return false;
     }
-    if (timer_.objective() >= time_ || !fits(model_, rows)) return true;
+    if (timer_.objective() >= time_ || !fitsLimits(model_, rows)) return true;
     found_ = std::move(rows);
     return false;
   }

@@ -13,7 +13,7 @@ struct GreedyRule {
   Ns period = 0;                    ///< between two microbatches
   double patience = 0;              ///< it waits for a preferred action that arrives within so many durations of what it could do at once
   bool paced = false;               ///< an F starts no earlier than its offset and period say
-  std::vector<std::int32_t> ahead;  ///< by rank: at most so many pairs between their F and their I, where that lets it go on; empty: all
+  std::vector<std::int32_t> ahead;  ///< by rank: at most so many pairs between their F and their I, where that lets it continue; empty: all
 };
 
 /// Builds rows in the order of time, by a rule. Keeps its working memory between calls.

@@ -205,7 +205,7 @@ std::size_t firstExcess(const OrderModel& model, std::int32_t rank, std::span<co
   return row.size();
 }
 
-bool fits(const OrderModel& model, const OrderRows& rows) {
+bool fitsLimits(const OrderModel& model, const OrderRows& rows) {
   for (std::size_t r = 0; r < rows.size(); ++r) {
     if (firstExcess(model, static_cast<std::int32_t>(r), rows[r]) < rows[r].size()) return false;
   }

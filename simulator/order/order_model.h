@@ -95,7 +95,7 @@ class OrderTimer {
   std::vector<ActionId> cause_;
   std::vector<std::size_t> next_;  ///< by rank: position in its row
   std::vector<Ns> rankEnd_, channelEnd_;
-  std::vector<std::int32_t> ready_;  ///< ranks that may go on
+  std::vector<std::int32_t> ready_;  ///< ranks that may proceed
   Ns objective_ = 0, meanEnd_ = 0;
   std::int32_t latest_ = 0;
 };
@@ -116,9 +116,10 @@ inline void OrderTimer::deliver(const Send& message, ActionId sender, Ns end) {
   if (--missing_[user] == 0) ready_.push_back(message.rank);
 }
 
-/// Where a row exceeds its rank's limits first; its size where it does not.
+/// The position at which a row first exceeds its rank's limits; its size where it does not.
 [[nodiscard]] std::size_t firstExcess(const OrderModel& model, std::int32_t rank, std::span<const ActionId> row);
-[[nodiscard]] bool fits(const OrderModel& model, const OrderRows& rows);
+/// Whether no row exceeds its rank's limits.
+[[nodiscard]] bool fitsLimits(const OrderModel& model, const OrderRows& rows);
 
 /// The rows as a schedule; where whole backwards take no longer than their parts, W that directly follows its I becomes B.
 [[nodiscard]] Schedule scheduleOf(const OrderModel& model, const OrderProblem& problem, const OrderRows& rows);

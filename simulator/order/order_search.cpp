@@ -31,7 +31,7 @@ OrderSearch::OrderSearch(const OrderProblem& problem, CostTable costs, Ns bound,
 
 /// Keeps the best few rows that fit, of different times.
 void OrderSearch::consider(const OrderRows& rows, std::string_view by) {
-  if (rows.empty() || !fits(model_, rows) || !timer_.run(rows)) return;
+  if (rows.empty() || !fitsLimits(model_, rows) || !timer_.run(rows)) return;
   const Ns time = timer_.objective();
   const auto place = std::lower_bound(starts_.begin(), starts_.end(), time, [](const Start& start, Ns t) { return start.time < t; });
   if (place != starts_.end() && place->time == time) return;
@@ -131,7 +131,7 @@ void OrderSearch::finish() {
     }
     for (std::size_t r = 0; r < judged.excess.size(); ++r) model_.limit[r] -= judged.excess[r];
   }
-  std::erase_if(starts_, [&](const Start& start) { return !fits(model_, start.rows); });
+  std::erase_if(starts_, [&](const Start& start) { return !fitsLimits(model_, start.rows); });
 }
 
 /// Runs `work(0)` … `work(count − 1)` on the threads of the effort.
@@ -155,7 +155,7 @@ void OrderSearch::share(int count, const std::function<void(int)>& work) const {
   for (std::future<void>& other : others) other.get();
 }
 
-/// Counts work that some thread did. Whether to go on.
+/// Counts work that some thread did. Returns whether to continue.
 bool OrderSearch::count(std::int64_t work) {
   const std::scoped_lock lock(mutex_);
   counted_ += work;

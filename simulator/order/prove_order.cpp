@@ -21,7 +21,7 @@ OrderModel relaxedModel(const OrderProblem& problem, const std::vector<Recompute
   return OrderModel(relaxed);
 }
 
-/// Searches an order that takes less than a time, over all choices of what is recomputed.
+/// Searches for an order that takes less than a time, over all choices of what is recomputed.
 class ChoiceSearch {
  public:
   using GoOn = std::function<bool(std::int64_t windows)>;

@@ -15,10 +15,11 @@ struct OrderProof {
   std::int64_t work = 0;             ///< in nanoseconds (`OrderWork`)
 };
 
-/// Raises `bound` and lowers `time`, which an order takes, with so much work: asks for an order that takes less than a time between both
-/// (`exactOrder`), first halfway, then, where that is not answered with a part of what is left, closer to `time`. Where stages may
-/// recompute, each answer is a search over these choices, too: those still open cost neither the time nor the memory, and where no window
-/// is left, no choice is. `goOn` is polled with the work done; false: what is known so far.
+/// Raises `bound`, which no order undercuts, and lowers `time`, which an order takes, with about that much work: searches for an order that
+/// takes less than a time between the two (`exactOrder`), first halfway; where a part of the remaining work does not decide that, closer to
+/// `time`. Where stages may recompute, each search branches over these choices, too. A choice still open costs neither time nor memory;
+/// where the windows are empty even so, no choice below it is tried. `goOn` is polled with the work done; false: returns what is known so
+/// far.
 [[nodiscard]] OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, std::int64_t work,
                                     const std::function<bool(std::int64_t work)>& goOn = {});
 

@@ -11,11 +11,11 @@
 
 namespace pw {
 
-/// The windows that a trial time leaves the actions of a model: each between its earliest start and its latest end. They are narrowed,
+/// The windows that a trial time leaves the actions of a model: each from its earliest start to its latest end. They are narrowed,
 /// until nothing changes,
 /// - along messages, and along the microbatches of a class, which can be taken in their order;
 /// - by room (`keepRoom`);
-/// - by what precedes an action on its rank, in whatever order;
+/// - by what precedes an action on its rank, in any order;
 /// - by the rank's capacity: edge finding and detectable precedences (Vilím, Barták, Čepek, 2005), in both directions of time.
 /// Transfers do not hold their channels here. Microbatches of different scale count as the smallest. Cost of narrowing: for each of some
 /// ten passes, O(actions · log(actions of a rank)) for each class of a rank, and where room is limited O(actions · actions of a rank).
@@ -59,11 +59,11 @@ class Windows {
   /// On the window clock: whether it is known when each rank begins. Else an order whose actions take longer may have the shorter window.
   [[nodiscard]] bool knowsBegins() const { return model_.clock == Clock::Flush || begun_ == model_.ranks; }
 
-  /// So many windows have been looked at by capacity and room, and one for each pass: what narrowing costs.
+  /// How many windows were checked for capacity and room, plus one per pass: what narrowing has cost.
   [[nodiscard]] std::int64_t looked() const { return looked_; }
 
   [[nodiscard]] const State& state() const { return now_; }
-  /// To a state that was narrow.
+  /// Returns to a state that was narrowed.
   void restore(const State& state);
 
  private:

@@ -144,7 +144,7 @@ std::vector<ModuleSummary> moduleTree(const ModelGraph& graph, const Bindings& b
   return tree.flattened();
 }
 
-std::vector<std::string> dimensions(const ModelGraph& graph, const TensorMeta& meta) {
+std::vector<std::string> dimensionLabels(const ModelGraph& graph, const TensorMeta& meta) {
   const std::string batch = batchSymbol(graph);
   std::vector<std::string> list;
   for (const SymbolicInt& size : meta.sizes) list.push_back(dimension(size, batch));

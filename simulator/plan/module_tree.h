@@ -25,7 +25,7 @@ struct ModuleSummary {
 [[nodiscard]] std::vector<ModuleSummary> moduleTree(const ModelGraph& graph, const Bindings& bindings);
 
 /// Dimensions for display: `batch`, `2·batch + 1`, `32`, or a symbol's name.
-[[nodiscard]] std::vector<std::string> dimensions(const ModelGraph& graph, const TensorMeta& meta);
+[[nodiscard]] std::vector<std::string> dimensionLabels(const ModelGraph& graph, const TensorMeta& meta);
 
 /// Tied parameters: name → name of the one that holds the bytes.
 [[nodiscard]] std::map<std::string, std::string> tiedParameters(const ModelGraph& graph);

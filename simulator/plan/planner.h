@@ -39,12 +39,12 @@ struct PlanRequest {
 /// The default loss: the model's own if an output named `loss`, or otherwise its first output, is a single number; otherwise cross_entropy.
 [[nodiscard]] std::string defaultLoss(const ModelGraph& graph);
 
-/// Stages on each rank where their number is not given: 1 for `auto`, else as the family has. Throws UsageError for an unknown name.
+/// The default number of stages per rank: 1 for `auto`, else the family's. Throws UsageError for an unknown name.
 [[nodiscard]] int usualChunks(std::string_view schedule);
 
-/// The default number of microbatches: 4R. Of a known batch [samples; 0: not known] of D replicas as many as its microbatches of
-/// `microbatch` samples are (0: any size), else the most up to 4R that cut it evenly where those are at least R, else as many as it has
-/// samples, up to 4R.
+/// The default number of microbatches: 4R if the batch [samples] is not known (0). Otherwise, of each replica's part of the batch: as many
+/// as there are with `microbatch` samples; if any size will do (0), the largest number up to 4R that divides the batch evenly, if it is at
+/// least R; else one for each sample, up to 4R.
 [[nodiscard]] int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch);
 
 /// Samples per step over all replicas, and in a full microbatch.
@@ -52,14 +52,14 @@ struct BatchSizes {
   std::int64_t batch = 0, microbatch = 0;
 };
 
-/// One from the other where it is 0 (both: microbatches as exported), for so many microbatches of all replicas together. Throws UsageError
-/// where they do not go together, or the model cannot take such microbatches.
+/// Derives the size that is 0 from the other (both: microbatches as exported), for `parts` microbatches of all replicas together. Throws
+/// UsageError where the two contradict each other, or the model cannot take such microbatches.
 [[nodiscard]] BatchSizes settledBatch(BatchSizes sizes, int parts, const ModelGraph& graph);
 
 /// Whether gradients are summed between ranks: replicas, or a bidirectional placement.
 [[nodiscard]] bool reducesGradients(const Placement& placement, int replicas);
 
-/// The rows a plan of this compute-only schedule holds: lowered, with its ranks in this order (`PlanRequest::rankOrder`), and REDUCE_GRAD
+/// The rows of a plan of this compute-only schedule: lowered, with its ranks in this order (`PlanRequest::rankOrder`), and REDUCE_GRAD
 /// where gradients are summed between ranks. Throws UsageError for an order that does not name each rank once.
 [[nodiscard]] Schedule planRows(const Schedule& schedule, int replicas, const std::vector<Rank>& rankOrder = {});
 
@@ -74,7 +74,7 @@ struct BatchSizes {
 /// all replicas the smallest); 0: none.
 [[nodiscard]] std::vector<Bytes> memoryLimits(const PlanRequest& request, const Profile& profile, std::size_t ranks);
 
-/// How a stage begins, in words: the split point's name, else `node 12`. One name for each begin.
+/// Where stages begin, in words: the split point's name, else `node 12`. One name for each of `begins`.
 [[nodiscard]] std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const std::vector<NodeId>& begins);
 
 /// A partition with its recomputation and sharing decided, and its costs.

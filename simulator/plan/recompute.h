@@ -7,7 +7,7 @@
 
 namespace pw {
 
-/// Each stage as a whole, but for the loss function.
+/// Each stage as a whole, except for the loss function.
 struct RecomputeFull {
   auto operator<=>(const RecomputeFull&) const = default;
 };
@@ -19,17 +19,18 @@ struct RecomputeAuto {
 struct RecomputeNone {
   auto operator<=>(const RecomputeNone&) const = default;
 };
-/// These modules: names as of `moduleRanges`.
+/// These modules, named as in `moduleRanges`.
 struct RecomputeModules {
   std::vector<std::string> names;
 
   auto operator<=>(const RecomputeModules&) const = default;
 };
 
-/// Which activations the backward computes again instead of having them kept. In the order of their words, by which the search breaks ties.
+/// Which activations the backward recomputes instead of the forward keeping them. The alternatives are in the order of their words, by
+/// which the search breaks ties.
 using Recompute = std::variant<RecomputeAuto, RecomputeFull, RecomputeNone, RecomputeModules>;
 
-/// As it stands on the command line and in files: the single word `none`, `full` or `auto`, or the names of modules.
+/// As written on the command line and in files: the single word `none`, `full` or `auto`, or the names of modules.
 [[nodiscard]] std::vector<std::string> wordsOf(const Recompute& recompute);
 /// The reverse; no words are `none`. Names are not checked.
 [[nodiscard]] Recompute parseRecompute(const std::vector<std::string>& words);

@@ -9,7 +9,7 @@
 
 namespace pw {
 
-/// How a shared parameter is kept equal, and why.
+/// How the copies of a shared parameter are kept equal, and why.
 struct SharingChoice {
   std::string name;
   Sharing sharing = Sharing::Replicate;

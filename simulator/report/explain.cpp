@@ -221,9 +221,10 @@ void Explainer::follow(std::vector<Segment>& chain, std::int32_t step, Ns until)
   }
 }
 
-/// The action after the last message on the chain or, if there is none yet, that of the step itself.
+/// What the step waited for: the producer of the message that came last, or the action that ended last; the step's own action where there
+/// is neither.
 std::pair<Action, Rank> Explainer::awaitedBy(std::int32_t step) const {
-  const auto behind = [&](std::int32_t message, Microbatch microbatch) {
+  const auto senderOf = [&](std::int32_t message, Microbatch microbatch) {
     const MessageCost& m = costs_.messages[static_cast<std::size_t>(message)];
     return std::pair(producerOf(m, microbatch), rows_.placement.rankOf(m.from, microbatch));
   };
@@ -231,8 +232,8 @@ std::pair<Action, Rank> Explainer::awaitedBy(std::int32_t step) const {
   while (bindings_[static_cast<std::size_t>(at)].from != kNone) {
     const Binding& binding = bindings_[static_cast<std::size_t>(at)];
     if (binding.delay > 0)
-      return behind(binding.delay - 1, microbatchOf(binding.from, costs_.messages[static_cast<std::size_t>(binding.delay) - 1]));
-    if (onChannel(binding.from)) return behind(originOf(binding.from).index, originOf(binding.from).microbatch);
+      return senderOf(binding.delay - 1, microbatchOf(binding.from, costs_.messages[static_cast<std::size_t>(binding.delay) - 1]));
+    if (onChannel(binding.from)) return senderOf(originOf(binding.from).index, originOf(binding.from).microbatch);
     if (const Action* action = actionOf(binding.from)) return {*action, Rank(laneOf(binding.from))};
     at = binding.from;
   }

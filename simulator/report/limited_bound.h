@@ -12,8 +12,8 @@ struct RankLimits {
   std::span<const Bytes> bytes;  ///< of memory
 };
 
-/// The part of `lowerBounds` that limits and the way of a microbatch there and back decide; 0 where neighbouring stages exchange no
-/// messages. The backwards are all `whole`, or all split; one replica of each stage; no slots of their own duration.
+/// The part of `lowerBounds` that follows from the limits and from a microbatch's path through all stages and back; 0 where neighbouring
+/// stages exchange no messages. The backwards are all `whole`, or all split; one replica of each stage; no slots of their own duration.
 [[nodiscard]] LowerBounds limitedBounds(const Schedule& schedule, const CostTable& costs, bool whole, const RankLimits& limits);
 
 }  // namespace pw

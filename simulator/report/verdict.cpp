@@ -127,7 +127,7 @@ std::string verdictText(const Verdict& verdict, const std::string& before, const
   return text;
 }
 
-std::vector<GroupError> ranked(std::vector<GroupError> groups) {
+std::vector<GroupError> sortedByContribution(std::vector<GroupError> groups) {
   std::ranges::stable_sort(groups, [](const GroupError& a, const GroupError& b) { return a.contribution > b.contribution; });
   return groups;
 }

@@ -13,7 +13,7 @@ struct Schedule;
 
 /// Where most of a difference, or its largest part, comes from.
 struct MainPart {
-  std::string group;    ///< `B of stage 1`, `REDUCE_GRAD`; empty: what goes on besides actions, in messages and the engine
+  std::string group;    ///< `B of stage 1`, `REDUCE_GRAD`; empty: what happens besides actions, in messages and the engine
   bool isMost = false;  ///< it explains the difference; otherwise it is only the largest one, and others offset it
   Ns difference = 0;    ///< measured − predicted
 
@@ -46,6 +46,6 @@ struct Verdict {
 [[nodiscard]] std::string verdictText(const Verdict& verdict, const std::string& before = {}, const std::string& after = {});
 
 /// Groups by what they contribute to the error, largest first, equal ones as they stood; those of no contribution (messages) last.
-[[nodiscard]] std::vector<GroupError> ranked(std::vector<GroupError> groups);
+[[nodiscard]] std::vector<GroupError> sortedByContribution(std::vector<GroupError> groups);
 
 }  // namespace pw

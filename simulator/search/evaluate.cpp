@@ -102,7 +102,7 @@ bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
   return bounds_.stepWith(rows_, tried.costs, enough) <= enough;
 }
 
-/// Takes the splits where they are better. Whether to go on.
+/// Takes the splits where they are better. Returns whether to continue.
 bool Evaluator::tryCut(Moving& moving, const std::vector<NodeId>& begins) {
   constexpr std::int64_t kWeighing = 16;  // how much less it is to weigh a cut than to simulate it
   constexpr std::int64_t kCompiling = 8;  // and how much more to compile another structure

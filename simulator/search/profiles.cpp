@@ -39,13 +39,13 @@ Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
   return scaled;
 }
 
-ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision, Attention attention) {
+ProfileSource estimatedProfiles(const ModelGraph& graph, const Cluster& cluster, DType precision, Attention attention) {
   return [&graph, &cluster, precision, attention](std::int64_t microbatch) {
     return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster, precision, attention)), false};
   };
 }
 
-ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles) {
+ProfileSource measuredProfiles(std::vector<std::shared_ptr<const Profile>> profiles) {
   if (profiles.empty()) throw UsageError("No profile was given; create one with `pipewright profile`.");
   return [profiles = std::move(profiles)](std::int64_t microbatch) {
     const auto distance = [&](const std::shared_ptr<const Profile>& p) {

@@ -21,11 +21,11 @@ struct SizedProfile {
 using ProfileSource = std::function<SizedProfile(std::int64_t microbatch)>;
 
 /// Costs estimated for a cluster at any size. Keeps references to both arguments.
-[[nodiscard]] ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision = DType::Unknown,
-                                      Attention attention = Attention::AsTraced);
+[[nodiscard]] ProfileSource estimatedProfiles(const ModelGraph& graph, const Cluster& cluster, DType precision = DType::Unknown,
+                                              Attention attention = Attention::AsTraced);
 
 /// Measured costs: those of the requested size if there are any, otherwise those of the nearest size (by ratio; ties: the smaller), scaled.
-[[nodiscard]] ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles);
+[[nodiscard]] ProfileSource measuredProfiles(std::vector<std::shared_ptr<const Profile>> profiles);
 
 /// Costs of another microbatch size, in proportion: times and bytes of nodes and loss; not the overhead of an action. Small kernels do not
 /// get faster in proportion, so a scaled profile is too optimistic for small microbatches.

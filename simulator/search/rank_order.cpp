@@ -58,7 +58,7 @@ class RankOrders {
   RankOrders(const SearchShape& shape, const Candidate& start, const std::function<bool()>& goOn)
       : shape_(shape), start_(start), goOn_(goOn), balancer_(shape.model->graph(), shape.model->profile()) {}
 
-  /// Whether to go on.
+  /// Whether to continue.
   bool tryOrder(const std::vector<Rank>& order) {
     if (!goOn_() || work_ > kMostWork) return false;
     SearchShape shape = shape_;

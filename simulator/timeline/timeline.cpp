@@ -152,7 +152,7 @@ std::optional<SpanRef> findAction(const Timeline& timeline, Rank rank, SpanKind 
   return std::nullopt;
 }
 
-std::vector<RangeTotals> totals(const Timeline& timeline, Ns from, Ns to) {
+std::vector<RangeTotals> rangeTotals(const Timeline& timeline, Ns from, Ns to) {
   std::vector<RangeTotals> result;
   for (const Timeline::RankTracks& rank : timeline.ranks) {
     RangeTotals& total = result.emplace_back();

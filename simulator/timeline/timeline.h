@@ -124,6 +124,6 @@ struct RangeTotals {
   bool operator==(const RangeTotals&) const = default;
 };
 /// By rank. Linear in the spans of the range.
-[[nodiscard]] std::vector<RangeTotals> totals(const Timeline& timeline, Ns from, Ns to);
+[[nodiscard]] std::vector<RangeTotals> rangeTotals(const Timeline& timeline, Ns from, Ns to);
 
 }  // namespace pw

@@ -255,7 +255,7 @@ TEST_F(EndlessRun, LeavesAFlightRecordOfTheRankThatWaitedForAHangingOne) {
   const nlohmann::json& record = records.at(0);
   EXPECT_EQ(record["rank"], 0);
   EXPECT_NE(record["awaited"], nullptr);
-  EXPECT_GE(record["failed_ns"].get<std::int64_t>() - record["awaited"]["asked_ns"].get<std::int64_t>(), 2'000'000'000);
+  EXPECT_GE(record["failed_ns"].get<std::int64_t>() - record["awaited"]["enqueued_ns"].get<std::int64_t>(), 2'000'000'000);
   EXPECT_FALSE(record["entries"].empty());
   const auto runs = nlohmann::json::parse(finish({"runs", "--store", store, "--json"}).out)["runs"];
   EXPECT_EQ(runs.at(0)["failure"].get<std::string>().find("flight-rank"), std::string::npos) << "the next failure may replace those files";

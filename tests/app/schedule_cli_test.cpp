@@ -186,7 +186,7 @@ TEST(Simulate, ASlowRankOrLinkIsSlow) {
   // GPipe, two ranks, two microbatches: three rounds of 3 ms and one hop each way.
   EXPECT_EQ(simulated("gpipe", 2, 2, times)["makespan_ns"], 11'000'000);
   EXPECT_EQ(simulated("gpipe", 2, 2, times + Words{"--slow", "0-1=3"})["makespan_ns"], 15'000'000);
-  // Rank 1 twice as slow: F 2..4..6 there, B 6..10..14, then one hop and B0 of rank 0 behind: 14 + 1 + 2.
+  // Rank 1 twice as slow: F 2..4..6 there, B 6..10..14, then one hop and B0 of rank 0 after that: 14 + 1 + 2.
   EXPECT_EQ(simulated("gpipe", 2, 2, times + Words{"--slow", "1=2"})["makespan_ns"], 17'000'000);
 }
 

@@ -1,6 +1,6 @@
 """Time and memory of opening a measured trace: a million spans named as torch.profiler names a pipeline's.
 
-Two files: each rank's events behind those of the one before, as merged per-rank files have them, and all ranks' by time. Every run is a
+Two files: each rank's events after those of the one before, as merged per-rank files have them, and all ranks' by time. Every run is a
 process of its own; medians. The file was just written, so it is in the page cache.
 """
 

@@ -78,7 +78,7 @@ std::size_t computeActions(const Schedule& schedule) {
 /// What the table divides by: `actions` are compute actions, with messages or without.
 void setActions(benchmark::State& state, std::size_t actions) { state.counters["actions"] = static_cast<double>(actions); }
 
-/// One compiled schedule at a time: the largest takes gigabytes, and every repetition asks for its own again.
+/// One compiled schedule at a time: the largest takes gigabytes, and every repetition allocates its own again.
 class Compiled {
  public:
   struct Case {

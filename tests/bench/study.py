@@ -1,4 +1,4 @@
-"""Studies: points a second, and a study that is killed again and again.
+"""Studies: points a second, and a study that is killed repeatedly.
 
 1. 10,000 plans of a table of 160 layers on 8 ranks with 32 microbatches are predicted, stored and ranked; the median of five times.
 2. A study of 204,800 points of a small GPT is killed ten times and then ended: its store has every point once, and random points are what

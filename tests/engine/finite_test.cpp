@@ -70,7 +70,7 @@ TEST_P(NotFinite, GradientsAreKnownToAllRanksWithActionAndMicrobatchAndChangeNot
   const auto logs = step({}, values);
   for (const StepLog& log : logs) {
     EXPECT_EQ(log.notFinite, JobRank(3));
-    EXPECT_FALSE(log.skipped) << "nobody wants to go on";
+    EXPECT_FALSE(log.skipped) << "nobody wants to continue";
     EXPECT_EQ(std::ranges::count(log.spans, SpanKind::Optimizer, &Span::kind), 0);
   }
   EXPECT_NE(logs[3].whatNotFinite.find("(action 1B1: stage 1, microbatch 1, rank 3)"), std::string::npos) << logs[3].whatNotFinite;

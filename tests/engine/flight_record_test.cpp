@@ -100,7 +100,7 @@ TEST(FlightRecord, TellsFirstWhatTheRankWaitsForAndWhatIsOpenLongest) {
   EXPECT_EQ(report["entries"][4]["state"], "begun");
   EXPECT_EQ(report["entries"][0]["tag"], 9);
   EXPECT_EQ(report["entries"][0]["bytes"], 8);
-  EXPECT_GE(report["failed_ns"], report["entries"][4]["asked_ns"]);
+  EXPECT_GE(report["failed_ns"], report["entries"][4]["enqueued_ns"]);
 }
 
 TEST(FlightRecord, KeepsTheLast256EntriesAndAllThatIsOpen) {
@@ -169,7 +169,7 @@ TEST_F(FailedStep, OfARankWhosePeerNeverSendsTellsWhatItWaitedFor) {
   EXPECT_EQ(told["oldest_open"]["what"], "1B0 from rank 1");
   EXPECT_THAT(namesOf(told), ElementsAre("all ranks at a barrier", "0F0", "SEND 0F0 to rank 1", "1B0 from rank 1", "0F1",
                                          "SEND 0F1 to rank 1", "1B1 from rank 1"));
-  EXPECT_GE(told["failed_ns"].get<Ns>() - told["awaited"]["asked_ns"].get<Ns>(), 50'000'000) << "the deadline";
+  EXPECT_GE(told["failed_ns"].get<Ns>() - told["awaited"]["enqueued_ns"].get<Ns>(), 50'000'000) << "the deadline";
   EXPECT_FALSE(wrote(1));
 }
 

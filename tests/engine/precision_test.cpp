@@ -64,7 +64,7 @@ TEST(Bfloat16, OnSeveralRanksIsAsNearToFloat32AsOnOne) {
   }
 }
 
-/// Weights are rounded into copies: were those not made again after an update, products would go on with the old ones and the loss fall
+/// Weights are rounded into copies: were those not made again after an update, products would still use the old ones and the loss fall
 /// less.
 TEST(Bfloat16, FollowsTheOptimizer) {
   const ModelGraph graph = test::sample("gpt_small");

@@ -183,7 +183,7 @@ TEST_P(Reducing, AllHoldersGetTheSameSumAndTheSameValues) {
   }
 }
 
-/// The collectives that a rank may ask for, in any order: for each parameter it holds whose holders all update and have a rank each.
+/// The collectives that a rank may start, in any order: for each parameter it holds whose holders all update and have a rank each.
 std::vector<Asked> allowed(const Case& c, int ranks, JobRank rank, bool everywhere) {
   std::vector<Asked> all;
   const auto add = [&](const std::vector<int>& stages, bool pieces) {

@@ -53,7 +53,7 @@ Verification verified(const ModelGraph& graph, const Plan& plan, TrainOptions op
     results[r] = trainRank(graph, plan, options, communicator, torchBackend()).verification;
   });
   Verification all = results[0];
-  for (const Verification& v : results) all = combine(all, v);
+  for (const Verification& v : results) all = joinVerifications(all, v);
   return all;
 }
 
@@ -143,15 +143,15 @@ TEST(Verifier, OfTwoDifferencesTheFirstInTheOrderOfComputationIsKept) {
   early.equal = late.equal = false;
   early.position = 3, early.firstDifference = "early", early.lossDifference = 1;
   late.position = 9, late.firstDifference = "late", late.gradientDifference = 2;
-  for (const Verification& both : {combine(early, late), combine(late, early)}) {
+  for (const Verification& both : {joinVerifications(early, late), joinVerifications(late, early)}) {
     EXPECT_EQ(both.firstDifference, "early");
     EXPECT_EQ(both.lossDifference, 1);
     EXPECT_EQ(both.gradientDifference, 2);
     EXPECT_FALSE(both.equal);
   }
-  EXPECT_EQ(combine(none, late).firstDifference, "late");
-  EXPECT_EQ(combine(late, none).firstDifference, "late");
-  EXPECT_TRUE(combine(none, none).equal);
+  EXPECT_EQ(joinVerifications(none, late).firstDifference, "late");
+  EXPECT_EQ(joinVerifications(late, none).firstDifference, "late");
+  EXPECT_TRUE(joinVerifications(none, none).equal);
 }
 
 TEST(Evaluation, GivesTheOutputsOfPlainPyTorchInEvaluationMode) {

@@ -34,7 +34,7 @@ MPS_CONTROL = "nvidia-cuda-mps-control"
 
 
 def variables_of_ours():
-    """For programs of ours: the wheel's libraries of this machine before those of the machine that built; the packed ones behind."""
+    """For programs of ours: the wheel's libraries of this machine before those of the machine that built; the packed ones last."""
     torch = pathlib.Path(importlib.util.find_spec("torch").submodule_search_locations[0])
     folders = [torch / "lib", *sorted((torch.parent / "nvidia").glob("*/lib"))]
     if PACKED:

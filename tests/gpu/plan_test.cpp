@@ -57,7 +57,7 @@ Result call(const std::string& arguments) {
   return result;
 }
 
-/// The JSON document behind notes on stderr.
+/// The JSON document after notes on stderr.
 Json jsonOf(const Result& result) {
   const std::size_t begin = result.output.find("{");
   return Json::parse(result.output.substr(begin == std::string::npos ? 0 : begin), nullptr, false);

@@ -187,7 +187,7 @@ class BlockingRun {
   std::vector<std::optional<Operation>> meeting_;                                ///< what each rank stands at
 };
 
-/// Runs all with one thread per rank number. A thread that is through with its row of one run goes on with the next, so
+/// Runs all with one thread per rank number. A thread that is through with its row of one run continues with the next, so
 /// there is no meeting of all between runs.
 inline void runAll(const std::vector<std::unique_ptr<BlockingRun>>& runs) {
   std::size_t ranks = 0;

@@ -99,7 +99,7 @@ TEST(Lower, RefusesWhatCannotRun) {
   EXPECT_NE(refusal(outside).find("1F7 lies outside its 2 stages and 2 microbatches"), std::string::npos);
 }
 
-TEST(WithReductions, StandBehindTheLastBackwardOfTheirStageAndItsSends) {
+TEST(WithReductions, StandAfterTheLastBackwardOfTheirStageAndItsSends) {
   const Schedule reduced = withReductions(lower(generate("1f1b", {2, 2, 2})));
   EXPECT_EQ(cells(reduced.rows[0]),
             (std::vector<std::string>{"0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0RECV_B1", "0B1", "0REDUCE_GRAD"}));

@@ -40,7 +40,7 @@ def loss(output, target):
 
 
 class Stage:
-    """As much of a pipeline stage as the schedules ask for; writes down the order of its forwards and backwards."""
+    """As much of a pipeline stage as the schedules need; writes down the order of its forwards and backwards."""
 
     def __init__(self, index, ranks, stages):
         self.stage_index, self.num_stages = index, stages

@@ -213,7 +213,7 @@ TEST_P(MessageChannelContract, ARankThatEndsIsReportedOnceAndTheOthersGoOn) {
   }
 }
 
-/// A receiver whose handler stands still holds up its senders, not its memory; when it goes on, all arrives.
+/// A receiver whose handler stands still holds up its senders, not its memory; when it resumes, all arrives.
 TEST_P(MessageChannelContract, WhatIsNotHandledWaitsAtItsSender) {
   constexpr std::size_t kMessages = 200;
   const auto links = newJob(2);

@@ -148,7 +148,7 @@ class EventReference {
     return latest;
   }
 
-  /// A SEND or RECV: posts its ends of messages when the rank comes to it; where that holds the rank, goes on when all are over.
+  /// A SEND or RECV: posts its ends of messages when the rank comes to it; where that holds the rank, continues when all are over.
   bool post(Rank rank, const Action& a) {
     Progress& me = ranks_[rank.index()];
     const bool sends = isSend(a.kind);

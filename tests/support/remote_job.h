@@ -21,7 +21,7 @@
 
 namespace pw::test {
 
-/// What a message is, as its head says behind token and number.
+/// What a message is, as its head says after token and number.
 struct MessageView {
   JobRank from, to;
   MessageKind kind{};

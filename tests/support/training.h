@@ -42,7 +42,7 @@ inline std::string samplePath(const std::string& name) {
 inline ModelGraph sample(const std::string& name) {
   const std::size_t plus = name.find('+');
   if (plus == std::string::npos) return readPt2(samplePath(name));
-  return join({readPt2(samplePath(name.substr(0, plus))), readPt2(samplePath(name.substr(plus + 1)))});
+  return joinGraphs({readPt2(samplePath(name.substr(0, plus))), readPt2(samplePath(name.substr(plus + 1)))});
 }
 
 /// A plan with stages balanced by estimated time, as many on a rank as the schedule usually has; costs are not needed to run.

@@ -151,7 +151,7 @@ inline void expectEqual(const Outcome& one, const Outcome& other) {
   }
 }
 
-/// What has to be left when nothing goes on: waits for messages that are still on their way, with a deadline.
+/// What has to be left when nothing is in flight: waits for messages that are still on their way, with a deadline.
 inline void expectNothingLeft(RemoteJob& job) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const auto isEmpty = [&] {

@@ -24,7 +24,9 @@ QTreeWidgetItem* row(const QString& what, const QString& bytes, const QString& s
   return item;
 }
 
-QString shareOf(Bytes part, Bytes whole) { return whole > 0 ? percent(static_cast<double>(part) / static_cast<double>(whole)) : QString(); }
+QString shareOf(Bytes part, Bytes whole) {
+  return whole > 0 ? percentText(static_cast<double>(part) / static_cast<double>(whole)) : QString();
+}
 
 /// The modules of a stage that keep the most, for each microbatch.
 void addModules(QTreeWidgetItem& parent, std::vector<ModuleMemory> modules, Bytes ModuleMemory::*bytes, std::size_t times) {
@@ -32,13 +34,13 @@ void addModules(QTreeWidgetItem& parent, std::vector<ModuleMemory> modules, Byte
   for (const ModuleMemory& m : modules) {
     const Bytes all = m.*bytes * static_cast<Bytes>(times);
     if (all <= 0) break;
-    parent.addChild(row(m.module.empty() ? Text::tr("outside of modules") : QString::fromStdString(m.module), size(all)));
+    parent.addChild(row(m.module.empty() ? Text::tr("outside of modules") : QString::fromStdString(m.module), sizeText(all)));
   }
 }
 
 void addParts(QTreeWidgetItem& item, const RankMemory& rank, const PlanMemory& memory) {
   for (const MemoryPart& part : rank.parts) {
-    auto* child = row(QString::fromUtf8(nameOf(part.kind).data()), size(part.bytes), shareOf(part.bytes, rank.peak),
+    auto* child = row(QString::fromUtf8(nameOf(part.kind).data()), sizeText(part.bytes), shareOf(part.bytes, rank.peak),
                       QString::number(part.stage.value), QString::fromStdString(rangesOf(part.microbatches)));
     item.addChild(child);
     if (part.stage.index() >= memory.modules.size()) continue;
@@ -52,7 +54,7 @@ QString savingText(const MemorySaving& saving, Ns step) {
   const QString what = saving.recomputed ? Text::tr("Recompute stage %1").arg(saving.recomputed->value)
                                          : Text::tr("Spread the optimizer's state over the replicas (ZeRO-1)");
   const double change = step > 0 ? static_cast<double>(saving.step - step) / static_cast<double>(step) : 0;
-  return Text::tr("%1: step %2 (%3)").arg(what, duration(saving.step), signedPercent(change));
+  return Text::tr("%1: step %2 (%3)").arg(what, durationText(saving.step), signedPercentText(change));
 }
 
 }  // namespace
@@ -69,8 +71,8 @@ void MemoryView::show(const PlanMemory& memory) {
   clear();
   for (const RankMemory& rank : memory.ranks) {
     const QString at = rank.at.kind == ActionKind::Idle ? QString() : QString::fromStdString(toString(rank.at));
-    auto* item = row(at.isEmpty() ? tr("rank %1").arg(rank.rank.value) : tr("rank %1, during %2").arg(rank.rank.value).arg(at),
-                     pw::gui::size(rank.peak));
+    auto* item =
+        row(at.isEmpty() ? tr("rank %1").arg(rank.rank.value) : tr("rank %1, during %2").arg(rank.rank.value).arg(at), sizeText(rank.peak));
     item->setData(kWhat, Qt::UserRole, rank.rank.value);
     addParts(*item, rank, memory);
     addTopLevelItem(item);
@@ -78,7 +80,7 @@ void MemoryView::show(const PlanMemory& memory) {
   if (memory.savings.empty()) return;
   auto* savings = row(tr("What would free memory"), QString());
   for (const MemorySaving& saving : memory.savings)
-    savings->addChild(row(savingText(saving, memory.step), pw::gui::size(saving.freed), {}, {}, tr("of rank %1").arg(saving.rank.value)));
+    savings->addChild(row(savingText(saving, memory.step), sizeText(saving.freed), {}, {}, tr("of rank %1").arg(saving.rank.value)));
   addTopLevelItem(savings);
 }
 

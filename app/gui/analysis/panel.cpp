@@ -45,7 +45,7 @@ Analysis analysisOf(const Prediction& prediction, const Modelled& modelled) {
   const double passes = 2.0 * static_cast<double>(rows.placement.stages()) + static_cast<double>(prediction.costs.messages.size());
   if (actions * passes > kMostWork) {
     analysis.refusal = AnalysisPanel::tr("This step of %1 actions is too large to simulate it again for each of its stages and links here.")
-                           .arg(count(actions));
+                           .arg(countText(actions));
   } else {
     analysis.sensitivity = sensitivityOf(rows, prediction.costs, Sending::Overlapped, kChange);
   }
@@ -121,7 +121,7 @@ void AnalysisPanel::Private::take(const Analysis& analysis) {
   } else {
     sentence->setText(AnalysisPanel::tr("Makespan %1: how it changes where the compute of a stage, or the messages of a link, take %2 less "
                                         "or more; on the right their share of the critical path.")
-                          .arg(duration(report.makespan), percent(report.change, 0)));
+                          .arg(durationText(report.makespan), percentText(report.change, 0)));
   }
   tornado->show(report);
   memory->show(analysis.memory);

@@ -42,7 +42,8 @@ void Tornado::show(SensitivityReport report) {
   report_ = std::move(report);
   QStringList words;
   for (const Sensitivity& s : report_.all) {
-    words << tr("%1: %2 to %3").arg(nameOfRow(s), signedPercent(relative(report_, s.faster)), signedPercent(relative(report_, s.slower)));
+    words << tr("%1: %2 to %3")
+                 .arg(nameOfRow(s), signedPercentText(relative(report_, s.faster)), signedPercentText(relative(report_, s.slower)));
   }
   setAccessibleDescription(words.join(QStringLiteral(", ")));
   updateGeometry();
@@ -63,10 +64,10 @@ bool Tornado::event(QEvent* event) {
     return true;
   }
   const Sensitivity& s = report_.all[static_cast<std::size_t>(at)];
-  const QString change = percent(report_.change, 0);
+  const QString change = percentText(report_.change, 0);
   QToolTip::showText(help->globalPos(),
                      tr("<p style='white-space:pre'><b>%1</b><br>%2 less: %3<br>%2 more: %4<br>%5 of the critical path</p>")
-                         .arg(nameOfRow(s), change, duration(s.faster), duration(s.slower), percent(pathShare(report_, s))),
+                         .arg(nameOfRow(s), change, durationText(s.faster), durationText(s.slower), percentText(pathShare(report_, s))),
                      this, QRect(0, at * row(), width(), row()));
   return true;
 }
@@ -91,10 +92,10 @@ void Tornado::paintEvent(QPaintEvent*) {
     painter.drawText(QRect(0, y, label, row()), Qt::AlignVCenter, nameOfRow(s));
     painter.fillRect(QRectF(middle - left, y + 3, left, row() - 6), t.faster);
     painter.fillRect(QRectF(middle, y + 3, right, row() - 6), t.slower);
-    painter.drawText(QRectF(middle - left - figure, y, figure - 4, row()), Qt::AlignVCenter | Qt::AlignRight, signedPercent(-less));
-    painter.drawText(QRectF(middle + right + 4, y, figure, row()), Qt::AlignVCenter | Qt::AlignLeft, signedPercent(more));
+    painter.drawText(QRectF(middle - left - figure, y, figure - 4, row()), Qt::AlignVCenter | Qt::AlignRight, signedPercentText(-less));
+    painter.drawText(QRectF(middle + right + 4, y, figure, row()), Qt::AlignVCenter | Qt::AlignLeft, signedPercentText(more));
     painter.setPen(t.faintText);
-    painter.drawText(QRect(width() - share, y, share, row()), Qt::AlignVCenter | Qt::AlignRight, percent(pathShare(report_, s)));
+    painter.drawText(QRect(width() - share, y, share, row()), Qt::AlignVCenter | Qt::AlignRight, percentText(pathShare(report_, s)));
   }
   painter.setPen(t.faintText);
   painter.drawLine(QPointF(middle, 0), QPointF(middle, static_cast<double>(report_.all.size()) * row()));

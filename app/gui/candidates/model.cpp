@@ -112,9 +112,9 @@ void takeOver(const PlanRequest& wanted, PlanRequest& r) {
 QString whyNot(const Candidate& c) {
   if (c.fits()) return {};
   if (c.request.memoryLimit == 0 || c.peak - c.request.memoryLimit != c.excess)
-    return CandidatesModel::tr("One rank needs %1 more than its own memory.").arg(size(c.excess));
+    return CandidatesModel::tr("One rank needs %1 more than its own memory.").arg(sizeText(c.excess));
   return CandidatesModel::tr("Needs %1 on one rank, %2 more than the limit of %3.")
-      .arg(size(c.peak), size(c.excess), size(c.request.memoryLimit));
+      .arg(sizeText(c.peak), sizeText(c.excess), sizeText(c.request.memoryLimit));
 }
 
 QString titleOf(const Candidate& c) {
@@ -179,12 +179,12 @@ QString CandidatesModel::textOf(const Candidate& c, int column) const {
     case Microbatches: return QStringLiteral("%1 × %2").arg(c.request.microbatches).arg(c.request.microbatch);
     case Splits: return splitOf(c);
     case Recompute: return recomputeOf(c.request);
-    case Step: return duration(c.step);
-    case Samples: return c.samplesPerSecond < 1'000 ? QString::number(c.samplesPerSecond, 'f', 1) : count(c.samplesPerSecond);
-    case Bubble: return percent(c.bubbleFraction);
-    case Peak: return size(c.peak);
+    case Step: return durationText(c.step);
+    case Samples: return c.samplesPerSecond < 1'000 ? QString::number(c.samplesPerSecond, 'f', 1) : countText(c.samplesPerSecond);
+    case Bubble: return percentText(c.bubbleFraction);
+    case Peak: return sizeText(c.peak);
     case Fits:
-      return c.request.memoryLimit == 0 && c.fits() ? QStringLiteral("–") : c.fits() ? tr("yes") : tr("no, + %1").arg(size(c.excess));
+      return c.request.memoryLimit == 0 && c.fits() ? QStringLiteral("–") : c.fits() ? tr("yes") : tr("no, + %1").arg(sizeText(c.excess));
     case ColumnCount: break;
   }
   return {};

@@ -258,7 +258,7 @@ void CandidatesPanel::Private::start() {
   job->start(
       tr("Search plans"), [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
         const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
-        const ProfileSource source = design.profile ? measurements({design.profile}) : estimates(*graph, cluster);
+        const ProfileSource source = design.profile ? measuredProfiles({design.profile}) : estimatedProfiles(*graph, cluster);
         auto result = std::make_shared<Found>(pw::searchPlans(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
           if (candidate != nullptr) {
             const std::lock_guard lock(found->mutex);

@@ -87,7 +87,7 @@ void SearchOptions::refresh() {
             : tr("Samples per step over all replicas; the same for all candidates, so that their steps are comparable. 0: as in the plan"));
   if (keeps) batch_->setValue(0);
   counts_->setPlaceholderText(listed(usualCounts(r.ranks, r.replicas, keeps ? 0 : batch_->value() > 0 ? batch_->value() : samplesOf(r))));
-  limit_->setText(r.memoryLimit > 0 ? tr("Memory limit %1").arg(pw::gui::size(r.memoryLimit)) : tr("No memory limit"));
+  limit_->setText(r.memoryLimit > 0 ? tr("Memory limit %1").arg(sizeText(r.memoryLimit)) : tr("No memory limit"));
   limit_->setToolTip(tr("Set in the plan"));
 }
 

@@ -7,15 +7,17 @@
 
 namespace pw::gui {
 
-QString duration(Ns time) { return QString::fromStdString(formatDuration(time)); }
+QString durationText(Ns time) { return QString::fromStdString(formatDuration(time)); }
 
-QString size(Bytes bytes) { return QString::fromStdString(formatSize(bytes)); }
+QString sizeText(Bytes bytes) { return QString::fromStdString(formatSize(bytes)); }
 
-QString percent(double fraction, int decimals) { return QString::number(fraction * 100, 'f', decimals) + QStringLiteral(" %"); }
+QString percentText(double fraction, int decimals) { return QString::number(fraction * 100, 'f', decimals) + QStringLiteral(" %"); }
 
-QString signedPercent(double fraction) { return (fraction < 0 ? QStringLiteral("−") : QStringLiteral("+")) + percent(std::abs(fraction)); }
+QString signedPercentText(double fraction) {
+  return (fraction < 0 ? QStringLiteral("−") : QStringLiteral("+")) + percentText(std::abs(fraction));
+}
 
-QString count(double number) {
+QString countText(double number) {
   static constexpr std::array<const char*, 5> kUnits{"", " k", " M", " G", " T"};
   std::size_t unit = 0;
   while (std::abs(number) >= 999.5 && unit + 1 < kUnits.size()) {

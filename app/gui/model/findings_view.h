@@ -10,7 +10,7 @@ class QTreeWidgetItem;
 
 namespace pw::gui {
 
-/// A report's findings as a list by kind, below the verdict that they lead to; what the current one means and what to do about it.
+/// A report's findings as a list by kind, below the verdict that they lead to, with what the current one means and what to do about it.
 class FindingsView : public QWidget {
   Q_OBJECT
  public:

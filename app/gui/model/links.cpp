@@ -50,10 +50,11 @@ Arc sent(const ModelGraph& graph, const Readers& readers, const Partition& parti
   const bool local = wiring.rank(transfer.from) == wiring.rank(transfer.to);
   arc.text = local ? tr("%1 goes from stage %2 to stage %3 on the same rank: nothing is sent (%4 per microbatch stay on the rank).")
                    : tr("%1 goes from stage %2 straight to stage %3: %4 per microbatch are sent directly%5, bypassing the stages between.");
-  arc.text = arc.text.arg(nameOf(graph, transfer.value)).arg(transfer.from.value).arg(transfer.to.value).arg(size(transfer.bytes));
+  arc.text = arc.text.arg(nameOf(graph, transfer.value)).arg(transfer.from.value).arg(transfer.to.value).arg(sizeText(transfer.bytes));
   if (!local) {
     const Ns time = wiring.time(transfer.from, transfer.to, transfer.bytes);
-    arc.text = arc.text.arg(transfer.gradient ? tr(" in %1, and the gradient back").arg(duration(time)) : tr(" in %1").arg(duration(time)));
+    arc.text = arc.text.arg(transfer.gradient ? tr(" in %1, and the gradient back").arg(durationText(time))
+                                              : tr(" in %1").arg(durationText(time)));
   }
   return arc;
 }
@@ -97,7 +98,7 @@ QString sharedText(const SharedParameter& shared, const SharingChoice* choice, c
   for (const Stage stage : shared.stages) stages << QString::number(stage.value);
   const QString last = stages.takeLast();
   const QString list = tr("%1 and %2").arg(stages.join(QStringLiteral(", ")), last);
-  const QString head = tr("%1 (%2) is read by stages %3").arg(QString::fromStdString(shared.name), size(shared.bytes), list);
+  const QString head = tr("%1 (%2) is read by stages %3").arg(QString::fromStdString(shared.name), sizeText(shared.bytes), list);
   const bool oneRank = choice != nullptr ? choice->ranks < 2 : std::all_of(shared.stages.begin(), shared.stages.end(), [&](Stage s) {
     return wiring.rank(s) == wiring.rank(shared.stages.front());
   });
@@ -210,13 +211,13 @@ QString crossingText(const Document& document, std::size_t split, const QString&
                 .arg(nameOf(*graph, value.value).toHtmlEscaped(), meta ? shapeText(*meta, bindings) : QString(),
                      meta ? QString::fromLatin1(pw::nameOf(meta->dtype).data(), static_cast<qsizetype>(pw::nameOf(meta->dtype).size()))
                           : QString(),
-                     size(value.bytes), duration(value.time), note);
+                     sizeText(value.bytes), durationText(value.time), note);
   }
   text += QStringLiteral("</table>");
   if (values.size() > most) text += tr("… and %1 more").arg(values.size() - most) + QStringLiteral("<br>");
   text += values.empty() ? tr("Nothing is sent here.")
-                         : (values.size() == 1 ? tr("1 value, %1 per microbatch").arg(size(total))
-                                               : tr("%1 values, %2 per microbatch").arg(values.size()).arg(size(total)));
+                         : (values.size() == 1 ? tr("1 value, %1 per microbatch").arg(sizeText(total))
+                                               : tr("%1 values, %2 per microbatch").arg(values.size()).arg(sizeText(total)));
   const StageSpec& stage = partition->stages[after.index()];
   if (!stage.recomputed.empty())
     text += QStringLiteral("<br>") +

@@ -232,7 +232,7 @@ void Margin::paintTotals(QPainter& painter, std::size_t stage, double from, doub
   } else {
     text.setLeft(text.left() + QFontMetricsF(bold_).horizontalAdvance(number) + kTextPadding);
   }
-  if (time > 0 || memory > 0) draw(font(), text, tr("%1 · %2").arg(duration(time), gui::size(memory)));
+  if (time > 0 || memory > 0) draw(font(), text, tr("%1 · %2").arg(durationText(time), sizeText(memory)));
   if (!bar) return;
   const QRectF track(text.left(), text.bottom() + 3, text.width(), 4);
   painter.fillRect(track, theme.grid);

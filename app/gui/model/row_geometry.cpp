@@ -31,8 +31,8 @@ double VisibleRows::boundary(NodeId node) const {
 bool VisibleRows::isBetweenRows(NodeId node) const { return std::binary_search(firsts_.begin(), firsts_.end(), node); }
 
 int VisibleRows::showing(NodeId node) const {
-  const auto behind = std::upper_bound(firsts_.begin(), firsts_.end(), node);
-  return behind == firsts_.begin() ? -1 : rows_[static_cast<std::size_t>(behind - firsts_.begin()) - 1];
+  const auto after = std::upper_bound(firsts_.begin(), firsts_.end(), node);
+  return after == firsts_.begin() ? -1 : rows_[static_cast<std::size_t>(after - firsts_.begin()) - 1];
 }
 
 NodeId VisibleRows::nearest(double y) const {

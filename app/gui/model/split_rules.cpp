@@ -64,8 +64,8 @@ const SplitPoint* SplitRules::point(NodeId node) const {
 std::optional<NodeId> SplitRules::next(NodeId from, int direction) const {
   const auto at = std::lower_bound(points_.begin(), points_.end(), from, isBefore);
   if (direction < 0) return at == points_.begin() ? std::nullopt : std::optional(std::prev(at)->begin);
-  const auto behind = at != points_.end() && at->begin == from ? std::next(at) : at;
-  return behind == points_.end() ? std::nullopt : std::optional(behind->begin);
+  const auto after = at != points_.end() && at->begin == from ? std::next(at) : at;
+  return after == points_.end() ? std::nullopt : std::optional(after->begin);
 }
 
 QString SplitRules::name(NodeId node) const {

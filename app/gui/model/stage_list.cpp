@@ -28,8 +28,8 @@ void StageList::setStages(const std::vector<StageTotals>& stages) {
     const StageTotals& t = stages[s];
     const QString rank = t.mirror ? tr("%1, %2").arg(t.rank.value).arg(t.mirror->value) : QString::number(t.rank.value);
     const Bytes memory = t.state + t.activations;
-    auto* item = new QTreeWidgetItem(
-        this, {QString::number(s), rank, duration(t.forward), duration(t.backward), memory > 0 ? gui::size(memory) : QStringLiteral("–")});
+    auto* item = new QTreeWidgetItem(this, {QString::number(s), rank, durationText(t.forward), durationText(t.backward),
+                                            memory > 0 ? sizeText(memory) : QStringLiteral("–")});
     QPixmap swatch(QSize(side, side) * devicePixelRatioF());
     swatch.fill(stageColour(static_cast<int>(s), currentTheme()));
     item->setIcon(0, swatch);

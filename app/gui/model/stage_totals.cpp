@@ -70,11 +70,11 @@ QString stageText(const StageTotals& totals, int stage) {
   const auto line = [&](const QString& what, const QString& value) {
     text += QStringLiteral("<tr><td>%1</td><td align='right'>%2</td></tr>").arg(what, value);
   };
-  line(tr("forward, one microbatch"), duration(totals.forward));
-  line(tr("backward"), duration(totals.backward));
-  if (totals.state > 0) line(tr("parameters, gradients, optimizer, buffers"), size(totals.state));
-  line(tr("activations, one microbatch"), size(totals.activations));
-  if (totals.rankPeak > 0) line(tr("peak of its rank, all microbatches in flight"), size(totals.rankPeak));
+  line(tr("forward, one microbatch"), durationText(totals.forward));
+  line(tr("backward"), durationText(totals.backward));
+  if (totals.state > 0) line(tr("parameters, gradients, optimizer, buffers"), sizeText(totals.state));
+  line(tr("activations, one microbatch"), sizeText(totals.activations));
+  if (totals.rankPeak > 0) line(tr("peak of its rank, all microbatches in flight"), sizeText(totals.rankPeak));
   return text + QStringLiteral("</table>");
 }
 

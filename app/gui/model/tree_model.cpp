@@ -77,10 +77,10 @@ QString TreeModel::title(int row) const {
 
 QString TreeModel::number(const CallRow& row, Column column) const {
   switch (column) {
-    case Forward: return row.forward > 0 ? duration(row.forward) : kNone;
-    case Backward: return row.backward > 0 ? duration(row.backward) : kNone;
-    case Parameters: return row.parameters > 0 ? count(static_cast<double>(row.parameters)) : kNone;
-    case Activations: return row.saved > 0 ? size(row.saved) : kNone;
+    case Forward: return row.forward > 0 ? durationText(row.forward) : kNone;
+    case Backward: return row.backward > 0 ? durationText(row.backward) : kNone;
+    case Parameters: return row.parameters > 0 ? countText(static_cast<double>(row.parameters)) : kNone;
+    case Activations: return row.saved > 0 ? sizeText(row.saved) : kNone;
     case Name:
     case ColumnCount: break;
   }
@@ -112,7 +112,7 @@ QString TreeModel::toolTip(int row) const {
   line(tr("operators"), QString::number(r.endNode.value - r.firstNode.value));
   line(tr("forward, one microbatch"), number(r, Forward));
   line(tr("backward"), number(r, Backward));
-  line(tr("parameters"), r.parameters > 0 ? tr("%1 (%2)").arg(number(r, Parameters), size(r.parameterBytes)) : kNone);
+  line(tr("parameters"), r.parameters > 0 ? tr("%1 (%2)").arg(number(r, Parameters), sizeText(r.parameterBytes)) : kNone);
   line(tr("kept until the backward"), number(r, Activations));
   return text + QStringLiteral("</table>") + findingsTip(row);
 }

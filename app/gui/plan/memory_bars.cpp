@@ -26,7 +26,7 @@ void MemoryBars::show(const std::vector<RankMetrics>& ranks, Bytes limit) {
   ranks_ = ranks;
   limit_ = limit;
   QStringList words;
-  for (const RankMetrics& rank : ranks_) words << tr("rank %1: %2").arg(rank.rank.value).arg(pw::gui::size(rank.peakBytes));
+  for (const RankMetrics& rank : ranks_) words << tr("rank %1: %2").arg(rank.rank.value).arg(sizeText(rank.peakBytes));
   setAccessibleDescription(words.join(QStringLiteral(", ")));
   updateGeometry();
   update();
@@ -52,7 +52,7 @@ void MemoryBars::paintEvent(QPaintEvent*) {
     painter.fillRect(QRectF(label, y + 3, bar, row() - 6), t.bubble);
     painter.fillRect(QRectF(label, y + 3, length, row() - 6), over ? t.error : t.accent);
     painter.setPen(over ? t.error : t.text);
-    painter.drawText(QRect(width() - value, y, value, row()), Qt::AlignVCenter | Qt::AlignRight, pw::gui::size(rank.peakBytes));
+    painter.drawText(QRect(width() - value, y, value, row()), Qt::AlignVCenter | Qt::AlignRight, sizeText(rank.peakBytes));
   }
   if (limit_ > 0 && most > 0) {
     const double x = label + bar * static_cast<double>(limit_) / static_cast<double>(most);

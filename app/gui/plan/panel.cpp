@@ -376,7 +376,7 @@ void PlanPanel::Private::showDesign() {
   optimizer->setCurrentIndex(chosen == offered.end() ? -1 : static_cast<int>(chosen - offered.begin()));
   if (cluster->findText(QString::fromStdString(design.cluster)) < 0) cluster->addItem(QString::fromStdString(design.cluster));
   cluster->setCurrentText(QString::fromStdString(design.cluster));
-  if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? pw::gui::size(r.memoryLimit) : QString());
+  if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? sizeText(r.memoryLimit) : QString());
   refuseSchedules();
   showCosts();
 }

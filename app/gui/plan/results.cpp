@@ -149,7 +149,7 @@ void PlanResults::Private::showOrder() {
   } else if (certificate->optimal()) {
     order->setText(PlanResults::tr("proven: none is faster"));
   } else {
-    order->setText(PlanResults::tr("none is more than %1 faster").arg(percent(certificate->gap())));
+    order->setText(PlanResults::tr("none is more than %1 faster").arg(percentText(certificate->gap())));
   }
 }
 
@@ -170,24 +170,25 @@ void PlanResults::Private::showResults() {
     return;
   }
   const PlanRequest& r = document.design().request;
-  step->setText(duration(p->step));
-  bubble->setText(percent(p->bubbleFraction));
-  makespan->setText(duration(p->makespan));
+  step->setText(durationText(p->step));
+  bubble->setText(percentText(p->bubbleFraction));
+  makespan->setText(durationText(p->makespan));
   const double samplesPerStep = static_cast<double>(r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas);
   const double seconds = static_cast<double>(p->step) * 1e-9;
   const std::int64_t tokens = document.graph() ? tokensPerSample(*document.graph()) : 0;
   rateName->setText(document.graph() ? PlanResults::tr("Samples/s") : PlanResults::tr("Microbatches/s"));
   const double perSecond = seconds > 0 ? (document.graph() ? samplesPerStep : r.microbatches) / seconds : 0;
-  rate->setText(tokens > 0 ? PlanResults::tr("%1 (%2 tokens/s)").arg(count(perSecond), count(perSecond * static_cast<double>(tokens)))
-                           : count(perSecond));
+  rate->setText(tokens > 0
+                    ? PlanResults::tr("%1 (%2 tokens/s)").arg(countText(perSecond), countText(perSecond * static_cast<double>(tokens)))
+                    : countText(perSecond));
   memory->show(p->ranks, r.memoryLimit);
   const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
   memory->setVisible(known);
   memoryName->setVisible(known);
   error->setText(PlanResults::tr("no runs of this model yet"));
   if (const auto past = pastError(runs, document.graph() ? document.graph()->name : std::string(), r.schedule)) {
-    const auto scaled = [&](double factor) { return duration(static_cast<Ns>(static_cast<double>(p->step) * factor)); };
-    error->setText(PlanResults::tr("%1: from %2 to %3").arg(percent(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));
+    const auto scaled = [&](double factor) { return durationText(static_cast<Ns>(static_cast<double>(p->step) * factor)); };
+    error->setText(PlanResults::tr("%1: from %2 to %3").arg(percentText(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));
   }
   if (lowerOf != p) lowerTimer.start();
 }
@@ -218,7 +219,7 @@ void PlanResults::Private::findLowerBound() {
       if (document.prediction() != p) return;
       if (bound == 0) return lower->setText(QStringLiteral("–"));
       const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
-      lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(duration(bound), percent(std::max(0.0, above))));
+      lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(durationText(bound), percentText(std::max(0.0, above))));
     };
   });
 }

@@ -20,13 +20,14 @@ constexpr int kGap = 6;
 /// `▲ +2.10 ms`, `▼ −1.00 ms`, `0`.
 QString signedDuration(Ns difference) {
   if (difference == 0) return QStringLiteral("0");
-  return (difference > 0 ? QStringLiteral("▲ +") : QStringLiteral("▼ −")) + duration(std::abs(difference));
+  return (difference > 0 ? QStringLiteral("▲ +") : QStringLiteral("▼ −")) + durationText(std::abs(difference));
 }
 
 QString differenceText(const GroupError& group) {
   const QString text = signedDuration(group.measured - group.predicted);
-  return group.predicted > 0 && group.measured != group.predicted ? QStringLiteral("%1  (%2)").arg(text, signedPercent(group.durationError))
-                                                                  : text;
+  return group.predicted > 0 && group.measured != group.predicted
+             ? QStringLiteral("%1  (%2)").arg(text, signedPercentText(group.durationError))
+             : text;
 }
 
 /// Room for the widest text a difference can have.
@@ -56,7 +57,7 @@ QString groupLabel(const std::string& group) {
 
 void GroupTable::setGroups(const std::vector<GroupError>& groups, const QString& before, const QString& after) {
   beginResetModel();
-  groups_ = ranked(groups);
+  groups_ = sortedByContribution(groups);
   before_ = before;
   after_ = after;
   largest_ = groups_.empty() ? 0 : groups_.front().contribution;
@@ -76,8 +77,8 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
     case Qt::DisplayRole:
       switch (column) {
         case Group: return groupLabel(group.group);
-        case Before: return duration(group.predicted);
-        case After: return duration(group.measured);
+        case Before: return durationText(group.predicted);
+        case After: return durationText(group.measured);
         case Difference: return differenceText(group);
         case ColumnCount: break;
       }
@@ -97,7 +98,7 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
       if (column != Difference) return data(index, Qt::DisplayRole);
       if (group.measured == group.predicted) return tr("no difference");
       return (group.measured > group.predicted ? tr("%1 longer") : tr("%1 shorter"))
-          .arg(duration(std::abs(group.measured - group.predicted)));
+          .arg(durationText(std::abs(group.measured - group.predicted)));
     default: return {};
   }
 }

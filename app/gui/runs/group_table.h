@@ -33,7 +33,7 @@ class GroupTable : public QAbstractTableModel {
   [[nodiscard]] QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
 
  private:
-  std::vector<GroupError> groups_;  // ranked
+  std::vector<GroupError> groups_;  // sorted by contribution
   QString before_, after_;
   Ns largest_ = 0;
 };

@@ -65,10 +65,11 @@ QString textOf(const RunSummary& run, int column) {
     case RunList::Ranks: return QString::number(run.ranks);
     case RunList::Microbatches: return QString::number(run.microbatches);
     case RunList::Backend: return inset(QString::fromStdString(howComputed(run)));
-    case RunList::Predicted: return run.predictedStep > 0 ? duration(run.predictedStep) : nothing;
-    case RunList::Measured: return run.medianMeasuredStep > 0 ? duration(run.medianMeasuredStep) : nothing;
+    case RunList::Predicted: return run.predictedStep > 0 ? durationText(run.predictedStep) : nothing;
+    case RunList::Measured: return run.medianMeasuredStep > 0 ? durationText(run.medianMeasuredStep) : nothing;
     case RunList::Error:
-      return isComparable(run) ? (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercent(errorOf(run)) : nothing;
+      return isComparable(run) ? (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercentText(errorOf(run))
+                               : nothing;
     case RunList::Ended:
       switch (run.state) {
         case RunState::Completed:
@@ -131,8 +132,8 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
       return {};
     case Qt::AccessibleTextRole:
       if (column == Error && isComparable(run))
-        return errorOf(run) > 0 ? tr("%1 slower than predicted").arg(percent(errorOf(run)))
-                                : tr("%1 faster than predicted").arg(percent(-errorOf(run)));
+        return errorOf(run) > 0 ? tr("%1 slower than predicted").arg(percentText(errorOf(run)))
+                                : tr("%1 faster than predicted").arg(percentText(-errorOf(run)));
       return textOf(run, column).trimmed();
     case Qt::SizeHintRole: {
       const QFontMetrics metrics(QGuiApplication::font());

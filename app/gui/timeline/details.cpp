@@ -34,7 +34,7 @@ QString placeOf(const Span& span) {
 double resolutionOf(const Span& span) { return static_cast<double>(span.end - span.start) / 100; }
 
 QString timesOf(const Span& span) {
-  return Text::tr("%1 – %2").arg(moment(span.start, resolutionOf(span)), moment(span.end, resolutionOf(span)));
+  return Text::tr("%1 – %2").arg(timeText(span.start, resolutionOf(span)), timeText(span.end, resolutionOf(span)));
 }
 
 QString wordOf(SpanKind kind) {
@@ -61,19 +61,19 @@ QString comparisonOf(const SpanFacts& facts) {
   const Ns other = facts.other->end - facts.other->start;
   const bool isPrediction = facts.source == Source::Predicted;
   const Ns predicted = isPrediction ? own : other, measured = isPrediction ? other : own;
-  QString text = isPrediction ? Text::tr("measured %1").arg(duration(other)) : Text::tr("predicted %1").arg(duration(other));
+  QString text = isPrediction ? Text::tr("measured %1").arg(durationText(other)) : Text::tr("predicted %1").arg(durationText(other));
   if (predicted > 0)
-    text += QStringLiteral(", ") + signedPercent(static_cast<double>(measured - predicted) / static_cast<double>(predicted));
+    text += QStringLiteral(", ") + signedPercentText(static_cast<double>(measured - predicted) / static_cast<double>(predicted));
   return text;
 }
 
 QString waitText(const SpanFacts& facts) {
-  if (!facts.waitedFor) return facts.wait > 0 ? Text::tr("waited %1").arg(duration(facts.wait)) : Text::tr("has no predecessor");
+  if (!facts.waitedFor) return facts.wait > 0 ? Text::tr("waited %1").arg(durationText(facts.wait)) : Text::tr("has no predecessor");
   const Span& input = *facts.waitedFor;
   const QString what = isMessage(input)                ? Text::tr("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
                        : input.rank == facts.span.rank ? nameOf(tagOf(input))
                                                        : Text::tr("%1 of rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value);
-  if (facts.wait > 0) return Text::tr("waited %1 for %2").arg(duration(facts.wait), what);
+  if (facts.wait > 0) return Text::tr("waited %1 for %2").arg(durationText(facts.wait), what);
   return Text::tr("follows %1").arg(what);
 }
 
@@ -91,7 +91,9 @@ QString neededText(const SpanFacts& facts) {
   return Text::tr("needed by %1").arg(names.join(QStringLiteral(", ")));
 }
 
-QString shareOf(Ns part, Ns whole) { return whole > 0 ? percent(static_cast<double>(part) / static_cast<double>(whole)) : percent(0); }
+QString shareOf(Ns part, Ns whole) {
+  return whole > 0 ? percentText(static_cast<double>(part) / static_cast<double>(whole)) : percentText(0);
+}
 
 RangeTotals sumOf(const std::vector<RangeTotals>& ranks) {
   RangeTotals sum;
@@ -106,7 +108,7 @@ RangeTotals sumOf(const std::vector<RangeTotals>& ranks) {
 QString sumText(const std::vector<RangeTotals>& ranks) {
   const RangeTotals sum = sumOf(ranks);
   return Text::tr("busy %1, bubble %2, communication %3")
-      .arg(shareOf(sum.busy, sum.busy + sum.bubble), shareOf(sum.bubble, sum.busy + sum.bubble), duration(sum.communication));
+      .arg(shareOf(sum.busy, sum.busy + sum.bubble), shareOf(sum.bubble, sum.busy + sum.bubble), durationText(sum.communication));
 }
 
 }  // namespace
@@ -154,8 +156,8 @@ Bytes bytesOf(const Trace& trace, const Span& span) {
 QString detailsOf(const SpanFacts& facts) {
   const Span& span = facts.span;
   QStringList first{capitalized(nameOf(tagOf(span)))};
-  first << placeOf(span) << timesOf(span) << Text::tr("takes %1").arg(duration(span.end - span.start));
-  if (span.bytes > 0) first << size(span.bytes);
+  first << placeOf(span) << timesOf(span) << Text::tr("takes %1").arg(durationText(span.end - span.start));
+  if (span.bytes > 0) first << sizeText(span.bytes);
   if (facts.source == Source::Measured) first << Text::tr("measured");
   if (facts.other) first << comparisonOf(facts);
   const QString second = facts.fully ? capitalized(waitText(facts)) + QStringLiteral(" · ") + neededText(facts) : QString();
@@ -170,8 +172,8 @@ QString tooltipOf(const SpanFacts& facts) {
   if (span.stage.value >= 0) where << Text::tr("stage %1").arg(span.stage.value);
   if (span.microbatch.value >= 0) where << Text::tr("microbatch %1").arg(span.microbatch.value);
   lines << where.join(QStringLiteral(" · "));
-  lines << Text::tr("starts at %1, takes %2").arg(moment(span.start, resolutionOf(span)), duration(span.end - span.start));
-  if (span.bytes > 0) lines << size(span.bytes);
+  lines << Text::tr("starts at %1, takes %2").arg(timeText(span.start, resolutionOf(span)), durationText(span.end - span.start));
+  if (span.bytes > 0) lines << sizeText(span.bytes);
   if (facts.source == Source::Measured) lines << Text::tr("measured");
   if (facts.other) lines << comparisonOf(facts);
   return QStringLiteral("<p style='white-space:pre'>%1</p>").arg(lines.join(QStringLiteral("<br>")));
@@ -200,7 +202,7 @@ QString inUnit(Ns time, double resolution, const Unit* unit) {
 
 }  // namespace
 
-QString moment(Ns time, double resolution) { return inUnit(time, resolution, unitOf(time)); }
+QString timeText(Ns time, double resolution) { return inUnit(time, resolution, unitOf(time)); }
 
 QString pathDetails(const CriticalPath& path) {
   if (path.segments.empty()) return {};
@@ -210,12 +212,12 @@ QString pathDetails(const CriticalPath& path) {
     const CriticalPath::Share& share = path.compute[r];
     const Ns own = share.forward + share.backward + share.backwardInput + share.backwardWeight + share.slot + share.host;
     compute += own;
-    if (own > 0) ranks << Text::tr("rank %1: %2").arg(r).arg(duration(own));
+    if (own > 0) ranks << Text::tr("rank %1: %2").arg(r).arg(durationText(own));
   }
   const Ns whole = path.segments.back().to - path.segments.front().from;
   return Text::tr("Critical path %1: compute %2 (%3), messages %4, waiting for channels %5")
-             .arg(duration(whole), duration(compute), shareOf(compute, whole), duration(path.transfer + path.latency),
-                  duration(path.queue)) +
+             .arg(durationText(whole), durationText(compute), shareOf(compute, whole), durationText(path.transfer + path.latency),
+                  durationText(path.queue)) +
          QLatin1Char('\n') + ranks.join(QStringLiteral(" · "));
 }
 
@@ -224,7 +226,7 @@ QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, 
   const bool both = !predicted.empty() && !measured.empty();
   const double resolution = static_cast<double>(to - from) / 100;
   QString text =
-      Text::tr("Range %1 – %2 (%3)").arg(inUnit(from, resolution, unitOf(to)), inUnit(to, resolution, unitOf(to)), duration(to - from));
+      Text::tr("Range %1 – %2 (%3)").arg(inUnit(from, resolution, unitOf(to)), inUnit(to, resolution, unitOf(to)), durationText(to - from));
   if (!predicted.empty()) text += QStringLiteral(" · ") + (both ? Text::tr("predicted: %1").arg(sumText(predicted)) : sumText(predicted));
   if (!measured.empty()) text += QStringLiteral(" · ") + Text::tr("measured: %1").arg(sumText(measured));
   QStringList header{Text::tr("Rank"), Text::tr("Busy"), Text::tr("Bubble"), Text::tr("Communication")};
@@ -235,8 +237,8 @@ QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, 
     const auto add = [&](const std::vector<RangeTotals>& all) {
       const RangeTotals own = view.rank.index() < all.size() ? all[view.rank.index()] : RangeTotals{};
       const Ns whole = own.busy + own.bubble;
-      row << QStringLiteral("%1 (%2)").arg(duration(own.busy), shareOf(own.busy, whole))
-          << QStringLiteral("%1 (%2)").arg(duration(own.bubble), shareOf(own.bubble, whole)) << duration(own.communication);
+      row << QStringLiteral("%1 (%2)").arg(durationText(own.busy), shareOf(own.busy, whole))
+          << QStringLiteral("%1 (%2)").arg(durationText(own.bubble), shareOf(own.bubble, whole)) << durationText(own.communication);
     };
     if (!predicted.empty()) add(predicted);
     if (!measured.empty()) add(measured);

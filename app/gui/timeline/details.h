@@ -37,7 +37,7 @@ struct SpanFacts {
 [[nodiscard]] QString pathDetails(const CriticalPath& path);
 
 /// A time as exact as `resolution` [ns]: `12.345 ms` where a pixel is a microsecond.
-[[nodiscard]] QString moment(Ns time, double resolution);
+[[nodiscard]] QString timeText(Ns time, double resolution);
 
 /// What ranks did in a range: a line for all and, below, a table with tabulators between columns, a row for each rank in the order given.
 /// `measured` may be empty.

@@ -30,7 +30,7 @@ QString placed(SpanKind kind, Stage stage, Microbatch microbatch) {
 }
 
 QString said(const Clause& clause) {
-  const QString until = duration(clause.until);
+  const QString until = durationText(clause.until);
   if (clause.queue) return Text::tr("another message, of %1, to rank %2 until %3").arg(clause.what).arg(clause.peer.value).arg(until);
   if (clause.message) return Text::tr("message of %1 to rank %2 until %3").arg(clause.what).arg(clause.peer.value).arg(until);
   return Text::tr("%1 of rank %2 until %3").arg(clause.what).arg(clause.rank.value).arg(until);
@@ -152,7 +152,7 @@ std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Tim
 Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies& dependencies) {
   const std::vector<Clause> clauses = clausesOf(bubble.causes);
   const QString awaited = nameOf(bubble.awaited);
-  const QString time = duration(bubble.end - bubble.start);
+  const QString time = durationText(bubble.end - bubble.start);
   Cause cause;
   if (!bubble.next)
     cause.headline =
@@ -169,7 +169,7 @@ Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies
 
 Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Dependencies& dependencies) {
   const auto [from, to] = gapOf(timeline, bubble);
-  const QString time = duration(to - from);
+  const QString time = durationText(to - from);
   const SpanTrack& track = timeline.ranks[bubble.rank.index()].compute;
   Cause cause;
   if (static_cast<std::size_t>(bubble.next) >= track.size()) {

@@ -27,7 +27,7 @@ struct Cause {
 /// until they are explained.
 [[nodiscard]] Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Dependencies& dependencies);
 
-/// The explained bubble of a rank that has most of [from, to); null: none of it is explained. O(log n).
+/// The explained bubble of a rank that covers most of [from, to); null: none of it is explained. O(log n).
 [[nodiscard]] const Bubble* bubbleIn(const Explanation& explanation, Rank rank, Ns from, Ns to);
 /// The spans of causes or of a critical path, in their order, each once.
 [[nodiscard]] std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Timeline& timeline,

@@ -7,14 +7,14 @@ class QLineEdit;
 
 namespace pw::gui {
 
-/// A line to search in, how many were found, and buttons for the next and the previous one. Enter is next, Shift+Enter previous, Escape
+/// A search field, the number of matches, and buttons for the next and the previous one. Enter is next, Shift+Enter previous, Escape
 /// closes.
 class FindBar : public QWidget {
   Q_OBJECT
  public:
   explicit FindBar(QWidget* parent = nullptr);
 
-  void open();  ///< shown, with the text marked for overwriting
+  void open();  ///< shows the bar, with the text selected
   void setText(const QString& text);
   [[nodiscard]] QString text() const;
   /// `3 of 17`, or why nothing was found.

@@ -287,7 +287,7 @@ void TimelineWidget::Private::dragged(const QMouseEvent& event) {
       if (const auto over = rankAt(at.y()); over && *over != *draggedRank) {
         // Only as far as the rank would then be under the mouse: else ranks of different heights would swap to and fro.
         const auto before = scene.ranks;
-        setRanks(movedTo(scene.ranks, *draggedRank, *over));
+        setRanks(withRankMovedTo(scene.ranks, *draggedRank, *over));
         if (rankAt(at.y()) != draggedRank) setRanks(before);
       }
       break;

@@ -28,7 +28,7 @@ SpanRef neighbour(const Timeline& timeline, const SpanRef& span, int direction) 
   return {span.rank, span.track, std::clamp(span.index + (direction < 0 ? -1 : 1), 0, std::max(0, last))};
 }
 
-std::optional<std::int32_t> nearest(const SpanTrack& track, Ns time) {
+std::optional<std::int32_t> nearestSpan(const SpanTrack& track, Ns time) {
   if (track.size() == 0) return std::nullopt;
   if (const auto under = spanAt(track, time)) return static_cast<std::int32_t>(*under);
   const auto next = static_cast<std::size_t>(std::upper_bound(track.start.begin(), track.start.end(), time) - track.start.begin());
@@ -64,7 +64,7 @@ SourcedSpan onRowBeside(const Scene& scene, const RowLayout& layout, const Sourc
     if (other.kind == Row::Kind::Memory || timeline == nullptr || other.rank.index() >= timeline->ranks.size()) continue;
     const TrackKind kind = other.kind == Row::Kind::Compute ? TrackKind::Compute : TrackKind::Communication;
     const SpanRef first{other.rank, kind, 0};
-    if (const auto index = nearest(trackOf(*timeline, first), middle)) return {other.source, {other.rank, kind, *index}};
+    if (const auto index = nearestSpan(trackOf(*timeline, first), middle)) return {other.source, {other.rank, kind, *index}};
   }
   return span;
 }
@@ -109,17 +109,18 @@ std::vector<RankView> rankViews(const std::vector<RankView>& shown, std::size_t 
   return views;
 }
 
-std::vector<RankView> moved(std::vector<RankView> ranks, Rank rank, int direction) {
+std::vector<RankView> withRankMoved(std::vector<RankView> ranks, Rank rank, int direction) {
   const auto at = placeOf(ranks, rank);
   if (at == ranks.end()) return ranks;
   const int step = direction < 0 ? -1 : 1;
   for (auto i = at - ranks.begin() + step; i >= 0 && i < static_cast<std::ptrdiff_t>(ranks.size()); i += step) {
-    if (ranks[static_cast<std::size_t>(i)].pinned == at->pinned) return movedTo(ranks, rank, ranks[static_cast<std::size_t>(i)].rank);
+    if (ranks[static_cast<std::size_t>(i)].pinned == at->pinned)
+      return withRankMovedTo(ranks, rank, ranks[static_cast<std::size_t>(i)].rank);
   }
   return ranks;
 }
 
-std::vector<RankView> movedTo(std::vector<RankView> ranks, Rank rank, Rank place) {
+std::vector<RankView> withRankMovedTo(std::vector<RankView> ranks, Rank rank, Rank place) {
   const auto from = placeOf(ranks, rank), to = placeOf(ranks, place);
   if (from == ranks.end() || to == ranks.end() || from->pinned != to->pinned) return ranks;
   if (from < to)

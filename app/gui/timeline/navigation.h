@@ -15,7 +15,7 @@ namespace pw::gui {
 /// The next (direction > 0) or previous span of its track; at either end the span itself.
 [[nodiscard]] SpanRef neighbour(const Timeline& timeline, const SpanRef& span, int direction);
 /// The span of a track nearest to a time: under it, else with the nearest end; nothing on an empty track. O(log n).
-[[nodiscard]] std::optional<std::int32_t> nearest(const SpanTrack& track, Ns time);
+[[nodiscard]] std::optional<std::int32_t> nearestSpan(const SpanTrack& track, Ns time);
 /// The span nearest in time on the next row below (direction > 0) or above that has any; the span itself where there is none. Memory rows
 /// are passed over.
 [[nodiscard]] SourcedSpan onRowBeside(const Scene& scene, const RowLayout& layout, const SourcedSpan& span, int direction);
@@ -32,9 +32,9 @@ namespace pw::gui {
 /// The ranks of a timeline of `count`: those shown keep order and state, new ones are appended, those that no longer exist are left out.
 [[nodiscard]] std::vector<RankView> rankViews(const std::vector<RankView>& shown, std::size_t count);
 /// With a rank moved past its neighbour (direction ±1), among pinned or among other ranks.
-[[nodiscard]] std::vector<RankView> moved(std::vector<RankView> ranks, Rank rank, int direction);
+[[nodiscard]] std::vector<RankView> withRankMoved(std::vector<RankView> ranks, Rank rank, int direction);
 /// With a rank in the place of another one that is pinned as it is; unchanged else.
-[[nodiscard]] std::vector<RankView> movedTo(std::vector<RankView> ranks, Rank rank, Rank place);
+[[nodiscard]] std::vector<RankView> withRankMovedTo(std::vector<RankView> ranks, Rank rank, Rank place);
 
 // ---- What a project remembers ----
 

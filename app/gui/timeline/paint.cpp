@@ -123,7 +123,7 @@ void TimelineWidget::Private::paintCursor(QPainter& p, const Theme& theme) {
   line.setAlpha(150);
   p.setPen(QPen(line, 1));
   p.drawLine(mouse->x(), area.top(), mouse->x(), area.bottom());
-  const QString text = moment(timeAt(mouse->x()), view.nsPerPixel);
+  const QString text = timeText(timeAt(mouse->x()), view.nsPerPixel);
   const QFontMetrics metrics(p.font());
   const int width = metrics.horizontalAdvance(text) + 10, height = std::min(area.top() - 4, metrics.height() + 2);
   const int left = std::clamp(mouse->x() - width / 2, area.left(), std::max(area.left(), area.right() - width));

@@ -268,7 +268,7 @@ QString TimelineWidget::Private::describe() {
   }
   if (scene.range) {
     const auto [from, to] = *scene.range;
-    const auto of = [&](const Timeline* t) { return t == nullptr ? std::vector<RangeTotals>() : totals(*t, from, to); };
+    const auto of = [&](const Timeline* t) { return t == nullptr ? std::vector<RangeTotals>() : rangeTotals(*t, from, to); };
     return rangeDetails(from, to, of(scene.predicted.get()), of(scene.measured.get()), scene.ranks);
   }
   if (pathOn && explainer.explanation()) return pathDetails(explainer.explanation()->path);

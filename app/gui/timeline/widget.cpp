@@ -273,7 +273,7 @@ void TimelineWidget::toggleCollapse() {
 }
 
 void TimelineWidget::moveRank(int direction) {
-  if (const auto rank = d->currentRank()) d->setRanks(moved(d->scene.ranks, *rank, direction));
+  if (const auto rank = d->currentRank()) d->setRanks(withRankMoved(d->scene.ranks, *rank, direction));
 }
 
 void TimelineWidget::select(const SourcedSpan& span) { d->selectSpan(span); }

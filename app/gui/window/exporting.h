@@ -22,8 +22,8 @@ struct ExportSource {
   QString title;
 };
 
-/// Writes what a file's name asks for, atomically: `.csv` the spans, `.json` a Chrome trace of predicted and measured, `.svg` the measured
-/// timeline below the predicted one. Throws Error. For a job.
+/// Writes a file in the format of its extension, atomically: `.csv` the spans, `.json` a Chrome trace of predicted and measured, `.svg` the
+/// measured timeline below the predicted one. Throws Error. For a job.
 void exportData(const ExportSource& source, const QString& path);
 /// The timeline as it stands, `.png` (at twice its size, for sharp print) or `.pdf`. Throws Error. Main thread.
 void exportPicture(const TimelineWidget& timeline, const QSize& size, const QString& path);

@@ -14,7 +14,7 @@ class StartPage : public QWidget {
   void setRecent(const QStringList& paths);
 
  signals:
-  void openRequested();                   ///< ask for a file
+  void openRequested();                   ///< show the file dialog
   void chosen(const QStringList& paths);  ///< open these
 
  private:

@@ -164,7 +164,7 @@ class Trace:
     def to_dataframe(self) -> pandas.DataFrame:
         """The same as a pandas table; ImportError where there is no pandas."""
     def save(self, path: str | os.PathLike[str], title: str = "") -> None:
-        """Writes a file of the form its name asks for: .json (Perfetto), .svg, .html or .csv."""
+        """Writes a file in the format of its extension: .json (Perfetto), .svg, .html or .csv."""
     def to_csv(self) -> str: ...
     @staticmethod
     def from_csv(text: str) -> Trace: ...

@@ -41,7 +41,7 @@ class TrainedStep:
     """What a callback of :class:`Trainer` gets of each step."""
 
     number: int
-    """From 0, or where a resumed training goes on."""
+    """From 0, or from where a resumed training continues."""
     loss: float
     """The mean over the whole batch, before the update."""
     lr: float
@@ -83,7 +83,7 @@ class Trainer:
     :param precision: ``traced``, ``bf16`` or ``fp16``.
     :param store: SQLite file that records the run and its steps; see :class:`Store`.
     :param on_step: called with a :class:`TrainedStep` on rank 0 after each step.
-    :param resume: a checkpoint of :meth:`save` or ``run(save=…)`` to go on from.
+    :param resume: a checkpoint of :meth:`save` or ``run(save=…)`` to resume from.
     :param folder: where the exported model lies while it is trained; None: a temporary folder. On several hosts: one that all see.
     :param threads: of each operator; 0: as torch has it.
     :param timeout: longest wait between ranks [s]: so long it may take until a process that ended is missed, unless torchrun ends the others.
@@ -219,7 +219,7 @@ class Trainer:
         return {name: found[name] for name in [*order, *(name for name in found if name not in set(order))]}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Goes on with these weights and buffers, the same on all ranks; the optimizer's state and the count of steps begin anew."""
+        """Continues with these weights and buffers, the same on all ranks; the optimizer's state and the step count start afresh."""
         import torch
 
         missing = [name for name in self.module.state_dict() if name not in state]
@@ -236,7 +236,7 @@ class Trainer:
         self._used().save(os.fspath(path))
 
     def load(self, path: Path) -> None:
-        """Goes on from a checkpoint of :meth:`save`, by this or another plan. All ranks call it, and see the file."""
+        """Resumes from a checkpoint of :meth:`save`, by this or another plan. All ranks call it, and see the file."""
         self._used().load(os.fspath(path), False)
         self._warn()
 
@@ -261,7 +261,7 @@ class Trainer:
 
     def _used(self) -> Any:
         if self._native is None:
-            raise UsageError("This trainer is closed; make another to go on")
+            raise UsageError("This trainer is closed; make another to continue")
         return self._native
 
     def _end(self, in_order: bool) -> None:

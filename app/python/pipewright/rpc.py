@@ -155,7 +155,7 @@ def init_rpc(
 def shutdown(graceful: bool = True, timeout: float = 0) -> None:
     """Ends the job.
 
-    :param graceful: wait until all workers have called this and no call is going on anywhere. Otherwise this worker leaves at once: its own calls
+    :param graceful: wait until all workers have called this and no call is in flight anywhere. Otherwise this worker leaves at once: its own calls
         end with an error, and the others lose it.
     :param timeout: how long to wait [s]; 0: a day.
 

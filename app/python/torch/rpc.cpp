@@ -68,7 +68,8 @@ Reference share(Worker& worker, const py::object& object) {
   return worker.remote().share(std::move(value));
 }
 
-/// In the autograd context of the thread that asks for it. The callback sets `following`, which ends with an error where it is not called.
+/// Calls back in the autograd context of the thread that registers the callback. The callback sets `following`, which ends with an error
+/// where it is not called.
 void whenDone(Worker& worker, const RemoteFuture& result, const RemoteFuture& following, const py::function& callback) {
   auto task = std::make_shared<std::function<void()>>([promised = promise(following), kept = held(callback), context = currentContext()] {
     const WithContext within(context);

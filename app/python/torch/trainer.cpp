@@ -24,7 +24,7 @@ namespace {
 
 using Released = py::call_guard<py::gil_scoped_release>;
 
-/// Sentences for the user, which may come from any thread, until Python asks for them.
+/// Sentences for the user, which may come from any thread, until Python fetches them.
 class Sentences {
  public:
   void add(const std::string& sentence) {

@@ -17,7 +17,7 @@ namespace pw::python {
 /// While copies of it live, somebody may still set the result; then it ends with an error, so that nobody waits for what was dropped.
 [[nodiscard]] std::shared_ptr<void> promise(const RemoteFuture& result);
 
-/// Runs something that waits on a thread of its own, likewise. After a signal it goes on to its end, so it must own what it uses.
+/// Runs something that waits on a thread of its own, likewise. After a signal it still runs to its end, so it must own what it uses.
 RemoteValue runApart(std::function<RemoteValue()> run);
 /// Runs something that waits, likewise. After a signal it still runs on a thread of `threads`, so it must own what it uses.
 RemoteValue runWaiting(CallThreads& threads, std::function<RemoteValue()> run);

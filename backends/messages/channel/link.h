@@ -19,11 +19,11 @@ namespace pw {
 enum class BlockKind : std::uint32_t {
   Message = 1,  ///< the head of a message, the sizes of its parts, and its small parts
   Part,         ///< one large part of a message
-  Beat,         ///< nothing but that its sender lives, and what it has taken
+  Beat,         ///< a heartbeat, which also says what its sender has handled
   Bye,          ///< the last one: its sender leaves
 };
 
-/// Comes with each block, byte by byte as it is in memory. Everything in it may be wrong.
+/// Accompanies each block, byte by byte as it is in memory. Not trusted: everything in it may be wrong.
 struct BlockHead {
   std::uint64_t key = 0;  ///< proves that rank `from` of this job wrote it for this rank (`blockKey`)
   std::uint32_t from = 0;
@@ -39,11 +39,11 @@ struct LinkEvents {
   std::function<void(const BlockHead& head, std::span<const std::byte> data)> arrived;
   /// Large data is about to arrive: memory for it, at least `bytes`, or none to refuse it.
   std::function<HeldBuffer(const BlockHead& head, std::size_t bytes)> place;
-  /// It is there.
+  /// The data has arrived in the memory that `place` gave.
   std::function<void(const BlockHead& head, HeldBuffer data)> placed;
   /// Blocks to or from this rank will not arrive any more. May be called several times.
   std::function<void(JobRank rank, std::string why)> lost;
-  /// Where `place` finds memory of 2 MiB and more while there is room; null: elsewhere.
+  /// From which `place` takes memory of 2 MiB and more while there is room; null: it never does.
   std::shared_ptr<const SharedMemory> shared = nullptr;
 };
 
@@ -54,13 +54,13 @@ struct MessageLink {
 
   /// Starts sending to another rank; keeps `data` until it is sent. Returns whether that happened at once, so that no progress is needed.
   std::function<bool(JobRank to, const BlockHead& head, HeldBuffer data)> start;
-  /// Moves what is in flight; returns whether anything happened. Costs well under a microsecond when there is nothing to do.
+  /// Progresses what is in flight; returns whether anything happened. Costs well under a microsecond when there is nothing to do.
   std::function<bool()> progress;
   /// To be called before waiting for `eventFd`: false if there is something to do first.
   std::function<bool()> arm;
   /// Forgets all that is in flight to and from a rank.
   std::function<void(JobRank rank)> drop;
-  /// Gets out what is in flight, for at most that time, and ends all connections.
+  /// Drains what is in flight, for at most that time, and ends all connections.
   std::function<void(std::chrono::milliseconds longest)> leave;
 };
 

@@ -24,7 +24,7 @@ bool OutgoingMessages::mayStart() const {
 }
 
 PackedMessage OutgoingMessages::start() {
-  PackedMessage message = packed(std::move(waiting_.front()));
+  PackedMessage message = packMessage(std::move(waiting_.front()));
   waiting_.pop_front();
   sizes_.push_back(message.bytes);
   bytes_ += message.bytes;
@@ -57,7 +57,7 @@ IncomingMessages::Unfinished& IncomingMessages::unfinished(const BlockHead& head
 }
 
 void IncomingMessages::open(Unfinished& message, std::span<const std::byte> data) const {
-  std::optional<OpenedMessage> said = message.isOpen ? std::nullopt : opened(data, window_.largestMessage);
+  std::optional<UnpackedMessage> said = message.isOpen ? std::nullopt : unpackMessage(data, window_.largestMessage);
   if (!said) throw Error(fmt::format("it sent {} bytes that are not the beginning of a message", data.size()));
   for (const auto& [index, part] : message.parts) {
     const auto& parts = said->message.parts;

@@ -17,7 +17,7 @@ namespace pw {
 
 // The two directions between this rank and another: which messages may be sent, and which have come.
 
-/// How much one rank may send to another before it hears that messages were handled. A single message may be larger than the window.
+/// How much one rank may send to another before messages are acknowledged as handled. A single message may be larger than the window.
 struct MessageWindow {
   std::uint64_t messages = 1024;
   std::size_t bytes = 256 << 20;
@@ -34,11 +34,11 @@ class OutgoingMessages {
   /// The next message, counted as in flight; its number is `number()`.
   [[nodiscard]] PackedMessage start();
   [[nodiscard]] std::uint64_t number() const { return started_; }
-  /// The other rank has handled so many in all; false where that cannot be.
+  /// Notes how many messages the other rank has handled in all; false where that number is impossible.
   [[nodiscard]] bool noteTaken(std::uint64_t count);
-  /// Nothing waits, and all was handled.
+  /// Whether nothing waits and everything was handled.
   [[nodiscard]] bool isDone() const { return waiting_.empty() && sizes_.empty(); }
-  /// Nothing will be sent any more.
+  /// Drops everything: nothing more will be sent.
   void clear();
 
  private:
@@ -49,7 +49,7 @@ class OutgoingMessages {
   std::uint64_t started_ = 0;
 };
 
-/// Messages from a rank, put together from blocks in any order, and given out in order. Each call that takes a block throws Error saying
+/// Messages from a rank, assembled from blocks in any order, and delivered in order. Each call that takes a block throws Error saying
 /// what is wrong with it, after which only `clear` makes sense.
 class IncomingMessages {
  public:
@@ -57,9 +57,9 @@ class IncomingMessages {
   void arrived(const BlockHead& head, std::span<const std::byte> data);
   [[nodiscard]] HeldBuffer place(const BlockHead& head, std::size_t bytes);
   void placed(const BlockHead& head, HeldBuffer data);
-  /// Takes out the messages that are complete and whose turn it is; appends them.
+  /// Removes the messages that are complete and next in order, and appends them to `ready`.
   void takeReady(std::vector<ChannelMessage>& ready);
-  /// Forgets all that came; nothing comes any more.
+  /// Drops everything: nothing more will arrive.
   void clear() { messages_.clear(); }
 
  private:

@@ -43,7 +43,7 @@ std::uint64_t blockKey(const std::string& token, JobRank from, JobRank to) {
   return key;
 }
 
-PackedMessage packed(ChannelMessage message) {
+PackedMessage packMessage(ChannelMessage message) {
   PackedMessage result;
   std::size_t bytes = (2 + message.parts.size()) * kNumber + message.head.size();
   for (std::size_t i = 0; i < message.parts.size(); ++i) {
@@ -72,7 +72,7 @@ PackedMessage packed(ChannelMessage message) {
   return result;
 }
 
-std::optional<OpenedMessage> opened(std::span<const std::byte> first, std::size_t largest) {
+std::optional<UnpackedMessage> unpackMessage(std::span<const std::byte> first, std::size_t largest) {
   if (first.size() < 2 * kNumber || first.size() > largest) return std::nullopt;
   const std::uint64_t headBytes = numberAt(first, 0), parts = numberAt(first, 1);
   if (parts > first.size() / kNumber - 2) return std::nullopt;
@@ -80,7 +80,7 @@ std::optional<OpenedMessage> opened(std::span<const std::byte> first, std::size_
   if (headBytes > rest) return std::nullopt;
   rest -= headBytes;
   std::size_t total = first.size(), room = 0;
-  OpenedMessage result;
+  UnpackedMessage result;
   for (std::size_t i = 0; i < parts; ++i) {
     const std::uint64_t bytes = numberAt(first, 2 + i);
     const bool isSmall = bytes < kInlinePart;

@@ -32,17 +32,17 @@ struct PackedMessage {
 };
 
 /// Copies the head and the small parts.
-[[nodiscard]] PackedMessage packed(ChannelMessage message);
+[[nodiscard]] PackedMessage packMessage(ChannelMessage message);
 
 /// What the first block of a message says.
-struct OpenedMessage {
+struct UnpackedMessage {
   ChannelMessage message;          ///< with all small parts
   std::vector<std::size_t> large;  ///< positions of the parts that come as blocks of their own; their buffers have a size and no memory
 };
 
-/// Nothing if that is not what `packed` writes, or if the message has more than `largest` bytes. Allocates no more than a small multiple of
-/// what `first` holds.
-[[nodiscard]] std::optional<OpenedMessage> opened(std::span<const std::byte> first, std::size_t largest);
+/// Nothing if that is not what `packMessage` writes, or if the message has more than `largest` bytes. Allocates no more than a small
+/// multiple of what `first` holds.
+[[nodiscard]] std::optional<UnpackedMessage> unpackMessage(std::span<const std::byte> first, std::size_t largest);
 
 /// A copy that shares nothing with it.
 [[nodiscard]] ChannelMessage copyOf(const ChannelMessage& message);

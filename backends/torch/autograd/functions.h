@@ -54,7 +54,7 @@ struct AutogradFunctions {
   /// Of all its elements [bytes], without a look at them; none of a null handle.
   Bytes (*bytesOf)(const TensorHandle& tensor);
 
-  /// A send function whose gradients go on to those of the tensors, which all need one.
+  /// A send function that passes its gradients on to the functions of the tensors, which all need a gradient.
   NodeHandle (*attachSend)(const std::vector<TensorHandle>& tensors);
   /// Makes the tensors outputs of a receive function. `origin` is named when somebody runs a local backward through it.
   NodeHandle (*attachReceive)(const std::vector<TensorHandle>& tensors, AutogradMessageId message, const std::string& origin);
@@ -67,7 +67,7 @@ struct AutogradFunctions {
   /// Says which send functions will get gradients: counts what each node waits for. The first call puts the roots' own gradients in; a
   /// later one, with fewer, lets nodes run that only waited for the others.
   void (*expect)(const LocalPassHandle& pass, const std::vector<NodeHandle>& sends);
-  /// Puts gradients into a send function (null: none, only goes on) and runs whatever is ready. Throws what a node throws.
+  /// Puts gradients into a send function (null: none, only continues) and runs whatever is ready. Throws what a node throws.
   void (*run)(const LocalPassHandle& pass, const NodeHandle& send, const std::vector<TensorHandle>& gradients, const GradientSink& sink);
   /// Whether a node has some of its gradients and waits for the rest.
   bool (*waits)(const LocalPassHandle& pass);

@@ -10,7 +10,7 @@
 
 namespace pw {
 
-/// At the source of a message: one input for each tensor that needs a gradient, each going on to that tensor's function.
+/// At the source of a message: one input for each tensor that needs a gradient, passed on to that tensor's function.
 struct SendFunction final : torch::autograd::Node {
   explicit SendFunction(torch::autograd::edge_list&& edges) : Node(std::move(edges)) {}
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
@@ -20,7 +20,7 @@ struct SendFunction final : torch::autograd::Node {
 /// At the destination: what made the tensors that arrived. It has no next function here: a pass sends its gradients away.
 struct ReceiveFunction final : torch::autograd::Node {
   ReceiveFunction(AutogradMessageId id, std::string from) : message(id), origin(std::move(from)) {}
-  /// Throws Error: only a distributed pass can go on from here.
+  /// Throws Error: only a distributed pass can continue from here.
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   [[nodiscard]] std::string name() const override { return "pw::ReceiveFunction"; }
 

@@ -20,11 +20,11 @@ struct HistoryForward {
   at::Tensor loss;                                          ///< of the last stage, scaled as in a step's sum; undefined on others
 };
 
-/// Runs a microbatch's forward on values that may have history themselves, and keeps none of its own. The stage was made with
-/// `StageOptions::distributed`; throws UsageError for others.
+/// Runs a microbatch's forward on values that may already have history, and keeps none itself. Throws UsageError for a stage that was not
+/// made with `StageOptions::distributed`.
 [[nodiscard]] HistoryForward forwardWithHistory(StageModule& stage, Microbatch microbatch, std::map<std::size_t, at::Tensor> received);
 
-/// Adds the gradients of the stage's parameters that a pass found (undefined: none) to those of the step, and shows those of watched
+/// Adds the gradients of the stage's parameters that a pass found (undefined: none) to those of the step, and reports those of watched
 /// values.
 void addGradients(StageModule& stage, Microbatch microbatch, const std::function<at::Tensor(const at::Tensor& parameter)>& gradientOf);
 

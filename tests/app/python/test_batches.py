@@ -217,4 +217,4 @@ def test_no_python_process_is_left_behind(plan, tmp_path, monkeypatch):
             continue
         ended, _, _ = select.select([process], [], [], 60)  # it was killed, but may not be gone yet
         os.close(process)
-        assert ended, f"process {pid} goes on"
+        assert ended, f"process {pid} still runs"

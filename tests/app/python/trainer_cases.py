@@ -40,7 +40,7 @@ def refusal(work):
 
 
 def refused_batches(folder):
-    """Each unusable batch is refused on all ranks, and the training goes on as if it had not been offered."""
+    """Each unusable batch is refused on all ranks, and the training continues as if it had not been offered."""
     (x, y), *others = batches(3)
     answers = []
     with trainer(network()) as one:
@@ -67,7 +67,7 @@ def refused_batches(folder):
 
 
 def paused(folder):
-    """A training that goes on from a checkpoint is the one that was not interrupted."""
+    """A training that resumes from a checkpoint is the one that was not interrupted."""
     data = batches(5)
     path = os.path.join(folder, "paused.pt")
     with trainer(network()) as whole:
@@ -134,7 +134,7 @@ def begun_badly(folder):
 
 
 def grouped(folder):
-    """A checkpoint of groups of parameters is one of torch.optim: both go on alike."""
+    """A checkpoint of groups of parameters is one of torch.optim: both continue alike."""
     data = batches(4)
     path = os.path.join(folder, "grouped.pt")
 

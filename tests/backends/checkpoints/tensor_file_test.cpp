@@ -235,7 +235,7 @@ TEST_F(TensorFiles, DamagedFilesNeverCrash) {
   for (int i = 0; i < 3000; ++i) {
     SCOPED_TRACE("seed " + std::to_string(kSeed) + ", file " + std::to_string(i));
     if (i % 3 == 0) {
-      archive(path("d.pt"), test::mutate(pickle, random));  // behind a right checksum
+      archive(path("d.pt"), test::mutate(pickle, random));  // after a right checksum
     } else {
       std::ofstream(path("d.pt"), std::ios::binary)
           << (i % 3 == 1 ? test::mutate(whole, random) : whole.substr(0, static_cast<std::size_t>(i) * whole.size() / 3000));

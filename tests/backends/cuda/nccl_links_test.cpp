@@ -365,9 +365,9 @@ TEST(NcclLinks, AnAbortEndsLinksThatWaitForEachOther) {
     if (host.rank() == JobRank(1)) return;
     const auto wanted = links.receive(peer, other.buffer);
     links.order(wanted);
-    const auto behind = links.send(peer, memory.buffer);
+    const auto later = links.send(peer, memory.buffer);
     EXPECT_TRUE(comesTrue(host, [&] {
-      return !isDone(behind) && links.stateOf(wanted) == MessageState::Moving && links.stateOf(behind) == MessageState::Moving;
+      return !isDone(later) && links.stateOf(wanted) == MessageState::Moving && links.stateOf(later) == MessageState::Moving;
     }));
     links.abort();
   });

@@ -138,7 +138,7 @@ TEST(DeviceMessages, MessagesOfOneTagKeepTheirOrderAskedForBeforeAndAfterTheyCom
   EXPECT_EQ(job.gpus.counts(JobRank(1)).copies, 5);
 }
 
-TEST(DeviceMessages, AReceiveIsWaitedForWhenComputeIsBehindItThoughItHasNotMoved) {
+TEST(DeviceMessages, AReceiveIsWaitedForWhenComputeFollowsItThoughItHasNotMoved) {
   Job job{.ranks = 2};
   job.gpus.holdLinks(true);
   bool looked = false;

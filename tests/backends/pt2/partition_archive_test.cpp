@@ -157,7 +157,7 @@ TEST(BalanceByLayers, GivesEachStageTheSameNumberOfWholeBlocks) {
 }
 
 TEST(PartitionOfTwoParts, SplitsAtTheBorderBetweenThem) {
-  const ModelGraph graph = join({sample("two_part_a"), sample("two_part_b")});
+  const ModelGraph graph = joinGraphs({sample("two_part_a"), sample("two_part_b")});
   ASSERT_EQ(graph.splitMarkers.size(), 1U);
   const Partition partition = cutAt(graph, graph.splitMarkers);
   test::expectEveryReadAvailable(graph, partition);

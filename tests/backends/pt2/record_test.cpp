@@ -34,10 +34,10 @@ TEST(ExportRecord, TheWeakerOfTwoPartsDecides) {
   equal.check = TraceCheck::Equal;
   equal.gradients = 3;
   unchecked.check = TraceCheck::Unchecked;
-  EXPECT_EQ(join(equal, equal).gradients, 6);
-  EXPECT_EQ(join(equal, unchecked).check, TraceCheck::Unchecked);
-  EXPECT_EQ(join(unchecked, equal).check, TraceCheck::Unchecked);
-  EXPECT_EQ(join(equal, ExportRecord()).check, TraceCheck::None);
+  EXPECT_EQ(joinExportRecords(equal, equal).gradients, 6);
+  EXPECT_EQ(joinExportRecords(equal, unchecked).check, TraceCheck::Unchecked);
+  EXPECT_EQ(joinExportRecords(unchecked, equal).check, TraceCheck::Unchecked);
+  EXPECT_EQ(joinExportRecords(equal, ExportRecord()).check, TraceCheck::None);
 }
 
 TEST(ExportRecord, DamagedAndNewerRecordsAreRefused) {

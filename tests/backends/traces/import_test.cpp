@@ -138,15 +138,16 @@ TEST(TraceImport, ReadsTheLabelsOfTorchsGpipeWithOneStageOnEachRank) {
                           compute(1, SpanKind::Backward, 1, 0, 4'000, 7'000), compute(0, SpanKind::Backward, 0, 0, 7'000, 10'000)));
 }
 
-TEST(TraceImport, TakesRanksFromDistributedInfoOfEachFileBeforeOrBehindTheEvents) {
+TEST(TraceImport, TakesRanksFromDistributedInfoOfEachFileBeforeOrAfterTheEvents) {
   const test::Folder folder;
   // Rank 5's clock started 1 ms (a file's origin) after rank 4's.
   const std::string four = folder.with(
       "a.json", traceOf(event("PP:0F0", 77, 0, 10),
                         R"("distributedInfo":{"backend":"nccl","rank":4,"world_size":8},"baseTimeNanoseconds":1700000000000000000,)"));
-  std::string behind = traceOf(event("PP:1F0", 77, -985, 10));
-  behind.pop_back();
-  const std::string five = folder.with("b.json", behind + R"(,"baseTimeNanoseconds":1700000000001000000,"distributedInfo":{"rank": 5}})");
+  std::string infoAfter = traceOf(event("PP:1F0", 77, -985, 10));
+  infoAfter.pop_back();
+  const std::string five =
+      folder.with("b.json", infoAfter + R"(,"baseTimeNanoseconds":1700000000001000000,"distributedInfo":{"rank": 5}})");
   for (const auto& paths : {std::vector{four, five}, {five, four}}) {
     const ImportedTrace result = imported(paths);
     EXPECT_THAT(result.steps.at(0).trace.spans,
@@ -161,7 +162,7 @@ TEST(TraceImport, AlignsFilesWhoseClocksDisagree) {
   (void)folder.with("rank0.json", traceOf(event("PP:0F0", 1, 0, 10) + "," + event("PP:0F1", 1, 10, 10)));
   (void)folder.with("rank1.json", traceOf(event("PP:1F0", 1, 3.6e9, 4) + "," + event("PP:1F1", 1, 3.6e9 + 12, 4)));
   const ImportedTrace result = imported({folder.file("")});
-  // F0 ended at 10, so 1F0 begins there at the earliest; 1F1 is 12 behind it, so at 22 ≥ 20.
+  // F0 ended at 10, so 1F0 begins there at the earliest; 1F1 is 12 after it, so at 22 ≥ 20.
   EXPECT_THAT(result.steps.at(0).trace.spans,
               ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 10'000), compute(0, SpanKind::Forward, 0, 1, 10'000, 20'000),
                           compute(1, SpanKind::Forward, 1, 0, 10'000, 14'000), compute(1, SpanKind::Forward, 1, 1, 22'000, 26'000)));

@@ -204,7 +204,7 @@ TEST(Contexts, OfWorkersThatAreNotThereAreRefused) {
   std::vector<ChannelMessage> sent;
   Remote remote(settings, [&](JobRank, ChannelMessage message) { sent.push_back(std::move(message)); });
   (void)remote.rpcAsync("a", "f");
-  sent.at(0).head.at(33) = 1;  // behind token, number, kind, id and type: the last byte of the context's id
+  sent.at(0).head.at(33) = 1;  // after token, number, kind, id and type: the last byte of the context's id
   remote.deliver(JobRank(0), std::move(sent[0]));
   EXPECT_TRUE(remote.isLost(JobRank(0)));
 }
@@ -269,7 +269,7 @@ TEST(Contexts, AreEndedByTheirMakerOnly) {
   EXPECT_EQ(job.autograd(0).counts().contexts, 1U);
 }
 
-// A tensor comes to a worker without LibTorch: its caller hears of it, and the worker goes on.
+// A tensor comes to a worker without LibTorch: its caller hears of it, and the worker keeps running.
 TEST(Calls, ThatTheCalleeCannotReadEndWithItsProblem) {
   RemoteSettings settings{JobRank(0), {"a", "b"}, 99, 20000ms, 2, 8, &testFunctions()}, without = settings;
   without.self = JobRank(1);

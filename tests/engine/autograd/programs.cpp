@@ -146,7 +146,7 @@ std::map<std::string, Program> programs() {
     return sum(tensorOf(y) + tensorOf(here.call(2, "layer", {y})));
   });
   all["UnusedOnTheCallee"] = of([x](Here& here) { return sum(tensorOf(here.call(1, "wasteful", {x(here)}))); });
-  all["UnusedBehindUnused"] = of([x](Here& here) {
+  all["UnusedAfterUnused"] = of([x](Here& here) {
     const RemoteValue y = here.call(1, "layer", {x(here)}), z = here.call(2, "layer", {y}), w = here.call(1, "layer", {z});
     (void)here.call(0, "layer", {w});
     return sum(tensorOf(y) * tensorOf(z));

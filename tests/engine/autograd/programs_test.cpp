@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Programs, EveryProgram, testing::ValuesIn(names(true)),
 INSTANTIATE_TEST_SUITE_P(Programs, FastProgram, testing::ValuesIn(names(false)), kName);
 
 // Worker 0 uses t, sends it to worker 1 and uses what comes back; worker 1 also sends it on to worker 2 for nothing. Both wait.
-TEST(FastMode, NamesTheMessageThatIsNotUsedAndNotOneBehindIt) {
+TEST(FastMode, NamesTheMessageThatIsNotUsedAndNotOneAfterIt) {
   RemoteJob job(options(3, 0));
   job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
   job.defineEverywhere("wasteful", [](Remote& here, const RemoteValue& value) -> RemoteValue {

@@ -34,7 +34,7 @@ std::vector<std::string> outcomes(int ranks, std::chrono::milliseconds deadline,
 /// Rank 0 serves until all have heard, as in a job whose ranks then connect.
 void agreeAndStay(int rank, const Rendezvous& place, const JobFields& mine) {
   const Meeting meeting = openMeeting(place);
-  agree(meeting, place, mine);
+  requireSameFields(meeting, place, mine);
   meeting.set("done/" + std::to_string(rank), "");
   for (int r = 0; rank == 0 && r < place.size; ++r) static_cast<void>(meeting.dictionary().get("done/" + std::to_string(r)));
 }
@@ -44,14 +44,14 @@ TEST(Agree, LetsRanksGoOnThatAreAboutToDoTheSame) {
 }
 
 TEST(Agree, EndsAllRanksWhereOneDiffers) {
-  const auto said =
-      outcomes(3, kLong, [](int r, const Rendezvous& place) { agree(openMeeting(place), place, fields(r == 2 ? "0.1" : "0.01")); });
+  const auto said = outcomes(
+      3, kLong, [](int r, const Rendezvous& place) { requireSameFields(openMeeting(place), place, fields(r == 2 ? "0.1" : "0.01")); });
   EXPECT_THAT(said, Each(std::string("usage: Rank 0 and rank 2 differ in --lr: 0.01 and 0.1; start all ranks with the same")));
 }
 
 TEST(Agree, NamesTheRankThatDoesNotCome) {
   const auto said = outcomes(3, 200ms, [](int r, const Rendezvous& place) {
-    if (r != 1) agree(openMeeting(place), place, fields());
+    if (r != 1) requireSameFields(openMeeting(place), place, fields());
   });
   EXPECT_EQ(said[1], "well") << "it was not there";
   EXPECT_THAT(said[0], AllOf(StartsWith("error: rank 1 did not come"), HasSubstr("within 200 ms")));
@@ -62,9 +62,9 @@ TEST(Agree, EndsAllRanksWithTheReasonOfTheOneThatCannotTakePart) {
   for (const int victim : {0, 1, 2}) {
     const auto said = outcomes(3, kLong, [&](int r, const Rendezvous& place) {
       if (r == victim)
-        excuse(place, "Rank " + std::to_string(victim) + ": no such file", true);
+        reportAbsence(place, "Rank " + std::to_string(victim) + ": no such file", true);
       else
-        agree(openMeeting(place), place, fields());
+        requireSameFields(openMeeting(place), place, fields());
     });
     for (int r = 0; r < 3; ++r)
       EXPECT_EQ(said[static_cast<std::size_t>(r)], r == victim ? "well" : "usage: Rank " + std::to_string(victim) + ": no such file")

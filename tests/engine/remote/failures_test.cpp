@@ -94,7 +94,7 @@ TEST(Deadlines, OfCallsWithinCallsEndFirstSoThatTheCallerHearsWhoDidNotAnswer) {
               AllOf(HasSubstr("worker2 did not answer the call of echo"), HasSubstr("on worker1")));
 }
 
-// Functions go on when nobody waits for them any more, and what they call is given the usual time.
+// Functions keep running when nobody waits for them any more, and what they call is given the usual time.
 TEST(Deadlines, ThatHavePassedDoNotBoundWhatTheFunctionStillCalls) {
   RemoteJob job(JobOptions{.workers = 3});
   std::latch mayGo(1);

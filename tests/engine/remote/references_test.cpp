@@ -29,7 +29,7 @@ TEST(Shares, AreAWholeExactlyWhenAllAreBack) {
     std::vector<Share> parts{Share{0}};
     for (auto cuts = random() % 300; cuts > 0; --cuts) {
       Share& cut = parts[random() % parts.size()];
-      const Share half = halve(cut);
+      const Share half = halveShare(cut);
       parts.push_back(half);
     }
     std::shuffle(parts.begin(), parts.end(), random);
@@ -65,7 +65,7 @@ TEST(Shares, StayAWholeWhoeverHasThem) {
 TEST(Shares, CanBeHalvedForEver) {
   Share share;
   Shares sum;
-  for (int i = 0; i < 100000; ++i) sum.add(halve(share));
+  for (int i = 0; i < 100000; ++i) sum.add(halveShare(share));
   EXPECT_FALSE(sum.isWhole());
   EXPECT_EQ(sum.runs(), 1U) << "its room does not grow";
   sum.add(share);
@@ -201,7 +201,7 @@ TEST(References, NeverTakeAValueAwayTooEarlyWhenMessagesAreLost) {
     for (int i = 0; i < 10; ++i) EXPECT_EQ(job.remote(0).rpcSync("worker2", "look", reference).integer(), 5);
     EXPECT_EQ(job.remote(0).toHere(reference).integer(), 5);
   }
-  EXPECT_EQ(job.remote(0).rpcSync("worker1", "make", 1).integer(), 1);  // behind the first worker's last share
+  EXPECT_EQ(job.remote(0).rpcSync("worker1", "make", 1).integer(), 1);  // after the first worker's last share
   EXPECT_EQ(job.remote(1).counts().owned, 1U);
 }
 

@@ -1,4 +1,4 @@
-// Steps that are handed on from a thread of their own while training goes on.
+// Steps that are handed on from a thread of their own while training continues.
 #include "engine/run/recorder.h"
 
 #include <atomic>

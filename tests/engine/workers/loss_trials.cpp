@@ -28,7 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// As the head of a message says behind token and number: kind, and for calls a number of 8 bytes before their type.
+/// As the head of a message says after token and number: kind, and for calls a number of 8 bytes before their type.
 ProtocolStep stepOf(const ChannelMessage& message) {
   constexpr std::size_t kKind = 16, kFirst = 17, kCallType = 25;
   const auto kind = static_cast<MessageKind>(message.head.at(kKind));

@@ -125,7 +125,7 @@ TEST(NotCounted, ABranchCostsTheLargerOneAndUnknownOperatorsAreListed) {
   EXPECT_EQ(moduleTree(graph, {}).front().forwardFlops, large) << "inspect counts a sub-graph once";
   const std::vector<NotCounted> missing = notCounted(graph, exportedBatch(graph));
   EXPECT_THAT(missing, ElementsAre(NotCounted{"torch.ops.mylib.mix.default", "tail", "no rule for its cost", 2}));
-  EXPECT_EQ(words(missing), "not counted: 2 × torch.ops.mylib.mix.default in tail (no rule for its cost)");
+  EXPECT_EQ(notCountedText(missing), "not counted: 2 × torch.ops.mylib.mix.default in tail (no rule for its cost)");
 }
 
 TEST(NotCounted, OperatorsCountedByBytesAndViewsAreNot) {
@@ -142,7 +142,7 @@ TEST(NotCounted, ALoopIsCountedOnceAndSaid) {
   for (int i = 0; i < 2; ++i) b.graph().subgraphs.push_back({{x}, {y}, {inner}});
   const ValueId out = b.call("torch.ops.higher_order.while_loop",
                              {{"", GraphArg{0}}, {"", GraphArg{1}}, {"", std::vector<ValueId>{x}}, {"", NoneArg{}}}, "out");
-  EXPECT_THAT(words(notCounted(b.done(out), 2)), HasSubstr("while_loop (one iteration counted"));
+  EXPECT_THAT(notCountedText(notCounted(b.done(out), 2)), HasSubstr("while_loop (one iteration counted"));
 }
 
 /// Tokens of one of 4 experts, two of which each token goes to: `where(topk's indices == 1)`; or of a mask nobody can foresee.
@@ -175,7 +175,7 @@ TEST(ExpectedSizes, AnExpertGetsItsPartOfTheRoutedTokens) {
 TEST(ExpectedSizes, WhatCannotBeExpectedIsListedAndNeverSilentlyNothing) {
   const ModelGraph graph = expert(false);
   EXPECT_FALSE(bindExpected(graph, 64).contains("u0"));
-  EXPECT_THAT(words(notCounted(graph, 64)), HasSubstr("linear (its size is data-dependent)"));
+  EXPECT_THAT(notCountedText(notCounted(graph, 64)), HasSubstr("linear (its size is data-dependent)"));
 }
 
 /// A number read from data before node 2 and used after it.

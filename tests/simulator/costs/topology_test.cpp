@@ -71,11 +71,11 @@ TEST(Topology, RefusesAJobOfMoreRanksThanItLists) {
 
 TEST(Topology, SaysWhatIsNotTheSameEverywhere) {
   Topology topology = nodesOfFour();
-  EXPECT_EQ(differences(topology, 4), "");
-  EXPECT_EQ(differences(topology, 5), "on 2 nodes");
+  EXPECT_EQ(heterogeneityText(topology, 4), "");
+  EXPECT_EQ(heterogeneityText(topology, 5), "on 2 nodes");
   topology.ranks = {{1, 0, 0}, {0.8, 40'000'000'000, 0}};
   topology.links = {{JobRank(0), JobRank(1), {}}};
-  EXPECT_EQ(differences(topology, 2), "rank 1 at 0.8 times the speed, rank 1 with 37.3 GiB, 1 link of its own");
+  EXPECT_EQ(heterogeneityText(topology, 2), "rank 1 at 0.8 times the speed, rank 1 with 37.3 GiB, 1 link of its own");
 }
 
 /// The definitions, replica by replica.

@@ -109,14 +109,14 @@ TEST(NeedsGradient, WhatIsWrittenThroughAViewReachesTheViewed) {
 
 TEST(UnreachedParameters, AreThoseThatTheLossGivesNoGradient) {
   GraphBuilder b;
-  const ValueId x = b.input("x"), used = b.parameter("used"), unused = b.parameter("unused"), behind = b.parameter("behind");
+  const ValueId x = b.input("x"), used = b.parameter("used"), unused = b.parameter("unused"), before = b.parameter("before");
   const ValueId written = b.parameter("written"), frozen = b.parameter("frozen", "", false);
   b.op("linear", {x, unused}, "unused_head");
-  const ValueId detached = b.op("detach", {b.op("linear", {x, behind}, "hidden")}, "detached");
+  const ValueId detached = b.op("detach", {b.op("linear", {x, before}, "hidden")}, "detached");
   const ValueId canvas = b.op("zeros_like", {x}, "canvas");
   b.op("copy_", {b.op("select", {canvas}, "column"), b.op("linear", {x, written}, "computed")}, "filled");
   const ValueId both = b.op("add", {b.op("linear", {detached, used}, "seen"), b.op("linear", {canvas, frozen}, "late")}, "both");
-  EXPECT_EQ(unreachedParameters(b.done(both), both), (std::vector<std::string>{"unused", "behind"}));
+  EXPECT_EQ(unreachedParameters(b.done(both), both), (std::vector<std::string>{"unused", "before"}));
 }
 
 TEST(Recomputable, IsWhatDependsOnInputsBuffersAndConstantsOnly) {

@@ -126,13 +126,13 @@ TensorMeta floats(const std::vector<SymbolicInt>& sizes) { return {DType::Float3
 
 TEST(Join, KeepsNamesOfOutputsAndRenamesThoseOfTheTrace) {
   ModelGraph first = graphOf({floats({{2, ""}}), floats({{2, ""}})}), second = first;
-  EXPECT_EQ(join({first, second}).outputNames, first.outputNames) << "its values are those of the part before";
+  EXPECT_EQ(joinGraphs({first, second}).outputNames, first.outputNames) << "its values are those of the part before";
   second.outputNames[0] = "loss";
-  EXPECT_EQ(join({first, second}).outputNames, (std::vector<std::string>{"loss", "x1"}));
+  EXPECT_EQ(joinGraphs({first, second}).outputNames, (std::vector<std::string>{"loss", "x1"}));
   second.values.push_back({"x0", ValueOrigin::Parameter, {}, floats({{2, ""}}), std::nullopt});  // a name that both parts use
   second.outputs[1] = ValueId(2);
   second.outputNames[1] = "x0";
-  const ModelGraph joined = join({first, second});
+  const ModelGraph joined = joinGraphs({first, second});
   EXPECT_EQ(joined.outputNames, (std::vector<std::string>{"loss", joined.value(joined.outputs[1]).name}));
   EXPECT_EQ(joined.outputNames[1], "part1.x0");
 }
@@ -184,7 +184,7 @@ TEST(Reads, EachValueOnceInArgumentOrder) {
 
 std::string joinError(const ModelGraph& first, const ModelGraph& second) {
   try {
-    static_cast<void>(join({first, second}));
+    static_cast<void>(joinGraphs({first, second}));
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -200,14 +200,14 @@ TEST(Join, BordersMustAgreeInCountTypeAndSize) {
   expectContains(joinError(first, graphOf({floats({{2, symbol("z")}})})), "it has 2 dimensions, expected 1");
   expectContains(joinError(first, graphOf({floats({{2, symbol("z")}, {5, ""}}), floats({})})),
                  "gives 1 outputs, but part 1 (m) takes 2 inputs");
-  EXPECT_THROW(static_cast<void>(join({})), UsageError);
+  EXPECT_THROW(static_cast<void>(joinGraphs({})), UsageError);
 }
 
 TEST(Join, TwoArchivesBecomeOneGraphWithAMarkerBetween) {
   const std::string folder = std::string(PW_SOURCE_DIR) + "/resources/models/";
   const ModelGraph a = readPt2(folder + "two_part_a.pt2");
   const ModelGraph b = readPt2(folder + "two_part_b.pt2");
-  const ModelGraph joined = join({a, b});
+  const ModelGraph joined = joinGraphs({a, b});
   EXPECT_EQ(joined.name, "two_part_a+two_part_b");
   EXPECT_EQ(joined.files, (std::vector<std::string>{a.files[0], b.files[0]}));
   ASSERT_EQ(joined.nodes.size(), a.nodes.size() + b.nodes.size());
@@ -241,7 +241,7 @@ TEST(Join, TwoArchivesBecomeOneGraphWithAMarkerBetween) {
 
 TEST(Join, OnePartStaysAsItIs) {
   const ModelGraph graph = readPt2(std::string(PW_SOURCE_DIR) + "/resources/models/hf_llama.pt2");
-  EXPECT_EQ(join({graph}), graph);
+  EXPECT_EQ(joinGraphs({graph}), graph);
 }
 
 TEST(Join, SizesThatDependOnDataStayApart) {
@@ -250,7 +250,7 @@ TEST(Join, SizesThatDependOnDataStayApart) {
   for (ModelGraph* part : {&first, &second}) {
     part->values.push_back({"rows", ValueOrigin::Node, {}, floats({{0, symbol("u0")}}), std::nullopt});
   }
-  const ModelGraph joined = join({first, second});
+  const ModelGraph joined = joinGraphs({first, second});
   EXPECT_EQ(joined.values.at(1).tensor->sizes.at(0).expression, symbol("u0"));
   EXPECT_EQ(joined.values.at(2).tensor->sizes.at(0).expression, symbol("part1.u0"));
 }

@@ -43,7 +43,7 @@ TEST(ExactOrder, FindsTheLeastTimeOfAllOrdersAndProvesIt) {
     OrderTimer timer(model);
     ASSERT_TRUE(timer.run(best.rows));
     EXPECT_EQ(timer.objective(), *least);
-    EXPECT_TRUE(fits(model, best.rows));
+    EXPECT_TRUE(fitsLimits(model, best.rows));
   }
   EXPECT_GE(limited, 15);
 }

@@ -363,7 +363,7 @@ TEST(OrderModel, TimesAndWeighsRowsAsTheSimulatorDoes) {
       EXPECT_EQ(timer.objective(), orderTimeOf(problem, program, times)) << name;
       bool fitting = true;
       for (std::size_t r = 0; r < problem.limits.size(); ++r) fitting = fitting && program.peakBytes[r] <= problem.limits[r];
-      EXPECT_EQ(fits(model, rows), fitting) << name;
+      EXPECT_EQ(fitsLimits(model, rows), fitting) << name;
     }
   }
 }

@@ -29,13 +29,13 @@ TEST(PolishOrder, ComesToTheBestOfAllOrdersOfAFewActions) {
     OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 3}), 3);
     if (oneIn(random, 2)) limitRanks(random, problem, 3);
     const OrderModel model(problem);
-    if (!fits(model, serialRows(model, problem))) continue;
+    if (!fitsLimits(model, serialRows(model, problem))) continue;
     limited += problem.limits.empty() ? 0 : 1;
     const OrderRows rows = polishOrder(model, serialRows(model, problem), {.seed = seed, .windows = 100'000});
     OrderTimer timer(model);
     ASSERT_TRUE(timer.run(rows));
     EXPECT_EQ(timer.objective(), leastTimeOfAllOrders(problem, problem.costs, true));
-    EXPECT_TRUE(fits(model, rows));
+    EXPECT_TRUE(fitsLimits(model, rows));
   }
   EXPECT_GE(limited, 10);
 }
@@ -50,14 +50,14 @@ TEST(PolishOrder, MakesLargerOrdersFasterAndKeepsThemWithinTheLimits) {
     limitRanks(random, problem, 6);
     const OrderModel model(problem);
     const OrderRows serial = serialRows(model, problem);
-    if (!fits(model, serial)) continue;
+    if (!fitsLimits(model, serial)) continue;
     OrderTimer timer(model);
     ASSERT_TRUE(timer.run(serial));
     const Ns before = timer.objective();
     const OrderRows rows = polishOrder(model, serial, {.seed = seed, .windows = 50'000});
     ASSERT_TRUE(timer.run(rows));
     EXPECT_LE(timer.objective(), before);
-    EXPECT_TRUE(fits(model, rows));
+    EXPECT_TRUE(fitsLimits(model, rows));
     EXPECT_EQ(rows, polishOrder(model, serial, {.seed = seed, .windows = 50'000}));
     faster += timer.objective() < before ? 1 : 0;
   }

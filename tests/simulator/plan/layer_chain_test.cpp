@@ -228,7 +228,7 @@ TEST(LayerChain, SearchFindsTheBestOfAllSplitsThatFit) {
     space.microbatches = {5};
     space.schedules = {schedule.name};
     space.recompute = false;
-    const Candidate best = searchPlans(chain, measurements({std::make_shared<Profile>(profileOf(chain))}), space).candidates.front();
+    const Candidate best = searchPlans(chain, measuredProfiles({std::make_shared<Profile>(profileOf(chain))}), space).candidates.front();
     Ns fastest = -1;
     for (const auto& [peak, makespan] : all) {
       if (space.base.memoryLimit > 0 && peak > space.base.memoryLimit) continue;
@@ -280,7 +280,7 @@ TEST(LayerChain, SearchFindsTheBestOfAllCutsWithOrdersOfTheirOwn) {
       EXPECT_LE(orderBound(request, model, request.ranks), made.certificate->time);
       if (best < 0 || made.certificate->time < best) best = made.certificate->time;
     }
-    const Candidate found = searchPlans(chain, measurements({profile}), space).candidates.front();
+    const Candidate found = searchPlans(chain, measuredProfiles({profile}), space).candidates.front();
     EXPECT_EQ(found.fits(), best >= 0) << t;
     if (best < 0) continue;
     EXPECT_EQ(found.makespan, best) << t << "\n" << toJson(table);

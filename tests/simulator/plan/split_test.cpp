@@ -69,7 +69,7 @@ TEST(SplitPoints, LeavesOutPlacesThatOnlyRecomputableNodesPrecede) {
   const ValueId again = b.within({"b"}).op("cos", {mask}, "again");             // 2
   const ModelGraph graph = b.done(b.within({"c"}).op("add", {h, again}, "y"));  // 3
   EXPECT_EQ(splitPoints(graph, kBindings), (std::vector<SplitPoint>{{NodeId(2), "b", kValue, 1}, {NodeId(3), "c", kValue, 1}}));
-  EXPECT_EQ(findSplit(graph, "a"), NodeId(1)) << "whoever asks for it gets it";
+  EXPECT_EQ(findSplit(graph, "a"), NodeId(1)) << "whoever names it gets it";
 }
 
 TEST(SplitPoints, LeavesOutPlacesWhereCutRefuses) {

@@ -35,7 +35,7 @@ Trace slowerTrace(Ns more) {
 TEST(Ranked, PutsTheLargestContributionFirstAndMessagesLast) {
   const Comparison c = compare(predictedTrace(), slowerTrace(kMs));
   for (const auto* groups : {&c.byKind, &c.byStage, &c.byRank}) {
-    const std::vector<GroupError> order = ranked(*groups);
+    const std::vector<GroupError> order = sortedByContribution(*groups);
     ASSERT_EQ(order.size(), groups->size());
     EXPECT_TRUE(std::ranges::is_permutation(order, *groups));
     for (std::size_t i = 1; i < order.size(); ++i) {
@@ -45,8 +45,8 @@ TEST(Ranked, PutsTheLargestContributionFirstAndMessagesLast) {
       }
     }
   }
-  EXPECT_EQ(ranked(c.byStage).front().group, "stage 1");
-  EXPECT_EQ(ranked(c.byStage).front().contribution, 4 * kMs);  // four microbatches, 1 ms each
+  EXPECT_EQ(sortedByContribution(c.byStage).front().group, "stage 1");
+  EXPECT_EQ(sortedByContribution(c.byStage).front().contribution, 4 * kMs);  // four microbatches, 1 ms each
 }
 
 TEST(MainCause, IsTheKindAndStageWhoseTimesDifferMost) {

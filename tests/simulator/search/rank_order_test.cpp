@@ -159,7 +159,7 @@ TEST(RankOrder, SearchFindsTheBestOfAllOrdersAndSplits) {
     space.microbatches = {4};
     space.schedules = {schedule.name};
     space.recompute = false;
-    const Candidate found = searchPlans(graph, measurements({profile}), space).candidates.front();
+    const Candidate found = searchPlans(graph, measuredProfiles({profile}), space).candidates.front();
     EXPECT_EQ(found.fits(), best >= 0) << t;
     if (best < 0) {
       ++none;

@@ -333,7 +333,7 @@ TEST(Search, KeepsTheMicrobatchOfAModelWithAFixedBatch) {
   const ModelGraph graph = b.done(x);
   std::mt19937_64 random(1);
   const Profile three = scaledProfile(randomProfile(random, 4), 3);
-  const ProfileSource source = measurements({std::make_shared<Profile>(three)});
+  const ProfileSource source = measuredProfiles({std::make_shared<Profile>(three)});
   for (const Candidate& c : searchPlans(graph, source, space(2, 0, {2, 4}, {"1f1b"})).candidates) {
     EXPECT_EQ(c.request.microbatch, 3);
     EXPECT_EQ(c.samples, 3 * c.request.microbatches);
@@ -396,7 +396,7 @@ TEST(ProfileSources, TakeTheNearestSizeAndScaleIt) {
   EXPECT_EQ(eight.actionOverhead, 5);
   EXPECT_TRUE(eight.estimated) << "it was not measured";
   eight.nodes[0].forward = 32;
-  const ProfileSource source = measurements({std::make_shared<Profile>(two), std::make_shared<Profile>(eight)});
+  const ProfileSource source = measuredProfiles({std::make_shared<Profile>(two), std::make_shared<Profile>(eight)});
   EXPECT_EQ(source(2).profile->nodes[0].forward, 10);
   EXPECT_FALSE(source(8).scaled);
   EXPECT_EQ(source(1).profile->nodes[0].forward, 5);

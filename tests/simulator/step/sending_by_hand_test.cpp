@@ -49,7 +49,7 @@ TEST(Sending, InTheBackgroundMessagesGoAsTheyAreMade) {
 
 TEST(Sending, PostedMessagesGoWhenBothEndsStand) {
   // As above, but the receive of F1 stands only after B0, at 13: it goes 13..15, beside the gradient. Rank 1: F1 16..19, B1 19..23; the
-  // last gradient 23..25, B1 of rank 0 26..30. Compute goes on: F1 of rank 0 is at 3..6.
+  // last gradient 23..25, B1 of rank 0 26..30. Compute continues: F1 of rank 0 is at 3..6.
   const Trace trace = simulate(earlyReceive(), uniform(2, 3, 4, 1, 2), Sending::Posted);
   EXPECT_EQ(timesOf(trace, SpanKind::Forward, 0, 1), Interval(3, 6));
   EXPECT_EQ(timesOf(trace, SpanKind::SendForward, 0, 1), Interval(13, 16));

@@ -267,7 +267,7 @@ TEST_P(TimelineSearch, SpanAtIsTheLastOneUnderWayAndOfASlotTheForward) {
 INSTANTIATE_TEST_SUITE_P(Tracks, TimelineSearch, testing::Values(TrackKind::Compute, TrackKind::Communication),
                          [](const auto& kind) { return kind.param == TrackKind::Compute ? "Compute" : "Communication"; });
 
-/// Rank 0: F [0, 4), bubble, B [10, 14); rank 1 goes on to 20. A message [4, 9), another [6, 8), and a reduction [14, 18).
+/// Rank 0: F [0, 4), bubble, B [10, 14); rank 1 runs until 20. A message [4, 9), another [6, 8), and a reduction [14, 18).
 Timeline small() {
   Trace trace{2,
               {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 4},
@@ -309,11 +309,11 @@ TEST(Timeline, BubblesReachFromTheSpanBeforeToTheNextOrTheEnd) {
 TEST(Timeline, TotalsAddUpARange) {
   const Timeline t = small();
   // Rank 0 in [2, 16): F 2 and B 4; the rest of 14 is idle; messages 4 … 9 (the other lies within) and 2 of the reduction.
-  EXPECT_EQ(totals(t, 2, 16)[0], (RangeTotals{6, 8, 7}));
-  EXPECT_EQ(totals(t, 2, 16)[1], (RangeTotals{7, 7, 0}));
+  EXPECT_EQ(rangeTotals(t, 2, 16)[0], (RangeTotals{6, 8, 7}));
+  EXPECT_EQ(rangeTotals(t, 2, 16)[1], (RangeTotals{7, 7, 0}));
   // Nothing is a bubble outside the timeline.
-  EXPECT_EQ(totals(t, -10, 40)[0], (RangeTotals{8, 12, 9}));
-  EXPECT_EQ(totals(t, 16, 16)[0], RangeTotals{});
+  EXPECT_EQ(rangeTotals(t, -10, 40)[0], (RangeTotals{8, 12, 9}));
+  EXPECT_EQ(rangeTotals(t, 16, 16)[0], RangeTotals{});
 }
 
 TEST(Timeline, AnActionDoneAgainIsFoundByItsOccurrence) {

@@ -70,7 +70,7 @@ void FakeCuda::compute(std::function<void()> task) {
 Ns FakeCuda::timeOf(void* event) {
   const std::lock_guard lock(current().mutex);
   const auto moment = static_cast<cudaEvent_t>(event)->last;
-  if (!moment || !moment->done) current().violate("asked for the time of an event that is not reached");
+  if (!moment || !moment->done) current().violate("queried the time of an event that is not reached");
   return moment ? moment->time : 0;
 }
 

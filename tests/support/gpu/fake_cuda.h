@@ -46,7 +46,7 @@ class FakeCuda {
   static Ns timeOf(void* event);
   static bool holds(const void* address);
   [[nodiscard]] bool isAlive(const void* address) const;  ///< as `holds`, with the mutex held
-  /// The calling thread's GPU computes that, after all it was asked for before.
+  /// The calling thread's GPU computes that, after all that was enqueued before.
   void compute(std::function<void()> task);
 
   /// All communicators that live fail with that ncclResult_t and that for NCCL's last words.

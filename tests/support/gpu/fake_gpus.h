@@ -76,8 +76,8 @@ class FakeGpus {
  private:
   struct Task {
     std::function<void()> work;
-    std::optional<std::uint64_t> behind;  ///< an operation that must be done first
-    Buffer into{}, from{};                ///< of a copy
+    std::optional<std::uint64_t> dependency;  ///< an operation that must be done first
+    Buffer into{}, from{};                    ///< of a copy
   };
   struct Operation {
     std::size_t rank = 0;
@@ -189,7 +189,7 @@ class FakeGpus {
     static const Operation none{};
     const auto found = operations_.find(id);
     if (found != operations_.end() && found->second.rank == rank) return found->second;
-    violations_.push_back("asked about an operation that was forgotten");
+    violations_.push_back("queried an operation that was forgotten");
     return none;
   }
 
@@ -236,8 +236,8 @@ class FakeGpus {
     std::vector<std::function<void()>> steps;
     for (Gpu& gpu : gpus_) {
       if (gpu.compute.empty()) continue;
-      const auto behind = gpu.compute.front().behind;
-      if (behind && operations_.at(*behind).end == 0) continue;
+      const auto dependency = gpu.compute.front().dependency;
+      if (dependency && operations_.at(*dependency).end == 0) continue;
       steps.emplace_back([&gpu] {
         if (gpu.compute.front().work) gpu.compute.front().work();
         gpu.compute.pop_front();

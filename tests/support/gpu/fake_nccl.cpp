@@ -210,7 +210,7 @@ ncclResult_t ask(const char* function, ncclComm_t communicator, cudaStream_t str
     if (isBusy(member)) return refuse(cuda, "an operation while the one before is in progress");
     int gpu = 0;
     static_cast<void>(cudaGetDevice(&gpu));
-    if (gpu != member.gpu || stream->gpu != member.gpu) return refuse(cuda, "an operation of one GPU's asked for on another");
+    if (gpu != member.gpu || stream->gpu != member.gpu) return refuse(cuda, "an operation of one GPU enqueued on another");
     ++cuda.counted.asked[function];
     if (group.member && (group.member != communicator->member || group.stream != stream))
       return refuse(cuda, "two communicators in a group");

@@ -77,7 +77,7 @@ struct Job {
 
 inline HeldBuffer allocated(std::size_t bytes) { return FakeGpus::device().allocate(bytes); }
 
-/// Sends or receives one byte of the host, so that a rank is past a point when another goes on.
+/// Sends or receives one byte of the host, so that a rank is past a point when another continues.
 inline void tell(Communicator& me, JobRank to, std::uint32_t tag) {
   std::byte byte{};
   me.wait(me.send(to, tag, {&byte, 1}));

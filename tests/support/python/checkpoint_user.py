@@ -6,7 +6,7 @@
     checkpoint_user.py continue CHECKPOINT DATA BATCH STEP COUNT   losses of COUNT further steps in Python, from batch STEP of DATA on
     checkpoint_user.py load-folder FOLDER DATA BATCH STEP COUNT    the same from a folder of torch.distributed.checkpoint
     checkpoint_user.py save-folder FOLDER DATA BATCH STEP COUNT    trains STEP steps on two ranks that share parameters and state (fully_shard), saves such
-                                                                   a folder, goes on, and prints the losses of COUNT further steps
+                                                                   a folder, continues, and prints the losses of COUNT further steps
     checkpoint_user.py keys CHECKPOINT                             names of `faulty`'s state dict that a strict load finds; values of its buffers
 
 `evaluate` loads the checkpoint into the module of sample_models.py, strictly, and prints JSON, one entry for each file of outputs: the loss over

@@ -89,7 +89,7 @@ def main():
     torch.manual_seed(0)
     x, tokens = torch.randn(4, 6), torch.randint(0, 9, (4, 10))
     spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8))
-    nn.init.normal_(spectral.parametrizations.weight.original)  # as training does: the vectors, exact at first, are behind
+    nn.init.normal_(spectral.parametrizations.weight.original)  # as training does: the vectors, exact at first, are then out of date
     models = {
         "plain": (Net(nn.LayerNorm(8)), (x,)),
         "dropout": (Net(nn.Dropout(0.5)), (x,)),

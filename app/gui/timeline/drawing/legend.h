@@ -8,7 +8,7 @@ class QPainter;
 
 namespace pw::gui {
 
-/// A legend of kinds (or what colours mean), a line high.
+/// A legend of the kinds, or of what the colours mean, one line high.
 void paintLegend(QPainter& painter, const QRect& area, const Scene& scene, const Theme& theme);
 
 }  // namespace pw::gui

@@ -28,7 +28,7 @@ Mask drawnMask(Qt::BrushStyle style) {
   return mask;
 }
 
-/// Qt's pattern as bits; drawn once, as every frame asks.
+/// Qt's pattern as bits; drawn once, because every frame needs it.
 Mask maskOf(Qt::BrushStyle style) {
   static const auto masks = [] {
     std::array<Mask, Qt::DiagCrossPattern + 1> drawn;

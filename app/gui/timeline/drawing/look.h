@@ -51,12 +51,12 @@ struct Stack {
   std::array<Part, kSpanKinds> parts;
   std::size_t count = 0;
 };
-/// `busy` within a column of `time` ns. What took any time is at least 2 pixels high where there is room.
+/// `busy` within a column of `time` ns. A kind that took any time is at least 2 pixels high where there is room.
 [[nodiscard]] Stack stackOf(const KindTimes& busy, double time, int height);
 
-/// As `busyByKind` of a column [from, to) that spans [first, next) start in, for few of them.
+/// As `busyByKind` of a column [from, to) in which the spans [first, next) start; for a few spans.
 [[nodiscard]] KindTimes busyOfFew(const SpanTrack& track, Ns from, Ns to, std::size_t first, std::size_t next);
-/// Adds a time of the span at i; of a slot's spans half.
+/// Adds a time to the kind of the span at i; half of it for a slot's spans.
 void addBusy(KindTimes& busy, const SpanTrack& track, std::size_t i, Ns time);
 
 /// Lanes of a communication row: forward messages above backward ones, and reductions below where there are any.

@@ -59,15 +59,15 @@ void paintMemory(Canvas& canvas, const Columns& columns, const MemoryView& view,
   const QRgb area = mixed(look.background(), accent, 0.22), excess = mixed(look.background(), error, 0.55);
   const int limitLine = view.limit > 0 ? lineOf(view.limit, view, height) : -1;
   const int left = std::max(canvas.left(), columns.edge(track.time.front())), right = std::min(canvas.right(), columns.edge(view.end));
-  std::size_t behind = 0;  // first sample after the column
+  std::size_t after = 0;  // first sample after the column
   int lastLine = -1;
   for (int column = left - 1; column < right; ++column) {
     const Ns from = columns.begin(column), to = columns.begin(column + 1);
-    const std::size_t next = sampleAfter(track, from, behind > 0 ? behind - 1 : 0);
-    behind = sampleAfter(track, std::max(from, to - 1), next > 0 ? next - 1 : 0);
-    const auto [least, most] = extremesOf(track, next > 0 ? next - 1 : 0, std::max<std::size_t>(behind, 1));
+    const std::size_t next = sampleAfter(track, from, after > 0 ? after - 1 : 0);
+    after = sampleAfter(track, std::max(from, to - 1), next > 0 ? next - 1 : 0);
+    const auto [least, most] = extremesOf(track, next > 0 ? next - 1 : 0, std::max<std::size_t>(after, 1));
     const int top = lineOf(most, view, height), bottom = lineOf(least, view, height);
-    const int ending = lineOf(track.bytes[behind > 0 ? behind - 1 : 0], view, height);
+    const int ending = lineOf(track.bytes[after > 0 ? after - 1 : 0], view, height);
     if (column >= left) {
       if (view.filled) {
         canvas.column(column, top, height, area);

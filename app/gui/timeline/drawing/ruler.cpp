@@ -35,7 +35,7 @@ void paintRange(QPainter& painter, const QRect& area, const Scene& scene, const 
   const int right = area.left() + static_cast<int>(std::lround(std::clamp(view.xOf(scene.range->second), -10.0, area.width() + 10.0)));
   const QRect band(left, area.top(), std::max(1, right - left), area.height());
   painter.fillRect(band, theme.accent);
-  const QString text = duration(scene.range->second - scene.range->first);
+  const QString text = durationText(scene.range->second - scene.range->first);
   const int width = painter.fontMetrics().horizontalAdvance(text);
   const bool inside = width + 8 <= band.width();
   QRect box = inside ? band : QRect(band.right() + 4, area.top(), width + 8, area.height());
@@ -59,7 +59,7 @@ QString rowName(const Scene& scene, const Row& row) {
       const auto& timeline = row.source == Source::Predicted ? scene.predicted : scene.measured;
       if (!timeline || row.rank.index() >= timeline->ranks.size()) return translated("memory");
       const Bytes peak = timeline->ranks[row.rank.index()].memory.peak;
-      return peak > 0 ? translated("peak %1").arg(size(peak)) : translated("memory");
+      return peak > 0 ? translated("peak %1").arg(sizeText(peak)) : translated("memory");
     }
   }
   return {};

@@ -8,9 +8,9 @@
 
 namespace pw::gui {
 
-/// The distance of labelled ticks, so that labels do not touch.
+/// The spacing of labelled ticks, wide enough that labels do not touch.
 [[nodiscard]] Ns rulerStep(const Viewport& view, const Scene& scene);
-/// What a tick at `time` is called where ticks are `step` apart and times go up to `most`: `1.25 ms`.
+/// The label of a tick at `time`, where ticks are `step` apart and times go up to `most`: `1.25 ms`.
 [[nodiscard]] QString tickLabel(Ns time, Ns step, Ns most);
 
 /// The ruler over the tracks, with the selected range.

@@ -182,7 +182,7 @@ void ScenePainter::Cache::paintMemoryStrip(const Scene& scene, const Row& row, C
 void ScenePainter::Cache::paintStrip(const Scene& scene, const Row& row, QImage& image, int left, int right) {
   Canvas canvas(image, left, right, columns.offset);
   canvas.fill(Box{left, 0, right, image.height()}, look->background());
-  if (row.kind != Row::Kind::Compute && content.tick > 0) {  // the ruler's ticks go on as faint lines
+  if (row.kind != Row::Kind::Compute && content.tick > 0) {  // the ruler's ticks continue as faint lines
     const QRgb grid = mixed(look->background(), look->theme().grid.rgb(), 0.6);
     const auto first = static_cast<Ns>(std::floor(static_cast<double>(columns.begin(left)) / static_cast<double>(content.tick)));
     for (Ns tick = first * content.tick; columns.edge(tick) < right; tick += content.tick)

@@ -115,8 +115,8 @@ class ComputePainter {
   [[nodiscard]] KindTimes upTo(Ns time) {
     const auto& starts = track_.firstStart;
     if (starts[block_] > time || (block_ + 64 < starts.size() && starts[block_ + 64] <= time)) {
-      const auto behind = std::upper_bound(starts.begin(), starts.end(), time) - starts.begin();
-      block_ = static_cast<std::size_t>(std::max<std::ptrdiff_t>(behind, 1) - 1);
+      const auto after = std::upper_bound(starts.begin(), starts.end(), time) - starts.begin();
+      block_ = static_cast<std::size_t>(std::max<std::ptrdiff_t>(after, 1) - 1);
     }
     while (block_ + 1 < starts.size() && starts[block_ + 1] <= time) ++block_;
     KindTimes sum = track_.busy[block_];

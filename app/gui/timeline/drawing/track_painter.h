@@ -20,17 +20,16 @@ struct TrackView {
   [[nodiscard]] bool isHighlighted(std::size_t first, std::size_t last) const;  ///< any of [first, last)
 };
 
-/// For labels of blocks, and for those of blocks where that is too large.
+/// Glyphs for the labels of blocks, and smaller ones where those are too large.
 struct LabelGlyphs {
   Glyphs usual, small;
 };
 
-/// Blocks wider than this have their label in the middle of what is seen of them, so it is painted apart (`paintWideLabels`).
+/// The label of a block wider than this is centred in the block's visible part, so it is painted separately (`paintWideLabels`).
 inline constexpr int kWidestLabelled = 240;
 
-/// Paints columns [canvas.left(), canvas.right()) of a compute row. Spans a column wide or wider are blocks between the edges nearest to
-/// their times; a column that narrower ones start in is a stack of the kinds' shares with a dark base line. What is open in [0, end) is
-/// bubble.
+/// Paints columns [canvas.left(), canvas.right()) of a compute row. Spans at least a column wide are blocks between the edges nearest to
+/// their times; a column in which narrower ones start is a stack of the kinds' shares with a dark base line. Gaps in [0, end) are bubble.
 void paintCompute(Canvas& canvas, const Columns& columns, const TrackView& view, Ns end, const Look& look, const LabelGlyphs& glyphs);
 
 /// Outlines of predicted spans over measured ones.
@@ -39,9 +38,9 @@ void paintOutlines(Canvas& canvas, const Columns& columns, const SpanTrack& pred
 /// Messages and reductions, each kind in its lane; later ones over earlier ones.
 void paintMessages(Canvas& canvas, const Columns& columns, const TrackView& view, const Look& look);
 
-/// Whether any block that is seen is so wide.
+/// Whether any visible block is wider than `kWidestLabelled`.
 [[nodiscard]] bool hasWideBlocks(const Columns& columns, const SpanTrack& track);
-/// Their labels; over the whole image, which is a copy.
+/// Paints their labels over the whole image, which is a copy: the row's own image is shifted when the view moves.
 void paintWideLabels(Canvas& canvas, const Columns& columns, const TrackView& view, const Look& look, const Glyphs& glyphs);
 
 }  // namespace pw::gui

@@ -97,7 +97,7 @@ TEST_F(AnalysisTest, ShowsWhatMemoryIsUsedForAndWhatWouldFreeSome) {
   for (int r = 0; r < ranks; ++r) {
     const QTreeWidgetItem& item = *memory().topLevelItem(r);
     EXPECT_TRUE(item.text(0).startsWith(QStringLiteral("rank %1, during ").arg(r)));
-    EXPECT_EQ(item.text(1), size(prediction.ranks[static_cast<std::size_t>(r)].peakBytes));
+    EXPECT_EQ(item.text(1), sizeText(prediction.ranks[static_cast<std::size_t>(r)].peakBytes));
     EXPECT_GT(item.childCount(), 2);
   }
   EXPECT_GT(memory().topLevelItem(ranks)->childCount(), 0);

@@ -304,7 +304,7 @@ TEST_F(CandidatesPanelTest, KeepsWhatWasFoundWhenTheSearchIsCancelled) {
   open("hf_bert");
   QSignalSpy finished(&panel, &CandidatesPanel::searchFinished);
   panel.search();
-  ASSERT_TRUE(QTest::qWaitFor([&] { return model()->rowCount() > 0; }, kLongMs)) << "candidates arrive while it goes on";
+  ASSERT_TRUE(QTest::qWaitFor([&] { return model()->rowCount() > 0; }, kLongMs)) << "candidates arrive while it runs";
   if (panel.isSearching()) button("Cancel")->click();
   EXPECT_FALSE(panel.isSearching());
   EXPECT_EQ(finished.size(), 1);

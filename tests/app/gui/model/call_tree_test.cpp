@@ -113,7 +113,7 @@ TEST(CallTree, IsOpenDownToTheNumberedLayersAtFirst) {
 }
 
 TEST(CallTree, HasARowForEachCallOfAModule) {
-  const Sample sample("resnet18_narrow");  // each block calls its relu behind the first norm and behind the sum
+  const Sample sample("resnet18_narrow");  // each block calls its relu after the first norm and after the sum
   const int first = sample.row("layer1.0.relu", 0), second = sample.row("layer1.0.relu", 1);
   ASSERT_GE(first, 0);
   ASSERT_GE(second, 0);

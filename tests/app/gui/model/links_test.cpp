@@ -28,7 +28,7 @@ struct Cut {
 };
 
 TEST(Links, ASkipConnectionIsATransferPastAStage) {
-  // Both splits inside a block: its input goes past conv2 to the sum behind it.
+  // Both splits inside a block: its input goes past conv2 to the sum after it.
   const Cut cut("resnet18_narrow", {"layer1.0.conv2", "layer1.0.bn2", "layer2"});
   const std::vector<Arc> arcs = cut.arcs(ArcKind::Sent);
   std::vector<const Transfer*> skips;

@@ -96,7 +96,7 @@ TEST(RowGeometry, AnEmptyTreeHasNoPlaces) {
 
 TEST(RowGeometry, ArcsThatOverlapTakeDifferentLanesAndShortOnesTheInnermost) {
   const std::vector<std::pair<double, double>> spans{{0, 10}, {1, 3}, {3, 6}, {2, 5}};
-  // By length: [1, 3) lane 0; [3, 6) and [2, 5) are as long: the first one fits behind [1, 3), the other overlaps both; [0, 10) overlaps
+  // By length: [1, 3) lane 0; [3, 6) and [2, 5) are as long: the first one fits after [1, 3), the other overlaps both; [0, 10) overlaps
   // all.
   EXPECT_EQ(arcLanes(spans, 4), (std::vector<int>{2, 0, 0, 1}));
   EXPECT_EQ(arcLanes(spans, 2), (std::vector<int>{1, 0, 0, 1}));  // what does not fit shares the last

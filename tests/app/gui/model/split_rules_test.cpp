@@ -17,7 +17,7 @@ Design designOf(const std::string& schedule, int ranks, std::vector<NodeId> begi
   return design;
 }
 
-TEST(SplitRules, ThePlacesNextToOneAreThoseBeforeAndBehindInTheList) {
+TEST(SplitRules, ThePlacesNextToOneAreThoseBeforeAndAfterInTheList) {
   const Sample sample("gpt_small");
   const SplitRules rules = rulesOf(sample);
   EXPECT_EQ(rules.next(sample.points[3].begin, 1), sample.points[4].begin);
@@ -49,7 +49,7 @@ TEST(SplitRules, SayWhyNoStageBeginsWhereMemoryIsChangedInPlace) {
   EXPECT_FALSE(rules.obstacle(NodeId(graph.nodes.size())).isEmpty());
 }
 
-TEST(SplitRules, AStageBehindWhatIsComputedAgainAnywayIsRefused) {
+TEST(SplitRules, AStageAfterWhatIsComputedAgainAnywayIsRefused) {
   const Sample sample("hf_gpt2");  // begins with what depends on the inputs' sizes alone
   ASSERT_GT(sample.points.front().begin.value, 1);
   EXPECT_TRUE(rulesOf(sample).obstacle(NodeId(1)).contains("recompute all of this"));

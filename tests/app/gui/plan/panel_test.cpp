@@ -86,13 +86,13 @@ TEST_F(PlanPanelTest, WithoutAModelNothingCanBeSetOrStarted) {
 TEST_F(PlanPanelTest, ShowsTheFiguresOfThePrediction) {
   open();
   const Prediction& prediction = *document.prediction();
-  EXPECT_EQ(figure("Step"), duration(prediction.step));
-  EXPECT_EQ(figure("Bubble"), percent(prediction.bubbleFraction));
-  EXPECT_EQ(figure("Pipeline makespan"), duration(prediction.makespan));
+  EXPECT_EQ(figure("Step"), durationText(prediction.step));
+  EXPECT_EQ(figure("Bubble"), percentText(prediction.bubbleFraction));
+  EXPECT_EQ(figure("Pipeline makespan"), durationText(prediction.makespan));
   EXPECT_TRUE(figure("Lower bound").contains("plan: +")) << figure("Lower bound").toStdString();
   EXPECT_EQ(figure("Prediction error so far"), "no runs of this model yet");
   QStringList words;
-  for (const RankMetrics& rank : prediction.ranks) words << QString("rank %1: %2").arg(rank.rank.value).arg(size(rank.peakBytes));
+  for (const RankMetrics& rank : prediction.ranks) words << QString("rank %1: %2").arg(rank.rank.value).arg(sizeText(rank.peakBytes));
   EXPECT_EQ(panel->findChild<MemoryBars*>()->accessibleDescription(), words.join(", "));
 }
 
@@ -235,9 +235,9 @@ TEST_F(PlanPanelTest, PastRunsOfTheModelGiveTheStepARange) {
   RunStore(document.storePath().toStdString(), RunStore::Mode::ReadWrite).add(run);
   emit document.storeChanged();
   const auto scaled = [this](double factor) {
-    return duration(static_cast<Ns>(static_cast<double>(document.prediction()->step) * factor));
+    return durationText(static_cast<Ns>(static_cast<double>(document.prediction()->step) * factor));
   };
-  EXPECT_EQ(figure("Prediction error so far"), QString("%1: from %2 to %3").arg(percent(0.25), scaled(1 / 1.25), scaled(1.25)));
+  EXPECT_EQ(figure("Prediction error so far"), QString("%1: from %2 to %3").arg(percentText(0.25), scaled(1 / 1.25), scaled(1.25)));
 }
 
 TEST_F(PlanPanelTest, TheButtonsAskForARunAndAProfile) {

@@ -65,7 +65,7 @@ TEST(Explanations, EveryCauseAndEveryStepOfTheCriticalPathIsASpan) {
     const Explanation explanation = explain(*prediction->rows, prediction->costs, prediction->program, prediction->times);
     const auto path = spansOf(explanation.path.segments, prediction->timeline, dependencies);
     ASSERT_FALSE(path.empty());
-    Ns until = 0;  // the path tiles the makespan: each span goes on where the one before ended
+    Ns until = 0;  // the path tiles the makespan: each span begins where the one before ended
     for (const SourcedSpan& at : path) {
       const Span span = spanOf(prediction->timeline, at.span);
       EXPECT_LE(span.start, until) << schedule;
@@ -138,11 +138,11 @@ TEST(Details, TheDifferenceIsMeasuredAgainstPredictedFromEitherSide) {
 }
 
 TEST(Details, ATimeIsAsExactAsAsked) {
-  EXPECT_EQ(moment(12'345'678, 1e6).toStdString(), "12 ms");
-  EXPECT_EQ(moment(12'345'678, 1e3).toStdString(), "12.346 ms");
-  EXPECT_EQ(moment(12'345'678, 1).toStdString(), "12.345678 ms");
-  EXPECT_EQ(moment(-1'500, 100).toStdString(), "-1.5 µs");
-  EXPECT_EQ(moment(0, 0).toStdString(), "0 ns");
+  EXPECT_EQ(timeText(12'345'678, 1e6).toStdString(), "12 ms");
+  EXPECT_EQ(timeText(12'345'678, 1e3).toStdString(), "12.346 ms");
+  EXPECT_EQ(timeText(12'345'678, 1).toStdString(), "12.345678 ms");
+  EXPECT_EQ(timeText(-1'500, 100).toStdString(), "-1.5 µs");
+  EXPECT_EQ(timeText(0, 0).toStdString(), "0 ns");
 }
 
 TEST(Details, ARangeListsItsTotalsByRankInTheOrderShown) {

@@ -88,7 +88,7 @@ TEST(FindQuery, BubblesAreAllThatComputeTracksLeaveOpen) {
     ASSERT_TRUE(under);
     EXPECT_EQ(under->next, one.at.span.index);
   }
-  for (const RangeTotals& rank : totals(t, 0, t.end)) busy += rank.busy;
+  for (const RangeTotals& rank : rangeTotals(t, 0, t.end)) busy += rank.busy;
   EXPECT_EQ(idle + busy, 4 * t.end);
   EXPECT_EQ(busy, 4 * 8 * 3 * kMs);
 }

@@ -34,12 +34,12 @@ TEST(Navigation, NearestIsTheSpanUnderTheTimeOrTheNearerSide) {
   track.latestEnd = {50};
   track.ownEnd = {50};
   track.firstStart = {10};
-  EXPECT_EQ(nearest(track, 0), 0);
-  EXPECT_EQ(nearest(track, 15), 0);
-  EXPECT_EQ(nearest(track, 29), 0);
-  EXPECT_EQ(nearest(track, 31), 1);
-  EXPECT_EQ(nearest(track, 90), 1);
-  EXPECT_FALSE(nearest(SpanTrack{}, 0));
+  EXPECT_EQ(nearestSpan(track, 0), 0);
+  EXPECT_EQ(nearestSpan(track, 15), 0);
+  EXPECT_EQ(nearestSpan(track, 29), 0);
+  EXPECT_EQ(nearestSpan(track, 31), 1);
+  EXPECT_EQ(nearestSpan(track, 90), 1);
+  EXPECT_FALSE(nearestSpan(SpanTrack{}, 0));
 }
 
 TEST(Navigation, ASpanIsKnownAgainByWhatItDoes) {
@@ -64,17 +64,17 @@ TEST(Navigation, RanksKeepTheirPlaceAndStateWhenOthersComeAndGo) {
 
 TEST(Navigation, ARankMovesPastTheNextOneOfItsGroup) {
   const std::vector<RankView> ranks{{Rank(0)}, {Rank(1), true}, {Rank(2)}, {Rank(3), true}};
-  EXPECT_EQ(order(moved(ranks, Rank(0), 1)), (std::vector{1, 2, 0, 3}));
-  EXPECT_EQ(order(moved(ranks, Rank(3), -1)), (std::vector{0, 3, 1, 2}));
-  EXPECT_EQ(order(moved(ranks, Rank(2), 1)), (std::vector{0, 1, 2, 3}));  // only a pinned one comes behind it
-  EXPECT_EQ(order(moved(ranks, Rank(7), 1)), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(order(withRankMoved(ranks, Rank(0), 1)), (std::vector{1, 2, 0, 3}));
+  EXPECT_EQ(order(withRankMoved(ranks, Rank(3), -1)), (std::vector{0, 3, 1, 2}));
+  EXPECT_EQ(order(withRankMoved(ranks, Rank(2), 1)), (std::vector{0, 1, 2, 3}));  // only a pinned one comes after it
+  EXPECT_EQ(order(withRankMoved(ranks, Rank(7), 1)), (std::vector{0, 1, 2, 3}));
 }
 
 TEST(Navigation, ARankTakesAnothersPlace) {
   const std::vector<RankView> ranks{{Rank(0)}, {Rank(1)}, {Rank(2)}, {Rank(3), true}};
-  EXPECT_EQ(order(movedTo(ranks, Rank(0), Rank(2))), (std::vector{1, 2, 0, 3}));
-  EXPECT_EQ(order(movedTo(ranks, Rank(2), Rank(0))), (std::vector{2, 0, 1, 3}));
-  EXPECT_EQ(order(movedTo(ranks, Rank(0), Rank(3))), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(order(withRankMovedTo(ranks, Rank(0), Rank(2))), (std::vector{1, 2, 0, 3}));
+  EXPECT_EQ(order(withRankMovedTo(ranks, Rank(2), Rank(0))), (std::vector{2, 0, 1, 3}));
+  EXPECT_EQ(order(withRankMovedTo(ranks, Rank(0), Rank(3))), (std::vector{0, 1, 2, 3}));
 }
 
 TEST(Navigation, AViewComesBackFromItsText) {

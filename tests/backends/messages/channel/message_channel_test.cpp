@@ -70,7 +70,7 @@ class LooseRank {
   MessageLink link_;
 };
 
-HeldBuffer firstBlockOf(const std::string& head) { return packed({head, {}}).first; }
+HeldBuffer firstBlockOf(const std::string& head) { return packMessage({head, {}}).first; }
 
 HeldBuffer numbers(const std::vector<std::uint64_t>& values) {
   const auto held = std::make_shared<std::vector<std::uint64_t>>(values);
@@ -176,13 +176,13 @@ TEST_F(HostileRank, MoreThanTheLargestMessageIsRefused) {
 TEST(ChannelWire, RandomBeginningsAreReadOrRefusedAndNeverRead) {
   constexpr unsigned kSeed = 7;
   std::mt19937_64 random(kSeed);
-  const HeldBuffer good = packed({"head", {partOf(100, 1), partOf(9'000, 2), partOf(0, 3)}}).first;
+  const HeldBuffer good = packMessage({"head", {partOf(100, 1), partOf(9'000, 2), partOf(0, 3)}}).first;
   int read = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::vector<std::byte> bytes(good.buffer.data, good.buffer.data + random() % (good.buffer.bytes + 1));
     for (std::uint64_t changes = random() % 4; changes > 0 && !bytes.empty(); --changes)
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
-    const auto message = opened(bytes, 1 << 20);
+    const auto message = unpackMessage(bytes, 1 << 20);
     if (!message) continue;
     ++read;
     std::size_t total = 0;

@@ -292,7 +292,7 @@ TEST(ScenePainter, WhatIsNotHighlightedIsFaint) {
 TEST(ScenePainter, DifferencesAreColouredByTheirSign) {
   const auto predicted = timelineOfSchedule("1f1b", {2, 2, 4});
   auto measured = std::make_shared<Timeline>(*predicted);
-  // The first forward of rank 0 takes half as long again; there is room behind the last one of the warm-up.
+  // The first forward of rank 0 takes half as long again; there is room after the last one of the warm-up.
   measured->ranks[0].compute.end[1] += 500;
   Scene scene = sceneOf(predicted);
   scene.measured = measured;
