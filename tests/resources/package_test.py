@@ -111,6 +111,19 @@ class Package(unittest.TestCase):
         types = xml.etree.ElementTree.parse(self.usr / "share/mime/packages/pipewright.xml").getroot()
         self.assertEqual(sorted(t.get("type") for t in types), sorted(entry["MimeType"].rstrip(";").split(";")))
 
+    def test_the_desktop_tells_our_sqlite_files_by_what_we_write(self):
+        file, results = self.folder / "study.json", self.folder / "study.db"
+        file.write_text(json.dumps({"version": 1, "model": str(self.usr / "share/pipewright/models/gpt_small.pt2"), "cluster": "h100-nvlink", "ranks": 2, "microbatches": 4, "schedule": "1f1b"}))
+        done = call(self.program, "search", "--study", file, "--out", results)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        store = re.search(r"PRAGMA application_id = (0x[0-9a-f]{8});", (SOURCE / "resources/schema.sql").read_text())[1]
+        types = xml.etree.ElementTree.parse(self.usr / "share/mime/packages/pipewright.xml").getroot()
+        marks = {t.get("type"): t.find("{*}magic/{*}match[@value='SQLite format 3\\0']/{*}match") for t in types}
+        for name, mark in (("runs", bytes.fromhex(store[2:])), ("study", results.read_bytes()[68:72])):
+            match = marks[f"application/x-pipewright-{name}"]
+            self.assertEqual((match.get("type"), match.get("offset")), ("big32", "68"))
+            self.assertEqual(int(match.get("value"), 16).to_bytes(4, "big"), mark, name)
+
     def test_links_of_the_documents_lead_to_what_is_installed(self):
         folder = self.usr / "share/doc/pipewright"
         pages = sorted(folder.rglob("*.md"))
