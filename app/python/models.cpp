@@ -18,6 +18,7 @@
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/profile.h"
+#include "simulator/plan/optimizer.h"
 
 namespace py = pybind11;
 
@@ -71,6 +72,13 @@ void bindOptions(py::module_& m) {
       .def_readwrite("how", &PlanOptions::how);
 }
 
+/// Our names by those of torch.optim's classes, in the order in which they are offered.
+py::dict optimizers() {
+  py::dict names;
+  for (const OptimizerFacts& facts : kOptimizers) names[py::str(std::string(facts.className))] = std::string(facts.name);
+  return names;
+}
+
 Plan planned(const PlanOptions& options) {
   PlannedModel planned = planModel(options, warner());
   if (planned.tooLarge) throw Error(tooLargeSentence(planned));
@@ -115,6 +123,7 @@ void bindModels(py::module_& m) {
       .def(py::pickle([](const Profile& p) { return toJson(p); },
                       [](const std::string& text) { return parseProfile(text, "A pickled profile"); }));
   m.def("clusters", &clusterPresets);
+  m.def("optimizers", &optimizers);
   m.def("plan", &planned, Released());
   m.def("profile", &profiled, Released());
   m.def("inspect", &inspected, Released());

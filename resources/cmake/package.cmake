@@ -49,11 +49,14 @@ foreach(target IN LISTS modules)
 endforeach()
 install(FILES ${pages} DESTINATION share/man/man1 COMPONENT system)
 install(FILES ${PW_PACKAGE_FOLDER}/completion.bash DESTINATION share/bash-completion/completions RENAME pipewright COMPONENT system)
-install(FILES LICENSE README.md ${PW_PACKAGE_FOLDER}/copyright DESTINATION share/doc/pipewright COMPONENT system)
-install(DIRECTORY resources/docs/ DESTINATION share/doc/pipewright COMPONENT system)
+# Documents lie as in the repository, so that their links lead to the same places.
+install(FILES LICENSE README.md CONTRIBUTING.md ${PW_PACKAGE_FOLDER}/copyright DESTINATION share/doc/pipewright COMPONENT system)
+install(DIRECTORY resources/docs DESTINATION share/doc/pipewright/resources COMPONENT system)
+file(GLOB pictures CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/resources/readme/*.png)
+install(FILES ${pictures} DESTINATION share/doc/pipewright/resources/readme COMPONENT system)
 
-# What the programs read, and the exporter for Python.
-install(DIRECTORY resources/clusters resources/models DESTINATION share/pipewright)
+# What the programs read, the examples of the documents, and the exporter for Python.
+install(DIRECTORY resources/clusters resources/examples resources/models DESTINATION share/pipewright)
 install(FILES resources/links.json DESTINATION share/pipewright)
 file(GLOB exporter CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/resources/export_*.py)
 install(FILES ${exporter} resources/stream_batches.py resources/torch_pipeline.py resources/requirements.txt DESTINATION share/pipewright)

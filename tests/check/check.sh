@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The checks that take longer than tests or need other builds: ./dev check [NAME...]. Each prints one line, or what it found.
 #   format  the tree is as clang-format writes it             (seconds)
-#   tidy    clang-tidy on sources changed since the branch point: TIDY_SINCE=COMMIT, or TIDY_SINCE=all
+#   tidy    clang-tidy on sources and headers changed since the branch point: TIDY_SINCE=COMMIT, or TIDY_SINCE=all
 #   asan    all tests without Torch under AddressSanitizer and UBSan, in build-asan
 #   tsan    engine and messages under ThreadSanitizer, in build-tsan
 #   odr     no name has two definitions: link-time optimisation of all programs without Torch, in build-odr
@@ -22,6 +22,28 @@ check_format() {
   return 1
 }
 
+# compiled FILE: whether this build compiles it: a tree without the wheel or Qt leaves sources out
+compiled() { grep -qF "\"$PWD/$1\"" build/compile_commands.json; }
+
+# source_of HEADER: a source through which it is looked at: that of its name, else the first that includes it, else one of a header that does
+source_of() {
+  local -a headers=("$1") seen=("$1")
+  local header file
+  if compiled "${1%.h}.cpp"; then echo "${1%.h}.cpp"; return; fi
+  while ((${#headers[@]} > 0)); do
+    header=${headers[0]}
+    headers=("${headers[@]:1}")
+    while read -r file; do
+      if [[ $file == *.cpp ]]; then
+        if compiled "$file"; then echo "$file"; return; fi
+      elif [[ " ${seen[*]} " != *" $file "* ]]; then
+        headers+=("$file")
+        seen+=("$file")
+      fi
+    done < <(git grep -lF "#include \"$header\"" -- '*.cpp' '*.h')
+  done
+}
+
 # Headers are looked at through the sources that include them.
 check_tidy() {
   local since=${TIDY_SINCE:-}
@@ -31,10 +53,9 @@ check_tidy() {
   if [[ $since == all ]]; then
     mapfile -t files < <(git ls-files -- '*.cpp')
   else
-    mapfile -t files < <(git diff --name-only --diff-filter=d "$since" -- '*.cpp')
+    mapfile -t files < <(git diff --name-only --diff-filter=d "$since" -- '*.cpp' '*.h')
   fi
-  # Only what this build compiles: a tree without the wheel or Qt leaves sources out.
-  mapfile -t files < <(for file in "${files[@]}"; do if grep -qF "$PWD/$file\"" build/compile_commands.json; then echo "$file"; fi; done)
+  mapfile -t files < <(for file in "${files[@]}"; do if [[ $file == *.h ]]; then source_of "$file"; elif compiled "$file"; then echo "$file"; fi; done | sort -u)
   ((${#files[@]} == 0)) && return
   # GCC's precompiled headers are not clang's.
   mkdir -p build/tidy

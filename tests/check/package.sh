@@ -43,5 +43,8 @@ inside cp /tmp/plan.json /tmp/gpt.plan.json
 inside cp /tmp/plan.json /tmp/unnamed
 is "a plan's type" application/x-pipewright-plan+json "$(type_of /tmp/gpt.plan.json)"
 is "the type of a plan without an extension" application/x-pipewright-plan+json "$(type_of /tmp/unnamed)"
+printf '{"version": 1, "model": "%s", "cluster": "h100-nvlink", "ranks": 2, "microbatches": 4, "schedule": "1f1b"}' $models/gpt_small.pt2 >"$root/tmp/study.json"
+inside pipewright search --study /tmp/study.json --out /tmp/study.db >/dev/null
+is "a study's type" application/x-pipewright-study "$(type_of /tmp/study.db)"
 is "a model's type" application/x-pytorch-export "$(type_of $models/gpt_small.pt2)"
 if [[ -n ${2-} ]]; then cp "$root/tmp/window.png" "$2"; fi

@@ -14,6 +14,7 @@
 6. A source has the header of its name beside it, but for the families of SEVERAL_SOURCES, whose one header declares all.
 7. Some things have one place, named in ONE_PLACE: JSON text is read where its limits are, and the command line writes where
    names are filtered.
+8. A folder of the chain is a room that ROOMS places, at every depth. A folder holds 45 files of code (a warning above 40).
 """
 
 import os
@@ -29,6 +30,7 @@ ROOMS = {
     "app/cli": [BESIDE, "text"],
     "app/gui": ["window", "plan", "runs", "candidates", "analysis", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "drawing"],
+    "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
@@ -129,8 +131,10 @@ def check(root):
     """The tree's (violations, warnings, number of files looked at); an empty tree is a violation, never a silent pass."""
     violations, warnings = list(top_level(root)), []
     count = 0
+    files_in = {}  # folder: how many
     for path in code_files(root):
         count += 1
+        files_in[os.path.dirname(path)] = files_in.get(os.path.dirname(path), 0) + 1
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
         violations += size(path, text.count("\n"), warnings)
@@ -141,13 +145,20 @@ def check(root):
         if not path.endswith(".py"):
             violations += includes(path, text)
             violations += misplaced(path, text)
-    for folder, rooms in ROOMS.items():
-        found = [name for name in listing(os.path.join(root, folder)) if os.path.isdir(os.path.join(root, folder, name)) and not name.startswith(".")]
-        violations += [f"{folder}/{name}: a room that ROOMS does not place" for name in found if name not in rooms and name != "__pycache__"]
+    for folder, files in files_in.items():
+        if folder.split("/")[0] in CHAIN and not is_placed(folder):
+            violations.append(f"{folder}: a room that ROOMS does not place")
+        violations += fullness(folder, files, warnings)
     for folder in CHAIN[1:]:
         if not any(name.endswith(SOURCES) for _, _, names in os.walk(os.path.join(root, folder)) for name in names):
             violations.append(f"{folder}: holds no source file; is this the repository's root?")
     return violations, warnings, count
+
+
+def is_placed(folder):
+    """Whether ROOMS lists a folder of the chain, and those above it, in the folders that they lie in."""
+    parts = folder.split("/")
+    return all(parts[depth] in ROOMS.get("/".join(parts[:depth]), []) for depth in range(1, len(parts)))
 
 
 def is_built(root, path):
@@ -222,6 +233,13 @@ def size(path, lines, warnings):
         yield f"{path}: {lines} lines, a {kind} has at most {limit}"
 
 
+def fullness(folder, files, warnings):
+    if files > 45:
+        yield f"{folder}: {files} files, a folder has at most 45; give an idea of it a room"
+    elif files > 40:
+        warnings.append(f"{folder}: {files} files, a folder should have at most 40")
+
+
 def includes(path, text):
     """Rules 1 and 2 for one C++ file."""
     top, _, rest = path.partition("/")
@@ -253,7 +271,7 @@ def includes(path, text):
 
 
 def misplaced(path, text):
-    """Rule 6 for one C++ file."""
+    """Rule 7 for one C++ file."""
     bare = re.sub(r"//[^\n]*", "", text)
     for files, pattern, allowed, instead in ONE_PLACE:
         if path in allowed or not re.fullmatch(files, path):

@@ -103,7 +103,29 @@ class CheckLayering(unittest.TestCase):
         self.found("engine/new.h", '#include "engine/run/other.h"\n', "engine stands below")
 
     def test_a_room_without_a_place_is_found(self):
-        self.assertEqual(check({"simulator/cellar/new.h": ""})[0], ["simulator/cellar: a room that ROOMS does not place"])
+        for room in ("simulator/cellar", "schedules/cellar", "engine/run/cellar", "app/cli/text/cellar", "app/python/cellar", "app/cellar/deep", "app/gui/drawing"):
+            for name in ("new.h", "new.py"):
+                with self.subTest(room=room, name=name):
+                    self.assertEqual(check({f"{room}/{name}": ""})[0], [f"{room}: a room that ROOMS does not place"])
+        self.clean({"tests/schedules/cellar/new.h": "", "schedules/__pycache__/new.py": "", "schedules/notes/read.txt": ""})
+
+    def test_the_module_without_torch_stands_above_the_one_with_it(self):
+        self.clean({"app/python/new.cpp": '#include "app/python/torch/other.h"\n'})
+        self.found("app/python/torch/new.cpp", '#include "app/python/other.h"\n', "app/python/torch stands below")
+
+    def test_a_folder_of_many_files_is_found(self):
+        def folder(name, count):
+            return check({f"{name}/new_{i}.h": "" for i in range(count)})
+
+        for name in ("schedules", "simulator/trace", "tests/engine"):
+            there = sum(os.path.dirname(path) == name for path in CLEAN if path.endswith((".h", ".cpp")))
+            with self.subTest(name=name):
+                self.assertEqual(folder(name, 40 - there), ([], []))
+                for count in (41, 45):
+                    self.assertEqual(folder(name, count - there), ([], [f"{name}: {count} files, a folder should have at most 40"]))
+                violations, warnings = folder(name, 46 - there)
+                self.assertEqual((len(violations), warnings), (1, []))
+                self.assertIn(f"{name}: 46 files", violations[0])
 
     def test_an_include_to_the_left_is_found_for_every_pair_of_folders(self):
         chain = ["app", "engine", "backends", "simulator", "schedules"]

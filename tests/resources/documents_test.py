@@ -114,6 +114,15 @@ class Documents(unittest.TestCase):
         for name in names:
             self.assertIn(f"## {name}\n\n<!-- output: pipewright {name} --help -->\n```text\n", text)
 
+    def test_the_columns_of_a_study_are_listed_with_their_types(self):
+        code = (ROOT / "backends" / "store" / "study_store.cpp").read_text(encoding="utf-8")
+        columns = re.findall(r'Column\{"(\w+)", (?:k(\w+)|"(\w+)[^"]*")', code)
+        self.assertGreater(len(columns), 20)
+        text = (ROOT / "resources" / "docs" / "formats.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| ([^|]*) \| (INTEGER|REAL|TEXT) \|", text, re.M)
+        listed = [(name, kind) for names, kind in rows for name in re.findall(r"`(\w+)`", names)]
+        self.assertEqual(sorted(listed), sorted((name, (kind or key).upper()) for name, kind, key in columns))
+
     def test_they_are_as_short_as_they_promise(self):
         lines = (ROOT / "README.md").read_text(encoding="utf-8").count("\n")
         self.assertLessEqual(lines, 220)

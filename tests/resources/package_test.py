@@ -15,6 +15,8 @@ import unittest
 import xml.etree.ElementTree
 
 sys.dont_write_bytecode = True
+import documents_test  # noqa: E402
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD, SITE_PACKAGES = pathlib.Path(sys.argv[1]).resolve(), "".join(sys.argv[2:3])
 OF_TORCH = re.compile(r"lib(torch|c10|cud|cublas|nccl|nvrtc).*")
@@ -108,6 +110,45 @@ class Package(unittest.TestCase):
             self.assertTrue((self.usr / "share/icons/hicolor" / icon).exists(), icon)
         types = xml.etree.ElementTree.parse(self.usr / "share/mime/packages/pipewright.xml").getroot()
         self.assertEqual(sorted(t.get("type") for t in types), sorted(entry["MimeType"].rstrip(";").split(";")))
+
+    def test_the_desktop_tells_our_sqlite_files_by_what_we_write(self):
+        file, results = self.folder / "study.json", self.folder / "study.db"
+        file.write_text(json.dumps({"version": 1, "model": str(self.usr / "share/pipewright/models/gpt_small.pt2"), "cluster": "h100-nvlink", "ranks": 2, "microbatches": 4, "schedule": "1f1b"}))
+        done = call(self.program, "search", "--study", file, "--out", results)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        store = re.search(r"PRAGMA application_id = (0x[0-9a-f]{8});", (SOURCE / "resources/schema.sql").read_text())[1]
+        types = xml.etree.ElementTree.parse(self.usr / "share/mime/packages/pipewright.xml").getroot()
+        marks = {t.get("type"): t.find("{*}magic/{*}match[@value='SQLite format 3\\0']/{*}match") for t in types}
+        for name, mark in (("runs", bytes.fromhex(store[2:])), ("study", results.read_bytes()[68:72])):
+            match = marks[f"application/x-pipewright-{name}"]
+            self.assertEqual((match.get("type"), match.get("offset")), ("big32", "68"))
+            self.assertEqual(int(match.get("value"), 16).to_bytes(4, "big"), mark, name)
+
+    def test_links_of_the_documents_lead_to_what_is_installed(self):
+        folder = self.usr / "share/doc/pipewright"
+        pages = sorted(folder.rglob("*.md"))
+        self.assertEqual([page.relative_to(folder) for page in pages], sorted(page.relative_to(SOURCE) for page in documents_test.DOCUMENTS))
+        links = 0
+        for page in pages:
+            for number, line in documents_test.prose(page):
+                for match in documents_test.LINK.finditer(line):
+                    target = (match[1] or match[2]).partition("#")[0]
+                    if target and "://" not in target:
+                        links += 1
+                        self.assertTrue((page.parent / target).is_file(), f"{page.relative_to(folder)}:{number}: {match[0]}")
+        self.assertGreater(links, 40)
+
+    def test_resources_that_users_read_of_are_installed(self):
+        places = (self.usr / "share/pipewright", self.usr / "share/doc/pipewright/resources")
+        named = set()
+        for page in ("README.md", "resources/docs/guide.md", "resources/docs/python.md"):
+            named.update(re.findall(r"\bresources/([\w./-]*\w)", (self.usr / "share/doc/pipewright" / page).read_text(encoding="utf-8")))
+        named.discard("debian-packages.txt")  # what a build needs
+        self.assertGreaterEqual(named, {"examples/study.json", "examples/mixed_rack.json", "models/gpt_small.pt2", "links.json"})
+        for name in sorted(named):
+            self.assertTrue(any((place / name).exists() for place in places), f"resources/{name}")
+        study = places[0] / "examples/study.json"
+        self.assertTrue((study.parent / json.loads(study.read_text())["model"]).is_file())
 
     def test_the_manual_names_every_command_and_option(self):
         words = lambda text: set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", text))  # noqa: E731

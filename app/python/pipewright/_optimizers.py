@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._pipewright import UsageError
+from ._pipewright import UsageError, optimizers
 
 if TYPE_CHECKING:
     import torch
 
-_NAMES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
-_NUMBERS = ("lr", "momentum", "nesterov", "alpha", "eps", "weight_decay")
+NAMES = optimizers()
+"""The engine's names of optimizers, by those of torch.optim's classes."""
+NUMBERS = ("lr", "momentum", "alpha", "eps", "weight_decay")
+"""The settings that the engine knows, where a class has them, beside ``betas`` and ``nesterov``."""
 _OF_GROUPS = ("lr", "weight_decay")
 """What groups of parameters may differ in."""
 _NOT_DONE = {"dampening": 0, "maximize": False, "amsgrad": False, "centered": False}
@@ -30,7 +32,7 @@ def make_optimizer(kind: Any, parameters: Iterable[torch.nn.Parameter], options:
             raise UsageError(f"{next(iter(options))} is an option of an optimizer that exists already; set it where that is made")
         made = kind
     else:
-        by_name = {name: getattr(torch.optim, cls) for cls, name in _NAMES.items()}
+        by_name = {name: getattr(torch.optim, cls) for cls, name in NAMES.items()}
         cls = by_name.get(kind, kind) if isinstance(kind, str) else kind
         if not (isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer)):
             raise UsageError(f"{kind} is no optimizer; use an optimizer of torch.optim, its class, or one of {', '.join(by_name)}")
@@ -56,9 +58,9 @@ def _check_parameters(optimizer: torch.optim.Optimizer, parameters: list[torch.n
 
 def kind_of(optimizer: torch.optim.Optimizer) -> str:
     """The engine's name of an optimizer."""
-    name = _NAMES.get(type(optimizer).__name__) if type(optimizer).__module__.startswith("torch.optim") else None
+    name = NAMES.get(type(optimizer).__name__) if type(optimizer).__module__.startswith("torch.optim") else None
     if name is None:
-        raise UsageError(f"{type(optimizer).__name__} is not one of the engine's optimizers; use one of {', '.join(_NAMES)} of torch.optim")
+        raise UsageError(f"{type(optimizer).__name__} is not one of the engine's optimizers; use one of {', '.join(NAMES)} of torch.optim")
     decoupled = any(group.get("decoupled_weight_decay") for group in optimizer.param_groups)
     return "adamw" if name == "adam" and decoupled else name
 
@@ -71,7 +73,7 @@ def numbers_of(optimizer: torch.optim.Optimizer, names: Mapping[int, str] | None
     """
     all_numbers = []
     for group in optimizer.param_groups:
-        numbers: dict[str, Any] = {name: float(group[name]) for name in _NUMBERS if name in group and name != "nesterov"}
+        numbers: dict[str, Any] = {name: float(group[name]) for name in NUMBERS if name in group}
         if "betas" in group:
             numbers["beta1"], numbers["beta2"] = (float(beta) for beta in group["betas"])
         numbers["nesterov"] = bool(group.get("nesterov", False))

@@ -10,18 +10,14 @@ import torch
 
 from . import _pipewright_torch as _engine
 from . import _remote_job, rpc
+from ._optimizers import NAMES, NUMBERS
 from ._pipewright import UsageError
 from .futures import wait_all
 
 __all__ = ["DistributedOptimizer"]
 
-_NUMBERS = {
-    torch.optim.SGD: ("sgd", ("lr", "momentum", "weight_decay")),
-    torch.optim.Adam: ("adam", ("lr", "betas", "eps", "weight_decay")),
-    torch.optim.AdamW: ("adamw", ("lr", "betas", "eps", "weight_decay")),
-    torch.optim.RMSprop: ("rmsprop", ("lr", "alpha", "eps", "weight_decay", "momentum")),
-}
-"""The optimizers that the engine has, and what it knows of them."""
+_KINDS: dict[type[torch.optim.Optimizer], str] = {getattr(torch.optim, name): kind for name, kind in NAMES.items()}
+"""The engine's names of optimizers, by class."""
 
 
 class DistributedOptimizer:
@@ -98,9 +94,9 @@ def _step(local: rpc.RRef[_LocalOptimizer], context_id: int) -> None:
 
 def _spec(optimizer_class: type[torch.optim.Optimizer], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _engine.OptimizerSpec | None:
     """For the engine; None where it does not have this optimizer with these options."""
-    if optimizer_class not in _NUMBERS:
+    if optimizer_class not in _KINDS:
         return None
-    kind, numbers = _NUMBERS[optimizer_class]
+    kind = _KINDS[optimizer_class]
     signature = inspect.signature(optimizer_class)
     given = signature.bind(None, *args, **kwargs)
     given.apply_defaults()
@@ -108,7 +104,7 @@ def _spec(optimizer_class: type[torch.optim.Optimizer], args: tuple[Any, ...], k
     for name, value in list(given.arguments.items())[1:]:
         if name == "betas":
             value = dict(zip(("beta1", "beta2"), value, strict=True))
-        elif name in numbers:
+        elif name in NUMBERS:
             value = {name: value}
         elif name == "nesterov" and kind == "sgd":
             continue

@@ -17,7 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pipewright._optimizers import kind_of, make_optimizer, numbers_of  # noqa: E402
+from pipewright._optimizers import NAMES, kind_of, make_optimizer, numbers_of  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 STEPS = 5
@@ -205,6 +205,13 @@ def test_an_optimizer_is_read_as_it_is(made, kind, numbers):
     assert kind_of(optimizer) == kind
     found = numbers_of(optimizer)
     assert {name: found[name] for name in numbers} == numbers
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_optimizer_of_the_engine_is_one_of_torch_by_name_and_class(name):
+    made = getattr(torch.optim, name)([torch.nn.Parameter(torch.zeros(2))], lr=0.5)
+    assert kind_of(made) == NAMES[name] and numbers_of(made)["lr"] == 0.5
+    assert type(make_optimizer(NAMES[name], [torch.nn.Parameter(torch.zeros(2))], {})) is type(made)
 
 
 def test_groups_of_parameters_are_read_by_name():

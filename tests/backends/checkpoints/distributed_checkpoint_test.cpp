@@ -1,5 +1,5 @@
 // Folders of torch.distributed.checkpoint: what is written is read, and the folder has a whole checkpoint at any time. That torch reads and
-// writes the same is tested with its own functions (tests/app/checkpoint_cli_test.cpp).
+// writes the same is tested with its own functions (tests/app/cli/checkpoint_cli_test.cpp).
 #include "backends/checkpoints/distributed.h"
 
 #include <gtest/gtest.h>

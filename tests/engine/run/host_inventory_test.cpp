@@ -1,4 +1,4 @@
-// What this host has. Whatever that is, the parts must agree; tests/app/devices_test.cpp has hosts with stand-ins for GPUs.
+// What this host has. Whatever that is, the parts must agree; tests/app/cli/devices_test.cpp has hosts with stand-ins for GPUs.
 #include "engine/run/host_inventory.h"
 
 #include <gtest/gtest.h>

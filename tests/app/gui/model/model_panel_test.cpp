@@ -10,7 +10,6 @@
 #include <QTest>
 
 #include <algorithm>
-#include <ctime>
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
@@ -24,13 +23,6 @@
 
 namespace pw::gui {
 namespace {
-
-/// Of this thread [ns]: other programs do not count.
-qint64 processorTime() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<qint64>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
 
 class ModelPanelShown : public testing::Test {
  protected:
@@ -283,25 +275,6 @@ TEST_F(ModelPanelShown, WithoutAModelTheStagesAreAList) {
   EXPECT_EQ(panel_.findChild<StageList*>()->topLevelItemCount(), 2);
   EXPECT_FALSE(margin().isVisible());
   EXPECT_TRUE(panel_.findChild<QLabel*>("nothing")->text().contains("no model"));
-}
-
-TEST_F(ModelPanelShown, ADragStepIsPaintedWithinAFrame) {
-  view().openAround(row("blocks.2.mlp"));
-  QApplication::processEvents();
-  press(1);
-  const std::vector<NodeId> both = places({"blocks.2.mlp", "blocks.2.mlp_norm"});
-  std::vector<qint64> costs;
-  for (std::size_t step = 0; step < 41; ++step) {
-    const qint64 before = processorTime();
-    moveTo(1, view().yOf(both[step % 2]));
-    QCoreApplication::sendPostedEvents(nullptr, QEvent::UpdateRequest);
-    costs.push_back(processorTime() - before);
-    ASSERT_EQ(begins()[1], both[step % 2]);
-  }
-  release(1);
-  std::nth_element(costs.begin(), costs.begin() + 20, costs.end());
-  RecordProperty("median_us", static_cast<int>(costs[20] / 1000));
-  EXPECT_LT(costs[20], 16'700'000);
 }
 
 }  // namespace

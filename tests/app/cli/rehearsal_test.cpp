@@ -6,7 +6,7 @@
 
 #include "backends/host/gpu_inventory.h"
 #include "backends/store/run_store.h"
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 #include "tests/support/whole_run.h"
 
 namespace pw::test {

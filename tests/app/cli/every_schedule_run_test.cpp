@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/generate.h"
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 #include "tests/support/host_transports.h"
 
 namespace pw::test {

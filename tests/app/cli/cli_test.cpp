@@ -10,7 +10,7 @@
 #include "simulator/plan/plan.h"
 #include "simulator/report/compare.h"
 #include "simulator/report/metrics.h"
-#include "tests/app/call.h"
+#include "tests/app/cli/call.h"
 #include "tests/support/two_stages.h"
 
 namespace pw::test {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 
 namespace pw::test {
 namespace {

@@ -11,7 +11,7 @@
 #include "schedules/generate.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/trace_csv.h"
-#include "tests/app/call.h"
+#include "tests/app/cli/call.h"
 
 namespace pw::test {
 namespace {

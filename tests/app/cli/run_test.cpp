@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 
 namespace pw::test {
 namespace {

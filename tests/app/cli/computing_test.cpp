@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/store/run_store.h"
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 #include "tests/support/whole_run.h"
 
 namespace pw::test {

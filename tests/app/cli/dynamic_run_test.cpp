@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 #include "tests/support/trace_rules.h"
 #include "tests/support/whole_run.h"
 

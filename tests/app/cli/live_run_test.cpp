@@ -1,7 +1,7 @@
 // `run --live`: what a real run tells is what it stores.
 #include "backends/store/run_store.h"
 #include "engine/live_spans.h"
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 #include "tests/support/whole_run.h"
 
 namespace pw::test {

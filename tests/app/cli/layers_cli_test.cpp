@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/app/call.h"
+#include "tests/app/cli/call.h"
 
 namespace pw::test {
 namespace {

@@ -18,7 +18,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/app/call.h"
+#include "tests/app/cli/call.h"
 
 namespace pw::test {
 

@@ -10,7 +10,7 @@
 
 #include "backends/checkpoints/writer.h"
 #include "simulator/step/compile.h"
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 
 namespace pw::test {
 namespace {

@@ -9,7 +9,7 @@
 #include "backends/store/study_store.h"
 #include "engine/planning/study_run.h"
 #include "simulator/search/search.h"
-#include "tests/app/call.h"
+#include "tests/app/cli/call.h"
 #include "tests/support/random_costs.h"
 
 namespace pw::test {

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 #include "tests/support/loopback.h"
 
 namespace pw::test {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedules/generate.h"
-#include "tests/app/call.h"
+#include "tests/app/cli/call.h"
 
 namespace pw::test {
 namespace {

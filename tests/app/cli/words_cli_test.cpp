@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "tests/app/call.h"
+#include "tests/app/cli/call.h"
 
 namespace pw::test {
 namespace {

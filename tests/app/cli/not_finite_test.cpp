@@ -11,7 +11,7 @@
 #include "backends/checkpoints/tensor_file.h"
 #include "backends/checkpoints/writer.h"
 #include "backends/messages/numbers.h"
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 
 namespace pw::test {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "backends/checkpoints/zip_writer.h"
 #include "backends/pt2/zip.h"
-#include "tests/app/job.h"
+#include "tests/app/cli/job.h"
 #include "tests/support/loopback.h"
 
 namespace pw::test {

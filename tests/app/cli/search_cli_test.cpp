@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "tests/app/call.h"
+#include "tests/app/cli/call.h"
 
 namespace pw::test {
 namespace {
