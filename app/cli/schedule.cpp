@@ -34,14 +34,17 @@ std::string listText() {
     rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(nameOf(generator.placement)),
                     std::string(generator.summary)});
   }
-  rows.push_back({std::string(kAutoSchedule), "costs", "any but bidirectional",
-                  "made for given times, links and memory limits: plan, search, simulate, schedule auto --costs"});
-  return table(rows) + "\nR ranks, V stages per rank (--chunks), M microbatches.\n";
+  for (const MadeSchedule& made : kMadeSchedules)
+    rows.push_back({std::string(made.name), "costs", "any but bidirectional", std::string(made.summary)});
+  return table(rows) +
+         "\nR ranks, V stages per rank (--chunks), M microbatches. What needs costs: plan, simulate, schedule NAME --costs; search tries "
+         "auto.\n";
 }
 
 /// An order made for a problem file; nothing where its limits hold none.
 std::optional<Schedule> orderFor(const ScheduleOptions& options, OrderWatch& watch) {
-  if (options.name != kAutoSchedule) throw UsageError(fmt::format("--costs is for the schedule auto; {} needs none", options.name));
+  if (madeSchedule(options.name) == nullptr)
+    throw UsageError(fmt::format("--costs is for schedules made for costs, such as auto; {} needs none", options.name));
   SubjectOptions subject;
   subject.schedule = options.name;
   subject.shape = options.shape;
@@ -87,7 +90,8 @@ Command addSchedule(CLI::App& app) {
       ->option_text("torch|torch-runtime|deferred")
       ->check(CLI::IsMember({"torch", "torch-runtime", "deferred"}));
   declareLetters(*command, options->letters);
-  command->add_option("--costs", options->costs, "For auto: the problem file that the order is made for")->type_name("F.json");
+  command->add_option("--costs", options->costs, "For auto, zb-1p, zb-2p: the problem file that the order is made for")
+      ->type_name("F.json");
   declareSeconds(*command, options->seconds);
   command->add_option("--out", options->out, "File to write (default: stdout)")->type_name("F.csv");
   command->footer(

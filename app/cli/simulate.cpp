@@ -90,7 +90,7 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
                     fmt::format("{} to {} in 90 % of {} draws, each duration varied by {}", formatDuration(quantile(*p.jitter, 0.05)),
                                 formatDuration(quantile(*p.jitter, 0.95)), p.jitter->makespans.size(), percent(p.jitter->sigma))});
   }
-  if (p.certificate) rows.push_back({"auto", "found by " + p.certificate->foundBy, toString(*p.certificate)});
+  if (p.certificate) rows.push_back({subject.schedule.name, "found by " + p.certificate->foundBy, toString(*p.certificate)});
   rows.insert(rows.begin(), std::vector<std::string>{});
   return shapeLine(subject.schedule) + "\n" + (subject.costSource.empty() ? "" : subject.costSource + "\n") +
          std::string(inWords(sending)) + table(rows);

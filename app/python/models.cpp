@@ -18,6 +18,7 @@
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/profile.h"
+#include "simulator/order/made_schedules.h"
 #include "simulator/plan/optimizer.h"
 
 namespace py = pybind11;
@@ -124,6 +125,11 @@ void bindModels(py::module_& m) {
                       [](const std::string& text) { return parseProfile(text, "A pickled profile"); }));
   m.def("clusters", &clusterPresets);
   m.def("optimizers", &optimizers);
+  m.def("made_schedules", [] {
+    std::vector<std::string> names;
+    for (const MadeSchedule& made : kMadeSchedules) names.emplace_back(made.name);
+    return names;
+  });
   m.def("plan", &planned, Released());
   m.def("profile", &profiled, Released());
   m.def("inspect", &inspected, Released());

@@ -43,8 +43,10 @@ Schedule readShaped(const std::string& path, const ShapeOptions& options) {
 
 Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   if (name.ends_with(".csv")) return readShaped(name, options);
-  if (name == kAutoSchedule)
-    throw UsageError("the schedule auto is made for given costs: plan and simulate take it, and schedule auto --costs F.json writes it");
+  if (madeSchedule(name) != nullptr) {
+    throw UsageError(fmt::format(
+        "the schedule {} is made for given costs: plan and simulate take it, and schedule {} --costs F.json writes it", name, name));
+  }
   const Generator& family = generatorOf(name);
   requireWhole("--ranks", options.ranks, 0, kMaxRanks);
   requireWhole("--chunks", options.chunks, 0, kMaxStages);

@@ -253,7 +253,7 @@ Subject limited(Subject subject, const SubjectOptions& o) {
   return subject;
 }
 
-// ---- The schedule `auto` --------------------------------------------------------------------------------------------
+// ---- Schedules made for costs----------------------------------------------------------------------------------------
 
 Schedule serialFor(const ProblemFile& problem, const SubjectOptions& o) {
   requireShapeOf(problem, o);
@@ -266,23 +266,29 @@ Schedule serialFor(const ProblemFile& problem, const SubjectOptions& o) {
 /// A subject with one microbatch after the other, in an order made for its costs where one fits.
 Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOptions& o) {
   if (!o.shape.strict.empty() || o.shape.group > 0)
-    throw UsageError("the schedule auto is not one of torch's or Megatron's; omit --strict and --group");
+    throw UsageError(fmt::format("{} is not one of torch's or Megatron's schedules; omit --strict and --group", o.schedule));
   requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
   const Shape shape = shapeOf(subject.schedule);
   std::vector<StageCost> recomputed;
   for (std::size_t s = 0; s < problem.ifRecomputed.size(); ++s)
     recomputed.push_back(recomputedCost(subject.costs.stages[s], problem.ifRecomputed[s]));
-  const std::optional<FoundOrder> found = findOrder({.microbatches = shape.microbatches,
-                                                     .ranks = shape.ranks,
-                                                     .placement = subject.schedule.placement,
-                                                     .costs = subject.costs,
-                                                     .limits = subject.limits,
-                                                     .liveLimits = subject.liveLimits,
-                                                     .recomputed = std::move(recomputed),
-                                                     .clock = problem.window ? Clock::Window : Clock::Flush},
-                                                    {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
+  OrderProblem sought{.microbatches = shape.microbatches,
+                      .ranks = shape.ranks,
+                      .placement = subject.schedule.placement,
+                      .costs = subject.costs,
+                      .limits = subject.limits,
+                      .liveLimits = subject.liveLimits,
+                      .recomputed = std::move(recomputed),
+                      .clock = problem.window ? Clock::Window : Clock::Flush};
+  const MadeSchedule& made = *madeSchedule(o.schedule);
+  limitRoom(sought, made);
+  if (made.room > 0 && o.costs.empty()) sought.clock = Clock::Window;  // the paper's; a problem file says which
+  const std::optional<FoundOrder> found = findOrder(sought, {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
+  subject.limits = sought.limits;
+  subject.liveLimits = sought.liveLimits;
   if (!found) return subject;
   subject.schedule = found->schedule;
+  subject.schedule.name = made.name;
   subject.costs = found->costs;
   subject.certificate = found->certificate;
   return subject;
@@ -294,7 +300,7 @@ Subject orderedWithoutProblem(const SubjectOptions& o) {
   requireWhole("--microbatches", o.shape.microbatches, 1, kMaxMicrobatches);
   const int chunks = std::max(1, o.shape.chunks);
   requireWhole("--chunks", chunks, 1, kMaxStages / o.shape.ranks);
-  if (!o.overlap.empty()) throw UsageError("the schedule auto has no slots; omit --overlap");
+  if (!o.overlap.empty()) throw UsageError(fmt::format("the schedule {} has no slots; omit --overlap", o.schedule));
   const Shape shape{o.shape.ranks, o.shape.ranks * chunks, o.shape.microbatches};
   const auto on = [&](const Placement& placement) {
     Schedule serial = serialSchedule(placement, shape.ranks, shape.microbatches);
@@ -339,11 +345,11 @@ Subject subjectOf(const SubjectOptions& o) {
   if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
   refuseTimesBesideCosts(o);
   if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
-  if (o.costs.empty() && o.schedule == kAutoSchedule) return orderedWithoutProblem(o);
+  if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) return orderedWithoutProblem(o);
   if (!o.layers.empty()) return limited(layerSubject(scheduleOf(o, o.shape), o), o);
   if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);
   const ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
-  if (o.schedule == kAutoSchedule) return ordered(limited(withProblem(serialFor(problem, o), problem, o), o), problem, o);
+  if (madeSchedule(o.schedule) != nullptr) return ordered(limited(withProblem(serialFor(problem, o), problem, o), o), problem, o);
   Schedule schedule = scheduleFor(problem, o);
   return limited(withProblem(std::move(schedule), problem, o), o);
 }

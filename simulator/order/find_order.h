@@ -6,12 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/order/made_schedules.h"
 #include "simulator/order/order_problem.h"
 
 namespace pw {
-
-/// The name of an order made for given costs, beside those of the families.
-inline constexpr std::string_view kAutoSchedule = "auto";
 
 /// An order made for a problem's costs.
 struct FoundOrder {

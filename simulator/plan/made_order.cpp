@@ -26,8 +26,10 @@ CostTable withState(const PlanRequest& request, CostTable costs, const Placement
 OrderProblem problemOf(const PlanRequest& request, const Placement& placement, const CostTable& costs, const std::vector<Bytes>& limits) {
   constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max() / 4;
   OrderProblem problem{request.microbatches, request.ranks, placement, costs, {}, {}, {}, Clock::Flush};
-  if (std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; })) return problem;
-  for (const Bytes limit : limits) problem.limits.push_back(limit > 0 ? limit : kNoLimit);
+  if (std::ranges::any_of(limits, [](Bytes limit) { return limit > 0; })) {
+    for (const Bytes limit : limits) problem.limits.push_back(limit > 0 ? limit : kNoLimit);
+  }
+  if (const MadeSchedule* made = madeSchedule(request.schedule)) limitRoom(problem, *made);
   return problem;
 }
 
@@ -101,8 +103,9 @@ std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, Orde
                              std::string& by) {
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::optional<FoundOrder> found = findOrder(problem, effort);
+    std::optional<FoundOrder> found = findOrder(problem, effort);
     if (!found) return std::nullopt;
+    if (madeSchedule(request.schedule) != nullptr) found->schedule.name = request.schedule;
     Tried tried = tryRows(request, model, found->schedule);
     by = found->certificate.foundBy;
     if (tried.fits()) return tried;
@@ -161,7 +164,9 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     best = std::move(tried);
     by = foundBy;
   };
-  if (std::holds_alternative<RecomputeAuto>(request.recompute)) {  // a family may need less recomputed than an order
+  const MadeSchedule* const made = madeSchedule(request.schedule);
+  const bool ownRoom = made != nullptr && made->room > 0;
+  if (std::holds_alternative<RecomputeAuto>(request.recompute) && !ownRoom) {  // a family may need less recomputed than an order
     for (const Generator& family : generators()) {
       if (!family.trains || family.refusal(shape)) continue;
       const Schedule schedule = family.generate(shape);
@@ -200,7 +205,7 @@ Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages) {
 }
 
 Schedule rowsFor(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort) {
-  if (request.schedule == kAutoSchedule) return makeOrder(request, model, stages, effort).rows;
+  if (madeSchedule(request.schedule) != nullptr) return makeOrder(request, model, stages, effort).rows;
   return planRows(generate(request.schedule, {request.ranks, stages, request.microbatches}), request.replicas, request.rankOrder);
 }
 

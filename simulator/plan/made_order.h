@@ -10,7 +10,7 @@ namespace pw {
 
 /// An order made for the costs of a plan.
 struct MadeOrder {
-  Schedule rows;  ///< of `planRows`, called `auto`
+  Schedule rows;  ///< of `planRows`, called as the request's
   Priced priced;  ///< with these rows
   std::optional<Certificate>
       certificate;  ///< of their flush: sums of gradients and the optimizer come after it. Nothing where no order fits
@@ -18,11 +18,11 @@ struct MadeOrder {
   bool operator==(const MadeOrder&) const = default;
 };
 
-/// Searches an order (`findOrder`) for the partition, costs and memory limit of `request`, whose `schedule` is not looked at: on a loop,
-/// and with two stages a rank also on a V, whichever is faster. With RecomputeAuto both without recomputation and with what the serial
-/// order and 1F1B need to fit. Where nothing fits: one microbatch after the other, which needs the least memory. `stages` is a multiple of
-/// `request.ranks`. `price` with the result's rows gives the result's costs. The same input gives the same result, unless `effort.goOn`
-/// ended it. Throws as `price` and `findOrder`.
+/// Searches an order (`findOrder`) for the partition, costs and memory limit of `request`, and the room of its schedule where that is one
+/// of `kMadeSchedules`: on a loop, and with two stages a rank also on a V, whichever is faster. With RecomputeAuto both without
+/// recomputation and with what the serial order and 1F1B need to fit. Where nothing fits: one microbatch after the other, which needs the
+/// least memory. `stages` is a multiple of `request.ranks`. `price` with the result's rows gives the result's costs. The same input gives
+/// the same result, unless `effort.goOn` ended it. Throws as `price` and `findOrder`.
 [[nodiscard]] MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
 
 /// No order of this partition, loop or V, ends earlier: `orderBound` on the request's costs and limits; with RecomputeAuto on times as

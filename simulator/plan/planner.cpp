@@ -43,7 +43,7 @@ std::string defaultLoss(const ModelGraph& graph) {
   return !graph.outputs.empty() && isNumber(0) ? "output:" + graph.outputNames.front() : "cross_entropy";
 }
 
-int usualChunks(std::string_view schedule) { return schedule == kAutoSchedule ? 1 : generatorOf(schedule).chunks; }
+int usualChunks(std::string_view schedule) { return madeSchedule(schedule) != nullptr ? 1 : generatorOf(schedule).chunks; }
 
 int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch) {
   const std::int64_t usual = 4 * std::int64_t{ranks}, samples = batch / replicas;  // of a replica
@@ -83,7 +83,7 @@ Schedule planRows(const Schedule& schedule, int replicas, const std::vector<Rank
 
 Placement placementOf(const PlanRequest& request, int stages) {
   const Shape shape{request.ranks, stages, request.microbatches};
-  Placement placement = request.schedule == kAutoSchedule ? loopPlacement(shape) : generate(request.schedule, shape).placement;
+  Placement placement = madeSchedule(request.schedule) != nullptr ? loopPlacement(shape) : generate(request.schedule, shape).placement;
   return request.rankOrder.empty() ? placement
                                    : withRankOrder(std::move(placement), static_cast<std::size_t>(request.ranks), request.rankOrder);
 }

@@ -73,7 +73,7 @@ struct Document::Worker {
         request = std::move(*next_);
         next_.reset();
       }
-      const bool orders = request.graph && !request.design.customRows && request.design.request.schedule == kAutoSchedule;
+      const bool orders = request.graph && !request.design.customRows && madeSchedule(request.design.request.schedule) != nullptr;
       const Answer first = answerTo(request, [&](Answer& answer) {
         predict(request, answer);
         answer.ordering = orders;

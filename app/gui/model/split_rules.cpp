@@ -41,7 +41,7 @@ StageChange changed(const Design& design, std::vector<NodeId> begins) {
               0};
     }
     const int ranks = stages / chunks;
-    if (schedule != kAutoSchedule) {
+    if (madeSchedule(schedule) == nullptr) {
       if (const auto refusal = generatorOf(schedule).refusal({ranks, stages, design.request.microbatches}))
         return {QString::fromStdString(*refusal), {}, 0};
     }

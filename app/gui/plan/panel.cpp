@@ -27,7 +27,8 @@ namespace pw::gui {
 namespace {
 
 /// Of the schedule `auto` in the list, after the families.
-int autoIndex() { return static_cast<int>(generators().size()); }
+/// Of the first item that is a file's own schedule; the families and what is made for costs come before.
+int ownIndex() { return static_cast<int>(generators().size() + kMadeSchedules.size()); }
 
 QString placementText(PlacementKind kind) {
   switch (kind) {
@@ -176,16 +177,20 @@ void PlanPanel::Private::addSchedule(QFormLayout& form) {
     schedule->setItemData(schedule->count() - 1, QString::fromUtf8(g.summary.data(), static_cast<qsizetype>(g.summary.size())),
                           Qt::ToolTipRole);
   }
-  schedule->addItem(QString::fromUtf8(kAutoSchedule.data(), static_cast<qsizetype>(kAutoSchedule.size())));
-  schedule->setItemData(
-      autoIndex(), PlanPanel::tr("An order made for the costs of these stages and the memory limit; it follows every change of theirs"),
-      Qt::ToolTipRole);
+  for (const MadeSchedule& made : kMadeSchedules) {
+    schedule->addItem(QString::fromUtf8(made.name.data(), static_cast<qsizetype>(made.name.size())));
+    const QString about =
+        made.room == 0
+            ? PlanPanel::tr("An order made for the costs of these stages and the memory limit; it follows every change of theirs")
+            : PlanPanel::tr("As auto, with the activations of at most %n times as many microbatches as ranks", nullptr, made.room);
+    schedule->setItemData(schedule->count() - 1, about, Qt::ToolTipRole);
+  }
   QObject::connect(schedule, &QComboBox::activated, &panel, [this](int index) {
     const std::string name = schedule->itemText(index).toStdString();
-    if (index > autoIndex()) return;  // the file's own
+    if (index >= ownIndex()) return;  // the file's own
     changeShape(PlanPanel::tr("Choose schedule %1").arg(schedule->itemText(index)), [&](PlanRequest& r) {
       r.schedule = name;
-      if (index == autoIndex()) {
+      if (madeSchedule(name) != nullptr) {
         if (r.chunks == 0) r.chunks = usualChunks(name);
         return;
       }
@@ -343,7 +348,7 @@ void PlanPanel::Private::showDesign() {
   };
   const QSignalBlocker quiet(schedule);
   const auto known = schedule->findText(QString::fromStdString(r.schedule));
-  const int own = autoIndex() + 1;
+  const int own = ownIndex();
   while (schedule->count() > own) schedule->removeItem(own);
   if (design.customRows) {
     schedule->addItem(PlanPanel::tr("%1 (as in the file)").arg(QString::fromStdString(r.schedule)));

@@ -341,7 +341,8 @@ void MainWindow::showCommandPalette() {
                      [action] { action->trigger(); }});
   }
   if (d->document.graph()) {
-    std::vector<std::string> schedules{std::string(kAutoSchedule)};
+    std::vector<std::string> schedules;
+    for (const MadeSchedule& made : kMadeSchedules) schedules.emplace_back(made.name);
     for (const Generator& g : generators()) schedules.emplace_back(g.name);
     for (const std::string& name : schedules) {
       all.push_back({tr("Schedule: %1").arg(QString::fromStdString(name)), {}, [this, name, chunks = usualChunks(name)] {

@@ -530,6 +530,9 @@ def simulate(
     what: Schedule | Plan | None, options: SubjectOptions, sends: str, why: bool, jitter: float, draws: int, seed: int
 ) -> Prediction: ...
 def clusters() -> list[str]: ...
+def made_schedules() -> list[str]:
+    """Names of orders that are made for given costs: ``auto`` and others."""
+
 def optimizers() -> dict[str, str]:
     """The engine's names of optimizers, by those of torch.optim's classes."""
 

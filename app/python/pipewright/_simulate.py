@@ -98,7 +98,8 @@ def simulate(
     Durations are texts with a unit (``"1.5ms"``, ``"200us"``) or integers of nanoseconds; those of stages are one value, or a list with one per
     stage. A plan has costs of its own and takes none of them.
 
-    :param what: a schedule, a plan, the file of one (``.csv``, ``.json``), or ``"auto"``: an order made for these costs and limits
+    :param what: a schedule, a plan, the file of one (``.csv``, ``.json``), or ``"auto"``: an order made for these costs and limits,
+        or ``"zb-1p"``, ``"zb-2p"``: the same with the room of these schedules
         (:attr:`Prediction.schedule`; :attr:`Prediction.gap` says how good it is).
     :param forward: of a stage on one microbatch (default ``"1ms"``).
     :param backward: of a stage on one microbatch (default: twice the forward).
@@ -141,12 +142,13 @@ def simulate(
     o.slow = [_slow(at, factor) for at, factor in (slow or {}).items()]
     if live_limit is not None:
         o.live_limit = [_whole("live_limit", n) for n in ([live_limit] if isinstance(live_limit, int) else live_limit)]
-    if what == "auto":
-        o.schedule, o.seconds = "auto", seconds
+    made = what if isinstance(what, str) and what in native.made_schedules() else None
+    if made is not None:
+        o.schedule, o.seconds = made, seconds
         o.shape = (_whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches))
     elif ranks or chunks or microbatches:
-        raise UsageError("ranks, chunks and microbatches are for the schedule auto; any other schedule has its own")
-    source = None if what == "auto" else _source(what)
+        raise UsageError("ranks, chunks and microbatches are for schedules made for costs, such as auto; any other schedule has its own")
+    source = None if made is not None else _source(what)
     return native.simulate(source, o, sends, why, jitter, _whole("draws", draws), _whole("seed", seed))
 
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/generate.h"
+#include "simulator/order/made_schedules.h"
 #include "tests/app/cli/job.h"
 #include "tests/support/host_transports.h"
 
@@ -25,6 +26,7 @@ std::vector<Case> cases() {
     if (generator.name == "forward-only") continue;
     for (const Transport transport : hostTransports()) all.push_back({std::string(generator.name), std::string(nameOf(transport))});
   }
+  for (const MadeSchedule& made : kMadeSchedules) all.push_back({std::string(made.name), std::string(nameOf(hostTransports().front()))});
   return all;
 }
 

@@ -164,6 +164,36 @@ TEST(Simulate, MakesAnOrderForAProblemFile) {
   EXPECT_EQ(call({"schedule", "auto", "--ranks", "2", "--microbatches", "2"}).status, 2);
 }
 
+TEST(Simulate, MakesTheSearchedOrdersOfZeroBubbleAtTheirLimits) {
+  const Words times{"--ranks", "4", "--microbatches", "8", "--forward", "1ms", "--input", "1ms", "--weight", "1ms"};
+  const auto made = [&](const std::string& name) {
+    Words words{"simulate", "--schedule", name, "--json"};
+    words.insert(words.end(), times.begin(), times.end());
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const auto one = made("zb-1p"), two = made("zb-2p");
+  EXPECT_EQ(two["window_ns"], 8 * 3'000'000) << "no bubble with F = I = W and twice the memory";
+  EXPECT_EQ(two["objective"], "window");
+  EXPECT_EQ(two["optimal"], true);
+  EXPECT_GT(one["window_ns"], two["window_ns"]);
+  for (std::size_t r = 0; r < 4; ++r) {
+    EXPECT_LE(one["ranks"][r]["peak_live_microbatches"], 4);
+    EXPECT_LE(two["ranks"][r]["peak_live_microbatches"], 8);
+  }
+  // With a problem file the memory counts: I frees most of it, so that more microbatches live.
+  const Folder folder;
+  const std::string problem =
+      folder.with("problem.json", R"({"ranks": 2, "microbatches": 6, "place": [0, 1], "forward_ns": [10, 10], "input_ns": [10, 10],
+      "weight_ns": [10, 10], "latency_ns": [0], "activation": [100, 100], "activation_after_input": [10, 10], "objective": "window"})");
+  const Outcome outcome = call({"simulate", "--schedule", "zb-1p", "--costs", problem, "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (const auto& rank : nlohmann::json::parse(outcome.out)["ranks"]) EXPECT_LE(rank["peak_bytes"], 2 * 100);
+  EXPECT_EQ(call({"schedule", "zb-2p", "--costs", problem}).status, 0);
+  EXPECT_EQ(call({"schedule", "zb-2p", "--ranks", "2", "--microbatches", "2"}).status, 2);
+}
+
 TEST(Simulate, MakesAnOrderForTimesAndAPlacementOfTwoChunks) {
   // On a V with F = I = W the last stage is on rank 0, so both ranks end together: M · 6 and the way to rank 1.
   const Words times{"--chunks", "2", "--forward", "1ms", "--input", "1ms", "--weight", "1ms"};
