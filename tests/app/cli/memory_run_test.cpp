@@ -24,9 +24,10 @@ class MemoryOfRanks : public testing::TestWithParam<Case> {};
 TEST_P(MemoryOfRanks, IsWhatThePlanSays) {
   const Case& c = GetParam();
   const Folder folder;
-  const std::string plan =
-      planned(folder, {c.model},
-              {"--ranks", "2", "--microbatches", "4", "--schedule", c.schedule, "--recompute", c.recompute, "--balance", "parameters"});
+  const std::string plan = folder.file("plan.json");
+  const Outcome made = call({"plan", sample(c.model), "--ranks", "2", "--microbatches", "4", "--schedule", c.schedule, "--recompute",
+                             c.recompute, "--balance", "parameters", "--out", plan});  // measured, as estimates know no allocator
+  ASSERT_EQ(made.status, 0) << made.err;
   const Outcome predicted = call({"simulate", plan, "--json"});
   ASSERT_EQ(predicted.status, 0) << predicted.err;
   const Outcome outcome = finish({"run", plan, "--steps", "3", "--json"});
@@ -44,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Of, MemoryOfRanks,
                          testing::Values(Case{"gpt_small", "gpipe", "none"}, Case{"gpt_small", "1f1b", "full"},
                                          Case{"gpt_small", "auto", "none"}, Case{"hf_bert", "zb-h1", "none"},
                                          Case{"hf_bert", "zbv", "none"}, Case{"hf_gpt2", "zb-h1", "full"},
-                                         Case{"vit_small", "zb-h1", "none"}, Case{"vit_small", "1f1b", "none"}),
+                                         Case{"vit_small", "gpipe", "full"}, Case{"vit_small", "1f1b", "none"}),
                          [](const auto& test) {
                            std::string name = test.param.model + "_" + test.param.schedule + "_" + test.param.recompute;
                            std::erase(name, '-');
