@@ -132,6 +132,7 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
   json["replicas"] = plan.replicas;
   json["flop_utilisation"] = planned.utilisation;
   if (planned.oneRank) json["one_rank"] = {{"step_ns", planned.oneRank->step}, {"peak_bytes", planned.oneRank->peak}};
+  json["splits_moved_to_fit"] = planned.movedToFit;
   json["world_size"] = worldSize(plan);
   json["rank_order"] = nlohmann::ordered_json::array();
   for (int i = 0; i < request.ranks; ++i)
@@ -196,7 +197,8 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
     print(fmt::format("model FLOPs utilisation {:.3g} % of {:.4g} TFLOP/s a rank\n", 100 * planned.utilisation,
                       plan.profile.peakFlops / 1e12));
   if (const auto& certificate = planned.prediction.certificate)
-    print(fmt::format("auto: found by {}; {}\n", certificate->foundBy, toString(*certificate)));
+    print(fmt::format("{}: found by {}; {}\n", o.schedule, certificate->foundBy, toString(*certificate)));
+  if (planned.movedToFit) print("balanced splits need more memory than a rank has: these are the fastest found that fit\n");
   if (planned.profile.estimated) print(incompleteLine(missing, true));
   if (planned.oneRank) adviseOneRank(*planned.oneRank, metrics.step);
 }

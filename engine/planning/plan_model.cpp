@@ -25,6 +25,7 @@
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
+#include "simulator/search/fitted_splits.h"
 #include "simulator/search/search.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/compiled_rows.h"
@@ -54,7 +55,7 @@ bool settleShape(PlanOptions& o, const ModelGraph& graph) {
     o.microbatches = shape.microbatches;
     return false;
   }
-  if (o.schedule != kAutoSchedule) o.schedule = generatorOf(o.schedule).name;
+  if (madeSchedule(o.schedule) == nullptr) o.schedule = generatorOf(o.schedule).name;
   const int chunks = o.chunks > 0 ? o.chunks : usualChunks(o.schedule), pieces = piecesOf(o, graph);
   if (o.ranks == 0 && pieces > 1 && pieces % chunks == 0) o.ranks = pieces / chunks;
   if (o.ranks == 0) o.ranks = devicesHere(o.how);
@@ -68,11 +69,12 @@ bool settleShape(PlanOptions& o, const ModelGraph& graph) {
 /// before anything is measured.
 Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
   const int pieces = piecesOf(o, graph);
-  const bool made = o.schedule == kAutoSchedule;  // later, from costs: for now its shape
+  const bool made = madeSchedule(o.schedule) != nullptr;  // later, from costs: for now its shape
   const Shape shape{o.ranks, o.ranks * std::max(1, o.chunks), o.microbatches};
-  const Schedule schedule =
+  Schedule schedule =
       made ? serialSchedule(loopPlacement(shape), shape.ranks, shape.microbatches)
            : generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
+  if (made) schedule.name = o.schedule;
   for (const Problem& problem : check(schedule)) {
     if (problem.stops == Stops::Always)
       throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value,
@@ -166,13 +168,33 @@ void settleBatch(PlanOptions& o, const ModelGraph& graph) {
 /// Rows and costs of the plan: of its schedule, or of an order made for its costs.
 MadeOrder scheduled(const PlannedModel& planned, const Schedule& schedule) {
   ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
-  if (planned.options.schedule == kAutoSchedule)
+  if (madeSchedule(planned.options.schedule) != nullptr)
     return makeOrder(planned.request, model, shapeOf(schedule).stages,
                      {.seconds = planned.options.seconds, .threads = kOrderThreads, .goOn = planned.options.goOn});
   MadeOrder given{planRows(schedule, planned.request.replicas, planned.request.rankOrder), {}, std::nullopt};
   CompiledRows compiled(given.rows);
   given.priced = price(planned.request, model, compiled);
   return given;
+}
+
+/// Splits that fit the memory limits, where they are ours to choose and balanced ones do not. Of a schedule made for costs those that hold
+/// one microbatch after the other.
+void moveToFit(PlannedModel& planned, const Schedule& schedule) {
+  const PlanOptions& o = planned.options;
+  const std::vector<NodeId> balanced = planned.request.begins;
+  const bool marked = !planned.graph.splitMarkers.empty() && balanced == planned.graph.splitMarkers;
+  const bool limited = std::ranges::any_of(planned.limits, [](Bytes limit) { return limit > 0; });
+  if (balanced.empty() || !limited || !o.splits.empty() || marked || parseBalance(o.balance) != Balance::Time) return;
+  const Schedule rows = planRows(schedule, planned.request.replicas, planned.request.rankOrder);
+  SearchShape shape;
+  shape.request = planned.request;
+  shape.stages = static_cast<int>(rows.placement.stages());
+  shape.profile = {std::make_shared<const Profile>(planned.profile), false};
+  shape.model = std::make_shared<ModelCosts>(planned.graph, *shape.profile.profile, planned.request.microbatch);
+  shape.slowness = stageSlowness(planned.profile, rows.placement, planned.request.replicas);
+  Evaluator evaluator(shape, rows);
+  planned.request.begins = splitsToFit(shape, Balancer(planned.graph, planned.profile), evaluator, planned.request.recompute, balanced);
+  planned.movedToFit = planned.request.begins != balanced;
 }
 
 /// Fills what is predicted of the plan.
@@ -260,6 +282,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   if (!layers) planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);
   planned.request = requestOf(o, graph, planned.profile, schedule, o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit));
   planned.limits = memoryLimits(planned.request, planned.profile, schedule.rows.size());
+  moveToFit(planned, schedule);
   MadeOrder made = scheduled(planned, schedule);
   planned.plan =
       planOf(planned.request, graph, planned.profile, made.rows, made.priced, splitPoints(graph, bindBatch(graph, o.microbatch)));

@@ -64,13 +64,14 @@ struct PlannedModel {
   Trace trace;
   PredictionReport prediction;     ///< `fits`: within the memory limit
   std::vector<Bytes> limits;       ///< of each rank; 0: none
+  bool movedToFit = false;         ///< whether the splits are other than balanced, so that all ranks stay within their limits
   std::optional<Rank> tooLarge;    ///< the first rank above its limit
   double utilisation = 0;          ///< of the model's FLOPs (`flopUtilisation`); 0 where unknown, and where the plan does not train
   std::optional<OneRank> oneRank;  ///< of several stages without replicas: what one rank would take, if the model fits it
 };
 
-/// Where stages begin: the options' splits by name, else the marks in the model, else balanced. Throws UsageError for unknown names.
-/// `placement`: of the stages, whose ranks may differ in speed.
+/// Where stages begin: the options' splits by name, else the marks in the model, else balanced (`planModel` moves those that do not fit).
+/// Throws UsageError for unknown names. `placement`: of the stages, whose ranks may differ in speed.
 [[nodiscard]] std::vector<NodeId> chooseSplits(const PlanOptions& options, const ModelGraph& graph, const Profile& profile,
                                                const Placement& placement);
 

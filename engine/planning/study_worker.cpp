@@ -19,6 +19,7 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/plan/made_order.h"
+#include "simulator/search/fitted_splits.h"
 #include "simulator/search/rank_order.h"
 
 namespace pw {
@@ -165,7 +166,7 @@ Candidate StudyWorker::evaluated(const StudyPoint& point) {
   request.zero1 = point.zero1;
   request.memoryLimit = point.memoryLimit;
   const int stages = request.ranks * request.chunks;
-  const bool isMade = point.schedule == kAutoSchedule;
+  const bool isMade = madeSchedule(point.schedule) != nullptr;
   if (const auto refusal = isMade ? std::nullopt : generatorOf(point.schedule).refusal({request.ranks, stages, request.microbatches}))
     throw UsageError(*refusal);
   const auto shared = costs_.of(point, request.microbatch);
@@ -176,14 +177,25 @@ Candidate StudyWorker::evaluated(const StudyPoint& point) {
     shape_.slowness = slownessOf(shape_);
   }
   const SplitStart start{std::string(nameOf(point.balance)), shared->beginsFor(shape_, point.balance)};
+  const bool movable = point.balance == Balance::Time && start.begins != graph.splitMarkers;  // as `planModel` moves them
   if (isMade) {
     request.begins = start.begins;
+    if (movable) {
+      Evaluator serial(shape_, planRows(serialSchedule(loopPlacement({request.ranks, stages, request.microbatches}), request.ranks,
+                                                       request.microbatches),
+                                        request.replicas));
+      request.begins = splitsToFit(shape_, *shared->balancer, serial, point.recompute, start.begins);
+    }
+    const SplitStart own{start.name, request.begins};
     request.recompute = point.recompute;
     MadeOrder order = makeOrder(request, *shared->model, stages, {.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }});
-    return Evaluator(shape_, std::move(order.rows)).evaluate(start, point.recompute);
+    return Evaluator(shape_, std::move(order.rows)).evaluate(own, point.recompute);
   }
   if (!evaluator_) evaluator_.emplace(shape_);
-  return evaluator_->evaluate(start, point.recompute);
+  Candidate candidate = evaluator_->evaluate(start, point.recompute);
+  if (candidate.fits() || !movable) return candidate;
+  std::optional<Candidate> fitted = fittedSplits(shape_, *shared->balancer, *evaluator_, point.recompute);
+  return fitted && fitted->fits() ? *std::move(fitted) : candidate;
 }
 
 StudyResult StudyWorker::run(const StudyPoint& point) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "simulator/plan/partition.h"
@@ -7,12 +8,25 @@
 
 namespace pw {
 
+/// What a stage may hold at once. More nodes never hold less.
+struct StageRoom {
+  Bytes bytes = 0;       ///< 0: any number
+  int parameters = 1;    ///< how often its parameters are held: with gradients and optimizer state
+  int microbatches = 1;  ///< of whose activations it keeps what its nodes save
+
+  bool operator==(const StageRoom&) const = default;
+};
+
 /// `balancedSplits` of one model for several numbers of stages. Keeps references to graph and profile.
 class Balancer {
  public:
   Balancer(const ModelGraph& graph, const Profile& profile);
   /// Cost: O(stages · split points).
   [[nodiscard]] std::vector<NodeId> begins(int stages, Balance by, const std::vector<double>& slowness = {}) const;
+  /// By Time, of all cuts at split points whose stages have room, one for each stage; nothing where none has. Exact in this count of
+  /// memory, which knows neither messages nor what an action needs while it runs. Cost: forty times as above.
+  [[nodiscard]] std::optional<std::vector<NodeId>> beginsWithin(const std::vector<StageRoom>& rooms,
+                                                                const std::vector<double>& slowness = {}) const;
 
  private:
   const ModelGraph& graph_;
@@ -20,6 +34,9 @@ class Balancer {
   std::vector<std::size_t> points_;  ///< split points
   std::vector<std::size_t> free_;    ///< all nodes where a stage may begin
   std::vector<Bytes> crossing_;      ///< by node: bytes that would be sent if a stage began there
+  // Summed before each node.
+  std::vector<double> times_;
+  std::vector<Bytes> parameters_, saved_;
 };
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <exception>
 #include <iterator>
@@ -197,6 +198,15 @@ struct Dynamic {
   std::vector<Bytes> crossing;         // at each position
   int stages = 1;
   std::vector<double> slowness;  // of each stage
+  // Of limited stages: summed bytes before each node, and what each stage may hold; else empty.
+  std::vector<Bytes> parameters, saved;
+  std::vector<StageRoom> rooms;
+
+  [[nodiscard]] bool hasRoom(std::size_t stage, std::size_t i, std::size_t j) const {
+    if (rooms.empty() || rooms[stage].bytes == 0) return true;
+    const auto between = [&](const std::vector<Bytes>& sums) { return sums[positions[j]] - sums[positions[i]]; };
+    return rooms[stage].parameters * between(parameters) + rooms[stage].microbatches * between(saved) <= rooms[stage].bytes;
+  }
 
   [[nodiscard]] double weight(std::size_t stage, std::size_t i, std::size_t j) const {
     return (prefix[positions[j]] - prefix[positions[i]]) * slowness[stage];
@@ -221,6 +231,37 @@ struct Dynamic {
     return best[k - 1];
   }
 
+  /// Whether stages with room make a cut with none above `limit`.
+  [[nodiscard]] bool isPossible(double limit) const {
+    const std::size_t k = positions.size();
+    std::vector<bool> reached(k, false);  // by the stages so far
+    reached[0] = true;
+    for (std::size_t s = 0; s < static_cast<std::size_t>(stages); ++s) {
+      std::vector<bool> next(k, false);
+      std::size_t first = 0, count = 0;  // of the begins from `first` on, those that are reached
+      for (std::size_t j = 1; j < k; ++j) {
+        count += reached[j - 1] ? 1 : 0;
+        for (; first < j && (weight(s, first, j) > limit || !hasRoom(s, first, j)); ++first) count -= reached[first] ? 1 : 0;
+        next[j] = count > 0;
+      }
+      reached = std::move(next);
+    }
+    return reached[k - 1];
+  }
+
+  /// Smallest possible heaviest stage where stages have rooms, which need not be alike: by bisection; infinite where no cut has room.
+  [[nodiscard]] double bottleneckWithin() const {
+    constexpr int kHalvings = 40;
+    double low = 0, high = 0;
+    for (const double slow : slowness) high = std::max(high, prefix.back() * slow);
+    if (!isPossible(high)) return std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kHalvings; ++i) {
+      const double middle = (low + high) / 2;
+      (isPossible(middle) ? high : low) = middle;
+    }
+    return high;
+  }
+
   /// Fewest crossing bytes with no stage above `limit`; ties to earlier cuts. Of the begins that the limit allows, a window that moves
   /// forward, the cheapest stands first in a queue.
   [[nodiscard]] std::vector<NodeId> cheapest(double limit) const {
@@ -239,7 +280,7 @@ struct Dynamic {
           while (!queue.empty() && cost(queue.back()) > cost(j - 1)) queue.pop_back();
           queue.push_back(j - 1);
         }
-        while (!queue.empty() && weight(s, queue.front(), j) > limit) queue.pop_front();
+        while (!queue.empty() && (weight(s, queue.front(), j) > limit || !hasRoom(s, queue.front(), j))) queue.pop_front();
         if (queue.empty()) continue;
         next[j] = cost(queue.front());
         source[j] = queue.front();
@@ -304,6 +345,15 @@ Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(gra
     if (crossing.obstacles[n] == 0) free_.push_back(n);
   }
   crossing_ = crossing.bytes;
+  const std::vector<double> times = weights(graph, profile, Balance::Time), parameters = weights(graph, profile, Balance::Parameters);
+  times_.assign(1, 0);
+  parameters_.assign(1, 0);
+  saved_.assign(1, 0);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    times_.push_back(times_.back() + times[n]);
+    parameters_.push_back(parameters_.back() + static_cast<Bytes>(parameters[n]));
+    saved_.push_back(saved_.back() + std::max<Bytes>(0, profile.nodes[n].saved));
+  }
 }
 
 std::vector<NodeId> Balancer::begins(int stages, Balance by, const std::vector<double>& slowness) const {
@@ -332,6 +382,23 @@ std::vector<NodeId> Balancer::begins(int stages, Balance by, const std::vector<d
   for (const double w : weight) dynamic.prefix.push_back(dynamic.prefix.back() + w);
   for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(crossing_[position]);
   return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
+}
+
+std::optional<std::vector<NodeId>> Balancer::beginsWithin(const std::vector<StageRoom>& rooms, const std::vector<double>& slowness) const {
+  Dynamic dynamic;
+  dynamic.stages = static_cast<int>(rooms.size());
+  dynamic.rooms = rooms;
+  dynamic.slowness = slowness.empty() ? std::vector<double>(rooms.size(), 1) : slowness;
+  dynamic.positions.push_back(0);
+  dynamic.positions.insert(dynamic.positions.end(), points_.begin(), points_.end());
+  dynamic.positions.push_back(graph_.nodes.size());
+  dynamic.prefix = times_;
+  dynamic.parameters = parameters_;
+  dynamic.saved = saved_;
+  for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(crossing_[position]);
+  const double bottleneck = dynamic.bottleneckWithin();
+  if (std::isinf(bottleneck)) return std::nullopt;
+  return dynamic.cheapest(bottleneck * 1.01 + 1e-9);
 }
 
 std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by,

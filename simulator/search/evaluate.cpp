@@ -141,7 +141,39 @@ void Evaluator::tryAll(Moving& moving, const std::vector<NodeId>& places) {
   }
 }
 
-/// Moves single begins of the best as long as one is better.
+/// Moves all begins from the `first` to the `last` a place on, or back. Returns whether to continue.
+bool Evaluator::tryShift(Moving& moving, const std::vector<NodeId>& places, std::size_t first, std::size_t last, bool ahead) {
+  std::vector<NodeId> begins = moving.best.request.begins;
+  for (std::size_t i = first; i <= last; ++i) {
+    const auto at = std::lower_bound(places.begin(), places.end(), begins[i]);
+    if (ahead) {
+      const auto next = at != places.end() && *at == begins[i] ? at + 1 : at;
+      if (next == places.end()) return true;
+      begins[i] = *next;
+    } else {
+      if (at == places.begin()) return true;
+      begins[i] = *(at - 1);
+    }
+  }
+  const bool ascending = std::ranges::adjacent_find(begins, [](NodeId a, NodeId b) { return b <= a; }) == begins.end();
+  return !ascending || tryCut(moving, begins);
+}
+
+/// Neighbouring begins together: a stage that gives something to the next may have to take as much from the one before. Returns whether to
+/// continue.
+bool Evaluator::tryShifts(Moving& moving, const std::vector<NodeId>& places) {
+  const std::size_t count = moving.best.request.begins.size();
+  for (std::size_t length = 2; length <= count; ++length) {
+    for (std::size_t first = 0; first + length <= count; ++first) {
+      for (const bool ahead : {false, true}) {
+        if (!tryShift(moving, places, first, first + length - 1, ahead)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// Moves single begins of the best as long as one is better, then several at once.
 void Evaluator::tryNeighbours(Moving& moving, const std::vector<NodeId>& places, int rounds) {
   constexpr std::array<std::ptrdiff_t, 6> kFurther{-1, 1, -2, 2, -4, 4};
   bool moved = true;
@@ -159,6 +191,7 @@ void Evaluator::tryNeighbours(Moving& moving, const std::vector<NodeId>& places,
         if (ascending && !tryCut(moving, begins)) return;
       }
     }
+    if (moving.best.moves == before && !tryShifts(moving, places)) return;
     moved = moving.best.moves > before;
   }
 }

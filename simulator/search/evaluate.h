@@ -42,6 +42,8 @@ class Evaluator {
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
+  [[nodiscard]] const Schedule& rows() const { return rows_; }
+
   /// Lower, in this order, in what is over the memory limit, the step, the peak.
   [[nodiscard]] static bool isBetterCut(const Candidate& a, const Candidate& b);
 
@@ -49,10 +51,11 @@ class Evaluator {
   [[nodiscard]] Candidate evaluate(const SplitStart& start, const Recompute& recompute);
 
   /// The candidate with other begins among `places` (ascending) that are better (`isBetterCut`). Where there are few choices (5,000) all
-  /// are tried and the result is the best; otherwise single begins move to places 1, 2 or 4 further as long as that is better, at most
-  /// `rounds` times over all begins. A cut is not simulated where its memory alone, or a path of the program (`PathBounds`), shows that it
-  /// is no better: the result is that of simulating all. `goOn` is called before every try with the share of the most work done. Of very
-  /// large plans the tries end after some seconds' work, counted in actions and so the same everywhere. Ties: the first found.
+  /// are tried and the result is the best; otherwise single begins move to places 1, 2 or 4 further as long as that is better, then
+  /// neighbouring ones together by a place, at most `rounds` times over all begins. A cut is not simulated where its memory alone, or a
+  /// path of the program (`PathBounds`), shows that it is no better: the result is that of simulating all. `goOn` is called before every
+  /// try with the share of the most work done. Of very large plans the tries end after some seconds' work, counted in actions and so the
+  /// same everywhere. Ties: the first found.
   [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
                                   const std::function<bool(double)>& goOn);
 
@@ -72,6 +75,8 @@ class Evaluator {
   [[nodiscard]] bool tryCut(Moving& moving, const std::vector<NodeId>& begins);
   void tryAll(Moving& moving, const std::vector<NodeId>& places);
   void tryNeighbours(Moving& moving, const std::vector<NodeId>& places, int rounds);
+  [[nodiscard]] bool tryShift(Moving& moving, const std::vector<NodeId>& places, std::size_t first, std::size_t last, bool ahead);
+  [[nodiscard]] bool tryShifts(Moving& moving, const std::vector<NodeId>& places);
   [[nodiscard]] Weighed weigh(const SplitStart& start, const Recompute& recompute);
   void simulate(Weighed& weighed, bool keepsPath);
   [[nodiscard]] bool mayImprove(const Weighed& tried, const Candidate& best);

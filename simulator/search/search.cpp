@@ -20,6 +20,7 @@
 #include "simulator/order/find_order.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/search/evaluate.h"
+#include "simulator/search/fitted_splits.h"
 #include "simulator/search/orders.h"
 #include "simulator/search/parallel_for.h"
 #include "simulator/search/rank_order.h"
@@ -152,7 +153,11 @@ void Searcher::listShapesOf(const Generator& family, const PlanRequest& request)
 void Searcher::listShapes() {
   std::vector<const Generator*> families;
   for (const std::string& wanted : space_.schedules) {
-    if (wanted != kAutoSchedule) families.push_back(&generatorOf(wanted));
+    if (wanted == kAutoSchedule) continue;
+    if (madeSchedule(wanted) != nullptr)
+      throw UsageError(fmt::format(
+          "{} limits memory by itself; plan and simulate take it, and a search makes orders with auto and a memory limit", wanted));
+    families.push_back(&generatorOf(wanted));
   }
   withOrders_ = space_.schedules.empty() || families.size() < space_.schedules.size();
   withFamilies_ = space_.schedules.empty() || !families.empty();
@@ -271,6 +276,13 @@ void Searcher::tryShape(int at) {
     const auto some = tryOne(start, RecomputeAuto());
     const bool same = some && full && some->step == full->step && some->peak == full->peak;
     if (some && some->fits() && !same) keep(some);  // a plan that does not fit recomputes everything it can, like RecomputeFull
+  }
+  const auto fits = [](const Candidate& c) { return c.fits() && std::holds_alternative<RecomputeNone>(c.request.recompute); };
+  if (cancelled_ || std::ranges::any_of(found, fits)) return;
+  try {
+    keep(fittedSplits(shape, Balancer(graph_, *shape.profile.profile), evaluator, RecomputeNone()));
+  } catch (const UsageError& error) {
+    skip(shape, error.what());
   }
 }
 

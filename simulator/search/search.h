@@ -38,7 +38,8 @@ struct SearchSpace {
 struct Candidate {
   PlanRequest request;  ///< `price` and `planOf` turn it into a plan
   int stages = 0;
-  std::string split;  ///< what its splits balance: time, memory, parameters, layers; `marks`: the model's own split markers
+  std::string split;  ///< what its splits balance: time, memory, parameters, layers; `fit`: time, within the memory limits; `marks`: the
+                      ///< model's own split markers
   int moves = 0;      ///< whether splits were moved from there because it made the step shorter
   Ns step = 0, makespan = 0;
   double bubbleFraction = 0;

@@ -58,6 +58,26 @@ TEST_F(LayersCommand, PlanTakesExactlyWhatTheTableSays) {
   EXPECT_THAT(refusal({"export", plan, "--to", "torch", "--out", folder_.file("torch")}), HasSubstr("layer table"));
 }
 
+TEST_F(LayersCommand, PlanMovesBalancedSplitsThatDoNotFit) {
+  const std::string table = folder_.with("heavy.csv",
+                                         "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n"
+                                         "a,1,1,1,0,20,0\nb,1,1,1,0,1,0\nc,1,1,1,0,1,0\nd,1,1,1,0,1,0\n");
+  const Words plan{"plan", "--layers", table, "--ranks", "2", "--microbatches", "3", "--schedule", "1f1b", "--out", folder_.file("p.json")};
+  const auto within = [&](const std::string& limit, int status) {
+    Words words = plan;
+    words.insert(words.end(), {"--memory-limit", limit});
+    const Json json = answer(words, status);
+    return std::pair(json["splits_moved_to_fit"].get<bool>(), Json::parse(contentOf(folder_.file("p.json")))["splits"]);
+  };
+  // Rank 0 keeps two microbatches: of a and b 42 bytes, of a alone 40.
+  EXPECT_EQ(within("42B", 0), std::pair(false, Json({"c"})));
+  EXPECT_EQ(within("41B", 0), std::pair(true, Json({"b"})));
+  EXPECT_FALSE(within("39B", 1).first);
+  Words words = plan;
+  words.insert(words.end(), {"--memory-limit", "41B", "--split", "c"});
+  EXPECT_EQ(call(words).status, 1) << "a split that was given stays";
+}
+
 TEST_F(LayersCommand, SimulateTakesTheScheduleOfTheCall) {
   EXPECT_EQ(answer({"simulate", "--layers", table_, "--schedule", "gpipe", "--ranks", "2", "--microbatches", "3"})["makespan_ns"],
             kMakespan);

@@ -182,21 +182,28 @@ Candidate movedPlainly(Candidate best, const ModelGraph& graph, const Profile& p
   };
   auto weight = weigh(best.request);
   bool moved = true;
+  const auto tryMove = [&](std::size_t first, std::size_t last, int further) {
+    PlanRequest tried = best.request;
+    for (std::size_t i = first; i <= last; ++i) tried.begins[i] = NodeId(tried.begins[i].value + further);
+    const auto outside = [&](NodeId begin) { return begin.value < 1 || begin.index() >= graph.nodes.size(); };
+    if (std::ranges::any_of(tried.begins, outside)) return;
+    if (std::ranges::adjacent_find(tried.begins, [](NodeId a, NodeId b) { return b <= a; }) != tried.begins.end()) return;
+    const auto now = weigh(tried);
+    if (!(now < weight)) return;
+    weight = now;
+    best.request = tried;
+    moved = true;
+  };
+  const std::size_t count = best.request.begins.size();
   for (int round = 0; round < 8 && moved; ++round) {
     moved = false;
-    for (std::size_t i = 0; i < best.request.begins.size(); ++i) {
-      for (const int further : {-1, 1, -2, 2, -4, 4}) {
-        PlanRequest tried = best.request;
-        tried.begins[i] = NodeId(tried.begins[i].value + further);
-        const bool ascending = tried.begins[i].value >= 1 && tried.begins[i].index() < graph.nodes.size() &&
-                               (i == 0 || tried.begins[i - 1] < tried.begins[i]) &&
-                               (i + 1 == tried.begins.size() || tried.begins[i] < tried.begins[i + 1]);
-        if (!ascending) continue;
-        const auto now = weigh(tried);
-        if (!(now < weight)) continue;
-        weight = now;
-        best.request = tried;
-        moved = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const int further : {-1, 1, -2, 2, -4, 4}) tryMove(i, i, further);
+    }
+    const bool single = moved;
+    for (std::size_t length = 2; length <= count && !single; ++length) {
+      for (std::size_t first = 0; first + length <= count; ++first) {
+        for (const int further : {-1, 1}) tryMove(first, first + length - 1, further);
       }
     }
   }

@@ -1,0 +1,75 @@
+#include "simulator/search/fitted_splits.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "simulator/model/graph_facts.h"
+#include "simulator/step/compile.h"
+
+namespace pw {
+namespace {
+
+/// By stage: of how many microbatches it keeps activations at once, whatever its rank's other stages do.
+std::vector<int> keptMicrobatches(const Schedule& rows) {
+  const std::size_t stages = rows.placement.stages(), ranks = rows.rows.size();
+  std::vector<int> kept(stages, 0);
+  std::vector<bool> done(stages, false);
+  for (std::size_t counted = 0; counted < stages;) {
+    CostTable costs;  // a byte for one stage of each rank that is left
+    costs.stages.resize(stages);
+    std::vector<std::size_t> stageOf(ranks, stages);
+    for (std::size_t s = 0; s < stages; ++s) {
+      const std::size_t r = rows.placement.rankOfStage[s].index();
+      if (done[s] || stageOf[r] < stages) continue;
+      stageOf[r] = s;
+      costs.stages[s].activationBytes = 1;
+      done[s] = true;
+      ++counted;
+    }
+    const Program program = compile(rows, costs);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (stageOf[r] < stages) kept[stageOf[r]] = static_cast<int>(program.peakBytes[r]);
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
+                                      const Recompute& recompute) {
+  constexpr int kAttempts = 3;
+  const Schedule& rows = evaluator.rows();
+  const PlanRequest& request = shape.request;
+  const std::vector<Bytes> limits = memoryLimits(request, *shape.profile.profile, rows.rows.size());
+  if (std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; }) || rows.placement.bidirectional()) return std::nullopt;
+  const std::vector<int> kept = keptMicrobatches(rows);
+  std::vector<int> stagesOf(rows.rows.size(), 0);
+  for (const Rank rank : rows.placement.rankOfStage) ++stagesOf[rank.index()];
+  const bool layers = isLayerChain(shape.model->graph());
+  const int parameters = (layers ? 1 : 2) + stateCopies(request.optimizer);  // with gradients; a layer table says all but the state
+  std::vector<StageRoom> rooms;
+  for (std::size_t s = 0; s < kept.size(); ++s) {
+    const std::size_t r = rows.placement.rankOfStage[s].index();
+    rooms.push_back({limits[r] / stagesOf[r], parameters, kept[s]});
+  }
+  std::optional<Candidate> best;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto begins = balancer.beginsWithin(rooms, shape.slowness);
+    if (!begins) return best;
+    const Candidate candidate = evaluator.evaluate({"fit", *begins}, recompute);
+    if (!best || Evaluator::isBetterCut(candidate, *best)) best = candidate;
+    if (best->fits()) return best;
+    for (StageRoom& room : rooms) room.bytes = std::max<Bytes>(room.bytes > 0 ? 1 : 0, room.bytes - candidate.excess);
+  }
+  return best;
+}
+
+std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator, const Recompute& recompute,
+                                const std::vector<NodeId>& balanced) {
+  if (evaluator.evaluate({"time", balanced}, recompute).fits()) return balanced;
+  const std::optional<Candidate> fitted = fittedSplits(shape, balancer, evaluator, recompute);
+  return fitted && fitted->fits() ? fitted->request.begins : balanced;
+}
+
+}  // namespace pw

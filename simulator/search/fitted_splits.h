@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "simulator/plan/balancer.h"
+#include "simulator/search/evaluate.h"
+
+namespace pw {
+
+/// Splits of a combination whose ranks stay within their memory limits, where balanced ones do not: the shortest bottleneck that the limits
+/// and the microbatches that each stage keeps under its rows allow (`Balancer::beginsWithin`), in three attempts with less room for what
+/// that count leaves out. Nothing where no split point makes such a cut, and without limits. `balancer`, `evaluator`: of the combination.
+[[nodiscard]] std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
+                                                    const Recompute& recompute);
+
+/// `balanced` where they fit, or where fitted ones do not, either; else those.
+[[nodiscard]] std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
+                                              const Recompute& recompute, const std::vector<NodeId>& balanced);
+
+}  // namespace pw

@@ -1,0 +1,192 @@
+// Splits that fit memory limits, against all cuts of random layer tables.
+#include "simulator/search/fitted_splits.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/plan/balancer.h"
+#include "simulator/plan/stage_costs.h"
+#include "simulator/report/metrics.h"
+#include "tests/support/random_costs.h"
+
+namespace pw::test {
+namespace {
+
+LayerTable randomTable(std::mt19937_64& random, int layers) {
+  LayerTable table{"random", 1, 0, 0, {}};
+  for (int i = 0; i < layers; ++i) {
+    Layer layer{"layer" + std::to_string(i),
+                draw(random, 1, 9),
+                draw(random, 1, 9),
+                draw(random, 1, 9),
+                draw(random, 0, 60),
+                draw(random, 1, 20),
+                0,
+                draw(random, 0, 9),
+                Layer::kByLink,
+                ""};
+    layer.afterInput = layer.activations;
+    table.layers.push_back(layer);
+  }
+  return table;
+}
+
+/// All begins of stages 1, 2, … in a chain of so many layers.
+std::vector<std::vector<NodeId>> allBegins(int layers, int stages, int from = 1) {
+  if (stages == 1) return {{}};
+  std::vector<std::vector<NodeId>> all;
+  for (int first = from; first < layers; ++first) {
+    for (std::vector<NodeId> rest : allBegins(layers, stages - 1, first + 1)) {
+      rest.insert(rest.begin(), NodeId(first));
+      all.push_back(rest);
+    }
+  }
+  return all;
+}
+
+TEST(BeginsWithin, IsTheShortestBottleneckOfAllCutsWithRoom) {
+  int none = 0, moved = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    std::mt19937_64 random(seed);
+    const LayerTable table = randomTable(random, 9);
+    const ModelGraph graph = chainOf(table, "/t.json");
+    const Profile profile = profileOf(graph);
+    std::vector<StageRoom> rooms;
+    for (int s = 0; s < 4; ++s)
+      rooms.push_back({draw(random, 0, 3) == 0 ? 0 : draw(random, 60, 400), static_cast<int>(draw(random, 1, 3)),
+                       static_cast<int>(draw(random, 1, 4))});
+    double least = -1;
+    for (std::vector<NodeId> begins : allBegins(9, 4)) {
+      begins.insert(begins.begin(), NodeId(0));
+      begins.push_back(NodeId(9));
+      double bottleneck = 0;
+      bool fits = true;
+      for (std::size_t s = 0; s < 4; ++s) {
+        double time = 0;
+        Bytes parameters = 0, saved = 0;
+        for (std::size_t n = begins[s].index(); n < begins[s + 1].index(); ++n) {
+          const Layer& layer = table.layers[n];
+          time += static_cast<double>(layer.forward + layer.input + layer.weight);
+          parameters += layer.parameters;
+          saved += layer.activations;
+        }
+        bottleneck = std::max(bottleneck, time);
+        fits = fits && (rooms[s].bytes == 0 || rooms[s].parameters * parameters + rooms[s].microbatches * saved <= rooms[s].bytes);
+      }
+      if (fits && (least < 0 || bottleneck < least)) least = bottleneck;
+    }
+    const Balancer balancer(graph, profile);
+    const auto found = balancer.beginsWithin(rooms);
+    ASSERT_EQ(found.has_value(), least >= 0) << "seed " << seed;
+    none += found ? 0 : 1;
+    if (!found) continue;
+    moved += *found == balancer.begins(4, Balance::Time) ? 0 : 1;
+    double bottleneck = 0;
+    for (std::size_t s = 0; s < 4; ++s) {
+      const std::size_t begin = s == 0 ? 0 : (*found)[s - 1].index(), end = s == 3 ? 9 : (*found)[s].index();
+      double time = 0;
+      for (std::size_t n = begin; n < end; ++n)
+        time += static_cast<double>(table.layers[n].forward + table.layers[n].input + table.layers[n].weight);
+      bottleneck = std::max(bottleneck, time);
+    }
+    EXPECT_LE(bottleneck, least * 1.01) << "seed " << seed;
+  }
+  EXPECT_GT(none, 20);
+  EXPECT_GT(moved, 50);
+}
+
+std::vector<NodeId> fitted(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows,
+                           const std::vector<NodeId>& balanced) {
+  SearchShape shape;
+  shape.request = request;
+  shape.stages = static_cast<int>(rows.placement.stages());
+  shape.profile = {std::make_shared<const Profile>(profile), false};
+  shape.model = std::make_shared<ModelCosts>(graph, *shape.profile.profile, request.microbatch);
+  Evaluator evaluator(shape, rows);
+  return splitsToFit(shape, Balancer(graph, profile), evaluator, RecomputeNone(), balanced);
+}
+
+TEST(SplitsToFit, FitWheneverSomeCutDoes) {
+  int moved = 0, hopeless = 0;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const ModelGraph graph = chainOf(randomTable(random, 9), "/t.json");
+    const Profile profile = profileOf(graph);
+    constexpr std::array<const char*, 4> kFamilies{"1f1b", "gpipe", "zb-h1", "zb-h2"};
+    PlanRequest request;
+    request.schedule = kFamilies[seed % 4];
+    request.ranks = 3;
+    request.microbatches = 5;
+    const Schedule rows = planRows(generate(request.schedule, {3, 3, 5}), 1);
+    struct Cut {
+      std::vector<NodeId> begins;
+      Bytes peak = 0;
+    };
+    std::vector<Cut> cuts;
+    for (const std::vector<NodeId>& begins : allBegins(9, 3)) {
+      request.begins = begins;
+      const Metrics metrics = metricsOf(simulate(rows, price(request, graph, profile, rows).costs));
+      Cut cut{begins, 0};
+      for (const RankMetrics& rank : metrics.ranks) cut.peak = std::max(cut.peak, rank.peakBytes);
+      cuts.push_back(cut);
+    }
+    const std::vector<NodeId> balanced = balancedSplits(graph, profile, 3, Balance::Time);
+    std::ranges::sort(cuts, {}, &Cut::peak);
+    request.memoryLimit = seed % 5 == 0 ? cuts.front().peak - 1 : cuts[seed % 7].peak;
+    const std::vector<NodeId> found = fitted(request, graph, profile, rows, balanced);
+    std::erase_if(cuts, [&](const Cut& cut) { return cut.peak > request.memoryLimit; });
+    const bool fits = std::ranges::find(cuts, balanced, &Cut::begins) != cuts.end();
+    if (cuts.empty() || fits) {
+      EXPECT_EQ(found, balanced);
+      hopeless += cuts.empty() ? 1 : 0;
+      continue;
+    }
+    ++moved;
+    const auto mine = std::ranges::find(cuts, found, &Cut::begins);
+    ASSERT_NE(mine, cuts.end()) << "fits";
+  }
+  EXPECT_GT(moved, 20);
+  EXPECT_EQ(hopeless, 24);
+}
+
+TEST(SplitsToFit, FindSomethingThatFitsAmongManyCuts) {
+  int moved = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const ModelGraph graph = chainOf(randomTable(random, 60), "/t.json");
+    const Profile profile = profileOf(graph);
+    PlanRequest request;
+    request.ranks = 6;
+    request.microbatches = 12;
+    const Schedule rows = planRows(generate("1f1b", {6, 6, 12}), 1);
+    std::vector<StageRoom> rooms;
+    for (int s = 0; s < 6; ++s) rooms.push_back({1, 1, 6 - s});
+    const Balancer balancer(graph, profile);
+    Bytes low = 1, high = 1'000'000;  // the least memory that some cut fits, exactly: a table counts as the rooms do
+    while (low < high) {
+      const Bytes middle = low + (high - low) / 2;
+      for (StageRoom& room : rooms) room.bytes = middle;
+      balancer.beginsWithin(rooms) ? high = middle : low = middle + 1;
+    }
+    request.memoryLimit = low;
+    const std::vector<NodeId> balanced = balancer.begins(6, Balance::Time), found = fitted(request, graph, profile, rows, balanced);
+    request.begins = found;
+    for (const RankMetrics& rank : metricsOf(simulate(rows, price(request, graph, profile, rows).costs)).ranks)
+      EXPECT_LE(rank.peakBytes, low);
+    moved += found == balanced ? 0 : 1;
+  }
+  EXPECT_EQ(moved, 20);
+}
+
+}  // namespace
+}  // namespace pw::test
