@@ -198,7 +198,7 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
                       plan.profile.peakFlops / 1e12));
   if (const auto& certificate = planned.prediction.certificate)
     print(fmt::format("{}: found by {}; {}\n", o.schedule, certificate->foundBy, toString(*certificate)));
-  if (planned.movedToFit) print("balanced splits need more memory than a rank has: these are the fastest found that fit\n");
+  if (planned.movedToFit) print("balanced splits need more memory than a rank has: these are the most even ones that fit\n");
   if (planned.profile.estimated) print(incompleteLine(missing, true));
   if (planned.oneRank) adviseOneRank(*planned.oneRank, metrics.step);
 }
