@@ -1,6 +1,7 @@
 #include "engine/planning/plan_model.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -211,6 +212,10 @@ void predictPlan(PlannedModel& planned) {
     if (excessOf(rank.peakBytes, planned.limits.at(rank.rank.index())) > 0 && !planned.tooLarge) planned.tooLarge = rank.rank;
   }
   planned.prediction.fits = !planned.tooLarge;
+  if (!planned.prediction.fits || std::ranges::all_of(planned.limits, [](Bytes limit) { return limit == 0; })) return;
+  std::vector<Bytes> limits = planned.limits;
+  std::ranges::replace(limits, Bytes{0}, std::numeric_limits<Bytes>::max() / 4);
+  planned.prediction.lowerBound = lowerBounds(plan.schedule, planned.costs, {}, limits);
 }
 
 bool hasBackwards(const Schedule& schedule) {

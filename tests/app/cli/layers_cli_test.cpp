@@ -74,6 +74,10 @@ TEST_F(LayersCommand, PlanMovesBalancedSplitsThatDoNotFit) {
   EXPECT_EQ(within("41B", 0), std::pair(true, Json({"b"})));
   EXPECT_FALSE(within("39B", 1).first);
   Words words = plan;
+  // No order within that memory is faster than the bound, which `simulate` gives for the plan and that limit, too.
+  Words limited = plan, simulated{"simulate", folder_.file("p.json"), "--memory-limit", "41B"};
+  limited.insert(limited.end(), {"--memory-limit", "41B"});
+  EXPECT_EQ(answer(limited)["lower_bound_ns"], answer(simulated)["lower_bound_ns"]);
   words.insert(words.end(), {"--memory-limit", "41B", "--split", "c"});
   EXPECT_EQ(call(words).status, 1) << "a split that was given stays";
 }
