@@ -19,7 +19,7 @@ Bytes whileRunning(const StageCost& cost) {
 void limitRoom(OrderProblem& problem, const MadeSchedule& made) {
   if (made.room == 0) return;
   const auto ranks = static_cast<std::size_t>(problem.ranks);
-  const int microbatches = made.room * problem.ranks;
+  const int microbatches = std::min(made.room * problem.ranks, problem.microbatches);  // there are no more to hold
   std::vector<Bytes> held(ranks, 0), running(ranks, 0);
   std::vector<int> stages(ranks, 0);
   for (std::size_t s = 0; s < problem.costs.stages.size(); ++s) {
