@@ -127,6 +127,7 @@ void bindModels(py::module_& m) {
   m.def("optimizers", &optimizers);
   m.def("made_schedules", [] {
     std::vector<std::string> names;
+    names.reserve(std::size(kMadeSchedules));
     for (const MadeSchedule& made : kMadeSchedules) names.emplace_back(made.name);
     return names;
   });

@@ -77,7 +77,7 @@ Recompute recomputeIn(const JsonPart& part) {
 }
 
 std::string scheduleIn(const JsonPart& part) {
-  const auto name = part.as<std::string>();
+  auto name = part.as<std::string>();
   if (madeSchedule(name) != nullptr) return name;
   const Generator& family = generatorOf(name);
   if (!family.trains) part.fail(fmt::format("has {}, which does not train; omit it", family.name));

@@ -13,7 +13,7 @@ namespace pw::test {
 /// Makes small model graphs by hand. Tensors are float32 [batch, 4], batch 2 at export and symbolic, unless said otherwise.
 class GraphBuilder {
  public:
-  static constexpr Bytes kRow = 4 * 4;  ///< bytes of one sample of a default tensor
+  static constexpr Bytes kRow = Bytes{4} * 4;  ///< bytes of one sample of a default tensor
 
   GraphBuilder() { graph_.name = "hand"; }
 
@@ -56,6 +56,7 @@ class GraphBuilder {
   /// Appends `aten.<op>(reads…) -> name`.
   ValueId op(const std::string& op, const std::vector<ValueId>& reads, const std::string& name, const TensorMeta& meta = rows()) {
     std::vector<NamedArgument> arguments;
+    arguments.reserve(reads.size());
     for (const ValueId read : reads) arguments.push_back({"", read});
     return call(op, arguments, name, meta);
   }

@@ -40,7 +40,8 @@ inline OrderProblem randomOrderProblem(std::mt19937_64& random, int ranks, const
 }
 
 inline void limitRanks(std::mt19937_64& random, OrderProblem& problem, int most) {
-  for (int r = 0; r < problem.ranks; ++r) problem.limits.push_back(draw(random, 25, 45 * most));
+  problem.limits.reserve(static_cast<std::size_t>(problem.ranks));
+  for (int r = 0; r < problem.ranks; ++r) problem.limits.push_back(draw(random, 25, std::int64_t{45} * most));
 }
 
 inline Ns orderTimeOf(const OrderProblem& problem, const Program& program, const Times& times) {

@@ -342,6 +342,7 @@ void MainWindow::showCommandPalette() {
   }
   if (d->document.graph()) {
     std::vector<std::string> schedules;
+    schedules.reserve(std::size(kMadeSchedules) + generators().size());
     for (const MadeSchedule& made : kMadeSchedules) schedules.emplace_back(made.name);
     for (const Generator& g : generators()) schedules.emplace_back(g.name);
     for (const std::string& name : schedules) {

@@ -11,8 +11,6 @@
 
 #include "tests/support/folder.h"
 
-extern char** environ;
-
 namespace pw::test {
 
 /// The outcome of a call of the program.
@@ -26,6 +24,7 @@ inline Outcome call(std::vector<std::string> arguments) {
   const Folder folder;
   arguments.insert(arguments.begin(), PIPEWRIGHT);
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const std::string out = folder.file("out"), err = folder.file("err");

@@ -227,7 +227,8 @@ TEST_F(OnGpus, ARehearsalTakesAsLongAsThePlanSays) {
   const Outcome outcome = call({"run", plan, "--synthetic", "--backend", "nccl", "--steps", "2", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Ns predicted = Json::parse(call({"simulate", plan, "--json"}).out).at("makespan_ns");
-  for (const Json& step : Json::parse(outcome.out).at("steps")) EXPECT_GE(step.at("makespan_ns").get<Ns>(), predicted);
+  const Json json = Json::parse(outcome.out);
+  for (const Json& step : json.at("steps")) EXPECT_GE(step.at("makespan_ns").get<Ns>(), predicted);
 }
 
 }  // namespace

@@ -94,10 +94,10 @@ class Job {
   Outcome wait(std::chrono::milliseconds deadline = kLong) {
     int status = 0;
     ended_ = eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, deadline);
-    const Outcome outcome{!ended_             ? -1
-                          : WIFEXITED(status) ? WEXITSTATUS(status)
-                                              : 128 + WTERMSIG(status),
-                          contentOf(folder_.file("out")), errSoFar()};
+    Outcome outcome{!ended_             ? -1
+                    : WIFEXITED(status) ? WEXITSTATUS(status)
+                                        : 128 + WTERMSIG(status),
+                    contentOf(folder_.file("out")), errSoFar()};
     EXPECT_TRUE(ended_) << "still running: " << outcome.err;
     return outcome;
   }

@@ -189,7 +189,8 @@ TEST(Simulate, MakesTheSearchedOrdersOfZeroBubbleAtTheirLimits) {
       "weight_ns": [10, 10], "latency_ns": [0], "activation": [100, 100], "activation_after_input": [10, 10], "objective": "window"})");
   const Outcome outcome = call({"simulate", "--schedule", "zb-1p", "--costs", problem, "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const auto& rank : nlohmann::json::parse(outcome.out)["ranks"]) EXPECT_LE(rank["peak_bytes"], 2 * 100);
+  const auto json = nlohmann::json::parse(outcome.out);
+  for (const auto& rank : json["ranks"]) EXPECT_LE(rank["peak_bytes"], 2 * 100);
   EXPECT_EQ(call({"schedule", "zb-2p", "--costs", problem}).status, 0);
   EXPECT_EQ(call({"schedule", "zb-2p", "--ranks", "2", "--microbatches", "2"}).status, 2);
 }

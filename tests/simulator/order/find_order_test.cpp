@@ -240,7 +240,7 @@ TEST(FindOrder, ReachesThePublishedZeroBubbleRates) {
   times.backwardWeight = {19927};
   times.latency = 527;
   problem.costs = syntheticTable(times, 8);
-  constexpr Bytes kBefore = 34 * 4096 + 5 * 32 * 1024, kAfter = 32 * 4096;
+  constexpr Bytes kHidden = 4096, kScores = Bytes{32} * 1024, kBefore = 34 * kHidden + 5 * kScores, kAfter = 32 * kHidden;
   for (StageCost& stage : problem.costs.stages) {
     stage.activationBytes = kBefore;
     stage.freedByInput = kBefore - kAfter;

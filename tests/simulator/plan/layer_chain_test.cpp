@@ -22,13 +22,11 @@
 #include "simulator/search/orders.h"
 #include "simulator/search/profiles.h"
 #include "simulator/search/search.h"
+#include "tests/support/all_splits.h"
+#include "tests/support/random_costs.h"
 
 namespace pw::test {
 namespace {
-
-std::int64_t draw(std::mt19937_64& random, std::int64_t low, std::int64_t high) {
-  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
-}
 
 LayerTable randomTable(std::mt19937_64& random, int layers, bool sends) {
   LayerTable table{"random", draw(random, 1, 4), draw(random, 0, 2), 0, {}};
@@ -48,19 +46,6 @@ LayerTable randomTable(std::mt19937_64& random, int layers, bool sends) {
     table.layers.push_back(layer);
   }
   return table;
-}
-
-/// All ways to begin stages 1, 2, … in a chain of `layers`.
-std::vector<std::vector<NodeId>> allBegins(int layers, int stages, int from = 1) {
-  if (stages == 1) return {{}};
-  std::vector<std::vector<NodeId>> all;
-  for (int first = from; first < layers; ++first) {
-    for (std::vector<NodeId> rest : allBegins(layers, stages - 1, first + 1)) {
-      rest.insert(rest.begin(), NodeId(first));
-      all.push_back(rest);
-    }
-  }
-  return all;
 }
 
 /// What one split of a table takes.
@@ -220,6 +205,7 @@ TEST(LayerChain, SearchFindsTheBestOfAllSplitsThatFit) {
       all.emplace_back(*std::ranges::max_element(expected.peaks), expected.makespan);
     }
     std::vector<Bytes> peaks;
+    peaks.reserve(all.size());
     for (const auto& [peak, makespan] : all) peaks.push_back(peak);
     std::ranges::sort(peaks);
     SearchSpace space;

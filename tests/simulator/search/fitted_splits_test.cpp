@@ -15,6 +15,7 @@
 #include "simulator/plan/balancer.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
+#include "tests/support/all_splits.h"
 #include "tests/support/random_costs.h"
 
 namespace pw::test {
@@ -39,19 +40,6 @@ LayerTable randomTable(std::mt19937_64& random, int layers) {
   return table;
 }
 
-/// All begins of stages 1, 2, … in a chain of so many layers.
-std::vector<std::vector<NodeId>> allBegins(int layers, int stages, int from = 1) {
-  if (stages == 1) return {{}};
-  std::vector<std::vector<NodeId>> all;
-  for (int first = from; first < layers; ++first) {
-    for (std::vector<NodeId> rest : allBegins(layers, stages - 1, first + 1)) {
-      rest.insert(rest.begin(), NodeId(first));
-      all.push_back(rest);
-    }
-  }
-  return all;
-}
-
 TEST(BeginsWithin, IsTheShortestBottleneckOfAllCutsWithRoom) {
   int none = 0, moved = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
@@ -60,6 +48,7 @@ TEST(BeginsWithin, IsTheShortestBottleneckOfAllCutsWithRoom) {
     const ModelGraph graph = chainOf(table, "/t.json");
     const Profile profile = profileOf(graph);
     std::vector<StageRoom> rooms;
+    rooms.reserve(4);
     for (int s = 0; s < 4; ++s)
       rooms.push_back({draw(random, 0, 3) == 0 ? 0 : draw(random, 60, 400), static_cast<int>(draw(random, 1, 3)),
                        static_cast<int>(draw(random, 1, 4))});
@@ -170,6 +159,7 @@ TEST(SplitsToFit, FindSomethingThatFitsAmongManyCuts) {
     request.microbatches = 12;
     const Schedule rows = planRows(generate("1f1b", {6, 6, 12}), 1);
     std::vector<StageRoom> rooms;
+    rooms.reserve(6);
     for (int s = 0; s < 6; ++s) rooms.push_back({1, 1, 6 - s});
     const Balancer balancer(graph, profile);
     Bytes low = 1, high = 1'000'000;  // the least memory that some cut fits, exactly: a table counts as the rooms do

@@ -77,7 +77,7 @@ TEST(Search, PredictsEveryCandidateAsItsTraceMeasures) {
     std::mt19937_64 random(5);
     Profile one = randomProfile(random, 8);
     one.optimizerNsPerByte = 3;
-    SearchSpace s = space(2, 16 * replicas, {2, 4, 5}, {});  // 16 samples in five microbatches: uneven ones
+    SearchSpace s = space(2, std::int64_t{16} * replicas, {2, 4, 5}, {});  // 16 samples in five microbatches: uneven ones
     s.base.replicas = replicas;
     s.base.optimizer.kind = OptimizerSpec::Kind::AdamW;
     const Found found = searchPlans(graph, proportional(one), s);

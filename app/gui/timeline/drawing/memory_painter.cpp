@@ -9,8 +9,8 @@ namespace pw::gui {
 namespace {
 
 /// Lines of an image from its bottom for so many bytes.
-int lineOf(Bytes bytes, const MemoryView& view, int height) {
-  return height - 1 - static_cast<int>(static_cast<double>(bytes) / static_cast<double>(view.top) * (height - 3) + 0.5);
+int lineOf(Bytes bytes, const MemoryLane& lane, int height) {
+  return height - 1 - static_cast<int>(static_cast<double>(bytes) / static_cast<double>(lane.top) * (height - 3) + 0.5);
 }
 
 /// Least and most of samples [first, last); where those are many, also of what lies in a block with them.
@@ -51,14 +51,14 @@ std::size_t sampleAfter(const MemoryTrack& track, Ns time, std::size_t hint) {
 
 }  // namespace
 
-void paintMemory(Canvas& canvas, const Columns& columns, const MemoryView& view, const Look& look) {
-  const MemoryTrack& track = *view.track;
+void paintMemory(Canvas& canvas, const Columns& columns, const MemoryLane& lane, const Look& look) {
+  const MemoryTrack& track = *lane.track;
   if (track.time.empty()) return;
   const int height = canvas.height();
   const QRgb accent = look.theme().accent.rgb(), error = look.theme().error.rgb();
   const QRgb area = mixed(look.background(), accent, 0.22), excess = mixed(look.background(), error, 0.55);
-  const int limitLine = view.limit > 0 ? lineOf(view.limit, view, height) : -1;
-  const int left = std::max(canvas.left(), columns.edge(track.time.front())), right = std::min(canvas.right(), columns.edge(view.end));
+  const int limitLine = lane.limit > 0 ? lineOf(lane.limit, lane, height) : -1;
+  const int left = std::max(canvas.left(), columns.edge(track.time.front())), right = std::min(canvas.right(), columns.edge(lane.end));
   std::size_t after = 0;  // first sample after the column
   int lastLine = -1;
   for (int column = left - 1; column < right; ++column) {
@@ -66,26 +66,26 @@ void paintMemory(Canvas& canvas, const Columns& columns, const MemoryView& view,
     const std::size_t next = sampleAfter(track, from, after > 0 ? after - 1 : 0);
     after = sampleAfter(track, std::max(from, to - 1), next > 0 ? next - 1 : 0);
     const auto [least, most] = extremesOf(track, next > 0 ? next - 1 : 0, std::max<std::size_t>(after, 1));
-    const int top = lineOf(most, view, height), bottom = lineOf(least, view, height);
-    const int ending = lineOf(track.bytes[after > 0 ? after - 1 : 0], view, height);
+    const int top = lineOf(most, lane, height), bottom = lineOf(least, lane, height);
+    const int ending = lineOf(track.bytes[after > 0 ? after - 1 : 0], lane, height);
     if (column >= left) {
-      if (view.filled) {
+      if (lane.filled) {
         canvas.column(column, top, height, area);
         if (limitLine >= 0 && top < limitLine) canvas.column(column, top, limitLine, excess);
       }
       const int first = lastLine < 0 ? top : std::min(top, lastLine),
                 last = lastLine < 0 ? bottom : std::max(bottom, std::min(lastLine, height - 1));
-      const QRgb stroke = view.filled ? accent : mixed(look.text(), look.background(), 0.25);
+      const QRgb stroke = lane.filled ? accent : mixed(look.text(), look.background(), 0.25);
       canvas.column(column, first, last + 1, stroke);
-      if (limitLine >= 0 && first < limitLine && view.filled) canvas.column(column, first, std::min(last + 1, limitLine), error);
+      if (limitLine >= 0 && first < limitLine && lane.filled) canvas.column(column, first, std::min(last + 1, limitLine), error);
     }
     lastLine = ending;
   }
 }
 
-void paintLimit(Canvas& canvas, const Columns& columns, const MemoryView& view, const Look& look) {
-  if (view.limit <= 0 || view.limit > view.top) return;
-  const int line = lineOf(view.limit, view, canvas.height());
+void paintLimit(Canvas& canvas, const Columns& columns, const MemoryLane& lane, const Look& look) {
+  if (lane.limit <= 0 || lane.limit > lane.top) return;
+  const int line = lineOf(lane.limit, lane, canvas.height());
   const QRgb error = look.theme().error.rgb();
   canvas.fill(Box{canvas.left(), 0, canvas.right(), line}, mixed(look.background(), error, 0.10));
   for (int x = canvas.left(); x < canvas.right(); ++x) {

@@ -161,20 +161,20 @@ TrackView ScenePainter::Cache::viewOf(const Scene& scene, Source source, Rank ra
 }
 
 void ScenePainter::Cache::paintMemoryStrip(const Scene& scene, const Row& row, Canvas& canvas) {
-  MemoryView view;
-  view.limit = scene.memoryLimit;
+  MemoryLane lane;
+  lane.limit = scene.memoryLimit;
   Bytes most = 1;
   for (const auto& timeline : {scene.predicted, scene.measured}) most = std::max(most, timeline ? timeline->peak : 0);
   // A limit far above all values would only flatten the curve.
-  view.top = static_cast<Bytes>(1.06 * static_cast<double>(view.limit > 0 && view.limit < 3 * most ? std::max(most, view.limit) : most));
+  lane.top = static_cast<Bytes>(1.06 * static_cast<double>(lane.limit > 0 && lane.limit < 3 * most ? std::max(most, lane.limit) : most));
   const auto paint = [&](const std::shared_ptr<const Timeline>& timeline, bool filled) {
     if (!timeline || row.rank.index() >= timeline->ranks.size()) return;
-    view.track = &timeline->ranks[row.rank.index()].memory;
-    view.end = timeline->end;
-    view.filled = filled;
-    paintMemory(canvas, columns, view, *look);
+    lane.track = &timeline->ranks[row.rank.index()].memory;
+    lane.end = timeline->end;
+    lane.filled = filled;
+    paintMemory(canvas, columns, lane, *look);
   };
-  paintLimit(canvas, columns, view, *look);  // the curve over it
+  paintLimit(canvas, columns, lane, *look);  // the curve over it
   paint(row.source == Source::Predicted ? scene.predicted : scene.measured, true);
   if (row.source == Source::Measured) paint(scene.predicted, false);
 }
