@@ -172,8 +172,9 @@ void Training::setOptimizer(const OptimizerSpec& optimizer) {
 }
 
 void Training::save(const std::string& path) {
-  std::map<std::string, double> numbers{
-      {"step", next_}, {"seed", static_cast<double>(options_.stage.seed)}, {"optimizer", static_cast<double>(stateOf(optimizer_))}};
+  std::map<std::string, double> numbers{{"step", next_},
+                                        {"seed", static_cast<double>(options_.stage.seed)},
+                                        {"optimizer", static_cast<double>(numberOf(stateOf(optimizer_)))}};
   if (const auto lossScale = executor_.lossScale()) numbers["loss_scale"] = *lossScale;
   saveCheckpoint(path, numbers, own_.state(), aliasesOf(graph_), communicator_, OptimizerLayout{optimizer_, next_, parameterOrder(graph_)});
   if (communicator_.rank() == JobRank(0)) history_.add(path);

@@ -22,16 +22,9 @@ std::optional<OptimizerState> stateIn(const TensorFile& file, const OptimizerSpe
     throw UsageError(fmt::format(
         "{} was trained with an optimizer that this version does not know; use a newer Pipewright, or --reset-optimizer", file.path()));
   }
-  bool hasMomentum = false, hasSquares = false;
-  for (const std::string& name : file.names()) {
-    hasMomentum = hasMomentum || name.starts_with("momentum_buffer/");
-    hasSquares = hasSquares || name.starts_with("square_avg/");
-    if (name.starts_with("exp_avg/"))
-      return update.kind == OptimizerSpec::Kind::Adam ? OptimizerState::Adam : OptimizerState::AdamW;  // either
-  }
-  if (hasSquares) return hasMomentum ? OptimizerState::RmsPropMomentum : OptimizerState::RmsProp;
-  if (hasMomentum) return OptimizerState::Momentum;
-  return numbers.contains("step") ? std::optional(OptimizerState::Sgd) : std::nullopt;
+  const auto state = optimizerState(file.names(), update.kind);
+  const bool hasNone = state == OptimizerState{};
+  return hasNone && !numbers.contains("step") ? std::nullopt : state;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "backends/checkpoints/optimizer_layout.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "backends/checkpoints/pickle_write.h"
 
@@ -53,36 +55,53 @@ std::vector<std::pair<std::string, std::string>> membersOf(const OptimizerSpec& 
   return group;
 }
 
+/// All states, with the names of their tensors.
+std::vector<std::pair<OptimizerState, std::set<std::string>>> knownStates() {
+  std::vector<std::pair<OptimizerState, std::set<std::string>>> all;
+  for (const OptimizerFacts& facts : kOptimizers) {
+    for (const bool hasMomentum : {false, true}) {
+      if (hasMomentum && !facts.hasMomentum) continue;
+      OptimizerSpec spec;
+      spec.kind = facts.kind;
+      spec.momentum = hasMomentum ? 1 : 0;
+      const std::vector<std::string> names = stateNames(spec);
+      all.push_back({{facts.kind, hasMomentum}, {names.begin(), names.end()}});
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
-OptimizerState stateOf(const OptimizerSpec& spec) {
-  switch (spec.kind) {
-    case OptimizerSpec::Kind::Sgd: break;
-    case OptimizerSpec::Kind::Adam: return OptimizerState::Adam;
-    case OptimizerSpec::Kind::AdamW: return OptimizerState::AdamW;
-    case OptimizerSpec::Kind::RmsProp: return spec.momentum != 0 ? OptimizerState::RmsPropMomentum : OptimizerState::RmsProp;
-  }
-  return spec.momentum != 0 ? OptimizerState::Momentum : OptimizerState::Sgd;
+OptimizerState stateOf(const OptimizerSpec& spec) { return {spec.kind, spec.momentum != 0}; }
+
+int numberOf(const OptimizerState& state) {
+  const OptimizerFacts facts = factsOf(state.kind);
+  return state.hasMomentum ? facts.stateNumberWithMomentum : facts.stateNumber;
 }
 
-std::string_view nameOf(OptimizerState state) {
-  switch (state) {
-    case OptimizerState::Sgd: break;
-    case OptimizerState::Momentum: return "sgd with momentum";
-    case OptimizerState::Adam: return "adam";
-    case OptimizerState::AdamW: return "adamw";
-    case OptimizerState::RmsProp: return "rmsprop";
-    case OptimizerState::RmsPropMomentum: return "rmsprop with momentum";
-  }
-  return "sgd";
-}
+std::string nameOf(const OptimizerState& state) { return std::string(nameOf(state.kind)) + (state.hasMomentum ? " with momentum" : ""); }
 
 std::optional<OptimizerState> optimizerState(double number) {
-  constexpr int kLast = static_cast<int>(OptimizerState::RmsPropMomentum);
-  for (int i = 0; i <= kLast; ++i) {
-    if (number == i) return static_cast<OptimizerState>(i);
+  for (const auto& [state, names] : knownStates()) {
+    if (number == numberOf(state)) return state;
   }
   return std::nullopt;
+}
+
+std::optional<OptimizerState> optimizerState(const std::vector<std::string>& tensors, OptimizerSpec::Kind preferred) {
+  const auto all = knownStates();
+  std::set<std::string> held;
+  for (const auto& [state, names] : all) {
+    for (const std::string& name : names) {
+      if (std::ranges::any_of(tensors, [&](const std::string& tensor) { return tensor.starts_with(name + "/"); })) held.insert(name);
+    }
+  }
+  std::optional<OptimizerState> found;
+  for (const auto& [state, names] : all) {
+    if (names == held && (!found || found->kind != preferred)) found = state;
+  }
+  return found;
 }
 
 std::vector<LayoutGroup> groupsOf(const OptimizerLayout& layout) {

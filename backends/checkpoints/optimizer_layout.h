@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,13 +17,22 @@ struct OptimizerLayout {
   std::vector<std::string> parameters;  ///< names, in the order of `model.parameters()`
 };
 
-/// The optimizer that wrote a state, by its number in checkpoints; `Sgd` has no state.
-enum class OptimizerState : int { Sgd = 0, Momentum = 1, Adam = 2, AdamW = 3, RmsProp = 4, RmsPropMomentum = 5 };
+/// The optimizer that wrote a state. Its number in checkpoints stands in `factsOf(kind)`.
+struct OptimizerState {
+  OptimizerSpec::Kind kind = OptimizerSpec::Kind::Sgd;
+  bool hasMomentum = false;
+
+  bool operator==(const OptimizerState&) const = default;
+};
 [[nodiscard]] OptimizerState stateOf(const OptimizerSpec& spec);
+[[nodiscard]] int numberOf(const OptimizerState& state);
 /// `sgd`, `sgd with momentum`, `adam`, …
-[[nodiscard]] std::string_view nameOf(OptimizerState state);
-/// Nothing for a number that this version does not know.
+[[nodiscard]] std::string nameOf(const OptimizerState& state);
+/// The state of this number in checkpoints; nothing for one that this version does not know.
 [[nodiscard]] std::optional<OptimizerState> optimizerState(double number);
+/// The state in a file with tensors of these names (`exp_avg/NAME`, …); of several that have just these the preferred kind's, else the last
+/// one's. Without any it is `sgd`; nothing where no optimizer has just these.
+[[nodiscard]] std::optional<OptimizerState> optimizerState(const std::vector<std::string>& tensors, OptimizerSpec::Kind preferred);
 
 /// A parameter group, by name, without `params`: the members that torch.optim of torch 2.11 gives it, each as the opcodes of one object;
 /// and the names of its parameters.

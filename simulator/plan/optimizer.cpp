@@ -62,11 +62,8 @@ OptimizerSpec plannedOptimizer(const std::string& name, double momentum) {
 
 std::vector<std::string> stateNames(const OptimizerSpec& spec) {
   std::vector<std::string> names;
-  switch (spec.kind) {
-    case OptimizerSpec::Kind::Sgd: break;
-    case OptimizerSpec::Kind::Adam:
-    case OptimizerSpec::Kind::AdamW: names = {"exp_avg", "exp_avg_sq"}; break;
-    case OptimizerSpec::Kind::RmsProp: names = {"square_avg"}; break;
+  for (const std::string_view name : factsOf(spec.kind).state) {
+    if (!name.empty()) names.emplace_back(name);
   }
   if (spec.momentum != 0) names.emplace_back("momentum_buffer");
   return names;

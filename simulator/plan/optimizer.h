@@ -44,14 +44,18 @@ struct OptimizerFacts {
   std::string_view className;  ///< in torch.optim
   bool hasMomentum = false, hasBetas = false, hasAlpha = false;
   bool countsSteps = false;  ///< whether torch.optim keeps a count of steps for each parameter
+  /// torch.optim's names of what is kept for each parameter besides `momentum_buffer`; empty at the end.
+  std::array<std::string_view, 2> state{};
+  /// The numbers in checkpoints that say whose state they hold, without momentum and with it. Never used again for another.
+  int stateNumber = -1, stateNumberWithMomentum = -1;
 };
 
 constexpr OptimizerFacts factsOf(OptimizerSpec::Kind kind) {
   switch (kind) {
-    case OptimizerSpec::Kind::Sgd: return {kind, "sgd", "SGD", true, false, false, false};
-    case OptimizerSpec::Kind::Adam: return {kind, "adam", "Adam", false, true, false, true};
-    case OptimizerSpec::Kind::AdamW: return {kind, "adamw", "AdamW", false, true, false, true};
-    case OptimizerSpec::Kind::RmsProp: return {kind, "rmsprop", "RMSprop", true, false, true, true};
+    case OptimizerSpec::Kind::Sgd: return {kind, "sgd", "SGD", true, false, false, false, {}, 0, 1};
+    case OptimizerSpec::Kind::Adam: return {kind, "adam", "Adam", false, true, false, true, {"exp_avg", "exp_avg_sq"}, 2};
+    case OptimizerSpec::Kind::AdamW: return {kind, "adamw", "AdamW", false, true, false, true, {"exp_avg", "exp_avg_sq"}, 3};
+    case OptimizerSpec::Kind::RmsProp: return {kind, "rmsprop", "RMSprop", true, false, true, true, {"square_avg"}, 4, 5};
   }
   return {};
 }
