@@ -54,6 +54,7 @@ std::optional<Schedule> orderFor(const ScheduleOptions& options, OrderWatch& wat
   Subject found = subjectOf(subject);
   watch.end();
   if (!found.certificate) return std::nullopt;
+  warn(fmt::format("{}: found by {}; {}", options.name, found.certificate->foundBy, toString(*found.certificate)));
   return std::move(found.schedule);
 }
 

@@ -36,6 +36,11 @@ struct Options {
 
 std::string splitOf(const Candidate& c) { return c.moves == 0 ? c.split : fmt::format("{}, {} moved", c.split, c.moves); }
 
+/// `auto, gap 1.2 %`: how good an order made for the costs is stands beside its name.
+std::string scheduleOf(const Candidate& c) {
+  return c.certificate ? fmt::format("{}, {}", c.request.schedule, gapText(*c.certificate)) : c.request.schedule;
+}
+
 std::string tableOf(const SearchedModel& searched, const std::vector<const Candidate*>& candidates) {
   const bool limited =
       std::ranges::any_of(searched.found.candidates, [](const Candidate& c) { return c.request.memoryLimit > 0 || !c.fits(); });
@@ -47,7 +52,7 @@ std::string tableOf(const SearchedModel& searched, const std::vector<const Candi
   if (limited) rows.front().emplace_back("fits");
   for (const Candidate* c : candidates) {
     const PlanRequest& r = c->request;
-    rows.push_back({r.schedule, std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c),
+    rows.push_back({scheduleOf(*c), std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c),
                     fmt::format("{}", fmt::join(wordsOf(r.recompute), ",")), formatDuration(c->step),
                     fmt::format("{:.1f}", c->samplesPerSecond), percent(c->bubbleFraction), formatSize(c->peak)});
     if (knowsPeak) rows.back().push_back(percent(flopUtilisation(profileOf(*c), c->samples, c->step, r.ranks * r.replicas)));

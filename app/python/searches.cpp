@@ -62,7 +62,8 @@ std::vector<Candidate> copies(const std::vector<const Candidate*>& candidates) {
 /// What varies between the candidates of searches with the same options, and what was found.
 using PackedCandidate = std::tuple<std::tuple<std::string, int, int, int, int, std::int64_t, std::int64_t>, std::vector<int>,
                                    std::vector<int>, std::string, std::vector<std::string>, std::tuple<std::string, double, bool, Bytes>,
-                                   std::tuple<int, std::string, int, Ns, Ns, double, Bytes, Bytes, std::int64_t, double, bool, bool, bool>>;
+                                   std::tuple<int, std::string, int, Ns, Ns, double, Bytes, Bytes, std::int64_t, double, bool, bool, bool>,
+                                   std::optional<std::tuple<Ns, Ns, std::string, std::vector<int>>>>;
 
 PackedCandidate packed(const Candidate& c) {
   const PlanRequest& r = c.request;
@@ -70,6 +71,12 @@ PackedCandidate packed(const Candidate& c) {
   for (const NodeId node : r.begins) begins.push_back(node.value);
   std::vector<int> rankOrder;
   for (const Rank rank : r.rankOrder) rankOrder.push_back(rank.value);
+  std::optional<std::tuple<Ns, Ns, std::string, std::vector<int>>> certificate;
+  if (c.certificate) {
+    std::vector<int> recomputed;
+    for (const Stage stage : c.certificate->recomputed) recomputed.push_back(stage.value);
+    certificate.emplace(c.certificate->time, c.certificate->lowerBound, c.certificate->foundBy, std::move(recomputed));
+  }
   return {{r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch},
           std::move(begins),
           std::move(rankOrder),
@@ -77,11 +84,12 @@ PackedCandidate packed(const Candidate& c) {
           wordsOf(r.recompute),
           {std::string(nameOf(r.optimizer.kind)), r.optimizer.momentum, r.zero1, r.memoryLimit},
           {c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples, c.samplesPerSecond, c.scaled,
-           c.leads, c.onFront}};
+           c.leads, c.onFront},
+          std::move(certificate)};
 }
 
 Candidate unpacked(const PackedCandidate& state) {
-  const auto& [shape, begins, rankOrder, loss, recompute, memory, figures] = state;
+  const auto& [shape, begins, rankOrder, loss, recompute, memory, figures, certificate] = state;
   Candidate c;
   PlanRequest& r = c.request;
   std::tie(r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch) = shape;
@@ -94,6 +102,12 @@ Candidate unpacked(const PackedCandidate& state) {
   r.memoryLimit = std::get<3>(memory);
   std::tie(c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples, c.samplesPerSecond, c.scaled,
            c.leads, c.onFront) = figures;
+  if (certificate) {
+    c.certificate.emplace();
+    std::vector<int> recomputed;
+    std::tie(c.certificate->time, c.certificate->lowerBound, c.certificate->foundBy, recomputed) = *certificate;
+    for (const int stage : recomputed) c.certificate->recomputed.emplace_back(stage);
+  }
   return c;
 }
 
@@ -128,6 +142,7 @@ void bindCandidates(py::module_& m) {
       .def_readonly("peak_bytes", &Candidate::peak)
       .def_property_readonly("fits", &Candidate::fits)
       .def_readonly("samples_per_second", &Candidate::samplesPerSecond)
+      .def_property_readonly("gap", [](const Candidate& c) { return c.certificate ? std::optional(c.certificate->gap()) : std::nullopt; })
       .def_readonly("scaled_costs", &Candidate::scaled)
       .def_readonly("on_front", &Candidate::onFront)
       .def(py::self == py::self)

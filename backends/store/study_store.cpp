@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kLockWaitMs = 30'000;
 constexpr int kApplicationId = 0x70775374;  ///< of SQLite's header: a study of Pipewright
-constexpr int kVersion = 2;                 ///< of the table `study`; the first version had no column `inputs` at first
+constexpr int kVersion = 3;                 ///< of the tables; versions 1 and 2 lack columns, see `migrate`
 using Value = StudyValue;
 
 /// A column of the table `point`, of the CSV too. `read`: of a result's; a point follows from its number.
@@ -76,6 +76,10 @@ constexpr std::array kColumns{
            [](StudyResult& result, const SQLite::Column& column) { result.flopUtilisation = column.getDouble(); }},
     Column{"splits", kText, [](const StudyRow& row) -> Value { return row.result.splits; },
            [](StudyResult& result, const SQLite::Column& column) { result.splits = column.getString(); }},
+    Column{"lower_bound_ns", kInteger, [](const StudyRow& row) -> Value { return row.result.lowerBound; },
+           [](StudyResult& result, const SQLite::Column& column) { result.lowerBound = column.getInt64(); }},
+    Column{"found_by", kText, [](const StudyRow& row) -> Value { return row.result.foundBy; },
+           [](StudyResult& result, const SQLite::Column& column) { result.foundBy = column.getString(); }},
 };
 
 std::string schema() {
@@ -187,7 +191,7 @@ struct StudyStore::Database {
     });
   }
 
-  /// To our version. Of the first one nothing is known of the inputs where the column is missing; nothing is lost.
+  /// To our version. The first one knew nothing of the inputs where the column is missing, the second no bounds of orders; nothing is lost.
   void migrate() {
     const auto versionIn = [&] {
       SQLite::Statement read(*db, "SELECT version FROM study");
@@ -201,8 +205,13 @@ struct StudyStore::Database {
     if (versionIn() == kVersion) return;
     SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
     if (versionIn() == kVersion) return;  // another process was faster
-    if (db->execAndGet("SELECT count(*) FROM pragma_table_info('study') WHERE name = 'inputs'").getInt() == 0)
-      db->exec("ALTER TABLE study ADD COLUMN inputs TEXT NOT NULL DEFAULT ''");
+    const auto add = [&](const char* table, const char* column, const char* type) {
+      const auto known = fmt::format("SELECT count(*) FROM pragma_table_info('{}') WHERE name = '{}'", table, column);
+      if (db->execAndGet(known).getInt() == 0) db->exec(fmt::format("ALTER TABLE {} ADD COLUMN {} {} NOT NULL", table, column, type));
+    };
+    add("study", "inputs", "TEXT DEFAULT ''");
+    add("point", "lower_bound_ns", "INTEGER DEFAULT 0");
+    add("point", "found_by", "TEXT DEFAULT ''");
     db->exec(fmt::format("UPDATE study SET version = {}", kVersion));
     transaction.commit();
   }

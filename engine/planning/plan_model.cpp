@@ -213,9 +213,7 @@ void predictPlan(PlannedModel& planned) {
   }
   planned.prediction.fits = !planned.tooLarge;
   if (!planned.prediction.fits || std::ranges::all_of(planned.limits, [](Bytes limit) { return limit == 0; })) return;
-  std::vector<Bytes> limits = planned.limits;
-  std::ranges::replace(limits, Bytes{0}, std::numeric_limits<Bytes>::max() / 4);
-  planned.prediction.lowerBound = lowerBounds(plan.schedule, planned.costs, {}, limits);
+  planned.prediction.lowerBound = lowerBounds(plan.schedule, planned.costs, {}, planned.limits);
 }
 
 bool hasBackwards(const Schedule& schedule) {
@@ -297,6 +295,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   planned.oneRank = onOneRank(planned);
   if (hasBackwards(planned.plan.schedule))
     planned.utilisation = flopUtilisation(planned.profile, planned.plan.batch, planned.prediction.metrics.step, worldSize(planned.plan));
+  planned.plan.certificate = made.certificate;
   if (made.certificate) {
     planned.prediction.certificate = made.certificate;
     planned.prediction.lowerBound.flush = made.certificate->lowerBound;

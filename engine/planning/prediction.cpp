@@ -73,9 +73,11 @@ SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool e
   result.report.fits = !result.excess;
   LowerBounds& bounds = result.report.lowerBound;
   if (result.report.fits) bounds = lowerBounds(result.rows, subject.costs, subject.liveLimits, subject.limits);
-  if (subject.certificate) {
-    result.report.certificate = subject.certificate;
-    (subject.certificate->clock == Clock::Flush ? bounds.flush : bounds.window) = subject.certificate->lowerBound;
+  if (const auto& certificate = subject.certificate) {
+    const bool flush = certificate->clock == StepClock::Flush;
+    const bool isOfThis = certificate->time == (flush ? result.report.metrics.makespan : result.report.metrics.window);
+    if (isOfThis) result.report.certificate = certificate;  // other ways of sending take longer
+    if (isOfThis) (flush ? bounds.flush : bounds.window) = certificate->lowerBound;
   }
   return result;
 }

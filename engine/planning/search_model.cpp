@@ -111,28 +111,34 @@ Json rankOrderJson(const PlanRequest& r) {
 
 Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPoint>>& points, const Profile& profile) {
   const PlanRequest& r = c.request;
-  return {{"schedule", r.schedule},
-          {"ranks", r.ranks},
-          {"chunks", r.chunks},
-          {"stages", c.stages},
-          {"microbatches", r.microbatches},
-          {"microbatch", r.microbatch},
-          {"batch", c.samples},
-          {"replicas", r.replicas},
-          {"balance", c.split},
-          {"moves", c.moves},
-          {"splits", splitNames(points.at(r.microbatch), r.begins)},
-          {"recompute", wordsOf(r.recompute)},
-          {"rank_order", rankOrderJson(r)},
-          {"step_ns", c.step},
-          {"makespan_ns", c.makespan},
-          {"bubble_fraction", c.bubbleFraction},
-          {"peak_bytes", c.peak},
-          {"fits", c.fits()},
-          {"samples_per_second", c.samplesPerSecond},
-          {"flop_utilisation", utilisationOf(c, profile)},
-          {"scaled_costs", c.scaled},
-          {"pareto", c.onFront}};
+  Json json{{"schedule", r.schedule},
+            {"ranks", r.ranks},
+            {"chunks", r.chunks},
+            {"stages", c.stages},
+            {"microbatches", r.microbatches},
+            {"microbatch", r.microbatch},
+            {"batch", c.samples},
+            {"replicas", r.replicas},
+            {"balance", c.split},
+            {"moves", c.moves},
+            {"splits", splitNames(points.at(r.microbatch), r.begins)},
+            {"recompute", wordsOf(r.recompute)},
+            {"rank_order", rankOrderJson(r)},
+            {"step_ns", c.step},
+            {"makespan_ns", c.makespan},
+            {"bubble_fraction", c.bubbleFraction},
+            {"peak_bytes", c.peak},
+            {"fits", c.fits()},
+            {"samples_per_second", c.samplesPerSecond},
+            {"flop_utilisation", utilisationOf(c, profile)},
+            {"scaled_costs", c.scaled},
+            {"pareto", c.onFront}};
+  if (c.certificate) {
+    Json certificate = ownJson(toJson(*c.certificate));
+    certificate.erase("time_ns");  // the makespan
+    json.update(certificate);
+  }
+  return json;
 }
 
 void requireInRange(const SearchOptions& o) {
@@ -222,6 +228,7 @@ Plan planOf(const SearchedModel& searched, const Candidate& candidate) {
   CompiledRows compiled(rows);
   Plan plan = planOf(r, searched.graph, profile, rows, price(r, model, compiled),
                      splitPoints(searched.graph, bindBatch(searched.graph, r.microbatch)));
+  plan.certificate = candidate.certificate;
   plan.libraries = libraryPaths(searched.options.how.libraries);
   return plan;
 }

@@ -189,7 +189,9 @@ Candidate StudyWorker::evaluated(const StudyPoint& point) {
     const SplitStart own{start.name, request.begins};
     request.recompute = point.recompute;
     MadeOrder order = makeOrder(request, *shared->model, stages, {.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }});
-    return Evaluator(shape_, std::move(order.rows)).evaluate(own, point.recompute);
+    Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate(own, point.recompute);
+    candidate.certificate = std::move(order.certificate);
+    return candidate;
   }
   if (!evaluator_) evaluator_.emplace(shape_);
   Candidate candidate = evaluator_->evaluate(start, point.recompute);
@@ -212,6 +214,10 @@ StudyResult StudyWorker::run(const StudyPoint& point) {
     result.excess = c.excess;
     result.samplesPerSecond = c.samplesPerSecond;
     result.flopUtilisation = flopUtilisation(*shared_->profile.profile, c.samples, c.step, point.ranks * point.replicas);
+    if (c.certificate) {
+      result.lowerBound = c.certificate->lowerBound;
+      result.foundBy = c.certificate->foundBy;
+    }
     result.splits = fmt::format("{}", fmt::join(splitNames(shared_->points, c.request.begins), " "));
   } catch (const Error& error) {  // what cannot be planned is a result, too
     result.problem = error.what();

@@ -279,10 +279,10 @@ Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOption
                       .limits = subject.limits,
                       .liveLimits = subject.liveLimits,
                       .recomputed = std::move(recomputed),
-                      .clock = problem.window ? Clock::Window : Clock::Flush};
+                      .clock = problem.window ? StepClock::Window : StepClock::Flush};
   const MadeSchedule& made = *madeSchedule(o.schedule);
   limitRoom(sought, made);
-  if (made.room > 0 && o.costs.empty()) sought.clock = Clock::Window;  // the paper's; a problem file says which
+  if (made.room > 0 && o.costs.empty()) sought.clock = StepClock::Window;  // the paper's; a problem file says which
   const std::optional<FoundOrder> found = findOrder(sought, {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
   subject.limits = sought.limits;
   subject.liveLimits = sought.liveLimits;
@@ -323,7 +323,15 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
     throw UsageError(
         "a plan has its own costs; omit --layers, --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
-  return limited({plan.schedule, plan.costs, plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, true, {}, {}}, o);
+  const bool asPlanned = o.slow.empty() && o.liveLimit.empty() && o.memoryLimit.empty();
+  return limited({plan.schedule,
+                  plan.costs,
+                  plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile),
+                  {},
+                  true,
+                  {},
+                  asPlanned ? plan.certificate : std::nullopt},
+                 o);
 }
 
 Subject subjectOf(Schedule schedule, const SubjectOptions& o) {

@@ -39,8 +39,8 @@ Ns boundOn(const OrderProblem& problem, const CostTable& relaxed) {
   const Schedule any = serialSchedule(problem.placement, problem.ranks, problem.microbatches);
   const LowerBounds bounds = lowerBounds(any, relaxed, problem.liveLimits, problem.limits);
   switch (problem.clock) {
-    case Clock::Flush: return bounds.flush;
-    case Clock::Window: return bounds.window;
+    case StepClock::Flush: return bounds.flush;
+    case StepClock::Window: return bounds.window;
   }
   return 0;
 }

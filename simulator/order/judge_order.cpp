@@ -8,10 +8,10 @@
 namespace pw {
 namespace {
 
-Ns timeOn(Clock clock, const Program& program, const Times& times) {
+Ns timeOn(StepClock clock, const Program& program, const Times& times) {
   switch (clock) {
-    case Clock::Flush: return makespanOf(program, program.duration, times);
-    case Clock::Window: return windowOf(program, program.duration, times);
+    case StepClock::Flush: return makespanOf(program, program.duration, times);
+    case StepClock::Window: return windowOf(program, program.duration, times);
   }
   return 0;
 }

@@ -180,7 +180,7 @@ void OrderTimer::finish(const OrderRows& rows) {
   Ns sum = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     if (rows[r].empty()) continue;
-    const Ns begin = model_.clock == Clock::Window ? arrival_[at(rows[r].front())] : 0;
+    const Ns begin = model_.clock == StepClock::Window ? arrival_[at(rows[r].front())] : 0;
     const Ns time = rankEnd_[r] - begin;
     sum += time;
     if (time > objective_) latest_ = static_cast<std::int32_t>(r);

@@ -43,7 +43,7 @@ struct OrderModel {
   std::vector<Bytes> limit;                          ///< by rank: above what it holds all the time
   std::vector<std::int32_t> liveLimit;               ///< by rank
   std::vector<std::vector<std::int32_t>> classesOf;  ///< by rank, ascending
-  Clock clock = Clock::Flush;
+  StepClock clock = StepClock::Flush;
   std::vector<double> scale;  ///< of durations and transfers, by microbatch
 
   explicit OrderModel(const OrderProblem& problem);

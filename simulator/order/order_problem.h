@@ -17,7 +17,7 @@ struct OrderProblem {
   std::vector<Bytes> limits;          ///< by rank, of its peak bytes; empty: none
   std::vector<int> liveLimits;        ///< by rank, of its live (stage, microbatch) pairs; empty: none
   std::vector<StageCost> recomputed;  ///< by stage: what it costs if it computes its forward again before its backward; empty: none may
-  Clock clock = Clock::Flush;
+  StepClock clock = StepClock::Flush;
 };
 
 }  // namespace pw

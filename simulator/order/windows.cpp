@@ -209,7 +209,7 @@ void Windows::open(Ns time) {
   now_.decided.clear();
   now_.earliest[Ahead].assign(model_.actions(), 0);
   now_.earliest[Back].assign(model_.actions(), -time);
-  if (model_.clock == Clock::Window) {  // a rank's first action is within that time, as I of the first microbatch comes back in it
+  if (model_.clock == StepClock::Window) {  // a rank's first action is within that time, as I of the first microbatch comes back in it
     const std::int32_t first = model_.classes.front().rank;
     for (std::size_t a = 0; a < model_.actions(); ++a) {
       if (rankOf(static_cast<ActionId>(a)) != first) now_.earliest[Back][a] = -2 * time;
@@ -243,7 +243,7 @@ void Windows::beginAtOnce() {
 bool Windows::narrow() {
   for (int pass = 0; pass < kMostPasses; ++pass) {
     ++looked_;
-    if (!followArcs() || (model_.clock == Clock::Window && !keepSpans())) return false;
+    if (!followArcs() || (model_.clock == StepClock::Window && !keepSpans())) return false;
     bool narrowed = false;
     for (std::int32_t rank = 0; rank < model_.ranks; ++rank) {
       if (!changed_[at(rank)]) continue;

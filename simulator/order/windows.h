@@ -57,7 +57,7 @@ class Windows {
   [[nodiscard]] bool raise(Direction direction, ActionId action, Ns to);
 
   /// On the window clock: whether it is known when each rank begins. Else an order whose actions take longer may have the shorter window.
-  [[nodiscard]] bool knowsBegins() const { return model_.clock == Clock::Flush || begun_ == model_.ranks; }
+  [[nodiscard]] bool knowsBegins() const { return model_.clock == StepClock::Flush || begun_ == model_.ranks; }
 
   /// How many windows were checked for capacity and room, plus one per pass: what narrowing has cost.
   [[nodiscard]] std::int64_t looked() const { return looked_; }

@@ -25,7 +25,7 @@ CostTable withState(const PlanRequest& request, CostTable costs, const Placement
 /// `limits`: by rank of the placement.
 OrderProblem problemOf(const PlanRequest& request, const Placement& placement, const CostTable& costs, const std::vector<Bytes>& limits) {
   constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max() / 4;
-  OrderProblem problem{request.microbatches, request.ranks, placement, costs, {}, {}, {}, Clock::Flush};
+  OrderProblem problem{request.microbatches, request.ranks, placement, costs, {}, {}, {}, StepClock::Flush};
   if (std::ranges::any_of(limits, [](Bytes limit) { return limit > 0; })) {
     for (const Bytes limit : limits) problem.limits.push_back(limit > 0 ? limit : kNoLimit);
   }
@@ -193,7 +193,7 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
   Ns bound = best->makespan;
   for (const Placement& placement : placements)
     bound = std::min(bound, orderBound(relaxedProblemOn(request, model, placement), best->makespan, effort.seconds));
-  const Certificate certificate{Clock::Flush, best->makespan, bound, std::move(by), {}};
+  const Certificate certificate{StepClock::Flush, best->makespan, bound, std::move(by), {}};
   return {std::move(best->rows), std::move(best->priced), certificate};
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "schedules/csv.h"
@@ -265,6 +266,7 @@ std::string toJson(const Plan& plan) {
                       {"state_copies", stateCopies(update)},
                       {"zero1", plan.optimizer->zero1}};
   }
+  if (plan.certificate) j["certificate"] = ownJson(toJson(*plan.certificate));
   if (!print.digest.empty())
     j["model_fingerprint"] = {{"digest", print.digest}, {"tensors", print.tensors}, {"operators", print.operators}};
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -289,6 +291,20 @@ PlannedOptimizer optimizerIn(const JsonPart& j, const JsonDocument& document) {
   if (!(momentum >= 0 && momentum <= 1) || (momentum > 0 && !factsOf(*kind).hasMomentum) || copies != stateCopies(optimizer.update))
     document.fail("its optimizer contradicts itself");
   return optimizer;
+}
+
+/// `gap` and `optimal` follow from the times.
+Certificate certificateIn(const JsonPart& json, int stages) {
+  Certificate certificate;
+  const auto clock = valueNamed<StepClock>(json["objective"].as<std::string>());
+  if (!clock) json["objective"].fail("is neither flush nor window");
+  certificate.clock = *clock;
+  certificate.time = json["time_ns"].within<Ns>(0, std::numeric_limits<Ns>::max());
+  certificate.lowerBound = json["lower_bound_ns"].within<Ns>(0, certificate.time);
+  certificate.foundBy = json["found_by"].as<std::string>();
+  certificate.recomputed =
+      json["recomputed_stages"].list([&](const JsonPart& stage) { return Stage(stage.within<std::int32_t>(0, stages - 1)); });
+  return certificate;
 }
 
 ModelFingerprint fingerprintIn(const JsonPart& j, const JsonDocument& document) {
@@ -333,6 +349,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.partition = partitionOf(j["partition"], document);
   plan.costs = tableOf(j["costs"]);
   checkConsistent(plan, document);
+  if (j.json().contains("certificate")) plan.certificate = certificateIn(j["certificate"], static_cast<int>(plan.partition.stages.size()));
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include "simulator/model/fingerprint.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/partition.h"
+#include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 
@@ -39,6 +40,7 @@ struct Plan {
   Schedule schedule;                          ///< lowered
   CostTable costs;                            ///< everything the simulator needs, so that a plan can be simulated without its model
   Profile profile;                            ///< what the costs come from: measured or estimated, where, per node
+  std::optional<Certificate> certificate;     ///< of an order made for these costs: sums of gradients and the optimizer come after its time
   std::optional<PlannedOptimizer> optimizer;  ///< that its memory was checked with; nothing: not known
 
   bool operator==(const Plan&) const = default;

@@ -2,18 +2,28 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedules/ids.h"
+#include "schedules/named_values.h"
 
 namespace pw {
 
 /// Which time is to be small: `makespan` or `window` of Metrics.
-enum class Clock : std::uint8_t { Flush, Window };
+enum class StepClock : std::uint8_t { Flush, Window };
+
+constexpr std::string_view nameOf(StepClock clock) {
+  switch (clock) {
+    case StepClock::Flush: return "flush";
+    case StepClock::Window: return "window";
+  }
+  return {};
+}
 
 /// How good an order made for given costs is.
 struct Certificate {
-  Clock clock = Clock::Flush;
+  StepClock clock = StepClock::Flush;
   Ns time = 0;                         ///< on the clock
   Ns lowerBound = 0;                   ///< no order takes less on it, whatever it recomputes
   std::string foundBy = {};            ///< a family's name, `serial`, `greedy`, `annealing` or `branch and bound`
@@ -27,7 +37,12 @@ struct Certificate {
   bool operator==(const Certificate&) const = default;
 };
 
+/// `optimal`, `gap 3.1 %`: for tables.
+[[nodiscard]] std::string gapText(const Certificate& certificate);
 /// `no order has a makespan more than 3.1 % shorter`, or `proven: no order has a shorter makespan`, and what is recomputed.
 [[nodiscard]] std::string toString(const Certificate& certificate);
+
+/// A JSON object: `objective` (`flush`, `window`), `time_ns`, `lower_bound_ns`, `gap`, `optimal`, `found_by`, `recomputed_stages`.
+[[nodiscard]] std::string toJson(const Certificate& certificate);
 
 }  // namespace pw

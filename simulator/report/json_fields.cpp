@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "simulator/text/json_text.h"
+
 namespace pw {
 namespace {
 
@@ -175,12 +177,9 @@ Json shapeFields(const Schedule& schedule) {
 
 /// Beside the fields of every schedule.
 void addCertificate(Json& json, const Certificate& certificate) {
-  json["objective"] = certificate.clock == Clock::Flush ? "flush" : "window";
-  json["gap"] = certificate.gap();
-  json["optimal"] = certificate.optimal();
-  json["found_by"] = certificate.foundBy;
-  json["recomputed_stages"] = Json::array();
-  for (const Stage stage : certificate.recomputed) json["recomputed_stages"].push_back(stage.value);
+  Json own = ownJson(toJson(certificate));
+  own.erase("time_ns");  // the makespan or the window
+  json.update(own);
 }
 
 }  // namespace

@@ -144,7 +144,8 @@ std::vector<RankWork> workOf(const Schedule& schedule, const CostTable& costs, b
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].microbatches = schedule.microbatches;
     if (!limits.live.empty()) ranks[r].live = limits.live[r];
-    if (!limits.bytes.empty()) ranks[r].bytes = limits.bytes[r] - heldThroughout(schedule.placement, schedule.microbatches, costs, Rank(r));
+    if (!limits.bytes.empty() && limits.bytes[r] > 0)
+      ranks[r].bytes = limits.bytes[r] - heldThroughout(schedule.placement, schedule.microbatches, costs, Rank(r));
   }
   const double largest = *std::max_element(factors.begin(), factors.end());
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {

@@ -9,7 +9,7 @@ namespace pw {
 /// What each rank may have begun and not finished; empty: no limit.
 struct RankLimits {
   std::span<const int> live;     ///< (stage, microbatch) pairs
-  std::span<const Bytes> bytes;  ///< of memory
+  std::span<const Bytes> bytes;  ///< of memory; of a rank 0: no limit
 };
 
 /// The part of `lowerBounds` that follows from the limits and from a microbatch's path through all stages and back; 0 where neighbouring

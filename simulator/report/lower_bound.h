@@ -15,7 +15,7 @@ struct LowerBounds {
 };
 
 /// Times that no order of these actions can beat for these costs and this placement, with at most `limits[r]` live (stage, microbatch)
-/// pairs (from F start to the end of B or W) and `bytes[r]` of memory on rank r; empty: no limit. The largest of these:
+/// pairs (from F start to the end of B or W) and `bytes[r]` of memory on rank r (0: no limit); empty: no limit. The largest of these:
 ///
 /// The longest chain of one microbatch.
 ///

@@ -86,6 +86,7 @@ class CutOrders {
     PlanRequest request = requestOf(begins);
     MadeOrder order = makeOrder(request, *shape_.model, shape_.stages, {.seconds = seconds, .goOn = [this](double) { return goOn_(); }});
     Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate({from_.split, begins}, request.recompute);
+    candidate.certificate = std::move(order.certificate);
     candidate.moves = from_.moves + (begins == from_.request.begins ? 0 : 1);
     return candidate;
   }

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "simulator/plan/partition.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/split.h"
+#include "simulator/report/certificate.h"
 #include "simulator/search/profiles.h"
 
 namespace pw {
@@ -47,7 +49,8 @@ struct Candidate {
   Bytes excess = 0;          ///< of the rank that is furthest above its memory limit; 0: it fits
   std::int64_t samples = 0;  ///< per step
   double samplesPerSecond = 0;
-  bool scaled = false;   ///< from costs of another microbatch size
+  std::optional<Certificate> certificate = {};  ///< where the schedule was made for these costs, and the plan fits
+  bool scaled = false;                          ///< from costs of another microbatch size
   bool leads = false;    ///< the best, in the order of Found, with its schedule, chunks, microbatches and recomputation
   bool onFront = false;  ///< no other is faster with no more memory, or needs less and is as fast
 

@@ -83,7 +83,9 @@ struct StudyResult {
   double bubbleFraction = 0;
   Bytes peak = 0, excess = 0;  ///< of the rank that needs the most; above its limit
   double samplesPerSecond = 0, flopUtilisation = 0;
-  std::string splits;  ///< where stages begin, separated by spaces
+  std::string splits;   ///< where stages begin, separated by spaces
+  Ns lowerBound = 0;    ///< of a schedule made for these costs: no order has a shorter makespan; 0 where not known
+  std::string foundBy;  ///< such a schedule: `Certificate::foundBy`
 
   bool operator==(const StudyResult&) const = default;
 };

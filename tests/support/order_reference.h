@@ -35,7 +35,7 @@ inline OrderProblem randomOrderProblem(std::mt19937_64& random, int ranks, const
     stage.freedByInput = oneIn(random, 2) ? draw(random, 0, 20) : 0;
     stage.inputPeak = stage.backwardPeak = oneIn(random, 3) ? draw(random, 0, 10) : 0;
   }
-  problem.clock = oneIn(random, 2) ? Clock::Window : Clock::Flush;
+  problem.clock = oneIn(random, 2) ? StepClock::Window : StepClock::Flush;
   return problem;
 }
 
@@ -45,7 +45,7 @@ inline void limitRanks(std::mt19937_64& random, OrderProblem& problem, int most)
 }
 
 inline Ns orderTimeOf(const OrderProblem& problem, const Program& program, const Times& times) {
-  return problem.clock == Clock::Flush ? makespanOf(program, program.duration, times) : windowOf(program, program.duration, times);
+  return problem.clock == StepClock::Flush ? makespanOf(program, program.duration, times) : windowOf(program, program.duration, times);
 }
 
 /// The time by the simulator; nothing where it exceeds a limit.

@@ -171,7 +171,9 @@ int CandidatesModel::columnCount(const QModelIndex& parent) const { return paren
 
 QString CandidatesModel::textOf(const Candidate& c, int column) const {
   switch (static_cast<Column>(column)) {
-    case Schedule: return QString::fromStdString(c.request.schedule);
+    case Schedule:
+      return c.certificate ? tr("%1, %2").arg(QString::fromStdString(c.request.schedule), QString::fromStdString(gapText(*c.certificate)))
+                           : QString::fromStdString(c.request.schedule);
     case Ranks:
       return c.request.replicas == 1 ? QString::number(c.request.ranks)
                                      : QStringLiteral("%1 × %2").arg(c.request.replicas).arg(c.request.ranks);
@@ -231,6 +233,9 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
       QStringList lines{titleOf(c)};
       if (isCurrent(index.row())) lines << tr("The current plan.");
       if (c.onFront) lines << tr("On the Pareto front: no plan found is as fast with less memory.");
+      if (c.certificate)
+        lines
+            << tr("Found by %1; %2").arg(QString::fromStdString(c.certificate->foundBy), QString::fromStdString(toString(*c.certificate)));
       if (c.scaled) lines << tr("From costs measured at another microbatch size.");
       if (!c.fits()) lines << whyNot(c);
       return lines.join(QLatin1Char('\n'));

@@ -37,6 +37,7 @@ std::vector<Candidate> StudyPlans::candidates() const {
     c.excess = r.excess;
     c.samples = r.samples;
     c.samplesPerSecond = r.samplesPerSecond;
+    if (!r.foundBy.empty()) c.certificate = Certificate{StepClock::Flush, r.makespan, r.lowerBound, r.foundBy, {}};
     all.push_back(std::move(c));
   }
   return all;

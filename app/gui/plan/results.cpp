@@ -15,6 +15,7 @@
 #include "backends/store/past_error.h"
 #include "backends/store/run_store.h"
 #include "schedules/error.h"
+#include "simulator/plan/excess.h"
 #include "simulator/report/lower_bound.h"
 
 namespace pw::gui {
@@ -163,7 +164,7 @@ void PlanResults::Private::showResults() {
   for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setEnabled(problem.isEmpty());
   error->setToolTip(PlanResults::tr("Median difference between predicted and measured steps over past runs of this model"));
   makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
-  lower->setToolTip(PlanResults::tr("No order of these actions can finish earlier"));
+  lower->setToolTip(PlanResults::tr("No order of these actions can finish earlier within the memory limits"));
   if (!p) {
     for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setText(QStringLiteral("–"));
     memory->show({}, 0);
@@ -206,10 +207,19 @@ void PlanResults::Private::readRuns() {
 void PlanResults::Private::findLowerBound() {
   const auto p = document.prediction();
   if (!p || lowerOf == p) return;
-  lowerJob.start(PlanResults::tr("Lower bound"), [this, p](JobControl&) -> std::function<void()> {
-    std::optional<Ns> found;
+  const auto& certificate = document.certificate();
+  const bool isProven = certificate && certificate->time == p->makespan;
+  const std::optional<Ns> proven = isProven ? std::optional(certificate->lowerBound) : std::nullopt;
+  std::vector<Bytes> limits;
+  if (const auto profile = document.profile(); profile && document.graph())
+    limits = memoryLimits(document.design().request, *profile, p->rows->rows.size());
+  for (std::size_t r = 0; r < limits.size() && r < p->ranks.size(); ++r) {
+    if (excessOf(p->ranks[r].peakBytes, limits[r]) > 0) limits.clear();  // then the plan is not bound by them
+  }
+  lowerJob.start(PlanResults::tr("Lower bound"), [this, p, proven, limits](JobControl&) -> std::function<void()> {
+    std::optional<Ns> found = proven;
     try {
-      found = lowerBound(*p->rows, p->costs);
+      if (!found) found = lowerBounds(*p->rows, p->costs, {}, limits).flush;
     } catch (const Error&) {
       // no bound is known for such rows
     }

@@ -48,6 +48,26 @@ TEST(SearchCommand, WritesThePlanThatItPromises) {
   EXPECT_EQ(prediction["bubble_fraction"], best["bubble_fraction"]);
 }
 
+TEST(SearchCommand, SaysHowGoodAnOrderMadeForTheCostsIs) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  const std::vector<std::string> words{"search", sample("gpt_small"), "--ranks", "2",           "--cluster", "cpu-workstation", "--batch",
+                                       "8",      "--microbatches",    "4",       "--schedules", "auto",      "--out",           plan};
+  const Outcome shown = call(words);
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  EXPECT_NE(shown.out.find("\nauto, "), std::string::npos) << shown.out;
+  std::vector<std::string> more = words;
+  more.emplace_back("--json");
+  const Json best = Json::parse(call(more).out)["best"][0];
+  EXPECT_EQ(best["schedule"], "auto");
+  EXPECT_LE(best["lower_bound_ns"], best["makespan_ns"]);
+  EXPECT_EQ(best["optimal"], best["lower_bound_ns"] == best["makespan_ns"]);
+  const Json kept = Json::parse(call({"simulate", plan, "--json"}).out);  // the plan's file has it
+  for (const char* key : {"lower_bound_ns", "gap", "optimal", "found_by"}) EXPECT_EQ(kept[key], best[key]) << key;
+  EXPECT_FALSE(Json::parse(call({"simulate", plan, "--slow", "1=2", "--json"}).out).contains("gap")) << "not of these costs";
+  EXPECT_FALSE(Json::parse(call({"simulate", plan, "--sends", "blocking", "--json"}).out).contains("gap")) << "it takes longer";
+}
+
 TEST(SearchCommand, ShowsTheBestAndWhatMemoryBuys) {
   const Outcome outcome = searched({"--batch", "8", "--microbatches", "2,4", "--top", "2"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;

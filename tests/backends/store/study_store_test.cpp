@@ -155,12 +155,14 @@ TEST(StudyStore, ReadsTheFirstVersionWhichKnewNothingOfItsInputs) {
     rows = {rowOf(store.study(), 2), rowOf(store.study(), 7)};
     store.add(rows);
   }
-  change(path, "ALTER TABLE study DROP COLUMN inputs; UPDATE study SET version = 1");
+  change(path,
+         "ALTER TABLE study DROP COLUMN inputs; ALTER TABLE point DROP COLUMN lower_bound_ns; ALTER TABLE point DROP COLUMN found_by; "
+         "UPDATE study SET version = 1");
   EXPECT_EQ(rowsOf(StudyStore(path)), rows);
   StudyStore resumed(path, kStudy, kInputs);
   EXPECT_EQ(resumed.inputs(), "") << "not known";
   EXPECT_EQ(rowsOf(resumed), rows);
-  EXPECT_EQ(SQLite::Database(path).execAndGet("SELECT version FROM study").getInt(), 2);
+  EXPECT_EQ(SQLite::Database(path).execAndGet("SELECT version FROM study").getInt(), 3);
 }
 
 TEST(StudyStore, RefusesWhatIsNewerOrEmpty) {
@@ -168,8 +170,8 @@ TEST(StudyStore, RefusesWhatIsNewerOrEmpty) {
   const std::string path = folder.file("s.db");
   static_cast<void>(StudyStore(path, kStudy, kInputs));
   const auto open = [&] { return usageErrorOf([&] { static_cast<void>(StudyStore(path)); }); };
-  change(path, "UPDATE study SET version = 3");
-  EXPECT_NE(open().find("has format 3, newer than this program reads (2); update Pipewright"), std::string::npos) << open();
+  change(path, "UPDATE study SET version = 4");
+  EXPECT_NE(open().find("has format 4, newer than this program reads (3); update Pipewright"), std::string::npos) << open();
   change(path, "DELETE FROM study");
   EXPECT_NE(open().find("is damaged: it is empty"), std::string::npos) << open();
 }
@@ -198,9 +200,9 @@ TEST(StudyStore, RefusesPointsThatTheStudyDoesNotHave) {
 TEST(StudyCsv, HasACellForEachColumn) {
   const Study study = parseStudy(kStudy, "s.json");
   EXPECT_EQ(studyCsvLine(rowOf(study, 0)),
-            "0,\"a, \"\"b\"\".pt2\",,traced,traced,1f1b,2,1,0,4,0,0,time,\"x,y\",sgd,0,0,,1,8,1000,0,0,50,0,100.5,0,blocks.1 @add\n");
+            "0,\"a, \"\"b\"\".pt2\",,traced,traced,1f1b,2,1,0,4,0,0,time,\"x,y\",sgd,0,0,,1,8,1000,0,0,50,0,100.5,0,blocks.1 @add,0,\n");
   const std::string header = studyCsvHeader();
-  EXPECT_EQ(std::count(header.begin(), header.end(), ','), 27);
+  EXPECT_EQ(std::count(header.begin(), header.end(), ','), 29);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST(Windows, HoldWhatAnOrderDoes) {
     Windows windows(model);
     ASSERT_TRUE(windows.hold(timer.objective()));
     for (const auto& row : rows) {
-      if (problem.clock == Clock::Window) {  // each rank begins at once
+      if (problem.clock == StepClock::Window) {  // each rank begins at once
         EXPECT_EQ(windows.latestStart(row.front()), timer.startOf(row.front()));
       }
       for (std::size_t i = 0; i < row.size(); ++i) {

@@ -245,7 +245,7 @@ TEST(FindOrder, ReachesThePublishedZeroBubbleRates) {
     stage.activationBytes = kBefore;
     stage.freedByInput = kBefore - kAfter;
   }
-  problem.clock = Clock::Window;
+  problem.clock = StepClock::Window;
   const auto rate = [&](std::string_view name, double work) {
     OrderProblem limited = problem;
     limitRoom(limited, *madeSchedule(name));

@@ -116,6 +116,24 @@ TEST(PlanJson, KeepsTheOptimizerThatItAccountsFor) {
   refused({{"name", "sgd"}, {"momentum", -1}, {"state_copies", 1}, {"zero1", false}}, "contradicts itself");
 }
 
+TEST(PlanJson, KeepsHowGoodItsOrderIs) {
+  Plan p = plan();
+  p.certificate = Certificate{StepClock::Flush, 120, 100, "annealing", {Stage(1)}};
+  Json json = Json::parse(toJson(p));
+  EXPECT_EQ(json["certificate"]["optimal"], false);
+  EXPECT_EQ(parsePlan(json.dump(), "plan.json"), p);
+  const auto refused = [&](const char* key, const Json& value) {
+    Json damaged = json;
+    damaged["certificate"][key] = value;
+    EXPECT_THROW(static_cast<void>(parsePlan(damaged.dump(), "plan.json")), UsageError) << damaged["certificate"];
+  };
+  refused("objective", "step");
+  refused("time_ns", 99);
+  refused("lower_bound_ns", 121);
+  refused("lower_bound_ns", -1);
+  refused("recomputed_stages", Json::array({p.partition.stages.size()}));
+}
+
 TEST(PlanJson, OlderPlansLoadWithoutTheLaterKeys) {
   Json json = Json::parse(toJson(plan()));
   json.erase("replicas");

@@ -15,7 +15,7 @@ namespace {
 class CallTreeOfSample : public testing::TestWithParam<const char*> {};
 
 TEST_P(CallTreeOfSample, TheChildrenOfARowTileItsNodes) {
-  const Sample sample(GetParam());
+  const SampleModel sample(GetParam());
   ASSERT_EQ(sample.tree.row(0).firstNode, NodeId(0));
   ASSERT_EQ(sample.tree.row(0).endNode, NodeId(sample.graph->nodes.size()));
   for (int r = 0; r < sample.tree.size(); ++r) {
@@ -33,7 +33,7 @@ TEST_P(CallTreeOfSample, TheChildrenOfARowTileItsNodes) {
 }
 
 TEST_P(CallTreeOfSample, CostsOfChildrenAddUpToTheRowAround) {
-  Sample sample(GetParam());
+  SampleModel sample(GetParam());
   const Profile profile = countingProfile(*sample.graph);
   setCosts(sample.tree, &profile);
   const auto nodes = static_cast<Ns>(sample.graph->nodes.size());
@@ -56,14 +56,14 @@ TEST_P(CallTreeOfSample, CostsOfChildrenAddUpToTheRowAround) {
 }
 
 TEST_P(CallTreeOfSample, EveryPlaceAStageMayBeginIsTheBeginningOfARow) {
-  const Sample sample(GetParam());
+  const SampleModel sample(GetParam());
   std::set<NodeId> begins;
   for (const CallRow& row : sample.tree.rows) begins.insert(row.firstNode);
   for (const SplitPoint& point : sample.points) EXPECT_TRUE(begins.contains(point.begin)) << point.name;
 }
 
 TEST_P(CallTreeOfSample, ModulesCalledOnceHaveTheParametersInspectShows) {
-  const Sample sample(GetParam());
+  const SampleModel sample(GetParam());
   std::map<std::string, int> calls;
   for (const CallRow& row : sample.tree.rows) calls[row.path] += row.isModule ? 1 : 0;
   int compared = 0;
@@ -79,7 +79,7 @@ TEST_P(CallTreeOfSample, ModulesCalledOnceHaveTheParametersInspectShows) {
 }
 
 TEST_P(CallTreeOfSample, TheItemModelKeepsQtsRules) {
-  Sample sample(GetParam());
+  SampleModel sample(GetParam());
   TreeModel model;
   const QAbstractItemModelTester tester(&model, QAbstractItemModelTester::FailureReportingMode::Fatal);
   const int rows = sample.tree.size();
@@ -105,15 +105,15 @@ std::vector<std::string> shownAtFirst(const CallTree& tree) {
 }
 
 TEST(CallTree, IsOpenDownToTheNumberedLayersAtFirst) {
-  EXPECT_EQ(shownAtFirst(Sample("gpt_small").tree),
+  EXPECT_EQ(shownAtFirst(SampleModel("gpt_small").tree),
             (std::vector<std::string>{"gpt_small", "embed", "position", "blocks.0", "blocks.1", "blocks.2", "blocks.3", "norm", "head"}));
-  EXPECT_EQ(shownAtFirst(Sample("vit_small").tree),
+  EXPECT_EQ(shownAtFirst(SampleModel("vit_small").tree),
             (std::vector<std::string>{"vit_small", "conv_proj", "encoder", "dropout", "layers", "encoder_layer_0", "encoder_layer_1",
                                       "encoder_layer_2", "encoder_layer_3", "ln", "heads"}));
 }
 
 TEST(CallTree, HasARowForEachCallOfAModule) {
-  const Sample sample("resnet18_narrow");  // each block calls its relu after the first norm and after the sum
+  const SampleModel sample("resnet18_narrow");  // each block calls its relu after the first norm and after the sum
   const int first = sample.row("layer1.0.relu", 0), second = sample.row("layer1.0.relu", 1);
   ASSERT_GE(first, 0);
   ASSERT_GE(second, 0);
@@ -122,7 +122,7 @@ TEST(CallTree, HasARowForEachCallOfAModule) {
 }
 
 TEST(CallTree, OperatorsBetweenCallsAreRowsNamedByThem) {
-  const Sample sample("gpt_small");  // x = x + attention(norm(x)); x = x + mlp(norm(x))
+  const SampleModel sample("gpt_small");  // x = x + attention(norm(x)); x = x + mlp(norm(x))
   std::vector<std::string> labels;
   for (const int child : sample.tree.children[static_cast<std::size_t>(sample.row("blocks.1"))])
     labels.push_back(sample.tree.row(child).label);
@@ -131,7 +131,7 @@ TEST(CallTree, OperatorsBetweenCallsAreRowsNamedByThem) {
 }
 
 TEST(CallTree, ACutInsideAModuleMakesItsPartsRows) {
-  const Sample plain("gpt_small");
+  const SampleModel plain("gpt_small");
   const NodeId inside(plain.tree.row(plain.row("blocks.0.attention.query_key_value")).endNode.value + 2);
   std::vector<NodeId> cuts = plain.cuts;
   cuts.insert(std::lower_bound(cuts.begin(), cuts.end(), inside), inside);
@@ -141,7 +141,7 @@ TEST(CallTree, ACutInsideAModuleMakesItsPartsRows) {
 }
 
 TEST(CallTree, BarsCompareLayersAndWhatIsAroundThemHasNone) {
-  Sample sample("gpt_small");
+  SampleModel sample("gpt_small");
   Profile profile = countingProfile(*sample.graph);
   for (NodeCost& cost : profile.nodes) cost = {};
   profile.nodes[sample.begin("blocks.0").index()].forward = 100;
@@ -158,7 +158,7 @@ TEST(CallTree, BarsCompareLayersAndWhatIsAroundThemHasNone) {
 }
 
 TEST(CallTree, FindsByLabelClassAndPath) {
-  const Sample sample("gpt_small");
+  const SampleModel sample("gpt_small");
   const auto pathsOf = [&](const std::string& text) {
     std::set<std::string> paths;
     for (const int row : findRows(sample.tree, text)) paths.insert(sample.tree.row(row).path);
@@ -172,8 +172,8 @@ TEST(CallTree, FindsByLabelClassAndPath) {
 }
 
 TEST(CallTree, WithoutAProfileOrWithAnotherModelsAllCostsAreZero) {
-  Sample sample("gpt_small");
-  const Profile other = countingProfile(*Sample("vit_small").graph);
+  SampleModel sample("gpt_small");
+  const Profile other = countingProfile(*SampleModel("vit_small").graph);
   for (const Profile* profile : {static_cast<const Profile*>(nullptr), &other}) {
     setCosts(sample.tree, profile);
     EXPECT_EQ(sample.tree.row(0).forward, 0);

@@ -21,7 +21,7 @@ struct Cut {
     return list;
   }
 
-  Sample sample;
+  SampleModel sample;
   Readers readers;
   Partition partition;
   Wiring wiring;

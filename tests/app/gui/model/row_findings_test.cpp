@@ -16,7 +16,7 @@ std::vector<FindingKind> kindsOf(const std::vector<const Finding*>& findings) {
 }
 
 TEST(RowFindings, BelongToTheInnermostRowAndShowInAllAroundIt) {
-  const Sample sample("gpt_small");
+  const SampleModel sample("gpt_small");
   const int block = sample.row("blocks.1"), attention = sample.row("blocks.1.attention");
   ASSERT_GT(attention, block);
   const NodeId node = sample.tree.row(attention).firstNode;

@@ -76,7 +76,7 @@ TEST(RowGeometry, TheMiddleOfAClosedRowWaitsToBeOpened) {
 
 TEST(RowGeometry, EveryPlaceOfAnOpenSampleIsFoundAgainWhereItIsDrawn) {
   for (const char* name : kSamples) {
-    const Sample sample(name);
+    const SampleModel sample(name);
     const VisibleRows all(sample.tree, std::vector<bool>(sample.tree.rows.size(), true));
     ASSERT_EQ(all.count(), sample.tree.size());
     for (const SplitPoint& point : sample.points) {

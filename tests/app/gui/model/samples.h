@@ -18,8 +18,8 @@ inline constexpr const char* kSamples[] = {"gpt_small", "hf_bert", "hf_gpt2", "h
 inline std::string samplePath(const std::string& name) { return std::string(PW_SOURCE_DIR "/resources/models/") + name + ".pt2"; }
 
 /// A shipped model with what the panel makes of it.
-struct Sample {
-  explicit Sample(const std::string& name, std::int64_t microbatch = 2)
+struct SampleModel {
+  explicit SampleModel(const std::string& name, std::int64_t microbatch = 2)
       : graph(std::make_shared<const ModelGraph>(readPt2(samplePath(name)))),
         bindings(bindBatch(*graph, microbatch)),
         points(splitPoints(*graph, bindings)) {

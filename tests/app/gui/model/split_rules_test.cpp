@@ -7,7 +7,7 @@
 namespace pw::gui {
 namespace {
 
-SplitRules rulesOf(const Sample& sample) { return {sample.graph, sample.points, 2}; }
+SplitRules rulesOf(const SampleModel& sample) { return {sample.graph, sample.points, 2}; }
 
 Design designOf(const std::string& schedule, int ranks, std::vector<NodeId> begins) {
   Design design;
@@ -18,7 +18,7 @@ Design designOf(const std::string& schedule, int ranks, std::vector<NodeId> begi
 }
 
 TEST(SplitRules, ThePlacesNextToOneAreThoseBeforeAndAfterInTheList) {
-  const Sample sample("gpt_small");
+  const SampleModel sample("gpt_small");
   const SplitRules rules = rulesOf(sample);
   EXPECT_EQ(rules.next(sample.points[3].begin, 1), sample.points[4].begin);
   EXPECT_EQ(rules.next(sample.points[3].begin, -1), sample.points[2].begin);
@@ -30,7 +30,7 @@ TEST(SplitRules, ThePlacesNextToOneAreThoseBeforeAndAfterInTheList) {
 
 TEST(SplitRules, SayWhyNoStageBeginsWhereMemoryIsChangedInPlace) {
   // The second relu_ of a block changes the sum in place; a later reader of the sum keeps all between them in one stage.
-  Sample sample("resnet18_narrow");
+  SampleModel sample("resnet18_narrow");
   const NodeId changer = sample.tree.row(sample.row("layer1.0.relu", 1)).firstNode;
   const NodeId reader = sample.tree.row(sample.row("layer1.1.bn1")).firstNode;
   ModelGraph graph = *sample.graph;
@@ -50,13 +50,13 @@ TEST(SplitRules, SayWhyNoStageBeginsWhereMemoryIsChangedInPlace) {
 }
 
 TEST(SplitRules, AStageAfterWhatIsComputedAgainAnywayIsRefused) {
-  const Sample sample("hf_gpt2");  // begins with what depends on the inputs' sizes alone
+  const SampleModel sample("hf_gpt2");  // begins with what depends on the inputs' sizes alone
   ASSERT_GT(sample.points.front().begin.value, 1);
   EXPECT_TRUE(rulesOf(sample).obstacle(NodeId(1)).contains("recompute all of this"));
 }
 
 TEST(SplitRules, ASplitStaysBetweenItsNeighbours) {
-  const Sample sample("gpt_small");
+  const SampleModel sample("gpt_small");
   const SplitRules rules = rulesOf(sample);
   const std::vector<NodeId> begins{sample.begin("blocks.1"), sample.begin("blocks.2"), sample.begin("blocks.3")};
   EXPECT_TRUE(rules.refusalToMove(begins, 1, sample.begin("blocks.2.mlp")).isEmpty());
@@ -68,7 +68,7 @@ TEST(SplitRules, ASplitStaysBetweenItsNeighbours) {
 }
 
 TEST(SplitRules, ASplitMoreIsARankMore) {
-  const Sample sample("gpt_small");
+  const SampleModel sample("gpt_small");
   const Design design = designOf("1f1b", 2, {sample.begin("blocks.2")});
   const StageChange change = withSplit(design, rulesOf(sample), sample.begin("blocks.1"));
   EXPECT_TRUE(change.refusal.isEmpty()) << change.refusal.toStdString();
@@ -82,7 +82,7 @@ TEST(SplitRules, ASplitMoreIsARankMore) {
 }
 
 TEST(SplitRules, ChunksStaySoStagesMustDivideByThem) {
-  const Sample sample("gpt_small");
+  const SampleModel sample("gpt_small");
   const std::vector<NodeId> begins{sample.begin("blocks.1"), sample.begin("blocks.2"), sample.begin("blocks.3")};
   const StageChange change = withSplit(designOf("zbv", 2, begins), rulesOf(sample), sample.begin("head"));
   EXPECT_TRUE(change.refusal.contains("cannot be 5")) << change.refusal.toStdString();
@@ -95,13 +95,13 @@ TEST(SplitRules, ChunksStaySoStagesMustDivideByThem) {
 }
 
 TEST(SplitRules, AShapeTheScheduleHasNotIsRefusedInItsWords) {
-  const Sample sample("gpt_small");
+  const SampleModel sample("gpt_small");
   const Design design = designOf("dualpipe", 2, {sample.begin("blocks.2")});  // wants an even number of ranks
   EXPECT_TRUE(withSplit(design, rulesOf(sample), sample.begin("blocks.1")).refusal.contains("even"));
 }
 
 TEST(SplitRules, RowsFromAFileKeepTheirNumberOfStages) {
-  const Sample sample("gpt_small");
+  const SampleModel sample("gpt_small");
   Design design = designOf("custom", 2, {sample.begin("blocks.2")});
   auto rows = std::make_shared<Schedule>();
   rows->placement.rankOfStage = {Rank(0), Rank(1)};
