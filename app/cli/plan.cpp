@@ -14,6 +14,7 @@
 #include "app/cli/text/memory.h"
 #include "app/cli/text/not_counted.h"
 #include "app/cli/text/output.h"
+#include "app/cli/text/sensitivity.h"
 #include "backends/pt2/record.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/plan_model.h"
@@ -27,6 +28,7 @@
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/sensitivity.h"
 #include "simulator/text/json_text.h"
 
 namespace pw::cli {
@@ -36,6 +38,7 @@ struct Options {
   PlanOptions plan;
   std::string layers, out;
   bool json = false, whyMemory = false;
+  double sensitivity = 0;
 };
 
 /// Of a plan with the costs it was made with.
@@ -130,7 +133,7 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
   json["trace_check"] = ownJson(toJson(exported));
   json["not_counted"] = ownJson(notCountedJson(missing));
   json["replicas"] = plan.replicas;
-  json["flop_utilisation"] = planned.utilisation;
+  json["flop_utilisation"] = planned.prediction.utilisation;
   if (planned.oneRank) json["one_rank"] = {{"step_ns", planned.oneRank->step}, {"peak_bytes", planned.oneRank->peak}};
   json["splits_moved_to_fit"] = planned.movedToFit;
   json["world_size"] = worldSize(plan);
@@ -152,17 +155,6 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
                               {"transmit_bytes", c.transmitBytes}});
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-/// Whether one device is enough: the whole model fits it and would be no slower there.
-void adviseOneRank(const OneRank& one, Ns pipelined) {
-  if (one.step <= pipelined) {
-    print(fmt::format("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n",
-                      formatDuration(one.step), formatSize(one.peak)));
-  } else {
-    print(fmt::format("\nOn one rank the step would take {} ({:.2f} times as long).\n", formatDuration(one.step),
-                      static_cast<double>(one.step) / static_cast<double>(pipelined)));
-  }
 }
 
 /// What is particular of the ranks, and their order where it is not that of their numbers.
@@ -193,14 +185,14 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   printRecomputed(recomputed);
   print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step),
                     formatDuration(metrics.makespan), 100 * metrics.bubbleFraction, formatDuration(planned.prediction.lowerBound.flush)));
-  if (planned.utilisation > 0)
-    print(fmt::format("model FLOPs utilisation {:.3g} % of {:.4g} TFLOP/s a rank\n", 100 * planned.utilisation,
+  if (planned.prediction.utilisation > 0)
+    print(fmt::format("model FLOPs utilisation {:.3g} % of {:.4g} TFLOP/s a rank\n", 100 * planned.prediction.utilisation,
                       plan.profile.peakFlops / 1e12));
   if (const auto& certificate = planned.prediction.certificate)
     print(fmt::format("{}: found by {}; {}\n", o.schedule, certificate->foundBy, toString(*certificate)));
   if (planned.movedToFit) print("balanced splits need more memory than a rank has: these are the most even ones that fit\n");
   if (planned.profile.estimated) print(incompleteLine(missing, true));
-  if (planned.oneRank) adviseOneRank(*planned.oneRank, metrics.step);
+  if (planned.oneRank) print(fmt::format("\n{}\n", toString(*planned.oneRank, metrics.step)));
 }
 
 int run(const Options& o) {
@@ -218,12 +210,16 @@ int run(const Options& o) {
   const bool fits = planned.prediction.fits;
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    const std::string document =
+    std::string document =
         withPlanFields(predictionJson(planned.prediction, plan.schedule, planned.costs), planned, exported, recomputed, missing);
-    print(versioned(o.whyMemory ? withMemory(document, memoryOf(planned)) : document) + "\n");
+    if (o.whyMemory) document = withMemory(document, memoryOf(planned));
+    if (o.sensitivity > 0)
+      document = withSensitivity(document, sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity));
+    print(versioned(document) + "\n");
   } else {
     printPlan(planned, exported, recomputed, missing);
     if (o.whyMemory) print("\n" + memoryText(memoryOf(planned)));
+    if (o.sensitivity > 0) print("\n" + sensitivityText(sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity)));
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }
   if (const std::vector<std::string> custom = customOperators(graph); !custom.empty() && plan.libraries.empty()) {
@@ -313,6 +309,10 @@ Command addPlan(CLI::App& app) {
   sub->add_option("--out", options->out, "Write the plan here (JSON)")->option_text("FILE");
   sub->add_flag("--why-memory", options->whyMemory,
                 "Explain each rank's peak: bytes by kind, stage and microbatch, their modules, and what would free how much for what time");
+  sub->add_option("--sensitivity", options->sensitivity,
+                  "How much faster or slower every stage and link would make it that takes this part less or more, for example 0.1")
+      ->check(numberFrom(0.001, 0.999))
+      ->option_text("CHANGE");
   sub->add_flag("--json", options->json, "Print the prediction as JSON");
   sub->footer(
       "\nExamples:\n"

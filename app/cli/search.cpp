@@ -116,6 +116,7 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
       print(fmt::format("\nbest order of the ranks along the pipeline: {}\n", fmt::join(order, ", ")));
   }
   print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", tableOf(searched, front)));
+  if (searched.oneRank) print(fmt::format("\n{}\n", toString(*searched.oneRank, first.step)));
   if (profile.estimated) print(incompleteLine(notCounted(searched.graph, first.request.microbatch), true));
 }
 

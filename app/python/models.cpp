@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/python/bindings.h"
+#include "app/python/signals.h"
 #include "backends/host/files.h"
 #include "backends/resources/resources.h"
 #include "engine/planning/inspection.h"
@@ -80,8 +81,11 @@ py::dict optimizers() {
   return names;
 }
 
-Plan planned(const PlanOptions& options) {
-  PlannedModel planned = planModel(options, warner());
+Plan planned(PlanOptions options) {
+  PendingSignals signals;
+  options.goOn = signals.goOn();
+  PlannedModel planned = planModel(std::move(options), warner());
+  signals.rethrow();
   if (planned.tooLarge) throw Error(tooLargeSentence(planned));
   return std::move(planned.plan);
 }

@@ -11,6 +11,7 @@
 
 #include "app/python/bindings.h"
 #include "app/python/pictures.h"
+#include "app/python/signals.h"
 #include "engine/planning/prediction.h"
 #include "engine/planning/schedule_source.h"
 #include "engine/planning/subject.h"
@@ -94,10 +95,14 @@ Prediction simulateSource(const Source& source, const SubjectOptions& options, c
 }
 
 /// `simulate` of the schedule that the options name.
-Prediction simulateNamed(const py::none& /*what*/, const SubjectOptions& options, const std::string& sends, bool why, double jitter,
-                         int draws, std::uint64_t seed) {
+Prediction simulateNamed(const py::none& /*what*/, SubjectOptions options, const std::string& sends, bool why, double jitter, int draws,
+                         std::uint64_t seed) {
   const py::gil_scoped_release released;
-  return predictionOf(subjectOf(options), sends, why, {jitter, draws, seed, {}});
+  PendingSignals signals;
+  options.goOn = signals.goOn();
+  Subject subject = subjectOf(options);
+  signals.rethrow();
+  return predictionOf(std::move(subject), sends, why, {jitter, draws, seed, {}});
 }
 
 }  // namespace
@@ -110,6 +115,11 @@ void bindPredictions(py::module_& m) {
       .def_property_readonly("step_ns", [](const Prediction& p) { return p.predicted.report.metrics.step; })
       .def_property_readonly("bubble", [](const Prediction& p) { return p.predicted.report.metrics.bubbleFraction; })
       .def_property_readonly("bubble_in_window", [](const Prediction& p) { return p.predicted.report.metrics.bubbleFractionWindow; })
+      .def_property_readonly("mfu",
+                             [](const Prediction& p) -> std::optional<double> {
+                               const double share = p.predicted.report.utilisation;
+                               return share > 0 ? std::optional(share) : std::nullopt;
+                             })
       .def_property_readonly("period_ns", [](const Prediction& p) { return p.predicted.report.steadyPeriod; })
       .def_property_readonly("lower_bound_ns", [](const Prediction& p) { return p.predicted.report.lowerBound.flush; })
       .def_property_readonly("by_rank", [](const Prediction& p) { return p.predicted.report.metrics.ranks; })

@@ -188,6 +188,10 @@ void bindSearches(py::module_& m) {
       .def_property_readonly("candidates", [](const SearchedModel& s) { return s.found.candidates; })
       .def_property_readonly("skipped", [](const SearchedModel& s) { return s.found.skipped; })
       .def_property_readonly("shapes", [](const SearchedModel& s) { return s.found.shapes; })
+      .def_property_readonly("one_rank",
+                             [](const SearchedModel& s) -> std::optional<std::pair<Ns, Bytes>> {
+                               return s.oneRank ? std::optional(std::pair(s.oneRank->step, s.oneRank->peak)) : std::nullopt;
+                             })
       .def_property_readonly("cancelled", [](const SearchedModel& s) { return s.found.cancelled; })
       .def("best", [](const SearchedModel& s, int most) { return copies(bestOf(s.found, most)); })
       .def("front", [](const SearchedModel& s) { return copies(frontOf(s.found)); })

@@ -216,29 +216,6 @@ void predictPlan(PlannedModel& planned) {
   planned.prediction.lowerBound = lowerBounds(plan.schedule, planned.costs, {}, planned.limits);
 }
 
-bool hasBackwards(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.rows, [](const auto& row) {
-    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
-  });
-}
-
-/// The same microbatches one after the other on one rank; nothing where the model does not fit it.
-std::optional<OneRank> onOneRank(const PlannedModel& planned) {
-  const Plan& plan = planned.plan;
-  if (plan.partition.stages.size() < 2 || plan.replicas > 1) return std::nullopt;
-  PlanRequest request = planned.request;
-  request.ranks = 1;
-  request.begins.clear();
-  request.rankOrder.clear();
-  request.recompute = RecomputeNone();
-  const Schedule rows = planRows(generate(hasBackwards(plan.schedule) ? "1f1b" : "forward-only", {1, 1, plan.schedule.microbatches}), 1);
-  CostTable costs = price(request, planned.graph, planned.profile, rows).costs;
-  addOptimizerState(costs, stateCopies(request.optimizer), 1);
-  const Metrics alone = metricsOf(simulate(rows, costs));
-  const OneRank one{alone.step, alone.ranks.front().peakBytes};
-  return excessOf(one.peak, memoryLimits(request, planned.profile, 1).front()) > 0 ? std::nullopt : std::optional(one);
-}
-
 }  // namespace
 
 std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, const Placement& placement) {
@@ -292,9 +269,8 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   planned.plan.libraries = libraryPaths(o.how.libraries);
   planned.sharing = std::move(made.priced.sharing);
   predictPlan(planned);
-  planned.oneRank = onOneRank(planned);
-  if (hasBackwards(planned.plan.schedule))
-    planned.utilisation = flopUtilisation(planned.profile, planned.plan.batch, planned.prediction.metrics.step, worldSize(planned.plan));
+  planned.prediction.utilisation = flopUtilisation(planned.plan, planned.prediction.metrics.step);
+  if (planned.plan.partition.stages.size() > 1) planned.oneRank = onOneRank(planned.request, graph, planned.profile, trains(planned.plan));
   planned.plan.certificate = made.certificate;
   if (made.certificate) {
     planned.prediction.certificate = made.certificate;

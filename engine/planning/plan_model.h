@@ -8,6 +8,7 @@
 
 #include "engine/planning/measure.h"
 #include "simulator/model/model_graph.h"
+#include "simulator/plan/one_rank.h"
 #include "simulator/plan/plan.h"
 #include "simulator/plan/planner.h"
 #include "simulator/report/json_fields.h"
@@ -43,14 +44,6 @@ struct PlanOptions {
   MeasureOptions how;
 };
 
-/// The whole model on one rank, rank 0 of the costs' topology.
-struct OneRank {
-  Ns step = 0;
-  Bytes peak = 0;
-
-  bool operator==(const OneRank&) const = default;
-};
-
 /// A plan and what is predicted of it.
 struct PlannedModel {
   PlanOptions options;  ///< as given, with the defaults filled in
@@ -66,8 +59,7 @@ struct PlannedModel {
   std::vector<Bytes> limits;       ///< of each rank; 0: none
   bool movedToFit = false;         ///< whether the splits are other than balanced, so that all ranks stay within their limits
   std::optional<Rank> tooLarge;    ///< the first rank above its limit
-  double utilisation = 0;          ///< of the model's FLOPs (`flopUtilisation`); 0 where unknown, and where the plan does not train
-  std::optional<OneRank> oneRank;  ///< of several stages without replicas: what one rank would take, if the model fits it
+  std::optional<OneRank> oneRank;  ///< of several stages: what one rank would take, if the model fits it
 };
 
 /// Where stages begin: the options' splits by name, else the marks in the model, else balanced (`planModel` moves those that do not fit).

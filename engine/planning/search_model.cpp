@@ -173,6 +173,14 @@ SearchedModel prepared(SearchOptions options) {
   return result;
 }
 
+/// Of what was found: the best candidate's microbatches on one rank.
+void weighOneRank(SearchedModel& result) {
+  if (result.found.candidates.empty() || result.found.candidates.front().stages < 2) return;
+  const PlanRequest& best = result.found.candidates.front().request;
+  const Profile& profile = *result.profiles.at(best.microbatch).profile;
+  result.oneRank = onOneRank(best, result.graph, profile, true);
+}
+
 void requireFound(const SearchedModel& result) {
   if (!result.found.candidates.empty() || result.found.cancelled) return;
   throw UsageError(fmt::format("No plan can be made of {} on {} ranks: {}", result.graph.name, result.options.ranks,
@@ -195,6 +203,7 @@ SearchedModel searchModel(SearchOptions options, const SearchProgress& progress,
   };
   result.found = searchPlans(result.graph, costs, result.space, progress);
   requireFound(result);
+  weighOneRank(result);
   return result;
 }
 
@@ -217,6 +226,7 @@ SearchedModel mergeSearches(SearchOptions options, std::vector<Found> parts) {
     const std::int64_t samples = c.request.microbatch;
     if (!result.profiles.contains(samples)) result.profiles[samples] = source(samples);
   }
+  weighOneRank(result);
   return result;
 }
 
@@ -268,6 +278,7 @@ std::string searchJson(const SearchedModel& searched, int most) {
   Json json{{"model", graph.name},    {"ranks", searched.options.ranks},  {"replicas", searched.options.replicas},
             {"shapes", found.shapes}, {"tried", found.candidates.size()}, {"cancelled", found.cancelled},
             {"best", Json::array()},  {"pareto", Json::array()},          {"skipped", found.skipped}};
+  if (searched.oneRank) json["one_rank"] = {{"step_ns", searched.oneRank->step}, {"peak_bytes", searched.oneRank->peak}};
   if (!found.candidates.empty())
     json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));
   for (const Candidate* c : bestOf(found, most)) json["best"].push_back(jsonOf(*c, points, profileOf(*c)));

@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/planning/measure.h"
 #include "simulator/model/model_graph.h"
+#include "simulator/plan/one_rank.h"
 #include "simulator/plan/plan.h"
 #include "simulator/search/search.h"
 
@@ -45,6 +47,7 @@ struct SearchedModel {
   SearchSpace space;
   std::map<std::int64_t, SizedProfile> profiles;  ///< by microbatch size
   Found found;
+  std::optional<OneRank> oneRank;  ///< the best candidate's microbatches on one rank, where the model fits it
 };
 
 /// Called before and after costs are measured in processes of their own.

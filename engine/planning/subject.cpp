@@ -319,19 +319,19 @@ Subject orderedWithoutProblem(const SubjectOptions& o) {
 }  // namespace
 
 Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
+  constexpr Ns kSecond = 1'000'000'000;
   if (hasTimes(o) || !o.costs.empty() || !o.layers.empty()) {
     throw UsageError(
         "a plan has its own costs; omit --layers, --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
   const bool asPlanned = o.slow.empty() && o.liveLimit.empty() && o.memoryLimit.empty();
-  return limited({plan.schedule,
-                  plan.costs,
-                  plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile),
-                  {},
-                  true,
-                  {},
-                  asPlanned ? plan.certificate : std::nullopt},
-                 o);
+  Subject subject;
+  subject.schedule = plan.schedule;
+  subject.costs = plan.costs;
+  if (!plan.profile.nodes.empty()) subject.costSource = "costs " + sourceOf(plan.profile);
+  subject.usefulTime = flopUtilisation(plan, kSecond) * static_cast<double>(kSecond);
+  if (asPlanned) subject.certificate = plan.certificate;
+  return limited(std::move(subject), o);
 }
 
 Subject subjectOf(Schedule schedule, const SubjectOptions& o) {

@@ -210,6 +210,7 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   json["lower_bound_ns"] = prediction.lowerBound.flush;
   json["lower_bound_window_ns"] = prediction.lowerBound.window;
   if (prediction.certificate) addCertificate(json, *prediction.certificate);
+  if (prediction.utilisation > 0) json["flop_utilisation"] = prediction.utilisation;
   json["bubble_fraction"] = metrics.bubbleFraction;
   json["bubble_fraction_window"] = metrics.bubbleFractionWindow;
   json["steady_period_ns"] = prediction.steadyPeriod;

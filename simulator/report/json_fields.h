@@ -23,6 +23,7 @@ struct PredictionReport {
   LowerBounds lowerBound;
   bool fits = true;  ///< under the requested limits
   Ns steadyPeriod = 0;
+  double utilisation = 0;  ///< of the model's FLOPs (`flopUtilisation`); 0 where unknown
   std::vector<RankPhases> phases;
   Explanation explanation;
   bool everyCause = false;  ///< show the whole critical path and every bubble, not only their sums

@@ -16,6 +16,7 @@
 #include "backends/store/run_store.h"
 #include "schedules/error.h"
 #include "simulator/plan/excess.h"
+#include "simulator/plan/one_rank.h"
 #include "simulator/report/lower_bound.h"
 
 namespace pw::gui {
@@ -46,6 +47,7 @@ struct PlanResults::Private {
   QLabel* hint = nullptr;
   QLabel *order = nullptr, *orderName = nullptr;
   QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
+  QLabel *mfu = nullptr, *mfuName = nullptr, *alone = nullptr, *aloneName = nullptr;  ///< shown where known
   QLabel *rateName = nullptr, *memoryName = nullptr;
   MemoryBars* memory = nullptr;
   Job lowerJob;
@@ -60,6 +62,8 @@ struct PlanResults::Private {
   void showProblem(const QString& sentence);
   void showResults();
   void showOrder();
+  void showOneRank(const std::optional<OneRank>& one, bool hasModel, Ns pipelined);
+  void showUtilisation(const Prediction& p);
   void findLowerBound();
   void readRuns();
 };
@@ -109,11 +113,13 @@ void PlanResults::Private::build() {
   step->setFont(large);
   add(PlanResults::tr("Prediction error so far"), error);
   rateName = add(PlanResults::tr("Samples/s"), rate);
+  mfuName = add(PlanResults::tr("MFU"), mfu);
   add(PlanResults::tr("Bubble"), bubble);
   add(PlanResults::tr("Lower bound"), lower);
   orderName = add(PlanResults::tr("Order"), order);
   order->setWordWrap(true);
   add(PlanResults::tr("Pipeline makespan"), makespan);
+  aloneName = add(PlanResults::tr("On one rank"), alone);
   grid->setColumnStretch(1, 1);
   column->addLayout(grid);
   memoryName = new QLabel(PlanResults::tr("Peak memory"));
@@ -191,7 +197,22 @@ void PlanResults::Private::showResults() {
     const auto scaled = [&](double factor) { return durationText(static_cast<Ns>(static_cast<double>(p->step) * factor)); };
     error->setText(PlanResults::tr("%1: from %2 to %3").arg(percentText(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));
   }
+  showUtilisation(*p);
   if (lowerOf != p) lowerTimer.start();
+}
+
+/// Of a model whose FLOPs and whose ranks' peak are known.
+void PlanResults::Private::showUtilisation(const Prediction& p) {
+  const auto profile = document.profile();
+  const PlanRequest& r = document.design().request;
+  const std::int64_t samples = r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas;
+  const bool counts = profile && document.graph() && p.program.basis.trains;
+  const double share = counts ? flopUtilisation(*profile, samples, p.step, r.ranks * r.replicas) : 0;
+  mfu->setVisible(share > 0);
+  mfuName->setVisible(share > 0);
+  if (share > 0) mfu->setText(percentText(share));
+  mfu->setToolTip(
+      PlanResults::tr("Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in a step at their peak"));
 }
 
 void PlanResults::Private::readRuns() {
@@ -216,22 +237,41 @@ void PlanResults::Private::findLowerBound() {
   for (std::size_t r = 0; r < limits.size() && r < p->ranks.size(); ++r) {
     if (excessOf(p->ranks[r].peakBytes, limits[r]) > 0) limits.clear();  // then the plan is not bound by them
   }
-  lowerJob.start(PlanResults::tr("Lower bound"), [this, p, proven, limits](JobControl&) -> std::function<void()> {
+  const auto graph = document.graph();
+  const auto profile = document.profile();
+  const PlanRequest request = document.design().request;
+  lowerJob.start(PlanResults::tr("Lower bound"), [this, p, proven, limits, graph, profile, request](JobControl&) -> std::function<void()> {
     std::optional<Ns> found = proven;
     try {
       if (!found) found = lowerBounds(*p->rows, p->costs, {}, limits).flush;
     } catch (const Error&) {
       // no bound is known for such rows
     }
-    return [this, p, found] {
+    std::optional<OneRank> one;
+    const bool hasModel = graph && profile && p->rows->placement.stages() > 1;
+    if (hasModel) one = onOneRank(request, *graph, *profile, p->program.basis.trains);
+    return [this, p, found, one, hasModel] {
       const Ns bound = found.value_or(0);
       lowerOf = p;
       if (document.prediction() != p) return;
+      showOneRank(one, hasModel, p->step);
       if (bound == 0) return lower->setText(QStringLiteral("–"));
       const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
       lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(durationText(bound), percentText(std::max(0.0, above))));
     };
   });
+}
+
+/// What the whole model takes on one rank, where there is a model and the plan has several stages.
+void PlanResults::Private::showOneRank(const std::optional<OneRank>& one, bool hasModel, Ns pipelined) {
+  alone->setVisible(hasModel);
+  aloneName->setVisible(hasModel);
+  alone->setToolTip(one ? QString::fromStdString(toString(*one, pipelined))
+                        : PlanResults::tr("The whole model needs more memory than a rank has"));
+  if (!one) return alone->setText(PlanResults::tr("does not fit"));
+  const double times = pipelined > 0 ? static_cast<double>(one->step) / static_cast<double>(pipelined) : 0;
+  alone->setText(times <= 1 ? PlanResults::tr("%1: one rank suffices").arg(durationText(one->step))
+                            : PlanResults::tr("%1 (%2 times as long)").arg(durationText(one->step)).arg(times, 0, 'f', 2));
 }
 
 }  // namespace pw::gui

@@ -265,6 +265,9 @@ class Prediction:
     def bubble_in_window(self) -> float:
         """1 − the busiest rank's time / window."""
     @property
+    def mfu(self) -> float | None:
+        """Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in the step at their peak; None where not known."""
+    @property
     def period_ns(self) -> int:
         """Per microbatch in the steady state; 0: there is none."""
     @property
@@ -340,6 +343,9 @@ class Candidate:
     def fits(self) -> bool: ...
     @property
     def samples_per_second(self) -> float: ...
+    @property
+    def gap(self) -> float | None:
+        """Of an order made for these costs (``"auto"``): a better one can be faster by at most this part of the makespan; else None."""
     @property
     def scaled_costs(self) -> bool:
         """Its costs are those of another microbatch size, scaled."""
@@ -469,6 +475,8 @@ class Searched:
     def skipped(self) -> list[str]: ...
     @property
     def shapes(self) -> int: ...
+    @property
+    def one_rank(self) -> tuple[int, int] | None: ...
     @property
     def cancelled(self) -> bool: ...
     def best(self, most: int) -> list[Candidate]: ...

@@ -45,6 +45,11 @@ class SearchResult:
         return self._searched.skipped
 
     @property
+    def one_rank(self) -> tuple[int, int] | None:
+        """The best candidate's microbatches one after the other on one rank: step [ns] and memory [bytes]; None where the model does not fit."""
+        return self._searched.one_rank
+
+    @property
     def cancelled(self) -> bool:
         """Whether the search was ended before all was tried."""
         return self._searched.cancelled

@@ -146,6 +146,17 @@ TEST(PlanCommand, BoundsOrdersWhateverIsRecomputed) {
   EXPECT_EQ(planned("auto", "none", "1760256B").value("fits", false), family.value("fits", false));
 }
 
+TEST(PlanCommand, SaysWhatItsStepIsSensitiveTo) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  const Outcome planned = call({"plan", sample("gpt_small"), "--ranks", "4", "--microbatches", "8", "--cluster", "h100-nvlink", "--out",
+                                plan, "--sensitivity", "0.2", "--json"});
+  ASSERT_EQ(planned.status, 0) << planned.err;
+  const Json own = Json::parse(planned.out)["sensitivity"];
+  EXPECT_EQ(own["of"].size(), 7U) << "stages and links";
+  EXPECT_EQ(own, Json::parse(call({"simulate", plan, "--sensitivity", "0.2", "--json"}).out)["sensitivity"]);
+}
+
 TEST(PlanCommand, SaysWhatOneRankWouldTake) {
   const auto planned = [](const std::vector<std::string>& more) {
     std::vector<std::string> words{"plan",        sample("gpt_small"), "--microbatches", "8",     "--cluster",
@@ -160,6 +171,11 @@ TEST(PlanCommand, SaysWhatOneRankWouldTake) {
   const auto bytes = split["one_rank"]["peak_bytes"].get<std::int64_t>();
   EXPECT_TRUE(planned({"--ranks", "4", "--memory-limit", std::to_string(bytes) + "B"}).contains("one_rank"));
   EXPECT_FALSE(planned({"--ranks", "4", "--memory-limit", std::to_string(bytes - 1) + "B"}).contains("one_rank")) << "does not fit";
+  const auto searched =
+      Json::parse(call({"search", sample("gpt_small"), "--ranks", "4", "--batch", "16", "--microbatches", "8", "--cluster", "h100-nvlink",
+                        "--optimizer", "adamw", "--schedules", "1f1b", "--no-recompute", "--json"})
+                      .out);
+  EXPECT_EQ(searched["one_rank"], split["one_rank"]) << "the same microbatches";
   // Three times the FLOPs of a forward of all 16 samples, over 4 ranks at peak.
   const Json profile = Json::parse(call({"profile", sample("gpt_small"), "--estimate", "h100-nvlink", "--json"}).out);
   double flops = 0;

@@ -1,5 +1,6 @@
 """Models, plans and searches, with estimated costs: nothing is run and torch is not needed."""
 
+import _thread
 import concurrent.futures
 import json
 import os
@@ -114,6 +115,31 @@ def test_the_best_makes_a_plan_that_keeps_its_word(found):
     assert pw.simulate(plan).makespan_ns == best.makespan_ns
     assert plan.loss  # a run takes it from here
     assert found.plan(found.best[-1]).schedule.name == found.best[-1].schedule
+
+
+def test_an_order_made_for_the_costs_says_how_good_it_is(gpt):
+    found = pw.search(gpt, ranks=2, microbatches=[4], schedules=["auto", "1f1b"], **HERE)
+    orders = [c for c in found.candidates if c.schedule == "auto" and c.fits]
+    assert orders and all(0 <= c.gap < 1 for c in orders)
+    assert all(c.gap is None for c in found.candidates if c.schedule == "1f1b")
+    assert pickle.loads(pickle.dumps(orders[0])) == orders[0]
+    assert pw.simulate(found.plan(orders[0])).gap == orders[0].gap  # the plan keeps it
+
+
+def test_one_rank_is_what_a_plan_of_one_rank_takes(gpt, found):
+    best = found.best[0]
+    alone = pw.simulate(pw.plan(gpt, ranks=1, microbatches=best.microbatches, microbatch=best.microbatch, schedule="1f1b", **HERE))
+    step, peak = found.one_rank
+    assert step == alone.step_ns and peak == alone.by_rank[0].peak_bytes
+    useful = alone.mfu * alone.step_ns  # of the same batch
+    assert pw.simulate(found.plan()).mfu * best.step_ns * 2 == pytest.approx(useful)
+
+
+def test_ctrl_c_ends_the_search_for_an_order():
+    threading.Timer(0.5, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):  # else it searches for minutes
+        pw.simulate("auto", ranks=8, chunks=2, microbatches=33, forward=[11, 9, 10, 12, 8, 10, 11, 10] * 2, weight=[8, 7, 9, 9, 10, 6, 7, 8] * 2,
+                    input=[10, 12, 9, 8, 10, 11, 9, 10] * 2, latency=7, live_limit=[6] * 8, seconds=600)
 
 
 def test_the_document_of_a_search(found):

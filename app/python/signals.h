@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+
+namespace pw::python {
+
+/// Ends the search for an order on Ctrl-C in the main thread, which then raises what Python's handler raised. The calling thread has
+/// released the GIL.
+class PendingSignals {
+ public:
+  /// As of `OrderEffort::goOn`; refers to this object. Cost: a look at the clock, and every 50 ms one at Python's signals.
+  [[nodiscard]] std::function<bool(double share)> goOn();
+  /// Throws what a handler raised meanwhile.
+  void rethrow() const;
+
+ private:
+  [[nodiscard]] bool poll();
+
+  std::chrono::steady_clock::time_point last_{};  ///< `goOn` is called by one thread at a time
+  std::exception_ptr raised_;
+};
+
+}  // namespace pw::python

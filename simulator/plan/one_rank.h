@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "simulator/plan/planner.h"
+
+namespace pw {
+
+/// The whole model on one rank (of each replica the first, of the costs' topology).
+struct OneRank {
+  Ns step = 0;
+  Bytes peak = 0;
+
+  bool operator==(const OneRank&) const = default;
+};
+
+/// What the request's microbatches take one after the other on one rank, without recomputation; nothing where the model does not fit it.
+/// `trains`: with backwards. Throws as `price`. Cost: as `price`.
+[[nodiscard]] std::optional<OneRank> onOneRank(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, bool trains);
+
+/// In a sentence, beside a step on several ranks: `On one rank the step would take 20.7 ms (3.23 times as long).`
+[[nodiscard]] std::string toString(const OneRank& one, Ns pipelined);
+
+}  // namespace pw
