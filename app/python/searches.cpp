@@ -55,6 +55,7 @@ std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Prog
 
 std::vector<Candidate> copies(const std::vector<const Candidate*>& candidates) {
   std::vector<Candidate> list;
+  list.reserve(candidates.size());
   for (const Candidate* c : candidates) list.push_back(*c);
   return list;
 }
@@ -78,14 +79,14 @@ PackedCandidate packed(const Candidate& c) {
     certificate.emplace(c.certificate->time, c.certificate->lowerBound, c.certificate->foundBy, std::move(recomputed));
   }
   return {{r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch},
-          std::move(begins),
-          std::move(rankOrder),
+          begins,
+          rankOrder,
           r.loss,
           wordsOf(r.recompute),
           {std::string(nameOf(r.optimizer.kind)), r.optimizer.momentum, r.zero1, r.memoryLimit},
           {c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples, c.samplesPerSecond, c.scaled,
            c.leads, c.onFront},
-          std::move(certificate)};
+          certificate};
 }
 
 Candidate unpacked(const PackedCandidate& state) {
@@ -116,6 +117,7 @@ using Part = std::tuple<std::vector<Candidate>, std::vector<std::string>, int, b
 
 std::shared_ptr<SearchedModel> merged(const SearchOptions& options, const std::vector<Part>& parts) {
   std::vector<Found> found;
+  found.reserve(parts.size());
   for (const auto& [candidates, skipped, shapes, cancelled] : parts) found.push_back({candidates, skipped, shapes, cancelled});
   return std::make_shared<SearchedModel>(mergeSearches(options, std::move(found)));
 }
@@ -145,7 +147,7 @@ void bindCandidates(py::module_& m) {
       .def_property_readonly("gap", [](const Candidate& c) { return c.certificate ? std::optional(c.certificate->gap()) : std::nullopt; })
       .def_readonly("scaled_costs", &Candidate::scaled)
       .def_readonly("on_front", &Candidate::onFront)
-      .def(py::self == py::self)
+      .def(py::self == py::self)  // NOLINT(misc-redundant-expression): pybind11 defines operator== so
       .def(py::pickle(&packed, &unpacked))
       .def("__repr__", [](const Candidate& c) {
         return "<Candidate " + c.request.schedule + ", " + std::to_string(c.stages) + " stages, " + std::to_string(c.request.microbatches) +
