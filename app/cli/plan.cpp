@@ -8,6 +8,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/layers.h"
 #include "app/cli/numbers.h"
+#include "app/cli/optimizer_options.h"
 #include "app/cli/order_watch.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/schedule_options.h"
@@ -286,13 +287,7 @@ void declareCosts(CLI::App& sub, PlanOptions& o) {
                  "auto, the faster one)")
       ->check(CLI::IsMember({"auto", "replicate", "transmit"}))
       ->option_text("auto|replicate|transmit");
-  sub.add_option("--optimizer", o.optimizer,
-                 "Optimizer whose state is counted in memory and time (default: sgd, which has none); a run may use another")
-      ->option_text(optimizerNames("|"));
-  sub.add_option("--momentum", o.momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
-      ->check(numberFrom(0, 1))
-      ->option_text("X");
-  sub.add_flag("--zero1", o.zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
+  declareOptimizerState(sub, o.optimizer, o.momentum, o.zero1, "; a run may use another");
   sub.add_option("--loss", o.loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");
   addMeasureOptions(sub, o.how);

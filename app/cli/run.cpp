@@ -6,6 +6,7 @@
 #include "app/cli/choices.h"
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
+#include "app/cli/optimizer_options.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/text/output.h"
 #include "app/cli/text/run_report.h"
@@ -158,7 +159,9 @@ void declareUpdate(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
   sub.add_option("--optimizer", o->optimizer, "With torch.optim's arithmetic and defaults (default: sgd)")
       ->option_text(optimizerNames("|"));
   sub.add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");
-  sub.add_option("--momentum", o->update.momentum, "Momentum of sgd or rmsprop (default 0)")->check(numberFrom(0, 1))->option_text("X");
+  sub.add_option("--momentum", o->update.momentum, fmt::format("Momentum of {} (default 0)", withMomentum()))
+      ->check(numberFrom(0, 1))
+      ->option_text("X");
   sub.add_flag("--nesterov", o->update.nesterov, "Nesterov's momentum");
   sub.add_option("--alpha", o->update.alpha, "RMSprop's smoothing constant (default 0.99)")->check(numberFrom(0, 1))->option_text("X");
   sub.add_option("--betas", o->betas, "Adam's decay rates (default 0.9,0.999)")

@@ -9,6 +9,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/layers.h"
 #include "app/cli/numbers.h"
+#include "app/cli/optimizer_options.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/schedule_options.h"
 #include "app/cli/study.h"
@@ -218,12 +219,7 @@ void declareCosts(CLI::App& sub, SearchOptions& o) {
                  "Estimate costs for a cluster preset or file instead of measuring; with --profile, take only its ranks and links")
       ->option_text("CLUSTER");
   declareRankOrder(sub, o.rankOrder);
-  sub.add_option("--optimizer", o.optimizer, "Optimizer whose state is counted in memory and time (default: sgd, which has none)")
-      ->option_text(optimizerNames("|"));
-  sub.add_option("--momentum", o.momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
-      ->check(numberFrom(0, 1))
-      ->option_text("X");
-  sub.add_flag("--zero1", o.zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
+  declareOptimizerState(sub, o.optimizer, o.momentum, o.zero1);
   sub.add_option("--loss", o.loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");
   addMeasureOptions(sub, o.how);
