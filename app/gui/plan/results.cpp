@@ -249,7 +249,11 @@ void PlanResults::Private::findLowerBound() {
     }
     std::optional<OneRank> one;
     const bool hasModel = graph && profile && p->rows->placement.stages() > 1;
-    if (hasModel) one = onOneRank(request, *graph, *profile, p->program.basis.trains);
+    try {
+      if (hasModel) one = onOneRank(request, *graph, *profile, p->program.basis.trains);
+    } catch (const Error&) {
+      // it cannot be one stage
+    }
     return [this, p, found, one, hasModel] {
       const Ns bound = found.value_or(0);
       lowerOf = p;
