@@ -27,6 +27,7 @@ class Training {
   Training(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch);
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
+  ~Training() = default;
 
   /// The next step: its batch, where a feed gives it, then actions, sums and the update; calls `onStep` and `onGathered` of the options.
   /// Returns whether the training can continue: numbers that are not finite end it, unless they are skipped. Throws UsageError for a batch

@@ -22,8 +22,10 @@ class CheckpointWriter {
   /// `.safetensors` is written in that format, with `headerBytes` for names and shapes (`SafetensorsWriter::headerBytesOf` of each name),
   /// and the optimizer's state in `optimizerFileOf(path)`.
   explicit CheckpointWriter(const std::string& path, std::size_t headerBytes = 0);
-  /// without `finish` the temporary file is removed.
+  /// Without `finish` the temporary file is removed.
   ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   /// Names with a `/` (`exp_avg/blocks.0.weight`) are not part of the dict that Python sees. `bytes`: the whole tensor, contiguous. Each
   /// name once. Throws UsageError for an element type that torch.save has no storage for.
   void add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape, const std::byte* bytes);

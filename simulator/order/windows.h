@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,8 +27,8 @@ class Windows {
 
   /// Windows, and what is decided beyond what every order has.
   struct State {
-    std::vector<Ns> earliest[2];        ///< by direction and action; Back: minus the latest end
-    std::vector<std::uint64_t> before;  ///< by action, the positions on its rank of those before it, as bits
+    std::array<std::vector<Ns>, 2> earliest;  ///< by direction and action; Back: minus the latest end
+    std::vector<std::uint64_t> before;        ///< by action, the positions on its rank of those before it, as bits
     std::vector<WindowArc> decided;
   };
 

@@ -88,10 +88,11 @@ Chains chains(const Schedule& schedule, const CostTable& costs, const Style& sty
     Ns& before = c.beforeForward[m->to.index()];
     before = std::max(before, c.beforeForward[m->from.index()] + forward(m->from.index()) + hop(*m));
   }
-  for (auto m = messages.rbegin(); m != messages.rend(); ++m) {
-    if ((*m)->backward) continue;
-    Ns& after = c.afterForward[(*m)->from.index()];
-    after = std::max(after, hop(**m) + forward((*m)->to.index()) + c.afterForward[(*m)->to.index()]);
+  const std::vector<const MessageCost*> fromLast(messages.rbegin(), messages.rend());
+  for (const MessageCost* m : fromLast) {
+    if (m->backward) continue;
+    Ns& after = c.afterForward[m->from.index()];
+    after = std::max(after, hop(*m) + forward(m->to.index()) + c.afterForward[m->to.index()]);
   }
   if (!style.forwardOnly()) {
     // Where every backward is split a W follows each I.
@@ -104,10 +105,10 @@ Chains chains(const Schedule& schedule, const CostTable& costs, const Style& sty
   }
   std::vector<Ns> beforeBackward(stages, 0);
   for (std::size_t s = 0; s < stages; ++s) beforeBackward[s] = c.beforeForward[s] + forward(s);
-  for (auto m = messages.rbegin(); m != messages.rend(); ++m) {
-    if (!(*m)->backward || style.forwardOnly()) continue;
-    Ns& before = beforeBackward[(*m)->to.index()];
-    before = std::max(before, beforeBackward[(*m)->from.index()] + backward((*m)->from.index()) + hop(**m));
+  for (const MessageCost* m : fromLast) {
+    if (!m->backward || style.forwardOnly()) continue;
+    Ns& before = beforeBackward[m->to.index()];
+    before = std::max(before, beforeBackward[m->from.index()] + backward(m->from.index()) + hop(*m));
   }
   for (std::size_t s = 0; s < stages; ++s) c.whole = std::max(c.whole, beforeBackward[s] + backward(s) + c.afterBackward[s]);
   return c;

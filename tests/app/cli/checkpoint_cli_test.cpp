@@ -29,10 +29,10 @@ Outcome run(const std::string& plan, const Words& more) {
 
 TEST(CheckpointHistory, HasEveryEntryOfTheStateDictAndTheNewestFiles) {
   const Folder folder;
-  const std::string plan = folder.file("plan.json"), data = folder.file("data.pt");
+  const std::string plan = folder.file("plan.json"), data = folder.file("data.pt"), model = PW_SOURCE_DIR "/tests/data/faulty.pt2";
   python({"faulty", data, "24"});
-  ASSERT_EQ(finish({"plan", PW_SOURCE_DIR "/tests/data/faulty.pt2", "--ranks", "2", "--batch", "8", "--microbatches", "4", "--split",
-                    "middle", "--loss", "mse", "--cluster", "cpu-workstation", "--out", plan})
+  ASSERT_EQ(finish({"plan", model, "--ranks", "2", "--batch", "8", "--microbatches", "4", "--split", "middle", "--loss", "mse", "--cluster",
+                    "cpu-workstation", "--out", plan})
                 .status,
             0);
   const Outcome trained = run(plan, {"--data", data, "--steps", "3", "--optimizer", "adamw", "--save", folder.file("ck-{step}.pt"),

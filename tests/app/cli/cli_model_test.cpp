@@ -31,7 +31,7 @@ constexpr std::int64_t kBatch = 2, kLength = 32, kWidth = 64, kVocabulary = 256,
 
 TEST(Inspect, CountsParametersAndFlopsOfEveryModule) {
   const Json json = inspected({sample("gpt_small")});
-  const Json modules = json["modules"];
+  const Json& modules = json["modules"];
   // Two norms with scale and shift, then weights and biases of q/k/v, out, up, down.
   const std::int64_t block = 4 * kWidth + 12 * kWidth * kWidth + 9 * kWidth;
   const std::int64_t all = kVocabulary * kWidth + kLength * kWidth + kLayers * block + 2 * kWidth + kVocabulary * kWidth;
@@ -94,9 +94,9 @@ TEST(Inspect, ShowsModulesDownToTheDepthAskedFor) {
 TEST(Inspect, FindsTiedParametersAndCountsThemOnce) {
   const Json json = inspected({sample("hf_gpt2")});
   ASSERT_EQ(json["tied_parameters"].size(), 1U);
-  const Json tied = json["tied_parameters"][0];
+  const Json& tied = json["tied_parameters"][0];
   EXPECT_EQ((std::set<std::string>{tied["name"], tied["same_as"]}), (std::set<std::string>{"lm_head.weight", "transformer.wte.weight"}));
-  const Json modules = json["modules"];
+  const Json& modules = json["modules"];
   EXPECT_EQ(entry(modules, "path", "")["parameters"], entry(modules, "path", "transformer")["parameters"])
       << "the head adds none of its own";
 }
@@ -116,7 +116,7 @@ TEST(Inspect, JoinsArchivesOfOneStageEach) {
   const Json json = inspected({sample("two_part_a"), sample("two_part_b")});
   EXPECT_EQ(json["files"].size(), 2U);
   EXPECT_EQ(json["inputs"][0]["name"], "tokens");
-  const Json splits = json["split_points"];
+  const Json& splits = json["split_points"];
   EXPECT_TRUE(
       std::any_of(splits.begin(), splits.end(), [](const Json& s) { return s["name"].get<std::string>().rfind("pipe_split", 0) == 0; }));
   EXPECT_EQ(call({"inspect", sample("two_part_b"), sample("two_part_b")}).status, 2) << "its output does not fit its own input";

@@ -10,7 +10,7 @@ namespace {
 
 /// Lines of an image from its bottom for so many bytes.
 int lineOf(Bytes bytes, const MemoryLane& lane, int height) {
-  return height - 1 - static_cast<int>(static_cast<double>(bytes) / static_cast<double>(lane.top) * (height - 3) + 0.5);
+  return height - 1 - static_cast<int>(std::lround(static_cast<double>(bytes) / static_cast<double>(lane.top) * (height - 3)));
 }
 
 /// Least and most of samples [first, last); where those are many, also of what lies in a block with them.
