@@ -80,7 +80,7 @@ std::string studyInputs(const Study& study, const std::string& folder) {
   for (const std::string& model : study.models) add(model, studyPath(folder, model));
   for (const std::string& profile : study.profiles) add(profile, studyPath(folder, profile));
   for (const std::string& cluster : study.clusters) {
-    if (isClusterFile(cluster)) add(cluster, studyPath(folder, cluster.substr(0, cluster.rfind('+'))));
+    if (isClusterFile(cluster)) add(cluster, clusterFile(folder, cluster));
   }
   return inputs;
 }

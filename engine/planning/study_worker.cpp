@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/host/files.h"
+#include "backends/host/paths.h"
 #include "backends/resources/resources.h"
 #include "engine/planning/layer_costs.h"
 #include "schedules/error.h"
@@ -46,6 +47,12 @@ std::string studyPath(const std::string& folder, const std::string& path) { retu
 
 bool isClusterFile(const std::string& name) {
   return name.find('/') != std::string::npos || name.substr(0, name.find('+')).ends_with(".json");
+}
+
+std::string clusterFile(const std::string& folder, const std::string& name) {
+  std::string path = studyPath(folder, name);
+  for (std::size_t plus = path.rfind('+'); plus != std::string::npos && !pathExists(path); plus = path.rfind('+')) path.resize(plus);
+  return path;
 }
 
 struct StudyCosts::Shared {

@@ -17,8 +17,10 @@ namespace pw {
 
 /// A path of a study, which is relative to its folder.
 [[nodiscard]] std::string studyPath(const std::string& folder, const std::string& path);
-/// Whether a cluster is a file, also with a link added; else it is a preset.
+/// Whether a cluster is a file, also with links added; else it is a preset.
 [[nodiscard]] bool isClusterFile(const std::string& name);
+/// The file itself, in the study's folder, without links that were added; it need not exist.
+[[nodiscard]] std::string clusterFile(const std::string& folder, const std::string& name);
 
 /// The models and costs of a study, read and estimated once; the last ones used are kept. Keeps a reference to the study, which must
 /// outlive it. May be used by several threads at once.

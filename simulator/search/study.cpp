@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -43,18 +44,19 @@ auto valuesIn(const JsonPart& part, const Read& read) {
   return values;
 }
 
-/// One number, a list of them, or a range `{"from": 8, "to": 64, "step": 8}` or `{…, "times": 2}`, both ends included.
+/// One value that `read` takes, a list of them, or a range `{"from": 8, "to": 64, "step": 8}` or `{…, "times": 2}`, both ends included.
 template <class Number>
-std::vector<Number> numbersIn(const JsonPart& part, std::int64_t least, std::int64_t most) {
-  if (!part.json().is_object()) return valuesIn(part, [&](const JsonPart& p) { return p.within<Number>(least, most); });
+std::vector<Number> numbersIn(const JsonPart& part, std::int64_t most, const std::function<Number(const JsonPart&)>& read) {
+  if (!part.json().is_object()) return valuesIn(part, read);
   for (const std::string& key : part.keys()) {
     if (key != "from" && key != "to" && key != "step" && key != "times")
       part.fail(fmt::format("has {}; a range has from, to, and step or times", key));
   }
   if (part.has("step") && part.has("times")) part.fail("has both step and times");
-  const std::int64_t from = part["from"].within(least, most), to = part["to"].within(least, most);
+  const std::int64_t from = read(part["from"]), to = read(part["to"]);
   const bool byFactor = part.has("times");
-  const std::int64_t step = byFactor ? part["times"].within(2, most) : part.has("step") ? part["step"].within(1, most) : 1;
+  const std::int64_t step = byFactor ? part["times"].within(2, most) : part.has("step") ? std::int64_t{read(part["step"])} : 1;
+  if (step == 0) part.fail("has steps of 0");
   if (from > to) part.fail("is empty");
   if (byFactor && from == 0) part.fail("multiplies 0");
   std::vector<Number> numbers;
@@ -66,9 +68,16 @@ std::vector<Number> numbersIn(const JsonPart& part, std::int64_t least, std::int
   return numbers;
 }
 
+template <class Number>
+std::vector<Number> numbersIn(const JsonPart& part, std::int64_t least, std::int64_t most) {
+  return numbersIn<Number>(part, most, [&](const JsonPart& p) { return p.within<Number>(least, most); });
+}
+
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+
 Bytes sizeIn(const JsonPart& part) {
   if (part.json().is_number_float()) part.fail("has a fraction or an exponent; write a whole number of bytes, or a text as \"24GB\"");
-  if (part.json().is_number()) return part.within<Bytes>(0, std::int64_t{1} << 60);
+  if (part.json().is_number()) return part.within<Bytes>(0, kMostBytes);
   return parseSize(part.as<std::string>());
 }
 
@@ -84,10 +93,22 @@ std::string scheduleIn(const JsonPart& part) {
   return std::string(family.name);
 }
 
+/// Each cluster with each link, `NAME+LINK`; an empty link: those that the cluster has.
+std::vector<std::string> withLinks(const std::vector<std::string>& clusters, const JsonPart& part) {
+  std::vector<std::string> all;
+  for (const std::string& cluster : clusters) {
+    if (cluster.empty()) part.fail("is of no cluster; add the member cluster");
+    for (const std::string& link : valuesIn(part, [](const JsonPart& p) { return p.as<std::string>(); })) {
+      all.push_back(link.empty() ? cluster : fmt::format("{}+{}", cluster, link));
+    }
+  }
+  return all;
+}
+
 /// All members, so that none is misspelt unnoticed.
-constexpr std::array<std::string_view, 19> kMembers{
-    "version",      "model",    "cluster", "profile", "precision", "attention", "ranks", "replicas",     "batch",  "microbatch",
-    "microbatches", "schedule", "chunks",  "balance", "recompute", "optimizer", "zero1", "memory_limit", "seconds"};
+constexpr std::array<std::string_view, 20> kMembers{
+    "version",    "model",        "cluster",  "link",   "profile", "precision", "attention", "ranks", "replicas",     "batch",
+    "microbatch", "microbatches", "schedule", "chunks", "balance", "recompute", "optimizer", "zero1", "memory_limit", "seconds"};
 
 }  // namespace
 
@@ -105,6 +126,7 @@ Study parseStudy(std::string_view json, const std::string& source) {
   Study study;
   study.models = valuesIn(part["model"], text);
   if (part.has("cluster")) study.clusters = valuesIn(part["cluster"], text);
+  if (part.has("link")) study.clusters = withLinks(study.clusters, part["link"]);
   if (part.has("profile")) study.profiles = valuesIn(part["profile"], text);
   if (part.has("precision")) {
     study.precisions = valuesIn(part["precision"], [](const JsonPart& p) {
@@ -132,7 +154,7 @@ Study parseStudy(std::string_view json, const std::string& source) {
   if (part.has("optimizer"))
     study.optimizers = valuesIn(part["optimizer"], [&](const JsonPart& p) { return plannedOptimizer(text(p), 0); });
   if (part.has("zero1")) study.zero1 = valuesIn(part["zero1"], [](const JsonPart& p) { return p.as<bool>(); });
-  if (part.has("memory_limit")) study.memoryLimits = valuesIn(part["memory_limit"], sizeIn);
+  if (part.has("memory_limit")) study.memoryLimits = numbersIn<Bytes>(part["memory_limit"], kMostBytes, sizeIn);
   if (part.has("seconds")) study.seconds = part["seconds"].as<double>();
   if (!(study.seconds >= 0.01 && study.seconds <= 3600)) part["seconds"].fail("is not from 0.01 to 3600");
   static_cast<void>(pointsOf(study));

@@ -32,6 +32,21 @@ TEST(Study, TakesValuesListsAndRanges) {
   EXPECT_EQ(pointsOf(study), 2 * 4 * 3 * 3 * 2 * 2);
 }
 
+TEST(Study, TakesRangesOfMemory) {
+  const std::string rest = R"("ranks": 2, "microbatches": 4, "memory_limit": )";
+  EXPECT_EQ(studyOf(rest + R"({"from": "1KiB", "to": "4KiB", "step": "1536B"})").memoryLimits, (std::vector<Bytes>{1024, 2560, 4096}));
+  EXPECT_EQ(studyOf(rest + R"({"from": "1KiB", "to": 5000, "times": 2})").memoryLimits, (std::vector<Bytes>{1024, 2048, 4096}));
+  EXPECT_NE(refusal(rest + R"({"from": "1KiB", "to": "4KiB", "step": "0B"})").find("steps of 0"), std::string::npos);
+  EXPECT_NE(refusal(rest + R"({"from": "1KiB", "to": "4GiB"})").find("has more than 100000 values"), std::string::npos);
+}
+
+TEST(Study, GivesEveryClusterEveryLink) {
+  const Study study = studyOf(R"("ranks": 2, "microbatches": 4, "cluster": ["a", "b.json"], "link": ["", "nvlink-4"])");
+  EXPECT_EQ(study.clusters, (std::vector<std::string>{"a", "a+nvlink-4", "b.json", "b.json+nvlink-4"}));
+  EXPECT_NE(refusal(R"("ranks": 2, "microbatches": 4, "link": "nvlink-4")").find("`link` is of no cluster; add the member cluster"),
+            std::string::npos);
+}
+
 TEST(Study, HasEveryCombinationOnce) {
   const Study study =
       studyOf(R"("ranks": [2, 4, 8], "microbatches": [4, 8], "replicas": [1, 2], "chunks": [1, 2], "schedule": ["gpipe", "1f1b"],
