@@ -45,10 +45,13 @@ struct Queue {
 /// What found plans depend on in addition to what a search tries: if it changes, they are outdated.
 struct Basis {
   std::string cluster;
+  DType precision;
+  Attention attention;
   std::shared_ptr<const Profile> profile;
   PlanRequest base;
 
-  explicit Basis(const Design& design) : cluster(design.cluster), profile(design.profile), base(design.request) {
+  explicit Basis(const Design& design)
+      : cluster(design.cluster), precision(design.precision), attention(design.attention), profile(design.profile), base(design.request) {
     base = {.schedule = {},
             .ranks = base.ranks,
             .chunks = 0,
@@ -258,7 +261,8 @@ void CandidatesPanel::Private::start() {
   job->start(
       tr("Search plans"), [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
         const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
-        const ProfileSource source = design.profile ? measuredProfiles({design.profile}) : estimatedProfiles(*graph, cluster);
+        const ProfileSource source =
+            design.profile ? measuredProfiles({design.profile}) : estimatedProfiles(*graph, cluster, design.precision, design.attention);
         auto result = std::make_shared<Found>(pw::searchPlans(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
           if (candidate != nullptr) {
             const std::lock_guard lock(found->mutex);
@@ -434,21 +438,14 @@ void CandidatesPanel::Private::showPlans(StudyPlans plans) {
   refresh();
 }
 
-/// A plan of the study's model, which must be open, on its cluster. Its splits are balanced anew.
 void CandidatesPanel::Private::loadStudied(int row) {
-  const StudyPoint& point = study->rows[static_cast<std::size_t>(row)].point;
+  const StudyRow& plan = study->rows[static_cast<std::size_t>(row)];
   const auto graph = document.graph();
-  outcome = whyNotLoaded(*study, point, graph && !graph->files.empty() ? graph->files.front() : std::string());
+  outcome = whyNotLoaded(*study, plan.point, graph && !graph->files.empty() ? graph->files.front() : std::string());
   if (outcome.isEmpty()) {
-    const PlanRequest wanted = model->at(row).request;
     document.edit(tr("Load plan of the study"), [&](Design& design) {
-      takeOver(wanted, design.request);
-      design.request.optimizer = wanted.optimizer;
-      design.request.zero1 = wanted.zero1;
-      design.request.memoryLimit = wanted.memoryLimit;
-      design.customRows = nullptr;
-      design.cluster = point.cluster;
-      design.profile.reset();
+      takeOver(model->at(row).request, design.request);
+      takeStudied(*study, plan, *graph, design);
     });
   }
   showStatus();

@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <set>
+#include <sstream>
 #include <utility>
 
-#include "backends/resources/resources.h"
+#include "engine/planning/study_worker.h"
+#include "schedules/error.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/plan/split.h"
 
 namespace pw::gui {
 
@@ -53,6 +58,20 @@ namespace {
 
 QString tr(const char* text) { return QCoreApplication::translate("pw::gui::Study", text); }
 
+std::string folderOf(const StudyPlans& study) { return QFileInfo(QString::fromStdString(study.path)).absolutePath().toStdString(); }
+
+/// Empty where the model has them no more.
+std::vector<NodeId> beginsOf(const ModelGraph& graph, const std::string& splits) {
+  std::vector<NodeId> begins;
+  std::istringstream names(splits);
+  try {
+    for (std::string name; names >> name;) begins.push_back(findSplit(graph, name));
+  } catch (const UsageError&) {
+    begins.clear();
+  }
+  return begins;
+}
+
 void markFrontOfRanks(const std::set<int>& known, std::vector<ScatterPoint>& points) {
   std::vector<ScatterPoint*> order;
   order.reserve(points.size());
@@ -84,19 +103,36 @@ void showRanks(const std::vector<Candidate>& candidates, std::vector<ScatterPoin
   markFrontOfRanks(known, points);
 }
 
+std::string clusterOf(const StudyPlans& study, const StudyPoint& point) {
+  return isClusterFile(point.cluster) ? studyPath(folderOf(study), point.cluster) : point.cluster;
+}
+
 QString whyNotLoaded(const StudyPlans& study, const StudyPoint& point, const std::string& openModel) {
   const QString name = QFileInfo(QString::fromStdString(point.model)).fileName();
   if (QFileInfo(QString::fromStdString(openModel)).fileName() != name) return tr("Open %1 to load this plan.").arg(name);
-  if (point.precision != "traced" || point.attention != Attention::AsTraced)
-    return tr("This plan was estimated in %1 with attention %2, which the app does not estimate; use `pipewright plan`.")
-        .arg(QString::fromStdString(point.precision), QString::fromUtf8(nameOf(point.attention).data()));
-  if (point.cluster.empty()) return tr("This plan has the times of a layer table; use `pipewright plan --layers`.");
   if (study.measured) return tr("This plan has measured costs of the study's profiles; use `pipewright plan --profile`.");
-  const std::string preset = point.cluster.substr(0, point.cluster.find('+'));
-  if (!point.cluster.empty() && std::ranges::count(clusterPresets(), preset) == 0)
-    return tr("This plan was made for the cluster file %1; open that file first, or use `pipewright plan`.")
-        .arg(QString::fromStdString(point.cluster));
+  if (!isClusterFile(point.cluster)) return {};
+  if (const std::string file = clusterFile(folderOf(study), point.cluster); !QFileInfo::exists(QString::fromStdString(file)))
+    return tr("This plan is for the cluster file %1, which is not there; move the study's results beside it.")
+        .arg(QString::fromStdString(file));
   return {};
+}
+
+void takeStudied(const StudyPlans& study, const StudyRow& plan, const ModelGraph& graph, Design& design) {
+  const StudyPoint& point = plan.point;
+  design.customRows = nullptr;
+  design.request.optimizer = point.optimizer;
+  design.request.zero1 = point.zero1;
+  design.request.memoryLimit = point.memoryLimit;
+  design.request.begins = beginsOf(graph, plan.result.splits);
+  design.precision = precisionNamed(point.precision).value_or(DType::Unknown);
+  design.attention = point.attention;
+  design.profile.reset();
+  if (const std::string cluster = clusterOf(study, point); !cluster.empty()) {
+    design.cluster = cluster;
+  } else {
+    design.profile = std::make_shared<const Profile>(profileOf(graph));  // a layer table's own
+  }
 }
 
 }  // namespace pw::gui

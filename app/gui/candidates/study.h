@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/gui/candidates/scatter.h"
+#include "app/gui/document/document.h"
 #include "backends/store/study_store.h"
 #include "simulator/search/search.h"
 
@@ -26,9 +27,15 @@ struct StudyPlans {
 /// many ranks or fewer is faster with no more memory. `points`: of the candidates, in their order.
 void showRanks(const std::vector<Candidate>& candidates, std::vector<ScatterPoint>& points);
 
-/// Why a point cannot become the app's plan, with this archive open (empty: none): another model, costs that the app does not have, a
-/// cluster that is no preset. Empty when it can.
+/// The name of a point's cluster for `loadCluster`: paths are relative to the study's file. Empty: the costs of a layer table.
+[[nodiscard]] std::string clusterOf(const StudyPlans& study, const StudyPoint& point);
+
+/// Why a point cannot become the app's plan, with this archive or layer table open (empty: none): another model, measured costs, a cluster
+/// file that is not there. Empty when it can.
 [[nodiscard]] QString whyNotLoaded(const StudyPlans& study, const StudyPoint& point, const std::string& openModel);
+
+/// The plan's costs, memory settings and splits, of its model. Splits that the model has no more are balanced anew.
+void takeStudied(const StudyPlans& study, const StudyRow& plan, const ModelGraph& graph, Design& design);
 
 /// Reads at most 20,000 plans. Throws as `StudyStore`.
 [[nodiscard]] StudyPlans readStudy(const std::string& path);

@@ -184,7 +184,10 @@ struct Document::Worker {
       answer.profile = design.profile;
       return;
     }
-    if (!estimated_) estimated_ = std::make_shared<const Profile>(estimate(*request.graph, microbatch_, cluster_));
+    const auto how = std::pair(design.precision, design.attention);
+    if (!estimated_ || how != how_)
+      estimated_ = std::make_shared<const Profile>(estimate(*request.graph, microbatch_, cluster_, design.precision, design.attention));
+    how_ = how;
     answer.profile = estimated_;
   }
 
@@ -197,6 +200,7 @@ struct Document::Worker {
   std::string clusterName_;
   Cluster cluster_;
   std::shared_ptr<const Profile> estimated_;
+  std::pair<DType, Attention> how_;
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/store/run_store.h"
+#include "simulator/costs/attention.h"
 #include "simulator/costs/cluster.h"
 #include "simulator/plan/partition.h"
 #include "simulator/plan/predictor.h"
@@ -21,8 +22,10 @@ namespace pw::gui {
 struct Design {
   std::vector<std::string> models;  ///< archives; empty: a schedule (or only a trace) without a model
   PlanRequest request;
-  std::string cluster = "cpu-workstation";  ///< preset or file: costs are estimated for it where there is no `profile`
-  std::shared_ptr<const Profile> profile;   ///< measured; null: estimated
+  std::string cluster = "cpu-workstation";    ///< of `loadCluster`: costs are estimated for it where there is no `profile`
+  DType precision = DType::Unknown;           ///< of estimates: BFloat16, Float16, Float8; Unknown: as traced
+  Attention attention = Attention::AsTraced;  ///< of estimates
+  std::shared_ptr<const Profile> profile;     ///< measured; null: estimated
   std::shared_ptr<const Schedule>
       customRows;      ///< from a CSV or plan file that no generator produces; null: `request.schedule` names the generator
   std::string source;  ///< the file `customRows` were read from

@@ -124,6 +124,22 @@ std::optional<Generated> generatedAs(const Schedule& schedule, int replicas) {
   return generated;
 }
 
+/// Costs of a plan. Those that were estimated for a cluster that is found here are estimated again, so that they follow the design; others
+/// stay as in the plan.
+void takeCosts(const std::shared_ptr<const Plan>& plan, const ModelGraph& graph, Design& d) {
+  d.profile = std::shared_ptr<const Profile>(plan, &plan->profile);
+  if (!plan->profile.estimated) return;
+  try {
+    const Cluster cluster = loadCluster(plan->profile.machine.host);
+    d.cluster = plan->profile.machine.host;
+    d.precision = plan->profile.computing.precision;
+    d.attention = plan->profile.attention;
+    if (estimate(graph, plan->microbatchSize, cluster, d.precision, d.attention) == plan->profile) d.profile.reset();
+  } catch (const UsageError&) {
+    return;  // a cluster's file has a name of its own
+  }
+}
+
 std::shared_ptr<Loaded> loadPlan(const std::string& path) {
   auto plan = std::make_shared<const Plan>(parsePlan(readText(path), path));
   auto loaded = std::make_shared<Loaded>();
@@ -153,9 +169,7 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
     requireFits(*plan, *loaded->graph);
     loaded->splitPoints = splitPoints(*loaded->graph, bindBatch(*loaded->graph, plan->microbatchSize));
     d.models = plan->modelFiles;
-    d.profile = std::shared_ptr<const Profile>(plan, &plan->profile);
-    if (const std::string& place = plan->profile.machine.host; plan->profile.estimated && std::ranges::count(clusterPresets(), place) > 0)
-      d.cluster = place;
+    takeCosts(plan, *loaded->graph, d);
     const auto recompute = recomputeOf(*plan, *loaded->graph);
     d.request.recompute = recompute.value_or(RecomputeNone());
     if (!recompute)
@@ -262,6 +276,10 @@ bool isLayerTable(const std::string& extension, const std::string& head) {
          head.find("\"pipewright-plan\"") == std::string::npos;
 }
 
+bool isCluster(const std::string& head) {
+  return head.find("\"device\"") != std::string::npos && head.find("\"peak_flops\"") != std::string::npos;
+}
+
 bool isStore(const std::string& head) { return head.starts_with("SQLite format 3"); }
 
 }  // namespace
@@ -315,11 +333,18 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
     throw UsageError("Unsupported file type: " + first +
-                     "; open a model (.pt2), a layer table (.json, .csv), a plan or trace (.json), a schedule (.csv), a project (.pwproj) "
-                     "or a run store or study (.db).");
+                     "; open a model (.pt2), a layer table (.json, .csv), a plan, trace or cluster (.json), a schedule (.csv), a project "
+                     "(.pwproj) or a run store or study (.db).");
   }
   const bool plan = head.find("\"pipewright-plan\"") != std::string::npos;
-  return plan && head[mark] == '{' ? loadPlan(first) : loadTraces(paths, progress);
+  if (plan && head[mark] == '{') return loadPlan(first);
+  if (isCluster(head)) {
+    static_cast<void>(loadCluster(absolutePath(first)));
+    auto loaded = std::make_shared<Loaded>();
+    loaded->cluster = QString::fromStdString(absolutePath(first));
+    return loaded;
+  }
+  return loadTraces(paths, progress);
 }
 
 }  // namespace pw::gui

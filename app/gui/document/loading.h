@@ -21,6 +21,7 @@ struct Loaded {
   std::size_t chosen = 0;                                 ///< of them: a typical step
   QString store;
   QString study;      ///< path of a study's results
+  QString cluster;    ///< path of a cluster to estimate for
   QString project;    ///< path of the project file it comes from
   QByteArray view;    ///< of a project: the timeline's and the window's
   QStringList notes;  ///< notes for the user, one sentence each

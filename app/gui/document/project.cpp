@@ -95,6 +95,8 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
 std::string toJson(const Project& project) {
   const Design& d = project.design;
   Json j{{"pipewright_project", kVersion}, {"models", d.models}, {"request", requestJson(d.request)}, {"cluster", d.cluster}};
+  if (d.precision != DType::Unknown) j["precision"] = std::string(precisionName(d.precision));
+  if (d.attention != Attention::AsTraced) j["attention"] = std::string(nameOf(d.attention));
   if (d.profile) j["profile"] = ownJson(pw::toJson(*d.profile));
   if (!d.source.empty()) j["source"] = d.source;
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
@@ -113,6 +115,16 @@ Project parseProject(std::string_view json, const std::string& source) {
   project.design.models = j["models"].listOf<std::string>();
   project.design.request = parseRequest(j["request"], document);
   project.design.cluster = j["cluster"].as<std::string>();
+  if (j.has("precision")) {
+    const auto precision = precisionNamed(j["precision"].as<std::string>());
+    if (!precision) document.fail("`precision` is not traced, bf16, fp16 or fp8");
+    project.design.precision = *precision;
+  }
+  if (j.has("attention")) {
+    const auto attention = valueNamed<Attention>(j["attention"].as<std::string>());
+    if (!attention) document.fail("`attention` is not traced, fused or unfused");
+    project.design.attention = *attention;
+  }
   if (j.has("profile"))
     project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
   project.design.source = textOr(j, "source");

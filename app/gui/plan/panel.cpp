@@ -15,8 +15,8 @@
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/plan/cost_controls.h"
 #include "app/gui/plan/results.h"
-#include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
@@ -26,7 +26,6 @@
 namespace pw::gui {
 namespace {
 
-/// Of the schedule `auto` in the list, after the families.
 /// Of the first item that is a file's own schedule; the families and what is made for costs come before.
 int ownIndex() { return static_cast<int>(generators().size() + kMadeSchedules.size()); }
 
@@ -57,12 +56,13 @@ std::vector<OptimizerSpec> offeredOptimizers() {
 struct PlanPanel::Private {
   PlanPanel& panel;
   Document& document;
-  QComboBox *schedule = nullptr, *recompute = nullptr, *sharing = nullptr, *optimizer = nullptr, *cluster = nullptr;
+  QComboBox *schedule = nullptr, *recompute = nullptr, *sharing = nullptr, *optimizer = nullptr;
+  CostControls* costs = nullptr;
   QSpinBox *ranks = nullptr, *chunks = nullptr, *microbatches = nullptr, *microbatch = nullptr, *replicas = nullptr;
   QLineEdit* limit = nullptr;
-  QLabel *placement = nullptr, *costs = nullptr;
+  QLabel* placement = nullptr;
   PlanResults* results = nullptr;
-  QPushButton *run = nullptr, *profile = nullptr, *estimate = nullptr;
+  QPushButton *run = nullptr, *profile = nullptr;
   std::optional<Design> shown;  ///< without its splits
 
   Private(PlanPanel& p, Document& d) : panel(p), document(d) {}
@@ -73,12 +73,10 @@ struct PlanPanel::Private {
   void addRecompute(QFormLayout& form);
   void addSharing(QFormLayout& form);
   void addOptimizer(QFormLayout& form);
-  void addCosts(QFormLayout& form);
   void addLimit(QFormLayout& form);
   [[nodiscard]] Design unsplit() const;
   void showDesign();
   void showPlacement();
-  void showCosts();
   void refuseSchedules();
   void changeShape(const QString& what, const std::function<void(PlanRequest&)>& change);
 };
@@ -91,7 +89,7 @@ PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   });
   connect(&document, &Document::modelChanged, this, [this] { d->showDesign(); });
   connect(d->results, &PlanResults::shown, this, [this] {
-    d->showCosts();
+    d->costs->showSource();
     d->showPlacement();
   });
   d->showDesign();
@@ -122,11 +120,12 @@ void PlanPanel::Private::build() {
   addRecompute(*form);
   addSharing(*form);
   addOptimizer(*form);
-  addCosts(*form);
+  costs = new CostControls(document, *form, &panel);
   addLimit(*form);
   column->addLayout(form);
   results = new PlanResults(document);
   column->addWidget(results);
+  QObject::connect(costs, &CostControls::problem, results, &PlanResults::showProblem);
   auto* buttons = new QHBoxLayout;
   profile = new QPushButton(PlanPanel::tr("&Profile here"));
   profile->setToolTip(PlanPanel::tr("Measure the model's operators on this machine instead of estimating them"));
@@ -274,30 +273,6 @@ void PlanPanel::Private::addOptimizer(QFormLayout& form) {
   form.addRow(PlanPanel::tr("Optimizer"), optimizer);
 }
 
-void PlanPanel::Private::addCosts(QFormLayout& form) {
-  cluster = new QComboBox;
-  for (const std::string& preset : clusterPresets()) cluster->addItem(QString::fromStdString(preset));
-  cluster->setAccessibleName(PlanPanel::tr("Cluster"));
-  cluster->setToolTip(PlanPanel::tr("Hardware that costs are estimated for"));
-  QObject::connect(cluster, &QComboBox::activated, &panel, [this](int index) {
-    const std::string name = cluster->itemText(index).toStdString();
-    document.edit(PlanPanel::tr("Choose cluster %1").arg(cluster->itemText(index)), [&](Design& design) {
-      design.cluster = name;
-      design.profile.reset();
-    });
-  });
-  form.addRow(PlanPanel::tr("Cluster"), cluster);
-  costs = new QLabel;
-  costs->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
-  costs->setMinimumWidth(1);  // long names of devices end at the panel's edge; the tip has them
-  costs->setAccessibleName(PlanPanel::tr("Where times come from"));
-  form.addRow(PlanPanel::tr("Times"), costs);
-  estimate = new QPushButton(PlanPanel::tr("Use estimated times again"));
-  QObject::connect(estimate, &QAbstractButton::clicked, &panel,
-                   [this] { document.edit(PlanPanel::tr("Use estimated times"), [](Design& design) { design.profile.reset(); }); });
-  form.addRow(QString(), estimate);
-}
-
 void PlanPanel::Private::addLimit(QFormLayout& form) {
   limit = new QLineEdit;
   limit->setPlaceholderText(PlanPanel::tr("none, or for example 24GiB"));
@@ -365,11 +340,10 @@ void PlanPanel::Private::showDesign() {
     stages = any ? stagesOf(design) : 0;
   } catch (const Error&) {}
   set(chunks, r.ranks > 0 ? std::max(1, stages / r.ranks) : 1);
-  for (QWidget* w :
-       {static_cast<QWidget*>(schedule), static_cast<QWidget*>(ranks), static_cast<QWidget*>(chunks), static_cast<QWidget*>(microbatches),
-        static_cast<QWidget*>(microbatch), static_cast<QWidget*>(replicas), static_cast<QWidget*>(recompute),
-        static_cast<QWidget*>(sharing), static_cast<QWidget*>(optimizer), static_cast<QWidget*>(cluster), static_cast<QWidget*>(limit),
-        static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
+  for (QWidget* w : {static_cast<QWidget*>(schedule), static_cast<QWidget*>(ranks), static_cast<QWidget*>(chunks),
+                     static_cast<QWidget*>(microbatches), static_cast<QWidget*>(microbatch), static_cast<QWidget*>(replicas),
+                     static_cast<QWidget*>(recompute), static_cast<QWidget*>(sharing), static_cast<QWidget*>(optimizer),
+                     static_cast<QWidget*>(limit), static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
     w->setEnabled(model);
   }
   QStringList names;
@@ -379,33 +353,14 @@ void PlanPanel::Private::showDesign() {
   const std::vector<OptimizerSpec> offered = offeredOptimizers();
   const auto chosen = std::ranges::find(offered, r.optimizer);
   optimizer->setCurrentIndex(chosen == offered.end() ? -1 : static_cast<int>(chosen - offered.begin()));
-  if (cluster->findText(QString::fromStdString(design.cluster)) < 0) cluster->addItem(QString::fromStdString(design.cluster));
-  cluster->setCurrentText(QString::fromStdString(design.cluster));
   if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? sizeText(r.memoryLimit) : QString());
   refuseSchedules();
-  showCosts();
+  costs->showDesign();
 }
 
 void PlanPanel::Private::showPlacement() {
   const auto p = document.prediction();
   placement->setText(p ? placementText(kindOf(p->rows->placement, shapeOf(*p->rows))) : QStringLiteral("–"));
-}
-
-void PlanPanel::Private::showCosts() {
-  const auto profileInUse = document.profile();
-  const bool isMeasured = document.design().profile != nullptr;
-  const bool ofLayers = profileInUse && !profileInUse->sent.empty();
-  estimate->setVisible(isMeasured);
-  estimate->setText(ofLayers ? PlanPanel::tr("Count the cluster's links") : PlanPanel::tr("Use estimated times again"));
-  if (!document.graph())
-    costs->setText(document.design().customCosts ? PlanPanel::tr("default times") : QStringLiteral("–"));
-  else if (isMeasured || ofLayers)
-    costs->setText(
-        QString::fromStdString(sourceOf(isMeasured ? *document.design().profile : *profileInUse, document.design().request.ranks)));
-  else
-    costs->setText(profileInUse ? PlanPanel::tr("estimated for %1").arg(QString::fromStdString(document.cluster().deviceName))
-                                : PlanPanel::tr("estimated"));
-  costs->setToolTip(costs->text());
 }
 
 }  // namespace pw::gui

@@ -258,9 +258,18 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
     window.showPanel(QStringLiteral("candidates"));
     candidates->showStudy(loaded.study);
   }
+  if (!loaded.cluster.isEmpty()) takeCluster(loaded.cluster);
   if (!loaded.notes.isEmpty()) window.showNote(loaded.notes.join(QLatin1Char(' ')));
   remember(paths);
   showTitle();
+}
+
+void MainWindow::Private::takeCluster(const QString& path) {
+  if (!document.graph()) return window.showNote(tr("This is a cluster: open a model, then this file again, to estimate times for it"));
+  document.edit(tr("Choose cluster %1").arg(QFileInfo(path).fileName()), [&](Design& design) {
+    design.cluster = path.toStdString();
+    design.profile.reset();
+  });
 }
 
 void MainWindow::Private::remember(const QStringList& paths) {

@@ -67,6 +67,7 @@ struct MainWindow::Private {
   void showTitle();
   void show(const QString& sentence, QStyle::StandardPixmap icon);
   void take(const Loaded& loaded, const QStringList& paths);
+  void takeCluster(const QString& path);
   void remember(const QStringList& paths);
   bool maySave();
   bool save();

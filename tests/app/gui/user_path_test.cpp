@@ -212,5 +212,17 @@ TEST_F(UserPath, RefusesBrokenFilesInOneSentence) {
   EXPECT_TRUE(window_->message().contains("not there.pt2"));
 }
 
+TEST_F(UserPath, OpensAClusterToEstimateFor) {
+  const QString file = QStringLiteral(PW_SOURCE_DIR "/resources/clusters/a100-pcie.json");
+  open(file);
+  EXPECT_TRUE(window_->message().contains(QStringLiteral("open a model"))) << window_->message().toStdString();
+  open(sample("gpt_small.pt2"));
+  open(file);
+  EXPECT_EQ(document().design().cluster, file.toStdString());
+  EXPECT_EQ(document().cluster().name, "a100-pcie");
+  document().undo();
+  EXPECT_EQ(document().design().cluster, "cpu-workstation");
+}
+
 }  // namespace
 }  // namespace pw::gui

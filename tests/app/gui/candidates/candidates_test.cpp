@@ -346,8 +346,9 @@ TEST_F(CandidatesPanelTest, SaysWhenNothingFits) {
 /// A study of gpt_small with plans on two and on four ranks, of which one does not fit.
 std::string studyIn(const test::Folder& folder) {
   const std::string path = folder.file("s.db");
-  StudyStore store(
-      path, R"({"version": 1, "model": "models/gpt_small.pt2", "cluster": "h100-nvlink", "ranks": [2, 4], "microbatches": [4, 8]})", "");
+  StudyStore store(path, R"({"version": 1, "model": "models/gpt_small.pt2", "cluster": "h100-nvlink", "precision": "bf16",
+                "attention": "unfused", "ranks": [2, 4], "microbatches": [4, 8]})",
+                   "");
   std::vector<StudyRow> rows;
   for (std::int64_t n = 0; n < 4; ++n) {
     StudyRow row{pointOf(store.study(), n), {}};
@@ -358,6 +359,7 @@ std::string studyIn(const test::Folder& folder) {
     row.result.samplesPerSecond = static_cast<double>(row.result.samples) * 1e9 / static_cast<double>(row.result.step);
     row.result.peak = (5 - n) * 1'000'000;
     row.result.excess = n == 0 ? 1 : 0;
+    row.result.splits = row.point.ranks == 2 ? "blocks.3" : "blocks.0 blocks.1 blocks.3";
     rows.push_back(row);
   }
   store.add(rows);
@@ -386,7 +388,13 @@ TEST_F(CandidatesPanelTest, ShowsAStudyAndLoadsItsPlansIntoItsModel) {
   emit table()->activated(table()->currentIndex());
   EXPECT_EQ(document.design().request.ranks, best.request.ranks);
   EXPECT_EQ(document.design().request.microbatches, 8);
-  EXPECT_EQ(document.design().cluster, "h100-nvlink");
+  const Design& design = document.design();
+  EXPECT_EQ(design.cluster, "h100-nvlink");
+  EXPECT_EQ(design.precision, DType::BFloat16);
+  EXPECT_EQ(design.attention, Attention::Unfused);
+  const std::vector<std::string> splits =
+      best.request.ranks == 2 ? std::vector<std::string>{"blocks.3"} : std::vector<std::string>{"blocks.0", "blocks.1", "blocks.3"};
+  EXPECT_EQ(splitNames(document.splitPoints(), design.request.begins), splits);
 }
 
 TEST(Study, HasAFrontForEachNumberOfRanks) {
@@ -420,15 +428,17 @@ TEST(Study, PlansThatTheAppCannotEstimateAreNotLoaded) {
   EXPECT_EQ(whyNotLoaded(study, point, "/elsewhere/gpt.pt2"), QString());
   EXPECT_TRUE(whyNotLoaded(study, point, "/elsewhere/other.pt2").contains(QStringLiteral("Open gpt.pt2")));
   EXPECT_TRUE(whyNotLoaded(study, point, "").contains(QStringLiteral("Open gpt.pt2")));
-  point.cluster = "rack.json";
-  EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("cluster file rack.json")));
-  point.cluster.clear();
-  EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("times of a layer table")));
+  const test::Folder folder;
+  study.path = folder.file("s.db");
+  point.cluster = "rack.json+pcie-5+ethernet-25";
+  EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("/rack.json, which is not there")));
+  static_cast<void>(folder.with("rack.json", "{}"));
+  EXPECT_EQ(whyNotLoaded(study, point, "gpt.pt2"), QString());
+  EXPECT_EQ(clusterOf(study, point), folder.file("rack.json+pcie-5+ethernet-25"));
   point.cluster = "h100-nvlink";
+  EXPECT_EQ(clusterOf(study, point), "h100-nvlink");
   study.measured = true;
   EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("measured costs")));
-  point.precision = "bf16";
-  EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("estimated in bf16")));
 }
 
 TEST_F(CandidatesPanelTest, SaysWhyAStudyCannotBeShown) {

@@ -148,6 +148,21 @@ TEST_F(DocumentTest, TakesTheClusterOfAPlanThatWasEstimatedForOne) {
   ASSERT_TRUE(predicted());
   const test::Folder folder;
   EXPECT_EQ(loadFiles({folder.with("plan.json", toJson(document.plan()))}, {})->design.cluster, "h100-nvlink");
+  document.edit("Links and precision", [](Design& d) {
+    d.cluster = "h100-nvlink+ethernet-25";
+    d.precision = DType::BFloat16;
+    d.attention = Attention::Unfused;
+  });
+  ASSERT_TRUE(predicted());
+  const Ns step = document.prediction()->step;
+  const auto opened = loadFiles({folder.with("plan.json", toJson(document.plan()))}, {});
+  EXPECT_EQ(opened->design.cluster, "h100-nvlink+ethernet-25");
+  EXPECT_EQ(opened->design.precision, DType::BFloat16);
+  EXPECT_EQ(opened->design.attention, Attention::Unfused);
+  EXPECT_EQ(opened->design.profile, nullptr) << "estimated again, so that it follows the cluster";
+  document.adopt(*opened);
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.prediction()->step, step);
 }
 
 TEST_F(DocumentTest, OpensALayerTableAndMovesItsSplits) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <QComboBox>
+#include <QFile>
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
@@ -15,8 +16,12 @@
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
+#include "app/gui/plan/cost_controls.h"
 #include "app/gui/plan/memory_bars.h"
+#include "backends/resources/resources.h"
 #include "backends/store/run_store.h"
+#include "simulator/costs/estimate.h"
 
 namespace pw::gui {
 namespace {
@@ -208,6 +213,54 @@ TEST_F(PlanPanelTest, AClusterReplacesMeasuredTimes) {
   settle();
   EXPECT_EQ(document.design().cluster, "h100-nvlink");
   EXPECT_TRUE(figure("Where times come from").contains("H100")) << figure("Where times come from").toStdString();
+}
+
+TEST_F(PlanPanelTest, EstimatesAreForTheChosenPrecisionAttentionAndLinks) {
+  open();
+  const auto chosen = [&](const QString& box, const QString& item) {
+    const int index = named<QComboBox>(box).findText(item);
+    ASSERT_GE(index, 0) << item.toStdString();
+    choose(box, index);
+    settle();
+  };
+  chosen("Cluster", "h100-nvlink");
+  chosen("Links", "ethernet-25");
+  chosen("Estimated precision", "bf16");
+  chosen("Estimated attention", "unfused");
+  EXPECT_EQ(document.design().cluster, "h100-nvlink+ethernet-25");
+  EXPECT_EQ(*document.profile(),
+            estimate(*document.graph(), request().microbatch, loadCluster("h100-nvlink+ethernet-25"), DType::BFloat16, Attention::Unfused));
+  chosen("Cluster", "a100-nvlink");
+  EXPECT_EQ(document.design().cluster, "a100-nvlink+ethernet-25") << "the link stays";
+  chosen("Links", "as in the cluster");
+  EXPECT_EQ(document.design().cluster, "a100-nvlink");
+  const Design saved = parseProject(toJson(Project{document.design(), {}, {}}), "p.pwproj").design;
+  EXPECT_EQ(saved.precision, DType::BFloat16);
+  EXPECT_EQ(saved.attention, Attention::Unfused);
+  while (document.design().precision != DType::Unknown) document.undo();
+  settle();
+  EXPECT_EQ(named<QComboBox>("Estimated precision").currentText(), "as traced");
+  EXPECT_EQ(named<QComboBox>("Links").currentText(), "ethernet-25");
+}
+
+TEST_F(PlanPanelTest, AClusterFileIsOpenedOrRefusedInPlace) {
+  open();
+  Cluster own = loadCluster("h100-nvlink");
+  own.deviceName = "Own device";
+  QFile file(folder.filePath("own.json"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(QByteArray::fromStdString(toJson(own)));
+  file.close();
+  auto& controls = *panel->findChild<CostControls*>();
+  controls.useClusterFile(file.fileName());
+  settle();
+  EXPECT_EQ(figure("Where times come from"), "estimated for Own device");
+  EXPECT_EQ(named<QComboBox>("Cluster").currentText(), "own.json");
+  const std::string before = document.design().cluster;
+  EXPECT_EQ(before, file.fileName().toStdString());
+  controls.useClusterFile(QStringLiteral(PW_SOURCE_DIR "/resources/links.json"));
+  EXPECT_TRUE(figure("Problem").contains("links.json")) << figure("Problem").toStdString();
+  EXPECT_EQ(document.design().cluster, before);
 }
 
 TEST_F(PlanPanelTest, WhatIsWrongWithThePlanIsSaidAndItsFiguresFade) {

@@ -1,0 +1,209 @@
+#include "app/gui/plan/cost_controls.h"
+
+#include <QComboBox>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QFormLayout>
+#include <QLabel>
+#include <QPushButton>
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/gui/document/document.h"
+#include "backends/resources/resources.h"
+#include "schedules/error.h"
+#include "simulator/costs/attention.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr std::array kPrecisions{DType::Unknown, DType::BFloat16, DType::Float16, DType::Float8};
+constexpr std::array kAttentions{Attention::AsTraced, Attention::Fused, Attention::Unfused};
+
+QString textOf(std::string_view text) { return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())); }
+
+/// A design's cluster without the links that were added to it, and those: `h100-nvlink`, `ethernet-25`.
+struct ClusterName {
+  std::string cluster, links;
+};
+ClusterName partsOf(const std::string& name, const std::vector<NamedLink>& links) {
+  ClusterName parts{name, {}};
+  for (auto plus = name.rfind('+'); plus != std::string::npos; plus = parts.cluster.rfind('+')) {
+    const std::string last = parts.cluster.substr(plus + 1);
+    if (std::ranges::find(links, last, &NamedLink::name) == links.end()) break;
+    parts.links = parts.links.empty() ? last : last + "+" + parts.links;
+    parts.cluster.resize(plus);
+  }
+  return parts;
+}
+
+QString gigabytesPerSecond(const LinkSpec& link) { return QString::number(link.bytesPerSecond / 1e9, 'g', 3); }
+
+}  // namespace
+
+struct CostControls::Private {
+  CostControls& controls;
+  Document& document;
+  std::vector<NamedLink> links = linkPresets();
+  QComboBox *cluster = new QComboBox, *link = new QComboBox, *precision = new QComboBox, *attention = new QComboBox;
+  QLabel* costs = new QLabel;
+  QPushButton* estimate = new QPushButton;
+
+  Private(CostControls& c, Document& d) : controls(c), document(d) {}
+  void addCluster(QFormLayout& form);
+  void addLink(QFormLayout& form);
+  void addHow(QFormLayout& form);
+  void addSource(QFormLayout& form);
+  void choose(const std::string& name);
+  void openFile();
+  void showCluster(const std::string& name);
+};
+
+CostControls::CostControls(Document& document, QFormLayout& form, QObject* parent)
+    : QObject(parent), d(std::make_unique<Private>(*this, document)) {
+  d->addCluster(form);
+  d->addLink(form);
+  d->addHow(form);
+  d->addSource(form);
+}
+
+CostControls::~CostControls() = default;
+
+/// The design's estimates are for this cluster from now on.
+void CostControls::Private::choose(const std::string& name) {
+  document.edit(tr("Choose cluster %1").arg(textOf(name)), [&](Design& design) {
+    design.cluster = name;
+    design.profile.reset();
+  });
+}
+
+void CostControls::Private::addCluster(QFormLayout& form) {
+  for (const std::string& preset : clusterPresets()) cluster->addItem(textOf(preset), textOf(preset));
+  cluster->insertSeparator(cluster->count());
+  cluster->addItem(tr("Open a file…"));
+  cluster->setAccessibleName(tr("Cluster"));
+  cluster->setToolTip(tr("Hardware that times are estimated for: a preset, or a file with a cluster of your own"));
+  QObject::connect(cluster, &QComboBox::activated, &controls, [this](int index) {
+    if (!cluster->itemData(index).isValid()) return openFile();
+    const std::string added = partsOf(document.design().cluster, links).links;
+    choose(cluster->itemData(index).toString().toStdString() + (added.empty() ? "" : "+" + added));
+  });
+  form.addRow(tr("Cluster"), cluster);
+}
+
+void CostControls::Private::addLink(QFormLayout& form) {
+  link->addItem(tr("as in the cluster"), QString());
+  for (const NamedLink& one : links) {
+    link->addItem(textOf(one.name), textOf(one.name));
+    link->setItemData(link->count() - 1,
+                      one.betweenNodes ? tr("Between nodes: %1 GB/s. %2").arg(gigabytesPerSecond(one.link), textOf(one.source))
+                                       : tr("Inside a node: %1 GB/s. %2").arg(gigabytesPerSecond(one.link), textOf(one.source)),
+                      Qt::ToolTipRole);
+  }
+  link->setAccessibleName(tr("Links"));
+  link->setToolTip(tr("A link in place of the cluster's own, between its nodes or inside them"));
+  QObject::connect(link, &QComboBox::activated, &controls, [this](int index) {
+    const std::string name = link->itemData(index).toString().toStdString();
+    choose(partsOf(document.design().cluster, links).cluster + (name.empty() ? "" : "+" + name));
+  });
+  form.addRow(tr("Links"), link);
+}
+
+void CostControls::Private::addHow(QFormLayout& form) {
+  for (const DType one : kPrecisions) {
+    precision->addItem(one == DType::Unknown ? tr("as traced") : textOf(precisionName(one)), static_cast<int>(one));
+  }
+  precision->setAccessibleName(tr("Estimated precision"));
+  precision->setToolTip(tr("Type that estimates count matrix products in (autocast); parameters and gradients stay as traced"));
+  QObject::connect(precision, &QComboBox::activated, &controls, [this](int index) {
+    document.edit(tr("Estimate in %1").arg(precision->itemText(index)), [&](Design& design) {
+      design.precision = static_cast<DType>(precision->itemData(index).toInt());
+      design.profile.reset();
+    });
+  });
+  form.addRow(tr("Precision"), precision);
+  for (const Attention one : kAttentions) {
+    attention->addItem(one == Attention::AsTraced ? tr("as traced") : textOf(nameOf(one)), static_cast<int>(one));
+  }
+  attention->setAccessibleName(tr("Estimated attention"));
+  attention->setToolTip(tr("Whether estimates count attention as a fused kernel, which never writes its scores to memory"));
+  QObject::connect(attention, &QComboBox::activated, &controls, [this](int index) {
+    document.edit(tr("Estimate attention %1").arg(attention->itemText(index)), [&](Design& design) {
+      design.attention = static_cast<Attention>(attention->itemData(index).toInt());
+      design.profile.reset();
+    });
+  });
+  form.addRow(tr("Attention"), attention);
+}
+
+void CostControls::Private::addSource(QFormLayout& form) {
+  costs->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
+  costs->setMinimumWidth(1);  // long names of devices end at the panel's edge; the tip has them
+  costs->setAccessibleName(tr("Where times come from"));
+  form.addRow(tr("Times"), costs);
+  QObject::connect(estimate, &QAbstractButton::clicked, &controls,
+                   [this] { document.edit(tr("Use estimated times"), [](Design& design) { design.profile.reset(); }); });
+  form.addRow(QString(), estimate);
+}
+
+void CostControls::Private::openFile() {
+  showCluster(document.design().cluster);  // until a file is chosen
+  const QString path = QFileDialog::getOpenFileName(cluster, tr("Open cluster"), {}, tr("Clusters (*.json)"));
+  if (!path.isEmpty()) controls.useClusterFile(path);
+}
+
+void CostControls::useClusterFile(const QString& path) {
+  const std::string name = QFileInfo(path).absoluteFilePath().toStdString();
+  try {
+    static_cast<void>(loadCluster(name));
+  } catch (const Error& e) {
+    emit problem(QString::fromUtf8(e.what()));
+    return;
+  }
+  d->choose(name);
+}
+
+void CostControls::Private::showCluster(const std::string& name) {
+  const ClusterName parts = partsOf(name, links);
+  const QString own = textOf(parts.cluster), added = textOf(parts.links);
+  if (cluster->findData(own) < 0) {  // a file's, before the separator
+    cluster->insertItem(cluster->count() - 2, QFileInfo(own).fileName(), own);
+    cluster->setItemData(cluster->count() - 3, own, Qt::ToolTipRole);
+  }
+  cluster->setCurrentIndex(cluster->findData(own));
+  if (link->findData(added) < 0) link->addItem(added, added);
+  link->setCurrentIndex(link->findData(added));
+}
+
+void CostControls::showDesign() {
+  const Design& design = d->document.design();
+  const bool model = d->document.graph() != nullptr;
+  for (QWidget* w : std::initializer_list<QWidget*>{d->cluster, d->link, d->precision, d->attention}) w->setEnabled(model);
+  d->showCluster(design.cluster);
+  d->precision->setCurrentIndex(d->precision->findData(static_cast<int>(design.precision)));
+  d->attention->setCurrentIndex(d->attention->findData(static_cast<int>(design.attention)));
+  showSource();
+}
+
+void CostControls::showSource() {
+  const auto profile = d->document.profile();
+  const Design& design = d->document.design();
+  const bool isMeasured = design.profile != nullptr, ofLayers = profile && !profile->sent.empty();
+  d->estimate->setVisible(isMeasured);
+  d->estimate->setText(ofLayers ? tr("Count the cluster's links") : tr("Use estimated times again"));
+  d->precision->setEnabled(profile && !ofLayers);
+  d->attention->setEnabled(profile && !ofLayers);
+  if (!d->document.graph()) {
+    d->costs->setText(design.customCosts ? tr("default times") : QStringLiteral("–"));
+  } else if (isMeasured || ofLayers) {
+    d->costs->setText(QString::fromStdString(sourceOf(isMeasured ? *design.profile : *profile, design.request.ranks)));
+  } else {
+    d->costs->setText(profile ? tr("estimated for %1").arg(QString::fromStdString(d->document.cluster().deviceName)) : tr("estimated"));
+  }
+  d->costs->setToolTip(d->costs->text());
+}
+
+}  // namespace pw::gui

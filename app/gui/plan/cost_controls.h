@@ -1,0 +1,35 @@
+#pragma once
+
+#include <QFormLayout>
+#include <QWidget>
+#include <memory>
+
+namespace pw::gui {
+
+class Document;
+
+/// What times and sizes of a plan are estimated from: cluster, links, precision and attention; and where those in use come from. Rows of a
+/// form, which owns the widgets. Choosing one of them replaces measured times by estimates.
+class CostControls : public QObject {
+  Q_OBJECT
+ public:
+  CostControls(Document& document, QFormLayout& form, QObject* parent = nullptr);
+  ~CostControls() override;
+
+  /// Shows the document's design.
+  void showDesign();
+  /// Shows where the times of the document's prediction come from.
+  void showSource();
+
+  /// Estimates for the cluster of a file, whose links count too. Emits `problem` where it is none.
+  void useClusterFile(const QString& path);
+
+ signals:
+  void problem(const QString& sentence);
+
+ private:
+  struct Private;
+  std::unique_ptr<Private> d;
+};
+
+}  // namespace pw::gui
