@@ -23,6 +23,8 @@
 #include "schedules/units.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_count.h"
+#include "simulator/plan/made_order.h"
+#include "simulator/plan/model_costs.h"
 #include "simulator/plan/plan_memory.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"
@@ -196,6 +198,17 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   if (planned.oneRank) print(fmt::format("\n{}\n", toString(*planned.oneRank, metrics.step)));
 }
 
+SensitivityReport sensitivityOf(const PlannedModel& planned, const Options& o) {
+  const Plan& plan = planned.plan;
+  SensitivityReport report = pw::sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity);
+  OrderWatch watch(parseProgressStyle(o.plan.how.progressStyle));
+  ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
+  const OrderEffort effort{.seconds = o.plan.seconds, .threads = kOrderThreads, .goOn = watch.goOn()};
+  if (const auto limit = limitSensitivity(planned.request, model, plan.schedule, o.sensitivity, effort)) report.limits.push_back(*limit);
+  watch.end();
+  return report;
+}
+
 int run(const Options& o) {
   PlanOptions plans = o.plan;
   plans.models = modelFiles(o.plan.models, o.layers, "plan");
@@ -214,13 +227,12 @@ int run(const Options& o) {
     std::string document =
         withPlanFields(predictionJson(planned.prediction, plan.schedule, planned.costs), planned, exported, recomputed, missing);
     if (o.whyMemory) document = withMemory(document, memoryOf(planned));
-    if (o.sensitivity > 0)
-      document = withSensitivity(document, sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity));
+    if (o.sensitivity > 0) document = withSensitivity(document, sensitivityOf(planned, o));
     print(versioned(document) + "\n");
   } else {
     printPlan(planned, exported, recomputed, missing);
     if (o.whyMemory) print("\n" + memoryText(memoryOf(planned)));
-    if (o.sensitivity > 0) print("\n" + sensitivityText(sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity)));
+    if (o.sensitivity > 0) print("\n" + sensitivityText(sensitivityOf(planned, o)));
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }
   if (const std::vector<std::string> custom = customOperators(graph); !custom.empty() && plan.libraries.empty()) {
@@ -305,7 +317,8 @@ Command addPlan(CLI::App& app) {
   sub->add_flag("--why-memory", options->whyMemory,
                 "Explain each rank's peak: bytes by kind, stage and microbatch, their modules, and what would free how much for what time");
   sub->add_option("--sensitivity", options->sensitivity,
-                  "How much faster or slower every stage and link would make it that takes this part less or more, for example 0.1")
+                  "How much faster or slower every stage and link would make it that takes this part less or more, and what this much more "
+                  "or less memory would, for example 0.1")
       ->check(numberFrom(0.001, 0.999))
       ->option_text("CHANGE");
   sub->add_flag("--json", options->json, "Print the prediction as JSON");

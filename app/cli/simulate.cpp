@@ -21,6 +21,7 @@
 #include "engine/planning/subject.h"
 #include "schedules/cycles.h"
 #include "schedules/units.h"
+#include "simulator/order/limit_sensitivity.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/report/json_fields.h"
@@ -155,16 +156,25 @@ int runSimulate(const SimulateOptions& options) {
   if (!predicted.problems.empty()) return refuse(options, subject.schedule, predicted.problems);
   const PredictionReport& report = predicted.report;
   if (!options.trace.empty()) writeFile(options.trace, toChromeJson({&predicted.trace}, {"predicted"}));
+  SensitivityReport sensitivity;
+  if (options.sensitivity > 0) {
+    sensitivity = sensitivityOf(predicted.rows, subject.costs, sending, options.sensitivity);
+    if (subject.sought && sending == Sending::Overlapped) {
+      OrderWatch limitWatch(parseProgressStyle(options.progressStyle));
+      const OrderEffort effort{.seconds = options.subject.seconds, .threads = kOrderThreads, .goOn = limitWatch.goOn()};
+      sensitivity.limits = limitSensitivity(*subject.sought, subject.certificate->time, options.sensitivity, effort);
+      limitWatch.end();
+    }
+  }
   if (options.json) {
     std::string document = predictionJson(report, predicted.rows, subject.costs);
     if (options.whyMemory) document = withMemory(document, memoryOf(predicted.rows, subject.costs, sending));
-    if (options.sensitivity > 0)
-      document = withSensitivity(document, sensitivityOf(predicted.rows, subject.costs, sending, options.sensitivity));
+    if (options.sensitivity > 0) document = withSensitivity(document, sensitivity);
     print(versioned(document) + "\n");
   } else {
     print(summary(subject, sending, report) + "\n" + rankTable(report) + causesText(report.explanation, options.why));
     if (options.whyMemory) print("\n" + memoryText(memoryOf(predicted.rows, subject.costs, sending), subject.limitsInBytes));
-    if (options.sensitivity > 0) print("\n" + sensitivityText(sensitivityOf(predicted.rows, subject.costs, sending, options.sensitivity)));
+    if (options.sensitivity > 0) print("\n" + sensitivityText(sensitivity));
     if (options.text || isTerminal(1)) {
       printDrawing("\n" + toText(predicted.trace, {terminalColumns(), wantsColour(), 0}));
       if (subject.schedule.lockstep) print("\n" + cycleTable(subject.schedule, terminalColumns()));
@@ -259,7 +269,8 @@ Command addSimulate(CLI::App& app) {
   command->add_flag("--why", options->why, "Explain what every bubble waits for; with --json also the whole critical path");
   command
       ->add_option("--sensitivity", options->sensitivity,
-                   "How much faster or slower every stage and link would make it that takes this part less or more, for example 0.1")
+                   "How much faster or slower every stage and link would make it that takes this part less or more, and what this much "
+                   "more or less memory would, for example 0.1")
       ->check(numberFrom(0.001, 0.999))
       ->option_text("CHANGE");
   command->add_flag("--why-memory", options->whyMemory, "Explain each rank's peak: bytes by kind, stage and microbatch");

@@ -291,6 +291,7 @@ Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOption
   subject.schedule.name = made.name;
   subject.costs = found->costs;
   subject.certificate = found->certificate;
+  subject.sought = std::make_shared<const OrderProblem>(std::move(sought));
   return subject;
 }
 

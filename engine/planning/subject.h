@@ -1,11 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/planning/schedule_source.h"
+#include "simulator/order/order_problem.h"
 #include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
@@ -37,12 +39,13 @@ struct SubjectOptions {
 struct Subject {
   Schedule schedule;
   CostTable costs;
-  std::string costSource;                  ///< a line for people
-  std::vector<Bytes> limits;               ///< memory of each rank; empty: none
-  bool limitsInBytes = true;               ///< else in the unit of a problem file
-  std::vector<int> liveLimits;             ///< live (stage, microbatch) pairs of each rank; empty: none
-  double usefulTime = 0;                   ///< of a plan that trains: the step [ns] at the ranks' peak FLOP/s; 0 where unknown
-  std::optional<Certificate> certificate;  ///< of the schedule `auto`, where it fits
+  std::string costSource;                      ///< a line for people
+  std::vector<Bytes> limits;                   ///< memory of each rank; empty: none
+  bool limitsInBytes = true;                   ///< else in the unit of a problem file
+  std::vector<int> liveLimits;                 ///< live (stage, microbatch) pairs of each rank; empty: none
+  double usefulTime = 0;                       ///< of a plan that trains: the step [ns] at the ranks' peak FLOP/s; 0 where unknown
+  std::optional<Certificate> certificate;      ///< of the schedule `auto`, where it fits
+  std::shared_ptr<const OrderProblem> sought;  ///< what its order was searched for
 };
 
 /// The subject of these options; reads their files. The schedule `auto` is an order made for their costs and limits (`findOrder`): on the

@@ -59,8 +59,9 @@ struct Tried {
   }
 };
 
-Tried tryRows(const PlanRequest& request, ModelCosts& model, const Schedule& schedule) {
-  Tried tried{planRows(schedule, request.replicas, request.rankOrder), {}, 0, {}};
+/// `rows`: of `planRows`.
+Tried tryPlanned(const PlanRequest& request, ModelCosts& model, Schedule rows) {
+  Tried tried{std::move(rows), {}, 0, {}};
   CompiledRows compiled(tried.rows);
   tried.priced = price(request, model, compiled);
   const CostTable costs = withState(request, tried.priced.costs, tried.rows.placement);
@@ -71,6 +72,10 @@ Tried tryRows(const PlanRequest& request, ModelCosts& model, const Schedule& sch
   execute(program, times);
   tried.makespan = makespanOf(program, program.duration, times);
   return tried;
+}
+
+Tried tryRows(const PlanRequest& request, ModelCosts& model, const Schedule& schedule) {
+  return tryPlanned(request, model, planRows(schedule, request.replicas, request.rankOrder));
 }
 
 /// The costs that an order is searched for, first without recomputation where it is to be found: with as little recomputed as these need.
@@ -202,6 +207,30 @@ Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages) {
   for (const Placement& placement : orderPlacements({request.ranks, stages, request.microbatches}))
     bound = std::min(bound, orderBound(relaxedProblemOn(request, model, placement)));
   return bound;
+}
+
+std::optional<LimitSensitivity> limitSensitivity(const PlanRequest& request, ModelCosts& model, const Schedule& rows, double change,
+                                                 const OrderEffort& effort) {
+  requireChange(change);
+  if (request.memoryLimit == 0) return std::nullopt;
+  double done = 0;
+  OrderEffort part = effort;
+  if (effort.goOn) part.goOn = [&](double share) { return effort.goOn((done + share) / 2); };
+  const auto timeWith = [&](double factor) -> std::optional<Ns> {
+    PlanRequest other = request;
+    other.memoryLimit = std::max<Bytes>(1, static_cast<Bytes>(static_cast<double>(request.memoryLimit) * factor));
+    if (madeSchedule(request.schedule) != nullptr) {
+      const MadeOrder made = makeOrder(other, model, static_cast<int>(rows.placement.stages()), part);
+      ++done;
+      return made.certificate ? std::optional(made.certificate->time) : std::nullopt;
+    }
+    const Tried tried = tryPlanned(other, model, rows);
+    return tried.fits() ? std::optional(tried.makespan) : std::nullopt;
+  };
+  LimitSensitivity limit{std::nullopt, tryPlanned(request, model, rows).makespan, 0, std::nullopt};
+  limit.more = std::min(limit.now, timeWith(1 + change).value_or(limit.now));
+  if (const std::optional<Ns> less = timeWith(1 - change)) limit.less = std::max(limit.now, *less);
+  return limit;
 }
 
 Schedule rowsFor(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort) {

@@ -5,6 +5,7 @@
 #include "simulator/order/find_order.h"
 #include "simulator/plan/model_costs.h"
 #include "simulator/plan/planner.h"
+#include "simulator/report/sensitivity.h"
 
 namespace pw {
 
@@ -28,6 +29,12 @@ struct MadeOrder {
 /// No order of this partition, loop or V, ends earlier: `orderBound` on the request's costs and limits; with RecomputeAuto on times as
 /// without recomputation and memory as with all of it. Cost: as `price`, and linear in actions. Throws as `price`.
 [[nodiscard]] Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages);
+
+/// How much the makespan of these rows (of `rowsFor`) depends on the request's memory limit: its schedule made anew, and with RecomputeAuto
+/// what is recomputed, with a limit larger and smaller by `change`; the same splits. Nothing without a limit in the request. Cost: as two
+/// plans. Throws as `makeOrder`.
+[[nodiscard]] std::optional<LimitSensitivity> limitSensitivity(const PlanRequest& request, ModelCosts& model, const Schedule& rows,
+                                                               double change, const OrderEffort& effort = {});
 
 /// The rows of a plan of so many stages with the schedule that the request names; those of `auto` by `makeOrder`.
 [[nodiscard]] Schedule rowsFor(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});

@@ -118,8 +118,12 @@ class TimesOnPath {
 
 }  // namespace
 
-SensitivityReport sensitivityOf(const Schedule& schedule, const CostTable& costs, Sending sending, double change) {
+void requireChange(double change) {
   if (!(change > 0 && change < 1)) throw UsageError("a change must be more than 0 and less than 1, for example 0.1 for 10 %");
+}
+
+SensitivityReport sensitivityOf(const Schedule& schedule, const CostTable& costs, Sending sending, double change) {
+  requireChange(change);
   const Schedule rows = rowsOf(schedule, sending);
   Program program = compile(rows, costs, sending);
   Times times;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -27,13 +28,27 @@ struct Sensitivity {
   bool operator==(const Sensitivity&) const = default;
 };
 
+/// How much the time of a schedule depends on a memory limit, where its order or what it recomputes is made for the limit.
+struct LimitSensitivity {
+  std::optional<Rank> rank;  ///< whose limit; nothing: of all ranks together
+  Ns now = 0;
+  Ns more = 0;             ///< with `change` more memory; never above `now`: what fits still fits
+  std::optional<Ns> less;  ///< with less; never below `now`; nothing: nothing fits
+
+  bool operator==(const LimitSensitivity&) const = default;
+};
+
 struct SensitivityReport {
   Ns makespan = 0;
   double change = 0;
-  std::vector<Sensitivity> all;  ///< largest span first; ties: longest on the path, stages before links, in their order
+  std::vector<Sensitivity> all;               ///< largest span first; ties: longest on the path, stages before links, in their order
+  std::vector<LimitSensitivity> limits = {};  ///< not of `sensitivityOf`, which keeps the order of the actions
 
   bool operator==(const SensitivityReport&) const = default;
 };
+
+/// Throws UsageError unless 0 < change < 1.
+void requireChange(double change);
 
 /// Of every stage (F, B, I, W and its slots) and, where a stage has one rank, every pair of ranks with a message that takes time (latency
 /// and transfer): the makespan simulated again with a `change` of 0 < change < 1, and the derivative along the longest path, with

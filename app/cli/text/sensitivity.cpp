@@ -40,7 +40,16 @@ std::string sensitivityText(const SensitivityReport& report) {
                     right, signedPercent(relative(s.slower)),
                     percent(report.makespan > 0 ? static_cast<double>(s.onPath) / static_cast<double>(report.makespan) : 0)});
   }
-  return table(rows);
+  std::string text = table(rows);
+  for (const LimitSensitivity& limit : report.limits) {
+    const auto change = [&](Ns time) {
+      return signedPercent(limit.now > 0 ? static_cast<double>(time - limit.now) / static_cast<double>(limit.now) : 0);
+    };
+    text += fmt::format("limit of {}: {:.3g} % more: {}; {:.3g} % less: {}\n",
+                        limit.rank ? fmt::format("rank {}", limit.rank->value) : "all ranks", 100 * report.change, change(limit.more),
+                        100 * report.change, limit.less ? change(*limit.less) : "nothing fits");
+  }
+  return text;
 }
 
 std::string withSensitivity(const std::string& document, const SensitivityReport& report) {
@@ -58,7 +67,14 @@ std::string withSensitivity(const std::string& document, const SensitivityReport
     all.push_back(one);
   }
   Json json = ownJson(document);
-  json["sensitivity"] = {{"change", report.change}, {"of", all}};
+  Json limits = Json::array();
+  for (const LimitSensitivity& limit : report.limits) {
+    limits.push_back({{"rank", limit.rank ? Json(limit.rank->value) : Json()},
+                      {"time_ns", limit.now},
+                      {"more_memory_time_ns", limit.more},
+                      {"less_memory_time_ns", limit.less ? Json(*limit.less) : Json()}});
+  }
+  json["sensitivity"] = {{"change", report.change}, {"of", all}, {"limits", limits}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -4,6 +4,7 @@
 #include <QScrollArea>
 #include <QTabWidget>
 #include <QVBoxLayout>
+#include <functional>
 #include <optional>
 
 #include "app/gui/analysis/memory_view.h"
@@ -11,6 +12,7 @@
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
+#include "simulator/plan/made_order.h"
 
 namespace pw::gui {
 namespace {
@@ -18,10 +20,13 @@ namespace {
 constexpr double kChange = 0.1;      ///< of a stage's or link's time
 constexpr double kMostWork = 500e6;  ///< actions to simulate: some seconds
 
+constexpr double kOrderSeconds = 0.5;  ///< of the search for an order with another memory limit
+
 struct Analysis {
   SensitivityReport sensitivity;
   QString refusal;  ///< why there is none
   PlanMemory memory;
+  std::optional<LimitSensitivity> limit;
 };
 
 /// Of a design with a model; null without.
@@ -31,12 +36,13 @@ struct Modelled {
   std::shared_ptr<const Profile> profile;
 };
 
-Analysis analysisOf(const Prediction& prediction, const Modelled& modelled) {
+Analysis analysisOf(const Prediction& prediction, const Modelled& modelled, const std::function<bool(double)>& goOn) {
   Analysis analysis;
   const Schedule& rows = *prediction.rows;
   if (modelled.graph) {
     ModelCosts model(*modelled.graph, *modelled.profile, modelled.request.microbatch);
     analysis.memory = memoryOf(modelled.request, model, rows, prediction.priced.partition);
+    analysis.limit = limitSensitivity(modelled.request, model, rows, kChange, {.seconds = kOrderSeconds, .goOn = goOn});
   } else {
     analysis.memory.ranks = memoryOf(rows, prediction.costs);
   }
@@ -50,6 +56,16 @@ Analysis analysisOf(const Prediction& prediction, const Modelled& modelled) {
     analysis.sensitivity = sensitivityOf(rows, prediction.costs, Sending::Overlapped, kChange);
   }
   return analysis;
+}
+
+/// A sentence with a space before; empty without a limit.
+QString limitText(const std::optional<LimitSensitivity>& limit) {
+  if (!limit) return {};
+  const auto change = [&](Ns time) {
+    return signedPercentText(limit->now > 0 ? static_cast<double>(time - limit->now) / static_cast<double>(limit->now) : 0);
+  };
+  const QString less = limit->less ? change(*limit->less) : AnalysisPanel::tr("nothing fits");
+  return AnalysisPanel::tr(" With %1 more memory: %2; with %1 less: %3.").arg(percentText(kChange, 0), change(limit->more), less);
 }
 
 }  // namespace
@@ -106,8 +122,9 @@ void AnalysisPanel::Private::update() {
     return take({});
   }
   const Modelled modelled{document.design().request, document.graph(), document.profile()};
-  job.start(AnalysisPanel::tr("Analysis"), [this, prediction, modelled](JobControl&) -> std::function<void()> {
-    auto analysis = std::make_shared<const Analysis>(analysisOf(*prediction, modelled));
+  job.start(AnalysisPanel::tr("Analysis"), [this, prediction, modelled](JobControl& control) -> std::function<void()> {
+    const auto goOn = [&](double) { return !control.isCancelled(); };
+    auto analysis = std::make_shared<const Analysis>(analysisOf(*prediction, modelled, goOn));
     return [this, analysis] { take(*analysis); };
   });
 }
@@ -121,7 +138,8 @@ void AnalysisPanel::Private::take(const Analysis& analysis) {
   } else {
     sentence->setText(AnalysisPanel::tr("Makespan %1: how it changes where the compute of a stage, or the messages of a link, take %2 less "
                                         "or more; on the right their share of the critical path.")
-                          .arg(durationText(report.makespan), percentText(report.change, 0)));
+                          .arg(durationText(report.makespan), percentText(report.change, 0)) +
+                      limitText(analysis.limit));
   }
   tornado->show(report);
   memory->show(analysis.memory);

@@ -77,6 +77,36 @@ Case randomCase(std::mt19937_64& random) {
   return c;
 }
 
+TEST(MadeOrder, SaysWhatAnotherMemoryLimitGives) {
+  int limited = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    Case c = randomCase(random);
+    ModelCosts model(c.graph, c.profile, c.request.microbatch);
+    const OrderEffort effort{.seconds = 0.05};
+    const MadeOrder free = makeOrder(c.request, model, c.stages, effort);
+    EXPECT_EQ(limitSensitivity(c.request, model, free.rows, 0.1, effort), std::nullopt) << "there is no limit";
+    c.request.memoryLimit = figuresOf(c.request, free.rows, free.priced.costs).peak * 9 / 10;
+    if (oneIn(random, 2)) c.request.recompute = RecomputeAuto();
+    const MadeOrder made = makeOrder(c.request, model, c.stages, effort);
+    if (!made.certificate) continue;
+    ++limited;
+    const auto limit = limitSensitivity(c.request, model, made.rows, 0.1, effort);
+    ASSERT_TRUE(limit);
+    EXPECT_EQ(limit->now, made.certificate->time);
+    const auto at = [&](double factor) {
+      PlanRequest other = c.request;
+      other.memoryLimit = static_cast<Bytes>(static_cast<double>(c.request.memoryLimit) * factor);
+      return makeOrder(other, model, c.stages, effort).certificate;
+    };
+    EXPECT_EQ(limit->more, std::min(limit->now, at(1.1)->time));
+    const auto less = at(0.9);
+    EXPECT_EQ(limit->less, less ? std::optional(std::max(limit->now, less->time)) : std::nullopt);
+  }
+  EXPECT_GT(limited, 3);
+}
+
 TEST(MadeOrder, IsWhatAPlanOfItTakesAndNoFamilyThatFitsIsFaster) {
   int limited = 0, onV = 0, better = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
