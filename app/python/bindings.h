@@ -12,6 +12,7 @@ void bindPlans(pybind11::module_& module);        ///< plans of models
 void bindModels(pybind11::module_& module);       ///< inspect, profile, plan
 void bindSearches(pybind11::module_& module);     ///< search
 void bindStores(pybind11::module_& module);       ///< runs and comparisons
+void bindStudies(pybind11::module_& module);      ///< studies and their results
 void bindPredictions(pybind11::module_& module);  ///< simulate
 
 }  // namespace pw::python

@@ -17,4 +17,5 @@ PYBIND11_MODULE(_pipewright, m) {
   bindModels(m);
   bindSearches(m);
   bindStores(m);
+  bindStudies(m);
 }

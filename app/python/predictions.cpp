@@ -17,6 +17,7 @@
 #include "engine/planning/subject.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/order/limit_sensitivity.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/report/json_fields.h"
@@ -158,6 +159,19 @@ void bindPredictions(py::module_& m) {
             std::vector<std::tuple<std::string, Ns, Ns, Ns>> all;
             for (const Sensitivity& s : sensitivityOf(p.predicted.rows, p.subject.costs, p.sending, change).all)
               all.emplace_back(nameOf(s.of), s.onPath, s.faster, s.slower);
+            return all;
+          },
+          py::arg("change") = 0.1, Released())
+      .def(
+          "limit_sensitivity",
+          [](const Prediction& p, double change) {
+            std::vector<std::tuple<std::optional<int>, Ns, Ns, std::optional<Ns>>> all;
+            if (!p.subject.sought || !p.subject.certificate) return all;
+            PendingSignals signals;
+            const OrderEffort effort{.threads = kOrderThreads, .goOn = signals.goOn()};
+            for (const LimitSensitivity& limit : limitSensitivity(*p.subject.sought, p.subject.certificate->time, change, effort))
+              all.emplace_back(limit.rank ? std::optional(limit.rank->value) : std::nullopt, limit.now, limit.more, limit.less);
+            signals.rethrow();
             return all;
           },
           py::arg("change") = 0.1, Released())

@@ -36,6 +36,7 @@ from ._run import RunResult, run
 from ._search import SearchResult, search
 from ._simulate import check, schedule, schedules, simulate
 from ._store import Comparison, Run, Store, compare
+from ._study import Study, study
 from ._trainer import TrainedStep, Trainer
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "SearchResult",
     "Span",
     "Store",
+    "Study",
     "Trace",
     "TrainedStep",
     "Trainer",
@@ -73,4 +75,5 @@ __all__ = [
     "schedules",
     "search",
     "simulate",
+    "study",
 ]

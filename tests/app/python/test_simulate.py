@@ -123,6 +123,19 @@ def test_what_was_simulated_is_lowered_and_named():
     assert "makespan 15.0 ms" in repr(p)
 
 
+def test_what_an_order_depends_on_limits():
+    # Two ranks, two microbatches, F = I = 2, W = 1. With one pair alive the microbatches follow one after the other.
+    def made(limit):
+        return pw.simulate("auto", ranks=2, microbatches=2, forward=[2, 2], input=[2, 2], weight=[1, 1], live_limit=limit)
+
+    one, two = made(1), made(2)
+    assert one.makespan_ns > two.makespan_ns
+    assert one.limit_sensitivity()[0] == (None, one.makespan_ns, two.makespan_ns, None)
+    everyone, first, second = two.limit_sensitivity()
+    assert everyone == (None, two.makespan_ns, two.makespan_ns, one.makespan_ns) and (first[0], second[0]) == (0, 1)
+    assert pw.simulate(pw.schedule("1f1b", ranks=2, microbatches=2)).limit_sensitivity() == []
+
+
 def test_what_the_makespan_depends_on():
     # gpipe of two stages, the second three times as long: M of its forwards and backwards, between the first's forward and backward.
     slow = pw.simulate(pw.schedule("gpipe", ranks=2, microbatches=4), forward=[100, 300], backward=[100, 300], latency=30)
