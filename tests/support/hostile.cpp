@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "schedules/error.h"
+#include "tests/support/counts.h"
 #include "tests/support/mutate.h"
 
 namespace pw::test {
@@ -166,10 +167,7 @@ std::string damaged(const std::string& document, std::mt19937_64& random) {
   return text;
 }
 
-std::size_t mutations(std::size_t usual) {
-  const char* const wanted = std::getenv("PW_MUTATIONS");
-  return wanted == nullptr ? usual : std::strtoull(wanted, nullptr, 10);
-}
+std::size_t mutations(std::size_t usual) { return countFrom("PW_MUTATIONS", usual); }
 
 Survived survive(const std::string& name, std::size_t count, const std::function<std::string(std::mt19937_64&)>& make,
                  const std::function<void(const std::string&)>& read) {

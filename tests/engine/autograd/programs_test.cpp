@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include "tests/support/counts.h"
 
 namespace pw::test {
 namespace {
@@ -88,10 +88,7 @@ TEST(FastMode, NamesTheMessageThatNobodyUsesAndSmartMode) {
 }
 
 /// How many random programs, by PW_RANDOM_GRAPHS.
-std::uint64_t count() {
-  const char* given = std::getenv("PW_RANDOM_GRAPHS");
-  return given == nullptr ? 500 : std::strtoull(given, nullptr, 10);
-}
+std::uint64_t count() { return countFrom("PW_RANDOM_GRAPHS", 500); }
 
 /// One job runs many programs one after the other: a new one for each hundred.
 void runRandom(BackwardMode mode, bool dropsSome) {

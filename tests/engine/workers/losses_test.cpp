@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <set>
 
 #include "engine/autograd/pass_message.h"
 #include "tests/engine/workers/loss_trials.h"
+#include "tests/support/counts.h"
 
 namespace pw::test {
 namespace {
@@ -82,10 +82,7 @@ std::string faultOf(const Trial& trial, const TrialResult& result) {
 }
 
 /// How many trials of each transport, by PW_LOSS_TRIALS.
-std::size_t count() {
-  const char* given = std::getenv("PW_LOSS_TRIALS");
-  return given == nullptr ? 15 : std::strtoull(given, nullptr, 10);
-}
+std::size_t count() { return countFrom("PW_LOSS_TRIALS", 15); }
 
 class Losses : public testing::TestWithParam<Transport> {};
 

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "schedules/check.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
@@ -23,6 +24,8 @@
 #include "simulator/search/profiles.h"
 #include "simulator/search/search.h"
 #include "tests/support/all_splits.h"
+#include "tests/support/counts.h"
+#include "tests/support/order_reference.h"
 #include "tests/support/random_costs.h"
 
 namespace pw::test {
@@ -275,6 +278,60 @@ TEST(LayerChain, SearchFindsTheBestOfAllCutsWithOrdersOfTheirOwn) {
   }
   EXPECT_GT(limited, 4);
   EXPECT_GT(cutElsewhere, 1);
+}
+
+/// The least makespan of all cuts and all orders of split backwards on two ranks; nothing where none fits.
+std::optional<Ns> leastOfAll(const LayerTable& table, int microbatches, Bytes limit) {
+  std::array<std::vector<std::vector<Action>>, 2> rows;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    std::vector<Action> row;
+    std::vector<int> done(static_cast<std::size_t>(microbatches), 0);
+    allRows(row, done, {Stage(rank)}, microbatches, true, rows[rank]);
+  }
+  std::optional<Ns> least;
+  for (const auto& first : rows[0]) {
+    for (const auto& second : rows[1]) {
+      const Schedule schedule{"all", microbatches, loopPlacement({2, 2, microbatches}), {first, second}, false};
+      if (!check(schedule).empty()) continue;
+      for (const std::vector<NodeId>& begins : allBegins(static_cast<int>(table.layers.size()), 2)) {
+        const Expected expected = SlowPipeline(table, begins, schedule, 0).run();
+        if (limit > 0 && *std::ranges::max_element(expected.peaks) > limit) continue;
+        least = std::min(least.value_or(expected.makespan), expected.makespan);
+      }
+    }
+  }
+  return least;
+}
+
+TEST(LayerChain, SearchFindsTheBestOfAllCutsAndAllOrders) {
+  std::mt19937_64 random(31);
+  const int chains = static_cast<int>(countFrom("PW_ORDERS", 100));
+  int limited = 0, impossible = 0;
+  for (int t = 0; t < chains; ++t) {
+    LayerTable table = randomTable(random, static_cast<int>(draw(random, 3, 6)), true);
+    table.actionOverhead = 0;  // else a whole backward is faster than its parts, and those here are split
+    for (Layer& layer : table.layers) layer.afterInput = std::min(layer.afterInput, layer.activations);
+    const ModelGraph chain = chainOf(table, "/t.json");
+    SearchSpace space;
+    space.base.ranks = 2;
+    space.microbatches = {t % 10 == 0 ? 3 : 2};
+    space.chunks = {1};
+    space.schedules = {"auto"};
+    space.recompute = false;
+    Bytes all = 0;
+    for (const Layer& layer : table.layers) all += layer.parameters + layer.activations;
+    if (t % 3 > 0) space.base.memoryLimit = std::max<Bytes>(1, draw(random, all / 2, all));
+    const Candidate best = searchPlans(chain, measuredProfiles({std::make_shared<Profile>(profileOf(chain))}), space).candidates.front();
+    const std::optional<Ns> least = leastOfAll(table, space.microbatches.front(), space.base.memoryLimit);
+    ASSERT_EQ(best.fits(), least.has_value()) << t << "\n" << toJson(table);
+    limited += least && space.base.memoryLimit > 0 ? 1 : 0;
+    impossible += least ? 0 : 1;
+    if (least) {
+      EXPECT_EQ(best.makespan, *least) << t << ", limit " << space.base.memoryLimit << "\n" << toJson(table);
+    }
+  }
+  EXPECT_GT(limited, chains / 4);
+  EXPECT_GT(impossible, 0);
 }
 
 TEST(LayerChain, ClusterGivesTheTimeOfMessagesWithoutOne) {
