@@ -37,15 +37,15 @@ def prepare():
     exported("gpt_25m")
 
 
-def exported(name):
-    """The archive of a model of resources/sample_models.py or tests/bench/bench_models.py, exported on first use."""
+def exported(name, *options):
+    """The archive of a model of resources/sample_models.py or tests/bench/bench_models.py, exported on first use with these options."""
     shipped, made = ROOT / f"resources/models/{name}.pt2", MODEL.parent / f"{name}.pt2"
     if shipped.exists():
         return shipped
     if not made.exists():
         MODEL.parent.mkdir(parents=True, exist_ok=True)
         source = "resources/sample_models.py" if name == "gpt_25m" else "tests/bench/bench_models.py"
-        call(VENV / "python", ROOT / "resources/export_model.py", f"{ROOT}/{source}:{name}", "--out", made)
+        call(VENV / "python", ROOT / "resources/export_model.py", f"{ROOT}/{source}:{name}", "--out", made, *options)
     return made
 
 

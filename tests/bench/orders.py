@@ -1,10 +1,12 @@
 """How good the orders of `--schedule auto` are: seeded problems, each against the exact solver CP-SAT of OR-tools.
 
     orders.sh [--problems N] [--first I] [--large] [--prove SECONDS] [--seconds T]
+    orders.sh --limits [--problems N] [--first I] [--large] [--seconds T]
 
 Small problems have up to 4 ranks and 8 microbatches; the solver searches for an order faster than ours. It finds one, proves that
 there is none, or gives up after --prove seconds. Large ones have 8 ranks and 24 microbatches, too many for the solver: of those the certified
-gap counts.
+gap counts. --limits makes an order for each problem with memory limits and for larger limits, one after the other: how often, and by how much,
+more memory makes it slower (a search that ends elsewhere).
 """
 
 import argparse
@@ -123,6 +125,34 @@ def faster(p, than, seconds):
     return "none" if status == cp_model.INFEASIBLE else "unknown"
 
 
+def found_for(p, options):
+    """The answer of `simulate` for this problem."""
+    file = bench_tools.WORK / "order.json"
+    file.write_text(json.dumps(p))
+    return json.loads(bench_tools.pipewright("simulate", "--costs", file, "--schedule", "auto", "--seconds", options.seconds, "--json"))
+
+
+def time_of(p, found):
+    return found["makespan_ns" if p["objective"] == "flush" else "window_ns"]
+
+
+def larger_limits(options):
+    steps, slower, losses = 0, 0, []
+    for number in range(options.first, options.first + options.problems):
+        p = problem(number, options.large)
+        if "limit" not in p:
+            continue
+        times = []
+        for factor in (1, 1.1, 1.25, 1.5, 2, 3):
+            larger = {**p, "limit": [int(limit * factor) for limit in p["limit"]]}
+            times.append(time_of(p, found_for(larger, options)))
+        rises = [after / before - 1 for before, after in zip(times, times[1:]) if after > before]
+        steps, slower = steps + len(times) - 1, slower + len(rises)
+        losses += rises
+        print(f"{number:4} {p['ranks']} ranks {len(p['place'])} stages {p['objective']:6} {times}{'  slower with more memory' if rises else ''}", flush=True)
+    print(f"{bench_tools.machine()}: of {steps} steps to a larger limit {slower} made the order slower, by {100 * max(losses, default=0):.2f} % at most")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--problems", type=int, default=30)
@@ -130,18 +160,19 @@ def main():
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--prove", type=float, default=20)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--limits", action="store_true")
     options = parser.parse_args()
     bench_tools.WORK.mkdir(parents=True, exist_ok=True)
-    file = bench_tools.WORK / "order.json"
+    if options.limits:
+        return larger_limits(options)
     gaps, above, times, counts = [], [], [], {"optimal": 0, "unknown": 0, "beaten": 0}
     for number in range(options.first, options.first + options.problems):
         p = problem(number, options.large)
-        file.write_text(json.dumps(p))
         began = time.monotonic()
-        found = json.loads(bench_tools.pipewright("simulate", "--costs", file, "--schedule", "auto", "--seconds", options.seconds, "--json"))
+        found = found_for(p, options)
         times.append(time.monotonic() - began)
         gaps.append(found["gap"])
-        ours = found["makespan_ns" if p["objective"] == "flush" else "window_ns"]
+        ours = time_of(p, found)
         verdict = "none" if found["optimal"] else "unknown" if options.large else faster(p, ours, options.prove)
         counts["optimal" if verdict == "none" else "unknown" if verdict == "unknown" else "beaten"] += 1
         above.append((ours - verdict) / ours if isinstance(verdict, int) else 0)
