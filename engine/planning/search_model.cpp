@@ -51,7 +51,7 @@ std::vector<std::shared_ptr<const Profile>> givenProfiles(const SearchOptions& o
 
 /// Measured costs on the ranks and links of a cluster.
 Profile withTopology(Profile profile, const Cluster& cluster) {
-  profile.topology = cluster.topology;
+  placeOn(profile, cluster);
   return profile;
 }
 
@@ -178,7 +178,8 @@ void weighOneRank(SearchedModel& result) {
   if (result.found.candidates.empty() || result.found.candidates.front().stages < 2) return;
   const PlanRequest& best = result.found.candidates.front().request;
   const Profile& profile = *result.profiles.at(best.microbatch).profile;
-  result.oneRank = onOneRank(best, result.graph, profile, true);
+  ModelCosts model(result.graph, profile, best.microbatch);
+  result.oneRank = onOneRank(best, model, true);
 }
 
 void requireFound(const SearchedModel& result) {

@@ -106,13 +106,19 @@ namespace {
 
 /// Collects value ids of an argument in order, each once.
 struct ReadCollector {
+  static constexpr std::size_t kFew = 16;  ///< that are faster compared one by one than hashed
   std::vector<ValueId>& reads;
-  std::unordered_set<std::int32_t> seen{};
+  std::unordered_set<std::int32_t> seen{};  ///< all of them, once they are more
 
   void add(ValueId id) {
-    if (seen.insert(id.value).second) {
-      reads.push_back(id);
+    if (reads.size() < kFew) {
+      if (std::ranges::find(reads, id) == reads.end()) reads.push_back(id);
+      return;
     }
+    if (seen.empty()) {
+      for (const ValueId read : reads) seen.insert(read.value);
+    }
+    if (seen.insert(id.value).second) reads.push_back(id);
   }
   void operator()(ValueId id) { add(id); }
   void operator()(const std::vector<ValueId>& ids) {

@@ -7,22 +7,24 @@
 #include "simulator/plan/excess.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/compiled_rows.h"
 #include "simulator/step/simulate.h"
 
 namespace pw {
 
-std::optional<OneRank> onOneRank(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, bool trains) {
+std::optional<OneRank> onOneRank(const PlanRequest& request, ModelCosts& model, bool trains) {
   PlanRequest alone = request;
   alone.ranks = alone.chunks = 1;
   alone.begins.clear();
   alone.rankOrder.clear();
   alone.recompute = RecomputeNone();
   const Schedule rows = planRows(generate(trains ? "1f1b" : "forward-only", {1, 1, alone.microbatches}), alone.replicas);
-  CostTable costs = price(alone, graph, profile, rows).costs;
+  CompiledRows compiled(rows);
+  CostTable costs = price(alone, model, compiled).costs;
   addOptimizerState(costs, stateCopies(alone.optimizer), optimizerShards(alone, rows.placement));
   const Metrics metrics = metricsOf(simulate(rows, costs));
   const OneRank one{metrics.step, metrics.ranks.front().peakBytes};
-  return excessOf(one.peak, memoryLimits(alone, profile, 1).front()) > 0 ? std::nullopt : std::optional(one);
+  return excessOf(one.peak, memoryLimits(alone, model.profile(), 1).front()) > 0 ? std::nullopt : std::optional(one);
 }
 
 std::string toString(const OneRank& one, Ns pipelined) {

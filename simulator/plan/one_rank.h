@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "simulator/plan/model_costs.h"
 #include "simulator/plan/planner.h"
 
 namespace pw {
@@ -17,7 +18,7 @@ struct OneRank {
 
 /// What the request's microbatches take one after the other on one rank, without recomputation; nothing where the model does not fit it.
 /// `trains`: with backwards. Throws as `price`. Cost: as `price`.
-[[nodiscard]] std::optional<OneRank> onOneRank(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, bool trains);
+[[nodiscard]] std::optional<OneRank> onOneRank(const PlanRequest& request, ModelCosts& model, bool trains);
 
 /// In a sentence, beside a step on several ranks: `On one rank the step would take 20.7 ms (3.23 times as long).`
 [[nodiscard]] std::string toString(const OneRank& one, Ns pipelined);

@@ -7,7 +7,10 @@
 #include <tuple>
 #include <utility>
 
+#include "schedules/error.h"
+#include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/plan/balancer.h"
 #include "simulator/plan/checkpoint.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/plan/stage_costs.h"
@@ -47,6 +50,13 @@ Predicted predicted(CompiledRows& compiled, const CostTable& costs) {
   execute(program, times);
   result.step = stepOf(compiled.rows(), costs, program, times);
   return result;
+}
+
+/// The same of a whole plan.
+Predicted predictedPlan(const PlanRequest& request, ModelCosts& model, CompiledRows& rows) {
+  CostTable costs = price(request, model, rows).costs;
+  addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, rows.rows().placement));
+  return predicted(rows, costs);
 }
 
 }  // namespace
@@ -90,15 +100,15 @@ PlanMemory memoryOf(const PlanRequest& request, ModelCosts& model, const Schedul
   PlanMemory memory{memoryOf(rows, costs), {}, now.step, {}};
   for (const StageSpec& stage : partition.stages) memory.modules.push_back(memoryByModule(graph, stage, model.profile()));
 
-  const auto consider = [&](std::optional<Stage> recomputed, const CostTable& changed) {
+  const auto consider = [&](MemorySaving saving, const CostTable& changed) {
     const Predicted then = predicted(compiled, changed);
-    MemorySaving saving{recomputed, Rank(0), 0, then.step};
+    saving.step = then.step;
     for (std::size_t r = 0; r < then.peaks.size(); ++r) {
       if (now.peaks[r] - then.peaks[r] <= saving.freed) continue;
       saving.rank = Rank(r);
       saving.freed = now.peaks[r] - then.peaks[r];
     }
-    if (saving.freed > 0) memory.savings.push_back(saving);
+    if (saving.freed > 0) memory.savings.push_back(std::move(saving));
   };
   for (std::size_t s = 0; s < partition.stages.size(); ++s) {
     const StageSpec& stage = partition.stages[s];
@@ -106,12 +116,43 @@ PlanMemory memoryOf(const PlanRequest& request, ModelCosts& model, const Schedul
       continue;
     Partition changed = partition;
     changed.stages[s].checkpoints = {{stage.begin, stage.end}};
-    consider(Stage(s), costsOf(own, changed));
+    consider({.stage = Stage(s)}, costsOf(own, changed));
   }
   if (request.replicas > 1 && !request.zero1 && stateCopies(request.optimizer) > 0) {
     PlanRequest shared = request;
     shared.zero1 = true;
-    consider(std::nullopt, costsOf(setting(optimizerShards(shared, rows.placement)), partition));
+    consider({.by = MemorySaving::By::Zero1}, costsOf(setting(optimizerShards(shared, rows.placement)), partition));
+  }
+  const auto considerPlan = [&](MemorySaving saving, const PlanRequest& other, CompiledRows& otherRows) {
+    try {
+      const Predicted then = predictedPlan(other, model, otherRows);
+      const auto most = std::ranges::max_element(now.peaks), mostThen = std::ranges::max_element(then.peaks);
+      if (*mostThen >= *most) return;
+      saving.rank = Rank(static_cast<std::size_t>(most - now.peaks.begin()));
+      saving.freed = *most - *mostThen;
+      saving.step = then.step;
+      memory.savings.push_back(std::move(saving));
+    } catch (const UsageError&) {
+      return;  // not possible for this model, which is no saving
+    }
+  };
+  const int stages = static_cast<int>(partition.stages.size());
+  PlanRequest planned = request;  // with the splits that it has
+  planned.begins.clear();
+  for (std::size_t s = 1; s < partition.stages.size(); ++s) planned.begins.push_back(partition.stages[s].begin);
+  for (const Generator& family : generators()) {
+    const Shape shape{request.ranks, stages, request.microbatches};
+    if (!family.trains || family.name == request.schedule || family.refusal(shape)) continue;
+    PlanRequest other = planned;
+    other.schedule = family.name;
+    const Schedule familyRows = planRows(family.generate(shape), request.replicas, request.rankOrder);
+    CompiledRows otherRows(familyRows);
+    considerPlan({.by = MemorySaving::By::Schedule, .schedule = std::string(family.name)}, other, otherRows);
+  }
+  if (stages > 1) {
+    PlanRequest other = planned;
+    other.begins = Balancer(graph, model.profile()).begins(stages, Balance::Memory);
+    if (other.begins != planned.begins) considerPlan({.by = MemorySaving::By::Splits}, other, compiled);
   }
   const auto price = [&](const MemorySaving& s) {  // of a byte
     return static_cast<double>(std::max<Ns>(0, s.step - now.step)) / static_cast<double>(s.freed);

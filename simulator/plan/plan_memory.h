@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,10 +22,17 @@ struct ModuleMemory {
 
 /// A change of the plan that would free memory.
 struct MemorySaving {
-  std::optional<Stage> recomputed;  ///< the whole stage; nothing: optimizer state spread over the replicas (ZeRO-1)
-  Rank rank;                        ///< where it frees most
-  Bytes freed = 0;                  ///< of that rank's peak
-  Ns step = 0;                      ///< of the plan then
+  enum class By : std::uint8_t {
+    Recomputing,  ///< `stage` as a whole
+    Zero1,        ///< the optimizer's state spread over the replicas
+    Schedule,     ///< another family of as many stages, `schedule`
+    Splits,       ///< balanced by memory instead
+  } by = By::Recomputing;
+  Stage stage{};
+  std::string schedule{};
+  Rank rank{};      ///< where a recomputed stage or ZeRO-1 frees most; else the rank that needs the most now
+  Bytes freed = 0;  ///< of that rank's peak
+  Ns step = 0;      ///< of the plan then
 
   bool operator==(const MemorySaving&) const = default;
 };
@@ -43,8 +50,8 @@ struct PlanMemory {
 [[nodiscard]] std::vector<ModuleMemory> memoryByModule(const ModelGraph& graph, const StageSpec& stage, const Profile& profile);
 
 /// Memory of a plan with these rows and this partition, the optimizer's state included; and what would free some: each stage recomputed as
-/// a whole where that is possible (not of a layer table), and ZeRO-1. `model`: of the request's microbatch. Cost: as `memoryOf`, and a pass
-/// over the schedule for each stage.
+/// a whole where that is possible (not of a layer table), ZeRO-1, and, where the largest peak of all ranks is lower then, another family or
+/// splits balanced by memory. `model`: of the request's microbatch. Cost: as `memoryOf`, and a plan for each of these.
 [[nodiscard]] PlanMemory memoryOf(const PlanRequest& request, ModelCosts& model, const Schedule& rows, const Partition& partition);
 
 }  // namespace pw

@@ -88,6 +88,7 @@ struct Crossing {
   std::vector<Bytes> bytes;
   std::vector<int> values;
   std::vector<int> obstacles;
+  std::size_t firstBound = 0;  ///< the first node that could not be computed anywhere
 };
 
 Crossing crossings(const ModelGraph& graph, const Bindings& bindings) {
@@ -99,7 +100,8 @@ Crossing crossings(const ModelGraph& graph, const Bindings& bindings) {
     for (const ValueId v : readsOf(graph.nodes[n])) lastUse[v.index()] = n;
   }
   for (const ValueId v : graph.outputs) lastUse[v.index()] = end;
-  Crossing crossing{std::vector<Bytes>(end + 2, 0), std::vector<int>(end + 2, 0), std::vector<int>(end + 2, 0)};
+  Crossing crossing{std::vector<Bytes>(end + 2, 0), std::vector<int>(end + 2, 0), std::vector<int>(end + 2, 0),
+                    static_cast<std::size_t>(std::ranges::find(recomputable, false) - recomputable.begin())};
   const auto add = [](auto& counts, std::size_t first, std::size_t last, auto amount) {  // to positions first..last
     counts[first] += amount;
     counts[last + 1] -= amount;
@@ -298,26 +300,28 @@ struct Dynamic {
   }
 };
 
-}  // namespace
-
-std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings) {
-  const Crossing crossing = crossings(graph, bindings);
+std::vector<SplitPoint> pointsOf(const ModelGraph& graph, const Crossing& crossing) {
   const std::set<NodeId> markers(graph.splitMarkers.begin(), graph.splitMarkers.end());
   const Names names(graph);
-  const std::vector<bool> recomputable = recomputableNodes(graph);
-  const auto firstBound = static_cast<std::size_t>(std::find(recomputable.begin(), recomputable.end(), false) - recomputable.begin());
   const bool layers = isLayerChain(graph);
   std::vector<SplitPoint> points;
   for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
     const bool isMarker = markers.contains(NodeId(n));
     std::string name = layers ? graph.value(graph.nodes[n].outputs.front()).name : Names::boundary(graph.nodes[n - 1], graph.nodes[n]);
     if ((name.empty() && !isMarker) || crossing.obstacles[n] > 0) continue;
-    if (n <= firstBound && !isMarker) continue;  // the stages after it would compute all of that again: a stage before it has nothing to do
+    if (n <= crossing.firstBound && !isMarker)
+      continue;  // the stages after it would compute all of that again: a stage before it has nothing to do
     if (names.find(name) != n) name = names.nodeName(graph, n);
     if (isMarker) name = fmt::format("{}{})", kMarker, name);
     points.push_back({NodeId(n), name, crossing.bytes[n], crossing.values[n]});
   }
   return points;
+}
+
+}  // namespace
+
+std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings) {
+  return pointsOf(graph, crossings(graph, bindings));
 }
 
 NodeId findSplit(const ModelGraph& graph, const std::string& name) {
@@ -340,7 +344,7 @@ Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(gra
     throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
   const Bindings bindings = bindBatch(graph, profile.microbatch);
   const Crossing crossing = crossings(graph, bindings);
-  for (const SplitPoint& point : splitPoints(graph, bindings)) points_.push_back(point.begin.index());
+  for (const SplitPoint& point : pointsOf(graph, crossing)) points_.push_back(point.begin.index());
   for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
     if (crossing.obstacles[n] == 0) free_.push_back(n);
   }

@@ -36,9 +36,17 @@ std::string largest(std::vector<ModuleMemory> modules, Bytes ModuleMemory::*byte
 }
 
 std::string savingText(const MemorySaving& saving, Ns step) {
-  const std::string what = saving.recomputed ? fmt::format("recompute stage {}", saving.recomputed->value) : std::string("--zero1");
+  const auto what = [&]() -> std::string {
+    switch (saving.by) {
+      case MemorySaving::By::Recomputing: return fmt::format("recompute stage {}", saving.stage.value);
+      case MemorySaving::By::Zero1: return "--zero1";
+      case MemorySaving::By::Schedule: return "--schedule " + saving.schedule;
+      case MemorySaving::By::Splits: return "--balance memory";
+    }
+    return {};
+  };
   const double change = step > 0 ? static_cast<double>(saving.step - step) / static_cast<double>(step) : 0;
-  return fmt::format("{} frees {} of rank {}, step {} ({})\n", what, formatSize(saving.freed), saving.rank.value,
+  return fmt::format("{} frees {} of rank {}, step {} ({})\n", what(), formatSize(saving.freed), saving.rank.value,
                      formatDuration(saving.step), signedPercent(change));
 }
 
@@ -89,8 +97,13 @@ std::string withMemory(const std::string& document, const PlanMemory& memory) {
   }
   json["memory_savings"] = Json::array();
   for (const MemorySaving& saving : memory.savings) {
-    Json one{{"what", saving.recomputed ? "recompute" : "zero1"}};
-    if (saving.recomputed) one["stage"] = saving.recomputed->value;
+    Json one;
+    switch (saving.by) {
+      case MemorySaving::By::Recomputing: one = {{"what", "recompute"}, {"stage", saving.stage.value}}; break;
+      case MemorySaving::By::Zero1: one = {{"what", "zero1"}}; break;
+      case MemorySaving::By::Schedule: one = {{"what", "schedule"}, {"schedule", saving.schedule}}; break;
+      case MemorySaving::By::Splits: one = {{"what", "balance"}, {"balance", "memory"}}; break;
+    }
     one["rank"] = saving.rank.value;
     one["freed_bytes"] = saving.freed;
     one["step_ns"] = saving.step;

@@ -51,10 +51,17 @@ void addParts(QTreeWidgetItem& item, const RankMemory& rank, const PlanMemory& m
 }
 
 QString savingText(const MemorySaving& saving, Ns step) {
-  const QString what = saving.recomputed ? Text::tr("Recompute stage %1").arg(saving.recomputed->value)
-                                         : Text::tr("Spread the optimizer's state over the replicas (ZeRO-1)");
+  const auto what = [&]() -> QString {
+    switch (saving.by) {
+      case MemorySaving::By::Recomputing: return Text::tr("Recompute stage %1").arg(saving.stage.value);
+      case MemorySaving::By::Zero1: return Text::tr("Spread the optimizer's state over the replicas (ZeRO-1)");
+      case MemorySaving::By::Schedule: return Text::tr("Schedule %1").arg(QString::fromStdString(saving.schedule));
+      case MemorySaving::By::Splits: return Text::tr("Splits balanced by memory");
+    }
+    return {};
+  };
   const double change = step > 0 ? static_cast<double>(saving.step - step) / static_cast<double>(step) : 0;
-  return Text::tr("%1: step %2 (%3)").arg(what, durationText(saving.step), signedPercentText(change));
+  return Text::tr("%1: step %2 (%3)").arg(what(), durationText(saving.step), signedPercentText(change));
 }
 
 }  // namespace

@@ -250,7 +250,10 @@ void PlanResults::Private::findLowerBound() {
     std::optional<OneRank> one;
     const bool hasModel = graph && profile && p->rows->placement.stages() > 1;
     try {
-      if (hasModel) one = onOneRank(request, *graph, *profile, p->program.basis.trains);
+      if (hasModel) {
+        ModelCosts model(*graph, *profile, request.microbatch);
+        one = onOneRank(request, model, p->program.basis.trains);
+      }
     } catch (const Error&) {
       // it cannot be one stage
     }

@@ -67,10 +67,11 @@ TEST(PlanMemory, IsOfTheModulesThatKeepIt) {
 }
 
 TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
-  for (const int replicas : {1, 2}) {
-    const Case c = madeCase(replicas);
+  for (const auto& [replicas, planned] : {std::pair(1, "1f1b"), std::pair(2, "1f1b"), std::pair(1, "gpipe")}) {
+    Case c = madeCase(replicas);
+    c.request.schedule = planned;
     ModelCosts model(c.graph, c.profile, c.request.microbatch);
-    const Schedule rows = planRows(generate("1f1b", {2, 2, 4}), replicas);
+    const Schedule rows = planRows(generate(c.request.schedule, {2, 2, 4}), replicas);
     const Priced priced = price(c.request, c.graph, c.profile, rows);
     const PlanMemory memory = memoryOf(c.request, model, rows, priced.partition);
     const auto measured = [&](const Partition& partition, int shards) {
@@ -82,24 +83,43 @@ TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
     EXPECT_EQ(memory.step, now.step);
     ASSERT_EQ(memory.ranks.size(), 2U);
     for (std::size_t r = 0; r < 2; ++r) EXPECT_EQ(memory.ranks[r].peak, now.ranks[r].peakBytes);
-    bool recomputes = false, shards = false;
+    bool recomputes = false, shards = false, otherSchedule = false;
+    const Bytes most = std::max(now.ranks[0].peakBytes, now.ranks[1].peakBytes);
     for (const MemorySaving& saving : memory.savings) {
       Partition partition = priced.partition;
-      if (saving.recomputed) {
-        StageSpec& stage = partition.stages[saving.recomputed->index()];
+      const bool recompute = saving.by == MemorySaving::By::Recomputing;
+      if (saving.by == MemorySaving::By::Schedule || saving.by == MemorySaving::By::Splits) {
+        PlanRequest other = c.request;
+        if (saving.by == MemorySaving::By::Splits)
+          other.begins = balancedSplits(c.graph, c.profile, 2, Balance::Memory);
+        else
+          other.schedule = saving.schedule;
+        const Schedule otherRows = planRows(generate(other.schedule, {2, 2, 4}), replicas);
+        CostTable costs = price(other, c.graph, c.profile, otherRows).costs;
+        addOptimizerState(costs, 2, 1);
+        const Metrics then = metricsOf(simulate(otherRows, costs));
+        EXPECT_EQ(saving.step, then.step);
+        EXPECT_EQ(now.ranks[saving.rank.index()].peakBytes, most);
+        EXPECT_EQ(saving.freed, most - std::max(then.ranks[0].peakBytes, then.ranks[1].peakBytes)) << saving.schedule;
+        otherSchedule = otherSchedule || saving.by == MemorySaving::By::Schedule;
+        continue;
+      }
+      if (recompute) {
+        StageSpec& stage = partition.stages[saving.stage.index()];
         stage.checkpoints = {{stage.begin, stage.end}};
       }
-      const Metrics then = measured(partition, saving.recomputed ? 1 : replicas);
+      const Metrics then = measured(partition, recompute ? 1 : replicas);
       EXPECT_EQ(saving.step, then.step);
-      Bytes most = 0;
-      for (std::size_t r = 0; r < 2; ++r) most = std::max(most, now.ranks[r].peakBytes - then.ranks[r].peakBytes);
-      EXPECT_EQ(saving.freed, most);
+      Bytes freed = 0;
+      for (std::size_t r = 0; r < 2; ++r) freed = std::max(freed, now.ranks[r].peakBytes - then.ranks[r].peakBytes);
+      EXPECT_EQ(saving.freed, freed);
       EXPECT_EQ(saving.freed, now.ranks[saving.rank.index()].peakBytes - then.ranks[saving.rank.index()].peakBytes);
-      recomputes = recomputes || saving.recomputed;
-      shards = shards || !saving.recomputed;
+      recomputes = recomputes || recompute;
+      shards = shards || !recompute;
     }
     EXPECT_TRUE(recomputes);
     EXPECT_EQ(shards, replicas > 1);
+    EXPECT_TRUE(otherSchedule || c.request.schedule != "gpipe") << "GPipe keeps all microbatches, 1F1B few";
     EXPECT_TRUE(std::ranges::is_sorted(memory.savings, {}, [&](const MemorySaving& s) {
       return static_cast<double>(std::max<Ns>(0, s.step - now.step)) / static_cast<double>(s.freed);
     })) << "the cheapest byte first";
