@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "backends/host/process_memory.h"
 #include "engine/batch_agreement.h"
 #include "engine/checkpoint.h"
 #include "engine/processes/failure.h"
@@ -18,15 +19,6 @@
 
 namespace pw {
 namespace {
-
-/// VmHWM: the most that was resident since this program began.
-Bytes residentPeak() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return static_cast<Bytes>(std::atoll(line.c_str() + 6)) * 1024;
-  }
-  return 0;
-}
 
 /// When this process began, on the monotonic clock [to 10 ms]; proc(5): field 22 of stat, in clock ticks.
 Ns processStart() {

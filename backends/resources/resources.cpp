@@ -62,8 +62,13 @@ Cluster loadCluster(const std::string& nameOrFile) {
     }
     throw UsageError(fmt::format("There is no link {} for cluster {}; links are {}.", nameOrFile.substr(plus + 1), cluster.name, known));
   }
-  if (const std::string preset = presetOf(nameOrFile); !isPath && pathExists(preset)) return parseCluster(readFile(preset), preset);
-  if (pathExists(nameOrFile)) return parseCluster(readFile(nameOrFile), nameOrFile);
+  const auto read = [](const std::string& file, std::string origin) {
+    Cluster cluster = parseCluster(readFile(file), file);
+    cluster.origin = std::move(origin);
+    return cluster;
+  };
+  if (const std::string preset = presetOf(nameOrFile); !isPath && pathExists(preset)) return read(preset, nameOrFile);
+  if (pathExists(nameOrFile)) return read(nameOrFile, absolutePath(nameOrFile));
   std::string known;
   for (const std::string& name : clusterPresets()) known += (known.empty() ? "" : ", ") + name;
   throw UsageError(

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "backends/host/process_memory.h"
 #include "backends/messages/head_start.h"
 #include "backends/messages/link_times.h"
 #include "backends/torch/backward_clock.h"
@@ -364,6 +365,8 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
     meet();
     runner.sample(false);
   }
+  // What measuring itself needs comes later.
+  const Bytes processBytes = runner.device().index < 0 ? std::max<Bytes>(0, residentPeak() - mostTensorBytes()) : 0;
   // The number of samples must be the same on all ranks: it follows from rank 0's budget, told by a message.
   for (int i = 0; i < options.samples; ++i) {
     std::byte more{1};
@@ -383,6 +386,7 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   profile.microbatch = options.microbatch;
   profile.ranksAtOnce = group == nullptr ? 1 : group->size();
   profile.computing.precision = options.stage.precision;
+  profile.processBytes = processBytes;
   runner.sampleMemory();
   runner.samples().fill(profile);
   meet();

@@ -114,7 +114,7 @@ Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_
       throw UsageError(fmt::format("{} was measured at microbatch {}, the plan has {}; profile with --microbatch {}.", source,
                                    profile.microbatch, microbatch, microbatch));
     }
-    if (!o.cluster.empty()) profile.topology = loadCluster(o.cluster).topology;
+    if (!o.cluster.empty()) placeOn(profile, loadCluster(o.cluster));
     return profile;
   }
   if (!o.cluster.empty()) return estimateFor(graph, microbatch, loadCluster(o.cluster), o.how);
@@ -167,8 +167,7 @@ void settleBatch(PlanOptions& o, const ModelGraph& graph) {
 }
 
 /// Rows and costs of the plan: of its schedule, or of an order made for its costs.
-MadeOrder scheduled(const PlannedModel& planned, const Schedule& schedule) {
-  ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
+MadeOrder scheduled(const PlannedModel& planned, ModelCosts& model, const Schedule& schedule) {
   if (madeSchedule(planned.options.schedule) != nullptr)
     return makeOrder(planned.request, model, shapeOf(schedule).stages,
                      {.seconds = planned.options.seconds, .threads = kOrderThreads, .goOn = planned.options.goOn});
@@ -263,14 +262,16 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   planned.request = requestOf(o, graph, planned.profile, schedule, o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit));
   planned.limits = memoryLimits(planned.request, planned.profile, schedule.rows.size());
   moveToFit(planned, schedule);
-  MadeOrder made = scheduled(planned, schedule);
+  ModelCosts model(graph, planned.profile, planned.request.microbatch);
+  MadeOrder made = scheduled(planned, model, schedule);
   planned.plan =
       planOf(planned.request, graph, planned.profile, made.rows, made.priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
   planned.plan.libraries = libraryPaths(o.how.libraries);
   planned.sharing = std::move(made.priced.sharing);
   predictPlan(planned);
+  planned.prediction.processBytes = planned.profile.processBytes;
   planned.prediction.utilisation = flopUtilisation(planned.plan, planned.prediction.metrics.step);
-  if (planned.plan.partition.stages.size() > 1) planned.oneRank = onOneRank(planned.request, graph, planned.profile, trains(planned.plan));
+  if (planned.plan.partition.stages.size() > 1) planned.oneRank = onOneRank(planned.request, model, trains(planned.plan));
   planned.plan.certificate = made.certificate;
   if (made.certificate) {
     planned.prediction.certificate = made.certificate;

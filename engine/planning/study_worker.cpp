@@ -131,7 +131,7 @@ std::shared_ptr<StudyCosts::Shared> StudyCosts::made(const StudyPoint& point, st
     shared->profile = source->second(microbatch);
     if (cluster != nullptr) {
       Profile placed = *shared->profile.profile;
-      placed.topology = cluster->topology;
+      placeOn(placed, *cluster);
       shared->profile.profile = std::make_shared<const Profile>(std::move(placed));
     }
   } else {

@@ -330,6 +330,7 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   subject.schedule = plan.schedule;
   subject.costs = plan.costs;
   if (!plan.profile.nodes.empty()) subject.costSource = "costs " + sourceOf(plan.profile);
+  subject.processBytes = plan.profile.processBytes;
   subject.usefulTime = flopUtilisation(plan, kSecond) * static_cast<double>(kSecond);
   if (asPlanned) subject.certificate = plan.certificate;
   return limited(std::move(subject), o);

@@ -167,6 +167,7 @@ std::vector<NamedLink> parseLinks(std::string_view json, const std::string& sour
 Cluster withLink(Cluster cluster, const NamedLink& link) {
   (link.betweenNodes ? cluster.topology.network : cluster.topology.sameNode) = link.link;
   cluster.name += "+" + link.name;
+  if (!cluster.origin.empty()) cluster.origin += "+" + link.name;
   cluster.source += fmt::format(" {}: {}.", link.name, link.source);
   return cluster;
 }

@@ -173,7 +173,7 @@ class MemoryEstimate {
 /// What does not depend on operators.
 Profile withCluster(Profile profile, const Cluster& cluster) {
   profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
-  profile.topology = cluster.topology;
+  placeOn(profile, cluster);
   profile.optimizerNsPerByte = cluster.memoryBytesPerSecond > 0 ? 3e9 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency)
                                                                 : 0;  // read gradient and weight, write weight
   return profile;

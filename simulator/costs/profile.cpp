@@ -146,6 +146,8 @@ std::string toJson(const Profile& p) {
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
   if (!p.sent.empty()) j["sent_ns"] = p.sent;
+  if (!p.cluster.empty()) j["cluster"] = p.cluster;
+  if (p.processBytes > 0) j["process_bytes"] = p.processBytes;
   if (p.attention != Attention::AsTraced) j["attention"] = nameOf(p.attention);
   if (Json topology = nodesJson(p.topology); !topology.empty()) j["topology"] = std::move(topology);
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
@@ -182,6 +184,8 @@ Profile parseProfile(std::string_view text, const std::string& source) {
     if (!attention) j["attention"].fail("is not traced, fused or unfused");
     p.attention = *attention;
   }
+  if (j.has("cluster")) p.cluster = j["cluster"].as<std::string>();
+  if (j.has("process_bytes")) p.processBytes = j["process_bytes"].within<Bytes>(0, std::int64_t{1} << 60);
   if (j.has("peak_flops")) p.peakFlops = rateIn(j["peak_flops"]);
   p.actionOverhead = j["action_overhead_ns"].as<Ns>();
   p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();
@@ -190,6 +194,11 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   if (j.has("sent_ns")) p.sent = j["sent_ns"].listOf<Ns>();
   checkConsistent(p, document);
   return p;
+}
+
+void placeOn(Profile& profile, const Cluster& cluster) {
+  profile.topology = cluster.topology;
+  profile.cluster = cluster.origin;
 }
 
 std::string sourceOf(const Profile& p, int ranks) {

@@ -72,8 +72,10 @@ struct Profile {
   Ns actionOverhead = 0;                      ///< of one action, in addition to its nodes; fitted from full-model runs
   double optimizerNsPerByte = 0;              ///< optimizer step per parameter byte
   Attention attention = Attention::AsTraced;  ///< how an estimate counts it
-  double peakFlops = 0;                       ///< of the device where its matrix products are computed [1/s]; 0: unknown
-  Topology topology;                          ///< of the ranks: of a cluster, or a link measured between two ranks of a node
+  Bytes processBytes = 0;  ///< measured on a CPU: what a process holds beside its tensors at most (program, libraries, buffers); 0: unknown
+  double peakFlops = 0;    ///< of the device where its matrix products are computed [1/s]; 0: unknown
+  std::string cluster;     ///< of which times or topology are (`Cluster::origin`); empty: none, or unknown
+  Topology topology;       ///< of the ranks: of a cluster, or a link measured between two ranks of a node
   /// Of a layer table only, by layer: the time from the end of the action that sends its output, or that output's gradient, to the arrival;
   /// −1: what the link takes. Then a stage needs exactly its layers' parameters and, for each live microbatch, what they save.
   std::vector<Ns> sent;
@@ -90,6 +92,9 @@ struct Profile {
 /// Where the times come from, in words: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`, `measured on HOST (GPU), in
 /// bf16`. With several `ranks` and no measured link it also says that messages between them take no time.
 [[nodiscard]] std::string sourceOf(const Profile& profile, int ranks = 1);
+
+/// Ranks and links of a cluster, whatever times they are beside.
+void placeOn(Profile& profile, const Cluster& cluster);
 
 /// Model FLOPs utilisation of a training step (PaLM, Chowdhery et al. 2022, appendix B): three times the forward FLOPs of its `samples`, as
 /// a fraction of what `ranks` do in the time at peak. What is recomputed does not count. 0 where peak, FLOPs or time are unknown.

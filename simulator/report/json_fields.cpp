@@ -19,7 +19,7 @@ constexpr std::size_t kCausesShown = 64;
 
 std::string textOf(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
 
-Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases) {
+Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases, Bytes processBytes) {
   Json ranks = Json::array();
   for (const RankMetrics& rank : metrics.ranks) {
     ranks.push_back({{"rank", rank.rank.value},
@@ -28,6 +28,7 @@ Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases) {
                      {"exposed_comm_ns", rank.exposedComm},
                      {"peak_bytes", rank.peakBytes},
                      {"peak_live_microbatches", rank.peakLiveMicrobatches}});
+    if (processBytes > 0) ranks.back()["resident_bytes"] = rank.peakBytes + processBytes;
     if (rank.rank.index() >= phases.size()) continue;
     for (std::size_t p = 0; p < kPhases; ++p)
       ranks.back()["idle_by_phase_ns"][std::string(nameOf(static_cast<Phase>(p)))] = phases[rank.rank.index()].idle[p];
@@ -216,7 +217,7 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   json["steady_period_ns"] = prediction.steadyPeriod;
   json["fits"] = prediction.fits;
   if (prediction.jitter) json["jitter"] = jitterOf(*prediction.jitter);
-  json["ranks"] = ranksOf(metrics, prediction.phases);
+  json["ranks"] = ranksOf(metrics, prediction.phases, prediction.processBytes);
   json["bubble_causes"] =
       groupsOf(prediction.explanation.groups, prediction.everyCause ? prediction.explanation.groups.size() : kCausesShown);
   json["critical_path"] = pathOf(prediction.explanation.path, prediction.everyCause);

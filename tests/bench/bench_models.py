@@ -41,11 +41,7 @@ def gpt_350m():
     return model, {"tokens": sample_models.token_ids(50304, 64)}
 
 
-def llama_70b():
-    """The shape of Llama 2 70B with 4,096 tokens: too large for weights, so exported with --meta."""
-    import transformers
-
-    config = transformers.LlamaConfig(vocab_size=32000, hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64,
-                                      num_key_value_heads=8, max_position_embeddings=4096, use_cache=False)
-    tokens = torch.zeros(1, 4096, dtype=torch.long)
-    return transformers.LlamaForCausalLM(config), {"input_ids": tokens, "labels": tokens}
+def gpt_70b():
+    """80 blocks of width 8,192 and 4,096 tokens, 65 billion parameters: exported with --meta, without weights."""
+    model = sample_models.Gpt(vocabulary=50304, length=4096, width=8192, layers=80, heads=64)
+    return model, {"tokens": sample_models.token_ids(50304, 4096)}

@@ -2,7 +2,8 @@
 
     memory.sh [--models NAME...]
 
-Of each rank the most bytes of tensors in a step after the first against the prediction (1 % wanted), and what the process holds beside them.
+Of each rank the most bytes of tensors in a step after the first against the prediction (1 % wanted), and of its process what is resident
+(3 % wanted).
 """
 
 import argparse
@@ -17,7 +18,7 @@ MIB = 2**20
 
 
 def measured(model, schedule, recompute):
-    """By rank: predicted bytes, allocated bytes, bytes of the process. Nothing where the model cannot be recomputed so."""
+    """By rank: predicted and allocated bytes, predicted and measured bytes of the process. Nothing where the model cannot be recomputed so."""
     plan = bench_tools.WORK / "memory.json"
     archive = bench_tools.ROOT / "resources" / "models" / f"{model}.pt2"
     try:
@@ -25,10 +26,11 @@ def measured(model, schedule, recompute):
     except SystemExit as refused:  # an operator in place, for example
         print(f"{model:16} {schedule:6} {recompute:5} refused: {str(refused).splitlines()[-1][:90]}")
         return None
-    predicted = [rank["peak_bytes"] for rank in json.loads(bench_tools.pipewright("simulate", plan, "--json"))["ranks"]]
+    ranks = json.loads(bench_tools.pipewright("simulate", plan, "--json"))["ranks"]
+    predicted, whole = [rank["peak_bytes"] for rank in ranks], [rank["resident_bytes"] for rank in ranks]
     run = json.loads(bench_tools.pipewright("run", plan, "--steps", 3, "--json"))
     allocated = [max(step["ranks"][rank]["peak_bytes"] for step in run["steps"][1:]) for rank in range(RANKS)]
-    return predicted, allocated, [process["resident_peak_bytes"] for process in run["processes"]]
+    return predicted, allocated, whole, [process["resident_peak_bytes"] for process in run["processes"]]
 
 
 def main():
@@ -36,7 +38,7 @@ def main():
     parser.add_argument("--models", nargs="+", default=SAMPLES)
     options = parser.parse_args()
     bench_tools.WORK.mkdir(parents=True, exist_ok=True)
-    errors, beside = [], []
+    errors, residents = [], []
     for model in options.models:
         for schedule in SCHEDULES:
             for recompute in ("none", "full"):
@@ -44,14 +46,16 @@ def main():
                 if found is None:
                     continue
                 cells = []
-                for predicted, allocated, resident in zip(*found):
+                for predicted, allocated, whole, resident in zip(*found):
                     errors.append(allocated / predicted - 1)
-                    beside.append((resident - allocated) / MIB)
-                    cells.append(f"{predicted / MIB:8.2f} {allocated / MIB:8.2f} MiB {100 * errors[-1]:+6.2f} %")
+                    residents.append(resident / whole - 1)
+                    cells.append(f"{predicted / MIB:7.2f} {allocated / MIB:7.2f} MiB {100 * errors[-1]:+6.2f} % {whole / MIB:6.1f} {resident / MIB:6.1f} MiB "
+                                 f"{100 * residents[-1]:+5.1f} %")
                 print(f"{model:16} {schedule:6} {recompute:5} {'   '.join(cells)}", flush=True)
-    close = sum(abs(error) <= 0.01 for error in errors)
-    print(f"{bench_tools.machine()}: {close} of {len(errors)} ranks within 1 % of the prediction; {100 * min(errors):+.1f} % to "
-          f"{100 * max(errors):+.1f} %; a process holds {min(beside):.0f} to {max(beside):.0f} MiB beside its tensors")
+    print(bench_tools.machine())
+    for what, found, wanted in ("tensors", errors, 0.01), ("processes", residents, 0.03):
+        close = sum(abs(error) <= wanted for error in found)
+        print(f"{what}: {close} of {len(found)} ranks within {100 * wanted:.0f} % of the prediction; {100 * min(found):+.1f} % to {100 * max(found):+.1f} %")
 
 
 if __name__ == "__main__":

@@ -128,15 +128,20 @@ std::optional<Generated> generatedAs(const Schedule& schedule, int replicas) {
 /// stay as in the plan.
 void takeCosts(const std::shared_ptr<const Plan>& plan, const ModelGraph& graph, Design& d) {
   d.profile = std::shared_ptr<const Profile>(plan, &plan->profile);
-  if (!plan->profile.estimated) return;
+  const Profile& profile = plan->profile;
+  const std::string& host = profile.machine.host;
+  const std::string named =
+      profile.cluster.empty() && profile.estimated ? host : profile.cluster;  // older plans have a preset's name there
+  if (named.empty()) return;
   try {
-    const Cluster cluster = loadCluster(plan->profile.machine.host);
-    d.cluster = plan->profile.machine.host;
+    const Cluster cluster = loadCluster(named);
+    d.cluster = named;
+    if (!profile.estimated) return;
     d.precision = plan->profile.computing.precision;
     d.attention = plan->profile.attention;
     if (estimate(graph, plan->microbatchSize, cluster, d.precision, d.attention) == plan->profile) d.profile.reset();
   } catch (const UsageError&) {
-    return;  // a cluster's file has a name of its own
+    return;  // its file is gone: the plan has its costs
   }
 }
 

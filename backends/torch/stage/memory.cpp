@@ -59,6 +59,17 @@ void installCountingAllocator() {
 
 Bytes tensorBytesAlive() { return alive().load(std::memory_order_relaxed); }
 
-Bytes takePeakBytes() { return peak().exchange(tensorBytesAlive(), std::memory_order_relaxed); }
+Bytes takePeakBytes() {
+  static_cast<void>(mostTensorBytes());
+  return peak().exchange(tensorBytesAlive(), std::memory_order_relaxed);
+}
+
+Bytes mostTensorBytes() {
+  static std::atomic<Bytes> most{0};
+  const Bytes now = peak().load(std::memory_order_relaxed);
+  Bytes before = most.load(std::memory_order_relaxed);
+  while (now > before && !most.compare_exchange_weak(before, now, std::memory_order_relaxed)) {}
+  return std::max(now, before);
+}
 
 }  // namespace pw

@@ -14,4 +14,7 @@ void installCountingAllocator();
 /// The peak since the last call (or since the allocator was installed); restarts from the current value.
 [[nodiscard]] Bytes takePeakBytes();
 
+/// The peak since the allocator was installed.
+[[nodiscard]] Bytes mostTensorBytes();
+
 }  // namespace pw
