@@ -191,15 +191,15 @@ void CostControls::showDesign() {
 void CostControls::showSource() {
   const auto profile = d->document.profile();
   const Design& design = d->document.design();
-  const bool isMeasured = design.profile != nullptr, ofLayers = profile && !profile->sent.empty();
-  d->estimate->setVisible(isMeasured);
+  const bool own = design.profile != nullptr, isMeasured = own && !design.profile->estimated, ofLayers = profile && !profile->sent.empty();
+  d->estimate->setVisible(isMeasured || (own && ofLayers));
   d->estimate->setText(ofLayers ? tr("Count the cluster's links") : tr("Use estimated times again"));
   d->precision->setEnabled(profile && !ofLayers);
   d->attention->setEnabled(profile && !ofLayers);
   if (!d->document.graph()) {
     d->costs->setText(design.customCosts ? tr("default times") : QStringLiteral("–"));
-  } else if (isMeasured || ofLayers) {
-    d->costs->setText(QString::fromStdString(sourceOf(isMeasured ? *design.profile : *profile, design.request.ranks)));
+  } else if (own || ofLayers) {
+    d->costs->setText(QString::fromStdString(sourceOf(own ? *design.profile : *profile, design.request.ranks)));
   } else {
     d->costs->setText(profile ? tr("estimated for %1").arg(QString::fromStdString(d->document.cluster().deviceName)) : tr("estimated"));
   }

@@ -234,6 +234,7 @@ void PlanPanel::Private::addRecompute(QFormLayout& form) {
       PlanPanel::tr("Activations to recompute in the backward instead of keeping them: none, full (whole stages), auto (as little as the "
                     "memory limit allows), or module names"));
   const auto takeRecompute = [this] {
+    recompute->lineEdit()->setModified(false);
     std::vector<std::string> names;
     for (const QString& part : recompute->currentText().split(QLatin1Char(','), Qt::SkipEmptyParts))
       names.push_back(part.trimmed().toStdString());
@@ -278,6 +279,7 @@ void PlanPanel::Private::addLimit(QFormLayout& form) {
   limit->setPlaceholderText(PlanPanel::tr("none, or for example 24GiB"));
   limit->setAccessibleName(PlanPanel::tr("Memory limit of a rank"));
   QObject::connect(limit, &QLineEdit::editingFinished, &panel, [this] {
+    limit->setModified(false);  // taken: undo is the document's from here on
     Bytes bytes = 0;
     try {
       bytes = limit->text().trimmed().isEmpty() ? 0 : parseSize(QString(limit->text()).remove(QLatin1Char(' ')).toStdString());

@@ -1,19 +1,23 @@
 #include "app/gui/window/autosave.h"
 
-#include <signal.h>
+#include <fcntl.h>
+#include <sys/file.h>
 
 #include <QCoreApplication>
 #include <QDateTime>
 #include <QDir>
+#include <QFile>
 #include <QStandardPaths>
-#include <cerrno>
 
 #include "app/gui/document/project.h"
+#include "backends/host/fd.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
 
 namespace pw::gui {
 namespace {
+
+const QString kProject = QStringLiteral(".pwproj"), kLock = QStringLiteral(".lock");
 
 QDir folder() {
   QDir dir(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation) + QStringLiteral("/autosave"));
@@ -21,20 +25,49 @@ QDir folder() {
   return dir;
 }
 
-bool isAlive(qint64 process) { return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM; }
+/// The lock file beside a project that is kept.
+QString lockOf(const QString& project) { return project.chopped(kProject.size()) + kLock; }
+
+/// flock(2): released by the system when the process ends, however it ends. Children of the process do not hold it.
+Fd locked(const QString& path, int flags) {
+  Fd fd(::open(QFile::encodeName(path).constData(), flags | O_RDWR | O_CLOEXEC, 0600));
+  if (fd.get() >= 0 && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return {};
+  return fd;
+}
+
+/// A name that no other process has had, and its lock.
+struct Own {
+  QString path = folder().filePath(
+      QStringLiteral("%1-%2").arg(QCoreApplication::applicationPid()).arg(QDateTime::currentMSecsSinceEpoch()) + kProject);
+  Fd lock = locked(lockOf(path), O_CREAT);
+
+  Own() = default;
+  ~Own() { QFile::remove(lockOf(path)); }
+  Own(const Own&) = delete;
+  Own& operator=(const Own&) = delete;
+};
 
 }  // namespace
 
-QString autosavePath() { return folder().filePath(QString::number(QCoreApplication::applicationPid()) + QStringLiteral(".pwproj")); }
+QString autosavePath() {
+  static const Own own;
+  return own.path;
+}
 
 QStringList leftBehind() {
   QStringList found;
-  for (const QFileInfo& file : folder().entryInfoList({QStringLiteral("*.pwproj")}, QDir::Files, QDir::Time)) {
-    bool isNumber = false;
-    const qint64 process = file.completeBaseName().toLongLong(&isNumber);
-    if (isNumber && process > 0 && !isAlive(process)) found << file.filePath();
+  for (const QFileInfo& file : folder().entryInfoList({QStringLiteral("*") + kProject}, QDir::Files, QDir::Time)) {
+    const QString path = file.filePath();
+    if (path == autosavePath()) continue;
+    const bool isHeld = QFile::exists(lockOf(path)) && locked(lockOf(path), 0).get() < 0;
+    if (!isHeld) found << path;
   }
   return found;
+}
+
+void forget(const QString& path) {
+  QFile::remove(path);
+  QFile::remove(lockOf(path));
 }
 
 QString unsavedPlan(const QString& path) {

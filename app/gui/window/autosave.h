@@ -7,10 +7,13 @@
 
 namespace pw::gui {
 
-/// Where this process keeps the work it has not saved, so that a crash does not lose it: `<data folder>/autosave/<process id>.pwproj`.
+/// Where this process keeps the work it has not saved, so that a crash does not lose it: a project in `<data folder>/autosave` with a name
+/// of its own, and beside it a file that this process holds locked as long as it lives.
 [[nodiscard]] QString autosavePath();
-/// Files that processes which no longer run left behind, newest first.
+/// Files that processes which no longer run left behind, newest first: those whose lock nobody holds.
 [[nodiscard]] QStringList leftBehind();
+/// Removes such a file and its lock.
+void forget(const QString& path);
 /// Describes such a file for the user: `of gpt_small (18:13)`, the model or schedule and when it was last changed.
 [[nodiscard]] QString unsavedPlan(const QString& path);
 

@@ -24,7 +24,7 @@ int fit(const QString& typed, const QString& text) {
 }
 
 CommandPalette::CommandPalette(std::vector<Command> commands, QWidget* parent)
-    : QDialog(parent, Qt::Popup), commands_(std::move(commands)) {
+    : QDialog(parent, Qt::Dialog | Qt::FramelessWindowHint), commands_(std::move(commands)) {
   setAccessibleName(tr("Command palette"));
   typed_ = new QLineEdit;
   typed_->setPlaceholderText(tr("Type a command or a schedule"));
@@ -44,6 +44,26 @@ CommandPalette::CommandPalette(std::vector<Command> commands, QWidget* parent)
   const QSize size(std::min(560, parent->width() - 40), std::min(24 * fontMetrics().height(), parent->height() - 80));
   resize(size);
   move(parent->mapToGlobal(QPoint((parent->width() - size.width()) / 2, 60)));
+}
+
+/// Without a window manager nobody gives the focus back.
+void CommandPalette::done(int result) {
+  const bool hadFocus = isActiveWindow();
+  QDialog::done(result);
+  if (hadFocus) parentWidget()->activateWindow();
+}
+
+void CommandPalette::showEvent(QShowEvent* event) {
+  QDialog::showEvent(event);
+  activateWindow();
+  typed_->setFocus();
+}
+
+/// A click elsewhere closes it.
+void CommandPalette::changeEvent(QEvent* event) {
+  QDialog::changeEvent(event);
+  if (event->type() == QEvent::ActivationChange && wasActive_ && !isActiveWindow()) reject();
+  wasActive_ = wasActive_ || isActiveWindow();
 }
 
 void CommandPalette::filter(const QString& typed) {

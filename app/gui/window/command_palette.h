@@ -26,6 +26,9 @@ class CommandPalette : public QDialog {
   CommandPalette(std::vector<Command> commands, QWidget* parent);
 
  protected:
+  void done(int result) override;
+  void showEvent(QShowEvent* event) override;
+  void changeEvent(QEvent* event) override;
   bool eventFilter(QObject* object, QEvent* event) override;
 
  private:
@@ -34,6 +37,7 @@ class CommandPalette : public QDialog {
   std::vector<Command> commands_;
   QLineEdit* typed_ = nullptr;
   QListWidget* list_ = nullptr;
+  bool wasActive_ = false;
 };
 
 }  // namespace pw::gui

@@ -21,6 +21,8 @@
 #include "app/gui/document/project.h"
 #include "app/gui/window/autosave.h"
 #include "app/gui/window/exporting.h"
+#include "app/gui/window/field_keys.h"
+#include "app/gui/window/field_keys.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
@@ -52,6 +54,7 @@ MainWindow::MainWindow(bool recovers, QWidget* parent) : QMainWindow(parent), d(
   setMinimumSize(720, 480);
   d->build();
   d->buildMenus();
+  new FieldKeys(*this);
   d->connectAll();
   d->document.setStorePath(defaultStore());
   d->restoreLayout();
@@ -358,12 +361,12 @@ void MainWindow::Private::recover() {
         loaded->project.clear();
         take(*loaded, {});
         document.markUnsaved();
-        QFile::remove(path);
+        forget(path);
       };
     });
     return;
   }
-  for (const QString& path : left) QFile::remove(path);
+  for (const QString& path : left) forget(path);
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
@@ -417,7 +420,7 @@ bool MainWindow::exportTo(const QString& path) {
   try {
     const Document& document = d->document;
     if (isPicture(path))
-      exportPicture(*d->timeline, d->timeline->size(), path);
+      exportPicture(*d->timeline, d->timeline->pictureSize(), path);
     else if (QFileInfo(path).suffix().isEmpty())
       showNote(exportTorch(document, path).join(QLatin1Char(' ')));
     else

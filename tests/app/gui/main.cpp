@@ -3,9 +3,9 @@
 #include <QApplication>
 #include <QStandardPaths>
 
-/// All GUI tests run in one application on the offscreen platform, with settings of their own.
+/// All GUI tests run in one application on the offscreen platform unless another is chosen, with settings of their own.
 int main(int argc, char** argv) {
-  qputenv("QT_QPA_PLATFORM", "offscreen");
+  if (!qEnvironmentVariableIsSet("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
   QStandardPaths::setTestModeEnabled(true);
   testing::InitGoogleTest(&argc, argv);
   QApplication app(argc, argv);

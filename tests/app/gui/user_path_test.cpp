@@ -115,7 +115,7 @@ TEST_F(UserPath, LeadsFromASampleOverADragAndARunToAPicture) {
   const QString png = folder_.filePath("timeline.png");
   EXPECT_TRUE(window_->exportTo(png));
   const QImage picture(png);
-  EXPECT_EQ(picture.size(), window_->timeline().size() * 2);
+  EXPECT_EQ(picture.size(), window_->timeline().pictureSize() * 2);
 #endif
 }
 
@@ -148,8 +148,7 @@ TEST_F(UserPath, OpensItsOwnTraceAgain) {
 TEST_F(UserPath, FindsCommandsInThePalette) {
   open(sample("gpt_small.pt2"));
   QTest::keyClick(window_.get(), Qt::Key_K, Qt::ControlModifier);
-  auto* typed =
-      qobject_cast<QLineEdit*>(QApplication::activePopupWidget() ? QApplication::activePopupWidget()->findChild<QLineEdit*>() : nullptr);
+  auto* typed = qobject_cast<QLineEdit*>(named("Command"));
   ASSERT_NE(typed, nullptr);
   QTest::keyClicks(typed, "schedule gpipe");
   QTest::keyClick(typed, Qt::Key_Return);
@@ -222,6 +221,44 @@ TEST_F(UserPath, OpensAClusterToEstimateFor) {
   EXPECT_EQ(document().cluster().name, "a100-pcie");
   document().undo();
   EXPECT_EQ(document().design().cluster, "cpu-workstation");
+}
+
+TEST_F(UserPath, ShortcutsWorkWhileATextFieldHasTheFocus) {
+  open(sample("gpt_small.pt2"));
+  const int before = document().design().request.microbatches;
+  type("Microbatches", before + 5);
+  ASSERT_TRUE(settle());
+  auto* spin = qobject_cast<QSpinBox*>(named("Microbatches"));
+  ASSERT_TRUE(spin->hasFocus());
+  QTest::keyClick(spin, Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_EQ(document().design().request.microbatches, before) << "what was taken is undone";
+  QTest::keyClick(spin, Qt::Key_K, Qt::ControlModifier);
+  QWidget* palette = named("Command palette");
+  ASSERT_NE(palette, nullptr) << "on X11 the field would take Ctrl+K for itself";
+  palette->close();
+  // What is typed and not taken yet is the field's.
+  spin->setFocus();
+  spin->selectAll();
+  QTest::keyClicks(spin, "77");
+  QTest::keyClick(spin, Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_EQ(document().design().request.microbatches, before);
+  EXPECT_NE(spin->text(), "77");
+}
+
+TEST_F(UserPath, APictureHasAllRanksHoweverSmallTheWindowIs) {
+  open(sample("gpt_small.pt2"));
+  document().edit("Ranks", [](Design& d) {
+    d.request.ranks = 8;
+    d.request.chunks = 1;
+    d.request.begins.clear();
+  });
+  ASSERT_TRUE(settle());
+  window_->resize(900, 420);
+  ASSERT_LT(window_->timeline().height(), window_->timeline().pictureSize().height()) << "the window does not show all ranks";
+  const QString path = folder_.filePath("t.png");
+  ASSERT_TRUE(window_->exportTo(path));
+  EXPECT_EQ(QImage(path).height(), 2 * window_->timeline().pictureSize().height());
+  ASSERT_TRUE(window_->exportTo(folder_.filePath("t.pdf")));
 }
 
 }  // namespace

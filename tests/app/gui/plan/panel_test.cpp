@@ -201,6 +201,11 @@ TEST_F(PlanPanelTest, SharedParametersAreFastestUnlessChosen) {
 TEST_F(PlanPanelTest, AClusterReplacesMeasuredTimes) {
   open();
   Profile measured = *document.profile();
+  EXPECT_FALSE(button("Use estimated times again").isVisible()) << "they are estimated";
+  document.edit("open a plan", [&](Design& design) { design.profile = std::make_shared<const Profile>(measured); });
+  settle();
+  EXPECT_FALSE(button("Use estimated times again").isVisible()) << "a plan's, but estimated";
+  measured.estimated = false;
   document.edit("measure", [&](Design& design) { design.profile = std::make_shared<const Profile>(measured); });
   settle();
   EXPECT_TRUE(button("Use estimated times again").isVisible());

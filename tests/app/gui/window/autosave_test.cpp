@@ -1,6 +1,10 @@
 #include "app/gui/window/autosave.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <QAbstractButton>
 #include <QApplication>
@@ -54,6 +58,26 @@ TEST_F(Autosave, FindsWhatAProcessThatIsGoneLeftBehind) {
   EXPECT_TRUE(leftBehind().isEmpty()) << "this process is alive";
   writeFile(left.toStdString(), "{}");
   EXPECT_EQ(leftBehind(), QStringList{left});
+  forget(left);
+  EXPECT_TRUE(leftBehind().isEmpty());
+}
+
+TEST_F(Autosave, TellsALivingProcessByItsLockAndNotByItsNumber) {
+  // The first process of the machine is alive, but did not write this.
+  left = QFileInfo(autosavePath()).path() + QStringLiteral("/1.pwproj");
+  writeFile(left.toStdString(), "{}");
+  EXPECT_EQ(leftBehind(), QStringList{left});
+  const pid_t other = fork();
+  if (other == 0) {  // a process that lives: it holds the lock until it is killed
+    const int fd = ::open((left.chopped(7) + QStringLiteral(".lock")).toLocal8Bit().constData(), O_CREAT | O_RDWR, 0600);
+    if (fd < 0 || ::flock(fd, LOCK_EX) != 0) ::_exit(1);
+    for (;;) ::pause();
+  }
+  ASSERT_TRUE(QTest::qWaitFor([] { return leftBehind().isEmpty(); }, kLongMs));
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+  EXPECT_EQ(leftBehind(), QStringList{left}) << "killed";
+  forget(left);
 }
 
 TEST_F(Autosave, KeepsUnsavedWorkAndBringsItBackAfterACrash) {

@@ -1,0 +1,97 @@
+// The window on a real X server (Xvfb), with keys and clicks that come from it (xdotool): what the offscreen platform cannot show, such as
+// which window has the focus.
+
+#include <QAbstractSpinBox>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QProcess>
+
+#include "tests/app/gui/window_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+class RealKeys : public WindowFixture {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(QGuiApplication::platformName(), "xcb") << "run by ctest under xvfb-run";
+    WindowFixture::SetUp();
+    open(sample("gpt_small.pt2"));
+    ASSERT_NE(document().prediction(), nullptr);
+    send({"windowfocus", "--sync", QString::number(window_->winId())});
+    ASSERT_TRUE(QTest::qWaitFor([&] { return window_->isActiveWindow(); }, kLongMs));
+  }
+  /// Sends events to the X server while this program handles them.
+  void send(const QStringList& arguments) {
+    QProcess tool;
+    tool.start(QStringLiteral("xdotool"), arguments);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return tool.state() == QProcess::NotRunning; }, kLongMs));
+    EXPECT_EQ(tool.exitCode(), 0) << arguments.join(QLatin1Char(' ')).toStdString() << ": " << tool.readAllStandardError().toStdString();
+  }
+  void click(const QWidget& widget, const QPoint& at) {
+    const QPoint global = widget.mapToGlobal(at);
+    send({"mousemove", "--sync", QString::number(global.x()), QString::number(global.y()), "click", "1"});
+  }
+  template <class Widget>
+  Widget* named(const QString& accessibleName) {
+    for (auto* widget : window_->findChildren<Widget*>()) {
+      if (widget->accessibleName() == accessibleName && widget->isVisible()) return widget;
+    }
+    return nullptr;
+  }
+};
+
+TEST_F(RealKeys, ThePaletteTakesWhatIsTyped) {
+  send({"key", "ctrl+k"});
+  QWidget* palette = nullptr;
+  ASSERT_TRUE(
+      QTest::qWaitFor([&] { return (palette = named<QWidget>("Command palette")) != nullptr && palette->isActiveWindow(); }, kLongMs))
+      << "it opens and gets the focus";
+  send({"type", "--delay", "1", "schedule zbv"});
+  auto* typed = palette->findChild<QLineEdit*>();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return typed->text() == "schedule zbv"; }, kLongMs)) << typed->text().toStdString();
+  send({"key", "Return"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().request.schedule == "zbv"; }, kLongMs));
+  EXPECT_EQ(named<QWidget>("Command palette"), nullptr);
+}
+
+TEST_F(RealKeys, EscapeClosesThePaletteAndTheWindowHasTheFocusAgain) {
+  send({"key", "ctrl+k"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return named<QWidget>("Command palette") != nullptr; }, kLongMs));
+  send({"key", "Escape"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return named<QWidget>("Command palette") == nullptr && window_->isActiveWindow(); }, kLongMs));
+  send({"key", "ctrl+k"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return named<QWidget>("Command palette") != nullptr; }, kLongMs)) << "keys arrive here again";
+}
+
+TEST_F(RealKeys, ShortcutsWorkWhileATextFieldHasTheFocus) {
+  auto* spin = named<QAbstractSpinBox>("Microbatches");
+  ASSERT_NE(spin, nullptr);
+  const int before = document().design().request.microbatches;
+  click(*spin, QPoint(12, spin->height() / 2));
+  ASSERT_TRUE(QTest::qWaitFor([&] { return spin->hasFocus(); }, kLongMs));
+  send({"key", "ctrl+a"});
+  send({"type", "--delay", "1", "13"});
+  send({"key", "Return"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().request.microbatches == 13; }, kLongMs));
+  ASSERT_TRUE(spin->hasFocus());
+  send({"key", "ctrl+z"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().request.microbatches == before; }, kLongMs));
+  send({"key", "ctrl+k"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return named<QWidget>("Command palette") != nullptr; }, kLongMs));
+}
+
+TEST_F(RealKeys, AClickSelectsABlockAndKeysMoveOverTheTimeline) {
+  ASSERT_TRUE(settle());
+  TimelineWidget& timeline = window_->timeline();
+  const double scale = timeline.viewport().nsPerPixel;
+  click(timeline, timeline.rect().center());
+  ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.hasFocus() || timeline.isAncestorOf(QApplication::focusWidget()); }, kLongMs));
+  send({"key", "w"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.viewport().nsPerPixel < scale; }, kLongMs)) << "zoomed in";
+  send({"key", "Home"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.viewport().nsPerPixel == scale; }, kLongMs)) << "all fits";
+}
+
+}  // namespace
+}  // namespace pw::gui
