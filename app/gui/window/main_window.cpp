@@ -22,7 +22,6 @@
 #include "app/gui/window/autosave.h"
 #include "app/gui/window/exporting.h"
 #include "app/gui/window/field_keys.h"
-#include "app/gui/window/field_keys.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
