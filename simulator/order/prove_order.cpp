@@ -109,7 +109,9 @@ OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, std::int64
   constexpr std::array shares{0.5, 0.75, 0.9, 1.0};  // of what lies between the bound and the time
   constexpr std::int64_t part = 4;                   // of the work left, for all but the last
   OrderProof proof{bound, std::nullopt, 0};
-  const std::int64_t cost = OrderWork::ofWindow(relaxedModel(problem, openChoice(problem)));
+  const OrderModel model = relaxedModel(problem, openChoice(problem));
+  if (OrderWork::ofWindows(model) > work) return proof;  // not even the windows of one time
+  const std::int64_t cost = OrderWork::ofWindow(model);
   bool stopped = false;
   for (std::size_t i = 0; i < shares.size() && time > proof.bound && !stopped && proof.work < work;) {
     const Ns trial = time - static_cast<Ns>((1 - shares[i]) * static_cast<double>(time - proof.bound));
