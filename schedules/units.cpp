@@ -19,7 +19,12 @@ struct Unit {
 };
 
 constexpr std::array kReadTimes{Unit{"ns", 1}, Unit{"us", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
-constexpr std::array kShownTimes{Unit{"ns", 1}, Unit{"µs", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
+constexpr std::array kShownTimes{Unit{"ns", 1},
+                                 Unit{"µs", 1'000},
+                                 Unit{"ms", 1'000'000},
+                                 Unit{"s", 1'000'000'000},
+                                 Unit{"min", 60'000'000'000},
+                                 Unit{"h", 3'600'000'000'000}};
 constexpr std::array kReadSizes{Unit{"B", 1},           Unit{"KB", 1'000},      Unit{"MB", 1'000'000}, Unit{"GB", 1'000'000'000},
                                 Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30}};
 constexpr std::array kShownSizes{Unit{"B", 1}, Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30},
@@ -76,8 +81,10 @@ std::string format(std::int64_t value, std::span<const Unit> units) {
     const std::uint64_t whole = size / scale;
     const std::uint64_t rest = size % scale;
     const std::uint64_t rounded = whole + (2 * rest >= scale ? 1 : 0);
-    const bool last = i + 1 == units.size();
-    if (!last && rounded >= static_cast<std::uint64_t>(units[i + 1].scale / units[i].scale)) continue;
+    if (i + 1 < units.size()) {  // 999.6 ms are 1.00 s; 59.96 s are not 1.00 min but 60.0 s
+      const auto next = static_cast<std::uint64_t>(units[i + 1].scale), ratio = next / scale;
+      if (ratio >= 1000 ? rounded >= ratio : size >= next) continue;
+    }
     for (const std::uint64_t power : {std::uint64_t{100}, std::uint64_t{10}}) {
       if (scale == 1 || whole >= 1000 / power) continue;
       const std::uint64_t fixed = whole * power + (rest * power + scale / 2) / scale;

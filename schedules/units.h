@@ -14,7 +14,7 @@ namespace pw {
 /// `24GiB`, `80GB`, `512MB`, `100KiB`, `12B` → bytes (GiB = 2^30, GB = 10^9). Throws UsageError on anything else.
 [[nodiscard]] Bytes parseSize(std::string_view text);
 
-/// Three significant digits with unit: `1.23 ms`, `850 ns`, `12.3 s`; whole seconds from 1000 s on. Halves round up.
+/// Three significant digits with unit: `1.23 ms`, `850 ns`, `12.3 s`, `14.5 min`, `13.4 h`; whole hours from 1000 h on. Halves round up.
 [[nodiscard]] std::string formatDuration(Ns time);
 
 /// Three significant digits with binary unit: `1.50 MiB`, `512 B`; four where 1000 to 1023 of a unit need them.

@@ -18,6 +18,7 @@ struct RunFacts {
   bool synthetic = false;            ///< its stages computed nothing, so it says nothing about its model's times
   std::string optimizer{};           ///< as `--optimizer` names it; empty: written before this was stored
   std::string backward{};            ///< likewise of `--backward`
+  std::string costs{};               ///< what it was predicted from: `measured` or `estimated` times; empty: likewise, or of no model
 
   bool operator==(const RunFacts&) const = default;
 };
@@ -30,12 +31,13 @@ struct RunColumn {
   std::variant<bool RunFacts::*, DType RunFacts::*, std::string RunFacts::*> member;
 };
 
-inline constexpr std::array<RunColumn, 5> kRunColumns{{
+inline constexpr std::array<RunColumn, 6> kRunColumns{{
     {"precision", "", 2, &RunFacts::precision},
     {"tf32", "", 2, &RunFacts::tf32},
     {"synthetic", "", 2, &RunFacts::synthetic},
     {"optimizer", "optimizer", 3, &RunFacts::optimizer},
     {"backward", "", 4, &RunFacts::backward},
+    {"costs", "", 5, &RunFacts::costs},
 }};
 
 /// Version of the stores that have all columns.

@@ -13,6 +13,7 @@
 #include "backends/host/installation.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/wheel.h"
+#include "simulator/text/counted.h"
 
 namespace pw {
 namespace {
@@ -125,6 +126,12 @@ std::vector<TransportHere> transportsOf(const GpuInventory& gpus, const std::vec
 }
 
 }  // namespace
+
+std::string crowdingNote(int ranks, int cores) {
+  if (cores < 1 || ranks <= cores) return "";
+  return fmt::format("{} ranks share {} and take turns: a step takes longer than where each rank has a core", ranks,
+                     counted(cores, "core"));
+}
 
 HostInventory hostInventory() {
   HostInventory found;

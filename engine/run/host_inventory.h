@@ -49,6 +49,9 @@ struct HostInventory {
 /// What this host has, and what of it a run can use. Loads no module and starts no CUDA; takes milliseconds.
 [[nodiscard]] HostInventory hostInventory();
 
+/// Of ranks that compute on a host's cores, one thread each: `8 ranks share 2 cores and take turns: …`; empty where each has a core.
+[[nodiscard]] std::string crowdingNote(int ranks, int cores);
+
 /// Called with how many of all measurements are done and what is measured next.
 using MeasureProgress = std::function<void(int done, int all, const std::string& what)>;
 

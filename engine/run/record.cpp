@@ -48,8 +48,14 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
   RunRecord record;
   record.startedAt = startedAt;
   record.backend = nameOf(*o.transport);
-  record.facts = {o.computing.precision, o.computing.tf32, o.synthetic, std::string(nameOf(o.update.kind)),
-                  std::string(nameOf(o.backward))};
+  record.facts = {o.computing.precision,
+                  o.computing.tf32,
+                  o.synthetic,
+                  std::string(nameOf(o.update.kind)),
+                  std::string(nameOf(o.backward)),
+                  plan.profile.nodes.empty() ? ""
+                  : plan.profile.estimated   ? "estimated"
+                                             : "measured"};
   record.seed = o.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;

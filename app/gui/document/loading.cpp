@@ -13,6 +13,7 @@
 #include "backends/store/study_store.h"
 #include "backends/store/trace_blob.h"
 #include "backends/traces/import.h"
+#include "engine/planning/first_plan.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
@@ -59,14 +60,45 @@ std::string readText(const std::string& path) {
   return readFile(path);
 }
 
-std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths) {
+Design firstDesign(const ModelGraph& graph, const FirstPlan& first) {
+  Design design;
+  design.models = graph.files;
+  design.cluster = first.cluster;
+  PlanRequest& r = design.request;
+  r.ranks = first.ranks;
+  r.microbatches = 2 * r.ranks;
+  r.microbatch = exportedBatch(graph);
+  r.loss = defaultLoss(graph);
+  r.begins = first.begins;
+  return design;
+}
+
+/// Estimated for `cluster`, or where that is empty, or is no more, for a preset that holds the model.
+std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths, const std::string& cluster) {
   auto loaded = std::make_shared<Loaded>();
   loaded->hasDesign = true;
   auto graph = std::make_shared<const ModelGraph>(loadModel(paths));
   loaded->graph = graph;
   loaded->title = QString::fromStdString(graph->name);
   loaded->splitPoints = splitPoints(*graph, bindBatch(*graph, exportedBatch(*graph)));
-  loaded->design = firstDesign(*graph, loaded->splitPoints);
+  const FirstPlan first = [&] {
+    try {
+      return firstPlan(*graph, cluster);
+    } catch (const UsageError&) {
+      return firstPlan(*graph);
+    }
+  }();
+  loaded->design = firstDesign(*graph, first);
+  const auto where = QString::fromStdString(first.cluster);
+  if (!first.fits) {
+    loaded->notes << translated("%1 ranks of %2 have too little memory for this model; choose more ranks, or another cluster under Plan.")
+                         .arg(first.ranks)
+                         .arg(where);
+  } else if (first.cluster != Design().cluster && first.cluster != cluster) {
+    loaded->notes << translated("Planned for %1 ranks of %2, the smallest preset that holds this model; choose another under Plan.")
+                         .arg(first.ranks)
+                         .arg(where);
+  }
   if (isLayerChain(*graph)) loaded->design.profile = std::make_shared<const Profile>(profileOf(*graph));
   return loaded;
 }
@@ -251,7 +283,7 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
   if (!project.design.source.empty()) {
     loaded = extensionOf(project.design.source) == ".csv" ? loadSchedule(project.design.source) : loadPlan(project.design.source);
   } else if (!project.design.models.empty()) {
-    loaded = loadArchives(project.design.models);
+    loaded = loadArchives(project.design.models, project.design.cluster);
   } else {
     loaded = std::make_shared<Loaded>();
     loaded->hasDesign = true;
@@ -295,24 +327,8 @@ int stagesOf(const Design& design) {
   return r.ranks * (r.chunks > 0 ? r.chunks : usualChunks(r.schedule));
 }
 
-Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& points) {
-  Design design;
-  design.models = graph.files;
-  PlanRequest& r = design.request;
-  r.ranks =
-      !graph.splitMarkers.empty() ? static_cast<int>(graph.splitMarkers.size()) + 1 : std::min(4, static_cast<int>(points.size()) + 1);
-  r.microbatches = 2 * r.ranks;
-  r.microbatch = exportedBatch(graph);
-  r.loss = defaultLoss(graph);
-  if (!graph.splitMarkers.empty()) {
-    r.begins = graph.splitMarkers;
-  } else if (r.ranks > 1) {
-    r.begins = balancedSplits(graph, estimate(graph, r.microbatch, loadCluster(design.cluster)), r.ranks, Balance::Time);
-  }
-  return design;
-}
-
-std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
+std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress,
+                                  const std::string& cluster) {
   if (paths.empty()) throw UsageError("No file was named; choose one to open.");
   for (const std::string& path : paths) {
     if (!pathExists(path)) throw UsageError(path + " does not exist; choose another file.");
@@ -332,7 +348,7 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
     loaded->store = QString::fromStdString(absolutePath(first));
     return loaded;
   }
-  if (extension == ".pt2" || head.starts_with("PK") || isLayerTable(extension, head)) return loadArchives(paths);
+  if (extension == ".pt2" || head.starts_with("PK") || isLayerTable(extension, head)) return loadArchives(paths, cluster);
   if (extension == ".csv") return loadSchedule(first);
   if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first);
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");

@@ -29,12 +29,11 @@ struct Loaded {
 
 /// Reads a model (.pt2, or several: parts in order), layer table (.json, .csv), plan or trace (.json), schedule (.csv), run store or study
 /// (.db), project (.pwproj), a cluster (.json) or a folder of traces, recognised by content if the name is not enough. Throws Error in one
-/// sentence; changes nothing. For a job: `progress(done, all)` returns false to stop, and the result is null.
+/// sentence; changes nothing. A model is planned for `cluster`, that used last; empty: for the smallest preset that holds it (`firstPlan`).
+/// For a job: `progress(done, all)` returns false to stop, and the result is null.
 [[nodiscard]] std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths,
-                                                const std::function<bool(std::int64_t, std::int64_t)>& progress);
-
-/// A model's first design: balanced 1F1B on up to four ranks with twice as many microbatches, estimated for `cpu-workstation`.
-[[nodiscard]] Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& points);
+                                                const std::function<bool(std::int64_t, std::int64_t)>& progress,
+                                                const std::string& cluster = {});
 
 /// Stages the design's schedule has on its ranks: those of the custom rows, otherwise ranks × chunks.
 [[nodiscard]] int stagesOf(const Design& design);

@@ -6,6 +6,7 @@
 #include <QFormLayout>
 #include <QLabel>
 #include <QPushButton>
+#include <QSettings>
 #include <algorithm>
 #include <array>
 #include <string>
@@ -72,8 +73,9 @@ CostControls::CostControls(Document& document, QFormLayout& form, QObject* paren
 
 CostControls::~CostControls() = default;
 
-/// The design's estimates are for this cluster from now on.
+/// The design's estimates are for this cluster from now on, and those of the next model that is opened.
 void CostControls::Private::choose(const std::string& name) {
+  QSettings().setValue(QStringLiteral("cluster"), textOf(name));
   document.edit(tr("Choose cluster %1").arg(textOf(name)), [&](Design& design) {
     design.cluster = name;
     design.profile.reset();

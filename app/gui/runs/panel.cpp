@@ -7,6 +7,7 @@
 #include <QTimer>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "app/gui/common/jobs.h"
@@ -69,7 +70,11 @@ struct RunsPanel::Private {
   void follow();
   void judge();
   void present();
+  void showCrowding();
   [[nodiscard]] QString noteOn(const Measured& measured) const;
+
+  int cores = 0;     ///< of this machine; 0: not known yet
+  QString crowding;  ///< `crowdingNote` of the design
 };
 
 RunsPanel::RunsPanel(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
@@ -80,7 +85,12 @@ RunsPanel::RunsPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   refresh();
   d->follow();
   d->looking.start(tr("Look for GPUs"), [this](JobControl&) -> std::function<void()> {
-    return [this, transports = hostInventory().transports] { d->controls->setTransports(transports); };
+    const HostInventory here = hostInventory();
+    return [this, transports = here.transports, cores = here.host.machine.cores] {
+      d->controls->setTransports(transports);
+      d->cores = cores;
+      d->showCrowding();
+    };
   });
 }
 
@@ -113,7 +123,10 @@ void RunsPanel::Private::connectAll() {
   connect(controls, &RunControls::cancelRequested, p, &RunsPanel::cancel);
   connect(&document, &Document::storeChanged, p, &RunsPanel::refresh);
   connect(&document, &Document::modelChanged, p, [this] { updateControls(); });
-  connect(&document, &Document::designChanged, p, [this] { followCosts(); });
+  connect(&document, &Document::designChanged, p, [this] {
+    followCosts();
+    showCrowding();
+  });
   connect(&document, &Document::measuredChanged, p, [this] { follow(); });
   connect(&document, &Document::predictionChanged, p, [this] {
     settle.start();
@@ -160,6 +173,16 @@ void RunsPanel::Private::followCosts() {
   if (profile == followed) return;
   followed = profile;
   if (profile && !profile->estimated) controls->follow(profile->computing);
+}
+
+/// A result is of a plan that may have changed since: where the new one has more ranks than there are cores, that is said instead.
+void RunsPanel::Private::showCrowding() {
+  const PlanRequest& r = document.design().request;
+  const bool onCores = document.graph() && !factsOf(controls->transport()).onGpu;
+  const QString note = onCores ? QString::fromStdString(crowdingNote(r.ranks * r.replicas, cores)) : QString();
+  if (note != crowding && !panel.isBusy()) controls->say({});
+  crowding = note;
+  controls->setHint(note);
 }
 
 // ---- Runs and profiles ----
@@ -396,6 +419,14 @@ QString RunsPanel::Private::noteOn(const Measured& measured) const {
                  .arg(QString::fromStdString(measured.run->failure));
   if (measured.run && prediction && !isOfPlan(*prediction, measured.run->plan))
     notes << tr("This run used a different plan: it is compared with what was predicted for that plan.");
+  if (measured.run && measured.run->machine.device == "cpu") {
+    const Plan& plan = measured.run->plan;
+    const std::string crowded = crowdingNote(static_cast<int>(plan.schedule.rows.size()) * plan.replicas, measured.run->machine.cores);
+    if (!crowded.empty()) notes << QString::fromStdString(crowded) + QLatin1Char('.');
+  }
+  constexpr double kFarOff = 0.2;
+  if (measured.run && measured.run->facts.costs == "estimated" && std::abs(comparer.verdict().comparison.makespanError) > kFarOff)
+    notes << tr("It was predicted from estimated times; Profile measures those of this machine.");
   return notes.join(QLatin1Char('\n'));
 }
 

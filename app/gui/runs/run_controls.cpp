@@ -97,8 +97,17 @@ void RunControls::setProgress(qint64 done, qint64 all, const QString& text) {
 }
 
 void RunControls::say(const QString& text) {
-  status_->setText(text);
-  status_->setToolTip(text);
+  said_ = text;
+  status_->setText(text.isEmpty() ? hint_ : text);
+  status_->setToolTip(status_->text());
+}
+
+void RunControls::setHint(const QString& text) {
+  if (text == hint_) return;
+  hint_ = text;
+  run_->setToolTip(tr("Executes the plan: one process per rank, real training steps, measured spans") +
+                   (text.isEmpty() ? QString() : QStringLiteral("\n") + text));
+  say(said_);
 }
 
 void RunControls::setSteps(int steps) { steps_->setValue(steps); }

@@ -24,6 +24,8 @@ class RunControls : public QWidget {
   void setState(bool busy, bool hasModel);
   void setProgress(qint64 done, qint64 all, const QString& text);  ///< `all` 0: unknown
   void say(const QString& text);
+  /// What should be known before a run: shown while there is nothing else to say.
+  void setHint(const QString& text);
   void setSteps(int steps);
   /// What can be used here, and why not. Until this is called, transports of GPUs cannot.
   void setTransports(const std::vector<TransportHere>& transports);
@@ -47,6 +49,7 @@ class RunControls : public QWidget {
   bool gpuWanted_ = false;  ///< by what was followed, before it was known whether there is one
   QProgressBar* progress_;
   QLabel* status_;
+  QString said_, hint_;
 };
 
 }  // namespace pw::gui

@@ -186,6 +186,9 @@ void MainWindow::Private::connectAll() {
     window.showPanel(QStringLiteral("analysis"));
     analysis->showMemory(rank);
   });
+  QObject::connect(runs, &RunsPanel::busyChanged, &window, [this](bool busy) {
+    if (busy) message->hide();  // of an earlier run that failed
+  });
   QObject::connect(runs, &RunsPanel::failed, &window, &MainWindow::showMessage);
   QObject::connect(runs, &RunsPanel::openRequested, &window, &MainWindow::open);
   QObject::connect(&document, &Document::designChanged, &window, [this] {
@@ -226,12 +229,14 @@ void MainWindow::open(const QStringList& paths) {
   if (!d->maySave()) return;
   message().isEmpty() ? void() : d->message->hide();
   const auto names = toPaths(paths);
+  const std::string cluster = d->recovers ? QSettings().value(QStringLiteral("cluster")).toString().toStdString() : std::string();
   d->loading.start(tr("Opening %1").arg(paths.isEmpty() ? QString() : QFileInfo(paths.front()).fileName()),
-                   [this, names, paths](JobControl& control) -> std::function<void()> {
-                     const auto loaded = loadFiles(names, [&](std::int64_t done, std::int64_t all) {
+                   [this, names, paths, cluster](JobControl& control) -> std::function<void()> {
+                     const auto goesOn = [&](std::int64_t done, std::int64_t all) {
                        control.progress(done, all);
                        return !control.isCancelled();
-                     });
+                     };
+                     const auto loaded = loadFiles(names, goesOn, cluster);
                      if (!loaded) return {};
                      return [this, loaded, paths] { d->take(*loaded, paths); };
                    });

@@ -348,6 +348,7 @@ TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
   run.facts.tf32 = run.facts.synthetic = true;
   run.facts.optimizer = "rmsprop";
   run.facts.backward = "dynamic";
+  run.facts.costs = "estimated";
   run.steps[0].gradientNorm = 0.5;
   run.id = writer().add(run);
   EXPECT_EQ(test::wholeRun(reader()), run);
@@ -355,7 +356,7 @@ TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
   EXPECT_EQ(std::tuple(summary.backend, summary.facts), std::tuple("nccl", run.facts));
   std::vector<std::string> texts;
   for (const RunColumn& column : kRunColumns) texts.push_back(textOf(column, summary.facts));
-  EXPECT_THAT(texts, testing::ElementsAre("bf16", "yes", "yes", "rmsprop", "dynamic"));
+  EXPECT_THAT(texts, testing::ElementsAre("bf16", "yes", "yes", "rmsprop", "dynamic", "estimated"));
   for (const RunColumn& column : kRunColumns) EXPECT_EQ(textOf(column, RunFacts{}), "") << column.name;
   EXPECT_EQ(howComputed(summary), "nccl, bf16, tf32, synthetic, dynamic backward");
   EXPECT_EQ(howComputed(runOf({})), "gloo");

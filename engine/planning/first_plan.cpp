@@ -1,0 +1,83 @@
+#include "engine/planning/first_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/resources/resources.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/plan/planner.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
+#include "simulator/step/compile.h"
+
+namespace pw {
+namespace {
+
+constexpr const char* kUsual = "cpu-workstation";
+constexpr int kUsualRanks = 4, kMostRanks = 128;
+
+/// Smallest device first.
+std::vector<Cluster> clustersFor(const std::string& preferred) {
+  if (!preferred.empty()) return {loadCluster(preferred)};
+  std::vector<Cluster> clusters;
+  for (const std::string& name : clusterPresets()) clusters.push_back(loadCluster(name));
+  std::ranges::stable_sort(clusters, {}, &Cluster::memoryBytes);
+  return clusters;
+}
+
+std::vector<int> rankCounts(const ModelGraph& graph, int places) {
+  if (!graph.splitMarkers.empty()) return {static_cast<int>(graph.splitMarkers.size()) + 1};
+  std::vector<int> counts{std::min(kUsualRanks, places + 1)};
+  for (int ranks = 2 * kUsualRanks; ranks <= std::min(kMostRanks, places + 1); ranks *= 2) counts.push_back(ranks);
+  return counts;
+}
+
+/// Of the rank that needs the most; 0 where that cannot be predicted.
+Bytes peakOf(const ModelGraph& graph, const Profile& profile, const FirstPlan& plan) try {
+  PlanRequest request;
+  request.ranks = plan.ranks;
+  request.microbatches = 2 * plan.ranks;
+  request.microbatch = profile.microbatch;
+  request.begins = plan.begins;
+  request.loss = defaultLoss(graph);
+  const Schedule rows = planRows(generate("1f1b", {plan.ranks, plan.ranks, request.microbatches}), 1);
+  CostTable costs = price(request, graph, profile, rows).costs;
+  addOptimizerState(costs, stateCopies(request.optimizer), 1);
+  return std::ranges::max(compile(rows, costs).peakBytes);
+} catch (const UsageError&) {
+  return 0;
+}
+
+}  // namespace
+
+FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
+  const std::int64_t microbatch = exportedBatch(graph);
+  const int places = static_cast<int>(splitPoints(graph, bindBatch(graph, microbatch)).size());
+  const bool layers = isLayerChain(graph);
+  FirstPlan plan{preferred.empty() ? kUsual : preferred, 1, {}, true};
+  std::vector<Cluster> clusters = clustersFor(layers ? plan.cluster : preferred);
+  const Profile bytes = layers ? profileOf(graph) : estimate(graph, microbatch, clusters.front());  // which are the same on all
+  for (const int ranks : rankCounts(graph, places)) {
+    plan.ranks = ranks;
+    plan.begins = !graph.splitMarkers.empty() ? graph.splitMarkers
+                  : ranks > 1                 ? balancedSplits(graph, bytes, ranks, Balance::Time)
+                                              : std::vector<NodeId>();
+    if (layers) return plan;
+    const Bytes peak = peakOf(graph, bytes, plan);
+    for (const Cluster& cluster : clusters) {
+      plan.cluster = cluster.origin;
+      plan.fits = peak <= cluster.memoryBytes;
+      if (!plan.fits) continue;
+      if (cluster.origin != clusters.front().origin && graph.splitMarkers.empty() && ranks > 1)
+        plan.begins = balancedSplits(graph, estimate(graph, microbatch, cluster), ranks, Balance::Time);
+      return plan;
+    }
+  }
+  return plan;
+}
+
+}  // namespace pw

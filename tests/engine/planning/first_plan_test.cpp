@@ -1,0 +1,58 @@
+// Where a model is planned before anything was chosen.
+#include "engine/planning/first_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "backends/resources/resources.h"
+#include "schedules/error.h"
+
+namespace pw::test {
+namespace {
+
+ModelGraph sample(const char* name) { return loadModel({std::string(PW_SOURCE_DIR "/resources/models/") + name}); }
+
+/// gpt_small with every parameter so many times as large.
+ModelGraph enlarged(std::int64_t factor) {
+  ModelGraph graph = sample("gpt_small.pt2");
+  for (const StateTensor& parameter : graph.parameters) {
+    auto& sizes = graph.values[parameter.value.index()].tensor->sizes;
+    if (!sizes.empty()) sizes.front().hint *= factor;
+  }
+  return graph;
+}
+
+TEST(FirstPlan, IsOnFourRanksOfTheSmallestPresetThatHoldsTheModel) {
+  const FirstPlan small = firstPlan(sample("gpt_small.pt2"));
+  EXPECT_EQ(small.cluster, "cpu-workstation");
+  EXPECT_EQ(small.ranks, 4);
+  EXPECT_EQ(small.begins.size(), 3U);
+  EXPECT_TRUE(small.fits);
+  const ModelGraph model = enlarged(40'000);  // some 900 KB of parameters become 36 GB, with their gradients 18 GB a rank
+  const FirstPlan large = firstPlan(model);
+  EXPECT_TRUE(large.fits);
+  EXPECT_EQ(large.ranks, 4);
+  EXPECT_NE(large.cluster, "cpu-workstation");
+  for (const std::string& preset : clusterPresets()) {
+    if (loadCluster(preset).memoryBytes >= loadCluster(large.cluster).memoryBytes) continue;
+    const FirstPlan there = firstPlan(model, preset);
+    EXPECT_TRUE(!there.fits || there.ranks > 4) << preset << " is smaller";
+  }
+}
+
+TEST(FirstPlan, IsOnTheClusterUsedLastWithAsManyRanksAsItNeeds) {
+  EXPECT_EQ(firstPlan(sample("gpt_small.pt2"), "h100-nvlink").cluster, "h100-nvlink");
+  const FirstPlan none = firstPlan(enlarged(40'000'000), "l4-pcie");
+  EXPECT_FALSE(none.fits);
+  EXPECT_GT(none.ranks, 4) << "more ranks were tried";
+  EXPECT_THROW(static_cast<void>(firstPlan(sample("gpt_small.pt2"), "no-such-cluster")), UsageError);
+}
+
+TEST(FirstPlan, HasTheStagesThatTheModelIsMarkedWith) {
+  const ModelGraph graph = sample("gpt_split.pt2");
+  const FirstPlan plan = firstPlan(graph);
+  EXPECT_EQ(plan.begins, graph.splitMarkers);
+  EXPECT_EQ(plan.ranks, static_cast<int>(graph.splitMarkers.size()) + 1);
+}
+
+}  // namespace
+}  // namespace pw::test
