@@ -135,7 +135,6 @@ void PlanPanel::Private::build() {
   QObject::connect(run, &QAbstractButton::clicked, &panel, &PlanPanel::runRequested);
   buttons->addWidget(profile);
   buttons->addWidget(run);
-  column->addLayout(buttons);
   column->addStretch();
   auto* scroll = new QScrollArea;
   scroll->setFrameShape(QFrame::NoFrame);
@@ -151,6 +150,9 @@ void PlanPanel::Private::build() {
   auto* all = new QVBoxLayout(&panel);
   all->setContentsMargins(0, 0, 0, 0);
   all->addWidget(scroll);
+  const int margin = panel.style()->pixelMetric(QStyle::PM_LayoutLeftMargin);
+  buttons->setContentsMargins(margin, 0, margin, margin);
+  all->addLayout(buttons);  // in sight however much there is above
 }
 
 QSpinBox* PlanPanel::Private::addSpin(QFormLayout& form, const QString& name, int low, int high,

@@ -168,7 +168,9 @@ void PlanResults::Private::showResults() {
   const auto p = document.prediction();
   showOrder();
   for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setEnabled(problem.isEmpty());
-  error->setToolTip(PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from the same kind of times"));
+  error->setToolTip(
+      PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from the "
+                      "same kind of times"));
   makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
   lower->setToolTip(PlanResults::tr("No order of these actions can finish earlier within the memory limits"));
   if (!p) {
@@ -192,9 +194,8 @@ void PlanResults::Private::showResults() {
   const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
   memory->setVisible(known);
   memoryName->setVisible(known);
-  const bool estimated = document.profile() && document.profile()->estimated;
-  const std::string costs = estimated ? "estimated" : "measured";
-  error->setText(estimated ? PlanResults::tr("no runs predicted from estimates yet") : PlanResults::tr("no runs of this model yet"));
+  const std::string costs = document.profile() && document.profile()->estimated ? "estimated" : "measured";
+  error->setText(PlanResults::tr("no runs of this model yet"));
   if (const auto past = pastError(runs, document.graph() ? document.graph()->name : std::string(), r.schedule, costs)) {
     const auto scaled = [&](double factor) { return durationText(static_cast<Ns>(static_cast<double>(p->step) * factor)); };
     error->setText(PlanResults::tr("%1: from %2 to %3").arg(percentText(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));

@@ -73,8 +73,7 @@ struct RunsPanel::Private {
   void showCrowding();
   [[nodiscard]] QString noteOn(const Measured& measured) const;
 
-  int cores = 0;     ///< of this machine; 0: not known yet
-  QString crowding;  ///< `crowdingNote` of the design
+  int cores = 0;  ///< of this machine; 0: not known yet
 };
 
 RunsPanel::RunsPanel(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
@@ -125,7 +124,9 @@ void RunsPanel::Private::connectAll() {
   connect(&document, &Document::modelChanged, p, [this] { updateControls(); });
   connect(&document, &Document::designChanged, p, [this] {
     followCosts();
+    const QString before = controls->hint();
     showCrowding();
+    if (controls->hint() != before && !panel.isBusy()) controls->say({});  // a result of another plan
   });
   connect(&document, &Document::measuredChanged, p, [this] { follow(); });
   connect(&document, &Document::predictionChanged, p, [this] {
@@ -175,13 +176,10 @@ void RunsPanel::Private::followCosts() {
   if (profile && !profile->estimated) controls->follow(profile->computing);
 }
 
-/// A result is of a plan that may have changed since: where the new one has more ranks than there are cores, that is said instead.
 void RunsPanel::Private::showCrowding() {
   const PlanRequest& r = document.design().request;
   const bool onCores = document.graph() && !factsOf(controls->transport()).onGpu;
   const QString note = onCores ? QString::fromStdString(crowdingNote(r.ranks * r.replicas, cores)) : QString();
-  if (note != crowding && !panel.isBusy()) controls->say({});
-  crowding = note;
   controls->setHint(note);
 }
 

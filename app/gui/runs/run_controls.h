@@ -26,6 +26,7 @@ class RunControls : public QWidget {
   void say(const QString& text);
   /// What should be known before a run: shown while there is nothing else to say.
   void setHint(const QString& text);
+  [[nodiscard]] const QString& hint() const { return hint_; }
   void setSteps(int steps);
   /// What can be used here, and why not. Until this is called, transports of GPUs cannot.
   void setTransports(const std::vector<TransportHere>& transports);

@@ -45,9 +45,12 @@ class RunsPanelTest : public testing::Test {
   }
 
   /// Records a run of the document's plan whose backwards of stage 1 took longer by `more`, in each of three steps the more.
-  int record(Ns more, const std::string& failure = {}, RunState state = RunState::Completed) {
+  int record(Ns more, const std::string& failure = {}, RunState state = RunState::Completed, const std::string& times = "measured",
+             int cores = 64) {
     RunRecord run;
     run.state = state;
+    run.facts.costs = times;
+    run.machine.cores = cores;
     run.startedAt = "2024-11-22T14:03:00Z";
     run.backend = "ucx";
     run.failure = failure;
@@ -183,6 +186,30 @@ TEST_F(RunsPanelTest, SaysWhenThePlanThatIsOpenIsAnotherOne) {
   waitFor([this] { return panel().summary().contains("different plan"); });
   document.undo();
   waitFor([this] { return !panel().summary().contains("different plan"); });
+}
+
+TEST_F(RunsPanelTest, SaysOfARunThatIsFarOffWhichTimesItWasPredictedFrom) {
+  const QString offer = QStringLiteral("predicted from estimated times; Profile measures");
+  choose(record(5'000'000, {}, RunState::Completed, "estimated"));
+  EXPECT_TRUE(panel().summary().contains(offer)) << panel().summary().toStdString();
+  choose(record(5'000'000));
+  waitFor([&] { return !panel().summary().contains(offer); });  // those were measured
+  choose(record(5'000'000, {}, RunState::Completed, "estimated"));
+  waitFor([&] { return panel().summary().contains(offer); });
+  choose(record(1000, {}, RunState::Completed, "estimated"));
+  waitFor([&] { return !panel().summary().contains(offer); });  // near enough
+}
+
+TEST_F(RunsPanelTest, SaysBeforeAndAfterARunThatRanksShareCores) {
+  choose(record(1000, {}, RunState::Completed, "measured", 2));
+  EXPECT_TRUE(panel().summary().contains(QStringLiteral("4 ranks share 2 cores and take turns"))) << panel().summary().toStdString();
+  choose(record(1000));
+  waitFor([&] { return !panel().summary().contains(QStringLiteral("share")); });
+  const auto& controls = *panel().findChild<RunControls*>();
+  document.edit("more ranks than any machine has cores", [](Design& d) { d.request.ranks = 1024; });
+  waitFor([&] { return controls.text().contains(QStringLiteral("1024 ranks share")); });
+  document.edit("one rank", [](Design& d) { d.request.ranks = 1; });
+  waitFor([&] { return !controls.text().contains(QStringLiteral("share")); });
 }
 
 TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
