@@ -28,6 +28,8 @@ class DistributedCheckpoint {
   /// names files outside the folder.
   explicit DistributedCheckpoint(const std::string& folder);
   ~DistributedCheckpoint();
+  DistributedCheckpoint(const DistributedCheckpoint&) = delete;
+  DistributedCheckpoint& operator=(const DistributedCheckpoint&) = delete;
 
   /// As TensorFile::find. A tensor of several chunks, or one that is not aligned for its type, is copied into memory when it is first
   /// requested.

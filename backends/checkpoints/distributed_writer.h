@@ -21,6 +21,8 @@ class DistributedCheckpointWriter {
  public:
   explicit DistributedCheckpointWriter(const std::string& folder);
   ~DistributedCheckpointWriter();
+  DistributedCheckpointWriter(const DistributedCheckpointWriter&) = delete;
+  DistributedCheckpointWriter& operator=(const DistributedCheckpointWriter&) = delete;
 
   void add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape, const std::byte* bytes);
   void alias(const std::string& name, const std::string& of);

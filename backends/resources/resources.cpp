@@ -27,6 +27,7 @@ ModelGraph loadModel(const std::vector<std::string>& paths) {
   if (paths.size() == 1 && isLayerTableName(paths.front()))
     return chainOf(parseLayerTable(readFile(paths.front()), paths.front()), absolutePath(paths.front()));
   std::vector<ModelGraph> parts;
+  parts.reserve(paths.size());
   for (const std::string& path : paths) parts.push_back(readPt2(absolutePath(path)));
   return parts.size() == 1 ? std::move(parts.front()) : joinGraphs(parts);
 }

@@ -84,10 +84,12 @@ std::vector<std::string> filesOf(const std::vector<std::string>& paths) {
     }
     std::vector<std::string> inside;
     for (fs::directory_iterator at(path, problem), end; !problem && at != end && inside.size() <= kMostFiles; at.increment(problem)) {
-      if (at->path().extension() == ".json") inside.push_back(at->path().string());
+      const std::string name = at->path().filename().string();
+      if (name.ends_with(".json") || name.ends_with(".json.gz")) inside.push_back(at->path().string());
     }
     if (problem) throw UsageError(fmt::format("{} cannot be read: {}; check its permissions", path, problem.message()));
-    if (inside.empty()) throw UsageError(fmt::format("{} holds no .json file; open the folder that torch.profiler or Primus wrote", path));
+    if (inside.empty())
+      throw UsageError(fmt::format("{} holds no .json or .json.gz file; open the folder that torch.profiler or Primus wrote", path));
     std::sort(inside.begin(), inside.end(), naturallyBefore);
     files.insert(files.end(), inside.begin(), inside.end());
   }

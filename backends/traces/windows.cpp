@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +27,7 @@ constexpr std::size_t kWindow = std::size_t{1} << 20;  ///< fits a core's cache 
 constexpr std::size_t kLargestEvent = std::size_t{256} << 20;
 constexpr std::size_t kLongestMember = std::size_t{8} << 20;  ///< distributedInfo lists the process groups of a job
 constexpr std::size_t kBlock = 64;
+constexpr unsigned kZippedBuffer = 256U << 10U;
 
 bool isBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
@@ -128,18 +130,42 @@ EventWindows::EventWindows(const std::string& path) : path_(path), capacity_(kFr
   size_ = static_cast<std::uint64_t>(std::max<off_t>(0, facts.st_size));
   buffer_ = std::make_unique_for_overwrite<char[]>(capacity_ + kPadding);
   begin_ = scanned_ = end_ = kFront;
+  std::array<char, 2> magic{};
+  if (::pread(file_, magic.data(), magic.size(), 0) == 2 && magic[0] == '\x1f' && magic[1] == '\x8b') {
+    zipped_ = gzdopen(file_, "rb");  // which closes the file
+    if (zipped_ == nullptr) {
+      close(file_);
+      throw UsageError(fmt::format("{} cannot be read: there is not enough memory to unpack it", path_));
+    }
+    gzbuffer(zipped_, kZippedBuffer);
+  }
 }
 
-EventWindows::~EventWindows() { close(file_); }
+EventWindows::~EventWindows() { zipped_ != nullptr ? gzclose(zipped_) : close(file_); }
+
+/// As read(2). The end of a compressed file that was cut off is its end.
+std::ptrdiff_t EventWindows::readSome(char* into, std::size_t room) {
+  if (zipped_ == nullptr) {
+    const ssize_t got = ::read(file_, into, room);
+    read_ += static_cast<std::uint64_t>(std::max<ssize_t>(0, got));
+    return got;
+  }
+  const int got = gzread(zipped_, into, static_cast<unsigned>(std::min(room, kWindow)));
+  if (const auto at = gzoffset(zipped_); at > 0) read_ = static_cast<std::uint64_t>(at);
+  int problem = Z_OK;
+  const char* const words = gzerror(zipped_, &problem);
+  if (got >= 0 || problem == Z_BUF_ERROR) return std::max(0, got);
+  if (problem == Z_ERRNO) return -1;
+  throw UsageError(fmt::format("{} is a damaged gzip file ({}); pack it again, or open the JSON file", path_, words));
+}
 
 bool EventWindows::fill() {
   while (end_ < capacity_ && !atEnd_) {
-    const ssize_t got = ::read(file_, buffer_.get() + end_, capacity_ - end_);
+    const std::ptrdiff_t got = readSome(buffer_.get() + end_, capacity_ - end_);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw UsageError(fmt::format("{} cannot be read beyond byte {}: {}; check the disk", path_, read_, std::strerror(errno)));
     atEnd_ = got == 0;
     end_ += static_cast<std::size_t>(got);
-    read_ += static_cast<std::uint64_t>(got);
   }
   return end_ > scanned_;
 }
@@ -166,8 +192,6 @@ void EventWindows::start() {
   if (std::string_view(buffer_.get() + begin_, end_ - begin_).starts_with(kByteOrderMark)) begin_ += kByteOrderMark.size();
   while (begin_ < end_ && isBlank(buffer_[begin_])) ++begin_;
   if (begin_ == end_ || (buffer_[begin_] != '[' && buffer_[begin_] != '{')) {
-    const bool zipped = end_ - begin_ >= 2 && buffer_[begin_] == '\x1f' && buffer_[begin_ + 1] == '\x8b';
-    if (zipped) throw UsageError(fmt::format("{} is compressed; unpack it with gunzip and open the JSON file", path_));
     throw UsageError(fmt::format("{} is {}; a trace is a JSON object with traceEvents, or an array of events", path_,
                                  size_ == 0 ? "empty" : "not JSON"));
   }

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+struct gzFile_s;
+
 namespace pw {
 
 /// State of a scan of JSON text: the bracket depth, and whether it is inside a string.
@@ -31,7 +33,7 @@ struct BracketScan {
   void block(const char* at, std::size_t offset, Found& found);
 };
 
-/// The events of a Chrome trace: of an array, or of the array `traceEvents` of an object.
+/// The events of a Chrome trace: of an array, or of the array `traceEvents` of an object; of a file compressed by gzip, too.
 class EventWindows {
  public:
   /// Opens the file. Throws UsageError when it cannot be read or its text begins with neither `[` nor `{`.
@@ -48,7 +50,7 @@ class EventWindows {
   void replaceBeyondAscii(std::string_view events);
 
   [[nodiscard]] std::uint64_t size() const { return size_; }      ///< of the file, as it was opened
-  [[nodiscard]] std::uint64_t position() const { return read_; }  ///< bytes read
+  [[nodiscard]] std::uint64_t position() const { return read_; }  ///< bytes of the file that were read
   [[nodiscard]] bool hasEvents() const { return hasEvents_; }     ///< an array of events was met
   [[nodiscard]] bool isTruncated() const { return truncated_; }   ///< the file ended before the JSON did
   /// `baseTimeNanoseconds` and `distributedInfo` of the object, as text, where it has them.
@@ -57,6 +59,7 @@ class EventWindows {
  private:
   enum class Phase : std::uint8_t { Start, Members, Events, Done };
   bool fill();
+  [[nodiscard]] std::ptrdiff_t readSome(char* into, std::size_t room);
   void grow();
   void start();
   void readMembers();
@@ -66,6 +69,7 @@ class EventWindows {
 
   std::string path_;
   int file_ = -1;
+  gzFile_s* zipped_ = nullptr;  ///< reads `file_`, where it is compressed
   std::uint64_t size_ = 0, read_ = 0;
   std::unique_ptr<char[]> buffer_;
   std::size_t capacity_ = 0, begin_ = 0, scanned_ = 0, end_ = 0;  ///< in the buffer: [begin, end) is unused, of it [begin, scanned) scanned

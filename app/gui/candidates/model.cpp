@@ -266,8 +266,14 @@ void CandidatesFilter::setShowsAll(bool all) {
   invalidateFilter();
 }
 
+void CandidatesFilter::setOnlyFitting(bool only) {
+  onlyFitting_ = only;
+  invalidateFilter();
+}
+
 bool CandidatesFilter::filterAcceptsRow(int row, const QModelIndex& parent) const {
   const QModelIndex index = sourceModel()->index(row, 0, parent);
+  if (onlyFitting_ && !static_cast<const CandidatesModel*>(sourceModel())->at(row).fits()) return false;
   return all_ || index.data(CandidatesModel::FrontRole).toBool() || index.data(CandidatesModel::LeadsRole).toBool();
 }
 

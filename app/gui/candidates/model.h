@@ -52,13 +52,14 @@ class CandidatesFilter : public QSortFilterProxyModel {
  public:
   explicit CandidatesFilter(QObject* parent = nullptr);
   void setShowsAll(bool all);
+  void setOnlyFitting(bool only);
 
  protected:
   [[nodiscard]] bool filterAcceptsRow(int row, const QModelIndex& parent) const override;
   [[nodiscard]] bool lessThan(const QModelIndex& left, const QModelIndex& right) const override;
 
  private:
-  bool all_ = false;
+  bool all_ = false, onlyFitting_ = false;
 };
 
 /// Whether both lead to the same plan: everything that a candidate decides is equal.

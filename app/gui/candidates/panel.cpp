@@ -79,7 +79,7 @@ struct CandidatesPanel::Private {
   CandidatesPanel& panel;
   Document& document;
   SearchOptions* options = nullptr;
-  QCheckBox* everything = nullptr;
+  QCheckBox *everything = nullptr, *fitting = nullptr;
   QProgressBar* progress = nullptr;
   QPushButton *button = nullptr, *first = nullptr, *loader = nullptr;
   QStackedWidget* pages = nullptr;
@@ -164,6 +164,8 @@ void CandidatesPanel::Private::build() {
   options = new SearchOptions(document);
   everything = new QCheckBox(tr("Every &split"));
   everything->setToolTip(tr("List every choice of splits that was tried for a schedule, not only the best one"));
+  fitting = new QCheckBox(tr("Only what &fits"));
+  fitting->setToolTip(tr("Leave out plans that need more memory than a rank has"));
   progress = new QProgressBar;
   progress->setAccessibleName(tr("Progress of the search"));
   progress->setMaximumWidth(panel.fontMetrics().averageCharWidth() * 22);
@@ -181,6 +183,7 @@ void CandidatesPanel::Private::build() {
   auto* above = new QHBoxLayout;
   above->addWidget(options, 1);
   above->addWidget(everything);
+  above->addWidget(fitting);
   above->addWidget(progress);
   above->addWidget(button);
   auto* below = new QHBoxLayout;
@@ -204,6 +207,11 @@ void CandidatesPanel::Private::connectAll() {
   connect(arrivals, &QTimer::timeout, &panel, [this] { drain(); });
   connect(everything, &QCheckBox::toggled, &panel, [this](bool all) {
     filter->setShowsAll(all);
+    showPoints();
+    showStatus();
+  });
+  connect(fitting, &QCheckBox::toggled, &panel, [this](bool only) {
+    filter->setOnlyFitting(only);
     showPoints();
     showStatus();
   });

@@ -351,6 +351,7 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   if (extension == ".pt2" || head.starts_with("PK") || isLayerTable(extension, head)) return loadArchives(paths, cluster);
   if (extension == ".csv") return loadSchedule(first);
   if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first);
+  if (head.starts_with("\x1f\x8b")) return loadTraces(paths, progress);  // compressed
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
     throw UsageError("Unsupported file type: " + first +

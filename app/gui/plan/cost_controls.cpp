@@ -4,7 +4,6 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QFormLayout>
-#include <QLabel>
 #include <QPushButton>
 #include <QSettings>
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/gui/common/elided_label.h"
 #include "app/gui/document/document.h"
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
@@ -50,7 +50,7 @@ struct CostControls::Private {
   Document& document;
   std::vector<NamedLink> links = linkPresets();
   QComboBox *cluster = new QComboBox, *link = new QComboBox, *precision = new QComboBox, *attention = new QComboBox;
-  QLabel* costs = new QLabel;
+  ElidedLabel* costs = new ElidedLabel;
   QPushButton* estimate = new QPushButton;
 
   Private(CostControls& c, Document& d) : controls(c), document(d) {}
@@ -143,7 +143,6 @@ void CostControls::Private::addHow(QFormLayout& form) {
 
 void CostControls::Private::addSource(QFormLayout& form) {
   costs->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
-  costs->setMinimumWidth(1);  // long names of devices end at the panel's edge; the tip has them
   costs->setAccessibleName(tr("Where times come from"));
   form.addRow(tr("Times"), costs);
   QObject::connect(estimate, &QAbstractButton::clicked, &controls,
@@ -205,7 +204,6 @@ void CostControls::showSource() {
   } else {
     d->costs->setText(profile ? tr("estimated for %1").arg(QString::fromStdString(d->document.cluster().deviceName)) : tr("estimated"));
   }
-  d->costs->setToolTip(d->costs->text());
 }
 
 }  // namespace pw::gui

@@ -49,6 +49,10 @@ void MainWindow::Private::buildMenus() {
 void MainWindow::Private::fileMenu() {
   QMenu* menu = window.menuBar()->addMenu(MainWindow::tr("&File"));
   command(menu, MainWindow::tr("&Open…"), QKeySequence::Open, [this] { chooseAndOpen(); });
+  command(menu, MainWindow::tr("Open &folder of traces…"), {}, [this] {
+    const QString folder = QFileDialog::getExistingDirectory(&window, MainWindow::tr("Folder of traces, one for each rank"));
+    if (!folder.isEmpty()) window.open({folder});
+  });
   recentMenu = menu->addMenu(MainWindow::tr("Open &recent"));
   QMenu* sampleMenu = menu->addMenu(MainWindow::tr("Open &sample"));
   for (const Sample& sample : samples())
@@ -247,8 +251,8 @@ void MainWindow::Private::chooseAndOpen() {
   const QStringList paths = QFileDialog::getOpenFileNames(
       &window, MainWindow::tr("Open"), {},
       MainWindow::tr(
-          "All supported files (*.pt2 *.json *.csv *.pwproj *.db *.sqlite);;Models (*.pt2);;Plans and traces (*.json);;Schedules "
-          "(*.csv);;Projects (*.pwproj);;Run stores and studies (*.db *.sqlite);;All files (*)"));
+          "All supported files (*.pt2 *.json *.json.gz *.csv *.pwproj *.db *.sqlite);;Models (*.pt2);;Plans, traces and clusters (*.json "
+          "*.json.gz);;Schedules and layer tables (*.csv);;Projects (*.pwproj);;Run stores and studies (*.db *.sqlite);;All files (*)"));
   if (!paths.isEmpty()) window.open(paths);
 }
 

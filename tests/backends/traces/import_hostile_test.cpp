@@ -14,6 +14,7 @@
 #include "backends/traces/windows.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
+#include "tests/support/gzip.h"
 #include "tests/support/mutate.h"
 #include "tests/support/trace_rules.h"
 
@@ -115,7 +116,8 @@ TEST(EventWindows, GivesEveryEventOnceWhateverItsTexts) {
 TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
   EXPECT_THAT(refusalOf(""), HasSubstr("is empty"));
   EXPECT_THAT(refusalOf("hello"), HasSubstr("is not JSON"));
-  EXPECT_THAT(refusalOf("\x1f\x8b\x08 zipped"), HasSubstr("gunzip"));
+  EXPECT_THAT(refusalOf("\x1f\x8b\x07 zipped"), HasSubstr("damaged gzip file"));
+  EXPECT_THAT(refusalOf(test::gzipped("hello")), HasSubstr("is not JSON"));
   EXPECT_THAT(refusalOf("{}"), HasSubstr("no list traceEvents"));
   EXPECT_THAT(refusalOf(R"({"format":"pipewright plan","version":1})"), HasSubstr("no list traceEvents"));
   EXPECT_THAT(refusalOf(R"({"traceEvents":7})"), HasSubstr("no list traceEvents"));
@@ -126,7 +128,7 @@ TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
   EXPECT_THAT(refusal({"/nonexistent/trace.json"}), HasSubstr("cannot be read"));
   EXPECT_THAT(refusal({"/dev/zero"}), HasSubstr("is not a file"));
   const test::Folder folder;
-  EXPECT_THAT(refusal({folder.file("")}), HasSubstr("holds no .json file"));
+  EXPECT_THAT(refusal({folder.file("")}), HasSubstr("holds no .json or .json.gz file"));
   EXPECT_THAT(refusal({}), HasSubstr("no trace was named"));
 }
 
@@ -215,6 +217,38 @@ TEST(HostileImport, SurvivesDamagedFiles) {
     }
   }
   EXPECT_GT(read, 5'000);
+  EXPECT_GT(refused, 500);
+}
+
+TEST(HostileImport, SurvivesDamagedCompressedFiles) {
+  std::string text = "[" + kForward;
+  for (int m = 1; m < 300; ++m) {
+    text += R"(,{"ph":"X","name":"PP:0F)" + std::to_string(m) + R"(","pid":1,"tid":1,"ts":)" + std::to_string(10 * m + 10) + R"(,"dur":5})";
+  }
+  const std::string zipped = test::gzipped(text + "]");
+  std::mt19937_64 random(17);
+  const MemoryFile file;
+  int read = 0, refused = 0, cut = 0;
+  for (int i = 0; i < 4'000; ++i) {
+    std::string damaged = zipped;
+    if (i % 4 == 0) {
+      damaged.resize(static_cast<std::size_t>(test::draw(random, 2, static_cast<std::int64_t>(zipped.size()) - 1)));
+    } else {
+      damaged[static_cast<std::size_t>(test::draw(random, 2, static_cast<std::int64_t>(zipped.size()) - 1))] ^=
+          static_cast<char>(1 << test::draw(random, 0, 7));
+    }
+    try {
+      const ImportedTrace result = importTrace({file.with(damaged)}).value();
+      for (const ImportedStep& step : result.steps) test::expectKeepsRules(step.trace);
+      ++read;
+      cut += result.notes.empty() ? 0 : 1;
+    } catch (const UsageError& error) {
+      ASSERT_GT(std::string(error.what()).size(), 20U);
+      ++refused;
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(cut, 50) << "what was there of a file that is cut off is used";
   EXPECT_GT(refused, 500);
 }
 

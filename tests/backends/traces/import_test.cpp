@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace_csv.h"
 #include "tests/support/folder.h"
+#include "tests/support/gzip.h"
 #include "tests/support/trace_rules.h"
 
 namespace pw {
@@ -81,6 +83,25 @@ TEST(TraceImport, ReadsBackWhatThisProgramExports) {
     EXPECT_EQ(result.steps[1].trace, other);
     EXPECT_TRUE(result.notes.empty()) << result.notes.front();
   }
+}
+
+TEST(TraceImport, ReadsCompressedFilesAndFoldersOfThem) {
+  const Trace trace = simulated("1f1b", Shape{4, 4, 1'000});
+  const std::string text = toChromeJson({&trace}, {"predicted"});
+  ASSERT_GT(text.size(), std::size_t{3} << 20U) << "several windows";
+  const test::Folder folder;
+  const std::string path = folder.with("trace.json.gz", test::gzipped(text));
+  std::uint64_t last = 0, all = 0;
+  const auto progress = [&](std::uint64_t done, std::uint64_t of) {
+    EXPECT_GE(done, last);
+    last = done;
+    all = of;
+    return true;
+  };
+  EXPECT_EQ(importTrace({path}, progress).value().steps.front().trace, trace);
+  EXPECT_EQ(last, all);
+  EXPECT_LT(all, text.size() / 4) << "progress counts what is read of the file";
+  EXPECT_EQ(imported({std::filesystem::path(path).parent_path().string()}).steps.front().trace, trace);
 }
 
 TEST(TraceImport, ReadsATableOfSpans) {

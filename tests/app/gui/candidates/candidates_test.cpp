@@ -53,6 +53,23 @@ void doubleClick(QWidget* widget, const QPoint& at) {
   QTest::mouseRelease(widget, Qt::LeftButton, {}, at);
 }
 
+TEST(CandidatesFilter, LeavesOutWhatDoesNotFit) {
+  CandidatesModel model;
+  Candidate fits = candidate("1f1b", 8, 4'000'000, 3 << 20, 4 << 20), large = candidate("gpipe", 4, 2'000'000, 6 << 20, 4 << 20);
+  fits.leads = large.leads = true;
+  model.set({large, fits});
+  CandidatesFilter filter;
+  filter.setSourceModel(&model);
+  EXPECT_EQ(filter.rowCount(), 2);
+  filter.setOnlyFitting(true);
+  ASSERT_EQ(filter.rowCount(), 1);
+  EXPECT_EQ(filter.index(0, CandidatesModel::Schedule).data().toString(), "1f1b");
+  filter.setShowsAll(true);
+  EXPECT_EQ(filter.rowCount(), 1);
+  filter.setOnlyFitting(false);
+  EXPECT_EQ(filter.rowCount(), 2);
+}
+
 // ---- Axis ----
 
 TEST(ScatterAxis, CoversItsValuesWithTicksAtRoundOnes) {
