@@ -321,7 +321,7 @@ class ModelRunner {
     return std::make_unique<Recording>();
   }
 
-  BackwardClock backward(Tape tape) {
+  BackwardClock backward(const Tape& tape) {
     BackwardClock clock(graph_.nodes.size() + 1, graph_.nodes.size(), meter_, headStart_);
     if (!tape.loss.requires_grad()) return clock;
     enterNodes(clock, tape.loss, tape.made);

@@ -1,27 +1,10 @@
 #pragma once
 
-#include <zlib.h>
-
-#include <stdexcept>
 #include <string>
 
 namespace pw::test {
 
 /// As `gzip` writes it.
-inline std::string gzipped(const std::string& text) {
-  z_stream stream{};
-  constexpr int kGzip = 15 + 16;  // the largest window, with gzip's header
-  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::runtime_error("deflateInit2");
-  std::string zipped(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(zipped.data());
-  stream.avail_out = static_cast<uInt>(zipped.size());
-  const int status = deflate(&stream, Z_FINISH);
-  zipped.resize(stream.total_out);
-  deflateEnd(&stream);
-  if (status != Z_STREAM_END) throw std::runtime_error("deflate");
-  return zipped;
-}
+[[nodiscard]] std::string gzipped(const std::string& text);
 
 }  // namespace pw::test

@@ -70,6 +70,9 @@ class NodeProgram {
   NodeProgram(const ModelGraph& graph, const std::vector<NodeId>& nodes, const ProgramOptions& options);
   ~NodeProgram();
   NodeProgram(NodeProgram&&) noexcept;
+  NodeProgram& operator=(NodeProgram&&) = delete;
+  NodeProgram(const NodeProgram&) = delete;
+  NodeProgram& operator=(const NodeProgram&) = delete;
 
   /// Parameters (of `gradients`) whose gradient autograd accumulates for some operator; their sum must be zero at the start of a step.
   [[nodiscard]] const std::vector<ValueId>& addedByAutograd() const;

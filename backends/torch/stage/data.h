@@ -39,6 +39,9 @@ class BatchSource {
               const DataOptions& data);
   ~BatchSource();
   BatchSource(BatchSource&&) noexcept;
+  BatchSource& operator=(BatchSource&&) = delete;
+  BatchSource(const BatchSource&) = delete;
+  BatchSource& operator=(const BatchSource&) = delete;
 
   /// Frees synthetic tensors of other inputs, and of targets without `targets`: they are not read any more.
   void keepOnly(const std::vector<ValueId>& inputs, bool targets);

@@ -20,6 +20,8 @@ class StateReader {
  public:
   StateReader(const ModelGraph& graph, bool random, std::uint64_t seed);
   ~StateReader();
+  StateReader(const StateReader&) = delete;
+  StateReader& operator=(const StateReader&) = delete;
   [[nodiscard]] at::Tensor read(const StateTensor& state) const;
   /// Into a contiguous tensor of its shape and type.
   void readInto(const StateTensor& state, at::Tensor& into) const;
