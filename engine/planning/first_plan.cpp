@@ -1,6 +1,7 @@
 #include "engine/planning/first_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "backends/resources/resources.h"
@@ -24,7 +25,9 @@ constexpr int kUsualRanks = 4, kMostRanks = 128;
 std::vector<Cluster> clustersFor(const std::string& preferred) {
   if (!preferred.empty()) return {loadCluster(preferred)};
   std::vector<Cluster> clusters;
-  for (const std::string& name : clusterPresets()) clusters.push_back(loadCluster(name));
+  for (const std::string& name : clusterPresets()) {
+    if (name == kUsual || !name.starts_with("cpu-")) clusters.push_back(loadCluster(name));
+  }
   std::ranges::stable_sort(clusters, {}, &Cluster::memoryBytes);
   return clusters;
 }
@@ -36,20 +39,21 @@ std::vector<int> rankCounts(const ModelGraph& graph, int places) {
   return counts;
 }
 
-/// Of the rank that needs the most; 0 where that cannot be predicted.
-Bytes peakOf(const ModelGraph& graph, const Profile& profile, const FirstPlan& plan) try {
+/// Of the rank that needs the most; nothing where that cannot be predicted, or not be recomputed.
+std::optional<Bytes> peakOf(const ModelGraph& graph, const Profile& profile, const FirstPlan& plan) try {
   PlanRequest request;
   request.ranks = plan.ranks;
   request.microbatches = 2 * plan.ranks;
   request.microbatch = profile.microbatch;
   request.begins = plan.begins;
   request.loss = defaultLoss(graph);
+  if (plan.recomputes) request.recompute = RecomputeFull();
   const Schedule rows = planRows(generate("1f1b", {plan.ranks, plan.ranks, request.microbatches}), 1);
   CostTable costs = price(request, graph, profile, rows).costs;
   addOptimizerState(costs, stateCopies(request.optimizer), 1);
   return std::ranges::max(compile(rows, costs).peakBytes);
 } catch (const UsageError&) {
-  return 0;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -58,7 +62,7 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
   const std::int64_t microbatch = exportedBatch(graph);
   const int places = static_cast<int>(splitPoints(graph, bindBatch(graph, microbatch)).size());
   const bool layers = isLayerChain(graph);
-  FirstPlan plan{preferred.empty() ? kUsual : preferred, 1, {}, true};
+  FirstPlan plan{preferred.empty() ? kUsual : preferred, 1, {}, false, true};
   std::vector<Cluster> clusters = clustersFor(layers ? plan.cluster : preferred);
   const Profile bytes = layers ? profileOf(graph) : estimate(graph, microbatch, clusters.front());  // which are the same on all
   for (const int ranks : rankCounts(graph, places)) {
@@ -67,14 +71,18 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
                   : ranks > 1                 ? balancedSplits(graph, bytes, ranks, Balance::Time)
                                               : std::vector<NodeId>();
     if (layers) return plan;
-    const Bytes peak = peakOf(graph, bytes, plan);
-    for (const Cluster& cluster : clusters) {
-      plan.cluster = cluster.origin;
-      plan.fits = peak <= cluster.memoryBytes;
-      if (!plan.fits) continue;
-      if (cluster.origin != clusters.front().origin && graph.splitMarkers.empty() && ranks > 1)
-        plan.begins = balancedSplits(graph, estimate(graph, microbatch, cluster), ranks, Balance::Time);
-      return plan;
+    for (const bool recomputes : {false, true}) {
+      plan.recomputes = recomputes;
+      const std::optional<Bytes> peak = peakOf(graph, bytes, plan);
+      if (!peak && recomputes) break;
+      for (const Cluster& cluster : clusters) {
+        plan.cluster = cluster.origin;
+        plan.fits = peak.value_or(0) <= cluster.memoryBytes;
+        if (!plan.fits) continue;
+        if (cluster.origin != clusters.front().origin && graph.splitMarkers.empty() && ranks > 1)
+          plan.begins = balancedSplits(graph, estimate(graph, microbatch, cluster), ranks, Balance::Time);
+        return plan;
+      }
     }
   }
   return plan;

@@ -18,7 +18,7 @@ QString signedPercentText(double fraction) {
 }
 
 QString countText(double number) {
-  if (number != 0 && std::abs(number) < 0.095) return QString::number(number, 'g', 2);
+  if (number != 0 && std::abs(number) < 0.95) return QString::number(number, 'g', 2);
   static constexpr std::array<const char*, 5> kUnits{"", " k", " M", " G", " T"};
   std::size_t unit = 0;
   while (std::abs(number) >= 999.5 && unit + 1 < kUnits.size()) {

@@ -70,6 +70,7 @@ Design firstDesign(const ModelGraph& graph, const FirstPlan& first) {
   r.microbatch = exportedBatch(graph);
   r.loss = defaultLoss(graph);
   r.begins = first.begins;
+  if (first.recomputes) r.recompute = RecomputeFull();
   return design;
 }
 
@@ -95,9 +96,11 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths, cons
                          .arg(first.ranks)
                          .arg(where);
   } else if (first.cluster != Design().cluster && first.cluster != cluster) {
-    loaded->notes << translated("Planned for %1 ranks of %2, the smallest preset that holds this model; choose another under Plan.")
-                         .arg(first.ranks)
-                         .arg(where);
+    const char* const how = first.recomputes
+                                ? "Planned for %1 ranks of %2 with recomputation, the smallest preset that holds this model; "
+                                  "choose another under Plan."
+                                : "Planned for %1 ranks of %2, the smallest preset that holds this model; choose another under Plan.";
+    loaded->notes << translated(how).arg(first.ranks).arg(where);
   }
   if (isLayerChain(*graph)) loaded->design.profile = std::make_shared<const Profile>(profileOf(*graph));
   return loaded;

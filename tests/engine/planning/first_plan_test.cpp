@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
 
@@ -45,6 +47,23 @@ TEST(FirstPlan, IsOnTheClusterUsedLastWithAsManyRanksAsItNeeds) {
   EXPECT_FALSE(none.fits);
   EXPECT_GT(none.ranks, 4) << "more ranks were tried";
   EXPECT_THROW(static_cast<void>(firstPlan(sample("gpt_small.pt2"), "no-such-cluster")), UsageError);
+}
+
+TEST(FirstPlan, RecomputesWhereActivationsDoNotFitOtherwise) {
+  // Values, but no parameters, twice as wide each time: at some width the ranks hold them only where they are computed again.
+  ModelGraph graph = sample("gpt_small.pt2");
+  FirstPlan plan = firstPlan(graph, "cpu-workstation");
+  EXPECT_FALSE(plan.recomputes);
+  for (int doubled = 0; doubled < 40 && plan.fits && !plan.recomputes; ++doubled) {
+    for (std::size_t v = 0; v < graph.values.size(); ++v) {
+      const bool isState = std::ranges::any_of(graph.parameters, [&](const StateTensor& p) { return p.value.index() == v; });
+      auto& tensor = graph.values[v].tensor;
+      if (tensor && tensor->sizes.size() > 2 && !isState) tensor->sizes.back().hint *= 2;
+    }
+    plan = firstPlan(graph, "cpu-workstation");
+  }
+  EXPECT_TRUE(plan.recomputes);
+  EXPECT_TRUE(plan.fits);
 }
 
 TEST(FirstPlan, HasTheStagesThatTheModelIsMarkedWith) {
