@@ -40,7 +40,7 @@ struct Marks {
 Marks marksOf(const char* at) {
   Marks marks;
   const auto bits = [](__m128i equal) { return static_cast<std::uint64_t>(static_cast<unsigned>(_mm_movemask_epi8(equal))); };
-  for (int i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) {
     const __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 16 * i));
     const __m128i folded = _mm_or_si128(text, _mm_set1_epi8(0x20));  // [ and { differ in this bit only, as ] and } do
     marks.quotes |= bits(_mm_cmpeq_epi8(text, _mm_set1_epi8('"'))) << (16 * i);
