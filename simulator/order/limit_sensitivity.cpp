@@ -12,7 +12,7 @@ namespace {
 
 /// The limits of one rank, or of all, times a factor.
 OrderProblem scaledLimits(OrderProblem problem, std::optional<Rank> rank, double factor) {
-  constexpr double kMost = static_cast<double>(std::numeric_limits<Bytes>::max() / 4);
+  constexpr double kMost = 0.25 * static_cast<double>(std::numeric_limits<Bytes>::max());
   const auto changes = [&](std::size_t r) { return !rank || rank->index() == r; };
   for (std::size_t r = 0; r < problem.limits.size(); ++r) {
     if (changes(r)) problem.limits[r] = static_cast<Bytes>(std::min(kMost, std::floor(static_cast<double>(problem.limits[r]) * factor)));
