@@ -103,7 +103,7 @@ class RunStoreTest : public testing::Test {
     fs::permissions(folder_, fs::perms::all);
     path_ = (folder_ / "runs.db").string();
   }
-  ~RunStoreTest() override {
+  void TearDown() override {
     std::error_code ignored;
     fs::permissions(folder_, fs::perms::all, ignored);
     fs::remove_all(folder_, ignored);
@@ -171,8 +171,10 @@ TEST_F(RunStoreTest, AnUnknownRunIsAnErrorNamingThoseThatAre) {
 }
 
 TEST_F(RunStoreTest, ThreadsThatCreateAndAddAtOnceLoseNothing) {
+  constexpr int kWriters = 4;
   std::vector<std::future<void>> writers;
-  for (int w = 0; w < 4; ++w) {
+  writers.reserve(kWriters);
+  for (int w = 0; w < kWriters; ++w) {
     writers.push_back(std::async(std::launch::async, [&] {
       RunStore store(path_, Mode::ReadWrite, 20'000);
       for (int i = 0; i < 10; ++i) store.add(runOf({1}));
@@ -355,6 +357,7 @@ TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
   const RunSummary summary = reader().list().front();
   EXPECT_EQ(std::tuple(summary.backend, summary.facts), std::tuple("nccl", run.facts));
   std::vector<std::string> texts;
+  texts.reserve(kRunColumns.size());
   for (const RunColumn& column : kRunColumns) texts.push_back(textOf(column, summary.facts));
   EXPECT_THAT(texts, testing::ElementsAre("bf16", "yes", "yes", "rmsprop", "dynamic", "estimated"));
   for (const RunColumn& column : kRunColumns) EXPECT_EQ(textOf(column, RunFacts{}), "") << column.name;

@@ -362,7 +362,7 @@ TEST_F(CandidatesPanelTest, SaysWhenNothingFits) {
 
 /// A study of gpt_small with plans on two and on four ranks, of which one does not fit.
 std::string studyIn(const test::Folder& folder) {
-  const std::string path = folder.file("s.db");
+  std::string path = folder.file("s.db");
   StudyStore store(path, R"({"version": 1, "model": "models/gpt_small.pt2", "cluster": "h100-nvlink", "precision": "bf16",
                 "attention": "unfused", "ranks": [2, 4], "microbatches": [4, 8]})",
                    "");
@@ -371,7 +371,7 @@ std::string studyIn(const test::Folder& folder) {
     StudyRow row{pointOf(store.study(), n), {}};
     row.result.point = n;
     row.result.stages = row.point.ranks;
-    row.result.samples = 2 * row.point.microbatches;
+    row.result.samples = std::int64_t{2} * row.point.microbatches;
     row.result.step = 1'000'000 + 100'000 * n;
     row.result.samplesPerSecond = static_cast<double>(row.result.samples) * 1e9 / static_cast<double>(row.result.step);
     row.result.peak = (5 - n) * 1'000'000;
@@ -430,6 +430,7 @@ TEST(Study, HasAFrontForEachNumberOfRanks) {
   add(4, 13, 3);
   showRanks(candidates, points);
   std::vector<bool> fronts;
+  fronts.reserve(points.size());
   for (const ScatterPoint& point : points) fronts.push_back(point.front);
   EXPECT_EQ(fronts, (std::vector<bool>{true, false, true, true, false, true}));
   EXPECT_GT(points[3].scale, points[0].scale);

@@ -55,8 +55,8 @@ TEST_F(DocumentTest, UndoesAndRedoesEachEdit) {
 TEST_F(DocumentTest, MakesAWholeDragOneStep) {
   const Design first = document.design();
   document.beginDrag("Move split");
-  for (int i = 0; i < 5; ++i) {
-    document.edit("Move split", [&](Design& d) { d.request.begins[1] = document.splitPoints()[static_cast<std::size_t>(6 + i)].begin; });
+  for (std::size_t i = 0; i < 5; ++i) {
+    document.edit("Move split", [&](Design& d) { d.request.begins[1] = document.splitPoints()[6 + i].begin; });
   }
   document.endDrag(true);
   EXPECT_NE(document.design(), first);
