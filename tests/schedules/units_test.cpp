@@ -105,7 +105,7 @@ TEST(Units, SizesAreShownInBinaryUnits) {
   EXPECT_EQ(formatSize(1'023), "1023 B");
   EXPECT_EQ(formatSize(1'024), "1.00 KiB");
   EXPECT_EQ(formatSize(1'572'864), "1.50 MiB");
-  EXPECT_EQ(formatSize(1'000 * 1'024), "1000 KiB");
+  EXPECT_EQ(formatSize(Bytes{1'000} * 1'024), "1000 KiB");
   EXPECT_EQ(formatSize(1'048'575), "1.00 MiB");  // 1024 KiB less one byte
   EXPECT_EQ(formatSize(25'769'803'776), "24.0 GiB");
   EXPECT_EQ(formatSize(1LL << 40), "1.00 TiB");

@@ -58,8 +58,8 @@ Trace simulated(const std::string& name, const Shape& shape) {
   costs.latency = 11;
   Trace trace = simulate(generate(name, shape), syntheticTable(costs, shape.stages));
   for (int r = 0; r < shape.ranks; ++r) {
-    trace.memory.push_back({Rank(r), 0, 100 * r});
-    trace.memory.push_back({Rank(r), 1'234, 100 * r + 1});
+    trace.memory.push_back({Rank(r), 0, Bytes{100} * r});
+    trace.memory.push_back({Rank(r), 1'234, Bytes{100} * r + 1});
   }
   normalize(trace);
   return trace;

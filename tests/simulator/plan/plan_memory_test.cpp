@@ -57,7 +57,7 @@ TEST(PlanMemory, IsOfTheModulesThatKeepIt) {
   const Case c = madeCase(1);
   ModelCosts model(c.graph, c.profile, c.request.microbatch);
   Partition partition = model.cut(c.request.begins);
-  const Bytes weight = 4 * 4 * 4;
+  const Bytes weight = 64;  // 4 × 4 numbers of 4 bytes
   const std::vector<ModuleMemory> first{{"embed", 1000, weight}, {"blocks.0", 1001 + 1002, weight}};
   const std::vector<ModuleMemory> second{{"blocks.1", 1003 + 1004, weight}, {"", 1005, 0}};
   EXPECT_EQ(memoryByModule(c.graph, partition.stages[0], c.profile), first);
@@ -68,6 +68,7 @@ TEST(PlanMemory, IsOfTheModulesThatKeepIt) {
 
 TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
   for (const auto& [replicas, planned] : {std::pair(1, "1f1b"), std::pair(2, "1f1b"), std::pair(1, "gpipe")}) {
+    const int copies = replicas;  // for the lambda
     Case c = madeCase(replicas);
     c.request.schedule = planned;
     ModelCosts model(c.graph, c.profile, c.request.microbatch);
@@ -75,7 +76,7 @@ TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
     const Priced priced = price(c.request, c.graph, c.profile, rows);
     const PlanMemory memory = memoryOf(c.request, model, rows, priced.partition);
     const auto measured = [&](const Partition& partition, int shards) {
-      CostTable costs = costTable(c.graph, partition, c.profile, rows.placement, replicas);
+      CostTable costs = costTable(c.graph, partition, c.profile, rows.placement, copies);
       addOptimizerState(costs, 2, shards);
       return metricsOf(simulate(rows, costs));
     };
