@@ -6,13 +6,14 @@ import concurrent.futures
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from . import _pipewright as native
 from ._models import Attention, Path, Paths, Precision, files_of, launching, measure_options
 from ._pipewright import Candidate, Plan, Profile, UsageError
 from ._program import use_own_torch
+from ._progress import Progress, Reports
 from ._simulate import _whole
 from ._units import Size, size_text
 
@@ -111,7 +112,7 @@ def search(
     libraries: Sequence[Path] = (),
     threads: int = 0,
     top: int = 10,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
     executor: concurrent.futures.Executor | None = None,
 ) -> SearchResult:
     """Searches schedules, microbatches, splits and recomputation for the fastest plans, and the front between speed and memory.
@@ -169,7 +170,7 @@ Part = tuple[list[Candidate], list[str], int, bool]
 
 
 def _spread(
-    options: native.SearchOptions, call: dict[str, Any], executor: concurrent.futures.Executor, progress: Callable[[int, int], object] | None
+    options: native.SearchOptions, call: dict[str, Any], executor: concurrent.futures.Executor, progress: Progress | None
 ) -> native.Searched:
     """One part of the search per schedule on the executor; merged. An interrupt or `progress` leaves out what has not begun."""
     names = options.schedules or [*(family.name for family in native.schedules()), "auto"]
@@ -202,17 +203,9 @@ def search_part(call: dict[str, Any]) -> Part:
     return found.candidates, found.skipped, found.shapes, found.cancelled
 
 
-def _run(options: native.SearchOptions, progress: Callable[[int, int], object] | None, measures: bool) -> native.Searched:
+def _run(options: native.SearchOptions, progress: Progress | None, measures: bool) -> native.Searched:
     """Searches; what `progress` raises ends the search and is raised from here."""
-    raised: list[BaseException] = []
-
-    def report(done: int, every: int) -> bool:
-        try:
-            return progress is None or progress(done, every) is not False
-        except BaseException as error:  # the library cannot pass it on through its threads
-            raised.append(error)
-            return False
-
+    report = Reports(progress)
     in_main = threading.current_thread() is threading.main_thread()
     held = (measures or in_main) and launching.acquire(blocking=measures)
     try:
@@ -220,6 +213,5 @@ def _run(options: native.SearchOptions, progress: Callable[[int, int], object] |
     finally:
         if held:
             launching.release()
-    if raised:
-        raise raised[0]
+    report.reraise()
     return searched

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _pipewright as native
 from ._models import Path
 from ._pipewright import UsageError
+from ._progress import Progress, Reports
 from ._simulate import _whole
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def study(
     out: Path | None = None,
     shard: str | None = None,
     threads: int = 0,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
 ) -> Study:
     """Predicts every combination of the values of a study.
 
@@ -109,19 +110,10 @@ def study(
             raise UsageError(f"cannot read the study {source}: {getattr(problem, 'strerror', None) or 'it is not text'}") from None
     if shard and out is None:
         raise UsageError("a shard needs a file for its results; give out")
-    raised: list[BaseException] = []
-
-    def report(done: int, every: int) -> bool:
-        try:
-            return progress is None or progress(done, every) is not False
-        except BaseException as error:  # the library cannot pass it on through its threads
-            raised.append(error)
-            return False
-
+    report = Reports(progress)
     path = ":memory:" if out is None else os.fspath(out)
-    store = native.study(text, source, path, folder, shard or "", _whole("threads", threads), report if progress else None)
-    if raised:
-        raise raised[0]
+    store = native.study(text, source, path, folder, shard or "", _whole("threads", threads), report)
+    report.reraise()
     return Study(store)
 
 

@@ -42,3 +42,19 @@ def rehearsal(gpt_plan, tmp_path_factory):
     first = pw.run(gpt_plan, steps=3, synthetic=True, store=store, seed=7)
     pw.run(gpt_plan, steps=2, synthetic=True, store=store)
     return store, first
+
+
+TABLE = """name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,sent_ns
+a,1,2,1,10,7,3,
+b,1,2,1,10,7,3,5
+c,1,2,1,10,7,3,
+d,1,2,1,10,7,0,
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A layer table of four equal layers; half way to its end a message takes 5 ns."""
+    path = tmp_path / "four.csv"
+    path.write_text(TABLE)
+    return path

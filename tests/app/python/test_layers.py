@@ -3,20 +3,6 @@
 import pipewright as pw
 import pytest
 
-TABLE = """name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,sent_ns
-a,1,2,1,10,7,3,
-b,1,2,1,10,7,3,5
-c,1,2,1,10,7,3,
-d,1,2,1,10,7,0,
-"""
-
-
-@pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "four.csv"
-    path.write_text(TABLE)
-    return path
-
 
 def test_a_plan_a_simulation_and_a_search_of_a_table(table):
     # gpipe on stages of two layers, F = 2 and B = 6: stage 1 has its first value at 2 + 5 and works 3 * 8; 5 later stage 0 does a last B.

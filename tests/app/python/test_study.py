@@ -6,16 +6,8 @@ import threading
 
 import pipewright as pw
 import pytest
-from test_layers import TABLE
 
 GRID = {"schedule": ["gpipe", "1f1b"], "ranks": [2, 4], "microbatches": range(2, 5), "memory_limit": {"from": 62, "to": 1000, "step": 938}}
-
-
-@pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "four.csv"
-    path.write_text(TABLE)
-    return path
 
 
 def test_every_combination_is_as_plan_predicts_it(table):
