@@ -14,6 +14,7 @@ namespace pw {
 class CompiledRows {
  public:
   explicit CompiledRows(const Schedule& rows) : rows_(rows) {}
+  explicit CompiledRows(Schedule&&) = delete;  // which would end before this
 
   [[nodiscard]] const Schedule& rows() const { return rows_; }
   /// Most memory of each rank: `compile(rows, costs).peakBytes`. Cost: linear in the steps of ranks whose stages changed.

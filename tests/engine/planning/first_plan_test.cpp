@@ -7,6 +7,10 @@
 
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
+#include "schedules/generate.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/plan/planner.h"
+#include "simulator/step/compile.h"
 
 namespace pw::test {
 namespace {
@@ -34,6 +38,16 @@ TEST(FirstPlan, IsOnFourRanksOfTheSmallestPresetThatHoldsTheModel) {
   EXPECT_TRUE(large.fits);
   EXPECT_EQ(large.ranks, 4);
   EXPECT_NE(large.cluster, "cpu-workstation");
+  const Cluster cluster = loadCluster(large.cluster);
+  PlanRequest request;
+  request.ranks = large.ranks;
+  request.microbatches = 2 * large.ranks;
+  request.microbatch = exportedBatch(model);
+  request.begins = large.begins;
+  request.loss = defaultLoss(model);
+  const Schedule rows = planRows(generate("1f1b", {4, 4, 8}), 1);
+  const Priced priced = price(request, model, estimate(model, request.microbatch, cluster), rows);
+  for (const Bytes peak : compile(rows, priced.costs).peakBytes) EXPECT_LE(peak, cluster.memoryBytes) << "with its own splits";
   for (const std::string& preset : clusterPresets()) {
     if (loadCluster(preset).memoryBytes >= loadCluster(large.cluster).memoryBytes) continue;
     const FirstPlan there = firstPlan(model, preset);
