@@ -1,5 +1,8 @@
 #include "backends/cuda/backend.h"
 
+#include <array>
+
+#include "backends/host/environment.h"
 #include "backends/host/module.h"
 #include "backends/torch/wheel.h"
 #include "schedules/error.h"
@@ -8,6 +11,7 @@ namespace pw {
 namespace {
 
 const CudaBackend* load() {
+  setDefaultVariables(std::array<EnvironmentVariable, 1>{{{"CUDA_MODULE_LOADING", "EAGER"}}});  // before CUDA begins
   const CudaBackend* backend = nullptr;
   try {
     loadTorchLibrary("libtorch_cuda.so");

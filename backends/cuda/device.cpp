@@ -10,7 +10,6 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <cassert>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
@@ -192,10 +191,7 @@ bool isOnDevice(const void* address) {
   return attributes.type == cudaMemoryTypeDevice;
 }
 
-int gpuCount() {
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // before CUDA begins
-  return c10::cuda::device_count();
-}
+int gpuCount() { return c10::cuda::device_count(); }
 
 std::string gpuIdentity(int device) {
   cudaDeviceProp properties{};

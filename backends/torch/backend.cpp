@@ -1,9 +1,10 @@
 #include "backends/torch/backend.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <array>
 #include <filesystem>
 
+#include "backends/host/environment.h"
 #include "backends/host/module.h"
 #include "backends/torch/wheel.h"
 #include "schedules/error.h"
@@ -12,7 +13,8 @@ namespace pw {
 namespace {
 
 const TorchBackend* load() {
-  ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);  // what goes wrong comes as an exception; a log beside it only confuses
+  // What goes wrong comes as an exception; a log beside it only confuses.
+  setDefaultVariables(std::array<EnvironmentVariable, 1>{{{"TORCH_CPP_LOG_LEVEL", "FATAL"}}});
   loadTorchLibrary("libtorch_cpu.so");
   return static_cast<const TorchBackend*>(
       loadModule("libpw_torch.so", "pipewrightTorchBackend", "./dev build fetches PyTorch's wheel (about 3 GB) and builds it."));

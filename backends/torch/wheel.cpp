@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/host/environment.h"
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "schedules/error.h"
@@ -130,7 +131,7 @@ bool mustFindTorch() { return environmentVariable("PIPEWRIGHT_TORCH") != nullptr
 void requireTorch() {
   if (!mustFindTorch()) return;
   if (search().folder.empty()) throw UsageError(search().problem);
-  ::setenv("PIPEWRIGHT_TORCH", search().folder.c_str(), 1);
+  setVariable("PIPEWRIGHT_TORCH", search().folder);
 }
 
 void loadTorchLibrary(const std::string& file) {

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <set>
 
+#include "backends/host/environment.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -96,11 +98,11 @@ TakenGpu takeGpu(const RankEnvironment& environment, bool tf32, const KeyValueSt
   const bool underMps = mpsServes(mpsFolder());
   // Before CUDA begins. Streams beyond the connections to the device wait for each other, and there are two for each peer; MPS has 120 for
   // all its clients.
-  if (!underMps) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (!underMps) setDefaultVariables(std::array<EnvironmentVariable, 1>{{{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}}});
   const CudaBackend& cuda = cudaBackend();
   const int device = gpuOf(environment, cuda.deviceCount());
   const GpuShare share = gpuShareOf(gpusOfAll(environment, store, cuda.identity(device)), store == nullptr ? JobRank(0) : environment.rank);
-  for (const auto& [name, value] : ncclVariables(environment, share)) ::setenv(name.c_str(), value.c_str(), 0);
+  setDefaultVariables(ncclVariables(environment, share));
   GpuSharing sharing;
   sharing.atOnce = share.part.of > 1 && underMps;
   sharing.whyWhole = cuda.prepareProcess(device, tf32, sharing.atOnce ? share.part : GpuPart{});  // a part would make a turn longer

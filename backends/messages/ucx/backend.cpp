@@ -1,35 +1,34 @@
 #include "backends/messages/ucx/backend.h"
 
-#include <array>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
+#include "backends/host/environment.h"
 #include "backends/host/module.h"
 
 namespace pw {
 namespace {
 
-/// A setting of UCX that we want another default of; the user's own stands.
-struct Setting {
-  const char* name;
-  const char* value;
-};
-constexpr std::array kSettings{
-    Setting{"UCX_LOG_LEVEL", "error"},          // what goes wrong comes as an exception; warnings beside it only confuse
-    Setting{"UCX_HANDLE_ERRORS", "none"},       // no handlers of SIGSEGV and its like: they are the program's
-    Setting{"UCX_MEM_EVENTS", "n"},             // no patching of malloc and mmap, which LibTorch's allocators use
-    Setting{"UCX_MEM_MMAP_HOOK_MODE", "none"},  // likewise
-    Setting{"UCX_POSIX_ERROR_HANDLING", "y"},   // else endpoints that notice lost peers do without shared memory
-    Setting{"UCX_SYSV_ERROR_HANDLING", "y"},    // likewise
-    Setting{"UCX_CMA_MEMORY_INVALIDATE", "y"},  // likewise, without the single copy from process to process
-    Setting{"UCX_RESOLVE_REMOTE_EP_ID", "on"},  // connect fully at the start: a peer that ends meanwhile is not noticed
-    Setting{"UCX_KEEPALIVE_INTERVAL", "1s"},    // how soon a process of this host that died is noticed
-};
+/// The settings of UCX that we want another default of.
+std::vector<EnvironmentVariable> settings() {
+  return {
+      {"UCX_LOG_LEVEL", "error"},          // what goes wrong comes as an exception; warnings beside it only confuse
+      {"UCX_HANDLE_ERRORS", "none"},       // no handlers of SIGSEGV and its like: they are the program's
+      {"UCX_MEM_EVENTS", "n"},             // no patching of malloc and mmap, which LibTorch's allocators use
+      {"UCX_MEM_MMAP_HOOK_MODE", "none"},  // likewise
+      {"UCX_POSIX_ERROR_HANDLING", "y"},   // else endpoints that notice lost peers do without shared memory
+      {"UCX_SYSV_ERROR_HANDLING", "y"},    // likewise
+      {"UCX_CMA_MEMORY_INVALIDATE", "y"},  // likewise, without the single copy from process to process
+      {"UCX_RESOLVE_REMOTE_EP_ID", "on"},  // connect fully at the start: a peer that ends meanwhile is not noticed
+      {"UCX_KEEPALIVE_INTERVAL", "1s"},    // how soon a process of this host that died is noticed
+  };
+}
 
 const UcxBackend& ucxBackend() {
   static const auto* backend = [] {
     // UCX reads these when its libraries are loaded.
-    for (const Setting& setting : kSettings) ::setenv(setting.name, setting.value, 0);
+    setDefaultVariables(settings());
     return static_cast<const UcxBackend*>(
         loadModule("libpw_ucx.so", "pipewrightUcxBackend", "install libucx0 and build with ./dev build, or use the transport gloo."));
   }();
