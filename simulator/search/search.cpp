@@ -1,5 +1,4 @@
 #include "simulator/search/search.h"
-#include "simulator/search/profiles.h"
 
 #include <algorithm>
 #include <array>
@@ -12,17 +11,17 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "schedules/error.h"
-#include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find_order.h"
 #include "simulator/plan/balancer.h"
+#include "simulator/search/combinations.h"
 #include "simulator/search/evaluate.h"
 #include "simulator/search/fitted_splits.h"
 #include "simulator/search/orders.h"
 #include "simulator/search/parallel_for.h"
+#include "simulator/search/profiles.h"
 #include "simulator/search/rank_order.h"
 #include "simulator/search/ranking.h"
 
@@ -42,18 +41,11 @@ class Searcher {
         profiles_(profiles),
         space_(space),
         progress_(progress),
-        threads_(space.threads > 0 ? space.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+        threads_(space.threads > 0 ? space.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+        combinations_(combinationsOf(graph, space)) {}
   Found run();
 
  private:
-  void listShapes();
-  void listShapesOf(const Generator& family, const PlanRequest& request);
-  [[nodiscard]] std::optional<PlanRequest> requestOf(int microbatches, std::int64_t batch) const;
-  [[nodiscard]] std::vector<int> counts(std::int64_t batch) const;
-  /// The size microbatches must have [samples]; 0: any.
-  [[nodiscard]] std::int64_t fixedSize() const {
-    return batchSymbol(graph_).empty() ? exportedBatch(graph_) : space_.fixedMicrobatch ? space_.base.microbatch : 0;
-  }
   void findProfiles();
   void findModels();
   void findStarts();
@@ -68,7 +60,7 @@ class Searcher {
   [[nodiscard]] std::optional<Candidate> improved(SearchShape shape, const Candidate& start);
   void improveBest();
   void makeOrders();
-  [[nodiscard]] std::int64_t orderWork() const { return withOrders_ ? kOrderWork * std::max(0, space_.orders) : 0; }
+  [[nodiscard]] std::int64_t orderWork() const { return combinations_.withOrders ? kOrderWork * std::max(0, space_.orders) : 0; }
   void report(const Candidate* candidate);
   void skip(const SearchShape& shape, const std::string& why);
   using StartKey = std::tuple<std::int64_t, int, std::vector<double>>;
@@ -79,16 +71,14 @@ class Searcher {
   const SearchSpace& space_;
   const SearchProgress& progress_;
   int threads_;
-  bool withFamilies_ = true;  ///< else only the schedule `auto` was requested
-  bool withOrders_ = true;
-  std::vector<SearchShape> shapes_;
+  Combinations combinations_;
+  std::vector<SearchShape>& shapes_ = combinations_.shapes;
   std::map<StartKey, std::vector<SplitStart>> starts_;  ///< by microbatch size, stages and their slowness
   std::map<std::int64_t, std::vector<NodeId>> places_;  ///< where the model can be cut, by microbatch size
   std::vector<std::vector<Candidate>> found_;           ///< by shape
   std::vector<Candidate> ordered_;                      ///< of the schedule `auto`
-  std::set<std::string> skipped_;
-  std::mutex mutex_;                 ///< of progress, `skipped_`, `done_`
-  std::int64_t done_ = 0, all_ = 0;  ///< work, in actions to simulate
+  std::mutex mutex_;                                    ///< of progress, what is skipped, `done_`
+  std::int64_t done_ = 0, all_ = 0;                     ///< work, in actions to simulate
   std::atomic<bool> cancelled_{false};
 };
 
@@ -104,87 +94,7 @@ void Searcher::report(const Candidate* candidate) {
 
 void Searcher::skip(const SearchShape& shape, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  skipped_.insert(fmt::format("{}, {} microbatches: {}", shape.request.schedule, shape.request.microbatches, why));
-}
-
-std::vector<int> Searcher::counts(std::int64_t batch) const {
-  std::vector<int> counts = space_.microbatches.empty() ? usualCounts(space_.base.ranks, space_.base.replicas, batch) : space_.microbatches;
-  std::sort(counts.begin(), counts.end());
-  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
-  return counts;
-}
-
-/// The request with this many microbatches; nothing if the batch cannot be divided that way.
-std::optional<PlanRequest> Searcher::requestOf(int microbatches, std::int64_t batch) const {
-  const std::int64_t parts = std::int64_t{space_.base.replicas} * microbatches;
-  PlanRequest request = space_.base;
-  request.microbatches = microbatches;
-  if (fixedSize() > 0) {
-    request.microbatch = fixedSize();
-    if (batch > 0 && batch != request.microbatch * parts) return std::nullopt;
-    request.batch = request.microbatch * parts;
-  } else {
-    if (batch < parts) return std::nullopt;
-    request.microbatch = (batch + parts - 1) / parts;
-    request.batch = batch;
-  }
-  return request;
-}
-
-void Searcher::listShapesOf(const Generator& family, const PlanRequest& request) {
-  std::vector<int> chunks = space_.chunks;
-  if (chunks.empty()) chunks = family.chunks > 1 ? std::vector<int>{family.chunks, 2 * family.chunks} : std::vector<int>{family.chunks};
-  bool any = false;
-  std::optional<std::string> refusal;
-  SearchShape shape;
-  shape.request = request;
-  shape.request.schedule = family.name;
-  for (const int v : chunks) {
-    shape.stages = request.ranks * v;
-    shape.request.chunks = v;
-    const auto refused = family.refusal({request.ranks, shape.stages, request.microbatches});
-    if (refused && !refusal) refusal = refused;
-    any = any || !refused;
-    if (!refused) shapes_.push_back(shape);
-  }
-  if (!any) skip(shape, *refusal);
-}
-
-void Searcher::listShapes() {
-  std::vector<const Generator*> families;
-  for (const std::string& wanted : space_.schedules) {
-    if (wanted == kAutoSchedule) continue;
-    if (madeSchedule(wanted) != nullptr)
-      throw UsageError(fmt::format(
-          "{} limits memory by itself; plan and simulate take it, and a search makes orders with auto and a memory limit", wanted));
-    families.push_back(&generatorOf(wanted));
-  }
-  withOrders_ = space_.schedules.empty() || families.size() < space_.schedules.size();
-  withFamilies_ = space_.schedules.empty() || !families.empty();
-  if (families.empty()) {
-    for (const Generator& family : generators()) families.push_back(&family);
-  }
-  std::erase_if(families, [](const Generator* family) { return !family->trains; });
-  std::int64_t batch = space_.base.batch;
-  if (batch == 0 && fixedSize() == 0) batch = exportedBatch(graph_) * counts(0).back() * space_.base.replicas;
-  const std::vector<int> tried = counts(batch);
-  bool divides = false;
-  for (const int microbatches : tried) {
-    const auto request = requestOf(microbatches, batch);
-    divides = divides || request;
-    for (std::size_t f = 0; f < families.size() && request; ++f) listShapesOf(*families[f], *request);
-  }
-  if (!divides) {
-    throw UsageError(fmt::format(
-        "A batch of {} cannot be cut into {} microbatches{}{}; use another batch or other counts.", batch, fmt::join(tried, ", "),
-        space_.base.replicas > 1 ? fmt::format(" for each of {} replicas", space_.base.replicas) : "",
-        fixedSize() > 0 ? fmt::format(" of {}, {}", fixedSize(),
-                                      batchSymbol(graph_).empty() ? "the size the model was exported with" : "the requested size")
-                        : ""));
-  }
-  if (shapes_.empty())
-    throw UsageError(fmt::format("No schedule supports {} ranks with these microbatch counts ({}).", space_.base.ranks,
-                                 skipped_.empty() ? "only forward-only was requested" : *skipped_.begin()));
+  combinations_.skipped.insert(fmt::format("{}, {} microbatches: {}", shape.request.schedule, shape.request.microbatches, why));
 }
 
 void Searcher::findProfiles() {
@@ -239,7 +149,7 @@ void Searcher::findStarts() {
         starts_.at(startKey(*shape)) = startsOf(*shape, balancer);
       } catch (const UsageError& error) {  // too few places to split at
         const std::lock_guard lock(mutex_);
-        skipped_.insert(fmt::format("{} stages: {}", shape->stages, error.what()));
+        combinations_.skipped.insert(fmt::format("{} stages: {}", shape->stages, error.what()));
       }
       report(nullptr);
     }
@@ -264,7 +174,7 @@ void Searcher::tryShape(int at) {
   const auto keep = [&](const std::optional<Candidate>& candidate) {
     if (!candidate) return;
     found.push_back(*candidate);
-    report(withFamilies_ ? &*candidate : nullptr);
+    report(combinations_.withFamilies ? &*candidate : nullptr);
   };
   for (const SplitStart& start : starts) {
     const auto kept = tryOne(start, RecomputeNone());
@@ -355,7 +265,7 @@ void Searcher::improveBest() {
     if (cancelled_) return;
     const Place& place = chosen[static_cast<std::size_t>(i)];
     std::optional<Candidate>& found = better[static_cast<std::size_t>(i)] = improved(shapes_[place.shape], at(place));
-    report(withFamilies_ && found ? &*found : nullptr);
+    report(combinations_.withFamilies && found ? &*found : nullptr);
   });
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (!better[i]) continue;
@@ -386,7 +296,8 @@ void Searcher::makeOrders() {
       made[at] = withOrder(starts[at], places_.at(starts[at].candidate->request.microbatch), goOn);
     } catch (const UsageError& error) {  // too large to search an order for
       const std::lock_guard lock(mutex_);
-      skipped_.insert(fmt::format("{}, {} microbatches: {}", kAutoSchedule, starts[at].candidate->request.microbatches, error.what()));
+      combinations_.skipped.insert(
+          fmt::format("{}, {} microbatches: {}", kAutoSchedule, starts[at].candidate->request.microbatches, error.what()));
     }
     if (!made[at]) return;
     {
@@ -401,7 +312,6 @@ void Searcher::makeOrders() {
 }
 
 Found Searcher::run() {
-  listShapes();
   std::int64_t most = 1;
   for (const SearchShape& shape : shapes_) {
     all_ += workOf(shape);
@@ -422,14 +332,14 @@ Found Searcher::run() {
     report(nullptr);
   });
   if (!cancelled_) improveBest();
-  if (!cancelled_ && withOrders_) makeOrders();
+  if (!cancelled_ && combinations_.withOrders) makeOrders();
   Found found;
-  if (withFamilies_) {
+  if (combinations_.withFamilies) {
     for (const auto& candidates : found_) found.candidates.insert(found.candidates.end(), candidates.begin(), candidates.end());
   }
   found.candidates.insert(found.candidates.end(), ordered_.begin(), ordered_.end());
   rankCandidates(found.candidates);
-  found.skipped.assign(skipped_.begin(), skipped_.end());
+  found.skipped.assign(combinations_.skipped.begin(), combinations_.skipped.end());
   found.shapes = static_cast<int>(shapes_.size());
   found.cancelled = cancelled_;
   return found;

@@ -100,10 +100,10 @@ void changeStructure(HostileJson& json, std::mt19937_64& random) {
     default:
       if (!place.is_object() || place.empty()) break;
       const auto member = std::next(place.begin(), static_cast<std::ptrdiff_t>(inside(place.size())));
-      const HostileJson value = member.value();
-      const std::string key = member.key();
-      place.erase(key);
-      place[key + "_"] = value;
+      std::string key = member.key();
+      HostileJson value = std::move(member.value());
+      place.erase(member);
+      place[std::move(key) + "_"] = std::move(value);
   }
 }
 

@@ -42,6 +42,7 @@ class RemoteJob {
  public:
   explicit RemoteJob(JobOptions options) : options_(std::move(options)) {
     std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(options_.workers));
     for (int i = 0; i < options_.workers; ++i) names.push_back("worker" + std::to_string(i));
     for (int i = 0; i < options_.workers; ++i) workers_.push_back(std::make_unique<Worker>(options_.workers));
     for (int i = 0; i < options_.workers; ++i) {

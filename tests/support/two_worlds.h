@@ -75,8 +75,7 @@ inline Outcome runInOneThread(const Program& program) {
       return program.functions.at(function)(there, arguments);
     };
     here.start = [call = here.call](int to, const std::string& function, const RemoteValue::List& arguments) {
-      const RemoteValue value = call(to, function, arguments);
-      return [value] { return value; };
+      return [value = call(to, function, arguments)] { return value; };
     };
     here.keep = here.call;
     here.fetch = [](const RemoteValue& value) { return value; };

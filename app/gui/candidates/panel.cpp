@@ -10,66 +10,23 @@
 #include <QSplitter>
 #include <QStackedWidget>
 #include <QTableView>
-#include <QTimer>
 #include <QVBoxLayout>
 #include <algorithm>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "app/gui/candidates/delegate.h"
 #include "app/gui/candidates/model.h"
+#include "app/gui/candidates/plan_search.h"
 #include "app/gui/candidates/scatter.h"
 #include "app/gui/candidates/search_options.h"
 #include "app/gui/candidates/study.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
-#include "backends/resources/resources.h"
-#include "simulator/search/profiles.h"
 
 namespace pw::gui {
 namespace {
-
-/// Candidates passed from the searching threads to the window.
-struct Queue {
-  std::mutex mutex;
-  std::vector<Candidate> candidates;
-
-  std::vector<Candidate> take() {
-    const std::lock_guard lock(mutex);
-    return std::exchange(candidates, {});
-  }
-};
-
-/// What found plans depend on in addition to what a search tries: if it changes, they are outdated.
-struct Basis {
-  std::string cluster;
-  DType precision;
-  Attention attention;
-  std::shared_ptr<const Profile> profile;
-  PlanRequest base;
-
-  explicit Basis(const Design& design)
-      : cluster(design.cluster), precision(design.precision), attention(design.attention), profile(design.profile), base(design.request) {
-    base = {.schedule = {},
-            .ranks = base.ranks,
-            .chunks = 0,
-            .microbatches = 0,
-            .replicas = base.replicas,
-            .microbatch = 0,
-            .batch = 0,
-            .begins = {},
-            .loss = base.loss,
-            .recompute = RecomputeNone(),
-            .sharing = base.sharing,
-            .optimizer = base.optimizer,
-            .zero1 = base.zero1,
-            .memoryLimit = base.memoryLimit,
-            .rankOrder = {}};
-  }
-  bool operator==(const Basis&) const = default;
-};
 
 double samplesOf(const PlanRequest& r) { return static_cast<double>(r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas); }
 
@@ -89,12 +46,11 @@ struct CandidatesPanel::Private {
   CandidatesModel* model = nullptr;
   CandidatesFilter* filter = nullptr;
   CandidatesDelegate* delegate = nullptr;
-  QTimer* arrivals = nullptr;
-  Job *job = nullptr, *reading = nullptr;
+  PlanSearch* plans = nullptr;
+  Job* reading = nullptr;
 
-  std::shared_ptr<Queue> queue;
   std::shared_ptr<const ModelGraph> searched;  ///< whose plans are shown
-  std::optional<Basis> basis;
+  std::optional<SearchBasis> basis;
   std::optional<StudyPlans> study;  ///< that is shown instead of a search
   QString outcome, outcomeDetails;
   bool perSample = false;  ///< steps differ in samples
@@ -105,13 +61,11 @@ struct CandidatesPanel::Private {
   QWidget* buildResults();
   void connectAll();
   void start();
-  void stop();
-  void drain();
-  void finish(Found found);
+  void append(const std::vector<Candidate>& more);
+  void finish(const Found& found);
   void showStudy(const QString& path);
-  void showPlans(StudyPlans plans);
+  void showPlans(StudyPlans read);
   void loadStudied(int row);
-  void ended();
   void clear();
   void refresh();
   void showStatus();
@@ -194,17 +148,18 @@ void CandidatesPanel::Private::build() {
   column->addLayout(above);
   column->addWidget(pages, 1);
   column->addLayout(below);
-  job = new Job(&panel);
+  plans = new PlanSearch(&panel);
   reading = new Job(&panel);
-  arrivals = new QTimer(&panel);
-  arrivals->setInterval(120);
 }
 
 void CandidatesPanel::Private::connectAll() {
-  connect(button, &QPushButton::clicked, &panel, [this] { job->isRunning() ? stop() : start(); });
+  connect(button, &QPushButton::clicked, &panel, [this] {
+    if (!plans->isRunning()) return start();
+    plans->stop();
+    outcome = tr("Stopped.");
+  });
   connect(first, &QPushButton::clicked, &panel, [this] { start(); });
   connect(loader, &QPushButton::clicked, &panel, [this] { load(chosenRow()); });
-  connect(arrivals, &QTimer::timeout, &panel, [this] { drain(); });
   connect(everything, &QCheckBox::toggled, &panel, [this](bool all) {
     filter->setShowsAll(all);
     showPoints();
@@ -225,16 +180,21 @@ void CandidatesPanel::Private::connectAll() {
   connect(scatter, &CandidatesScatter::pointHovered, &panel, [this](int row) { hoverRow(row); });
   connect(scatter, &CandidatesScatter::pointSelected, &panel, [this](int row) { choose(row); });
   connect(scatter, &CandidatesScatter::pointActivated, &panel, [this](int row) { load(row); });
-  connect(job, &Job::progressed, &panel, [this](qint64 done, qint64 all, const QString&) {
+  connect(plans, &PlanSearch::arrived, &panel, [this](const std::vector<Candidate>& more) { append(more); });
+  connect(plans, &PlanSearch::found, &panel, [this](const Found& all) { finish(all); });
+  connect(plans, &PlanSearch::progressed, &panel, [this](qint64 done, qint64 all) {
     progress->setRange(0, static_cast<int>(all));
     progress->setValue(static_cast<int>(done));
   });
-  connect(job, &Job::failed, &panel, [this](const QString& sentence) { outcome = sentence; });
+  connect(plans, &PlanSearch::failed, &panel, [this](const QString& sentence) { outcome = sentence; });
   connect(reading, &Job::failed, &panel, [this](const QString& sentence) {
     outcome = sentence;
     refresh();
   });
-  connect(job, &Job::finished, &panel, [this] { ended(); });
+  connect(plans, &PlanSearch::ended, &panel, [this] {
+    refresh();
+    emit panel.searchFinished();
+  });
   connect(&document, &Document::modelChanged, &panel, [this] {
     if (!study && document.graph() != searched) clear();
     refresh();
@@ -247,7 +207,7 @@ void CandidatesPanel::Private::connectAll() {
 
 void CandidatesPanel::Private::start() {
   const auto graph = document.graph();
-  if (!graph || job->isRunning()) return;
+  if (!graph || plans->isRunning()) return;
   SearchSpace space;
   try {
     space = options->space();
@@ -263,71 +223,36 @@ void CandidatesPanel::Private::start() {
   perSample = space.fixedMicrobatch;
   filter->setShowsAll(everything->isChecked());
   scatter->setTimeTitle(perSample ? tr("Time per sample") : tr("Time per step"));
-  queue = std::make_shared<Queue>();
   progress->setRange(0, 0);
-  arrivals->start();
-  job->start(
-      tr("Search plans"), [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
-        const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
-        const ProfileSource source =
-            design.profile ? measuredProfiles({design.profile}) : estimatedProfiles(*graph, cluster, design.precision, design.attention);
-        auto result = std::make_shared<Found>(pw::searchPlans(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
-          if (candidate != nullptr) {
-            const std::lock_guard lock(found->mutex);
-            found->candidates.push_back(*candidate);
-          }
-          control.progress(done, all);
-          return !control.isCancelled();
-        }));
-        return [this, result] { finish(std::move(*result)); };
-      });
+  plans->start(graph, document.design(), space);
   pages->setCurrentIndex(1);
   refresh();
 }
 
-void CandidatesPanel::Private::stop() {
-  drain();
-  outcome = tr("Stopped.");
-  job->cancel();
-}
-
-void CandidatesPanel::Private::drain() {
-  if (!queue) return;
-  const std::vector<Candidate> more = queue->take();
-  if (more.empty()) return;
+void CandidatesPanel::Private::append(const std::vector<Candidate>& more) {
   model->append(more);
   table->resizeColumnsToContents();
   showPoints();
   showStatus();
 }
 
-void CandidatesPanel::Private::finish(Found found) {
+void CandidatesPanel::Private::finish(const Found& found) {
   const int row = chosenRow();
   const std::optional<PlanRequest> chosen = row < 0 ? std::nullopt : std::optional(model->at(row).request);
-  queue.reset();
   outcome = found.skipped.empty()       ? QString()
             : found.skipped.size() == 1 ? tr("1 combination is impossible.")
                                         : tr("%1 combinations are impossible.").arg(found.skipped.size());
   QStringList reasons;
   for (const std::string& reason : found.skipped) reasons << QString::fromStdString(reason);
   outcomeDetails = reasons.join(QLatin1Char('\n'));
-  model->set(std::move(found.candidates));
+  model->set(found.candidates);
   table->resizeColumnsToContents();
   showPoints();
   if (chosen) choose(model->rowOf(*chosen));
 }
 
-void CandidatesPanel::Private::ended() {
-  drain();
-  queue.reset();
-  arrivals->stop();
-  refresh();
-  emit panel.searchFinished();
-}
-
 void CandidatesPanel::Private::clear() {
-  queue.reset();  // pending results are dropped
-  if (job->isRunning()) job->cancel();
+  plans->drop();
   searched.reset();
   basis.reset();
   study.reset();
@@ -340,7 +265,7 @@ void CandidatesPanel::Private::clear() {
 // ---- Display ----
 
 void CandidatesPanel::Private::refresh() {
-  const bool has = document.graph() != nullptr, running = job->isRunning();
+  const bool has = document.graph() != nullptr, running = plans->isRunning();
   options->refresh();
   options->setEnabled(has && !running);
   first->setEnabled(has);
@@ -370,7 +295,7 @@ void CandidatesPanel::Private::showStatus() {
     words << (shown < all ? tr("%1 of %2 plans shown.").arg(shown).arg(all) : all == 1 ? tr("1 plan.") : tr("%1 plans.").arg(all));
   const auto& candidates = model->all();
   const bool none = all > 0 && std::ranges::none_of(candidates, &Candidate::fits);
-  if (none && !job->isRunning())
+  if (none && !plans->isRunning())
     words << tr("None fits; the smallest needs %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
   if (!outcome.isEmpty()) words << outcome;
   if (study) {
@@ -383,7 +308,7 @@ void CandidatesPanel::Private::showStatus() {
                  .arg(study->counts.impossible)};
     if (!outcome.isEmpty()) words << outcome;
   }
-  const bool stale = basis && !(*basis == Basis(document.design()));
+  const bool stale = basis && !(*basis == SearchBasis(document.design()));
   if (stale) words << tr("Ranks, costs or limits have changed since this search; search again.");
   status->setText(words.join(QLatin1Char(' ')));
   status->setToolTip(outcomeDetails);
@@ -434,9 +359,9 @@ void CandidatesPanel::Private::showStudy(const QString& path) {
   });
 }
 
-void CandidatesPanel::Private::showPlans(StudyPlans plans) {
+void CandidatesPanel::Private::showPlans(StudyPlans read) {
   clear();
-  study = std::move(plans);
+  study = std::move(read);
   perSample = true;  // batches may differ
   scatter->setTimeTitle(tr("Time per sample"));
   filter->setShowsAll(true);
@@ -479,9 +404,9 @@ CandidatesPanel::CandidatesPanel(Document& document, QWidget* parent) : QWidget(
 }
 
 CandidatesPanel::~CandidatesPanel() {
-  for (Job* job : {d->job, d->reading}) {
-    job->disconnect(this);
-    delete job;  // waits for what still uses this object
+  for (QObject* worker : {static_cast<QObject*>(d->plans), static_cast<QObject*>(d->reading)}) {
+    worker->disconnect(this);
+    delete worker;  // waits for what still uses this object
   }
 }
 
@@ -489,7 +414,7 @@ void CandidatesPanel::search() { d->start(); }
 
 void CandidatesPanel::showStudy(const QString& path) { d->showStudy(path); }
 
-bool CandidatesPanel::isSearching() const { return d->job->isRunning(); }
+bool CandidatesPanel::isSearching() const { return d->plans->isRunning(); }
 
 bool CandidatesPanel::eventFilter(QObject* watched, QEvent* event) {
   if (watched == d->table->viewport() && event->type() == QEvent::Leave) d->hoverRow(-1);

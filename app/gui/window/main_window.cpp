@@ -78,7 +78,7 @@ bool MainWindow::isIdle() const {
   return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && !d->document.isOrdering() &&
          d->plan->isIdle() && d->analysis->isIdle();
 }
-QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->messageText->text() : QString(); }
+QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 
 void MainWindow::Private::build() {
   window.resize(1400, 900);
@@ -88,23 +88,7 @@ void MainWindow::Private::build() {
   stack->addWidget(start);
   stack->addWidget(timeline);
 
-  message = new QFrame;
-  message->setObjectName(QStringLiteral("message"));
-  message->setFrameShape(QFrame::StyledPanel);
-  message->setAutoFillBackground(true);
-  message->setVisible(false);
-  auto* row = new QHBoxLayout(message);
-  row->setContentsMargins(12, 6, 6, 6);
-  messageIcon = new QLabel;
-  messageText = new QLabel;
-  messageText->setWordWrap(true);
-  messageText->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
-  messageText->setAccessibleName(MainWindow::tr("Message"));
-  auto* dismiss = new QPushButton(MainWindow::tr("Dismiss"));
-  QObject::connect(dismiss, &QAbstractButton::clicked, message, &QWidget::hide);
-  row->addWidget(messageIcon);
-  row->addWidget(messageText, 1);
-  row->addWidget(dismiss);
+  message = new MessageBar;
 
   auto* centre = new QWidget;
   auto* column = new QVBoxLayout(centre);
@@ -290,18 +274,8 @@ void MainWindow::Private::remember(const QStringList& paths) {
   showRecent();
 }
 
-void MainWindow::showMessage(const QString& sentence) { d->show(sentence, QStyle::SP_MessageBoxWarning); }
-void MainWindow::showNote(const QString& sentence) { d->show(sentence, QStyle::SP_MessageBoxInformation); }
-
-void MainWindow::Private::show(const QString& sentence, QStyle::StandardPixmap icon) {
-  if (sentence.isEmpty()) return;
-  messageIcon->setPixmap(window.style()->standardIcon(icon).pixmap(20, 20));
-  static const QString ends = QStringLiteral(".!?…");
-  const QString text = ends.contains(sentence.back()) ? sentence : sentence + QLatin1Char('.');
-  messageText->setText(text);
-  messageText->setAccessibleDescription(text);
-  message->setVisible(true);
-}
+void MainWindow::showMessage(const QString& sentence) { d->message->show(sentence, QStyle::SP_MessageBoxWarning); }
+void MainWindow::showNote(const QString& sentence) { d->message->show(sentence, QStyle::SP_MessageBoxInformation); }
 
 void MainWindow::showPanel(const QString& name) {
   if (name == QStringLiteral("start")) return d->stack->setCurrentWidget(d->start);

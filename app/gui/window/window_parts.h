@@ -6,13 +6,11 @@
 #include <QActionGroup>
 #include <QComboBox>
 #include <QDockWidget>
-#include <QFrame>
 #include <QLabel>
 #include <QMenu>
 #include <QProgressBar>
 #include <QPushButton>
 #include <QStackedWidget>
-#include <QStyle>
 #include <QTimer>
 #include <array>
 
@@ -25,6 +23,7 @@
 #include "app/gui/runs/panel.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
+#include "app/gui/window/message_bar.h"
 #include "app/gui/window/start_page.h"
 
 namespace pw::gui {
@@ -38,8 +37,7 @@ struct MainWindow::Private {
   StartPage* start = nullptr;
   TimelineWidget* timeline = nullptr;
   QStackedWidget* stack = nullptr;
-  QFrame* message = nullptr;
-  QLabel *messageIcon = nullptr, *messageText = nullptr;
+  MessageBar* message = nullptr;
   ModelPanel* model = nullptr;
   PlanPanel* plan = nullptr;
   CandidatesPanel* candidates = nullptr;
@@ -65,7 +63,6 @@ struct MainWindow::Private {
   void connectAll();
   void showBusy(const QString& title, Job* job);
   void showTitle();
-  void show(const QString& sentence, QStyle::StandardPixmap icon);
   void take(const Loaded& loaded, const QStringList& paths);
   void takeCluster(const QString& path);
   void remember(const QStringList& paths);

@@ -38,7 +38,8 @@ TEST(Environment, IsReadByThreadsWhileDefaultsAreSet) {
   ::setenv("PW_TEST_STEADY", "here", 1);
   {
     const auto read = [&] {
-      while (!isDone) missed += static_cast<int>(std::getenv("PW_TEST_STEADY") == nullptr) + static_cast<int>(std::getenv("X_TLS") != nullptr);
+      while (!isDone)
+        missed += static_cast<int>(std::getenv("PW_TEST_STEADY") == nullptr) + static_cast<int>(std::getenv("X_TLS") != nullptr);
     };
     const std::jthread one(read), two(read);
     for (int i = 0; i < 500; ++i) setDefaultVariables(std::array<EnvironmentVariable, 1>{{{"PW_TEST_" + std::to_string(i), "x"}}});
