@@ -21,6 +21,7 @@
 #include "app/gui/candidates/scatter.h"
 #include "app/gui/candidates/search_options.h"
 #include "app/gui/candidates/study.h"
+#include "app/gui/common/flow_layout.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
@@ -134,17 +135,14 @@ void CandidatesPanel::Private::build() {
   pages = new QStackedWidget;
   pages->addWidget(buildEmpty());
   pages->addWidget(buildResults());
-  auto* above = new QHBoxLayout;
-  above->addWidget(options, 1);
-  above->addWidget(everything);
-  above->addWidget(fitting);
-  above->addWidget(progress);
-  above->addWidget(button);
+  auto* above = new FlowLayout;
+  for (QWidget* widget : std::initializer_list<QWidget*>{everything, fitting, button, progress}) above->addWidget(widget);
   auto* below = new QHBoxLayout;
   below->addWidget(status, 1);
   below->addWidget(loader);
   auto* column = new QVBoxLayout(&panel);
   column->setContentsMargins(8, 6, 8, 6);
+  column->addWidget(options);
   column->addLayout(above);
   column->addWidget(pages, 1);
   column->addLayout(below);

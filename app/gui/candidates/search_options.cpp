@@ -1,12 +1,12 @@
 #include "app/gui/candidates/search_options.h"
 
 #include <QCheckBox>
-#include <QHBoxLayout>
 #include <QLabel>
 #include <QLineEdit>
 #include <QRegularExpression>
 #include <QSpinBox>
 
+#include "app/gui/common/flow_layout.h"
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
 #include "schedules/error.h"
@@ -51,16 +51,11 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
       batch_(new QSpinBox),
       recompute_(new QCheckBox(tr("Re&compute too"))),
       limit_(new QLabel) {
-  auto* row = new QHBoxLayout(this);
-  row->setContentsMargins(0, 0, 0, 0);
-  auto* counts = new QLabel(tr("&Microbatches"));
-  counts->setBuddy(counts_);
+  auto* row = new FlowLayout(this);
+  row->setSpacing(fontMetrics().averageCharWidth());
   counts_->setAccessibleName(tr("Numbers of microbatches to try"));
   counts_->setToolTip(tr("Numbers of microbatches to try, separated by commas; empty: 1, 2, 4 and 8 times the ranks"));
-  counts_->setMinimumWidth(fontMetrics().averageCharWidth() * 18);
-  counts_->setMaximumWidth(fontMetrics().averageCharWidth() * 40);
-  auto* batch = new QLabel(tr("&Batch"));
-  batch->setBuddy(batch_);
+  counts_->setFixedWidth(fontMetrics().averageCharWidth() * 24);
   batch_->setAccessibleName(tr("Samples per step"));
   batch_->setRange(0, 1 << 24);
   batch_->setMinimumWidth(fontMetrics().horizontalAdvance(tr("microbatches of %1").arg(1024)) + 4 * fontMetrics().height());
@@ -68,10 +63,10 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
   recompute_->setToolTip(
       tr("Also search plans that recompute activations in the backward: in all stages, or in as few as the memory limit allows"));
   limit_->setAccessibleName(tr("Memory limit of the search"));
-  for (QWidget* widget : std::initializer_list<QWidget*>{counts, counts_, batch, batch_, recompute_, limit_}) row->addWidget(widget);
-  row->setStretch(1, 3);
-  row->addStretch(1);
-  row->setSpacing(fontMetrics().averageCharWidth());
+  row->addField(new QLabel(tr("&Microbatches")), counts_);
+  row->addField(new QLabel(tr("&Batch")), batch_);
+  row->addWidget(recompute_);
+  row->addWidget(limit_);
   connect(batch_, &QSpinBox::valueChanged, this, [this] { refresh(); });
   refresh();
 }

@@ -1,14 +1,15 @@
 #include "app/gui/runs/run_controls.h"
 
 #include <QComboBox>
-#include <QHBoxLayout>
 #include <QLabel>
 #include <QProgressBar>
 #include <QPushButton>
 #include <QSpinBox>
 #include <QStandardItemModel>
+#include <QVBoxLayout>
 #include <algorithm>
 
+#include "app/gui/common/flow_layout.h"
 #include "app/gui/runs/run_task.h"
 
 namespace pw::gui {
@@ -60,18 +61,14 @@ RunControls::RunControls(QWidget* parent)
   status_->setAccessibleName(tr("Progress of the run or profile, or its result"));
   status_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   status_->setTextInteractionFlags(Qt::TextSelectableByMouse);
-  auto* row = new QHBoxLayout(this);
-  row->setContentsMargins(0, 0, 0, 0);
-  row->addWidget(run_);
-  row->addWidget(steps_);
-  row->addWidget(transport_);
-  row->addWidget(precision_);
-  row->addSpacing(2 * row->spacing());
-  row->addWidget(profile_);
-  row->addSpacing(2 * row->spacing());
-  row->addWidget(progress_);
-  row->addWidget(cancel_);
-  row->addWidget(status_, 1);
+  auto* row = new FlowLayout;
+  for (QWidget* widget : std::initializer_list<QWidget*>{run_, steps_, transport_, precision_, profile_, progress_, cancel_})
+    row->addWidget(widget);
+  auto* column = new QVBoxLayout(this);
+  column->setContentsMargins(0, 0, 0, 0);
+  column->setSpacing(2);
+  column->addLayout(row);
+  column->addWidget(status_);
   connect(run_, &QPushButton::clicked, this, [this] { emit runRequested(steps_->value()); });
   connect(profile_, &QPushButton::clicked, this, &RunControls::profileRequested);
   connect(cancel_, &QPushButton::clicked, this, &RunControls::cancelRequested);

@@ -16,6 +16,7 @@
 #include <QStyle>
 #include <QUrl>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
@@ -108,13 +109,9 @@ void MainWindow::Private::build() {
   candidatesDock = addDock(MainWindow::tr("Candidates"), QStringLiteral("candidates"), candidates, Qt::BottomDockWidgetArea);
   runsDock = addDock(MainWindow::tr("Runs"), QStringLiteral("runs"), runs, Qt::BottomDockWidgetArea);
   analysisDock = addDock(MainWindow::tr("Analysis"), QStringLiteral("analysis"), analysis, Qt::BottomDockWidgetArea);
-  window.tabifyDockWidget(candidatesDock, runsDock);
-  window.tabifyDockWidget(runsDock, analysisDock);
-  candidatesDock->raise();
   window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
-  window.resizeDocks({modelDock, planDock}, {430, 280}, Qt::Horizontal);
-  window.resizeDocks({candidatesDock}, {270}, Qt::Vertical);
+  arrangeDocks();
 
   busyText = new QLabel;
   busyBar = new QProgressBar;
@@ -147,12 +144,33 @@ QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& n
   return dock;
 }
 
+/// Every panel at the place it has in a new window, with a size that leaves the most to the timeline.
+void MainWindow::Private::arrangeDocks() {
+  for (QDockWidget* dock : docks()) dock->setFloating(false);
+  window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
+  window.addDockWidget(Qt::RightDockWidgetArea, planDock);
+  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock}) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
+  window.tabifyDockWidget(candidatesDock, runsDock);
+  window.tabifyDockWidget(runsDock, analysisDock);
+  candidatesDock->raise();
+  window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
+  window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);
+}
+
+void MainWindow::Private::resetLayout() {
+  docksState.clear();
+  if (!docksShown) return;
+  for (QDockWidget* dock : docks()) dock->setVisible(true);
+  arrangeDocks();
+}
+
 /// With nothing open, only the start page is shown.
 void MainWindow::Private::showDocks(bool visible) {
   if (docksShown == visible) return;
   docksShown = visible;
   for (QDockWidget* dock : docks()) dock->setVisible(visible);
-  if (visible && !docksState.isEmpty()) window.restoreState(docksState);
+  if (!visible) return;
+  if (docksState.isEmpty() || !window.restoreState(docksState)) arrangeDocks();
 }
 
 void MainWindow::Private::connectAll() {

@@ -156,6 +156,7 @@ void MainWindow::Private::viewMenu() {
   });
   menu->addSeparator();
   for (QDockWidget* dock : docks()) menu->addAction(dock->toggleViewAction());
+  command(menu, MainWindow::tr("&Reset layout"), {}, [this] { resetLayout(); });
   menu->addSeparator();
   QMenu* themes = menu->addMenu(MainWindow::tr("T&heme"));
   command(themes, MainWindow::tr("Theme: as the system"), {}, [this] { setTheme(QStringLiteral("system")); });

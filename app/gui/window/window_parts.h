@@ -59,6 +59,8 @@ struct MainWindow::Private {
   void build();
   QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
   [[nodiscard]] std::array<QDockWidget*, 5> docks() const { return {modelDock, planDock, candidatesDock, runsDock, analysisDock}; }
+  void arrangeDocks();
+  void resetLayout();
   void showDocks(bool visible);
   void connectAll();
   void showBusy(const QString& title, Job* job);

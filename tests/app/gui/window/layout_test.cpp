@@ -1,0 +1,76 @@
+// Where the panels of the window are, in windows of every size.
+#include <QAction>
+#include <QDockWidget>
+#include <QPushButton>
+
+#include "tests/app/gui/window_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+class WindowLayout : public WindowFixture {
+ protected:
+  [[nodiscard]] QDockWidget* dock(const char* name) const { return window_->findChild<QDockWidget*>(QLatin1String(name)); }
+  [[nodiscard]] QRect placeOf(const QWidget* widget) const { return {widget->mapTo(window_.get(), QPoint(0, 0)), widget->size()}; }
+  void resize(int width, int height) {
+    window_->resize(width, height);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return window_->width() == width && window_->height() == height; }, kLongMs));
+    QApplication::processEvents();
+  }
+  /// The timeline and the panels beside and below it.
+  void expectNoneLiesOverAnother() const {
+    const std::vector<const QWidget*> all{&window_->timeline(), dock("model"), dock("plan"), dock("candidates")};
+    for (std::size_t a = 0; a < all.size(); ++a) {
+      ASSERT_TRUE(all[a]->isVisible()) << a;
+      EXPECT_TRUE(window_->rect().contains(placeOf(all[a]))) << a << " leaves the window of " << window_->width();
+      for (std::size_t b = a + 1; b < all.size(); ++b)
+        EXPECT_FALSE(placeOf(all[a]).intersects(placeOf(all[b]))) << a << " and " << b << " at " << window_->width();
+    }
+  }
+};
+
+TEST_F(WindowLayout, PanelsStayInTheWindowBesideEachOtherAtEverySize) {
+  open(sample("gpt_small.pt2"));
+  for (const QSize size : {QSize(1024, 700), QSize(960, 540), QSize(1400, 900), QSize(2560, 1440)}) {
+    resize(size.width(), size.height());
+    expectNoneLiesOverAnother();
+    for (QPushButton* button : dock("plan")->findChildren<QPushButton*>()) {
+      if (button->text() != QLatin1String("&Run")) continue;
+      EXPECT_TRUE(window_->rect().contains(placeOf(button))) << "Run leaves the window of " << size.width();
+    }
+  }
+}
+
+TEST_F(WindowLayout, EveryControlOfASearchIsInSightInASmallWindow) {
+  open(sample("gpt_small.pt2"));
+  resize(1024, 700);
+  const QRect panel = placeOf(dock("candidates"));
+  int seen = 0;
+  for (const QPushButton* button : window_->candidates().findChildren<QPushButton*>()) {
+    if (button->text() != QLatin1String("Search")) continue;
+    EXPECT_TRUE(panel.contains(placeOf(button))) << "at " << placeOf(button).left();
+    ++seen;
+  }
+  EXPECT_EQ(seen, 1);
+}
+
+TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {
+  open(sample("gpt_small.pt2"));
+  const QRect before = placeOf(dock("plan"));
+  dock("model")->close();
+  dock("plan")->setFloating(true);
+  window_->addDockWidget(Qt::LeftDockWidgetArea, dock("candidates"));
+  const auto& commands = window_->commands();
+  const auto reset = std::ranges::find_if(commands, [](const QAction* action) { return action->text() == QLatin1String("&Reset layout"); });
+  ASSERT_NE(reset, commands.end());
+  (*reset)->trigger();
+  QApplication::processEvents();
+  EXPECT_TRUE(dock("model")->isVisible());
+  EXPECT_FALSE(dock("plan")->isFloating());
+  EXPECT_EQ(window_->dockWidgetArea(dock("candidates")), Qt::BottomDockWidgetArea);
+  EXPECT_NEAR(placeOf(dock("plan")).width(), before.width(), 4);
+  expectNoneLiesOverAnother();
+}
+
+}  // namespace
+}  // namespace pw::gui
