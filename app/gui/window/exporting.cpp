@@ -6,7 +6,7 @@
 #include <QPainter>
 #include <QPdfWriter>
 #include <QPixmap>
-#include <cstdlib>
+#include <QSvgGenerator>
 
 #include "app/gui/common/theme.h"
 #include "app/gui/timeline/widget.h"
@@ -14,35 +14,10 @@
 #include "backends/resources/torch_export.h"
 #include "schedules/error.h"
 #include "simulator/timeline/chrome.h"
-#include "simulator/timeline/svg.h"
 #include "simulator/trace/trace_csv.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kSvgWidth = 1200;
-
-/// The height an SVG drawing states.
-int heightOf(const std::string& svg) {
-  const auto at = svg.find("height=\"");
-  return at == std::string::npos ? 0 : std::atoi(svg.c_str() + at + 8);
-}
-
-/// One drawing below the other.
-std::string stackedSvg(const std::vector<const Trace*>& traces, const std::vector<std::string>& names, const std::string& title) {
-  if (traces.size() == 1) return toSvg(*traces.front(), {.title = title, .width = kSvgWidth});
-  std::string inside;
-  int height = 0;
-  for (std::size_t i = 0; i < traces.size(); ++i) {
-    std::string svg = toSvg(*traces[i], {.title = title + ", " + names[i], .width = kSvgWidth});
-    const auto begin = svg.find("<svg ");
-    svg = svg.substr(begin == std::string::npos ? 0 : begin);
-    inside += svg.insert(5, "y=\"" + std::to_string(height) + "\" ");
-    height += heightOf(svg);
-  }
-  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(kSvgWidth) + "\" height=\"" + std::to_string(height) +
-         "\">\n" + inside + "</svg>\n";
-}
 
 std::string suffixOf(const QString& path) { return QFileInfo(path).suffix().toLower().toStdString(); }
 
@@ -72,11 +47,18 @@ std::string tableCsv(const QAbstractItemModel& model) {
   return text;
 }
 
-bool isPicture(const QString& path) { return suffixOf(path) == "png" || suffixOf(path) == "pdf"; }
+bool isPicture(const QString& path) {
+  const std::string suffix = suffixOf(path);
+  return suffix == "png" || suffix == "pdf" || suffix == "svg";
+}
 
-void exportData(const ExportSource& source, const QString& path) {
+void requireTimeline(const ExportSource& source) {
   if (!source.prediction && !source.measured)
     throw UsageError(QObject::tr("There is no timeline to export; open a model, schedule or trace first.").toStdString());
+}
+
+void exportData(const ExportSource& source, const QString& path) {
+  requireTimeline(source);
   const Trace predicted = source.prediction ? traceOf(*source.prediction) : Trace{};
   std::vector<const Trace*> traces;
   std::vector<std::string> names;
@@ -90,7 +72,6 @@ void exportData(const ExportSource& source, const QString& path) {
   }
   const std::string suffix = suffixOf(path), file = path.toStdString();
   if (suffix == "json") return writeFile(file, toChromeJson(traces, names));
-  if (suffix == "svg") return writeFile(file, stackedSvg(traces, names, source.title.toStdString()));
   if (suffix == "csv") return writeFile(file, toSpanCsv(*traces.back()));
   throw UsageError(QObject::tr("%1 has an unsupported file type; use .png, .svg, .pdf, .csv or .json.").arg(path).toStdString());
 }
@@ -102,10 +83,21 @@ void exportPicture(const TimelineWidget& timeline, const QSize& size, const QStr
   if (suffixOf(path) == "pdf") {
     QPdfWriter pdf(&buffer);
     pdf.setResolution(96);
+    pdf.setTitle(QFileInfo(path).completeBaseName());
     pdf.setPageMargins({});
     pdf.setPageSize(QPageSize(QSizeF(size) * 72.0 / 96.0, QPageSize::Point));
     QPainter painter(&pdf);
     timeline.render(painter, size, theme(false));  // paper is white
+  } else if (suffixOf(path) == "svg") {
+    QSvgGenerator svg;
+    svg.setOutputDevice(&buffer);
+    svg.setTitle(QFileInfo(path).completeBaseName());
+    svg.setDescription(QStringLiteral("Pipewright"));
+    svg.setResolution(96);
+    svg.setSize(size);
+    svg.setViewBox(QRect(QPoint(0, 0), size));
+    QPainter painter(&svg);
+    timeline.render(painter, size, theme(false));
   } else {
     QImage image(size * 2, QImage::Format_RGB32);
     image.setDevicePixelRatio(2);

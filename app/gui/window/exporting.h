@@ -19,13 +19,15 @@ class TimelineWidget;
 struct ExportSource {
   std::shared_ptr<const Prediction> prediction;
   std::shared_ptr<const Measured> measured;
-  QString title;
 };
 
-/// Writes a file in the format of its extension, atomically: `.csv` the spans, `.json` a Chrome trace of predicted and measured, `.svg` the
-/// measured timeline below the predicted one. Throws Error. For a job.
+/// Throws UsageError where there is nothing to draw or write.
+void requireTimeline(const ExportSource& source);
+/// Writes a file in the format of its extension, atomically: `.csv` the spans, `.json` a Chrome trace of predicted and measured. Throws
+/// Error. For a job.
 void exportData(const ExportSource& source, const QString& path);
-/// The timeline as it stands, `.png` (at twice its size, for sharp print) or `.pdf`. Throws Error. Main thread.
+/// The timeline as it stands, all ranks, painted as in the window: `.png` (at twice its size, for sharp print), and on white `.pdf` or
+/// `.svg`. Throws Error. Main thread.
 void exportPicture(const TimelineWidget& timeline, const QSize& size, const QString& path);
 /// The plan for torch.distributed.pipelining in this folder, made where missing. Returns what torch does differently, in sentences. Throws
 /// Error.
@@ -33,7 +35,7 @@ void exportPicture(const TimelineWidget& timeline, const QSize& size, const QStr
 /// A table or tree as people see it, for spreadsheets: a head, then a line for each row, those of branches after their parent; cells with
 /// commas, quotes or line ends are quoted (RFC 4180).
 [[nodiscard]] std::string tableCsv(const QAbstractItemModel& model);
-/// `.png`, `.pdf`: painted by the window; others are data.
+/// `.png`, `.pdf`, `.svg`: painted by the window; others are data.
 [[nodiscard]] bool isPicture(const QString& path);
 
 }  // namespace pw::gui

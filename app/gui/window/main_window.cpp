@@ -415,12 +415,15 @@ void MainWindow::changeEvent(QEvent* event) {
 bool MainWindow::exportTo(const QString& path) {
   try {
     const Document& document = d->document;
-    if (isPicture(path))
+    const ExportSource source{document.prediction(), document.measured()};
+    if (isPicture(path)) {
+      requireTimeline(source);
       exportPicture(*d->timeline, d->timeline->pictureSize(), path);
-    else if (QFileInfo(path).suffix().isEmpty())
+    } else if (QFileInfo(path).suffix().isEmpty()) {
       showNote(exportTorch(document, path).join(QLatin1Char(' ')));
-    else
-      exportData({document.prediction(), document.measured(), document.title()}, path);
+    } else {
+      exportData(source, path);
+    }
   } catch (const Error& e) {
     showMessage(QString::fromUtf8(e.what()));
     return false;

@@ -267,7 +267,7 @@ void MainWindow::Private::chooseAndExport(const QString& what, const QString& fi
     window.exportTo(file);
     return;
   }
-  const ExportSource source{document.prediction(), document.measured(), document.title()};
+  const ExportSource source{document.prediction(), document.measured()};
   exporting.start(MainWindow::tr("Writing %1").arg(QFileInfo(file).fileName()), [this, source, file](JobControl&) -> std::function<void()> {
     exportData(source, file);
     return [this, file] { window.statusBar()->showMessage(MainWindow::tr("Wrote %1").arg(file), 4000); };

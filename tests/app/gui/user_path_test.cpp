@@ -259,6 +259,20 @@ TEST_F(UserPath, APictureHasAllRanksHoweverSmallTheWindowIs) {
   ASSERT_TRUE(window_->exportTo(path));
   EXPECT_EQ(QImage(path).height(), 2 * window_->timeline().pictureSize().height());
   ASSERT_TRUE(window_->exportTo(folder_.filePath("t.pdf")));
+  ASSERT_TRUE(window_->exportTo(folder_.filePath("t.svg")));
+  QFile svg(folder_.filePath("t.svg"));
+  ASSERT_TRUE(svg.open(QIODevice::ReadOnly));
+  const QByteArray drawing = svg.readAll();
+  EXPECT_FALSE(drawing.contains("<image")) << "shapes and text only";
+  for (int rank = 0; rank < 8; ++rank) EXPECT_TRUE(drawing.contains(QByteArray(">rank ") + QByteArray::number(rank))) << rank;
+}
+
+TEST_F(UserPath, AnEmptyWindowHasNoPicture) {
+  for (const char* name : {"t.png", "t.svg", "t.csv"}) {
+    EXPECT_FALSE(window_->exportTo(folder_.filePath(name))) << name;
+    EXPECT_TRUE(window_->message().contains("no timeline")) << window_->message().toStdString();
+    EXPECT_FALSE(QFileInfo::exists(folder_.filePath(name))) << name;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,37 @@
 #include <cmath>
 
 namespace pw::gui {
+namespace {
+
+using Mask = std::array<std::uint8_t, 8>;  ///< by line, a bit for each column; all 0: plain
+
+Mask drawnMask(Qt::BrushStyle style) {
+  Mask mask{};
+  if (style == Qt::SolidPattern || style == Qt::NoBrush) return mask;
+  QImage image(8, 8, QImage::Format_RGB32);
+  image.fill(Qt::white);
+  QPainter painter(&image);
+  painter.fillRect(image.rect(), QBrush(Qt::black, style));
+  painter.end();
+  for (int y = 0; y < 8; ++y) {
+    for (int x = 0; x < 8; ++x) {
+      if (qGray(image.pixel(x, y)) < 128) mask[static_cast<std::size_t>(y)] |= static_cast<std::uint8_t>(1 << x);
+    }
+  }
+  return mask;
+}
+
+/// Qt's pattern as bits; drawn once, because every frame needs it.
+const Mask& maskOf(Qt::BrushStyle style) {
+  static const auto masks = [] {
+    std::array<Mask, Qt::DiagCrossPattern + 1> drawn;
+    for (int s = 0; s <= Qt::DiagCrossPattern; ++s) drawn[static_cast<std::size_t>(s)] = drawnMask(static_cast<Qt::BrushStyle>(s));
+    return drawn;
+  }();
+  return masks[static_cast<std::size_t>(style)];
+}
+
+}  // namespace
 
 int Columns::edge(Ns time) const {
   constexpr int kOutside = 4000;
@@ -28,7 +59,27 @@ Canvas::Canvas(QImage& image, int left, int right, std::int64_t phase)
       height_(image.height()),
       phase_(static_cast<unsigned>(phase & 7)) {}
 
+Canvas::Canvas(QPainter& painter, const QRect& row)
+    : painter_(&painter), origin_(row.topLeft()), left_(0), right_(row.width()), height_(row.height()) {}
+
+void Canvas::paint(const Box& box, const Fill& fill) {
+  const QRect rect(origin_.x() + box.left, origin_.y() + box.top, box.width(), box.height());
+  painter_->fillRect(rect, QColor(fill.base));
+  if (fill.pattern != Qt::SolidPattern) painter_->fillRect(rect, QBrush(QColor(fill.mark), fill.pattern));
+}
+
+bool Canvas::text(int x, int baseline, const QFont& font, std::string_view text, QRgb colour) {
+  if (painter_ == nullptr) return false;
+  flush();
+  painter_->setFont(font);
+  painter_->setPen(QColor(colour));
+  painter_->drawText(origin_ + QPoint(x, baseline), QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())));
+  return true;
+}
+
 void Canvas::flush() {
+  for (const Run& run : runs_) paint(run.box, run.fill);
+  runs_.clear();
   if (block_ < 0) return;
   const int from = std::max(block_, left_), to = std::min(block_ + kBlock, right_);
   for (int y = 0; y < height_; ++y) {
@@ -40,6 +91,19 @@ void Canvas::flush() {
 
 void Canvas::column(int x, int top, int bottom, const Fill& fill) {
   if (x < left_ || x >= right_) return;
+  if (painter_ != nullptr) {
+    const auto goesOn = [&](const Run& run) {
+      return run.box.right == x && run.box.top == top && run.box.bottom == bottom && run.fill == fill;
+    };
+    if (const auto run = std::ranges::find_if(runs_, goesOn); run != runs_.end()) {
+      run->box.right = x + 1;
+      return;
+    }
+    if (!runs_.empty() && std::ranges::none_of(runs_, [&](const Run& run) { return run.box.right >= x; })) flush();
+    const Box box = clipped({x, top, x + 1, bottom});
+    if (box.bottom > box.top) runs_.push_back({box, fill});
+    return;
+  }
   if (block_ < 0 || x < block_ || x >= block_ + kBlock) {
     flush();
     block_ = x - x % kBlock;
@@ -52,33 +116,31 @@ void Canvas::column(int x, int top, int bottom, const Fill& fill) {
   bottom = std::min(bottom, height_);
   QRgb* to = gathered_.data() + static_cast<std::ptrdiff_t>(top) * kBlock + (x - block_);
   const unsigned bit = 1U << ((static_cast<unsigned>(x) + phase_) & 7);
-  for (int y = top; y < bottom; ++y, to += kBlock) *to = (fill.mask[static_cast<std::size_t>(y) & 7] & bit) != 0 ? fill.mark : fill.base;
+  const Mask& mask = maskOf(fill.pattern);
+  for (int y = top; y < bottom; ++y, to += kBlock) *to = (mask[static_cast<std::size_t>(y) & 7] & bit) != 0 ? fill.mark : fill.base;
 }
 
 Box Canvas::clipped(const Box& box) const {
   return {std::max(box.left, left_), std::max(box.top, 0), std::min(box.right, right_), std::min(box.bottom, height_)};
 }
 
-void Canvas::fill(const Box& box, QRgb colour) {
-  const Box b = clipped(box);
-  if (b.right <= b.left) return;
-  flush();
-  for (int y = b.top; y < b.bottom; ++y) std::fill(line(y) + b.left, line(y) + b.right, colour);
-}
+void Canvas::fill(const Box& box, QRgb colour) { fill(box, Fill{colour}); }
 
 void Canvas::fill(const Box& box, const Fill& fill) {
   const Box b = clipped(box);
-  if (b.right <= b.left) return;
+  if (b.right <= b.left || b.bottom <= b.top) return;
   flush();
+  if (painter_ != nullptr) return paint(b, fill);
+  const Mask& mask = maskOf(fill.pattern);
   for (int y = b.top; y < b.bottom; ++y) {
     QRgb* const to = line(y);
-    const unsigned mask = fill.mask[static_cast<std::size_t>(y) & 7];
-    if (mask == 0) {
+    const unsigned marks = mask[static_cast<std::size_t>(y) & 7];
+    if (marks == 0) {
       std::fill(to + b.left, to + b.right, fill.base);
       continue;
     }
     std::array<QRgb, 8> tile;
-    for (unsigned x = 0; x < 8; ++x) tile[x] = (mask >> ((x + phase_) & 7) & 1) != 0 ? fill.mark : fill.base;
+    for (unsigned x = 0; x < 8; ++x) tile[x] = (marks >> ((x + phase_) & 7) & 1) != 0 ? fill.mark : fill.base;
     for (int x = b.left; x < b.right; ++x) to[x] = tile[static_cast<unsigned>(x) & 7];
   }
 }
@@ -91,11 +153,6 @@ void Canvas::frame(const Box& box, int thickness, QRgb colour) {
   fill(Box{box.right - t, box.top, box.right, box.bottom}, colour);
 }
 
-void Canvas::pixel(int x, int y, QRgb colour) {
-  flush();
-  if (x >= left_ && x < right_ && y >= 0 && y < height_) line(y)[x] = colour;
-}
-
 void Canvas::blend(int x, int y, QRgb colour, int alpha) {
   if (x < left_ || x >= right_ || y < 0 || y >= height_) return;
   flush();
@@ -104,8 +161,8 @@ void Canvas::blend(int x, int y, QRgb colour, int alpha) {
   to = qRgb(channel(qRed(to), qRed(colour)), channel(qGreen(to), qGreen(colour)), channel(qBlue(to), qBlue(colour)));
 }
 
-Glyphs::Glyphs(const QFont& font, double devicePixelRatio) {
-  QFont scaled = font;
+Glyphs::Glyphs(const QFont& font, double devicePixelRatio) : font_(font) {
+  QFont& scaled = font_;
   scaled.setPixelSize(std::max(1, static_cast<int>(std::lround(font.pixelSize() * devicePixelRatio))));
   scaled.setKerning(false);
   const QFontMetrics metrics(scaled);
@@ -135,6 +192,7 @@ int Glyphs::width(std::string_view text) const {
 }
 
 void Glyphs::draw(Canvas& canvas, int x, int y, std::string_view text, QRgb colour) const {
+  if (canvas.text(x, y + height_, font_, text, colour)) return;
   for (const char c : text) {
     if (c < 32 || c >= 127) continue;
     const Glyph& glyph = glyphs_[static_cast<std::size_t>(c - 32)];

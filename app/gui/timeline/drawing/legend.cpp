@@ -87,10 +87,7 @@ void paintLegend(QPainter& painter, const QRect& area, const Scene& scene, const
       painter.drawText(QRect(x, area.top(), area.right() - x, area.height()), Qt::AlignVCenter, more);
       break;
     }
-    QImage swatch(box * 2, box, QImage::Format_RGB32);
-    Canvas canvas(swatch, 0, swatch.width(), 0);
-    canvas.fill(Box{0, 0, swatch.width(), box}, entry.fill);
-    painter.drawImage(x, area.top() + (area.height() - box) / 2, swatch);
+    Canvas(painter, QRect(x, area.top() + (area.height() - box) / 2, box * 2, box)).fill(Box{0, 0, box * 2, box}, entry.fill);
     painter.setPen(theme.text);
     painter.drawText(QRect(x + box * 2 + 5, area.top(), width, area.height()), Qt::AlignVCenter, entry.name);
     x += width + gap;

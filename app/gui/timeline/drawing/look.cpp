@@ -10,39 +10,11 @@ namespace {
 
 std::size_t at(SpanKind kind) { return static_cast<std::size_t>(kind); }
 
-using Mask = std::array<std::uint8_t, 8>;
-
-Mask drawnMask(Qt::BrushStyle style) {
-  Mask mask{};
-  if (style == Qt::SolidPattern || style == Qt::NoBrush) return mask;
-  QImage image(8, 8, QImage::Format_RGB32);
-  image.fill(Qt::white);
-  QPainter painter(&image);
-  painter.fillRect(image.rect(), QBrush(Qt::black, style));
-  painter.end();
-  for (int y = 0; y < 8; ++y) {
-    for (int x = 0; x < 8; ++x) {
-      if (qGray(image.pixel(x, y)) < 128) mask[static_cast<std::size_t>(y)] |= static_cast<std::uint8_t>(1 << x);
-    }
-  }
-  return mask;
-}
-
-/// Qt's pattern as bits; drawn once, because every frame needs it.
-Mask maskOf(Qt::BrushStyle style) {
-  static const auto masks = [] {
-    std::array<Mask, Qt::DiagCrossPattern + 1> drawn;
-    for (int s = 0; s <= Qt::DiagCrossPattern; ++s) drawn[static_cast<std::size_t>(s)] = drawnMask(static_cast<Qt::BrushStyle>(s));
-    return drawn;
-  }();
-  return masks[static_cast<std::size_t>(style)];
-}
-
 }  // namespace
 
 Look::Look(const Scene& scene, const Theme& theme)
     : theme_(&theme), by_(scene.colourBy), background_(theme.background.rgb()), highlight_(theme.focus.rgb()), text_(theme.text.rgb()) {
-  bubble_ = {theme.bubble.rgb(), theme.bubbleHatch.rgb(), {0x80, 0x40, 0x20, 0x10, 0x08, 0x04, 0x02, 0x01}};
+  bubble_ = {theme.bubble.rgb(), theme.bubbleHatch.rgb(), Qt::BDiagPattern};
   for (std::size_t k = 0; k < kSpanKinds; ++k) {
     const auto kind = static_cast<SpanKind>(k);
     kinds_[k] = patterned(kindColour(kind, theme).rgb(), kind);
@@ -58,7 +30,7 @@ Look::Look(const Scene& scene, const Theme& theme)
 Fill Look::patterned(QRgb base, SpanKind kind) const {
   // Marks must stay readable behind text and calm in small blocks: a little darker, on dark fills a little lighter.
   const bool light = qGray(base) > 110;
-  return {base, mixed(base, light ? qRgb(0, 0, 0) : qRgb(255, 255, 255), light ? 0.20 : 0.22), maskOf(kindPattern(kind))};
+  return {base, mixed(base, light ? qRgb(0, 0, 0) : qRgb(255, 255, 255), light ? 0.20 : 0.22), kindPattern(kind)};
 }
 
 Fill Look::of(const SpanTag& tag) const {
@@ -67,25 +39,25 @@ Fill Look::of(const SpanTag& tag) const {
   if (by_ == ColourBy::Stage) return stages_[std::min(stages_.size() - 1, tag.stage.index() * kSpanKinds + at(tag.kind))];
   if (tag.microbatch.value < 0) return kind;
   Fill fill = patterned(microbatchColour(tag.microbatch.value, *theme_).rgb(), SpanKind::Forward);
-  fill.mask = kind.mask;
+  fill.pattern = kind.pattern;
   return fill;
 }
 
 Fill Look::ofDifference(std::optional<double> error) const {
   const QRgb neutral = mixed(background_, text_, theme_->dark ? 0.30 : 0.24);
-  if (!error) return {mixed(background_, text_, 0.12), mixed(background_, text_, 0.45), maskOf(Qt::BDiagPattern)};
+  if (!error) return {mixed(background_, text_, 0.12), mixed(background_, text_, 0.45), Qt::BDiagPattern};
   // Full colour from half as long again on.
   const double strength = std::min(1.0, std::abs(*error) / 0.5);
   const QRgb target = (*error > 0 ? theme_->slower : theme_->faster).rgb();
-  Fill fill{mixed(neutral, target, std::sqrt(strength)), 0, {}};
+  Fill fill{mixed(neutral, target, std::sqrt(strength))};
   fill.mark = mixed(fill.base, text_, 0.25);
-  if (strength > 0.1) fill.mask = maskOf(*error > 0 ? Qt::SolidPattern : Qt::Dense6Pattern);
+  if (strength > 0.1) fill.pattern = *error > 0 ? Qt::SolidPattern : Qt::Dense6Pattern;
   return fill;
 }
 
 Fill Look::dimmed(const Fill& fill) const {
   constexpr double kFaint = 0.80;
-  return {mixed(fill.base, background_, kFaint), mixed(fill.mark, background_, kFaint), fill.mask};
+  return {mixed(fill.base, background_, kFaint), mixed(fill.mark, background_, kFaint), fill.pattern};
 }
 
 QRgb Look::textOn(const Fill& fill) const { return gui::textOn(QColor(fill.base)).rgb(); }

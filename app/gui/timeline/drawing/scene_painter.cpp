@@ -1,4 +1,5 @@
 #include "app/gui/timeline/drawing/scene_painter.h"
+#include <QPaintEngine>
 #include <QPainter>
 #include <QSemaphore>
 #include <QThreadPool>
@@ -98,8 +99,10 @@ struct ScenePainter::Cache {
   void update(const Scene& scene, const Row& row, RowImage& cached);
   void update(const Scene& scene, const std::vector<Shown>& shown);
   void paintStrip(const Scene& scene, const Row& row, QImage& image, int left, int right);
+  void paintRow(const Scene& scene, const Row& row, Canvas& canvas);
   void paintMemoryStrip(const Scene& scene, const Row& row, Canvas& canvas);
   [[nodiscard]] QImage withWideLabels(const Scene& scene, const Row& row, const QImage& image);
+  void paintShapes(const Scene& scene, const Row& row, Canvas& canvas);
 };
 
 void ScenePainter::Cache::prepare(const Scene& scene, const Viewport& view, const Theme& theme, double ratio, int width) {
@@ -181,12 +184,17 @@ void ScenePainter::Cache::paintMemoryStrip(const Scene& scene, const Row& row, C
 
 void ScenePainter::Cache::paintStrip(const Scene& scene, const Row& row, QImage& image, int left, int right) {
   Canvas canvas(image, left, right, columns.offset);
-  canvas.fill(Box{left, 0, right, image.height()}, look->background());
+  paintRow(scene, row, canvas);
+}
+
+void ScenePainter::Cache::paintRow(const Scene& scene, const Row& row, Canvas& canvas) {
+  const int left = canvas.left(), right = canvas.right(), height = canvas.height();
+  canvas.fill(Box{left, 0, right, height}, look->background());
   if (row.kind != Row::Kind::Compute && content.tick > 0) {  // the ruler's ticks continue as faint lines
     const QRgb grid = mixed(look->background(), look->theme().grid.rgb(), 0.6);
     const auto first = static_cast<Ns>(std::floor(static_cast<double>(columns.begin(left)) / static_cast<double>(content.tick)));
     for (Ns tick = first * content.tick; columns.edge(tick) < right; tick += content.tick)
-      canvas.fill(Box{columns.edge(tick), 0, columns.edge(tick) + 1, image.height()}, grid);
+      canvas.fill(Box{columns.edge(tick), 0, columns.edge(tick) + 1, height}, grid);
   }
   if (row.kind == Row::Kind::Memory) {
     paintMemoryStrip(scene, row, canvas);
@@ -277,7 +285,21 @@ QImage ScenePainter::Cache::withWideLabels(const Scene& scene, const Row& row, c
   return copy;
 }
 
+/// The row with its wide labels.
+void ScenePainter::Cache::paintShapes(const Scene& scene, const Row& row, Canvas& canvas) {
+  paintRow(scene, row, canvas);
+  if (row.kind != Row::Kind::Compute) return;
+  const TrackView view = viewOf(scene, row.source, row.rank, TrackKind::Compute);
+  if (view.track != nullptr) paintWideLabels(canvas, columns, view, *look, glyphs.usual);
+}
+
 namespace {
+
+/// Whether the painter keeps shapes, to be scaled later, instead of pixels.
+bool keepsShapes(const QPainter& painter) {
+  const QPaintEngine* const engine = painter.paintEngine();
+  return engine != nullptr && (engine->type() == QPaintEngine::SVG || engine->type() == QPaintEngine::Pdf);
+}
 
 /// Outlines what is hovered or selected.
 void paintOutline(QPainter& painter, const QRect& tracks, const Scene& scene, const RowLayout& layout, const Viewport& view, int scroll,
@@ -347,7 +369,13 @@ void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scen
     const QRect clip = row.pinned ? tracks : tracks.adjusted(0, layout.pinnedHeight, 0, 0);
     if (y > clip.bottom() || y + row.height <= clip.top()) continue;
     const int top = static_cast<int>(std::lround(y * ratio)), bottom = static_cast<int>(std::lround((y + row.height) * ratio));
-    shown.push_back({row, top, clip, &cache.prepared(row, bottom - top)});
+    if (keepsShapes(painter)) {
+      painter.setClipRect(clip);
+      Canvas canvas(painter, QRect(tracks.left(), y, tracks.width(), row.height));
+      cache.paintShapes(scene, row, canvas);
+    } else {
+      shown.push_back({row, top, clip, &cache.prepared(row, bottom - top)});
+    }
   }
   cache.update(scene, shown);
   for (const Shown& row : shown) {

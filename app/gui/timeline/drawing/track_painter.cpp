@@ -77,7 +77,8 @@ class ComputePainter {
     }
     if (box.width() >= 9 && box.height() >= 9) {
       for (const int x : {box.left, box.right - 2}) {
-        for (const int y : {box.top == 0 ? 0 : box.top + 1, box.bottom - 1}) canvas_.pixel(x, y, mixed(fill.base, look_.background(), 0.7));
+        for (const int y : {box.top == 0 ? 0 : box.top + 1, box.bottom - 1})
+          canvas_.fill(Box{x, y, x + 1, y + 1}, mixed(fill.base, look_.background(), 0.7));
       }
     }
     if (marked && !view_.dims)
@@ -94,8 +95,7 @@ class ComputePainter {
     if (label.empty() || width + 4 > box.width() || glyphs.height() + 3 > box.height()) return;
     const int x = box.left + (box.width() - 1 - width) / 2, y = box.top + (box.height() - glyphs.height() + 1) / 2;
     if (x - 2 >= canvas_.right() || x + width + 2 <= canvas_.left()) return;
-    const std::array<std::uint8_t, 8> none{};
-    if (fill.mask != none) canvas_.fill(Box{x - 2, y - 2, x + width + 2, y + glyphs.height() + 2}, fill.base);
+    if (fill.pattern != Qt::SolidPattern) canvas_.fill(Box{x - 2, y - 2, x + width + 2, y + glyphs.height() + 2}, fill.base);
     glyphs.draw(canvas_, x, y, label, faint ? mixed(fill.base, look_.text(), 0.45) : look_.textOn(fill));
   }
 
