@@ -29,18 +29,25 @@ int decimalsOf(Ns step, Ns unit) {
 
 Ns furthest(const Viewport& view) { return static_cast<Ns>(std::max(std::abs(view.start), std::abs(view.end()))); }
 
-void paintRange(QPainter& painter, const QRect& area, const Scene& scene, const Viewport& view, const Theme& theme) {
-  if (!scene.range) return;
-  const int left = area.left() + static_cast<int>(std::lround(std::clamp(view.xOf(scene.range->first), -10.0, area.width() + 10.0)));
-  const int right = area.left() + static_cast<int>(std::lround(std::clamp(view.xOf(scene.range->second), -10.0, area.width() + 10.0)));
-  const QRect band(left, area.top(), std::max(1, right - left), area.height());
-  painter.fillRect(band, theme.accent);
-  const QString text = durationText(scene.range->second - scene.range->first);
-  const int width = painter.fontMetrics().horizontalAdvance(text);
-  const bool inside = width + 8 <= band.width();
-  QRect box = inside ? band : QRect(band.right() + 4, area.top(), width + 8, area.height());
-  if (!inside) painter.fillRect(box, theme.background);
-  painter.setPen(inside ? textOn(theme.accent) : theme.text);
+/// Where the selected range is on the ruler, at least a pixel wide.
+QRect bandOf(const std::pair<Ns, Ns>& range, const QRect& area, const Viewport& view) {
+  const auto x = [&](Ns time) {
+    return area.left() + static_cast<int>(std::lround(std::clamp(view.xOf(time), -10.0, area.width() + 10.0)));
+  };
+  return {x(range.first), area.top(), std::max(1, x(range.second) - x(range.first)), area.height()};
+}
+
+/// How long the selected range is, within it or to its right.
+void paintLength(QPainter& painter, const QRect& band, Ns length, const Theme& theme) {
+  const QString text = durationText(length);
+  const QFontMetrics metrics = painter.fontMetrics();
+  const QSize size(metrics.horizontalAdvance(text) + 10, std::min(metrics.height() + 2, band.height() - 4));
+  const bool inside = size.width() <= band.width();
+  const QRect box(inside ? band.center().x() - size.width() / 2 : band.right() + 4, band.top() + 1, size.width(), size.height());
+  painter.setPen(Qt::NoPen);
+  painter.setBrush(theme.accent);
+  painter.drawRoundedRect(box, 3, 3);
+  painter.setPen(textOn(theme.accent));
   painter.drawText(box, Qt::AlignCenter, text);
 }
 
@@ -90,6 +97,11 @@ void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const 
   painter.setClipRect(area);
   painter.fillRect(area, theme.alternate);
   painter.setFont(sceneFont(scene, 0.9));
+  if (scene.range) {  // its ticks and their times are painted over it
+    QColor tint = theme.accent;
+    tint.setAlpha(64);
+    painter.fillRect(bandOf(*scene.range, area, view), tint);
+  }
   const Ns step = rulerStep(view, scene);
   const int parts = step % 5 == 0 || step == 1 ? 5 : 4;  // minor ticks: 1 and 5 by fifths, 2 by quarters
   const auto first = static_cast<Ns>(std::floor(view.start / static_cast<double>(step))) - 1;
@@ -110,7 +122,11 @@ void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const 
       painter.drawLine(minor, bottom - 4, minor, bottom);
     }
   }
-  paintRange(painter, area, scene, view, theme);
+  if (scene.range) {
+    const QRect band = bandOf(*scene.range, area, view);
+    painter.fillRect(QRect(band.left(), bottom - 2, band.width(), 3), theme.accent);
+    paintLength(painter, band, scene.range->second - scene.range->first, theme);
+  }
   painter.setPen(theme.grid);
   painter.drawLine(area.left(), bottom, area.right(), bottom);
   painter.restore();
