@@ -167,7 +167,8 @@ void TimelineWidget::Private::keepSelection(bool sameShape) {
     if (from >= to || afterGap.has_value() != same.has_value()) gap.reset();
     if (!gap && emphasis == Emphasis::Chain) emphasis = Emphasis::None, scene.dimsOthers = false, scene.highlighted.clear();
   }
-  if (scene.range && scene.range->first >= end()) scene.range.reset();
+  if (scene.range) scene.range->second = std::min(scene.range->second, end());
+  if (scene.range && scene.range->first >= scene.range->second) scene.range.reset();
   also.clear();
   if (sameShape) return;
   scene.highlighted.clear();

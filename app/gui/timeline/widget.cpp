@@ -113,7 +113,11 @@ void TimelineWidget::Private::takePrediction() {
   if (keepsLast || next == prediction) return repaint();
   const Timeline* made = next ? &next->timeline : nullptr;
   const bool same = !newModel && sameShape(scene.predicted.get(), made);
-  if (next) newModel = false;
+  if (next && std::exchange(newModel, false)) {  // blocks of the same name and times are others now
+    scene.selected.reset();
+    scene.range.reset();
+    gap.reset();
+  }
   scene.predicted = next ? std::shared_ptr<const Timeline>(next, made) : nullptr;
   prediction = next;
   ownDependencies[0].reset();

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "app/gui/common/format.h"
 #include "app/gui/timeline/details.h"
 #include "app/gui/timeline/explanations.h"
 #include "app/gui/timeline/find_bar.h"
@@ -111,6 +112,33 @@ TEST_F(TimelineSelection, DraggingOnTheRulerAddsUpARange) {
               0.02 * static_cast<double>(to - from));
   click({xOf(5 * kMs), y});
   EXPECT_FALSE(widget.scene().range);
+}
+
+TEST_F(TimelineSelection, ARangeEndsWhereTheStepDoes) {
+  const Ns before = timeline().end;
+  const int y = rulerHeight(widget.scene()) / 2;
+  drag({xOf(before / 4), y}, {xOf(before * 3 / 4), y});
+  ASSERT_TRUE(widget.scene().range);
+  const Ns from = widget.scene().range->first;
+  recost([](CostTable& costs) {
+    for (auto& stage : costs.stages) stage.forward /= 2, stage.backward /= 2;
+  });
+  ASSERT_LT(timeline().end, before * 3 / 4);
+  ASSERT_TRUE(widget.scene().range) << "its begin is still within the step";
+  EXPECT_EQ(*widget.scene().range, std::pair(from, timeline().end));
+  EXPECT_TRUE(widget.details().contains(durationText(timeline().end - from))) << widget.details().toStdString();
+}
+
+TEST_F(TimelineSelection, AnotherModelHasNothingSelected) {
+  const int y = rulerHeight(widget.scene()) / 2;
+  drag({xOf(3 * kMs), y}, {xOf(11 * kMs), y});
+  open("1f1b", 4, 8);
+  EXPECT_FALSE(widget.scene().range);
+  click(middleOf(at(1, SpanKind::Forward, 1, 0)));
+  ASSERT_TRUE(selected());
+  open("1f1b", 4, 8);
+  EXPECT_FALSE(selected());
+  EXPECT_TRUE(widget.details().isEmpty()) << widget.details().toStdString();
 }
 
 TEST_F(TimelineSelection, AClickOnABubbleMarksTheChainThatExplainSays) {
