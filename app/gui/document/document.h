@@ -15,6 +15,7 @@
 #include "simulator/plan/predictor.h"
 #include "simulator/plan/split.h"
 #include "simulator/report/certificate.h"
+#include "simulator/report/metrics.h"
 
 namespace pw::gui {
 
@@ -39,7 +40,9 @@ struct Measured {
   QString title;  ///< `run 7 · 22 Nov 14:03`, a file's name
   Trace trace;
   Timeline timeline;
-  std::optional<RunRecord> run;  ///< of a stored run: its plan and prediction
+  std::optional<RunRecord> run;      ///< of a stored run: its plan and prediction
+  std::optional<Metrics> metrics;    ///< of another tool's trace
+  std::optional<Schedule> executed;  ///< likewise, where it shows a whole schedule (`executedSchedule`)
   int step = 0;
   bool live = false;  ///< the run is still in progress
 };

@@ -26,6 +26,7 @@
 #include "simulator/plan/split.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/timeline/fill.h"
+#include "simulator/trace/executed.h"
 
 namespace pw::gui {
 namespace {
@@ -275,6 +276,8 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
     measured->step = static_cast<int>(loaded->measured.size());
     measured->trace = std::move(step.trace);
     measured->timeline = timelineOf(measured->trace);
+    measured->metrics = metricsOf(measured->trace);
+    measured->executed = executedSchedule(measured->trace);
     loaded->measured.push_back(std::move(measured));
   }
   return loaded;

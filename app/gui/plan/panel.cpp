@@ -11,6 +11,7 @@
 #include <QStandardItemModel>
 #include <QStyle>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
@@ -61,6 +62,7 @@ struct PlanPanel::Private {
   QSpinBox *ranks = nullptr, *chunks = nullptr, *microbatches = nullptr, *microbatch = nullptr, *replicas = nullptr;
   QLineEdit* limit = nullptr;
   QLabel* placement = nullptr;
+  QFormLayout* settings = nullptr;
   PlanResults* results = nullptr;
   QPushButton *run = nullptr, *profile = nullptr;
   std::optional<Design> shown;  ///< without its splits
@@ -77,6 +79,8 @@ struct PlanPanel::Private {
   [[nodiscard]] Design unsplit() const;
   void showDesign();
   void showPlacement();
+  void showTrace();
+  [[nodiscard]] std::shared_ptr<const Measured> traceAlone() const;
   void refuseSchedules();
   void changeShape(const QString& what, const std::function<void(PlanRequest&)>& change);
 };
@@ -88,6 +92,10 @@ PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
     if (d->shown != d->unsplit()) d->showDesign();
   });
   connect(&document, &Document::modelChanged, this, [this] { d->showDesign(); });
+  connect(&document, &Document::measuredChanged, this, [this] {
+    d->showDesign();
+    d->showPlacement();
+  });
   connect(d->results, &PlanResults::shown, this, [this] {
     d->costs->showSource();
     d->showPlacement();
@@ -112,7 +120,7 @@ void PlanPanel::Private::changeShape(const QString& what, const std::function<vo
 void PlanPanel::Private::build() {
   auto* inside = new QWidget;
   auto* column = new QVBoxLayout(inside);
-  auto* form = new QFormLayout;
+  auto* form = settings = new QFormLayout;
   form->setFieldGrowthPolicy(QFormLayout::ExpandingFieldsGrow);
   form->setLabelAlignment(Qt::AlignRight);
   addSchedule(*form);
@@ -359,12 +367,49 @@ void PlanPanel::Private::showDesign() {
   optimizer->setCurrentIndex(chosen == offered.end() ? -1 : static_cast<int>(chosen - offered.begin()));
   if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? sizeText(r.memoryLimit) : QString());
   refuseSchedules();
-  costs->showDesign();
+  showTrace();
+  costs->showDesign();  // after it: a row of its own may be hidden
 }
 
 void PlanPanel::Private::showPlacement() {
   const auto p = document.prediction();
-  placement->setText(p ? placementText(kindOf(p->rows->placement, shapeOf(*p->rows))) : QStringLiteral("–"));
+  const auto trace = traceAlone();
+  const Schedule* const rows = p ? p->rows.get() : trace && trace->executed ? &*trace->executed : nullptr;
+  placement->setText(rows != nullptr ? placementText(kindOf(rows->placement, shapeOf(*rows))) : QStringLiteral("–"));
+}
+
+/// The trace of another tool where nothing else is open: then there is no plan to show.
+std::shared_ptr<const Measured> PlanPanel::Private::traceAlone() const {
+  const bool hasDesign = document.graph() != nullptr || document.design().customRows != nullptr;
+  const auto measured = document.measured();
+  return !hasDesign && measured && measured->metrics ? measured : nullptr;
+}
+
+/// What a trace says of its plan takes the place of a plan's settings, and those that it does not say are hidden.
+void PlanPanel::Private::showTrace() {
+  const auto trace = traceAlone();
+  const std::vector<const QWidget*> said{schedule, ranks, chunks, placement, microbatches};
+  for (int row = 0; row < settings->rowCount(); ++row) {
+    const QLayoutItem* const field = settings->itemAt(row, QFormLayout::FieldRole);
+    settings->setRowVisible(row, !trace || (field != nullptr && std::ranges::find(said, field->widget()) != said.end()));
+  }
+  for (QPushButton* button : {run, profile}) button->setVisible(!trace);
+  if (!trace) return;
+  const bool isNamed = trace->executed && !trace->executed->name.empty();
+  schedule->addItem(isNamed           ? PlanPanel::tr("%1 (as in the trace)").arg(QString::fromStdString(trace->executed->name))
+                    : trace->executed ? PlanPanel::tr("an order of its own")
+                                      : PlanPanel::tr("not a whole step"));
+  schedule->setCurrentIndex(schedule->count() - 1);
+  const auto show = [](QSpinBox* box, int value) {
+    const QSignalBlocker quiet(box);
+    box->setValue(value);
+  };
+  show(ranks, trace->trace.ranks);
+  settings->setRowVisible(chunks, trace->executed.has_value());
+  settings->setRowVisible(microbatches, trace->executed.has_value());
+  if (!trace->executed) return;
+  show(chunks, static_cast<int>(trace->executed->placement.stages()) / std::max(1, trace->trace.ranks));
+  show(microbatches, trace->executed->microbatches);
 }
 
 }  // namespace pw::gui

@@ -49,6 +49,7 @@ struct PlanResults::Private {
   QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
   QLabel *mfu = nullptr, *mfuName = nullptr, *alone = nullptr, *aloneName = nullptr;  ///< shown where known
   QLabel *rateName = nullptr, *memoryName = nullptr;
+  std::vector<QLabel*> predictedOnly;  ///< figures that a trace does not have, and their names
   MemoryBars* memory = nullptr;
   Job lowerJob;
   QTimer lowerTimer;
@@ -61,6 +62,7 @@ struct PlanResults::Private {
   void follow();
   void showProblem(const QString& sentence);
   void showResults();
+  void showTrace(const Metrics& metrics);
   void showOrder();
   void showOneRank(const std::optional<OneRank>& one, bool hasModel, Ns pipelined);
   void showUtilisation(const Prediction& p);
@@ -77,6 +79,9 @@ PlanResults::PlanResults(Document& document, QWidget* parent) : QWidget(parent),
   d->soon.setInterval(kReadableMs);
   connect(&d->soon, &QTimer::timeout, this, [this] { d->showResults(); });
   connect(&document, &Document::predictionChanged, this, [this] { d->follow(); });
+  connect(&document, &Document::measuredChanged, this, [this, &document] {
+    if (!document.prediction()) d->showResults();
+  });
   connect(&document, &Document::storeChanged, this, [this] { d->readRuns(); });
   d->showResults();
 }
@@ -111,15 +116,16 @@ void PlanResults::Private::build() {
   large.setPointSizeF(large.pointSizeF() * 1.5);
   large.setBold(true);
   step->setFont(large);
-  add(PlanResults::tr("Prediction error so far"), error);
+  QLabel* const errorName = add(PlanResults::tr("Prediction error so far"), error);
   rateName = add(PlanResults::tr("Samples/s"), rate);
   mfuName = add(PlanResults::tr("MFU"), mfu);
   add(PlanResults::tr("Bubble"), bubble);
-  add(PlanResults::tr("Lower bound"), lower);
+  QLabel* const lowerName = add(PlanResults::tr("Lower bound"), lower);
   orderName = add(PlanResults::tr("Order"), order);
   order->setWordWrap(true);
   add(PlanResults::tr("Pipeline makespan"), makespan);
   aloneName = add(PlanResults::tr("On one rank"), alone);
+  predictedOnly = {error, errorName, rate, rateName, lower, lowerName};
   grid->setColumnStretch(1, 1);
   column->addLayout(grid);
   memoryName = new QLabel(PlanResults::tr("Peak memory"));
@@ -173,6 +179,10 @@ void PlanResults::Private::showResults() {
                       "same kind of times"));
   makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
   lower->setToolTip(PlanResults::tr("No order of these actions can finish earlier within the memory limits"));
+  const auto measured = document.measured();
+  const bool isTrace = !p && problem.isEmpty() && measured && measured->metrics && !document.graph() && !document.design().customRows;
+  for (QLabel* label : predictedOnly) label->setVisible(!isTrace);
+  if (isTrace) return showTrace(*measured->metrics);
   if (!p) {
     for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setText(QStringLiteral("–"));
     memory->show({}, 0);
@@ -202,6 +212,19 @@ void PlanResults::Private::showResults() {
   }
   showUtilisation(*p);
   if (lowerOf != p) lowerTimer.start();
+}
+
+/// The figures of another tool's trace.
+void PlanResults::Private::showTrace(const Metrics& metrics) {
+  step->setText(durationText(std::max(metrics.step, metrics.makespan)));
+  bubble->setText(percentText(metrics.bubbleFraction));
+  makespan->setText(durationText(metrics.makespan));
+  makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, as in the trace"));
+  for (QLabel* label : {mfu, mfuName, alone, aloneName}) label->setVisible(false);
+  const bool known = std::ranges::any_of(metrics.ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
+  memory->show(metrics.ranks, 0);
+  memory->setVisible(known);
+  memoryName->setVisible(known);
 }
 
 /// Of a model whose FLOPs and whose ranks' peak are known.

@@ -6,10 +6,12 @@
 #include <QComboBox>
 #include <QFileInfo>
 #include <QImage>
+#include <QLabel>
 #include <QLineEdit>
 #include <QSpinBox>
 #include <set>
 
+#include "app/gui/common/format.h"
 #include "simulator/report/compare.h"
 #include "tests/app/gui/window_fixture.h"
 
@@ -265,6 +267,41 @@ TEST_F(UserPath, APictureHasAllRanksHoweverSmallTheWindowIs) {
   const QByteArray drawing = svg.readAll();
   EXPECT_FALSE(drawing.contains("<image")) << "shapes and text only";
   for (int rank = 0; rank < 8; ++rank) EXPECT_TRUE(drawing.contains(QByteArray(">rank ") + QByteArray::number(rank))) << rank;
+}
+
+/// The visible widget of that kind with that accessible name; null: none.
+template <class Widget>
+Widget* shown(const QWidget& window, const char* name) {
+  for (Widget* widget : window.findChildren<Widget*>()) {
+    if (widget->accessibleName() == QLatin1String(name) && widget->isVisibleTo(&window)) return widget;
+  }
+  return nullptr;
+}
+
+TEST_F(UserPath, ATraceOfAnotherToolShowsItsOwnScheduleAndFigures) {
+  open(QStringLiteral(PW_SOURCE_DIR "/tests/data/primus/pp8"));
+  ASSERT_TRUE(shown<QComboBox>(*window_, "Schedule"));
+  EXPECT_EQ(shown<QComboBox>(*window_, "Schedule")->currentText(), "1f1b (as in the trace)");
+  EXPECT_EQ(shown<QSpinBox>(*window_, "Ranks")->value(), 8);
+  EXPECT_EQ(shown<QSpinBox>(*window_, "Microbatches")->value(), 16) << "num_mbs of config.json";
+  EXPECT_EQ(shown<QSpinBox>(*window_, "Replicas"), nullptr) << "the trace does not say it";
+  EXPECT_EQ(shown<QLabel>(*window_, "Lower bound"), nullptr);
+  const Trace& trace = document().measured()->trace;
+  Ns busy = 0, first = trace.spans.back().end, last = 0;
+  for (const Span& span : trace.spans) {
+    if (!isCompute(span.kind)) continue;
+    busy += span.end - span.start;
+    first = std::min(first, span.start);
+    last = std::max(last, span.end);
+  }
+  const double idle = 1 - static_cast<double>(busy) / (8 * static_cast<double>(last - first));
+  EXPECT_EQ(shown<QLabel>(*window_, "Bubble")->text(), percentText(idle));
+
+  open(sample("gpt_small.pt2"));
+  EXPECT_TRUE(shown<QSpinBox>(*window_, "Replicas"));
+  EXPECT_EQ(shown<QSpinBox>(*window_, "Ranks")->value(), document().design().request.ranks);
+  EXPECT_TRUE(shown<QLabel>(*window_, "Lower bound"));
+  EXPECT_FALSE(shown<QComboBox>(*window_, "Schedule")->currentText().contains("trace"));
 }
 
 TEST_F(UserPath, AnEmptyWindowHasNoPicture) {
