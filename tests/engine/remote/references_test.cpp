@@ -159,7 +159,7 @@ TEST(References, SurviveForksInAnyOrder) {
 
 TEST(References, GoEvenWhereABrokenPeerGaveBackMoreThanItHad) {
   const auto references = std::make_shared<References>(
-      JobRank(0), 2, [](JobRank, ReferenceId, Share) {}, [](std::shared_ptr<void>) {});
+      JobRank(0), 2, [](JobRank, ReferenceId, Share) {}, [](const std::shared_ptr<void>&) {});
   Reference whole = references->make(JobRank(0));
   references->takeBack(whole.id(), Share{1});
   whole = {};
