@@ -204,6 +204,11 @@ Schedule lower(const Schedule& compute, Lowering lowering) {
   return insertMessages(plain, run);
 }
 
+std::vector<std::vector<std::int64_t>> unitStarts(const Schedule& compute) {
+  requireIds(compute);
+  return runUnits(compute).starts;
+}
+
 Schedule withReductions(const Schedule& schedule) {
   Schedule reduced = without(schedule, [](ActionKind k) { return k == ActionKind::ReduceGrad; });
   for (auto& row : reduced.rows) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "schedules/schedule.h"
 
 namespace pw {
@@ -30,6 +33,10 @@ enum class Lowering : std::uint8_t {
 
 /// Removes messages, sharding and reductions; idle cells stay. `computeOnly(lower(s)) == s` for every compute-only s without idle cells.
 [[nodiscard]] Schedule computeOnly(const Schedule& schedule);
+
+/// When each action starts, as in the rows, where F = I = W = 1, B = 2 and messages take no time; those of an overlapped pair together.
+/// Takes a compute-only schedule; idle cells take no time and start when what follows them could. Cost: linear. Throws as `lower`.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> unitStarts(const Schedule& compute);
 
 /// Joins every I directly followed by the W of the same stage and microbatch into a B, as torch's `_merge_bw` does; idle cells are dropped.
 [[nodiscard]] Schedule mergeBackward(const Schedule& compute);
