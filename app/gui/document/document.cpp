@@ -9,12 +9,14 @@
 #include <thread>
 #include <utility>
 
+#include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compile.h"
 
 namespace pw::gui {
@@ -73,7 +75,8 @@ struct Document::Worker {
         request = std::move(*next_);
         next_.reset();
       }
-      const bool orders = request.graph && !request.design.customRows && madeSchedule(request.design.request.schedule) != nullptr;
+      const bool orders = request.graph && !request.design.customRows && !drawnOf(request.design) &&
+                          madeSchedule(request.design.request.schedule) != nullptr;
       const Answer first = answerTo(request, [&](Answer& answer) {
         predict(request, answer);
         answer.ordering = orders;
@@ -112,16 +115,19 @@ struct Document::Worker {
 
   void predict(const Request& request, Answer& answer) {
     const Design& design = request.design;
-    if (!request.graph && !design.customRows) return;  // nothing is open
+    if (!request.graph && !design.customCosts) return;  // nothing is open
     if (!request.graph) {
-      answer.prediction = predictor_.predict(design.customRows, *design.customCosts);
+      answer.prediction = predictor_.predict(design.customRows ? design.customRows : drawnRows(design), *design.customCosts);
       return;
     }
     costsOf(request, answer);
     PlanRequest wanted = design.request;
     const int stages = stagesOf(design);
     if (static_cast<int>(wanted.begins.size()) + 1 != stages) {
-      wanted.begins = balancedFor(wanted, *request.graph, *answer.profile, stages, Balance::Time);
+      const auto drawn = drawnOf(design);
+      wanted.begins = drawn ? balancedSplits(*request.graph, *answer.profile, stages, Balance::Time,
+                                             slownessOn(drawnFor(design, *drawn).placement, wanted, *answer.profile))
+                            : balancedFor(wanted, *request.graph, *answer.profile, stages, Balance::Time);
       answer.begins = wanted.begins;
     }
     answer.prediction = predictor_.predict(wanted, *request.graph, *answer.profile, rowsOf(request, wanted, answer));
@@ -149,6 +155,7 @@ struct Document::Worker {
   std::shared_ptr<const Schedule> rowsOf(const Request& request, const PlanRequest& wanted, const Answer& answer) {
     const OrderEffort atOnce{.seconds = 0.02};
     if (request.design.customRows) return request.design.customRows;
+    if (drawnOf(request.design)) return drawnRows(request.design);
     const int stages = stagesOf(request.design);
     const auto key = std::tuple(wanted.schedule, wanted.ranks, stages, wanted.microbatches, wanted.replicas, wanted.rankOrder);
     if (rows_ && key == rowsKey_) return rows_;
@@ -156,6 +163,22 @@ struct Document::Worker {
     rows_ = std::make_shared<const Schedule>(rowsFor(wanted, model, stages, atOnce));
     rowsKey_ = key;
     return rows_;
+  }
+
+  /// Rows of the design's drawn schedule; the previous ones if nothing changed.
+  std::shared_ptr<const Schedule> drawnRows(const Design& design) {
+    const auto drawn = drawnOf(design);
+    if (drawn == nullptr)
+      throw UsageError(tr("There is no schedule %1; choose another.").arg(QString::fromStdString(design.request.schedule)).toStdString());
+    const auto key = std::tuple(drawn, design.request.ranks, design.request.chunks, design.request.microbatches, design.request.replicas);
+    if (drawnRows_ && key == drawnKey_) return drawnRows_;
+    drawnRows_ = std::make_shared<const Schedule>(planRows(drawnFor(design, *drawn), design.request.replicas));
+    drawnKey_ = key;
+    return drawnRows_;
+  }
+
+  static std::vector<double> slownessOn(const Placement& placement, const PlanRequest& request, const Profile& profile) {
+    return allAtFullSpeed(profile.topology) ? std::vector<double>() : stageSlowness(profile, placement, request.replicas);
   }
 
   /// Profile, cluster and split points of the request's model; kept until model, microbatch or cluster change.
@@ -195,6 +218,8 @@ struct Document::Worker {
   Predictor predictor_;
   std::shared_ptr<const Schedule> rows_;
   std::tuple<std::string, int, int, int, int, std::vector<Rank>> rowsKey_;
+  std::shared_ptr<const Schedule> drawnRows_;
+  std::tuple<std::shared_ptr<const Schedule>, int, int, int, int> drawnKey_;
   std::shared_ptr<const ModelGraph> graph_;
   std::int64_t microbatch_ = 0;
   std::string clusterName_;

@@ -28,9 +28,11 @@ struct Design {
   Attention attention = Attention::AsTraced;  ///< of estimates
   std::shared_ptr<const Profile> profile;     ///< measured; null: estimated
   std::shared_ptr<const Schedule>
-      customRows;      ///< from a CSV or plan file that no generator produces; null: `request.schedule` names the generator
-  std::string source;  ///< the file `customRows` were read from
-  std::shared_ptr<const CostTable> customCosts;  ///< without a model: the costs that its schedule is simulated with
+      customRows;  ///< from a CSV or plan file that no generator produces; null: `request.schedule` names the generator
+  std::vector<std::shared_ptr<const Schedule>> drawn;  ///< the project's own, compute-only, each with a name that no other schedule has;
+                                                       ///< `request.schedule` may name one (drawn.h)
+  std::string source;                                  ///< the file `customRows` were read from
+  std::shared_ptr<const CostTable> customCosts;        ///< without a model: the costs that its schedule is simulated with
 
   bool operator==(const Design&) const = default;  ///< shared values by identity
 };

@@ -1,5 +1,4 @@
 #include "app/gui/document/loading.h"
-#include "app/gui/document/project.h"
 
 #include <QCoreApplication>
 #include <algorithm>
@@ -7,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/gui/document/drawn.h"
+#include "app/gui/document/project.h"
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
 #include "backends/resources/resources.h"
@@ -302,7 +303,7 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
     begins.clear();
     loaded->notes << translated("The project's splits lie outside its model, which has changed since; its stages are balanced anew.");
   }
-  loaded->design.customRows = fresh.customRows;
+  loaded->design.customRows = drawnNamed(project.design, project.design.request.schedule) ? nullptr : fresh.customRows;
   loaded->design.customCosts = fresh.customCosts;
   loaded->title = QString::fromStdString(fs::path(path).stem().string());
   loaded->store = project.store;
@@ -330,6 +331,10 @@ bool isStore(const std::string& head) { return head.starts_with("SQLite format 3
 int stagesOf(const Design& design) {
   if (design.customRows) return static_cast<int>(design.customRows->placement.stages());
   const PlanRequest& r = design.request;
+  if (const auto drawn = drawnOf(design); drawn && r.ranks == static_cast<int>(drawn->rows.size())) {
+    const int stages = static_cast<int>(drawn->placement.stages());  // perhaps more on some ranks than on others
+    if (r.chunks == std::max(1, stages / r.ranks)) return stages;
+  }
   return r.ranks * (r.chunks > 0 ? r.chunks : usualChunks(r.schedule));
 }
 

@@ -35,7 +35,7 @@ struct Loaded {
                                                 const std::function<bool(std::int64_t, std::int64_t)>& progress,
                                                 const std::string& cluster = {});
 
-/// Stages the design's schedule has on its ranks: those of the custom rows, otherwise ranks × chunks.
+/// Stages the design's schedule has on its ranks: those of the custom rows, or of a drawn schedule, otherwise ranks × chunks.
 [[nodiscard]] int stagesOf(const Design& design);
 
 }  // namespace pw::gui

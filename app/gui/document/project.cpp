@@ -5,6 +5,8 @@
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "schedules/check.h"
+#include "schedules/csv.h"
 #include "schedules/error.h"
 #include "simulator/text/json_part.h"
 #include "simulator/text/json_text.h"
@@ -63,6 +65,20 @@ OptimizerSpec optimizerOf(const JsonPart& j, const JsonDocument& document) {
   return optimizer;
 }
 
+std::vector<std::shared_ptr<const Schedule>> parseDrawn(const JsonPart& j, const std::string& source, const JsonDocument& document) {
+  std::vector<std::shared_ptr<const Schedule>> drawn;
+  for (std::size_t i = 0; i < j.size(); ++i) {
+    const auto name = j[i]["name"].as<std::string>();
+    auto schedule =
+        std::make_shared<Schedule>(parseCsv(j[i]["csv"].as<std::string>(), name, fmt::format("Schedule {} in {}", name, source)));
+    if (isLowered(*schedule)) document.fail(fmt::format("schedule {} has messages, which a drawn one has not", name));
+    if (const auto problems = check(*schedule); !problems.empty())
+      document.fail(fmt::format("schedule {} cannot be run: rank {}: {}", name, problems.front().rank.value, problems.front().message));
+    drawn.push_back(std::move(schedule));
+  }
+  return drawn;
+}
+
 PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   PlanRequest r;
   r.schedule = j["schedule"].as<std::string>();
@@ -99,6 +115,7 @@ std::string toJson(const Project& project) {
   if (d.attention != Attention::AsTraced) j["attention"] = std::string(nameOf(d.attention));
   if (d.profile) j["profile"] = ownJson(pw::toJson(*d.profile));
   if (!d.source.empty()) j["source"] = d.source;
+  for (const auto& drawn : d.drawn) j["schedules"].push_back({{"name", drawn->name}, {"csv", toCsv(*drawn)}});
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
@@ -128,6 +145,7 @@ Project parseProject(std::string_view json, const std::string& source) {
   if (j.has("profile"))
     project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
   project.design.source = textOr(j, "source");
+  if (j.has("schedules")) project.design.drawn = parseDrawn(j["schedules"], source, document);
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));
   return project;

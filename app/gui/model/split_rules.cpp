@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/document/drawn.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
@@ -23,6 +24,14 @@ StageChange changed(const Design& design, std::vector<NodeId> begins) {
   if (design.customRows) {
     return {tr("The schedule comes from a file and has exactly %1 stages; choose a schedule in the plan to change their number.")
                 .arg(design.customRows->placement.stages()),
+            {},
+            0};
+  }
+  if (const auto drawn = drawnOf(design)) {
+    if (stages == static_cast<int>(drawn->placement.stages())) return {{}, std::move(begins), design.request.ranks};
+    return {tr("Schedule %1 was drawn for %2 stages; choose another in the plan to change their number.")
+                .arg(QString::fromStdString(drawn->name))
+                .arg(drawn->placement.stages()),
             {},
             0};
   }

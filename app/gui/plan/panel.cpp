@@ -15,6 +15,7 @@
 
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
+#include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/plan/cost_controls.h"
 #include "app/gui/plan/results.h"
@@ -27,7 +28,7 @@
 namespace pw::gui {
 namespace {
 
-/// Of the first item that is a file's own schedule; the families and what is made for costs come before.
+/// Of the first item that is the project's or a file's own schedule; the families and what is made for costs come before.
 int ownIndex() { return static_cast<int>(generators().size() + kMadeSchedules.size()); }
 
 QString placementText(PlacementKind kind) {
@@ -71,6 +72,7 @@ struct PlanPanel::Private {
   void build();
   QSpinBox* addSpin(QFormLayout& form, const QString& name, int low, int high, const std::function<void(PlanRequest&, int)>& change);
   void addSchedule(QFormLayout& form);
+  void chooseDrawn(const std::string& name);
   void addShape(QFormLayout& form);
   void addRecompute(QFormLayout& form);
   void addSharing(QFormLayout& form);
@@ -196,7 +198,7 @@ void PlanPanel::Private::addSchedule(QFormLayout& form) {
   }
   QObject::connect(schedule, &QComboBox::activated, &panel, [this](int index) {
     const std::string name = schedule->itemText(index).toStdString();
-    if (index >= ownIndex()) return;  // the file's own
+    if (index >= ownIndex()) return chooseDrawn(name);
     changeShape(PlanPanel::tr("Choose schedule %1").arg(schedule->itemText(index)), [&](PlanRequest& r) {
       r.schedule = name;
       if (madeSchedule(name) != nullptr) {
@@ -209,6 +211,18 @@ void PlanPanel::Private::addSchedule(QFormLayout& form) {
     });
   });
   form.addRow(PlanPanel::tr("Schedule"), schedule);
+}
+
+/// The ranks and chunks that it was drawn for come with it; it adapts to the plan's microbatches.
+void PlanPanel::Private::chooseDrawn(const std::string& name) {
+  const auto drawn = drawnNamed(document.design(), name);
+  if (!drawn) return;  // the file's own
+  changeShape(PlanPanel::tr("Choose schedule %1").arg(QString::fromStdString(name)), [&](PlanRequest& r) {
+    r.schedule = name;
+    r.ranks = static_cast<int>(drawn->rows.size());
+    r.chunks = std::max(1, static_cast<int>(drawn->placement.stages()) / std::max(1, r.ranks));
+    r.rankOrder.clear();
+  });
 }
 
 void PlanPanel::Private::addShape(QFormLayout& form) {
@@ -328,20 +342,28 @@ void PlanPanel::Private::showDesign() {
   shown = unsplit();
   const Design& design = document.design();
   const PlanRequest& r = design.request;
-  const bool model = document.graph() != nullptr, any = model || design.customRows;
+  const bool model = document.graph() != nullptr, any = model || design.customCosts;
   const auto set = [](QSpinBox* box, int value) {
     const QSignalBlocker quiet(box);
     box->setValue(value);
   };
   const QSignalBlocker quiet(schedule);
-  const auto known = schedule->findText(QString::fromStdString(r.schedule));
   const int own = ownIndex();
   while (schedule->count() > own) schedule->removeItem(own);
+  for (const auto& drawn : design.drawn) {
+    schedule->addItem(QString::fromStdString(drawn->name));
+    schedule->setItemData(schedule->count() - 1,
+                          PlanPanel::tr("Edited by hand, or from a CSV; drawn for %1 ranks, %2 stages and %3 microbatches")
+                              .arg(drawn->rows.size())
+                              .arg(drawn->placement.stages())
+                              .arg(drawn->microbatches),
+                          Qt::ToolTipRole);
+  }
   if (design.customRows) {
     schedule->addItem(PlanPanel::tr("%1 (as in the file)").arg(QString::fromStdString(r.schedule)));
-    schedule->setCurrentIndex(own);
+    schedule->setCurrentIndex(schedule->count() - 1);
   } else {
-    schedule->setCurrentIndex(known);
+    schedule->setCurrentIndex(schedule->findText(QString::fromStdString(r.schedule)));
   }
   set(ranks, r.ranks);
   set(microbatches, r.microbatches);
@@ -380,7 +402,7 @@ void PlanPanel::Private::showPlacement() {
 
 /// The trace of another tool where nothing else is open: then there is no plan to show.
 std::shared_ptr<const Measured> PlanPanel::Private::traceAlone() const {
-  const bool hasDesign = document.graph() != nullptr || document.design().customRows != nullptr;
+  const bool hasDesign = document.graph() != nullptr || document.design().customCosts != nullptr;
   const auto measured = document.measured();
   return !hasDesign && measured && measured->metrics ? measured : nullptr;
 }

@@ -180,7 +180,7 @@ void PlanResults::Private::showResults() {
   makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
   lower->setToolTip(PlanResults::tr("No order of these actions can finish earlier within the memory limits"));
   const auto measured = document.measured();
-  const bool isTrace = !p && problem.isEmpty() && measured && measured->metrics && !document.graph() && !document.design().customRows;
+  const bool isTrace = !p && problem.isEmpty() && measured && measured->metrics && !document.graph() && !document.design().customCosts;
   for (QLabel* label : predictedOnly) label->setVisible(!isTrace);
   if (isTrace) return showTrace(*measured->metrics);
   if (!p) {

@@ -71,6 +71,12 @@ void TimelineWidget::Private::addActions() {
       tr("Critical path"), key(Qt::Key_X), [this] { return pathOn; }, [this](bool on) { w.showCriticalPath(on); });
   addAction(tr("Find…"), {QKeySequence(Qt::CTRL | Qt::Key_F), key(Qt::Key_Slash)}, [this] { w.find(); });
   addAction(tr("Clear selection"), {key(Qt::Key_Escape)}, [this] {
+    if (hand->isDragging()) {
+      drag = Drag::None;
+      canvas->unsetCursor();
+      return hand->endDrag(false);
+    }
+    if (hand->isOn() && (!hand->selection().empty() || hand->isRefused())) hand->clearSelection();
     if (!scene.selected && !gap && !scene.range && pathOn) w.showCriticalPath(false);
     clear();
   });
@@ -88,6 +94,7 @@ void TimelineWidget::Private::addActions() {
   addAction(tr("Scroll up"), {key(Qt::Key_PageUp)}, [this] { scrollTo(scroll - bar->pageStep()); });
   addAction(tr("Scroll down"), {key(Qt::Key_PageDown)}, [this] { scrollTo(scroll + bar->pageStep()); });
   addLookActions();
+  addEditActions();
   updateActions();
 }
 
@@ -105,7 +112,7 @@ void TimelineWidget::Private::addLookActions() {
       tr("Measured over predicted"), key(Qt::Key_O), [this] { return scene.arrangement == Arrangement::Over; },
       [this](bool on) { w.setArrangement(on ? Arrangement::Over : Arrangement::Below); });
   addToggle(
-      tr("Colour differences"), key(Qt::Key_E), [this] { return scene.differences; }, [this](bool on) { w.setDifferences(on); });
+      tr("Colour differences"), key(Qt::Key_V), [this] { return scene.differences; }, [this](bool on) { w.setDifferences(on); });
   const auto rows = [this](const QString& text, int code, bool Scene::*shown) {
     addToggle(
         text, key(code), [this, shown] { return scene.*shown; },
@@ -252,6 +259,7 @@ void TimelineWidget::Private::pressed(const QMouseEvent& event) {
   canvas->setFocus(Qt::MouseFocusReason);
   if (isEmpty() || drag != Drag::None) return;
   pressedAt = lastAt = event.position().toPoint();
+  if (pressedWhileEditing(event)) return;
   const QRect area = trackArea();
   if (event.button() == Qt::MiddleButton || (event.button() == Qt::LeftButton && area.contains(pressedAt))) {
     drag = Drag::Press;
@@ -281,6 +289,9 @@ void TimelineWidget::Private::dragged(const QMouseEvent& event) {
     case Drag::Range:
       if (isFar) selectTimes(timeAt(pressedAt.x()), timeAt(at.x()));
       break;
+    case Drag::Take:
+      if (isFar || hand->isDragging()) takenTo(at);
+      break;
     case Drag::Label:
       if (!isFar) return;
       canvas->setCursor(Qt::ClosedHandCursor);
@@ -300,6 +311,10 @@ void TimelineWidget::Private::released(const QMouseEvent& event) {
   const Drag ended = std::exchange(drag, Drag::None);
   canvas->unsetCursor();
   const QPoint at = event.position().toPoint();
+  if (ended == Drag::Take) {
+    if (hand->isDragging()) return hand->endDrag(true);
+    if (taken && hand->selection().size() > 1) hand->select(*taken);  // a click on one of several
+  }
   if (ended == Drag::Range && (at - pressedAt).manhattanLength() < QApplication::startDragDistance()) clear();
   if (ended == Drag::Label && labelRank != draggedRank) {
     labelRank = draggedRank;
@@ -310,7 +325,7 @@ void TimelineWidget::Private::released(const QMouseEvent& event) {
     }
   }
   draggedRank.reset();
-  if (ended != Drag::Press || event.button() != Qt::LeftButton || !trackArea().contains(at)) return;
+  if ((ended != Drag::Press && ended != Drag::Take) || event.button() != Qt::LeftButton || !trackArea().contains(at)) return;
   const Hit hit = hitAt(at);
   labelRank.reset();
   if (hit.span) return selectSpan(hit.span);

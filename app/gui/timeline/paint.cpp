@@ -87,6 +87,7 @@ void TimelineWidget::Private::paint() {
 void TimelineWidget::Private::paintOverlays(QPainter& p, const Theme& theme) {
   p.setRenderHint(QPainter::Antialiasing, false);
   if (gap) paintGap(p, theme);
+  paintEditing(p, theme);
   if (!document.problem().isEmpty())
     paintProblem(p, theme);
   else if (mouse)

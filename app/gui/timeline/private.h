@@ -1,11 +1,12 @@
 #pragma once
 
 // The parts of TimelineWidget: widget.cpp (what is shown), place.cpp (where), selection.cpp (what is marked and said), input.cpp,
-// paint.cpp.
+// editing.cpp (a schedule edited by hand), paint.cpp.
 
 #include <QElapsedTimer>
 #include <QPoint>
 #include <QRect>
+#include <QRectF>
 #include <QScrollBar>
 #include <QTimer>
 #include <functional>
@@ -22,10 +23,12 @@
 #include "app/gui/timeline/drawing/scene.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
 #include "app/gui/timeline/drawing_area.h"
+#include "app/gui/timeline/edit_bar.h"
 #include "app/gui/timeline/explainer.h"
 #include "app/gui/timeline/explanations.h"
 #include "app/gui/timeline/find_bar.h"
 #include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/hand_edit.h"
 #include "app/gui/timeline/navigation.h"
 #include "app/gui/timeline/view_history.h"
 #include "app/gui/timeline/widget.h"
@@ -72,7 +75,7 @@ struct TimelineWidget::Private {
   void repaintSoon();  ///< at most once a frame
 
   // ---- Marks and words: selection.cpp ----
-  enum class Emphasis : std::uint8_t { None, Chain, Path, Found };
+  enum class Emphasis : std::uint8_t { None, Chain, Path, Found, Cycle };
   const Dependencies* dependencies(Source source);  ///< made now where it was not yet
   [[nodiscard]] StageLinks links(Source source) const;
   void prepare();  ///< makes them in the background
@@ -127,6 +130,20 @@ struct TimelineWidget::Private {
   [[nodiscard]] std::optional<Rank> rankAt(int y) const;
   [[nodiscard]] Ns timeAt(int x) const;
 
+  // ---- Editing by hand: editing.cpp ----
+  void addEditActions();
+  void showEditing();
+  void showCycle();
+  [[nodiscard]] std::optional<Action> actionOf(const SourcedSpan& span) const;
+  [[nodiscard]] std::optional<SourcedSpan> spanOfAction(const Action& action);
+  bool pressedWhileEditing(const QMouseEvent& event);
+  void takenTo(const QPoint& at);
+  [[nodiscard]] std::optional<QRectF> rectOf(Rank rank, Ns from, Ns to) const;
+  void paintEditing(QPainter& painter, const Theme& theme);
+  void paintGhost(QPainter& painter, const Theme& theme);
+  void paintDrop(QPainter& painter, const HandEdit::Drop& drop, const Theme& theme);
+  void paintCycle(QPainter& painter, const Theme& theme);
+
   // ---- Painting: paint.cpp ----
   void paint();
   void paintOverlays(QPainter& painter, const Theme& theme);
@@ -142,6 +159,9 @@ struct TimelineWidget::Private {
   QScrollBar* bar = nullptr;
   FindBar* findBar = nullptr;
   DetailsStrip* strip = nullptr;
+  HandEdit* hand = nullptr;
+  EditBar* editBar = nullptr;
+  QList<QAction*> editActions;
 
   // What is shown.
   Scene scene;
@@ -180,9 +200,10 @@ struct TimelineWidget::Private {
   QString foundQuery, details;
 
   // Mouse.
-  enum class Drag : std::uint8_t { None, Press, Pan, Range, Label };
+  enum class Drag : std::uint8_t { None, Press, Pan, Range, Label, Take };  ///< Take: a block that is edited
   Drag drag = Drag::None;
   QPoint pressedAt, lastAt;
+  std::optional<Action> taken;
   std::optional<QPoint> mouse;  ///< over the canvas
   std::optional<Rank> labelRank, draggedRank;
   std::vector<std::pair<QAction*, std::function<bool()>>> toggles;

@@ -51,15 +51,16 @@ void TimelineWidget::Private::build() {
   bar->setAccessibleName(tr("Scroll ranks"));
   findBar = new FindBar(&w);
   findBar->hide();
+  hand = new HandEdit(document, &w);
   strip = new DetailsStrip(&w);
   auto* grid = new QGridLayout(&w);
   grid->setContentsMargins(0, 0, 0, 0);
   grid->setSpacing(0);
   grid->addWidget(findBar, 0, 0, 1, 2);
-  grid->addWidget(canvas, 1, 0);
-  grid->addWidget(bar, 1, 1);
-  grid->addWidget(strip, 2, 0, 1, 2);
-  grid->setRowStretch(1, 1);
+  grid->addWidget(canvas, 2, 0);
+  grid->addWidget(bar, 2, 1);
+  grid->addWidget(strip, 3, 0, 1, 2);
+  grid->setRowStretch(2, 1);
   w.setFocusProxy(canvas);
 
   rest.setSingleShot(true);
@@ -98,6 +99,11 @@ void TimelineWidget::Private::build() {
   connect(&document, &Document::predictionChanged, &w, [this] { takePrediction(); });
   connect(&document, &Document::measuredChanged, &w, [this] { takeMeasured(); });
   addActions();
+  editBar = new EditBar(editActions, &w);
+  grid->addWidget(editBar, 1, 0, 1, 2);
+  connect(hand, &HandEdit::changed, &w, [this] { showEditing(); });
+  connect(hand, &HandEdit::refused, &w, &TimelineWidget::editRefused);
+  showEditing();
   scene.memoryLimit = document.design().request.memoryLimit;
   takeMeasured();
   takePrediction();
@@ -148,12 +154,12 @@ void TimelineWidget::Private::takeTimelines(bool newShape) {
   scene.ranks = rankViews(scene.ranks, ranks);
   keepSelection(!newShape);
   layOut();
-  if (newShape) {
+  const bool isDragging = document.isDragging();
+  if (newShape && !isDragging) {
     history.clear();
     showsAll = true;
   }
-  const bool isDragging = document.isDragging();
-  if (showsAll && (newShape || !isDragging)) {
+  if (showsAll && !isDragging) {
     view = fitted(0, std::max<Ns>(1, end()), std::max(1, trackArea().width()));
     if (!isEmpty()) history.visit(visited());
     emit w.viewChanged();
@@ -192,6 +198,7 @@ TimelineWidget::TimelineWidget(Document& document, QWidget* parent) : QWidget(pa
 TimelineWidget::~TimelineWidget() {
   // Children would be destroyed after `d`, and may not call it then.
   delete d->canvas;
+  delete d->editBar;
   delete d->findBar;
   delete d->bar;
   delete d->strip;
@@ -288,6 +295,8 @@ std::optional<BubbleRef> TimelineWidget::selectedBubble() const { return d->gap;
 const Scene& TimelineWidget::scene() const { return d->scene; }
 const Viewport& TimelineWidget::viewport() const { return d->view; }
 QString TimelineWidget::details() const { return d->details; }
+
+HandEdit& TimelineWidget::hand() { return *d->hand; }
 
 QByteArray TimelineWidget::saveView() const {
   if (d->pending) return toJson(*d->pending);

@@ -10,6 +10,7 @@
 namespace pw::gui {
 
 class Document;
+class HandEdit;
 
 /// The timeline of a document: predicted and measured, with all that mouse and keyboard do there. A details strip below says what is
 /// selected, why a bubble is there, or what a range adds up to. `actions()` holds everything it can do, with names and keys, for a menu, a
@@ -44,6 +45,7 @@ class TimelineWidget : public QWidget {
   void selectRange(Ns from, Ns to);            ///< with its totals
   void clearSelection();
   [[nodiscard]] std::optional<BubbleRef> selectedBubble() const;
+  [[nodiscard]] HandEdit& hand();  ///< the schedule as it is edited by hand: on with E
   [[nodiscard]] const Scene& scene() const;
   [[nodiscard]] const Viewport& viewport() const;
   [[nodiscard]] QString details() const;  ///< what the strip says
@@ -60,8 +62,10 @@ class TimelineWidget : public QWidget {
  signals:
   void viewChanged();
   void detailsChanged(const QString& text);
-  void memoryClicked(Rank rank);  ///< on a rank's curve
-  void timelinePainted();         ///< a frame with the newest prediction is on the screen (benches measure this)
+  void memoryClicked(Rank rank);              ///< on a rank's curve
+  void editingChanged(bool on);               ///< or what is edited, selected or said of it
+  void editRefused(const QString& sentence);  ///< why an edit by hand is not possible
+  void timelinePainted();                     ///< a frame with the newest prediction is on the screen (benches measure this)
 
  protected:
   bool event(QEvent* event) override;

@@ -1,0 +1,110 @@
+#include "app/gui/document/drawn.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/gui/document/loading.h"
+#include "schedules/adapt.h"
+#include "schedules/check.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/order/made_schedules.h"
+
+namespace pw::gui {
+namespace {
+
+bool isTaken(const Design& design, std::string_view name) {
+  return drawnNamed(design, name) != nullptr || madeSchedule(name) != nullptr ||
+         std::ranges::any_of(generators(), [&](const Generator& g) { return g.name == name; });
+}
+
+std::string freeName(const Design& design, const std::string& wanted) {
+  std::string name = wanted;
+  for (int n = 2; isTaken(design, name); ++n) name = fmt::format("{} {}", wanted, n);
+  return name;
+}
+
+/// Adds it, and makes it the design's schedule.
+void take(Design& design, Schedule schedule) {
+  PlanRequest& request = design.request;
+  request.schedule = schedule.name;
+  request.ranks = static_cast<int>(schedule.rows.size());
+  request.chunks = std::max(1, static_cast<int>(schedule.placement.stages()) / std::max(1, request.ranks));
+  if (request.microbatches != schedule.microbatches) request.batch = 0;
+  request.microbatches = schedule.microbatches;
+  request.rankOrder.clear();  // its rows are in that order
+  design.customRows.reset();
+  if (!design.customCosts) design.source.clear();  // a schedule without a model keeps its file's costs
+  design.drawn.push_back(std::make_shared<const Schedule>(std::move(schedule)));
+}
+
+}  // namespace
+
+std::shared_ptr<const Schedule> drawnNamed(const Design& design, std::string_view name) {
+  const auto found = std::ranges::find_if(design.drawn, [&](const auto& drawn) { return drawn->name == name; });
+  return found == design.drawn.end() ? nullptr : *found;
+}
+
+std::shared_ptr<const Schedule> drawnOf(const Design& design) {
+  return design.customRows ? nullptr : drawnNamed(design, design.request.schedule);
+}
+
+Schedule drawnFor(const Design& design, const Schedule& drawn) {
+  const int stages = static_cast<int>(drawn.placement.stages()), ranks = design.request.ranks;
+  const bool hasOwnChunks = ranks == static_cast<int>(drawn.rows.size()) && design.request.chunks == std::max(1, stages / ranks);
+  const Shape shape{ranks, hasOwnChunks ? stages : ranks * std::max(1, design.request.chunks), design.request.microbatches};
+  auto result = adapted(drawn, shape);
+  if (const auto* refusal = std::get_if<std::string>(&result))
+    throw UsageError(*refusal + "; set these numbers back, or choose another schedule.");
+  return std::get<Schedule>(std::move(result));
+}
+
+Schedule editableSchedule(const Document& document) {
+  const Design& design = document.design();
+  const PlanRequest& request = design.request;
+  if (!document.graph() && !design.customCosts)
+    throw UsageError("Nothing is open whose schedule could be edited; open a model or a schedule first.");
+  Schedule schedule;
+  if (const auto drawn = drawnOf(design)) {
+    schedule = drawnFor(design, *drawn);
+  } else if (design.customRows) {
+    schedule = computeOnly(*design.customRows);
+  } else if (madeSchedule(request.schedule) != nullptr) {
+    if (document.isPredicting() || !document.prediction() || !document.problem().isEmpty())
+      throw UsageError("The order for these costs is still being made; try again in a moment.");
+    schedule = computeOnly(*document.prediction()->rows);
+  } else {
+    schedule = generate(request.schedule, {request.ranks, stagesOf(design), request.microbatches});
+    if (!request.rankOrder.empty()) schedule = withRankOrder(schedule, request.rankOrder);
+  }
+  schedule.lockstep = false;  // an order by hand keeps no cycles
+  return schedule;
+}
+
+void setDrawn(Document& document, const QString& what, Schedule schedule) {
+  document.edit(what, [&](Design& design) {
+    const auto drawn = drawnOf(design);
+    if (drawn) {
+      schedule.name = drawn->name;
+      std::erase(design.drawn, drawn);
+    } else {
+      schedule.name = freeName(design, design.request.schedule + ", edited");
+    }
+    take(design, std::move(schedule));
+  });
+}
+
+void addDrawn(Document& document, const QString& what, Schedule schedule) {
+  if (const auto problems = check(schedule); !problems.empty())
+    throw UsageError(
+        fmt::format("Schedule {} cannot be used: rank {}: {}.", schedule.name, problems.front().rank.value, problems.front().message));
+  document.edit(what, [&](Design& design) {
+    schedule.name = freeName(design, schedule.name);
+    take(design, std::move(schedule));
+  });
+}
+
+}  // namespace pw::gui

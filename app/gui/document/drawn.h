@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "app/gui/document/document.h"
+#include "schedules/edit.h"
+
+namespace pw::gui {
+
+/// The schedule of a design's own that has this name; null: none has.
+[[nodiscard]] std::shared_ptr<const Schedule> drawnNamed(const Design& design, std::string_view name);
+/// That which the design's request names; null where it names a family, or the rows are a file's own.
+[[nodiscard]] std::shared_ptr<const Schedule> drawnOf(const Design& design);
+/// Its compute-only rows for the design's ranks, chunks and microbatches (`adapted`). Throws UsageError where it has none.
+[[nodiscard]] Schedule drawnFor(const Design& design, const Schedule& drawn);
+
+/// The compute-only schedule that the document shows, as edits by hand take it; for the rank order of the design. Throws UsageError where
+/// nothing is open, or an order made for the costs is not there yet.
+[[nodiscard]] Schedule editableSchedule(const Document& document);
+
+/// Makes the schedule the design's, as one edit: in place of the drawn one that it has, else as a new one, `1f1b, edited`. What the design
+/// took from a file goes with it.
+void setDrawn(Document& document, const QString& what, Schedule schedule);
+/// Adds a schedule under its name, or that with a number where another has it, and makes it the design's: its ranks, chunks and
+/// microbatches are then the plan's. Throws UsageError for one with problems.
+void addDrawn(Document& document, const QString& what, Schedule schedule);
+
+}  // namespace pw::gui

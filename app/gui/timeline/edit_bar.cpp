@@ -1,0 +1,46 @@
+#include "app/gui/timeline/edit_bar.h"
+
+#include <QAction>
+#include <QLabel>
+#include <QToolButton>
+#include <QVBoxLayout>
+
+#include "app/gui/common/flow_layout.h"
+#include "app/gui/common/theme.h"
+
+namespace pw::gui {
+
+EditBar::EditBar(const QList<QAction*>& actions, QWidget* parent) : QWidget(parent) {
+  setAccessibleName(tr("Edit the schedule by hand"));
+  auto* column = new QVBoxLayout(this);
+  column->setContentsMargins(6, 4, 6, 4);
+  column->setSpacing(4);
+  auto* flow = new FlowLayout;
+  for (QAction* action : actions) {
+    auto* button = new QToolButton;
+    button->setDefaultAction(action);
+    button->setFocusPolicy(Qt::TabFocus);
+    button->setAccessibleName(action->text());
+    const QString key = action->shortcut().toString(QKeySequence::NativeText);
+    button->setToolTip(key.isEmpty() ? action->statusTip() : QStringLiteral("%1 (%2)").arg(action->statusTip(), key));
+    flow->addWidget(button);
+  }
+  column->addLayout(flow);
+  message_ = new QLabel;
+  message_->setWordWrap(true);
+  message_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  message_->setAccessibleName(tr("What the edit changed"));
+  column->addWidget(message_);
+  setMessage({}, false);
+}
+
+void EditBar::setMessage(const QString& text, bool isRefusal) {
+  const QString shown =
+      text.isEmpty() ? tr("Drag a block along its row, or to another rank; Ctrl and Shift select several. Undo takes an edit back.") : text;
+  message_->setText(shown);
+  QPalette colours = palette();
+  if (isRefusal) colours.setColor(QPalette::WindowText, currentTheme().error);
+  message_->setPalette(colours);
+}
+
+}  // namespace pw::gui

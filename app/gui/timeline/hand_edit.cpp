@@ -1,0 +1,445 @@
+#include "app/gui/timeline/hand_edit.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "app/gui/common/format.h"
+#include "app/gui/document/drawn.h"
+#include "schedules/error.h"
+#include "simulator/timeline/timeline.h"
+
+namespace pw::gui {
+namespace {
+
+QString named(const Action& action) { return QString::fromStdString(describe(action)); }
+
+QString namedAll(const std::set<Action>& actions) {
+  return actions.size() == 1 ? named(*actions.begin()) : HandEdit::tr("%n actions", nullptr, static_cast<int>(actions.size()));
+}
+
+Action plain(Action a) {
+  a.overlapsNext = false;
+  return a;
+}
+
+/// By cell of a row: when its action runs on the timeline, an idle cell at the end of what is before it. Nothing where the timeline is of
+/// another schedule.
+std::optional<std::vector<std::pair<Ns, Ns>>> timesOf(const std::vector<Action>& row, const SpanTrack& track) {
+  std::vector<std::pair<Ns, Ns>> times;
+  std::size_t at = 0;
+  const auto isAction = [&](std::size_t i) {
+    const SpanKind kind = track.tags[i].kind;
+    return kind == SpanKind::Forward || kind == SpanKind::Backward || kind == SpanKind::BackwardInput || kind == SpanKind::BackwardWeight;
+  };
+  for (const Action& a : row) {
+    if (a.kind == ActionKind::Idle) {
+      const Ns end = times.empty() ? 0 : times.back().second;
+      times.emplace_back(end, end);
+      continue;
+    }
+    while (at < track.size() && !isAction(at)) ++at;
+    if (at == track.size() || track.tags[at].stage != a.stage || track.tags[at].microbatch != a.microbatch) return std::nullopt;
+    times.emplace_back(track.start[at], track.end[at]);
+    ++at;
+  }
+  return times;
+}
+
+/// The place before the first cell whose middle is later.
+std::int32_t placeAt(const std::vector<std::pair<Ns, Ns>>& times, Ns time) {
+  const auto later = std::ranges::find_if(times, [&](const auto& t) { return t.first + (t.second - t.first) / 2 > time; });
+  return static_cast<std::int32_t>(later - times.begin());
+}
+
+/// The time that is drawn for a place: between its neighbours.
+Ns timeOfPlace(const std::vector<std::pair<Ns, Ns>>& times, std::int32_t place) {
+  if (times.empty()) return 0;
+  const auto at = static_cast<std::size_t>(place);
+  if (at == 0) return times.front().first;
+  if (at >= times.size()) return times.back().second;
+  return (times[at - 1].second + times[at].first) / 2;
+}
+
+}  // namespace
+
+/// A drag under way. Everything is as it was when the drag began.
+struct HandEdit::Dragged {
+  Schedule schedule;
+  std::vector<std::vector<std::pair<Ns, Ns>>> times;  ///< by rank and cell
+  Action action;
+  std::set<Action> actions;  ///< that go with it
+  Cell cell;
+  LegalPlaces legal;
+  Drop drop;
+  std::optional<std::pair<Rank, std::int32_t>> tried;  ///< last
+  std::optional<Refusal> refusal;                      ///< of the drop
+  bool changes = false;                                ///< the document shows another schedule
+};
+
+HandEdit::HandEdit(Document& document, QObject* parent) : QObject(parent), document_(document) {
+  connect(&document, &Document::modelChanged, this, [this] {
+    if (on_ && !document_.graph() && !document_.design().customCosts) setOn(false);
+  });
+  connect(&document, &Document::designChanged, this, [this] {
+    if (on_ && !drag_) keepSelection();
+  });
+  connect(&document, &Document::predictionChanged, this, [this] {
+    if (on_) emit changed();
+  });
+}
+
+HandEdit::~HandEdit() = default;
+
+void HandEdit::setOn(bool on) {
+  if (on == on_) return;
+  if (on) {
+    try {
+      static_cast<void>(editableSchedule(document_));
+    } catch (const Error& e) {
+      emit refused(QString::fromUtf8(e.what()));
+      return;
+    }
+  }
+  if (drag_) endDrag(false);
+  on_ = on;
+  selection_.clear();
+  refusal_.clear();
+  cycle_.clear();
+  before_.reset();
+  emit changed();
+}
+
+// ---- What is selected ----
+
+void HandEdit::select(const Action& action, Extends extends) {
+  refusal_.clear();
+  cycle_.clear();
+  if (extends == Extends::No) selection_.clear();
+  if (extends == Extends::One && selection_.contains(action)) {
+    selection_.erase(action);
+  } else if (extends == Extends::Range && last_) {
+    const Schedule schedule = editableSchedule(document_);
+    const auto cells = cellsOf(schedule, {*last_, action});
+    if (cells.size() == 2 && cells.front().rank == cells.back().rank) {
+      const auto& row = schedule.rows[cells.front().rank.index()];
+      for (auto i = static_cast<std::size_t>(cells.front().position); i <= static_cast<std::size_t>(cells.back().position); ++i) {
+        if (row[i].kind != ActionKind::Idle) selection_.insert(plain(row[i]));
+      }
+    }
+    selection_.insert(action);
+  } else {
+    selection_.insert(action);
+  }
+  last_ = action;
+  emit changed();
+}
+
+void HandEdit::clearSelection() {
+  selection_.clear();
+  last_.reset();
+  refusal_.clear();
+  cycle_.clear();
+  emit changed();
+}
+
+/// Actions that are no more are no longer selected: a B that was split, microbatches that went.
+void HandEdit::keepSelection() {
+  if (selection_.empty()) return;
+  try {
+    std::set<Action> present;
+    for (const auto& row : editableSchedule(document_).rows) {
+      for (const Action& a : row) {
+        if (selection_.contains(plain(a))) present.insert(plain(a));
+      }
+    }
+    selection_ = std::move(present);
+  } catch (const Error&) {
+    selection_.clear();  // the schedule does not go on to these ranks or microbatches
+  }
+  emit changed();
+}
+
+std::vector<Cell> HandEdit::cellsOf(const Schedule& schedule, const std::set<Action>& actions) const {
+  std::vector<Cell> cells;
+  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
+    for (std::size_t i = 0; i < schedule.rows[r].size(); ++i) {
+      if (actions.contains(plain(schedule.rows[r][i]))) cells.push_back({Rank{r}, static_cast<std::int32_t>(i)});
+    }
+  }
+  return cells;
+}
+
+// ---- Edits ----
+
+void HandEdit::refuse(const Refusal& refusal) {
+  refusal_ = QString::fromStdString(refusal.reason);
+  if (!refusal_.isEmpty()) refusal_[0] = refusal_[0].toUpper();
+  refusal_ += QLatin1Char('.');
+  cycle_ = refusal.cycle;
+  emit changed();
+  emit refused(refusal_);
+}
+
+void HandEdit::accept(const QString& what, Schedule schedule) {
+  refusal_.clear();
+  cycle_.clear();
+  if (!document_.isDragging()) before_ = document_.prediction();
+  try {
+    setDrawn(document_, what, std::move(schedule));
+  } catch (const Error& e) {
+    refuse({e.what(), {}});
+  }
+}
+
+void HandEdit::change(const QString& what, const std::function<Edit(const Schedule&)>& make) {
+  if (!on_ || drag_) return;
+  try {
+    const Schedule schedule = editableSchedule(document_);
+    auto result = edited(schedule, make(schedule));
+    if (const auto* refusal = std::get_if<Refusal>(&result)) return refuse(*refusal);
+    accept(what, std::get<Schedule>(std::move(result)));
+  } catch (const Error& e) {
+    refuse({e.what(), {}});
+  }
+}
+
+void HandEdit::shift(int places) {
+  change(tr("Move %1").arg(namedAll(selection_)), [&](const Schedule& s) { return ShiftCells{cellsOf(s, selection_), places}; });
+}
+
+void HandEdit::moveStages(int ranks) {
+  if (selection_.empty()) return refuse({tr("select an action of the stage first").toStdString(), {}});
+  const Stage stage = selection_.begin()->stage;
+  change(tr("Move stage %1").arg(stage.value), [&](const Schedule& s) {
+    const int count = static_cast<int>(s.rows.size());
+    const int to = std::clamp(s.placement.rankOfStage[stage.index()].value + ranks, 0, count - 1);
+    return MoveStage{stage, Rank{to}};
+  });
+}
+
+void HandEdit::splitOrMerge() {
+  const bool splits = std::ranges::any_of(selection_, [](const Action& a) { return a.kind == ActionKind::Backward; });
+  const std::set<Action> chosen = selection_;
+  change(splits ? tr("Split %1 into I and W").arg(namedAll(chosen)) : tr("Merge I and W into B"), [&](const Schedule& s) -> Edit {
+    if (splits) return SplitCells{cellsOf(s, chosen)};
+    return MergeCells{cellsOf(s, chosen)};
+  });
+  // What they became stays selected.
+  for (Action a : chosen) {
+    if (splits && a.kind == ActionKind::Backward) {
+      for (const ActionKind kind : {ActionKind::BackwardInput, ActionKind::BackwardWeight}) a.kind = kind, selection_.insert(a);
+    } else if (!splits && a.kind == ActionKind::BackwardInput) {
+      a.kind = ActionKind::Backward;
+      selection_.insert(a);
+    }
+  }
+  keepSelection();
+}
+
+void HandEdit::pairOrUnpair() {
+  change(tr("Overlap %1").arg(namedAll(selection_)), [&](const Schedule& s) -> Edit {
+    const auto cells = cellsOf(s, selection_);
+    const bool pairs = std::ranges::any_of(cells, [&](Cell c) {
+      const auto& row = s.rows[c.rank.index()];
+      const auto at = static_cast<std::size_t>(c.position);
+      return row[at].overlapsNext || (at > 0 && row[at - 1].overlapsNext);
+    });
+    if (pairs) return UnpairCells{cells};
+    // With only an F selected, the action after it is meant.
+    if (cells.size() == 1 && cells.front().position + 1 < static_cast<std::int32_t>(s.rows[cells.front().rank.index()].size()))
+      return PairCells{cells.front(), {cells.front().rank, cells.front().position + 1}};
+    if (cells.size() < 2) return UnpairCells{cells};
+    return PairCells{cells.front(), cells.back()};
+  });
+}
+
+void HandEdit::addPause() {
+  if (selection_.empty()) return refuse({tr("select the action before which the rank is to pause").toStdString(), {}});
+  change(tr("Add a pause"), [&](const Schedule& s) { return AddIdle{cellsOf(s, selection_).front(), 1}; });
+}
+
+void HandEdit::removePauses() {
+  change(tr("Remove pauses"), [&](const Schedule& s) {
+    std::vector<Cell> idle;
+    for (const Cell cell : cellsOf(s, selection_)) {
+      const auto& row = s.rows[cell.rank.index()];
+      for (auto at = cell.position - 1; at >= 0 && row[static_cast<std::size_t>(at)].kind == ActionKind::Idle; --at)
+        idle.push_back({cell.rank, at});
+    }
+    return RemoveIdle{idle};
+  });
+}
+
+void HandEdit::swapTwo() {
+  if (selection_.size() != 2) return refuse({tr("select the two actions that are to change places").toStdString(), {}});
+  change(tr("Swap %1 and %2").arg(named(*selection_.begin()), named(*selection_.rbegin())), [&](const Schedule& s) {
+    const auto cells = cellsOf(s, selection_);
+    return SwapCells{cells.front(), cells.back()};
+  });
+}
+
+void HandEdit::repeat() {
+  change(tr("Repeat the order of %1").arg(namedAll(selection_)), [&](const Schedule& s) { return RepeatCells{cellsOf(s, selection_)}; });
+}
+
+void HandEdit::setSchedule(const QString& what, Schedule schedule) {
+  if (on_ && !drag_) accept(what, std::move(schedule));
+}
+
+QString HandEdit::whyNotEarlier() const {
+  const auto prediction = document_.prediction();
+  if (!on_ || selection_.size() != 1 || !prediction || document_.isPredicting()) return {};
+  const Action action = *selection_.begin();
+  try {
+    const Schedule schedule = editableSchedule(document_);
+    const auto cells = cellsOf(schedule, {action});
+    if (cells.size() != 1) return {};
+    const Cell cell = cells.front();
+    const auto& row = schedule.rows[cell.rank.index()];
+    const auto times = timesOf(row, prediction->timeline.ranks.at(cell.rank.index()).compute);
+    if (!times) return {};
+    const auto at = static_cast<std::size_t>(cell.position);
+    const auto [start, end] = (*times)[at];
+    const bool waits = start > (at == 0 ? 0 : (*times)[at - 1].second);
+    const LegalPlaces legal = legalPlaces(schedule, cell);
+    QString text = start == 0 ? tr("%1 starts at once.").arg(named(action))
+                   : waits ? tr("%1 starts at %2, when what it needs from other ranks has arrived.").arg(named(action), durationText(start))
+                           : tr("%1 starts at %2, when rank %3 has done %4.")
+                                 .arg(named(action), durationText(start))
+                                 .arg(cell.rank.value)
+                                 .arg(named(row[at - 1]));
+    if (legal.first == cell.position) {
+      if (legal.after) text += tr(" It cannot move before %1, which has to come first.").arg(named(*legal.after));
+    } else if (legal.after) {
+      text += tr(" It can move to any place after %1.").arg(named(*legal.after));
+    } else {
+      text += tr(" It can move to the begin of its row.");
+    }
+    return text;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// ---- Dragging ----
+
+bool HandEdit::beginDrag(const Action& action) {
+  const auto prediction = document_.prediction();
+  if (!on_ || drag_ || !prediction || document_.isPredicting()) return false;
+  auto drag = std::make_unique<Dragged>();
+  try {
+    drag->schedule = editableSchedule(document_);
+  } catch (const Error&) {
+    return false;
+  }
+  const auto cells = cellsOf(drag->schedule, {plain(action)});
+  if (cells.size() != 1 || prediction->timeline.ranks.size() != drag->schedule.rows.size()) return false;
+  for (std::size_t r = 0; r < drag->schedule.rows.size(); ++r) {
+    auto times = timesOf(drag->schedule.rows[r], prediction->timeline.ranks[r].compute);
+    if (!times) return false;
+    drag->times.push_back(std::move(*times));
+  }
+  drag->action = plain(action);
+  drag->actions = selection_.contains(drag->action) ? selection_ : std::set<Action>{drag->action};
+  drag->cell = cells.front();
+  drag->legal = legalPlaces(drag->schedule, drag->cell);
+  const auto& times = drag->times[drag->cell.rank.index()];
+  drag->drop = {drag->cell.rank, times[static_cast<std::size_t>(drag->cell.position)].first, true, false, {}};
+  if (drag->actions.size() == 1) drag->drop.room = std::pair(timeOfPlace(times, drag->legal.first), timeOfPlace(times, drag->legal.last));
+  if (!selection_.contains(drag->action)) selection_ = {drag->action};
+  last_ = drag->action;
+  refusal_.clear();
+  cycle_.clear();
+  before_ = prediction;
+  drag_ = std::move(drag);
+  document_.beginDrag(tr("Move %1").arg(namedAll(drag_->actions)));
+  emit changed();
+  return true;
+}
+
+/// Shows the schedule as it would be after the drop; where that is not possible, as it was.
+bool HandEdit::tryDrop(const Edit& edit) {
+  auto result = edited(drag_->schedule, edit);
+  if (auto* refusal = std::get_if<Refusal>(&result)) {
+    drag_->refusal = std::move(*refusal);
+    return false;
+  }
+  setDrawn(document_, {}, std::get<Schedule>(std::move(result)));
+  drag_->changes = true;
+  return true;
+}
+
+void HandEdit::dragTo(Rank row, Ns time) {
+  if (!drag_) return;
+  Dragged& drag = *drag_;
+  if (row.index() >= drag.times.size()) return;
+  const bool movesStage = row != drag.cell.rank;
+  const std::int32_t place = movesStage ? 0 : placeAt(drag.times[row.index()], time);
+  const std::pair tried(row, place);
+  if (drag.tried == tried) return;
+  drag.tried = tried;
+  drag.refusal.reset();
+  drag.drop.rank = row;
+  drag.drop.movesStage = movesStage;
+  drag.drop.at = movesStage ? time : timeOfPlace(drag.times[row.index()], place);
+  const bool stays = !movesStage && (place == drag.cell.position || place == drag.cell.position + 1);
+  if (stays) {
+    drag.drop.isLegal = true;
+  } else if (movesStage) {
+    drag.drop.isLegal = tryDrop(MoveStage{drag.action.stage, row});
+  } else if (drag.actions.size() == 1) {
+    drag.drop.isLegal = tryDrop(MoveCells{{drag.cell}, {row, place}});
+  } else {
+    const int by = place > drag.cell.position ? place - 1 - drag.cell.position : place - drag.cell.position;
+    drag.drop.isLegal = tryDrop(ShiftCells{cellsOf(drag.schedule, drag.actions), by});
+  }
+  if ((stays || !drag.drop.isLegal) && drag.changes) {
+    setDrawn(document_, {}, drag.schedule);
+    drag.changes = false;
+  }
+  emit changed();
+}
+
+void HandEdit::endDrag(bool keep) {
+  if (!drag_) return;
+  const std::unique_ptr<Dragged> drag = std::move(drag_);
+  document_.endDrag(keep && drag->changes && drag->drop.isLegal);
+  if (keep && drag->refusal) return refuse(*drag->refusal);
+  keepSelection();
+  emit changed();
+}
+
+std::optional<HandEdit::Drop> HandEdit::drop() const { return drag_ && drag_->tried ? std::optional(drag_->drop) : std::nullopt; }
+
+// ---- Words ----
+
+QString HandEdit::message() const {
+  if (drag_ && drag_->refusal) {
+    QString text = QString::fromStdString(drag_->refusal->reason);
+    text[0] = text[0].toUpper();
+    return text + QLatin1Char('.');
+  }
+  if (!refusal_.isEmpty()) return refusal_;
+  const auto now = document_.prediction();
+  if (!before_ || !now || now == before_ || !document_.problem().isEmpty()) return {};
+  return differenceText(*before_, *now);
+}
+
+bool HandEdit::isRefused() const { return !refusal_.isEmpty() || (drag_ && drag_->refusal); }
+
+QString differenceText(const Prediction& before, const Prediction& after) {
+  const auto peak = [](const Prediction& p) {
+    Bytes most = 0;
+    for (const RankMetrics& rank : p.ranks) most = std::max(most, rank.peakBytes);
+    return most;
+  };
+  const double change = before.step > 0 ? static_cast<double>(after.step) / static_cast<double>(before.step) - 1 : 0;
+  QString text = HandEdit::tr("Step %1 → %2 (%3), bubble %4 → %5")
+                     .arg(durationText(before.step), durationText(after.step), signedPercentText(change),
+                          percentText(before.bubbleFraction), percentText(after.bubbleFraction));
+  if (peak(before) != 0 || peak(after) != 0)
+    text += HandEdit::tr(", peak memory %1 → %2").arg(sizeText(peak(before)), sizeText(peak(after)));
+  return text;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <QObject>
+#include <QString>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/gui/document/document.h"
+#include "schedules/edit.h"
+
+namespace pw::gui {
+
+/// Editing the document's schedule by hand: what of it is selected, the edits of that, and a drag under way. An edit is one undo step of
+/// the document; one that is not possible changes nothing and is refused with a reason. Actions are those of the predicted timeline.
+class HandEdit : public QObject {
+  Q_OBJECT
+ public:
+  explicit HandEdit(Document& document, QObject* parent = nullptr);
+  ~HandEdit() override;
+
+  [[nodiscard]] bool isOn() const { return on_; }
+  /// Where nothing is open that could be edited, it stays off, and says why (`refused`).
+  void setOn(bool on);
+
+  // ---- What is selected: actions of the schedule, without what their pairs add ----
+  [[nodiscard]] const std::set<Action>& selection() const { return selection_; }
+  enum class Extends : std::uint8_t { No, One, Range };  ///< Range: all of its row from what was selected last
+  void select(const Action& action, Extends extends = Extends::No);
+  void clearSelection();
+
+  // ---- Edits of the selection ----
+  void shift(int places);                                    ///< each in its own row; negative: earlier
+  void moveStages(int ranks);                                ///< the stages of the actions, to the rank so many further on
+  void splitOrMerge();                                       ///< each B into I and W where there is a B, else I and W into B
+  void pairOrUnpair();                                       ///< an F and a B overlap, or those of overlapped pairs no longer
+  void addPause();                                           ///< an idle cell before each row's first
+  void removePauses();                                       ///< the idle cells right before them
+  void swapTwo();                                            ///< they change places
+  void repeat();                                             ///< their order, for the microbatches that follow
+  void setSchedule(const QString& what, Schedule schedule);  ///< as an edit; refused where it has problems
+  /// Why the only selected action does not start earlier: one or two sentences.
+  [[nodiscard]] QString whyNotEarlier() const;
+
+  // ---- A drag of one action, or of the selection that it is in ----
+  bool beginDrag(const Action& action);
+  void dragTo(Rank row, Ns time);  ///< in the timeline as it was when the drag began
+  void endDrag(bool keep);
+  /// Where the dragged would go.
+  struct Drop {
+    Rank rank;
+    Ns at = 0;  ///< between the actions there, as they were when the drag began
+    bool isLegal = true;
+    bool movesStage = false;                ///< to another rank
+    std::optional<std::pair<Ns, Ns>> room;  ///< of a single action: within which it may go, in its own row
+  };
+  [[nodiscard]] bool isDragging() const { return drag_ != nullptr; }
+  [[nodiscard]] std::optional<Drop> drop() const;
+  [[nodiscard]] std::shared_ptr<const Prediction> before() const { return before_; }  ///< the last edit; null: none yet
+
+  /// The reason of the last refusal, until the next edit; else what the last edit changed: `Step 9.46 → 10.8 ms (+14 %)`.
+  [[nodiscard]] QString message() const;
+  [[nodiscard]] bool isRefused() const;                                      ///< the message is a reason
+  [[nodiscard]] const std::vector<Action>& cycle() const { return cycle_; }  ///< of the last refusal
+
+ signals:
+  void changed();                         ///< on or off, the selection, the message
+  void refused(const QString& sentence);  ///< why an edit is not possible
+
+ private:
+  struct Dragged;
+  [[nodiscard]] std::vector<Cell> cellsOf(const Schedule& schedule, const std::set<Action>& actions) const;
+  void apply(const QString& what, const Edit& edit);
+  void change(const QString& what, const std::function<Edit(const Schedule&)>& make);
+  void refuse(const Refusal& refusal);
+  void accept(const QString& what, Schedule schedule);
+  void keepSelection();
+  [[nodiscard]] bool tryDrop(const Edit& edit);
+
+  Document& document_;
+  bool on_ = false;
+  std::set<Action> selection_;
+  std::optional<Action> last_;  ///< selected last
+  std::unique_ptr<Dragged> drag_;
+  std::shared_ptr<const Prediction> before_;
+  QString refusal_;
+  std::vector<Action> cycle_;
+};
+
+/// `Step 9.46 → 10.8 ms (+14 %), bubble 21 → 24 %, peak memory 1.2 → 1.3 GiB`.
+[[nodiscard]] QString differenceText(const Prediction& before, const Prediction& after);
+
+}  // namespace pw::gui
