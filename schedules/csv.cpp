@@ -43,8 +43,9 @@ std::string shown(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const Cell& cell, std::string_view reason) {
-  throw UsageError(fmt::format("{}: row {} (rank {}), cell {}: \"{}\" {}", cell.source, cell.row + 1, cell.row, cell.column + 1,
-                               shown(cell.text), reason));
+  throw CsvError(fmt::format("{}: row {} (rank {}), cell {}: \"{}\" {}", cell.source, cell.row + 1, cell.row, cell.column + 1,
+                             shown(cell.text), reason),
+                 cell.row, cell.column);
 }
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
@@ -139,10 +140,11 @@ void Reader::refuseSecondRank(std::size_t stage) const {
   auto [one, other] = homes[stage];
   if (one.rank > other.rank) std::swap(one, other);
   const auto row = other.rank.index();
-  throw UsageError(
+  throw CsvError(
       fmt::format("{}: row {} (rank {}), cell {}: computes stage {} on rank {}, but rank {} computes it too; a stage has one rank, "
                   "or two mirrored ones of which one takes the first microbatches",
-                  source, row + 1, row, other.column + 1, stage, row, one.rank.value));
+                  source, row + 1, row, other.column + 1, stage, row, one.rank.value),
+      row, other.column);
 }
 
 void Reader::learn(const Action& action, const Cell& cell) {

@@ -249,6 +249,7 @@ std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
   d.customCosts = std::make_shared<const CostTable>(syntheticTable(
       {.forward = {kUnit}, .backward = {2 * kUnit}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}},
       shape.stages));
+  loaded->schedule = std::make_shared<const Schedule>(computeOnly(*rows));
   d.customRows = std::move(rows);
   loaded->notes << translated("A schedule has no times of its own: a forward is shown as 1 ms, a backward as 2 ms.");
   return loaded;

@@ -19,6 +19,7 @@ struct Loaded {
   std::vector<SplitPoint> splitPoints;
   std::vector<std::shared_ptr<const Measured>> measured;  ///< of a trace: its steps
   std::size_t chosen = 0;                                 ///< of them: a typical step
+  std::shared_ptr<const Schedule> schedule;               ///< of a schedule's file: its compute actions, which the open model may use, too
   QString store;
   QString study;      ///< path of a study's results
   QString cluster;    ///< path of a cluster to estimate for

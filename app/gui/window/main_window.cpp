@@ -18,8 +18,10 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
+#include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "app/gui/timeline/hand_edit.h"
 #include "app/gui/window/autosave.h"
 #include "app/gui/window/exporting.h"
 #include "app/gui/window/field_keys.h"
@@ -104,11 +106,13 @@ void MainWindow::Private::build() {
   candidates = new CandidatesPanel(document);
   runs = new RunsPanel(document);
   analysis = new AnalysisPanel(document);
+  schedule = new CsvPanel(document);
   modelDock = addDock(MainWindow::tr("Model"), QStringLiteral("model"), model, Qt::LeftDockWidgetArea);
   planDock = addDock(MainWindow::tr("Plan"), QStringLiteral("plan"), plan, Qt::RightDockWidgetArea);
   candidatesDock = addDock(MainWindow::tr("Candidates"), QStringLiteral("candidates"), candidates, Qt::BottomDockWidgetArea);
   runsDock = addDock(MainWindow::tr("Runs"), QStringLiteral("runs"), runs, Qt::BottomDockWidgetArea);
   analysisDock = addDock(MainWindow::tr("Analysis"), QStringLiteral("analysis"), analysis, Qt::BottomDockWidgetArea);
+  scheduleDock = addDock(MainWindow::tr("Schedule"), QStringLiteral("schedule"), schedule, Qt::BottomDockWidgetArea);
   window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
   arrangeDocks();
@@ -149,9 +153,10 @@ void MainWindow::Private::arrangeDocks() {
   for (QDockWidget* dock : docks()) dock->setFloating(false);
   window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
   window.addDockWidget(Qt::RightDockWidgetArea, planDock);
-  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock}) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
+  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, scheduleDock}) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
   window.tabifyDockWidget(candidatesDock, runsDock);
   window.tabifyDockWidget(runsDock, analysisDock);
+  window.tabifyDockWidget(analysisDock, scheduleDock);
   candidatesDock->raise();
   window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
   window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);
@@ -187,6 +192,9 @@ void MainWindow::Private::connectAll() {
   QObject::connect(timeline, &TimelineWidget::memoryClicked, &window, [this](Rank rank) {
     window.showPanel(QStringLiteral("analysis"));
     analysis->showMemory(rank);
+  });
+  QObject::connect(timeline, &TimelineWidget::editRefused, &window, [this](const QString& sentence) {
+    if (!timeline->hand().isOn()) window.showMessage(sentence);  // else the timeline's own bar says it
   });
   QObject::connect(runs, &RunsPanel::busyChanged, &window, [this](bool busy) {
     if (busy) message->hide();  // of an earlier run that failed
@@ -228,7 +236,7 @@ void MainWindow::Private::showTitle() {
 }
 
 void MainWindow::open(const QStringList& paths) {
-  if (!d->maySave()) return;
+  if (!d->mayBeForModel(paths) && !d->maySave()) return;  // else when it is known what becomes of the schedule
   message().isEmpty() ? void() : d->message->hide();
   const auto names = toPaths(paths);
   const std::string cluster = d->recovers ? QSettings().value(QStringLiteral("cluster")).toString().toStdString() : std::string();
@@ -244,7 +252,37 @@ void MainWindow::open(const QStringList& paths) {
                    });
 }
 
+bool MainWindow::Private::mayBeForModel(const QStringList& paths) const {
+  return recovers && document.graph() && paths.size() == 1 && paths.front().endsWith(QStringLiteral(".csv"), Qt::CaseInsensitive);
+}
+
+/// A schedule may be for the open model; without anyone to ask, it is opened on its own.
+MainWindow::Private::ScheduleUse MainWindow::Private::useOf(const Loaded& loaded, const QStringList& paths) {
+  if (!mayBeForModel(paths)) return ScheduleUse::Alone;
+  if (!loaded.schedule) return maySave() ? ScheduleUse::Alone : ScheduleUse::None;  // a table of layers
+  QMessageBox box(QMessageBox::Question, MainWindow::tr("Open schedule"),
+                  MainWindow::tr("Use the schedule %1 for the open model %2, or open it on its own?").arg(loaded.title, document.title()),
+                  QMessageBox::Cancel, &window);
+  const auto* forModel = box.addButton(MainWindow::tr("Use for the open &model"), QMessageBox::AcceptRole);
+  const auto* alone = box.addButton(MainWindow::tr("Open on its &own"), QMessageBox::DestructiveRole);
+  box.exec();
+  if (box.clickedButton() == forModel) return ScheduleUse::Model;
+  return box.clickedButton() == alone && maySave() ? ScheduleUse::Alone : ScheduleUse::None;
+}
+
+void MainWindow::useSchedule(Schedule schedule) {
+  const QString what = tr("Use schedule %1").arg(QString::fromStdString(schedule.name));
+  try {
+    addDrawn(d->document, what, std::move(schedule));
+  } catch (const Error& e) {
+    showMessage(QString::fromUtf8(e.what()));
+  }
+}
+
 void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
+  const ScheduleUse use = useOf(loaded, paths);
+  if (use == ScheduleUse::None) return;
+  if (use == ScheduleUse::Model) return window.useSchedule(*loaded.schedule);
   document.adopt(loaded);
   steps = loaded.measured;
   showSteps(loaded.chosen);

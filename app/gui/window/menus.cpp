@@ -277,7 +277,7 @@ void MainWindow::Private::chooseAndExport(const QString& what, const QString& fi
 /// The table that has the focus, else the first that is seen.
 void MainWindow::Private::chooseAndExportTable() {
   const QAbstractItemView* found = qobject_cast<QAbstractItemView*>(QApplication::focusWidget());
-  for (QDockWidget* dock : {runsDock, candidatesDock, analysisDock, modelDock}) {
+  for (QDockWidget* dock : {runsDock, candidatesDock, analysisDock, scheduleDock, modelDock}) {
     for (const auto* view : dock->findChildren<QAbstractItemView*>()) {
       if (found == nullptr && view->isVisibleTo(&window) && view->model() != nullptr && view->model()->rowCount() > 0) found = view;
     }

@@ -18,6 +18,7 @@
 #include "app/gui/candidates/panel.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
+#include "app/gui/editor/csv_panel.h"
 #include "app/gui/model/panel.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/runs/panel.h"
@@ -43,7 +44,9 @@ struct MainWindow::Private {
   CandidatesPanel* candidates = nullptr;
   RunsPanel* runs = nullptr;
   AnalysisPanel* analysis = nullptr;
-  QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr, *analysisDock = nullptr;
+  CsvPanel* schedule = nullptr;
+  QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr, *analysisDock = nullptr,
+              *scheduleDock = nullptr;
   QLabel* busyText = nullptr;
   QProgressBar* busyBar = nullptr;
   QPushButton* busyCancel = nullptr;
@@ -58,7 +61,9 @@ struct MainWindow::Private {
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
   QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
-  [[nodiscard]] std::array<QDockWidget*, 5> docks() const { return {modelDock, planDock, candidatesDock, runsDock, analysisDock}; }
+  [[nodiscard]] std::array<QDockWidget*, 6> docks() const {
+    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, scheduleDock};
+  }
   void arrangeDocks();
   void resetLayout();
   void showDocks(bool visible);
@@ -67,6 +72,9 @@ struct MainWindow::Private {
   void showTitle();
   void take(const Loaded& loaded, const QStringList& paths);
   void takeCluster(const QString& path);
+  enum class ScheduleUse : std::uint8_t { Model, Alone, None };
+  [[nodiscard]] bool mayBeForModel(const QStringList& paths) const;
+  ScheduleUse useOf(const Loaded& loaded, const QStringList& paths);
   void remember(const QStringList& paths);
   bool maySave();
   bool save();
