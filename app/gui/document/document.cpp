@@ -280,7 +280,9 @@ void Document::endDrag(bool keep) {
   if (!beforeDrag_) return;
   const Design before = *std::exchange(beforeDrag_, std::nullopt);
   if (before == design_) return;
-  keep ? remember(dragName_, before) : apply(before);
+  if (!keep) return apply(before);
+  remember(dragName_, before);
+  if (!isPredicting()) emit predictionChanged();  // for what was put off during the drag
 }
 
 void Document::undo() {

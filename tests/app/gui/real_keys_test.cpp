@@ -6,6 +6,8 @@
 #include <QListWidget>
 #include <QProcess>
 
+#include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/hand_edit.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -91,6 +93,37 @@ TEST_F(RealKeys, AClickSelectsABlockAndKeysMoveOverTheTimeline) {
   ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.viewport().nsPerPixel < scale; }, kLongMs)) << "zoomed in";
   send({"key", "Home"});
   ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.viewport().nsPerPixel == scale; }, kLongMs)) << "all fits";
+}
+
+TEST_F(RealKeys, ABlockIsDraggedToAnotherPlaceOfItsRow) {
+  ASSERT_TRUE(settle());
+  TimelineWidget& timeline = window_->timeline();
+  click(timeline, timeline.rect().center());
+  ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.hasFocus() || timeline.isAncestorOf(QApplication::focusWidget()); }, kLongMs));
+  send({"key", "e"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.hand().isOn(); }, kLongMs));
+  ASSERT_TRUE(settle());
+  const auto* canvas = timeline.findChild<QWidget*>("timelineCanvas");
+  const SpanTrack& track = timeline.scene().predicted->ranks.at(0).compute;
+  const auto xOf = [&](std::size_t i) {
+    return labelWidth(timeline.scene()) + static_cast<int>(timeline.viewport().xOf((track.start[i] + track.end[i]) / 2));
+  };
+  const int y = rulerHeight(timeline.scene()) + layOutRows(timeline.scene()).rows.front().height / 2;
+  std::size_t first = 0;
+  while (track.tags[first].kind != SpanKind::Backward) ++first;
+  const QPoint from = canvas->mapToGlobal(QPoint(xOf(first), y)), to = canvas->mapToGlobal(QPoint(xOf(first + 2) + 2, y));
+  const auto move = [&](const QPoint& at) { send({"mousemove", "--sync", QString::number(at.x()), QString::number(at.y())}); };
+  move(from);
+  send({"mousedown", "1"});
+  move((from + to) / 2);
+  move(to);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.hand().isDragging(); }, kLongMs));
+  send({"mouseup", "1"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().request.schedule == "1f1b, edited"; }, kLongMs));
+  ASSERT_TRUE(settle());
+  EXPECT_FALSE(timeline.hand().message().isEmpty());
+  send({"key", "ctrl+z"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().request.schedule == "1f1b"; }, kLongMs));
 }
 
 }  // namespace
