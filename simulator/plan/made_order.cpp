@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "schedules/generate.h"
+#include "simulator/order/improve_order.h"
 #include "simulator/order/recomputation.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
@@ -200,6 +201,16 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     bound = std::min(bound, orderBound(relaxedProblemOn(request, model, placement), best->makespan, effort.seconds));
   const Certificate certificate{StepClock::Flush, best->makespan, bound, std::move(by), {}};
   return {std::move(best->rows), std::move(best->priced), certificate};
+}
+
+Schedule improvedSchedule(const PlanRequest& request, ModelCosts& model, const Schedule& schedule, const OrderEffort& effort) {
+  const Schedule rows = planRows(schedule, request.replicas);
+  CompiledRows compiled(rows);
+  const CostTable costs = withState(request, price(request, model, compiled).costs, rows.placement);
+  PlanRequest drawn = request;  // names no schedule whose room would count
+  drawn.schedule = schedule.name;
+  drawn.rankOrder.clear();
+  return improveOrder(problemOf(drawn, rows.placement, costs, limitsOf(request, model)), schedule, effort);
 }
 
 Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages) {

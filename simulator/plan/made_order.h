@@ -26,6 +26,11 @@ struct MadeOrder {
 /// the same result, unless `effort.goOn` ended it. Throws as `price` and `findOrder`.
 [[nodiscard]] MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
 
+/// A compute-only schedule made faster from where it is (`improveOrder`), for the partition, costs and memory limit of `request`, whose
+/// rank order it has already; else the schedule itself. Throws as `price` and `improveOrder`.
+[[nodiscard]] Schedule improvedSchedule(const PlanRequest& request, ModelCosts& model, const Schedule& schedule,
+                                        const OrderEffort& effort = {});
+
 /// No order of this partition, loop or V, ends earlier: `orderBound` on the request's costs and limits; with RecomputeAuto on times as
 /// without recomputation and memory as with all of it. Cost: as `price`, and linear in actions. Throws as `price`.
 [[nodiscard]] Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages);

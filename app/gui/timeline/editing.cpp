@@ -63,10 +63,10 @@ void TimelineWidget::Private::addEditActions() {
       [this] { hand->shift(-1); });
   add(tr("Move later"), tr("Each selected action goes one place later in its row"), QKeySequence(Qt::SHIFT | Qt::Key_Right),
       [this] { hand->shift(1); });
-  add(tr("Stage up"), tr("The whole stage of the selected action moves to the rank before"),
-      QKeySequence(Qt::SHIFT | Qt::Key_Up), [this] { hand->moveStages(-1); });
-  add(tr("Stage down"), tr("The whole stage of the selected action moves to the next rank"),
-      QKeySequence(Qt::SHIFT | Qt::Key_Down), [this] { hand->moveStages(1); });
+  add(tr("Stage up"), tr("The whole stage of the selected action moves to the rank before"), QKeySequence(Qt::SHIFT | Qt::Key_Up),
+      [this] { hand->moveStages(-1); });
+  add(tr("Stage down"), tr("The whole stage of the selected action moves to the next rank"), QKeySequence(Qt::SHIFT | Qt::Key_Down),
+      [this] { hand->moveStages(1); });
   add(tr("Split or merge B"), tr("Each selected B becomes I and W; where no B is selected, I and W become B"),
       QKeySequence(Qt::SHIFT | Qt::Key_S), [this] { hand->splitOrMerge(); });
   add(tr("Overlap"), tr("An F and a B of one rank become an overlapped pair, or a pair becomes two actions"),
@@ -78,6 +78,8 @@ void TimelineWidget::Private::addEditActions() {
       QKeySequence(Qt::SHIFT | Qt::Key_P), [this] { hand->addPause(); });
   add(tr("No pause"), tr("The empty cells right before the selected actions go"), QKeySequence(Qt::SHIFT | Qt::Key_Backspace),
       [this] { hand->removePauses(); });
+  add(tr("Improve"), tr("Search for a faster order from here; again stops it and keeps what it has"), QKeySequence(Qt::SHIFT | Qt::Key_I),
+      [this] { hand->isImproving() ? hand->stopImproving() : hand->improve(); });
   add(tr("Why not earlier?"), tr("What keeps the selected action from an earlier place"), QKeySequence(Qt::SHIFT | Qt::Key_Slash), [this] {
     const QString why = hand->whyNotEarlier();
     editBar->setMessage(why.isEmpty() ? tr("Select one action to see what keeps it from an earlier place.") : why, false);

@@ -6,6 +6,8 @@
 #include "app/gui/common/format.h"
 #include "app/gui/document/drawn.h"
 #include "schedules/error.h"
+#include "simulator/order/improve_order.h"
+#include "simulator/plan/made_order.h"
 #include "simulator/timeline/timeline.h"
 
 namespace pw::gui {
@@ -86,6 +88,15 @@ HandEdit::HandEdit(Document& document, QObject* parent) : QObject(parent), docum
   connect(&document, &Document::predictionChanged, this, [this] {
     if (on_) emit changed();
   });
+  connect(&improving_, &Job::progressed, this, [this](qint64 done, qint64 all, const QString&) {
+    progress_ = tr("Improving the order: %1 %; press again to stop and keep what it has.").arg(all > 0 ? 100 * done / all : 0);
+    emit changed();
+  });
+  connect(&improving_, &Job::failed, this, [this](const QString& sentence) { refuse({sentence.toStdString(), {}}); });
+  connect(&improving_, &Job::finished, this, [this] {
+    progress_.clear();
+    emit changed();
+  });
 }
 
 HandEdit::~HandEdit() = default;
@@ -101,6 +112,7 @@ void HandEdit::setOn(bool on) {
     }
   }
   if (drag_) endDrag(false);
+  improving_.cancel();
   on_ = on;
   selection_.clear();
   refusal_.clear();
@@ -282,8 +294,48 @@ void HandEdit::repeat() {
   change(tr("Repeat the order of %1").arg(namedAll(selection_)), [&](const Schedule& s) { return RepeatCells{cellsOf(s, selection_)}; });
 }
 
-void HandEdit::setSchedule(const QString& what, Schedule schedule) {
-  if (on_ && !drag_) accept(what, std::move(schedule));
+void HandEdit::improve() {
+  if (!on_ || drag_) return;
+  const auto graph = document_.graph();
+  const auto profile = document_.profile();
+  const auto costs = document_.design().customCosts;
+  if (document_.isPredicting() || !document_.problem().isEmpty() || (!costs && (!graph || !profile)))
+    return refuse({tr("the plan is still being predicted; try again in a moment").toStdString(), {}});
+  const auto enough = std::make_shared<std::atomic<bool>>(false);
+  try {
+    const Schedule schedule = editableSchedule(document_);
+    const Design design = document_.design();
+    enough_ = enough;
+    improving_.start(
+        tr("Improving the order"), [this, schedule, design, graph, profile, costs, enough](JobControl& control) -> std::function<void()> {
+          OrderEffort effort;
+          effort.goOn = [&](double share) {
+            control.progress(static_cast<std::int64_t>(1000 * share), 1000);
+            return !*enough && !control.isCancelled();
+          };
+          Schedule better;
+          if (graph) {
+            ModelCosts model(*graph, *profile, design.request.microbatch);
+            better = improvedSchedule(design.request, model, schedule, effort);
+          } else {
+            const OrderProblem problem{
+                schedule.microbatches, static_cast<int>(schedule.rows.size()), schedule.placement, *costs, {}, {}, {}, StepClock::Flush};
+            better = improveOrder(problem, schedule, effort);
+          }
+          return [this, design, schedule, better] {
+            if (!on_ || drag_ || document_.design() != design) return;  // edited meanwhile: that counts
+            if (better.rows == schedule.rows) return refuse({tr("no faster order was found from here").toStdString(), {}});
+            accept(tr("Improve the order"), better);
+          };
+        });
+  } catch (const Error& e) {
+    refuse({e.what(), {}});
+  }
+  emit changed();
+}
+
+void HandEdit::stopImproving() {
+  if (enough_) *enough_ = true;
 }
 
 QString HandEdit::whyNotEarlier() const {
@@ -419,13 +471,14 @@ QString HandEdit::message() const {
     text[0] = text[0].toUpper();
     return text + QLatin1Char('.');
   }
+  if (isImproving() && !progress_.isEmpty()) return progress_;
   if (!refusal_.isEmpty()) return refusal_;
   const auto now = document_.prediction();
   if (!before_ || !now || now == before_ || !document_.problem().isEmpty()) return {};
   return differenceText(*before_, *now);
 }
 
-bool HandEdit::isRefused() const { return !refusal_.isEmpty() || (drag_ && drag_->refusal); }
+bool HandEdit::isRefused() const { return (!refusal_.isEmpty() && !isImproving()) || (drag_ && drag_->refusal); }
 
 QString differenceText(const Prediction& before, const Prediction& after) {
   const auto peak = [](const Prediction& p) {

@@ -2,6 +2,7 @@
 
 #include <QObject>
 #include <QString>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
 #include "schedules/edit.h"
 
@@ -33,15 +35,18 @@ class HandEdit : public QObject {
   void clearSelection();
 
   // ---- Edits of the selection ----
-  void shift(int places);                                    ///< each in its own row; negative: earlier
-  void moveStages(int ranks);                                ///< the stages of the actions, to the rank so many further on
-  void splitOrMerge();                                       ///< each B into I and W where there is a B, else I and W into B
-  void pairOrUnpair();                                       ///< an F and a B overlap, or those of overlapped pairs no longer
-  void addPause();                                           ///< an idle cell before each row's first
-  void removePauses();                                       ///< the idle cells right before them
-  void swapTwo();                                            ///< they change places
-  void repeat();                                             ///< their order, for the microbatches that follow
-  void setSchedule(const QString& what, Schedule schedule);  ///< as an edit; refused where it has problems
+  void shift(int places);      ///< each in its own row; negative: earlier
+  void moveStages(int ranks);  ///< the stages of the actions, to the rank so many further on
+  void splitOrMerge();         ///< each B into I and W where there is a B, else I and W into B
+  void pairOrUnpair();         ///< an F and a B overlap, or those of overlapped pairs no longer
+  void addPause();             ///< an idle cell before each row's first
+  void removePauses();         ///< the idle cells right before them
+  void swapTwo();              ///< they change places
+  void repeat();               ///< their order, for the microbatches that follow
+  /// Searches in the background for a faster order from where it is (`improveOrder`); one undo step when it ends.
+  void improve();
+  void stopImproving();  ///< keeps what it has
+  [[nodiscard]] bool isImproving() const { return improving_.isRunning(); }
   /// Why the only selected action does not start earlier: one or two sentences.
   [[nodiscard]] QString whyNotEarlier() const;
 
@@ -88,6 +93,9 @@ class HandEdit : public QObject {
   std::shared_ptr<const Prediction> before_;
   QString refusal_;
   std::vector<Action> cycle_;
+  std::shared_ptr<std::atomic<bool>> enough_;  ///< of the search under way
+  QString progress_;
+  Job improving_;  ///< last: it ends before what it refers to
 };
 
 /// `Step 9.46 → 10.8 ms (+14 %), bubble 21 → 24 %, peak memory 1.2 → 1.3 GiB`.

@@ -182,6 +182,20 @@ TEST_F(HandEditTest, ItsScheduleStaysInTheListAdaptsAndIsSaved) {
   EXPECT_EQ(again.prediction()->step, document.prediction()->step);
 }
 
+TEST_F(HandEditTest, ImprovesAnOrderFromWhereItIs) {
+  document.edit("gpipe", [](Design& d) { d.request.schedule = "gpipe"; });
+  ASSERT_TRUE(predicted());
+  const Ns before = document.prediction()->step;
+  hand.improve();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !hand.isImproving(); }, kLongMs));
+  ASSERT_TRUE(predicted());
+  EXPECT_LT(document.prediction()->step, before);
+  EXPECT_EQ(document.undoText(), "Improve the order");
+  EXPECT_TRUE(check(editableSchedule(document)).empty());
+  document.undo();
+  EXPECT_EQ(document.design().request.schedule, "gpipe");
+}
+
 TEST_F(HandEditTest, OfManyRandomOnesUndoGivesBackTheFirstDocument) {
   constexpr std::uint64_t kSeed = 3;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
