@@ -380,6 +380,7 @@ void MainWindow::showKeys() {
       {tr("Ctrl+F or /"), tr("find: 2F5, B, rank 3, stage 1, bubble; Enter for the next")},
       {tr("P, C, Alt+Up, Alt+Down"), tr("pin, collapse, move the rank")},
       {tr("Alt+Left, Alt+Right"), tr("previous and next view")},
+      {tr("E"), tr("edit the schedule by hand: drag blocks; Shift and arrows move, Shift+S splits B")},
       {tr("Esc"), tr("clear the selection, leave a drag")},
       {tr("arrow keys on a split handle"), tr("move the split; S splits here, Del removes")},
       {tr("Ctrl+Z, Ctrl+Shift+Z"), tr("undo and redo; a whole drag is one step")},
