@@ -11,6 +11,7 @@
 
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
+#include "app/gui/timeline/hand_edit.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
 #include "simulator/plan/split.h"
@@ -63,6 +64,43 @@ int drag(MainWindow& window, int tasks, double limit) {
   return 0;
 }
 
+/// A block of rank 1 dragged to and fro along its row: each place is another order, lowered, compiled and simulated anew.
+int dragBlock(MainWindow& window, int tasks, double limit) {
+  Document& document = window.document();
+  document.edit("Shape", [&](Design& d) { d.request.schedule = "gpipe", d.request.microbatches = tasks / (2 * kRanks); });
+  if (!waitUntil([&] { return !document.isPredicting(); })) return 1;
+  HandEdit& hand = window.timeline().hand();
+  hand.setOn(true);
+  const auto prediction = document.prediction();
+  const SpanTrack& track = prediction->timeline.ranks.at(1).compute;
+  std::size_t at = 0;
+  while (track.tags[at].kind != SpanKind::Backward) ++at;
+  const Action block{track.tags[at].stage, ActionKind::Backward, track.tags[at].microbatch};
+  bool painted = false;
+  const auto connection = QObject::connect(&window.timeline(), &TimelineWidget::timelinePainted, &window, [&] { painted = true; });
+  if (!hand.beginDrag(block)) return 1;
+  std::vector<double> times;
+  for (int i = 0; i < kDrags; ++i) {
+    painted = false;
+    QElapsedTimer timer;
+    timer.start();
+    hand.dragTo(Rank(1), track.start[at + 20 + static_cast<std::size_t>(i % 3)]);
+    if (!waitUntil([&] { return painted && !document.isPredicting(); })) return 1;
+    if (i >= 3) times.push_back(static_cast<double>(timer.nsecsElapsed()) * 1e-6);
+  }
+  hand.endDrag(false);
+  hand.setOn(false);
+  document.edit("Schedule", [](Design& d) { d.request.schedule = "1f1b"; });
+  QObject::disconnect(connection);
+  if (!waitUntil([&] { return window.isIdle(); })) return 1;
+  std::ranges::sort(times);
+  const double p99 = times[static_cast<std::size_t>(0.99 * static_cast<double>(times.size() - 1))];
+  std::printf("%-34s %10d %6zu %9.2f %9.2f %9.2f   %s %.1f\n", "block drag to painted timeline", tasks, times.size(),
+              times[times.size() / 2], p99, times.back(), p99 <= limit ? "ok  ≤" : "SLOW >", limit);
+  std::fflush(stdout);
+  return 0;
+}
+
 }  // namespace
 }  // namespace pw::gui
 
@@ -80,6 +118,9 @@ int main(int argc, char** argv) {
   window.open({QString::fromLocal8Bit(argv[1])});
   if (!pw::gui::waitUntil([&] { return window.isIdle() && window.document().prediction() != nullptr; })) return 1;
   std::printf("%-34s %10s %6s %9s %9s %9s\n", "[ms]", "tasks", "n", "median", "p99", "worst");
+  for (const auto& [tasks, limit] : {std::pair(10'000, 16.7), std::pair(100'000, 33.0)}) {
+    if (const int failed = pw::gui::dragBlock(window, tasks, limit); failed != 0) return failed;
+  }
   const int small = pw::gui::drag(window, 100'000, 16.7);
   return small != 0 ? small : pw::gui::drag(window, 1'000'000, 100);
 }

@@ -107,12 +107,12 @@ void TimelineWidget::Private::showCycle() {
   emphasize(Emphasis::Cycle, std::move(spans));
 }
 
-std::optional<SourcedSpan> TimelineWidget::Private::spanOfAction(const Action& action) {
+std::optional<SourcedSpan> TimelineWidget::Private::spanOfAction(const Action& action) const {
   if (!scene.predicted || !prediction) return std::nullopt;
   const Placement& placement = prediction->rows->placement;
   if (action.stage.value < 0 || action.stage.index() >= placement.stages()) return std::nullopt;
   const Rank rank = placement.rankOf(action.stage, action.microbatch);
-  const auto span = dependencies(Source::Predicted)->find(rank, spanKind(action.kind), action.stage, action.microbatch);
+  const auto span = findAction(*scene.predicted, rank, spanKind(action.kind), action.stage, action.microbatch);
   return span ? std::optional(SourcedSpan{Source::Predicted, *span}) : std::nullopt;
 }
 

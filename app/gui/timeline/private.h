@@ -135,7 +135,7 @@ struct TimelineWidget::Private {
   void showEditing();
   void showCycle();
   [[nodiscard]] std::optional<Action> actionOf(const SourcedSpan& span) const;
-  [[nodiscard]] std::optional<SourcedSpan> spanOfAction(const Action& action);
+  [[nodiscard]] std::optional<SourcedSpan> spanOfAction(const Action& action) const;
   bool pressedWhileEditing(const QMouseEvent& event);
   void takenTo(const QPoint& at);
   [[nodiscard]] std::optional<QRectF> rectOf(Rank rank, Ns from, Ns to) const;
