@@ -189,21 +189,22 @@ void TimelineWidget::Private::paintGhost(QPainter& p, const Theme& theme) {
   p.setPen(QPen(line, 1, Qt::DotLine));
   p.setBrush(Qt::NoBrush);
   int painted = 0;
+  const QRect area = trackArea();
   for (std::size_t r = 0; r < before->timeline.ranks.size(); ++r) {
     const SpanTrack& track = before->timeline.ranks[r].compute;
+    const auto row = rectOf(Rank{r}, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
+    if (!row) continue;
     const auto [first, last] = visible(track, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
     for (std::size_t i = first; i < last && painted < kMostGhosts; ++i) {
-      const auto rect = rectOf(Rank{r}, track.start[i], track.end[i]);
-      if (!rect) break;
-      if (rect->width() < 3) continue;
-      p.drawRect(rect->adjusted(0, 2, -1, -3));
+      const double width = static_cast<double>(track.end[i] - track.start[i]) / view.nsPerPixel;
+      if (width < 3) continue;
+      p.drawRect(QRectF(area.left() + view.xOf(track.start[i]), row->top() + 2, width - 1, row->height() - 5));
       ++painted;
     }
   }
   // Where the step ended.
   const double end = view.xOf(before->timeline.end);
   if (end >= 0 && end <= view.width) {
-    const QRect area = trackArea();
     p.drawLine(QPointF(area.left() + end, area.top()), QPointF(area.left() + end, area.bottom()));
   }
 }
