@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <deque>
 #include <exception>
@@ -10,6 +11,9 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
 
 #include "schedules/error.h"
 #include "schedules/names.h"
@@ -30,13 +34,12 @@ bool isInside(const Node& node, const std::string& path) {
 /// Node ranges of modules and the names of nodes: the names a split can have.
 class Names {
  public:
-  explicit Names(const ModelGraph& graph) {
+  explicit Names(const ModelGraph& graph) : nodes_(graph.nodes.size()) {
     if (isLayerChain(graph)) addLayers(graph);
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       for (const ModuleFrame& frame : graph.nodes[n].modules) {
         if (!frame.path.empty()) modules_.try_emplace(frame.path, n, n).first->second.second = n;
       }
-      places_.emplace(fmt::format("@{}", n), n);
       for (const ValueId output : graph.nodes[n].outputs) {
         if (!graph.value(output).name.empty()) places_.emplace("@" + graph.value(output).name, n);
       }
@@ -49,19 +52,12 @@ class Names {
 
   /// Where a stage of this name begins; may be 0 or the number of nodes.
   [[nodiscard]] std::optional<std::size_t> find(const std::string& name) const {
-    const auto found = places_.find(name);
-    return found == places_.end() ? std::nullopt : std::optional(found->second);
-  }
-
-  /// Name of the boundary before node n: the outermost module that begins there, or the outermost that ended; empty if none.
-  [[nodiscard]] static std::string boundary(const Node& before, const Node& after) {
-    for (const ModuleFrame& frame : after.modules) {
-      if (!frame.path.empty() && !isInside(before, frame.path)) return frame.path;
-    }
-    for (const ModuleFrame& frame : before.modules) {
-      if (!frame.path.empty() && !isInside(after, frame.path)) return frame.path + ":end";
-    }
-    return {};
+    if (const auto found = places_.find(name); found != places_.end()) return found->second;
+    const char* const end = name.data() + name.size();
+    std::size_t number = 0;  // `@12`
+    if (name.size() < 2 || name[0] != '@') return std::nullopt;
+    const auto [read, failure] = std::from_chars(name.data() + 1, end, number);
+    return failure == std::errc() && read == end && number < nodes_ ? std::optional(number) : std::nullopt;
   }
 
   /// Name of the place before node n by the node itself.
@@ -71,7 +67,7 @@ class Names {
     return find(name) == n ? name : fmt::format("@{}", n);
   }
 
-  [[nodiscard]] const std::map<std::string, std::pair<std::size_t, std::size_t>>& modules() const { return modules_; }
+  [[nodiscard]] const std::unordered_map<std::string, std::pair<std::size_t, std::size_t>>& modules() const { return modules_; }
 
  private:
   /// A layer's own name comes before what modules are called.
@@ -79,9 +75,28 @@ class Names {
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) places_.emplace(graph.value(graph.nodes[n].outputs.front()).name, n);
   }
 
-  std::map<std::string, std::pair<std::size_t, std::size_t>> modules_;  // path → first and last node
-  std::map<std::string, std::size_t> places_;
+  std::size_t nodes_;
+  std::unordered_map<std::string, std::pair<std::size_t, std::size_t>> modules_;  // path → first and last node
+  std::unordered_map<std::string, std::size_t> places_;
 };
+
+/// What is before a node: the outermost module that begins there, or the outermost that ended; null if there is neither.
+struct Boundary {
+  const ModuleFrame* frame = nullptr;
+  bool ended = false;
+
+  [[nodiscard]] std::string name() const { return frame == nullptr ? std::string() : frame->path + (ended ? ":end" : ""); }
+};
+
+Boundary boundaryBetween(const Node& before, const Node& after) {
+  for (const ModuleFrame& frame : after.modules) {
+    if (!frame.path.empty() && !isInside(before, frame.path)) return {&frame, false};
+  }
+  for (const ModuleFrame& frame : before.modules) {
+    if (!frame.path.empty() && !isInside(after, frame.path)) return {&frame, true};
+  }
+  return {};
+}
 
 /// What would cross before each node, for values that would have to be sent, and whether a stage may begin there.
 struct Crossing {
@@ -300,28 +315,43 @@ struct Dynamic {
   }
 };
 
-std::vector<SplitPoint> pointsOf(const ModelGraph& graph, const Crossing& crossing) {
+/// A node before which the model may be split, and what is there.
+struct Place {
+  std::size_t node = 0;
+  Boundary boundary;
+  bool isMarker = false;
+};
+
+std::vector<Place> placesOf(const ModelGraph& graph, const Crossing& crossing) {
   const std::set<NodeId> markers(graph.splitMarkers.begin(), graph.splitMarkers.end());
-  const Names names(graph);
   const bool layers = isLayerChain(graph);
-  std::vector<SplitPoint> points;
+  std::vector<Place> places;
   for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
-    const bool isMarker = markers.contains(NodeId(n));
-    std::string name = layers ? graph.value(graph.nodes[n].outputs.front()).name : Names::boundary(graph.nodes[n - 1], graph.nodes[n]);
-    if ((name.empty() && !isMarker) || crossing.obstacles[n] > 0) continue;
-    if (n <= crossing.firstBound && !isMarker)
-      continue;  // the stages after it would compute all of that again: a stage before it has nothing to do
-    if (names.find(name) != n) name = names.nodeName(graph, n);
-    if (isMarker) name = fmt::format("{}{})", kMarker, name);
-    points.push_back({NodeId(n), name, crossing.bytes[n], crossing.values[n]});
+    if (crossing.obstacles[n] > 0) continue;
+    const bool isMarker = !markers.empty() && markers.contains(NodeId(n));
+    const Boundary boundary = layers ? Boundary() : boundaryBetween(graph.nodes[n - 1], graph.nodes[n]);
+    if (!layers && boundary.frame == nullptr && !isMarker) continue;
+    // The stages after it would compute all of that again, so that a stage before it has nothing to do.
+    if (n <= crossing.firstBound && !isMarker) continue;
+    places.push_back({n, boundary, isMarker});
   }
-  return points;
+  return places;
 }
 
 }  // namespace
 
 std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings) {
-  return pointsOf(graph, crossings(graph, bindings));
+  const Crossing crossing = crossings(graph, bindings);
+  const Names names(graph);
+  const bool layers = isLayerChain(graph);
+  std::vector<SplitPoint> points;
+  for (const auto& [n, boundary, isMarker] : placesOf(graph, crossing)) {
+    std::string name = layers ? graph.value(graph.nodes[n].outputs.front()).name : boundary.name();
+    if (names.find(name) != n) name = names.nodeName(graph, n);
+    if (isMarker) name = fmt::format("{}{})", kMarker, name);
+    points.push_back({NodeId(n), std::move(name), crossing.bytes[n], crossing.values[n]});
+  }
+  return points;
 }
 
 NodeId findSplit(const ModelGraph& graph, const std::string& name) {
@@ -344,7 +374,7 @@ Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(gra
     throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
   const Bindings bindings = bindBatch(graph, profile.microbatch);
   const Crossing crossing = crossings(graph, bindings);
-  for (const SplitPoint& point : pointsOf(graph, crossing)) points_.push_back(point.begin.index());
+  for (const Place& place : placesOf(graph, crossing)) points_.push_back(place.node);
   for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
     if (crossing.obstacles[n] == 0) free_.push_back(n);
   }
