@@ -162,6 +162,7 @@ struct TimelineWidget::Private {
   HandEdit* hand = nullptr;
   EditBar* editBar = nullptr;
   QList<QAction*> editActions;
+  static constexpr int kMovingActions = 4;  ///< the first of them: what a drag does; they have keys and a place in the menu, no buttons
 
   // What is shown.
   Scene scene;

@@ -99,7 +99,7 @@ void TimelineWidget::Private::build() {
   connect(&document, &Document::predictionChanged, &w, [this] { takePrediction(); });
   connect(&document, &Document::measuredChanged, &w, [this] { takeMeasured(); });
   addActions();
-  editBar = new EditBar(editActions, &w);
+  editBar = new EditBar(editActions.mid(kMovingActions), &w);
   grid->addWidget(editBar, 1, 0, 1, 2);
   connect(hand, &HandEdit::changed, &w, [this] { showEditing(); });
   connect(hand, &HandEdit::refused, &w, &TimelineWidget::editRefused);
