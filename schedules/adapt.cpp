@@ -57,7 +57,8 @@ std::optional<std::vector<Part>> partsAt(const Schedule& schedule, const std::ve
     const auto& row = schedule.rows[r];
     const std::size_t actions = row.size() - static_cast<std::size_t>(std::ranges::count(row, ActionKind::Idle, &Action::kind));
     const auto all = static_cast<std::size_t>(schedule.microbatches);
-    const Part part{places[r][static_cast<std::size_t>(from)], places[r][static_cast<std::size_t>(from + period)]};
+    const Part part{places[r][static_cast<std::size_t>(from)],
+                    places[r][static_cast<std::size_t>(from) + static_cast<std::size_t>(period)]};
     if (actions % all != 0 || part.end <= part.begin || part.end >= row.size() || !isWhole(row, part, actions / all, period))
       return std::nullopt;
     parts.push_back(part);

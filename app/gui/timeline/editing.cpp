@@ -93,18 +93,15 @@ void TimelineWidget::Private::showEditing() {
   updateActions();
   editBar->setMessage(hand->message(), hand->isRefused());
   if (!hand->isRefused() && emphasis == Emphasis::Cycle) emphasize(Emphasis::None, {});
-  if (hand->isRefused() && !hand->cycle().empty() && !hand->isDragging()) showCycle();
+  if (hand->isRefused() && !hand->cycle().empty() && !hand->isDragging()) {
+    std::vector<SourcedSpan> cycle;  // on the timeline as it is
+    for (const Action& a : hand->cycle()) {
+      if (const auto span = spanOfAction(a)) cycle.push_back(*span);
+    }
+    emphasize(Emphasis::Cycle, std::move(cycle));
+  }
   repaintSoon();
   emit w.editingChanged(on);
-}
-
-/// The actions that would wait for each other, on the timeline as it is.
-void TimelineWidget::Private::showCycle() {
-  std::vector<SourcedSpan> spans;
-  for (const Action& a : hand->cycle()) {
-    if (const auto span = spanOfAction(a)) spans.push_back(*span);
-  }
-  emphasize(Emphasis::Cycle, std::move(spans));
 }
 
 std::optional<SourcedSpan> TimelineWidget::Private::spanOfAction(const Action& action) const {

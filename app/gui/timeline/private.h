@@ -4,36 +4,24 @@
 // editing.cpp (a schedule edited by hand), paint.cpp.
 
 #include <QElapsedTimer>
-#include <QPoint>
-#include <QRect>
 #include <QRectF>
 #include <QScrollBar>
 #include <QTimer>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <vector>
 
-#include "app/gui/document/document.h"
-#include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/details.h"
 #include "app/gui/timeline/details_strip.h"
 #include "app/gui/timeline/drawing/matches.h"
-#include "app/gui/timeline/drawing/rows.h"
-#include "app/gui/timeline/drawing/scene.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
 #include "app/gui/timeline/drawing_area.h"
 #include "app/gui/timeline/edit_bar.h"
 #include "app/gui/timeline/explainer.h"
 #include "app/gui/timeline/explanations.h"
 #include "app/gui/timeline/find_bar.h"
-#include "app/gui/timeline/find_query.h"
 #include "app/gui/timeline/hand_edit.h"
 #include "app/gui/timeline/navigation.h"
 #include "app/gui/timeline/view_history.h"
 #include "app/gui/timeline/widget.h"
 
-class QAction;
 class QHelpEvent;
 class QMouseEvent;
 class QWheelEvent;
@@ -133,7 +121,6 @@ struct TimelineWidget::Private {
   // ---- Editing by hand: editing.cpp ----
   void addEditActions();
   void showEditing();
-  void showCycle();
   [[nodiscard]] std::optional<Action> actionOf(const SourcedSpan& span) const;
   [[nodiscard]] std::optional<SourcedSpan> spanOfAction(const Action& action) const;
   bool pressedWhileEditing(const QMouseEvent& event);
@@ -162,7 +149,6 @@ struct TimelineWidget::Private {
   HandEdit* hand = nullptr;
   EditBar* editBar = nullptr;
   QList<QAction*> editActions;
-  static constexpr int kMovingActions = 4;  ///< the first of them: what a drag does; they have keys and a place in the menu, no buttons
 
   // What is shown.
   Scene scene;

@@ -16,6 +16,7 @@ constexpr int kSettleMs = 120;               ///< after the last prediction of a
 constexpr int kLateMs = 200;                 ///< a prediction that takes longer shows that it is in progress
 constexpr std::size_t kManySpans = 200'000;  ///< above this size, non-urgent work waits for `settle` even without a drag
 constexpr double kZoomStep = 0.8;
+constexpr int kMovingActions = 4;  ///< the first edits: what a drag does; they have keys and a place in the menu, no buttons
 
 std::size_t spansIn(const Timeline& timeline) {
   std::size_t spans = 0;

@@ -16,8 +16,6 @@ namespace {
 
 using test::draw;
 using test::leastTimeOfAllOrders;
-using test::limitRanks;
-using test::oneIn;
 using test::randomOrderProblem;
 using test::simulatedOrder;
 
