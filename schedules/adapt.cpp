@@ -31,36 +31,41 @@ std::vector<std::size_t> firstForwards(const std::vector<Action>& row, int micro
   return places;
 }
 
-/// Whether [part] holds each kind and stage of the row as often as the period has microbatches.
-bool isWhole(const std::vector<Action>& row, Part part, std::size_t perMicrobatch, int period) {
-  std::size_t count = 0;
+/// A row, prepared for looking at many parts of it.
+struct Steps {
+  const std::vector<Action>& row;
+  std::vector<std::size_t> places;   ///< of `firstForwards`
+  std::vector<std::size_t> actions;  ///< before each position, without idle cells
+
+  Steps(const std::vector<Action>& actionsOfRank, int microbatches)
+      : row(actionsOfRank), places(firstForwards(actionsOfRank, microbatches)), actions(1, 0) {
+    actions.reserve(row.size() + 1);
+    for (const Action& a : row) actions.push_back(actions.back() + (a.kind == ActionKind::Idle ? 0 : 1));
+  }
+};
+
+/// Whether the part holds each kind and stage of the row as often as the period has microbatches.
+bool isWhole(const Steps& steps, Part part, std::size_t microbatches, std::size_t period) {
+  const std::size_t all = steps.actions.back();
+  if (all % microbatches != 0 || steps.actions[part.end] - steps.actions[part.begin] != all / microbatches * period) return false;
   std::vector<std::pair<Stage, ActionKind>> kinds;
   for (std::size_t i = part.begin; i < part.end; ++i) {
-    if (row[i].kind == ActionKind::Idle) continue;
-    ++count;
-    kinds.emplace_back(row[i].stage, row[i].kind);
+    if (steps.row[i].kind != ActionKind::Idle) kinds.emplace_back(steps.row[i].stage, steps.row[i].kind);
   }
-  if (count != perMicrobatch * static_cast<std::size_t>(period)) return false;
   std::ranges::sort(kinds);
-  for (std::size_t i = 0; i < kinds.size(); i += static_cast<std::size_t>(period)) {
-    const std::size_t last = i + static_cast<std::size_t>(period) - 1;
+  for (std::size_t i = 0; i < kinds.size(); i += period) {
+    const std::size_t last = i + period - 1;
     if (kinds[i] != kinds[last] || (last + 1 < kinds.size() && kinds[last + 1] == kinds[i])) return false;
   }
   return true;
 }
 
 /// The part of each row that starts with the first forward of microbatch `from` and ends before that of `from + period`, if each is whole.
-std::optional<std::vector<Part>> partsAt(const Schedule& schedule, const std::vector<std::vector<std::size_t>>& places, int from,
-                                         int period) {
+std::optional<std::vector<Part>> partsAt(const std::vector<Steps>& rows, std::size_t from, std::size_t period) {
   std::vector<Part> parts;
-  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
-    const auto& row = schedule.rows[r];
-    const std::size_t actions = row.size() - static_cast<std::size_t>(std::ranges::count(row, ActionKind::Idle, &Action::kind));
-    const auto all = static_cast<std::size_t>(schedule.microbatches);
-    const Part part{places[r][static_cast<std::size_t>(from)],
-                    places[r][static_cast<std::size_t>(from) + static_cast<std::size_t>(period)]};
-    if (actions % all != 0 || part.end <= part.begin || part.end >= row.size() || !isWhole(row, part, actions / all, period))
-      return std::nullopt;
+  for (const Steps& steps : rows) {
+    const Part part{steps.places[from], steps.places[from + period]};
+    if (part.end <= part.begin || part.end >= steps.row.size() || !isWhole(steps, part, steps.places.size(), period)) return std::nullopt;
     parts.push_back(part);
   }
   return parts;
@@ -113,17 +118,19 @@ std::variant<Schedule, std::string> adapted(const Schedule& schedule, const Shap
                        own.microbatches, schedule.placement.firstMirrored.value);
   }
   if (shape.microbatches < own.microbatches) return shortened(schedule, shape.microbatches);
-  std::vector<std::vector<std::size_t>> places;
-  for (const auto& row : schedule.rows) places.push_back(firstForwards(row, own.microbatches));
+  constexpr int kMostRepeated = 64;
+  std::vector<Steps> rows;
+  for (const auto& row : schedule.rows) rows.emplace_back(row, own.microbatches);
   const int more = shape.microbatches - own.microbatches;
-  for (int period = 1; period < own.microbatches; ++period) {
+  for (int period = 1; period < std::min(own.microbatches, kMostRepeated + 1); ++period) {
     for (int from = own.microbatches - period; from-- > 0;) {
-      const auto parts = partsAt(schedule, places, from, period);
+      const auto parts = partsAt(rows, static_cast<std::size_t>(from), static_cast<std::size_t>(period));
       if (!parts) continue;
       const int times = (more + period - 1) / period;
       Schedule longer = repeated(schedule, *parts, period, times);
       if (longer.microbatches > shape.microbatches) longer = shortened(longer, shape.microbatches);
       if (check(longer).empty()) return longer;
+      break;  // an earlier part of as many microbatches is as little of use
     }
   }
   return fmt::format("schedule {} was drawn for {} microbatches, and no part of its order repeats itself so that it could go on to {}",

@@ -17,7 +17,7 @@ namespace {
 
 using Row = std::vector<Action>;
 
-/// An edit under way: the schedule that it changes, or why it does not apply.
+/// An edit in progress: the schedule that it changes, or why it does not apply.
 struct Attempt {
   Schedule schedule;
   std::optional<Action> about;  ///< what was moved: a cycle is shown through it

@@ -27,8 +27,20 @@ std::string freeName(const Design& design, const std::string& wanted) {
   return name;
 }
 
+/// Without a model, the times are of so many stages: those of a CSV are alike, others are of the plan that they came with.
+void fitCosts(Design& design, const Schedule& schedule) {
+  if (!design.customCosts) return;
+  const auto had = static_cast<int>(design.customCosts->stages.size()), has = static_cast<int>(schedule.placement.stages());
+  if (had == has) return;
+  if (*design.customCosts != defaultCosts(had))
+    throw UsageError(
+        fmt::format("The plan's times are of {} stages, and this schedule has {}; open the plan's model to change them.", had, has));
+  design.customCosts = std::make_shared<const CostTable>(defaultCosts(has));
+}
+
 /// Adds it, and makes it the design's schedule.
 void take(Design& design, Schedule schedule) {
+  fitCosts(design, schedule);
   PlanRequest& request = design.request;
   request.schedule = schedule.name;
   request.ranks = static_cast<int>(schedule.rows.size());

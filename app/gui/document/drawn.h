@@ -22,7 +22,7 @@ namespace pw::gui {
 [[nodiscard]] Schedule editableSchedule(const Document& document);
 
 /// Makes the schedule the design's, as one edit: in place of the drawn one that it has, else as a new one, `1f1b, edited`. What the design
-/// took from a file goes with it.
+/// took from a file goes with it. Throws UsageError, without a model, where its times are of another number of stages.
 void setDrawn(Document& document, const QString& what, Schedule schedule);
 /// Adds a schedule under its name, or that with a number where another has it, and makes it the design's: its ranks, chunks and
 /// microbatches are then the plan's. Throws UsageError for one with problems.

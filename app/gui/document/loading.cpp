@@ -245,10 +245,7 @@ std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
   d.request.chunks = std::max(1, shape.stages / std::max(1, shape.ranks));
   d.request.microbatches = shape.microbatches;
   d.source = path;
-  constexpr Ns kUnit = 1'000'000;  // a forward takes 1 ms, a backward 2
-  d.customCosts = std::make_shared<const CostTable>(syntheticTable(
-      {.forward = {kUnit}, .backward = {2 * kUnit}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}},
-      shape.stages));
+  d.customCosts = std::make_shared<const CostTable>(defaultCosts(shape.stages));
   loaded->schedule = std::make_shared<const Schedule>(computeOnly(*rows));
   d.customRows = std::move(rows);
   loaded->notes << translated("A schedule has no times of its own: a forward is shown as 1 ms, a backward as 2 ms.");
@@ -328,6 +325,13 @@ bool isCluster(const std::string& head) {
 bool isStore(const std::string& head) { return head.starts_with("SQLite format 3"); }
 
 }  // namespace
+
+CostTable defaultCosts(int stages) {
+  constexpr Ns kUnit = 1'000'000;
+  return syntheticTable(
+      {.forward = {kUnit}, .backward = {2 * kUnit}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}},
+      stages);
+}
 
 int stagesOf(const Design& design) {
   if (design.customRows) return static_cast<int>(design.customRows->placement.stages());

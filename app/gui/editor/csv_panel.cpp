@@ -52,6 +52,7 @@ struct CsvPanel::Private {
   QLabel* label = nullptr;
   QTimer typing;
   QString problem;
+  QString shown;          ///< the document's schedule, as last seen
   bool isTaking = false;  ///< the document changes because of the text
 
   Private(CsvPanel& p, Document& d) : panel(p), document(d) {}
@@ -109,6 +110,7 @@ void CsvPanel::Private::show() {
     text->setReadOnly(true);  // nothing is open, or the order is still being made
   }
   while (csv.endsWith(QLatin1Char('\n'))) csv.chop(1);
+  if (std::exchange(shown, csv) == csv && !problem.isEmpty()) return;  // what was typed and is not right yet stays
   if (csv != text->toPlainText()) {
     const QSignalBlocker quiet(text);
     text->setPlainText(csv);

@@ -80,7 +80,7 @@ void TimelineWidget::Private::addEditActions() {
       [this] { hand->removePauses(); });
   add(tr("Improve"), tr("Search for a faster order from here; again stops it and keeps what it has"), QKeySequence(Qt::SHIFT | Qt::Key_I),
       [this] { hand->isImproving() ? hand->stopImproving() : hand->improve(); });
-  add(tr("Why not earlier?"), tr("What keeps the selected action from an earlier place"), QKeySequence(Qt::SHIFT | Qt::Key_Slash), [this] {
+  add(tr("Why not earlier?"), tr("What keeps the selected action from an earlier place"), QKeySequence(Qt::SHIFT | Qt::Key_W), [this] {
     const QString why = hand->whyNotEarlier();
     editBar->setMessage(why.isEmpty() ? tr("Select one action to see what keeps it from an earlier place.") : why, false);
   });

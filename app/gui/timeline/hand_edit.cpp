@@ -64,7 +64,7 @@ Ns timeOfPlace(const std::vector<std::pair<Ns, Ns>>& times, std::int32_t place) 
 
 }  // namespace
 
-/// A drag under way. Everything is as it was when the drag began.
+/// A drag in progress. Everything is as it was when the drag began.
 struct HandEdit::Dragged {
   Schedule schedule;
   std::vector<std::vector<std::pair<Ns, Ns>>> times;  ///< by rank and cell
@@ -130,20 +130,28 @@ void HandEdit::select(const Action& action, Extends extends) {
   if (extends == Extends::One && selection_.contains(action)) {
     selection_.erase(action);
   } else if (extends == Extends::Range && last_) {
-    const Schedule schedule = editableSchedule(document_);
-    const auto cells = cellsOf(schedule, {*last_, action});
-    if (cells.size() == 2 && cells.front().rank == cells.back().rank) {
-      const auto& row = schedule.rows[cells.front().rank.index()];
-      for (auto i = static_cast<std::size_t>(cells.front().position); i <= static_cast<std::size_t>(cells.back().position); ++i) {
-        if (row[i].kind != ActionKind::Idle) selection_.insert(plain(row[i]));
-      }
-    }
+    selectFrom(*last_, action);
     selection_.insert(action);
   } else {
     selection_.insert(action);
   }
   last_ = action;
   emit changed();
+}
+
+/// All of a row between two of its actions.
+void HandEdit::selectFrom(const Action& one, const Action& other) {
+  try {
+    const Schedule schedule = editableSchedule(document_);
+    const auto cells = cellsOf(schedule, {one, other});
+    if (cells.size() != 2 || cells.front().rank != cells.back().rank) return;
+    const auto& row = schedule.rows[cells.front().rank.index()];
+    for (auto i = static_cast<std::size_t>(cells.front().position); i <= static_cast<std::size_t>(cells.back().position); ++i) {
+      if (row[i].kind != ActionKind::Idle) selection_.insert(plain(row[i]));
+    }
+  } catch (const Error&) {
+    return;  // the timeline still shows a schedule that the plan cannot have any more
+  }
 }
 
 void HandEdit::clearSelection() {
@@ -186,7 +194,7 @@ std::vector<Cell> HandEdit::cellsOf(const Schedule& schedule, const std::set<Act
 void HandEdit::refuse(const Refusal& refusal) {
   refusal_ = QString::fromStdString(refusal.reason);
   if (!refusal_.isEmpty()) refusal_[0] = refusal_[0].toUpper();
-  refusal_ += QLatin1Char('.');
+  if (!refusal_.endsWith(QLatin1Char('.'))) refusal_ += QLatin1Char('.');
   cycle_ = refusal.cycle;
   emit changed();
   emit refused(refusal_);
@@ -365,7 +373,7 @@ QString HandEdit::whyNotEarlier() const {
     } else if (legal.after) {
       text += tr(" It can move to any place after %1.").arg(named(*legal.after));
     } else {
-      text += tr(" It can move to the begin of its row.");
+      text += tr(" It can move to the start of its row.");
     }
     return text;
   } catch (const Error&) {

@@ -16,7 +16,7 @@
 
 namespace pw::gui {
 
-/// Editing the document's schedule by hand: what of it is selected, the edits of that, and a drag under way. An edit is one undo step of
+/// Editing the document's schedule by hand: what of it is selected, the edits of that, and a drag in progress. An edit is one undo step of
 /// the document; one that is not possible changes nothing and is refused with a reason. Actions are those of the predicted timeline.
 class HandEdit : public QObject {
   Q_OBJECT
@@ -83,6 +83,7 @@ class HandEdit : public QObject {
   void refuse(const Refusal& refusal);
   void accept(const QString& what, Schedule schedule);
   void keepSelection();
+  void selectFrom(const Action& one, const Action& other);
   [[nodiscard]] bool tryDrop(const Edit& edit);
 
   Document& document_;
@@ -93,7 +94,7 @@ class HandEdit : public QObject {
   std::shared_ptr<const Prediction> before_;
   QString refusal_;
   std::vector<Action> cycle_;
-  std::shared_ptr<std::atomic<bool>> enough_;  ///< of the search under way
+  std::shared_ptr<std::atomic<bool>> enough_;  ///< of the search in progress
   QString progress_;
   Job improving_;  ///< last: it ends before what it refers to
 };

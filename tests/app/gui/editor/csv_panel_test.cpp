@@ -64,6 +64,30 @@ TEST_F(CsvPanelTest, MarksTheCellThatIsWrong) {
   EXPECT_EQ(document.design(), before);
 }
 
+TEST_F(CsvPanelTest, KeepsWhatIsNotRightYetWhileThePlanChangesOtherwise) {
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
+  document.edit("Limit", [](Design& d) { d.request.memoryLimit = 1 << 30; });
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(text->toPlainText().toStdString(), "0F0,0F1,0B0,0B1\n1F0,1B");
+  document.edit("gpipe", [](Design& d) { d.request.schedule = "gpipe"; });
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(text->toPlainText().toStdString(), "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1") << "another schedule is shown";
+  EXPECT_TRUE(panel.problem().isEmpty());
+}
+
+TEST_F(CsvPanelTest, AScheduleWithoutAModelMayGetMoreStages) {
+  const test::Folder folder;
+  document.adopt(*loadFiles({folder.with("mine.csv", "0F0,0B0\r\n1F0,1B0\r\n")}, {}));
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.prediction()->makespan, 6'000'000) << "1 + 1 + 2 + 2 ms";
+  text->setPlainText("0F0,0B0\n1F0,1B0\n2F0,2B0");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return drawnOf(document.design()) != nullptr; }, 60'000));
+  ASSERT_TRUE(predicted());
+  EXPECT_TRUE(document.problem().isEmpty()) << document.problem().toStdString();
+  EXPECT_EQ(document.prediction()->makespan, 9'000'000) << "1 + 1 + 1 + 2 + 2 + 2 ms";
+}
+
 using UseSchedule = WindowFixture;
 
 TEST_F(UseSchedule, OfACsvForTheOpenModelKeepsTheModel) {
