@@ -41,8 +41,7 @@ std::vector<Cell> wholePairs(const Schedule& schedule, std::vector<Cell> cells) 
     if (at > 0 && row[at - 1].overlapsNext) cells.push_back({cell.rank, cell.position - 1});
   }
   std::ranges::sort(cells);
-  const auto twice = std::ranges::unique(cells);
-  cells.erase(twice.begin(), twice.end());
+  cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
   return cells;
 }
 

@@ -223,8 +223,9 @@ Schedule withReductions(const Schedule& schedule) {
       places.emplace_back(at, stage);
     }
     std::sort(places.begin(), places.end());
-    for (auto place = places.rbegin(); place != places.rend(); ++place) {
-      row.insert(row.begin() + static_cast<std::ptrdiff_t>(place->first), {place->second, ActionKind::ReduceGrad, Microbatch{-1}});
+    std::ranges::reverse(places);  // so that those before keep their positions
+    for (const auto& [position, stage] : places) {
+      row.insert(row.begin() + static_cast<std::ptrdiff_t>(position), {stage, ActionKind::ReduceGrad, Microbatch{-1}});
     }
   }
   return reduced;

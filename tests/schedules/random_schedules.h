@@ -28,6 +28,7 @@ struct Wish {
 inline Placement randomPlacement(Random& random, int ranks, int microbatches) {
   const auto permutation = [&] {
     std::vector<Rank> order;
+    order.reserve(static_cast<std::size_t>(ranks));
     for (int r = 0; r < ranks; ++r) order.emplace_back(r);
     std::shuffle(order.begin(), order.end(), random);
     return order;

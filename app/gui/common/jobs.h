@@ -27,6 +27,7 @@ class JobControl {
 /// waits.
 class Job : public QObject {
   Q_OBJECT
+  Q_DISABLE_COPY_MOVE(Job)
  public:
   explicit Job(QObject* parent = nullptr);
   ~Job() override;

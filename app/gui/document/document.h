@@ -58,6 +58,7 @@ struct Loaded;
 /// background: the newest design wins, and the last prediction stays until then. Main thread only.
 class Document : public QObject {
   Q_OBJECT
+  Q_DISABLE_COPY_MOVE(Document)
  public:
   explicit Document(QObject* parent = nullptr);
   ~Document() override;

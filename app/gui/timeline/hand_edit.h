@@ -20,6 +20,7 @@ namespace pw::gui {
 /// the document; one that is not possible changes nothing and is refused with a reason. Actions are those of the predicted timeline.
 class HandEdit : public QObject {
   Q_OBJECT
+  Q_DISABLE_COPY_MOVE(HandEdit)
  public:
   explicit HandEdit(Document& document, QObject* parent = nullptr);
   ~HandEdit() override;

@@ -268,7 +268,7 @@ QString TimelineWidget::Private::describe() {
     return cause.chain.isEmpty() ? cause.headline : cause.headline + QLatin1Char('\n') + tr("Causes: %1").arg(cause.chain);
   }
   if (scene.range) {
-    const auto [from, to] = *scene.range;
+    const Ns from = scene.range->first, to = scene.range->second;
     const auto of = [&](const Timeline* t) { return t == nullptr ? std::vector<RangeTotals>() : rangeTotals(*t, from, to); };
     return rangeDetails(from, to, of(scene.predicted.get()), of(scene.measured.get()), scene.ranks);
   }

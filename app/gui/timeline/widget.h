@@ -17,6 +17,7 @@ class HandEdit;
 /// palette, a key help.
 class TimelineWidget : public QWidget {
   Q_OBJECT
+  Q_DISABLE_COPY_MOVE(TimelineWidget)
  public:
   explicit TimelineWidget(Document& document, QWidget* parent = nullptr);
   ~TimelineWidget() override;

@@ -20,6 +20,7 @@ struct Loaded;
 /// saves projects atomically and by itself, asks before unsaved work is lost.
 class MainWindow : public QMainWindow {
   Q_OBJECT
+  Q_DISABLE_COPY_MOVE(MainWindow)
  public:
   /// `recovers`: looks for work a crash left behind and saves by itself (off for grabbed pictures).
   explicit MainWindow(bool recovers = true, QWidget* parent = nullptr);
@@ -41,8 +42,6 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] const std::vector<QAction*>& commands() const;
   void showPanel(const QString& name);  ///< `model`, `plan`, `candidates`, `runs`, `analysis`, `schedule`, `start`
   void useSchedule(Schedule schedule);  ///< compute-only, for the open model; shows why where that is not possible
-
- public slots:
   void showMessage(const QString& sentence);  ///< what went wrong
   void showNote(const QString& sentence);     ///< what is good to know
   void showCommandPalette();

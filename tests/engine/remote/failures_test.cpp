@@ -147,7 +147,7 @@ TEST(Messages, OfAnotherJobOrDamagedEndTheConnectionAndNothingElse) {
   int lost = 0, taken = 0;
   for (int round = 0; round < 2000; ++round) {
     settings.self = JobRank(1);
-    Remote victim(settings, [](JobRank, ChannelMessage) {});
+    Remote victim(settings, [](JobRank, const ChannelMessage&) {});
     victim.define("f", [&](Remote&, const RemoteValue&) -> RemoteValue { return {}; });
     ChannelMessage damaged{sent[random() % sent.size()].head, {}};
     for (auto changes = 1 + random() % 3; changes > 0; --changes)
@@ -186,7 +186,7 @@ TEST(Messages, OfResultsThatAreCutOffEndTheirCalls) {
     (void)first.rpcAsync("b", "f");
     const std::string whole = answered.get_future().get().head;
     for (std::size_t size = 0; size <= whole.size(); ++size) {
-      Remote caller(settings, [](JobRank, ChannelMessage) {});
+      Remote caller(settings, [](JobRank, const ChannelMessage&) {});
       const RemoteFuture future = caller.rpcAsync("b", "f");
       caller.deliver(JobRank(1), {whole.substr(0, size), {}});
       EXPECT_TRUE(future.isDone()) << size << " of " << whole.size() << " bytes";

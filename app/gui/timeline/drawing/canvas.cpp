@@ -29,7 +29,7 @@ Mask drawnMask(Qt::BrushStyle style) {
 /// Qt's pattern as bits; drawn once, because every frame needs it.
 const Mask& maskOf(Qt::BrushStyle style) {
   static const auto masks = [] {
-    std::array<Mask, Qt::DiagCrossPattern + 1> drawn;
+    std::array<Mask, Qt::DiagCrossPattern + 1> drawn{};
     for (int s = 0; s <= Qt::DiagCrossPattern; ++s) drawn[static_cast<std::size_t>(s)] = drawnMask(static_cast<Qt::BrushStyle>(s));
     return drawn;
   }();
@@ -46,7 +46,7 @@ int Columns::edge(Ns time) const {
 Ns Columns::begin(int column) const { return static_cast<Ns>(std::ceil(anchor + static_cast<double>(offset + column) * nsPerColumn)); }
 
 QRgb mixed(QRgb a, QRgb b, double share) {
-  const int part = static_cast<int>(share * 256 + 0.5);
+  const int part = static_cast<int>(std::lround(share * 256));
   const auto channel = [part](int from, int to) { return from + ((to - from) * part + 128) / 256; };
   return qRgb(channel(qRed(a), qRed(b)), channel(qGreen(a), qGreen(b)), channel(qBlue(a), qBlue(b)));
 }
@@ -139,7 +139,7 @@ void Canvas::fill(const Box& box, const Fill& fill) {
       std::fill(to + b.left, to + b.right, fill.base);
       continue;
     }
-    std::array<QRgb, 8> tile;
+    std::array<QRgb, 8> tile{};
     for (unsigned x = 0; x < 8; ++x) tile[x] = (marks >> ((x + phase_) & 7) & 1) != 0 ? fill.mark : fill.base;
     for (int x = b.left; x < b.right; ++x) to[x] = tile[static_cast<unsigned>(x) & 7];
   }

@@ -106,7 +106,7 @@ Stack stackOf(const KindTimes& busy, double time, int height) {
     const Ns part = busy[at(kind)];
     if (part <= 0) continue;
     sum += static_cast<double>(part);
-    int top = static_cast<int>(std::min(1.0, sum / time) * height + 0.5);
+    int top = static_cast<int>(std::lround(std::min(1.0, sum / time) * height));
     top = std::min(height, std::max(top, below + 2));
     if (top > below) stack.parts[stack.count++] = {kind, top - below};
     below = top;
