@@ -31,9 +31,7 @@ class Balancer {
  private:
   const ModelGraph& graph_;
   const Profile& profile_;
-  std::vector<std::size_t> points_;  ///< split points
-  std::vector<std::size_t> free_;    ///< all nodes where a stage may begin
-  std::vector<Bytes> crossing_;      ///< by node: bytes that would be sent if a stage began there
+  SplitPlaces places_;
   // Summed before each node.
   std::vector<double> times_;
   std::vector<Bytes> parameters_, saved_;

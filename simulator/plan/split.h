@@ -25,6 +25,14 @@ struct SplitPoint {
 /// which everything could be recomputed elsewhere are left out, as that stage would have no work. Cost: linear, times the depth of modules.
 [[nodiscard]] std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings);
 
+/// The same places without their names.
+struct SplitPlaces {
+  std::vector<std::size_t> points;  ///< nodes of the split points, ascending
+  std::vector<std::size_t> free;    ///< all nodes where a stage may begin
+  std::vector<Bytes> crossing;      ///< by node: bytes that would be sent if a stage began there
+};
+[[nodiscard]] SplitPlaces splitPlaces(const ModelGraph& graph, const Bindings& bindings);
+
 /// The node where a stage begins for the name a user gave: `blocks.2` (before the first call of the module), `blocks.1:end` (after its
 /// last), `@relu_1` (before the node with this output), `@12` (before node 12), or any of these as `pipe_split (NAME)`. Throws UsageError
 /// with near names when no such module or node is in the graph, or when one side would be empty.

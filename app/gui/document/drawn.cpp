@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "app/gui/document/loading.h"
-#include "schedules/adapt.h"
 #include "schedules/check.h"
+#include "schedules/editing/adapt.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/order/improve_order.h"
 #include "simulator/order/made_schedules.h"
+#include "simulator/plan/made_order.h"
 
 namespace pw::gui {
 namespace {
@@ -117,6 +119,17 @@ void addDrawn(Document& document, const QString& what, Schedule schedule) {
     schedule.name = freeName(design, schedule.name);
     take(design, std::move(schedule));
   });
+}
+
+Schedule improved(const Schedule& schedule, const Design& design, const ModelGraph* graph, const Profile* profile,
+                  const OrderEffort& effort) {
+  if (graph != nullptr) {
+    ModelCosts model(*graph, *profile, design.request.microbatch);
+    return improvedSchedule(design.request, model, schedule, effort);
+  }
+  const OrderProblem problem{
+      schedule.microbatches, static_cast<int>(schedule.rows.size()), schedule.placement, *design.customCosts, {}, {}, {}, StepClock::Flush};
+  return improveOrder(problem, schedule, effort);
 }
 
 }  // namespace pw::gui

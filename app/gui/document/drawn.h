@@ -6,7 +6,8 @@
 #include <string_view>
 
 #include "app/gui/document/document.h"
-#include "schedules/edit.h"
+#include "schedules/editing/edit.h"
+#include "simulator/order/find_order.h"
 
 namespace pw::gui {
 
@@ -27,5 +28,10 @@ void setDrawn(Document& document, const QString& what, Schedule schedule);
 /// Adds a schedule under its name, or that with a number where another has it, and makes it the design's: its ranks, chunks and
 /// microbatches are then the plan's. Throws UsageError for one with problems.
 void addDrawn(Document& document, const QString& what, Schedule schedule);
+
+/// The schedule made faster from where it is, for the design's model and costs (`improvedSchedule`); without a model (null) for the costs
+/// that the design has itself. Reads nothing else, so that it may run on another thread. Throws as `improvedSchedule`.
+[[nodiscard]] Schedule improved(const Schedule& schedule, const Design& design, const ModelGraph* graph, const Profile* profile,
+                                const OrderEffort& effort);
 
 }  // namespace pw::gui

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "app/gui/common/format.h"
 #include "app/gui/document/drawn.h"
+#include "app/gui/timeline/cell_times.h"
 #include "schedules/error.h"
-#include "simulator/order/improve_order.h"
-#include "simulator/plan/made_order.h"
 #include "simulator/timeline/timeline.h"
 
 namespace pw::gui {
@@ -22,44 +20,6 @@ QString namedAll(const std::set<Action>& actions) {
 Action plain(Action a) {
   a.overlapsNext = false;
   return a;
-}
-
-/// By cell of a row: when its action runs on the timeline, an idle cell at the end of what is before it. Nothing where the timeline is of
-/// another schedule.
-std::optional<std::vector<std::pair<Ns, Ns>>> timesOf(const std::vector<Action>& row, const SpanTrack& track) {
-  std::vector<std::pair<Ns, Ns>> times;
-  std::size_t at = 0;
-  const auto isAction = [&](std::size_t i) {
-    const SpanKind kind = track.tags[i].kind;
-    return kind == SpanKind::Forward || kind == SpanKind::Backward || kind == SpanKind::BackwardInput || kind == SpanKind::BackwardWeight;
-  };
-  for (const Action& a : row) {
-    if (a.kind == ActionKind::Idle) {
-      const Ns end = times.empty() ? 0 : times.back().second;
-      times.emplace_back(end, end);
-      continue;
-    }
-    while (at < track.size() && !isAction(at)) ++at;
-    if (at == track.size() || track.tags[at].stage != a.stage || track.tags[at].microbatch != a.microbatch) return std::nullopt;
-    times.emplace_back(track.start[at], track.end[at]);
-    ++at;
-  }
-  return times;
-}
-
-/// The place before the first cell whose middle is later.
-std::int32_t placeAt(const std::vector<std::pair<Ns, Ns>>& times, Ns time) {
-  const auto later = std::ranges::find_if(times, [&](const auto& t) { return t.first + (t.second - t.first) / 2 > time; });
-  return static_cast<std::int32_t>(later - times.begin());
-}
-
-/// The time that is drawn for a place: between its neighbours.
-Ns timeOfPlace(const std::vector<std::pair<Ns, Ns>>& times, std::int32_t place) {
-  if (times.empty()) return 0;
-  const auto at = static_cast<std::size_t>(place);
-  if (at == 0) return times.front().first;
-  if (at >= times.size()) return times.back().second;
-  return (times[at - 1].second + times[at].first) / 2;
 }
 
 }  // namespace
@@ -306,36 +266,27 @@ void HandEdit::improve() {
   if (!on_ || drag_) return;
   const auto graph = document_.graph();
   const auto profile = document_.profile();
-  const auto costs = document_.design().customCosts;
-  if (document_.isPredicting() || !document_.problem().isEmpty() || (!costs && (!graph || !profile)))
+  if (document_.isPredicting() || !document_.problem().isEmpty())
     return refuse({tr("the plan is still being predicted; try again in a moment").toStdString(), {}});
   const auto enough = std::make_shared<std::atomic<bool>>(false);
   try {
     const Schedule schedule = editableSchedule(document_);
     const Design design = document_.design();
     enough_ = enough;
-    improving_.start(
-        tr("Improving the order"), [this, schedule, design, graph, profile, costs, enough](JobControl& control) -> std::function<void()> {
-          OrderEffort effort;
-          effort.goOn = [&](double share) {
-            control.progress(static_cast<std::int64_t>(1000 * share), 1000);
-            return !*enough && !control.isCancelled();
-          };
-          Schedule better;
-          if (graph) {
-            ModelCosts model(*graph, *profile, design.request.microbatch);
-            better = improvedSchedule(design.request, model, schedule, effort);
-          } else {
-            const OrderProblem problem{
-                schedule.microbatches, static_cast<int>(schedule.rows.size()), schedule.placement, *costs, {}, {}, {}, StepClock::Flush};
-            better = improveOrder(problem, schedule, effort);
-          }
-          return [this, design, schedule, better] {
-            if (!on_ || drag_ || document_.design() != design) return;  // edited meanwhile: that counts
-            if (better.rows == schedule.rows) return refuse({tr("no faster order was found from here").toStdString(), {}});
-            accept(tr("Improve the order"), better);
-          };
-        });
+    improving_.start(tr("Improving the order"),
+                     [this, schedule, design, graph, profile, enough](JobControl& control) -> std::function<void()> {
+                       OrderEffort effort;
+                       effort.goOn = [&](double share) {
+                         control.progress(static_cast<std::int64_t>(1000 * share), 1000);
+                         return !*enough && !control.isCancelled();
+                       };
+                       const Schedule better = improved(schedule, design, graph.get(), profile.get(), effort);
+                       return [this, design, schedule, better] {
+                         if (!on_ || drag_ || document_.design() != design) return;  // edited meanwhile: that counts
+                         if (better.rows == schedule.rows) return refuse({tr("no faster order was found from here").toStdString(), {}});
+                         accept(tr("Improve the order"), better);
+                       };
+                     });
   } catch (const Error& e) {
     refuse({e.what(), {}});
   }
@@ -349,33 +300,10 @@ void HandEdit::stopImproving() {
 QString HandEdit::whyNotEarlier() const {
   const auto prediction = document_.prediction();
   if (!on_ || selection_.size() != 1 || !prediction || document_.isPredicting()) return {};
-  const Action action = *selection_.begin();
   try {
     const Schedule schedule = editableSchedule(document_);
-    const auto cells = cellsOf(schedule, {action});
-    if (cells.size() != 1) return {};
-    const Cell cell = cells.front();
-    const auto& row = schedule.rows[cell.rank.index()];
-    const auto times = timesOf(row, prediction->timeline.ranks.at(cell.rank.index()).compute);
-    if (!times) return {};
-    const auto at = static_cast<std::size_t>(cell.position);
-    const auto [start, end] = (*times)[at];
-    const bool waits = start > (at == 0 ? 0 : (*times)[at - 1].second);
-    const LegalPlaces legal = legalPlaces(schedule, cell);
-    QString text = start == 0 ? tr("%1 starts at once.").arg(named(action))
-                   : waits ? tr("%1 starts at %2, when what it needs from other ranks has arrived.").arg(named(action), durationText(start))
-                           : tr("%1 starts at %2, when rank %3 has done %4.")
-                                 .arg(named(action), durationText(start))
-                                 .arg(cell.rank.value)
-                                 .arg(named(row[at - 1]));
-    if (legal.first == cell.position) {
-      if (legal.after) text += tr(" It cannot move before %1, which has to come first.").arg(named(*legal.after));
-    } else if (legal.after) {
-      text += tr(" It can move to any place after %1.").arg(named(*legal.after));
-    } else {
-      text += tr(" It can move to the start of its row.");
-    }
-    return text;
+    const auto cells = cellsOf(schedule, selection_);
+    return cells.size() == 1 ? pw::gui::whyNotEarlier(schedule, cells.front(), prediction->timeline) : QString();
   } catch (const Error&) {
     return {};
   }
@@ -487,20 +415,5 @@ QString HandEdit::message() const {
 }
 
 bool HandEdit::isRefused() const { return (!refusal_.isEmpty() && !isImproving()) || (drag_ && drag_->refusal); }
-
-QString differenceText(const Prediction& before, const Prediction& after) {
-  const auto peak = [](const Prediction& p) {
-    Bytes most = 0;
-    for (const RankMetrics& rank : p.ranks) most = std::max(most, rank.peakBytes);
-    return most;
-  };
-  const double change = before.step > 0 ? static_cast<double>(after.step) / static_cast<double>(before.step) - 1 : 0;
-  QString text = HandEdit::tr("Step %1 → %2 (%3), bubble %4 → %5")
-                     .arg(durationText(before.step), durationText(after.step), signedPercentText(change),
-                          percentText(before.bubbleFraction), percentText(after.bubbleFraction));
-  if (peak(before) != 0 || peak(after) != 0)
-    text += HandEdit::tr(", peak memory %1 → %2").arg(sizeText(peak(before)), sizeText(peak(after)));
-  return text;
-}
 
 }  // namespace pw::gui

@@ -12,7 +12,7 @@
 
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
-#include "schedules/edit.h"
+#include "schedules/editing/edit.h"
 
 namespace pw::gui {
 
@@ -99,8 +99,5 @@ class HandEdit : public QObject {
   QString progress_;
   Job improving_;  ///< last: it ends before what it refers to
 };
-
-/// `Step 9.46 → 10.8 ms (+14 %), bubble 21 → 24 %, peak memory 1.2 → 1.3 GiB`.
-[[nodiscard]] QString differenceText(const Prediction& before, const Prediction& after);
 
 }  // namespace pw::gui

@@ -18,7 +18,6 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
-#include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "app/gui/timeline/hand_edit.h"
@@ -32,19 +31,12 @@
 namespace pw::gui {
 namespace {
 
-constexpr int kMostRecent = 8;
 constexpr int kAutosaveMs = 3000;
 
 QString defaultStore() {
   const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
   folder.mkpath(QStringLiteral("."));
   return folder.filePath(QStringLiteral("runs.db"));
-}
-
-std::vector<std::string> toPaths(const QStringList& paths) {
-  std::vector<std::string> result;
-  for (const QString& path : paths) result.push_back(QFileInfo(path).absoluteFilePath().toStdString());
-  return result;
 }
 
 }  // namespace
@@ -233,101 +225,6 @@ void MainWindow::Private::showTitle() {
   const QString title = document.title();
   window.setWindowTitle(title.isEmpty() ? MainWindow::tr("Pipewright") : MainWindow::tr("%1[*] – Pipewright").arg(title));
   window.setWindowModified(document.isModified());
-}
-
-void MainWindow::open(const QStringList& paths) {
-  if (!d->mayBeForModel(paths) && !d->maySave()) return;  // else when it is known what becomes of the schedule
-  message().isEmpty() ? void() : d->message->hide();
-  const auto names = toPaths(paths);
-  const std::string cluster = d->recovers ? QSettings().value(QStringLiteral("cluster")).toString().toStdString() : std::string();
-  d->loading.start(tr("Opening %1").arg(paths.isEmpty() ? QString() : QFileInfo(paths.front()).fileName()),
-                   [this, names, paths, cluster](JobControl& control) -> std::function<void()> {
-                     const auto goesOn = [&](std::int64_t done, std::int64_t all) {
-                       control.progress(done, all);
-                       return !control.isCancelled();
-                     };
-                     const auto loaded = loadFiles(names, goesOn, cluster);
-                     if (!loaded) return {};
-                     return [this, loaded, paths] { d->take(*loaded, paths); };
-                   });
-}
-
-bool MainWindow::Private::mayBeForModel(const QStringList& paths) const {
-  return recovers && document.graph() && paths.size() == 1 && paths.front().endsWith(QStringLiteral(".csv"), Qt::CaseInsensitive);
-}
-
-/// A schedule may be for the open model; without anyone to ask, it is opened on its own.
-MainWindow::Private::ScheduleUse MainWindow::Private::useOf(const Loaded& loaded, const QStringList& paths) {
-  if (!mayBeForModel(paths)) return ScheduleUse::Alone;
-  if (!loaded.schedule) return maySave() ? ScheduleUse::Alone : ScheduleUse::None;  // a table of layers
-  QMessageBox box(QMessageBox::Question, MainWindow::tr("Open schedule"),
-                  MainWindow::tr("Use the schedule %1 for the open model %2, or open it on its own?").arg(loaded.title, document.title()),
-                  QMessageBox::Cancel, &window);
-  const auto* forModel = box.addButton(MainWindow::tr("Use for the open &model"), QMessageBox::AcceptRole);
-  const auto* alone = box.addButton(MainWindow::tr("Open on its &own"), QMessageBox::DestructiveRole);
-  box.exec();
-  if (box.clickedButton() == forModel) return ScheduleUse::Model;
-  return box.clickedButton() == alone && maySave() ? ScheduleUse::Alone : ScheduleUse::None;
-}
-
-void MainWindow::useSchedule(Schedule schedule) {
-  const QString what = tr("Use schedule %1").arg(QString::fromStdString(schedule.name));
-  try {
-    addDrawn(d->document, what, std::move(schedule));
-  } catch (const Error& e) {
-    showMessage(QString::fromUtf8(e.what()));
-  }
-}
-
-void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
-  const ScheduleUse use = useOf(loaded, paths);
-  if (use == ScheduleUse::None) return;
-  if (use == ScheduleUse::Model) return window.useSchedule(*loaded.schedule);
-  document.adopt(loaded);
-  steps = loaded.measured;
-  showSteps(loaded.chosen);
-  const bool something = loaded.hasDesign || !loaded.measured.empty() || docksShown;
-  if (something) {
-    stack->setCurrentWidget(timeline);
-    showDocks(true);
-  }
-  if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
-  if (!loaded.hasDesign && !loaded.store.isEmpty()) {
-    if (!docksShown) {
-      stack->setCurrentWidget(timeline);
-      showDocks(true);
-    }
-    window.showPanel(QStringLiteral("runs"));
-  }
-  if (!loaded.study.isEmpty()) {
-    stack->setCurrentWidget(timeline);
-    showDocks(true);
-    window.showPanel(QStringLiteral("candidates"));
-    candidates->showStudy(loaded.study);
-  }
-  if (!loaded.cluster.isEmpty()) takeCluster(loaded.cluster);
-  if (!loaded.notes.isEmpty()) window.showNote(loaded.notes.join(QLatin1Char(' ')));
-  remember(paths);
-  showTitle();
-}
-
-void MainWindow::Private::takeCluster(const QString& path) {
-  if (!document.graph()) return window.showNote(tr("This is a cluster: open a model, then this file again, to estimate times for it"));
-  document.edit(tr("Choose cluster %1").arg(QFileInfo(path).fileName()), [&](Design& design) {
-    design.cluster = path.toStdString();
-    design.profile.reset();
-  });
-}
-
-void MainWindow::Private::remember(const QStringList& paths) {
-  if (!recovers || paths.size() != 1) return;
-  QSettings settings;
-  QStringList recent = settings.value(QStringLiteral("recent")).toStringList();
-  const QString path = QFileInfo(paths.front()).absoluteFilePath();
-  recent.removeAll(path);
-  recent.prepend(path);
-  settings.setValue(QStringLiteral("recent"), QStringList(recent.mid(0, kMostRecent)));
-  showRecent();
 }
 
 void MainWindow::showMessage(const QString& sentence) { d->message->show(sentence, QStyle::SP_MessageBoxWarning); }

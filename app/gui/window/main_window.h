@@ -40,8 +40,8 @@ class MainWindow : public QMainWindow {
   bool exportTo(const QString& path);
   /// All commands of menus, for the palette: each with a text and perhaps a key.
   [[nodiscard]] const std::vector<QAction*>& commands() const;
-  void showPanel(const QString& name);  ///< `model`, `plan`, `candidates`, `runs`, `analysis`, `schedule`, `start`
-  void useSchedule(Schedule schedule);  ///< compute-only, for the open model; shows why where that is not possible
+  void showPanel(const QString& name);        ///< `model`, `plan`, `candidates`, `runs`, `analysis`, `schedule`, `start`
+  void useSchedule(Schedule schedule);        ///< compute-only, for the open model; shows why where that is not possible
   void showMessage(const QString& sentence);  ///< what went wrong
   void showNote(const QString& sentence);     ///< what is good to know
   void showCommandPalette();

@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "schedules/waiting.h"
+#include "schedules/editing/waiting.h"
 
 namespace pw {
 

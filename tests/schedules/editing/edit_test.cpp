@@ -1,4 +1,4 @@
-#include "schedules/edit.h"
+#include "schedules/editing/edit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <map>
 #include <set>
 
-#include "schedules/adapt.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
+#include "schedules/editing/adapt.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "tests/schedules/random_schedules.h"

@@ -1,4 +1,4 @@
-#include "schedules/adapt.h"
+#include "schedules/editing/adapt.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "schedules/waiting.h"
+#include "schedules/editing/waiting.h"
 
 #include <fmt/format.h>
 

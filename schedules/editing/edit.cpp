@@ -1,4 +1,4 @@
-#include "schedules/edit.h"
+#include "schedules/editing/edit.h"
 
 #include <fmt/format.h>
 

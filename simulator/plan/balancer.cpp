@@ -1,0 +1,251 @@
+#include "simulator/plan/balancer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "schedules/error.h"
+#include "simulator/model/graph_facts.h"
+
+namespace pw {
+namespace {
+
+/// The outermost module of a node whose name ends in a number, as blocks of a model do; null if none.
+const ModuleFrame* numberedModule(const Node& node) {
+  for (const ModuleFrame& frame : node.modules) {
+    const std::string number = frame.path.substr(frame.path.rfind('.') + 1);  // the whole path where there is no dot
+    if (!number.empty() && number.find_first_not_of("0123456789") == std::string::npos) return &frame;
+  }
+  return nullptr;
+}
+
+std::vector<double> layerWeights(const ModelGraph& graph) {
+  std::map<std::string, std::set<std::string>> byClass;
+  for (const Node& node : graph.nodes) {
+    if (const ModuleFrame* layer = numberedModule(node)) byClass[layer->className].insert(layer->path);
+  }
+  if (byClass.empty()) return std::vector<double>(graph.nodes.size(), 1);
+  const auto layers =
+      std::max_element(byClass.begin(), byClass.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::set<std::string> seen;
+  std::vector<double> weight;
+  for (const Node& node : graph.nodes) {
+    const ModuleFrame* layer = numberedModule(node);
+    weight.push_back(layer != nullptr && layers->second.contains(layer->path) && seen.insert(layer->path).second ? 1 : 0);
+  }
+  return weight;
+}
+
+/// Weight of each node under a balance; the last node also carries the loss.
+std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Balance by) {
+  const std::size_t n = graph.nodes.size();
+  std::vector<double> weight(n, 0);
+  const auto addParameters = [&](double factor) {
+    std::set<std::string> seen;
+    const auto parameterOf = indexByValue(graph, graph.parameters);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (const ValueId v : readsOf(graph.nodes[i])) {
+        const int p = parameterOf[v.index()];
+        if (p < 0 || !seen.insert(storageOf(graph.parameters[static_cast<std::size_t>(p)])).second) continue;
+        weight[i] += factor * static_cast<double>(bytesOf(*graph.value(v).tensor, {}));
+      }
+    }
+  };
+  switch (by) {
+    case Balance::Time:
+      for (std::size_t i = 0; i < n; ++i) weight[i] = static_cast<double>(profile.nodes[i].forward + profile.nodes[i].backward);
+      weight[n - 1] += static_cast<double>(profile.loss.forward + profile.loss.backward);
+      break;
+    case Balance::Memory:
+      for (std::size_t i = 0; i < n; ++i) weight[i] = static_cast<double>(std::max<Bytes>(0, profile.nodes[i].saved));
+      addParameters(profile.sent.empty() ? 2 : 1);  // with their gradients; a layer table says all
+      break;
+    case Balance::Parameters: addParameters(1); break;
+    case Balance::Layers: return layerWeights(graph);
+  }
+  return weight;
+}
+
+/// Cuts the nodes into `stages` ranges at some of the positions.
+struct Dynamic {
+  std::vector<std::size_t> positions;  // candidate begins, with 0 first and the number of nodes last
+  std::vector<double> prefix;          // summed weight before each node
+  std::vector<Bytes> crossing;         // at each position
+  int stages = 1;
+  std::vector<double> slowness;  // of each stage
+  // Of limited stages: summed bytes before each node, and what each stage may hold; else empty.
+  std::vector<Bytes> parameters, saved;
+  std::vector<StageRoom> rooms;
+
+  [[nodiscard]] bool hasRoom(std::size_t stage, std::size_t i, std::size_t j) const {
+    if (rooms.empty() || rooms[stage].bytes == 0) return true;
+    const auto between = [&](const std::vector<Bytes>& sums) { return sums[positions[j]] - sums[positions[i]]; };
+    return rooms[stage].parameters * between(parameters) + rooms[stage].microbatches * between(saved) <= rooms[stage].bytes;
+  }
+
+  [[nodiscard]] double weight(std::size_t stage, std::size_t i, std::size_t j) const {
+    return (prefix[positions[j]] - prefix[positions[i]]) * slowness[stage];
+  }
+
+  /// Smallest possible heaviest stage. As a position moves right, what is before it gets heavier and what is after it lighter: the best
+  /// place for the last stage's begin is where the two meet, and moves only forward with its end.
+  [[nodiscard]] double bottleneck() const {
+    const std::size_t k = positions.size();
+    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    std::vector<double> best(k, kInfinite);
+    best[0] = 0;
+    for (std::size_t s = 0; s < static_cast<std::size_t>(stages); ++s) {
+      std::vector<double> next(k, kInfinite);
+      std::size_t i = s;  // fewer positions do not make s stages
+      for (std::size_t j = s + 1; j < k; ++j) {
+        while (i + 1 < j && std::max(best[i + 1], weight(s, i + 1, j)) <= std::max(best[i], weight(s, i, j))) ++i;
+        next[j] = std::max(best[i], weight(s, i, j));
+      }
+      best = std::move(next);
+    }
+    return best[k - 1];
+  }
+
+  /// Whether stages with room make a cut with none above `limit`.
+  [[nodiscard]] bool isPossible(double limit) const {
+    const std::size_t k = positions.size();
+    std::vector<bool> reached(k, false);  // by the stages so far
+    reached[0] = true;
+    for (std::size_t s = 0; s < static_cast<std::size_t>(stages); ++s) {
+      std::vector<bool> next(k, false);
+      std::size_t first = 0, count = 0;  // of the begins from `first` on, those that are reached
+      for (std::size_t j = 1; j < k; ++j) {
+        count += reached[j - 1] ? 1 : 0;
+        for (; first < j && (weight(s, first, j) > limit || !hasRoom(s, first, j)); ++first) count -= reached[first] ? 1 : 0;
+        next[j] = count > 0;
+      }
+      reached = std::move(next);
+    }
+    return reached[k - 1];
+  }
+
+  /// Smallest possible heaviest stage where stages have rooms, which need not be alike: by bisection; infinite where no cut has room.
+  [[nodiscard]] double bottleneckWithin() const {
+    constexpr int kHalvings = 40;
+    double low = 0, high = 0;
+    for (const double slow : slowness) high = std::max(high, prefix.back() * slow);
+    if (!isPossible(high)) return std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kHalvings; ++i) {
+      const double middle = (low + high) / 2;
+      (isPossible(middle) ? high : low) = middle;
+    }
+    return high;
+  }
+
+  /// Fewest crossing bytes with no stage above `limit`; ties to earlier cuts. Of the begins that the limit allows, a window that moves
+  /// forward, the cheapest stands first in a queue.
+  [[nodiscard]] std::vector<NodeId> cheapest(double limit) const {
+    const std::size_t k = positions.size();
+    constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 4;
+    std::vector<std::vector<std::size_t>> from(static_cast<std::size_t>(stages), std::vector<std::size_t>(k, 0));
+    std::vector<Bytes> best(k, kInfinite);
+    best[0] = 0;
+    for (std::size_t s = 0; s < from.size(); ++s) {
+      std::vector<std::size_t>& source = from[s];
+      std::vector<Bytes> next(k, kInfinite);
+      std::deque<std::size_t> queue;  // begins, ascending, with ascending bytes
+      const auto cost = [&](std::size_t i) { return best[i] + crossing[i]; };
+      for (std::size_t j = 1; j < k; ++j) {
+        if (best[j - 1] < kInfinite) {
+          while (!queue.empty() && cost(queue.back()) > cost(j - 1)) queue.pop_back();
+          queue.push_back(j - 1);
+        }
+        while (!queue.empty() && (weight(s, queue.front(), j) > limit || !hasRoom(s, queue.front(), j))) queue.pop_front();
+        if (queue.empty()) continue;
+        next[j] = cost(queue.front());
+        source[j] = queue.front();
+      }
+      best = std::move(next);
+    }
+    std::vector<NodeId> begins;
+    std::size_t j = k - 1;
+    for (std::size_t s = from.size(); s-- > 1;) {
+      j = from[s][j];
+      begins.emplace_back(positions[j]);
+    }
+    std::reverse(begins.begin(), begins.end());
+    return begins;
+  }
+};
+
+}  // namespace
+
+Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(graph), profile_(profile) {
+  if (profile.nodes.size() != graph.nodes.size())
+    throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
+  places_ = splitPlaces(graph, bindBatch(graph, profile.microbatch));
+  const std::vector<double> times = weights(graph, profile, Balance::Time), parameters = weights(graph, profile, Balance::Parameters);
+  times_.assign(1, 0);
+  parameters_.assign(1, 0);
+  saved_.assign(1, 0);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    times_.push_back(times_.back() + times[n]);
+    parameters_.push_back(parameters_.back() + static_cast<Bytes>(parameters[n]));
+    saved_.push_back(saved_.back() + std::max<Bytes>(0, profile.nodes[n].saved));
+  }
+}
+
+std::vector<NodeId> Balancer::begins(int stages, Balance by, const std::vector<double>& slowness) const {
+  if (stages < 1) throw UsageError(fmt::format("{} stages were requested; use at least 1.", stages));
+  if (stages == 1) return {};
+  const auto needed = static_cast<std::size_t>(stages) - 1;
+  std::vector<std::size_t> places = places_.points;
+  const std::vector<double> weight = weights(graph_, profile_, by);
+  if (by == Balance::Layers) {
+    std::vector<std::size_t> starts;
+    std::copy_if(places.begin(), places.end(), std::back_inserter(starts), [&](std::size_t n) { return weight[n] > 0; });
+    if (starts.size() >= needed) places = std::move(starts);  // else layers must be cut
+  }
+  if (places.size() < needed) places = places_.free;
+  if (places.size() < needed) {
+    throw UsageError(
+        fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph_.name, places.size(), stages));
+  }
+  Dynamic dynamic;
+  dynamic.stages = stages;
+  dynamic.slowness = by == Balance::Time && !slowness.empty() ? slowness : std::vector<double>(static_cast<std::size_t>(stages), 1);
+  dynamic.positions.push_back(0);
+  dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
+  dynamic.positions.push_back(graph_.nodes.size());
+  dynamic.prefix.assign(1, 0);
+  for (const double w : weight) dynamic.prefix.push_back(dynamic.prefix.back() + w);
+  for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(places_.crossing[position]);
+  return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
+}
+
+std::optional<std::vector<NodeId>> Balancer::beginsWithin(const std::vector<StageRoom>& rooms, const std::vector<double>& slowness) const {
+  Dynamic dynamic;
+  dynamic.stages = static_cast<int>(rooms.size());
+  dynamic.rooms = rooms;
+  dynamic.slowness = slowness.empty() ? std::vector<double>(rooms.size(), 1) : slowness;
+  dynamic.positions.push_back(0);
+  dynamic.positions.insert(dynamic.positions.end(), places_.points.begin(), places_.points.end());
+  dynamic.positions.push_back(graph_.nodes.size());
+  dynamic.prefix = times_;
+  dynamic.parameters = parameters_;
+  dynamic.saved = saved_;
+  for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(places_.crossing[position]);
+  const double bottleneck = dynamic.bottleneckWithin();
+  if (std::isinf(bottleneck)) return std::nullopt;
+  return dynamic.cheapest(bottleneck * 1.01 + 1e-9);
+}
+
+std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by,
+                                   const std::vector<double>& slowness) {
+  return Balancer(graph, profile).begins(stages, by, slowness);
+}
+
+}  // namespace pw
