@@ -11,7 +11,8 @@
 namespace pw::gui {
 namespace {
 
-constexpr int kMostGhosts = 4000;  ///< outlines of a frame; more of them are narrower than what they would show
+constexpr int kMostOutlines = 4000;  ///< of a frame; more of them are narrower than what they would show
+constexpr double kNarrowest = 3;     ///< block that has an outline [pixels]
 
 std::optional<ActionKind> computeKind(SpanKind kind) {
   for (const ActionKind own : {ActionKind::Forward, ActionKind::Backward, ActionKind::BackwardInput, ActionKind::BackwardWeight}) {
@@ -34,6 +35,21 @@ void paintArrow(QPainter& p, QPointF from, QPointF to, const QColor& colour) {
   head.lineTo(to - along * kHead - across * (kHead / 2));
   head.closeSubpath();
   p.fillPath(head, colour);
+}
+
+/// Each arrow leads from what waits to what it waits for.
+void paintCycle(QPainter& p, const std::vector<QPointF>& centres, const QColor& colour) {
+  for (std::size_t i = 0; i < centres.size(); ++i) {
+    QPointF from = centres[i], to = centres[(i + 1) % centres.size()];
+    if (centres.size() == 2) {  // there and back, side by side
+      const QPointF line = to - from;
+      const double length = std::max(1.0, std::hypot(line.x(), line.y()));
+      const QPointF aside(-line.y() / length * 5, line.x() / length * 5);
+      from += aside;
+      to += aside;
+    }
+    paintArrow(p, from, to, colour);
+  }
 }
 
 }  // namespace
@@ -162,48 +178,57 @@ void TimelineWidget::Private::paintEditing(QPainter& p, const Theme& theme) {
   p.setClipRect(trackArea());
   if (hand->isDragging()) paintGhost(p, theme);
   p.setRenderHint(QPainter::Antialiasing);
-  for (const Action& a : hand->selection()) {
-    const auto span = spanOfAction(a);
-    if (!span) continue;
-    const Span s = pw::spanOf(*scene.predicted, span->span);
-    if (const auto rect = rectOf(s.rank, s.start, s.end)) {
-      p.setPen(QPen(theme.focus, 2));
-      p.setBrush(Qt::NoBrush);
-      p.drawRect(rect->adjusted(0, 1, 0, -1));
-    }
+  if (!hand->selection().empty()) {
+    p.setPen(QPen(theme.focus, 2));
+    p.setBrush(Qt::NoBrush);
+    outline(p, *scene.predicted, [this](const SpanRef& span) {
+      const auto action = actionOf(SourcedSpan{Source::Predicted, span});
+      return action && hand->selection().contains(*action);
+    });
   }
   if (const auto drop = hand->drop()) paintDrop(p, *drop, theme);
-  if (!hand->isDragging() && emphasis == Emphasis::Cycle) paintCycle(p, theme);
+  if (!hand->isDragging() && emphasis == Emphasis::Cycle) {
+    std::vector<QPointF> centres;
+    for (const Action& a : hand->cycle()) {
+      const auto at = spanOfAction(a);
+      const Span span = at ? pw::spanOf(*scene.predicted, at->span) : Span{};
+      if (const auto rect = at ? rectOf(span.rank, span.start, span.end) : std::nullopt) centres.push_back(rect->center());
+    }
+    if (centres.size() == hand->cycle().size()) paintCycle(p, centres, theme.error);  // else part of it is out of sight
+  }
   p.restore();
 }
 
-/// The blocks as they were when the drag began, as outlines.
+/// A rectangle around each block in sight, of those that `draws` picks, that is wide enough for one.
+void TimelineWidget::Private::outline(QPainter& p, const Timeline& of, const std::function<bool(const SpanRef&)>& draws) const {
+  int painted = 0;
+  const double left = trackArea().left();
+  for (std::size_t r = 0; r < of.ranks.size(); ++r) {
+    const auto row = rectOf(Rank{r}, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
+    if (!row) continue;
+    const SpanTrack& track = of.ranks[r].compute;
+    const auto [first, last] = visible(track, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
+    for (std::size_t i = first; i < last && painted < kMostOutlines; ++i) {
+      const double width = static_cast<double>(track.end[i] - track.start[i]) / view.nsPerPixel;
+      if (width < kNarrowest || !draws({Rank{r}, TrackKind::Compute, static_cast<std::int32_t>(i)})) continue;
+      p.drawRect(QRectF(left + view.xOf(track.start[i]), row->top() + 1, width - 1, row->height() - 3));
+      ++painted;
+    }
+  }
+}
+
+/// The blocks as they were when the drag began, and where the step ended.
 void TimelineWidget::Private::paintGhost(QPainter& p, const Theme& theme) {
   const auto before = hand->before();
-  if (!before || before->timeline.ranks.size() != scene.predicted->ranks.size()) return;
+  if (!before) return;
   QColor line = theme.text;
   line.setAlpha(110);
   p.setPen(QPen(line, 1, Qt::DotLine));
   p.setBrush(Qt::NoBrush);
-  int painted = 0;
-  const QRect area = trackArea();
-  for (std::size_t r = 0; r < before->timeline.ranks.size(); ++r) {
-    const SpanTrack& track = before->timeline.ranks[r].compute;
-    const auto row = rectOf(Rank{r}, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
-    if (!row) continue;
-    const auto [first, last] = visible(track, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
-    for (std::size_t i = first; i < last && painted < kMostGhosts; ++i) {
-      const double width = static_cast<double>(track.end[i] - track.start[i]) / view.nsPerPixel;
-      if (width < 3) continue;
-      p.drawRect(QRectF(area.left() + view.xOf(track.start[i]), row->top() + 2, width - 1, row->height() - 5));
-      ++painted;
-    }
-  }
-  // Where the step ended.
+  outline(p, before->timeline, [](const SpanRef&) { return true; });
   const double end = view.xOf(before->timeline.end);
-  if (end >= 0 && end <= view.width) {
-    p.drawLine(QPointF(area.left() + end, area.top()), QPointF(area.left() + end, area.bottom()));
-  }
+  const QRect area = trackArea();
+  if (end >= 0 && end <= view.width) p.drawLine(QPointF(area.left() + end, area.top()), QPointF(area.left() + end, area.bottom()));
 }
 
 /// Where the dragged would go: a mark between two blocks, and the part of its row within which all places are legal.
@@ -227,30 +252,6 @@ void TimelineWidget::Private::paintDrop(QPainter& p, const HandEdit::Drop& drop,
   if (const auto rect = rectOf(drop.rank, drop.at, drop.at)) {
     p.setPen(QPen(colour, 3, drop.isLegal ? Qt::SolidLine : Qt::DashLine));
     p.drawLine(QPointF(rect->left(), rect->top() - 3), QPointF(rect->left(), rect->bottom() + 3));
-  }
-}
-
-/// Each arrow leads from what waits to what it waits for.
-void TimelineWidget::Private::paintCycle(QPainter& p, const Theme& theme) {
-  std::vector<QPointF> centres;
-  for (const Action& a : hand->cycle()) {
-    const auto span = spanOfAction(a);
-    if (!span) return;
-    const Span s = pw::spanOf(*scene.predicted, span->span);
-    const auto rect = rectOf(s.rank, s.start, s.end);
-    if (!rect) return;
-    centres.push_back(rect->center());
-  }
-  for (std::size_t i = 0; i < centres.size(); ++i) {
-    QPointF from = centres[i], to = centres[(i + 1) % centres.size()];
-    if (centres.size() == 2) {  // there and back, side by side
-      const QPointF line = to - from;
-      const double length = std::max(1.0, std::hypot(line.x(), line.y()));
-      const QPointF aside(-line.y() / length * 5, line.x() / length * 5);
-      from += aside;
-      to += aside;
-    }
-    paintArrow(p, from, to, theme.error);
   }
 }
 

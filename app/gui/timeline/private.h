@@ -127,9 +127,9 @@ struct TimelineWidget::Private {
   void takenTo(const QPoint& at);
   [[nodiscard]] std::optional<QRectF> rectOf(Rank rank, Ns from, Ns to) const;
   void paintEditing(QPainter& painter, const Theme& theme);
+  void outline(QPainter& painter, const Timeline& of, const std::function<bool(const SpanRef&)>& draws) const;
   void paintGhost(QPainter& painter, const Theme& theme);
   void paintDrop(QPainter& painter, const HandEdit::Drop& drop, const Theme& theme);
-  void paintCycle(QPainter& painter, const Theme& theme);
 
   // ---- Painting: paint.cpp ----
   void paint();
