@@ -99,16 +99,21 @@ bool runStudy(StudyStore& store, const StudyEffort& effort) {
   Collector collector(store, effort, before, all);
   const std::int64_t span = kBlock * effort.shard.count;
   const int threads = effort.threads > 0 ? effort.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  parallelFor(static_cast<int>((points + span - 1) / span), threads, [&](int block) {
-    StudyWorker worker(study, costs, [&] { return collector.goesOn(); });
-    const std::int64_t end = std::min(points, (block + 1) * span);
-    for (std::int64_t number = block * span; number < end && !collector.ended(); ++number) {
-      if (!effort.shard.has(number) || done[static_cast<std::size_t>(number)]) continue;
-      const StudyPoint point = pointOf(study, number);
-      StudyResult result = worker.run(point);
-      if (!collector.ended()) collector.add({point, std::move(result)});
-    }
-  });
+  try {
+    parallelFor(static_cast<int>((points + span - 1) / span), threads, [&](int block) {
+      StudyWorker worker(study, costs, [&] { return collector.goesOn(); });
+      const std::int64_t end = std::min(points, (block + 1) * span);
+      for (std::int64_t number = block * span; number < end && !collector.ended(); ++number) {
+        if (!effort.shard.has(number) || done[static_cast<std::size_t>(number)]) continue;
+        const StudyPoint point = pointOf(study, number);
+        StudyResult result = worker.run(point);
+        if (!collector.ended()) collector.add({point, std::move(result)});
+      }
+    });
+  } catch (...) {  // of a model that cannot be read, or of `goOn`: the rows that ended before are kept
+    collector.finish();
+    throw;
+  }
   collector.finish();
   return collector.complete();
 }

@@ -8,6 +8,7 @@
 
 #include "backends/store/study_store.h"
 #include "engine/planning/study_run.h"
+#include "schedules/error.h"
 #include "simulator/search/search.h"
 #include "tests/app/cli/call.h"
 #include "tests/support/random_costs.h"
@@ -106,6 +107,19 @@ TEST(StudyCommand, GoesOnWhereItWasInterrupted) {
   std::set<std::int64_t> numbers;
   for (const StudyRow& row : rowsOf(folder.file("s.db"))) EXPECT_TRUE(numbers.insert(row.point.number).second);
   EXPECT_EQ(static_cast<std::int64_t>(numbers.size()), pointsOf(store.study()));
+}
+
+TEST(StudyCommand, KeepsWhatEndedBeforeAnException) {
+  const Folder folder;
+  const std::string text = studyText();
+  StudyStore store(folder.file("s.db"), text, studyInputs(parseStudy(text, folder.with("s.json", text)), ""));
+  StudyEffort effort;
+  effort.goOn = [](std::int64_t done, std::int64_t) -> bool {
+    if (done >= 3) throw Error("interrupted");
+    return true;
+  };
+  EXPECT_THROW(static_cast<void>(runStudy(store, effort)), Error);
+  EXPECT_GE(store.counts().done, 3);
 }
 
 TEST(StudyCommand, PartsMakeTheWhole) {
