@@ -26,7 +26,7 @@ struct StepNumbers {
   double loss = 0;                          ///< the rank's part
   double squares = 0;                       ///< of its pieces of the gradients
   bool finite = true;                       ///< so are both
-  std::uint64_t first = ~std::uint64_t{0};  ///< position of the first non-finite number; smaller is earlier (finite.h)
+  std::uint64_t first = ~std::uint64_t{0};  ///< position of the first non-finite number; smaller is earlier (see finite.cpp)
 };
 
 /// Keeps the copies of parameters equal: those of a stage on the replicas of its pipeline and, in a bidirectional placement, on its two

@@ -153,7 +153,7 @@ void enterRow(Examination& e, Rank rank, Reductions& reductions) {
     if (row[i].overlapsNext) checkSlot(e, rank, i);
     if (kind == ActionKind::Idle) continue;
     works = true;
-    e.training = e.training || (isCompute(kind) && kind != ActionKind::Forward);
+    e.training = e.training || (isCompute(kind) && isBackward(kind));
     e.lowered = e.lowered || isMessage(kind);
     enterAction(e, rank, static_cast<std::int32_t>(i), reductions);
   }
@@ -329,6 +329,51 @@ std::vector<Problem> checkSizes(const Schedule& schedule, const MessageSizes& si
                                     stage - 1, sizes.sends[stage - 1], stage, sizes.receives[stage], toString(receive))});
   }
   std::ranges::stable_sort(problems, {}, [](const Problem& p) { return std::tuple(p.rank, p.position); });
+  return problems;
+}
+
+std::vector<Problem> checkPlacement(const Schedule& schedule, PlacementKind wantedKind) {
+  const Shape shape = shapeOf(schedule);
+  const auto misfit = [&](std::string_view needs) {
+    return std::vector<Problem>{{Rank{0}, -1, kIdle,
+                                 fmt::format("a {} placement has {}, this schedule has {} stages on {} ranks", nameOf(wantedKind), needs,
+                                             shape.stages, shape.ranks),
+                                 Stops::Nothing}};
+  };
+  Placement wanted;
+  switch (wantedKind) {
+    case PlacementKind::Custom: return {};
+    case PlacementKind::Loop: wanted = loopPlacement(shape); break;
+    case PlacementKind::V:
+      if (shape.stages != 2 * shape.ranks) return misfit("two stages per rank");
+      wanted = wavePlacement(shape);
+      break;
+    case PlacementKind::Wave:
+      if (shape.stages % (2 * shape.ranks) != 0) return misfit("an even number of stages per rank");
+      wanted = wavePlacement(shape);
+      break;
+    case PlacementKind::Bidirectional:
+      if (shape.stages != shape.ranks) return misfit("as many stages as ranks");
+      wanted = bidirectionalPlacement(shape);
+      break;
+  }
+  std::vector<Problem> problems;
+  for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
+    for (const Microbatch m : {Microbatch{0}, Microbatch{schedule.microbatches - 1}}) {
+      const Rank home = schedule.placement.rankOf(Stage{s}, m);
+      if (home == wanted.rankOf(Stage{s}, m) || (m.value > 0 && !wanted.bidirectional() && !schedule.placement.bidirectional())) continue;
+      const auto& row = schedule.rows[home.index()];
+      const auto at = std::find_if(row.begin(), row.end(), [&](const Action& a) {
+        return a.stage == Stage{s} && a.kind == ActionKind::Forward && a.microbatch == m;
+      });
+      problems.push_back({home,
+                          at == row.end() ? -1 : static_cast<int>(at - row.begin()),
+                          {Stage{s}, ActionKind::Forward, m},
+                          fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value,
+                                      nameOf(wantedKind), wanted.rankOf(Stage{s}, m).value),
+                          Stops::Nothing});
+    }
+  }
   return problems;
 }
 

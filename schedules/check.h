@@ -56,4 +56,8 @@ struct MessageSizes {
 /// its first forward). Throws UsageError when a list does not have one value per stage or holds a negative size.
 [[nodiscard]] std::vector<Problem> checkSizes(const Schedule& schedule, const MessageSizes& sizes);
 
+/// The stages that are not where a regular placement of the schedule's shape has them, or why it has no such placement; of `Custom`
+/// nothing. None of these problems stops a run. Cost: linear in the actions.
+[[nodiscard]] std::vector<Problem> checkPlacement(const Schedule& schedule, PlacementKind wanted);
+
 }  // namespace pw

@@ -13,6 +13,13 @@ namespace pw {
 /// Which letters a CSV uses for the parts of a backward. Torch: B full, I inputs, W weights. ZeroBubble (older files and the papers): B
 /// stands for the inputs' part too; a B is read as an I if its stage and microbatch also have a W.
 enum class Letters : std::uint8_t { Torch, ZeroBubble };
+constexpr std::string_view nameOf(Letters letters) {
+  switch (letters) {
+    case Letters::Torch: return "torch";
+    case Letters::ZeroBubble: return "zero-bubble";
+  }
+  return {};
+}
 
 /// A cell that cannot be read, or does not fit those before it; counted from 0.
 class CsvError : public UsageError {

@@ -21,9 +21,6 @@ static_assert(static_cast<std::size_t>(ActionKind::RecvBackward) + 1 == kKindsPe
 
 [[nodiscard]] constexpr bool ofMicrobatch(ActionKind kind) { return static_cast<std::size_t>(kind) < kKindsPerPair; }
 [[nodiscard]] constexpr bool isMessage(ActionKind kind) { return isSend(kind) || isReceive(kind); }
-[[nodiscard]] constexpr bool isForward(ActionKind kind) {
-  return kind == ActionKind::Forward || kind == ActionKind::SendForward || kind == ActionKind::RecvForward;
-}
 
 /// A schedule being checked: the position of each action in its rank's row, and the problems found so far.
 struct Examination {

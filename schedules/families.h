@@ -42,9 +42,11 @@ class Row {
 
 /// Why no family can generate this: a count is zero or absurdly large. Nothing when it is neither.
 [[nodiscard]] std::optional<std::string> absurdity(const Shape& shape);
-/// Refuse anything but one stage per rank; but two; but a multiple of the number of ranks.
+/// Why the family cannot generate this, if it needs: one stage per rank;
 [[nodiscard]] std::optional<std::string> needOneChunk(const Shape& shape);
+/// two stages per rank;
 [[nodiscard]] std::optional<std::string> needTwoChunks(const Shape& shape);
+/// equally many stages on every rank.
 [[nodiscard]] std::optional<std::string> needWholeChunks(const Shape& shape);
 
 // simple.cpp

@@ -20,8 +20,6 @@ namespace {
 using Time = std::int64_t;
 constexpr Time kNotYet = -1;
 
-bool isForward(ActionKind kind) { return kind == ActionKind::Forward; }
-
 /// Whether the action makes a gradient that the previous stage waits for.
 bool makesGradient(ActionKind kind) { return kind == ActionKind::Backward || kind == ActionKind::BackwardInput; }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "schedules/schedule.h"
@@ -13,6 +14,14 @@ enum class Lowering : std::uint8_t {
   Torch,         ///< torch's `_add_send_recv`: a receive is placed as early as its send
   TorchRuntime,  ///< as torch's runtime prepares it: UNSHARD and RESHARD, REDUCE_GRAD, then `_add_send_recv`
 };
+constexpr std::string_view nameOf(Lowering lowering) {
+  switch (lowering) {
+    case Lowering::Deferred: return "deferred";
+    case Lowering::Torch: return "torch";
+    case Lowering::TorchRuntime: return "torch-runtime";
+  }
+  return {};
+}
 
 /// Inserts sends and receives into a compute-only schedule. Stages on the same rank exchange no messages, a forward-only schedule gets no
 /// backward messages, the first stage receives nothing in the forward and the last nothing in the backward. Idle cells are dropped and

@@ -18,7 +18,7 @@ namespace pw {
 /// ` (did you mean A or B?)`, or nothing where no name is near.
 [[nodiscard]] std::string didYouMean(std::string_view name, const std::vector<std::string_view>& known);
 
-/// The letters (in lower case) and digits of a name, so that two spellings of one name compare equal.
+/// A name in lower case without `-`, `_` and blanks, so that two spellings of one name compare equal.
 [[nodiscard]] std::string plainName(std::string_view name);
 
 }  // namespace pw

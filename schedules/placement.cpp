@@ -4,18 +4,6 @@
 
 namespace pw {
 
-std::string_view nameOf(PlacementKind kind) {
-  switch (kind) {
-    case PlacementKind::Loop: return "loop";
-    case PlacementKind::V: return "v";
-    case PlacementKind::Wave: return "wave";
-    case PlacementKind::Bidirectional: return "bidirectional";
-    case PlacementKind::Custom: return "custom";
-  }
-  assert(false && "not a PlacementKind");
-  return "?";
-}
-
 Placement loopPlacement(const Shape& shape) {
   assert(shape.ranks >= 1 && shape.stages >= 0);
   Placement placement;

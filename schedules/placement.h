@@ -52,8 +52,16 @@ enum class PlacementKind : std::uint8_t {
   Custom,         ///< anything else
 };
 
-/// `loop`, `v`, `wave`, `bidirectional`, `custom`.
-[[nodiscard]] std::string_view nameOf(PlacementKind kind);
+constexpr std::string_view nameOf(PlacementKind kind) {
+  switch (kind) {
+    case PlacementKind::Loop: return "loop";
+    case PlacementKind::V: return "v";
+    case PlacementKind::Wave: return "wave";
+    case PlacementKind::Bidirectional: return "bidirectional";
+    case PlacementKind::Custom: return "custom";
+  }
+  return {};
+}
 
 /// The regular placements of a shape [ranks ≥ 1, stages ≥ 0]. `wavePlacement` of 2R stages is the V.
 /// `bidirectionalPlacement` is of R stages; the first half of the microbatches (rounded up) goes down, the rest up.

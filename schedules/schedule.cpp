@@ -41,6 +41,12 @@ bool isLowered(const Schedule& schedule) {
   });
 }
 
+bool trains(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.rows, [](const auto& row) {
+    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && isBackward(a.kind); });
+  });
+}
+
 Action counterpart(const Action& message) {
   const auto other = [&](std::int32_t hop, ActionKind kind) { return Action{Stage{message.stage.value + hop}, kind, message.microbatch}; };
   switch (message.kind) {

@@ -48,6 +48,12 @@ inline constexpr Action kIdle{Stage{-1}, ActionKind::Idle, Microbatch{-1}};
 }
 [[nodiscard]] constexpr bool isSend(ActionKind k) { return k == ActionKind::SendForward || k == ActionKind::SendBackward; }
 [[nodiscard]] constexpr bool isReceive(ActionKind k) { return k == ActionKind::RecvForward || k == ActionKind::RecvBackward; }
+/// F and its messages.
+[[nodiscard]] constexpr bool isForward(ActionKind k) {
+  return k == ActionKind::Forward || k == ActionKind::SendForward || k == ActionKind::RecvForward;
+}
+/// B, I, W and their messages.
+[[nodiscard]] constexpr bool isBackward(ActionKind k) { return (isCompute(k) || isSend(k) || isReceive(k)) && !isForward(k); }
 
 /// torch's letters of a kind: `F`, `SEND_B`, ...
 [[nodiscard]] std::string_view letters(ActionKind kind);
@@ -80,6 +86,8 @@ struct Schedule {
 
 /// Whether it holds sends or receives.
 [[nodiscard]] bool isLowered(const Schedule& schedule);
+/// Whether it computes a backward.
+[[nodiscard]] bool trains(const Schedule& schedule);
 
 [[nodiscard]] inline Shape shapeOf(const Schedule& s) {
   return {static_cast<int>(s.rows.size()), static_cast<int>(s.placement.stages()), s.microbatches};

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -9,55 +10,22 @@
 #include <CLI/Validators.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/choices.h"
 #include "app/cli/commands.h"
 #include "app/cli/schedule_options.h"
 #include "app/cli/text/output.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/text/json_part.h"
 
 namespace pw::cli {
 namespace {
 
 struct CheckOptions {
-  std::string file, placement, sizes, letters;
+  std::string file, sizes;
+  std::optional<PlacementKind> placement;
+  Letters letters = Letters::Torch;
   bool json = false;
 };
-
-/// The stages that are not where the requested placement has them, or why such a placement is not possible.
-std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string& requested) {
-  const Shape shape = shapeOf(schedule);
-  const auto misfit = [&](std::string_view needs) {
-    return std::vector<Problem>{
-        {Rank{0}, -1, kIdle,
-         fmt::format("a {} placement has {}, this schedule has {} stages on {} ranks", requested, needs, shape.stages, shape.ranks),
-         Stops::Nothing}};
-  };
-  if (requested.empty() || requested == "custom") return {};
-  if (requested == "v" && shape.stages != 2 * shape.ranks) return misfit("two stages per rank");
-  if (requested == "wave" && shape.stages % (2 * shape.ranks) != 0) return misfit("an even number of stages per rank");
-  if (requested == "bidirectional" && shape.stages != shape.ranks) return misfit("as many stages as ranks");
-  const Placement wanted = requested == "loop"            ? loopPlacement(shape)
-                           : requested == "bidirectional" ? bidirectionalPlacement(shape)
-                                                          : wavePlacement(shape);
-  std::vector<Problem> problems;
-  for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
-    for (const Microbatch m : {Microbatch{0}, Microbatch{schedule.microbatches - 1}}) {
-      const Rank home = schedule.placement.rankOf(Stage{s}, m);
-      if (home == wanted.rankOf(Stage{s}, m) || (m.value > 0 && !wanted.bidirectional() && !schedule.placement.bidirectional())) continue;
-      const auto& row = schedule.rows[home.index()];
-      const auto at = std::find_if(row.begin(), row.end(), [&](const Action& a) {
-        return a.stage == Stage{s} && a.kind == ActionKind::Forward && a.microbatch == m;
-      });
-      problems.push_back({home,
-                          at == row.end() ? -1 : static_cast<int>(at - row.begin()),
-                          {Stage{s}, ActionKind::Forward, m},
-                          fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value,
-                                      requested, wanted.rankOf(Stage{s}, m).value),
-                          Stops::Nothing});
-    }
-  }
-  return problems;
-}
 
 /// {"sends": [bytes of each stage's output], "receives": [bytes each stage expects]}
 MessageSizes readSizes(const std::string& path) {
@@ -68,9 +36,11 @@ MessageSizes readSizes(const std::string& path) {
 }
 
 int runCheck(const CheckOptions& options) {
-  const Schedule schedule = readSchedule(options.file, parseLetters(options.letters));
+  const Schedule schedule = readSchedule(options.file, options.letters);
   std::vector<Problem> problems = check(schedule);
-  for (Problem& problem : checkPlacement(schedule, options.placement)) problems.push_back(std::move(problem));
+  if (options.placement) {
+    for (Problem& problem : checkPlacement(schedule, *options.placement)) problems.push_back(std::move(problem));
+  }
   if (!options.sizes.empty()) {
     for (Problem& problem : checkSizes(schedule, readSizes(options.sizes))) problems.push_back(std::move(problem));
   }
@@ -104,9 +74,7 @@ Command addCheck(CLI::App& app) {
   command->add_option("F.csv", options->file, "Schedule in torch's CSV format: one row per rank, cells such as 0F1 or 2SEND_B0")
       ->option_text(" ")
       ->required();
-  command->add_option("--placement", options->placement, "The expected placement; a stage on any other rank is reported as a problem")
-      ->option_text("loop|v|wave|bidirectional|custom")
-      ->check(CLI::IsMember({"loop", "v", "wave", "bidirectional", "custom"}));
+  addChoice(*command, "--placement", options->placement, "The expected placement; a stage on any other rank is reported as a problem");
   command
       ->add_option("--sizes", options->sizes,
                    R"(JSON with the sizes that stages send and expect: {"sends": [bytes of each stage], "receives": [...]})")

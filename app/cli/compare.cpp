@@ -17,7 +17,7 @@
 #include "engine/run/backward.h"
 #include "schedules/units.h"
 #include "simulator/report/compare.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/report/verdict.h"
 #include "simulator/text/json_text.h"
 #include "simulator/timeline/text.h"

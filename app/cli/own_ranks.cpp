@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 
+#include "app/cli/choices.h"
 #include "app/cli/numbers.h"
 #include "backends/host/installation.h"
 #include "schedules/error.h"
@@ -36,11 +37,8 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
                   "for a cluster, where fp8 computes linear layers in 8 bits and the rest in bf16")
       ->check(CLI::IsMember({"traced", "bf16", "fp16", "fp8"}))
       ->option_text("traced|bf16|fp16|fp8");
-  command
-      .add_option("--attention", o.attention,
-                  "How estimates for a cluster count attention: as it is traced (default), all as fused kernels, or none as one")
-      ->check(CLI::IsMember({"traced", "fused", "unfused"}))
-      ->option_text("traced|fused|unfused");
+  addChoice(command, "--attention", o.attention,
+            "How estimates for a cluster count attention: as it is traced (default), all as fused kernels, or none as one");
   command.add_flag("--tf32", o.tf32, "Allow GPUs to round the inputs of float32 matrix products to 19 bits (TF32), as the run will");
   command.add_flag("--no-graphs", o.noGraphs, "Launch every operator on its own instead of replaying CUDA graphs, as the run will");
   command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")->check(wholeFrom(1, 1024))->option_text("N");

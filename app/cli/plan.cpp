@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/choices.h"
 #include "app/cli/commands.h"
 #include "app/cli/layers.h"
 #include "app/cli/numbers.h"
@@ -29,7 +30,7 @@
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/plan/stage_costs.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/report/metrics.h"
 #include "simulator/report/sensitivity.h"
 #include "simulator/text/json_text.h"
@@ -276,9 +277,7 @@ void declareStages(CLI::App& sub, PlanOptions& o) {
   sub.add_option("--split", o.splits, "Where stages begin: `name` before or `name:end` after a module, or `@node`; see `inspect`")
       ->delimiter(',')
       ->option_text("NAME,...");
-  sub.add_option("--balance", o.balance, "What to balance if no splits are named")
-      ->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))
-      ->option_text("time|memory|parameters|layers");
+  addChoice(sub, "--balance", o.balance, "What to balance if no splits are named");
 }
 
 /// Where costs come from, memory, and what the training adds to both.

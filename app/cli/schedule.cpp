@@ -7,6 +7,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
 
+#include "app/cli/choices.h"
 #include "app/cli/commands.h"
 #include "app/cli/order_watch.h"
 #include "app/cli/schedule_options.h"
@@ -15,6 +16,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "schedules/lower.h"
 #include "simulator/order/find_order.h"
 
 namespace pw::cli {
@@ -23,7 +25,9 @@ namespace {
 struct ScheduleOptions {
   std::string name;
   ShapeOptions shape;
-  std::string lowered, letters, costs;
+  std::optional<Lowering> lowered;
+  Letters letters = Letters::Torch;
+  std::string costs;
   double seconds = 2;
   std::string out;
 };
@@ -67,8 +71,8 @@ int runSchedule(const ScheduleOptions& options) {
   OrderWatch watch(ProgressStyle::Automatic);
   const std::optional<Schedule> compute = options.costs.empty() ? generateFrom(options.name, options.shape) : orderFor(options, watch);
   if (!compute) return complain(options.costs + " has a limit that does not hold one microbatch; simulate --schedule auto says which", kNo);
-  const Schedule schedule = loweredAs(options.lowered, *compute);
-  const std::string csv = toCsv(schedule, parseLetters(options.letters));
+  const Schedule schedule = options.lowered ? lower(*compute, *options.lowered) : *compute;
+  const std::string csv = toCsv(schedule, options.letters);
   if (options.out.empty())
     print(csv);
   else
@@ -85,11 +89,8 @@ Command addSchedule(CLI::App& app) {
       ->option_text(" ")
       ->required();
   declareShape(*command, options->shape);
-  command
-      ->add_option("--lowered", options->lowered,
-                   "Add sends and receives: in torch's order, as torch's runtime lowers (with sharding and reduction), or in ours")
-      ->option_text("torch|torch-runtime|deferred")
-      ->check(CLI::IsMember({"torch", "torch-runtime", "deferred"}));
+  addChoice(*command, "--lowered", options->lowered,
+            "Add sends and receives: in our order (deferred), in torch's, or as torch's runtime lowers (with sharding and reduction)");
   declareLetters(*command, options->letters);
   command->add_option("--costs", options->costs, "For auto, zb-1p, zb-2p: the problem file that the order is made for")
       ->type_name("F.json");

@@ -29,14 +29,6 @@ void declareShape(CLI::App& command, ShapeOptions& options) {
       ->check(CLI::IsMember({"torch"}));
 }
 
-void declareLetters(CLI::App& command, std::string& letters) {
-  command
-      .add_option("--letters", letters,
-                  "torch: B is the whole backward, I its part for the inputs; zero-bubble: B is that part where there is a W")
-      ->option_text("torch|zero-bubble")
-      ->check(CLI::IsMember({"torch", "zero-bubble"}));
-}
-
 void declareRankOrder(CLI::App& command, std::vector<int>& order) {
   command
       .add_option("--rank-order", order,

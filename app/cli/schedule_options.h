@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "app/cli/choices.h"
 #include "engine/planning/schedule_source.h"
 #include "schedules/check.h"
 #include "schedules/schedule.h"
@@ -19,11 +20,15 @@ void declareShape(CLI::App& command, ShapeOptions& options);
 /// Declares `--seconds T` of the schedule auto.
 void declareSeconds(CLI::App& command, double& seconds);
 
+/// Declares `--letters torch|zero-bubble` for a CSV: of `Letters`, or optional.
+template <class Target>
+void declareLetters(CLI::App& command, Target& letters) {
+  addChoice(command, "--letters", letters,
+            "torch: B is the whole backward, I its part for the inputs; zero-bubble: B is that part where there is a W");
+}
+
 /// Declares `--rank-order`.
 void declareRankOrder(CLI::App& command, std::vector<int>& order);
-
-/// Declares `--letters torch|zero-bubble` for a CSV.
-void declareLetters(CLI::App& command, std::string& letters);
 
 /// Whether any problem stops the schedule even with buffered sends, as in this program.
 [[nodiscard]] bool stops(const std::vector<Problem>& problems);

@@ -21,7 +21,7 @@
 #include "engine/processes/process.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/search/search.h"
 
 namespace pw::cli {

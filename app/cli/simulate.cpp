@@ -9,6 +9,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
 
+#include "app/cli/choices.h"
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
 #include "app/cli/order_watch.h"
@@ -23,8 +24,9 @@
 #include "schedules/units.h"
 #include "simulator/order/limit_sensitivity.h"
 #include "simulator/plan/optimizer.h"
+#include "simulator/report/bubble_causes.h"
 #include "simulator/report/explain_text.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/step/jitter.h"
 #include "simulator/timeline/chrome.h"
 #include "simulator/timeline/text.h"
@@ -34,7 +36,7 @@ namespace {
 
 struct SimulateOptions {
   SubjectOptions subject;
-  std::string sends = "overlapped";
+  Sending sends = Sending::Overlapped;
   double jitter = 0, sensitivity = 0;
   int draws = 1000;
   std::uint64_t seed = 1;
@@ -99,6 +101,28 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
          std::string(inWords(sending)) + table(rows);
 }
 
+/// The bubble by cause: of each rank, the sums over all ranks last.
+std::string byCauseTable(const Explanation& explanation) {
+  std::vector<std::vector<std::string>> rows{{"idle of rank"}};
+  for (const BubbleCause cause : valuesOf<BubbleCause>()) rows.front().emplace_back(nameOf(cause));
+  rows.front().emplace_back("work ready");
+  IdleByCause sum;
+  const auto add = [&](std::string name, const IdleByCause& by) {
+    std::vector<std::string> row{std::move(name)};
+    for (const Ns idle : by.idle) row.push_back(formatDuration(idle));
+    row.push_back(formatDuration(by.workReady));
+    rows.push_back(std::move(row));
+  };
+  const std::vector<IdleByCause> ranks = idleByCause(explanation);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    add(fmt::format("{}", r), ranks[r]);
+    for (const BubbleCause cause : valuesOf<BubbleCause>()) sum.of(cause) += ranks[r].of(cause);
+    sum.workReady += ranks[r].workReady;
+  }
+  if (ranks.size() > 1) add("all", sum);
+  return "\n" + table(rows) + "work ready: idle although an action that the row computes later had all it needs.\n";
+}
+
 /// The largest causes of the bubble.
 std::string causesText(const Explanation& explanation, bool all) {
   constexpr std::size_t kShown = 4;
@@ -111,6 +135,7 @@ std::string causesText(const Explanation& explanation, bool all) {
   if (!all && explanation.groups.size() > kShown)
     text += fmt::format("… and {} smaller causes; --why shows every bubble\n", explanation.groups.size() - kShown);
   for (std::size_t i = 0; i < explanation.bubbles.size() && all; ++i) text += toString(explanation.bubbles[i]) + "\n";
+  if (all && !explanation.bubbles.empty()) text = byCauseTable(explanation) + "\n" + text;
   return text.empty() ? text : "\n" + text;
 }
 
@@ -146,7 +171,7 @@ int runSimulate(const SimulateOptions& options) {
   subjectOptions.goOn = watch.goOn();
   const Subject subject = subjectOf(subjectOptions);
   watch.end();
-  const Sending sending = sendingOf(options.sends);
+  const Sending sending = options.sends;
   JitterOptions jitter{options.jitter, options.draws, options.seed};
   if (options.jitter > 0) {
     jitter.tell = [&options, show = progress("draw", parseProgressStyle(options.progressStyle))](int done) {
@@ -250,12 +275,9 @@ Command addSimulate(CLI::App& app) {
   auto options = std::make_shared<SimulateOptions>();
   CLI::App* command = app.add_subcommand("simulate", "Predict a plan or schedule: makespan, bubble, memory, timeline");
   declareSubject(*command, options->subject);
-  command
-      ->add_option("--sends", options->sends,
-                   "How messages are sent: in the background (default); when both ends are posted, with separate channels for the "
-                   "directions or one for both; or blocking both ranks")
-      ->option_text("overlapped|posted|one-channel|blocking")
-      ->check(CLI::IsMember({"overlapped", "posted", "one-channel", "blocking"}));
+  addChoice(*command, "--sends", options->sends,
+            "How messages are sent: in the background (default); when both ends are posted, with separate channels for the directions or "
+            "one for both; or blocking both ranks");
   CLI::Option* jitter =
       command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction, for example 0.05")
           ->check(numberFrom(0, kMostJitter))

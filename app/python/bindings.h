@@ -3,6 +3,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <string_view>
+
+#include "schedules/error.h"
+#include "schedules/named_values.h"
+
 namespace pw::python {
 
 void bindErrors(pybind11::module_& module);       ///< first
@@ -14,5 +20,12 @@ void bindSearches(pybind11::module_& module);     ///< search
 void bindStores(pybind11::module_& module);       ///< runs and comparisons
 void bindStudies(pybind11::module_& module);      ///< studies and their results
 void bindPredictions(pybind11::module_& module);  ///< simulate
+
+/// The value of an argument that names one of an enum's. Throws UsageError with all names for another.
+template <class Enum>
+Enum valueFor(std::string_view argument, const std::string& name) {
+  if (const auto value = valueNamed<Enum>(name)) return *value;
+  throw UsageError(std::string(argument) + " is \"" + name + "\"; use " + namesOf<Enum>(", "));
+}
 
 }  // namespace pw::python

@@ -42,7 +42,9 @@ void bindOptions(py::module_& m) {
       .def(py::init<>())
       .def_readwrite("device", &MeasureOptions::device)
       .def_readwrite("precision", &MeasureOptions::precision)
-      .def_readwrite("attention", &MeasureOptions::attention)
+      .def_property(
+          "attention", [](const MeasureOptions& o) { return nameOf(o.attention); },
+          [](MeasureOptions& o, const std::string& name) { o.attention = valueFor<Attention>("attention", name); })
       .def_readwrite("tf32", &MeasureOptions::tf32)
       .def_readwrite("no_graphs", &MeasureOptions::noGraphs)
       .def_readwrite("threads", &MeasureOptions::threads)
@@ -59,7 +61,9 @@ void bindOptions(py::module_& m) {
       .def_readwrite("batch", &PlanOptions::batch)
       .def_readwrite("replicas", &PlanOptions::replicas)
       .def_readwrite("splits", &PlanOptions::splits)
-      .def_readwrite("balance", &PlanOptions::balance)
+      .def_property(
+          "balance", [](const PlanOptions& o) { return nameOf(o.balance); },
+          [](PlanOptions& o, const std::string& name) { o.balance = valueFor<Balance>("balance", name); })
       .def_readwrite("profile", &PlanOptions::profile)
       .def_readwrite("profile_at_hand", &PlanOptions::profileAtHand)
       .def_readwrite("cluster", &PlanOptions::cluster)

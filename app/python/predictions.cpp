@@ -20,7 +20,7 @@
 #include "simulator/order/limit_sensitivity.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/explain_text.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/report/sensitivity.h"
 
 namespace py = pybind11;
@@ -38,7 +38,7 @@ struct Prediction {
 };
 
 Prediction predictionOf(Subject subject, const std::string& sends, bool why, const JitterOptions& jitter) {
-  const Sending sending = sendingOf(sends);
+  const Sending sending = valueFor<Sending>("sends", sends);
   SubjectPrediction predicted = predictSubject(subject, sending, why, jitter);
   if (!predicted.problems.empty()) {
     const Problem& first = predicted.problems.front();

@@ -13,6 +13,7 @@
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/generate.h"
+#include "schedules/lower.h"
 #include "schedules/schedule.h"
 
 namespace py = pybind11;
@@ -91,7 +92,8 @@ void bindGenerators(py::module_& m) {
       "schedule",
       [](const std::string& name, int ranks, int chunks, int microbatches, int group, const std::string& strict,
          const std::string& lowered) {
-        return loweredAs(lowered, generateFrom(name, {ranks, chunks, microbatches, group, strict}));
+        Schedule schedule = generateFrom(name, {ranks, chunks, microbatches, group, strict});
+        return lowered.empty() ? schedule : lower(schedule, valueFor<Lowering>("lowered", lowered));
       },
       py::arg("name"), py::arg("ranks"), py::arg("chunks"), py::arg("microbatches"), py::arg("group"), py::arg("strict"),
       py::arg("lowered"), Released());
@@ -127,17 +129,17 @@ void bindSchedules(py::module_& m) {
       .def_property_readonly("is_lowered", &isLowered)
       .def_property_readonly("rows", &rowsOf)
       .def(
-          "to_csv", [](const Schedule& s, const std::string& letters) { return toCsv(s, parseLetters(letters)); }, py::kw_only(),
-          py::arg("letters") = "torch")
+          "to_csv", [](const Schedule& s, const std::string& letters) { return toCsv(s, valueFor<Letters>("letters", letters)); },
+          py::kw_only(), py::arg("letters") = "torch")
       .def_static(
           "from_csv",
           [](const std::string& text, const std::string& name, const std::string& letters) {
-            return parseCsv(text, name, name, parseLetters(letters));
+            return parseCsv(text, name, name, valueFor<Letters>("letters", letters));
           },
           py::arg("text"), py::kw_only(), py::arg("name") = "custom", py::arg("letters") = "torch", Released())
       .def(
-          "lowered", [](const Schedule& s, const std::string& order) { return loweredAs(order, s); }, py::arg("order") = "deferred",
-          Released())
+          "lowered", [](const Schedule& s, const std::string& order) { return lower(s, valueFor<Lowering>("order", order)); },
+          py::arg("order") = "deferred", Released())
       .def(
           "_repr_html_", [](const Schedule& s) { return pictureOf(s); }, Released())
       .def("__repr__", [](const Schedule& s) { return "<Schedule " + shapeLine(s) + ">"; })

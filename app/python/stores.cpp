@@ -8,7 +8,7 @@
 
 #include "app/python/bindings.h"
 #include "backends/store/run_store.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/report/verdict.h"
 
 namespace py = pybind11;

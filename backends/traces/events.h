@@ -48,8 +48,8 @@ struct FileEvents {
   std::uint64_t unclosed = 0;  ///< B without E, or E without B
 };
 
-/// Reads a Chrome JSON file; `advance` is told of bytes read and says whether to continue. Nothing when it said no. Throws UsageError for a
-/// file that is no such JSON.
+/// Reads a Chrome JSON file; `advance` gets the bytes read so far and returns whether to continue. Nothing if it did not. Throws UsageError
+/// for a file that is no such JSON.
 [[nodiscard]] std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t bytes)>& advance);
 
 /// Turns the events of the files into steps: finds ranks, aligns clocks, splits into steps, trims overlaps. Throws UsageError when there is

@@ -19,7 +19,7 @@
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/partition.h"
 #include "simulator/plan/planner.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/report/split_verdict.h"
 #include "simulator/text/json_text.h"
 

@@ -33,9 +33,7 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   const int number = gpuNumber(o);
   const auto precision = precisionNamed(o.precision);
   if (!precision) throw UsageError(fmt::format("there is no precision {}; use traced, bf16, fp16, or for estimates fp8", o.precision));
-  if (!valueNamed<Attention>(o.attention))
-    throw UsageError(fmt::format("there is no way {} to count attention; use traced, fused or unfused", o.attention));
-  if (costs != CostsFrom::Cluster && o.attention != "traced")
+  if (costs != CostsFrom::Cluster && o.attention != Attention::AsTraced)
     throw UsageError("--attention says how estimates count it, but these costs are not estimated; omit it, or give --cluster alone.");
   if (costs == CostsFrom::Measuring && precision == DType::Float8)
     throw UsageError("The engine does not compute in fp8, so its costs cannot be measured; estimate them for a cluster, or use bf16.");
@@ -58,7 +56,7 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
 }
 
 Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options) {
-  return estimate(graph, microbatch, cluster, precisionNamed(options.precision).value(), valueNamed<Attention>(options.attention).value());
+  return estimate(graph, microbatch, cluster, precisionNamed(options.precision).value(), options.attention);
 }
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,

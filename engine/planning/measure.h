@@ -5,15 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "simulator/costs/attention.h"
 #include "simulator/costs/profile.h"
 
 namespace pw {
 
 /// How costs are measured: the options that `profile`, `plan` and `search` share.
 struct MeasureOptions {
-  std::string device;                ///< cpu, cuda (one GPU per process) or cuda:N; empty: not given, cpu
-  std::string precision = "traced";  ///< traced, bf16, fp16; of estimates also fp8
-  std::string attention = "traced";  ///< of estimates: traced, fused, unfused
+  std::string device;                         ///< cpu, cuda (one GPU per process) or cuda:N; empty: not given, cpu
+  std::string precision = "traced";           ///< traced, bf16, fp16; of estimates also fp8
+  Attention attention = Attention::AsTraced;  ///< of estimates
   bool tf32 = false, noGraphs = false;
   int threads = 0;                     ///< 0: not given, 1
   std::vector<std::string> libraries;  ///< that define custom operators; not only for measuring
@@ -35,10 +36,10 @@ void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 /// Gets a sentence for the user.
 using Tell = std::function<void(const std::string& sentence)>;
 
-/// Measures a profile with `ranks` processes of this program computing at once; on GPUs with at most as many as there are GPUs. `tell`
-/// hears once in a process that there are GPUs that were not requested; may be empty. One at a time in a process, as `launch`; takes
-/// seconds to minutes, at most 30. Throws UsageError for a device, a number of ranks or a model that cannot be used, Error where measuring
-/// fails.
+/// Measures a profile with `ranks` processes of this program computing at once; on GPUs with at most as many as there are GPUs. `tell` is
+/// called at most once per process, to say that there are GPUs that were not requested; may be empty. One at a time in a process, as
+/// `launch`; takes seconds to minutes, at most 30. Throws UsageError for a device, a number of ranks or a model that cannot be used, Error
+/// where measuring fails.
 [[nodiscard]] Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks,
                                        const MeasureOptions& options, const std::string& loss, const Tell& tell);
 

@@ -16,6 +16,7 @@
 #include "engine/planning/layer_costs.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/schedule_source.h"
+#include "schedules/check.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
@@ -184,7 +185,7 @@ void moveToFit(PlannedModel& planned, const Schedule& schedule) {
   const std::vector<NodeId> balanced = planned.request.begins;
   const bool marked = !planned.graph.splitMarkers.empty() && balanced == planned.graph.splitMarkers;
   const bool limited = std::ranges::any_of(planned.limits, [](Bytes limit) { return limit > 0; });
-  if (balanced.empty() || !limited || !o.splits.empty() || marked || parseBalance(o.balance) != Balance::Time) return;
+  if (balanced.empty() || !limited || !o.splits.empty() || marked || o.balance != Balance::Time) return;
   const Schedule rows = planRows(schedule, planned.request.replicas, planned.request.rankOrder);
   SearchShape shape;
   shape.request = planned.request;
@@ -228,7 +229,7 @@ std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, 
     return begins;
   }
   if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
-  return balancedSplits(graph, profile, stages, parseBalance(o.balance), stageSlowness(profile, placement, o.replicas));
+  return balancedSplits(graph, profile, stages, o.balance, stageSlowness(profile, placement, o.replicas));
 }
 
 std::string tooLargeSentence(const PlannedModel& planned) {
@@ -271,7 +272,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   predictPlan(planned);
   planned.prediction.processBytes = planned.profile.processBytes;
   planned.prediction.utilisation = flopUtilisation(planned.plan, planned.prediction.metrics.step);
-  if (planned.plan.partition.stages.size() > 1) planned.oneRank = onOneRank(planned.request, model, trains(planned.plan));
+  if (planned.plan.partition.stages.size() > 1) planned.oneRank = onOneRank(planned.request, model, trains(planned.plan.schedule));
   planned.plan.certificate = made.certificate;
   if (made.certificate) {
     planned.prediction.certificate = made.certificate;

@@ -11,7 +11,7 @@
 #include "simulator/plan/one_rank.h"
 #include "simulator/plan/plan.h"
 #include "simulator/plan/planner.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/prediction_report.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
@@ -29,7 +29,7 @@ struct PlanOptions {
   std::int64_t batch = 0;                    ///< samples per step over all replicas; 0: all microbatches are full
   int replicas = 1;                          ///< data-parallel copies of the pipeline
   std::vector<std::string> splits;           ///< where stages begin: `blocks.2`, `blocks.1:end`, `@node`
-  std::string balance = "time";              ///< time, memory, parameters, layers: what is balanced without `splits`
+  Balance balance = Balance::Time;           ///< what is balanced without `splits`
   std::string profile;                       ///< file
   std::optional<Profile> profileAtHand;      ///< instead of a file
   std::string cluster;                       ///< preset or file; with a profile, only its ranks and links; without both, costs are measured

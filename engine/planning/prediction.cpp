@@ -44,14 +44,6 @@ std::optional<std::string> excess(const Subject& subject, const Metrics& metrics
 
 }  // namespace
 
-Sending sendingOf(const std::string& name) {
-  if (name.empty() || name == "overlapped") return Sending::Overlapped;
-  if (name == "posted") return Sending::Posted;
-  if (name == "one-channel") return Sending::OneChannel;
-  if (name == "blocking") return Sending::Blocking;
-  throw UsageError(fmt::format("there is no way of sending \"{}\"; use overlapped, posted, one-channel or blocking", name));
-}
-
 SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool everyCause, const JitterOptions& jitter) {
   if (subject.schedule.lockstep && sending != Sending::Overlapped)
     throw UsageError("a lockstep schedule exchanges its messages after every cycle; omit --sends");

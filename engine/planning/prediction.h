@@ -7,7 +7,7 @@
 
 #include "engine/planning/subject.h"
 #include "schedules/check.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/prediction_report.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/trace.h"
 
@@ -29,9 +29,6 @@ struct SubjectPrediction {
   PredictionReport report;            ///< with jitter; with lower bounds where it `fits`
   std::optional<std::string> excess;  ///< a sentence about the first rank that exceeds a limit of the subject
 };
-
-/// The ways of sending by name: `overlapped` (or empty), `posted`, `one-channel`, `blocking`. Throws UsageError for another name.
-[[nodiscard]] Sending sendingOf(const std::string& name);
 
 /// Checks the subject's schedule, simulates it and reports. `everyCause`: as of `predict`. Throws UsageError where a lockstep schedule is
 /// to be sent in another way than overlapped. Cost: as `simulate` and `explain`.

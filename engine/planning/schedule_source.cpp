@@ -81,20 +81,6 @@ Schedule readSchedule(const std::string& path, Letters letters) {
   return parseCsv(readFile(path), std::filesystem::path(path).stem().string(), path, letters);
 }
 
-Letters parseLetters(const std::string& text) {
-  if (text == "zero-bubble") return Letters::ZeroBubble;
-  if (text.empty() || text == "torch") return Letters::Torch;
-  throw UsageError(fmt::format("there are no letters \"{}\"; use torch or zero-bubble", text));
-}
-
-Schedule loweredAs(const std::string& order, const Schedule& compute) {
-  if (order.empty()) return compute;
-  if (order == "torch") return lower(compute, Lowering::Torch);
-  if (order == "torch-runtime") return lower(compute, Lowering::TorchRuntime);
-  if (order == "deferred") return lower(compute, Lowering::Deferred);
-  throw UsageError(fmt::format("there is no order of sends \"{}\"; use torch, torch-runtime or deferred", order));
-}
-
 std::string shapeLine(const Schedule& schedule) {
   const Shape shape = shapeOf(schedule);
   return fmt::format("{}: {}, {}, {}", schedule.name, counted(shape.ranks, "rank"), counted(shape.stages, "stage"),

@@ -25,13 +25,6 @@ struct ShapeOptions {
 /// Reads a schedule CSV; its name is the file's stem. Throws UsageError for what is not a schedule.
 [[nodiscard]] Schedule readSchedule(const std::string& path, Letters letters);
 
-/// `torch` (or empty) or `zero-bubble`. Throws UsageError for another name.
-[[nodiscard]] Letters parseLetters(const std::string& text);
-
-/// The schedule with sends and receives: in the order `torch`, `torch-runtime` or `deferred`; unchanged where that is empty. Throws
-/// UsageError for another order.
-[[nodiscard]] Schedule loweredAs(const std::string& order, const Schedule& compute);
-
 /// `1f1b: 4 ranks, 4 stages, 8 microbatches`.
 [[nodiscard]] std::string shapeLine(const Schedule& schedule);
 

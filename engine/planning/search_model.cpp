@@ -16,7 +16,7 @@
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/made_order.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/search/orders.h"
 #include "simulator/search/ranking.h"
 #include "simulator/step/compiled_rows.h"
@@ -69,8 +69,7 @@ ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cl
     }
     return measuredProfiles(std::move(profiles));
   }
-  if (!o.cluster.empty())
-    return estimatedProfiles(graph, cluster, precisionNamed(o.how.precision).value(), valueNamed<Attention>(o.how.attention).value());
+  if (!o.cluster.empty()) return estimatedProfiles(graph, cluster, precisionNamed(o.how.precision).value(), o.how.attention);
   return [&o, &tell](std::int64_t microbatch) {
     return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, o.loss, tell)), false};
   };

@@ -24,8 +24,6 @@
 namespace pw {
 namespace {
 
-constexpr Ns kDefaultForward = 1'000'000;  ///< default costs: a round unit, and a backward of twice the forward, as usual
-constexpr int kDefaultBackwardRatio = 2;
 constexpr Ns kLongest = 30'000'000'000'000'000;  ///< about a year; twice as long, for the default backward, is still far from overflow
 
 std::vector<Ns> durations(const std::string& text) {
@@ -85,7 +83,7 @@ void requireWithinBackward(const SyntheticCosts& costs) {
 }
 
 Schedule scheduleOf(const SubjectOptions& o, const ShapeOptions& shape) {
-  return o.csv.empty() ? generateFrom(o.schedule, shape) : readSchedule(o.csv, parseLetters(o.letters));
+  return o.csv.empty() ? generateFrom(o.schedule, shape) : readSchedule(o.csv, o.letters.value_or(Letters::Torch));
 }
 
 Subject withTimes(Schedule schedule, const SubjectOptions& o) {
@@ -352,7 +350,7 @@ Subject subjectOf(const SubjectOptions& o) {
   if (o.schedule.empty() && o.shape.given()) {
     throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; omit those options, or use --schedule NAME");
   }
-  if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
+  if (o.letters && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
   refuseTimesBesideCosts(o);
   if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
   if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) return orderedWithoutProblem(o);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/planning/schedule_source.h"
+#include "schedules/csv.h"
 #include "simulator/order/order_problem.h"
 #include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
@@ -19,7 +20,8 @@ struct Plan;
 /// What is simulated and with which costs: the options of `pipewright simulate`. Durations and sizes are texts with units; empty: not
 /// given.
 struct SubjectOptions {
-  std::string plan, schedule, csv, letters;  ///< one of plan (a file), schedule (a name, with `shape`) and csv (a file, with `letters`)
+  std::string plan, schedule, csv;  ///< one of plan (a file), schedule (a name, with `shape`) and csv (a file)
+  std::optional<Letters> letters;   ///< of the CSV; nothing: torch's
   ShapeOptions shape;
   std::string forward, backward, input, weight, overlap;  ///< one duration, or one per stage: `1ms,2ms`
   std::string latency, transfer, load, store;             ///< one duration

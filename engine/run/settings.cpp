@@ -22,13 +22,10 @@ namespace {
 bool forwardsComeFirst(const Schedule& schedule) {
   const Stage last(schedule.placement.stages() - 1);
   return std::ranges::all_of(schedule.rows, [&](const std::vector<Action>& row) {
-    bool backward = false;
-    for (const Action& action : row) {
-      if (action.stage != last || !isCompute(action.kind)) continue;
-      if (action.kind == ActionKind::Forward && backward) return false;
-      backward = backward || action.kind != ActionKind::Forward;
-    }
-    return true;
+    const auto ofLast = [&](bool backward) {
+      return [=](const Action& a) { return a.stage == last && isCompute(a.kind) && isBackward(a.kind) == backward; };
+    };
+    return std::find_if(std::ranges::find_if(row, ofLast(true)), row.end(), ofLast(false)) == row.end();
   });
 }
 
@@ -88,10 +85,7 @@ void refuseWhatCannotRun(const RunSettings& o, const Plan& plan) {
     if (problem.stops == Stops::Always)
       throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
   }
-  const bool trains = std::ranges::any_of(plan.schedule.rows, [](const std::vector<Action>& row) {
-    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
-  });
-  if (!trains && !o.evaluates)
+  if (!trains(plan.schedule) && !o.evaluates)
     throw UsageError(
         fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
   if (o.lossOver == LossScope::WholeBatch && !o.evaluates && !forwardsComeFirst(plan.schedule)) {

@@ -16,7 +16,7 @@ enum class LossForm : std::uint8_t {
   TargetMean,  ///< the mean of theirs, weighted by how many targets of each are not ignored
   Quotient,    ///< a sum over samples divided by another: the mean of theirs, weighted by their divisors
   Other,       ///< cannot be computed from theirs
-  Unknown,     ///< it comes of sizes known only when the model runs, or of operators without a rule
+  Unknown,     ///< depends on sizes known only when the model runs, or on operators without a rule
 };
 
 /// A single-number output of the model that depends on its samples.

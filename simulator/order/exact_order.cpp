@@ -9,17 +9,17 @@ namespace {
 class BranchAndBound {
  public:
   BranchAndBound(Windows& windows, Ns time, const ExactOptions& options)
-      : model_(windows.model()), time_(time), options_(options), windows_(windows), timer_(model_), before_(windows.looked()) {}
+      : model_(windows.model()), time_(time), options_(options), windows_(windows), timer_(model_), before_(windows.examined()) {}
 
   ExactOrder run() {
     windows_.open(time_ - 1);
     const bool possible = std::ranges::all_of(options_.decided, [&](const auto& pair) { return windows_.decide(pair.first, pair.second); });
     const bool all = !possible || explore();
-    return {std::move(found_), all && complete_ && windows_.alike() && windows_.knowsBegins() && exchangesAll(), looked()};
+    return {std::move(found_), all && complete_ && windows_.alike() && windows_.knowsBegins() && exchangesAll(), examined()};
   }
 
  private:
-  [[nodiscard]] std::int64_t looked() const { return windows_.looked() - before_; }
+  [[nodiscard]] std::int64_t examined() const { return windows_.examined() - before_; }
 
   struct Branch {
     ActionId first = -1, second = -1;
@@ -32,7 +32,7 @@ class BranchAndBound {
 
   /// False: an order was found, or the search ends.
   bool explore() {
-    if (looked() >= options_.windows || (options_.goOn && !options_.goOn(looked()))) {
+    if (examined() >= options_.windows || (options_.goOn && !options_.goOn(examined()))) {
       complete_ = false;
       return false;
     }
@@ -92,7 +92,7 @@ class BranchAndBound {
   const ExactOptions& options_;
   Windows& windows_;
   OrderTimer timer_;
-  std::int64_t before_;  ///< looked at
+  std::int64_t before_;  ///< examined
   OrderRows found_;
   bool complete_ = true;
 };

@@ -12,14 +12,14 @@ namespace pw {
 
 struct ExactOptions {
   std::vector<std::pair<ActionId, ActionId>> decided = {};  ///< only orders where the first comes before the second, on the same rank
-  std::int64_t windows = 0;                                 ///< to look at, about (`Windows::looked`)
-  std::function<bool(std::int64_t windows)> goOn = {};      ///< polled at each node, with those looked at
+  std::int64_t windows = 0;                                 ///< about how many to examine (`Windows::examined`)
+  std::function<bool(std::int64_t windows)> goOn = {};      ///< polled at each node, with those examined
 };
 
 struct ExactOrder {
   OrderRows rows;            ///< that take less; empty: none were met
   bool proven = false;       ///< there are none
-  std::int64_t windows = 0;  ///< looked at
+  std::int64_t windows = 0;  ///< examined
 };
 
 /// An order of the windows' model that takes less than `time`, or the proof that there is none: branch and bound for small models. The

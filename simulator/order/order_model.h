@@ -68,7 +68,6 @@ class OrderTimer {
   [[nodiscard]] bool run(const OrderRows& rows);
 
   [[nodiscard]] Ns objective() const { return objective_; }  ///< on the model's clock
-  [[nodiscard]] Ns meanEnd() const { return meanEnd_; }      ///< likewise, of an average rank: smaller is better among equals
   [[nodiscard]] Ns startOf(ActionId action) const { return arrival_[static_cast<std::size_t>(action)]; }
   /// What annealing lowers: the objective, and a little of the mean, which leads across its plateaus.
   [[nodiscard]] double energy() const { return static_cast<double>(objective_) + 0.1 * static_cast<double>(meanEnd_); }

@@ -22,7 +22,7 @@ std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 OrderSearch::OrderSearch(const OrderProblem& problem, CostTable costs, Ns bound, const OrderEffort& effort)
     : problem_(problem),
-      asked_(problem),
+      given_(problem),
       bound_(bound),
       effort_(effort),
       model_((problem_.costs = std::move(costs), problem_)),
@@ -42,7 +42,7 @@ void OrderSearch::consider(const OrderRows& rows, std::string_view by) {
 
 /// Of schedules as they are, as the simulator judges them.
 void OrderSearch::tryWhole(const Schedule& schedule, std::string_view by) {
-  const JudgedOrder judged = judgeOrder(asked_, problem_.costs, schedule);
+  const JudgedOrder judged = judgeOrder(given_, problem_.costs, schedule);
   if (!judged.fits || (whole_ && judged.time >= best_)) return;
   whole_ = schedule;
   wholeBy_ = by;
@@ -123,7 +123,7 @@ void OrderSearch::finish() {
   for (const Start& start : starts_) {
     if (whole_ && start.time >= best_) break;
     const Schedule schedule = scheduleOf(model_, problem_, start.rows);
-    const JudgedOrder judged = judgeOrder(asked_, problem_.costs, schedule);
+    const JudgedOrder judged = judgeOrder(given_, problem_.costs, schedule);
     if (judged.fits) {
       tryWhole(schedule, start.by);
       tryWhole(mergeBackward(schedule), start.by);
@@ -203,7 +203,7 @@ void OrderSearch::polish(std::int64_t work) {
   std::array<OrderRows, kChains> better;
   share(kChains, [&](int i) {
     std::int64_t told = 0;
-    const auto goOn = [&](std::int64_t looked) { return count((looked - std::exchange(told, looked)) * cost); };
+    const auto goOn = [&](std::int64_t examined) { return count((examined - std::exchange(told, examined)) * cost); };
     const OrderRows& start = starts_[at(i) % starts_.size()].rows;
     better[at(i)] = polishOrder(model_, start, {effort_.seed + static_cast<std::uint64_t>(i), windows, bound_, goOn});
   });

@@ -58,7 +58,7 @@ class OrderSearch {
   void finish();
 
   OrderProblem problem_;  ///< with the costs of this choice, and limits lowered by what the model leaves out
-  const OrderProblem& asked_;
+  const OrderProblem& given_;
   Ns bound_;
   const OrderEffort& effort_;
   OrderModel model_;

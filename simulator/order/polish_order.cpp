@@ -27,14 +27,14 @@ class Polisher {
     constexpr std::int64_t nodes = 60;  // of one neighbourhood: about what a decision takes twice
     const auto most = nodes * static_cast<std::int64_t>(model_.actions());
     double size = kFirstSize;  // actions left open
-    while (looked_ < options_.windows && timer_.run(rows_) && timer_.objective() > options_.enough) {
+    while (examined_ < options_.windows && timer_.run(rows_) && timer_.objective() > options_.enough) {
       const bool stretch = random_() % 2 == 0;
       const auto decided = stretch ? openStretch(static_cast<std::size_t>(size)) : openMicrobatches(static_cast<std::size_t>(size));
       const ExactOrder exact = exactOrder(windows_, timer_.objective(), {decided, most, [&](std::int64_t more) {
-                                                                           stopped_ = options_.goOn && !options_.goOn(looked_ + more);
+                                                                           stopped_ = options_.goOn && !options_.goOn(examined_ + more);
                                                                            return !stopped_;
                                                                          }});
-      looked_ += exact.windows + kSetUp;
+      examined_ += exact.windows + kSetUp;
       if (stopped_) break;
       if (!exact.rows.empty()) {
         rows_ = exact.rows;
@@ -48,7 +48,7 @@ class Polisher {
  private:
   using Decided = std::vector<std::pair<ActionId, ActionId>>;
   static constexpr double kFirstSize = 24;
-  static constexpr std::int64_t kSetUp = 50;  ///< windows that could be looked at while a neighbourhood is opened
+  static constexpr std::int64_t kSetUp = 50;  ///< windows that could be examined while a neighbourhood is opened
 
   [[nodiscard]] std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
 
@@ -104,7 +104,7 @@ class Polisher {
   OrderRows rows_;
   std::vector<bool> open_;  ///< by action
   std::mt19937_64 random_;
-  std::int64_t looked_ = 0;
+  std::int64_t examined_ = 0;
   bool stopped_ = false;
 };
 

@@ -39,18 +39,18 @@ class ChoiceSearch {
   [[nodiscard]] bool proven() const { return complete_ && rows_.empty(); }  ///< no order takes less
   [[nodiscard]] const OrderRows& rows() const { return rows_; }             ///< that take less, by what is relaxed; or empty
   [[nodiscard]] const std::vector<Recomputed>& choice() const { return choice_; }
-  [[nodiscard]] std::int64_t looked() const { return looked_; }
+  [[nodiscard]] std::int64_t examined() const { return examined_; }
 
  private:
   /// Decides from this stage on. False: the search ends.
   bool explore(std::size_t from) {
-    if (looked_ >= windows_ || !goOn_(looked_)) return complete_ = false;
+    if (examined_ >= windows_ || !goOn_(examined_)) return complete_ = false;
     const OrderModel model = relaxedModel(problem_, choice_);
     const auto open = std::find(choice_.begin() + static_cast<std::ptrdiff_t>(from), choice_.end(), Recomputed::Open);
     if (open == choice_.end()) return decide(model);
     Windows windows(model);
     const bool holds = windows.hold(time_ - 1);
-    looked_ += windows.looked() + static_cast<std::int64_t>(model.actions());
+    examined_ += windows.examined() + static_cast<std::int64_t>(model.actions());
     if (!holds) return true;
     for (const Recomputed value : {Recomputed::No, Recomputed::Yes}) {
       *open = value;
@@ -62,10 +62,10 @@ class ChoiceSearch {
 
   bool decide(const OrderModel& model) {
     constexpr std::int64_t part = 4;  // of what is left, so that one choice leaves something for the others
-    const std::int64_t left = (windows_ - looked_) / (open_ ? part : 1);
+    const std::int64_t left = (windows_ - examined_) / (open_ ? part : 1);
     Windows windows(model);
-    ExactOrder exact = exactOrder(windows, time_, {{}, left, [&](std::int64_t more) { return goOn_(looked_ + more); }});
-    looked_ += exact.windows + static_cast<std::int64_t>(model.actions());
+    ExactOrder exact = exactOrder(windows, time_, {{}, left, [&](std::int64_t more) { return goOn_(examined_ + more); }});
+    examined_ += exact.windows + static_cast<std::int64_t>(model.actions());
     complete_ = complete_ && exact.proven;
     rows_ = std::move(exact.rows);
     return rows_.empty();
@@ -77,7 +77,7 @@ class ChoiceSearch {
   const GoOn& goOn_;
   std::vector<Recomputed> choice_;
   OrderRows rows_;
-  std::int64_t looked_ = 0;
+  std::int64_t examined_ = 0;
   bool open_;  ///< whether there is a choice
   bool complete_ = true;
 };
@@ -121,7 +121,7 @@ OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, std::int64
     };
     ChoiceSearch search(problem, trial, (work - proof.work) / cost / (shares[i] < 1 ? part : 1), polled);
     search.run();
-    proof.work += search.looked() * cost;
+    proof.work += search.examined() * cost;
     if (search.proven()) {
       proof.bound = trial;
       continue;

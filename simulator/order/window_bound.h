@@ -4,7 +4,7 @@
 
 namespace pw {
 
-/// Models of more actions are not looked at: some seconds of work.
+/// Models of more actions are not examined: some seconds of work.
 inline constexpr std::size_t kMostWindowActions = 3000;
 
 /// A time between `lower`, which must be a bound itself, and `upper` that no order of the model takes less than, on its clock: `upper`

@@ -242,14 +242,14 @@ void Windows::beginAtOnce() {
 
 bool Windows::narrow() {
   for (int pass = 0; pass < kMostPasses; ++pass) {
-    ++looked_;
+    ++examined_;
     if (!followArcs() || (model_.clock == StepClock::Window && !keepSpans())) return false;
     bool narrowed = false;
     for (std::int32_t rank = 0; rank < model_.ranks; ++rank) {
       if (!changed_[at(rank)]) continue;
       changed_[at(rank)] = false;
       narrowed = true;
-      looked_ += static_cast<std::int64_t>(actionsOf(rank).size());
+      examined_ += static_cast<std::int64_t>(actionsOf(rank).size());
       if (!tighten(rank, Ahead) || !tighten(rank, Back) || !keepRoom(*this, rank)) return false;
     }
     if (!narrowed) break;

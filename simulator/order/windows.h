@@ -61,7 +61,7 @@ class Windows {
   [[nodiscard]] bool knowsBegins() const { return model_.clock == StepClock::Flush || begun_ == model_.ranks; }
 
   /// How many windows were checked for capacity and room, plus one per pass: what narrowing has cost.
-  [[nodiscard]] std::int64_t looked() const { return looked_; }
+  [[nodiscard]] std::int64_t examined() const { return examined_; }
 
   [[nodiscard]] const State& state() const { return now_; }
   /// Returns to a state that was narrowed.
@@ -96,8 +96,8 @@ class Windows {
   Ns trial_ = 0;
   State now_;
   std::int32_t begun_ = 0;  ///< ranks that `beginAtOnce` has met
-  std::int64_t looked_ = 0;
-  std::vector<bool> changed_;  ///< by rank: since its capacity and room were looked at
+  std::int64_t examined_ = 0;
+  std::vector<bool> changed_;  ///< by rank: since its capacity and room were examined
 
   // Of the rank and direction at hand.
   EndTree tree_;

@@ -353,14 +353,8 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   return plan;
 }
 
-bool trains(const Plan& plan) {
-  return std::ranges::any_of(plan.schedule.rows, [](const auto& row) {
-    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
-  });
-}
-
 double flopUtilisation(const Plan& plan, Ns step) {
-  return trains(plan) ? flopUtilisation(plan.profile, plan.batch, step, worldSize(plan)) : 0;
+  return trains(plan.schedule) ? flopUtilisation(plan.profile, plan.batch, step, worldSize(plan)) : 0;
 }
 
 void requireFits(const Plan& plan, const ModelGraph& graph) {

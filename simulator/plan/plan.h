@@ -58,8 +58,6 @@ void requireFits(const Plan& plan, const ModelGraph& graph);
 /// Ranks of all replicas.
 [[nodiscard]] inline int worldSize(const Plan& plan) { return plan.replicas * static_cast<int>(plan.schedule.rows.size()); }
 
-/// Whether its schedule has backwards.
-[[nodiscard]] bool trains(const Plan& plan);
 /// Of a step of this length, by `flopUtilisation` of its profile; 0 where the plan does not train.
 [[nodiscard]] double flopUtilisation(const Plan& plan, Ns step);
 

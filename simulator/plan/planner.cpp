@@ -148,7 +148,7 @@ Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& 
   plan.modelName = graph.name;
   plan.fingerprint = fingerprintOf(graph);
   plan.microbatchSize = request.microbatch;
-  plan.batch = request.batch > 0 ? request.batch : request.microbatch * request.microbatches * request.replicas;
+  plan.batch = samplesOf(request);
   plan.replicas = request.replicas;
   plan.loss = request.loss;
   plan.partition = priced.partition;

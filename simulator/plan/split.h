@@ -56,7 +56,7 @@ constexpr std::string_view nameOf(Balance balance) {
 /// split points; within 1 % of that, fewer crossing bytes, then the earlier last cut. Weights: Time: forward + backward, the loss on the
 /// last stage. Memory: saved activations of one microbatch, parameters and their gradients. Parameters: their bytes. Layers: outermost
 /// numbered modules (`blocks.3`) of the most frequent class, which stay whole where there are enough of them, or operators where there are
-/// none. Tied parameters weigh where they are first read. Exact dynamic program, O(stages · split points²). Throws UsageError when the
+/// none. Tied parameters weigh where they are first read. Exact dynamic program, O(stages · split points). Throws UsageError when the
 /// profile is of another graph, or the model has too few places to split at.
 /// `slowness`: of Time, by how much longer each stage takes on its rank; empty: none does.
 [[nodiscard]] std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by,

@@ -38,6 +38,9 @@ class Explainer {
   [[nodiscard]] const Origin& originOf(std::int32_t step) const { return p_.origin[static_cast<std::size_t>(step)]; }
   [[nodiscard]] bool onRank(std::int32_t step) const { return laneOf(step) < p_.ranks; }
   [[nodiscard]] bool onChannel(std::int32_t step) const { return !onRank(step) && laneOf(step) < p_.ranks + p_.channels; }
+  [[nodiscard]] std::size_t pairOf(const Action& a) const {
+    return a.stage.index() * static_cast<std::size_t>(rows_.microbatches) + a.microbatch.index();
+  }
   [[nodiscard]] const Action* actionOf(std::int32_t step) const;
   [[nodiscard]] const Action* partnerOf(std::int32_t step) const;
   [[nodiscard]] Action producerOf(const MessageCost& message, Microbatch microbatch) const;
@@ -53,6 +56,10 @@ class Explainer {
 
   void findPath();
   void findBubbles();
+  [[nodiscard]] std::vector<std::int32_t> stepsOfActions(ActionKind first, ActionKind second) const;
+  [[nodiscard]] std::vector<Ns> arrivals() const;
+  [[nodiscard]] std::vector<Ns> receipts() const;
+  void findReadyWork();
   void addBubble(Rank rank, Ns from, Ns to, std::int32_t next);
   void groupCauses();
   [[nodiscard]] std::vector<RankPhases> phases() const;
@@ -68,7 +75,11 @@ class Explainer {
   Ns first_ = 0;                         ///< start of the first
   std::vector<RankPhases> phases_;
   bool keepsBubbles_;
-  std::map<std::tuple<Rank, Phase, Rank, bool>, Ns> idle_;  ///< by rank, phase, cause and whether it is a message
+  /// Idle time of one rank, phase and cause.
+  struct Idle {
+    Ns sum = 0, longest = 0, longestFrom = 0;
+  };
+  std::map<std::tuple<Rank, Phase, Rank, bool>, Idle> idle_;  ///< by rank, phase, cause and whether it is a message
   Explanation result_;
 };
 
@@ -81,8 +92,7 @@ Explainer::Explainer(const Schedule& rows, const CostTable& costs, const Program
       keepsBubbles_(keepsBubbles) {
   for (const auto& row : rows.rows) {
     for (const Action& a : row) {
-      if (a.kind == ActionKind::BackwardInput)
-        split_[a.stage.index() * static_cast<std::size_t>(rows.microbatches) + a.microbatch.index()] = true;
+      if (a.kind == ActionKind::BackwardInput) split_[pairOf(a)] = true;
     }
   }
 }
@@ -103,8 +113,8 @@ const Action* Explainer::partnerOf(std::int32_t step) const {
 }
 
 Action Explainer::producerOf(const MessageCost& message, Microbatch microbatch) const {
-  const std::size_t pair = message.from.index() * static_cast<std::size_t>(rows_.microbatches) + microbatch.index();
-  const ActionKind backward = split_[pair] ? ActionKind::BackwardInput : ActionKind::Backward;
+  const ActionKind backward =
+      split_[pairOf({message.from, ActionKind::Forward, microbatch})] ? ActionKind::BackwardInput : ActionKind::Backward;
   return {message.from, message.backward ? backward : ActionKind::Forward, microbatch};
 }
 
@@ -285,8 +295,12 @@ void Explainer::addBubble(Rank rank, Ns from, Ns to, std::int32_t next) {
   }
   follow(bubble.causes, next == kNone ? last_.step : next, from);
   std::reverse(bubble.causes.begin(), bubble.causes.end());
-  for (const Segment& cause : bubble.causes)
-    idle_[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}] += cause.to - cause.from;
+  for (const Segment& cause : bubble.causes) {
+    Idle& idle = idle_[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}];
+    const Ns time = cause.to - cause.from;
+    idle.sum += time;
+    if (time > idle.longest) idle.longest = time, idle.longestFrom = cause.from;
+  }
   if (keepsBubbles_) result_.bubbles.push_back(std::move(bubble));
 }
 
@@ -301,9 +315,91 @@ void Explainer::findBubbles() {
   }
 }
 
+/// By stage and microbatch the step of its action of one of two kinds, or none.
+std::vector<std::int32_t> Explainer::stepsOfActions(ActionKind first, ActionKind second) const {
+  std::vector<std::int32_t> steps(split_.size(), kNone);
+  for (const auto& row : done_) {
+    for (const Done& done : row) {
+      for (const Action* action : {actionOf(done.step), partnerOf(done.step)}) {
+        if (action != nullptr && (action->kind == first || action->kind == second)) steps[pairOf(*action)] = done.step;
+      }
+    }
+  }
+  return steps;
+}
+
+/// By step: when the messages that it takes from other ranks were there.
+std::vector<Ns> Explainer::arrivals() const {
+  std::vector<Ns> arrived(p_.origin.size(), first_);
+  for (std::size_t step = 0; step < arrived.size(); ++step) {
+    const auto source = static_cast<std::int32_t>(step);
+    for (std::int32_t e = p_.steps[step].firstEdge; e < p_.steps[step + 1].firstEdge; ++e) {
+      const Edge& edge = p_.edges[static_cast<std::size_t>(e)];
+      if (laneOf(edge.to) == laneOf(source)) continue;
+      Ns& time = arrived[static_cast<std::size_t>(edge.to)];
+      time = std::max(time, endOf(source) + p_.delays[static_cast<std::size_t>(edge.delay)]);
+    }
+  }
+  return arrived;
+}
+
+/// By stage, microbatch and direction: when the row's own receive of it was done, where it has one.
+std::vector<Ns> Explainer::receipts() const {
+  std::vector<Ns> received(2 * split_.size(), first_);
+  for (std::int32_t rank = 0; rank < p_.ranks; ++rank) {
+    for (const std::int32_t step : p_.stepsOf(rank)) {
+      if (originOf(step).index < 0) continue;
+      const Action& action = rows_.rows[static_cast<std::size_t>(rank)][static_cast<std::size_t>(originOf(step).index)];
+      if (isReceive(action.kind)) received[2 * pairOf(action) + (isBackward(action.kind) ? 1 : 0)] = endOf(step);
+    }
+  }
+  return received;
+}
+
+/// An action is ready when its messages and what its own rank computes for it are there. In a gap some work is ready from the earliest
+/// such time of the actions after it.
+void Explainer::findReadyWork() {
+  const std::vector<std::int32_t> forward = stepsOfActions(ActionKind::Forward, ActionKind::Forward);
+  const std::vector<std::int32_t> gradient = stepsOfActions(ActionKind::Backward, ActionKind::BackwardInput);
+  std::vector<Ns> ready = arrivals();
+  const std::vector<Ns> received = receipts();
+  const auto needs = [&](std::int32_t step, std::int32_t input) {
+    if (input != kNone && laneOf(input) == laneOf(step))
+      ready[static_cast<std::size_t>(step)] = std::max(ready[static_cast<std::size_t>(step)], endOf(input));
+  };
+  std::vector<std::vector<const MessageCost*>> arriving(costs_.stages.size());
+  for (const MessageCost& m : costs_.messages) arriving[m.to.index()].push_back(&m);
+  for (const auto& row : done_) {
+    for (const Done& done : row) {
+      for (const Action* action : {actionOf(done.step), partnerOf(done.step)}) {
+        if (action == nullptr) continue;
+        const bool backward = isBackward(action->kind);
+        if (backward) needs(done.step, (action->kind == ActionKind::BackwardWeight ? gradient : forward)[pairOf(*action)]);
+        if (action->kind == ActionKind::BackwardWeight) continue;
+        Ns& time = ready[static_cast<std::size_t>(done.step)];
+        time = std::max(time, received[2 * pairOf(*action) + (backward ? 1 : 0)]);
+        for (const MessageCost* m : arriving[action->stage.index()]) {
+          if (m->backward == backward) needs(done.step, (backward ? gradient : forward)[pairOf({m->from, {}, action->microbatch})]);
+        }
+      }
+    }
+  }
+  result_.workReady.assign(done_.size(), 0);
+  for (std::size_t rank = 0; rank < done_.size(); ++rank) {
+    Ns earliest = last_.end;
+    for (std::size_t i = done_[rank].size(); i-- > 0;) {
+      const Done& done = done_[rank][i];
+      earliest = std::min(earliest, ready[static_cast<std::size_t>(done.step)]);
+      const Ns before = i > 0 ? done_[rank][i - 1].end : first_;
+      result_.workReady[rank] += std::max<Ns>(0, done.start - std::max(before, earliest));
+    }
+  }
+}
+
 void Explainer::groupCauses() {
-  for (const auto& [key, time] : idle_) {
-    result_.groups.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), std::get<3>(key), time});
+  for (const auto& [key, idle] : idle_) {
+    const auto& [rank, phase, cause, message] = key;
+    result_.groups.push_back({rank, phase, cause, message, idle.sum, idle.longestFrom});
   }
   std::stable_sort(result_.groups.begin(), result_.groups.end(),
                    [](const BubbleGroup& a, const BubbleGroup& b) { return a.idle > b.idle; });
@@ -316,6 +412,7 @@ Explanation Explainer::run() {
   phases_ = phases();
   findPath();
   findBubbles();
+  findReadyWork();
   groupCauses();
   return std::move(result_);
 }

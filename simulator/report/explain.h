@@ -74,6 +74,7 @@ struct BubbleGroup {
   Rank cause;            ///< who computes, or sends
   bool message = false;  ///< a message of `cause` is in flight, not an action
   Ns idle = 0;
+  Ns longestFrom = 0;  ///< when the longest single cause of these starts (ties: the first)
 
   bool operator==(const BubbleGroup&) const = default;
 };
@@ -83,6 +84,9 @@ struct Explanation {
   CriticalPath path;
   std::vector<Bubble> bubbles;      ///< by (rank, start)
   std::vector<BubbleGroup> groups;  ///< their causes, largest idle first, then by (rank, phase, cause, message)
+  /// By rank: how long in its bubbles the inputs of an action (or of both of an overlapped pair) were there that its row computes later.
+  /// Computing it then may need more memory, and need not shorten the step.
+  std::vector<Ns> workReady;
 
   bool operator==(const Explanation&) const = default;
 };

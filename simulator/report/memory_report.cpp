@@ -21,9 +21,7 @@ constexpr std::array<std::string_view, kMemoryKinds> kNames{"activations", "work
 class Holdings {
  public:
   Holdings(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing)
-      : rows_(rows), costs_(costs), crossing_(crossing), buffers_(3 * costs.stages.size(), 0) {
-    for (const auto& row : rows.rows) trains_ = trains_ || std::ranges::any_of(row, [](const Action& a) { return isBackward(a.kind); });
-  }
+      : rows_(rows), costs_(costs), crossing_(crossing), trains_(trains(rows)), buffers_(3 * costs.stages.size(), 0) {}
 
   void start(const Action& action) {
     if (action.kind == ActionKind::Forward) kept_[{action.stage, action.microbatch}] = costOf(action).activationBytes;

@@ -38,7 +38,7 @@ struct MemoryPart {
 struct RankMemory {
   Rank rank;
   Bytes peak = 0;
-  Action at;                      ///< of an overlapped pair the first; None of a rank without actions
+  Action at;                      ///< of an overlapped pair the first; `kIdle` of a rank without actions
   std::vector<MemoryPart> parts;  ///< those that are not empty, largest first (ties: by kind, then stage); their sum is the peak
 
   bool operator==(const RankMemory&) const = default;

@@ -65,7 +65,7 @@ Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const Recompute& re
   const std::vector<Bytes> peaks = compiled_.peaks(weighed.costs);
   c.peak = std::ranges::max(peaks);
   c.excess = excessOf(peaks, limits_);
-  c.samples = c.request.batch > 0 ? c.request.batch : c.request.microbatch * c.request.microbatches * c.request.replicas;
+  c.samples = samplesOf(c.request);
   return weighed;
 }
 

@@ -115,13 +115,10 @@ Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sen
       sending_(schedule.lockstep ? Sending::Overlapped : sending),
       microbatches_(static_cast<std::size_t>(schedule.microbatches)),
       leaving_(costs, &MessageCost::from),
-      arriving_(costs, &MessageCost::to) {
+      arriving_(costs, &MessageCost::to),
+      trains_(trains(schedule)) {
   std::size_t actions = 0;
-  for (const auto& row : schedule.rows) {
-    actions += row.size();
-    trains_ =
-        trains_ || std::any_of(row.begin(), row.end(), [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
-  }
+  for (const auto& row : schedule.rows) actions += row.size();
   const std::size_t pairs = costs.stages.size() * microbatches_;
   stepOf_.assign(2 * pairs, kNone);
   done_.assign(pairs, 0);

@@ -85,6 +85,13 @@ CostTable syntheticTable(const SyntheticCosts& costs, int stages) {
   return table;
 }
 
+CostTable defaultCosts(int stages) {
+  SyntheticCosts costs;
+  costs.forward = {kDefaultForward};
+  costs.backward = {kDefaultBackwardRatio * kDefaultForward};
+  return syntheticTable(costs, stages);
+}
+
 void requireSummable(const CostTable& costs, const Shape& shape) {
   constexpr double kMost = 4e18;
   double once = 0, each = 0;

@@ -69,6 +69,11 @@ struct SyntheticCosts {
 };
 [[nodiscard]] CostTable syntheticTable(const SyntheticCosts& costs, int stages);
 
+/// Of schedules without a model: a round unit, a backward of twice the forward, as usual, and messages that take no time.
+inline constexpr Ns kDefaultForward = 1'000'000;
+inline constexpr int kDefaultBackwardRatio = 2;
+[[nodiscard]] CostTable defaultCosts(int stages);
+
 /// Throws Error, naming what does not fit, when ids of the schedule or the costs are out of range, an action is not on its stage's rank,
 /// sizes differ, a message does not lead forward (or, of gradients, back), or the schedule has fewer actions than stages × microbatches.
 void requireFitting(const Schedule& schedule, const CostTable& costs);

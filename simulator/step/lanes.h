@@ -11,9 +11,6 @@ namespace pw {
 
 /// F, B and I pass on a value or gradient; W does not.
 [[nodiscard]] inline bool makesMessage(ActionKind kind) { return isCompute(kind) && kind != ActionKind::BackwardWeight; }
-[[nodiscard]] inline bool isBackward(ActionKind kind) {
-  return kind != ActionKind::Forward && kind != ActionKind::SendForward && kind != ActionKind::RecvForward;
-}
 /// Index of a stage and a direction in tables of both.
 [[nodiscard]] inline std::size_t endOf(Stage stage, bool backward) { return 2 * stage.index() + (backward ? 1U : 0U); }
 

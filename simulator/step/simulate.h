@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "schedules/schedule.h"
 #include "simulator/step/cost_table.h"
@@ -15,6 +16,15 @@ enum class Sending : std::uint8_t {
   OneChannel,  ///< as Posted, but both directions of a rank pair share one in-order channel (one NCCL communicator)
   Blocking,    ///< a SEND and its RECV hold both ranks until the message is over (rendezvous)
 };
+constexpr std::string_view nameOf(Sending sending) {
+  switch (sending) {
+    case Sending::Overlapped: return "overlapped";
+    case Sending::Posted: return "posted";
+    case Sending::OneChannel: return "one-channel";
+    case Sending::Blocking: return "blocking";
+  }
+  return {};
+}
 
 /// Predicts one iteration. Every rank executes its row in order; a compute action starts when the rank is free and all its messages have
 /// arrived; sends do not block compute (see Sending for other ways); a channel (direction, rank pair) carries one transfer at a time, in

@@ -77,8 +77,9 @@ struct Timeline {
   bool operator==(const Timeline&) const = default;
 };
 
-/// One span of a timeline.
 enum class TrackKind : std::uint8_t { Compute, Communication };
+
+/// One span of a timeline.
 struct SpanRef {
   Rank rank;
   TrackKind track = TrackKind::Compute;

@@ -12,7 +12,7 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/problem_file.h"
 #include "simulator/plan/planner.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"

@@ -7,7 +7,7 @@
 
 #include "app/cli/text/output.h"
 #include "schedules/units.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/text/json_text.h"
 
 namespace pw::cli {

@@ -89,9 +89,8 @@ QString hintOf(int column) {
 }  // namespace
 
 bool isSamePlan(const PlanRequest& a, const PlanRequest& b) {
-  const auto batch = [](const PlanRequest& r) { return r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas; };
   return a.schedule == b.schedule && a.ranks == b.ranks && a.begins == b.begins && a.microbatches == b.microbatches &&
-         a.microbatch == b.microbatch && batch(a) == batch(b) && a.replicas == b.replicas && a.recompute == b.recompute &&
+         a.microbatch == b.microbatch && samplesOf(a) == samplesOf(b) && a.replicas == b.replicas && a.recompute == b.recompute &&
          a.rankOrder == b.rankOrder;
 }
 

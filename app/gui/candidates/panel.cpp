@@ -27,11 +27,7 @@
 #include "app/gui/document/document.h"
 
 namespace pw::gui {
-namespace {
-
-double samplesOf(const PlanRequest& r) { return static_cast<double>(r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas); }
-
-}  // namespace
+namespace {}  // namespace
 
 struct CandidatesPanel::Private {
   CandidatesPanel& panel;
@@ -333,7 +329,7 @@ void CandidatesPanel::Private::showCurrent() {
   Bytes peak = 0;
   for (const RankMetrics& rank : prediction->ranks) peak = std::max(peak, rank.peakBytes);
   const double step = static_cast<double>(prediction->step);
-  scatter->setCurrentPlan(std::pair(perSample ? step / samplesOf(document.design().request) : step, peak));
+  scatter->setCurrentPlan(std::pair(perSample ? step / static_cast<double>(samplesOf(document.design().request)) : step, peak));
 }
 
 void CandidatesPanel::Private::hoverRow(int row) {

@@ -15,8 +15,6 @@
 namespace pw::gui {
 namespace {
 
-std::int64_t samplesOf(const PlanRequest& r) { return r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas; }
-
 QString listed(const std::vector<int>& counts) {
   QStringList words;
   for (const int count : counts) words << QString::number(count);

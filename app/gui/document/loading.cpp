@@ -326,13 +326,6 @@ bool isStore(const std::string& head) { return head.starts_with("SQLite format 3
 
 }  // namespace
 
-CostTable defaultCosts(int stages) {
-  constexpr Ns kUnit = 1'000'000;
-  return syntheticTable(
-      {.forward = {kUnit}, .backward = {2 * kUnit}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}},
-      stages);
-}
-
 int stagesOf(const Design& design) {
   if (design.customRows) return static_cast<int>(design.customRows->placement.stages());
   const PlanRequest& r = design.request;

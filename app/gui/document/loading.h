@@ -39,7 +39,4 @@ struct Loaded {
 /// Stages the design's schedule has on its ranks: those of the custom rows, or of a drawn schedule, otherwise ranks × chunks.
 [[nodiscard]] int stagesOf(const Design& design);
 
-/// What a schedule without times of its own is shown with: a forward of each stage takes 1 ms, a backward 2.
-[[nodiscard]] CostTable defaultCosts(int stages);
-
 }  // namespace pw::gui

@@ -192,7 +192,7 @@ void PlanResults::Private::showResults() {
   step->setText(durationText(p->step));
   bubble->setText(percentText(p->bubbleFraction));
   makespan->setText(durationText(p->makespan));
-  const double samplesPerStep = static_cast<double>(r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas);
+  const double samplesPerStep = static_cast<double>(samplesOf(r));
   const double seconds = static_cast<double>(p->step) * 1e-9;
   const std::int64_t tokens = document.graph() ? tokensPerSample(*document.graph()) : 0;
   rateName->setText(document.graph() ? PlanResults::tr("Samples/s") : PlanResults::tr("Microbatches/s"));
@@ -231,7 +231,7 @@ void PlanResults::Private::showTrace(const Metrics& metrics) {
 void PlanResults::Private::showUtilisation(const Prediction& p) {
   const auto profile = document.profile();
   const PlanRequest& r = document.design().request;
-  const std::int64_t samples = r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas;
+  const std::int64_t samples = samplesOf(r);
   const bool counts = profile && document.graph() && p.program.basis.trains;
   const double share = counts ? flopUtilisation(*profile, samples, p.step, r.ranks * r.replicas) : 0;
   mfu->setVisible(share > 0);

@@ -20,7 +20,6 @@ class Explainer : public QObject {
   [[nodiscard]] const std::shared_ptr<const Explanation>& explanation() const { return explanation_; }  ///< null: not known yet
   /// Starts, unless it is known or in progress; `explained` follows.
   void request();
-  [[nodiscard]] bool isWorking() const { return job_.isRunning(); }
 
  signals:
   void explained();

@@ -35,8 +35,8 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] bool isIdle() const;      ///< nothing is loading, predicting, searched for or exporting
   [[nodiscard]] QString message() const;  ///< what the message bar says; empty: it is closed
   [[nodiscard]] bool saveProject(const QString& path);
-  /// Writes .png, .svg, .pdf (the timeline), .csv, .json (Chrome trace), or with `torch` a folder for torch. Shows what went wrong; true
-  /// when written.
+  /// Writes .png, .svg, .pdf (the timeline), .csv, .json (Chrome trace), or, where the path has no suffix, a folder for torch. Shows what
+  /// went wrong; true when written.
   bool exportTo(const QString& path);
   /// All commands of menus, for the palette: each with a text and perhaps a key.
   [[nodiscard]] const std::vector<QAction*>& commands() const;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the main window: main_window.cpp and menus.cpp.
+// Internal to the main window: main_window.cpp, menus.cpp and opening.cpp.
 
 #include <QAction>
 #include <QActionGroup>

@@ -5,7 +5,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/report/compare.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/cost_table.h"
 #include "tests/support/random_costs.h"

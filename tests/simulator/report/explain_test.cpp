@@ -90,10 +90,10 @@ TEST(Bubbles, SayWhoWasWaitedForAndWhatItDid) {
 
 TEST(Bubbles, AreSummedUpByRankPhaseAndCauseLargestFirst) {
   const std::vector<BubbleGroup> expected{
-      {Rank(0), Phase::Warmup, Rank(1), false, 30}, {Rank(1), Phase::Cooldown, Rank(0), false, 20},
-      {Rank(1), Phase::Warmup, Rank(0), false, 10}, {Rank(0), Phase::Warmup, Rank(0), true, 4},
-      {Rank(0), Phase::Warmup, Rank(1), true, 4},   {Rank(1), Phase::Warmup, Rank(0), true, 4},
-      {Rank(1), Phase::Cooldown, Rank(1), true, 4},
+      {Rank(0), Phase::Warmup, Rank(1), false, 30, 24}, {Rank(1), Phase::Cooldown, Rank(0), false, 20, 48},
+      {Rank(1), Phase::Warmup, Rank(0), false, 10, 0},  {Rank(0), Phase::Warmup, Rank(0), true, 4, 10},
+      {Rank(0), Phase::Warmup, Rank(1), true, 4, 44},   {Rank(1), Phase::Warmup, Rank(0), true, 4, 10},
+      {Rank(1), Phase::Cooldown, Rank(1), true, 4, 44},
   };
   EXPECT_EQ(oneMicrobatch().groups, expected);
 }

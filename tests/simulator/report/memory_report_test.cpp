@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "schedules/csv.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/report/metrics.h"
@@ -89,6 +90,21 @@ TEST(MemoryReport, AddsUpToThePeakOfEveryScheduleAndWayOfSending) {
   EXPECT_GT(received, 100);
   EXPECT_GT(sent, 100);
   EXPECT_GT(split, 100);
+}
+
+/// What is not a backward does not make a schedule of forwards train: it keeps nothing for later.
+TEST(MemoryReport, OfForwardsAloneKeepsNoActivations) {
+  const Schedule schedule = parseCsv(",0UNSHARD,0F0,0F1,0RESHARD\n,,1F0,1F1\n", "forwards", "forwards.csv");
+  EXPECT_FALSE(trains(schedule));
+  CostTable costs = syntheticTable({{10}, {20}, {}, {}, 0, 0, {}}, 2);
+  for (StageCost& stage : costs.stages) stage.activationBytes = stage.forwardPeak = 50;
+  const Program program = compile(schedule, costs, Sending::Overlapped);
+  for (const RankMemory& rank : memoryOf(schedule, costs, Sending::Overlapped)) {
+    Bytes sum = 0;
+    for (const MemoryPart& part : rank.parts) sum += part.bytes;
+    EXPECT_EQ(sum, program.peakBytes[rank.rank.index()]);
+    EXPECT_EQ(sum, 50);
+  }
 }
 
 TEST(MemoryReport, WritesRanges) {

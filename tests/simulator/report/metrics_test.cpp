@@ -9,7 +9,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/report/json_fields.h"
+#include "simulator/report/json.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"

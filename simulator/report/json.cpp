@@ -1,5 +1,4 @@
-#include "simulator/report/json_fields.h"
-#include "simulator/report/explain_text.h"
+#include "simulator/report/json.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "simulator/report/bubble_causes.h"
+#include "simulator/report/explain_text.h"
 #include "simulator/text/json_text.h"
 
 namespace pw {
@@ -154,6 +155,19 @@ Json groupsOf(const std::vector<BubbleGroup>& groups, std::size_t most) {
   return list;
 }
 
+Json idleOf(const std::vector<IdleByCause>& ranks) {
+  Json list = Json::array();
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    list.push_back({{"rank", rank},
+                    {"start_up_ns", ranks[rank].of(BubbleCause::StartUp)},
+                    {"imbalance_ns", ranks[rank].of(BubbleCause::Imbalance)},
+                    {"drain_ns", ranks[rank].of(BubbleCause::Drain)},
+                    {"message_ns", ranks[rank].of(BubbleCause::Message)},
+                    {"work_ready_ns", ranks[rank].workReady}});
+  }
+  return list;
+}
+
 Json bubblesOf(const std::vector<Bubble>& bubbles) {
   Json list = Json::array();
   for (const Bubble& b : bubbles) {
@@ -185,18 +199,6 @@ void addCertificate(Json& json, const Certificate& certificate) {
 
 }  // namespace
 
-PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace,
-                         bool everyCause) {
-  PredictionReport prediction;
-  prediction.metrics = metricsOf(trace);
-  prediction.lowerBound = lowerBounds(rows, costs, {});
-  prediction.steadyPeriod = steadyPeriod(trace);
-  prediction.phases = phasesOf(trace);
-  prediction.explanation = explain(rows, costs, program, times, everyCause);
-  prediction.everyCause = everyCause;
-  return prediction;
-}
-
 std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs) {
   std::size_t actions = 0;
   for (const auto& row : schedule.rows) {
@@ -220,6 +222,7 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   json["ranks"] = ranksOf(metrics, prediction.phases, prediction.processBytes);
   json["bubble_causes"] =
       groupsOf(prediction.explanation.groups, prediction.everyCause ? prediction.explanation.groups.size() : kCausesShown);
+  json["idle_by_cause"] = idleOf(idleByCause(prediction.explanation));
   json["critical_path"] = pathOf(prediction.explanation.path, prediction.everyCause);
   if (prediction.everyCause) json["bubbles"] = bubblesOf(prediction.explanation.bubbles);
   json["stages"] = stagesOf(schedule, costs);

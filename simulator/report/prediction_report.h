@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "simulator/report/certificate.h"
+#include "simulator/report/explain.h"
+#include "simulator/report/lower_bound.h"
+#include "simulator/report/metrics.h"
+#include "simulator/report/phases.h"
+#include "simulator/step/jitter.h"
+
+namespace pw {
+
+/// What `simulate` and `plan` report about a schedule with its costs.
+struct PredictionReport {
+  Metrics metrics;
+  LowerBounds lowerBound;
+  bool fits = true;  ///< under the requested limits
+  Ns steadyPeriod = 0;
+  Bytes processBytes = 0;  ///< that each rank's process holds beside its tensors (`Profile::processBytes`); 0 where unknown
+  double utilisation = 0;  ///< of the model's FLOPs (`flopUtilisation`); 0 where unknown
+  std::vector<RankPhases> phases;
+  Explanation explanation;
+  bool everyCause = false;  ///< show the whole critical path and every bubble, not only their sums
+  std::optional<Jitter> jitter;
+  std::optional<Certificate> certificate;  ///< of an order made for these costs
+};
+
+/// The whole report except for limits and jitter; arguments as in `traceOf`.
+[[nodiscard]] PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times,
+                                       const Trace& trace, bool everyCause = false);
+
+}  // namespace pw

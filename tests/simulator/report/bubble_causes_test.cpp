@@ -1,0 +1,149 @@
+#include "simulator/report/bubble_causes.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/simulate.h"
+#include "tests/support/random_costs.h"
+
+namespace pw {
+namespace {
+
+using test::draw;
+using test::oneIn;
+
+CostTable uniform(int stages, Ns forward, Ns backward, Ns latency = 0) {
+  return syntheticTable({.forward = {forward},
+                         .backward = {backward},
+                         .backwardInput = {},
+                         .backwardWeight = {},
+                         .latency = latency,
+                         .transfer = 0,
+                         .overlap = {}},
+                        stages);
+}
+
+/// Equal stages, F = 2 and B = 3: a rank r of GPipe waits r F for its first action, (R − 1 − r)(F + B) for its first backward, and r B for
+/// the others at the end. No other action could have run: all forwards are done, and no backward's gradient is there.
+TEST(BubbleCauses, OfGPipeAreItsClosedForm) {
+  constexpr int kRanks = 4;
+  const std::vector<IdleByCause> ranks = idleByCause(explain(generate("gpipe", {kRanks, kRanks, 6}), uniform(kRanks, 2, 3)));
+  ASSERT_EQ(ranks.size(), 4U);
+  for (int r = 0; r < kRanks; ++r) {
+    const IdleByCause& by = ranks[static_cast<std::size_t>(r)];
+    EXPECT_EQ(by.of(BubbleCause::StartUp), r * 2 + (kRanks - 1 - r) * (2 + 3)) << r;
+    EXPECT_EQ(by.of(BubbleCause::Drain), r * 3) << r;
+    EXPECT_EQ(by.of(BubbleCause::Imbalance) + by.of(BubbleCause::Message), 0) << r;
+    EXPECT_EQ(by.workReady, 0) << r;
+  }
+}
+
+/// 1F1B of equal stages, F = B = 1: rank r holds back after R − r forwards, until its first gradient; the next forward of rank 0 is ready
+/// all that time, as its data is; that of rank r > 0 comes from rank r − 1, which held it back.
+TEST(BubbleCauses, OfOneForwardOneBackwardKnowTheForwardThatIsHeldBack) {
+  constexpr int kRanks = 4;
+  const std::vector<IdleByCause> ranks = idleByCause(explain(generate("1f1b", {kRanks, kRanks, 8}), uniform(kRanks, 1, 1)));
+  EXPECT_EQ(ranks[0].of(BubbleCause::StartUp), 3);
+  EXPECT_EQ(ranks[0].of(BubbleCause::Drain), 3) << "between its last backwards, which wait for later ranks";
+  EXPECT_EQ(ranks[0].workReady, 3);
+  EXPECT_EQ(ranks[3].workReady, 0);
+}
+
+TEST(BubbleCauses, NameMessagesAndASlowStage) {
+  // One microbatch on two ranks, latency 10: each rank waits for one message; rank 0 also for the other's compute.
+  const std::vector<IdleByCause> one = idleByCause(explain(generate("1f1b", {2, 2, 1}), uniform(2, 5, 5, 10)));
+  EXPECT_EQ(one[0].of(BubbleCause::Message), 20);
+  EXPECT_EQ(one[1].of(BubbleCause::Message), 20) << "before its forward, and the one it sent while rank 0 still works";
+  // A second stage of four times the work: rank 0 waits for it in its steady phase.
+  CostTable slow = uniform(2, 5, 5);
+  slow.stages[1].forward = slow.stages[1].backward = 20;
+  const std::vector<IdleByCause> two = idleByCause(explain(generate("1f1b", {2, 2, 10}), slow));
+  EXPECT_GT(two[0].of(BubbleCause::Imbalance), 8 * 20);
+  EXPECT_EQ(two[1].of(BubbleCause::Imbalance), 0);
+}
+
+/// By the definition alone: at each gap, whether an action after it in the row had its inputs, from the ends in the trace.
+Ns readyByBruteForce(const Schedule& rows, const CostTable& costs, const Trace& trace, Rank rank) {
+  std::map<std::tuple<Stage, Microbatch, bool>, const Span*> made;  // F, and B or I
+  std::vector<const Span*> row;
+  Ns first = trace.spans.front().start;
+  for (const Span& span : trace.spans) {
+    if (!isCompute(span.kind)) continue;
+    first = std::min(first, span.start);
+    if (span.kind != SpanKind::BackwardWeight) made[{span.stage, span.microbatch, span.kind != SpanKind::Forward}] = &span;
+    if (span.rank == rank) row.push_back(&span);
+  }
+  std::ranges::stable_sort(row, {}, [](const Span* s) { return s->start; });
+  const auto readyAt = [&](const Span& span) {
+    const bool backward = span.kind != SpanKind::Forward;
+    Ns ready = first;
+    if (backward) ready = made.at({span.stage, span.microbatch, span.kind == SpanKind::BackwardWeight})->end;
+    if (span.kind == SpanKind::BackwardWeight) return ready;
+    for (const MessageCost& m : costs.messages) {
+      if (m.to != span.stage || m.backward != backward) continue;
+      const bool local = rows.placement.rankOf(m.from, span.microbatch) == rank;
+      ready = std::max(ready, made.at({m.from, span.microbatch, backward})->end + (local ? 0 : m.latency));
+    }
+    return ready;
+  };
+  Ns sum = 0, end = first;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    Ns earliest = row[i]->start;
+    for (std::size_t later = i; later < row.size(); ++later) {
+      const auto isPair = [&](const Span* other) { return other->start == row[later]->start && other->end == row[later]->end; };
+      Ns ready = 0;  // of an overlapped pair: of both
+      for (const Span* part : row) ready = isPair(part) ? std::max(ready, readyAt(*part)) : ready;
+      earliest = std::min(earliest, ready);
+    }
+    sum += std::max<Ns>(0, row[i]->start - std::max(end, earliest));
+    end = row[i]->end;
+  }
+  return sum;
+}
+
+TEST(BubbleCauses, AddUpToTheIdleTimeAndKnowReadyWork) {
+  Ns idle = 0, ready = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    std::mt19937_64 random(seed);
+    for (const Generator& family : generators()) {
+      const Shape shape{4, 4 * family.chunks, static_cast<int>(draw(random, 4, 9))};
+      if (family.refusal(shape)) continue;
+      const Schedule schedule = family.generate(shape);
+      if (schedule.lockstep) continue;
+      SyntheticCosts times;
+      for (int s = 0; s < shape.stages; ++s) {
+        times.forward.push_back(draw(random, 1, 20));
+        times.backward.push_back(draw(random, 2, 40));
+      }
+      times.latency = oneIn(random, 2) ? 0 : draw(random, 1, 9);
+      const CostTable costs = syntheticTable(times, shape.stages);
+      const Trace trace = simulate(schedule, costs);
+      const Metrics metrics = metricsOf(trace);
+      const std::vector<IdleByCause> ranks = idleByCause(explain(schedule, costs));
+      ASSERT_EQ(ranks.size(), metrics.ranks.size());
+      for (std::size_t r = 0; r < ranks.size(); ++r) {
+        Ns sum = 0;
+        for (const Ns part : ranks[r].idle) sum += part;
+        EXPECT_EQ(sum, metrics.ranks[r].idle) << family.name << " seed " << seed << " rank " << r;
+        EXPECT_LE(ranks[r].workReady, sum);
+        if (!schedule.placement.bidirectional()) {
+          EXPECT_EQ(ranks[r].workReady, readyByBruteForce(schedule, costs, trace, Rank(r)))
+              << family.name << " seed " << seed << " rank " << r;
+        }
+        idle += sum;
+        ready += ranks[r].workReady;
+      }
+    }
+  }
+  EXPECT_GT(ready, idle / 20);
+  EXPECT_LT(ready, idle);
+}
+
+}  // namespace
+}  // namespace pw
