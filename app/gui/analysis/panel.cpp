@@ -7,12 +7,14 @@
 #include <functional>
 #include <optional>
 
+#include "app/gui/analysis/bubble_bars.h"
 #include "app/gui/analysis/memory_view.h"
 #include "app/gui/analysis/tornado.h"
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
 #include "simulator/plan/made_order.h"
+#include "simulator/report/explain.h"
 
 namespace pw::gui {
 namespace {
@@ -26,6 +28,8 @@ struct Analysis {
   SensitivityReport sensitivity;
   QString refusal;  ///< why there is none
   PlanMemory memory;
+  Explanation explanation;
+  Ns makespan = 0;
   std::optional<LimitSensitivity> limit;
 };
 
@@ -46,6 +50,8 @@ Analysis analysisOf(const Prediction& prediction, const Modelled& modelled, cons
   } else {
     analysis.memory.ranks = memoryOf(rows, prediction.costs);
   }
+  analysis.explanation = explain(rows, prediction.costs, prediction.program, prediction.times, false);
+  analysis.makespan = prediction.makespan;
   double actions = 0;
   for (const auto& row : rows.rows) actions += static_cast<double>(row.size());
   const double passes = 2.0 * static_cast<double>(rows.placement.stages()) + static_cast<double>(prediction.costs.messages.size());
@@ -81,6 +87,7 @@ struct AnalysisPanel::Private {
   QTabWidget* pages = nullptr;
   QLabel* sentence = nullptr;
   Tornado* tornado = nullptr;
+  BubbleBars* bubble = nullptr;
   MemoryView* memory = nullptr;
   Job job;
   std::shared_ptr<const Prediction> shown;  ///< whose figures these are, or are being computed
@@ -100,14 +107,21 @@ void AnalysisPanel::Private::build() {
   column->addWidget(sentence);
   column->addWidget(bars, 1);
   memory = new MemoryView;
+  bubble = new BubbleBars;
+  auto* bubbles = new QScrollArea;
+  bubbles->setWidget(bubble);
+  bubbles->setWidgetResizable(true);
+  bubbles->setFrameShape(QFrame::NoFrame);
   pages = new QTabWidget;
   pages->setDocumentMode(true);
   pages->addTab(sensitivity, AnalysisPanel::tr("Sensitivity"));
+  pages->addTab(bubbles, AnalysisPanel::tr("Bubble"));
   pages->addTab(memory, AnalysisPanel::tr("Memory"));
   auto* all = new QVBoxLayout(&w);
   all->setContentsMargins(0, 0, 0, 0);
   all->addWidget(pages);
   QObject::connect(&document, &Document::predictionChanged, &w, [this] { update(); });
+  QObject::connect(bubble, &BubbleBars::chosen, &w, &AnalysisPanel::bubbleChosen);
   QObject::connect(&job, &Job::failed, &w, [this](const QString& problem) { sentence->setText(problem); });
   take({});
 }
@@ -142,6 +156,7 @@ void AnalysisPanel::Private::take(const Analysis& analysis) {
                       limitText(analysis.limit));
   }
   tornado->show(report);
+  bubble->show(analysis.explanation, analysis.makespan);
   memory->show(analysis.memory);
   if (wanted && !analysis.memory.ranks.empty()) {
     memory->showRank(*wanted);

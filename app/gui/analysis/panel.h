@@ -20,6 +20,10 @@ class AnalysisPanel : public QWidget {
   void showMemory(Rank rank);
   [[nodiscard]] bool isIdle() const;  ///< all figures are of the document's prediction, or it is hidden
 
+ signals:
+  /// A place in the prediction's bubbles was chosen: a time within one.
+  void bubbleChosen(Rank rank, Ns time);
+
  protected:
   void showEvent(QShowEvent* event) override;
 

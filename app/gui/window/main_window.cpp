@@ -185,6 +185,11 @@ void MainWindow::Private::connectAll() {
     window.showPanel(QStringLiteral("analysis"));
     analysis->showMemory(rank);
   });
+  QObject::connect(analysis, &AnalysisPanel::bubbleChosen, &window, [this](Rank rank, Ns time) {
+    const auto prediction = document.prediction();
+    if (!prediction) return;
+    if (const auto bubble = bubbleUnder(prediction->timeline, Source::Predicted, rank, time)) timeline->selectBubble(*bubble);
+  });
   QObject::connect(timeline, &TimelineWidget::editRefused, &window, [this](const QString& sentence) {
     if (!timeline->hand().isOn()) window.showMessage(sentence);  // else the timeline's own bar says it
   });

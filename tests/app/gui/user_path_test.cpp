@@ -9,8 +9,11 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QSpinBox>
+#include <QTabWidget>
 #include <set>
 
+#include "app/gui/analysis/bubble_bars.h"
+#include "app/gui/analysis/panel.h"
 #include "app/gui/common/format.h"
 #include "simulator/report/compare.h"
 #include "tests/app/gui/window_fixture.h"
@@ -135,6 +138,20 @@ TEST_F(UserPath, ExportsEveryFormat) {
   EXPECT_TRUE(window_->message().contains("t.doc")) << window_->message().toStdString();
   EXPECT_FALSE(window_->exportTo("/proc/none/t.png"));
   EXPECT_TRUE(window_->message().contains("/proc/none/t.png"));
+}
+
+TEST_F(UserPath, GoesFromACauseOfTheBubbleToItsPlaceInTheTimeline) {
+  open(sample("gpt_small.pt2"));
+  window_->showPanel(QStringLiteral("analysis"));
+  auto* panel = window_->findChild<AnalysisPanel*>();
+  panel->findChild<QTabWidget*>()->setCurrentIndex(1);
+  auto* bars = panel->findChild<BubbleBars*>();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return bars->isVisible() && panel->isIdle() && !bars->ranks().empty(); }, kLongMs));
+  const QRectF part = bars->partOf(Rank(0), BubbleCause::StartUp);
+  ASSERT_GT(part.width(), 2) << "the first rank waits for its first gradient";
+  QTest::mouseClick(bars, Qt::LeftButton, {}, part.center().toPoint());
+  ASSERT_TRUE(window_->timeline().selectedBubble());
+  EXPECT_EQ(window_->timeline().selectedBubble()->rank, Rank(0));
 }
 
 TEST_F(UserPath, OpensItsOwnTraceAgain) {

@@ -6,6 +6,7 @@
 #include <QTest>
 #include <QTreeWidget>
 
+#include "app/gui/analysis/bubble_bars.h"
 #include "app/gui/analysis/memory_view.h"
 #include "app/gui/analysis/panel.h"
 #include "app/gui/analysis/tornado.h"
@@ -119,6 +120,36 @@ TEST_F(AnalysisTest, OpensTheRankThatWasClicked) {
   EXPECT_FALSE(memory().topLevelItem(0)->isExpanded());
   EXPECT_TRUE(memory().topLevelItem(1)->isExpanded());
   EXPECT_EQ(memory().currentItem(), memory().topLevelItem(1));
+}
+
+TEST_F(AnalysisTest, ShowsTheBubbleByCauseAndTheLongestWaitOfAPart) {
+  openSchedule();
+  const Prediction& prediction = *document.prediction();
+  panel->findChild<QTabWidget*>()->setCurrentIndex(1);
+  BubbleBars& bars = *panel->findChild<BubbleBars*>();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return bars.isVisible(); }, kLongMs));
+  ASSERT_EQ(bars.ranks().size(), prediction.ranks.size());
+  EXPECT_TRUE(bars.accessibleDescription().contains(QStringLiteral("rank 2: start-up "))) << bars.accessibleDescription().toStdString();
+  QSignalSpy chosen(panel.get(), &AnalysisPanel::bubbleChosen);
+  int parts = 0;
+  for (std::size_t r = 0; r < bars.ranks().size(); ++r) {
+    Ns sum = 0;
+    for (const BubbleCause cause : valuesOf<BubbleCause>()) {
+      sum += bars.ranks()[r].of(cause);
+      const QRectF part = bars.partOf(Rank(r), cause);
+      if (part.width() < 2) continue;
+      QTest::mouseClick(&bars, Qt::LeftButton, {}, part.center().toPoint());
+      ASSERT_EQ(chosen.size(), ++parts);
+      EXPECT_EQ(chosen.back().front().value<Rank>(), Rank(r));
+      const auto bubble = bubbleUnder(prediction.timeline, Source::Predicted, Rank(r), chosen.back().back().value<Ns>());
+      EXPECT_TRUE(bubble) << "rank " << r << ", " << nameOf(cause);
+    }
+    EXPECT_EQ(sum, prediction.ranks[r].idle);
+  }
+  EXPECT_GE(parts, 4);
+  bars.setFocus();
+  QTest::keyClick(&bars, Qt::Key_Return);
+  EXPECT_EQ(chosen.size(), parts + 1) << "the longest cause of the rank that the keyboard is on";
 }
 
 TEST_F(AnalysisTest, ComputesNothingWhileItIsHidden) {

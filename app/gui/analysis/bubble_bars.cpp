@@ -1,0 +1,214 @@
+#include "app/gui/analysis/bubble_bars.h"
+
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QToolTip>
+#include <algorithm>
+
+#include "app/gui/common/format.h"
+#include "app/gui/common/theme.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kLeastBar = 160;  ///< pixels
+constexpr int kReadyLine = 2;   ///< pixels
+constexpr int kMargin = 4;
+
+QString nameOfCause(BubbleCause cause) {
+  switch (cause) {
+    case BubbleCause::StartUp: return BubbleBars::tr("start-up");
+    case BubbleCause::Imbalance: return BubbleBars::tr("imbalance");
+    case BubbleCause::Drain: return BubbleBars::tr("drain");
+    case BubbleCause::Message: return BubbleBars::tr("message");
+  }
+  return {};
+}
+
+QString meaningOf(BubbleCause cause) {
+  switch (cause) {
+    case BubbleCause::StartUp: return BubbleBars::tr("before its first backward, while other ranks compute what must come first");
+    case BubbleCause::Imbalance: return BubbleBars::tr("in the steady phase, while other ranks take longer to compute what it needs");
+    case BubbleCause::Drain: return BubbleBars::tr("after its last forward, while other ranks still compute");
+    case BubbleCause::Message: return BubbleBars::tr("while a message is in flight or waits for its channel");
+  }
+  return {};
+}
+
+QColor colourOf(BubbleCause cause, const Theme& theme) {
+  switch (cause) {
+    case BubbleCause::StartUp: return theme.accent;
+    case BubbleCause::Imbalance: return theme.slower;
+    case BubbleCause::Drain: return theme.faintText;
+    case BubbleCause::Message: return kindColour(SpanKind::SendForward, theme);
+  }
+  return {};
+}
+
+double share(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
+
+Ns sumOf(const IdleByCause& rank) {
+  Ns sum = 0;
+  for (const Ns idle : rank.idle) sum += idle;
+  return sum;
+}
+
+}  // namespace
+
+BubbleBars::BubbleBars(QWidget* parent) : QWidget(parent) {
+  setAccessibleName(tr("Bubble by cause"));
+  setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+  setFocusPolicy(Qt::StrongFocus);
+}
+
+int BubbleBars::row() const { return fontMetrics().height() + 10; }
+
+double BubbleBars::labelWidth() const { return fontMetrics().horizontalAdvance(tr("rank %1").arg(ranks_.size()) + QStringLiteral("  ")); }
+
+double BubbleBars::pixels(Ns time) const {
+  Ns most = 1;
+  for (const IdleByCause& rank : ranks_) most = std::max(most, sumOf(rank));
+  const double figure = fontMetrics().horizontalAdvance(QStringLiteral("  000.0 ms, 00.0 % "));
+  return std::max(10.0, width() - labelWidth() - figure) * share(time, most);
+}
+
+QSize BubbleBars::sizeHint() const {
+  const int texts = fontMetrics().horizontalAdvance(QStringLiteral("rank 000  000.0 ms, 00.0 % "));
+  return {texts + kLeastBar, static_cast<int>(ranks_.size() + 1) * row() + 2};
+}
+
+void BubbleBars::show(const Explanation& explanation, Ns makespan) {
+  ranks_ = idleByCause(explanation);
+  groups_ = explanation.groups;
+  makespan_ = makespan;
+  at_ = std::min(at_, ranks_.empty() ? 0 : ranks_.size() - 1);
+  QStringList words;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    QStringList parts;
+    for (const BubbleCause cause : valuesOf<BubbleCause>())
+      parts << QStringLiteral("%1 %2").arg(nameOfCause(cause), durationText(ranks_[r].of(cause)));
+    words << tr("rank %1: %2").arg(r).arg(parts.join(QStringLiteral(", ")));
+  }
+  setAccessibleDescription(words.join(QStringLiteral("; ")));
+  updateGeometry();
+  update();
+}
+
+QRectF BubbleBars::partOf(Rank rank, BubbleCause cause) const {
+  const IdleByCause& by = ranks_.at(rank.index());
+  double left = labelWidth();
+  for (const BubbleCause before : valuesOf<BubbleCause>()) {
+    if (before == cause) break;
+    left += pixels(by.of(before));
+  }
+  return {left, static_cast<double>(row()) * (rank.value + 1) + 3, pixels(by.of(cause)), static_cast<double>(row()) - 9};
+}
+
+std::optional<BubbleBars::Part> BubbleBars::partAt(QPointF at) const {
+  const auto rank = static_cast<std::ptrdiff_t>(at.y()) / row() - 1;
+  if (at.y() < row() || rank >= std::ssize(ranks_)) return std::nullopt;
+  for (const BubbleCause cause : valuesOf<BubbleCause>()) {
+    const QRectF part = partOf(Rank(static_cast<int>(rank)), cause);
+    if (at.x() >= part.left() && at.x() < part.right()) return Part{static_cast<std::size_t>(rank), cause};
+  }
+  return std::nullopt;
+}
+
+QString BubbleBars::textOf(const Part& part) const {
+  const IdleByCause& by = ranks_[part.rank];
+  return tr("<p style='white-space:pre'><b>rank %1, %2: %3</b> (%4 of the makespan)<br>%5<br>Work was ready in %6 of its %7 idle.</p>")
+      .arg(part.rank)
+      .arg(nameOfCause(part.cause), durationText(by.of(part.cause)), percentText(share(by.of(part.cause), makespan_)),
+           meaningOf(part.cause), durationText(by.workReady), durationText(sumOf(by)));
+}
+
+void BubbleBars::choose(const Part& part) {
+  const auto isPart = [&](const BubbleGroup& g) { return g.rank.index() == part.rank && causeOf(g.phase, g.message) == part.cause; };
+  const auto largest = std::ranges::find_if(groups_, isPart);  // they come largest first
+  if (largest != groups_.end()) emit chosen(largest->rank, largest->longestFrom);
+}
+
+void BubbleBars::mousePressEvent(QMouseEvent* event) {
+  const auto part = partAt(event->position());
+  if (!part || event->button() != Qt::LeftButton) return QWidget::mousePressEvent(event);
+  at_ = part->rank;
+  update();
+  choose(*part);
+}
+
+void BubbleBars::keyPressEvent(QKeyEvent* event) {
+  const bool up = event->key() == Qt::Key_Up, down = event->key() == Qt::Key_Down;
+  if ((up || down) && !ranks_.empty()) {
+    at_ = std::clamp<std::size_t>(at_ + (down ? 1 : 0) - (up && at_ > 0 ? 1 : 0), 0, ranks_.size() - 1);
+    update();
+  } else if ((event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter) && at_ < ranks_.size()) {
+    const auto& idle = ranks_[at_].idle;
+    choose({at_, static_cast<BubbleCause>(std::ranges::max_element(idle) - idle.begin())});
+  } else {
+    QWidget::keyPressEvent(event);
+  }
+}
+
+void BubbleBars::changeEvent(QEvent* event) {
+  if (event->type() == QEvent::FontChange) updateGeometry();
+  QWidget::changeEvent(event);
+}
+
+bool BubbleBars::event(QEvent* event) {
+  if (event->type() != QEvent::ToolTip) return QWidget::event(event);
+  const auto* help = static_cast<QHelpEvent*>(event);
+  if (const auto part = partAt(help->pos())) {
+    QToolTip::showText(help->globalPos(), textOf(*part), this, partOf(Rank(part->rank), part->cause).toRect());
+  } else {
+    QToolTip::hideText();
+  }
+  return true;
+}
+
+/// The causes with their colours and sums over all ranks.
+void BubbleBars::paintSums(QPainter& painter) const {
+  const Theme& t = currentTheme();
+  IdleByCause sum;
+  Ns all = 0;
+  for (const IdleByCause& rank : ranks_) {
+    for (const BubbleCause cause : valuesOf<BubbleCause>()) sum.of(cause) += rank.of(cause);
+    sum.workReady += rank.workReady;
+    all += sumOf(rank);
+  }
+  double x = kMargin;
+  const double side = fontMetrics().ascent();
+  const auto add = [&](const QString& name, Ns time, const QColor& colour, double height) {
+    const QString text = QStringLiteral("%1 %2").arg(name, percentText(share(time, all), 0));
+    painter.fillRect(QRectF(x, (row() - height) / 2, side, height), colour);
+    painter.setPen(t.text);
+    painter.drawText(QPointF(x + side + 4, (row() - fontMetrics().height()) / 2.0 + fontMetrics().ascent()), text);
+    x += side + 4 + fontMetrics().horizontalAdvance(text + QStringLiteral("   "));
+  };
+  for (const BubbleCause cause : valuesOf<BubbleCause>()) add(nameOfCause(cause), sum.of(cause), colourOf(cause, t), side);
+  add(tr("work ready"), sum.workReady, t.text, kReadyLine);
+}
+
+void BubbleBars::paintEvent(QPaintEvent*) {
+  if (ranks_.empty()) return;
+  QPainter painter(this);
+  const Theme& t = currentTheme();
+  paintSums(painter);
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const double y = static_cast<double>(row()) * static_cast<double>(r + 1);
+    const Ns all = sumOf(ranks_[r]);
+    if (hasFocus() && r == at_) {
+      painter.setPen(t.focus);
+      painter.drawRect(QRectF(0.5, y + 0.5, width() - 1.0, row() - 1.0));
+    }
+    painter.setPen(t.text);
+    painter.drawText(QRectF(kMargin, y, labelWidth(), row()), Qt::AlignVCenter, tr("rank %1").arg(r));
+    for (const BubbleCause cause : valuesOf<BubbleCause>()) painter.fillRect(partOf(Rank(r), cause), colourOf(cause, t));
+    painter.fillRect(QRectF(labelWidth(), y + row() - 4, pixels(ranks_[r].workReady), kReadyLine), t.text);
+    painter.drawText(QRectF(labelWidth() + pixels(all) + 6, y, width(), row()), Qt::AlignVCenter,
+                     tr("%1, %2").arg(durationText(all), percentText(share(all, makespan_))));
+  }
+}
+
+}  // namespace pw::gui
