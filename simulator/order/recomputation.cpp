@@ -1,6 +1,8 @@
 #include "simulator/order/recomputation.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 namespace pw {
 namespace {
@@ -13,11 +15,24 @@ void holdAfterInput(StageCost& cost, Bytes bytes) {
   cost.addedByInput = std::max<Bytes>(0, bytes - cost.activationBytes);
 }
 
-/// With parts that take and hold no more than the whole backward. `rounds`: two scaled parts may round to more than that.
-StageCost relaxedParts(StageCost cost, bool rounds) {
+/// How much less a part must take so that it and another, each rounded after scaling, take no more than their sum rounded: two roundings
+/// add up to at most 1 ns more, which at a scale f is 1/f before it.
+Ns roundingOf(const std::vector<double>& scales) {
+  double least = 1;
+  bool rounds = false;
+  for (const double scale : scales) {
+    rounds = rounds || scale != 1;
+    if (scale > 0) least = std::min(least, scale);
+  }
+  constexpr double kMost = 1e15;  // longer than any part
+  return rounds ? static_cast<Ns>(std::min(std::ceil(1 / least), kMost)) : 0;
+}
+
+/// With parts that take and hold no more than the whole backward. `rounding`: of scaled parts.
+StageCost relaxedParts(StageCost cost, Ns rounding) {
   cost.backwardInput = std::min(cost.backwardInput, cost.backward);
   cost.backwardWeight = std::min(cost.backwardWeight, cost.backward - cost.backwardInput);
-  if (rounds) cost.backwardWeight = std::max<Ns>(0, cost.backwardWeight - 1);
+  cost.backwardWeight = std::max<Ns>(0, cost.backwardWeight - rounding);
   cost.backward = cost.backwardInput + cost.backwardWeight;
   const Bytes whole = cost.activationBytes + cost.backwardPeak, after = std::min(afterInput(cost), whole);
   holdAfterInput(cost, after);
@@ -71,14 +86,14 @@ std::vector<Recomputed> openChoice(const OrderProblem& problem) {
 
 CostTable relaxedCosts(const OrderProblem& problem, const std::vector<Recomputed>& choice) {
   CostTable costs = problem.costs;
-  const bool rounds = std::ranges::any_of(costs.microbatchScale, [](double scale) { return scale != 1; });
+  const Ns rounding = roundingOf(costs.microbatchScale);
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    const StageCost without = relaxedParts(problem.costs.stages[s], rounds);
+    const StageCost without = relaxedParts(problem.costs.stages[s], rounding);
     if (choice[s] == Recomputed::No) {
       costs.stages[s] = without;
       continue;
     }
-    const StageCost with = relaxedParts(problem.recomputed[s], rounds);
+    const StageCost with = relaxedParts(problem.recomputed[s], rounding);
     costs.stages[s] = choice[s] == Recomputed::Yes ? with : lesser(without, with);
   }
   return costs;
