@@ -196,7 +196,10 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
     print(fmt::format("each process holds about {} beside its tensors\n", formatSize(planned.prediction.processBytes)));
   if (const auto& certificate = planned.prediction.certificate)
     print(fmt::format("{}: found by {}; {}\n", o.schedule, certificate->foundBy, toString(*certificate)));
-  if (planned.movedToFit) print("balanced splits need more memory than a rank has: these are the most even ones that fit\n");
+  if (planned.movedToFit && planned.plan.certificate)
+    print("within the memory limit an order for these splits ends earlier than one for balanced ones\n");
+  else if (planned.movedToFit)
+    print("balanced splits need more memory than a rank has: these are the most even ones that fit\n");
   if (planned.profile.estimated) print(incompleteLine(missing, true));
   if (planned.oneRank) print(fmt::format("\n{}\n", toString(*planned.oneRank, metrics.step)));
 }

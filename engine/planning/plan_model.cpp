@@ -178,8 +178,8 @@ MadeOrder scheduled(const PlannedModel& planned, ModelCosts& model, const Schedu
   return given;
 }
 
-/// Splits that fit the memory limits, where they are ours to choose and balanced ones do not. Of a schedule made for costs those that hold
-/// one microbatch after the other.
+/// Splits for the memory limits, where they are ours to choose: those that fit where balanced ones do not; for a schedule made for costs
+/// those with which it ends earliest.
 void moveToFit(PlannedModel& planned, const Schedule& schedule) {
   const PlanOptions& o = planned.options;
   const std::vector<NodeId> balanced = planned.request.begins;
@@ -193,8 +193,13 @@ void moveToFit(PlannedModel& planned, const Schedule& schedule) {
   shape.profile = {std::make_shared<const Profile>(planned.profile), false};
   shape.model = std::make_shared<ModelCosts>(planned.graph, *shape.profile.profile, planned.request.microbatch);
   shape.slowness = stageSlowness(planned.profile, rows.placement, planned.request.replicas);
-  Evaluator evaluator(shape, rows);
-  planned.request.begins = splitsToFit(shape, Balancer(planned.graph, planned.profile), evaluator, planned.request.recompute, balanced);
+  const Balancer balancer(planned.graph, planned.profile);
+  if (madeSchedule(o.schedule) != nullptr) {
+    planned.request.begins = splitsForMadeOrder(shape, balancer, planned.request.recompute, balanced);
+  } else {
+    Evaluator evaluator(shape, rows);
+    planned.request.begins = splitsToFit(shape, balancer, evaluator, planned.request.recompute, balanced);
+  }
   planned.movedToFit = planned.request.begins != balanced;
 }
 

@@ -57,7 +57,7 @@ struct PlannedModel {
   Trace trace;
   PredictionReport prediction;     ///< `fits`: within the memory limit
   std::vector<Bytes> limits;       ///< of each rank; 0: none
-  bool movedToFit = false;         ///< whether the splits are other than balanced, so that all ranks stay within their limits
+  bool movedToFit = false;         ///< whether the splits are other than balanced, for the limits: all fit, or `auto` ends earlier
   std::optional<Rank> tooLarge;    ///< the first rank above its limit
   std::optional<OneRank> oneRank;  ///< of several stages: what one rank would take, if the model fits it
 };

@@ -187,12 +187,7 @@ Candidate StudyWorker::evaluated(const StudyPoint& point) {
   const bool movable = point.balance == Balance::Time && start.begins != graph.splitMarkers;  // as `planModel` moves them
   if (isMade) {
     request.begins = start.begins;
-    if (movable) {
-      Evaluator serial(shape_, planRows(serialSchedule(loopPlacement({request.ranks, stages, request.microbatches}), request.ranks,
-                                                       request.microbatches),
-                                        request.replicas));
-      request.begins = splitsToFit(shape_, *shared->balancer, serial, point.recompute, start.begins);
-    }
+    if (movable) request.begins = splitsForMadeOrder(shape_, *shared->balancer, point.recompute, start.begins);
     const SplitStart own{start.name, request.begins};
     request.recompute = point.recompute;
     MadeOrder order = makeOrder(request, *shared->model, stages, {.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }});

@@ -1,9 +1,13 @@
 #include "simulator/search/fitted_splits.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/order/find_order.h"
+#include "simulator/plan/made_order.h"
 #include "simulator/step/compile.h"
 
 namespace pw {
@@ -63,6 +67,43 @@ std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& 
     for (StageRoom& room : rooms) room.bytes = std::max<Bytes>(room.bytes > 0 ? 1 : 0, room.bytes - candidate.excess);
   }
   return best;
+}
+
+std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer& balancer, const Recompute& recompute,
+                                       const std::vector<NodeId>& balanced) {
+  constexpr double kShortSearch = 0.05;
+  constexpr std::size_t kManyNodes = 20'000, kFewSplits = 2;
+  const PlanRequest& request = shape.request;
+  const std::vector<Bytes> limits = memoryLimits(request, *shape.profile.profile, static_cast<std::size_t>(request.ranks));
+  if (std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; })) return balanced;
+  const Shape size{request.ranks, shape.stages, request.microbatches};
+  const std::vector<Placement> placements = orderPlacements(size);
+  std::vector<Schedule> schedules{serialSchedule(placements.front(), request.ranks, request.microbatches)};
+  for (const Generator& family : generators()) {
+    if (!family.trains || family.refusal(size)) continue;
+    Schedule schedule = family.generate(size);
+    if (!schedule.lockstep && std::ranges::find(placements, schedule.placement) != placements.end())
+      schedules.push_back(std::move(schedule));
+  }
+  std::vector<std::vector<NodeId>> splits{balanced};
+  std::set<std::vector<int>> known;  // what stages keep
+  for (const Schedule& schedule : schedules) {
+    if (shape.model->graph().nodes.size() > kManyNodes && splits.size() > kFewSplits) break;
+    Evaluator evaluator(shape, planRows(schedule, request.replicas, request.rankOrder));
+    if (!known.insert(keptMicrobatches(evaluator.rows())).second) continue;
+    const std::optional<Candidate> fitted = fittedSplits(shape, balancer, evaluator, recompute);
+    if (fitted && std::ranges::find(splits, fitted->request.begins) == splits.end()) splits.push_back(fitted->request.begins);
+  }
+  if (splits.size() == 1) return balanced;
+  std::optional<std::pair<Ns, std::size_t>> best;
+  for (std::size_t i = 0; i < splits.size(); ++i) {
+    PlanRequest with = request;
+    with.begins = splits[i];
+    with.recompute = recompute;
+    const MadeOrder made = makeOrder(with, *shape.model, shape.stages, {.seconds = kShortSearch});
+    if (made.certificate && (!best || made.certificate->time < best->first)) best = {made.certificate->time, i};
+  }
+  return splits[best ? best->second : 0];
 }
 
 std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator, const Recompute& recompute,

@@ -18,4 +18,10 @@ namespace pw {
 [[nodiscard]] std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
                                               const Recompute& recompute, const std::vector<NodeId>& balanced);
 
+/// Splits for a schedule made for costs (`kMadeSchedules`): of `balanced`, and of those that fit what one microbatch after the other or a
+/// family on the same placements keeps, the ones for which a short search finds the earliest end (ties: in this order). With many split
+/// points only the first families are asked. `balanced` without limits.
+[[nodiscard]] std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer& balancer, const Recompute& recompute,
+                                                     const std::vector<NodeId>& balanced);
+
 }  // namespace pw

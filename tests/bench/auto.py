@@ -16,13 +16,14 @@ ONE_CHUNK, TWO_CHUNKS = ["gpipe", "1f1b", "zb-h1", "zb-h2"], ["interleaved-1f1b"
 FAMILIES = {**dict.fromkeys(ONE_CHUNK, 1), **dict.fromkeys(TWO_CHUNKS, 2)}
 # model, microbatches, options of the plan; the limit is a share of what 1f1b needs on the rank that needs the most
 CASES = [
-    ("gpt_heavy_head", 4, ["--balance", "layers"], None),
-    ("gpt_heavy_head", 8, ["--balance", "layers"], None),
-    ("gpt_small", 3, ["--balance", "layers"], None),
-    ("hf_gpt2", 3, ["--balance", "parameters"], None),
-    ("vit_small", 4, ["--balance", "parameters"], None),
     ("gpt_25m", 6, [], 0.9),
+    ("gpt_25m", 8, [], 0.8),
     ("gpt_25m", 4, ["--balance", "parameters"], None),
+    ("gpt_heavy_head", 8, [], 0.9),
+    ("gpt_heavy_head", 4, ["--balance", "layers"], None),
+    ("hf_gpt2", 8, [], 0.8),
+    ("vit_small", 8, [], 0.8),
+    ("vit_small", 4, ["--balance", "parameters"], None),
 ]
 
 

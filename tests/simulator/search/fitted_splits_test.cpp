@@ -13,6 +13,7 @@
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/plan/balancer.h"
+#include "simulator/plan/made_order.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "tests/support/all_splits.h"
@@ -101,6 +102,63 @@ std::vector<NodeId> fitted(const PlanRequest& request, const ModelGraph& graph, 
   shape.model = std::make_shared<ModelCosts>(graph, *shape.profile.profile, request.microbatch);
   Evaluator evaluator(shape, rows);
   return splitsToFit(shape, Balancer(graph, profile), evaluator, RecomputeNone(), balanced);
+}
+
+/// Under a memory limit an order made for the costs, on the splits chosen for it, ends no later than any family on the splits that make
+/// that family fit; and mostly as early as an order for the best of all cuts.
+TEST(SplitsForMadeOrder, EndNoLaterThanFamiliesOnTheirs) {
+  constexpr double kSeconds = 0.05;
+  int families = 0, moved = 0, best = 0, all = 0;
+  for (std::uint64_t seed = 1; seed <= 80; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const ModelGraph graph = chainOf(randomTable(random, 9), "/t.json");
+    const Profile profile = profileOf(graph);
+    SearchShape shape;
+    shape.request.ranks = 3;
+    shape.request.microbatches = 5;
+    shape.stages = 3;
+    shape.profile = {std::make_shared<const Profile>(profile), false};
+    shape.model = std::make_shared<ModelCosts>(graph, *shape.profile.profile, shape.request.microbatch);
+    const Balancer balancer(graph, profile);
+    const std::vector<NodeId> balanced = balancer.begins(3, Balance::Time);
+    const auto rowsOf = [](const char* family) { return planRows(generate(family, {3, 3, 5}), 1); };
+    {
+      Evaluator evaluator(shape, rowsOf("1f1b"));
+      shape.request.memoryLimit = evaluator.evaluate({"time", balanced}, RecomputeNone()).peak * draw(random, 70, 110) / 100;
+    }
+    shape.request.schedule = kAutoSchedule;
+    const auto madeFor = [&](const std::vector<NodeId>& begins) {
+      PlanRequest with = shape.request;
+      with.begins = begins;
+      const MadeOrder made = makeOrder(with, *shape.model, 3, {.seconds = kSeconds});
+      return made.certificate ? std::optional(made.certificate->time) : std::nullopt;
+    };
+    const std::vector<NodeId> chosen = splitsForMadeOrder(shape, balancer, RecomputeNone(), balanced);
+    const std::optional<Ns> ours = madeFor(chosen);
+    moved += chosen != balanced ? 1 : 0;
+    for (const char* family : {"1f1b", "gpipe", "zb-h1", "zb-h2"}) {
+      Evaluator evaluator(shape, rowsOf(family));
+      const Candidate candidate =
+          evaluator.evaluate({"", splitsToFit(shape, balancer, evaluator, RecomputeNone(), balanced)}, RecomputeNone());
+      if (!candidate.fits()) continue;
+      ++families;
+      ASSERT_TRUE(ours) << family;
+      EXPECT_LE(*ours, candidate.makespan) << family;
+    }
+    std::optional<Ns> least;
+    for (const std::vector<NodeId>& begins : allBegins(9, 3)) {
+      const std::optional<Ns> time = madeFor(begins);
+      if (time && (!least || *time < *least)) least = time;
+    }
+    if (!least) continue;
+    ++all;
+    best += ours && *ours == *least ? 1 : 0;
+  }
+  EXPECT_GT(families, 60);
+  EXPECT_GT(moved, 10);
+  EXPECT_GT(best, all / 2) << "of " << all;
+  RecordProperty("best", best);
 }
 
 TEST(SplitsToFit, FitWheneverSomeCutDoes) {
