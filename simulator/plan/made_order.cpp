@@ -52,17 +52,19 @@ std::vector<Bytes> inOrder(const PlanRequest& request, const std::vector<Bytes>&
 struct Tried {
   Schedule rows;
   Priced priced;
-  Ns makespan = 0;
+  Ns makespan = 0, step = 0;
   std::vector<Bytes> excess;  ///< by rank: bytes above the limit
 
   [[nodiscard]] bool fits() const {
     return std::ranges::all_of(excess, [](Bytes bytes) { return bytes == 0; });
   }
+  /// What people wait for is the step; orders are searched by makespan.
+  [[nodiscard]] bool endsBefore(const Tried& other) const { return std::pair(step, makespan) < std::pair(other.step, other.makespan); }
 };
 
 /// `rows`: of `planRows`.
 Tried tryPlanned(const PlanRequest& request, ModelCosts& model, Schedule rows) {
-  Tried tried{std::move(rows), {}, 0, {}};
+  Tried tried{std::move(rows), {}, 0, 0, {}};
   CompiledRows compiled(tried.rows);
   tried.priced = price(request, model, compiled);
   const CostTable costs = withState(request, tried.priced.costs, tried.rows.placement);
@@ -72,6 +74,7 @@ Tried tryPlanned(const PlanRequest& request, ModelCosts& model, Schedule rows) {
   Times times;
   execute(program, times);
   tried.makespan = makespanOf(program, program.duration, times);
+  tried.step = stepOf(tried.rows, costs, program, times);
   return tried;
 }
 
@@ -166,19 +169,21 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
   std::optional<Tried> best;
   std::string by;
   const auto keep = [&](std::optional<Tried> tried, std::string_view foundBy) {
-    if (!tried || !tried->fits() || (best && best->makespan <= tried->makespan)) return;
+    if (!tried || !tried->fits() || (best && !tried->endsBefore(*best))) return;
     best = std::move(tried);
     by = foundBy;
   };
   const MadeSchedule* const made = madeSchedule(request.schedule);
   const bool ownRoom = made != nullptr && made->room > 0;
-  if (std::holds_alternative<RecomputeAuto>(request.recompute) && !ownRoom) {  // a family may need less recomputed than an order
+  const auto keepFamilies = [&] {
     for (const Generator& family : generators()) {
       if (!family.trains || family.refusal(shape)) continue;
       const Schedule schedule = family.generate(shape);
       if (std::ranges::find(placements, schedule.placement) != placements.end()) keep(tryRows(request, model, schedule), family.name);
     }
-  }
+  };
+  // A family may need less recomputed than an order.
+  if (std::holds_alternative<RecomputeAuto>(request.recompute) && !ownRoom) keepFamilies();
   std::vector<OrderProblem> problems;
   for (const Placement& placement : placements) {
     for (OrderProblem& problem : problemsToTry(request, model, placement)) problems.push_back(std::move(problem));
@@ -190,6 +195,8 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     std::optional<Tried> tried = ordered(request, model, problem, share, foundBy);
     keep(std::move(tried), foundBy);
   }
+  // What follows the makespan may take a rank longer whose last action comes last; then a family may end the step earlier.
+  if (best && best->step > best->makespan && !ownRoom) keepFamilies();
   if (!best) {
     const Schedule serial = serialSchedule(placements.front(), shape.ranks, shape.microbatches);
     const CostTable costs = costsToTry(request, model, serial).back();

@@ -59,8 +59,11 @@ def case(model, microbatches, words, limit, options):
         found = planned(archive, profile, "auto", chunks, microbatches, words, out)
         if found:
             made.append((found["step_ns"], f"auto, {chunks} chunk{'s' * (chunks > 1)}", out))
-    ours = min(made)
     title = f"{model}, M = {microbatches} {' '.join(map(str, words))}"
+    if not made:
+        print(f"{title}: nothing fits", flush=True)
+        return None
+    ours = min(made)
     if best is None:
         print(f"{title}: no named schedule fits; {ours[1]} does, {ours[0] / 1e6:.1f} ms", flush=True)
         return None
