@@ -1,6 +1,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -19,6 +20,7 @@
 #include "schedules/units.h"
 #include "simulator/order/limit_sensitivity.h"
 #include "simulator/plan/plan.h"
+#include "simulator/report/bubble_causes.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/report/json.h"
 #include "simulator/report/sensitivity.h"
@@ -52,6 +54,17 @@ std::vector<std::string> bubblesOf(const Prediction& p) {
   std::vector<std::string> lines;
   for (const Bubble& bubble : p.predicted.report.explanation.bubbles) lines.push_back(toString(bubble));
   return lines;
+}
+
+/// By rank: nanoseconds by cause.
+std::vector<std::map<std::string, Ns>> idleOf(const Prediction& p) {
+  std::vector<std::map<std::string, Ns>> ranks;
+  for (const IdleByCause& by : idleByCause(p.predicted.report.explanation)) {
+    auto& rank = ranks.emplace_back();
+    for (const BubbleCause cause : valuesOf<BubbleCause>()) rank[std::string(nameOf(cause))] = by.of(cause);
+    rank["work ready"] = by.workReady;
+  }
+  return ranks;
 }
 
 /// The document of `simulate --json`.
@@ -127,6 +140,7 @@ void bindPredictions(py::module_& m) {
       .def_property_readonly("fits", [](const Prediction& p) { return p.predicted.report.fits; })
       .def_property_readonly("excess", [](const Prediction& p) { return p.predicted.excess.value_or(""); })
       .def_property_readonly("bubbles", &bubblesOf)
+      .def_property_readonly("idle_by_cause", &idleOf)
       .def_property_readonly("schedule", [](const Prediction& p) { return p.predicted.rows; })
       .def_property_readonly("gap",
                              [](const Prediction& p) -> std::optional<double> {

@@ -195,7 +195,8 @@ void moveToFit(PlannedModel& planned, const Schedule& schedule) {
   shape.slowness = stageSlowness(planned.profile, rows.placement, planned.request.replicas);
   const Balancer balancer(planned.graph, planned.profile);
   if (madeSchedule(o.schedule) != nullptr) {
-    planned.request.begins = splitsForMadeOrder(shape, balancer, planned.request.recompute, balanced);
+    planned.request.begins = splitsForMadeOrder(shape, balancer, planned.request.recompute, balanced,
+                                                {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
   } else {
     Evaluator evaluator(shape, rows);
     planned.request.begins = splitsToFit(shape, balancer, evaluator, planned.request.recompute, balanced);

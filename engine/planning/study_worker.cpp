@@ -186,11 +186,12 @@ Candidate StudyWorker::evaluated(const StudyPoint& point) {
   const SplitStart start{std::string(nameOf(point.balance)), shared->beginsFor(shape_, point.balance)};
   const bool movable = point.balance == Balance::Time && start.begins != graph.splitMarkers;  // as `planModel` moves them
   if (isMade) {
+    const OrderEffort effort{.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }};
     request.begins = start.begins;
-    if (movable) request.begins = splitsForMadeOrder(shape_, *shared->balancer, point.recompute, start.begins);
+    if (movable) request.begins = splitsForMadeOrder(shape_, *shared->balancer, point.recompute, start.begins, effort);
     const SplitStart own{start.name, request.begins};
     request.recompute = point.recompute;
-    MadeOrder order = makeOrder(request, *shared->model, stages, {.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }});
+    MadeOrder order = makeOrder(request, *shared->model, stages, effort);
     Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate(own, point.recompute);
     candidate.certificate = std::move(order.certificate);
     return candidate;

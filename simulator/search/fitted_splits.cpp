@@ -6,7 +6,6 @@
 
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/order/find_order.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/step/compile.h"
 
@@ -70,8 +69,8 @@ std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& 
 }
 
 std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer& balancer, const Recompute& recompute,
-                                       const std::vector<NodeId>& balanced) {
-  constexpr double kShortSearch = 0.05;
+                                       const std::vector<NodeId>& balanced, const OrderEffort& effort) {
+  constexpr double kShare = 0.25, kShortestSearch = 0.005;
   constexpr std::size_t kManyNodes = 20'000, kFewSplits = 2;
   const PlanRequest& request = shape.request;
   const std::vector<Bytes> limits = memoryLimits(request, *shape.profile.profile, static_cast<std::size_t>(request.ranks));
@@ -95,12 +94,15 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
     if (fitted && std::ranges::find(splits, fitted->request.begins) == splits.end()) splits.push_back(fitted->request.begins);
   }
   if (splits.size() == 1) return balanced;
+  OrderEffort part = effort;
+  part.seconds = std::max(kShortestSearch, kShare * effort.seconds / static_cast<double>(splits.size()));
+  if (effort.goOn) part.goOn = [&](double) { return effort.goOn(0); };
   std::optional<std::pair<Ns, std::size_t>> best;
   for (std::size_t i = 0; i < splits.size(); ++i) {
     PlanRequest with = request;
     with.begins = splits[i];
     with.recompute = recompute;
-    const MadeOrder made = makeOrder(with, *shape.model, shape.stages, {.seconds = kShortSearch});
+    const MadeOrder made = makeOrder(with, *shape.model, shape.stages, part);
     if (made.certificate && (!best || made.certificate->time < best->first)) best = {made.certificate->time, i};
   }
   return splits[best ? best->second : 0];

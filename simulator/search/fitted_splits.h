@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "simulator/order/find_order.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/search/evaluate.h"
 
@@ -20,8 +21,8 @@ namespace pw {
 
 /// Splits for a schedule made for costs (`kMadeSchedules`): of `balanced`, and of those that fit what one microbatch after the other or a
 /// family on the same placements keeps, the ones for which a short search finds the earliest end (ties: in this order). With many split
-/// points only the first families are asked. `balanced` without limits.
+/// points only the first families are asked. `balanced` without limits. All searches together take a quarter of `effort`.
 [[nodiscard]] std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer& balancer, const Recompute& recompute,
-                                                     const std::vector<NodeId>& balanced);
+                                                     const std::vector<NodeId>& balanced, const OrderEffort& effort);
 
 }  // namespace pw

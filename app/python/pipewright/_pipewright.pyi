@@ -285,6 +285,10 @@ class Prediction:
     def bubbles(self) -> list[str]:
         """Why each rank waits, one sentence per bubble; empty without ``why=True``."""
     @property
+    def idle_by_cause(self) -> list[dict[str, int]]:
+        """Each rank's idle time [ns] by cause: ``start-up``, ``imbalance``, ``drain``, ``message``, whose sum is all of it; and
+        ``work ready``: how much of it passes although an action that the row computes later has all it needs."""
+    @property
     def schedule(self) -> Schedule:
         """What was simulated."""
     @property

@@ -102,6 +102,15 @@ def test_why_names_what_each_rank_waits_for():
     assert simulated("gpipe", 2, 2).bubbles == []
 
 
+def test_idle_time_by_cause():
+    # GPipe, F = 1 and B = 2 of equal stages: rank r waits r F and (R - 1 - r)(F + B) at first, r B at the end.
+    by_rank = simulated("gpipe", 3, 4, forward="1ms").idle_by_cause
+    for r, idle in enumerate(by_rank):
+        assert idle["start-up"] == (r + 3 * (2 - r)) * MS
+        assert idle["drain"] == 2 * r * MS
+        assert idle["imbalance"] == idle["message"] == idle["work ready"] == 0
+
+
 def test_the_document_has_the_figures():
     p = simulated("1f1b", 2, 4)
     document = p.to_dict()

@@ -134,7 +134,7 @@ TEST(SplitsForMadeOrder, EndNoLaterThanFamiliesOnTheirs) {
       const MadeOrder made = makeOrder(with, *shape.model, 3, {.seconds = kSeconds});
       return made.certificate ? std::optional(made.certificate->time) : std::nullopt;
     };
-    const std::vector<NodeId> chosen = splitsForMadeOrder(shape, balancer, RecomputeNone(), balanced);
+    const std::vector<NodeId> chosen = splitsForMadeOrder(shape, balancer, RecomputeNone(), balanced, {.seconds = 10 * kSeconds});
     const std::optional<Ns> ours = madeFor(chosen);
     moved += chosen != balanced ? 1 : 0;
     for (const char* family : {"1f1b", "gpipe", "zb-h1", "zb-h2"}) {
