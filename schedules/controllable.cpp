@@ -267,6 +267,7 @@ class Performance {
 
 Schedule controllable(std::string_view name, const Shape& shape, const Offsets& offsets, int limit) {
   std::vector<Line> lines;
+  lines.reserve(static_cast<std::size_t>(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) lines.push_back(block(rank, shape.ranks, offsets));
   compactWarmup(lines, shape.microbatches, limit);
   Schedule schedule = empty(name, shape, wavePlacement(shape));

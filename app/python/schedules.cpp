@@ -34,12 +34,14 @@ std::vector<std::vector<std::string>> rowsOf(const Schedule& schedule) {
 
 std::vector<int> numbers(const std::vector<Rank>& ranks) {
   std::vector<int> list;
+  list.reserve(ranks.size());
   for (const Rank rank : ranks) list.push_back(rank.value);
   return list;
 }
 
 std::vector<Rank> ranksOf(const std::vector<int>& list) {
   std::vector<Rank> ranks;
+  ranks.reserve(list.size());
   for (const int rank : list) ranks.emplace_back(rank);
   return ranks;
 }

@@ -260,12 +260,12 @@ class Tracer {
     if (operands.varying.size() == 1)
       return isDivisor ? other(node, fmt::format("a number divided by {}", wordOf(first.part))) : scaled(node, first, false);
     const Trail& divisor = operands.varying.back().second;
-    const Argument* other_ = argumentOf(node, "other");
+    const Argument* divisorValue = argumentOf(node, "other");
     const bool sums = first.part == Part::Sum && (divisor.part == Part::Sum || divisor.part == Part::NearlySum);
     const bool means = first.part == Part::Mean && divisor.part == Part::Mean;
-    if ((!sums && !means) || other_ == nullptr)
+    if ((!sums && !means) || divisorValue == nullptr)
       return other(node, fmt::format("{} divided by {}", wordOf(first.part), wordOf(divisor.part)));
-    Trail result{Part::Quotient, &node, std::get<ValueId>(*other_), -100, ""};
+    Trail result{Part::Quotient, &node, std::get<ValueId>(*divisorValue), -100, ""};
     if (means) result.counted.reset();  // would have to be weighed by the samples, too
     return result;
   }
