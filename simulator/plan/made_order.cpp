@@ -178,12 +178,14 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
   const auto keepFamilies = [&] {
     for (const Generator& family : generators()) {
       if (!family.trains || family.refusal(shape)) continue;
-      const Schedule schedule = family.generate(shape);
+      Schedule schedule = family.generate(shape);
+      if (made != nullptr) schedule.name = request.schedule;
       if (std::ranges::find(placements, schedule.placement) != placements.end()) keep(tryRows(request, model, schedule), family.name);
     }
   };
+  const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
   // A family may need less recomputed than an order.
-  if (std::holds_alternative<RecomputeAuto>(request.recompute) && !ownRoom) keepFamilies();
+  if (automatic && !ownRoom) keepFamilies();
   std::vector<OrderProblem> problems;
   for (const Placement& placement : placements) {
     for (OrderProblem& problem : problemsToTry(request, model, placement)) problems.push_back(std::move(problem));
@@ -196,18 +198,18 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     keep(std::move(tried), foundBy);
   }
   // What follows the makespan may take a rank longer whose last action comes last; then a family may end the step earlier.
-  if (best && best->step > best->makespan && !ownRoom) keepFamilies();
+  if (best && best->step > best->makespan && !automatic && !ownRoom) keepFamilies();
   if (!best) {
     const Schedule serial = serialSchedule(placements.front(), shape.ranks, shape.microbatches);
     const CostTable costs = costsToTry(request, model, serial).back();
     Tried least = tryRows(request, model, smallestSchedule(placements.front(), shape.ranks, shape.microbatches, costs));
-    return {std::move(least.rows), std::move(least.priced), std::nullopt};
+    return {std::move(least.rows), std::move(least.priced), std::nullopt, least.step};
   }
   Ns bound = best->makespan;
   for (const Placement& placement : placements)
     bound = std::min(bound, orderBound(relaxedProblemOn(request, model, placement), best->makespan, effort.seconds));
   const Certificate certificate{StepClock::Flush, best->makespan, bound, std::move(by), {}};
-  return {std::move(best->rows), std::move(best->priced), certificate};
+  return {std::move(best->rows), std::move(best->priced), certificate, best->step};
 }
 
 Schedule improvedSchedule(const PlanRequest& request, ModelCosts& model, const Schedule& schedule, const OrderEffort& effort) {

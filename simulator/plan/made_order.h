@@ -15,15 +15,17 @@ struct MadeOrder {
   Priced priced;  ///< with these rows
   std::optional<Certificate>
       certificate;  ///< of their flush: sums of gradients and the optimizer come after it. Nothing where no order fits
+  Ns step = 0;      ///< with these
 
   bool operator==(const MadeOrder&) const = default;
 };
 
 /// Searches an order (`findOrder`) for the partition, costs and memory limit of `request`, and the room of its schedule where that is one
 /// of `kMadeSchedules`: on a loop, and with two stages a rank also on a V, whichever has the shorter step; never one longer than that of a
-/// family that fits. With RecomputeAuto both without recomputation and with what the serial order and 1F1B need to fit. Where nothing fits:
-/// one microbatch after the other, which needs the least memory. `stages` is a multiple of `request.ranks`. `price` with the result's rows
-/// gives the result's costs. The same input gives the same result, unless `effort.goOn` ended it. Throws as `price` and `findOrder`.
+/// family that fits, where its schedule has no room of its own. With RecomputeAuto both without recomputation and with what the serial
+/// order and 1F1B need to fit. Where nothing fits: one microbatch after the other, which needs the least memory. `stages` is a multiple of
+/// `request.ranks`. `price` with the result's rows gives the result's costs. The same input gives the same result, unless `effort.goOn`
+/// ended it. Throws as `price` and `findOrder`.
 [[nodiscard]] MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
 
 /// A compute-only schedule made faster from where it is (`improveOrder`), for the partition, costs and memory limit of `request`, whose

@@ -91,12 +91,11 @@ struct Priced {
 [[nodiscard]] Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows);
 /// The same, with the caches of the graph and profile (`model`) and of the rows that are kept from one plan to the next.
 [[nodiscard]] Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);
-/// Ranks over which each stage's optimizer state is spread: with ZeRO-1 all that hold it.
 /// Samples of a step, of all replicas.
 [[nodiscard]] inline std::int64_t samplesOf(const PlanRequest& request) {
   return request.batch > 0 ? request.batch : request.microbatch * request.microbatches * request.replicas;
 }
-
+/// Ranks over which each stage's optimizer state is spread: with ZeRO-1 all that hold it.
 [[nodiscard]] inline int optimizerShards(const PlanRequest& request, const Placement& placement) {
   return request.zero1 ? request.replicas * (placement.bidirectional() ? 2 : 1) : 1;
 }

@@ -97,13 +97,15 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
   OrderEffort part = effort;
   part.seconds = std::max(kShortestSearch, kShare * effort.seconds / static_cast<double>(splits.size()));
   if (effort.goOn) part.goOn = [&](double) { return effort.goOn(0); };
-  std::optional<std::pair<Ns, std::size_t>> best;
+  std::optional<std::pair<std::pair<Ns, Ns>, std::size_t>> best;
   for (std::size_t i = 0; i < splits.size(); ++i) {
     PlanRequest with = request;
     with.begins = splits[i];
     with.recompute = recompute;
     const MadeOrder made = makeOrder(with, *shape.model, shape.stages, part);
-    if (made.certificate && (!best || made.certificate->time < best->first)) best = {made.certificate->time, i};
+    if (!made.certificate) continue;
+    const std::pair time(made.step, made.certificate->time);
+    if (!best || time < best->first) best = {time, i};
   }
   return splits[best ? best->second : 0];
 }

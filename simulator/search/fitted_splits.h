@@ -20,8 +20,8 @@ namespace pw {
                                               const Recompute& recompute, const std::vector<NodeId>& balanced);
 
 /// Splits for a schedule made for costs (`kMadeSchedules`): of `balanced`, and of those that fit what one microbatch after the other or a
-/// family on the same placements keeps, the ones for which a short search finds the earliest end (ties: in this order). With many split
-/// points only the first families are asked. `balanced` without limits. All searches together take a quarter of `effort`.
+/// family on the same placements keeps, the ones for which a short search finds the shortest step (ties: makespan, then this order). With
+/// many split points only the first families are asked. `balanced` without limits. All searches together take a quarter of `effort`.
 [[nodiscard]] std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer& balancer, const Recompute& recompute,
                                                      const std::vector<NodeId>& balanced, const OrderEffort& effort);
 
