@@ -116,8 +116,7 @@ std::string byCauseTable(const Explanation& explanation) {
   const std::vector<IdleByCause> ranks = idleByCause(explanation);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     add(fmt::format("{}", r), ranks[r]);
-    for (const BubbleCause cause : valuesOf<BubbleCause>()) sum.of(cause) += ranks[r].of(cause);
-    sum.workReady += ranks[r].workReady;
+    sum += ranks[r];
   }
   if (ranks.size() > 1) add("all", sum);
   return "\n" + table(rows) + "work ready: idle although an action that the row computes later had all it needs.\n";

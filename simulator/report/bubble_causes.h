@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +40,12 @@ struct IdleByCause {
 
   [[nodiscard]] Ns& of(BubbleCause cause) { return idle[static_cast<std::size_t>(cause)]; }
   [[nodiscard]] Ns of(BubbleCause cause) const { return idle[static_cast<std::size_t>(cause)]; }
+  [[nodiscard]] Ns sum() const { return std::accumulate(idle.begin(), idle.end(), Ns{0}); }
+  IdleByCause& operator+=(const IdleByCause& other) {
+    for (std::size_t i = 0; i < idle.size(); ++i) idle[i] += other.idle[i];
+    workReady += other.workReady;
+    return *this;
+  }
   bool operator==(const IdleByCause&) const = default;
 };
 

@@ -49,12 +49,6 @@ QColor colourOf(BubbleCause cause, const Theme& theme) {
 
 double share(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
 
-Ns sumOf(const IdleByCause& rank) {
-  Ns sum = 0;
-  for (const Ns idle : rank.idle) sum += idle;
-  return sum;
-}
-
 }  // namespace
 
 BubbleBars::BubbleBars(QWidget* parent) : QWidget(parent) {
@@ -68,10 +62,8 @@ int BubbleBars::row() const { return fontMetrics().height() + 10; }
 double BubbleBars::labelWidth() const { return fontMetrics().horizontalAdvance(tr("rank %1").arg(ranks_.size()) + QStringLiteral("  ")); }
 
 double BubbleBars::pixels(Ns time) const {
-  Ns most = 1;
-  for (const IdleByCause& rank : ranks_) most = std::max(most, sumOf(rank));
   const double figure = fontMetrics().horizontalAdvance(QStringLiteral("  000.0 ms, 00.0 % "));
-  return std::max(10.0, width() - labelWidth() - figure) * share(time, most);
+  return std::max(10.0, width() - labelWidth() - figure) * share(time, longest_);
 }
 
 QSize BubbleBars::sizeHint() const {
@@ -83,6 +75,8 @@ void BubbleBars::show(const Explanation& explanation, Ns makespan) {
   ranks_ = idleByCause(explanation);
   groups_ = explanation.groups;
   makespan_ = makespan;
+  longest_ = 0;
+  for (const IdleByCause& rank : ranks_) longest_ = std::max(longest_, rank.sum());
   at_ = std::min(at_, ranks_.empty() ? 0 : ranks_.size() - 1);
   QStringList words;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -121,7 +115,7 @@ QString BubbleBars::textOf(const Part& part) const {
   return tr("<p style='white-space:pre'><b>rank %1, %2: %3</b> (%4 of the makespan)<br>%5<br>Work was ready in %6 of its %7 idle.</p>")
       .arg(part.rank)
       .arg(nameOfCause(part.cause), durationText(by.of(part.cause)), percentText(share(by.of(part.cause), makespan_)),
-           meaningOf(part.cause), durationText(by.workReady), durationText(sumOf(by)));
+           meaningOf(part.cause), durationText(by.workReady), durationText(by.sum()));
 }
 
 void BubbleBars::choose(const Part& part) {
@@ -171,16 +165,11 @@ bool BubbleBars::event(QEvent* event) {
 void BubbleBars::paintSums(QPainter& painter) const {
   const Theme& t = currentTheme();
   IdleByCause sum;
-  Ns all = 0;
-  for (const IdleByCause& rank : ranks_) {
-    for (const BubbleCause cause : valuesOf<BubbleCause>()) sum.of(cause) += rank.of(cause);
-    sum.workReady += rank.workReady;
-    all += sumOf(rank);
-  }
+  for (const IdleByCause& rank : ranks_) sum += rank;
   double x = kMargin;
   const double side = fontMetrics().ascent();
   const auto add = [&](const QString& name, Ns time, const QColor& colour, double height) {
-    const QString text = QStringLiteral("%1 %2").arg(name, percentText(share(time, all), 0));
+    const QString text = QStringLiteral("%1 %2").arg(name, percentText(share(time, sum.sum()), 0));
     painter.fillRect(QRectF(x, (row() - height) / 2, side, height), colour);
     painter.setPen(t.text);
     painter.drawText(QPointF(x + side + 4, (row() - fontMetrics().height()) / 2.0 + fontMetrics().ascent()), text);
@@ -197,7 +186,7 @@ void BubbleBars::paintEvent(QPaintEvent*) {
   paintSums(painter);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const double y = static_cast<double>(row()) * static_cast<double>(r + 1);
-    const Ns all = sumOf(ranks_[r]);
+    const Ns all = ranks_[r].sum();
     if (hasFocus() && r == at_) {
       painter.setPen(t.focus);
       painter.drawRect(QRectF(0.5, y + 0.5, width() - 1.0, row() - 1.0));

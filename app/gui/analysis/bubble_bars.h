@@ -45,8 +45,8 @@ class BubbleBars : public QWidget {
 
   std::vector<IdleByCause> ranks_;
   std::vector<BubbleGroup> groups_;
-  Ns makespan_ = 0;
-  std::size_t at_ = 0;  ///< the rank that the keyboard is on
+  Ns makespan_ = 0, longest_ = 0;  ///< longest: idle time of a rank
+  std::size_t at_ = 0;             ///< the rank that the keyboard is on
 };
 
 }  // namespace pw::gui

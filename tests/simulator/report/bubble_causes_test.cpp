@@ -68,6 +68,17 @@ TEST(BubbleCauses, NameMessagesAndASlowStage) {
   EXPECT_EQ(two[1].of(BubbleCause::Imbalance), 0);
 }
 
+/// Sends that block, F = 5 and latency 10. Rank 0 hands over its first message at 5, when the other rank waits for it, and its second, done
+/// at 10, only when that has received (15) and computed (20) the first: 10 in which its third forward is ready. Rank 1 has nothing to
+/// compute until its row's own receives are done, at 15, 30 and 45.
+TEST(BubbleCauses, OfBlockingSendsKnowWhatWasReceived) {
+  const std::vector<IdleByCause> ranks =
+      idleByCause(explain(lower(generate("forward-only", {2, 2, 3})), uniform(2, 5, 5, 10), Sending::Blocking));
+  EXPECT_EQ(ranks[0].workReady, (5 + 10 + 5) - 2 * 5);
+  EXPECT_EQ(ranks[1].workReady, 0);
+  EXPECT_EQ(ranks[1].sum(), 50 - 3 * 5);
+}
+
 /// By the definition alone: at each gap, whether an action after it in the row had its inputs, from the ends in the trace.
 Ns readyByBruteForce(const Schedule& rows, const CostTable& costs, const Trace& trace, Rank rank) {
   std::map<std::tuple<Stage, Microbatch, bool>, const Span*> made;  // F, and B or I
