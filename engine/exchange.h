@@ -15,6 +15,8 @@ namespace pw {
 
 /// Whether values are sent forward or gradients backward.
 enum class Direction : std::uint8_t { Forward, Backward };
+/// The direction of what the action makes.
+constexpr Direction directionOf(ActionKind kind) { return kind == ActionKind::Forward ? Direction::Forward : Direction::Backward; }
 
 /// Moves boundary values and gradients between the stages of this rank and those of others: without a copy between two stages of a rank,
 /// otherwise as one message per value. The communicator spans all replicas. Records every message in `flights`.

@@ -11,12 +11,6 @@
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
-namespace {
-
-Direction directionOf(ActionKind kind) { return kind == ActionKind::Forward ? Direction::Forward : Direction::Backward; }
-
-}  // namespace
-
 Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator, const ExecutorOptions& options)
     : plan_(plan),
       stages_(std::move(stages)),
@@ -31,7 +25,8 @@ Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Commu
                flights_, times_),
       lossScale_(options.lossScale),
       ops_(opsOf(plan, rank_, exchange_, false)),
-      evaluation_(opsOf(plan, rank_, exchange_, true)) {}
+      evaluation_(opsOf(plan, rank_, exchange_, true)),
+      checked_{plan_, stages_, communicator.rank()} {}
 
 StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>& work) {
   log_ = {};
@@ -103,6 +98,25 @@ StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
   return log;
 }
 
+/// Repeats the step's actions to find the microbatch that makes a parameter's gradient infinite or NaN.
+void Executor::locateGradient(int number, StepLog& log) {
+  LiveWriter* const live = std::exchange(live_, nullptr);
+  watch_.emplace(checked_);
+  std::vector<StepNumbers> all;
+  static_cast<void>(guarded(number, StepMode::Train, [&] {
+    runTraining();
+    finish();
+    reducer_.sum(log_, false);
+    all = reducer_.exchange({.first = watch_->position()});
+  }));
+  const GradientWatch watched = *std::exchange(watch_, std::nullopt);
+  live_ = live;
+  const auto first = std::ranges::min_element(all, {}, &StepNumbers::first);
+  if (first->first == kAllFinite) return;
+  log.notFinite = JobRank(static_cast<std::int32_t>(first - all.begin()));
+  log.whatNotFinite = watched.what();
+}
+
 StepLog Executor::evaluate(int number) {
   return guarded(number, StepMode::Evaluate, [&] {
     runInOrder(evaluation_);
@@ -148,6 +162,41 @@ void Executor::update(const std::function<void()>& beforeUpdate) {
   if (!stages_.empty()) times_.add(log_, rank_, device_.timestamp(), stages_.begin()->second->peakBytes());
 }
 
+/// Exchanges the loss, the norm and what is not finite between all ranks, in one message each; returns the norm, if it is requested.
+double Executor::exchangeNumbers() {
+  StepNumbers own{.loss = log_.loss.value_or(0)};
+  if (wantsNorm()) own.squares = reducer_.squares();
+  if (options_.checkFinite) {
+    // A sum of squares that is finite is one of finite numbers.
+    const auto gradients = wantsNorm() && std::isfinite(own.squares) ? std::nullopt : reducer_.firstNotFinite();
+    own.finite = !gradients && std::isfinite(own.loss);
+    own.first = firstNonFinite(checked_, gradients, own.loss);
+  }
+  if (!options_.checkFinite && !options_.sumLoss && !wantsNorm()) return 0;
+  const std::vector<StepNumbers> all = reducer_.exchange(own);
+  double loss = 0, squares = 0;
+  for (const StepNumbers& one : all) {
+    loss += one.loss;
+    squares += one.squares;
+  }
+  if (options_.sumLoss) log_.loss = loss;
+  noteNonFinite(all, loss);
+  if (options_.scaleLoss && !std::isfinite(squares)) log_.skipped = true;
+  return std::sqrt(squares);
+}
+
+void Executor::noteNonFinite(const std::vector<StepNumbers>& all, double loss) {
+  unlocated_ = false;
+  if (std::ranges::all_of(all, &StepNumbers::finite)) return;
+  if (options_.scaleLoss && std::isfinite(loss) && lossScale_.value() > 1) return;  // an overflow, which a smaller scale avoids
+  const auto first = std::ranges::min_element(all, {}, &StepNumbers::first);
+  log_.notFinite = JobRank(static_cast<std::int32_t>(first - all.begin()));
+  log_.skipped = options_.skipNonFinite;
+  // Calls in place of the actions show no microbatch at which to look.
+  unlocated_ = lacksMicrobatch(first->first) && !options_.skipNonFinite && !options_.instead && isHost();
+  if (*log_.notFinite == communicator_.rank()) log_.whatNotFinite = whatIsNotFinite(checked_, log_.loss.value_or(0));
+}
+
 /// Sets the times of what happened on a GPU, once it has finished all work of the step.
 void Executor::settleTimes() {
   if (isHost()) return;
@@ -162,6 +211,43 @@ void Executor::runInOrder(const std::vector<Op>& ops) {
   for (const Op& op : ops) {
     current_ = op.action;
     run(op);
+  }
+}
+
+/// Runs the row section by section between barriers; in each, always the first action of the row that is ready.
+void Executor::runReady() {
+  ReadyOrder row(plan_, rank_, ops_);
+  for (const Op& op : ops_) {
+    if (op.kind == Op::Kind::Compute) row.open(op.action);
+    if (op.kind != Op::Kind::Barrier) continue;
+    runOpen(row);
+    run(op);
+  }
+  runOpen(row);
+}
+
+void Executor::runOpen(ReadyOrder& row) {
+  while (row.hasOpen()) {
+    // What had arrived before the scan below. A message that arrives during the scan may make an action ready that was already skipped,
+    // so it must end the wait.
+    std::vector<Communicator::Request> come = exchange_.awaited();
+    std::erase_if(come, [&](auto request) { return !communicator_.isDone(request).value_or(false); });
+    const std::optional<Action> action = row.take([&](const Action& candidate) {
+      exchange_.post(candidate.stage, candidate.microbatch, directionOf(candidate.kind));
+      return exchange_.isReady(candidate.stage, candidate.microbatch, directionOf(candidate.kind));
+    });
+    if (!action) {
+      std::vector<Communicator::Request> requests = exchange_.awaited();
+      std::erase_if(requests, [&](auto request) { return std::ranges::count(come, request) > 0; });
+      if (!requests.empty()) static_cast<void>(communicator_.waitAny(requests));
+      continue;
+    }
+    current_ = action;
+    compute(*action);
+    const Direction direction = directionOf(action->kind);
+    if (takesValues(action->kind) && exchange_.sendsAway(action->stage, action->microbatch, direction))
+      exchange_.send(action->stage, action->microbatch, direction, log_);
+    if (row.finish(*action)) reducer_.start(action->stage);
   }
 }
 
@@ -185,7 +271,7 @@ void Executor::barrier() {
 
 void Executor::compute(const Action& action) {
   StageModule& stage = *stages_.at(action.stage);
-  if (action.kind != ActionKind::BackwardWeight) {
+  if (takesValues(action.kind)) {
     const Timestamp waiting = device_.timestamp();
     const bool forward = action.kind == ActionKind::Forward;
     const bool pauses = live_ != nullptr && isHost() && live_->wantsPause(log_, device_.timeOf(waiting)) &&
@@ -215,13 +301,13 @@ void Executor::compute(const Action& action) {
     case ActionKind::Reshard:
     case ActionKind::Idle: return;
   }
-  if (locating_) lookAtGradients(action);
+  if (watch_) watch_->look(action);
   const Timestamp end = device_.timestamp();
   if (device_.name != nullptr) device_.name(nullptr);
   flights_.end(flight, isHost() ? device_.timeOf(end) : monotonicNow());
   const Bytes most = stage.peakBytes();
-  times_.add(log_, spanOf(spanKind(action.kind), action), start, end, {before, most, stage.bytesAlive()});
-  if (action.kind != ActionKind::BackwardWeight) exchange_.handOver(action.stage, action.microbatch, directionOf(action.kind));
+  times_.add(log_, spanOf(*spanKind(action.kind), action), start, end, {before, most, stage.bytesAlive()});
+  if (takesValues(action.kind)) exchange_.handOver(action.stage, action.microbatch, directionOf(action.kind));
   if (live_ != nullptr && isHost()) live_->add(log_);
 }
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +15,9 @@
 #include "engine/flight_record.h"
 #include "engine/live_spans.h"
 #include "engine/loss_scale.h"
+#include "engine/non_finite.h"
 #include "engine/ops.h"
+#include "engine/ready_order.h"
 #include "engine/reducer.h"
 #include "engine/step_times.h"
 #include "simulator/plan/plan.h"
@@ -26,7 +27,7 @@ namespace pw {
 /// In which order a rank does the actions of its row.
 enum class Order : std::uint8_t {
   Plan,   ///< exactly in the order of the row
-  Ready,  ///< whichever is ready first
+  Ready,  ///< whichever is ready first (ready_order.h)
 };
 constexpr std::string_view nameOf(Order order) {
   switch (order) {
@@ -55,9 +56,6 @@ struct ExecutorOptions {
 
 /// Runs one rank's row of a plan: one loop over ops. Sends do not block the loop. On a GPU the loop runs ahead of the work that it
 /// enqueues: within a step only the buffers of sends wait for the device, and times are those of the device's clock.
-///
-/// In ready order the actions of a kind keep their order within a stage, and a stage never has more microbatches in flight (F to B, or W; I
-/// to W) than in the plan's row. The row itself satisfies both constraints, so no rank can deadlock, whatever becomes ready first.
 class Executor {
  public:
   /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor. `communicator`: all ranks of all replicas. In
@@ -81,7 +79,7 @@ class Executor {
   void runTraining();
   void runInOrder(const std::vector<Op>& ops);
   void runReady();
-  [[nodiscard]] bool hasLocalInputs(const Action& action) const;
+  void runOpen(ReadyOrder& row);
   void run(const Op& op);
   void compute(const Action& action);
   void barrier();
@@ -92,11 +90,7 @@ class Executor {
   [[nodiscard]] bool checksLate() const { return !isHost() && !wantsNorm() && !options_.skipNonFinite; }
   double exchangeNumbers();
   void noteNonFinite(const std::vector<StepNumbers>& all, double loss);
-  [[nodiscard]] std::uint64_t firstNonFinite(std::optional<Stage> gradients, double loss) const;
-  [[nodiscard]] std::string whatIsNotFinite() const;
-  [[nodiscard]] std::string sentenceOf(const std::string& what, const Action& action) const;
   void locateGradient(int number, StepLog& log);
-  void lookAtGradients(const Action& action);
   [[nodiscard]] Span spanOf(SpanKind kind, const Action& action) const;
   [[nodiscard]] bool isHost() const { return device_.index < 0; }
   void settleTimes();
@@ -115,14 +109,12 @@ class Executor {
   Reducer reducer_;
   LossScale lossScale_;
   std::vector<Op> ops_, evaluation_;
-  std::set<Action> finished_;  // of the step, in ready order
   LiveWriter* live_ = nullptr;
   StepLog log_;
-  bool unlocated_ = false;  // a parameter's gradient is not finite, and it is unknown in which microbatch
-  bool locating_ = false;   // which microbatch's gradient of a parameter is not finite
-  std::string located_;     // its sentence, if this rank found it
-  std::uint64_t locatedAt_ = 0;
-  std::optional<Action> current_;  // for the sentence of a failure
+  CheckedStages checked_;
+  bool unlocated_ = false;              // a parameter's gradient is not finite, and it is unknown in which microbatch
+  std::optional<GradientWatch> watch_;  // while the step is repeated to find it
+  std::optional<Action> current_;       // for the sentence of a failure
   std::string phase_;
 };
 

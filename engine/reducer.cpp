@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 
 namespace pw {
 namespace {

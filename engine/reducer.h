@@ -10,6 +10,7 @@
 #include "backends/messages/communicator.h"
 #include "backends/stages/stage_module.h"
 #include "engine/flight_record.h"
+#include "engine/non_finite.h"
 #include "engine/step_times.h"
 #include "simulator/plan/plan.h"
 
@@ -23,10 +24,10 @@ struct ReducerOptions {
 
 /// The numbers of a step that ranks exchange.
 struct StepNumbers {
-  double loss = 0;                          ///< the rank's part
-  double squares = 0;                       ///< of its pieces of the gradients
-  bool finite = true;                       ///< so are both
-  std::uint64_t first = ~std::uint64_t{0};  ///< position of the first non-finite number; smaller is earlier (see finite.cpp)
+  double loss = 0;                    ///< the rank's part
+  double squares = 0;                 ///< of its pieces of the gradients
+  bool finite = true;                 ///< so are both
+  NumberPosition first = kAllFinite;  ///< of the first non-finite number
 };
 
 /// Keeps the copies of parameters equal: those of a stage on the replicas of its pipeline and, in a bidirectional placement, on its two

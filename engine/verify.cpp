@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "backends/messages/buffer_math.h"
 #include "backends/messages/in_memory_communicator.h"
-#include "backends/messages/numbers.h"
 #include "engine/executor.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"

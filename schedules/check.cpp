@@ -315,6 +315,16 @@ std::vector<Problem> check(const Schedule& schedule) {
   return std::move(e.problems);
 }
 
+std::string refusalOf(std::string_view name, const Problem& problem) {
+  return fmt::format("{} cannot be run: rank {}: {}", name, problem.rank.value, problem.message);
+}
+
+void requireRunnable(std::string_view name, const Schedule& schedule) {
+  const auto problems = check(schedule);
+  const auto first = std::ranges::find(problems, Stops::Always, &Problem::stops);
+  if (first != problems.end()) throw UsageError(refusalOf(name, *first) + "; `pipewright check` lists all problems.");
+}
+
 std::vector<Problem> checkSizes(const Schedule& schedule, const MessageSizes& sizes) {
   requireSizes(schedule, sizes);
   const auto receives = firstReceives(schedule);

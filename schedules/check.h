@@ -44,6 +44,12 @@ struct Problem {
 /// an id far larger than the number of actions allows is reported as one problem, and no table is built for it.
 [[nodiscard]] std::vector<Problem> check(const Schedule& schedule);
 
+/// `NAME cannot be run: rank 1: F0 comes after B0`, without an end: how every face refuses a schedule. `name`: of the schedule, or of the
+/// file that it is from.
+[[nodiscard]] std::string refusalOf(std::string_view name, const Problem& problem);
+/// Throws UsageError with the first problem, and where to see the rest, if the schedule runs on no transport (Stops::Always).
+void requireRunnable(std::string_view name, const Schedule& schedule);
+
 /// The message sizes that each stage declares [bytes per microbatch, one value per stage; 0 where it has no such message]. The two ends are
 /// often described separately (by hand, from example inputs), and a mismatch otherwise shows only as a hang.
 struct MessageSizes {

@@ -131,7 +131,7 @@ StoredStep medianOf(const RunStore& store, const RunRecord& run) { return {store
 
 /// What the time beside computing is.
 std::string besidesText(const Verdict& verdict, const RunRecord& run) {
-  const bool isDynamic = run.facts.backward == nameOf(Backward::Dynamic);
+  const bool isDynamic = run.facts.backward == Backward::Dynamic;
   if (!verdict.replayed) return isDynamic ? "This run followed no schedule.\n" : "";
   const std::string makespan = formatDuration(*verdict.replayed);
   const std::string error = errorOf(*verdict.replayed, verdict.comparison.measuredMakespan);

@@ -1,7 +1,6 @@
 #include "app/cli/numbers.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -16,20 +15,12 @@
 
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/text/number_text.h"
 
 namespace pw::cli {
 namespace {
 
 constexpr const char* kName = "number";  ///< of validators whose description help shows
-
-/// The whole text as a number, or nothing.
-template <class Number>
-std::optional<Number> parsed(std::string_view text) {
-  Number number{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 /// 1024, 16777216, and 1e+06 as 1000000.
 std::string shown(double number) {
@@ -58,7 +49,7 @@ CLI::Validator wholeFrom(std::int64_t least, std::int64_t most) {
       most == std::numeric_limits<std::int64_t>::max() ? fmt::format("{} to 2^63 - 1", least) : fmt::format("{} to {}", least, most);
   return validator(
       [=](const std::string& text) {
-        const auto number = parsed<std::int64_t>(text);
+        const auto number = numberOf<std::int64_t>(text);
         return number && *number >= least && *number <= most ? "" : fmt::format("\"{}\" is not an integer from {}", text, range);
       },
       range);
@@ -68,7 +59,7 @@ CLI::Validator numberFrom(double least, double most) {
   const std::string range = fmt::format("{} to {}", shown(least), shown(most));
   return validator(
       [=](const std::string& text) {
-        const auto number = parsed<double>(text);
+        const auto number = numberOf<double>(text);
         return number && *number >= least && *number <= most ? "" : fmt::format("\"{}\" is not a number from {}", text, range);
       },
       range);

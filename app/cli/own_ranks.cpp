@@ -31,12 +31,10 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
   addLibraryOption(command, o.libraries);
   command.add_option("--device", o.device, "Device to measure costs on: cpu (default), cuda (one GPU per process) or cuda:N")
       ->option_text("DEVICE");
-  command
-      .add_option("--precision", o.precision,
-                  "Compute matrix products and similar operators in bf16 or fp16 (autocast), as the run will; also applies to estimates "
-                  "for a cluster, where fp8 computes linear layers in 8 bits and the rest in bf16")
-      ->check(CLI::IsMember({"traced", "bf16", "fp16", "fp8"}))
-      ->option_text("traced|bf16|fp16|fp8");
+  addChoice(
+      command, "--precision", "traced|bf16|fp16|fp8", [&o](std::string_view name) { o.precision = precisionNamed(name).value(); },
+      "Compute matrix products and similar operators in bf16 or fp16 (autocast), as the run will; also applies to estimates for a cluster, "
+      "where fp8 computes linear layers in 8 bits and the rest in bf16");
   addChoice(command, "--attention", o.attention,
             "How estimates for a cluster count attention: as it is traced (default), all as fused kernels, or none as one");
   command.add_flag("--tf32", o.tf32, "Allow GPUs to round the inputs of float32 matrix products to 19 bits (TF32), as the run will");

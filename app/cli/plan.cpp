@@ -77,7 +77,7 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
 }
 
 /// How shared parameters are kept equal, and why.
-void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, const std::string& requested) {
+void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, std::optional<Sharing> requested) {
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const SharedParameter& shared = plan.partition.shared[i];
     const SharingChoice& choice = choices[i];
@@ -89,9 +89,9 @@ void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, co
       const bool transmits = choice.sharing == Sharing::Transmit;
       why = transmits ? fmt::format("updated by stage {} and transmitted", shared.stages.front().value)
                       : std::string("replicated, each rank updates its copy");
-      const std::string reason = requested != "auto" ? "as requested"
-                                 : choice.forMemory  ? "otherwise a rank does not fit"
-                                                     : "the shorter end of the step";
+      const std::string reason = requested          ? "as requested"
+                                 : choice.forMemory ? "otherwise a rank does not fit"
+                                                    : "the shorter end of the step";
       why += fmt::format(" ({}: replicate {} and {} over the links, transmit {} and {})", reason, formatDuration(choice.replicateTime),
                          formatSize(choice.replicateBytes), formatDuration(choice.transmitTime), formatSize(choice.transmitBytes));
     }
@@ -298,11 +298,11 @@ void declareCosts(CLI::App& sub, PlanOptions& o) {
                  "(whole stages), or auto (as few stages as --memory-limit allows)")
       ->delimiter(',')
       ->option_text("none|full|auto|NAME,...");
-  sub.add_option("--share", o.share,
-                 "Parameters used by several stages: each updates a copy (replicate), or one updates and sends it (transmit) (default: "
-                 "auto, the faster one)")
-      ->check(CLI::IsMember({"auto", "replicate", "transmit"}))
-      ->option_text("auto|replicate|transmit");
+  addChoice(
+      sub, "--share", "auto|" + namesOf<Sharing>("|"), [&o](std::string_view name) { o.share = valueNamed<Sharing>(name); },
+      "Parameters used by several stages: each updates a copy (replicate), or one updates and sends it (transmit) (default: auto, the "
+      "faster "
+      "one)");
   declareOptimizerState(sub, o.optimizer, o.momentum, o.zero1, "; a run may use another");
   sub.add_option("--loss", o.loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");

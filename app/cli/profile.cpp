@@ -107,7 +107,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   const bool onGpu = options.stage.device != nullptr;
   options.microbatch = o.microbatch;
   options.loss = o.loss;
-  options.stage.precision = precisionNamed(o.how.precision).value();
+  options.stage.precision = o.how.precision;
   options.stage.graphs = !o.how.noGraphs;
   const bool shows = environment == nullptr || environment->rank.value == 0;
   if (shows) options.stage.tell = [&graph](const std::string& what) { warn(fmt::format("{} {}", graph.name, what)); };

@@ -114,11 +114,9 @@ void declareExecution(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
   sub.add_option("--store", o->store, "Record the run in this SQLite file, also one that fails (under torchrun and Slurm if rank 0 can)")
       ->option_text("FILE");
   addChoice(sub, "--backend", o->transport, aboutTransports());
-  sub.add_option(
-         "--precision", o->precision,
-         "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")
-      ->check(CLI::IsMember({"traced", "bf16", "fp16"}))
-      ->option_text("traced|bf16|fp16");
+  addChoice(
+      sub, "--precision", "traced|bf16|fp16", [o](std::string_view name) { o->precision = precisionNamed(name); },
+      "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)");
   sub.add_flag_callback(
       "--tf32", [o] { o->tf32 = true; },
       "Allow GPUs to round the inputs of float32 matrix products to 19 bits (TF32; default: as the plan was profiled)");

@@ -25,7 +25,10 @@ using Json = nlohmann::ordered_json;
 
 Json jsonOf(bool value) { return value; }
 Json jsonOf(DType value) { return precisionName(value); }
-Json jsonOf(const std::string& value) { return value; }
+template <class Enum>
+Json jsonOf(std::optional<Enum> value) {
+  return value ? nameOf(*value) : "";
+}
 
 Json documentOf(const RunSummary& run) {
   Json document{

@@ -35,7 +35,9 @@ struct Options {
   StudyOptions study;
 };
 
-std::string splitOf(const Candidate& c) { return c.moves == 0 ? c.split : fmt::format("{}, {} moved", c.split, c.moves); }
+std::string splitOf(const Candidate& c) {
+  return c.moves == 0 ? std::string(nameOf(c.split)) : fmt::format("{}, {} moved", nameOf(c.split), c.moves);
+}
 
 /// `auto, gap 1.2 %`: how good an order made for the costs is stands beside its name.
 std::string scheduleOf(const Candidate& c) {

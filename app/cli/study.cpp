@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -24,6 +23,7 @@
 #include "schedules/units.h"
 #include "simulator/search/search.h"
 #include "simulator/text/json_text.h"
+#include "simulator/text/number_text.h"
 
 namespace pw::cli {
 namespace {
@@ -33,11 +33,8 @@ using Json = nlohmann::ordered_json;
 int numberFrom(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
   if (text == nullptr) return otherwise;
-  int number = 0;
-  const char* const end = text + std::string_view(text).size();
-  if (const auto read = std::from_chars(text, end, number); read.ec != std::errc() || read.ptr != end)
-    throw UsageError(fmt::format("{} is \"{}\", not a number; give --shard.", variable, text));
-  return number;
+  if (const auto number = numberOf<int>(text)) return *number;
+  throw UsageError(fmt::format("{} is \"{}\", not a number; give --shard.", variable, text));
 }
 
 /// The shard that was requested, or that of this task of a Slurm array, or the whole.

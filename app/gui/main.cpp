@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <QApplication>
-#include <QCommandLineParser>
 #include <QDeadlineTimer>
 #include <QEventLoop>
 #include <QFile>
@@ -12,9 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <optional>
 
 #include "app/gui/candidates/panel.h"
+#include "app/gui/command_line.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/runs/panel.h"
@@ -24,13 +23,12 @@
 
 namespace {
 
-constexpr int kUnusable = 2;
-constexpr int kPictureDeadlineMs = 120'000;
+using pw::gui::Call;
+using pw::gui::complain;
+using pw::gui::kUnusable;
+using pw::gui::Options;
 
-int complain(const QString& sentence, int status) {
-  std::fprintf(stderr, "pipewright-gui: %s\n", qUtf8Printable(sentence));
-  return status;
-}
+constexpr int kPictureDeadlineMs = 120'000;
 
 /// The system's theme as Qt reports it: dark if text is lighter than its background.
 bool systemIsDark() {
@@ -72,14 +70,6 @@ double msSinceStart() {
   return (static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - started) * 1e3;
 }
 
-struct Options {
-  QStringList files;
-  QString grab, exported, panel;
-  QSize size{1400, 900};
-  bool search = false;
-  int run = -1;
-};
-
 /// Shows the window with what was opened, says how long the first whole frame took since the process started, and what memory it needed.
 int timeFirstFrame(pw::gui::MainWindow& window, const QStringList& files) {
   window.show();
@@ -110,14 +100,14 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   if (!o.files.isEmpty()) window.open(o.files);
   if (!settle(window)) return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
   if (o.run >= 0) {
-    window.showPanel(QStringLiteral("runs"));
+    window.showPanel(pw::gui::Panel::Runs);
     window.runs().chooseRun(o.run);
   }
   if (o.search) {
-    window.showPanel(QStringLiteral("candidates"));
+    window.showPanel(pw::gui::Panel::Candidates);
     window.candidates().search();
   }
-  if (!o.panel.isEmpty()) window.showPanel(o.panel);
+  if (o.panel) window.showPanel(*o.panel);
   if (!settle(window)) return complain(QObject::tr("The search or run was not ready in time."), 1);
   if (window.timeline().isVisible()) window.timeline().fitAll();
   if (!settle(window)) return 1;
@@ -128,119 +118,6 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   const bool shows = window.document().prediction() || window.document().measured() || !window.runs().runs().empty();
   if (!o.files.isEmpty() && !shows) return complain(window.message(), kUnusable);
   return 0;
-}
-
-/// The parsed command line; needs no display.
-struct Call {
-  Options options;
-  QString theme, store;
-  bool picture = false, timed = false;  ///< `picture`: no window is shown
-  std::optional<int> status;            ///< nothing else to do: help or version was shown, or the arguments were wrong
-};
-
-/// The arguments without those that Qt takes itself (`-platform offscreen`, `-style=fusion`).
-QStringList ownArguments(const QStringList& all) {
-  static const QStringList valued{QStringLiteral("platform"),
-                                  QStringLiteral("platformpluginpath"),
-                                  QStringLiteral("platformtheme"),
-                                  QStringLiteral("plugin"),
-                                  QStringLiteral("qwindowgeometry"),
-                                  QStringLiteral("qwindowicon"),
-                                  QStringLiteral("qwindowtitle"),
-                                  QStringLiteral("geometry"),
-                                  QStringLiteral("icon"),
-                                  QStringLiteral("title"),
-                                  QStringLiteral("display"),
-                                  QStringLiteral("session"),
-                                  QStringLiteral("style"),
-                                  QStringLiteral("stylesheet")};
-  QStringList own;
-  for (qsizetype i = 0; i < all.size(); ++i) {
-    const QString name = all[i].mid(all[i].startsWith(QLatin1String("--")) ? 2 : 1).section(QLatin1Char('='), 0, 0);
-    const bool isQts = i > 0 && all[i].startsWith(QLatin1Char('-')) && (valued.contains(name) || name == QLatin1String("reverse"));
-    if (!isQts)
-      own << all[i];
-    else if (valued.contains(name) && !all[i].contains(QLatin1Char('=')))
-      ++i;
-  }
-  return own;
-}
-
-Call wrong(const QString& sentence) {
-  Call call;
-  call.status = complain(sentence, kUnusable);
-  return call;
-}
-
-/// `1400x900`; nothing for anything else, and for sizes that no window should have.
-std::optional<QSize> sizeNamed(const QString& text) {
-  const QStringList parts = text.split(QLatin1Char('x'));
-  const QSize size = parts.size() == 2 ? QSize(parts[0].toInt(), parts[1].toInt()) : QSize();
-  const bool fits = size.width() >= 320 && size.height() >= 240 && size.width() <= 16'000 && size.height() <= 16'000;
-  return fits ? std::optional(size) : std::nullopt;
-}
-
-Call parse(const QStringList& arguments) {
-  QCommandLineParser parser;
-  parser.setApplicationDescription(QObject::tr("Pipewright's desktop app: split a model, see the bubbles, run the plan, compare."));
-  const QCommandLineOption helpOption = parser.addHelpOption(), versionOption = parser.addVersionOption();
-  parser.addPositionalArgument(
-      QStringLiteral("FILE"),
-      QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"),
-      QStringLiteral("[FILE...]"));
-  const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and exit"),
-                                      QStringLiteral("FILE.png"));
-  const QCommandLineOption exportOption(QStringLiteral("export"),
-                                        QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv) or Chrome trace (.json) and exit"),
-                                        QStringLiteral("FILE"));
-  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Window size, 320x240 to 16000x16000"), QStringLiteral("WxH"));
-  const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"),
-                                       QStringLiteral("THEME"));
-  const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs, analysis or start"),
-                                       QStringLiteral("NAME"));
-  const QCommandLineOption searchOption(QStringLiteral("search"), QObject::tr("With --grab: search for plans first"));
-  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store (numbers start at 1)"),
-                                     QStringLiteral("ID"));
-  const QCommandLineOption storeOption(QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db"));
-  const QCommandLineOption timeOption(QStringLiteral("time-first-frame"),
-                                      QObject::tr("Print how long the first frame took and how much memory it needed, and exit"));
-  parser.addOptions({timeOption, grabOption, exportOption, sizeOption, themeOption, panelOption, searchOption, runOption, storeOption});
-  if (!parser.parse(ownArguments(arguments))) return wrong(QObject::tr("%1 See pipewright-gui --help.").arg(parser.errorText()));
-
-  Call call;
-  if (parser.isSet(helpOption) || parser.isSet(versionOption)) {
-    const QString text = parser.isSet(helpOption) ? parser.helpText() : QStringLiteral("pipewright-gui " PW_VERSION "\n");
-    call.status = std::fputs(qUtf8Printable(text), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
-    return call;
-  }
-  Options& o = call.options;
-  o.files = parser.positionalArguments();
-  o.grab = parser.value(grabOption);
-  o.exported = parser.value(exportOption);
-  o.panel = parser.value(panelOption);
-  o.search = parser.isSet(searchOption);
-  if (parser.isSet(runOption)) {
-    bool isNumber = false;
-    o.run = parser.value(runOption).toInt(&isNumber);
-    if (!isNumber || o.run < 1)
-      return wrong(QObject::tr("\"%1\" is not a number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
-  }
-  if (parser.isSet(sizeOption)) {
-    const std::optional<QSize> size = sizeNamed(parser.value(sizeOption));
-    if (!size) return wrong(QObject::tr("\"%1\" is not a size; write for example 1400x900.").arg(parser.value(sizeOption)));
-    o.size = *size;
-  }
-  call.timed = parser.isSet(timeOption);
-  call.picture = call.timed || parser.isSet(grabOption) || parser.isSet(exportOption);
-  call.store = parser.value(storeOption);
-  call.theme = parser.isSet(themeOption) ? parser.value(themeOption)
-               : call.picture            ? QStringLiteral("light")
-                                         : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
-  if (call.theme != QStringLiteral("light") && call.theme != QStringLiteral("dark") && call.theme != QStringLiteral("system")) {
-    if (parser.isSet(themeOption)) return wrong(QObject::tr("There is no theme \"%1\"; use light or dark.").arg(call.theme));
-    call.theme = QStringLiteral("system");  // settings may hold anything
-  }
-  return call;
 }
 
 /// Without a display Qt would end the process by a signal; this reports a sentence and an exit status instead.
@@ -264,7 +141,7 @@ int main(int argc, char** argv) {
     QCoreApplication::setOrganizationName(QStringLiteral("Pipewright"));
     QCoreApplication::setApplicationName(QStringLiteral("Pipewright"));
     QCoreApplication::setApplicationVersion(QStringLiteral(PW_VERSION));
-    call = parse(QCoreApplication::arguments());
+    call = pw::gui::parse(QCoreApplication::arguments());
   }
   if (call.status) return *call.status;
   if (call.picture && qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");

@@ -41,7 +41,13 @@ void bindOptions(py::module_& m) {
   py::class_<MeasureOptions>(m, "MeasureOptions")
       .def(py::init<>())
       .def_readwrite("device", &MeasureOptions::device)
-      .def_readwrite("precision", &MeasureOptions::precision)
+      .def_property(
+          "precision", [](const MeasureOptions& o) { return precisionName(o.precision); },
+          [](MeasureOptions& o, const std::string& name) {
+            const auto precision = precisionNamed(name);
+            if (!precision) throw UsageError("precision is \"" + name + "\"; use traced, bf16, fp16, or for estimates fp8");
+            o.precision = *precision;
+          })
       .def_property(
           "attention", [](const MeasureOptions& o) { return nameOf(o.attention); },
           [](MeasureOptions& o, const std::string& name) { o.attention = valueFor<Attention>("attention", name); })
@@ -70,7 +76,11 @@ void bindOptions(py::module_& m) {
       .def_readwrite("rank_order", &PlanOptions::rankOrder)
       .def_readwrite("memory_limit", &PlanOptions::memoryLimit)
       .def_readwrite("recompute", &PlanOptions::recompute)
-      .def_readwrite("share", &PlanOptions::share)
+      .def_property(
+          "share", [](const PlanOptions& o) { return o.share ? nameOf(*o.share) : "auto"; },
+          [](PlanOptions& o, const std::string& name) {
+            o.share = name == "auto" ? std::nullopt : std::optional(valueFor<Sharing>("share", name));
+          })
       .def_readwrite("optimizer", &PlanOptions::optimizer)
       .def_readwrite("momentum", &PlanOptions::momentum)
       .def_readwrite("zero1", &PlanOptions::zero1)

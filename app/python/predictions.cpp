@@ -16,6 +16,7 @@
 #include "engine/planning/prediction.h"
 #include "engine/planning/schedule_source.h"
 #include "engine/planning/subject.h"
+#include "schedules/check.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/order/limit_sensitivity.h"
@@ -43,9 +44,7 @@ Prediction predictionOf(Subject subject, const std::string& sends, bool why, con
   const Sending sending = valueFor<Sending>("sends", sends);
   SubjectPrediction predicted = predictSubject(subject, sending, why, jitter);
   if (!predicted.problems.empty()) {
-    const Problem& first = predicted.problems.front();
-    throw UsageError(fmt::format("{} cannot run: rank {}: {}; pipewright.check lists all problems", subject.schedule.name, first.rank.value,
-                                 first.message));
+    throw UsageError(refusalOf(subject.schedule.name, predicted.problems.front()) + "; pipewright.check lists all problems");
   }
   return {std::move(subject), std::move(predicted), sending};
 }

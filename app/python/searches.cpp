@@ -84,8 +84,8 @@ PackedCandidate packed(const Candidate& c) {
           r.loss,
           wordsOf(r.recompute),
           {std::string(nameOf(r.optimizer.kind)), r.optimizer.momentum, r.zero1, r.memoryLimit},
-          {c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples, c.samplesPerSecond, c.scaled,
-           c.leads, c.onFront},
+          {c.stages, std::string(nameOf(c.split)), c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples,
+           c.samplesPerSecond, c.scaled, c.leads, c.onFront},
           certificate};
 }
 
@@ -101,8 +101,10 @@ Candidate unpacked(const PackedCandidate& state) {
   r.optimizer = plannedOptimizer(std::get<0>(memory), std::get<1>(memory));
   r.zero1 = std::get<2>(memory);
   r.memoryLimit = std::get<3>(memory);
-  std::tie(c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples, c.samplesPerSecond, c.scaled,
+  std::string split;
+  std::tie(c.stages, split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples, c.samplesPerSecond, c.scaled,
            c.leads, c.onFront) = figures;
+  c.split = valueFor<SplitSource>("split", split);
   if (certificate) {
     c.certificate.emplace();
     std::vector<int> recomputed;
@@ -136,7 +138,7 @@ void bindCandidates(py::module_& m) {
                                return order;
                              })
       .def_readonly("stages", &Candidate::stages)
-      .def_readonly("balance", &Candidate::split)
+      .def_property_readonly("balance", [](const Candidate& c) { return nameOf(c.split); })
       .def_readonly("moves", &Candidate::moves)
       .def_readonly("step_ns", &Candidate::step)
       .def_readonly("makespan_ns", &Candidate::makespan)

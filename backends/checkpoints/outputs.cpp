@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "backends/checkpoints/writer.h"
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 #include "schedules/error.h"
 
 namespace pw {

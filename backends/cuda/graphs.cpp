@@ -70,7 +70,7 @@ cudaGraph_t capture(cudaStream_t stream, const std::function<void()>& work) {
   std::exception_ptr problem;
   try {
     work();
-  } catch (...) {
+  } catch (...) {  // the capture must end first, or the stream stays unusable
     problem = std::current_exception();
   }
   cudaGraph_t graph = nullptr;
@@ -97,7 +97,7 @@ std::shared_ptr<void> recordGraph(int device, void* stream, const std::function<
   cudaGraph_t graph = nullptr;
   try {
     graph = capture(on, work);
-  } catch (...) {
+  } catch (...) {  // or the stream would allocate from the pool for ever
     allocator::endAllocateToPool(index, recording->pool->id);
     throw;
   }

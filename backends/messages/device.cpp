@@ -3,7 +3,7 @@
 #include <cstring>
 #include <memory>
 
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 
 namespace pw {
 namespace {

@@ -14,7 +14,7 @@ std::string textOf(const RunColumn& column, const RunFacts& facts) {
         } else if constexpr (std::is_same_v<Fact, DType>) {
           return value == DType::Unknown ? "" : std::string(precisionName(value));
         } else {
-          return value;
+          return value ? std::string(nameOf(*value)) : "";
         }
       },
       column.member);

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 
+#include "backends/stages/backward.h"
+#include "simulator/costs/cost_source.h"
 #include "simulator/model/tensor_meta.h"
+#include "simulator/plan/optimizer.h"
 
 namespace pw {
 
@@ -16,9 +20,10 @@ struct RunFacts {
   DType precision = DType::Unknown;  ///< Unknown: as traced; BFloat16, Float16
   bool tf32 = false;                 ///< GPUs rounded the inputs of float32 matrix products
   bool synthetic = false;            ///< its stages computed nothing, so it says nothing about its model's times
-  std::string optimizer{};           ///< as `--optimizer` names it; empty: written before this was stored
-  std::string backward{};            ///< likewise of `--backward`
-  std::string costs{};               ///< what it was predicted from: `measured` or `estimated` times; empty: likewise, or of no model
+  // Nothing: written before this was stored, or by a newer Pipewright with a value that is unknown here.
+  std::optional<OptimizerSpec::Kind> optimizer{};
+  std::optional<Backward> backward{};
+  std::optional<CostSource> costs{};  ///< of the times that it was predicted from; nothing also where no model has any
 
   bool operator==(const RunFacts&) const = default;
 };
@@ -28,7 +33,9 @@ struct RunColumn {
   std::string_view name;   ///< in the store and in JSON
   std::string_view title;  ///< in lists; empty: lists have no column for it (`howComputed` says it)
   int version;             ///< of the first stores that have it
-  std::variant<bool RunFacts::*, DType RunFacts::*, std::string RunFacts::*> member;
+  std::variant<bool RunFacts::*, DType RunFacts::*, std::optional<OptimizerSpec::Kind> RunFacts::*, std::optional<Backward> RunFacts::*,
+               std::optional<CostSource> RunFacts::*>
+      member;
 };
 
 inline constexpr std::array<RunColumn, 6> kRunColumns{{

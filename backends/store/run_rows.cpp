@@ -28,7 +28,10 @@ std::string factNames() {
 
 void read(const SQLite::Column& column, bool& value) { value = column.getInt() != 0; }
 void read(const SQLite::Column& column, DType& value) { value = precisionNamed(column.getString()).value_or(DType::Unknown); }
-void read(const SQLite::Column& column, std::string& value) { value = column.getString(); }
+template <class Enum>
+void read(const SQLite::Column& column, std::optional<Enum>& value) {
+  value = valueNamed<Enum>(column.getString());
+}
 
 /// The facts in a row, from a column on.
 RunFacts factsOf(SQLite::Statement& row, int at) {
@@ -41,7 +44,10 @@ RunFacts factsOf(SQLite::Statement& row, int at) {
 
 void write(SQLite::Statement& statement, int at, bool value) { statement.bind(at, value ? 1 : 0); }
 void write(SQLite::Statement& statement, int at, DType value) { statement.bind(at, std::string(precisionName(value))); }
-void write(SQLite::Statement& statement, int at, const std::string& value) { statement.bind(at, value); }
+template <class Enum>
+void write(SQLite::Statement& statement, int at, std::optional<Enum> value) {
+  statement.bind(at, value ? std::string(nameOf(*value)) : "");
+}
 
 /// `?,?,?`.
 std::string placeholders(std::size_t count) {

@@ -38,7 +38,7 @@ std::string joinedWords(const std::string& backend, const RunFacts& facts) {
   if (facts.precision != DType::Unknown) words += fmt::format(", {}", precisionName(facts.precision));
   if (facts.tf32) words += ", tf32";
   if (facts.synthetic) words += ", synthetic";
-  if (facts.backward == "dynamic") words += ", dynamic backward";
+  if (facts.backward == Backward::Dynamic) words += ", dynamic backward";
   return words;
 }
 

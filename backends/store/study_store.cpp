@@ -39,7 +39,7 @@ constexpr std::array kColumns{
            [](StudyResult& result, const SQLite::Column& column) { result.point = column.getInt64(); }},
     Column{"model", kText, [](const StudyRow& row) -> Value { return row.point.model; }},
     Column{"cluster", kText, [](const StudyRow& row) -> Value { return row.point.cluster; }},
-    Column{"precision", kText, [](const StudyRow& row) -> Value { return row.point.precision; }},
+    Column{"precision", kText, [](const StudyRow& row) -> Value { return std::string(precisionName(row.point.precision)); }},
     Column{"attention", kText, [](const StudyRow& row) -> Value { return std::string(nameOf(row.point.attention)); }},
     Column{"schedule", kText, [](const StudyRow& row) -> Value { return row.point.schedule; }},
     Column{"ranks", kInteger, [](const StudyRow& row) -> Value { return row.point.ranks; }},

@@ -11,9 +11,10 @@
 
 #include "backends/traces/events.h"
 #include "backends/traces/label.h"
-#include "backends/traces/numbers.h"
+#include "backends/traces/time_text.h"
 #include "backends/traces/windows.h"
 #include "schedules/error.h"
+#include "simulator/text/number_text.h"
 
 namespace pw {
 namespace {
@@ -52,7 +53,7 @@ void readArguments(json::value value, Event& event) {
     json::value content;
     if (member.key().get(key) != simdjson::SUCCESS || member.value().get(content) != simdjson::SUCCESS) return;
     const auto number = [&](std::int64_t& target) {
-      if (const auto read = wholeNumber<std::int64_t>(bare(content.raw_json_token()))) target = *read;
+      if (const auto read = numberOf<std::int64_t>(bare(content.raw_json_token()))) target = *read;
     };
     if (is(key, "name")) event.argumentName = bare(content.raw_json_token());
     if (is(key, "from")) number(event.from);
@@ -148,7 +149,7 @@ class ChromeReader {
 
 /// Processes and threads are numbers, or now and then words; the latter count down from −1.
 std::int64_t ChromeReader::numberOf(std::string_view token) {
-  if (const auto number = wholeNumber<std::int64_t>(token)) {
+  if (const auto number = numberOf<std::int64_t>(token)) {
     if (*number >= 0 && *number < (std::int64_t{1} << 31)) return *number;
   }
   return texts_.try_emplace(std::string(token), -1 - static_cast<std::int64_t>(texts_.size())).first->second;
@@ -239,7 +240,7 @@ void ChromeReader::takeEnd(const Event& event) {
 void ChromeReader::takeCounter(const Event& event) {
   constexpr std::string_view kCounter = "memory of rank ";
   if (!event.name.starts_with(kCounter)) return;
-  const auto rank = wholeNumber<std::int32_t>(event.name.substr(kCounter.size()));
+  const auto rank = numberOf<std::int32_t>(event.name.substr(kCounter.size()));
   const auto time = nanoseconds(event.start);
   if (!rank || *rank < 0 || *rank >= kMaxRanks || !time || event.bytes < 0) {
     ++file_.unusable;
@@ -359,7 +360,7 @@ void ChromeReader::finish() {
   file_.truncated = windows_.isTruncated();
   const auto& members = windows_.members();
   if (const auto base = members.find("baseTimeNanoseconds"); base != members.end()) {
-    file_.origin = wholeNumber<std::int64_t>(base->second).value_or(0);
+    file_.origin = numberOf<std::int64_t>(base->second).value_or(0);
     if (file_.origin < 0 || file_.origin > kLatestTime) file_.origin = 0;
   }
   if (const auto info = members.find("distributedInfo"); info != members.end()) {

@@ -314,7 +314,7 @@ void DistributedAutograd::backward(ContextId id, const std::vector<TensorHandle>
       if (impl_->remote.isLost(JobRank(i))) impl_->lost(JobRank(i), "it was lost before");
     }
     (void)root->done().wait();
-  } catch (...) {
+  } catch (...) {  // the pass is no longer known here, so late messages of it are dropped
     impl_->finish(*root, false);
     throw;
   }

@@ -47,7 +47,7 @@ LinkedWorker::LinkedWorker(RemoteSettings settings, const LinkMaker& link, milli
     channel_ = std::make_unique<MessageChannel>(
         link, [this](JobRank from, ChannelMessage message) { remote_->deliver(from, std::move(message)); },
         [this](JobRank worker, const std::string& why) { remote_->lost(worker, why); }, ChannelOptions{.lostAfter = lostAfter});
-  } catch (...) {
+  } catch (...) {  // no destructor runs for what was connected already
     leave();
     throw;
   }

@@ -31,18 +31,16 @@ int gpuNumber(const MeasureOptions& o) {
 
 void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   const int number = gpuNumber(o);
-  const auto precision = precisionNamed(o.precision);
-  if (!precision) throw UsageError(fmt::format("there is no precision {}; use traced, bf16, fp16, or for estimates fp8", o.precision));
   if (costs != CostsFrom::Cluster && o.attention != Attention::AsTraced)
     throw UsageError("--attention says how estimates count it, but these costs are not estimated; omit it, or give --cluster alone.");
-  if (costs == CostsFrom::Measuring && precision == DType::Float8)
+  if (costs == CostsFrom::Measuring && o.precision == DType::Float8)
     throw UsageError("The engine does not compute in fp8, so its costs cannot be measured; estimate them for a cluster, or use bf16.");
   if (costs == CostsFrom::Cluster && (!o.device.empty() || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError(
         "--device, --tf32, --no-graphs and --threads control how costs are measured, but estimated costs for a cluster are not measured "
         "now; omit them.");
   }
-  if (costs == CostsFrom::Profile && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs || o.threads > 0)) {
+  if (costs == CostsFrom::Profile && (!o.device.empty() || o.precision != DType::Unknown || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError(
         "--device, --precision, --tf32, --no-graphs and --threads control how costs are measured, but these costs are not measured now; "
         "omit them.");
@@ -56,7 +54,7 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
 }
 
 Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options) {
-  return estimate(graph, microbatch, cluster, precisionNamed(options.precision).value(), options.attention);
+  return estimate(graph, microbatch, cluster, options.precision, options.attention);
 }
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,
@@ -80,7 +78,7 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   std::vector<std::string> argv{ownPath(), "profile"};
   argv.insert(argv.end(), models.begin(), models.end());
   argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress",
-                           options.progressStyle, "--json", "--precision", options.precision});
+                           options.progressStyle, "--json", "--precision", std::string(precisionName(options.precision))});
   if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
   if (options.tf32) argv.emplace_back("--tf32");
   if (options.noGraphs) argv.emplace_back("--no-graphs");

@@ -13,7 +13,7 @@ namespace pw {
 /// How costs are measured: the options that `profile`, `plan` and `search` share.
 struct MeasureOptions {
   std::string device;                         ///< cpu, cuda (one GPU per process) or cuda:N; empty: not given, cpu
-  std::string precision = "traced";           ///< traced, bf16, fp16; of estimates also fp8
+  DType precision = DType::Unknown;           ///< Unknown: as traced; BFloat16, Float16; of estimates also Float8
   Attention attention = Attention::AsTraced;  ///< of estimates
   bool tf32 = false, noGraphs = false;
   int threads = 0;                     ///< 0: not given, 1

@@ -77,11 +77,7 @@ Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
       made ? serialSchedule(loopPlacement(shape), shape.ranks, shape.microbatches)
            : generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
   if (made) schedule.name = o.schedule;
-  for (const Problem& problem : check(schedule)) {
-    if (problem.stops == Stops::Always)
-      throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value,
-                                   problem.message));
-  }
+  requireRunnable(o.schedule, schedule);
   const int stages = shapeOf(schedule).stages;
   if (!o.splits.empty() && stages != pieces) {
     throw UsageError(fmt::format("{} make {} stages, and {} has {} on {}; use {}.", counted(pieces - 1, "split point"), pieces, o.schedule,
@@ -134,9 +130,7 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
   request.begins = chooseSplits(o, graph, profile, orderedPlacement(schedule, request.rankOrder));
   request.loss = o.loss;
   request.recompute = parseRecompute(o.recompute);
-  request.sharing = valueNamed<Sharing>(o.share);
-  if (!request.sharing && o.share != "auto")
-    throw UsageError(fmt::format("there is no way to share \"{}\"; use auto, {}", o.share, namesOf<Sharing>(" or ")));
+  request.sharing = o.share;
   request.optimizer = plannedOptimizer(o.optimizer, o.momentum);
   request.zero1 = o.zero1;
   request.memoryLimit = limit;

@@ -36,7 +36,7 @@ struct PlanOptions {
   std::vector<int> rankOrder;                ///< the ranks along the pipeline (`PlanRequest::rankOrder`); empty: as numbered
   std::string memoryLimit;                   ///< of a rank: `24GiB`
   std::vector<std::string> recompute{"none"};  ///< none, full, auto, or modules
-  std::string share = "auto";                  ///< auto, replicate, transmit
+  std::optional<Sharing> share;                ///< nothing: the faster one
   std::string optimizer = "sgd";               ///< whose state is counted
   double momentum = 0;
   bool zero1 = false;

@@ -69,7 +69,7 @@ ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cl
     }
     return measuredProfiles(std::move(profiles));
   }
-  if (!o.cluster.empty()) return estimatedProfiles(graph, cluster, precisionNamed(o.how.precision).value(), o.how.attention);
+  if (!o.cluster.empty()) return estimatedProfiles(graph, cluster, o.how.precision, o.how.attention);
   return [&o, &tell](std::int64_t microbatch) {
     return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, o.loss, tell)), false};
   };
@@ -118,7 +118,7 @@ Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPo
             {"microbatch", r.microbatch},
             {"batch", c.samples},
             {"replicas", r.replicas},
-            {"balance", c.split},
+            {"balance", nameOf(c.split)},
             {"moves", c.moves},
             {"splits", splitNames(points.at(r.microbatch), r.begins)},
             {"recompute", wordsOf(r.recompute)},

@@ -106,7 +106,7 @@ StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), 
   for (const std::string& file : study.profiles) {
     if (!used.contains(file)) throw UsageError(fmt::format("The profile {} is of none of the study's models; profile them again.", file));
   }
-  const bool plain = study.precisions == std::vector<std::string>{"traced"} && study.attentions == std::vector{Attention::AsTraced};
+  const bool plain = study.precisions == std::vector{DType::Unknown} && study.attentions == std::vector{Attention::AsTraced};
   const bool estimates =
       std::ranges::none_of(graphs_, [](const auto& entry) { return isLayerChain(*entry.second); }) && study.profiles.empty();
   if (!plain && !estimates)
@@ -135,8 +135,7 @@ std::shared_ptr<StudyCosts::Shared> StudyCosts::made(const StudyPoint& point, st
       shared->profile.profile = std::make_shared<const Profile>(std::move(placed));
     }
   } else {
-    shared->profile.profile =
-        std::make_shared<const Profile>(estimate(graph, microbatch, *cluster, precisionNamed(point.precision).value(), point.attention));
+    shared->profile.profile = std::make_shared<const Profile>(estimate(graph, microbatch, *cluster, point.precision, point.attention));
   }
   shared->model = std::make_shared<ModelCosts>(graph, *shared->profile.profile, microbatch);
   shared->points = splitPoints(graph, bindBatch(graph, microbatch));

@@ -40,7 +40,7 @@ class StudyCosts {
   [[nodiscard]] const ModelGraph& graph(const std::string& model) const { return *graphs_.at(model); }
 
  private:
-  using Key = std::tuple<std::string, std::string, std::string, Attention, std::int64_t>;
+  using Key = std::tuple<std::string, std::string, DType, Attention, std::int64_t>;
   [[nodiscard]] std::shared_ptr<Shared> made(const StudyPoint& point, std::int64_t microbatch) const;
 
   const Study& study_;

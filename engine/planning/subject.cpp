@@ -1,7 +1,6 @@
 #include "engine/planning/subject.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include "simulator/order/recomputation.h"
 #include "simulator/plan/plan.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/text/number_text.h"
 
 namespace pw {
 namespace {
@@ -158,15 +158,6 @@ Ns scaled(Ns time, double factor) {
   return static_cast<Ns>(std::llround(product));
 }
 
-/// The whole text as a number, or nothing.
-template <class Number>
-std::optional<Number> numberIn(std::string_view text) {
-  Number number{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 void slowLink(Subject& subject, int one, int other, double factor) {
   subject.costSource += fmt::format("; messages between ranks {} and {} take {:g} times as long", one, other, factor);
   bool met = false;
@@ -189,9 +180,9 @@ void slowDown(Subject& subject, const std::string& text) {
   const std::string_view what = std::string_view(text).substr(0, equals);
   const std::size_t dash = what.find('-');
   const bool link = dash != std::string_view::npos && dash > 0;
-  const auto rank = numberIn<int>(what.substr(0, link ? dash : what.size()));
-  const auto other = link ? numberIn<int>(what.substr(dash + 1)) : rank;
-  const auto factor = numberIn<double>(std::string_view(text).substr(std::min(equals + 1, text.size())));
+  const auto rank = numberOf<int>(what.substr(0, link ? dash : what.size()));
+  const auto other = link ? numberOf<int>(what.substr(dash + 1)) : rank;
+  const auto factor = numberOf<double>(std::string_view(text).substr(std::min(equals + 1, text.size())));
   if (!rank || !other || !factor || !(*factor > 0) || *factor > kMost || (link && *rank == *other)) {
     throw UsageError(fmt::format("--slow \"{}\" is not a rank or link and factor; write for example --slow 2=1.5 or --slow 1-2=3", text));
   }

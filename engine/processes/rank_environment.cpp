@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <string_view>
 #include <system_error>
@@ -14,6 +13,7 @@
 
 #include "schedules/error.h"
 #include "simulator/text/digest.h"
+#include "simulator/text/number_text.h"
 
 extern char** environ;
 
@@ -24,13 +24,6 @@ constexpr int kMostRanks = 1 << 20;
 constexpr std::uint64_t kReservedSteps =
     0xfffffff0;  // SLURM_MAX_NORMAL_STEP_ID: from here on batch scripts, interactive shells, container steps
 constexpr std::uint64_t kFirstPort = 20000, kPorts = 10000;
-
-std::optional<std::uint64_t> numberOf(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// Reads variables, and says so in its errors.
 class Reader {
@@ -49,7 +42,7 @@ class Reader {
       throw UsageError(
           fmt::format("{} is set but {} is not; set both as {} does, or neither", because, name, because == kRank ? "torchrun" : "srun"));
     }
-    const auto value = numberOf(text(name));
+    const auto value = numberOf<std::uint64_t>(text(name));
     if (!value || *value < low || *value > high) {
       throw UsageError(fmt::format("{} in the environment is '{}'; it must be a number from {} to {}", name, text(name), low, high));
     }
@@ -104,7 +97,8 @@ std::string tokenOf(const Reader& read) {
 /// Whether the variables are those of one of several tasks that srun started.
 bool isTask(const Reader& read, const char* tasks) {
   if (!read.has("SLURM_PROCID") || !read.has("SLURM_STEP_ID") || !read.has(tasks)) return false;
-  return numberOf(read.text("SLURM_STEP_ID")).value_or(0) < kReservedSteps && numberOf(read.text(tasks)).value_or(0) != 1;
+  return numberOf<std::uint64_t>(read.text("SLURM_STEP_ID")).value_or(0) < kReservedSteps &&
+         numberOf<std::uint64_t>(read.text(tasks)).value_or(0) != 1;
 }
 
 /// Tasks on this host; 0 where Slurm does not say.
@@ -113,7 +107,7 @@ int tasksHere(const Reader& read, std::size_t hosts, int tasks) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     if (!read.has(name) || !read.has("SLURM_NODEID")) continue;
     const std::vector<int> perHost = tasksPerHost(read.text(name));
-    const auto host = numberOf(read.text("SLURM_NODEID"));
+    const auto host = numberOf<std::uint64_t>(read.text("SLURM_NODEID"));
     if (host && *host < perHost.size()) return perHost[*host];
   }
   return read.has("SLURM_NTASKS_PER_NODE") ? read.small("SLURM_NTASKS_PER_NODE", 1, kMostRanks, Reader::kTask) : 0;
@@ -155,7 +149,7 @@ RankEnvironment fromSlurm(const Reader& read, const char* tasks) {
 void appendRange(std::string_view entry, std::vector<std::string>& out, const std::string& list) {
   const std::size_t dash = entry.find('-');
   const std::string_view first = entry.substr(0, dash), last = dash == std::string_view::npos ? first : entry.substr(dash + 1);
-  const auto low = numberOf(first), high = numberOf(last);
+  const auto low = numberOf<std::uint64_t>(first), high = numberOf<std::uint64_t>(last);
   if (!low || !high || *low > *high || *high - *low >= kMostRanks || out.size() >= kMostRanks) throwNoList("hosts", list);
   for (std::uint64_t number = *low; number <= *high; ++number) out.push_back(fmt::format("{:0{}}", number, first.size()));
 }
@@ -214,12 +208,12 @@ std::vector<int> tasksPerHost(const std::string& list) {
     std::string_view entry = std::string_view(list).substr(begin, end - begin);
     std::uint64_t times = 1;
     if (const std::size_t open = entry.find("(x"); open != std::string_view::npos) {
-      const auto count = entry.back() == ')' ? numberOf(entry.substr(open + 2, entry.size() - open - 3)) : std::nullopt;
+      const auto count = entry.back() == ')' ? numberOf<std::uint64_t>(entry.substr(open + 2, entry.size() - open - 3)) : std::nullopt;
       if (!count) throwNoList("tasks per host", list);
       times = *count;
       entry = entry.substr(0, open);
     }
-    const auto number = numberOf(entry);
+    const auto number = numberOf<std::uint64_t>(entry);
     if (!number || *number > kMostRanks || times > kMostRanks || tasks.size() + times > kMostRanks) throwNoList("tasks per host", list);
     tasks.insert(tasks.end(), times, static_cast<int>(*number));
     begin = end + 1;

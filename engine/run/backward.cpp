@@ -23,7 +23,7 @@ void refuseWhatIsNotDynamic(const RunSettings& o, const Plan& plan) {
   if (o.evaluates) refuse("is about backward passes, and --eval runs none", "omit one of them");
   if (o.computing.onGpu) refuse("runs on CPUs", "use --backend ucx or gloo");
   if (o.computing.precision != DType::Unknown)
-    refuse(fmt::format("computes as the model was traced, not in {}", o.precision), "add --precision traced");
+    refuse(fmt::format("computes as the model was traced, not in {}", precisionName(o.computing.precision)), "add --precision traced");
   if (o.order == Order::Ready) refuse("does not follow the plan's rows, in no order", "omit --order");
   if (o.lossOver == LossScope::WholeBatch)
     refuse("sends each microbatch back on its own, so there is no loss over the batch", "use --loss-over microbatch");

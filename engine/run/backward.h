@@ -1,29 +1,14 @@
 #pragma once
 
-#include <cstdint>
-#include <string_view>
-
 #include "backends/messages/communicator.h"
 #include "backends/messages/rendezvous.h"
+#include "backends/stages/backward.h"
 #include "engine/worker.h"
 #include "simulator/plan/plan.h"
 
 namespace pw {
 
 struct RunSettings;
-
-/// Who says which forward or backward a rank does next.
-enum class Backward : std::uint8_t {
-  Schedule,  ///< the rows of the plan
-  Dynamic,   ///< nobody: values go by remote calls, and distributed autograd finds its way back
-};
-constexpr std::string_view nameOf(Backward backward) {
-  switch (backward) {
-    case Backward::Schedule: return "schedule";
-    case Backward::Dynamic: return "dynamic";
-  }
-  return {};
-}
 
 /// Throws UsageError for what cannot be run with `--backward dynamic`, if that is set.
 void refuseWhatIsNotDynamic(const RunSettings& settings, const Plan& plan);

@@ -44,18 +44,17 @@ int shardsOf(const RunSettings& o, const Plan& plan) {
   return o.shardOptimizer ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
 }
 
+/// Nothing where the plan is of no model.
+std::optional<CostSource> costSourceOf(const Plan& plan) {
+  if (plan.profile.nodes.empty()) return std::nullopt;
+  return plan.profile.estimated ? CostSource::Estimated : CostSource::Measured;
+}
+
 RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
   record.backend = nameOf(*o.transport);
-  record.facts = {o.computing.precision,
-                  o.computing.tf32,
-                  o.synthetic,
-                  std::string(nameOf(o.update.kind)),
-                  std::string(nameOf(o.backward)),
-                  plan.profile.nodes.empty() ? ""
-                  : plan.profile.estimated   ? "estimated"
-                                             : "measured"};
+  record.facts = {o.computing.precision, o.computing.tf32, o.synthetic, o.update.kind, o.backward, costSourceOf(plan)};
   record.seed = o.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;

@@ -34,11 +34,11 @@ bool forwardsComeFirst(const Schedule& schedule) {
 void followPlan(RunSettings& o, const Plan& plan) {
   const Computing profiled = plan.profile.computing;  // of a cluster's: on CPUs, as traced
   if (!o.transport) o.transport = defaultTransport(profiled.onGpu);
-  if (o.precision.empty()) o.precision = o.synthetic ? "traced" : precisionName(profiled.precision);
-  if (o.precision == precisionName(DType::Float8))
+  if (!o.precision) o.precision = o.synthetic ? DType::Unknown : profiled.precision;
+  if (o.precision == DType::Float8)
     throw UsageError("The plan's costs are estimated for fp8, in which the engine does not compute; run it with --precision bf16.");
   o.computing.onGpu = factsOf(*o.transport).onGpu;
-  o.computing.precision = precisionNamed(o.precision).value();
+  o.computing.precision = *o.precision;
   o.computing.tf32 = o.tf32.value_or(profiled.tf32 && o.computing.onGpu);
   o.computing.graphs = o.computing.onGpu && o.graphs.value_or(profiled.graphs || !profiled.onGpu);
   if (o.threads == 0) o.threads = plan.profile.threads;
@@ -81,10 +81,7 @@ std::string costsNote(const RunSettings& o, const Plan& plan) {
 }
 
 void refuseWhatCannotRun(const RunSettings& o, const Plan& plan) {
-  for (const Problem& problem : check(plan.schedule)) {
-    if (problem.stops == Stops::Always)
-      throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
-  }
+  requireRunnable("The schedule of " + o.plan, plan.schedule);
   if (!trains(plan.schedule) && !o.evaluates)
     throw UsageError(
         fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
@@ -111,7 +108,8 @@ void refuseWhatCannotRun(const RunSettings& o, const Plan& plan) {
   }
   refuseWhatIsNotDynamic(o, plan);
   if (o.verify && o.computing.precision != DType::Unknown) {
-    throw UsageError(fmt::format("--verify compares bits that {} rounds away; omit it, or add --precision traced.", o.precision));
+    throw UsageError(fmt::format("--verify compares bits that {} rounds away; omit it, or add --precision traced.",
+                                 precisionName(o.computing.precision)));
   }
   if (const TransportFacts facts = factsOf(*o.transport); o.order == Order::Ready && !facts.tellsArrivals && worldSize(plan) > 1)
     throw UsageError(fmt::format("{} cannot tell which message came first, so --order ready needs --backend ucx.", facts.title));

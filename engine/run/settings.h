@@ -23,7 +23,7 @@ struct RunSettings {
   Backward backward = Backward::Schedule;
   LossScope lossOver = LossScope::PerMicrobatch;
   std::optional<Transport> transport;                   ///< nothing: not given; `followPlan` then sets it as the plan was profiled
-  std::string precision;                                ///< empty: likewise
+  std::optional<DType> precision;                       ///< likewise; Unknown: as traced, BFloat16, Float16
   std::optional<bool> tf32, graphs;                     ///< nothing: not given; `followPlan` then sets them as the plan was profiled
   Computing computing;                                  ///< the resulting settings; set by `followPlan`
   int steps = 1, threads = 0, saveEvery = 0, keep = 0;  ///< threads 0: not given; set by `followPlan` as well

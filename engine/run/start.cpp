@@ -143,7 +143,7 @@ JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& gra
   add(fields, "--skip-nonfinite", o.skipNonFinite);
   add(fields, "--find-nan", o.findNan);
   add(fields, "--reset-optimizer", o.resetOptimizer);
-  add(fields, "--precision", o.precision);
+  add(fields, "--precision", precisionName(o.computing.precision));
   add(fields, "--tf32", o.computing.tf32);
   add(fields, "--init", o.initRandom ? "random" : "");
   add(fields, "--masked", o.masked);

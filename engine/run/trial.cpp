@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "backends/messages/buffer_math.h"
 #include "backends/messages/in_memory_communicator.h"
-#include "backends/messages/numbers.h"
 #include "engine/executor.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"

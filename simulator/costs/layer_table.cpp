@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -16,6 +15,7 @@
 
 #include "schedules/printable.h"
 #include "simulator/text/json_part.h"
+#include "simulator/text/number_text.h"
 
 namespace pw {
 namespace {
@@ -226,13 +226,6 @@ class CsvReader {
   std::size_t at_ = 0, line_ = 0;
 };
 
-template <class Number>
-std::optional<Number> numberIn(const std::string& text) {
-  Number number{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return problem == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
 void readCsvTable(std::string_view text, const JsonDocument& document, LayerTable& table) {
   CsvReader reader(text, document);
   Builder builder(document, table);
@@ -252,11 +245,11 @@ void readCsvTable(std::string_view text, const JsonDocument& document, LayerTabl
     for (std::size_t i = 0; i < header.size(); ++i) {
       const std::string& cell = (*cells)[i];
       if (header[i] == kModule) row.module = cell;
-      if (isNumber(header[i]) && !cell.empty()) builder.set(row, header[i], numberIn<std::int64_t>(cell), fmt::format("\"{:.40}\"", cell));
+      if (isNumber(header[i]) && !cell.empty()) builder.set(row, header[i], numberOf<std::int64_t>(cell), fmt::format("\"{:.40}\"", cell));
       if (!isOfTable(header[i])) continue;
       const auto [first, isNew] = ofTable.emplace(header[i], cell);
       if (first->second != cell) builder.fail(row, fmt::format("has another `{}` than those before it", header[i]));
-      if (isNew) setOfTable(document, table, header[i], numberIn<double>(cell), fmt::format("\"{:.40}\"", cell));
+      if (isNew) setOfTable(document, table, header[i], numberOf<double>(cell), fmt::format("\"{:.40}\"", cell));
     }
     builder.add(row);
   }

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_form.h"
+#include "simulator/text/number_text.h"
 
 namespace pw {
 namespace {
@@ -36,10 +36,8 @@ std::pair<std::string, std::optional<std::int64_t>> parts(const std::string& tex
   const std::size_t at = text.rfind(kIgnore);
   if (at == std::string::npos) return {text, std::nullopt};
   const std::string digits = text.substr(at + std::string(kIgnore).size());
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size())
-    throw UsageError(fmt::format("\"{}\" in --loss-count {} is not an integer.", digits, text));
+  const auto number = numberOf<std::int64_t>(digits);
+  if (!number) throw UsageError(fmt::format("\"{}\" in --loss-count {} is not an integer.", digits, text));
   return {text.substr(0, at), number};
 }
 

@@ -58,7 +58,7 @@ Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const Recompute& re
   c.request.begins = start.begins;
   c.request.recompute = recompute;
   c.stages = shape_.stages;
-  c.split = start.name;
+  c.split = start.source;
   c.scaled = shape_.profile.scaled;
   weighed.costs = price(c.request, *shape_.model, compiled_).costs;
   addOptimizerState(weighed.costs, stateCopies(c.request.optimizer), optimizerShards(c.request, rows_.placement));

@@ -26,7 +26,7 @@ struct SearchShape {
 
 /// Initial splits of a combination.
 struct SplitStart {
-  std::string name;
+  SplitSource source = SplitSource::Time;
   std::vector<NodeId> begins;
 };
 

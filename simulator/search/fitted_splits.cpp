@@ -60,7 +60,7 @@ std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& 
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const auto begins = balancer.beginsWithin(rooms, shape.slowness);
     if (!begins) return best;
-    const Candidate candidate = evaluator.evaluate({"fit", *begins}, recompute);
+    const Candidate candidate = evaluator.evaluate({SplitSource::Fit, *begins}, recompute);
     if (!best || Evaluator::isBetterCut(candidate, *best)) best = candidate;
     if (best->fits()) return best;
     for (StageRoom& room : rooms) room.bytes = std::max<Bytes>(room.bytes > 0 ? 1 : 0, room.bytes - candidate.excess);
@@ -112,7 +112,7 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
 
 std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator, const Recompute& recompute,
                                 const std::vector<NodeId>& balanced) {
-  if (evaluator.evaluate({"time", balanced}, recompute).fits()) return balanced;
+  if (evaluator.evaluate({SplitSource::Time, balanced}, recompute).fits()) return balanced;
   const std::optional<Candidate> fitted = fittedSplits(shape, balancer, evaluator, recompute);
   return fitted && fitted->fits() ? fitted->request.begins : balanced;
 }

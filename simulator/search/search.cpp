@@ -122,12 +122,11 @@ void Searcher::findModels() {
 
 std::vector<SplitStart> Searcher::startsOf(const SearchShape& shape, const Balancer& balancer) const {
   std::vector<SplitStart> starts;
-  const auto add = [&](std::string_view name, const std::vector<NodeId>& begins) {
-    if (std::ranges::none_of(starts, [&](const SplitStart& s) { return s.begins == begins; }))
-      starts.push_back({std::string(name), begins});
+  const auto add = [&](SplitSource source, const std::vector<NodeId>& begins) {
+    if (std::ranges::none_of(starts, [&](const SplitStart& s) { return s.begins == begins; })) starts.push_back({source, begins});
   };
-  if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add("marks", graph_.splitMarkers);
-  for (const Balance by : space_.balances) add(nameOf(by), balancer.begins(shape.stages, by, shape.slowness));
+  if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add(SplitSource::Marks, graph_.splitMarkers);
+  for (const Balance by : space_.balances) add(splitSource(by), balancer.begins(shape.stages, by, shape.slowness));
   return starts;
 }
 

@@ -36,13 +36,42 @@ struct SearchSpace {
 /// samples; and R, 2R, 4R and 8R as far as the batch has that many samples. At least one count.
 [[nodiscard]] std::vector<int> usualCounts(int ranks, int replicas, std::int64_t batch);
 
+/// Where the splits of a candidate come from: what they balance over the stages, or
+enum class SplitSource : std::uint8_t {
+  Time,
+  Memory,
+  Parameters,
+  Layers,
+  Fit,    ///< the time, within the memory limits
+  Marks,  ///< the model's own split markers
+};
+constexpr std::string_view nameOf(SplitSource source) {
+  switch (source) {
+    case SplitSource::Time: return nameOf(Balance::Time);
+    case SplitSource::Memory: return nameOf(Balance::Memory);
+    case SplitSource::Parameters: return nameOf(Balance::Parameters);
+    case SplitSource::Layers: return nameOf(Balance::Layers);
+    case SplitSource::Fit: return "fit";
+    case SplitSource::Marks: return "marks";
+  }
+  return {};
+}
+[[nodiscard]] constexpr SplitSource splitSource(Balance balance) {
+  switch (balance) {
+    case Balance::Time: return SplitSource::Time;
+    case Balance::Memory: return SplitSource::Memory;
+    case Balance::Parameters: return SplitSource::Parameters;
+    case Balance::Layers: return SplitSource::Layers;
+  }
+  return SplitSource::Time;
+}
+
 /// A plan that was tried, and what is predicted of it.
 struct Candidate {
   PlanRequest request;  ///< `price` and `planOf` turn it into a plan
   int stages = 0;
-  std::string split;  ///< what its splits balance: time, memory, parameters, layers; `fit`: time, within the memory limits; `marks`: the
-                      ///< model's own split markers
-  int moves = 0;      ///< whether splits were moved from there because it made the step shorter
+  SplitSource split = SplitSource::Time;
+  int moves = 0;  ///< of splits from there, because they made the step shorter
   Ns step = 0, makespan = 0;
   double bubbleFraction = 0;
   Bytes peak = 0;            ///< of the rank that needs the most

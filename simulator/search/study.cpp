@@ -130,9 +130,9 @@ Study parseStudy(std::string_view json, const std::string& source) {
   if (part.has("profile")) study.profiles = valuesIn(part["profile"], text);
   if (part.has("precision")) {
     study.precisions = valuesIn(part["precision"], [](const JsonPart& p) {
-      auto name = p.as<std::string>();
-      if (!precisionNamed(name)) p.fail("is not traced, bf16, fp16 or fp8");
-      return name;
+      const auto precision = precisionNamed(p.as<std::string>());
+      if (!precision) p.fail("is not traced, bf16, fp16 or fp8");
+      return *precision;
     });
   }
   if (part.has("attention")) {

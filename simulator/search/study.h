@@ -18,7 +18,7 @@ struct Study {
   std::vector<std::string> models;                ///< archives or layer tables, one each
   std::vector<std::string> clusters{""};          ///< for `loadCluster`; empty: none, costs of the profiles or the layer table
   std::vector<std::string> profiles;              ///< files with measured costs, of all microbatch sizes; not varied
-  std::vector<std::string> precisions{"traced"};  ///< of estimates
+  std::vector<DType> precisions{DType::Unknown};  ///< of estimates; Unknown: as traced
   std::vector<Attention> attentions{Attention::AsTraced};
   std::vector<int> ranks, replicas{1};
   std::vector<std::int64_t> batches{0};          ///< samples per step over all replicas; 0: as microbatch sizes and counts make it
@@ -39,7 +39,8 @@ struct Study {
 /// One combination.
 struct StudyPoint {
   std::int64_t number = 0;  ///< from 0; the same study has the same combination there
-  std::string model, cluster, precision, schedule;
+  std::string model, cluster, schedule;
+  DType precision = DType::Unknown;
   Attention attention = Attention::AsTraced;
   int ranks = 1, replicas = 1, microbatches = 1, chunks = 0;
   std::int64_t batch = 0, microbatchSize = 0;

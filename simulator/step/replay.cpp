@@ -20,7 +20,7 @@ Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& meas
       durations[{span.kind, span.stage, span.microbatch}] += span.end - span.start;  // a backward may come in pieces
   }
   const auto durationOf = [&](const Action& action) {
-    const auto found = durations.find({spanKind(action.kind), action.stage, action.microbatch});
+    const auto found = durations.find({*spanKind(action.kind), action.stage, action.microbatch});
     if (found == durations.end()) throw Error(fmt::format("Action {} was not measured; replay a run of this plan.", toString(action)));
     return found->second;
   };

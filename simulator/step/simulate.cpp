@@ -20,7 +20,7 @@ struct MemoryChange {
 };
 
 SpanKind waitKind(ActionKind kind) {
-  const SpanKind span = spanKind(kind);
+  const std::optional<SpanKind> span = spanKind(kind);
   return span == SpanKind::Forward || span == SpanKind::WaitForward ? SpanKind::WaitForward : SpanKind::WaitBackward;
 }
 
@@ -87,11 +87,11 @@ void Recorder::recordRow(Rank rank) {
     const Action& action = row[static_cast<std::size_t>(position)];
     if (start > before) trace_.spans.push_back({rank, waitKind(action.kind), action.stage, action.microbatch, rank, 0, before, start});
     if (!isCompute(action.kind)) continue;
-    trace_.spans.push_back({rank, spanKind(action.kind), action.stage, action.microbatch, rank, 0, start, end});
+    trace_.spans.push_back({rank, *spanKind(action.kind), action.stage, action.microbatch, rank, 0, start, end});
     const auto next = static_cast<std::size_t>(position) + 1;
     if (!action.overlapsNext || next == row.size() || row[next].kind != ActionKind::Backward) continue;
     const Action& partner = row[next];
-    trace_.spans.push_back({rank, spanKind(partner.kind), partner.stage, partner.microbatch, rank, 0, start, end});
+    trace_.spans.push_back({rank, *spanKind(partner.kind), partner.stage, partner.microbatch, rank, 0, start, end});
   }
 }
 

@@ -2,7 +2,7 @@
 
 namespace pw {
 
-SpanKind spanKind(ActionKind kind) {
+std::optional<SpanKind> spanKind(ActionKind kind) {
   switch (kind) {
     case ActionKind::Forward: return SpanKind::Forward;
     case ActionKind::Backward: return SpanKind::Backward;
@@ -12,12 +12,12 @@ SpanKind spanKind(ActionKind kind) {
     case ActionKind::RecvForward: return SpanKind::WaitForward;
     case ActionKind::SendBackward:
     case ActionKind::RecvBackward: return SpanKind::WaitBackward;
-    case ActionKind::ReduceGrad:
+    case ActionKind::ReduceGrad: return SpanKind::ReduceGrad;
     case ActionKind::Unshard:
     case ActionKind::Reshard:
     case ActionKind::Idle: break;
   }
-  return SpanKind::ReduceGrad;
+  return std::nullopt;
 }
 
 }  // namespace pw

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/text/number_text.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
@@ -31,12 +31,10 @@ struct Line {
 
   [[nodiscard]] std::int64_t whole(std::size_t column, std::int64_t least, std::int64_t most) const {
     const std::string_view cell = cells[column];
-    std::int64_t value = 0;
-    const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (problem != std::errc() || end != cell.data() + cell.size() || value < least || value > most) {
+    const auto value = numberOf<std::int64_t>(cell);
+    if (!value || *value < least || *value > most)
       refuse(fmt::format("\"{}\" is not an integer from {} to {}", cell.substr(0, 40), least, most));
-    }
-    return value;
+    return *value;
   }
   template <class Id>
   [[nodiscard]] Id id(std::size_t column, std::int64_t least, std::int64_t limit) const {

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 #include "tests/gpu/gpu.h"
 
 namespace pw {

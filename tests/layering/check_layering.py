@@ -101,7 +101,6 @@ SEVERAL_SOURCES = {
     "backends/torch/backend.h": r"backends/torch/api\.cpp",
     "backends/torch/program/weight_rules.h": r"backends/torch/program/weight_\w+\.cpp",
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",
-    "engine/executor.h": r"engine/(finite|ready)\.cpp",
     "schedules/families.h": r"schedules/\w+\.cpp",
     "simulator/operators/operators.h": r"simulator/operators/\w+\.cpp",
 }

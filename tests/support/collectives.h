@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/messages/buffer_math.h"
 #include "backends/messages/communicator.h"
-#include "backends/messages/numbers.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw::test {

@@ -9,6 +9,7 @@
 #include "app/gui/common/flow_layout.h"
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
+#include "engine/planning/limits.h"
 #include "schedules/error.h"
 #include "schedules/placement.h"
 
@@ -55,7 +56,7 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
   counts_->setToolTip(tr("Numbers of microbatches to try, separated by commas; empty: 1, 2, 4 and 8 times the ranks"));
   counts_->setFixedWidth(fontMetrics().averageCharWidth() * 24);
   batch_->setAccessibleName(tr("Samples per step"));
-  batch_->setRange(0, 1 << 24);
+  batch_->setRange(0, static_cast<int>(kMostBatchSamples));
   batch_->setMinimumWidth(fontMetrics().horizontalAdvance(tr("microbatches of %1").arg(1024)) + 4 * fontMetrics().height());
   recompute_->setChecked(true);
   recompute_->setToolTip(

@@ -34,7 +34,7 @@ std::vector<Candidate> StudyPlans::candidates() const {
     c.request.zero1 = p.zero1;
     c.request.memoryLimit = p.memoryLimit;
     c.stages = r.stages;
-    c.split = std::string(nameOf(p.balance));
+    c.split = splitSource(p.balance);
     c.step = r.step;
     c.makespan = r.makespan;
     c.bubbleFraction = r.bubbleFraction;
@@ -125,7 +125,7 @@ void takeStudied(const StudyPlans& study, const StudyRow& plan, const ModelGraph
   design.request.zero1 = point.zero1;
   design.request.memoryLimit = point.memoryLimit;
   design.request.begins = beginsOf(graph, plan.result.splits);
-  design.precision = precisionNamed(point.precision).value_or(DType::Unknown);
+  design.precision = point.precision;
   design.attention = point.attention;
   design.profile.reset();
   if (const std::string cluster = clusterOf(study, point); !cluster.empty()) {

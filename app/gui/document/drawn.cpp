@@ -113,8 +113,7 @@ void setDrawn(Document& document, const QString& what, Schedule schedule) {
 
 void addDrawn(Document& document, const QString& what, Schedule schedule) {
   if (const auto problems = check(schedule); !problems.empty())
-    throw UsageError(
-        fmt::format("Schedule {} cannot be used: rank {}: {}.", schedule.name, problems.front().rank.value, problems.front().message));
+    throw UsageError("Schedule " + refusalOf(schedule.name, problems.front()) + ".");
   document.edit(what, [&](Design& design) {
     schedule.name = freeName(design, schedule.name);
     take(design, std::move(schedule));

@@ -230,10 +230,7 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
 
 std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
   auto rows = std::make_shared<Schedule>(parseCsv(readText(path), fs::path(path).stem().string(), path));
-  for (const Problem& problem : check(*rows)) {
-    if (problem.stops == Stops::Always)
-      throw UsageError(path + " cannot be run: rank " + std::to_string(problem.rank.value) + ": " + problem.message + ".");
-  }
+  requireRunnable(path, *rows);
   if (!isLowered(*rows)) *rows = lower(*rows);
   auto loaded = std::make_shared<Loaded>();
   loaded->hasDesign = true;

@@ -5,6 +5,7 @@
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "engine/planning/limits.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
@@ -72,8 +73,7 @@ std::vector<std::shared_ptr<const Schedule>> parseDrawn(const JsonPart& j, const
     auto schedule =
         std::make_shared<Schedule>(parseCsv(j[i]["csv"].as<std::string>(), name, fmt::format("Schedule {} in {}", name, source)));
     if (isLowered(*schedule)) document.fail(fmt::format("schedule {} has messages, which a drawn one has not", name));
-    if (const auto problems = check(*schedule); !problems.empty())
-      document.fail(fmt::format("schedule {} cannot be run: rank {}: {}", name, problems.front().rank.value, problems.front().message));
+    if (const auto problems = check(*schedule); !problems.empty()) document.fail("schedule " + refusalOf(name, problems.front()));
     drawn.push_back(std::move(schedule));
   }
   return drawn;
@@ -88,8 +88,8 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
     document.fail(fmt::format("{} ranks with {} chunks have more than {} stages", r.ranks, r.chunks, kMaxStages));
   r.microbatches = j["microbatches"].within<int>(1, kMaxMicrobatches);
   r.replicas = j["replicas"].within<int>(1, kMaxReplicas);
-  r.microbatch = j["microbatch"].within(1, 1 << 24);
-  r.batch = j["batch"].within(0, 1 << 30);
+  r.microbatch = j["microbatch"].within(1, kMostBatchSamples);
+  r.batch = j["batch"].within(0, kMostBatchSamples);
   r.begins = j["begins"].listOf<NodeId>();
   NodeId before(0);
   for (const NodeId begin : r.begins) {

@@ -19,6 +19,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/plan/cost_controls.h"
 #include "app/gui/plan/results.h"
+#include "engine/planning/limits.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
@@ -227,7 +228,7 @@ void PlanPanel::Private::chooseDrawn(const std::string& name) {
 
 void PlanPanel::Private::addShape(QFormLayout& form) {
   ranks = addSpin(form, PlanPanel::tr("Ranks"), 1, kMaxRanks, [](PlanRequest& r, int value) { r.ranks = value; });
-  chunks = addSpin(form, PlanPanel::tr("Chunks"), 1, 64, [](PlanRequest& r, int value) { r.chunks = value; });
+  chunks = addSpin(form, PlanPanel::tr("Chunks"), 1, kMostPlanChunks, [](PlanRequest& r, int value) { r.chunks = value; });
   chunks->setToolTip(PlanPanel::tr("Stages on each rank"));
   placement = new QLabel;
   placement->setEnabled(false);
@@ -237,7 +238,7 @@ void PlanPanel::Private::addShape(QFormLayout& form) {
     r.microbatches = value;
     r.batch = 0;
   });
-  microbatch = addSpin(form, PlanPanel::tr("Microbatch size"), 1, 1 << 20, [](PlanRequest& r, int value) {
+  microbatch = addSpin(form, PlanPanel::tr("Microbatch size"), 1, static_cast<int>(kMostMicrobatchSamples), [](PlanRequest& r, int value) {
     r.microbatch = value;
     r.batch = 0;
   });
@@ -367,7 +368,7 @@ void PlanPanel::Private::showDesign() {
   }
   set(ranks, r.ranks);
   set(microbatches, r.microbatches);
-  set(microbatch, static_cast<int>(std::min<std::int64_t>(r.microbatch, 1 << 20)));
+  set(microbatch, static_cast<int>(std::min(r.microbatch, kMostMicrobatchSamples)));
   set(replicas, r.replicas);
   int stages = 0;
   try {

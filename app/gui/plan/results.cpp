@@ -204,7 +204,7 @@ void PlanResults::Private::showResults() {
   const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
   memory->setVisible(known);
   memoryName->setVisible(known);
-  const std::string costs = document.profile() && document.profile()->estimated ? "estimated" : "measured";
+  const CostSource costs = document.profile() && document.profile()->estimated ? CostSource::Estimated : CostSource::Measured;
   error->setText(PlanResults::tr("no runs of this model yet"));
   if (const auto past = pastError(runs, document.graph() ? document.graph()->name : std::string(), r.schedule, costs)) {
     const auto scaled = [&](double factor) { return durationText(static_cast<Ns>(static_cast<double>(p->step) * factor)); };

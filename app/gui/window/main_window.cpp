@@ -174,15 +174,15 @@ void MainWindow::Private::connectAll() {
   QObject::connect(start, &StartPage::openRequested, &window, [this] { chooseAndOpen(); });
   QObject::connect(start, &StartPage::chosen, &window, [this](const QStringList& paths) { window.open(paths); });
   QObject::connect(plan, &PlanPanel::runRequested, &window, [this] {
-    window.showPanel(QStringLiteral("runs"));
+    window.showPanel(Panel::Runs);
     runs->startRun();
   });
   QObject::connect(plan, &PlanPanel::profileRequested, &window, [this] {
-    window.showPanel(QStringLiteral("runs"));
+    window.showPanel(Panel::Runs);
     runs->startProfile();
   });
   QObject::connect(timeline, &TimelineWidget::memoryClicked, &window, [this](Rank rank) {
-    window.showPanel(QStringLiteral("analysis"));
+    window.showPanel(Panel::Analysis);
     analysis->showMemory(rank);
   });
   QObject::connect(analysis, &AnalysisPanel::bubbleChosen, &window, [this](Rank rank, Ns time) {
@@ -235,10 +235,10 @@ void MainWindow::Private::showTitle() {
 void MainWindow::showMessage(const QString& sentence) { d->message->show(sentence, QStyle::SP_MessageBoxWarning); }
 void MainWindow::showNote(const QString& sentence) { d->message->show(sentence, QStyle::SP_MessageBoxInformation); }
 
-void MainWindow::showPanel(const QString& name) {
-  if (name == QStringLiteral("start")) return d->stack->setCurrentWidget(d->start);
+void MainWindow::showPanel(Panel panel) {
+  if (panel == Panel::Start) return d->stack->setCurrentWidget(d->start);
   for (QDockWidget* dock : d->docks()) {
-    if (dock->objectName() != name) continue;
+    if (dock->objectName() != QString::fromUtf8(nameOf(panel))) continue;
     dock->show();
     dock->raise();
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "app/gui/window/panel_names.h"
 #include "schedules/schedule.h"
 
 class QAction;
@@ -40,7 +41,7 @@ class MainWindow : public QMainWindow {
   bool exportTo(const QString& path);
   /// All commands of menus, for the palette: each with a text and perhaps a key.
   [[nodiscard]] const std::vector<QAction*>& commands() const;
-  void showPanel(const QString& name);        ///< `model`, `plan`, `candidates`, `runs`, `analysis`, `schedule`, `start`
+  void showPanel(Panel panel);
   void useSchedule(Schedule schedule);        ///< compute-only, for the open model; shows why where that is not possible
   void showMessage(const QString& sentence);  ///< what went wrong
   void showNote(const QString& sentence);     ///< what is good to know

@@ -57,7 +57,7 @@ void MainWindow::Private::fileMenu() {
   QMenu* sampleMenu = menu->addMenu(MainWindow::tr("Open &sample"));
   for (const Sample& sample : samples())
     command(sampleMenu, MainWindow::tr("Sample: %1").arg(sample.title), {}, [this, sample] { window.open({sample.path}); });
-  command(menu, MainWindow::tr("Start &page"), {}, [this] { window.showPanel(QStringLiteral("start")); });
+  command(menu, MainWindow::tr("Start &page"), {}, [this] { window.showPanel(Panel::Start); });
   menu->addSeparator();
   command(menu, MainWindow::tr("&Save project"), QKeySequence::Save, [this] { save(); });
   command(menu, MainWindow::tr("Save project &as…"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_S), [this] { saveAs(); });
@@ -171,7 +171,7 @@ void MainWindow::Private::planMenu() {
   command(menu, MainWindow::tr("&Run this plan"), QKeySequence(Qt::CTRL | Qt::Key_R), [this] { emit plan->runRequested(); });
   command(menu, MainWindow::tr("&Profile the model here"), {}, [this] { emit plan->profileRequested(); });
   command(menu, MainWindow::tr("&Search for plans"), QKeySequence(Qt::CTRL | Qt::Key_E), [this] {
-    window.showPanel(QStringLiteral("candidates"));
+    window.showPanel(Panel::Candidates);
     candidates->search();
   });
   command(menu, MainWindow::tr("&Cancel"), {}, [this] {
@@ -210,7 +210,7 @@ void MainWindow::Private::toolBar() {
   bar->addSeparator();
   add(MainWindow::tr("Run"), MainWindow::tr("Run this plan (Ctrl+R)"), [this] { emit plan->runRequested(); });
   add(MainWindow::tr("Search"), MainWindow::tr("Search for plans (Ctrl+E)"), [this] {
-    window.showPanel(QStringLiteral("candidates"));
+    window.showPanel(Panel::Candidates);
     candidates->search();
   });
   bar->addSeparator();

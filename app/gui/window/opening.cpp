@@ -83,12 +83,12 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
       stack->setCurrentWidget(timeline);
       showDocks(true);
     }
-    window.showPanel(QStringLiteral("runs"));
+    window.showPanel(Panel::Runs);
   }
   if (!loaded.study.isEmpty()) {
     stack->setCurrentWidget(timeline);
     showDocks(true);
-    window.showPanel(QStringLiteral("candidates"));
+    window.showPanel(Panel::Candidates);
     candidates->showStudy(loaded.study);
   }
   if (!loaded.cluster.isEmpty()) takeCluster(loaded.cluster);

@@ -83,7 +83,12 @@ RunSettings settingsOf(const py::dict& options) {
   take("loss", settings.loss);
   take("loss_count", settings.lossCount);
   take("optimizer", settings.optimizer);
-  take("precision", settings.precision);
+  std::string precision;
+  take("precision", precision);
+  if (!precision.empty()) {
+    settings.precision = precisionNamed(precision);
+    if (!settings.precision) throw UsageError("precision is \"" + precision + "\"; use traced, bf16 or fp16");
+  }
   take("tf32", settings.tf32);
   take("graphs", settings.graphs);
   take("threads", settings.threads);

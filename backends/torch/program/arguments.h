@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/torch/program/numbers.h"
 #include "backends/torch/program/program.h"
+#include "backends/torch/program/symbolic_numbers.h"
 #include "simulator/model/model_graph.h"
 
 namespace c10 {

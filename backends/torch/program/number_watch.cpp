@@ -10,7 +10,7 @@
 #include <memory>
 #include <variant>
 
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 #include "backends/torch/program/arguments.h"
 #include "backends/torch/program/types.h"
 #include "simulator/model/graph_facts.h"

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-#include "backends/torch/program/numbers.h"
+#include "backends/torch/program/symbolic_numbers.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/weight_part.h"
 

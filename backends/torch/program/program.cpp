@@ -12,8 +12,8 @@
 #include <mutex>
 #include <utility>
 
-#include "backends/torch/program/numbers.h"
 #include "backends/torch/program/steps.h"
+#include "backends/torch/program/symbolic_numbers.h"
 #include "backends/torch/program/types.h"
 #include "schedules/error.h"
 

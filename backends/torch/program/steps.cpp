@@ -11,8 +11,8 @@
 #include <unordered_map>
 
 #include "backends/torch/program/arguments.h"
-#include "backends/torch/program/numbers.h"
 #include "backends/torch/program/parameter_uses.h"
+#include "backends/torch/program/symbolic_numbers.h"
 #include "backends/torch/program/types.h"
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"

@@ -42,8 +42,8 @@ TEST_P(DynamicRun, HasTheLossesOfTheScheduleAndIsStoredCompared) {
   }
 
   const RunRecord run = wholeRun(store);
-  EXPECT_EQ(run.facts.backward, "dynamic");
-  EXPECT_EQ(wholeRun(store, RunId(1)).facts.backward, "schedule");
+  EXPECT_EQ(run.facts.backward, Backward::Dynamic);
+  EXPECT_EQ(wholeRun(store, RunId(1)).facts.backward, Backward::Schedule);
   ASSERT_EQ(run.steps.size(), 3U);
   for (const StepRecord& step : run.steps) {
     expectKeepsRules(step.measured);

@@ -10,7 +10,7 @@
 
 #include "backends/checkpoints/tensor_file.h"
 #include "backends/checkpoints/writer.h"
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 #include "tests/app/cli/job.h"
 
 namespace pw::test {

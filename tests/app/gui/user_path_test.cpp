@@ -142,7 +142,7 @@ TEST_F(UserPath, ExportsEveryFormat) {
 
 TEST_F(UserPath, GoesFromACauseOfTheBubbleToItsPlaceInTheTimeline) {
   open(sample("gpt_small.pt2"));
-  window_->showPanel(QStringLiteral("analysis"));
+  window_->showPanel(Panel::Analysis);
   auto* panel = window_->findChild<AnalysisPanel*>();
   panel->findChild<QTabWidget*>()->setCurrentIndex(1);
   auto* bars = panel->findChild<BubbleBars*>();

@@ -88,7 +88,7 @@ def test_unusable_simulations(options, words):
 
 
 def test_a_schedule_that_cannot_run_says_where():
-    with pytest.raises(pw.UsageError, match="cannot run: rank 1"):
+    with pytest.raises(pw.UsageError, match="cannot be run: rank 1"):
         pw.simulate(pw.Schedule.from_csv("0F0,0B0\n1B0,\n"))
 
 

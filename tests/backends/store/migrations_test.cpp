@@ -157,8 +157,8 @@ TEST_F(OtherVersions, Version2GetsTheColumnsOfLaterVersions) {
   EXPECT_TRUE(files().contains("runs.db.v2.bak"));
   RunRecord run = store.load({});
   EXPECT_EQ(run.facts, (RunFacts{DType::Unknown, true, false, ""}));
-  run.facts.optimizer = "adamw";
-  EXPECT_EQ(store.load(store.add(run)).facts.optimizer, "adamw");
+  run.facts.optimizer = OptimizerSpec::Kind::AdamW;
+  EXPECT_EQ(store.load(store.add(run)).facts.optimizer, OptimizerSpec::Kind::AdamW);
   SQLite::Database fresh(folder_.file("fresh.db"), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE), migrated = open();
   createStore(fresh);
   EXPECT_EQ(schemaOf(migrated), schemaOf(fresh));

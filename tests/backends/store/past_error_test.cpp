@@ -21,31 +21,31 @@ RunSummary summary(const std::string& model, const std::string& schedule, Ns pre
 TEST(PastError, IsTheMedianOverRunsOfTheModelAndSchedule) {
   std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 110), summary("gpt", "1f1b", 100, 98), summary("gpt", "1f1b", 200, 210),
                                summary("gpt", "gpipe", 100, 190), summary("mlp", "1f1b", 100, 150)};
-  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", "measured").value(), 0.05);  // of 0.10, 0.02, 0.05
-  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "gpipe", "measured").value(), 0.90);
-  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "zbv", "measured").value(), (0.05 + 0.10) / 2);  // of the model: 0.02, 0.05, 0.10, 0.90
-  EXPECT_FALSE(pastError(runs, "bert", "1f1b", "measured").has_value());
-  EXPECT_FALSE(pastError({}, "gpt", "1f1b", "measured").has_value());
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", CostSource::Measured).value(), 0.05);  // of 0.10, 0.02, 0.05
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "gpipe", CostSource::Measured).value(), 0.90);
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "zbv", CostSource::Measured).value(), (0.05 + 0.10) / 2);  // of the model: 0.02, 0.05, 0.10, 0.90
+  EXPECT_FALSE(pastError(runs, "bert", "1f1b", CostSource::Measured).has_value());
+  EXPECT_FALSE(pastError({}, "gpt", "1f1b", CostSource::Measured).has_value());
   for (RunSummary& run : runs) run.facts.synthetic = true;
-  EXPECT_FALSE(pastError(runs, "gpt", "1f1b", "measured").has_value()) << "no stage computed anything";
+  EXPECT_FALSE(pastError(runs, "gpt", "1f1b", CostSource::Measured).has_value()) << "no stage computed anything";
 }
 
 TEST(PastError, CountsNoRunThatFailedOrOnlyWarmedUpWhereOthersTell) {
   std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 150, 1), summary("gpt", "1f1b", 100, 0, 0, "Interrupted"),
                                summary("gpt", "1f1b", 100, 300, 3, "Rank 1 was ended")};
-  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", "measured").value(), 0.5) << "nothing but a run of one step tells";
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", CostSource::Measured).value(), 0.5) << "nothing but a run of one step tells";
   runs.push_back(summary("gpt", "1f1b", 100, 104));
-  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", "measured").value(), 0.04);
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", CostSource::Measured).value(), 0.04);
 }
 
 TEST(PastError, KeepsPredictionsFromEstimatedAndFromMeasuredTimesApart) {
   std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 900), summary("gpt", "1f1b", 100, 104), summary("gpt", "1f1b", 100, 102)};
-  runs[0].facts.costs = "estimated";
-  runs[1].facts.costs = runs[2].facts.costs = "measured";
+  runs[0].facts.costs = CostSource::Estimated;
+  runs[1].facts.costs = runs[2].facts.costs = CostSource::Measured;
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", "estimated").value(), 8);
-  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", "measured").value(), 0.03);
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", CostSource::Measured).value(), 0.03);
   runs.push_back(summary("gpt", "1f1b", 100, 110));
-  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", "measured").value(), 0.04) << "of an older store, which does not say";
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", CostSource::Measured).value(), 0.04) << "of an older store, which does not say";
 }
 
 }  // namespace

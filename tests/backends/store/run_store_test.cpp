@@ -348,9 +348,9 @@ TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
   run.backend = "nccl";
   run.facts.precision = DType::BFloat16;
   run.facts.tf32 = run.facts.synthetic = true;
-  run.facts.optimizer = "rmsprop";
-  run.facts.backward = "dynamic";
-  run.facts.costs = "estimated";
+  run.facts.optimizer = OptimizerSpec::Kind::RmsProp;
+  run.facts.backward = Backward::Dynamic;
+  run.facts.costs = CostSource::Estimated;
   run.steps[0].gradientNorm = 0.5;
   run.id = writer().add(run);
   EXPECT_EQ(test::wholeRun(reader()), run);

@@ -125,7 +125,7 @@ TEST(SplitsForMadeOrder, EndNoLaterThanFamiliesOnTheirs) {
     const auto rowsOf = [](const char* family) { return planRows(generate(family, {3, 3, 5}), 1); };
     {
       Evaluator evaluator(shape, rowsOf("1f1b"));
-      shape.request.memoryLimit = evaluator.evaluate({"time", balanced}, RecomputeNone()).peak * draw(random, 70, 110) / 100;
+      shape.request.memoryLimit = evaluator.evaluate({SplitSource::Time, balanced}, RecomputeNone()).peak * draw(random, 70, 110) / 100;
     }
     shape.request.schedule = kAutoSchedule;
     const auto madeFor = [&](const std::vector<NodeId>& begins) {
@@ -140,7 +140,7 @@ TEST(SplitsForMadeOrder, EndNoLaterThanFamiliesOnTheirs) {
     for (const char* family : {"1f1b", "gpipe", "zb-h1", "zb-h2"}) {
       Evaluator evaluator(shape, rowsOf(family));
       const Candidate candidate =
-          evaluator.evaluate({"", splitsToFit(shape, balancer, evaluator, RecomputeNone(), balanced)}, RecomputeNone());
+          evaluator.evaluate({SplitSource::Fit, splitsToFit(shape, balancer, evaluator, RecomputeNone(), balanced)}, RecomputeNone());
       if (!candidate.fits()) continue;
       ++families;
       ASSERT_TRUE(ours) << family;

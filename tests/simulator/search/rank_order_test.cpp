@@ -238,7 +238,8 @@ TEST(RankOrder, ExchangesRanksWhereThereAreMoreOrdersThanItTries) {
       return metricsOf(simulate(rows, price(request, graph, *profile, rows).costs)).makespan;
     };
     Evaluator evaluator(shape);
-    const Candidate start = evaluator.evaluate({"time", balancedFor(shape.request, graph, *profile, kSix, Balance::Time)}, RecomputeNone());
+    const Candidate start =
+        evaluator.evaluate({SplitSource::Time, balancedFor(shape.request, graph, *profile, kSix, Balance::Time)}, RecomputeNone());
     int tried = 0;
     const std::vector<Candidate> orders = withRankOrders(shape, start, 1e9, [&] {
       ++tried;

@@ -56,10 +56,10 @@ TEST(Study, HasEveryCombinationOnce) {
   for (std::int64_t n = 0; n < pointsOf(study); ++n) {
     const StudyPoint p = pointOf(study, n);
     EXPECT_EQ(p.number, n);
-    seen.insert(p.cluster + p.precision + std::string(nameOf(p.attention)) + p.schedule + "/" + std::to_string(p.ranks) + "/" +
-                std::to_string(p.microbatches) + "/" + std::to_string(p.replicas) + "/" + std::to_string(p.chunks) + "/" +
-                std::to_string(p.microbatchSize) + "/" + std::to_string(static_cast<int>(p.balance)) + "/" +
-                std::to_string(static_cast<int>(p.optimizer.kind)));
+    seen.insert(p.cluster + std::string(precisionName(p.precision)) + std::string(nameOf(p.attention)) + p.schedule + "/" +
+                std::to_string(p.ranks) + "/" + std::to_string(p.microbatches) + "/" + std::to_string(p.replicas) + "/" +
+                std::to_string(p.chunks) + "/" + std::to_string(p.microbatchSize) + "/" + std::to_string(static_cast<int>(p.balance)) +
+                "/" + std::to_string(static_cast<int>(p.optimizer.kind)));
   }
   EXPECT_EQ(static_cast<std::int64_t>(seen.size()), pointsOf(study));
   EXPECT_EQ(pointsOf(study), 3 * 1024);

@@ -38,7 +38,7 @@ Candidate candidate(const char* schedule, int microbatches, Ns step, Bytes peak,
   c.request.memoryLimit = limit;
   c.request.begins = {NodeId(static_cast<std::int32_t>(peak % 1000))};
   c.stages = 2;
-  c.split = "time";
+  c.split = SplitSource::Time;
   c.step = step;
   c.peak = peak;
   c.excess = excessOf(peak, limit);
@@ -442,7 +442,7 @@ TEST(Study, PlansThatTheAppCannotEstimateAreNotLoaded) {
   StudyPoint point;
   point.model = "models/gpt.pt2";
   point.cluster = "h100-nvlink+ethernet-25";
-  point.precision = "traced";
+  point.precision = DType::Unknown;
   EXPECT_EQ(whyNotLoaded(study, point, "/elsewhere/gpt.pt2"), QString());
   EXPECT_TRUE(whyNotLoaded(study, point, "/elsewhere/other.pt2").contains(QStringLiteral("Open gpt.pt2")));
   EXPECT_TRUE(whyNotLoaded(study, point, "").contains(QStringLiteral("Open gpt.pt2")));

@@ -45,7 +45,7 @@ class RunsPanelTest : public testing::Test {
   }
 
   /// Records a run of the document's plan whose backwards of stage 1 took longer by `more`, in each of three steps the more.
-  int record(Ns more, const std::string& failure = {}, RunState state = RunState::Completed, const std::string& times = "measured",
+  int record(Ns more, const std::string& failure = {}, RunState state = RunState::Completed, CostSource times = CostSource::Measured,
              int cores = 64) {
     RunRecord run;
     run.state = state;
@@ -190,13 +190,13 @@ TEST_F(RunsPanelTest, SaysWhenThePlanThatIsOpenIsAnotherOne) {
 
 TEST_F(RunsPanelTest, SaysOfARunThatIsFarOffWhichTimesItWasPredictedFrom) {
   const QString offer = QStringLiteral("predicted from estimated times; Profile measures");
-  choose(record(5'000'000, {}, RunState::Completed, "estimated"));
+  choose(record(5'000'000, {}, RunState::Completed, CostSource::Estimated));
   EXPECT_TRUE(panel().summary().contains(offer)) << panel().summary().toStdString();
   choose(record(5'000'000));
   waitFor([&] { return !panel().summary().contains(offer); });  // those were measured
-  choose(record(5'000'000, {}, RunState::Completed, "estimated"));
+  choose(record(5'000'000, {}, RunState::Completed, CostSource::Estimated));
   waitFor([&] { return panel().summary().contains(offer); });
-  choose(record(1000, {}, RunState::Completed, "estimated"));
+  choose(record(1000, {}, RunState::Completed, CostSource::Estimated));
   waitFor([&] { return !panel().summary().contains(offer); });  // near enough
 }
 

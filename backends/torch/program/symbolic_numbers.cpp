@@ -1,4 +1,4 @@
-#include "backends/torch/program/numbers.h"
+#include "backends/torch/program/symbolic_numbers.h"
 
 #include <algorithm>
 #include <array>

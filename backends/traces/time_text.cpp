@@ -1,4 +1,4 @@
-#include "backends/traces/numbers.h"
+#include "backends/traces/time_text.h"
 
 #include <cmath>
 #include <cstdint>

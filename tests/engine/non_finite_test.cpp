@@ -3,8 +3,8 @@
 
 #include <limits>
 
+#include "backends/messages/buffer_math.h"
 #include "backends/messages/in_memory_communicator.h"
-#include "backends/messages/numbers.h"
 #include "engine/training_files.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

@@ -1,6 +1,6 @@
 // Sums in half precision against the definition of rounding: the nearest number of the format, of two the one with an even last bit; found
 // by search in the table of all numbers, which the formats' own definitions give.
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 
 #include <gtest/gtest.h>
 

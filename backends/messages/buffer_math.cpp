@@ -1,4 +1,4 @@
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <QSize>
+#include <QString>
+#include <QStringList>
+#include <optional>
+
+#include "app/gui/window/panel_names.h"
+
+namespace pw::gui {
+
+/// The program's exit status for unusable arguments.
+inline constexpr int kUnusable = 2;
+
+/// Writes the sentence to standard error, after the program's name; returns `status`.
+int complain(const QString& sentence, int status);
+
+/// What the window shows, and what is written of it.
+struct Options {
+  QStringList files;
+  QString grab, exported;
+  std::optional<Panel> panel;
+  QSize size{1400, 900};
+  bool search = false;
+  int run = -1;
+};
+
+/// The parsed command line; needs no display.
+struct Call {
+  Options options;
+  QString theme, store;
+  bool picture = false, timed = false;  ///< `picture`: no window is shown
+  std::optional<int> status;            ///< nothing else to do: help or version was shown, or the arguments were wrong
+};
+
+/// Parses the arguments, which include the program's name. Prints help, the version, or why the arguments are unusable; then `status` is set.
+[[nodiscard]] Call parse(const QStringList& arguments);
+
+}  // namespace pw::gui
