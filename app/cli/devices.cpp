@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/shared_options.h"
 #include "app/cli/text/output.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/messages/transport.h"
@@ -239,13 +240,13 @@ std::string documentOf(const HostInventory& found) {
 Command addDevices(CLI::App& app) {
   struct Options {
     bool json = false, measure = false;
-    std::string progressStyle = "auto";
+    ProgressStyle progressStyle = ProgressStyle::Automatic;
   };
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("devices", "List processors, GPUs, their links and the available transports");
   command->add_flag("--json", o->json, "One JSON document on stdout");
   command->add_flag("--measure", o->measure, "Measure each GPU, which takes some seconds each");
-  command->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
+  addProgress(*command, o->progressStyle);
   command->footer(
       "Examples:\n"
       "  pipewright devices\n"
@@ -254,7 +255,7 @@ Command addDevices(CLI::App& app) {
       "The other entries say what PCIe traffic between them passes, from near to far: PCIe switch, PCIe switches, host bridge,\n"
       "CPU, other socket.");
   return [o] {
-    const ProgressStyle style = parseProgressStyle(o->progressStyle);
+    const ProgressStyle style = o->progressStyle;
     HostInventory found = hostInventory();
     if (o->measure) {
       if (std::ranges::none_of(found.gpus.gpus, isUsable))

@@ -12,6 +12,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
+#include "app/cli/shared_options.h"
 #include "app/cli/text/output.h"
 #include "backends/resources/resources.h"
 #include "backends/resources/torch_export.h"
@@ -32,7 +33,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ExportOptions {
-  std::string plan, store, to, out, progressStyle;
+  std::string plan, store, to, out;
+  ProgressStyle progressStyle = ProgressStyle::Automatic;
   std::vector<std::string> traces;
   int run = 0;    ///< 0: the newest
   int step = -1;  ///< −1: the one that stands for the run
@@ -80,7 +82,7 @@ Material fromStore(const ExportOptions& o) {
 }
 
 Material fromTrace(const ExportOptions& o) {
-  const auto show = progress("read", parseProgressStyle(o.progressStyle));
+  const auto show = progress("read", o.progressStyle);
   constexpr std::uint64_t kKilobyte = 1024;  // the bar counts in int
   std::optional<ImportedTrace> imported = importTrace(o.traces, [&](std::uint64_t done, std::uint64_t all) {
     show(static_cast<int>(done / kKilobyte), static_cast<int>(all / kKilobyte), "");
@@ -196,7 +198,7 @@ Command addExport(CLI::App& app) {
       ->required()
       ->check(CLI::IsMember({"torch", "layers", "chrome", "csv", "svg"}));
   command->add_option("--out", options->out, "File to write, or with --to torch a folder (default: stdout)")->option_text("F");
-  command->add_option("--progress", options->progressStyle, "json: progress as one line per second on stderr")->option_text("json");
+  addProgress(*command, options->progressStyle);
   command->footer(
       "Examples:\n"
       "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"

@@ -13,6 +13,7 @@
 #include "app/cli/order_watch.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/schedule_options.h"
+#include "app/cli/shared_options.h"
 #include "app/cli/text/memory.h"
 #include "app/cli/text/not_counted.h"
 #include "app/cli/text/output.h"
@@ -207,7 +208,7 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
 SensitivityReport sensitivityOf(const PlannedModel& planned, const Options& o) {
   const Plan& plan = planned.plan;
   SensitivityReport report = pw::sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity);
-  OrderWatch watch(parseProgressStyle(o.plan.how.progressStyle));
+  OrderWatch watch(o.plan.how.progressStyle);
   ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
   const OrderEffort effort{.seconds = o.plan.seconds, .threads = kOrderThreads, .goOn = watch.goOn()};
   if (const auto limit = limitSensitivity(planned.request, model, plan.schedule, o.sensitivity, effort)) report.limits.push_back(*limit);
@@ -218,7 +219,7 @@ SensitivityReport sensitivityOf(const PlannedModel& planned, const Options& o) {
 int run(const Options& o) {
   PlanOptions plans = o.plan;
   plans.models = modelFiles(o.plan.models, o.layers, "plan");
-  OrderWatch watch(parseProgressStyle(plans.how.progressStyle));
+  OrderWatch watch(plans.how.progressStyle);
   plans.goOn = watch.goOn();
   const PlannedModel planned = planModel(std::move(plans), &warn);
   watch.end();
@@ -320,11 +321,7 @@ Command addPlan(CLI::App& app) {
   sub->add_option("--out", options->out, "Write the plan here (JSON)")->option_text("FILE");
   sub->add_flag("--why-memory", options->whyMemory,
                 "Explain each rank's peak: bytes by kind, stage and microbatch, their modules, and what would free how much for what time");
-  sub->add_option("--sensitivity", options->sensitivity,
-                  "How much faster or slower every stage and link would make it that takes this part less or more, and what this much more "
-                  "or less memory would, for example 0.1")
-      ->check(numberFrom(0.001, 0.999))
-      ->option_text("CHANGE");
+  addSensitivity(*sub, options->sensitivity);
   sub->add_flag("--json", options->json, "Print the prediction as JSON");
   sub->footer(
       "\nExamples:\n"

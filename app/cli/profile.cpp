@@ -7,6 +7,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
+#include "app/cli/shared_options.h"
 #include "app/cli/text/output.h"
 #include "backends/cuda/backend.h"
 #include "backends/resources/resources.h"
@@ -114,9 +115,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   std::function<void(int, int)> report;
   if (shows) {
-    report = [show = progress("profile " + graph.name, parseProgressStyle(o.how.progressStyle))](int done, int all) {
-      show(done, all, "samples");
-    };
+    report = [show = progress("profile " + graph.name, o.how.progressStyle)](int done, int all) { show(done, all, "samples"); };
   }
   Profile profile = torch.measureProfile(graph, options, group.get(), report);
   profile.machine = onGpu ? gpuMachine(options.stage.device->index) : thisMachine();
@@ -184,7 +183,7 @@ Command addProfile(CLI::App& app) {
       ->option_text("CLUSTER");
   sub->add_option("--out", o->out, "Write the profile here (JSON)")->option_text("FILE");
   sub->add_option("--depth", o->depth, "Depth of the module table")->check(wholeFrom(0, 1000))->option_text("N");
-  sub->add_option("--progress", o->how.progressStyle, "auto or json")->option_text("STYLE");
+  addProgress(*sub, o->how.progressStyle);
   sub->add_flag("--json", o->json, "Print the profile as JSON");
   sub->add_flag("--quiet", o->quiet, "Print nothing");
   sub->footer(

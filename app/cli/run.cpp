@@ -8,6 +8,7 @@
 #include "app/cli/numbers.h"
 #include "app/cli/optimizer_options.h"
 #include "app/cli/own_ranks.h"
+#include "app/cli/shared_options.h"
 #include "app/cli/text/output.h"
 #include "app/cli/text/run_report.h"
 #include "backends/resources/resources.h"
@@ -26,7 +27,7 @@ namespace {
 /// A call of `run`.
 struct RunCall {
   RunSettings settings;
-  std::string progressStyle = "auto";
+  ProgressStyle progressStyle = ProgressStyle::Automatic;
   bool json = false;
 };
 
@@ -34,7 +35,7 @@ struct RunCall {
 void printRank(const RunCall& call, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator,
                StoredRun& stored, bool& isInTouch) {
   const RunObserver observer{[](const std::string& sentence) { warn(sentence); },
-                             [&] { return progress("train " + plan.modelName, parseProgressStyle(call.progressStyle)); }};
+                             [&] { return progress("train " + plan.modelName, call.progressStyle); }};
   RankOutcome outcome = runRank(call.settings, plan, environment, communicator, stored, isInTouch, observer);
   if (outcome.evaluation) printEvaluation(*outcome.evaluation, call.settings.outputs, call.json);
   if (!outcome.training) return;
@@ -226,7 +227,7 @@ void declareChecks(CLI::App& sub, const std::shared_ptr<RunCall>& call) {
                  "Append what each rank is doing to this file (JSON lines), for monitoring programs; ranks on one host; with --backend "
                  "nccl or --backward dynamic at the end of each step")
       ->option_text("FILE");
-  sub.add_option("--progress", call->progressStyle, "auto or json")->option_text("STYLE");
+  addProgress(sub, call->progressStyle);
   sub.add_flag("--verify", o->verify, "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
   sub.add_flag("--skip-nonfinite", o->skipNonFinite,
                "Skip the update of a step whose loss or gradients are NaN or infinite, on all ranks, and count it (default: such a step "

@@ -12,6 +12,7 @@
 #include "app/cli/optimizer_options.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/schedule_options.h"
+#include "app/cli/shared_options.h"
 #include "app/cli/study.h"
 #include "app/cli/text/not_counted.h"
 #include "app/cli/text/output.h"
@@ -86,8 +87,7 @@ std::string triedLine(const SearchOptions& o, const Found& found) {
 
 /// Searches while Ctrl-C only ends the search; the processes that measure end with it by themselves.
 SearchedModel searchUntilInterrupted(const SearchOptions& options) {
-  const auto show =
-      progress("search " + std::filesystem::path(options.models.front()).stem().string(), parseProgressStyle(options.how.progressStyle));
+  const auto show = progress("search " + std::filesystem::path(options.models.front()).stem().string(), options.how.progressStyle);
   std::optional<Interrupts> interrupts(std::in_place);
   SearchedModel searched = searchModel(
       options,
@@ -239,7 +239,7 @@ void declareResults(CLI::App& sub, Options& options) {
       ->option_text("I/N");
   sub.add_option("--csv", options.study.csv, "Of a study: write all results here, too")->option_text("FILE");
   sub.add_option("--out", options.out, "Write the best plan here (JSON), or the results of a study (SQLite)")->option_text("FILE");
-  sub.add_option("--progress", options.search.how.progressStyle, "auto or json")->option_text("STYLE");
+  addProgress(sub, options.search.how.progressStyle);
   sub.add_flag("--json", options.json, "Print plans and Pareto front as JSON");
 }
 

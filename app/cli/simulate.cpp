@@ -14,6 +14,7 @@
 #include "app/cli/numbers.h"
 #include "app/cli/order_watch.h"
 #include "app/cli/schedule_options.h"
+#include "app/cli/shared_options.h"
 #include "app/cli/text/memory.h"
 #include "app/cli/text/output.h"
 #include "app/cli/text/sensitivity.h"
@@ -41,7 +42,8 @@ struct SimulateOptions {
   int draws = 1000;
   std::uint64_t seed = 1;
   bool json = false, text = false, why = false, whyMemory = false;
-  std::string trace, progressStyle;
+  std::string trace;
+  ProgressStyle progressStyle = ProgressStyle::Automatic;
 };
 
 std::string_view inWords(Sending sending) {
@@ -165,7 +167,7 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 }
 
 int runSimulate(const SimulateOptions& options) {
-  OrderWatch watch(parseProgressStyle(options.progressStyle));
+  OrderWatch watch(options.progressStyle);
   SubjectOptions subjectOptions = options.subject;
   subjectOptions.goOn = watch.goOn();
   const Subject subject = subjectOf(subjectOptions);
@@ -173,9 +175,7 @@ int runSimulate(const SimulateOptions& options) {
   const Sending sending = options.sends;
   JitterOptions jitter{options.jitter, options.draws, options.seed};
   if (options.jitter > 0) {
-    jitter.tell = [&options, show = progress("draw", parseProgressStyle(options.progressStyle))](int done) {
-      show(done, options.draws, "");
-    };
+    jitter.tell = [&options, show = progress("draw", options.progressStyle)](int done) { show(done, options.draws, ""); };
   }
   const SubjectPrediction predicted = predictSubject(subject, sending, options.why, jitter);
   if (!predicted.problems.empty()) return refuse(options, subject.schedule, predicted.problems);
@@ -185,7 +185,7 @@ int runSimulate(const SimulateOptions& options) {
   if (options.sensitivity > 0) {
     sensitivity = sensitivityOf(predicted.rows, subject.costs, sending, options.sensitivity);
     if (subject.sought && sending == Sending::Overlapped) {
-      OrderWatch limitWatch(parseProgressStyle(options.progressStyle));
+      OrderWatch limitWatch(options.progressStyle);
       const OrderEffort effort{.seconds = options.subject.seconds, .threads = kOrderThreads, .goOn = limitWatch.goOn()};
       sensitivity.limits = limitSensitivity(*subject.sought, subject.certificate->time, options.sensitivity, effort);
       limitWatch.end();
@@ -289,15 +289,10 @@ Command addSimulate(CLI::App& app) {
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->add_flag("--text", options->text, "Draw the timeline also if stdout is not a terminal");
   command->add_flag("--why", options->why, "Explain what every bubble waits for; with --json also the whole critical path");
-  command
-      ->add_option("--sensitivity", options->sensitivity,
-                   "How much faster or slower every stage and link would make it that takes this part less or more, and what this much "
-                   "more or less memory would, for example 0.1")
-      ->check(numberFrom(0.001, 0.999))
-      ->option_text("CHANGE");
+  addSensitivity(*command, options->sensitivity);
   command->add_flag("--why-memory", options->whyMemory, "Explain each rank's peak: bytes by kind, stage and microbatch");
   command->add_option("--trace", options->trace, "Write a trace for Perfetto or chrome://tracing")->type_name("F.json");
-  command->add_option("--progress", options->progressStyle, "json: progress as one line per second on stderr")->option_text("json");
+  addProgress(*command, options->progressStyle);
   command->footer(
       "Examples:\n"
       "  pipewright simulate plan.json\n"

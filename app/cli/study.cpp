@@ -222,7 +222,7 @@ int searchStudy(const StudyOptions& o) {
   requireOtherFile(csvPath, {o.file, path});
   StudyStore store(path, text, studyInputs(study, folder));
   CsvFile csv(csvPath, store);
-  const auto show = progress("study " + std::filesystem::path(o.file).stem().string(), parseProgressStyle(o.progressStyle));
+  const auto show = progress("study " + std::filesystem::path(o.file).stem().string(), o.progressStyle);
   const Interrupts interrupts;
   StudyEffort effort;
   effort.shard = shard;

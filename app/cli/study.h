@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "engine/planning/progress_style.h"
+
 namespace CLI {
 class App;
 }
@@ -12,7 +14,7 @@ namespace pw::cli {
 struct StudyOptions {
   std::string file, out, csv, shard;
   int threads = 0, top = 10;
-  std::string progressStyle = "auto";
+  ProgressStyle progressStyle = ProgressStyle::Automatic;
   bool json = false;
 };
 

@@ -77,8 +77,9 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   const int threads = std::max(1, options.threads);
   std::vector<std::string> argv{ownPath(), "profile"};
   argv.insert(argv.end(), models.begin(), models.end());
-  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress",
-                           options.progressStyle, "--json", "--precision", std::string(precisionName(options.precision))});
+  argv.insert(argv.end(),
+              {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress",
+               std::string(nameOf(options.progressStyle)), "--json", "--precision", std::string(precisionName(options.precision))});
   if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
   if (options.tf32) argv.emplace_back("--tf32");
   if (options.noGraphs) argv.emplace_back("--no-graphs");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/planning/progress_style.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/profile.h"
 
@@ -16,9 +17,9 @@ struct MeasureOptions {
   DType precision = DType::Unknown;           ///< Unknown: as traced; BFloat16, Float16; of estimates also Float8
   Attention attention = Attention::AsTraced;  ///< of estimates
   bool tf32 = false, noGraphs = false;
-  int threads = 0;                     ///< 0: not given, 1
-  std::vector<std::string> libraries;  ///< that define custom operators; not only for measuring
-  std::string progressStyle = "auto";  ///< of `--progress`: how the measuring processes show theirs
+  int threads = 0;                                         ///< 0: not given, 1
+  std::vector<std::string> libraries;                      ///< that define custom operators; not only for measuring
+  ProgressStyle progressStyle = ProgressStyle::Automatic;  ///< of the measuring processes
 };
 
 /// Where the costs of a plan come from.

@@ -174,12 +174,6 @@ std::string leftText(std::optional<double> seconds) {
 
 }  // namespace
 
-ProgressStyle parseProgressStyle(const std::string& text) {
-  if (text.empty() || text == "auto") return ProgressStyle::Automatic;
-  if (text == "json") return ProgressStyle::Json;
-  throw UsageError(fmt::format("\"{}\" is not a progress style; use json or auto", text));
-}
-
 std::function<void(int, int, const std::string&)> progress(const std::string& task, ProgressStyle style) {
   using Clock = std::chrono::steady_clock;
   if (style == ProgressStyle::Json) {

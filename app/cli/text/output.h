@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/host/files.h"
+#include "engine/planning/progress_style.h"
 #include "simulator/text/counted.h"
 
 namespace pw::cli {
@@ -44,12 +45,8 @@ void printDrawing(std::string_view drawing);
 /// One line to stderr, after the program's name.
 void warn(std::string_view line);
 
-/// How progress is shown on stderr: a bar on a terminal, one JSON line a second with `--progress json`, nothing otherwise. Both show the
-/// remaining time (`left_s`), once it can be estimated.
-enum class ProgressStyle : std::uint8_t { Automatic, Json };
-[[nodiscard]] ProgressStyle parseProgressStyle(const std::string& text);
-
-/// Returns `update(done, all, note)` for a task of that name. The bar is removed when done == all.
+/// Returns `update(done, all, note)` for a task of that name. Bar and lines show the remaining time (`left_s`), once it can be estimated.
+/// The bar is removed when done == all.
 [[nodiscard]] std::function<void(int, int, const std::string&)> progress(const std::string& task, ProgressStyle style);
 
 }  // namespace pw::cli
