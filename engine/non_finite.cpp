@@ -6,7 +6,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "backends/messages/numbers.h"
+#include "backends/messages/buffer_math.h"
 
 namespace pw {
 namespace {
@@ -30,9 +30,7 @@ std::string sentenceOf(const std::string& what, const Action& action, JobRank pr
 
 }  // namespace
 
-bool lacksMicrobatch(NumberPosition position) {
-  return position != kAllFinite && static_cast<Phase>(position >> 56U) == Phase::Gradient;
-}
+bool lacksMicrobatch(NumberPosition position) { return position != kAllFinite && static_cast<Phase>(position >> 56U) == Phase::Gradient; }
 
 NumberPosition firstNonFinite(const CheckedStages& stages, std::optional<Stage> gradients, double loss) {
   NumberPosition first = kAllFinite;

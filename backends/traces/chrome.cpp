@@ -130,7 +130,7 @@ class ChromeReader {
   void takeName(const Event& event);
   void add(const PipelineLabel& label, std::int32_t track, Ns start, Ns duration, const Event& event);
   std::int32_t trackOf(const Event& event, bool device, bool own);
-  std::int64_t numberOf(std::string_view token);
+  std::int64_t trackNumber(std::string_view token);
   void reserve();
   void nameTracks();
   void finish();
@@ -148,7 +148,7 @@ class ChromeReader {
 };
 
 /// Processes and threads are numbers, or now and then words; the latter count down from −1.
-std::int64_t ChromeReader::numberOf(std::string_view token) {
+std::int64_t ChromeReader::trackNumber(std::string_view token) {
   if (const auto number = numberOf<std::int64_t>(token)) {
     if (*number >= 0 && *number < (std::int64_t{1} << 31)) return *number;
   }
@@ -160,7 +160,7 @@ std::int32_t ChromeReader::trackOf(const Event& event, bool device, bool own) {
   if (again && file_.tracks[static_cast<std::size_t>(lastTrack_)].device == device &&
       file_.tracks[static_cast<std::size_t>(lastTrack_)].own == own)
     return lastTrack_;
-  const std::int64_t process = numberOf(event.process), thread = numberOf(event.thread);
+  const std::int64_t process = trackNumber(event.process), thread = trackNumber(event.thread);
   // 31 bits and a sign for each, then the two flags: a collision would need 2^29 texts.
   const std::uint64_t key = (static_cast<std::uint64_t>(process) << 34U) ^ ((static_cast<std::uint64_t>(thread) & 0xFFFFFFFFU) << 2U) ^
                             (device ? 1U : 0U) ^ (own ? 2U : 0U);
@@ -267,8 +267,8 @@ void ChromeReader::takeName(const Event& event) {
   std::string_view text;
   // The escapes of a name are resolved; one that was cut within an escape stays as it is.
   name = parser.parse(quoted).get(text) == simdjson::SUCCESS ? std::string(text) : std::string(event.argumentName.substr(0, kLongestName));
-  if (event.name == "process_name") processNames_[numberOf(event.process)] = name;
-  if (event.name == "thread_name") threadNames_[{numberOf(event.process), numberOf(event.thread)}] = name;
+  if (event.name == "process_name") processNames_[trackNumber(event.process)] = name;
+  if (event.name == "thread_name") threadNames_[{trackNumber(event.process), trackNumber(event.thread)}] = name;
 }
 
 void ChromeReader::take(const Event& event) {

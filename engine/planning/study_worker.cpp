@@ -182,13 +182,13 @@ Candidate StudyWorker::evaluated(const StudyPoint& point) {
     shape_ = {request, stages, shared->profile, shared->model, {}};
     shape_.slowness = slownessOf(shape_);
   }
-  const SplitStart start{std::string(nameOf(point.balance)), shared->beginsFor(shape_, point.balance)};
+  const SplitStart start{splitSource(point.balance), shared->beginsFor(shape_, point.balance)};
   const bool movable = point.balance == Balance::Time && start.begins != graph.splitMarkers;  // as `planModel` moves them
   if (isMade) {
     const OrderEffort effort{.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }};
     request.begins = start.begins;
     if (movable) request.begins = splitsForMadeOrder(shape_, *shared->balancer, point.recompute, start.begins, effort);
-    const SplitStart own{start.name, request.begins};
+    const SplitStart own{start.source, request.begins};
     request.recompute = point.recompute;
     MadeOrder order = makeOrder(request, *shared->model, stages, effort);
     Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate(own, point.recompute);

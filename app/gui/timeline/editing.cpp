@@ -125,7 +125,9 @@ std::optional<SourcedSpan> TimelineWidget::Private::spanOfAction(const Action& a
   const Placement& placement = prediction->rows->placement;
   if (action.stage.value < 0 || action.stage.index() >= placement.stages()) return std::nullopt;
   const Rank rank = placement.rankOf(action.stage, action.microbatch);
-  const auto span = findAction(*scene.predicted, rank, spanKind(action.kind), action.stage, action.microbatch);
+  const auto kind = spanKind(action.kind);
+  if (!kind) return std::nullopt;
+  const auto span = findAction(*scene.predicted, rank, *kind, action.stage, action.microbatch);
   return span ? std::optional(SourcedSpan{Source::Predicted, *span}) : std::nullopt;
 }
 

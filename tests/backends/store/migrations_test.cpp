@@ -156,7 +156,7 @@ TEST_F(OtherVersions, Version2GetsTheColumnsOfLaterVersions) {
   RunStore store(path_, Mode::ReadWrite);
   EXPECT_TRUE(files().contains("runs.db.v2.bak"));
   RunRecord run = store.load({});
-  EXPECT_EQ(run.facts, (RunFacts{DType::Unknown, true, false, ""}));
+  EXPECT_EQ(run.facts, (RunFacts{DType::Unknown, true, false, {}}));
   run.facts.optimizer = OptimizerSpec::Kind::AdamW;
   EXPECT_EQ(store.load(store.add(run)).facts.optimizer, OptimizerSpec::Kind::AdamW);
   SQLite::Database fresh(folder_.file("fresh.db"), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE), migrated = open();

@@ -42,7 +42,7 @@ TEST(PastError, KeepsPredictionsFromEstimatedAndFromMeasuredTimesApart) {
   std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 900), summary("gpt", "1f1b", 100, 104), summary("gpt", "1f1b", 100, 102)};
   runs[0].facts.costs = CostSource::Estimated;
   runs[1].facts.costs = runs[2].facts.costs = CostSource::Measured;
-  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", "estimated").value(), 8);
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", CostSource::Estimated).value(), 8);
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", CostSource::Measured).value(), 0.03);
   runs.push_back(summary("gpt", "1f1b", 100, 110));
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b", CostSource::Measured).value(), 0.04) << "of an older store, which does not say";

@@ -201,7 +201,7 @@ TEST_F(RunsPanelTest, SaysOfARunThatIsFarOffWhichTimesItWasPredictedFrom) {
 }
 
 TEST_F(RunsPanelTest, SaysBeforeAndAfterARunThatRanksShareCores) {
-  choose(record(1000, {}, RunState::Completed, "measured", 2));
+  choose(record(1000, {}, RunState::Completed, CostSource::Measured, 2));
   EXPECT_TRUE(panel().summary().contains(QStringLiteral("4 ranks share 2 cores and take turns"))) << panel().summary().toStdString();
   choose(record(1000));
   waitFor([&] { return !panel().summary().contains(QStringLiteral("share")); });
