@@ -155,10 +155,10 @@ void declareData(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
 
 /// The optimizer, its learning rate and the gradients it takes.
 void declareUpdate(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
-  sub.add_option("--optimizer", o->optimizer, "With torch.optim's arithmetic and defaults (default: sgd)")
-      ->option_text(optimizerNames("|"));
+  addChoice(sub, "--optimizer", o->optimizer, "With torch.optim's arithmetic and defaults (default: as the plan accounts for)");
   sub.add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");
-  sub.add_option("--momentum", o->update.momentum, fmt::format("Momentum of {} (default 0)", withMomentum()))
+  sub.add_option("--momentum", o->momentum,
+                 fmt::format("Momentum of {} (default: as the plan accounts for; 0 with --optimizer)", withMomentum()))
       ->check(numberFrom(0, 1))
       ->option_text("X");
   sub.add_flag("--nesterov", o->update.nesterov, "Nesterov's momentum");
@@ -181,7 +181,11 @@ void declareUpdate(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
   sub.add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")
       ->check(numberFrom(1e-30, 1e18))
       ->option_text("X");
-  sub.add_flag("--zero1", o->shardOptimizer, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
+  sub.add_flag_callback(
+      "--zero1", [o] { o->zero1 = true; },
+      "Spread the optimizer's state over the replicas (ZeRO stage 1; default: as the plan accounts for)");
+  sub.add_flag_callback(
+      "--no-zero1", [o] { o->zero1 = false; }, "Keep the optimizer's whole state on every replica");
 }
 
 void declareCheckpoints(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {

@@ -68,7 +68,7 @@ Plan planToRun(RunSettings& o) {
   if (!o.loss.empty()) plan.loss = o.loss;
   plan.libraries.insert(plan.libraries.end(), o.libraries.begin(), o.libraries.end());
   if (!o.synthetic) plan.libraries = libraryPaths(plan.libraries);
-  completeOptimizer(o);
+  completeOptimizer(o, plan);
   followPlan(o, plan);
   refuseWhatCannotRun(o, plan);
   return plan;

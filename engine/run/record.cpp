@@ -41,7 +41,7 @@ Trace ofAllReplicas(const Trace& one, int replicas) {
 
 /// How many ranks share a stage's optimizer state.
 int shardsOf(const RunSettings& o, const Plan& plan) {
-  return o.shardOptimizer ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
+  return o.zero1.value() ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
 }
 
 /// Nothing where the plan is of no model.

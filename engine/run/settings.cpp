@@ -55,14 +55,14 @@ std::string precisionWords(DType precision) {
 std::string optimizerNote(const RunSettings& o, const Plan& plan) {
   if (!plan.optimizer || o.synthetic || o.evaluates) return "";
   const PlannedOptimizer& planned = *plan.optimizer;
-  const bool sameShare = planned.zero1 == o.shardOptimizer || stateCopies(o.update) == 0;
+  const bool sameShare = planned.zero1 == o.zero1.value() || stateCopies(o.update) == 0;
   if (stateCopies(planned.update) == stateCopies(o.update) && sameShare) return "";
   const auto words = [](const OptimizerSpec& update, bool zero1) {
     return fmt::format("{} ({} of each parameter{})", nameOf(update.kind), counted(stateCopies(update), "number"),
                        zero1 ? ", shared by replicas" : "");
   };
   return fmt::format("{} accounts for the state of {}, and this run has {}: its memory differs", o.plan,
-                     words(planned.update, planned.zero1), words(o.update, o.shardOptimizer));
+                     words(planned.update, planned.zero1), words(o.update, o.zero1.value()));
 }
 
 std::string costsNote(const RunSettings& o, const Plan& plan) {
@@ -151,18 +151,22 @@ std::string decayNote(const RunSettings& o, const Plan& plan, const ModelGraph& 
 }
 
 void refuseSharesOfComplexNumbers(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
-  if (!o.shardOptimizer || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
+  if (!o.zero1.value() || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
   for (const StateTensor& parameter : graph.parameters) {
     const auto& tensor = graph.value(parameter.value).tensor;
     if (tensor && (tensor->dtype == DType::ComplexHalf || tensor->dtype == DType::ComplexFloat || tensor->dtype == DType::ComplexDouble)) {
-      throw UsageError(
-          fmt::format("--zero1 cannot spread the optimizer's state of complex parameters such as {} over ranks; omit it.", parameter.name));
+      throw UsageError(fmt::format(
+          "--zero1 cannot spread the optimizer's state of complex parameters such as {} over ranks; give --no-zero1.", parameter.name));
     }
   }
 }
 
-void completeOptimizer(RunSettings& o) {
-  o.update.kind = parseOptimizer(o.optimizer);
+void completeOptimizer(RunSettings& o, const Plan& plan) {
+  const PlannedOptimizer planned = plan.optimizer.value_or(PlannedOptimizer());
+  o.update.kind = o.optimizer.value_or(planned.update.kind);
+  if (!o.optimizer) o.update.momentum = planned.update.momentum;
+  if (o.momentum) o.update.momentum = *o.momentum;
+  if (!o.zero1) o.zero1 = planned.zero1;
   if (!o.betas.empty()) {
     o.update.beta1 = o.betas[0];
     o.update.beta2 = o.betas[1];
@@ -194,7 +198,7 @@ TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
   options.stage.precision = o.computing.precision;
   if (o.synthetic) options.synthetic = syntheticHost();
   options.executor = {.order = o.order,
-                      .shardOptimizer = o.shardOptimizer,
+                      .shardOptimizer = o.zero1.value(),
                       .clipNorm = o.clipNorm,
                       .scaleLoss = o.computing.precision == DType::Float16 && !o.evaluates,
                       .checkFinite = !o.synthetic,

@@ -17,30 +17,34 @@ namespace pw {
 
 /// How a plan is to be run: the options of `pipewright run`, but for those about what it prints.
 struct RunSettings {
-  std::string plan, store, data = "synthetic", loss, lossCount, optimizer = "sgd", outputs, save, resume, log, live;
+  std::string plan, store, data = "synthetic", loss, lossCount, outputs, save, resume, log, live;
   std::vector<std::string> models;  ///< archives to use instead of the plan's, if those have moved
   Order order = Order::Plan;
   Backward backward = Backward::Schedule;
   LossScope lossOver = LossScope::PerMicrobatch;
   std::optional<Transport> transport;                   ///< nothing: not given; `followPlan` then sets it as the plan was profiled
+  std::optional<OptimizerSpec::Kind> optimizer;         ///< nothing: not given; `completeOptimizer` then takes the plan's
+  std::optional<double> momentum;                       ///< likewise; with an optimizer: 0
+  std::optional<bool> zero1;                            ///< likewise
   std::optional<DType> precision;                       ///< likewise; Unknown: as traced, BFloat16, Float16
   std::optional<bool> tf32, graphs;                     ///< nothing: not given; `followPlan` then sets them as the plan was profiled
   Computing computing;                                  ///< the resulting settings; set by `followPlan`
   int steps = 1, threads = 0, saveEvery = 0, keep = 0;  ///< threads 0: not given; set by `followPlan` as well
   std::vector<double> betas;
   std::vector<std::string> libraries;  ///< in addition to the plan's
-  OptimizerSpec update;
+  OptimizerSpec update;                ///< its kind is set by `completeOptimizer`
   double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
   std::shared_ptr<const BatchFeed> feed;  ///< gives this process the batches, in place of `data`; null: none
   int recordedAs = 0;                     ///< the run's number in the store, where our launcher began its record; 0: nobody did
   bool skipNonFinite = false, findNan = false, resetOptimizer = false;
-  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, initRandom = false, synthetic = false;
+  bool verify = false, masked = false, evaluates = false, initRandom = false, synthetic = false;
 };
 
-/// Combines the options of the optimizer. Throws UsageError if they contradict each other.
-void completeOptimizer(RunSettings& options);
+/// Combines the options of the optimizer, and takes what was not given from what the plan accounts for: `options.update` and
+/// `options.zero1` are then as they run. Throws UsageError if options contradict each other.
+void completeOptimizer(RunSettings& options, const Plan& plan);
 /// Sets options that were not given to how the plan was profiled.
 void followPlan(RunSettings& options, const Plan& plan);
 /// A sentence if the predicted times do not apply to this run, because the costs were measured with other settings. Otherwise empty.

@@ -102,7 +102,7 @@ JobField groupsField(const OptimizerSpec& update) {
 
 void addOptimizer(JobFields& fields, const RunSettings& o) {
   const OptimizerSpec& update = o.update;
-  add(fields, "--optimizer", o.optimizer);
+  add(fields, "--optimizer", nameOf(update.kind));
   add(fields, "--lr", update.learningRate);
   add(fields, "--momentum", update.momentum);
   add(fields, "--nesterov", update.nesterov);
@@ -114,7 +114,7 @@ void addOptimizer(JobFields& fields, const RunSettings& o) {
   add(fields, "--decay-steps", update.decaySteps);
   add(fields, "--final-rate", update.finalRate);
   add(fields, "--clip-norm", o.clipNorm);
-  add(fields, "--zero1", o.shardOptimizer);
+  add(fields, "--zero1", o.zero1.value());
 }
 
 }  // namespace

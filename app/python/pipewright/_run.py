@@ -86,7 +86,7 @@ def run(
     decay_steps: int | None = None,
     final_rate: float | None = None,
     clip_norm: float | None = None,
-    zero1: bool = False,
+    zero1: bool | None = None,
     save: Path | None = None,
     save_every: int | None = None,
     keep: int | None = None,
@@ -117,7 +117,7 @@ def run(
     :param backward: ``schedule`` follows the plan's rows; ``dynamic`` runs its stages by remote calls and distributed autograd instead.
     :param data: a ``torch.save`` of a dict of tensors, or ``"module:function"``: a function that returns an iterable of batches, each a dict of
         tensors or ``(inputs…, target)``; None: synthetic data.
-    :param optimizer: with torch.optim's arithmetic: ``sgd`` (default), ``adam``, ``adamw``, ``rmsprop``; ``lr`` to ``final_rate`` are its settings.
+    :param optimizer: with torch.optim's arithmetic: ``sgd``, ``adam``, ``adamw``, ``rmsprop`` (default: as the plan accounts for); ``lr`` to ``final_rate`` are its settings.
     :param verify: compare the first step with one rank on the same microbatches; the result is in :meth:`RunResult.to_dict`.
     :param timeout: longest time that a wait between ranks may take [s].
     :param progress: called as ``progress(done, all)`` about once a second, with steps, on a thread of this package; what it raises ends the run
@@ -150,7 +150,7 @@ def _arguments(options: dict[str, Any]) -> list[str]:
     call: list[str] = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
-        if name in ("tf32", "graphs"):
+        if name in ("tf32", "graphs", "zero1"):
             call += [] if value is None else [option if value else f"--no-{name}"]
         elif isinstance(value, bool):
             call += [option] if value else []

@@ -82,7 +82,6 @@ RunSettings settingsOf(const py::dict& options) {
   take("libraries", settings.libraries);
   take("loss", settings.loss);
   take("loss_count", settings.lossCount);
-  take("optimizer", settings.optimizer);
   std::string precision;
   take("precision", precision);
   if (!precision.empty()) {
@@ -95,7 +94,7 @@ RunSettings settingsOf(const py::dict& options) {
   take("seed", settings.seed);
   take("timeout", settings.timeoutSeconds);
   take("clip_norm", settings.clipNorm);
-  take("zero1", settings.shardOptimizer);
+  take("zero1", settings.zero1);
   take("skip_nonfinite", settings.skipNonFinite);
   take("store", settings.store);
   take("log", settings.log);
@@ -108,7 +107,8 @@ RunSettings settingsOf(const py::dict& options) {
     if (!settings.transport) throw UsageError("Unknown backend " + backend + "; use " + namesOf<Transport>(", ") + ".");
   }
   if (lossOver == nameOf(LossScope::WholeBatch)) settings.lossOver = LossScope::WholeBatch;
-  settings.update = optimizerOf(options["numbers"].cast<py::dict>(), settings.optimizer);
+  settings.update = optimizerOf(options["numbers"].cast<py::dict>(), options["optimizer"].cast<std::string>());
+  settings.optimizer = settings.update.kind;
   return settings;
 }
 

@@ -180,6 +180,21 @@ TEST(Replicas, TrainAsOnePipelineAlsoWithTheOptimizerSpread) {
   expectNear(lossesOf(plan, spread, adamwNote(plan, ", shared by replicas")), one);
 }
 
+TEST(Optimizer, IsThePlansUnlessAnotherIsNamed) {
+  const Folder folder;
+  const std::string plan = planOf(folder, 2, {"--microbatches", "2", "--optimizer", "rmsprop", "--momentum", "0.9"});
+  const Words steps{"--steps", "3"}, named{"--steps", "3", "--optimizer", "rmsprop", "--momentum", "0.9"};
+  const Numbers own = lossesOf(plan, steps);
+  EXPECT_EQ(own, lossesOf(plan, named));
+  const std::string note = plan +
+                           " accounts for the state of rmsprop (2 numbers of each parameter), and this run has sgd (0 numbers of each "
+                           "parameter): its memory differs";
+  EXPECT_NE(own, lossesOf(plan, {"--steps", "3", "--optimizer", "sgd"}, note));
+  EXPECT_NE(own, lossesOf(plan, {"--steps", "3", "--momentum", "0"},
+                          plan + " accounts for the state of rmsprop (2 numbers of each parameter), and this run has rmsprop (1 number of "
+                                 "each parameter): its memory differs"));
+}
+
 TEST(WrongCall, OfATrainingIsRefusedInOneSentence) {
   const Folder folder;
   const std::string plan = planOf(folder, 2, {"--microbatches", "4", "--schedule", "1f1b"}), outputs = folder.file("outputs.pt");

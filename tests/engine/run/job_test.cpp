@@ -34,7 +34,7 @@ std::string refusalOf(const auto& work) {
 TEST(PlanToRun, CompletesTheSettingsByHowThePlanWasProfiled) {
   const Folder folder;
   RunSettings settings = settingsIn(folder);
-  settings.optimizer = "adam";
+  settings.optimizer = OptimizerSpec::Kind::Adam;
   settings.betas = {0.8, 0.9};
   const Plan plan = planToRun(settings);
   EXPECT_EQ(plan.schedule, test::planOfTwoStages().schedule);
