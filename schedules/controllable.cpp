@@ -14,9 +14,8 @@ namespace pw::families {
 namespace {
 
 /// The passes of one microbatch on one rank, in the order of the block. Chunk 0 goes down the ranks, chunk 1 comes back up.
-enum Pass : std::int8_t { F0, F1, I1, I0, W1, W0 };
+enum Pass : std::uint8_t { F0, F1, I1, I0, W1, W0, kNothing };
 constexpr int kPasses = 6;
-constexpr std::int8_t kNothing = -1;
 
 constexpr std::array kKinds{ActionKind::Forward,       ActionKind::Forward,        ActionKind::BackwardInput,
                             ActionKind::BackwardInput, ActionKind::BackwardWeight, ActionKind::BackwardWeight};
@@ -86,18 +85,18 @@ class LiveCounts {
 /// What one rank does in each slot. The first slots are a table in which passes can be moved; later ones repeat the block.
 struct Line {
   std::array<int, kPasses> first{};                    ///< slot of each pass of microbatch 0 in the unmoved block
-  std::array<std::int8_t, kPasses> ofResidue{};        ///< pass of each slot mod 6
-  std::vector<std::int8_t> slots;                      ///< by slot: pass or nothing
+  std::array<Pass, kPasses> ofResidue{};               ///< pass of each slot mod 6
+  std::vector<Pass> slots;                             ///< by slot: pass or nothing
   LiveCounts live;                                     ///< of the slots in the table
   std::array<std::vector<std::size_t>, kPasses> ends;  ///< by pass and microbatch: end of those moved so far
 
   /// The pass of the slot in the repeated block of M microbatches.
-  [[nodiscard]] std::int8_t repeated(int slot, int microbatches) const {
-    const std::int8_t pass = ofResidue[static_cast<std::size_t>(slot % kPasses)];
+  [[nodiscard]] Pass repeated(int slot, int microbatches) const {
+    const Pass pass = ofResidue[static_cast<std::size_t>(slot % kPasses)];
     const int since = slot - first[static_cast<std::size_t>(pass)];
     return since >= 0 && since / kPasses < microbatches ? pass : kNothing;
   }
-  [[nodiscard]] std::int8_t at(int slot, int microbatches) const {
+  [[nodiscard]] Pass at(int slot, int microbatches) const {
     const auto index = static_cast<std::size_t>(slot);
     return index < slots.size() ? slots[index] : repeated(slot, microbatches);
   }
@@ -132,7 +131,7 @@ Line block(int rank, int ranks, const Offsets& d) {
 void tabulate(Line& line, int slots, int microbatches) {
   int live = 0;
   for (int slot = 0; slot < slots; ++slot) {
-    const std::int8_t pass = line.repeated(slot, microbatches);
+    const Pass pass = line.repeated(slot, microbatches);
     line.slots.push_back(pass);
     if (pass == F0 || pass == F1) ++live;
     line.live.push(live);
@@ -174,7 +173,7 @@ std::size_t ready(const std::vector<Line>& lines, const Link& link) {
 
 /// Moves the pass at `slot` to the earliest free slot at or after `least`; a forward only as far as no slot exceeds `limit` live.
 std::size_t moveEarlier(Line& line, std::size_t slot, std::size_t least, int limit) {
-  const std::int8_t pass = line.slots[slot];
+  const Pass pass = line.slots[slot];
   const bool forward = pass == F0 || pass == F1;
   std::size_t to = forward ? line.live.belowSince(least, slot, limit) : least;
   while (to < slot && line.slots[to] != kNothing) ++to;
@@ -193,9 +192,9 @@ void compactWarmup(std::vector<Line>& lines, int microbatches, int limit) {
   for (std::size_t slot = 0; slot < slots; ++slot) {
     for (std::size_t rank = 0; rank < lines.size(); ++rank) {
       Line& line = lines[rank];
-      const std::int8_t pass = line.slots[slot];
+      const Pass pass = line.slots[slot];
       if (pass == kNothing) continue;
-      const std::size_t least = ready(lines, {static_cast<int>(rank), static_cast<Pass>(pass)});
+      const std::size_t least = ready(lines, {static_cast<int>(rank), pass});
       line.ends[static_cast<std::size_t>(pass)].push_back(moveEarlier(line, slot, least, limit) + 1);
     }
   }
@@ -211,7 +210,7 @@ class Performance {
   }
 
   void run() {
-    std::vector<std::int8_t> chosen(lines_.size());
+    std::vector<Pass> chosen(lines_.size());
     for (std::int64_t left = std::int64_t{kPasses} * ranks_ * microbatches_; left > 0;) {
       for (int rank = 0; rank < ranks_; ++rank) chosen[static_cast<std::size_t>(rank)] = choose(rank);
       for (int rank = 0; rank < ranks_; ++rank) left -= perform(rank, chosen[static_cast<std::size_t>(rank)]) ? 1 : 0;
@@ -232,7 +231,7 @@ class Performance {
     return !needed || done(*needed) > m;
   }
 
-  std::int8_t choose(int rank) {
+  Pass choose(int rank) {
     const Line& line = lines_[static_cast<std::size_t>(rank)];
     if (done({rank, F0}) + done({rank, F1}) == 2 * microbatches_) {
       for (const Pass pass : {I1, I0, W1, W0}) {
@@ -242,11 +241,11 @@ class Performance {
     }
     int& slot = slots_[static_cast<std::size_t>(rank)];
     while (line.at(slot, microbatches_) == kNothing) ++slot;
-    const std::int8_t pass = line.at(slot, microbatches_);
-    return canStart({rank, static_cast<Pass>(pass)}) ? pass : kNothing;
+    const Pass pass = line.at(slot, microbatches_);
+    return canStart({rank, pass}) ? pass : kNothing;
   }
 
-  bool perform(int rank, std::int8_t pass) {
+  bool perform(int rank, Pass pass) {
     if (pass == kNothing) return false;
     const auto index = static_cast<std::size_t>(pass);
     Row& row = rows_[static_cast<std::size_t>(rank)];

@@ -47,7 +47,7 @@ void bindPlans(py::module_& m) {
       .def(
           "_repr_html_", [](const Plan& p) { return pictureOf(p); }, Released())
       .def("__repr__", [](const Plan& p) { return "<Plan of " + p.modelName + ", " + shapeLine(p.schedule) + ">"; })
-      .def(py::self == py::self)
+      .def(py::self == py::self)  // NOLINT(misc-redundant-expression): pybind11 defines operator== so
       .def(py::pickle([](const Plan& p) { return toJson(p); }, [](const std::string& text) { return parsePlan(text, "A pickled plan"); }));
 }
 

@@ -145,7 +145,7 @@ void bindSchedules(py::module_& m) {
       .def(
           "_repr_html_", [](const Schedule& s) { return pictureOf(s); }, Released())
       .def("__repr__", [](const Schedule& s) { return "<Schedule " + shapeLine(s) + ">"; })
-      .def(py::self == py::self)
+      .def(py::self == py::self)  // NOLINT(misc-redundant-expression): pybind11 defines operator== so
       .def(py::pickle(&packed, &unpacked));
   bindGenerators(m);
   bindChecks(m);

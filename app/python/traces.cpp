@@ -131,7 +131,7 @@ void bindTraces(py::module_& m) {
       .def_readonly("bytes", &Span::bytes)
       .def_readonly("start_ns", &Span::start)
       .def_readonly("end_ns", &Span::end)
-      .def(py::self == py::self);
+      .def(py::self == py::self);  // NOLINT(misc-redundant-expression): as above
   py::class_<Trace>(m, "Trace")
       .def_readonly("ranks", &Trace::ranks)
       .def_property_readonly("spans", [](const Trace& t) { return t.spans; })
@@ -164,7 +164,7 @@ void bindTraces(py::module_& m) {
       .def("_html_part", &toHtmlPart, py::arg("title"), Released())
       .def(py::pickle(&packed, &unpacked))
       .def("__len__", [](const Trace& t) { return t.spans.size(); })
-      .def(py::self == py::self);
+      .def(py::self == py::self);  // NOLINT(misc-redundant-expression): as above
 }
 
 }  // namespace pw::python

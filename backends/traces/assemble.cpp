@@ -120,11 +120,10 @@ Steps stepsByMarks(const Material& material) {
     steps.names.push_back(fmt::format("step {}", number));
   }
   steps.begins.assign(static_cast<std::size_t>(material.ranks), std::vector<Ns>(steps.names.size(), std::numeric_limits<Ns>::max()));
-  const std::vector<std::pair<Ns, std::int32_t>>* any = nullptr;
-  for (const auto& marks : material.marks) {
-    if (any == nullptr && !marks.empty()) any = &marks;
-  }
-  const auto marksOf = [&](Rank rank) -> const auto& { return material.marks[rank.index()].empty() ? *any : material.marks[rank.index()]; };
+  const auto some = std::ranges::find_if(material.marks, [](const auto& marks) { return !marks.empty(); });
+  const std::vector<std::pair<Ns, std::int32_t>> none;
+  const auto& any = some == material.marks.end() ? none : *some;
+  const auto marksOf = [&](Rank rank) -> const auto& { return material.marks[rank.index()].empty() ? any : material.marks[rank.index()]; };
   for (const Span& span : material.spans) {
     const auto& marks = marksOf(span.rank);
     const auto next = std::upper_bound(marks.begin(), marks.end(), span.start, [](Ns time, const auto& mark) { return time < mark.first; });
