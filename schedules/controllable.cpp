@@ -158,6 +158,7 @@ std::optional<Link> before(const Link& link, int ranks) {
     case I0: return bottom ? Link{rank, I1} : Link{rank + 1, I0};
     case W1: return Link{rank, I1};
     case W0: return Link{rank, I0};
+    case kNothing: break;
   }
   return std::nullopt;
 }
