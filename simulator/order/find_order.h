@@ -6,19 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/order/found_order.h"
 #include "simulator/order/made_schedules.h"
 #include "simulator/order/order_problem.h"
 
 namespace pw {
-
-/// An order made for a problem's costs.
-struct FoundOrder {
-  Schedule schedule;  ///< called `auto`
-  CostTable costs;    ///< the problem's, with what is recomputed
-  Certificate certificate;
-
-  bool operator==(const FoundOrder&) const = default;
-};
 
 inline constexpr int kOrderThreads = 2;  ///< as many as can share the work of one order
 

@@ -8,6 +8,7 @@
 #include "schedules/lower.h"
 #include "simulator/order/exact_order.h"
 #include "simulator/order/judge_order.h"
+#include "simulator/order/made_schedules.h"
 #include "simulator/order/order_work.h"
 #include "simulator/order/recomputation.h"
 #include "simulator/order/windows.h"

@@ -4,7 +4,8 @@
 #include <functional>
 #include <optional>
 
-#include "simulator/order/find_order.h"
+#include "simulator/order/found_order.h"
+#include "simulator/order/order_problem.h"
 
 namespace pw {
 

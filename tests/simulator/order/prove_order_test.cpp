@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "simulator/order/find_order.h"
 #include "simulator/order/prove_order.h"
 #include "simulator/order/recomputation.h"
 #include "tests/support/order_reference.h"
