@@ -17,7 +17,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 
 namespace pw::cli {
 namespace {

@@ -19,7 +19,7 @@
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/profile.h"
-#include "simulator/order/made_schedules.h"
+#include "simulator/order/problem/made_schedules.h"
 #include "simulator/plan/optimizer.h"
 
 namespace py = pybind11;

@@ -14,7 +14,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 #include "simulator/text/counted.h"
 
 namespace pw {

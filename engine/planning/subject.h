@@ -8,7 +8,7 @@
 
 #include "engine/planning/schedule_source.h"
 #include "schedules/csv.h"
-#include "simulator/order/order_problem.h"
+#include "simulator/order/problem/problem.h"
 #include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"

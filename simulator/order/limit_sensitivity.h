@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 #include "simulator/report/sensitivity.h"
 
 namespace pw {

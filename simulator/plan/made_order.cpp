@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "schedules/generate.h"
-#include "simulator/order/improve_order.h"
-#include "simulator/order/recomputation.h"
+#include "simulator/order/improve.h"
+#include "simulator/order/problem/recomputation.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"

@@ -8,7 +8,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 #include "simulator/plan/checkpoint.h"
 #include "simulator/plan/model_costs.h"
 #include "simulator/plan/stage_costs.h"

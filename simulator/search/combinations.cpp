@@ -9,7 +9,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 
 namespace pw {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/search/evaluate.h"
 

@@ -14,7 +14,7 @@
 
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/search/combinations.h"
 #include "simulator/search/evaluate.h"

@@ -14,7 +14,7 @@
 #include "schedules/generate.h"
 #include "schedules/units.h"
 #include "simulator/costs/profile.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 #include "simulator/search/search.h"
 #include "simulator/text/json_part.h"
 

@@ -37,6 +37,7 @@ ROOMS = {
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
     "simulator": ["search", "plan", "order", "timeline", "report", "costs", "step", "model", "operators", "trace", "text"],
+    "simulator/order": [BESIDE, "proof", "problem"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
 SOURCES = (".cpp", ".cu")

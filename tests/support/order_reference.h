@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedules/check.h"
-#include "simulator/order/order_problem.h"
+#include "simulator/order/problem/problem.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"

@@ -11,8 +11,8 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/order/improve_order.h"
-#include "simulator/order/made_schedules.h"
+#include "simulator/order/improve.h"
+#include "simulator/order/problem/made_schedules.h"
 #include "simulator/plan/made_order.h"
 
 namespace pw::gui {

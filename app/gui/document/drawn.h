@@ -7,7 +7,7 @@
 
 #include "app/gui/document/document.h"
 #include "schedules/editing/edit.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 
 namespace pw::gui {
 

@@ -8,7 +8,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/split.h"
 

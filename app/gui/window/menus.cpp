@@ -23,7 +23,7 @@
 #include "backends/host/files.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/order/find_order.h"
+#include "simulator/order/find.h"
 #include "simulator/plan/planner.h"
 
 namespace pw::gui {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/generate.h"
-#include "simulator/order/made_schedules.h"
+#include "simulator/order/problem/made_schedules.h"
 #include "tests/app/cli/job.h"
 #include "tests/support/host_transports.h"
 

@@ -1,0 +1,228 @@
+#include "simulator/order/anneal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace pw {
+namespace {
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+/// A rank's actions that follow each other on the critical path: positions in its row.
+struct Block {
+  std::size_t rank = 0, first = 0, last = 0;
+};
+
+class Annealer {
+ public:
+  Annealer(const OrderModel& model, const OrderRows& start, const AnnealOptions& options);
+  OrderRows run();
+
+ private:
+  static constexpr double kCooling = 0.01;  ///< last temperature, of the first
+  static constexpr int kRepairs = 8;
+
+  [[nodiscard]] std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
+  [[nodiscard]] double fraction() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
+  [[nodiscard]] std::size_t positionOf(std::int32_t actionClass, std::int32_t m) const {
+    return position_[at(model_.actionOf(actionClass, m))];
+  }
+  [[nodiscard]] std::size_t earliest(ActionId action) const;
+  [[nodiscard]] std::size_t latest(ActionId action, std::size_t size) const;
+  void traceBlocks();
+  void move(std::vector<ActionId>& row, std::size_t from, std::size_t to);
+  bool moveInBlock();
+  bool moveAnywhere();
+  bool moveClass();
+  bool moveWithin(std::size_t rank, std::size_t from, std::size_t to);
+  bool repair(std::size_t rank);
+  void restore();
+
+  const OrderModel& model_;
+  const AnnealOptions& options_;
+  OrderTimer timer_;
+  OrderRows rows_;
+  std::vector<std::size_t> position_;  ///< by action, in its row
+  std::vector<Block> blocks_;
+  std::vector<ActionId> saved_;
+  std::size_t changed_ = 0;  ///< the rank whose row `saved_` was
+  std::mt19937_64 random_;
+};
+
+Annealer::Annealer(const OrderModel& model, const OrderRows& start, const AnnealOptions& options)
+    : model_(model), options_(options), timer_(model), rows_(start), position_(model.actions()), random_(options.seed) {
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) position_[at(row[i])] = i;
+  }
+}
+
+/// The first position that an action may take in its row.
+std::size_t Annealer::earliest(ActionId action) const {
+  const std::int32_t of = model_.classOf(action), m = model_.microbatchOf(action);
+  std::size_t first = m > 0 ? positionOf(of, m - 1) + 1 : 0;
+  for (const std::int32_t before : model_.classes[at(of)].before) first = std::max(first, positionOf(before, m) + 1);
+  return first;
+}
+
+std::size_t Annealer::latest(ActionId action, std::size_t size) const {
+  const std::int32_t of = model_.classOf(action), m = model_.microbatchOf(action);
+  std::size_t last = m + 1 < model_.microbatches ? positionOf(of, m + 1) - 1 : size - 1;
+  for (const std::int32_t after : model_.classes[at(of)].after) last = std::min(last, positionOf(after, m) - 1);
+  return last;
+}
+
+/// The critical path of the times just computed, from its end.
+void Annealer::traceBlocks() {
+  blocks_.clear();
+  std::size_t rank = at(timer_.latestRank());
+  std::size_t last = rows_[rank].size() - 1, i = last;
+  for (;;) {
+    const ActionId cause = timer_.causeOf(rows_[rank][i]);
+    if (cause < 0 && i > 0) {
+      --i;
+      continue;
+    }
+    if (last > i) blocks_.push_back({rank, i, last});
+    if (cause < 0) return;
+    rank = at(model_.classes[at(model_.classOf(cause))].rank);
+    i = last = position_[at(cause)];
+  }
+}
+
+void Annealer::move(std::vector<ActionId>& row, std::size_t from, std::size_t to) {
+  const auto place = [&](std::size_t i) { return row.begin() + static_cast<std::ptrdiff_t>(i); };
+  if (from < to) {
+    std::rotate(place(from), place(from + 1), place(to + 1));
+  } else {
+    std::rotate(place(to), place(from), place(from + 1));
+  }
+  for (std::size_t i = std::min(from, to); i <= std::max(from, to); ++i) position_[at(row[i])] = i;
+}
+
+/// Pulls what frees memory to where it runs out. False: nothing helps.
+bool Annealer::repair(std::size_t rank) {
+  auto& row = rows_[rank];
+  for (int tried = 0;; ++tried) {
+    const std::size_t excess = firstExcess(model_, static_cast<std::int32_t>(rank), row);
+    if (excess == row.size()) return true;
+    if (tried == kRepairs) return false;
+    std::size_t i = excess + 1;
+    for (; i < row.size(); ++i) {
+      const OrderModel::ActionClass& of = model_.classes[at(model_.classOf(row[i]))];
+      if ((of.loss > 0 || of.died > 0) && earliest(row[i]) <= excess) break;
+    }
+    if (i == row.size()) return false;
+    move(row, i, excess);
+  }
+}
+
+bool Annealer::moveWithin(std::size_t rank, std::size_t from, std::size_t to) {
+  auto& row = rows_[rank];
+  to = std::clamp(to, earliest(row[from]), latest(row[from], row.size()));
+  if (to == from) return false;
+  saved_ = row;
+  changed_ = rank;
+  move(row, from, to);
+  if (repair(rank)) return true;
+  restore();
+  return false;
+}
+
+void Annealer::restore() {
+  rows_[changed_].swap(saved_);
+  const auto& row = rows_[changed_];
+  for (std::size_t i = 0; i < row.size(); ++i) position_[at(row[i])] = i;
+}
+
+bool Annealer::moveInBlock() {
+  const Block block = blocks_[below(blocks_.size())];
+  const std::size_t size = block.last - block.first;
+  if (random_() % 2 == 0) {
+    const std::size_t from = block.first + 1 + below(size);
+    return moveWithin(block.rank, from, random_() % 4 == 0 ? from - 1 : block.first);
+  }
+  const std::size_t from = block.first + below(size);
+  return moveWithin(block.rank, from, random_() % 4 == 0 ? from + 1 : block.last);
+}
+
+bool Annealer::moveAnywhere() {
+  const std::size_t rank = below(rows_.size());
+  const std::size_t size = rows_[rank].size();
+  if (size < 2) return false;
+  const std::size_t from = below(size);
+  std::size_t far = 1;
+  while (random_() % 4 != 0) ++far;
+  return moveWithin(rank, from, random_() % 2 == 0 ? from - std::min(from, far) : std::min(size - 1, from + far));
+}
+
+/// Moves all actions of a class, or those of a range of microbatches, the same way: what repeats changes everywhere at once.
+bool Annealer::moveClass() {
+  const std::size_t rank = below(rows_.size());
+  auto& row = rows_[rank];
+  if (row.size() < 2) return false;
+  const std::int32_t of = model_.classOf(row[below(row.size())]);
+  std::size_t first = below(at(model_.microbatches)), last = below(at(model_.microbatches));
+  if (first > last) std::swap(first, last);
+  if (random_() % 2 == 0) first = 0;
+  if (random_() % 2 == 0) last = at(model_.microbatches) - 1;
+  std::size_t far = 1;
+  while (random_() % 3 == 0) ++far;
+  const bool ahead = random_() % 2 == 0;
+  saved_ = row;
+  changed_ = rank;
+  bool moved = false;
+  for (std::size_t i = first; i <= last; ++i) {
+    const ActionId action = model_.actionOf(of, static_cast<std::int32_t>(ahead ? i : last - (i - first)));
+    const std::size_t from = position_[at(action)];
+    const std::size_t to =
+        std::clamp(ahead ? from - std::min(from, far) : std::min(row.size() - 1, from + far), earliest(action), latest(action, row.size()));
+    if (to == from) continue;
+    move(row, from, to);
+    moved = true;
+  }
+  if (moved && repair(rank)) return true;
+  restore();
+  return false;
+}
+
+OrderRows Annealer::run() {
+  if (!timer_.run(rows_)) return rows_;
+  OrderRows best = rows_;
+  Ns bestObjective = timer_.objective();
+  double current = timer_.energy(), bestEnergy = current;
+  traceBlocks();
+  double temperature = std::max(1e-9, model_.meanDuration() * options_.hottest);
+  const double fall = std::pow(kCooling, 1.0 / static_cast<double>(std::max<std::int64_t>(1, options_.trials)));
+  for (std::int64_t trial = 0; trial < options_.trials && bestObjective > options_.enough; ++trial, temperature *= fall) {
+    if (trial % AnnealOptions::kAskEvery == 0 && options_.goOn && !options_.goOn()) break;
+    const std::uint64_t kind = random_() % 16;
+    const bool moved = kind < 3 ? moveClass() : kind < 5 || blocks_.empty() ? moveAnywhere() : moveInBlock();
+    if (!moved) continue;
+    if (!timer_.run(rows_)) {
+      restore();
+      continue;
+    }
+    const double next = timer_.energy();
+    if (next > current && fraction() >= std::exp((current - next) / temperature)) {
+      restore();
+      continue;
+    }
+    current = next;
+    traceBlocks();
+    if (timer_.objective() < bestObjective || (timer_.objective() == bestObjective && current < bestEnergy)) {
+      bestObjective = timer_.objective();
+      bestEnergy = current;
+      best = rows_;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+OrderRows annealOrder(const OrderModel& model, const OrderRows& start, const AnnealOptions& options) {
+  return Annealer(model, start, options).run();
+}
+
+}  // namespace pw

@@ -1,0 +1,259 @@
+#include "simulator/order/find.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/order/problem/model.h"
+#include "simulator/order/problem/recomputation.h"
+#include "simulator/order/problem/work.h"
+#include "simulator/order/proof/bound.h"
+#include "simulator/order/proof/prove.h"
+#include "simulator/order/search.h"
+#include "simulator/report/lower_bound.h"
+#include "simulator/step/compile.h"
+
+namespace pw {
+namespace {
+
+constexpr int kMostPairs = 4'000'000;  ///< (stage, microbatch) pairs: about 2 GB
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+/// A choice of what is recomputed, and the best order met while choosing.
+struct Choice {
+  std::vector<bool> recomputed;  ///< by stage
+  std::optional<FoundOrder> found;
+
+  [[nodiscard]] bool beats(const Choice& other) const {
+    return found && (!other.found || found->certificate.time < other.found->certificate.time);
+  }
+};
+
+Ns boundOn(const OrderProblem& problem, const CostTable& relaxed) {
+  const Schedule any = serialSchedule(problem.placement, problem.ranks, problem.microbatches);
+  const LowerBounds bounds = lowerBounds(any, relaxed, problem.liveLimits, problem.limits);
+  switch (problem.clock) {
+    case StepClock::Flush: return bounds.flush;
+    case StepClock::Window: return bounds.window;
+  }
+  return 0;
+}
+
+/// Looks for what to recompute, by short searches for an order with one choice after the other.
+class Chooser {
+ public:
+  using GoOn = std::function<bool(std::int64_t)>;
+
+  Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, std::int64_t work, const GoOn& goOn)
+      : problem_(problem), open_(openChoice(problem)), bound_(bound), effort_(effort), work_(work), goOn_(goOn) {}
+
+  /// The best of none, all, and others: of few stages all choices, those first whose orders may take least, else neighbours of the best.
+  Choice run() {
+    attempt(Recomputation(open_.size(), false));
+    attempt(whole());
+    if (std::ranges::count(open_, Recomputed::Open) <= kFewStages) {
+      tryAll();
+    } else {
+      tryNeighbours();
+    }
+    return best_;
+  }
+  [[nodiscard]] std::int64_t spent() const { return spent_; }
+
+ private:
+  using Recomputation = std::vector<bool>;
+  static constexpr std::ptrdiff_t kFewStages = 8;
+  static constexpr std::int64_t kParts = 64;  ///< of the work
+
+  [[nodiscard]] Recomputation whole() const {
+    Recomputation all;
+    for (const Recomputed value : open_) all.push_back(value == Recomputed::Open);
+    return all;
+  }
+  [[nodiscard]] bool ends() const { return stopped_ || spent_ >= work_ || (best_.found && best_.found->certificate.time <= bound_); }
+
+  /// Whether that is the best so far.
+  bool attempt(Recomputation recomputed) {
+    if (ends() || std::ranges::find(tried_, recomputed) != tried_.end()) return false;
+    tried_.push_back(recomputed);
+    OrderSearch search(problem_, withRecomputation(problem_, recomputed), bound_, effort_);
+    Choice choice{std::move(recomputed), std::nullopt};
+    if (search.begin()) {
+      stopped_ = !search.improve(work_ / kParts, [&](std::int64_t done) { return goOn_(spent_ + done); });
+      choice.found = search.result();
+    }
+    spent_ += search.spent();
+    if (!choice.beats(best_) && !best_.recomputed.empty()) return false;
+    best_ = std::move(choice);
+    return true;
+  }
+
+  void tryAll() {
+    std::vector<std::pair<Ns, Recomputation>> choices;
+    std::vector<std::size_t> stages;
+    for (std::size_t s = 0; s < open_.size(); ++s) {
+      if (open_[s] == Recomputed::Open) stages.push_back(s);
+    }
+    for (std::size_t bits = 0; bits < std::size_t{1} << stages.size(); ++bits) {
+      std::vector<Recomputed> decided(open_.size(), Recomputed::No);
+      Recomputation recomputed(open_.size(), false);
+      for (std::size_t i = 0; i < stages.size(); ++i) {
+        if ((bits >> i & 1) == 0) continue;
+        decided[stages[i]] = Recomputed::Yes;
+        recomputed[stages[i]] = true;
+      }
+      choices.emplace_back(boundOn(problem_, relaxedCosts(problem_, decided)), std::move(recomputed));
+    }
+    std::sort(choices.begin(), choices.end());
+    for (auto& [bound, recomputed] : choices) {
+      if (best_.found && bound >= best_.found->certificate.time) return;
+      attempt(std::move(recomputed));
+    }
+  }
+
+  /// With one stage, or all of a rank, changed, as long as that is faster.
+  void tryNeighbours() {
+    for (bool better = true; better && best_.found && !ends();) {
+      better = false;
+      for (std::size_t change = 0; change < open_.size() + at(problem_.ranks) && !ends(); ++change) {
+        Recomputation next = best_.recomputed;
+        for (std::size_t s = 0; s < open_.size(); ++s) {
+          const bool changes = change < open_.size() ? s == change : problem_.placement.rankOfStage[s].index() == change - open_.size();
+          if (changes && open_[s] == Recomputed::Open) next[s] = !next[s];
+        }
+        if (attempt(std::move(next))) better = true;
+      }
+    }
+  }
+
+  const OrderProblem& problem_;
+  std::vector<Recomputed> open_;
+  Ns bound_;
+  const OrderEffort& effort_;
+  std::int64_t work_;
+  const GoOn& goOn_;
+  std::vector<Recomputation> tried_;
+  Choice best_;
+  std::int64_t spent_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Ns orderBound(const OrderProblem& problem) { return boundOn(problem, relaxedCosts(problem, openChoice(problem))); }
+
+namespace {
+
+/// By windows alone, where that takes at most a quarter of so much work.
+Ns boundOfWindows(const OrderProblem& problem, Ns found, double seconds) {
+  const Ns bound = orderBound(problem);
+  OrderProblem relaxed = problem;
+  relaxed.costs = relaxedCosts(problem, openChoice(problem));
+  const OrderModel model(relaxed);
+  return static_cast<double>(OrderWork::ofWindows(model)) > seconds * 0.25e9 ? bound : windowBound(model, bound, found);
+}
+
+}  // namespace
+
+Ns orderBound(const OrderProblem& problem, Ns found, double seconds) {
+  const Ns bound = boundOfWindows(problem, found, seconds);
+  return proveOrder(problem, bound, found, static_cast<std::int64_t>(seconds * 0.25e9)).bound;
+}
+
+std::vector<Placement> orderPlacements(const Shape& shape) {
+  std::vector<Placement> placements{loopPlacement(shape)};
+  if (shape.stages == 2 * shape.ranks && shape.ranks > 1) placements.push_back(wavePlacement(shape));
+  return placements;
+}
+
+std::optional<TooSmall> tooSmall(const OrderProblem& problem) {
+  std::vector<bool> recomputed;
+  for (std::size_t s = 0; s < problem.costs.stages.size(); ++s)
+    recomputed.push_back(!problem.recomputed.empty() && problem.recomputed[s].activationBytes < problem.costs.stages[s].activationBytes);
+  const CostTable costs = withRecomputation(problem, recomputed);
+  const Program program = compile(smallestSchedule(problem.placement, problem.ranks, problem.microbatches, costs), costs);
+  for (std::size_t r = 0; r < at(problem.ranks); ++r) {
+    if (!problem.limits.empty() && program.peakBytes[r] > problem.limits[r]) return TooSmall{Rank(r), program.peakBytes[r], 0};
+    if (!problem.liveLimits.empty() && program.peakLive[r] > problem.liveLimits[r]) return TooSmall{Rank(r), 0, program.peakLive[r]};
+  }
+  return std::nullopt;
+}
+
+Schedule serialSchedule(const Placement& placement, int ranks, int microbatches) {
+  if (static_cast<double>(placement.stages()) * microbatches > kMostPairs) {
+    throw UsageError(fmt::format("{} stages and {} microbatches are too many to search an order for; use fewer than {} of both multiplied",
+                                 placement.stages(), microbatches, kMostPairs));
+  }
+  Schedule schedule{std::string(kAutoSchedule), microbatches, placement, std::vector<std::vector<Action>>(at(ranks)), false};
+  const auto add = [&](std::size_t s, ActionKind kind, int m) {
+    schedule.rows[placement.rankOfStage[s].index()].push_back({Stage(s), kind, Microbatch(m)});
+  };
+  for (int m = 0; m < microbatches; ++m) {
+    for (std::size_t s = 0; s < placement.stages(); ++s) add(s, ActionKind::Forward, m);
+    for (std::size_t s = placement.stages(); s-- > 0;) {
+      add(s, ActionKind::BackwardInput, m);
+      add(s, ActionKind::BackwardWeight, m);
+    }
+  }
+  return schedule;
+}
+
+Schedule smallestSchedule(const Placement& placement, int ranks, int microbatches, const CostTable& costs) {
+  Schedule schedule = serialSchedule(placement, ranks, microbatches);
+  Schedule whole = mergeBackward(schedule);
+  const std::vector<Bytes> split = compile(schedule, costs).peakBytes, joined = compile(whole, costs).peakBytes;
+  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
+    if (joined[r] < split[r]) schedule.rows[r] = std::move(whole.rows[r]);
+  }
+  return schedule;
+}
+
+std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffort& effort) {
+  if (problem.placement.bidirectional())
+    throw UsageError("an order is searched for one replica of each stage; use a loop, V, wave or custom placement");
+  if (!problem.costs.overlap.empty()) throw UsageError("an order is searched without slots of their own duration; omit the overlap");
+  if (tooSmall(problem)) return std::nullopt;
+  const Ns bound = orderBound(problem);
+  const auto work = static_cast<std::int64_t>(std::clamp(effort.seconds, 0.001, 1e6) * 1e9);
+  std::int64_t spent = 0;
+  Choice choice{std::vector<bool>(problem.costs.stages.size(), false), std::nullopt};
+  const Chooser::GoOn goOn = [&](std::int64_t done) {
+    return !effort.goOn || effort.goOn(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
+  };
+  if (!problem.recomputed.empty() && !problem.limits.empty()) {
+    Chooser chooser(problem, bound, effort, work / 2, goOn);
+    choice = chooser.run();
+    spent = chooser.spent();
+  }
+  OrderSearch search(problem, withRecomputation(problem, choice.recomputed), bound, effort);
+  if (!search.begin()) return std::nullopt;
+  search.raiseBound(boundOfWindows(problem, search.best(), effort.seconds));
+  const std::int64_t left = std::max<std::int64_t>(work / 4, work - spent - search.spent());
+  const std::int64_t forProof = left / (search.isSmall() ? 3 : 4);
+  const bool whole = search.improve(left - forProof, [&](std::int64_t done) { return goOn(spent + done); });
+  const Choice last{choice.recomputed, search.result()};
+  FoundOrder found = choice.beats(last) ? *choice.found : *last.found;
+  found.certificate.lowerBound = last.found->certificate.lowerBound;
+  for (std::size_t s = 0; s < choice.recomputed.size(); ++s) {
+    if (choice.recomputed[s]) found.certificate.recomputed.emplace_back(s);
+  }
+  if (found.certificate.lowerBound > found.certificate.time) found.certificate.lowerBound = 0;  // this order refutes the bound
+  if (!whole || found.certificate.optimal()) return found;
+  spent += search.spent();
+  OrderProof proof = proveOrder(problem, found.certificate.lowerBound, found.certificate.time, forProof,
+                                [&](std::int64_t done) { return goOn(spent + done); });
+  if (proof.better) {
+    found = *std::move(proof.better);
+  } else {
+    found.certificate.lowerBound = proof.bound;
+  }
+  return found;
+}
+
+}  // namespace pw

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "simulator/order/problem/problem.h"
+
+namespace pw {
+
+/// An action of a problem: (kind · stages + stage) · microbatches + microbatch, with the kinds F = 0, I = 1, W = 2.
+using ActionId = std::int32_t;
+
+/// A rank's actions in their order, for each rank.
+using OrderRows = std::vector<std::vector<ActionId>>;
+
+/// A problem with all backwards split, laid out for being timed millions of times. An action's *class* is its kind and stage. All
+/// microbatches are alike but for their duration, so the actions of one class come in the order of their microbatches: swapping two that do
+/// not changes neither times nor memory.
+struct OrderModel {
+  /// A message for each microbatch of a class, to a class on another rank.
+  struct Hop {
+    std::int32_t to = 0;
+    std::int32_t channel = -1;  ///< that it holds for `transfer`; −1: none
+    Ns latency = 0, transfer = 0;
+    bool exchanges = true;  ///< false: nothing is sent, only rows have the two in this order; none starts later for that when it runs
+  };
+  struct ActionClass {
+    std::int32_t rank = 0;
+    Ns time = 0;
+    Bytes gain = 0, peak = 0, loss = 0;  ///< at its start, more while it runs, at its end
+    std::int32_t born = 0, died = 0;     ///< live pairs
+    std::vector<Hop> hops;
+    std::vector<std::int32_t> before, after;  ///< classes of its rank that it must follow, and precede, in the same microbatch
+    std::int32_t inputs = 0;                  ///< messages that it waits for
+  };
+
+  std::int32_t ranks = 0, stages = 0, microbatches = 0, channels = 0;
+  std::vector<ActionClass> classes;  ///< F of all stages, I of all stages, W of all stages
+  std::vector<Ns> duration;          ///< by action
+  std::vector<std::int32_t> classOfAction;
+  std::vector<Bytes> limit;                          ///< by rank: above what it holds all the time
+  std::vector<std::int32_t> liveLimit;               ///< by rank
+  std::vector<std::vector<std::int32_t>> classesOf;  ///< by rank, ascending
+  StepClock clock = StepClock::Flush;
+  std::vector<double> scale;  ///< of durations and transfers, by microbatch
+
+  explicit OrderModel(const OrderProblem& problem);
+
+  [[nodiscard]] std::int32_t classOf(ActionId action) const { return classOfAction[static_cast<std::size_t>(action)]; }
+  [[nodiscard]] std::int32_t microbatchOf(ActionId action) const { return action - classOf(action) * microbatches; }
+  [[nodiscard]] ActionId actionOf(std::int32_t actionClass, std::int32_t microbatch) const {
+    return actionClass * microbatches + microbatch;
+  }
+  /// A duration or transfer of one microbatch.
+  [[nodiscard]] Ns scaled(Ns time, std::int32_t microbatch) const;
+  [[nodiscard]] double meanDuration() const;  ///< of an action
+  [[nodiscard]] std::size_t actions() const { return duration.size(); }
+};
+
+/// Times of rows, and the memory that computing them needs: kept between calls, nothing is allocated.
+class OrderTimer {
+ public:
+  explicit OrderTimer(const OrderModel& model);
+
+  /// Starts every action of these rows as early as possible, as `execute` does. False: they deadlock. Cost: linear in actions and messages.
+  [[nodiscard]] bool run(const OrderRows& rows);
+
+  [[nodiscard]] Ns objective() const { return objective_; }  ///< on the model's clock
+  [[nodiscard]] Ns startOf(ActionId action) const { return arrival_[static_cast<std::size_t>(action)]; }
+  /// What annealing lowers: the objective, and a little of the mean, which leads across its plateaus.
+  [[nodiscard]] double energy() const { return static_cast<double>(objective_) + 0.1 * static_cast<double>(meanEnd_); }
+  [[nodiscard]] std::int32_t latestRank() const { return latest_; }  ///< whose end is the objective
+  /// The action on another rank whose message started this one; −1: the one before it in its row did (or nothing).
+  [[nodiscard]] ActionId causeOf(ActionId action) const { return cause_[static_cast<std::size_t>(action)]; }
+
+ private:
+  /// A message of one action.
+  struct Send {
+    ActionId user = 0;
+    std::int32_t rank = 0, channel = -1;
+    Ns latency = 0, transfer = 0;
+  };
+
+  void deliver(const Send& message, ActionId sender, Ns end);
+  void finish(const OrderRows& rows);
+
+  const OrderModel& model_;
+  std::vector<Send> sends_;                     ///< of all actions, one after the other
+  std::vector<std::int32_t> firstSend_;         ///< by action, and one more
+  std::vector<std::int32_t> inputs_, missing_;  ///< by action
+  std::vector<Ns> arrival_;                     ///< by action: of its messages, then its start
+  std::vector<ActionId> cause_;
+  std::vector<std::size_t> next_;  ///< by rank: position in its row
+  std::vector<Ns> rankEnd_, channelEnd_;
+  std::vector<std::int32_t> ready_;  ///< ranks that may proceed
+  Ns objective_ = 0, meanEnd_ = 0;
+  std::int32_t latest_ = 0;
+};
+
+/// The sender ends at `end`.
+inline void OrderTimer::deliver(const Send& message, ActionId sender, Ns end) {
+  const auto user = static_cast<std::size_t>(message.user);
+  Ns arrives = end;
+  if (message.channel >= 0) {
+    Ns& channel = channelEnd_[static_cast<std::size_t>(message.channel)];
+    arrives = channel = std::max(channel, end) + message.transfer;
+  }
+  arrives += message.latency;
+  if (arrives >= arrival_[user]) {
+    arrival_[user] = arrives;
+    cause_[user] = sender;
+  }
+  if (--missing_[user] == 0) ready_.push_back(message.rank);
+}
+
+/// The position at which a row first exceeds its rank's limits; its size where it does not.
+[[nodiscard]] std::size_t firstExcess(const OrderModel& model, std::int32_t rank, std::span<const ActionId> row);
+/// Whether no row exceeds its rank's limits.
+[[nodiscard]] bool fitsLimits(const OrderModel& model, const OrderRows& rows);
+
+/// The rows as a schedule; where whole backwards take no longer than their parts, W that directly follows its I becomes B.
+[[nodiscard]] Schedule scheduleOf(const OrderModel& model, const OrderProblem& problem, const OrderRows& rows);
+/// A schedule's rows, every B as I and W; nothing where it is for another placement, or not a training step.
+[[nodiscard]] OrderRows rowsOf(const OrderModel& model, const OrderProblem& problem, const Schedule& schedule);
+
+}  // namespace pw

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "simulator/order/problem/found.h"
+#include "simulator/order/problem/problem.h"
+
+namespace pw {
+
+/// What branch and bound made of a bound and a time.
+struct OrderProof {
+  Ns bound = 0;                      ///< no order takes less, whatever it recomputes
+  std::optional<FoundOrder> better;  ///< that takes less than the time; its certificate has this bound
+  std::int64_t work = 0;             ///< in nanoseconds (`OrderWork`)
+};
+
+/// Raises `bound`, which no order undercuts, and lowers `time`, which an order takes, with about that much work: searches for an order that
+/// takes less than a time between the two (`exactOrder`), first halfway; where a part of the remaining work does not decide that, closer to
+/// `time`. Where stages may recompute, each search branches over these choices, too. A choice still open costs neither time nor memory;
+/// where the windows are empty even so, no choice below it is tried. Does nothing where the work is less than that of narrowing windows
+/// once. `goOn` is polled with the work done; false: returns what is known so far.
+[[nodiscard]] OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, std::int64_t work,
+                                    const std::function<bool(std::int64_t work)>& goOn = {});
+
+}  // namespace pw

@@ -1,0 +1,196 @@
+#include "simulator/order/proof/room.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+namespace pw {
+namespace {
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+/// A stage and microbatch of a rank, and what it holds: from its F to its I, and from there to its W.
+struct Pair {
+  ActionId forward, input, weight;
+  Bytes before, after;
+};
+
+/// What is surely held from a time to another.
+struct Stretch {
+  Ns from, to;
+  Bytes bytes;
+  std::int32_t live;
+};
+
+/// What a rank surely holds: each pair from the latest start of its F, all of it until the earliest end of its I, what W needs until the
+/// earliest end of that.
+struct TimeTable {
+  std::vector<Pair> pairs;
+  std::vector<Stretch> stretches;
+
+  [[nodiscard]] auto firstFrom(Ns time) const {
+    return std::upper_bound(stretches.begin(), stretches.end(), time, [](Ns t, const Stretch& stretch) { return t < stretch.to; });
+  }
+};
+
+TimeTable timeTableOf(const Windows& windows, std::int32_t rank) {
+  const OrderModel& model = windows.model();
+  TimeTable table;
+  struct Change {
+    Ns time;
+    Bytes bytes;
+    std::int32_t live;
+  };
+  std::vector<Change> changes;
+  const auto hold = [&](Ns from, Ns to, Bytes bytes, std::int32_t live) {
+    if (from >= to) return;
+    changes.push_back({from, bytes, live});
+    changes.push_back({to, -bytes, -live});
+  };
+  for (const std::int32_t c : model.classesOf[at(rank)]) {
+    if (c >= model.stages) continue;
+    for (std::int32_t m = 0; m < model.microbatches; ++m) {
+      const ActionId action = model.actionOf(c, m);
+      hold(windows.latestStart(action), windows.earliestEnd(action), model.classes[at(c)].peak, 0);
+    }
+    const Bytes before = model.classes[at(c)].gain, after = before - model.classes[at(c + model.stages)].loss;
+    for (std::int32_t m = 0; m < model.microbatches; ++m) {
+      const Pair pair{model.actionOf(c, m), model.actionOf(c + model.stages, m), model.actionOf(c + 2 * model.stages, m), before,
+                      std::min(before, after)};
+      const Ns start = windows.latestStart(pair.forward), middle = std::max(start, windows.earliestEnd(pair.input)),
+               end = windows.earliestEnd(pair.weight);
+      hold(start, std::min(middle, end), pair.before, 1);
+      hold(middle, end, pair.after, 1);
+      table.pairs.push_back(pair);
+    }
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time < b.time; });
+  Bytes bytes = 0;
+  std::int32_t live = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    bytes += changes[i].bytes;
+    live += changes[i].live;
+    if (i + 1 == changes.size() || changes[i + 1].time == changes[i].time) continue;
+    table.stretches.push_back({changes[i].time, changes[i + 1].time, bytes, live});
+  }
+  return table;
+}
+
+bool keepTimeTable(Windows& windows, std::int32_t rank) {
+  const Bytes limit = windows.model().limit[at(rank)];
+  const std::int32_t most = windows.model().liveLimit[at(rank)];
+  const TimeTable table = timeTableOf(windows, rank);
+  const auto& stretches = table.stretches;
+  if (std::ranges::any_of(stretches, [&](const Stretch& stretch) { return stretch.bytes > limit || stretch.live > most; })) return false;
+  for (const Pair& pair : table.pairs) {
+    const Ns start = windows.latestStart(pair.forward), inputEnd = windows.earliestEnd(pair.input),
+             weightEnd = windows.earliestEnd(pair.weight);
+    Ns forward = windows.earliestStart(pair.forward);
+    for (auto s = table.firstFrom(forward); s != stretches.end() && s->from < start; ++s) {  // its own bytes are not in there
+      const Ns held = std::max(s->from, forward);
+      const bool fits = held >= weightEnd || (s->live < most && s->bytes + (held < inputEnd ? pair.before : pair.after) <= limit);
+      if (!fits) forward = std::min(s->to, start);
+    }
+    if (!windows.raise(Windows::Ahead, pair.forward, forward)) return false;
+    const auto endBefore = [&](ActionId action, Ns from, Bytes holds) {
+      for (auto s = table.firstFrom(from); s != stretches.end() && s->from < windows.latestEnd(action); ++s) {
+        const Ns held = std::max(s->from, from);
+        if (held < start) continue;
+        const bool counted = held < weightEnd;  // its own, which W needs
+        if (s->bytes + holds - (counted ? pair.after : 0) > limit || s->live + (counted ? 0 : 1) > most)
+          return windows.raise(Windows::Back, action, -held);
+      }
+      return true;
+    };
+    if (!endBefore(pair.input, inputEnd, pair.before) || !endBefore(pair.weight, weightEnd, pair.after)) return false;
+  }
+  return true;
+}
+
+/// A stage and microbatch of a rank, and what it holds: after its F, and after its I.
+struct HeldPair {
+  ActionId forward = 0, input = 0, weight = 0;
+  Bytes afterForward = 0, afterInput = 0;
+};
+
+std::vector<HeldPair> pairsOf(const OrderModel& model, std::int32_t rank) {
+  std::vector<HeldPair> pairs;
+  for (const std::int32_t c : model.classesOf[at(rank)]) {
+    if (c >= model.stages) continue;
+    const Bytes held = model.classes[at(c)].gain;
+    for (std::int32_t m = 0; m < model.microbatches; ++m) {
+      pairs.push_back({model.actionOf(c, m), model.actionOf(c + model.stages, m), model.actionOf(c + 2 * model.stages, m), held,
+                       held - model.classes[at(c + model.stages)].loss});
+    }
+  }
+  return pairs;
+}
+
+/// What a pair whose F has started holds at least when another action starts: if any of its ends may have come before; without its W; and
+/// without its I, too.
+struct Held {
+  Bytes least = 0, withoutWeight = 0, withoutInput = 0;
+  bool input = false, weight = false;  ///< whether they may, and need not, come before
+  bool live = true;                    ///< at least
+};
+
+Held heldAt(const Windows& windows, const HeldPair& pair, ActionId action) {
+  const bool ended = windows.precedes(pair.input, action), died = windows.precedes(pair.weight, action);
+  Held held;
+  held.input = !ended && !windows.precedes(action, pair.input);
+  held.weight = !died && !windows.precedes(action, pair.weight);
+  held.withoutInput = pair.afterForward;
+  held.withoutWeight = ended ? pair.afterInput : held.input ? std::min(pair.afterForward, pair.afterInput) : pair.afterForward;
+  held.live = !died && !held.weight;
+  held.least = held.live ? held.withoutWeight : 0;
+  return held;
+}
+
+bool keepBalance(Windows& windows, std::int32_t rank) {
+  const OrderModel& model = windows.model();
+  const Bytes limit = model.limit[at(rank)];
+  const std::int32_t most = model.liveLimit[at(rank)];
+  const std::vector<HeldPair> pairs = pairsOf(model, rank);
+  std::vector<Held> helds(pairs.size());
+  for (const HeldPair& own : pairs) {
+    const ActionId start = own.forward;
+    Bytes bytes = own.afterForward + model.classes[at(model.classOf(start))].peak;
+    std::int32_t live = 1;
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      if (pairs[p].forward == start || !windows.precedes(pairs[p].forward, start)) continue;
+      helds[p] = heldAt(windows, pairs[p], start);
+      bytes += helds[p].least;
+      live += helds[p].live ? 1 : 0;
+    }
+    if (bytes > limit || live > most) return false;
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      const HeldPair& pair = pairs[p];
+      if (pair.forward == start || windows.precedes(start, pair.forward)) continue;
+      if (!windows.precedes(pair.forward, start)) {
+        const Held held = heldAt(windows, pair, start);
+        const bool room = bytes + held.least <= limit && live + (held.live ? 1 : 0) <= most;
+        if (!room && !windows.decide(start, pair.forward)) return false;
+        continue;
+      }
+      const Held& held = helds[p];
+      const Bytes others = bytes - held.least;
+      if (held.weight && (others + held.withoutWeight > limit || live + 1 > most)) {
+        if (!windows.decide(pair.weight, start)) return false;
+      } else if (held.input && others + held.withoutInput > limit) {
+        if (!windows.decide(pair.input, start)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool keepRoom(Windows& windows, std::int32_t rank) {
+  const OrderModel& model = windows.model();
+  const bool limited =
+      model.limit[at(rank)] != std::numeric_limits<Bytes>::max() || model.liveLimit[at(rank)] != std::numeric_limits<std::int32_t>::max();
+  return !limited || (keepTimeTable(windows, rank) && keepBalance(windows, rank));
+}
+
+}  // namespace pw

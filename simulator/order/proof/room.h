@@ -1,0 +1,16 @@
+#pragma once
+
+#include "simulator/order/proof/windows.h"
+
+namespace pw {
+
+/// Narrows the windows of a rank by the room that its limits leave, in two ways. False: what they leave is too little.
+/// - What the rank surely holds at a time, as its F ends before and its W after it, leaves no room for more (time table filtering, as in
+///   Baptiste, Le Pape, Nuijten, Constraint-based scheduling, 2001).
+/// - What it holds at least when an action starts: of each pair whose F surely comes before, what no I or W that may come before has freed.
+///   An I or W without which that is too much comes before, and an F with which it is comes after (balance constraint, as in Laborie,
+///   Algorithms for propagating resource constraints in AI planning and scheduling, Artificial Intelligence 143, 2003).
+/// Cost: O(actions of the rank, squared).
+[[nodiscard]] bool keepRoom(Windows& windows, std::int32_t rank);
+
+}  // namespace pw
