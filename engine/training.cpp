@@ -15,7 +15,7 @@
 #include "engine/checkpoint.h"
 #include "engine/processes/failure.h"
 #include "schedules/error.h"
-#include "simulator/plan/parameter_order.h"
+#include "simulator/partition/parameter_order.h"
 
 namespace pw {
 namespace {

@@ -16,8 +16,8 @@
 #include "app/python/bindings.h"
 #include "engine/planning/search_model.h"
 #include "engine/processes/process.h"
+#include "simulator/partition/recompute.h"
 #include "simulator/plan/optimizer.h"
-#include "simulator/plan/recompute.h"
 
 namespace py = pybind11;
 

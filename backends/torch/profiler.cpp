@@ -26,7 +26,7 @@
 #include "simulator/costs/expected_sizes.h"
 #include "simulator/costs/operator_flops.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 namespace pw {
 namespace {

@@ -17,7 +17,7 @@
 #include "simulator/costs/expected_sizes.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/loss_count.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 #include "simulator/plan/planner.h"
 #include "simulator/report/json.h"
 #include "simulator/report/split_verdict.h"

@@ -10,8 +10,8 @@
 #include "simulator/costs/operator_costs.h"
 #include "simulator/model/export_record.h"
 #include "simulator/model/model_graph.h"
-#include "simulator/plan/module_tree.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/module_tree.h"
+#include "simulator/partition/split.h"
 #include "simulator/report/split_report.h"
 
 namespace pw {

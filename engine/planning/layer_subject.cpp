@@ -11,8 +11,8 @@
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_table.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/text/counted.h"
 

@@ -18,7 +18,7 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/plan/balancer.h"
+#include "simulator/partition/balancer.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/search/fitted_splits.h"
 #include "simulator/search/rank_order.h"

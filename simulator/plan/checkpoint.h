@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "simulator/partition/recompute.h"
 #include "simulator/plan/plan.h"
-#include "simulator/plan/recompute.h"
 
 namespace pw {
 

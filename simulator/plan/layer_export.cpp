@@ -9,7 +9,7 @@
 
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 
 namespace pw {
 namespace {

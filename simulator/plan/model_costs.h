@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "simulator/partition/stage_cutter.h"
+#include "simulator/partition/stage_fold.h"
 #include "simulator/plan/checkpoint.h"
-#include "simulator/plan/stage_cutter.h"
-#include "simulator/plan/stage_fold.h"
 
 namespace pw {
 

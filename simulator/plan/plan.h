@@ -7,8 +7,8 @@
 
 #include "schedules/schedule.h"
 #include "simulator/model/fingerprint.h"
+#include "simulator/partition/partition.h"
 #include "simulator/plan/optimizer.h"
-#include "simulator/plan/partition.h"
 #include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"

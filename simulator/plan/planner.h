@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/partition/recompute.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/excess.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
-#include "simulator/plan/recompute.h"
 #include "simulator/plan/sharing.h"
-#include "simulator/plan/split.h"
 
 namespace pw {
 

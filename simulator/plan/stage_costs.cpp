@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/partition/stage_fold.h"
 #include "simulator/plan/plan.h"
 #include "simulator/plan/stage_costs.h"
-#include "simulator/plan/stage_fold.h"
 #include "simulator/text/rounding.h"
 
 namespace pw {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "simulator/order/find.h"
-#include "simulator/plan/balancer.h"
+#include "simulator/partition/balancer.h"
 #include "simulator/search/evaluate.h"
 
 namespace pw {

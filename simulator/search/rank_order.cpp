@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "schedules/error.h"
-#include "simulator/plan/balancer.h"
+#include "simulator/partition/balancer.h"
 #include "simulator/plan/stage_costs.h"
 
 namespace pw {

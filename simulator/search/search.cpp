@@ -15,7 +15,7 @@
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find.h"
-#include "simulator/plan/balancer.h"
+#include "simulator/partition/balancer.h"
 #include "simulator/search/combinations.h"
 #include "simulator/search/evaluate.h"
 #include "simulator/search/fitted_splits.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/split.h"
 #include "simulator/report/certificate.h"
 #include "simulator/search/profiles.h"
 

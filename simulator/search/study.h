@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "simulator/costs/attention.h"
+#include "simulator/partition/recompute.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/optimizer.h"
-#include "simulator/plan/recompute.h"
-#include "simulator/plan/split.h"
 
 namespace pw {
 

@@ -14,7 +14,7 @@
 #include "app/gui/timeline/hand_edit.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 
 namespace pw::gui {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "engine/worker.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 #include "tests/support/training.h"
 #include "tests/support/watched_communicator.h"
 

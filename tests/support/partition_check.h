@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 namespace pw::test {
 

@@ -19,8 +19,8 @@
 #include "schedules/lower.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/model/join.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/plan.h"
-#include "simulator/plan/split.h"
 
 namespace pw::test {
 

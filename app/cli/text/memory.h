@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/plan/plan_memory.h"
+#include "simulator/plan/memory.h"
 #include "simulator/report/memory_report.h"
 
 namespace pw::cli {

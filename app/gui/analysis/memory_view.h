@@ -2,7 +2,7 @@
 
 #include <QTreeWidget>
 
-#include "simulator/plan/plan_memory.h"
+#include "simulator/plan/memory.h"
 
 namespace pw::gui {
 

@@ -13,7 +13,7 @@
 #include "engine/planning/study_worker.h"
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 
 namespace pw::gui {
 

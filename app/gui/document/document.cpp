@@ -14,8 +14,8 @@
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/made_order.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/step/compile.h"
 

@@ -11,9 +11,9 @@
 #include "backends/store/run_store.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/cluster.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/predictor.h"
-#include "simulator/plan/split.h"
 #include "simulator/report/certificate.h"
 #include "simulator/report/metrics.h"
 

@@ -27,7 +27,7 @@
 #include "app/gui/model/stage_list.h"
 #include "app/gui/model/tree_area.h"
 #include "app/gui/model/tree_view.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 #include "simulator/report/split_report.h"
 
 namespace pw::gui {

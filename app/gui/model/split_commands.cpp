@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "app/gui/model/tree_view.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 
 namespace pw::gui {
 

@@ -9,8 +9,8 @@
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/split.h"
 
 namespace pw::gui {
 namespace {

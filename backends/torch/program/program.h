@@ -7,7 +7,7 @@
 
 #include "backends/torch/program/weights.h"
 #include "simulator/model/model_graph.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 namespace at {
 class Tensor;

@@ -12,7 +12,7 @@
 #include "backends/torch/stage/optimizer.h"
 #include "backends/torch/stage/state.h"
 #include "schedules/error.h"
-#include "simulator/plan/parameter_order.h"
+#include "simulator/partition/parameter_order.h"
 
 namespace pw {
 namespace {

@@ -9,9 +9,9 @@
 #include "schedules/lower.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/join.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/plan.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "tests/support/partition_check.h"
 

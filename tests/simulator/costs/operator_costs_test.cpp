@@ -11,9 +11,9 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/operator_flops.h"
 #include "simulator/costs/profile.h"
-#include "simulator/plan/module_tree.h"
-#include "simulator/plan/partition.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/module_tree.h"
+#include "simulator/partition/partition.h"
+#include "simulator/partition/split.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

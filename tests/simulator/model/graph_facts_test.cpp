@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

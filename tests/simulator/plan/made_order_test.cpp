@@ -10,7 +10,7 @@
 
 #include "schedules/check.h"
 #include "schedules/generate.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "simulator/search/orders.h"

@@ -14,9 +14,9 @@
 
 #include "backends/resources/resources.h"
 #include "schedules/generate.h"
-#include "simulator/plan/balancer.h"
+#include "simulator/partition/balancer.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 #include "tests/support/graph_builder.h"

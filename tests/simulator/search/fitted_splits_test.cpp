@@ -12,7 +12,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
-#include "simulator/plan/balancer.h"
+#include "simulator/partition/balancer.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"

@@ -14,8 +14,8 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/partition/split.h"
 #include "simulator/plan/made_order.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "simulator/search/orders.h"

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "app/gui/model/tree_model.h"
-#include "simulator/plan/module_tree.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/module_tree.h"
+#include "simulator/partition/split.h"
 #include "tests/app/gui/model/samples.h"
 
 namespace pw::gui {

@@ -18,7 +18,7 @@
 #include "app/gui/model/stage_list.h"
 #include "app/gui/model/tree_view.h"
 #include "backends/pt2/read.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 #include "tests/app/gui/model/samples.h"
 
 namespace pw::gui {

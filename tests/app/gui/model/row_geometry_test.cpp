@@ -1,6 +1,6 @@
 #include "app/gui/model/row_geometry.h"
 
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 #include "tests/app/gui/model/samples.h"
 
 namespace pw::gui {

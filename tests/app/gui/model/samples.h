@@ -8,8 +8,8 @@
 
 #include "app/gui/model/call_tree.h"
 #include "backends/pt2/read.h"
-#include "simulator/plan/partition.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/partition.h"
+#include "simulator/partition/split.h"
 
 namespace pw::gui {
 

@@ -1,7 +1,7 @@
 #include "app/gui/model/split_rules.h"
 
 #include "simulator/model/graph_facts.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 #include "tests/app/gui/model/samples.h"
 
 namespace pw::gui {

@@ -1,4 +1,4 @@
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "simulator/plan/plan_memory.h"
+#include "simulator/plan/memory.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,7 +10,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/plan/balancer.h"
+#include "simulator/partition/balancer.h"
 #include "simulator/plan/checkpoint.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/plan/stage_costs.h"

@@ -1,4 +1,4 @@
-#include "simulator/plan/plan_memory.h"
+#include "simulator/plan/memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "simulator/plan/stage_fold.h"
+#include "simulator/partition/stage_fold.h"
 
 #include <algorithm>
 #include <set>

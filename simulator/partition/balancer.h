@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/plan/partition.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/partition.h"
+#include "simulator/partition/split.h"
 
 namespace pw {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "simulator/model/model_graph.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 namespace pw {
 

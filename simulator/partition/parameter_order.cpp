@@ -1,4 +1,4 @@
-#include "simulator/plan/parameter_order.h"
+#include "simulator/partition/parameter_order.h"
 
 #include <algorithm>
 #include <cctype>

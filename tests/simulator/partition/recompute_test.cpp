@@ -1,4 +1,4 @@
-#include "simulator/plan/recompute.h"
+#include "simulator/partition/recompute.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/plan/stage_cutter.h"
+#include "simulator/partition/stage_cutter.h"
 
 namespace pw {
 

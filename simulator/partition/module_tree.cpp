@@ -1,4 +1,4 @@
-#include "simulator/plan/module_tree.h"
+#include "simulator/partition/module_tree.h"
 
 #include <cstddef>
 #include <optional>
@@ -12,7 +12,7 @@
 #include "simulator/costs/profile.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/symbolic.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 namespace pw {
 namespace {

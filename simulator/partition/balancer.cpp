@@ -1,4 +1,4 @@
-#include "simulator/plan/balancer.h"
+#include "simulator/partition/balancer.h"
 
 #include <fmt/format.h>
 

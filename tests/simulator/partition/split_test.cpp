@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <random>
 
-#include "simulator/plan/partition.h"
-#include "simulator/plan/split.h"
+#include "simulator/partition/partition.h"
+#include "simulator/partition/split.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 

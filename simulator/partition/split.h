@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "schedules/named_values.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 namespace pw {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 

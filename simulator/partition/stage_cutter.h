@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 namespace pw {
 

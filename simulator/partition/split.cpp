@@ -1,4 +1,4 @@
-#include "simulator/plan/split.h"
+#include "simulator/partition/split.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include "schedules/error.h"
 #include "schedules/names.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/plan/partition.h"
+#include "simulator/partition/partition.h"
 
 namespace pw {
 namespace {
