@@ -11,7 +11,7 @@
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/balancer.h"
-#include "simulator/plan/checkpoint.h"
+#include "simulator/plan/recomputed_ranges.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"

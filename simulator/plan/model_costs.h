@@ -10,7 +10,7 @@
 
 #include "simulator/partition/stage_cutter.h"
 #include "simulator/partition/stage_fold.h"
-#include "simulator/plan/checkpoint.h"
+#include "simulator/plan/recomputed_ranges.h"
 
 namespace pw {
 

@@ -9,8 +9,8 @@
 #include "schedules/lower.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find.h"
-#include "simulator/plan/checkpoint.h"
 #include "simulator/plan/model_costs.h"
+#include "simulator/plan/recompute_to_fit.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 
@@ -132,7 +132,7 @@ Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compil
         "Automatic recomputation recomputes as little as the memory limit allows; set a memory limit, or name the modules to recompute.");
   Priced priced;
   priced.partition = model.cut(request.begins);
-  setCheckpoints(graph, priced.partition, request.recompute, model.changes());
+  setRecompute(graph, priced.partition, request.recompute, model.changes());
   priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
   priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/plan/checkpoint.h"
+#include "simulator/plan/setting.h"
 
 namespace pw {
 

@@ -8,7 +8,6 @@
 
 #include "schedules/error.h"
 #include "simulator/partition/stage_fold.h"
-#include "simulator/plan/plan.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/text/rounding.h"
 

@@ -1,6 +1,9 @@
 #pragma once
 
-#include "simulator/plan/plan.h"
+#include <vector>
+
+#include "simulator/partition/partition.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw {
 

@@ -24,7 +24,7 @@
 #include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
-#include "simulator/plan/checkpoint.h"
+#include "simulator/plan/recomputed_ranges.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/timeline/fill.h"
 #include "simulator/trace/executed.h"
@@ -114,7 +114,7 @@ std::optional<Recompute> recomputeOf(const Plan& plan, const ModelGraph& graph) 
     Partition trial = plan.partition;
     for (StageSpec& stage : trial.stages) stage.checkpoints.clear();
     try {
-      setCheckpoints(graph, trial, recompute);
+      setRecompute(graph, trial, recompute);
     } catch (const Error&) {
       return false;
     }

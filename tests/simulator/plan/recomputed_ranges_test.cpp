@@ -1,9 +1,7 @@
-#include "simulator/plan/checkpoint.h"
+#include "simulator/plan/recomputed_ranges.h"
 
 #include <gtest/gtest.h>
 
-#include "schedules/generate.h"
-#include "schedules/lower.h"
 #include "simulator/plan/stage_costs.h"
 #include "tests/support/graph_builder.h"
 
@@ -39,7 +37,7 @@ Profile profile(std::size_t nodes) {
 StageCost wholeModel(const Recompute& recompute) {
   const ModelGraph graph = chain(3);
   Partition partition = cutGraph(graph, {}, kBindings, nullptr);
-  setCheckpoints(graph, partition, recompute);
+  setRecompute(graph, partition, recompute);
   return costTable(graph, partition, profile(3), {.rankOfStage = {Rank(0)}}).stages[0];
 }
 
@@ -60,23 +58,23 @@ TEST(ModuleRanges, AreTheCallsOfAModuleOrOfItsNumberedChildren) {
             "Model hand has no module block to recompute; `pipewright inspect` lists its modules.");
 }
 
-TEST(SetCheckpoints, CutsRangesAtStageBorders) {
+TEST(SetRecompute, CutsRangesAtStageBorders) {
   GraphBuilder b;
   ValueId x = b.input("x");
   for (int i = 0; i < 4; ++i)
     x = b.within({i < 3 ? "body" : "head"}).op("linear", {x, b.parameter("w" + std::to_string(i))}, "v" + std::to_string(i));
   const ModelGraph graph = b.done(x);
   Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
-  setCheckpoints(graph, partition, RecomputeModules{{"body"}});
+  setRecompute(graph, partition, RecomputeModules{{"body"}});
   EXPECT_EQ(plain(partition.stages[0].checkpoints), (Ranges{{0, 2}}));
   EXPECT_EQ(plain(partition.stages[1].checkpoints), (Ranges{{2, 3}}));
-  setCheckpoints(graph, partition, RecomputeFull());
+  setRecompute(graph, partition, RecomputeFull());
   EXPECT_EQ(plain(partition.stages[1].checkpoints), (Ranges{{2, 4}}));
-  setCheckpoints(graph, partition, RecomputeNone());
+  setRecompute(graph, partition, RecomputeNone());
   EXPECT_TRUE(partition.stages[0].checkpoints.empty());
 }
 
-TEST(SetCheckpoints, RefusesWhatWouldChangeTwice) {
+TEST(SetRecompute, RefusesWhatWouldChangeTwice) {
   const auto errorOf = [](const std::string& op, bool buffer, bool inside) {
     GraphBuilder b;
     const ValueId x = b.input("x"), w = b.parameter("w"), count = b.buffer("count");
@@ -84,7 +82,7 @@ TEST(SetCheckpoints, RefusesWhatWouldChangeTwice) {
     const ValueId entering = buffer ? count : inside ? b.within({"m"}).op("sin", {h}, "own") : h;
     const ModelGraph graph = b.done(b.within({"m"}).op(op, {entering}, "y"));
     Partition partition = cutGraph(graph, {}, kBindings, nullptr);
-    return usageErrorOf([&] { setCheckpoints(graph, partition, RecomputeModules{{"m"}}); });
+    return usageErrorOf([&] { setRecompute(graph, partition, RecomputeModules{{"m"}}); });
   };
   EXPECT_NE(errorOf("relu_", false, false)
                 .find("relu_ (model.py:2) changes h in place, so that it would change twice when its forward runs again"),
@@ -94,7 +92,7 @@ TEST(SetCheckpoints, RefusesWhatWouldChangeTwice) {
   EXPECT_EQ(errorOf("relu", false, false), "no error");
 }
 
-TEST(SetCheckpoints, RefusesWhatALaterOperatorChanges) {
+TEST(SetRecompute, RefusesWhatALaterOperatorChanges) {
   GraphBuilder b;
   const ValueId h = b.op("linear", {b.input("x"), b.parameter("w")}, "h");
   const ValueId y = b.within({"m"}).op("sin", {h}, "y");
@@ -102,12 +100,12 @@ TEST(SetCheckpoints, RefusesWhatALaterOperatorChanges) {
   const ModelGraph graph = b.done(y);
   Partition partition = cutGraph(graph, {}, kBindings, nullptr);
   EXPECT_NE(usageErrorOf([&] {
-              setCheckpoints(graph, partition, RecomputeModules{{"m"}});
+              setRecompute(graph, partition, RecomputeModules{{"m"}});
             }).find("mul_ (model.py:3) changes h in place, which would be different"),
             std::string::npos);
 }
 
-TEST(SetCheckpoints, TakesTheCounterOfBatchNormForAStatistic) {
+TEST(SetRecompute, TakesTheCounterOfBatchNormForAStatistic) {
   GraphBuilder b;
   const ValueId x = b.input("x"), count = b.buffer("bn.num_batches_tracked");
   b.within({"m"}).op("add_", {count}, "next");
@@ -115,7 +113,7 @@ TEST(SetCheckpoints, TakesTheCounterOfBatchNormForAStatistic) {
   EXPECT_FALSE(obstacleToRecompute(graph, {NodeId(0), NodeId(2)}));
 }
 
-TEST(Checkpoints, AddExactlyTheirForwardToTheBackwardAndToItsInputPart) {
+TEST(RecomputedRanges, AddExactlyTheirForwardToTheBackwardAndToItsInputPart) {
   const StageCost kept = wholeModel(RecomputeNone()), one = wholeModel(RecomputeModules{{"blocks.1"}}), full = wholeModel(RecomputeFull());
   EXPECT_EQ(kept.forward, 3 * 10 + 3);
   EXPECT_EQ(kept.backward, 3 * 20 + 3);
@@ -128,7 +126,7 @@ TEST(Checkpoints, AddExactlyTheirForwardToTheBackwardAndToItsInputPart) {
   EXPECT_EQ(full.backwardWeight, kept.backwardWeight);
 }
 
-TEST(Checkpoints, KeepWhatEntersAndLeavesAndHoldTheRestDuringTheBackward) {
+TEST(RecomputedRanges, KeepWhatEntersAndLeavesAndHoldTheRestDuringTheBackward) {
   const StageCost kept = wholeModel(RecomputeNone()), full = wholeModel(RecomputeFull());
   // The input and three outputs. A backward has one gradient more at most: it makes one where it frees one and an output.
   EXPECT_EQ(kept.activationBytes, 4 * kValue);
@@ -142,33 +140,6 @@ TEST(Checkpoints, KeepWhatEntersAndLeavesAndHoldTheRestDuringTheBackward) {
   EXPECT_EQ(full.forwardPeak, 3 * kValue);
   // Three outputs again, and the gradient that the last node makes; that of the model's output is the loss's, which costs nothing here.
   EXPECT_EQ(full.backwardPeak, 4 * kValue);
-}
-
-TEST(RecomputeToFit, TakesStagesOfRanksThatDoNotFitOnly) {
-  const ModelGraph graph = chain(4);
-  const Profile costs = profile(4);
-  const Schedule schedule = lower(generate("gpipe", {2, 2, 4}));
-  const PlanSetting setting{graph, costs, schedule};
-  Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
-  const std::vector<Bytes> kept = peaksOf(setting, partition);
-  EXPECT_TRUE(recomputeToFit(setting, partition, std::vector<Bytes>(2, std::max(kept[0], kept[1]))));
-  EXPECT_TRUE(partition.stages[0].checkpoints.empty() && partition.stages[1].checkpoints.empty());
-  ASSERT_NE(kept[0], kept[1]);
-  EXPECT_TRUE(recomputeToFit(setting, partition, std::vector<Bytes>(2, std::max(kept[0], kept[1]) - 1)));
-  EXPECT_EQ(plain(partition.stages[kept[0] > kept[1] ? 0 : 1].checkpoints).size(), 1U);
-  EXPECT_TRUE(partition.stages[kept[0] > kept[1] ? 1 : 0].checkpoints.empty());
-  EXPECT_FALSE(recomputeToFit(setting, partition, {1, 1}));
-}
-
-TEST(OptimizerState, IsCopiesOfWhatIsUpdatedSpreadOverShards) {
-  CostTable costs;
-  costs.stages.resize(1);
-  costs.stages[0].parameterBytes = 100;
-  costs.stages[0].updatedBytes = 60;
-  costs.stages[0].optimizer = 30;
-  addOptimizerState(costs, 2, 4);
-  EXPECT_EQ(costs.stages[0].optimizerBytes, 30);
-  EXPECT_EQ(costs.stages[0].optimizer, 30 * 7 / 3 / 4) << "two states read and written beside the three of plain SGD, on one rank of four";
 }
 
 }  // namespace

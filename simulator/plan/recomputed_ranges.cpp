@@ -1,5 +1,4 @@
-#include "simulator/plan/checkpoint.h"
-#include "simulator/plan/excess.h"
+#include "simulator/plan/recomputed_ranges.h"
 
 #include <fmt/format.h>
 
@@ -12,11 +11,6 @@
 
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/plan/model_costs.h"
-#include "simulator/plan/stage_costs.h"
-#include "simulator/step/compile.h"
-#include "simulator/step/compiled_rows.h"
-#include "simulator/step/program.h"
 
 namespace pw {
 namespace {
@@ -80,8 +74,6 @@ bool isBatchCounter(const ModelGraph& graph, ValueId base) {
   return std::any_of(graph.buffers.begin(), graph.buffers.end(),
                      [&](const StateTensor& b) { return b.value == base && b.name.ends_with(kCounter); });
 }
-
-NodeRange wholeOf(const StageSpec& stage) { return {stage.begin, stage.end}; }
 
 /// What is recomputed of the whole graph, as far as it is known before the splits.
 struct RangesOf {
@@ -150,12 +142,12 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
   return std::nullopt;
 }
 
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompute& recompute) {
+void setRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute) {
   const bool none = std::holds_alternative<RecomputeNone>(recompute);
-  setCheckpoints(graph, partition, recompute, none ? std::vector<InPlaceChange>{} : changesInPlace(graph));
+  setRecompute(graph, partition, recompute, none ? std::vector<InPlaceChange>{} : changesInPlace(graph));
 }
 
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompute& recompute, const std::vector<InPlaceChange>& changes) {
+void setRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute, const std::vector<InPlaceChange>& changes) {
   const std::vector<NodeRange> ranges = std::visit(RangesOf{graph}, recompute);
   for (StageSpec& stage : partition.stages) {
     stage.checkpoints.clear();
@@ -169,59 +161,6 @@ void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompu
                                      range.end.value - 1, *obstacle));
       }
     }
-  }
-}
-
-CostTable costsOf(const PlanSetting& setting, const Partition& partition) {
-  CostTable costs = setting.model != nullptr
-                        ? setting.model->costTable(partition, setting.schedule.placement, setting.replicas)
-                        : costTable(setting.graph, partition, setting.profile, setting.schedule.placement, setting.replicas);
-  addOptimizerState(costs, stateCopies(setting.optimizer), setting.optimizerShards);
-  requireSummable(costs, shapeOf(setting.schedule));
-  return costs;
-}
-
-std::vector<Bytes> peaksOf(const PlanSetting& setting, const Partition& partition) {
-  const CostTable costs = costsOf(setting, partition);
-  return setting.compiled != nullptr ? setting.compiled->peaks(costs) : compile(setting.schedule, costs).peakBytes;
-}
-
-bool recomputeToFit(const PlanSetting& setting, Partition& partition, const std::vector<Bytes>& limits) {
-  const std::vector<InPlaceChange> changes = setting.model != nullptr ? setting.model->changes() : changesInPlace(setting.graph);
-  for (StageSpec& stage : partition.stages) stage.checkpoints.clear();
-  CostTable costs = costsOf(setting, partition);
-  Partition all = partition;
-  for (StageSpec& stage : all.stages) stage.checkpoints = {wholeOf(stage)};
-  const std::vector<StageCost> again = costsOf(setting, all).stages;
-  std::vector<std::pair<double, Stage>> candidates;  // most saved for its time first
-  for (std::size_t s = 0; s < again.size(); ++s) {
-    const StageCost& kept = costs.stages[s];
-    const Bytes saved = kept.activationBytes - again[s].activationBytes;
-    if (saved <= 0 || obstacleToRecompute(setting.graph, wholeOf(partition.stages[s]), changes)) continue;
-    candidates.emplace_back(-static_cast<double>(saved) / static_cast<double>(std::max<Ns>(1, kept.forward)), Stage(s));
-  }
-  std::sort(candidates.begin(), candidates.end());
-  std::optional<CompiledRows> own;
-  if (setting.compiled == nullptr) own.emplace(setting.schedule);
-  CompiledRows& compiled = own ? *own : *setting.compiled;
-  const Placement& placement = setting.schedule.placement;
-  std::vector<Bytes> peaks = compiled.peaks(costs);
-  while (true) {
-    std::size_t over = 0;
-    while (over < peaks.size() && (over >= limits.size() || excessOf(peaks[over], limits[over]) == 0)) ++over;
-    if (over == peaks.size()) return true;
-    const Rank rank(over);
-    const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const auto& c) { return placement.holds(rank, c.second); });
-    if (chosen == candidates.end()) return false;
-    const Stage stage = chosen->second;
-    partition.stages[stage.index()].checkpoints = {wholeOf(partition.stages[stage.index()])};
-    costs.stages[stage.index()] = again[stage.index()];  // nothing else depends on what it recomputes
-    candidates.erase(chosen);
-    std::vector<Rank> holders;
-    for (std::size_t r = 0; r < peaks.size(); ++r) {
-      if (placement.holds(Rank(r), stage)) holders.emplace_back(r);
-    }
-    compiled.updatePeaks(costs, holders, peaks);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "simulator/partition/partition.h"
 #include "simulator/partition/recompute.h"
-#include "simulator/plan/plan.h"
 
 namespace pw {
 
@@ -32,32 +32,7 @@ struct InPlaceChange {
 
 /// Sets what every stage recomputes, cut at stage borders; of RecomputeAuto nothing yet (`recomputeToFit`). Throws UsageError for unknown
 /// names and where there is an obstacle.
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompute& recompute);
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompute& recompute, const std::vector<InPlaceChange>& changes);
-
-class CompiledRows;
-class ModelCosts;
-
-/// What a plan is made for.
-struct PlanSetting {
-  const ModelGraph& graph;
-  const Profile& profile;
-  const Schedule& schedule;  ///< lowered
-  int replicas = 1;
-  OptimizerSpec optimizer = {};  ///< whose state counts
-  int optimizerShards = 1;       ///< ranks that share it (ZeRO-1)
-  // Caches kept from one plan to the next; null: computed each time.
-  ModelCosts* model = nullptr;       ///< of graph and profile
-  CompiledRows* compiled = nullptr;  ///< of the schedule
-};
-
-/// The costs with the optimizer's state, and the most memory of each rank.
-[[nodiscard]] CostTable costsOf(const PlanSetting& setting, const Partition& partition);
-[[nodiscard]] std::vector<Bytes> peaksOf(const PlanSetting& setting, const Partition& partition);
-
-/// Recomputes whole stages until no rank needs more than its limit (0: none): as long as one does, of the first such rank's stages the one
-/// that saves most for each ns of its forward (ties: the lower stage); stages with an obstacle stay. Starts from the partition without
-/// checkpoints. Returns whether all ranks fit. Cost: a compilation of the schedule, and a pass over its ranks' rows for each stage taken.
-[[nodiscard]] bool recomputeToFit(const PlanSetting& setting, Partition& partition, const std::vector<Bytes>& limits);
+void setRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute);
+void setRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute, const std::vector<InPlaceChange>& changes);
 
 }  // namespace pw
