@@ -11,8 +11,8 @@
 #include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compile.h"
 
 namespace pw {

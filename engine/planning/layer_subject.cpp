@@ -12,8 +12,8 @@
 #include "schedules/lower.h"
 #include "simulator/costs/layer_table.h"
 #include "simulator/partition/split.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/text/counted.h"
 
 namespace pw {

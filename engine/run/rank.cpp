@@ -11,7 +11,7 @@
 #include "engine/run/loss_log.h"
 #include "engine/training_files.h"
 #include "engine/worker.h"
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 
 namespace pw {
 namespace {

@@ -9,7 +9,7 @@
 #include "backends/resources/resources.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/step/simulate.h"
 
 namespace pw {

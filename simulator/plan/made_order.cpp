@@ -11,7 +11,7 @@
 #include "schedules/generate.h"
 #include "simulator/order/improve.h"
 #include "simulator/order/problem/recomputation.h"
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "simulator/order/find.h"
-#include "simulator/plan/model_costs.h"
+#include "simulator/partition/model_costs.h"
 #include "simulator/plan/planner.h"
 #include "simulator/report/sensitivity.h"
 

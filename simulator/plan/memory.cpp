@@ -11,9 +11,9 @@
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/balancer.h"
-#include "simulator/plan/recomputed_ranges.h"
+#include "simulator/partition/recomputed_ranges.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/sharing.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/plan/model_costs.h"
+#include "simulator/partition/model_costs.h"
 #include "simulator/plan/planner.h"
 #include "simulator/report/memory_report.h"
 

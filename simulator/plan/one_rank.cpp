@@ -4,8 +4,8 @@
 
 #include "schedules/generate.h"
 #include "schedules/units.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/excess.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/simulate.h"

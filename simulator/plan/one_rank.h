@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "simulator/plan/model_costs.h"
+#include "simulator/partition/model_costs.h"
 #include "simulator/plan/planner.h"
 
 namespace pw {

@@ -9,9 +9,9 @@
 #include "schedules/lower.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find.h"
-#include "simulator/plan/model_costs.h"
+#include "simulator/partition/model_costs.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/recompute_to_fit.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 
 namespace pw {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/step/recost.h"
 
 namespace pw {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "simulator/partition/model_costs.h"
 #include "simulator/plan/excess.h"
-#include "simulator/plan/model_costs.h"
 #include "simulator/step/compiled_rows.h"
 
 namespace pw {

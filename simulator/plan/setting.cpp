@@ -1,7 +1,7 @@
 #include "simulator/plan/setting.h"
 
-#include "simulator/plan/model_costs.h"
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/model_costs.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/compiled_rows.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/plan/model_costs.h"
+#include "simulator/partition/model_costs.h"
 #include "simulator/search/profiles.h"
 #include "simulator/search/search.h"
 #include "simulator/step/compiled_rows.h"

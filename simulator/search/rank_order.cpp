@@ -7,7 +7,7 @@
 
 #include "schedules/error.h"
 #include "simulator/partition/balancer.h"
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 
 namespace pw {
 namespace {

@@ -8,7 +8,7 @@
 #include "backends/messages/in_memory_communicator.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/plan/recomputed_ranges.h"
+#include "simulator/partition/recomputed_ranges.h"
 #include "tests/support/training.h"
 
 namespace pw {

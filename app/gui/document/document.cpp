@@ -15,8 +15,8 @@
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/partition/split.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/made_order.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compile.h"
 
 namespace pw::gui {

@@ -11,8 +11,8 @@
 #include "simulator/model/join.h"
 #include "simulator/partition/partition.h"
 #include "simulator/partition/split.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/plan.h"
-#include "simulator/plan/stage_costs.h"
 #include "tests/support/partition_check.h"
 
 namespace pw {

@@ -11,7 +11,7 @@
 #include "schedules/check.h"
 #include "schedules/generate.h"
 #include "simulator/partition/split.h"
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "simulator/search/orders.h"
 #include "simulator/search/profiles.h"

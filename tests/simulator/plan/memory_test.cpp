@@ -6,7 +6,7 @@
 #include <random>
 
 #include "schedules/generate.h"
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"

@@ -1,5 +1,5 @@
 #include "simulator/plan/plan.h"
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 
 #include "schedules/generate.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "simulator/search/profiles.h"
 #include "simulator/search/search.h"

@@ -1,4 +1,4 @@
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "simulator/plan/model_costs.h"
+#include "simulator/partition/model_costs.h"
 
 namespace pw {
 namespace {

@@ -1,6 +1,6 @@
 // Partitions and costs kept by range against those worked out anew, on sample models; balances against the plain dynamic program.
 
-#include "simulator/plan/model_costs.h"
+#include "simulator/partition/model_costs.h"
 #include "simulator/costs/estimate.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 #include "schedules/generate.h"
 #include "simulator/partition/balancer.h"
 #include "simulator/partition/split.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/partition/stage_fold.h"
-#include "simulator/plan/stage_costs.h"
 #include "simulator/text/rounding.h"
 
 namespace pw {

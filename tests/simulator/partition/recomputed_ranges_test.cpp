@@ -1,8 +1,8 @@
-#include "simulator/plan/recomputed_ranges.h"
+#include "simulator/partition/recomputed_ranges.h"
 
 #include <gtest/gtest.h>
 
-#include "simulator/plan/stage_costs.h"
+#include "simulator/partition/stage_costs.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

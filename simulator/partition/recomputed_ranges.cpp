@@ -1,4 +1,4 @@
-#include "simulator/plan/recomputed_ranges.h"
+#include "simulator/partition/recomputed_ranges.h"
 
 #include <fmt/format.h>
 

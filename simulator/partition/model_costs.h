@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/stage_cutter.h"
 #include "simulator/partition/stage_fold.h"
-#include "simulator/plan/recomputed_ranges.h"
 
 namespace pw {
 
