@@ -1,7 +1,4 @@
 #include "simulator/report/explain.h"
-#include "simulator/report/phases.h"
-#include "simulator/step/compile.h"
-#include "simulator/step/execute.h"
 
 #include <algorithm>
 #include <cassert>
@@ -9,21 +6,19 @@
 #include <tuple>
 #include <utility>
 
+#include "simulator/report/phases.h"
+#include "simulator/report/program_view.h"
+#include "simulator/report/ready_work.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+
 namespace pw {
 namespace {
 
-constexpr std::int32_t kNone = -1;
-
 /// What a step waited for: the step `from`, and the message in flight between them (0: none), as in `Edge::delay`.
 struct Binding {
-  std::int32_t from = kNone;
+  std::int32_t from = kNoStep;
   std::int32_t delay = 0;
-};
-
-/// A compute action's step on its rank's lane.
-struct Done {
-  std::int32_t step = kNone;
-  Ns start = 0, end = 0;
 };
 
 class Explainer {
@@ -32,22 +27,10 @@ class Explainer {
   Explanation run();
 
  private:
-  [[nodiscard]] Ns startOf(std::int32_t step) const { return times_.start[static_cast<std::size_t>(step)]; }
-  [[nodiscard]] Ns endOf(std::int32_t step) const { return startOf(step) + p_.duration[static_cast<std::size_t>(step)]; }
-  [[nodiscard]] std::int32_t laneOf(std::int32_t step) const { return p_.steps[static_cast<std::size_t>(step)].lane; }
-  [[nodiscard]] const Origin& originOf(std::int32_t step) const { return p_.origin[static_cast<std::size_t>(step)]; }
-  [[nodiscard]] bool onRank(std::int32_t step) const { return laneOf(step) < p_.ranks; }
-  [[nodiscard]] bool onChannel(std::int32_t step) const { return !onRank(step) && laneOf(step) < p_.ranks + p_.channels; }
-  [[nodiscard]] std::size_t pairOf(const Action& a) const {
-    return a.stage.index() * static_cast<std::size_t>(rows_.microbatches) + a.microbatch.index();
-  }
-  [[nodiscard]] const Action* actionOf(std::int32_t step) const;
-  [[nodiscard]] const Action* partnerOf(std::int32_t step) const;
   [[nodiscard]] Action producerOf(const MessageCost& message, Microbatch microbatch) const;
   [[nodiscard]] Microbatch microbatchOf(std::int32_t step, const MessageCost& message) const;
 
   void bind();
-  void listActions();
   [[nodiscard]] Segment messageSegment(Doing doing, std::int32_t message, Microbatch microbatch) const;
   void add(std::vector<Segment>& chain, Segment segment, Ns from, Ns to, Ns until) const;
   void addStep(std::vector<Segment>& chain, std::int32_t step, bool queued, Ns until) const;
@@ -56,23 +39,14 @@ class Explainer {
 
   void findPath();
   void findBubbles();
-  [[nodiscard]] std::vector<std::int32_t> stepsOfActions(ActionKind first, ActionKind second) const;
-  [[nodiscard]] std::vector<Ns> arrivals() const;
-  [[nodiscard]] std::vector<Ns> receipts() const;
-  void findReadyWork();
   void addBubble(Rank rank, Ns from, Ns to, std::int32_t next);
   void groupCauses();
   [[nodiscard]] std::vector<RankPhases> phases() const;
 
-  const Schedule& rows_;
-  const CostTable& costs_;
-  const Program& p_;
-  const Times& times_;
-  std::vector<Binding> bindings_;        ///< by step
-  std::vector<bool> split_;              ///< by stage and microbatch: its backward is I and W
-  std::vector<std::vector<Done>> done_;  ///< by rank
-  Done last_;                            ///< the action that ends last
-  Ns first_ = 0;                         ///< start of the first
+  const ProgramView view_;
+  std::vector<Binding> bindings_;  ///< by step
+  std::vector<bool> split_;        ///< by stage and microbatch: its backward is I and W
+  const ComputeSteps steps_;
   std::vector<RankPhases> phases_;
   bool keepsBubbles_;
   /// Idle time of one rank, phase and cause.
@@ -84,45 +58,25 @@ class Explainer {
 };
 
 Explainer::Explainer(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, bool keepsBubbles)
-    : rows_(rows),
-      costs_(costs),
-      p_(program),
-      times_(times),
-      split_(costs.stages.size() * static_cast<std::size_t>(std::max(0, rows.microbatches))),
-      keepsBubbles_(keepsBubbles) {
+    : view_{rows, costs, program, times}, split_(view_.pairs()), steps_(computeStepsOf(view_)), keepsBubbles_(keepsBubbles) {
   for (const auto& row : rows.rows) {
     for (const Action& a : row) {
-      if (a.kind == ActionKind::BackwardInput) split_[pairOf(a)] = true;
+      if (a.kind == ActionKind::BackwardInput) split_[view_.pairOf(a)] = true;
     }
   }
 }
 
-/// The (first) compute action of a step, or null.
-const Action* Explainer::actionOf(std::int32_t step) const {
-  if (!onRank(step) || originOf(step).index < 0) return nullptr;
-  const Action& action = rows_.rows[static_cast<std::size_t>(laneOf(step))][static_cast<std::size_t>(originOf(step).index)];
-  return isCompute(action.kind) ? &action : nullptr;
-}
-
-const Action* Explainer::partnerOf(std::int32_t step) const {
-  const Action* action = actionOf(step);
-  if (action == nullptr || !action->overlapsNext) return nullptr;
-  const auto& row = rows_.rows[static_cast<std::size_t>(laneOf(step))];
-  const bool slot = action != &row.back() && (action + 1)->kind == ActionKind::Backward;
-  return slot ? action + 1 : nullptr;
-}
-
 Action Explainer::producerOf(const MessageCost& message, Microbatch microbatch) const {
   const ActionKind backward =
-      split_[pairOf({message.from, ActionKind::Forward, microbatch})] ? ActionKind::BackwardInput : ActionKind::Backward;
+      split_[view_.pairOf({message.from, ActionKind::Forward, microbatch})] ? ActionKind::BackwardInput : ActionKind::Backward;
   return {message.from, message.backward ? backward : ActionKind::Forward, microbatch};
 }
 
 /// Of the message that leaves with this step.
 Microbatch Explainer::microbatchOf(std::int32_t step, const MessageCost& message) const {
-  if (onChannel(step)) return originOf(step).microbatch;
-  const Action* action = actionOf(step);
-  const Action* partner = partnerOf(step);
+  if (view_.onChannel(step)) return view_.originOf(step).microbatch;
+  const Action* action = view_.actionOf(step);
+  const Action* partner = view_.partnerOf(step);
   const bool second = partner != nullptr && (action->stage != message.from || (action->kind == ActionKind::Forward) == message.backward);
   return (second ? partner : action)->microbatch;
 }
@@ -131,50 +85,36 @@ Microbatch Explainer::microbatchOf(std::int32_t step, const MessageCost& message
 
 /// One pass in the order of execution: sources come before their targets, so of equal sources on a lane the earliest stays.
 void Explainer::bind() {
-  bindings_.assign(p_.origin.size(), {});
-  std::vector<std::int32_t> previous(p_.laneBegin.size() - 1, kNone);
+  bindings_.assign(view_.program.origin.size(), {});
+  std::vector<std::int32_t> previous(view_.program.laneBegin.size() - 1, kNoStep);
   for (std::int32_t step = 0; step < static_cast<std::int32_t>(bindings_.size()); ++step) {
     Binding& own = bindings_[static_cast<std::size_t>(step)];
-    std::int32_t& before = previous[static_cast<std::size_t>(laneOf(step))];
+    std::int32_t& before = previous[static_cast<std::size_t>(view_.laneOf(step))];
     // A busy rank did not wait; a message that was sent at that moment waited for its sender rather than for the channel.
-    if (before != kNone && endOf(before) == startOf(step) && (!onChannel(step) || own.from == kNone)) own = {before, 0};
+    if (before != kNoStep && view_.endOf(before) == view_.startOf(step) && (!view_.onChannel(step) || own.from == kNoStep))
+      own = {before, 0};
     before = step;
-    for (std::int32_t e = p_.steps[static_cast<std::size_t>(step)].firstEdge; e < p_.steps[static_cast<std::size_t>(step) + 1].firstEdge;
-         ++e) {
-      const Edge& edge = p_.edges[static_cast<std::size_t>(e)];
-      if (endOf(step) + p_.delays[static_cast<std::size_t>(edge.delay)] != startOf(edge.to)) continue;
+    for (std::int32_t e = view_.program.steps[static_cast<std::size_t>(step)].firstEdge;
+         e < view_.program.steps[static_cast<std::size_t>(step) + 1].firstEdge; ++e) {
+      const Edge& edge = view_.program.edges[static_cast<std::size_t>(e)];
+      if (view_.endOf(step) + view_.program.delays[static_cast<std::size_t>(edge.delay)] != view_.startOf(edge.to)) continue;
       Binding& other = bindings_[static_cast<std::size_t>(edge.to)];
-      if (other.from == kNone || laneOf(step) < laneOf(other.from)) other = {step, edge.delay};
-    }
-  }
-}
-
-void Explainer::listActions() {
-  done_.resize(static_cast<std::size_t>(p_.ranks));
-  bool any = false;
-  for (std::int32_t rank = 0; rank < p_.ranks; ++rank) {
-    for (const std::int32_t step : p_.stepsOf(rank)) {
-      if (actionOf(step) == nullptr) continue;
-      const Done done{step, startOf(step), endOf(step)};
-      done_[static_cast<std::size_t>(rank)].push_back(done);
-      first_ = any ? std::min(first_, done.start) : done.start;
-      if (!any || done.end > last_.end || (done.end == last_.end && laneOf(last_.step) == rank)) last_ = done;
-      any = true;
+      if (other.from == kNoStep || view_.laneOf(step) < view_.laneOf(other.from)) other = {step, edge.delay};
     }
   }
 }
 
 std::vector<RankPhases> Explainer::phases() const {
   Trace trace;
-  trace.ranks = p_.ranks;
-  const auto add = [&](Rank rank, const Done& done, const Action& a) {
+  trace.ranks = view_.program.ranks;
+  const auto add = [&](Rank rank, const ComputeStep& done, const Action& a) {
     const auto kind = static_cast<SpanKind>(a.kind);  // the first kinds of spans are those of actions
     trace.spans.push_back({rank, kind, a.stage, a.microbatch, rank, 0, done.start, done.end});
   };
-  for (std::size_t rank = 0; rank < done_.size(); ++rank) {
-    for (const Done& done : done_[rank]) {
-      add(Rank(rank), done, *actionOf(done.step));
-      if (const Action* partner = partnerOf(done.step)) add(Rank(rank), done, *partner);
+  for (std::size_t rank = 0; rank < steps_.ofRank.size(); ++rank) {
+    for (const ComputeStep& done : steps_.ofRank[rank]) {
+      add(Rank(rank), done, *view_.actionOf(done.step));
+      if (const Action* partner = view_.partnerOf(done.step)) add(Rank(rank), done, *partner);
     }
   }
   return phasesOf(trace);
@@ -183,10 +123,10 @@ std::vector<RankPhases> Explainer::phases() const {
 // ---- Chains ------------------------------------------------------------------------------------------------------
 
 Segment Explainer::messageSegment(Doing doing, std::int32_t message, Microbatch microbatch) const {
-  const MessageCost& m = costs_.messages[static_cast<std::size_t>(message)];
+  const MessageCost& m = view_.costs.messages[static_cast<std::size_t>(message)];
   return {doing,
-          rows_.placement.rankOf(m.from, microbatch),
-          rows_.placement.rankOf(m.to, microbatch),
+          view_.rows.placement.rankOf(m.from, microbatch),
+          view_.rows.placement.rankOf(m.to, microbatch),
           producerOf(m, microbatch),
           std::nullopt,
           0,
@@ -201,32 +141,32 @@ void Explainer::add(std::vector<Segment>& chain, Segment segment, Ns from, Ns to
 }
 
 void Explainer::addStep(std::vector<Segment>& chain, std::int32_t step, bool queued, Ns until) const {
-  const Origin& origin = originOf(step);
-  if (endOf(step) <= until || endOf(step) == startOf(step)) return;
+  const Origin& origin = view_.originOf(step);
+  if (view_.endOf(step) <= until || view_.endOf(step) == view_.startOf(step)) return;
   Segment segment;
-  if (onChannel(step)) {
+  if (view_.onChannel(step)) {
     segment = messageSegment(queued ? Doing::Queue : Doing::Transfer, origin.index, origin.microbatch);
   } else {
-    segment.rank = segment.peer = Rank(laneOf(step));
+    segment.rank = segment.peer = Rank(view_.laneOf(step));
     if (origin.index < 0) segment.doing = origin.index == kLoadStep ? Doing::Load : Doing::Store;
-    if (const Action* action = actionOf(step)) segment.action = *action;
-    if (const Action* partner = partnerOf(step)) segment.partner = *partner;
+    if (const Action* action = view_.actionOf(step)) segment.action = *action;
+    if (const Action* partner = view_.partnerOf(step)) segment.partner = *partner;
   }
-  add(chain, segment, startOf(step), endOf(step), until);
+  add(chain, segment, view_.startOf(step), view_.endOf(step), until);
 }
 
 /// What the step waited for since `until`, last first. Every step after time 0 waited for something earlier in the order of execution, so
 /// this terminates.
 void Explainer::follow(std::vector<Segment>& chain, std::int32_t step, Ns until) const {
-  while (startOf(step) > until) {
+  while (view_.startOf(step) > until) {
     const Binding& binding = bindings_[static_cast<std::size_t>(step)];
-    assert(binding.from != kNone);
+    assert(binding.from != kNoStep);
     if (binding.delay > 0) {
-      const MessageCost& m = costs_.messages[static_cast<std::size_t>(binding.delay) - 1];
-      add(chain, messageSegment(Doing::Latency, binding.delay - 1, microbatchOf(binding.from, m)), endOf(binding.from), startOf(step),
-          until);
+      const MessageCost& m = view_.costs.messages[static_cast<std::size_t>(binding.delay) - 1];
+      add(chain, messageSegment(Doing::Latency, binding.delay - 1, microbatchOf(binding.from, m)), view_.endOf(binding.from),
+          view_.startOf(step), until);
     }
-    addStep(chain, binding.from, onChannel(step) && laneOf(binding.from) == laneOf(step), until);
+    addStep(chain, binding.from, view_.onChannel(step) && view_.laneOf(binding.from) == view_.laneOf(step), until);
     step = binding.from;
   }
 }
@@ -235,29 +175,29 @@ void Explainer::follow(std::vector<Segment>& chain, std::int32_t step, Ns until)
 /// is neither.
 std::pair<Action, Rank> Explainer::awaitedBy(std::int32_t step) const {
   const auto senderOf = [&](std::int32_t message, Microbatch microbatch) {
-    const MessageCost& m = costs_.messages[static_cast<std::size_t>(message)];
-    return std::pair(producerOf(m, microbatch), rows_.placement.rankOf(m.from, microbatch));
+    const MessageCost& m = view_.costs.messages[static_cast<std::size_t>(message)];
+    return std::pair(producerOf(m, microbatch), view_.rows.placement.rankOf(m.from, microbatch));
   };
   std::int32_t at = step;
-  while (bindings_[static_cast<std::size_t>(at)].from != kNone) {
+  while (bindings_[static_cast<std::size_t>(at)].from != kNoStep) {
     const Binding& binding = bindings_[static_cast<std::size_t>(at)];
     if (binding.delay > 0)
-      return senderOf(binding.delay - 1, microbatchOf(binding.from, costs_.messages[static_cast<std::size_t>(binding.delay) - 1]));
-    if (onChannel(binding.from)) return senderOf(originOf(binding.from).index, originOf(binding.from).microbatch);
-    if (const Action* action = actionOf(binding.from)) return {*action, Rank(laneOf(binding.from))};
+      return senderOf(binding.delay - 1, microbatchOf(binding.from, view_.costs.messages[static_cast<std::size_t>(binding.delay) - 1]));
+    if (view_.onChannel(binding.from)) return senderOf(view_.originOf(binding.from).index, view_.originOf(binding.from).microbatch);
+    if (const Action* action = view_.actionOf(binding.from)) return {*action, Rank(view_.laneOf(binding.from))};
     at = binding.from;
   }
-  return {*actionOf(step), Rank(laneOf(step))};  // loaded from the host since time 0
+  return {*view_.actionOf(step), Rank(view_.laneOf(step))};  // loaded from the host since time 0
 }
 
 // ---- Answers -----------------------------------------------------------------------------------------------------
 
 void Explainer::findPath() {
   CriticalPath& path = result_.path;
-  addStep(path.segments, last_.step, false, first_);
-  follow(path.segments, last_.step, first_);
+  addStep(path.segments, steps_.last.step, false, steps_.first);
+  follow(path.segments, steps_.last.step, steps_.first);
   std::reverse(path.segments.begin(), path.segments.end());
-  path.compute.resize(done_.size());
+  path.compute.resize(steps_.ofRank.size());
   const auto account = [&](const Segment& s) -> Ns& {
     CriticalPath::Share& share = path.compute[s.rank.index()];
     switch (s.doing) {
@@ -285,15 +225,15 @@ void Explainer::addBubble(Rank rank, Ns from, Ns to, std::int32_t next) {
   bubble.end = to;
   const RankPhases& phases = phases_[rank.index()];
   bubble.phase = from < phases.steady ? Phase::Warmup : from < phases.cooldown ? Phase::Steady : Phase::Cooldown;
-  if (next != kNone) {
-    bubble.next = *actionOf(next);
+  if (next != kNoStep) {
+    bubble.next = *view_.actionOf(next);
     std::tie(bubble.awaited, bubble.awaitedRank) = awaitedBy(next);
   } else {
-    bubble.awaited = *actionOf(last_.step);
-    bubble.awaitedRank = Rank(laneOf(last_.step));
-    addStep(bubble.causes, last_.step, false, from);
+    bubble.awaited = *view_.actionOf(steps_.last.step);
+    bubble.awaitedRank = Rank(view_.laneOf(steps_.last.step));
+    addStep(bubble.causes, steps_.last.step, false, from);
   }
-  follow(bubble.causes, next == kNone ? last_.step : next, from);
+  follow(bubble.causes, next == kNoStep ? steps_.last.step : next, from);
   std::reverse(bubble.causes.begin(), bubble.causes.end());
   for (const Segment& cause : bubble.causes) {
     Idle& idle = idle_[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}];
@@ -305,94 +245,13 @@ void Explainer::addBubble(Rank rank, Ns from, Ns to, std::int32_t next) {
 }
 
 void Explainer::findBubbles() {
-  for (std::size_t rank = 0; rank < done_.size(); ++rank) {
-    Ns end = first_;
-    for (const Done& done : done_[rank]) {
+  for (std::size_t rank = 0; rank < steps_.ofRank.size(); ++rank) {
+    Ns end = steps_.first;
+    for (const ComputeStep& done : steps_.ofRank[rank]) {
       addBubble(Rank(rank), end, done.start, done.step);
       end = done.end;
     }
-    addBubble(Rank(rank), end, last_.end, kNone);
-  }
-}
-
-/// By stage and microbatch the step of its action of one of two kinds, or none.
-std::vector<std::int32_t> Explainer::stepsOfActions(ActionKind first, ActionKind second) const {
-  std::vector<std::int32_t> steps(split_.size(), kNone);
-  for (const auto& row : done_) {
-    for (const Done& done : row) {
-      for (const Action* action : {actionOf(done.step), partnerOf(done.step)}) {
-        if (action != nullptr && (action->kind == first || action->kind == second)) steps[pairOf(*action)] = done.step;
-      }
-    }
-  }
-  return steps;
-}
-
-/// By step: when the messages that it takes from other ranks were there.
-std::vector<Ns> Explainer::arrivals() const {
-  std::vector<Ns> arrived(p_.origin.size(), first_);
-  for (std::size_t step = 0; step < arrived.size(); ++step) {
-    const auto source = static_cast<std::int32_t>(step);
-    for (std::int32_t e = p_.steps[step].firstEdge; e < p_.steps[step + 1].firstEdge; ++e) {
-      const Edge& edge = p_.edges[static_cast<std::size_t>(e)];
-      if (laneOf(edge.to) == laneOf(source)) continue;
-      Ns& time = arrived[static_cast<std::size_t>(edge.to)];
-      time = std::max(time, endOf(source) + p_.delays[static_cast<std::size_t>(edge.delay)]);
-    }
-  }
-  return arrived;
-}
-
-/// By stage, microbatch and direction: when the row's own receive of it was done, where it has one.
-std::vector<Ns> Explainer::receipts() const {
-  std::vector<Ns> received(2 * split_.size(), first_);
-  for (std::int32_t rank = 0; rank < p_.ranks; ++rank) {
-    for (const std::int32_t step : p_.stepsOf(rank)) {
-      if (originOf(step).index < 0) continue;
-      const Action& action = rows_.rows[static_cast<std::size_t>(rank)][static_cast<std::size_t>(originOf(step).index)];
-      if (isReceive(action.kind)) received[2 * pairOf(action) + (isBackward(action.kind) ? 1 : 0)] = endOf(step);
-    }
-  }
-  return received;
-}
-
-/// An action is ready when its messages and what its own rank computes for it are there. In a gap some work is ready from the earliest
-/// such time of the actions after it.
-void Explainer::findReadyWork() {
-  const std::vector<std::int32_t> forward = stepsOfActions(ActionKind::Forward, ActionKind::Forward);
-  const std::vector<std::int32_t> gradient = stepsOfActions(ActionKind::Backward, ActionKind::BackwardInput);
-  std::vector<Ns> ready = arrivals();
-  const std::vector<Ns> received = receipts();
-  const auto needs = [&](std::int32_t step, std::int32_t input) {
-    if (input != kNone && laneOf(input) == laneOf(step))
-      ready[static_cast<std::size_t>(step)] = std::max(ready[static_cast<std::size_t>(step)], endOf(input));
-  };
-  std::vector<std::vector<const MessageCost*>> arriving(costs_.stages.size());
-  for (const MessageCost& m : costs_.messages) arriving[m.to.index()].push_back(&m);
-  for (const auto& row : done_) {
-    for (const Done& done : row) {
-      for (const Action* action : {actionOf(done.step), partnerOf(done.step)}) {
-        if (action == nullptr) continue;
-        const bool backward = isBackward(action->kind);
-        if (backward) needs(done.step, (action->kind == ActionKind::BackwardWeight ? gradient : forward)[pairOf(*action)]);
-        if (action->kind == ActionKind::BackwardWeight) continue;
-        Ns& time = ready[static_cast<std::size_t>(done.step)];
-        time = std::max(time, received[2 * pairOf(*action) + (backward ? 1 : 0)]);
-        for (const MessageCost* m : arriving[action->stage.index()]) {
-          if (m->backward == backward) needs(done.step, (backward ? gradient : forward)[pairOf({m->from, {}, action->microbatch})]);
-        }
-      }
-    }
-  }
-  result_.workReady.assign(done_.size(), 0);
-  for (std::size_t rank = 0; rank < done_.size(); ++rank) {
-    Ns earliest = last_.end;
-    for (std::size_t i = done_[rank].size(); i-- > 0;) {
-      const Done& done = done_[rank][i];
-      earliest = std::min(earliest, ready[static_cast<std::size_t>(done.step)]);
-      const Ns before = i > 0 ? done_[rank][i - 1].end : first_;
-      result_.workReady[rank] += std::max<Ns>(0, done.start - std::max(before, earliest));
-    }
+    addBubble(Rank(rank), end, steps_.last.end, kNoStep);
   }
 }
 
@@ -407,12 +266,11 @@ void Explainer::groupCauses() {
 
 Explanation Explainer::run() {
   bind();
-  listActions();
-  if (last_.step == kNone) return {};
+  if (steps_.last.step == kNoStep) return {};
   phases_ = phases();
   findPath();
   findBubbles();
-  findReadyWork();
+  result_.workReady = readyWork(view_, steps_);
   groupCauses();
   return std::move(result_);
 }
