@@ -59,6 +59,121 @@ Predicted predictedPlan(const PlanRequest& request, ModelCosts& model, CompiledR
   return predicted(rows, costs);
 }
 
+/// Looks for changes of a plan that free memory.
+class SavingSearch {
+ public:
+  SavingSearch(const PlanRequest& request, ModelCosts& model, const Schedule& rows, const Partition& partition)
+      : request_(request),
+        model_(model),
+        partition_(partition),
+        compiled_(rows),
+        costs_(costsOf(settingOf(request), partition)),
+        now_(predicted(compiled_, costs_)),
+        planned_(request) {
+    planned_.begins.clear();
+    for (std::size_t s = 1; s < partition.stages.size(); ++s) planned_.begins.push_back(partition.stages[s].begin);
+  }
+
+  [[nodiscard]] const CostTable& costs() const { return costs_; }  ///< of the plan as it is, with the optimizer's state
+  [[nodiscard]] Ns step() const { return now_.step; }
+
+  /// Those that free something, most for each ns of the step first.
+  std::vector<MemorySaving> run() {
+    recomputeStages();
+    shareOptimizer();
+    tryFamilies();
+    splitByMemory();
+    const auto price = [&](const MemorySaving& s) {  // of a byte
+      return static_cast<double>(std::max<Ns>(0, s.step - now_.step)) / static_cast<double>(s.freed);
+    };
+    std::stable_sort(savings_.begin(), savings_.end(), [&](const MemorySaving& a, const MemorySaving& b) {
+      return std::tuple(price(a), -a.freed) < std::tuple(price(b), -b.freed);
+    });
+    return std::move(savings_);
+  }
+
+ private:
+  [[nodiscard]] PlanSetting settingOf(const PlanRequest& request) {
+    const Schedule& rows = compiled_.rows();
+    return {model_.graph(), model_.profile(), rows, request.replicas, request.optimizer, optimizerShards(request, rows.placement),
+            &model_,        &compiled_};
+  }
+
+  /// Of the same rows with other costs: by the rank that this frees most of.
+  void consider(MemorySaving saving, const CostTable& changed) {
+    const Predicted then = predicted(compiled_, changed);
+    saving.step = then.step;
+    for (std::size_t r = 0; r < then.peaks.size(); ++r) {
+      if (now_.peaks[r] - then.peaks[r] <= saving.freed) continue;
+      saving.rank = Rank(r);
+      saving.freed = now_.peaks[r] - then.peaks[r];
+    }
+    if (saving.freed > 0) savings_.push_back(std::move(saving));
+  }
+
+  /// Of another plan: by the largest peak of all ranks.
+  void considerPlan(MemorySaving saving, const PlanRequest& other, CompiledRows& otherRows) {
+    try {
+      const Predicted then = predictedPlan(other, model_, otherRows);
+      const auto most = std::ranges::max_element(std::as_const(now_.peaks)), mostThen = std::ranges::max_element(then.peaks);
+      if (*mostThen >= *most) return;
+      saving.rank = Rank(static_cast<std::size_t>(most - now_.peaks.begin()));
+      saving.freed = *most - *mostThen;
+      saving.step = then.step;
+      savings_.push_back(std::move(saving));
+    } catch (const UsageError&) {
+      return;  // not possible for this model, which is no saving
+    }
+  }
+
+  void recomputeStages() {
+    if (isLayerChain(model_.graph())) return;
+    for (std::size_t s = 0; s < partition_.stages.size(); ++s) {
+      const NodeRange whole{partition_.stages[s].begin, partition_.stages[s].end};
+      if (!partition_.stages[s].checkpoints.empty() || obstacleToRecompute(model_.graph(), whole, model_.changes())) continue;
+      Partition changed = partition_;
+      changed.stages[s].checkpoints = {whole};
+      consider({.stage = Stage(s)}, costsOf(settingOf(request_), changed));
+    }
+  }
+
+  void shareOptimizer() {
+    if (request_.replicas <= 1 || request_.zero1 || stateCopies(request_.optimizer) <= 0) return;
+    PlanRequest shared = request_;
+    shared.zero1 = true;
+    consider({.by = MemorySaving::By::Zero1}, costsOf(settingOf(shared), partition_));
+  }
+
+  void tryFamilies() {
+    const Shape shape{request_.ranks, static_cast<int>(partition_.stages.size()), request_.microbatches};
+    for (const Generator& family : generators()) {
+      if (!family.trains || family.name == request_.schedule || family.refusal(shape)) continue;
+      PlanRequest other = planned_;
+      other.schedule = family.name;
+      const Schedule rows = planRows(family.generate(shape), request_.replicas, request_.rankOrder);
+      CompiledRows compiled(rows);
+      considerPlan({.by = MemorySaving::By::Schedule, .schedule = std::string(family.name)}, other, compiled);
+    }
+  }
+
+  void splitByMemory() {
+    const int stages = static_cast<int>(partition_.stages.size());
+    if (stages <= 1) return;
+    PlanRequest other = planned_;
+    other.begins = Balancer(model_.graph(), model_.profile()).begins(stages, Balance::Memory);
+    if (other.begins != planned_.begins) considerPlan({.by = MemorySaving::By::Splits}, other, compiled_);
+  }
+
+  const PlanRequest& request_;
+  ModelCosts& model_;
+  const Partition& partition_;
+  CompiledRows compiled_;
+  CostTable costs_;
+  Predicted now_;
+  PlanRequest planned_;  ///< with the splits that it has
+  std::vector<MemorySaving> savings_;
+};
+
 }  // namespace
 
 std::vector<ModuleMemory> memoryByModule(const ModelGraph& graph, const StageSpec& stage, const Profile& profile) {
@@ -89,77 +204,9 @@ std::vector<ModuleMemory> memoryByModule(const ModelGraph& graph, const StageSpe
 }
 
 PlanMemory memoryOf(const PlanRequest& request, ModelCosts& model, const Schedule& rows, const Partition& partition) {
-  CompiledRows compiled(rows);
-  const ModelGraph& graph = model.graph();
-  const auto setting = [&](int shards) {
-    return PlanSetting{graph, model.profile(), rows, request.replicas, request.optimizer, shards, &model, &compiled};
-  };
-  const PlanSetting own = setting(optimizerShards(request, rows.placement));
-  const CostTable costs = costsOf(own, partition);
-  const Predicted now = predicted(compiled, costs);
-  PlanMemory memory{memoryOf(rows, costs), {}, now.step, {}};
-  for (const StageSpec& stage : partition.stages) memory.modules.push_back(memoryByModule(graph, stage, model.profile()));
-
-  const auto consider = [&](MemorySaving saving, const CostTable& changed) {
-    const Predicted then = predicted(compiled, changed);
-    saving.step = then.step;
-    for (std::size_t r = 0; r < then.peaks.size(); ++r) {
-      if (now.peaks[r] - then.peaks[r] <= saving.freed) continue;
-      saving.rank = Rank(r);
-      saving.freed = now.peaks[r] - then.peaks[r];
-    }
-    if (saving.freed > 0) memory.savings.push_back(std::move(saving));
-  };
-  for (std::size_t s = 0; s < partition.stages.size(); ++s) {
-    const StageSpec& stage = partition.stages[s];
-    if (isLayerChain(graph) || !stage.checkpoints.empty() || obstacleToRecompute(graph, {stage.begin, stage.end}, model.changes()))
-      continue;
-    Partition changed = partition;
-    changed.stages[s].checkpoints = {{stage.begin, stage.end}};
-    consider({.stage = Stage(s)}, costsOf(own, changed));
-  }
-  if (request.replicas > 1 && !request.zero1 && stateCopies(request.optimizer) > 0) {
-    PlanRequest shared = request;
-    shared.zero1 = true;
-    consider({.by = MemorySaving::By::Zero1}, costsOf(setting(optimizerShards(shared, rows.placement)), partition));
-  }
-  const auto considerPlan = [&](MemorySaving saving, const PlanRequest& other, CompiledRows& otherRows) {
-    try {
-      const Predicted then = predictedPlan(other, model, otherRows);
-      const auto most = std::ranges::max_element(now.peaks), mostThen = std::ranges::max_element(then.peaks);
-      if (*mostThen >= *most) return;
-      saving.rank = Rank(static_cast<std::size_t>(most - now.peaks.begin()));
-      saving.freed = *most - *mostThen;
-      saving.step = then.step;
-      memory.savings.push_back(std::move(saving));
-    } catch (const UsageError&) {
-      return;  // not possible for this model, which is no saving
-    }
-  };
-  const int stages = static_cast<int>(partition.stages.size());
-  PlanRequest planned = request;  // with the splits that it has
-  planned.begins.clear();
-  for (std::size_t s = 1; s < partition.stages.size(); ++s) planned.begins.push_back(partition.stages[s].begin);
-  for (const Generator& family : generators()) {
-    const Shape shape{request.ranks, stages, request.microbatches};
-    if (!family.trains || family.name == request.schedule || family.refusal(shape)) continue;
-    PlanRequest other = planned;
-    other.schedule = family.name;
-    const Schedule familyRows = planRows(family.generate(shape), request.replicas, request.rankOrder);
-    CompiledRows otherRows(familyRows);
-    considerPlan({.by = MemorySaving::By::Schedule, .schedule = std::string(family.name)}, other, otherRows);
-  }
-  if (stages > 1) {
-    PlanRequest other = planned;
-    other.begins = Balancer(graph, model.profile()).begins(stages, Balance::Memory);
-    if (other.begins != planned.begins) considerPlan({.by = MemorySaving::By::Splits}, other, compiled);
-  }
-  const auto price = [&](const MemorySaving& s) {  // of a byte
-    return static_cast<double>(std::max<Ns>(0, s.step - now.step)) / static_cast<double>(s.freed);
-  };
-  std::stable_sort(memory.savings.begin(), memory.savings.end(), [&](const MemorySaving& a, const MemorySaving& b) {
-    return std::tuple(price(a), -a.freed) < std::tuple(price(b), -b.freed);
-  });
+  SavingSearch search(request, model, rows, partition);
+  PlanMemory memory{memoryOf(rows, search.costs()), {}, search.step(), search.run()};
+  for (const StageSpec& stage : partition.stages) memory.modules.push_back(memoryByModule(model.graph(), stage, model.profile()));
   return memory;
 }
 
