@@ -118,12 +118,9 @@ Prediction simulateNamed(const py::none& /*what*/, SubjectOptions options, const
   return predictionOf(std::move(subject), sends, why, {jitter, draws, seed, {}});
 }
 
-}  // namespace
-
-void bindPredictions(py::module_& m) {
-  bindOptions(m);
-  py::class_<Prediction>(m, "Prediction")
-      .def_property_readonly("makespan_ns", [](const Prediction& p) { return p.predicted.report.metrics.makespan; })
+/// Its numbers.
+void bindFigures(py::class_<Prediction>& prediction) {
+  prediction.def_property_readonly("makespan_ns", [](const Prediction& p) { return p.predicted.report.metrics.makespan; })
       .def_property_readonly("window_ns", [](const Prediction& p) { return p.predicted.report.metrics.window; })
       .def_property_readonly("step_ns", [](const Prediction& p) { return p.predicted.report.metrics.step; })
       .def_property_readonly("bubble", [](const Prediction& p) { return p.predicted.report.metrics.bubbleFraction; })
@@ -137,8 +134,12 @@ void bindPredictions(py::module_& m) {
       .def_property_readonly("lower_bound_ns", [](const Prediction& p) { return p.predicted.report.lowerBound.flush; })
       .def_property_readonly("by_rank", [](const Prediction& p) { return p.predicted.report.metrics.ranks; })
       .def_property_readonly("fits", [](const Prediction& p) { return p.predicted.report.fits; })
-      .def_property_readonly("excess", [](const Prediction& p) { return p.predicted.excess.value_or(""); })
-      .def_property_readonly("bubbles", &bubblesOf)
+      .def_property_readonly("excess", [](const Prediction& p) { return p.predicted.excess.value_or(""); });
+}
+
+/// What it consists of, and comes from.
+void bindParts(py::class_<Prediction>& prediction) {
+  prediction.def_property_readonly("bubbles", &bubblesOf)
       .def_property_readonly("idle_by_cause", &idleOf)
       .def_property_readonly("schedule", [](const Prediction& p) { return p.predicted.rows; })
       .def_property_readonly("gap",
@@ -148,16 +149,25 @@ void bindPredictions(py::module_& m) {
                                return certificate->gap();
                              })
       .def_property_readonly("trace", [](const Prediction& p) { return p.predicted.trace; })
-      .def_property_readonly("costs", [](const Prediction& p) { return p.subject.costSource; })
+      .def_property_readonly("costs", [](const Prediction& p) { return p.subject.costSource; });
+}
+
+/// How notebooks and prompts show it.
+void bindDisplay(py::class_<Prediction>& prediction) {
+  prediction
       .def(
           "_repr_html_", [](const Prediction& p) { return pictureOf(p.predicted.trace, p.subject.schedule, p.subject.costSource); },
           Released())
-      .def("__repr__",
-           [](const Prediction& p) {
-             const Metrics& metrics = p.predicted.report.metrics;
-             return fmt::format("<Prediction of {}: makespan {}, bubble {:.1f} %>", shapeLine(p.subject.schedule),
-                                formatDuration(metrics.makespan), 100 * metrics.bubbleFraction);
-           })
+      .def("__repr__", [](const Prediction& p) {
+        const Metrics& metrics = p.predicted.report.metrics;
+        return fmt::format("<Prediction of {}: makespan {}, bubble {:.1f} %>", shapeLine(p.subject.schedule),
+                           formatDuration(metrics.makespan), 100 * metrics.bubbleFraction);
+      });
+}
+
+/// What is computed when it is asked for.
+void bindQuestions(py::class_<Prediction>& prediction) {
+  prediction
       .def("memory",
            [](const Prediction& p) {
              const std::string json = [&] {
@@ -187,8 +197,19 @@ void bindPredictions(py::module_& m) {
             signals.rethrow();
             return all;
           },
-          py::arg("change") = 0.1, Released())
-      .def("to_dict", &documentOf);
+          py::arg("change") = 0.1, Released());
+}
+
+}  // namespace
+
+void bindPredictions(py::module_& m) {
+  bindOptions(m);
+  py::class_<Prediction> prediction(m, "Prediction");
+  bindFigures(prediction);
+  bindParts(prediction);
+  bindDisplay(prediction);
+  bindQuestions(prediction);
+  prediction.def("to_dict", &documentOf);
   m.def("simulate", &simulateNamed);
   m.def("simulate", &simulateSource<Schedule>, Released());
   m.def("simulate", &simulateSource<Plan>, Released());
