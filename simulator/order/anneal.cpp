@@ -11,7 +11,8 @@ std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// A rank's actions that follow each other on the critical path: positions in its row.
 struct Block {
-  std::size_t rank = 0, first = 0, last = 0;
+  Rank rank;
+  std::size_t first = 0, last = 0;
 };
 
 class Annealer {
@@ -25,9 +26,10 @@ class Annealer {
 
   [[nodiscard]] std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
   [[nodiscard]] double fraction() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
-  [[nodiscard]] std::size_t positionOf(std::int32_t actionClass, std::int32_t m) const {
-    return position_[at(model_.actionOf(actionClass, m))];
+  [[nodiscard]] std::size_t positionOf(ClassId actionClass, Microbatch m) const {
+    return position_[model_.actionOf(actionClass, m).index()];
   }
+  [[nodiscard]] std::vector<ActionId>& rowOf(Rank rank) { return rows_[rank.index()]; }
   [[nodiscard]] std::size_t earliest(ActionId action) const;
   [[nodiscard]] std::size_t latest(ActionId action, std::size_t size) const;
   void traceBlocks();
@@ -35,8 +37,8 @@ class Annealer {
   bool moveInBlock();
   bool moveAnywhere();
   bool moveClass();
-  bool moveWithin(std::size_t rank, std::size_t from, std::size_t to);
-  bool repair(std::size_t rank);
+  bool moveWithin(Rank rank, std::size_t from, std::size_t to);
+  bool repair(Rank rank);
   void restore();
 
   const OrderModel& model_;
@@ -46,47 +48,49 @@ class Annealer {
   std::vector<std::size_t> position_;  ///< by action, in its row
   std::vector<Block> blocks_;
   std::vector<ActionId> saved_;
-  std::size_t changed_ = 0;  ///< the rank whose row `saved_` was
+  Rank changed_;  ///< whose row `saved_` was
   std::mt19937_64 random_;
 };
 
 Annealer::Annealer(const OrderModel& model, const OrderRows& start, const AnnealOptions& options)
     : model_(model), options_(options), timer_(model), rows_(start), position_(model.actions()), random_(options.seed) {
   for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) position_[at(row[i])] = i;
+    for (std::size_t i = 0; i < row.size(); ++i) position_[row[i].index()] = i;
   }
 }
 
 /// The first position that an action may take in its row.
 std::size_t Annealer::earliest(ActionId action) const {
-  const std::int32_t of = model_.classOf(action), m = model_.microbatchOf(action);
-  std::size_t first = m > 0 ? positionOf(of, m - 1) + 1 : 0;
-  for (const std::int32_t before : model_.classes[at(of)].before) first = std::max(first, positionOf(before, m) + 1);
+  const ClassId of = model_.classOf(action);
+  const Microbatch m = model_.microbatchOf(action);
+  std::size_t first = m.value > 0 ? positionOf(of, Microbatch(m.value - 1)) + 1 : 0;
+  for (const ClassId before : model_.classes[of.index()].before) first = std::max(first, positionOf(before, m) + 1);
   return first;
 }
 
 std::size_t Annealer::latest(ActionId action, std::size_t size) const {
-  const std::int32_t of = model_.classOf(action), m = model_.microbatchOf(action);
-  std::size_t last = m + 1 < model_.microbatches ? positionOf(of, m + 1) - 1 : size - 1;
-  for (const std::int32_t after : model_.classes[at(of)].after) last = std::min(last, positionOf(after, m) - 1);
+  const ClassId of = model_.classOf(action);
+  const Microbatch m = model_.microbatchOf(action);
+  std::size_t last = m.value + 1 < model_.microbatches ? positionOf(of, Microbatch(m.value + 1)) - 1 : size - 1;
+  for (const ClassId after : model_.classes[of.index()].after) last = std::min(last, positionOf(after, m) - 1);
   return last;
 }
 
 /// The critical path of the times just computed, from its end.
 void Annealer::traceBlocks() {
   blocks_.clear();
-  std::size_t rank = at(timer_.latestRank());
-  std::size_t last = rows_[rank].size() - 1, i = last;
+  Rank rank = timer_.latestRank();
+  std::size_t last = rowOf(rank).size() - 1, i = last;
   for (;;) {
-    const ActionId cause = timer_.causeOf(rows_[rank][i]);
-    if (cause < 0 && i > 0) {
+    const ActionId cause = timer_.causeOf(rowOf(rank)[i]);
+    if (cause == kNoAction && i > 0) {
       --i;
       continue;
     }
     if (last > i) blocks_.push_back({rank, i, last});
-    if (cause < 0) return;
-    rank = at(model_.classes[at(model_.classOf(cause))].rank);
-    i = last = position_[at(cause)];
+    if (cause == kNoAction) return;
+    rank = model_.rankOf(cause);
+    i = last = position_[cause.index()];
   }
 }
 
@@ -97,19 +101,19 @@ void Annealer::move(std::vector<ActionId>& row, std::size_t from, std::size_t to
   } else {
     std::rotate(place(to), place(from), place(from + 1));
   }
-  for (std::size_t i = std::min(from, to); i <= std::max(from, to); ++i) position_[at(row[i])] = i;
+  for (std::size_t i = std::min(from, to); i <= std::max(from, to); ++i) position_[row[i].index()] = i;
 }
 
 /// Pulls what frees memory to where it runs out. False: nothing helps.
-bool Annealer::repair(std::size_t rank) {
-  auto& row = rows_[rank];
+bool Annealer::repair(Rank rank) {
+  auto& row = rowOf(rank);
   for (int tried = 0;; ++tried) {
-    const std::size_t excess = firstExcess(model_, static_cast<std::int32_t>(rank), row);
+    const std::size_t excess = firstExcess(model_, rank, row);
     if (excess == row.size()) return true;
     if (tried == kRepairs) return false;
     std::size_t i = excess + 1;
     for (; i < row.size(); ++i) {
-      const OrderModel::ActionClass& of = model_.classes[at(model_.classOf(row[i]))];
+      const OrderModel::ActionClass& of = model_.classes[model_.classOf(row[i]).index()];
       if ((of.loss > 0 || of.died > 0) && earliest(row[i]) <= excess) break;
     }
     if (i == row.size()) return false;
@@ -117,8 +121,8 @@ bool Annealer::repair(std::size_t rank) {
   }
 }
 
-bool Annealer::moveWithin(std::size_t rank, std::size_t from, std::size_t to) {
-  auto& row = rows_[rank];
+bool Annealer::moveWithin(Rank rank, std::size_t from, std::size_t to) {
+  auto& row = rowOf(rank);
   to = std::clamp(to, earliest(row[from]), latest(row[from], row.size()));
   if (to == from) return false;
   saved_ = row;
@@ -130,9 +134,9 @@ bool Annealer::moveWithin(std::size_t rank, std::size_t from, std::size_t to) {
 }
 
 void Annealer::restore() {
-  rows_[changed_].swap(saved_);
-  const auto& row = rows_[changed_];
-  for (std::size_t i = 0; i < row.size(); ++i) position_[at(row[i])] = i;
+  auto& row = rowOf(changed_);
+  row.swap(saved_);
+  for (std::size_t i = 0; i < row.size(); ++i) position_[row[i].index()] = i;
 }
 
 bool Annealer::moveInBlock() {
@@ -147,8 +151,8 @@ bool Annealer::moveInBlock() {
 }
 
 bool Annealer::moveAnywhere() {
-  const std::size_t rank = below(rows_.size());
-  const std::size_t size = rows_[rank].size();
+  const Rank rank(below(rows_.size()));
+  const std::size_t size = rowOf(rank).size();
   if (size < 2) return false;
   const std::size_t from = below(size);
   std::size_t far = 1;
@@ -158,10 +162,10 @@ bool Annealer::moveAnywhere() {
 
 /// Moves all actions of a class, or those of a range of microbatches, the same way: what repeats changes everywhere at once.
 bool Annealer::moveClass() {
-  const std::size_t rank = below(rows_.size());
-  auto& row = rows_[rank];
+  const Rank rank(below(rows_.size()));
+  auto& row = rowOf(rank);
   if (row.size() < 2) return false;
-  const std::int32_t of = model_.classOf(row[below(row.size())]);
+  const ClassId of = model_.classOf(row[below(row.size())]);
   std::size_t first = below(at(model_.microbatches)), last = below(at(model_.microbatches));
   if (first > last) std::swap(first, last);
   if (random_() % 2 == 0) first = 0;
@@ -173,8 +177,8 @@ bool Annealer::moveClass() {
   changed_ = rank;
   bool moved = false;
   for (std::size_t i = first; i <= last; ++i) {
-    const ActionId action = model_.actionOf(of, static_cast<std::int32_t>(ahead ? i : last - (i - first)));
-    const std::size_t from = position_[at(action)];
+    const ActionId action = model_.actionOf(of, Microbatch(ahead ? i : last - (i - first)));
+    const std::size_t from = position_[action.index()];
     const std::size_t to =
         std::clamp(ahead ? from - std::min(from, far) : std::min(row.size() - 1, from + far), earliest(action), latest(action, row.size()));
     if (to == from) continue;

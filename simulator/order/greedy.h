@@ -31,21 +31,21 @@ class GreedyOrder {
     Bytes held = 0;
     std::int32_t live = 0;
     std::int32_t waiting = 0;  ///< pairs between F and I
-    std::int32_t next = -1;    ///< the class of its next action; −1: none is known
+    ClassId next = kNoClass;   ///< of its next action; none: not known
     Ns start = 0;              ///< of that action
   };
 
   struct Option {
-    std::int32_t actionClass = 0;
+    ClassId actionClass;
     Ns start = 0;
   };
 
-  [[nodiscard]] bool isForward(std::int32_t actionClass) const { return actionClass < model_.stages; }
-  [[nodiscard]] Ns readyAt(std::int32_t actionClass) const;
-  [[nodiscard]] bool admits(std::int32_t rank, std::int32_t actionClass) const;
-  [[nodiscard]] bool canFinishOldest(std::int32_t rank, std::int32_t forward) const;
-  void choose(std::int32_t rank);
-  void perform(std::int32_t rank);
+  [[nodiscard]] Microbatch nextOf(ClassId actionClass) const { return Microbatch(done_[actionClass.index()]); }
+  [[nodiscard]] Ns readyAt(ClassId actionClass) const;
+  [[nodiscard]] bool admits(Rank rank, ClassId actionClass) const;
+  [[nodiscard]] bool canFinishOldest(Rank rank, ClassId forward) const;
+  void choose(Rank rank);
+  void perform(Rank rank);
 
   const OrderModel& model_;
   const GreedyRule* rule_ = nullptr;

@@ -60,19 +60,19 @@ class Polisher {
     count = std::min(count, byStart.size());
     const std::size_t first = below(byStart.size() - count + 1);
     open_.assign(open_.size(), false);
-    for (std::size_t i = first; i < first + count; ++i) open_[at(byStart[i])] = true;
+    for (std::size_t i = first; i < first + count; ++i) open_[byStart[i].index()] = true;
     Decided decided;
     for (const auto& row : rows_) {
       for (std::size_t i = 0; i < row.size(); ++i) {
         std::size_t next = i + 1;
-        if (open_[at(row[i])]) {  // before the first that is kept after it
-          while (next < row.size() && open_[at(row[next])]) ++next;
+        if (open_[row[i].index()]) {  // before the first that is kept after it
+          while (next < row.size() && open_[row[next].index()]) ++next;
           if (next < row.size()) decided.emplace_back(row[i], row[next]);
           continue;
         }
         for (; next < row.size(); ++next) {  // before those that are open after it, and the first that is kept
           decided.emplace_back(row[i], row[next]);
-          if (!open_[at(row[next])]) break;
+          if (!open_[row[next].index()]) break;
         }
       }
     }
@@ -86,11 +86,11 @@ class Polisher {
     const std::size_t first = below(all - some + 1);
     Decided decided;
     for (const auto& row : rows_) {
-      ActionId last = -1;
+      ActionId last = kNoAction;
       for (const ActionId action : row) {
-        const std::size_t m = at(model_.microbatchOf(action));
+        const std::size_t m = model_.microbatchOf(action).index();
         if (m >= first && m < first + some) continue;
-        if (last >= 0) decided.emplace_back(last, action);
+        if (last != kNoAction) decided.emplace_back(last, action);
         last = action;
       }
     }

@@ -82,8 +82,9 @@ void OrderSearch::addGreedy() {
         GreedyRule rule = one;
         rule.patience = patience;
         for (std::size_t c = 0; c < model_.classes.size(); ++c) {
-          const auto kind = static_cast<std::int32_t>(c) / model_.stages;  // F, I, W
-          rule.offset[c] += kind == 2 ? 2 * far : (kind == 1) == inputFirst ? 0 : far;
+          const ActionKind kind = model_.kindOf(ClassId(c));
+          const bool first = (kind == ActionKind::BackwardInput) == inputFirst;
+          rule.offset[c] += kind == ActionKind::BackwardWeight ? 2 * far : first ? 0 : far;
         }
         for (std::int32_t r = 0; r < model_.ranks && cap > 0; ++r)
           rule.ahead.push_back(std::max(1, cap * (model_.ranks - r) - (cap - 1)) * (model_.stages / std::max(1, model_.ranks)));
@@ -98,8 +99,8 @@ void OrderSearch::addGreedy() {
         rule.patience = patience;
         rule.paced = pace > 0;
         if (rule.paced) rule.period = static_cast<Ns>(pace * static_cast<double>(one.period));
-        for (std::size_t c = at(2 * model_.stages); c < model_.classes.size(); ++c)
-          rule.offset[c] += static_cast<Ns>(late * static_cast<double>(one.period));
+        for (Stage s(0); s.value < model_.stages; ++s.value)
+          rule.offset[model_.weightOf(s).index()] += static_cast<Ns>(late * static_cast<double>(one.period));
         addGreedy(rule);
       }
     }

@@ -3,34 +3,27 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <random>
 
 namespace pw {
-namespace {
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 GreedyRule ruleOfOneMicrobatch(const OrderModel& model) {
   GreedyRule rule;
   rule.offset.assign(model.classes.size(), 0);
-  std::vector<Ns> load(at(model.ranks), 0);
+  std::vector<Ns> load(static_cast<std::size_t>(model.ranks), 0);
   // F of all stages in order, then I in the other direction: each after those it needs.
-  std::vector<std::int32_t> sequence(at(2 * model.stages));
-  std::iota(sequence.begin(), sequence.begin() + model.stages, 0);
-  for (std::int32_t s = 0; s < model.stages; ++s) sequence[at(model.stages + s)] = 2 * model.stages - 1 - s;
-  for (const std::int32_t c : sequence) {
-    const OrderModel::ActionClass& of = model.classes[at(c)];
-    const Ns end = rule.offset[at(c)] + of.time;
+  std::vector<ClassId> sequence;
+  for (Stage s(0); s.value < model.stages; ++s.value) sequence.push_back(model.forwardOf(s));
+  for (Stage s(model.stages - 1); s.value >= 0; --s.value) sequence.push_back(model.inputOf(s));
+  for (const ClassId c : sequence) {
+    const OrderModel::ActionClass& of = model.classes[c.index()];
+    const Ns end = rule.offset[c.index()] + of.time;
     for (const OrderModel::Hop& hop : of.hops) {
-      Ns& user = rule.offset[at(hop.to)];
+      Ns& user = rule.offset[hop.to.index()];
       user = std::max(user, end + hop.latency + hop.transfer);
     }
-    for (const std::int32_t after : of.after) rule.offset[at(after)] = std::max(rule.offset[at(after)], end);
+    for (const ClassId after : of.after) rule.offset[after.index()] = std::max(rule.offset[after.index()], end);
   }
-  for (const OrderModel::ActionClass& of : model.classes) load[at(of.rank)] += of.time;
+  for (const OrderModel::ActionClass& of : model.classes) load[of.rank.index()] += of.time;
   rule.period = *std::max_element(load.begin(), load.end());
   return rule;
 }
@@ -59,19 +52,20 @@ TunedOrder tuneOrder(const OrderModel& model, const GreedyRule& start, const Tun
     GreedyRule next = rule;
     const double width = static_cast<double>(rule.period) * std::pow(2.0, -static_cast<double>(below(6)));
     const Ns shift = static_cast<Ns>(width * (2 * fraction() - 1));
-    const std::int32_t of = static_cast<std::int32_t>(below(model.classes.size()));
+    const ClassId of(below(model.classes.size()));
+    const Stage stage = model.stageOf(of);
     switch (below(9)) {
       case 3: next.period += shift / 32; break;
       case 0:  // all later (or earlier) stages of its kind
-        for (std::int32_t c = of / model.stages * model.stages; c < (of / model.stages + 1) * model.stages; ++c) {
-          if ((c >= of) == (shift > 0)) next.offset[at(c)] += shift;
+        for (ClassId c(0); c.index() < model.classes.size(); ++c.value) {
+          if (model.kindOf(c) == model.kindOf(of) && (c >= of) == (shift > 0)) next.offset[c.index()] += shift;
         }
         break;
       case 1:  // the whole stage
-        for (std::int32_t c = of % model.stages; c < 3 * model.stages; c += model.stages) next.offset[at(c)] += shift;
+        for (const ClassId c : {model.forwardOf(stage), model.inputOf(stage), model.weightOf(stage)}) next.offset[c.index()] += shift;
         break;
       case 2: next.patience = std::clamp(next.patience + 0.5 * (2 * fraction() - 1), 0.0, 1.0); break;
-      default: next.offset[at(of)] += shift;
+      default: next.offset[of.index()] += shift;
     }
     const double energy = energyOf(next);
     if (energy > current && fraction() >= std::exp((current - energy) / temperature)) continue;

@@ -9,52 +9,71 @@
 
 namespace pw {
 
-/// An action of a problem: (kind · stages + stage) · microbatches + microbatch, with the kinds F = 0, I = 1, W = 2.
-using ActionId = std::int32_t;
+/// What the actions of all microbatches have in common: their kind, of F, I and W, and their stage. Index into `OrderModel::classes`.
+using ClassId = Id<struct OrderClassTag>;
+/// An action of a problem: class · microbatches + microbatch.
+using ActionId = Id<struct OrderActionTag>;
+/// The link from one rank to another.
+using ChannelId = Id<struct OrderChannelTag>;
+
+inline constexpr ClassId kNoClass{-1};
+inline constexpr ActionId kNoAction{-1};
+inline constexpr ChannelId kNoChannel{-1};
 
 /// A rank's actions in their order, for each rank.
 using OrderRows = std::vector<std::vector<ActionId>>;
 
-/// A problem with all backwards split, laid out for being timed millions of times. An action's *class* is its kind and stage. All
-/// microbatches are alike but for their duration, so the actions of one class come in the order of their microbatches: swapping two that do
-/// not changes neither times nor memory.
+/// A problem with all backwards split, laid out for being timed millions of times. All microbatches are alike but for their duration, so
+/// the actions of one class come in the order of their microbatches: swapping two that do not changes neither times nor memory.
 struct OrderModel {
   /// A message for each microbatch of a class, to a class on another rank.
   struct Hop {
-    std::int32_t to = 0;
-    std::int32_t channel = -1;  ///< that it holds for `transfer`; −1: none
+    ClassId to;
+    ChannelId channel = kNoChannel;  ///< that it holds for `transfer`
     Ns latency = 0, transfer = 0;
     bool exchanges = true;  ///< false: nothing is sent, only rows have the two in this order; none starts later for that when it runs
   };
   struct ActionClass {
-    std::int32_t rank = 0;
+    Rank rank;
     Ns time = 0;
     Bytes gain = 0, peak = 0, loss = 0;  ///< at its start, more while it runs, at its end
     std::int32_t born = 0, died = 0;     ///< live pairs
     std::vector<Hop> hops;
-    std::vector<std::int32_t> before, after;  ///< classes of its rank that it must follow, and precede, in the same microbatch
-    std::int32_t inputs = 0;                  ///< messages that it waits for
+    std::vector<ClassId> before, after;  ///< of its rank that it must follow, and precede, in the same microbatch
+    std::int32_t inputs = 0;             ///< messages that it waits for
   };
 
   std::int32_t ranks = 0, stages = 0, microbatches = 0, channels = 0;
   std::vector<ActionClass> classes;  ///< F of all stages, I of all stages, W of all stages
   std::vector<Ns> duration;          ///< by action
-  std::vector<std::int32_t> classOfAction;
-  std::vector<Bytes> limit;                          ///< by rank: above what it holds all the time
-  std::vector<std::int32_t> liveLimit;               ///< by rank
-  std::vector<std::vector<std::int32_t>> classesOf;  ///< by rank, ascending
+  std::vector<ClassId> classOfAction;
+  std::vector<Bytes> limit;                     ///< by rank: above what it holds all the time
+  std::vector<std::int32_t> liveLimit;          ///< by rank
+  std::vector<std::vector<ClassId>> classesOf;  ///< by rank, ascending
   StepClock clock = StepClock::Flush;
   std::vector<double> scale;  ///< of durations and transfers, by microbatch
 
   explicit OrderModel(const OrderProblem& problem);
 
-  [[nodiscard]] std::int32_t classOf(ActionId action) const { return classOfAction[static_cast<std::size_t>(action)]; }
-  [[nodiscard]] std::int32_t microbatchOf(ActionId action) const { return action - classOf(action) * microbatches; }
-  [[nodiscard]] ActionId actionOf(std::int32_t actionClass, std::int32_t microbatch) const {
-    return actionClass * microbatches + microbatch;
+  [[nodiscard]] ClassId classOf(ActionId action) const { return classOfAction[action.index()]; }
+  [[nodiscard]] Microbatch microbatchOf(ActionId action) const { return Microbatch(action.value - classOf(action).value * microbatches); }
+  [[nodiscard]] ActionId actionOf(ClassId actionClass, Microbatch microbatch) const {
+    return ActionId(actionClass.value * microbatches + microbatch.value);
   }
+  [[nodiscard]] Rank rankOf(ActionId action) const { return classes[classOf(action).index()].rank; }
+
+  [[nodiscard]] ClassId forwardOf(Stage stage) const { return ClassId(stage.value); }
+  [[nodiscard]] ClassId inputOf(Stage stage) const { return ClassId(stages + stage.value); }
+  [[nodiscard]] ClassId weightOf(Stage stage) const { return ClassId(2 * stages + stage.value); }
+  [[nodiscard]] Stage stageOf(ClassId actionClass) const { return Stage(actionClass.value % stages); }
+  [[nodiscard]] bool isForward(ClassId actionClass) const { return actionClass.value < stages; }
+  [[nodiscard]] ActionKind kindOf(ClassId actionClass) const {
+    if (isForward(actionClass)) return ActionKind::Forward;
+    return actionClass.value < 2 * stages ? ActionKind::BackwardInput : ActionKind::BackwardWeight;
+  }
+
   /// A duration or transfer of one microbatch.
-  [[nodiscard]] Ns scaled(Ns time, std::int32_t microbatch) const;
+  [[nodiscard]] Ns scaled(Ns time, Microbatch microbatch) const;
   [[nodiscard]] double meanDuration() const;  ///< of an action
   [[nodiscard]] std::size_t actions() const { return duration.size(); }
 };
@@ -68,18 +87,19 @@ class OrderTimer {
   [[nodiscard]] bool run(const OrderRows& rows);
 
   [[nodiscard]] Ns objective() const { return objective_; }  ///< on the model's clock
-  [[nodiscard]] Ns startOf(ActionId action) const { return arrival_[static_cast<std::size_t>(action)]; }
+  [[nodiscard]] Ns startOf(ActionId action) const { return arrival_[action.index()]; }
   /// What annealing lowers: the objective, and a little of the mean, which leads across its plateaus.
   [[nodiscard]] double energy() const { return static_cast<double>(objective_) + 0.1 * static_cast<double>(meanEnd_); }
-  [[nodiscard]] std::int32_t latestRank() const { return latest_; }  ///< whose end is the objective
-  /// The action on another rank whose message started this one; −1: the one before it in its row did (or nothing).
-  [[nodiscard]] ActionId causeOf(ActionId action) const { return cause_[static_cast<std::size_t>(action)]; }
+  [[nodiscard]] Rank latestRank() const { return latest_; }  ///< whose end is the objective
+  /// The action on another rank whose message started this one; none: the one before it in its row did (or nothing).
+  [[nodiscard]] ActionId causeOf(ActionId action) const { return cause_[action.index()]; }
 
  private:
   /// A message of one action.
   struct Send {
-    ActionId user = 0;
-    std::int32_t rank = 0, channel = -1;
+    ActionId user;
+    Rank rank;
+    ChannelId channel = kNoChannel;
     Ns latency = 0, transfer = 0;
   };
 
@@ -94,17 +114,17 @@ class OrderTimer {
   std::vector<ActionId> cause_;
   std::vector<std::size_t> next_;  ///< by rank: position in its row
   std::vector<Ns> rankEnd_, channelEnd_;
-  std::vector<std::int32_t> ready_;  ///< ranks that may proceed
+  std::vector<Rank> ready_;  ///< that may proceed
   Ns objective_ = 0, meanEnd_ = 0;
-  std::int32_t latest_ = 0;
+  Rank latest_;
 };
 
 /// The sender ends at `end`.
 inline void OrderTimer::deliver(const Send& message, ActionId sender, Ns end) {
-  const auto user = static_cast<std::size_t>(message.user);
+  const std::size_t user = message.user.index();
   Ns arrives = end;
-  if (message.channel >= 0) {
-    Ns& channel = channelEnd_[static_cast<std::size_t>(message.channel)];
+  if (message.channel != kNoChannel) {
+    Ns& channel = channelEnd_[message.channel.index()];
     arrives = channel = std::max(channel, end) + message.transfer;
   }
   arrives += message.latency;
@@ -116,7 +136,7 @@ inline void OrderTimer::deliver(const Send& message, ActionId sender, Ns end) {
 }
 
 /// The position at which a row first exceeds its rank's limits; its size where it does not.
-[[nodiscard]] std::size_t firstExcess(const OrderModel& model, std::int32_t rank, std::span<const ActionId> row);
+[[nodiscard]] std::size_t firstExcess(const OrderModel& model, Rank rank, std::span<const ActionId> row);
 /// Whether no row exceeds its rank's limits.
 [[nodiscard]] bool fitsLimits(const OrderModel& model, const OrderRows& rows);
 

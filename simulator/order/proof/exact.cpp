@@ -22,7 +22,7 @@ class BranchAndBound {
   [[nodiscard]] std::int64_t examined() const { return windows_.examined() - before_; }
 
   struct Branch {
-    ActionId first = -1, second = -1;
+    ActionId first = kNoAction, second = kNoAction;
   };
 
   /// Where neighbouring stages exchange nothing, an order may run faster than it is timed here.
@@ -38,7 +38,7 @@ class BranchAndBound {
     }
     if (!windows_.narrow()) return true;
     const Branch branch = choose();
-    if (branch.first < 0) return judge();
+    if (branch.first == kNoAction) return judge();
     const Windows::State before = windows_.state();
     if (windows_.decide(branch.first, branch.second) && !explore()) return false;
     windows_.restore(before);
@@ -49,7 +49,7 @@ class BranchAndBound {
   [[nodiscard]] Branch choose() const {
     Branch chosen;
     double least = 0;
-    for (std::int32_t rank = 0; rank < model_.ranks; ++rank) {
+    for (Rank rank(0); rank.value < model_.ranks; ++rank.value) {
       const std::vector<ActionId>& actions = windows_.actionsOf(rank);
       for (std::size_t i = 0; i < actions.size(); ++i) {
         for (std::size_t j = i + 1; j < actions.size(); ++j) {
@@ -57,7 +57,7 @@ class BranchAndBound {
           if (windows_.precedes(a, b) || windows_.precedes(b, a)) continue;
           const Ns ahead = windows_.latestStart(b) - windows_.earliestEnd(a), back = windows_.latestStart(a) - windows_.earliestEnd(b);
           const double product = static_cast<double>(ahead + 1) * static_cast<double>(back + 1);
-          if (chosen.first >= 0 && product >= least) continue;
+          if (chosen.first != kNoAction && product >= least) continue;
           least = product;
           if (ahead < back) std::swap(a, b);
           chosen = {a, b};
@@ -70,13 +70,13 @@ class BranchAndBound {
   /// Of an order that is complete.
   bool judge() {
     OrderRows rows;
-    for (std::int32_t rank = 0; rank < model_.ranks; ++rank) {
+    for (Rank rank(0); rank.value < model_.ranks; ++rank.value) {
       std::vector<ActionId>& row = rows.emplace_back(windows_.actionsOf(rank));
       std::vector<std::size_t> before(model_.actions());
       for (const ActionId action : row)
-        before[static_cast<std::size_t>(action)] = static_cast<std::size_t>(
+        before[action.index()] = static_cast<std::size_t>(
             std::ranges::count_if(row, [&](ActionId other) { return other != action && windows_.precedes(other, action); }));
-      std::ranges::stable_sort(row, {}, [&](ActionId action) { return before[static_cast<std::size_t>(action)]; });
+      std::ranges::stable_sort(row, {}, [&](ActionId action) { return before[action.index()]; });
     }
     if (!timer_.run(rows)) {
       complete_ = false;

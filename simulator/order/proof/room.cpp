@@ -7,8 +7,6 @@
 namespace pw {
 namespace {
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 /// A stage and microbatch of a rank, and what it holds: from its F to its I, and from there to its W.
 struct Pair {
   ActionId forward, input, weight;
@@ -33,7 +31,7 @@ struct TimeTable {
   }
 };
 
-TimeTable timeTableOf(const Windows& windows, std::int32_t rank) {
+TimeTable timeTableOf(const Windows& windows, Rank rank) {
   const OrderModel& model = windows.model();
   TimeTable table;
   struct Change {
@@ -47,16 +45,16 @@ TimeTable timeTableOf(const Windows& windows, std::int32_t rank) {
     changes.push_back({from, bytes, live});
     changes.push_back({to, -bytes, -live});
   };
-  for (const std::int32_t c : model.classesOf[at(rank)]) {
-    if (c >= model.stages) continue;
-    for (std::int32_t m = 0; m < model.microbatches; ++m) {
-      const ActionId action = model.actionOf(c, m);
-      hold(windows.latestStart(action), windows.earliestEnd(action), model.classes[at(c)].peak, 0);
+  for (const ClassId forward : model.classesOf[rank.index()]) {
+    if (!model.isForward(forward)) continue;
+    for (Microbatch m(0); m.value < model.microbatches; ++m.value) {
+      const ActionId action = model.actionOf(forward, m);
+      hold(windows.latestStart(action), windows.earliestEnd(action), model.classes[forward.index()].peak, 0);
     }
-    const Bytes before = model.classes[at(c)].gain, after = before - model.classes[at(c + model.stages)].loss;
-    for (std::int32_t m = 0; m < model.microbatches; ++m) {
-      const Pair pair{model.actionOf(c, m), model.actionOf(c + model.stages, m), model.actionOf(c + 2 * model.stages, m), before,
-                      std::min(before, after)};
+    const ClassId input = model.inputOf(model.stageOf(forward)), weight = model.weightOf(model.stageOf(forward));
+    const Bytes before = model.classes[forward.index()].gain, after = before - model.classes[input.index()].loss;
+    for (Microbatch m(0); m.value < model.microbatches; ++m.value) {
+      const Pair pair{model.actionOf(forward, m), model.actionOf(input, m), model.actionOf(weight, m), before, std::min(before, after)};
       const Ns start = windows.latestStart(pair.forward), middle = std::max(start, windows.earliestEnd(pair.input)),
                end = windows.earliestEnd(pair.weight);
       hold(start, std::min(middle, end), pair.before, 1);
@@ -76,9 +74,9 @@ TimeTable timeTableOf(const Windows& windows, std::int32_t rank) {
   return table;
 }
 
-bool keepTimeTable(Windows& windows, std::int32_t rank) {
-  const Bytes limit = windows.model().limit[at(rank)];
-  const std::int32_t most = windows.model().liveLimit[at(rank)];
+bool keepTimeTable(Windows& windows, Rank rank) {
+  const Bytes limit = windows.model().limit[rank.index()];
+  const std::int32_t most = windows.model().liveLimit[rank.index()];
   const TimeTable table = timeTableOf(windows, rank);
   const auto& stretches = table.stretches;
   if (std::ranges::any_of(stretches, [&](const Stretch& stretch) { return stretch.bytes > limit || stretch.live > most; })) return false;
@@ -109,19 +107,18 @@ bool keepTimeTable(Windows& windows, std::int32_t rank) {
 
 /// A stage and microbatch of a rank, and what it holds: after its F, and after its I.
 struct HeldPair {
-  ActionId forward = 0, input = 0, weight = 0;
+  ActionId forward, input, weight;
   Bytes afterForward = 0, afterInput = 0;
 };
 
-std::vector<HeldPair> pairsOf(const OrderModel& model, std::int32_t rank) {
+std::vector<HeldPair> pairsOf(const OrderModel& model, Rank rank) {
   std::vector<HeldPair> pairs;
-  for (const std::int32_t c : model.classesOf[at(rank)]) {
-    if (c >= model.stages) continue;
-    const Bytes held = model.classes[at(c)].gain;
-    for (std::int32_t m = 0; m < model.microbatches; ++m) {
-      pairs.push_back({model.actionOf(c, m), model.actionOf(c + model.stages, m), model.actionOf(c + 2 * model.stages, m), held,
-                       held - model.classes[at(c + model.stages)].loss});
-    }
+  for (const ClassId forward : model.classesOf[rank.index()]) {
+    if (!model.isForward(forward)) continue;
+    const ClassId input = model.inputOf(model.stageOf(forward)), weight = model.weightOf(model.stageOf(forward));
+    const Bytes held = model.classes[forward.index()].gain, after = held - model.classes[input.index()].loss;
+    for (Microbatch m(0); m.value < model.microbatches; ++m.value)
+      pairs.push_back({model.actionOf(forward, m), model.actionOf(input, m), model.actionOf(weight, m), held, after});
   }
   return pairs;
 }
@@ -146,15 +143,15 @@ Held heldAt(const Windows& windows, const HeldPair& pair, ActionId action) {
   return held;
 }
 
-bool keepBalance(Windows& windows, std::int32_t rank) {
+bool keepBalance(Windows& windows, Rank rank) {
   const OrderModel& model = windows.model();
-  const Bytes limit = model.limit[at(rank)];
-  const std::int32_t most = model.liveLimit[at(rank)];
+  const Bytes limit = model.limit[rank.index()];
+  const std::int32_t most = model.liveLimit[rank.index()];
   const std::vector<HeldPair> pairs = pairsOf(model, rank);
   std::vector<Held> helds(pairs.size());
   for (const HeldPair& own : pairs) {
     const ActionId start = own.forward;
-    Bytes bytes = own.afterForward + model.classes[at(model.classOf(start))].peak;
+    Bytes bytes = own.afterForward + model.classes[model.classOf(start).index()].peak;
     std::int32_t live = 1;
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       if (pairs[p].forward == start || !windows.precedes(pairs[p].forward, start)) continue;
@@ -186,10 +183,10 @@ bool keepBalance(Windows& windows, std::int32_t rank) {
 
 }  // namespace
 
-bool keepRoom(Windows& windows, std::int32_t rank) {
+bool keepRoom(Windows& windows, Rank rank) {
   const OrderModel& model = windows.model();
-  const bool limited =
-      model.limit[at(rank)] != std::numeric_limits<Bytes>::max() || model.liveLimit[at(rank)] != std::numeric_limits<std::int32_t>::max();
+  const bool limited = model.limit[rank.index()] != std::numeric_limits<Bytes>::max() ||
+                       model.liveLimit[rank.index()] != std::numeric_limits<std::int32_t>::max();
   return !limited || (keepTimeTable(windows, rank) && keepBalance(windows, rank));
 }
 

@@ -11,6 +11,6 @@ namespace pw {
 ///   An I or W without which that is too much comes before, and an F with which it is comes after (balance constraint, as in Laborie,
 ///   Algorithms for propagating resource constraints in AI planning and scheduling, Artificial Intelligence 143, 2003).
 /// Cost: O(actions of the rank, squared).
-[[nodiscard]] bool keepRoom(Windows& windows, std::int32_t rank);
+[[nodiscard]] bool keepRoom(Windows& windows, Rank rank);
 
 }  // namespace pw

@@ -12,8 +12,8 @@ constexpr int kMostPasses = 100;  ///< for one time; what is not narrow by then 
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-std::int32_t smallestMicrobatch(const OrderModel& model) {
-  return static_cast<std::int32_t>(std::ranges::min_element(model.scale) - model.scale.begin());
+Microbatch smallestMicrobatch(const OrderModel& model) {
+  return Microbatch(static_cast<std::size_t>(std::ranges::min_element(model.scale) - model.scale.begin()));
 }
 
 }  // namespace
@@ -24,14 +24,13 @@ Windows::Windows(const OrderModel& model)
       ancestors_(windowAncestors(model, arcs_)),
       actions_(at(model.ranks)),
       position_(model.actions()) {
-  const std::int32_t smallest = smallestMicrobatch(model);
-  const double least = model.scale[at(smallest)];
+  const Microbatch smallest = smallestMicrobatch(model);
+  const double least = model.scale[smallest.index()];
   alike_ = std::ranges::all_of(model.scale, [&](double scale) { return scale == least; });
   for (std::size_t a = 0; a < model.actions(); ++a) {
-    const auto action = static_cast<ActionId>(a);
-    const std::int32_t c = model.classOf(action);
-    time_.push_back(alike_ ? model.duration[a] : model.duration[at(model.actionOf(c, smallest))]);
-    std::vector<ActionId>& ofRank = actions_[at(model.classes[at(c)].rank)];
+    const ActionId action(a);
+    time_.push_back(alike_ ? model.duration[a] : model.duration[model.actionOf(model.classOf(action), smallest).index()]);
+    std::vector<ActionId>& ofRank = actions_[model.rankOf(action).index()];
     position_[a] = ofRank.size();
     ofRank.push_back(action);
   }
@@ -49,37 +48,37 @@ Windows::Windows(const OrderModel& model)
 }
 
 bool Windows::raise(Direction direction, ActionId action, Ns to) {
-  Ns& own = now_.earliest[direction][at(action)];
+  Ns& own = now_.earliest[direction][action.index()];
   if (to <= own) return true;
   own = to;
-  changed_[at(rankOf(action))] = true;
-  return own + timeOf(action) <= -now_.earliest[1 - direction][at(action)];
+  changed_[model_.rankOf(action).index()] = true;
+  return own + timeOf(action) <= -now_.earliest[1 - direction][action.index()];
 }
 
 bool Windows::decide(ActionId first, ActionId second) {
   if (!knows(first, second)) {
     now_.decided.push_back({first, second, 0});
-    const std::int32_t rank = rankOf(first);
-    const std::size_t position = position_[at(first)];
+    const Rank rank = model_.rankOf(first);
+    const std::size_t position = position_[first.index()];
     for (const ActionId later : actionsOf(rank)) {
       if (later != second && !knows(second, later)) continue;
       for (std::size_t word = 0; word < words_; ++word) beforeOf(later)[word] |= beforeOf(first)[word];
       beforeOf(later)[position / 64] |= std::uint64_t{1} << (position % 64);
     }
-    changed_[at(rank)] = true;
+    changed_[rank.index()] = true;
   }
   return raise(Ahead, second, earliestEnd(first)) && raise(Back, first, -latestStart(second));
 }
 
 bool Windows::followArcs() {
   for (const WindowArc& arc : arcs_) {
-    if (!raise(Ahead, arc.to, now_.earliest[Ahead][at(arc.from)] + timeOf(arc.from) + arc.lag)) return false;
+    if (!raise(Ahead, arc.to, now_.earliest[Ahead][arc.from.index()] + timeOf(arc.from) + arc.lag)) return false;
   }
   for (const WindowArc& arc : now_.decided) {
     if (!raise(Ahead, arc.to, earliestEnd(arc.from)) || !raise(Back, arc.from, -latestStart(arc.to))) return false;
   }
   return std::all_of(arcs_.rbegin(), arcs_.rend(), [&](const WindowArc& arc) {
-    return raise(Back, arc.from, now_.earliest[Back][at(arc.to)] + timeOf(arc.to) + arc.lag);
+    return raise(Back, arc.from, now_.earliest[Back][arc.to.index()] + timeOf(arc.to) + arc.lag);
   });
 }
 
@@ -152,23 +151,24 @@ void Windows::detectPrecedences(std::span<const ActionId> actions) {
   }
 }
 
-void Windows::followAncestors(std::int32_t rank, Direction direction) {
-  const std::vector<std::int32_t>& classes = model_.classesOf[at(rank)];
+void Windows::followAncestors(Rank rank, Direction direction) {
+  const std::vector<ActionId>& actions = actionsOf(rank);
+  const std::size_t classes = model_.classesOf[rank.index()].size();
   const std::int32_t microbatches = model_.microbatches;
-  std::vector<std::int32_t> taken(classes.size());
+  std::vector<std::int32_t> taken(classes);
   const auto position = [&](std::size_t c, std::int32_t k) {  // of the k-th of a class in this direction
     return c * at(microbatches) + at(direction == Ahead ? k : microbatches - 1 - k);
   };
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    tree_.reset(actions_[at(rank)].size());
+  for (std::size_t c = 0; c < classes; ++c) {
+    tree_.reset(actions.size());
     std::ranges::fill(taken, 0);
     for (std::int32_t k = 0; k < microbatches; ++k) {
       const std::size_t own = position(c, k);
-      const std::vector<std::int32_t>& before = (direction == Ahead ? ancestors_.before : ancestors_.after)[at(actions_[at(rank)][own])];
-      for (std::size_t other = 0; other < classes.size(); ++other) {
+      const std::vector<std::int32_t>& before = (direction == Ahead ? ancestors_.before : ancestors_.after)[actions[own].index()];
+      for (std::size_t other = 0; other < classes; ++other) {
         for (; taken[other] < before[other]; ++taken[other]) {
           const std::size_t i = position(other, taken[other]);
-          tree_.insert(at(leaf_[i]), start_[i], timeOf(actions_[at(rank)][i]));
+          tree_.insert(at(leaf_[i]), start_[i], timeOf(actions[i]));
         }
       }
       raised_[own] = std::max(raised_[own], tree_.end());
@@ -177,13 +177,13 @@ void Windows::followAncestors(std::int32_t rank, Direction direction) {
 }
 
 /// Raises the earliest starts of a rank in one direction.
-bool Windows::tighten(std::int32_t rank, Direction direction) {
-  const std::vector<ActionId>& actions = actions_[at(rank)];
+bool Windows::tighten(Rank rank, Direction direction) {
+  const std::vector<ActionId>& actions = actionsOf(rank);
   const std::size_t count = actions.size();
   for (std::vector<Ns>* const column : {&start_, &raised_, &end_, &latest_, &ends_}) column->resize(count);
   for (std::size_t i = 0; i < count; ++i) {
-    start_[i] = raised_[i] = now_.earliest[direction][at(actions[i])];
-    end_[i] = -now_.earliest[1 - direction][at(actions[i])];
+    start_[i] = raised_[i] = now_.earliest[direction][actions[i].index()];
+    end_[i] = -now_.earliest[1 - direction][actions[i].index()];
   }
   sortBy(byStart_, start_);
   leaf_.resize(count);
@@ -210,9 +210,9 @@ void Windows::open(Ns time) {
   now_.earliest[Ahead].assign(model_.actions(), 0);
   now_.earliest[Back].assign(model_.actions(), -time);
   if (model_.clock == StepClock::Window) {  // a rank's first action is within that time, as I of the first microbatch comes back in it
-    const std::int32_t first = model_.classes.front().rank;
+    const Rank first = model_.classes.front().rank;
     for (std::size_t a = 0; a < model_.actions(); ++a) {
-      if (rankOf(static_cast<ActionId>(a)) != first) now_.earliest[Back][a] = -2 * time;
+      if (model_.rankOf(ActionId(a)) != first) now_.earliest[Back][a] = -2 * time;
     }
     if (alike_) beginAtOnce();
   }
@@ -224,18 +224,21 @@ void Windows::beginAtOnce() {
   std::vector<bool> met(at(model_.ranks), false);
   begun_ = 0;
   std::vector<Ns> arrival(model_.classes.size(), 0);
-  for (std::int32_t stage = 0; stage < model_.stages; ++stage) {
-    const ActionId action = model_.actionOf(stage, 0);
-    if (met[at(rankOf(action))]) return;
-    met[at(rankOf(action))] = true;
+  for (Stage stage(0); stage.value < model_.stages; ++stage.value) {
+    const ClassId forward = model_.forwardOf(stage);
+    const ActionId action = model_.actionOf(forward, Microbatch(0));
+    const std::size_t rank = model_.rankOf(action).index();
+    if (met[rank]) return;
+    met[rank] = true;
     ++begun_;
-    const Ns end = arrival[at(stage)] + timeOf(action);
-    now_.earliest[Back][at(action)] = -end;
-    const auto& hops = model_.classes[at(stage)].hops;
+    const Ns end = arrival[forward.index()] + timeOf(action);
+    now_.earliest[Back][action.index()] = -end;
+    const auto& hops = model_.classes[forward.index()].hops;
     for (const OrderModel::Hop& hop : hops) {
       if (!hop.exchanges) continue;
-      if (hop.channel >= 0 && std::ranges::count(hops, hop.channel, &OrderModel::Hop::channel) > 1) return;
-      arrival[at(hop.to)] = std::max(arrival[at(hop.to)], end + hop.latency + model_.scaled(hop.transfer, 0));
+      if (hop.channel != kNoChannel && std::ranges::count(hops, hop.channel, &OrderModel::Hop::channel) > 1) return;
+      Ns& arrives = arrival[hop.to.index()];
+      arrives = std::max(arrives, end + hop.latency + model_.scaled(hop.transfer, Microbatch(0)));
     }
   }
 }
@@ -245,9 +248,9 @@ bool Windows::narrow() {
     ++examined_;
     if (!followArcs() || (model_.clock == StepClock::Window && !keepSpans())) return false;
     bool narrowed = false;
-    for (std::int32_t rank = 0; rank < model_.ranks; ++rank) {
-      if (!changed_[at(rank)]) continue;
-      changed_[at(rank)] = false;
+    for (Rank rank(0); rank.value < model_.ranks; ++rank.value) {
+      if (!changed_[rank.index()]) continue;
+      changed_[rank.index()] = false;
       narrowed = true;
       examined_ += static_cast<std::int64_t>(actionsOf(rank).size());
       if (!tighten(rank, Ahead) || !tighten(rank, Back) || !keepRoom(*this, rank)) return false;

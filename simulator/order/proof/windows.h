@@ -43,11 +43,11 @@ class Windows {
 
   [[nodiscard]] const OrderModel& model() const { return model_; }
   [[nodiscard]] bool alike() const { return alike_; }  ///< all microbatches have the same times
-  [[nodiscard]] const std::vector<ActionId>& actionsOf(std::int32_t rank) const { return actions_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] Ns timeOf(ActionId action) const { return time_[static_cast<std::size_t>(action)]; }
-  [[nodiscard]] Ns earliestStart(ActionId action) const { return now_.earliest[Ahead][static_cast<std::size_t>(action)]; }
+  [[nodiscard]] const std::vector<ActionId>& actionsOf(Rank rank) const { return actions_[rank.index()]; }
+  [[nodiscard]] Ns timeOf(ActionId action) const { return time_[action.index()]; }
+  [[nodiscard]] Ns earliestStart(ActionId action) const { return now_.earliest[Ahead][action.index()]; }
   [[nodiscard]] Ns earliestEnd(ActionId action) const { return earliestStart(action) + timeOf(action); }
-  [[nodiscard]] Ns latestEnd(ActionId action) const { return -now_.earliest[Back][static_cast<std::size_t>(action)]; }
+  [[nodiscard]] Ns latestEnd(ActionId action) const { return -now_.earliest[Back][action.index()]; }
   [[nodiscard]] Ns latestStart(ActionId action) const { return latestEnd(action) - timeOf(action); }
 
   /// Whether one action comes before another of its rank in every order that is left.
@@ -68,19 +68,18 @@ class Windows {
   void restore(const State& state);
 
  private:
-  [[nodiscard]] std::int32_t rankOf(ActionId action) const { return model_.classes[static_cast<std::size_t>(model_.classOf(action))].rank; }
   void beginAtOnce();
   [[nodiscard]] bool followArcs();
   [[nodiscard]] bool keepSpans();
-  [[nodiscard]] bool tighten(std::int32_t rank, Direction direction);
+  [[nodiscard]] bool tighten(Rank rank, Direction direction);
   void sortBy(std::vector<std::int32_t>& order, std::span<const Ns> keys) const;
   [[nodiscard]] bool findEdges(std::span<const ActionId> actions);
   void detectPrecedences(std::span<const ActionId> actions);
-  void followAncestors(std::int32_t rank, Direction direction);
-  [[nodiscard]] std::uint64_t* beforeOf(ActionId action) { return &now_.before[static_cast<std::size_t>(action) * words_]; }
-  [[nodiscard]] const std::uint64_t* beforeOf(ActionId action) const { return &now_.before[static_cast<std::size_t>(action) * words_]; }
+  void followAncestors(Rank rank, Direction direction);
+  [[nodiscard]] std::uint64_t* beforeOf(ActionId action) { return &now_.before[action.index() * words_]; }
+  [[nodiscard]] const std::uint64_t* beforeOf(ActionId action) const { return &now_.before[action.index() * words_]; }
   [[nodiscard]] bool knows(ActionId first, ActionId second) const {
-    const std::size_t position = position_[static_cast<std::size_t>(first)];
+    const std::size_t position = position_[first.index()];
     return (beforeOf(second)[position / 64] >> (position % 64) & 1) != 0;
   }
 

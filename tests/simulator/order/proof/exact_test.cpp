@@ -111,12 +111,16 @@ TEST(Windows, HoldWhatAnOrderDoes) {
       for (std::size_t i = 0; i < row.size(); ++i) {
         EXPECT_LE(windows.earliestStart(row[i]), timer.startOf(row[i]));
         EXPECT_GE(windows.latestEnd(row[i]), timer.startOf(row[i]) + windows.timeOf(row[i]));
-        for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(windows.precedes(row[i], row[j])) << row[i] << " " << row[j];
+        for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(windows.precedes(row[i], row[j])) << row[i].value << " " << row[j].value;
       }
     }
   }
   EXPECT_GE(orders, 40);
 }
+
+/// Of the first stage.
+ActionId forwardOf(const OrderModel& model, int microbatch) { return model.actionOf(model.forwardOf(Stage(0)), Microbatch(microbatch)); }
+ActionId weightOf(const OrderModel& model, int microbatch) { return model.actionOf(model.weightOf(Stage(0)), Microbatch(microbatch)); }
 
 /// F, I and W of 10 each, room for one of two microbatches: the second F waits for the first W, so two take 60, and no time below does.
 TEST(Windows, LeaveNoTimeWhereRoomIsForOneAtATime) {
@@ -133,8 +137,8 @@ TEST(Windows, LeaveNoTimeWhereRoomIsForOneAtATime) {
   Windows windows(model);
   EXPECT_FALSE(windows.hold(59));
   ASSERT_TRUE(windows.hold(60));
-  EXPECT_EQ(windows.earliestStart(model.actionOf(0, 1)), 30);
-  EXPECT_TRUE(windows.precedes(model.actionOf(2, 0), model.actionOf(0, 1)));
+  EXPECT_EQ(windows.earliestStart(forwardOf(model, 1)), 30);
+  EXPECT_TRUE(windows.precedes(weightOf(model, 0), forwardOf(model, 1)));
 }
 
 /// F leaves 2 bytes and I makes them 10 until W: three F fit before all else, though not after two I.
@@ -152,12 +156,12 @@ TEST(Windows, KnowThatAnInputBackwardMayAddMemory) {
   const OrderModel model(problem);
   Windows windows(model);
   ASSERT_TRUE(windows.hold(1000));
-  EXPECT_FALSE(windows.precedes(model.actionOf(2, 0), model.actionOf(0, 2)));
+  EXPECT_FALSE(windows.precedes(weightOf(model, 0), forwardOf(model, 2)));
   problem.limits = {13};  // not all of them: I of the first would make it 14
   const OrderModel less(problem);
   Windows narrower(less);
   ASSERT_TRUE(narrower.hold(1000));
-  EXPECT_FALSE(narrower.precedes(less.actionOf(2, 0), less.actionOf(0, 1)));
+  EXPECT_FALSE(narrower.precedes(weightOf(less, 0), forwardOf(less, 1)));
 }
 
 /// A decision carries over to what comes before and after: 3 after 2 after 1 leaves 1 the first third.
@@ -174,7 +178,8 @@ TEST(Windows, KeepWhatIsDecidedAndWhatFollowsFromIt) {
   Windows windows(model);
   windows.open(1000);
   ASSERT_TRUE(windows.narrow());
-  const ActionId first = model.actionOf(6, 0), second = model.actionOf(7, 0), third = model.actionOf(8, 0);  // W of stages 0, 1, 2
+  const auto weight = [&](int stage) { return model.actionOf(model.weightOf(Stage(stage)), Microbatch(0)); };
+  const ActionId first = weight(0), second = weight(1), third = weight(2);
   EXPECT_FALSE(windows.precedes(first, third));
   const Windows::State before = windows.state();
   ASSERT_TRUE(windows.decide(first, second));
