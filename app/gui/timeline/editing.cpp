@@ -1,55 +1,18 @@
 #include <QAction>
 #include <QMouseEvent>
 #include <QPainter>
-#include <QPainterPath>
-#include <QtMath>
-#include <algorithm>
-#include <cmath>
 
+#include "app/gui/timeline/drawing/edit_marks.h"
 #include "app/gui/timeline/private.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kMostOutlines = 4000;  ///< of a frame; more of them are narrower than what they would show
-constexpr double kNarrowest = 3;     ///< block that has an outline [pixels]
 
 std::optional<ActionKind> computeKind(SpanKind kind) {
   for (const ActionKind own : {ActionKind::Forward, ActionKind::Backward, ActionKind::BackwardInput, ActionKind::BackwardWeight}) {
     if (spanKind(own) == kind) return own;
   }
   return std::nullopt;
-}
-
-/// An arrow between two points, with its head at the end.
-void paintArrow(QPainter& p, QPointF from, QPointF to, const QColor& colour) {
-  const QPointF line = to - from;
-  const double length = std::hypot(line.x(), line.y());
-  if (length < 4) return;
-  constexpr double kHead = 8;
-  const QPointF along = line / length, across(-along.y(), along.x());
-  p.setPen(QPen(colour, 2));
-  p.drawLine(from, to - along * kHead);
-  QPainterPath head(to);
-  head.lineTo(to - along * kHead + across * (kHead / 2));
-  head.lineTo(to - along * kHead - across * (kHead / 2));
-  head.closeSubpath();
-  p.fillPath(head, colour);
-}
-
-/// Each arrow leads from what waits to what it waits for.
-void paintCycle(QPainter& p, const std::vector<QPointF>& centres, const QColor& colour) {
-  for (std::size_t i = 0; i < centres.size(); ++i) {
-    QPointF from = centres[i], to = centres[(i + 1) % centres.size()];
-    if (centres.size() == 2) {  // there and back, side by side
-      const QPointF line = to - from;
-      const double length = std::max(1.0, std::hypot(line.x(), line.y()));
-      const QPointF aside(-line.y() / length * 5, line.x() / length * 5);
-      from += aside;
-      to += aside;
-    }
-    paintArrow(p, from, to, colour);
-  }
 }
 
 }  // namespace
@@ -162,99 +125,38 @@ void TimelineWidget::Private::takenTo(const QPoint& at) {
 
 // ---- Painting ------------------------------------------------------------------------------------------------------
 
-/// The rectangle of a time on a rank's predicted compute row; nothing where it is not in sight.
-std::optional<QRectF> TimelineWidget::Private::rectOf(Rank rank, Ns from, Ns to) const {
-  const auto at = rowOf(layout, {Source::Predicted, {rank, TrackKind::Compute, 0}});
-  if (!at) return std::nullopt;
-  const Row& row = layout.rows[*at];
-  const QRect area = trackArea();
-  const double top = area.top() + (row.pinned ? row.top : row.top - scroll);
-  const double left = std::clamp(view.xOf(from), -8.0, view.width + 8.0), right = std::clamp(view.xOf(to), -8.0, view.width + 8.0);
-  if (right < 0 || left > view.width || top + row.height < area.top() || top > area.bottom()) return std::nullopt;
-  return QRectF(area.left() + left, top, std::max(1.0, right - left), row.height);
-}
-
 void TimelineWidget::Private::paintEditing(QPainter& p, const Theme& theme) {
   if (!hand->isOn() || !scene.predicted) return;
+  const Geometry where = geometry();
   p.save();
-  p.setClipRect(trackArea());
-  if (hand->isDragging()) paintGhost(p, theme);
+  p.setClipRect(where.tracks());
+  if (const auto before = hand->before(); before && hand->isDragging()) paintGhost(p, where, before->timeline, theme);
   p.setRenderHint(QPainter::Antialiasing);
   if (!hand->selection().empty()) {
     p.setPen(QPen(theme.focus, 2));
     p.setBrush(Qt::NoBrush);
-    outline(p, *scene.predicted, [this](const SpanRef& span) {
+    paintOutlines(p, where, *scene.predicted, [this](const SpanRef& span) {
       const auto action = actionOf(SourcedSpan{Source::Predicted, span});
       return action && hand->selection().contains(*action);
     });
   }
-  if (const auto drop = hand->drop()) paintDrop(p, *drop, theme);
+  if (const auto drop = hand->drop()) {
+    if (drop->room && !drop->movesStage) paintRoom(p, where, drop->rank, *drop->room, theme);
+    if (drop->movesStage)
+      paintGoal(p, where, drop->rank, drop->isLegal, theme);
+    else
+      paintDrop(p, where, drop->rank, drop->at, drop->isLegal, theme);
+  }
   if (!hand->isDragging() && emphasis == Emphasis::Cycle) {
     std::vector<QPointF> centres;
     for (const Action& a : hand->cycle()) {
       const auto at = spanOfAction(a);
       const Span span = at ? pw::spanOf(*scene.predicted, at->span) : Span{};
-      if (const auto rect = at ? rectOf(span.rank, span.start, span.end) : std::nullopt) centres.push_back(rect->center());
+      if (const auto rect = at ? where.rectOf(span.rank, span.start, span.end) : std::nullopt) centres.push_back(rect->center());
     }
     if (centres.size() == hand->cycle().size()) paintCycle(p, centres, theme.error);  // else part of it is out of sight
   }
   p.restore();
-}
-
-/// A rectangle around each block in sight, of those that `draws` picks, that is wide enough for one.
-void TimelineWidget::Private::outline(QPainter& p, const Timeline& of, const std::function<bool(const SpanRef&)>& draws) const {
-  int painted = 0;
-  const double left = trackArea().left();
-  for (std::size_t r = 0; r < of.ranks.size(); ++r) {
-    const auto row = rectOf(Rank{r}, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
-    if (!row) continue;
-    const SpanTrack& track = of.ranks[r].compute;
-    const auto [first, last] = visible(track, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
-    for (std::size_t i = first; i < last && painted < kMostOutlines; ++i) {
-      const double width = static_cast<double>(track.end[i] - track.start[i]) / view.nsPerPixel;
-      if (width < kNarrowest || !draws({Rank{r}, TrackKind::Compute, static_cast<std::int32_t>(i)})) continue;
-      p.drawRect(QRectF(left + view.xOf(track.start[i]), row->top() + 1, width - 1, row->height() - 3));
-      ++painted;
-    }
-  }
-}
-
-/// The blocks as they were when the drag began, and where the step ended.
-void TimelineWidget::Private::paintGhost(QPainter& p, const Theme& theme) {
-  const auto before = hand->before();
-  if (!before) return;
-  QColor line = theme.text;
-  line.setAlpha(110);
-  p.setPen(QPen(line, 1, Qt::DotLine));
-  p.setBrush(Qt::NoBrush);
-  outline(p, before->timeline, [](const SpanRef&) { return true; });
-  const double end = view.xOf(before->timeline.end);
-  const QRect area = trackArea();
-  if (end >= 0 && end <= view.width) p.drawLine(QPointF(area.left() + end, area.top()), QPointF(area.left() + end, area.bottom()));
-}
-
-/// Where the dragged would go: a mark between two blocks, and the part of its row within which all places are legal.
-void TimelineWidget::Private::paintDrop(QPainter& p, const HandEdit::Drop& drop, const Theme& theme) {
-  const QColor colour = drop.isLegal ? theme.accent : theme.error;
-  if (drop.room && !drop.movesStage) {
-    if (const auto room = rectOf(drop.rank, drop.room->first, drop.room->second)) {
-      QColor fill = theme.accent;
-      fill.setAlpha(40);
-      p.fillRect(room->adjusted(0, -2, 0, 2), fill);
-    }
-  }
-  if (drop.movesStage) {
-    if (const auto row = rectOf(drop.rank, static_cast<Ns>(view.start), static_cast<Ns>(view.end()))) {
-      p.setPen(QPen(colour, 2, drop.isLegal ? Qt::SolidLine : Qt::DashLine));
-      p.setBrush(Qt::NoBrush);
-      p.drawRect(row->adjusted(1, 1, -1, -1));
-    }
-    return;
-  }
-  if (const auto rect = rectOf(drop.rank, drop.at, drop.at)) {
-    p.setPen(QPen(colour, 3, drop.isLegal ? Qt::SolidLine : Qt::DashLine));
-    p.drawLine(QPointF(rect->left(), rect->top() - 3), QPointF(rect->left(), rect->bottom() + 3));
-  }
 }
 
 }  // namespace pw::gui

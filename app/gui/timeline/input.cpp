@@ -191,26 +191,6 @@ void TimelineWidget::contextMenuEvent(QContextMenuEvent* event) {
   d->openMenu(isInside ? event->globalPos() : d->canvas->mapToGlobal(d->trackArea().center()));
 }
 
-// ---- Where ---------------------------------------------------------------------------------------------------------
-
-Hit TimelineWidget::Private::hitAt(const QPoint& at) const {
-  const QRect area = trackArea();
-  return hitTest(scene, layout, view, at.x() - area.left(), at.y() - area.top(), scroll);
-}
-
-Ns TimelineWidget::Private::timeAt(int x) const { return view.timeOf(x - trackArea().left()); }
-
-std::optional<Rank> TimelineWidget::Private::rankAt(int y) const {
-  const int below = y - trackArea().top();
-  if (below < 0 || y >= trackArea().bottom()) return std::nullopt;
-  for (const Row& row : layout.rows) {
-    const int top = row.pinned ? row.top : row.top - scroll;
-    if (!row.pinned && below < layout.pinnedHeight) continue;
-    if (below >= top && below < top + row.height) return row.rank;
-  }
-  return std::nullopt;
-}
-
 // ---- Moving --------------------------------------------------------------------------------------------------------
 
 void TimelineWidget::Private::zoomAt(double x, double factor, Move move) {

@@ -13,10 +13,6 @@
 namespace pw::gui {
 namespace {
 
-const Timeline* timelineFrom(const Scene& scene, Source source) {
-  return source == Source::Predicted ? scene.predicted.get() : scene.measured.get();
-}
-
 auto placeOf(std::vector<RankView>& ranks, Rank rank) {
   return std::find_if(ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank == rank; });
 }
@@ -36,19 +32,6 @@ std::optional<std::int32_t> nearestSpan(const SpanTrack& track, Ns time) {
   if (next == track.size()) return static_cast<std::int32_t>(next - 1);
   const bool before = time - track.end[next - 1] <= track.start[next] - time;
   return static_cast<std::int32_t>(before ? next - 1 : next);
-}
-
-std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span) {
-  std::optional<std::size_t> found;
-  const auto wanted = span.span.track == TrackKind::Compute ? Row::Kind::Compute : Row::Kind::Communication;
-  for (std::size_t i = 0; i < layout.rows.size(); ++i) {
-    const Row& row = layout.rows[i];
-    if (row.rank != span.span.rank || (row.kind != wanted && row.kind != Row::Kind::Compute)) continue;
-    // The right kind before the right source: an `Over` row shows both.
-    const auto score = [&](const Row& r) { return (r.kind == wanted ? 2 : 0) + (r.source == span.source ? 1 : 0); };
-    if (!found || score(row) > score(layout.rows[*found])) found = i;
-  }
-  return found;
 }
 
 SourcedSpan onRowBeside(const Scene& scene, const RowLayout& layout, const SourcedSpan& span, int direction) {

@@ -19,8 +19,6 @@ namespace pw::gui {
 /// The span nearest in time on the next row below (direction > 0) or above that has any; the span itself where there is none. Memory rows
 /// are passed over.
 [[nodiscard]] SourcedSpan onRowBeside(const Scene& scene, const RowLayout& layout, const SourcedSpan& span, int direction);
-/// The place in `layout.rows` that shows a span, its rank's compute row where its own is hidden; nothing where the rank is not shown.
-[[nodiscard]] std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span);
 /// Where a dependency leads from a span: backward to the input that ended last, forward to the output whose use comes first; where there is
 /// none, to its neighbour on the rank. The span itself at the ends.
 [[nodiscard]] SpanRef alongDependency(const Dependencies& dependencies, const Timeline& timeline, const SpanRef& span, int direction);

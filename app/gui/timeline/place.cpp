@@ -78,17 +78,7 @@ void TimelineWidget::Private::revisit(const VisitedView& place) {
   repaint();
 }
 
-void TimelineWidget::Private::revealTime(Ns from, Ns to) {
-  const double length = static_cast<double>(to - from), shown = view.end() - view.start;
-  Viewport next = view;
-  if (length > 0.9 * shown) {
-    if (static_cast<double>(to) > view.start && static_cast<double>(from) < view.end()) return;
-    next.start = static_cast<double>(from) - 0.1 * shown;
-  } else if (static_cast<double>(from) < view.start || static_cast<double>(to) > view.end()) {
-    next.start = static_cast<double>(from) + length / 2 - shown / 2;
-  }
-  show(next, Move::Jump);
-}
+void TimelineWidget::Private::revealTime(Ns from, Ns to) { show(revealing(view, from, to), Move::Jump); }
 
 void TimelineWidget::Private::revealRow(const SourcedSpan& span) {
   const auto at = rowOf(layout, span);
@@ -106,14 +96,7 @@ void TimelineWidget::Private::reveal(const SourcedSpan& span) {
 
 void TimelineWidget::Private::repaint() { canvas->update(); }
 
-void TimelineWidget::Private::repaintSoon() {
-  constexpr qint64 kFrameMs = 16;
-  const qint64 since = sinceFrame.isValid() ? sinceFrame.elapsed() : kFrameMs;
-  if (since >= kFrameMs)
-    canvas->update();
-  else if (!frame.isActive())
-    frame.start(static_cast<int>(kFrameMs - since));
-}
+void TimelineWidget::Private::repaintSoon() { canvas->updateSoon(); }
 
 // ---- Ranks ---------------------------------------------------------------------------------------------------------
 

@@ -3,16 +3,16 @@
 // The parts of TimelineWidget: widget.cpp (what is shown), place.cpp (where), selection.cpp (what is marked and said), input.cpp,
 // editing.cpp (a schedule edited by hand), paint.cpp.
 
-#include <QElapsedTimer>
-#include <QRectF>
 #include <QScrollBar>
 #include <QTimer>
 
 #include "app/gui/timeline/details.h"
 #include "app/gui/timeline/details_strip.h"
+#include "app/gui/timeline/drawing/drawing_area.h"
+#include "app/gui/timeline/drawing/geometry.h"
 #include "app/gui/timeline/drawing/matches.h"
+#include "app/gui/timeline/drawing/progress_line.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
-#include "app/gui/timeline/drawing_area.h"
 #include "app/gui/timeline/edit_bar.h"
 #include "app/gui/timeline/explainer.h"
 #include "app/gui/timeline/explanations.h"
@@ -59,6 +59,7 @@ struct TimelineWidget::Private {
   [[nodiscard]] QRect sceneArea() const;  ///< ruler, labels and rows
   [[nodiscard]] QRect trackArea() const;  ///< rows without labels
   [[nodiscard]] int legendHeight() const;
+  [[nodiscard]] Geometry geometry() const { return {scene, layout, view, scroll, sceneArea()}; }
   void repaint();
   void repaintSoon();  ///< at most once a frame
 
@@ -114,9 +115,9 @@ struct TimelineWidget::Private {
   void zoomAt(double x, double factor, Move move);
   void zoom(double factor);  ///< at the mouse, or in the middle
   void pan(double pixels);
-  [[nodiscard]] Hit hitAt(const QPoint& at) const;
-  [[nodiscard]] std::optional<Rank> rankAt(int y) const;
-  [[nodiscard]] Ns timeAt(int x) const;
+  [[nodiscard]] Hit hitAt(const QPoint& at) const { return geometry().hitAt(at); }
+  [[nodiscard]] std::optional<Rank> rankAt(int y) const { return geometry().rankAt(y); }
+  [[nodiscard]] Ns timeAt(int x) const { return geometry().timeAt(x); }
 
   // ---- Editing by hand: editing.cpp ----
   void addEditActions();
@@ -125,24 +126,15 @@ struct TimelineWidget::Private {
   [[nodiscard]] std::optional<SourcedSpan> spanOfAction(const Action& action) const;
   bool pressedWhileEditing(const QMouseEvent& event);
   void takenTo(const QPoint& at);
-  [[nodiscard]] std::optional<QRectF> rectOf(Rank rank, Ns from, Ns to) const;
   void paintEditing(QPainter& painter, const Theme& theme);
-  void outline(QPainter& painter, const Timeline& of, const std::function<bool(const SpanRef&)>& draws) const;
-  void paintGhost(QPainter& painter, const Theme& theme);
-  void paintDrop(QPainter& painter, const HandEdit::Drop& drop, const Theme& theme);
 
   // ---- Painting: paint.cpp ----
   void paint();
-  void paintOverlays(QPainter& painter, const Theme& theme);
-  void paintGap(QPainter& painter, const Theme& theme);
-  void paintCursor(QPainter& painter, const Theme& theme);
-  void paintProblem(QPainter& painter, const Theme& theme);
-  void paintEmpty(QPainter& painter, const Theme& theme);
-  void paintProgress(QPainter& painter, const Theme& theme);
+  void paintOverlays(QPainter& painter, const QIcon& icon, const Theme& theme);
 
   TimelineWidget& w;
   Document& document;
-  TimelineCanvas* canvas = nullptr;
+  TimelineCanvas* canvas;
   QScrollBar* bar = nullptr;
   FindBar* findBar = nullptr;
   DetailsStrip* strip = nullptr;
@@ -165,9 +157,7 @@ struct TimelineWidget::Private {
   QTimer rest;  ///< until a view that drifted counts as visited
   QTimer settling, typing;
   bool isLarge = false;  ///< what takes time with its spans is put off
-  QTimer frame, waiting;
-  QElapsedTimer sinceFrame, sinceRequest;
-  bool isLate = false;  ///< predicting takes long enough to say so
+  ProgressLine progress;
   bool paintedNewest = true;
   ScenePainter painter;
 

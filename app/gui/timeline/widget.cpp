@@ -13,7 +13,6 @@ namespace {
 
 constexpr int kRestMs = 600;                 ///< a view that is unchanged for this long was intended
 constexpr int kSettleMs = 120;               ///< after the last prediction of a drag, or key in a long search
-constexpr int kLateMs = 200;                 ///< a prediction that takes longer shows that it is in progress
 constexpr std::size_t kManySpans = 200'000;  ///< above this size, non-urgent work waits for `settle` even without a drag
 constexpr double kZoomStep = 0.8;
 constexpr int kMovingActions = 4;  ///< the first edits: what a drag does; they have keys and a place in the menu, no buttons
@@ -35,18 +34,11 @@ bool sameShape(const Timeline* a, const Timeline* b) {
 
 }  // namespace
 
-TimelineCanvas::TimelineCanvas(QWidget* parent, std::function<bool(QEvent*)> handle) : QWidget(parent), handle_(std::move(handle)) {
-  setObjectName(QStringLiteral("timelineCanvas"));
-  setMouseTracking(true);
-  setFocusPolicy(Qt::StrongFocus);
-  setAttribute(Qt::WA_OpaquePaintEvent);
-  setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Expanding);
-}
-
-TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner) : w(widget), document(owner) {}
+TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner)
+    : w(widget), document(owner), canvas(new TimelineCanvas(&w)), progress(*canvas, [this] { return document.isPredicting(); }) {}
 
 void TimelineWidget::Private::build() {
-  canvas = new TimelineCanvas(&w, [this](QEvent* event) { return handle(event); });
+  canvas->setHandler([this](QEvent* event) { return handle(event); });
   canvas->setAccessibleName(tr("Timeline"));
   bar = new QScrollBar(Qt::Vertical, &w);
   bar->setAccessibleName(tr("Scroll ranks"));
@@ -70,17 +62,8 @@ void TimelineWidget::Private::build() {
   settling.setInterval(kSettleMs);
   typing.setSingleShot(true);
   typing.setInterval(kSettleMs);
-  frame.setSingleShot(true);
-  waiting.setInterval(40);
   connect(&rest, &QTimer::timeout, &w, [this] { history.visit(visited()); });
   connect(&settling, &QTimer::timeout, &w, [this] { settle(); });
-  connect(&frame, &QTimer::timeout, &w, [this] { canvas->update(); });
-  connect(&waiting, &QTimer::timeout, &w, [this] {
-    const bool goesOn = document.isPredicting();
-    const bool wasLate = std::exchange(isLate, goesOn && sinceRequest.elapsed() > kLateMs);
-    if (!goesOn) waiting.stop();
-    if (isLate || wasLate) canvas->update(0, 0, canvas->width(), 4);
-  });
   connect(bar, &QScrollBar::valueChanged, &w, [this](int value) { scrollTo(value); });
   connect(findBar, &FindBar::searched, &w, [this](const QString& text) { isLarge ? typing.start() : void(search(text, true)); });
   connect(&typing, &QTimer::timeout, &w, [this] { search(findBar->text(), true); });
@@ -93,9 +76,7 @@ void TimelineWidget::Private::build() {
   });
   connect(&document, &Document::designChanged, &w, [this] {
     if (std::exchange(scene.memoryLimit, document.design().request.memoryLimit) != document.design().request.memoryLimit) repaint();
-    if (!document.isPredicting() || waiting.isActive()) return;
-    sinceRequest.start();
-    waiting.start();
+    progress.noteRequest();
   });
   connect(&document, &Document::predictionChanged, &w, [this] { takePrediction(); });
   connect(&document, &Document::measuredChanged, &w, [this] { takeMeasured(); });
@@ -113,8 +94,7 @@ void TimelineWidget::Private::build() {
 // ---- Timelines -----------------------------------------------------------------------------------------------------
 
 void TimelineWidget::Private::takePrediction() {
-  sinceRequest.start();  // only a request without a result is late, not a drag that requests repeatedly
-  isLate = false;
+  progress.noteAnswer();
   const auto next = document.prediction();
   const bool keepsLast = !next && !newModel && (!document.problem().isEmpty() || document.isPredicting());
   if (keepsLast || next == prediction) return repaint();

@@ -126,6 +126,19 @@ RowLayout layOutRows(const Scene& scene) {
   return layout;
 }
 
+std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span) {
+  std::optional<std::size_t> found;
+  const auto wanted = span.span.track == TrackKind::Compute ? Row::Kind::Compute : Row::Kind::Communication;
+  for (std::size_t i = 0; i < layout.rows.size(); ++i) {
+    const Row& row = layout.rows[i];
+    if (row.rank != span.span.rank || (row.kind != wanted && row.kind != Row::Kind::Compute)) continue;
+    // The right kind before the right source: an `Over` row shows both.
+    const auto score = [&](const Row& r) { return (r.kind == wanted ? 2 : 0) + (r.source == span.source ? 1 : 0); };
+    if (!found || score(row) > score(layout.rows[*found])) found = i;
+  }
+  return found;
+}
+
 Hit hitTest(const Scene& scene, const RowLayout& layout, const Viewport& view, int x, int y, int scroll) {
   Hit hit;
   hit.time = static_cast<Ns>(std::floor(view.start + (x + 0.5) * view.nsPerPixel));

@@ -24,6 +24,8 @@ struct RowLayout {
   int height = 0;        ///< of all
 };
 [[nodiscard]] RowLayout layOutRows(const Scene& scene);
+/// The place in `layout.rows` that shows a span, its rank's compute row where its own is hidden; nothing where the rank is not shown.
+[[nodiscard]] std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span);
 
 /// Height of the ruler and width of the labels for this scene and the application's font [pixels].
 [[nodiscard]] int rulerHeight(const Scene& scene);

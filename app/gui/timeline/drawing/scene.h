@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -52,6 +53,16 @@ struct Scene {
   std::optional<std::pair<Ns, Ns>> range;  ///< selected on the ruler
   double zoomText = 1;                     ///< font scaling
 };
+
+/// The timeline of a source; null: none is shown.
+[[nodiscard]] inline const Timeline* timelineFrom(const Scene& scene, Source source) {
+  return (source == Source::Predicted ? scene.predicted : scene.measured).get();
+}
+[[nodiscard]] inline bool isEmpty(const Scene& scene) { return !scene.predicted && !scene.measured; }
+/// When the longer of its timelines ends; 0: there is none.
+[[nodiscard]] inline Ns endOf(const Scene& scene) {
+  return std::max(scene.predicted ? scene.predicted->end : 0, scene.measured ? scene.measured->end : 0);
+}
 
 inline constexpr int kRulerHeight = 26;  ///< at font scale 1
 inline constexpr int kLabelWidth = 96;   ///< rank names, left of the tracks

@@ -40,6 +40,18 @@ Viewport panned(const Viewport& view, double pixels, Ns end) {
   return {view.start + whole * view.nsPerPixel, view.nsPerPixel, view.width};
 }
 
+Viewport revealing(const Viewport& view, Ns from, Ns to) {
+  const double length = static_cast<double>(to - from), shown = view.end() - view.start;
+  Viewport next = view;
+  if (length > 0.9 * shown) {
+    if (static_cast<double>(to) > view.start && static_cast<double>(from) < view.end()) return view;
+    next.start = static_cast<double>(from) - 0.1 * shown;
+  } else if (static_cast<double>(from) < view.start || static_cast<double>(to) > view.end()) {
+    next.start = static_cast<double>(from) + length / 2 - shown / 2;
+  }
+  return next;
+}
+
 Ns tickStep(const Viewport& view, int pixels) {
   const double least = view.nsPerPixel * pixels;
   for (Ns step = 1;; step *= 10) {

@@ -23,6 +23,9 @@ struct Viewport {
 [[nodiscard]] Viewport zoomed(const Viewport& view, double x, double factor, Ns end);
 /// Moved by pixels (> 0: later); at least a tenth of the width keeps showing [0, end].
 [[nodiscard]] Viewport panned(const Viewport& view, double pixels, Ns end);
+/// Moved so far that [from, to) is in sight: where it is not, it comes into the middle; of what is longer than nine tenths of the width the
+/// beginning, a tenth from the left, and only where nothing of it is in sight.
+[[nodiscard]] Viewport revealing(const Viewport& view, Ns from, Ns to);
 /// Round step of ruler ticks (1, 2, 5 · 10^k ns) at least `pixels` apart.
 [[nodiscard]] Ns tickStep(const Viewport& view, int pixels = 90);
 
