@@ -29,12 +29,12 @@ std::optional<Action> TimelineWidget::Private::actionOf(const SourcedSpan& span)
 }
 
 void TimelineWidget::Private::addEditActions() {
-  groups.emplace_back();
-  addToggle(
+  commands.beginGroup();
+  commands.addToggle(
       tr("Edit by hand"), QKeySequence(Qt::Key_E), [this] { return hand->isOn(); }, [this](bool on) { hand->setOn(on); });
-  groups.emplace_back();
+  commands.beginGroup();
   const auto add = [&](const QString& text, const QString& about, const QKeySequence& keys, const std::function<void()>& act) {
-    QAction* action = addAction(text, {keys}, act);
+    QAction* action = commands.add(text, {keys}, act);
     action->setStatusTip(about);
     editActions.push_back(action);
   };
@@ -69,7 +69,7 @@ void TimelineWidget::Private::showEditing() {
   const bool on = hand->isOn();
   editBar->setVisible(on);
   for (QAction* action : editActions) action->setEnabled(on);
-  updateActions();
+  commands.updateToggles();
   editBar->setMessage(hand->message(), hand->isRefused());
   if (!hand->isRefused() && emphasis == Emphasis::Cycle) emphasize(Emphasis::None, {});
   if (hand->isRefused() && !hand->cycle().empty() && !hand->isDragging()) {

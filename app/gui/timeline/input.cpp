@@ -29,48 +29,27 @@ QKeySequence key(int code) { return QKeySequence(code); }
 
 // ---- Actions -------------------------------------------------------------------------------------------------------
 
-QAction* TimelineWidget::Private::addAction(const QString& text, const QList<QKeySequence>& keys, const std::function<void()>& act) {
-  auto* action = new QAction(text, &w);
-  action->setShortcuts(keys);
-  action->setShortcutContext(Qt::WidgetShortcut);  // shown in menus; keyPressEvent triggers, so that the find bar keeps its own keys
-  connect(action, &QAction::triggered, &w, act);
-  w.addAction(action);
-  groups.back().push_back(action);
-  return action;
-}
-
-QAction* TimelineWidget::Private::addToggle(const QString& text, const QKeySequence& keys, const std::function<bool()>& isOn,
-                                            const std::function<void(bool)>& act) {
-  QAction* action = addAction(text, {keys}, [this, isOn, act] {
-    act(!isOn());
-    updateActions();
-  });
-  action->setCheckable(true);
-  toggles.emplace_back(action, isOn);
-  return action;
-}
-
 void TimelineWidget::Private::addActions() {
-  groups.emplace_back();
-  addAction(tr("Zoom in"), {key(Qt::Key_W), key(Qt::Key_Plus)}, [this] { w.zoomIn(); });
-  addAction(tr("Zoom out"), {key(Qt::Key_S), key(Qt::Key_Minus)}, [this] { w.zoomOut(); });
-  addAction(tr("Earlier"), {key(Qt::Key_A)}, [this] { pan(-kPanStep * view.width); });
-  addAction(tr("Later"), {key(Qt::Key_D)}, [this] { pan(kPanStep * view.width); });
-  addAction(tr("Fit selection"), {key(Qt::Key_F), key(Qt::Key_Return), key(Qt::Key_Enter)}, [this] { w.fitSelection(); });
-  addAction(tr("Fit all"), {QKeySequence(Qt::SHIFT | Qt::Key_F), key(Qt::Key_Home)}, [this] { w.fitAll(); });
-  addAction(tr("Previous view"), {QKeySequence(Qt::ALT | Qt::Key_Left)}, [this] { w.viewBack(); });
-  addAction(tr("Next view"), {QKeySequence(Qt::ALT | Qt::Key_Right)}, [this] { w.viewForward(); });
-  groups.emplace_back();
-  addAction(tr("Next on the track"), {key(Qt::Key_Period), key(Qt::Key_Right)}, [this] { walk(1); });
-  addAction(tr("Previous on the track"), {key(Qt::Key_Comma), key(Qt::Key_Left)}, [this] { walk(-1); });
-  addAction(tr("Row above"), {key(Qt::Key_Up)}, [this] { walkRows(-1); });
-  addAction(tr("Row below"), {key(Qt::Key_Down)}, [this] { walkRows(1); });
-  addAction(tr("Go to consumer"), {key(Qt::Key_BracketRight)}, [this] { follow(1); });
-  addAction(tr("Go to cause"), {key(Qt::Key_BracketLeft)}, [this] { follow(-1); });
-  addToggle(
+  commands.beginGroup();
+  commands.add(tr("Zoom in"), {key(Qt::Key_W), key(Qt::Key_Plus)}, [this] { w.zoomIn(); });
+  commands.add(tr("Zoom out"), {key(Qt::Key_S), key(Qt::Key_Minus)}, [this] { w.zoomOut(); });
+  commands.add(tr("Earlier"), {key(Qt::Key_A)}, [this] { pan(-kPanStep * view.width); });
+  commands.add(tr("Later"), {key(Qt::Key_D)}, [this] { pan(kPanStep * view.width); });
+  commands.add(tr("Fit selection"), {key(Qt::Key_F), key(Qt::Key_Return), key(Qt::Key_Enter)}, [this] { w.fitSelection(); });
+  commands.add(tr("Fit all"), {QKeySequence(Qt::SHIFT | Qt::Key_F), key(Qt::Key_Home)}, [this] { w.fitAll(); });
+  commands.add(tr("Previous view"), {QKeySequence(Qt::ALT | Qt::Key_Left)}, [this] { w.viewBack(); });
+  commands.add(tr("Next view"), {QKeySequence(Qt::ALT | Qt::Key_Right)}, [this] { w.viewForward(); });
+  commands.beginGroup();
+  commands.add(tr("Next on the track"), {key(Qt::Key_Period), key(Qt::Key_Right)}, [this] { walk(1); });
+  commands.add(tr("Previous on the track"), {key(Qt::Key_Comma), key(Qt::Key_Left)}, [this] { walk(-1); });
+  commands.add(tr("Row above"), {key(Qt::Key_Up)}, [this] { walkRows(-1); });
+  commands.add(tr("Row below"), {key(Qt::Key_Down)}, [this] { walkRows(1); });
+  commands.add(tr("Go to consumer"), {key(Qt::Key_BracketRight)}, [this] { follow(1); });
+  commands.add(tr("Go to cause"), {key(Qt::Key_BracketLeft)}, [this] { follow(-1); });
+  commands.addToggle(
       tr("Critical path"), key(Qt::Key_X), [this] { return pathOn; }, [this](bool on) { w.showCriticalPath(on); });
-  addAction(tr("Find…"), {QKeySequence(Qt::CTRL | Qt::Key_F), key(Qt::Key_Slash)}, [this] { w.find(); });
-  addAction(tr("Clear selection"), {key(Qt::Key_Escape)}, [this] {
+  commands.add(tr("Find…"), {QKeySequence(Qt::CTRL | Qt::Key_F), key(Qt::Key_Slash)}, [this] { w.find(); });
+  commands.add(tr("Clear selection"), {key(Qt::Key_Escape)}, [this] {
     if (hand->isDragging()) {
       drag = Drag::None;
       canvas->unsetCursor();
@@ -80,41 +59,41 @@ void TimelineWidget::Private::addActions() {
     if (!scene.selected && !gap && !scene.range && pathOn) w.showCriticalPath(false);
     clear();
   });
-  groups.emplace_back();
+  commands.beginGroup();
   const auto isRank = [this](bool RankView::*state) {
     const auto rank = currentRank();
     return std::any_of(scene.ranks.begin(), scene.ranks.end(), [&](const RankView& r) { return rank && r.rank == *rank && r.*state; });
   };
-  addToggle(
+  commands.addToggle(
       tr("Pin rank"), key(Qt::Key_P), [isRank] { return isRank(&RankView::pinned); }, [this](bool) { w.togglePin(); });
-  addToggle(
+  commands.addToggle(
       tr("Collapse rank"), key(Qt::Key_C), [isRank] { return isRank(&RankView::collapsed); }, [this](bool) { w.toggleCollapse(); });
-  addAction(tr("Move rank up"), {QKeySequence(Qt::ALT | Qt::Key_Up)}, [this] { w.moveRank(-1); });
-  addAction(tr("Move rank down"), {QKeySequence(Qt::ALT | Qt::Key_Down)}, [this] { w.moveRank(1); });
-  addAction(tr("Scroll up"), {key(Qt::Key_PageUp)}, [this] { scrollTo(scroll - bar->pageStep()); });
-  addAction(tr("Scroll down"), {key(Qt::Key_PageDown)}, [this] { scrollTo(scroll + bar->pageStep()); });
+  commands.add(tr("Move rank up"), {QKeySequence(Qt::ALT | Qt::Key_Up)}, [this] { w.moveRank(-1); });
+  commands.add(tr("Move rank down"), {QKeySequence(Qt::ALT | Qt::Key_Down)}, [this] { w.moveRank(1); });
+  commands.add(tr("Scroll up"), {key(Qt::Key_PageUp)}, [this] { scrollTo(scroll - bar->pageStep()); });
+  commands.add(tr("Scroll down"), {key(Qt::Key_PageDown)}, [this] { scrollTo(scroll + bar->pageStep()); });
   addLookActions();
   addEditActions();
-  updateActions();
+  commands.updateToggles();
 }
 
 /// Colours, arrangement and rows.
 void TimelineWidget::Private::addLookActions() {
-  groups.emplace_back();
+  commands.beginGroup();
   const auto colour = [this](const QString& text, int code, ColourBy by) {
-    addToggle(
+    commands.addToggle(
         text, key(code), [this, by] { return scene.colourBy == by; }, [this, by](bool) { w.setColourBy(by); });
   };
   colour(tr("Colour by kind"), Qt::Key_1, ColourBy::Kind);
   colour(tr("Colour by stage"), Qt::Key_2, ColourBy::Stage);
   colour(tr("Colour by microbatch"), Qt::Key_3, ColourBy::Microbatch);
-  addToggle(
+  commands.addToggle(
       tr("Measured over predicted"), key(Qt::Key_O), [this] { return scene.arrangement == Arrangement::Over; },
       [this](bool on) { w.setArrangement(on ? Arrangement::Over : Arrangement::Below); });
-  addToggle(
+  commands.addToggle(
       tr("Colour differences"), key(Qt::Key_V), [this] { return scene.differences; }, [this](bool on) { w.setDifferences(on); });
   const auto rows = [this](const QString& text, int code, bool Scene::*shown) {
-    addToggle(
+    commands.addToggle(
         text, key(code), [this, shown] { return scene.*shown; },
         [this, shown](bool on) {
           scene.*shown = on;
@@ -127,41 +106,10 @@ void TimelineWidget::Private::addLookActions() {
   rows(tr("Memory"), Qt::Key_B, &Scene::showsMemory);
 }
 
-void TimelineWidget::Private::updateActions() {
-  for (const auto& [action, isOn] : toggles) action->setChecked(isOn());
-}
-
-/// By the key, and by the sign it writes: on some keyboards `]` or `/` need Shift or AltGr.
-QAction* TimelineWidget::Private::actionOf(const QKeyEvent& event) const {
-  const auto modifiers = event.modifiers() & ~(Qt::KeypadModifier | Qt::GroupSwitchModifier);
-  const QKeySequence pressed(QKeyCombination(modifiers, static_cast<Qt::Key>(event.key())));
-  QKeySequence sign;
-  if (const QString text = event.text(); text.size() == 1 && QStringLiteral("[]/.,+-").contains(text))
-    sign = QKeySequence(text[0].unicode());
-  for (const auto& group : groups) {
-    for (QAction* action : group) {
-      const auto keys = action->shortcuts();
-      if (keys.contains(pressed) || (!sign.isEmpty() && keys.contains(sign))) return action;
-    }
-  }
-  return nullptr;
-}
-
-void TimelineWidget::Private::openMenu(const QPoint& global) {
-  updateActions();
-  auto* menu = new QMenu(&w);
-  menu->setAttribute(Qt::WA_DeleteOnClose);
-  for (const auto& group : groups) {
-    for (QAction* action : group) menu->addAction(action);
-    menu->addSeparator();
-  }
-  menu->popup(global);
-}
-
 bool TimelineWidget::event(QEvent* event) {
   // These keys are handled here while the timeline has the focus, whatever the window does with them.
   if (event->type() == QEvent::ShortcutOverride && !d->findBar->isAncestorOf(focusWidget()) &&
-      d->actionOf(*static_cast<QKeyEvent*>(event)) != nullptr) {
+      d->commands.commandOf(*static_cast<QKeyEvent*>(event)) != nullptr) {
     event->accept();
     return true;
   }
@@ -169,7 +117,7 @@ bool TimelineWidget::event(QEvent* event) {
 }
 
 void TimelineWidget::keyPressEvent(QKeyEvent* event) {
-  if (QAction* action = d->actionOf(*event))
+  if (QAction* action = d->commands.commandOf(*event))
     action->trigger();
   else
     QWidget::keyPressEvent(event);
@@ -188,7 +136,7 @@ void TimelineWidget::contextMenuEvent(QContextMenuEvent* event) {
     }
   }
   const bool isInside = event->reason() == QContextMenuEvent::Mouse;
-  d->openMenu(isInside ? event->globalPos() : d->canvas->mapToGlobal(d->trackArea().center()));
+  d->commands.openMenu(isInside ? event->globalPos() : d->canvas->mapToGlobal(d->trackArea().center()));
 }
 
 // ---- Moving --------------------------------------------------------------------------------------------------------

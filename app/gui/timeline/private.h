@@ -6,6 +6,7 @@
 #include <QScrollBar>
 #include <QTimer>
 
+#include "app/gui/common/command_list.h"
 #include "app/gui/timeline/details.h"
 #include "app/gui/timeline/details_strip.h"
 #include "app/gui/timeline/drawing/drawing_area.h"
@@ -98,11 +99,6 @@ struct TimelineWidget::Private {
   // ---- Mouse, keys, menu: input.cpp ----
   void addActions();
   void addLookActions();
-  QAction* addAction(const QString& text, const QList<QKeySequence>& keys, const std::function<void()>& act);
-  QAction* addToggle(const QString& text, const QKeySequence& key, const std::function<bool()>& isOn, const std::function<void(bool)>& act);
-  void updateActions();
-  [[nodiscard]] QAction* actionOf(const QKeyEvent& event) const;
-  void openMenu(const QPoint& global);
   bool handle(QEvent* event);
   void pressed(const QMouseEvent& event);
   void dragged(const QMouseEvent& event);
@@ -183,8 +179,7 @@ struct TimelineWidget::Private {
   std::optional<Action> taken;
   std::optional<QPoint> mouse;  ///< over the canvas
   std::optional<Rank> labelRank, draggedRank;
-  std::vector<std::pair<QAction*, std::function<bool()>>> toggles;
-  std::vector<std::vector<QAction*>> groups;  ///< of the context menu
+  CommandList commands;
 };
 
 }  // namespace pw::gui

@@ -35,7 +35,11 @@ bool sameShape(const Timeline* a, const Timeline* b) {
 }  // namespace
 
 TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner)
-    : w(widget), document(owner), canvas(new TimelineCanvas(&w)), progress(*canvas, [this] { return document.isPredicting(); }) {}
+    : w(widget),
+      document(owner),
+      canvas(new TimelineCanvas(&w)),
+      progress(*canvas, [this] { return document.isPredicting(); }),
+      commands(w) {}
 
 void TimelineWidget::Private::build() {
   canvas->setHandler([this](QEvent* event) { return handle(event); });
