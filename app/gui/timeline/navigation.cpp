@@ -19,6 +19,15 @@ auto placeOf(std::vector<RankView>& ranks, Rank rank) {
 
 }  // namespace
 
+bool exists(const Timeline* timeline, const SpanRef& span) {
+  return timeline != nullptr && span.rank.value >= 0 && span.rank.index() < timeline->ranks.size() && span.index >= 0 &&
+         static_cast<std::size_t>(span.index) < trackOf(*timeline, span).size();
+}
+
+const SpanTag& tagOf(const Timeline& timeline, const SpanRef& span) {
+  return trackOf(timeline, span).tags[static_cast<std::size_t>(span.index)];
+}
+
 SpanRef neighbour(const Timeline& timeline, const SpanRef& span, int direction) {
   const auto last = static_cast<std::int32_t>(trackOf(timeline, span).size()) - 1;
   return {span.rank, span.track, std::clamp(span.index + (direction < 0 ? -1 : 1), 0, std::max(0, last))};

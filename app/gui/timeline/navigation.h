@@ -12,6 +12,10 @@ namespace pw::gui {
 
 // ---- From span to span ----
 
+/// Whether a timeline has this span; null has none.
+[[nodiscard]] bool exists(const Timeline* timeline, const SpanRef& span);
+/// What a span that exists shows.
+[[nodiscard]] const SpanTag& tagOf(const Timeline& timeline, const SpanRef& span);
 /// The next (direction > 0) or previous span of its track; at either end the span itself.
 [[nodiscard]] SpanRef neighbour(const Timeline& timeline, const SpanRef& span, int direction);
 /// The span of a track nearest to a time: under it, else with the nearest end; nothing on an empty track. O(log n).

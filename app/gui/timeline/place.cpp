@@ -1,138 +1,228 @@
+#include "app/gui/timeline/place.h"
+
+#include <QSignalBlocker>
 #include <algorithm>
 #include <utility>
 
-#include "app/gui/timeline/drawing/rows.h"
-#include "app/gui/timeline/private.h"
-
 namespace pw::gui {
+namespace {
 
-// ---- Geometry ------------------------------------------------------------------------------------------------------
+constexpr int kRestMs = 600;  ///< a view that is unchanged for this long was intended
 
-Ns TimelineWidget::Private::end() const {
-  return std::max(scene.predicted ? scene.predicted->end : 0, scene.measured ? scene.measured->end : 0);
+}  // namespace
+
+Place::Place(Scene& scene, TimelineCanvas& canvas, QScrollBar& bar) : scene_(scene), canvas_(canvas), bar_(bar) {
+  rest_.setSingleShot(true);
+  rest_.setInterval(kRestMs);
+  connect(&rest_, &QTimer::timeout, this, [this] { history_.visit(visited()); });
+  connect(&bar_, &QScrollBar::valueChanged, this, [this](int value) { scrollTo(value); });
 }
 
-int TimelineWidget::Private::legendHeight() const { return isEmpty() ? 0 : w.fontMetrics().height() + 8; }
+// ---- Where things are ----------------------------------------------------------------------------------------------
 
-QRect TimelineWidget::Private::sceneArea() const { return canvas->rect().adjusted(0, 0, 0, -legendHeight()); }
+int Place::legendHeight() const { return isEmpty(scene_) ? 0 : canvas_.fontMetrics().height() + 8; }
 
-QRect TimelineWidget::Private::trackArea() const { return sceneArea().adjusted(labelWidth(scene), rulerHeight(scene), 0, 0); }
+Geometry Place::geometry() const { return {scene_, layout_, view_, scroll_, canvas_.rect().adjusted(0, 0, 0, -legendHeight())}; }
 
-void TimelineWidget::Private::layOut() {
-  layout = layOutRows(scene);
-  const int height = std::max(0, trackArea().height());
-  const QSignalBlocker quiet(bar);
-  bar->setRange(0, std::max(0, layout.height - height));
-  bar->setPageStep(std::max(1, height - layout.pinnedHeight));
-  bar->setSingleStep(std::max(1, w.fontMetrics().height()));
-  bar->setVisible(bar->maximum() > 0);
-  scroll = bar->value();
+Viewport Place::whole() const { return fitted(0, std::max<Ns>(1, endOf(scene_)), std::max(1, geometry().tracks().width())); }
+
+void Place::layOut() {
+  layout_ = layOutRows(scene_);
+  const int height = std::max(0, geometry().tracks().height());
+  const QSignalBlocker quiet(&bar_);
+  bar_.setRange(0, std::max(0, layout_.height - height));
+  bar_.setPageStep(std::max(1, height - layout_.pinnedHeight));
+  bar_.setSingleStep(std::max(1, canvas_.fontMetrics().height()));
+  bar_.setVisible(bar_.maximum() > 0);
+  scroll_ = bar_.value();
 }
 
-void TimelineWidget::Private::resized() {
+void Place::resized() {
   layOut();
-  const int width = std::max(1, trackArea().width());
-  if (showsAll && !isEmpty())
-    view = fitted(0, std::max<Ns>(1, end()), width);
+  if (showsAll_ && !isEmpty(scene_))
+    view_ = whole();
   else
-    view.width = width;
-  emit w.viewChanged();
+    view_.width = std::max(1, geometry().tracks().width());
+  emit changed();
 }
 
-void TimelineWidget::Private::show(const Viewport& next, Move move) {
-  if (next == view) return;
-  if (move == Move::Jump) history.visit(visited());
-  view = next;
-  showsAll = false;
-  if (move == Move::Jump) {
-    rest.stop();
-    history.visit(visited());
-  } else {
-    rest.start();
+void Place::takeTimelines(bool isOtherShape, bool isDragging) {
+  std::size_t ranks = 0;
+  for (const Source source : {Source::Predicted, Source::Measured}) {
+    if (const Timeline* t = timelineFrom(scene_, source)) ranks = std::max(ranks, t->ranks.size());
   }
-  emit w.viewChanged();
-  repaintSoon();
-}
-
-void TimelineWidget::Private::scrollTo(int to) {
-  const int next = std::clamp(to, 0, bar->maximum());
-  if (next == scroll) return;
-  scroll = next;
-  const QSignalBlocker quiet(bar);
-  bar->setValue(next);
-  rest.start();
-  emit w.viewChanged();
-  repaintSoon();
-}
-
-VisitedView TimelineWidget::Private::visited() const { return {view.start, view.end(), scroll}; }
-
-void TimelineWidget::Private::revisit(const VisitedView& place) {
-  rest.stop();
-  view.nsPerPixel = std::max(1e-9, (place.to - place.from) / view.width);
-  view.start = place.from;
-  showsAll = false;
-  scrollTo(place.scroll);
-  rest.stop();
-  emit w.viewChanged();
-  repaint();
-}
-
-void TimelineWidget::Private::revealTime(Ns from, Ns to) { show(revealing(view, from, to), Move::Jump); }
-
-void TimelineWidget::Private::revealRow(const SourcedSpan& span) {
-  const auto at = rowOf(layout, span);
-  if (!at || layout.rows[*at].pinned) return;
-  const Row& row = layout.rows[*at];
-  if (row.top - scroll < layout.pinnedHeight) scrollTo(row.top - layout.pinnedHeight);
-  if (row.top + row.height - scroll > trackArea().height()) scrollTo(row.top + row.height - trackArea().height());
-}
-
-void TimelineWidget::Private::reveal(const SourcedSpan& span) {
-  const Span s = spanOf(*timeline(span.source), span.span);
-  revealRow(span);
-  revealTime(s.start, s.end);
-}
-
-void TimelineWidget::Private::repaint() { canvas->update(); }
-
-void TimelineWidget::Private::repaintSoon() { canvas->updateSoon(); }
-
-// ---- Ranks ---------------------------------------------------------------------------------------------------------
-
-void TimelineWidget::Private::setRanks(std::vector<RankView> ranks) {
-  if (ranks == scene.ranks) return;
-  scene.ranks = std::move(ranks);
+  scene_.ranks = rankViews(scene_.ranks, ranks);
   layOut();
-  emit w.viewChanged();
-  repaint();
+  if (isOtherShape && !isDragging) {
+    history_.clear();
+    showsAll_ = true;
+  }
+  if (!showsAll_ || isDragging) return;
+  view_ = whole();
+  if (!isEmpty(scene_)) history_.visit(visited());
+  emit changed();
 }
 
-void TimelineWidget::Private::changeRank(const std::function<void(RankView&)>& change) {
-  const auto rank = currentRank();
-  std::vector<RankView> ranks = scene.ranks;
-  for (RankView& view_ : ranks) {
-    if (rank && view_.rank == *rank) change(view_);
+void Place::settle() {
+  const auto end = static_cast<double>(endOf(scene_));
+  if (showsAll_ && (end > view_.end() || end < 0.7 * view_.end())) fitAll();
+}
+
+// ---- Moving --------------------------------------------------------------------------------------------------------
+
+void Place::show(const Viewport& next, Move move) {
+  if (next == view_) return;
+  if (move == Move::Jump) history_.visit(visited());
+  view_ = next;
+  showsAll_ = false;
+  if (move == Move::Jump) {
+    rest_.stop();
+    history_.visit(visited());
+  } else {
+    rest_.start();
+  }
+  emit changed();
+  canvas_.updateSoon();
+}
+
+void Place::fitAll() {
+  if (isEmpty(scene_)) return;
+  show(whole(), Move::Jump);
+  showsAll_ = true;
+}
+
+void Place::fit(Ns from, Ns to) {
+  const int width = std::max(1, geometry().tracks().width());
+  show(fitted(from, std::max(from + 1, to), width, width / 8), Move::Jump);
+}
+
+void Place::zoomAt(double x, double factor, Move move) {
+  if (!isEmpty(scene_)) show(zoomed(view_, x, factor, std::max<Ns>(1, endOf(scene_))), move);
+}
+
+void Place::pan(double pixels) {
+  if (!isEmpty(scene_)) show(panned(view_, pixels, std::max<Ns>(1, endOf(scene_))), Move::Drift);
+}
+
+void Place::scrollTo(int to) {
+  const int next = std::clamp(to, 0, bar_.maximum());
+  if (next == scroll_) return;
+  scroll_ = next;
+  const QSignalBlocker quiet(&bar_);
+  bar_.setValue(next);
+  rest_.start();
+  emit changed();
+  canvas_.updateSoon();
+}
+
+void Place::scrollPages(int pages) { scrollTo(scroll_ + pages * bar_.pageStep()); }
+
+void Place::revealRow(const SourcedSpan& span) {
+  const auto at = rowOf(layout_, span);
+  if (!at || layout_.rows[*at].pinned) return;
+  const Row& row = layout_.rows[*at];
+  const int height = geometry().tracks().height();
+  if (row.top - scroll_ < layout_.pinnedHeight) scrollTo(row.top - layout_.pinnedHeight);
+  if (row.top + row.height - scroll_ > height) scrollTo(row.top + row.height - height);
+}
+
+void Place::revealTime(Ns from, Ns to) { show(revealing(view_, from, to), Move::Jump); }
+
+void Place::revisit(const VisitedView& place) {
+  rest_.stop();
+  view_.nsPerPixel = std::max(1e-9, (place.to - place.from) / view_.width);
+  view_.start = place.from;
+  showsAll_ = false;
+  scrollTo(place.scroll);
+  rest_.stop();
+  emit changed();
+  canvas_.update();
+}
+
+void Place::back() {
+  if (rest_.isActive()) history_.visit(visited());
+  if (const auto place = history_.back()) revisit(*place);
+}
+
+void Place::forward() {
+  if (const auto place = history_.forward()) revisit(*place);
+}
+
+// ---- Rows and looks ------------------------------------------------------------------------------------------------
+
+void Place::setArrangement(Arrangement arrangement) {
+  scene_.arrangement = arrangement;
+  layOut();
+  emit changed();
+  canvas_.update();
+}
+
+void Place::setColourBy(ColourBy by) {
+  scene_.colourBy = by;
+  emit changed();
+  canvas_.update();
+}
+
+void Place::setDifferences(bool on) {
+  scene_.differences = on;
+  emit changed();
+  canvas_.update();
+}
+
+void Place::setRows(bool Scene::*rows, bool shown) {
+  scene_.*rows = shown;
+  layOut();
+  emit changed();
+  canvas_.update();
+}
+
+void Place::setRanks(std::vector<RankView> ranks) {
+  if (ranks == scene_.ranks) return;
+  scene_.ranks = std::move(ranks);
+  layOut();
+  emit changed();
+  canvas_.update();
+}
+
+void Place::changeRank(std::optional<Rank> rank, const std::function<void(RankView&)>& change) {
+  std::vector<RankView> ranks = scene_.ranks;
+  for (RankView& one : ranks) {
+    if (rank && one.rank == *rank) change(one);
   }
   setRanks(std::move(ranks));
 }
 
-void TimelineWidget::Private::restore(const SavedView& saved) {
-  scene.arrangement = saved.arrangement;
-  scene.colourBy = saved.colourBy;
-  scene.differences = saved.differences;
-  scene.showsCommunication = saved.showsCommunication;
-  scene.showsMemory = saved.showsMemory;
-  if (!saved.ranks.empty()) scene.ranks = rankViews(saved.ranks, scene.ranks.size());
+// ---- What a project remembers --------------------------------------------------------------------------------------
+
+SavedView Place::saved() const {
+  SavedView saved;
+  if (!showsAll_ && !isEmpty(scene_)) saved.shown = {view_.start, view_.end()};
+  saved.scroll = scroll_;
+  saved.ranks = scene_.ranks;
+  saved.arrangement = scene_.arrangement;
+  saved.colourBy = scene_.colourBy;
+  saved.differences = scene_.differences;
+  saved.showsCommunication = scene_.showsCommunication;
+  saved.showsMemory = scene_.showsMemory;
+  return saved;
+}
+
+void Place::restore(const SavedView& saved) {
+  scene_.arrangement = saved.arrangement;
+  scene_.colourBy = saved.colourBy;
+  scene_.differences = saved.differences;
+  scene_.showsCommunication = saved.showsCommunication;
+  scene_.showsMemory = saved.showsMemory;
+  if (!saved.ranks.empty()) scene_.ranks = rankViews(saved.ranks, scene_.ranks.size());
   layOut();
   scrollTo(saved.scroll);
-  if (!saved.shown) return w.fitAll();
-  view.start = saved.shown->first;
-  view.nsPerPixel = (saved.shown->second - saved.shown->first) / view.width;
-  showsAll = false;
-  history.visit(visited());
-  emit w.viewChanged();
-  repaint();
+  if (!saved.shown) return fitAll();
+  view_.start = saved.shown->first;
+  view_.nsPerPixel = (saved.shown->second - saved.shown->first) / view_.width;
+  showsAll_ = false;
+  history_.visit(visited());
+  emit changed();
+  canvas_.update();
 }
 
 }  // namespace pw::gui

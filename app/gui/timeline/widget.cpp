@@ -1,183 +1,278 @@
 #include "app/gui/timeline/widget.h"
 
+#include <QAccessible>
+#include <QAction>
+#include <QContextMenuEvent>
 #include <QGridLayout>
+#include <QKeyEvent>
 #include <QPainter>
+#include <QStyle>
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "app/gui/timeline/private.h"
+#include "app/gui/timeline/commands.h"
+#include "app/gui/timeline/details_strip.h"
+#include "app/gui/timeline/drawing/legend.h"
+#include "app/gui/timeline/drawing/overlays.h"
+#include "app/gui/timeline/drawing/picture.h"
+#include "app/gui/timeline/drawing/progress_line.h"
+#include "app/gui/timeline/drawing/scene_painter.h"
+#include "app/gui/timeline/finder.h"
 
 namespace pw::gui {
 namespace {
 
-constexpr int kRestMs = 600;                 ///< a view that is unchanged for this long was intended
-constexpr int kSettleMs = 120;               ///< after the last prediction of a drag, or key in a long search
-constexpr std::size_t kManySpans = 200'000;  ///< above this size, non-urgent work waits for `settle` even without a drag
 constexpr double kZoomStep = 0.8;
-constexpr int kMovingActions = 4;  ///< the first edits: what a drag does; they have keys and a place in the menu, no buttons
-
-std::size_t spansIn(const Timeline& timeline) {
-  std::size_t spans = 0;
-  for (const auto& rank : timeline.ranks) spans += rank.compute.size() + rank.communication.size();
-  return spans;
-}
-
-/// Whether every track has as many spans: then an index still means the same action.
-bool sameShape(const Timeline* a, const Timeline* b) {
-  if (a == nullptr || b == nullptr) return a == b;
-  const auto same = [](const auto& x, const auto& y) {
-    return x.compute.size() == y.compute.size() && x.communication.size() == y.communication.size();
-  };
-  return a->stages == b->stages && std::equal(a->ranks.begin(), a->ranks.end(), b->ranks.begin(), b->ranks.end(), same);
-}
 
 }  // namespace
+
+/// The parts of a timeline, and what follows from what happens to them.
+struct TimelineWidget::Private {
+  Private(TimelineWidget& widget, Document& owner);
+  void connectParts();
+  void connectDocument();
+  void layOut();
+  [[nodiscard]] CommandTargets targets() { return {w, scene, place, selection, editing, mouse}; }
+
+  bool handle(QEvent* event);
+  void takePrediction();
+  void takeMeasured();
+  void takeTimelines(bool isOtherShape);
+  void settle();
+  void explained();
+  void updateDetails();
+  void showEditing();
+  void paint();
+  void paintOverlays(QPainter& painter, const QIcon& icon, const Theme& theme);
+
+  TimelineWidget& w;
+  Document& document;
+  TimelineCanvas* canvas;
+  QScrollBar* bar;
+  FindBar* findBar;
+  HandEdit* hand;
+  DetailsStrip* strip;
+  EditBar* editBar = nullptr;
+
+  Scene scene;
+  ShownTimelines shown;
+  Knowledge knowledge;
+  Place place;
+  Selection selection;
+  Finder finder;
+  Editing editing;
+  Mouse mouse;
+  CommandList commands;
+  ProgressLine progress;
+  ScenePainter painter;
+  std::optional<SavedView> pending;  ///< to restore with the first timeline
+  bool paintedNewest = true;
+  QString details;
+};
 
 TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner)
     : w(widget),
       document(owner),
       canvas(new TimelineCanvas(&w)),
-      progress(*canvas, [this] { return document.isPredicting(); }),
-      commands(w) {}
-
-void TimelineWidget::Private::build() {
+      bar(new QScrollBar(Qt::Vertical, &w)),
+      findBar(new FindBar(&w)),
+      hand(new HandEdit(document, &w)),
+      strip(new DetailsStrip(&w)),
+      shown(document, scene),
+      knowledge(shown, scene),
+      place(scene, *canvas, *bar),
+      selection(scene, knowledge, place),
+      finder(scene, selection, *findBar),
+      editing(*hand, scene, shown, selection),
+      mouse(*canvas, scene, knowledge, place, selection, editing),
+      commands(w),
+      progress(*canvas, [this] { return document.isPredicting(); }) {
   canvas->setHandler([this](QEvent* event) { return handle(event); });
   canvas->setAccessibleName(tr("Timeline"));
-  bar = new QScrollBar(Qt::Vertical, &w);
   bar->setAccessibleName(tr("Scroll ranks"));
-  findBar = new FindBar(&w);
   findBar->hide();
-  hand = new HandEdit(document, &w);
-  strip = new DetailsStrip(&w);
+  w.setFocusProxy(canvas);
+  addCommands(commands, targets());
+  editBar = editing.makeBar(&w);
+  layOut();
+  connectParts();
+  connectDocument();
+}
+
+void TimelineWidget::Private::layOut() {
   auto* grid = new QGridLayout(&w);
   grid->setContentsMargins(0, 0, 0, 0);
   grid->setSpacing(0);
   grid->addWidget(findBar, 0, 0, 1, 2);
+  grid->addWidget(editBar, 1, 0, 1, 2);
   grid->addWidget(canvas, 2, 0);
   grid->addWidget(bar, 2, 1);
   grid->addWidget(strip, 3, 0, 1, 2);
   grid->setRowStretch(2, 1);
-  w.setFocusProxy(canvas);
+}
 
-  rest.setSingleShot(true);
-  rest.setInterval(kRestMs);
-  settling.setSingleShot(true);
-  settling.setInterval(kSettleMs);
-  typing.setSingleShot(true);
-  typing.setInterval(kSettleMs);
-  connect(&rest, &QTimer::timeout, &w, [this] { history.visit(visited()); });
-  connect(&settling, &QTimer::timeout, &w, [this] { settle(); });
-  connect(bar, &QScrollBar::valueChanged, &w, [this](int value) { scrollTo(value); });
-  connect(findBar, &FindBar::searched, &w, [this](const QString& text) { isLarge ? typing.start() : void(search(text, true)); });
-  connect(&typing, &QTimer::timeout, &w, [this] { search(findBar->text(), true); });
-  connect(findBar, &FindBar::stepped, &w, [this](int direction) { stepFound(direction); });
-  connect(findBar, &FindBar::closed, &w, [this] { closeFind(); });
-  connect(&explainer, &Explainer::explained, &w, [this] { explained(); });
-  connect(&document, &Document::modelChanged, &w, [this] {
-    if (!document.prediction() || document.graph() != graph) newModel = true;  // other split points alone do not make a new model
-    graph = document.graph();
+void TimelineWidget::Private::connectParts() {
+  connect(&shown, &ShownTimelines::settled, &w, [this] { settle(); });
+  connect(&knowledge, &Knowledge::prepared, &w, [this] { updateDetails(); });
+  connect(&knowledge, &Knowledge::explained, &w, [this] { explained(); });
+  connect(&place, &Place::changed, &w, &TimelineWidget::viewChanged);
+  connect(&selection, &Selection::marked, &w, [this] { canvas->updateSoon(); });
+  connect(&selection, &Selection::changed, &w, [this] { updateDetails(); });
+  connect(&mouse, &Mouse::memoryClicked, &w, &TimelineWidget::memoryClicked);
+  connect(findBar, &FindBar::searched, &w,
+          [this](const QString& text) { shown.isLarge() ? finder.searchSoon() : void(finder.search(text, true)); });
+  connect(findBar, &FindBar::stepped, &w, [this](int direction) { finder.step(direction); });
+  connect(findBar, &FindBar::closed, &w, [this] {
+    finder.close();
+    canvas->setFocus(Qt::OtherFocusReason);
   });
+  connect(hand, &HandEdit::changed, &w, [this] { showEditing(); });
+  connect(hand, &HandEdit::refused, &w, &TimelineWidget::editRefused);
+}
+
+void TimelineWidget::Private::connectDocument() {
   connect(&document, &Document::designChanged, &w, [this] {
-    if (std::exchange(scene.memoryLimit, document.design().request.memoryLimit) != document.design().request.memoryLimit) repaint();
+    const Bytes limit = document.design().request.memoryLimit;
+    if (std::exchange(scene.memoryLimit, limit) != limit) canvas->update();
     progress.noteRequest();
   });
   connect(&document, &Document::predictionChanged, &w, [this] { takePrediction(); });
   connect(&document, &Document::measuredChanged, &w, [this] { takeMeasured(); });
-  addActions();
-  editBar = new EditBar(editActions.mid(kMovingActions), &w);
-  grid->addWidget(editBar, 1, 0, 1, 2);
-  connect(hand, &HandEdit::changed, &w, [this] { showEditing(); });
-  connect(hand, &HandEdit::refused, &w, &TimelineWidget::editRefused);
-  showEditing();
-  scene.memoryLimit = document.design().request.memoryLimit;
-  takeMeasured();
-  takePrediction();
 }
 
 // ---- Timelines -----------------------------------------------------------------------------------------------------
 
 void TimelineWidget::Private::takePrediction() {
   progress.noteAnswer();
-  const auto next = document.prediction();
-  const bool keepsLast = !next && !newModel && (!document.problem().isEmpty() || document.isPredicting());
-  if (keepsLast || next == prediction) return repaint();
-  const Timeline* made = next ? &next->timeline : nullptr;
-  const bool same = !newModel && sameShape(scene.predicted.get(), made);
-  if (next && std::exchange(newModel, false)) {  // blocks of the same name and times are others now
-    scene.selected.reset();
-    scene.range.reset();
-    gap.reset();
-  }
-  scene.predicted = next ? std::shared_ptr<const Timeline>(next, made) : nullptr;
-  prediction = next;
-  ownDependencies[0].reset();
-  paintedNewest = next == nullptr;
-  explainer.setPrediction(next);
-  takeTimelines(!same);
+  const auto change = shown.takePrediction();
+  if (!change.isAny) return canvas->update();
+  if (change.isOtherModel) selection.forget();
+  knowledge.forget(Source::Predicted);
+  paintedNewest = !scene.predicted;
+  takeTimelines(change.isOtherShape);
 }
 
 void TimelineWidget::Private::takeMeasured() {
-  const auto next = document.measured();
-  if (next == measured && (next != nullptr) == (scene.measured != nullptr)) return;
-  const bool same = next && sameShape(scene.measured.get(), &next->timeline);
-  measured = next;
-  scene.measured = next ? std::shared_ptr<const Timeline>(next, &next->timeline) : nullptr;
-  ownDependencies[1].reset();
-  takeTimelines(!same && !scene.predicted);
+  const auto change = shown.takeMeasured();
+  if (!change.isAny) return;
+  knowledge.forget(Source::Measured);
+  takeTimelines(change.isOtherShape);
 }
 
-/// A timeline with other ranks or tracks is shown completely; otherwise the view is kept, unless it showed everything and is not being
-/// dragged.
-void TimelineWidget::Private::takeTimelines(bool newShape) {
-  ownMatches.reset();
-  scene.hovered.reset();
-  std::size_t ranks = 0, spans = 0;
-  for (const Source source : {Source::Predicted, Source::Measured}) {
-    if (const Timeline* t = timeline(source)) ranks = std::max(ranks, t->ranks.size()), spans += spansIn(*t);
-  }
-  scene.ranks = rankViews(scene.ranks, ranks);
-  keepSelection(!newShape);
-  layOut();
-  const bool isDragging = document.isDragging();
-  if (newShape && !isDragging) {
-    history.clear();
-    showsAll = true;
-  }
-  if (showsAll && !isDragging) {
-    view = fitted(0, std::max<Ns>(1, end()), std::max(1, trackArea().width()));
-    if (!isEmpty()) history.visit(visited());
-    emit w.viewChanged();
-  }
-  if (pending && !isEmpty() && !awaitsModel()) restore(*std::exchange(pending, std::nullopt));
+void TimelineWidget::Private::takeTimelines(bool isOtherShape) {
+  selection.keep(!isOtherShape);
+  if (isOtherShape) finder.forget();
+  place.takeTimelines(isOtherShape, shown.isMoving());
+  if (pending && !isEmpty(scene) && !shown.awaitsModel()) place.restore(*std::exchange(pending, std::nullopt));
   canvas->update();
-  isLarge = spans > kManySpans;
-  if (isDragging || isLarge)
-    settling.start();
+  if (shown.isMoving() || shown.isLarge())
+    shown.settleLater();
   else
     settle();
 }
 
+/// What may wait until a drag rests.
 void TimelineWidget::Private::settle() {
-  if (document.isDragging()) {
-    settling.start();
+  if (shown.isMoving()) {
+    shown.settleLater();
     return updateDetails();
   }
-  prepare();
-  if (showsAll && (static_cast<double>(end()) > view.end() || static_cast<double>(end()) < 0.7 * view.end())) w.fitAll();
-  if (!foundQuery.isEmpty()) search(foundQuery, false);
-  markAlso();
-  if (gap) showCauses();
-  if (pathOn) showPath();
+  knowledge.prepare();
+  place.settle();
+  finder.refresh();
+  selection.markAlso();
+  selection.refresh();
   updateDetails();
-  repaint();
+  canvas->update();
+}
+
+void TimelineWidget::Private::explained() {
+  if (shown.isMoving()) return;
+  selection.refresh();
+  updateDetails();
+  canvas->update();
+}
+
+void TimelineWidget::Private::updateDetails() {
+  const QString text = detailsOf(selection, scene, knowledge, shown.isMoving());
+  const QString hint = tr("Click a block or a bubble for its details; drag on the ruler to sum up a range; press / to find.");
+  strip->setDetails(text, isEmpty(scene) ? QString() : hint);
+  if (text == details) return;
+  details = text;
+  canvas->setAccessibleDescription(details);
+  QAccessibleEvent changed(canvas, QAccessible::DescriptionChanged);
+  QAccessible::updateAccessibility(&changed);
+  emit w.detailsChanged(details);
+}
+
+void TimelineWidget::Private::showEditing() {
+  commands.updateToggles();
+  editing.show();
+  canvas->updateSoon();
+  emit w.editingChanged(hand->isOn());
+}
+
+// ---- Events --------------------------------------------------------------------------------------------------------
+
+bool TimelineWidget::Private::handle(QEvent* event) {
+  switch (static_cast<int>(event->type())) {
+    case QEvent::Paint: paint(); return true;
+    case QEvent::Resize: place.resized(); return false;
+    case QEvent::FocusIn:
+    case QEvent::FocusOut: canvas->update(); return false;
+    default: return mouse.handle(event);
+  }
+}
+
+void TimelineWidget::Private::paint() {
+  const Theme& theme = currentTheme();
+  const QIcon icon = document.problem().isEmpty() ? QIcon() : w.style()->standardIcon(QStyle::SP_MessageBoxWarning);
+  {
+    QPainter p(canvas);
+    if (isEmpty(scene)) {
+      p.fillRect(canvas->rect(), theme.background);
+      paintNothing(p, canvas->rect(), document.problem(), document.isPredicting(), icon, theme);
+    } else {
+      painter.paint(p, place.geometry().area, scene, place.layout(), place.view(), place.scroll(), theme);
+      const int height = place.legendHeight();
+      const QRect legend(0, canvas->height() - height, canvas->width(), height);
+      p.fillRect(legend, theme.alternate);
+      paintLegend(p, legend, scene, theme);
+      paintOverlays(p, icon, theme);
+    }
+    progress.paint(p, theme);
+  }
+  canvas->notePainted();
+  if (!std::exchange(paintedNewest, true)) emit w.timelinePainted();
+}
+
+void TimelineWidget::Private::paintOverlays(QPainter& p, const QIcon& icon, const Theme& theme) {
+  const Geometry where = place.geometry();
+  p.setRenderHint(QPainter::Antialiasing, false);
+  const auto& gap = selection.gap();
+  if (const Timeline* t = gap ? timelineFrom(scene, gap->source) : nullptr) {
+    const auto [from, to] = gapOf(*t, *gap);
+    paintFrame(p, where, {gap->source, {gap->rank, TrackKind::Compute, 0}}, from, to, theme);
+  }
+  editing.paint(p, where, theme);
+  if (!document.problem().isEmpty())
+    paintProblem(p, where.area, document.problem(), icon, theme);
+  else if (const auto& at = mouse.at())
+    paintCursor(p, where, *at, timeText(where.timeAt(at->x()), where.view.nsPerPixel), theme);
+  if (!canvas->hasFocus()) return;
+  p.setPen(QPen(theme.focus, 1));
+  p.setBrush(Qt::NoBrush);
+  p.drawRect(canvas->rect().adjusted(0, 0, -1, -1));
 }
 
 // ---- The widget ----------------------------------------------------------------------------------------------------
 
 TimelineWidget::TimelineWidget(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
   setAccessibleName(tr("Timeline of predicted and measured steps"));
-  d->build();
+  d->showEditing();
+  d->scene.memoryLimit = document.design().request.memoryLimit;
+  d->takeMeasured();
+  d->takePrediction();
 }
 
 TimelineWidget::~TimelineWidget() {
@@ -189,121 +284,108 @@ TimelineWidget::~TimelineWidget() {
   delete d->strip;
 }
 
-void TimelineWidget::fitAll() {
-  if (d->isEmpty()) return;
-  d->show(fitted(0, std::max<Ns>(1, d->end()), std::max(1, d->trackArea().width())), Private::Move::Jump);
-  d->showsAll = true;
-}
-
-void TimelineWidget::fitSelection() {
-  std::optional<std::pair<Ns, Ns>> times = d->scene.range;
-  if (const auto& selected = d->scene.selected) {
-    const Span span = spanOf(*d->timeline(selected->source), selected->span);
-    times = {span.start, span.end};
-    d->revealRow(*selected);
-  } else if (d->gap) {
-    times = gapOf(*d->timeline(d->gap->source), *d->gap);
-    d->revealRow({d->gap->source, {d->gap->rank, TrackKind::Compute, 0}});
+bool TimelineWidget::event(QEvent* event) {
+  // These keys are handled here while the timeline has the focus, whatever the window does with them.
+  if (event->type() == QEvent::ShortcutOverride && !d->findBar->isAncestorOf(focusWidget()) &&
+      d->commands.commandOf(*static_cast<QKeyEvent*>(event)) != nullptr) {
+    event->accept();
+    return true;
   }
-  if (!times) return fitAll();
-  const int width = std::max(1, d->trackArea().width());
-  d->show(fitted(times->first, std::max(times->first + 1, times->second), width, width / 8), Private::Move::Jump);
+  return QWidget::event(event);
 }
 
-void TimelineWidget::zoomIn() { d->zoom(kZoomStep); }
-void TimelineWidget::zoomOut() { d->zoom(1 / kZoomStep); }
-void TimelineWidget::selectNext(int direction) { d->walk(direction); }
-void TimelineWidget::followDependency(int direction) { d->follow(direction); }
+void TimelineWidget::keyPressEvent(QKeyEvent* event) {
+  if (QAction* action = d->commands.commandOf(*event))
+    action->trigger();
+  else
+    QWidget::keyPressEvent(event);
+}
+
+void TimelineWidget::contextMenuEvent(QContextMenuEvent* event) {
+  if (isEmpty(d->scene)) return;
+  const bool isInside = event->reason() == QContextMenuEvent::Mouse;
+  if (isInside) {
+    const QPoint at = d->canvas->mapFromGlobal(event->globalPos());
+    if (!d->canvas->rect().contains(at)) return QWidget::contextMenuEvent(event);
+    d->mouse.openedMenu(at);
+  }
+  d->commands.openMenu(isInside ? event->globalPos() : d->canvas->mapToGlobal(d->place.geometry().tracks().center()));
+}
+
+void TimelineWidget::changeEvent(QEvent* event) {
+  QWidget::changeEvent(event);
+  if (!d) return;
+  switch (static_cast<int>(event->type())) {
+    case QEvent::PaletteChange:
+    case QEvent::StyleChange:
+    case QEvent::FontChange:
+    case QEvent::ApplicationFontChange:
+      d->painter.forget();
+      d->place.resized();
+      d->canvas->update();
+      break;
+    default: break;
+  }
+}
+
+void TimelineWidget::fitAll() { d->place.fitAll(); }
+void TimelineWidget::fitSelection() { d->selection.fit(); }
+void TimelineWidget::zoomIn() { d->mouse.zoom(kZoomStep); }
+void TimelineWidget::zoomOut() { d->mouse.zoom(1 / kZoomStep); }
+void TimelineWidget::selectNext(int direction) { d->selection.walk(direction); }
+void TimelineWidget::followDependency(int direction) { d->selection.follow(direction); }
 void TimelineWidget::find() { d->findBar->open(); }
 
 int TimelineWidget::findText(const QString& query) {
   d->findBar->setText(query);
-  return d->search(query, true);
+  return d->finder.search(query, true);
 }
 
-void TimelineWidget::findStep(int direction) { d->stepFound(direction); }
-
-void TimelineWidget::viewBack() {
-  if (d->rest.isActive()) d->history.visit(d->visited());
-  if (const auto place = d->history.back()) d->revisit(*place);
-}
-
-void TimelineWidget::viewForward() {
-  if (const auto place = d->history.forward()) d->revisit(*place);
-}
-
-void TimelineWidget::showCriticalPath(bool on) {
-  d->pathOn = on;
-  if (on)
-    d->showPath();
-  else if (d->emphasis == Private::Emphasis::Path)
-    d->emphasize(Private::Emphasis::None, {});
-  d->updateDetails();
-}
-
-void TimelineWidget::setArrangement(Arrangement arrangement) {
-  d->scene.arrangement = arrangement;
-  d->layOut();
-  emit viewChanged();
-  d->repaint();
-}
-
-void TimelineWidget::setColourBy(ColourBy by) {
-  d->scene.colourBy = by;
-  emit viewChanged();
-  d->repaint();
-}
-
-void TimelineWidget::setDifferences(bool on) {
-  d->scene.differences = on;
-  emit viewChanged();
-  d->repaint();
-}
+void TimelineWidget::findStep(int direction) { d->finder.step(direction); }
+void TimelineWidget::viewBack() { d->place.back(); }
+void TimelineWidget::viewForward() { d->place.forward(); }
+void TimelineWidget::showCriticalPath(bool on) { d->selection.setShowsPath(on); }
+void TimelineWidget::setArrangement(Arrangement arrangement) { d->place.setArrangement(arrangement); }
+void TimelineWidget::setColourBy(ColourBy by) { d->place.setColourBy(by); }
+void TimelineWidget::setDifferences(bool on) { d->place.setDifferences(on); }
 
 void TimelineWidget::togglePin() {
-  d->changeRank([](RankView& view) { view.pinned = !view.pinned; });
+  d->place.changeRank(d->mouse.currentRank(), [](RankView& view) { view.pinned = !view.pinned; });
 }
 
 void TimelineWidget::toggleCollapse() {
-  d->changeRank([](RankView& view) { view.collapsed = !view.collapsed; });
+  d->place.changeRank(d->mouse.currentRank(), [](RankView& view) { view.collapsed = !view.collapsed; });
 }
 
 void TimelineWidget::moveRank(int direction) {
-  if (const auto rank = d->currentRank()) d->setRanks(withRankMoved(d->scene.ranks, *rank, direction));
+  if (const auto rank = d->mouse.currentRank()) d->place.setRanks(withRankMoved(d->scene.ranks, *rank, direction));
 }
 
-void TimelineWidget::select(const SourcedSpan& span) { d->selectSpan(span); }
-void TimelineWidget::selectBubble(const BubbleRef& bubble) { d->selectGap(bubble); }
-void TimelineWidget::selectRange(Ns from, Ns to) { d->selectTimes(from, to); }
-void TimelineWidget::clearSelection() { d->clear(); }
-std::optional<BubbleRef> TimelineWidget::selectedBubble() const { return d->gap; }
+void TimelineWidget::select(const SourcedSpan& span) { d->selection.selectSpan(span); }
+void TimelineWidget::selectBubble(const BubbleRef& bubble) { d->selection.selectGap(bubble); }
+void TimelineWidget::selectRange(Ns from, Ns to) { d->selection.selectTimes(from, to); }
+void TimelineWidget::clearSelection() { d->selection.clear(); }
+std::optional<BubbleRef> TimelineWidget::selectedBubble() const { return d->selection.gap(); }
 const Scene& TimelineWidget::scene() const { return d->scene; }
-const Viewport& TimelineWidget::viewport() const { return d->view; }
+const Viewport& TimelineWidget::viewport() const { return d->place.view(); }
 QString TimelineWidget::details() const { return d->details; }
-
 HandEdit& TimelineWidget::hand() { return *d->hand; }
 
-QByteArray TimelineWidget::saveView() const {
-  if (d->pending) return toJson(*d->pending);
-  SavedView saved;
-  if (!d->showsAll && !d->isEmpty()) saved.shown = {d->view.start, d->view.end()};
-  saved.scroll = d->scroll;
-  saved.ranks = d->scene.ranks;
-  saved.arrangement = d->scene.arrangement;
-  saved.colourBy = d->scene.colourBy;
-  saved.differences = d->scene.differences;
-  saved.showsCommunication = d->scene.showsCommunication;
-  saved.showsMemory = d->scene.showsMemory;
-  return toJson(saved);
-}
+QByteArray TimelineWidget::saveView() const { return toJson(d->pending ? *d->pending : d->place.saved()); }
 
 void TimelineWidget::restoreView(const QByteArray& view) {
   const auto saved = parseView(view);
   if (!saved) return;
-  if (d->isEmpty() || d->awaitsModel())
+  if (isEmpty(d->scene) || d->shown.awaitsModel())
     d->pending = saved;
   else
-    d->restore(*saved);
+    d->place.restore(*saved);
+}
+
+QSize TimelineWidget::pictureSize() const { return pw::gui::pictureSize(d->place.geometry(), d->place.legendHeight()); }
+
+void TimelineWidget::render(QPainter& painter, const QSize& size, const Theme& theme) const {
+  paintPicture(painter, size, d->place.geometry(), d->place.legendHeight(), theme);
 }
 
 }  // namespace pw::gui

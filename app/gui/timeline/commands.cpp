@@ -1,0 +1,97 @@
+#include "app/gui/timeline/commands.h"
+
+#include <QAction>
+#include <algorithm>
+
+namespace pw::gui {
+namespace {
+
+constexpr double kPanStep = 0.1;  ///< of the width, for A and D
+
+QKeySequence key(int code) { return QKeySequence(code); }
+
+QString tr(const char* text) { return TimelineWidget::tr(text); }
+
+void addMoves(CommandList& commands, const CommandTargets& of) {
+  commands.beginGroup();
+  commands.add(tr("Zoom in"), {key(Qt::Key_W), key(Qt::Key_Plus)}, [of] { of.widget.zoomIn(); });
+  commands.add(tr("Zoom out"), {key(Qt::Key_S), key(Qt::Key_Minus)}, [of] { of.widget.zoomOut(); });
+  commands.add(tr("Earlier"), {key(Qt::Key_A)}, [of] { of.place.pan(-kPanStep * of.place.view().width); });
+  commands.add(tr("Later"), {key(Qt::Key_D)}, [of] { of.place.pan(kPanStep * of.place.view().width); });
+  commands.add(tr("Fit selection"), {key(Qt::Key_F), key(Qt::Key_Return), key(Qt::Key_Enter)}, [of] { of.selection.fit(); });
+  commands.add(tr("Fit all"), {QKeySequence(Qt::SHIFT | Qt::Key_F), key(Qt::Key_Home)}, [of] { of.place.fitAll(); });
+  commands.add(tr("Previous view"), {QKeySequence(Qt::ALT | Qt::Key_Left)}, [of] { of.place.back(); });
+  commands.add(tr("Next view"), {QKeySequence(Qt::ALT | Qt::Key_Right)}, [of] { of.place.forward(); });
+}
+
+void addSelecting(CommandList& commands, const CommandTargets& of) {
+  commands.beginGroup();
+  commands.add(tr("Next on the track"), {key(Qt::Key_Period), key(Qt::Key_Right)}, [of] { of.selection.walk(1); });
+  commands.add(tr("Previous on the track"), {key(Qt::Key_Comma), key(Qt::Key_Left)}, [of] { of.selection.walk(-1); });
+  commands.add(tr("Row above"), {key(Qt::Key_Up)}, [of] { of.selection.walkRows(-1); });
+  commands.add(tr("Row below"), {key(Qt::Key_Down)}, [of] { of.selection.walkRows(1); });
+  commands.add(tr("Go to consumer"), {key(Qt::Key_BracketRight)}, [of] { of.selection.follow(1); });
+  commands.add(tr("Go to cause"), {key(Qt::Key_BracketLeft)}, [of] { of.selection.follow(-1); });
+  commands.addToggle(
+      tr("Critical path"), key(Qt::Key_X), [of] { return of.selection.showsPath(); }, [of](bool on) { of.selection.setShowsPath(on); });
+  commands.add(tr("Find…"), {QKeySequence(Qt::CTRL | Qt::Key_F), key(Qt::Key_Slash)}, [of] { of.widget.find(); });
+  commands.add(tr("Clear selection"), {key(Qt::Key_Escape)}, [of] {
+    if (of.mouse.cancelDrag()) return;
+    of.editing.clearSelection();
+    if (of.selection.isEmpty() && of.selection.showsPath()) of.selection.setShowsPath(false);
+    of.selection.clear();
+  });
+}
+
+void addRanks(CommandList& commands, const CommandTargets& of) {
+  commands.beginGroup();
+  const auto isRank = [of](bool RankView::*state) {
+    const auto rank = of.mouse.currentRank();
+    const auto& ranks = of.scene.ranks;
+    return std::any_of(ranks.begin(), ranks.end(), [&](const RankView& r) { return rank && r.rank == *rank && r.*state; });
+  };
+  commands.addToggle(
+      tr("Pin rank"), key(Qt::Key_P), [isRank] { return isRank(&RankView::pinned); }, [of](bool) { of.widget.togglePin(); });
+  commands.addToggle(
+      tr("Collapse rank"), key(Qt::Key_C), [isRank] { return isRank(&RankView::collapsed); }, [of](bool) { of.widget.toggleCollapse(); });
+  commands.add(tr("Move rank up"), {QKeySequence(Qt::ALT | Qt::Key_Up)}, [of] { of.widget.moveRank(-1); });
+  commands.add(tr("Move rank down"), {QKeySequence(Qt::ALT | Qt::Key_Down)}, [of] { of.widget.moveRank(1); });
+  commands.add(tr("Scroll up"), {key(Qt::Key_PageUp)}, [of] { of.place.scrollPages(-1); });
+  commands.add(tr("Scroll down"), {key(Qt::Key_PageDown)}, [of] { of.place.scrollPages(1); });
+}
+
+/// Colours, arrangement and rows.
+void addLooks(CommandList& commands, const CommandTargets& of) {
+  commands.beginGroup();
+  const auto colour = [&](const QString& text, int code, ColourBy by) {
+    commands.addToggle(
+        text, key(code), [of, by] { return of.scene.colourBy == by; }, [of, by](bool) { of.place.setColourBy(by); });
+  };
+  colour(tr("Colour by kind"), Qt::Key_1, ColourBy::Kind);
+  colour(tr("Colour by stage"), Qt::Key_2, ColourBy::Stage);
+  colour(tr("Colour by microbatch"), Qt::Key_3, ColourBy::Microbatch);
+  commands.addToggle(
+      tr("Measured over predicted"), key(Qt::Key_O), [of] { return of.scene.arrangement == Arrangement::Over; },
+      [of](bool on) { of.place.setArrangement(on ? Arrangement::Over : Arrangement::Below); });
+  commands.addToggle(
+      tr("Colour differences"), key(Qt::Key_V), [of] { return of.scene.differences; }, [of](bool on) { of.place.setDifferences(on); });
+  const auto rows = [&](const QString& text, int code, bool Scene::*shown) {
+    commands.addToggle(
+        text, key(code), [of, shown] { return of.scene.*shown; }, [of, shown](bool on) { of.place.setRows(shown, on); });
+  };
+  rows(tr("Messages"), Qt::Key_M, &Scene::showsCommunication);
+  rows(tr("Memory"), Qt::Key_B, &Scene::showsMemory);
+}
+
+}  // namespace
+
+void addCommands(CommandList& commands, const CommandTargets& of) {
+  addMoves(commands, of);
+  addSelecting(commands, of);
+  addRanks(commands, of);
+  addLooks(commands, of);
+  of.editing.addCommands(commands);
+  commands.updateToggles();
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,67 @@
+#include "app/gui/timeline/shown_timelines.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pw::gui {
+namespace {
+
+constexpr int kSettleMs = 120;               ///< after the last prediction of a drag
+constexpr std::size_t kManySpans = 200'000;  ///< above this size, non-urgent work waits for `settled` even without a drag
+
+std::size_t spansIn(const Timeline* timeline) {
+  std::size_t spans = 0;
+  if (timeline == nullptr) return spans;
+  for (const auto& rank : timeline->ranks) spans += rank.compute.size() + rank.communication.size();
+  return spans;
+}
+
+/// Whether every track has as many spans: then an index still means the same action.
+bool sameShape(const Timeline* a, const Timeline* b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  const auto same = [](const auto& x, const auto& y) {
+    return x.compute.size() == y.compute.size() && x.communication.size() == y.communication.size();
+  };
+  return a->stages == b->stages && std::equal(a->ranks.begin(), a->ranks.end(), b->ranks.begin(), b->ranks.end(), same);
+}
+
+}  // namespace
+
+ShownTimelines::ShownTimelines(const Document& document, Scene& scene) : document_(document), scene_(scene) {
+  settling_.setSingleShot(true);
+  settling_.setInterval(kSettleMs);
+  connect(&settling_, &QTimer::timeout, this, &ShownTimelines::settled);
+  connect(&document, &Document::modelChanged, this, [this] {
+    if (!document_.prediction() || document_.graph() != graph_) newModel_ = true;  // other split points alone do not make a new model
+    graph_ = document_.graph();
+  });
+}
+
+ShownTimelines::Change ShownTimelines::takePrediction() {
+  const auto next = document_.prediction();
+  const bool keepsLast = !next && !newModel_ && (!document_.problem().isEmpty() || document_.isPredicting());
+  if (keepsLast || next == prediction_) return {};
+  const Timeline* made = next ? &next->timeline : nullptr;
+  Change change{true, false, newModel_ || !sameShape(scene_.predicted.get(), made)};
+  if (next) change.isOtherModel = std::exchange(newModel_, false);
+  scene_.predicted = next ? std::shared_ptr<const Timeline>(next, made) : nullptr;
+  prediction_ = next;
+  measureSize();
+  return change;
+}
+
+ShownTimelines::Change ShownTimelines::takeMeasured() {
+  const auto next = document_.measured();
+  if (next == measured_ && (next != nullptr) == (scene_.measured != nullptr)) return {};
+  const bool same = next && sameShape(scene_.measured.get(), &next->timeline);
+  measured_ = next;
+  scene_.measured = next ? std::shared_ptr<const Timeline>(next, &next->timeline) : nullptr;
+  measureSize();
+  return {true, false, !same && !scene_.predicted};
+}
+
+void ShownTimelines::settleLater() { settling_.start(); }
+
+void ShownTimelines::measureSize() { isLarge_ = spansIn(scene_.predicted.get()) + spansIn(scene_.measured.get()) > kManySpans; }
+
+}  // namespace pw::gui
