@@ -1,0 +1,106 @@
+#include "app/gui/timeline/knowledge.h"
+
+#include "app/gui/timeline/navigation.h"
+#include "tests/app/gui/timeline/parts_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+using KnowledgeTest = PartsFixture;
+using ShownTimelinesTest = PartsFixture;
+
+std::shared_ptr<const Prediction> slowPrediction(int factor) {
+  const Schedule compute = generate("1f1b", {4, 4, 8});
+  CostTable costs = smallCosts(4);
+  for (StageCost& stage : costs.stages) stage.forward *= factor;
+  return Predictor().predict(std::make_shared<const Schedule>(lower(compute)), costs);
+}
+
+// ---- Which timelines are shown ----
+
+TEST_F(ShownTimelinesTest, AnIndexMeansTheSameWhereAllTracksHaveAsManySpans) {
+  EXPECT_FALSE(shown.takeMeasured().isAny) << "there is none yet";
+  const auto first = measure(*smallPrediction());
+  EXPECT_TRUE(first.isAny);
+  EXPECT_TRUE(first.isOtherShape);
+  EXPECT_EQ(scene.measured.get(), &shown.measured()->timeline);
+  EXPECT_FALSE(shown.takeMeasured().isAny) << "it is the same one";
+  EXPECT_FALSE(measure(*slowPrediction(2)).isOtherShape) << "other times only";
+  EXPECT_TRUE(measure(*smallPrediction("1f1b", 4, 9)).isOtherShape);
+  document.setMeasured(nullptr);
+  EXPECT_TRUE(shown.takeMeasured().isAny);
+  EXPECT_TRUE(isEmpty(scene));
+}
+
+TEST_F(ShownTimelinesTest, BesideAPredictionAMeasuredOneKeepsTheView) {
+  predict(smallPrediction());
+  EXPECT_FALSE(measure(*smallPrediction("gpipe", 2, 3)).isOtherShape);
+}
+
+TEST_F(ShownTimelinesTest, RestAMomentAfterTheLastChange) {
+  EXPECT_TRUE(shown.isSettled());
+  shown.settleLater();
+  EXPECT_FALSE(shown.isSettled());
+}
+
+// ---- What is known of them ----
+
+TEST_F(KnowledgeTest, NothingIsKnownOfATimelineThatIsNotShown) {
+  EXPECT_EQ(knowledge.dependencies(Source::Predicted), nullptr);
+  measure(*smallPrediction());
+  EXPECT_NE(knowledge.dependencies(Source::Measured), nullptr);
+  EXPECT_FALSE(knowledge.counterpart(at(Source::Measured, 0, SpanKind::Forward, 0, 0)));
+}
+
+TEST_F(KnowledgeTest, EachActionAndMessageHasACounterpartOfTheSameName) {
+  predict(smallPrediction());
+  measure(*slowPrediction(3));
+  for (const Source source : {Source::Predicted, Source::Measured}) {
+    const Source other = source == Source::Predicted ? Source::Measured : Source::Predicted;
+    for (const TrackKind track : {TrackKind::Compute, TrackKind::Communication}) {
+      const auto size = static_cast<std::int32_t>(trackOf(*timelineFrom(scene, source), {Rank(1), track, 0}).size());
+      EXPECT_EQ(size, 16) << "8 forwards and 8 backwards, and what rank 1 sends of each";
+      for (std::int32_t i = 0; i < size; ++i) {
+        const SpanRef own{Rank(1), track, i};
+        const auto found = knowledge.counterpart({source, own});
+        ASSERT_TRUE(found) << i;
+        EXPECT_EQ(found->source, other);
+        EXPECT_EQ(tagOf(*timelineFrom(scene, other), found->span), tagOf(*timelineFrom(scene, source), own));
+      }
+    }
+  }
+}
+
+TEST_F(KnowledgeTest, WhileTimelinesMoveNoCounterpartIsLookedFor) {
+  predict(smallPrediction());
+  measure(*slowPrediction(2));
+  const SourcedSpan span = at(Source::Predicted, 2, SpanKind::Backward, 2, 1);
+  EXPECT_TRUE(knowledge.counterpart(span));
+  shown.settleLater();
+  EXPECT_FALSE(knowledge.counterpart(span));
+}
+
+TEST_F(KnowledgeTest, FactsJoinBothTimelines) {
+  predict(smallPrediction());
+  measure(*slowPrediction(3));
+  // Rank 1 waits for a forward (1 ms; measured 3 ms), a transfer (0.2 ms) and a latency (0.1 ms).
+  const SpanFacts predicted = knowledge.factsOf(at(Source::Predicted, 1, SpanKind::Forward, 1, 0), true);
+  EXPECT_TRUE(predicted.fully);
+  EXPECT_EQ(predicted.wait, 1'300'000);
+  ASSERT_TRUE(predicted.other);
+  EXPECT_EQ(predicted.other->start, 3'300'000);
+  EXPECT_EQ(predicted.other->end, 6'300'000);
+  EXPECT_FALSE(knowledge.factsOf(at(Source::Predicted, 1, SpanKind::Forward, 1, 0), false).fully);
+}
+
+TEST_F(KnowledgeTest, AMeasuredGapHasACauseByRule) {
+  measure(*slowPrediction(3));
+  const Cause cause = knowledge.causeOf({Source::Measured, Rank(1), 0});
+  EXPECT_TRUE(cause.headline.startsWith(QStringLiteral("Rank 1 waits 3.3"))) << cause.headline.toStdString();
+  const SourcedSpan forward = at(Source::Measured, 0, SpanKind::Forward, 0, 0);
+  EXPECT_NE(std::find(cause.spans.begin(), cause.spans.end(), forward), cause.spans.end());
+  EXPECT_EQ(knowledge.explanation(), nullptr) << "only predictions are explained";
+}
+
+}  // namespace
+}  // namespace pw::gui

@@ -1,0 +1,110 @@
+#include "app/gui/timeline/place.h"
+
+#include <QSignalSpy>
+
+#include "tests/app/gui/timeline/parts_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+/// 1F1B of 4 ranks and 8 microbatches, all of it shown.
+class PlaceTest : public PartsFixture {
+ protected:
+  PlaceTest() {
+    predict(smallPrediction());
+    place.takeTimelines(true, false);
+  }
+  [[nodiscard]] int width() const { return 1000 - labelWidth(scene); }
+};
+
+TEST_F(PlaceTest, ANewTimelineIsShownCompletely) {
+  EXPECT_EQ(scene.ranks.size(), 4u);
+  EXPECT_EQ(place.view(), fitted(0, scene.predicted->end, width()));
+  EXPECT_FALSE(place.saved().shown) << "and stays so";
+  place.zoomAt(0, 0.5, Place::Move::Jump);
+  EXPECT_DOUBLE_EQ(place.view().nsPerPixel, fitted(0, scene.predicted->end, width()).nsPerPixel / 2);
+  EXPECT_TRUE(place.saved().shown);
+  const Viewport closer = place.view();
+  predict(smallPrediction("1f1b", 4, 9));
+  place.takeTimelines(true, true);
+  EXPECT_EQ(place.view(), closer) << "but not while it is dragged";
+  place.takeTimelines(false, false);
+  EXPECT_EQ(place.view(), closer) << "nor where only times are others";
+  place.takeTimelines(true, false);
+  EXPECT_EQ(place.view(), fitted(0, scene.predicted->end, width()));
+}
+
+TEST_F(PlaceTest, GoesBackToWhereItJumpedFrom) {
+  const Viewport all = place.view();
+  QSignalSpy changed(&place, &Place::changed);
+  place.fit(1'000'000, 2'000'000);
+  const Viewport first = place.view();
+  EXPECT_EQ(first, fitted(1'000'000, 2'000'000, width(), width() / 8));
+  place.revealTime(9'000'000, 9'100'000);
+  EXPECT_EQ(changed.count(), 2);
+  EXPECT_NEAR(place.view().start + place.view().end(), 2 * 9'050'000, 1) << "in the middle";
+  place.back();
+  EXPECT_NEAR(place.view().start, first.start, 1e-3);
+  place.back();
+  EXPECT_NEAR(place.view().start, all.start, 1e-3);
+  EXPECT_NEAR(place.view().end(), all.end(), 1);
+  place.back();
+  EXPECT_NEAR(place.view().start, all.start, 1e-3) << "there is nothing before";
+  place.forward();
+  EXPECT_NEAR(place.view().start, first.start, 1e-3);
+}
+
+TEST_F(PlaceTest, ScrollsNoFurtherThanTheRows) {
+  canvas.resize(1000, 200);
+  place.resized();
+  const int most = place.layout().height - place.geometry().tracks().height();
+  ASSERT_GT(most, 0);
+  EXPECT_EQ(bar.maximum(), most);
+  place.scrollTo(100'000);
+  EXPECT_EQ(place.scroll(), most);
+  EXPECT_EQ(bar.value(), most);
+  place.scrollPages(-100);
+  EXPECT_EQ(place.scroll(), 0);
+  place.revealRow({Source::Predicted, {Rank(3), TrackKind::Compute, 0}});
+  const Row& row = place.layout().rows[*rowOf(place.layout(), {Source::Predicted, {Rank(3), TrackKind::Compute, 0}})];
+  EXPECT_EQ(place.scroll(), row.top + row.height - place.geometry().tracks().height()) << "just far enough";
+}
+
+TEST_F(PlaceTest, RemembersWhatAProjectRestores) {
+  place.setArrangement(Arrangement::Over);
+  place.setColourBy(ColourBy::Stage);
+  place.setRows(&Scene::showsMemory, false);
+  place.changeRank(Rank(2), [](RankView& view) { view.pinned = true; });
+  place.fit(1'000'000, 3'000'000);
+  const SavedView saved = place.saved();
+  place.setArrangement(Arrangement::Below);
+  place.setColourBy(ColourBy::Kind);
+  place.setRows(&Scene::showsMemory, true);
+  place.changeRank(Rank(2), [](RankView& view) { view.pinned = false; });
+  place.fitAll();
+  EXPECT_NE(place.saved(), saved);
+  place.restore(saved);
+  const SavedView again = place.saved();
+  EXPECT_EQ(again.ranks, saved.ranks);
+  EXPECT_EQ(scene.arrangement, Arrangement::Over);
+  EXPECT_EQ(scene.colourBy, ColourBy::Stage);
+  EXPECT_FALSE(scene.showsMemory);
+  ASSERT_TRUE(again.shown);
+  EXPECT_NEAR(again.shown->first, saved.shown->first, 1e-3);
+  EXPECT_NEAR(again.shown->second, saved.shown->second, 1e-3);
+}
+
+TEST_F(PlaceTest, OfNothingShowsNothing) {
+  scene.predicted.reset();
+  place.takeTimelines(true, false);
+  EXPECT_TRUE(scene.ranks.empty());
+  EXPECT_EQ(place.legendHeight(), 0);
+  const Viewport before = place.view();
+  place.zoomAt(10, 0.5, Place::Move::Jump);
+  place.pan(100);
+  place.fitAll();
+  EXPECT_EQ(place.view(), before);
+}
+
+}  // namespace
+}  // namespace pw::gui
