@@ -152,7 +152,7 @@ std::uint32_t Reducer::tag(const Reduction& reduction, std::size_t from, std::si
 
 std::pair<std::int64_t, std::int64_t> Reducer::piece(const Reduction& reduction, std::size_t k, std::int64_t elements) {
   const auto parts = static_cast<std::int64_t>(reduction.updaters.size()), at = static_cast<std::int64_t>(k);
-  return {at * elements / parts, (at + 1) * elements / parts};  // as the collectives cut (communicator.h)
+  return {at * elements / parts, (at + 1) * elements / parts};  // as the collectives cut (backends/messages/communicator.h)
 }
 
 void Reducer::start(Stage stage) {

@@ -1,7 +1,6 @@
 #pragma once
 
-// A schedule under `check`: the static rules are in check.cpp, channels and executions in check_execution.cpp. For use
-// in this folder only.
+// A schedule under `check`: its channels and executions; the static rules are in check.cpp. For use in this folder only.
 
 #include <cstddef>
 #include <cstdint>

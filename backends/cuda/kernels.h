@@ -17,8 +17,8 @@ namespace pw {
 /// small kernel; `blocks` of them occupy as many slots. Does nothing for times of 0 or less.
 void spinKernel(long long nanoseconds, void* stream, int blocks = 1);
 
-/// into += what, as numbers.h has it: float16 and bfloat16 are summed in float32 and rounded to nearest, which gives the bits of the exact
-/// sum rounded. Bandwidth-bound. Throws Error naming any other type.
+/// into += what, as backends/messages/buffer_math.h has it: float16 and bfloat16 are summed in float32 and rounded to nearest, which gives
+/// the bits of the exact sum rounded. Bandwidth-bound. Throws Error naming any other type.
 void addInto(DType dtype, Buffer into, Buffer what, void* stream);
 
 /// In double precision, by 1024 blocks and then by one: the same bits every time and on every device. Waits for the stream. Throws Error

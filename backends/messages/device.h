@@ -33,7 +33,7 @@ struct Device {
   HeldBuffer (*allocate)(std::size_t bytes) = nullptr;
   /// Same sizes; either may lie on the host. Done on return where one does.
   void (*copy)(Buffer into, Buffer from) = nullptr;
-  void (*addInto)(DType dtype, Buffer into, Buffer what) = nullptr;                                  ///< see numbers.h
+  void (*addInto)(DType dtype, Buffer into, Buffer what) = nullptr;                                  ///< see buffer_math.h
   double (*sumOfSquares)(DType dtype, Buffer buffer, std::chrono::milliseconds deadline) = nullptr;  ///< throws Error at the deadline
 
   /// The moment when all work enqueued so far is done. On the host: now, as `timeOf` returns it.

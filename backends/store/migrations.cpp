@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include "backends/host/paths.h"
 #include "backends/store/schema_sql.h"
 #include "backends/store/store_errors.h"
 #include "schedules/error.h"
@@ -67,7 +68,7 @@ void migrateFrom(int version, SQLite::Database& db) {
 
 std::string nameOfCopy(const std::string& path, int version) {
   std::string name = fmt::format("{}.v{}.bak", path, version);
-  for (int n = 2; fileExists(name); ++n) name = fmt::format("{}.v{}.{}.bak", path, version, n);
+  for (int n = 2; pathExists(name); ++n) name = fmt::format("{}.v{}.{}.bak", path, version, n);
   return name;
 }
 

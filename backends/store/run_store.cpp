@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <sqlite3.h>
 
+#include "backends/host/paths.h"
 #include "backends/store/migrations.h"
 #include "backends/store/run_rows.h"
 #include "backends/store/store_errors.h"
@@ -118,7 +119,7 @@ void RunStore::Database::openExisting() {
     (void)number(*db, "PRAGMA application_id");
   } catch (const SQLite::Exception& problem) {
     const int code = problem.getErrorCode() & 0xff;
-    if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || fileExists(path + "-wal")) throw;
+    if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || pathExists(path + "-wal")) throw;
     db.emplace(immutableUri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI, lockWaitMs);
   }
 }
@@ -163,7 +164,7 @@ void RunStore::Database::requireKnownColumns(int version) {
 
 void RunStore::Database::open(Mode mode) {
   if (mode == Mode::ReadOnly) {
-    if (!fileExists(path)) throw UsageError(fmt::format("there is no run store {}; `pipewright run --store {}` makes one", path, path));
+    if (!pathExists(path)) throw UsageError(fmt::format("there is no run store {}; `pipewright run --store {}` makes one", path, path));
     return openForReading();
   }
   db.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, lockWaitMs);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include "backends/host/paths.h"
 #include "schedules/error.h"
 #include "schedules/printable.h"
 
@@ -24,17 +25,12 @@ std::string folderOf(const std::string& path) {
 
 }  // namespace
 
-bool fileExists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 std::string cannotWrite(const std::string& path, std::string_view kind) {
   const std::string folder = folderOf(path);
-  if (!fileExists(folder)) return fmt::format("the folder of the {} {} does not exist; make it first", kind, path);
+  if (!pathExists(folder)) return fmt::format("the folder of the {} {} does not exist; make it first", kind, path);
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
     return fmt::format("the {} {} is a folder; give a file in it", kind, path);
-  if (fileExists(path) && !writable(path)) return fmt::format("the {} {} is read-only; make it writable or give another one", kind, path);
+  if (pathExists(path) && !writable(path)) return fmt::format("the {} {} is read-only; make it writable or give another one", kind, path);
   return fmt::format("the {} {} lies in a folder that is read-only; make {} writable or give another one", kind, path, folder);
 }
 

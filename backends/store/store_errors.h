@@ -12,9 +12,6 @@ namespace pw {
 /// What a file is called in sentences.
 inline constexpr std::string_view kRunStore = "run store";
 
-/// False also where the folder cannot be searched.
-[[nodiscard]] bool fileExists(const std::string& path);
-
 /// Why a store cannot be written there, and the cure: no folder, or no permission.
 [[nodiscard]] std::string cannotWrite(const std::string& path, std::string_view kind = kRunStore);
 /// The sentence for a file that is not a run store.

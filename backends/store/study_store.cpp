@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "backends/host/paths.h"
 #include "backends/store/store_errors.h"
 #include "schedules/error.h"
 #include "simulator/search/search.h"
@@ -168,7 +169,7 @@ struct StudyStore::Database {
   /// Of the study in the file, which is made of these where it is new. Nothing: it must be there.
   Texts open(const std::optional<Texts>& made) {
     return guarded([&]() -> Texts {
-      if (!made && !fileExists(path)) throw UsageError(fmt::format("There is no study {}; name a file that `search --study` wrote.", path));
+      if (!made && !pathExists(path)) throw UsageError(fmt::format("There is no study {}; name a file that `search --study` wrote.", path));
       db.emplace(path, made ? SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE : SQLite::OPEN_READWRITE, kLockWaitMs);
       if (made) {
         SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);

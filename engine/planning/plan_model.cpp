@@ -178,23 +178,10 @@ void moveToFit(PlannedModel& planned, const Schedule& schedule) {
   const PlanOptions& o = planned.options;
   const std::vector<NodeId> balanced = planned.request.begins;
   const bool marked = !planned.graph.splitMarkers.empty() && balanced == planned.graph.splitMarkers;
-  const bool limited = std::ranges::any_of(planned.limits, [](Bytes limit) { return limit > 0; });
-  if (balanced.empty() || !limited || !o.splits.empty() || marked || o.balance != Balance::Time) return;
+  if (!o.splits.empty() || marked || o.balance != Balance::Time) return;
   const Schedule rows = planRows(schedule, planned.request.replicas, planned.request.rankOrder);
-  SearchShape shape;
-  shape.request = planned.request;
-  shape.stages = static_cast<int>(rows.placement.stages());
-  shape.profile = {std::make_shared<const Profile>(planned.profile), false};
-  shape.model = std::make_shared<ModelCosts>(planned.graph, *shape.profile.profile, planned.request.microbatch);
-  shape.slowness = stageSlowness(planned.profile, rows.placement, planned.request.replicas);
-  const Balancer balancer(planned.graph, planned.profile);
-  if (madeSchedule(o.schedule) != nullptr) {
-    planned.request.begins = splitsForMadeOrder(shape, balancer, planned.request.recompute, balanced,
-                                                {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
-  } else {
-    Evaluator evaluator(shape, rows);
-    planned.request.begins = splitsToFit(shape, balancer, evaluator, planned.request.recompute, balanced);
-  }
+  planned.request.begins = splitsWithinLimits(planned.request, planned.graph, std::make_shared<const Profile>(planned.profile), rows,
+                                              balanced, {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
   planned.movedToFit = planned.request.begins != balanced;
 }
 

@@ -66,6 +66,7 @@ std::string packed(const JobFields& fields) {
 
 /// Nothing where it is not what `packed` writes.
 std::optional<JobFields> unpacked(std::string_view text) {
+  if (!text.starts_with(kFields)) return std::nullopt;
   JobFields fields;
   text.remove_prefix(1);
   while (!text.empty()) {

@@ -139,7 +139,6 @@ JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& gra
   add(fields, "--loss", plan.loss);
   add(fields, "--loss-count", o.lossCount);
   add(fields, "--loss-over", nameOf(o.lossOver));
-  add(fields, "--loss-count", o.lossCount);
   add(fields, "--skip-nonfinite", o.skipNonFinite);
   add(fields, "--find-nan", o.findNan);
   add(fields, "--reset-optimizer", o.resetOptimizer);
@@ -154,8 +153,6 @@ JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& gra
   add(fields, "--backward", nameOf(o.backward));
   add(fields, "--save", o.save.empty() ? "none" : "a file");  // rank 0 writes it, from what all send
   add(fields, "--save-every", o.saveEvery);
-  add(fields, "--reset-optimizer", o.resetOptimizer);
-  add(fields, "--skip-nonfinite", o.skipNonFinite);
   add(fields, "--log", o.log.empty() ? "none" : "a file");  // has all ranks sum the loss
   return fields;
 }

@@ -34,7 +34,7 @@ class StepFigureFile {
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] StepFigures at(std::int64_t position);
   void forEach(const std::function<void(const StepFigures&)>& see);  ///< in the order they were added
-  /// The step that stands for the run: as `medianPosition` (run_store.h) chooses it. There must be one.
+  /// The step that stands for the run: as `medianPosition` (backends/store/run_store.h) chooses it. There must be one.
   [[nodiscard]] StepFigures median();
 
  private:

@@ -17,7 +17,7 @@ enum class Counting : std::uint8_t {
   Unknown,
 };
 
-/// By the operator's row (operators.h); a dropout that is off counts as a view.
+/// By the operator's row (simulator/operators/operators.h); a dropout that is off counts as a view.
 [[nodiscard]] Counting countingOf(const Node& node);
 
 /// Operators that estimates leave out, of one module and for one reason.

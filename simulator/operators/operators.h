@@ -43,7 +43,8 @@ enum class DimensionRule : std::uint8_t {
 /// How results of the shards of a reduced dimension make the whole result; `Mean` of shards of equal size.
 enum class Combination : std::uint8_t { None, Sum, Mean, Product, Maximum, Minimum };
 
-/// How the work of an operator is estimated: by the memory it moves, or by its floating point operations (operator_flops.cpp).
+/// How the work of an operator is estimated: by the memory it moves, or by its floating point operations
+/// (simulator/costs/operator_flops.h).
 enum class Work : std::uint8_t {
   Unknown,
   Nothing,  ///< views, assertions, numbers, memory without contents

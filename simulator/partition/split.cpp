@@ -14,6 +14,7 @@
 
 #include "schedules/error.h"
 #include "schedules/names.h"
+#include "simulator/model/flowing_call.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/partition.h"
 
@@ -93,6 +94,12 @@ Boundary boundaryBetween(const Node& before, const Node& after) {
   return {};
 }
 
+/// Nothing for what is no tensor, and for sizes that depend on data.
+std::optional<Bytes> bytesOnceKnown(const Value& value, const Bindings& bindings) {
+  if (!extentsOf(value, bindings)) return std::nullopt;
+  return bytesOf(*value.tensor, bindings);
+}
+
 /// What would cross before each node, for values that would have to be sent, and whether a stage may begin there.
 struct Crossing {
   std::vector<Bytes> bytes;
@@ -122,11 +129,10 @@ Crossing crossings(const ModelGraph& graph, const Bindings& bindings) {
       const Value& value = graph.value(v);
       if ((value.symbolic && !computed[v.index()]) || lastUse[v.index()] <= n) continue;
       add(crossing.values, n + 1, lastUse[v.index()], 1);
-      try {
-        add(crossing.bytes, n + 1, lastUse[v.index()], bytesOf(value.tensor.value(), bindings));
-      } catch (const std::exception&) {  // no tensor, or its size depends on data
+      if (const auto bytes = bytesOnceKnown(value, bindings))
+        add(crossing.bytes, n + 1, lastUse[v.index()], *bytes);
+      else
         add(crossing.obstacles, n + 1, lastUse[v.index()], 1);
-      }
     }
   }
   for (const KeptTogether& group : keptTogether(graph)) add(crossing.obstacles, group.first.index() + 1, group.last.index(), 1);

@@ -117,4 +117,20 @@ std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balanc
   return fitted && fitted->fits() ? fitted->request.begins : balanced;
 }
 
+std::vector<NodeId> splitsWithinLimits(const PlanRequest& request, const ModelGraph& graph, const std::shared_ptr<const Profile>& profile,
+                                       const Schedule& rows, const std::vector<NodeId>& balanced, const OrderEffort& effort) {
+  const std::vector<Bytes> limits = memoryLimits(request, *profile, rows.rows.size());
+  if (balanced.empty() || std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; })) return balanced;
+  SearchShape shape;
+  shape.request = request;
+  shape.stages = static_cast<int>(rows.placement.stages());
+  shape.profile = {profile, false};
+  shape.model = std::make_shared<ModelCosts>(graph, *profile, request.microbatch);
+  shape.slowness = stageSlowness(*profile, rows.placement, request.replicas);
+  const Balancer balancer(graph, *profile);
+  if (madeSchedule(request.schedule) != nullptr) return splitsForMadeOrder(shape, balancer, request.recompute, balanced, effort);
+  Evaluator evaluator(shape, rows);
+  return splitsToFit(shape, balancer, evaluator, request.recompute, balanced);
+}
+
 }  // namespace pw

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,12 @@ namespace pw {
 /// family on the same placements keeps, the ones for which a short search finds the shortest step (ties: makespan, then this order). With
 /// many split points only the first families are asked. `balanced` without limits. All searches together take a quarter of `effort`.
 [[nodiscard]] std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer& balancer, const Recompute& recompute,
+                                                     const std::vector<NodeId>& balanced, const OrderEffort& effort);
+
+/// Splits for a request's memory limits: `splitsForMadeOrder` where its schedule is made for costs, `splitsToFit` elsewhere; `balanced`
+/// where no rank has a limit. `rows`: of the plan, lowered; of a schedule made for costs only their placement counts.
+[[nodiscard]] std::vector<NodeId> splitsWithinLimits(const PlanRequest& request, const ModelGraph& graph,
+                                                     const std::shared_ptr<const Profile>& profile, const Schedule& rows,
                                                      const std::vector<NodeId>& balanced, const OrderEffort& effort);
 
 }  // namespace pw

@@ -14,7 +14,8 @@
 6. A source has the header of its name beside it, but for the families of SEVERAL_SOURCES, whose one header declares all.
 7. Some things have one place, named in ONE_PLACE: JSON text is read where its limits are, and the command line writes where
    names are filtered.
-8. A folder of the chain is a room that ROOMS places, at every depth. A folder holds 45 files of code (a warning above 40).
+8. A source or header that a comment names is one that the file includes, or lies beside it, or is written as a path from the root.
+9. A folder of the chain is a room that ROOMS places, at every depth. A folder holds 45 files of code (a warning above 40).
 """
 
 import os
@@ -104,10 +105,13 @@ SEVERAL_SOURCES = {
     "schedules/families.h": r"schedules/\w+\.cpp",
     "simulator/operators/operators.h": r"simulator/operators/\w+\.cpp",
 }
+FOREIGN_FILES = ("cuda.h", "x.cpp")  # that comments name
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
 TEST_LIBRARIES = ("GoogleTest", "Google Benchmark")  # every test file, its headers included
 SYSTEM = re.compile(r"[\w.]+|(sys|net|netinet|arpa|linux|asm|bits)/[\w./]+")
 
+COMMENT = re.compile(r"//.*")
+NAMED_FILE = re.compile(r"(?<![\w./<-])((?:[\w-]+/)*[\w-]+\.(?:h|cpp|cu|cuh))\b(?!>)")
 COMMENT_OR_STRING = re.compile(r'R"([^\s()\\]{0,16})\(.*?\)\1"|/\*.*?\*/', re.S)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|import|include_next)\b[ \t]*(.*)$", re.M)
 TARGET = re.compile(r'<([^>]+)>|"([^"]+)"')
@@ -145,6 +149,7 @@ def check(root):
         if not path.endswith(".py"):
             violations += includes(path, text)
             violations += misplaced(path, text)
+            violations += lost_names(root, path, text)
     for folder, files in files_in.items():
         if folder.split("/")[0] in CHAIN and not is_placed(folder):
             violations.append(f"{folder}: a room that ROOMS does not place")
@@ -278,6 +283,17 @@ def misplaced(path, text):
             continue
         for match in re.finditer(pattern, bare):
             yield f"{path}:{bare.count(chr(10), 0, match.start()) + 1}: {instead}"
+
+
+def lost_names(root, path, text):
+    """Rule 8 for one C++ file."""
+    near = {os.path.basename(target) for _, kind, target in include_lines(text) if kind == "ours"}
+    near.update(listing(os.path.join(root, os.path.dirname(path))), FOREIGN_FILES)
+    for number, line in enumerate(text.split("\n"), 1):
+        comment = COMMENT.search(line)
+        for name in NAMED_FILE.findall(comment.group(0)) if comment else ():
+            if name not in near and not ("/" in name and os.path.exists(os.path.join(root, name))):
+                yield f"{path}:{number}: {name} is not beside this file, nor included; write its path from the root, or its name as it is now"
 
 
 def include_lines(text):

@@ -146,6 +146,14 @@ class CheckLayering(unittest.TestCase):
             self.found("app/cli/new.cpp", call + "\n", "new.cpp:1", "print and warn")
         self.clean({"app/cli/text/output.cpp": 'fmt::print("x");\n', "app/cli/new.cpp": 'print(fmt::format("x"));\nstd::snprintf(a, 1, "x");\n// std::cout\n'})
 
+    def test_a_file_that_a_comment_names_is_there(self):
+        for name in ("ids.h", "plan.cpp", "engine/processes/launcher.h", "<sys/wait.h>", "models/plan.json"):
+            self.assertEqual(check({"simulator/plan/plan.h": f'#include "schedules/ids.h"\n// see {name}\n'})[0], [], name)
+        for name in ("gone.h", "launcher.h", "engine/launcher.h", "ids.cpp"):
+            found = check({"simulator/plan/plan.h": f'#include "schedules/ids.h"\nint a;  // see {name}\n'})[0]
+            self.assertEqual(len(found), 1, name)
+            self.assertIn(f"simulator/plan/plan.h:2: {name} ", found[0])
+
     def test_odd_spellings_of_an_include_are_seen(self):
         for text in ('  #  include "app/x.h"', '#include"app/x.h"', '#include "app/x.h"  // why', '/* a */ #include "app/x.h"'):
             with self.subTest(text=text):
@@ -156,7 +164,7 @@ class CheckLayering(unittest.TestCase):
         self.found("schedules/new.cpp", '// "quoted" words\n#include "app/x.h"\n', "new.cpp:2")
 
     def test_an_include_in_a_comment_or_a_raw_string_is_none(self):
-        self.clean({"schedules/new.h": '/*\n#include "app/x.h"\n*/\n// #include "app/x.h"\n'})
+        self.clean({"schedules/new.h": '/*\n#include "app/x.h"\n*/\n// #include "engine/processes/launcher.h"\n'})
         self.clean({"schedules/new.cpp": 'auto s = R"x(\n#include "app/x.h"\n)x";\n'})
 
     def test_an_include_not_written_from_the_root_is_found(self):

@@ -6,7 +6,11 @@
 #include <utility>
 
 #include "app/gui/model/tree_view.h"
+#include "schedules/error.h"
+#include "simulator/order/find.h"
 #include "simulator/partition/split.h"
+#include "simulator/plan/planner.h"
+#include "simulator/search/fitted_splits.h"
 
 namespace pw::gui {
 
@@ -90,6 +94,44 @@ void SplitCommands::balanceSplits(Balance by) {
   });
 }
 
+bool SplitCommands::hasMemoryLimit() const {
+  const auto profile = document_.profile();
+  const PlanRequest& request = document_.design().request;
+  if (!profile) return request.memoryLimit > 0;
+  try {
+    const auto limits = memoryLimits(request, *profile, static_cast<std::size_t>(request.ranks));
+    return std::ranges::any_of(limits, [](Bytes limit) { return limit > 0; });
+  } catch (const Error&) {  // more ranks than the cluster lists, which the prediction says
+    return false;
+  }
+}
+
+void SplitCommands::fitSplits() {
+  const auto graph = document_.graph();
+  const auto profile = document_.profile();
+  const auto prediction = document_.prediction();
+  const PlanRequest request = document_.design().request;
+  if (!graph || !profile || !prediction || request.begins.empty()) {
+    emit refused(request.begins.empty() ? tr("There is only one stage, so there is nothing to balance; split the model first.")
+                                        : tr("Costs for balancing are not available yet; try again in a moment."));
+    return;
+  }
+  balancing_.start(
+      tr("Fit splits"), [this, graph, profile, request, rows = prediction->rows](JobControl& control) -> std::function<void()> {
+        const auto stages = static_cast<int>(rows->placement.stages());
+        const auto balanced =
+            balancedSplits(*graph, *profile, stages, Balance::Time, stageSlowness(*profile, rows->placement, request.replicas));
+        const OrderEffort effort{.threads = 1, .goOn = [&control](double) { return !control.isCancelled(); }};
+        auto begins = splitsWithinLimits(request, *graph, profile, *rows, balanced, effort);
+        return [this, graph, request, begins = std::move(begins)] {
+          if (document_.graph() != graph || document_.design().request != request) return;  // of something else by now
+          if (begins == request.begins) return emit refused(tr("No other splits were found that fit the memory limit better."));
+          document_.edit(tr("Fit splits"), [&](Design& design) { design.request.begins = begins; });
+          emit done();
+        };
+      });
+}
+
 void SplitCommands::fillMenu(QMenu& menu, int row, int split) {
   const CallTree& tree = static_cast<const TreeModel*>(view_.model())->tree();
   menu.setToolTipsVisible(true);
@@ -116,6 +158,11 @@ void SplitCommands::fillMenu(QMenu& menu, int row, int split) {
                                               {tr("By parameters"), Balance::Parameters},
                                               {tr("By number of layers"), Balance::Layers}};
   for (const auto& [name, by] : ways) balancing->addAction(name, this, [this, by = by] { balanceSplits(by); });
+  QAction* fit = balancing->addAction(tr("By time, within the memory limit"), this, [this] { fitSplits(); });
+  fit->setEnabled(hasMemoryLimit());
+  fit->setToolTip(fit->isEnabled() ? tr("Moves splits so that every rank fits, and the step stays as short as possible")
+                                   : tr("No rank has a memory limit"));
+  balancing->setToolTipsVisible(true);
 }
 
 }  // namespace pw::gui

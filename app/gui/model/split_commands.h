@@ -25,6 +25,9 @@ class SplitCommands : public QObject {
   void remove(std::size_t split);
   void step(std::size_t split, int direction);  ///< to the next place above (−1) or below where a stage may begin
   void balanceSplits(Balance by);               ///< in the background
+  /// Balances times as far as the memory limits of the ranks allow; of a schedule made for costs the splits with which it ends earliest. In
+  /// the background.
+  void fitSplits();
 
   /// Adds what can be done at a row, or to a split; −1: none.
   void fillMenu(QMenu& menu, int row, int split);
@@ -39,6 +42,7 @@ class SplitCommands : public QObject {
   Document& document_;
   TreeView& view_;
   SplitRules rules_;
+  [[nodiscard]] bool hasMemoryLimit() const;
   Job balancing_;
 };
 

@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// How long the thread polls before it sleeps: see ucx/communicator.cpp.
+/// How long the thread polls before it sleeps: see backends/messages/ucx/communicator.cpp.
 constexpr std::chrono::microseconds kSpin{50};
 /// When a yield took so long, others compute on this core: for a while the thread sleeps instead, because a thread that is woken gets its
 /// core at once, and one that yielded when the others' time is over (4 ms).

@@ -26,8 +26,8 @@ struct RandomKey {
   int microbatch = 0;
 };
 
-/// Values of all symbolic numbers of the graph under these bindings, by value index; `kUnknownNumber` (numbers.h) for those that nodes
-/// compute from data at run time.
+/// Values of all symbolic numbers of the graph under these bindings, by value index; `kUnknownNumber` (symbolic_numbers.h) for those that
+/// nodes compute from data at run time.
 [[nodiscard]] std::vector<std::int64_t> symbolicValues(const ModelGraph& graph, const Bindings& bindings);
 
 /// What a run of a program needs in addition to its values.

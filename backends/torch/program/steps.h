@@ -11,7 +11,7 @@
 #include "backends/torch/program/arguments.h"
 #include "backends/torch/program/program.h"
 
-/// Internal to the programs of torch_program.h: their prepared steps.
+/// Internal to the programs of program.h: their prepared steps.
 namespace pw {
 
 using Stack = std::vector<c10::IValue>;

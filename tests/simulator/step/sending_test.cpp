@@ -153,7 +153,7 @@ std::vector<Span> doneIn(const Trace& trace) {
   return spans;
 }
 
-/// Samples of a rank by the rules of simulate.h, from the spans of the reference.
+/// Samples of a rank by the rules of simulator/step/simulate.h, from the spans of the reference.
 class MemoryRules {
  public:
   MemoryRules(const Schedule& rows, const CostTable& costs, Sending sending, const test::EventReference& reference)

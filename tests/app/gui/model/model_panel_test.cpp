@@ -14,6 +14,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/model/margin.h"
+#include "app/gui/model/split_commands.h"
 #include "app/gui/model/split_handle.h"
 #include "app/gui/model/stage_list.h"
 #include "app/gui/model/tree_view.h"
@@ -211,6 +212,42 @@ TEST_F(ModelPanelShown, WhatCannotBeSplitLeavesTheDesignAndSaysWhy) {
   EXPECT_TRUE(notice().contains("no split"));
   QTest::keyClick(&view(), Qt::Key_S);
   EXPECT_TRUE(notice().isEmpty());
+}
+
+TEST_F(ModelPanelShown, SplitsAreFittedToTheMemoryLimitInOneStepOfUndo) {
+  // Layers of equal times; under 1f1b the first of two stages keeps two microbatches, the second one. Split in the middle the ranks need
+  // 2 · (10 + 1) and 1 + 1 MiB, one layer earlier 2 · 10 and 1 + 1 + 1.
+  const QTemporaryDir folder;
+  QFile file(folder.filePath("layers.csv"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write("name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n");
+  for (const char* layer : {"a,1000,1000,1000,0,10485760,8\n", "b,1000,1000,1000,0,1048576,8\n", "c,1000,1000,1000,0,1048576,8\n",
+                            "d,1000,1000,1000,0,1048576,8\n"})
+    file.write(layer);
+  file.close();
+  document_.adopt(*loadFiles({file.fileName().toStdString()}, {}));
+  predicted();
+  document_.edit("place", [&](Design& d) {
+    d.request.schedule = "1f1b";
+    d.request.begins = {NodeId(2)};
+    d.request.ranks = 2;
+    d.request.microbatches = 8;
+    d.request.memoryLimit = Bytes{21} << 20;
+  });
+  predicted();
+  ASSERT_EQ(document_.prediction()->ranks[0].peakBytes, Bytes{22} << 20);
+  SplitCommands commands(document_, view());
+  QString refusal;
+  QObject::connect(&commands, &SplitCommands::refused, [&](const QString& sentence) { refusal = sentence; });
+  commands.fitSplits();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return begins() == std::vector{NodeId(1)}; }, 20'000)) << refusal.toStdString();
+  predicted();
+  EXPECT_EQ(document_.prediction()->ranks[0].peakBytes, Bytes{20} << 20);
+  commands.fitSplits();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !refusal.isEmpty(); }, 20'000));
+  EXPECT_EQ(refusal, "No other splits were found that fit the memory limit better.");
+  document_.undo();
+  EXPECT_EQ(begins(), std::vector{NodeId(2)});
 }
 
 TEST_F(ModelPanelShown, FindingGoesFromMatchToMatch) {
