@@ -66,36 +66,48 @@ std::shared_ptr<const Schedule> drawnOf(const Design& design) {
   return design.customRows ? nullptr : drawnNamed(design, design.request.schedule);
 }
 
-Schedule drawnFor(const Design& design, const Schedule& drawn) {
+namespace {
+
+std::variant<Schedule, std::string> adaptedTo(const Design& design, const Schedule& drawn) {
   const int stages = static_cast<int>(drawn.placement.stages()), ranks = design.request.ranks;
   const bool hasOwnChunks = ranks == static_cast<int>(drawn.rows.size()) && design.request.chunks == std::max(1, stages / ranks);
   const Shape shape{ranks, hasOwnChunks ? stages : ranks * std::max(1, design.request.chunks), design.request.microbatches};
   auto result = adapted(drawn, shape);
-  if (const auto* refusal = std::get_if<std::string>(&result))
-    throw UsageError(*refusal + "; set these numbers back, or choose another schedule.");
+  if (const auto* refusal = std::get_if<std::string>(&result)) return *refusal + "; set these numbers back, or choose another schedule.";
+  return result;
+}
+
+std::variant<Schedule, std::string> familyFor(const Design& design) {
+  const PlanRequest& request = design.request;
+  const Shape shape{request.ranks, stagesOf(design), request.microbatches};
+  if (const auto refusal = generatorOf(request.schedule).refusal(shape)) return refusalSentence(request.schedule, *refusal) + ".";
+  Schedule schedule = generate(request.schedule, shape);
+  return request.rankOrder.empty() ? schedule : withRankOrder(schedule, request.rankOrder);
+}
+
+std::variant<Schedule, std::string> shownSchedule(const Document& document) {
+  const Design& design = document.design();
+  if (!document.graph() && !design.customCosts) return "Nothing is open whose schedule could be edited; open a model or a schedule first.";
+  if (const auto drawn = drawnOf(design)) return adaptedTo(design, *drawn);
+  if (design.customRows) return computeOnly(*design.customRows);
+  if (madeSchedule(design.request.schedule) == nullptr) return familyFor(design);
+  if (document.isPredicting() || !document.prediction() || !document.problem().isEmpty())
+    return "The order for these costs is still being made; try again in a moment.";
+  return computeOnly(*document.prediction()->rows);
+}
+
+}  // namespace
+
+Schedule drawnFor(const Design& design, const Schedule& drawn) {
+  auto result = adaptedTo(design, drawn);
+  if (const auto* refusal = std::get_if<std::string>(&result)) throw UsageError(*refusal);
   return std::get<Schedule>(std::move(result));
 }
 
-Schedule editableSchedule(const Document& document) {
-  const Design& design = document.design();
-  const PlanRequest& request = design.request;
-  if (!document.graph() && !design.customCosts)
-    throw UsageError("Nothing is open whose schedule could be edited; open a model or a schedule first.");
-  Schedule schedule;
-  if (const auto drawn = drawnOf(design)) {
-    schedule = drawnFor(design, *drawn);
-  } else if (design.customRows) {
-    schedule = computeOnly(*design.customRows);
-  } else if (madeSchedule(request.schedule) != nullptr) {
-    if (document.isPredicting() || !document.prediction() || !document.problem().isEmpty())
-      throw UsageError("The order for these costs is still being made; try again in a moment.");
-    schedule = computeOnly(*document.prediction()->rows);
-  } else {
-    schedule = generate(request.schedule, {request.ranks, stagesOf(design), request.microbatches});
-    if (!request.rankOrder.empty()) schedule = withRankOrder(schedule, request.rankOrder);
-  }
-  schedule.lockstep = false;  // an order by hand keeps no cycles
-  return schedule;
+std::variant<Schedule, std::string> editableSchedule(const Document& document) {
+  auto shown = shownSchedule(document);
+  if (auto* schedule = std::get_if<Schedule>(&shown)) schedule->lockstep = false;  // an order by hand keeps no cycles
+  return shown;
 }
 
 void setDrawn(Document& document, const QString& what, Schedule schedule) {

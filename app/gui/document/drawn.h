@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "app/gui/document/document.h"
 #include "schedules/editing/edit.h"
@@ -18,9 +19,9 @@ namespace pw::gui {
 /// Its compute-only rows for the design's ranks, chunks and microbatches (`adapted`). Throws UsageError where it has none.
 [[nodiscard]] Schedule drawnFor(const Design& design, const Schedule& drawn);
 
-/// The compute-only schedule that the document shows, as edits by hand take it; for the rank order of the design. Throws UsageError where
-/// nothing is open, or an order made for the costs is not there yet.
-[[nodiscard]] Schedule editableSchedule(const Document& document);
+/// The compute-only schedule that the document shows, as edits by hand take it, for the rank order of the design; or a sentence that says
+/// why there is none: nothing is open, an order made for the costs is not there yet, or the design's numbers do not suit the schedule.
+[[nodiscard]] std::variant<Schedule, std::string> editableSchedule(const Document& document);
 
 /// Makes the schedule the design's, as one edit: in place of the drawn one that it has, else as a new one, `1f1b, edited`. What the design
 /// took from a file goes with it. Throws UsageError, without a model, where its times are of another number of stages.

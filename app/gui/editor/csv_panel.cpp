@@ -102,13 +102,10 @@ void CsvPanel::Private::build() {
 void CsvPanel::Private::show() {
   if (isTaking || typing.isActive() || document.isDragging()) return;
   QString csv;
-  try {
-    if (const Schedule schedule = editableSchedule(document); actionsIn(schedule) <= kMostActions)
-      csv = QString::fromStdString(toCsv(schedule)).remove(QLatin1Char('\r'));
-    text->setReadOnly(csv.isEmpty());
-  } catch (const Error&) {
-    text->setReadOnly(true);  // nothing is open, or the order is still being made
-  }
+  const auto editable = editableSchedule(document);
+  if (const auto* schedule = std::get_if<Schedule>(&editable); schedule != nullptr && actionsIn(*schedule) <= kMostActions)
+    csv = QString::fromStdString(toCsv(*schedule)).remove(QLatin1Char('\r'));
+  text->setReadOnly(csv.isEmpty());
   while (csv.endsWith(QLatin1Char('\n'))) csv.chop(1);
   if (std::exchange(shown, csv) == csv && !problem.isEmpty()) return;  // what was typed and is not right yet stays
   if (csv != text->toPlainText()) {
@@ -141,8 +138,10 @@ void CsvPanel::Private::take() {
   Schedule parsed;
   if (const auto wrong = wrongOf(parsed, text->toPlainText().toStdString())) return say(*wrong);
   say({});
+  const auto editable = editableSchedule(document);
+  if (const auto* refusal = std::get_if<std::string>(&editable)) return say({QString::fromStdString(*refusal), {}});
+  if (parsed.rows == std::get<Schedule>(editable).rows) return;
   try {
-    if (parsed.rows == editableSchedule(document).rows) return;
     isTaking = true;
     setDrawn(document, CsvPanel::tr("Edit the schedule as text"), std::move(parsed));
   } catch (const Error& e) {

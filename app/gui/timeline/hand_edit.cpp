@@ -64,10 +64,9 @@ HandEdit::~HandEdit() = default;
 void HandEdit::setOn(bool on) {
   if (on == on_) return;
   if (on) {
-    try {
-      static_cast<void>(editableSchedule(document_));
-    } catch (const Error& e) {
-      emit refused(QString::fromUtf8(e.what()));
+    const auto schedule = editableSchedule(document_);
+    if (const auto* refusal = std::get_if<std::string>(&schedule)) {
+      emit refused(QString::fromStdString(*refusal));
       return;
     }
   }
@@ -101,16 +100,14 @@ void HandEdit::select(const Action& action, Extends extends) {
 
 /// All of a row between two of its actions.
 void HandEdit::selectFrom(const Action& one, const Action& other) {
-  try {
-    const Schedule schedule = editableSchedule(document_);
-    const auto cells = cellsOf(schedule, {one, other});
-    if (cells.size() != 2 || cells.front().rank != cells.back().rank) return;
-    const auto& row = schedule.rows[cells.front().rank.index()];
-    for (auto i = static_cast<std::size_t>(cells.front().position); i <= static_cast<std::size_t>(cells.back().position); ++i) {
-      if (row[i].kind != ActionKind::Idle) selection_.insert(plain(row[i]));
-    }
-  } catch (const Error&) {
-    return;  // the timeline still shows a schedule that the plan cannot have any more
+  const auto shown = editableSchedule(document_);
+  const auto* schedule = std::get_if<Schedule>(&shown);
+  if (schedule == nullptr) return;  // the timeline still shows a schedule that the plan cannot have any more
+  const auto cells = cellsOf(*schedule, {one, other});
+  if (cells.size() != 2 || cells.front().rank != cells.back().rank) return;
+  const auto& row = schedule->rows[cells.front().rank.index()];
+  for (auto i = static_cast<std::size_t>(cells.front().position); i <= static_cast<std::size_t>(cells.back().position); ++i) {
+    if (row[i].kind != ActionKind::Idle) selection_.insert(plain(row[i]));
   }
 }
 
@@ -125,17 +122,16 @@ void HandEdit::clearSelection() {
 /// Actions that are no more are no longer selected: a B that was split, microbatches that went.
 void HandEdit::keepSelection() {
   if (selection_.empty()) return;
-  try {
-    std::set<Action> present;
-    for (const auto& row : editableSchedule(document_).rows) {
+  std::set<Action> present;
+  const auto shown = editableSchedule(document_);
+  if (const auto* schedule = std::get_if<Schedule>(&shown)) {  // else it does not go on to these ranks or microbatches
+    for (const auto& row : schedule->rows) {
       for (const Action& a : row) {
         if (selection_.contains(plain(a))) present.insert(plain(a));
       }
     }
-    selection_ = std::move(present);
-  } catch (const Error&) {
-    selection_.clear();  // the schedule does not go on to these ranks or microbatches
   }
+  selection_ = std::move(present);
   emit changed();
 }
 
@@ -174,7 +170,9 @@ void HandEdit::accept(const QString& what, Schedule schedule) {
 void HandEdit::change(const QString& what, const std::function<Edit(const Schedule&)>& make) {
   if (!on_ || drag_) return;
   try {
-    const Schedule schedule = editableSchedule(document_);
+    const auto shown = editableSchedule(document_);
+    if (const auto* refusal = std::get_if<std::string>(&shown)) return refuse({*refusal, {}});
+    const auto& schedule = std::get<Schedule>(shown);
     auto result = edited(schedule, make(schedule));
     if (const auto* refusal = std::get_if<Refusal>(&result)) return refuse(*refusal);
     accept(what, std::get<Schedule>(std::move(result)));
@@ -270,7 +268,9 @@ void HandEdit::improve() {
     return refuse({tr("the plan is still being predicted; try again in a moment").toStdString(), {}});
   const auto enough = std::make_shared<std::atomic<bool>>(false);
   try {
-    const Schedule schedule = editableSchedule(document_);
+    const auto shown = editableSchedule(document_);
+    if (const auto* refusal = std::get_if<std::string>(&shown)) return refuse({*refusal, {}});
+    const auto& schedule = std::get<Schedule>(shown);
     const Design design = document_.design();
     enough_ = enough;
     improving_.start(tr("Improving the order"),
@@ -300,13 +300,11 @@ void HandEdit::stopImproving() {
 QString HandEdit::whyNotEarlier() const {
   const auto prediction = document_.prediction();
   if (!on_ || selection_.size() != 1 || !prediction || document_.isPredicting()) return {};
-  try {
-    const Schedule schedule = editableSchedule(document_);
-    const auto cells = cellsOf(schedule, selection_);
-    return cells.size() == 1 ? pw::gui::whyNotEarlier(schedule, cells.front(), prediction->timeline) : QString();
-  } catch (const Error&) {
-    return {};
-  }
+  const auto shown = editableSchedule(document_);
+  const auto* schedule = std::get_if<Schedule>(&shown);
+  if (schedule == nullptr) return {};
+  const auto cells = cellsOf(*schedule, selection_);
+  return cells.size() == 1 ? pw::gui::whyNotEarlier(*schedule, cells.front(), prediction->timeline) : QString();
 }
 
 // ---- Dragging ----
@@ -315,11 +313,9 @@ bool HandEdit::beginDrag(const Action& action) {
   const auto prediction = document_.prediction();
   if (!on_ || drag_ || !prediction || document_.isPredicting()) return false;
   auto drag = std::make_unique<Dragged>();
-  try {
-    drag->schedule = editableSchedule(document_);
-  } catch (const Error&) {
-    return false;
-  }
+  auto shown = editableSchedule(document_);
+  if (!std::holds_alternative<Schedule>(shown)) return false;
+  drag->schedule = std::get<Schedule>(std::move(shown));
   const auto cells = cellsOf(drag->schedule, {plain(action)});
   if (cells.size() != 1 || prediction->timeline.ranks.size() != drag->schedule.rows.size()) return false;
   for (std::size_t r = 0; r < drag->schedule.rows.size(); ++r) {
