@@ -1,52 +1,22 @@
+#include "simulator/timeline/svg.h"
+
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdint>
-#include <functional>
 #include <iterator>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "schedules/units.h"
-#include "simulator/report/metrics.h"
-#include "simulator/timeline/svg.h"
+#include "simulator/timeline/figure_looks.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {
 
-constexpr std::size_t kMostBlocks = 12'000;
-constexpr double kMostColumns = 150'000;  ///< of merged spans, over all ranks
-constexpr double kNarrowest = 0.5;        ///< a block drawn alone [pixels]
-constexpr double kMargin = 12, kLabels = 64, kShares = 84, kTitleHeight = 26, kRulerHeight = 24;
-constexpr double kCharacter = 6.2;  ///< width of a character at the smaller font size
-constexpr std::size_t kKinds = 12;
-
-struct Look {
-  std::string_view fill, text, word;
-};
-
-/// By SpanKind. Waits are not drawn.
-constexpr std::array<Look, kKinds> kLooks{{
-    {"#56b4e9", "#000", "forward"},
-    {"#0072b2", "#fff", "backward"},
-    {"#009e73", "#000", "backward, inputs"},
-    {"#e69f00", "#000", "backward, weights"},
-    {"#cc79a7", "#000", "message forward"},
-    {"#9d5d80", "#fff", "message backward"},
-    {"", "", ""},
-    {"", "", ""},
-    {"#d0c13b", "#000", "reduce gradients"},
-    {"#f0e442", "#000", "optimizer"},
-    {"#999999", "#000", "load from the host"},
-    {"#bbbbbb", "#000", "store to the host"},
-}};
-
-bool isMessage(const Span& span) { return span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward; }
-bool isDrawn(const Span& span) { return span.kind != SpanKind::WaitForward && span.kind != SpanKind::WaitBackward; }
-/// On the strip below its rank's lane.
-bool isBelow(const Span& span) { return isMessage(span) || isBeside(span); }
+constexpr std::size_t kMostScreenRows = 1'000'000;
+constexpr double kPixels = 96 / 25.4;  ///< of a mm
 
 std::string escaped(std::string_view text) {
   std::string safe;
@@ -62,7 +32,7 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
-/// Coordinates with two digits at most, without zeros at their end.
+/// With two digits at most, without zeros at their end.
 std::string number(double value) {
   std::string text = fmt::format("{:.2f}", value);
   while (text.back() == '0') text.pop_back();
@@ -70,99 +40,21 @@ std::string number(double value) {
   return text == "-0" ? "0" : text;
 }
 
-struct Scale {
-  Ns end = 1;
-  double left = 0, width = 1;
-  [[nodiscard]] double pixels(Ns time) const { return static_cast<double>(time) / static_cast<double>(end) * width; }
-  [[nodiscard]] double x(Ns time) const { return left + pixels(time); }
-};
+/// A length as pixels.
+std::string px(double mm) { return number(mm * kPixels); }
 
-/// The step of the ruler: 1, 2 or 5 times a power of ten, at most `count` of them.
-Ns rulerStep(Ns end, std::int64_t count) {
-  Ns step = 1;
-  while (end / step > count) {
-    for (const Ns factor : {2, 5, 10}) {
-      if (end / (step * factor) <= count) return step * factor;
-    }
-    step *= 10;
+std::string colour(std::uint32_t rgb) { return fmt::format("#{:06x}", rgb); }
+
+/// The family as a value of font-family.
+std::string familyOf(const std::string& font) {
+  for (const std::string_view generic : {"sans-serif", "serif", "monospace"}) {
+    if (font == generic) return font;
   }
-  return step;
+  return fmt::format("'{}',sans-serif", font);
 }
 
-class Drawing {
- public:
-  Drawing(const Trace& trace, const SvgOptions& options);
-  std::string draw() &&;
-
- private:
-  void chooseBlocks();
-  void header();
-  void ruler();
-  void lane(int rank);
-  void strip(const std::vector<const Span*>& spans, double y, double height);
-  void block(const Span& span, double y, double height);
-  void merged(const std::vector<const Span*>& spans, double y, double height);
-  void legend();
-  [[nodiscard]] double widthOf(const Span& span) const { return scale_.pixels(span.end - span.start); }
-  [[nodiscard]] double laneY(int rank) const { return top_ + static_cast<double>(rank) * (lane_ + below_ + gap_); }
-  [[nodiscard]] std::string labelOf(const Span& span) const;
-
-  const Trace& trace_;
-  const SvgOptions& options_;
-  Metrics metrics_;
-  Scale scale_;
-  double top_ = 0, lane_ = 24, below_ = 0, gap_ = 6, height_ = 0;
-  double narrowest_ = kNarrowest;  ///< spans of at least this width are drawn individually
-  double column_ = kNarrowest;
-  bool severalStages_ = false;
-  std::array<bool, kKinds> used_{};
-  std::vector<std::vector<const Span*>> ranks_;  ///< spans by rank, by start
-  std::string text_;
-};
-
-Drawing::Drawing(const Trace& trace, const SvgOptions& options)
-    : trace_(trace), options_(options), metrics_(metricsOf(trace)), ranks_(static_cast<std::size_t>(std::max(0, trace.ranks))) {
-  const double width = std::clamp(options.width, 400, 10'000);
-  scale_.left = kMargin + kLabels;
-  scale_.width = width - scale_.left - kShares - kMargin;
-  bool below = false;
-  std::vector<std::int32_t> stageOf(ranks_.size(), -1);
-  for (const Span& span : trace.spans) {
-    if (!isDrawn(span) || span.rank.value < 0 || span.rank.value >= trace.ranks) continue;
-    ranks_[span.rank.index()].push_back(&span);
-    scale_.end = std::max(scale_.end, span.end);
-    used_[static_cast<std::size_t>(span.kind)] = true;
-    below = below || isBelow(span);
-    if (!isCompute(span.kind)) continue;
-    severalStages_ = severalStages_ || (stageOf[span.rank.index()] >= 0 && stageOf[span.rank.index()] != span.stage.value);
-    stageOf[span.rank.index()] = span.stage.value;
-  }
-  if (trace.ranks > 64) lane_ = 10, gap_ = 2;
-  below_ = below ? (trace.ranks > 64 ? 3 : 5) : 0;
-  top_ = kMargin + (options.title.empty() ? 0 : kTitleHeight) + kRulerHeight;
-  column_ = std::max(kNarrowest, scale_.width * std::max(1, trace.ranks) * 2 / kMostColumns);
-  chooseBlocks();
-}
-
-/// The widest blocks are drawn individually.
-void Drawing::chooseBlocks() {
-  std::vector<double> widths;
-  for (const auto& spans : ranks_) {
-    for (const Span* span : spans) {
-      if (widthOf(*span) >= kNarrowest) widths.push_back(widthOf(*span));
-    }
-  }
-  if (widths.size() <= kMostBlocks) return;
-  const auto last = widths.begin() + static_cast<std::ptrdiff_t>(kMostBlocks);
-  std::nth_element(widths.begin(), last, widths.end(), std::greater<>());
-  narrowest_ = std::nextafter(*last, 2 * *last);  // spans of equal width are merged together
-}
-
-std::string Drawing::labelOf(const Span& span) const {
-  if (span.microbatch.value < 0)
-    return span.stage.value < 0 ? std::string(nameOf(span.kind)) : fmt::format("{}{}", span.stage.value, nameOf(span.kind));
-  return severalStages_ || isMessage(span) ? fmt::format("{}{}{}", span.stage.value, nameOf(span.kind), span.microbatch.value)
-                                           : fmt::format("{}{}", nameOf(span.kind), span.microbatch.value);
+std::string shapeOf(const FigureBox& box) {
+  return fmt::format("x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", px(box.x), px(box.y), px(box.width), px(box.height));
 }
 
 /// What differs on a dark page: where the system prefers dark, and in the dark themes of JupyterLab and VS Code, whichever the system
@@ -178,175 +70,163 @@ std::string darkStyles() {
          rules("[data-jp-theme-light=false]") + rules(".vscode-dark");
 }
 
-void Drawing::header() {
-  const double width = scale_.left + scale_.width + kShares + kMargin;
-  height_ = laneY(trace_.ranks) + 40;
-  const std::string_view in = options_.inPage ? ".pipewright " : "";  // before each selector
-  text_ = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\"{3}>\n"
-      "<title>{2}</title>\n"
-      "<style>{4}text{{font:12px sans-serif;fill:#222}}{4}.t{{font-size:15px;font-weight:600}}{4}.r{{fill:#555;font-size:11px}}"
-      "{4}.m{{text-anchor:middle}}{4}.e{{text-anchor:end}}{4}.g{{fill:#eceff1}}{4}.p{{fill:#fff}}"
-      "{4}.l{{stroke:#c4cbd0;stroke-width:1;shape-rendering:crispEdges}}",
-      number(width), number(height_), escaped(options_.title.empty() ? "timeline" : options_.title),
-      options_.inPage ? " class=\"pipewright\"" : "", in);
-  if (options_.inPage) text_ += darkStyles();
-  for (std::size_t k = 0; k < kKinds; ++k) {
-    if (used_[k])
-      text_ += fmt::format("{4}.k{0}{{fill:{1}}}{4}.w{2}{{fill:{3};font-size:11px;text-anchor:middle}}", k, kLooks[k].fill, k,
-                           kLooks[k].text, in);
-  }
-  text_ += "</style>\n<rect class=\"p\" width=\"100%\" height=\"100%\"/>\n";
-  if (!options_.title.empty())
-    text_ += fmt::format("<text class=\"t\" x=\"{}\" y=\"{}\">{}</text>\n", number(kMargin), number(kMargin + 14), escaped(options_.title));
-}
+class Drawing {
+ public:
+  Drawing(const Figure& figure, SvgUse use) : figure_(figure), use_(use) {}
+  std::string draw() &&;
 
-void Drawing::ruler() {
-  const double y = top_ - 6;
-  const Ns step = rulerStep(scale_.end, static_cast<std::int64_t>(scale_.width / 90));
-  for (Ns time = 0; time <= scale_.end; time += step) {
-    text_ +=
-        fmt::format("<line class=\"l\" x1=\"{0}\" x2=\"{0}\" y1=\"{1}\" y2=\"{2}\"/><text class=\"r{4}\" x=\"{0}\" y=\"{3}\">{5}</text>\n",
-                    number(scale_.x(time)), number(y), number(laneY(trace_.ranks) - gap_), number(y - 4), time == 0 ? "" : " m",
-                    time == 0 ? "0" : formatDuration(time));
-    if (time > scale_.end - step) break;
-  }
-}
+ private:
+  void header();
+  void styles();
+  void block(const FigureBlock& block);
+  void hatch(const FigureBox& box, Hatch hatch);
+  void text(const FigureText& text);
+  [[nodiscard]] FigureLook look(SpanKind kind) const { return lookOf(kind, figure_.greyscale); }
 
-void Drawing::block(const Span& span, double y, double height) {
-  const auto kind = static_cast<std::size_t>(span.kind);
-  const double x = scale_.x(span.start), width = widthOf(span);
-  std::string what = fmt::format("{} {}, {} at {}", nameOf(span.kind), kLooks[kind].word, formatDuration(span.end - span.start),
-                                 formatDuration(span.start));
-  if (span.microbatch.value >= 0)
-    what = fmt::format("{}{}{} {}", span.stage.value, nameOf(span.kind), span.microbatch.value, what.substr(nameOf(span.kind).size() + 1));
-  if (isMessage(span)) what += fmt::format(", to rank {}, {}", span.peer.value, formatSize(span.bytes));
-  // A hairline of background between neighbours, where there is room.
-  const double gap = width > 4 ? 0.5 : 0;
-  const std::string shape = fmt::format("<rect class=\"k{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", kind, number(x), number(y),
-                                        number(std::max(width - gap, 0.3)), number(height));
-  const std::string label = labelOf(span);
-  if (height < 10 || width <= kCharacter * static_cast<double>(label.size()) + 2) {
-    text_ += fmt::format("{}><title>{}</title></rect>\n", shape, what);
-    return;
-  }
-  text_ += fmt::format("<g><title>{}</title>{}/><text class=\"w{}\" x=\"{}\" y=\"{}\">{}</text></g>\n", what, shape, kind,
-                       number(x + width / 2), number(y + height / 2 + 4), label);
-}
-
-/// Where a kind is in a column of merged spans, in levels from the bottom of the lane.
-struct Band {
-  int from = 0, until = 0;
-  bool operator==(const Band&) const = default;
+  const Figure& figure_;
+  const SvgUse use_;
+  std::string text_;
 };
 
-/// A column is filled from the bottom by each kind's share of its time, so that the empty part is bubble. Adjacent equal columns become one
-/// piece of a path; there is one path per kind.
-void Drawing::merged(const std::vector<const Span*>& spans, double y, double height) {
-  constexpr int kLevels = 24;
-  const auto columns = static_cast<std::size_t>(std::ceil(scale_.width / column_));
-  std::vector<std::array<float, kKinds>> shares(columns);
-  bool any = false;
-  for (const Span* span : spans) {
-    if (widthOf(*span) >= narrowest_) continue;
-    any = true;
-    const double begin = scale_.pixels(span->start) / column_, end = scale_.pixels(span->end) / column_;
-    const auto last = std::min(columns, static_cast<std::size_t>(end) + 1);
-    for (auto c = static_cast<std::size_t>(begin); c < last; ++c) {
-      const double share = std::min(end, static_cast<double>(c + 1)) - std::max(begin, static_cast<double>(c));
-      shares[c][static_cast<std::size_t>(span->kind)] += static_cast<float>(std::max(share, 1e-6));
-    }
-  }
-  if (!any) return;
-  std::array<std::string, kKinds> paths;
-  std::array<Band, kKinds> bands{};
-  std::array<std::size_t, kKinds> starts{};
-  for (std::size_t c = 0; c <= columns; ++c) {
-    double sum = 0;
-    for (std::size_t k = 0; k < kKinds; ++k) {
-      const double share = c < columns ? static_cast<double>(shares[c][k]) : 0;
-      Band band{static_cast<int>(std::lround(std::min(sum, 1.0) * kLevels)),
-                static_cast<int>(std::lround(std::min(sum + share, 1.0) * kLevels))};
-      if (share > 0 && sum == 0) band.until = std::max(band.until, 1);  // a single short action stays visible
-      sum += share;
-      if (band.from == band.until) band = {};
-      if (band == bands[k]) continue;
-      const Band& old = bands[k];
-      if (old.until > old.from) {
-        const double left = scale_.left + static_cast<double>(starts[k]) * column_,
-                     right = std::min(scale_.left + static_cast<double>(c) * column_, scale_.left + scale_.width);
-        fmt::format_to(std::back_inserter(paths[k]), "M{} {}h{}v{}H{}z", number(left), number(y + height - height * old.until / kLevels),
-                       number(right - left), number(height * (old.until - old.from) / kLevels), number(left));
-      }
-      bands[k] = band;
-      starts[k] = c;
-    }
-  }
-  for (std::size_t k = 0; k < kKinds; ++k) {
-    if (!paths[k].empty()) text_ += fmt::format("<path class=\"k{}\" d=\"{}\"/>\n", k, paths[k]);
-  }
+void Drawing::header() {
+  const std::string width = px(figure_.width), height = px(figure_.height);
+  const bool paper = use_ == SvgUse::Paper;
+  text_ = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\"{}>\n"
+      "<title>{}</title>\n",
+      paper ? number(figure_.width) + "mm" : width, paper ? number(figure_.height) + "mm" : height, width, height,
+      use_ == SvgUse::Page ? " class=\"pipewright\"" : "", escaped(figure_.title.empty() ? "timeline" : figure_.title));
 }
 
-void Drawing::strip(const std::vector<const Span*>& spans, double y, double height) {
-  merged(spans, y, height);
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    if (widthOf(*spans[i]) < narrowest_) continue;
-    const bool slot = i + 1 < spans.size() && isSlot(*spans[i], *spans[i + 1]);
-    const bool second = i > 0 && isSlot(*spans[i - 1], *spans[i]);
-    const double part = slot || second ? height / 2 : height;
-    block(*spans[i], second ? y + part : y, part);
+void Drawing::styles() {
+  const std::string_view in = use_ == SvgUse::Page ? ".pipewright " : "";  // before each selector
+  const FigureColours colours = coloursOf(figure_.greyscale);
+  const auto size = [&](TextRole role) { return px(textSize(figure_, role)); };
+  const std::array<std::pair<std::string_view, std::string>, 13> rules{{
+      {"text", fmt::format("font:{}px {};fill:{}", size(TextRole::Name), familyOf(figure_.font), colour(colours.text))},
+      {".t", fmt::format("font-size:{}px;font-weight:600", size(TextRole::Title))},
+      {".b", "font-weight:600"},
+      {".r", fmt::format("fill:{};font-size:{}px", colour(colours.note), size(TextRole::Note))},
+      {".m", "text-anchor:middle"},
+      {".e", "text-anchor:end"},
+      {".g", fmt::format("fill:{}", colour(colours.lane))},
+      {".p", fmt::format("fill:{}", colour(colours.page))},
+      {".y", fmt::format("fill:{}", colour(colours.memory))},
+      {".l", fmt::format("stroke:{};stroke-width:{}{}", colour(colours.line), use_ == SvgUse::Paper ? "0.4" : "1",
+                         use_ == SvgUse::Paper ? "" : ";shape-rendering:crispEdges")},
+      {".o", fmt::format("fill:none;stroke:{};stroke-width:0.4", colour(colours.note))},
+      {".h", fmt::format("fill:none;stroke:{};stroke-width:{}", colour(colours.hatch), px(kHatchLine))},
+      {".w", fmt::format("font-size:{}px;text-anchor:middle", px(labelSize(figure_)))},
+  }};
+  text_ += "<style>";
+  for (const auto& [selector, rule] : rules) text_ += fmt::format("{}{}{{{}}}", in, selector, rule);
+  if (use_ == SvgUse::Page) text_ += darkStyles();
+  std::array<bool, kSpanKinds> used{};
+  for (const FigureBlock& block : figure_.blocks) used[static_cast<std::size_t>(block.kind)] = true;
+  for (const FigureMerged& merged : figure_.merged) used[static_cast<std::size_t>(merged.kind)] = true;
+  for (std::size_t k = 0; k < kSpanKinds; ++k) {
+    const FigureLook look = this->look(static_cast<SpanKind>(k));
+    if (used[k]) text_ += fmt::format("{0}.k{1}{{fill:{2}}}{0}.w{1}{{fill:{3}}}", in, k, colour(look.fill), colour(look.text));
   }
+  text_ += "</style>\n<rect class=\"p\" width=\"100%\" height=\"100%\"/>\n";
 }
 
-void Drawing::lane(int rank) {
-  const double y = laneY(rank);
-  const auto r = static_cast<std::size_t>(rank);
-  const double middle = y + lane_ / 2 + 4;
-  if (lane_ > 12 || rank % 4 == 0)
-    text_ += fmt::format("<text class=\"e\" x=\"{}\" y=\"{}\">rank {}</text>", number(scale_.left - 8), number(middle), rank);
-  const double share =
-      metrics_.makespan > 0 ? 100 * static_cast<double>(metrics_.ranks[r].busy) / static_cast<double>(metrics_.makespan) : 0;
-  if (lane_ > 12)
-    text_ += fmt::format("<text class=\"r\" x=\"{}\" y=\"{}\">{:.0f} % busy</text>", number(scale_.left + scale_.width + 8), number(middle),
-                         share);
-  text_ += '\n';
-  std::vector<const Span*> compute, below;
-  for (const Span* span : ranks_[r]) (isBelow(*span) ? below : compute).push_back(span);
-  strip(compute, y, lane_);
-  strip(below, y + lane_ + 1, below_ - 1);
+void Drawing::hatch(const FigureBox& box, Hatch hatch) {
+  const std::vector<FigureSegment> lines = hatchLines(box, hatch);
+  if (lines.empty()) return;
+  text_ += "<path class=\"h\" d=\"";
+  for (const FigureSegment& line : lines)
+    fmt::format_to(std::back_inserter(text_), "M{} {}L{} {}", px(line.from.x), px(line.from.y), px(line.to.x), px(line.to.y));
+  text_ += "\"/>";
 }
 
-void Drawing::legend() {
-  double x = scale_.left;
-  const double y = laneY(trace_.ranks) + 12;
-  const auto entry = [&](std::string_view style, std::string_view word) {
-    text_ += fmt::format("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\"/><text class=\"r\" x=\"{}\" y=\"{}\">{}</text>\n",
-                         style, number(x), number(y), number(x + 17), number(y + 10), word);
-    x += 17 + kCharacter * static_cast<double>(word.size()) + 14;
-  };
-  for (std::size_t k = 0; k < kKinds; ++k) {
-    if (used_[k]) entry(fmt::format("k{}", k), kLooks[k].word);
+void Drawing::block(const FigureBlock& block) {
+  const auto kind = static_cast<std::size_t>(block.kind);
+  const std::string shape = fmt::format("<rect class=\"k{}\" {}", kind, shapeOf(block.box));
+  const Hatch lines = look(block.kind).hatch;
+  if (block.label.empty() && lines == Hatch::None) {
+    text_ += fmt::format("{}><title>{}</title></rect>\n", shape, descriptionOf(block));
+    return;
   }
-  entry("g", "bubble");
-  text_ += fmt::format("<text class=\"r\" x=\"{}\" y=\"{}\">makespan {}, bubble {:.1f} %</text>\n", number(scale_.left), number(y + 26),
-                       formatDuration(metrics_.makespan), 100 * metrics_.bubbleFraction);
+  text_ += fmt::format("<g><title>{}</title>{}/>", descriptionOf(block), shape);
+  hatch(block.box, lines);
+  if (!block.label.empty()) {
+    if (lines != Hatch::None) text_ += fmt::format("<rect class=\"k{}\" {}/>", kind, shapeOf(plateOf(figure_, block)));
+    const FigurePoint at = labelPoint(figure_, block);
+    text_ += fmt::format("<text class=\"w w{}\" x=\"{}\" y=\"{}\">{}</text>", kind, px(at.x), px(at.y), block.label);
+  }
+  text_ += "</g>\n";
+}
+
+void Drawing::text(const FigureText& text) {
+  std::string_view role, align;
+  switch (text.role) {
+    case TextRole::Title: role = "t"; break;
+    case TextRole::Heading: role = "b"; break;
+    case TextRole::Name: role = ""; break;
+    case TextRole::Note: role = "r"; break;
+  }
+  switch (text.align) {
+    case TextAlign::Left: align = ""; break;
+    case TextAlign::Middle: align = "m"; break;
+    case TextAlign::Right: align = "e"; break;
+  }
+  const std::string name = fmt::format("{}{}{}", role, role.empty() || align.empty() ? "" : " ", align);
+  text_ += fmt::format("<text{} x=\"{}\" y=\"{}\">{}</text>\n", name.empty() ? "" : fmt::format(" class=\"{}\"", name), px(text.at.x),
+                       px(text.at.y), escaped(text.text));
 }
 
 std::string Drawing::draw() && {
   header();
-  for (int rank = 0; rank < trace_.ranks; ++rank) {
-    text_ += fmt::format("<rect class=\"g\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n", number(scale_.left), number(laneY(rank)),
-                         number(scale_.width), number(lane_));
+  styles();
+  for (const FigureBox& box : figure_.lanes) text_ += fmt::format("<rect class=\"g\" {}/>\n", shapeOf(box));
+  for (const FigureSegment& line : figure_.lines)
+    text_ += fmt::format("<line class=\"l\" x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>\n", px(line.from.x), px(line.to.x), px(line.from.y),
+                         px(line.to.y));
+  for (const FigureCurve& curve : figure_.memory) {
+    if (curve.outline.empty()) continue;
+    text_ += "<path class=\"y\" d=\"";
+    for (std::size_t i = 0; i < curve.outline.size(); ++i)
+      text_ += fmt::format("{}{} {}", i == 0 ? "M" : "L", px(curve.outline[i].x), px(curve.outline[i].y));
+    text_ += "z\"/>\n";
   }
-  ruler();
-  for (int rank = 0; rank < trace_.ranks; ++rank) lane(rank);
-  legend();
+  for (const FigureMerged& merged : figure_.merged) {
+    text_ += fmt::format("<path class=\"k{}\" d=\"", static_cast<std::size_t>(merged.kind));
+    for (const FigureBox& box : merged.boxes)
+      fmt::format_to(std::back_inserter(text_), "M{} {}h{}v{}H{}z", px(box.x), px(box.y), px(box.width), px(box.height), px(box.x));
+    text_ += "\"/>\n";
+  }
+  for (const FigureBlock& b : figure_.blocks) block(b);
+  if (figure_.greyscale) {
+    for (const FigureBox& box : figure_.lanes) text_ += fmt::format("<rect class=\"o\" {}/>\n", shapeOf(box));
+  }
+  for (const FigureSwatch& swatch : figure_.swatches) {
+    text_ +=
+        fmt::format("<rect class=\"{}\" {}/>", swatch.kind ? fmt::format("k{}", static_cast<int>(*swatch.kind)) : "g", shapeOf(swatch.box));
+    if (swatch.kind) hatch(swatch.box, look(*swatch.kind).hatch);
+    if (figure_.greyscale) text_ += fmt::format("<rect class=\"o\" {}/>", shapeOf(swatch.box));
+    text_ += '\n';
+  }
+  for (const FigureText& t : figure_.texts) text(t);
   text_ += "</svg>\n";
   return std::move(text_);
 }
 
 }  // namespace
 
-std::string toSvg(const Trace& trace, const SvgOptions& options) { return Drawing(trace, options).draw(); }
+std::string toSvg(const Figure& figure, SvgUse use) { return Drawing(figure, use).draw(); }
+
+std::string toSvg(const Trace& trace, const SvgOptions& options) {
+  const bool many = trace.ranks > 64;
+  FigureStyle style;
+  style.width = std::clamp(options.width, 400, 10'000) / kPixels;
+  style.title = options.title;
+  style.fontSize = 9;  // 12 pixels
+  style.rowHeight = (many ? 10 : 24) / kPixels;
+  style.labels = BlockLabels::Full;
+  style.busy = style.summary = true;
+  const FigureFrame frame{12 / kPixels, 64 / kPixels, 84 / kPixels, 0.5 / kPixels, 75'000, kMostScreenRows};
+  return toSvg(layOut({{&trace, ""}}, style, frame), options.inPage ? SvgUse::Page : SvgUse::Screen);
+}
 
 }  // namespace pw
