@@ -11,6 +11,7 @@
 #include <CLI/Validators.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/figure_options.h"
 #include "app/cli/numbers.h"
 #include "app/cli/shared_options.h"
 #include "app/cli/text/output.h"
@@ -24,7 +25,9 @@
 #include "simulator/plan/plan.h"
 #include "simulator/step/simulate.h"
 #include "simulator/timeline/chrome.h"
+#include "simulator/timeline/figure.h"
 #include "simulator/timeline/svg.h"
+#include "simulator/timeline/tikz.h"
 #include "simulator/trace/trace_csv.h"
 
 namespace pw::cli {
@@ -38,8 +41,11 @@ struct ExportOptions {
   std::vector<std::string> traces;
   int run = 0;    ///< 0: the newest
   int step = -1;  ///< −1: the one that stands for the run
-  bool predicted = false;
+  bool predicted = false, both = false;
+  FigureOptions figure;
 };
+
+bool isFigure(const ExportOptions& o) { return o.to == "svg" || o.to == "tikz"; }
 
 /// Traces that go into one file, and the one that is drawn if there can be only one.
 struct Material {
@@ -109,10 +115,33 @@ Material fromTrace(const ExportOptions& o) {
   return material;
 }
 
+/// The prediction of the plan, and the step of the trace that is measured.
+Material fromPlanAndTrace(const ExportOptions& o) {
+  Material material = fromPlan(o), measured = fromTrace(o);
+  material.names.push_back(measured.names[measured.chosen]);
+  material.traces.push_back(std::move(measured.traces[measured.chosen]));
+  material.chosen = 1;
+  material.title += " and " + measured.title;
+  return material;
+}
+
+std::string figureOf(const ExportOptions& o, const Material& material) {
+  FigureStyle style = o.figure.style;
+  if (std::ranges::find(o.figure.given, "title") == o.figure.given.end()) style.title = material.title;
+  std::vector<FigureLane> lanes;
+  if (o.both) lanes.push_back({&material.traces.front(), style.predictedTitle});
+  lanes.push_back({&material.traces[material.chosen], o.both ? style.measuredTitle : std::string()});
+  const Figure figure = layOut(lanes, style);
+  if (figure.mergedSpans > 0)
+    warn(fmt::format("{} too narrow to be drawn one by one at a width of {:g} mm and are merged; --time or --ranks draws fewer",
+                     figure.mergedSpans == 1 ? "1 span is" : fmt::format("{} spans are", figure.mergedSpans), style.width));
+  return o.to == "svg" ? toSvg(figure) : toTikz(figure);
+}
+
 std::string textOf(const ExportOptions& o, const Material& material) {
   const Trace& chosen = material.traces[material.chosen];
   if (o.to == "csv") return toSpanCsv(chosen);
-  if (o.to == "svg") return toSvg(chosen, {.title = material.title});
+  if (isFigure(o)) return figureOf(o, material);
   std::vector<const Trace*> traces;
   for (const Trace& trace : material.traces) traces.push_back(&trace);
   const bool one = o.step >= 0 || o.predicted;
@@ -120,7 +149,8 @@ std::string textOf(const ExportOptions& o, const Material& material) {
 }
 
 int exportTrace(const ExportOptions& o) {
-  const Material material = !o.plan.empty() ? fromPlan(o) : !o.store.empty() ? fromStore(o) : fromTrace(o);
+  const bool two = !o.plan.empty() && !o.traces.empty();
+  const Material material = two ? fromPlanAndTrace(o) : !o.plan.empty() ? fromPlan(o) : !o.store.empty() ? fromStore(o) : fromTrace(o);
   const std::string text = textOf(o, material);
   if (o.out.empty()) {
     print(text);
@@ -158,12 +188,25 @@ int exportLayers(const ExportOptions& o) {
   return kYes;
 }
 
+void checkFigure(const ExportOptions& o) {
+  if (!isFigure(o) && !o.figure.given.empty())
+    throw UsageError(fmt::format("--{} is for figures; use it with --to svg or --to tikz", o.figure.given.front()));
+  if (!o.both) return;
+  if (!isFigure(o)) throw UsageError("--both draws two steps; use it with --to svg or --to tikz");
+  if (o.predicted) throw UsageError("--both and --predicted exclude each other; omit one");
+  const bool stored = !o.store.empty() && o.plan.empty() && o.traces.empty();
+  if (!stored && (!o.store.empty() || o.plan.empty() || o.traces.empty()))
+    throw UsageError("--both draws a prediction and a measured step; give --store F.db, or PLAN.json and --trace F");
+}
+
 int runExport(const ExportOptions& o) {
+  checkFigure(o);
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.store.empty()) + static_cast<int>(!o.traces.empty());
-  if (sources != 1) throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
+  if (sources != 1 && !o.both)
+    throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
   if (o.run > 0 && o.store.empty()) throw UsageError("--run selects a run of a store; add --store F.db, or omit it");
   if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
-  if (o.step >= 0 && (o.predicted || !o.plan.empty())) throw UsageError("a prediction has one step only; omit --step");
+  if (o.step >= 0 && (o.predicted || (!o.plan.empty() && !o.both))) throw UsageError("a prediction has one step only; omit --step");
   if (o.to == "layers") return exportLayers(o);
   return o.to == "torch" ? exportForTorch(o) : exportTrace(o);
 }
@@ -193,16 +236,24 @@ Command addExport(CLI::App& app) {
       ->add_option(
           "--to", options->to,
           "torch: a schedule, split points and a script; layers: the model's costs as a table for --layers; chrome: all steps, for "
-          "Perfetto; csv: one line per span; svg: a drawing")
-      ->option_text("torch|layers|chrome|csv|svg (required)")
+          "Perfetto; csv: one line per span; svg, tikz: a figure for papers (pipewright-gui --export F.pdf or F.png makes the same as PDF "
+          "and PNG)")
+      ->option_text("torch|layers|chrome|csv|svg|tikz (required)")
       ->required()
-      ->check(CLI::IsMember({"torch", "layers", "chrome", "csv", "svg"}));
+      ->check(CLI::IsMember({"torch", "layers", "chrome", "csv", "svg", "tikz"}));
   command->add_option("--out", options->out, "File to write, or with --to torch a folder (default: stdout)")->option_text("F");
   addProgress(*command, options->progressStyle);
+  addFigureOptions(*command, options->figure);
+  command
+      ->add_flag("--both", options->both,
+                 "In a figure, the prediction above the measured step, on one time axis: of a run, or of PLAN.json and --trace")
+      ->group("Options of figures (--to svg, --to tikz)");
   command->footer(
       "Examples:\n"
       "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"
       "  pipewright export plan.json --to svg --out predicted.svg\n"
+      "  pipewright export plan.json --to tikz --width column --font serif --ranks 0-3 --greyscale --title \"\" --out figure.tex\n"
+      "  pipewright export --store runs.db --run 3 --both --to svg --width two-columns --busy --out run3.svg\n"
       "  pipewright export plan.json --to layers --out layers.csv\n"
       "  pipewright export --store runs.db --run 3 --to chrome --out run3.json\n"
       "  pipewright export --trace profiles/ --to svg --out measured.svg\n"

@@ -46,19 +46,25 @@ TEST(Export, WritesAPredictionAsChromeTraceTableAndDrawing) {
   EXPECT_TRUE(contains(contentOf(folder.file("p.svg")), "1F3"));
 }
 
-TEST(Export, WritesARunOfAStore) {
-  const Folder folder;
+/// A run of three steps, each a little later than predicted, the first apart.
+RunRecord stored(const Folder& folder) {
   RunRecord run;
   run.plan = parsePlan(contentOf(planned(folder)), "plan.json");
   run.predicted = simulate(run.plan.schedule, run.plan.costs);
   for (const int step : {0, 1, 2}) {
     run.steps.push_back({step, 1.0, run.predicted});
-    for (Span& span : run.steps.back().measured.spans) {  // each a little later than predicted, the first apart
+    for (Span& span : run.steps.back().measured.spans) {
       span.start += span.start > 0 ? step : 0;
       span.end += step;
     }
   }
   RunStore(folder.file("runs.db"), RunStore::Mode::ReadWrite).add(run);
+  return run;
+}
+
+TEST(Export, WritesARunOfAStore) {
+  const Folder folder;
+  const RunRecord run = stored(folder);
   const Outcome chosen = call({"export", "--store", folder.file("runs.db"), "--run", "1", "--step", "2", "--to", "csv"});
   EXPECT_EQ(parseSpanCsv(chosen.out, "stdout").spans, run.steps[2].measured.spans) << chosen.err;
   EXPECT_EQ(parseSpanCsv(call({"export", "--store", folder.file("runs.db"), "--predicted", "--to", "csv"}).out, "stdout").spans,
@@ -83,6 +89,54 @@ TEST(Export, WritesTracesOfOtherToolsAndSaysWhatTheyLack) {
   EXPECT_TRUE(contains(call({"export", "--trace", kMeasured, "--to", "svg"}).out, "rank 7</text>"));
 }
 
+std::ptrdiff_t countOf(const std::string& text, const std::string& part) {
+  std::ptrdiff_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+TEST(Export, WritesFiguresOfTheWantedLook) {
+  const Folder folder;
+  const std::string plan = planned(folder);
+  const std::string usual = call({"export", plan, "--to", "svg"}).out;
+  EXPECT_TRUE(contains(usual, "width=\"178mm\"")) << usual.substr(0, 200);
+  EXPECT_TRUE(contains(usual, ">gpt_small, 1f1b, predicted</text>"));
+  EXPECT_TRUE(contains(usual, ">forward</text>"));
+  const Outcome outcome = call({"export", plan, "--to", "svg", "--width", "3.5in", "--ranks", "1", "--rank-label", "GPU", "--title",
+                                "a < b", "--no-legend", "--greyscale", "--busy"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "width=\"88.9mm\""));
+  EXPECT_TRUE(contains(outcome.out, ">GPU 1</text>") && !contains(outcome.out, "GPU 0"));
+  EXPECT_TRUE(contains(outcome.out, ">a &lt; b</text>"));
+  EXPECT_TRUE(contains(outcome.out, " % busy</text>"));
+  EXPECT_FALSE(contains(outcome.out, ">forward</text>"));
+  EXPECT_FALSE(contains(outcome.out, "#56b4e9"));
+  // 2 ranks with 4 microbatches do 16 actions, and send 4 messages each way; the optimizer ends each rank's step.
+  const std::string tex = call({"export", plan, "--to", "tikz", "--title", "", "--width", "column"}).out;
+  EXPECT_EQ(countOf(tex, "\\fill[pwF]") + countOf(tex, "\\fill[pwB]"), 16);
+  EXPECT_EQ(countOf(tex, "\\fill[pwSend"), 8);
+  EXPECT_TRUE(contains(tex, "\\begin{tikzpicture}") && !contains(tex, "predicted"));
+}
+
+TEST(Export, DrawsAPredictionAboveAMeasuredStep) {
+  const Folder folder;
+  const RunRecord run = stored(folder);
+  const Outcome both =
+      call({"export", "--store", folder.file("runs.db"), "--step", "2", "--both", "--to", "svg", "--measured-title", "H100"});
+  ASSERT_EQ(both.status, 0) << both.err;
+  EXPECT_TRUE(contains(both.out, ">Predicted</text>") && contains(both.out, ">H100</text>"));
+  EXPECT_EQ(countOf(both.out, ">rank 1</text>"), 2);
+  // The same of a plan and a trace.
+  ASSERT_EQ(call({"export", "--store", folder.file("runs.db"), "--step", "2", "--to", "chrome", "--out", folder.file("run.json")}).status,
+            0);
+  const Outcome files = call({"export", folder.file("plan.json"), "--trace", folder.file("run.json"), "--both", "--to", "svg",
+                              "--measured-title", "H100", "--title", "x"});
+  ASSERT_EQ(files.status, 0) << files.err;
+  const Outcome again = call(
+      {"export", "--store", folder.file("runs.db"), "--step", "2", "--both", "--to", "svg", "--measured-title", "H100", "--title", "x"});
+  EXPECT_EQ(countOf(files.out, "<rect"), countOf(again.out, "<rect"));
+}
+
 TEST(Export, WritesAPlanForTorch) {
   const Folder folder;
   const Outcome outcome = call({"export", planned(folder, "zbv"), "--to", "torch", "--out", folder.file("pipeline")});
@@ -105,6 +159,12 @@ TEST(Export, SaysWhatIsWrongWithACall) {
            {{plan, "--trace", kMeasured, "--to", "svg"}, "takes one of a plan file"},
            {{plan}, "--to is missing"},
            {{plan, "--to", "pdf"}, "pdf"},
+           {{plan, "--to", "csv", "--width", "85mm"}, "--width is for figures"},
+           {{plan, "--to", "svg", "--width", "1mm"}, "is not a length from 20 to 1000 mm"},
+           {{plan, "--to", "svg", "--ranks", "0-2"}, "no rank 2; ranks are 0 to 1"},
+           {{plan, "--to", "svg", "--time", "1h-2h"}, "1h"},
+           {{plan, "--to", "svg", "--both"}, "PLAN.json and --trace"},
+           {{plan, "--to", "csv", "--both", "--trace", kMeasured}, "--both draws two steps"},
            {{plan, "--to", "torch"}, "--out DIR"},
            {{"--trace", kMeasured, "--to", "torch", "--out", folder.file("x")}, "give PLAN.json"},
            {{plan, "--run", "1", "--to", "svg"}, "--run selects a run"},
