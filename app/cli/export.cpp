@@ -133,7 +133,7 @@ std::string figureOf(const ExportOptions& o, const Material& material) {
   lanes.push_back({&material.traces[material.chosen], o.both ? style.measuredTitle : std::string()});
   const Figure figure = layOut(lanes, style);
   if (figure.mergedSpans > 0)
-    warn(fmt::format("{} too narrow to be drawn one by one at a width of {:g} mm and are merged; --time or --ranks draws fewer",
+    warn(fmt::format("{} too narrow to be drawn one by one at a width of {:g} mm, and merged; --time or --ranks draws fewer",
                      figure.mergedSpans == 1 ? "1 span is" : fmt::format("{} spans are", figure.mergedSpans), style.width));
   return o.to == "svg" ? toSvg(figure) : toTikz(figure);
 }
@@ -236,8 +236,8 @@ Command addExport(CLI::App& app) {
       ->add_option(
           "--to", options->to,
           "torch: a schedule, split points and a script; layers: the model's costs as a table for --layers; chrome: all steps, for "
-          "Perfetto; csv: one line per span; svg, tikz: a figure for papers (pipewright-gui --export F.pdf or F.png makes the same as PDF "
-          "and PNG)")
+          "Perfetto; csv: one line per span; svg, tikz: a figure for papers (as PDF or PNG: pipewright-gui --export F.pdf, which takes the "
+          "same options)")
       ->option_text("torch|layers|chrome|csv|svg|tikz (required)")
       ->required()
       ->check(CLI::IsMember({"torch", "layers", "chrome", "csv", "svg", "tikz"}));

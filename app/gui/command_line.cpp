@@ -5,13 +5,16 @@
 #include <QSettings>
 #include <cstdio>
 
+#include "schedules/error.h"
 #include "schedules/named_values.h"
 
 namespace pw::gui {
 namespace {
 
 /// The arguments without those that Qt takes itself (`-platform offscreen`, `-style=fusion`).
+/// With --export, which needs no display, --title is that of a figure.
 QStringList ownArguments(const QStringList& all) {
+  const bool exports = all.contains(QLatin1String("--export"));
   static const QStringList valued{QStringLiteral("platform"),
                                   QStringLiteral("platformpluginpath"),
                                   QStringLiteral("platformtheme"),
@@ -30,7 +33,7 @@ QStringList ownArguments(const QStringList& all) {
   for (qsizetype i = 0; i < all.size(); ++i) {
     const QString name = all[i].mid(all[i].startsWith(QLatin1String("--")) ? 2 : 1).section(QLatin1Char('='), 0, 0);
     const bool isQts = i > 0 && all[i].startsWith(QLatin1Char('-')) && (valued.contains(name) || name == QLatin1String("reverse"));
-    if (!isQts)
+    if (!isQts || (exports && name == QLatin1String("title")))
       own << all[i];
     else if (valued.contains(name) && !all[i].contains(QLatin1Char('=')))
       ++i;
@@ -61,20 +64,41 @@ struct Flags {
         QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"),
         QStringLiteral("[FILE...]"));
     parser.addOptions({time, grab, exported, size, theme, panel, search, run, store});
+    for (const FigureSetting& setting : figureSettings()) addFigureSetting(parser, setting);
+    parser.addOptions({predicted, both, dpi});
+  }
+
+  static QString nameOf(const FigureSetting& setting) { return QString::fromUtf8(setting.name.data(), qsizetype(setting.name.size())); }
+  /// The same options as those of `pipewright export`.
+  static void addFigureSetting(QCommandLineParser& parser, const FigureSetting& setting) {
+    const QString name = nameOf(setting), help = QObject::tr("Figure: %1").arg(QString::fromStdString(std::string(setting.help)));
+    if (!setting.value.empty()) {
+      parser.addOption({name, help, QString::fromStdString(std::string(setting.value))});
+      return;
+    }
+    const bool isOn = setting.text({}) == "on";
+    QCommandLineOption on(name, help), off(QStringLiteral("no-") + name, help);
+    (isOn ? on : off).setFlags(QCommandLineOption::HiddenFromHelp);
+    parser.addOptions({on, off});
   }
 
   QCommandLineOption help, version;
   QCommandLineOption grab{QStringLiteral("grab"), QObject::tr("Write a picture of the window and exit"), QStringLiteral("FILE.png")};
   QCommandLineOption exported{QStringLiteral("export"),
-                              QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv) or Chrome trace (.json) and exit"),
+                              QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv) or Chrome trace (.json) and exit; with "
+                                          "an option of a figure, or as .tex, the figure of pipewright export (.pdf .png .svg .tex)"),
                               QStringLiteral("FILE")};
   QCommandLineOption size{QStringLiteral("size"), QObject::tr("Window size, 320x240 to 16000x16000"), QStringLiteral("WxH")};
   QCommandLineOption theme{QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"), QStringLiteral("THEME")};
   QCommandLineOption panel{QStringLiteral("panel"), QObject::tr("Show %1").arg(QString::fromStdString(namesOf<Panel>(", "))),
                            QStringLiteral("NAME")};
   QCommandLineOption search{QStringLiteral("search"), QObject::tr("With --grab: search for plans first")};
-  QCommandLineOption run{QStringLiteral("show-run"), QObject::tr("Overlay this run of the store (numbers start at 1)"), QStringLiteral("ID")};
+  QCommandLineOption run{QStringLiteral("show-run"), QObject::tr("Overlay this run of the store (numbers start at 1)"),
+                         QStringLiteral("ID")};
   QCommandLineOption store{QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db")};
+  QCommandLineOption predicted{QStringLiteral("predicted"), QObject::tr("Figure: the prediction, also where there is a measured step")};
+  QCommandLineOption both{QStringLiteral("both"), QObject::tr("Figure: the prediction above the measured step, on one time axis")};
+  QCommandLineOption dpi{QStringLiteral("dpi"), QObject::tr("Figure: dots per inch of .png (default 300)"), QStringLiteral("N")};
   QCommandLineOption time{QStringLiteral("time-first-frame"),
                           QObject::tr("Print how long the first frame took and how much memory it needed, and exit")};
 };
@@ -86,6 +110,52 @@ std::optional<Call> shown(const QCommandLineParser& parser, const Flags& flags) 
   Call call;
   call.status = std::fputs(qUtf8Printable(text), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
   return call;
+}
+
+/// The figure that was described; nothing where no option of a figure was given. Throws UsageError.
+std::optional<FigureRequest> figureIn(const QCommandLineParser& parser, const Flags& flags) {
+  FigureRequest figure;
+  bool given = false;
+  for (const FigureSetting& setting : figureSettings()) {
+    const QString name = Flags::nameOf(setting);
+    if (setting.value.empty()) {
+      const bool off = parser.isSet(QStringLiteral("no-") + name);
+      if (!off && !parser.isSet(name)) continue;
+      setting.set(figure.style, off ? "off" : "on");
+    } else {
+      if (!parser.isSet(name)) continue;
+      setting.set(figure.style, parser.value(name).toStdString());
+    }
+    given = true;
+    figure.titled = figure.titled || setting.name == "title";
+  }
+  if (parser.isSet(flags.both) && parser.isSet(flags.predicted))
+    throw UsageError(QObject::tr("--both and --predicted exclude each other; omit one").toStdString());
+  if (parser.isSet(flags.both)) figure.steps = FigureSteps::Both;
+  if (parser.isSet(flags.predicted)) figure.steps = FigureSteps::Predicted;
+  if (parser.isSet(flags.dpi)) {
+    bool isNumber = false;
+    figure.dpi = parser.value(flags.dpi).toInt(&isNumber);
+    if (!isNumber || figure.dpi < kLeastDpi || figure.dpi > kMostDpi)
+      throw UsageError(
+          QObject::tr("--dpi %1 is not an integer from %2 to %3").arg(parser.value(flags.dpi)).arg(kLeastDpi).arg(kMostDpi).toStdString());
+  }
+  given = given || figure.steps || parser.isSet(flags.dpi);
+  if (!parser.isSet(flags.exported)) {
+    if (given) throw UsageError(QObject::tr("options of a figure need --export FILE").toStdString());
+    return std::nullopt;
+  }
+  const QString file = parser.value(flags.exported);
+  if (given && !isFigureFile(file))
+    throw UsageError(QObject::tr("%1 is no file of a figure; use .svg, .pdf, .png, or .tex for TikZ").arg(file).toStdString());
+  return given || file.endsWith(QLatin1String(".tex")) ? std::optional(figure) : std::nullopt;
+}
+
+/// A sentence of the core as one of this program.
+QString sentenceOf(const std::string& text) {
+  QString sentence = QString::fromStdString(text);
+  sentence[0] = sentence[0].toUpper();
+  return sentence.endsWith(QLatin1Char('.')) ? sentence : sentence + QLatin1Char('.');
 }
 
 }  // namespace
@@ -109,8 +179,8 @@ Call parse(const QStringList& arguments) {
   if (parser.isSet(flags.panel)) {
     o.panel = valueNamed<Panel>(parser.value(flags.panel).toStdString());
     if (!o.panel)
-      return wrong(QObject::tr("There is no panel \"%1\"; use %2.")
-                       .arg(parser.value(flags.panel), QString::fromStdString(namesOf<Panel>(", "))));
+      return wrong(
+          QObject::tr("There is no panel \"%1\"; use %2.").arg(parser.value(flags.panel), QString::fromStdString(namesOf<Panel>(", "))));
   }
   o.search = parser.isSet(flags.search);
   if (parser.isSet(flags.run)) {
@@ -123,6 +193,11 @@ Call parse(const QStringList& arguments) {
     const std::optional<QSize> size = sizeNamed(parser.value(flags.size));
     if (!size) return wrong(QObject::tr("\"%1\" is not a size; write for example 1400x900.").arg(parser.value(flags.size)));
     o.size = *size;
+  }
+  try {
+    o.figure = figureIn(parser, flags);
+  } catch (const UsageError& e) {
+    return wrong(sentenceOf(e.what()));
   }
   call.timed = parser.isSet(flags.time);
   call.picture = call.timed || parser.isSet(flags.grab) || parser.isSet(flags.exported);

@@ -5,6 +5,8 @@
 #include <QStringList>
 #include <optional>
 
+#include "app/gui/figure/files.h"
+#include "app/gui/figure/source.h"
 #include "app/gui/window/panel_names.h"
 
 namespace pw::gui {
@@ -15,6 +17,14 @@ inline constexpr int kUnusable = 2;
 /// Writes the sentence to standard error, after the program's name; returns `status`.
 int complain(const QString& sentence, int status);
 
+/// A figure as the command line describes it.
+struct FigureRequest {
+  FigureStyle style;
+  bool titled = false;               ///< a title was given, perhaps an empty one
+  std::optional<FigureSteps> steps;  ///< nothing: as `usualSteps`
+  int dpi = kUsualDpi;
+};
+
 /// What the window shows, and what is written of it.
 struct Options {
   QStringList files;
@@ -23,6 +33,7 @@ struct Options {
   QSize size{1400, 900};
   bool search = false;
   int run = -1;
+  std::optional<FigureRequest> figure;  ///< what `exported` is written as; nothing: the timeline as the window shows it
 };
 
 /// The parsed command line; needs no display.
@@ -33,7 +44,8 @@ struct Call {
   std::optional<int> status;            ///< nothing else to do: help or version was shown, or the arguments were wrong
 };
 
-/// Parses the arguments, which include the program's name. Prints help, the version, or why the arguments are unusable; then `status` is set.
+/// Parses the arguments, which include the program's name. Prints help, the version, or why the arguments are unusable; then `status` is
+/// set.
 [[nodiscard]] Call parse(const QStringList& arguments);
 
 }  // namespace pw::gui

@@ -20,6 +20,7 @@
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
 #include "backends/host/installation.h"
+#include "schedules/error.h"
 
 namespace {
 
@@ -93,12 +94,44 @@ int timeFirstFrame(pw::gui::MainWindow& window, const QStringList& files) {
   return 0;
 }
 
+/// Writes the figure that the command line describes.
+int writeFigureOf(const pw::gui::Document& document, const pw::gui::FigureRequest& request, const QString& path) {
+  try {
+    const pw::gui::FigureSource source = pw::gui::figureSource(document);
+    const pw::gui::FigureSteps steps = request.steps.value_or(pw::gui::usualSteps(source));
+    if (!pw::gui::has(source, steps))
+      return complain(QObject::tr("There are no two steps to draw; open a run or trace beside the plan, or use --show-run."), kUnusable);
+    pw::FigureStyle style = request.style;
+    if (!request.titled) style.title = pw::gui::usualTitle(source, steps).toStdString();
+    pw::gui::writeFigure(pw::gui::figureOf(source, steps, style), path, request.dpi);
+  } catch (const pw::UsageError& e) {
+    return complain(QString::fromUtf8(e.what()), kUnusable);
+  } catch (const pw::Error& e) {
+    return complain(QString::fromUtf8(e.what()), 1);
+  }
+  return 0;
+}
+
+/// Opens the files; for a figure a plan and a trace one after the other. False when that takes too long.
+bool openAll(pw::gui::MainWindow& window, const Options& o) {
+  const bool apart = o.figure && o.files.size() == 2 && o.files.front().endsWith(QLatin1String(".json"));
+  if (!apart) {
+    if (!o.files.isEmpty()) window.open(o.files);
+    return settle(window);
+  }
+  for (const QString& file : o.files) {
+    window.open({file});
+    if (!settle(window)) return false;
+  }
+  return true;
+}
+
 /// Draws the window without showing it and writes its picture, or the timeline alone.
 int grab(pw::gui::MainWindow& window, const Options& o) {
   window.resize(o.size);
   window.show();
-  if (!o.files.isEmpty()) window.open(o.files);
-  if (!settle(window)) return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
+  if (!openAll(window, o))
+    return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
   if (o.run >= 0) {
     window.showPanel(pw::gui::Panel::Runs);
     window.runs().chooseRun(o.run);
@@ -111,7 +144,11 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   if (!settle(window)) return complain(QObject::tr("The search or run was not ready in time."), 1);
   if (window.timeline().isVisible()) window.timeline().fitAll();
   if (!settle(window)) return 1;
-  if (!o.exported.isEmpty() && !window.exportTo(o.exported)) return complain(window.message(), 1);
+  if (o.figure) {
+    if (const int status = writeFigureOf(window.document(), *o.figure, o.exported); status != 0) return status;
+  } else if (!o.exported.isEmpty() && !window.exportTo(o.exported)) {
+    return complain(window.message(), 1);
+  }
   if (!o.grab.isEmpty() && !window.grab().save(o.grab)) {
     return complain(QObject::tr("Cannot write %1; use a .png file in an existing folder.").arg(o.grab), 1);
   }

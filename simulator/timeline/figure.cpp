@@ -235,33 +235,24 @@ void Layout::ruler(double from, double to, bool labelled) {
     figure_.lines.push_back({{at, from}, {at, to}});
     if (!labelled) continue;
     const double half = width(words, TextRole::Note) / 2;
-    const TextAlign align = at - left_ < half                          ? TextAlign::Left
-                            : at + half > style_.width - frame_.margin ? TextAlign::Right
-                                                                       : TextAlign::Middle;
-    text(at, from - 0.3 * em_, TextRole::Note, align, words);
+    const bool first = at - left_ < half;  // begins at its line, beside the ranks' names
+    text(first ? at : std::min(at, style_.width - frame_.margin - half), from - 0.3 * em_, TextRole::Note,
+         first ? TextAlign::Left : TextAlign::Middle, words);
   }
 }
 
 void Layout::lane(const FigureSpans& lane, bool first) {
-  if (first) y_ += 1.3 * em_;
-  const double labels = y_;
-  if (!lane.title.empty()) {
-    y_ += first ? 1.3 * em_ : 1.6 * em_;
-    for (std::string& line : wrapped(lane.title, 1.05 * em_, style_.width - frame_.margin - left_, 1, style_.font == "monospace"))
-      text(left_, y_ - 0.4 * em_, TextRole::Heading, TextAlign::Left, std::move(line));
+  for (std::string& line : wrapped(lane.title, 1.05 * em_, style_.width - frame_.margin - left_, 1, style_.font == "monospace")) {
+    y_ += first ? 1.1 * em_ : 1.7 * em_;
+    text(left_, y_, TextRole::Heading, TextAlign::Left, std::move(line));
+    y_ += first ? 0.2 * em_ : 0.4 * em_;
   }
+  if (first) y_ += 1.3 * em_;
   const double begin = y_;
   y_ += 0.25 * em_;
   for (const Rank rank : ranks_) row(lane, rank);
   y_ -= gap_;
-  if (first && labels < begin) {  // the times stand above the lane's title
-    const std::size_t before = figure_.lines.size();
-    ruler(labels, labels, true);
-    figure_.lines.resize(before);
-    ruler(begin, y_, false);
-  } else {
-    ruler(begin, y_, first);
-  }
+  ruler(begin, y_, first);
 }
 
 void Layout::row(const FigureSpans& lane, Rank rank) {

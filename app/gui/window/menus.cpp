@@ -17,6 +17,7 @@
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "app/gui/figure/dialog.h"
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/exporting.h"
 #include "app/gui/window/window_parts.h"
@@ -62,6 +63,7 @@ void MainWindow::Private::fileMenu() {
   command(menu, MainWindow::tr("&Save project"), QKeySequence::Save, [this] { save(); });
   command(menu, MainWindow::tr("Save project &as…"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_S), [this] { saveAs(); });
   command(menu, MainWindow::tr("Save p&lan for the command line…"), {}, [this] { savePlan(); });
+  command(menu, MainWindow::tr("Fi&gure…"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_E), [this] { showFigure(); });
   QMenu* out = menu->addMenu(MainWindow::tr("&Export"));
   command(out, MainWindow::tr("Export timeline as PNG…"), {},
           [this] { chooseAndExport(MainWindow::tr("PNG picture"), QStringLiteral("*.png"), QStringLiteral("png")); });
@@ -274,6 +276,14 @@ void MainWindow::Private::chooseAndExport(const QString& what, const QString& fi
   });
 }
 
+void MainWindow::Private::showFigure() {
+  try {
+    openFigureDialog(document, recovers, &window);
+  } catch (const Error& e) {
+    window.showMessage(QString::fromUtf8(e.what()));
+  }
+}
+
 /// The table that has the focus, else the first that is seen.
 void MainWindow::Private::chooseAndExportTable() {
   const QAbstractItemView* found = qobject_cast<QAbstractItemView*>(QApplication::focusWidget());
@@ -386,6 +396,7 @@ void MainWindow::showKeys() {
       {tr("Ctrl+Z, Ctrl+Shift+Z"), tr("undo and redo; a whole drag is one step")},
       {tr("Ctrl+R, Ctrl+E"), tr("run the plan, search for plans")},
       {tr("Ctrl+P, Ctrl+D"), tr("critical path, differences")},
+      {tr("Ctrl+Shift+E"), tr("a figure for a paper")},
       {tr("Ctrl+K"), tr("command palette")},
       {tr("?"), tr("these keys")}};
   QDialog dialog(this);

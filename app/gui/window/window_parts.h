@@ -96,6 +96,7 @@ struct MainWindow::Private {
   void chooseAndOpen();
   void chooseAndExport(const QString& what, const QString& filter, const QString& suffix);
   void chooseAndExportTable();
+  void showFigure();
   void savePlan();
   void showRecent();
   void showSteps(std::size_t chosen);
