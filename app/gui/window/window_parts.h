@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the main window: main_window.cpp, menus.cpp and opening.cpp.
+// Internal to the main window: export_choices.cpp, main_window.cpp, menus.cpp and opening.cpp.
 
 #include <QAction>
 #include <QActionGroup>
@@ -94,14 +94,16 @@ struct MainWindow::Private {
   void helpMenu();
   void toolBar();
   void chooseAndOpen();
-  void chooseAndExport(const QString& what, const QString& filter, const QString& suffix);
-  void chooseAndExportTable();
-  void showFigure();
   void savePlan();
   void showRecent();
   void showSteps(std::size_t chosen);
   void setTheme(const QString& name);
   void scaleFont(double factor);
+
+  // export_choices.cpp
+  void chooseAndExport(const QString& what, const QString& filter, const QString& suffix);
+  void chooseAndExportTable();
+  void showFigure();
 };
 
 }  // namespace pw::gui
