@@ -131,9 +131,9 @@ std::string figureOf(const ExportOptions& o, const Material& material) {
   std::vector<FigureLane> lanes;
   if (o.both) lanes.push_back({&material.traces.front(), style.predictedTitle});
   lanes.push_back({&material.traces[material.chosen], o.both ? style.measuredTitle : std::string()});
-  const Figure figure = layOut(lanes, style);
+  const Figure figure = layOut(lanes, style, o.to == "tikz" ? kTikzFrame : FigureFrame{});
   if (figure.mergedSpans > 0)
-    warn(fmt::format("{} too narrow to be drawn one by one at a width of {:g} mm, and merged; --time or --ranks draws fewer",
+    warn(fmt::format("{} merged, too narrow or too many to be drawn one by one at a width of {:g} mm; --time or --ranks draws fewer",
                      figure.mergedSpans == 1 ? "1 span is" : fmt::format("{} spans are", figure.mergedSpans), style.width));
   return o.to == "svg" ? toSvg(figure) : toTikz(figure);
 }

@@ -103,7 +103,7 @@ int writeFigureOf(const pw::gui::Document& document, const pw::gui::FigureReques
       return complain(QObject::tr("There are no two steps to draw; open a run or trace beside the plan, or use --show-run."), kUnusable);
     pw::FigureStyle style = request.style;
     if (!request.titled) style.title = pw::gui::usualTitle(source, steps).toStdString();
-    pw::gui::writeFigure(pw::gui::figureOf(source, steps, style), path, request.dpi);
+    pw::gui::writeFigure(pw::gui::figureOf(source, steps, style, pw::gui::frameFor(path)), path, request.dpi);
   } catch (const pw::UsageError& e) {
     return complain(QString::fromUtf8(e.what()), kUnusable);
   } catch (const pw::Error& e) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,7 +22,6 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kMostBlocks = 12'000;
 constexpr double kPage = 230;                                 ///< height that rows of automatic height fill at most [mm]
 constexpr double kLeastRow = 0.8, kLeastLength = 10;          ///< of a row's height, of the time axis [mm]
 constexpr double kRowGap = 0.2, kBelow = 0.2, kMemory = 0.7;  ///< between rows, of messages, of the memory's curve, in rows
@@ -38,7 +38,7 @@ class Layout {
   void measure();
   void chooseBlocks();
   void chooseLabels();
-  [[nodiscard]] double shareOfLabels() const;
+  std::ptrdiff_t labelKinds(std::array<std::vector<double>, kSpanKinds>& widths);
   [[nodiscard]] bool hasRoom(std::string_view label, double room) const;
   void title();
   void lane(const FigureSpans& lane, bool first);
@@ -71,7 +71,7 @@ class Layout {
   Bytes peak_ = 0;                          ///< of the chosen ranks in all lanes
   BlockLabels labels_ = BlockLabels::None;  ///< that there is room for
   bool severalStages_ = false, below_ = false;
-  std::array<bool, kSpanKinds> used_{};
+  std::array<bool, kSpanKinds> used_{}, labelled_{};
   double em_ = 0;  ///< the font's size [mm]
   double left_ = 0, length_ = 0, row_ = 0, strip_ = 0, curve_ = 0, gap_ = 0, y_ = 0;
   double narrowest_ = 0, column_ = 0;
@@ -160,42 +160,66 @@ void Layout::chooseBlocks() {
       }
     }
   }
-  if (widths.size() <= kMostBlocks) return;
-  const auto last = widths.begin() + static_cast<std::ptrdiff_t>(kMostBlocks);
+  if (widths.size() <= frame_.mostBlocks) return;
+  const auto last = widths.begin() + static_cast<std::ptrdiff_t>(frame_.mostBlocks);
   std::nth_element(widths.begin(), last, widths.end(), std::greater<>());
   narrowest_ = std::nextafter(*last, 2 * *last) * (1 + 1e-9);  // spans of equal width are merged together
 }
 
-/// The longest and largest labels with which nearly all actions have one.
+/// The longest and largest labels with which the most kinds of actions have one.
 void Layout::chooseLabels() {
   labels_ = style_.labels;
+  labelled_.fill(true);
   if (frame_.labels > 0 || labels_ == BlockLabels::None) return;
   constexpr std::array<double, 4> kScales{1, 0.9, 0.8, 0.7};
-  constexpr double kNearlyAll = 0.95;
-  for (;;) {
-    for (const double scale : kScales) {
-      figure_.labelScale = scale;
-      if (shareOfLabels() >= kNearlyAll) return;
-    }
-    if (labels_ == BlockLabels::Number) break;
-    labels_ = BlockLabels::Number;
-  }
-  figure_.labelScale = kScales[2];  // some have none; the others can be read
-}
-
-/// The share of actions that are wide enough for their label.
-double Layout::shareOfLabels() const {
-  std::size_t all = 0, fitting = 0;
+  std::array<std::vector<double>, kSpanKinds> widths;
   for (const FigureSpans& lane : lanes_) {
     for (const auto& spans : lane.rows) {
       for (const Span* span : spans) {
-        if (!isCompute(span->kind)) continue;
-        ++all;
-        fitting += static_cast<std::size_t>(hasRoom(labelOf(*span), widthOf(*span)));
+        if (isCompute(span->kind) && widthOf(*span) >= narrowest_) widths[static_cast<std::size_t>(span->kind)].push_back(widthOf(*span));
       }
     }
   }
-  return all == 0 ? 1 : static_cast<double>(fitting) / static_cast<double>(all);
+  const auto kinds = std::ranges::count_if(widths, [](const auto& list) { return !list.empty(); });
+  std::ptrdiff_t most = -1;
+  std::pair<BlockLabels, double> best{labels_, 1};
+  for (const BlockLabels labels : {style_.labels, BlockLabels::Number}) {
+    for (const double scale : kScales) {
+      labels_ = labels;
+      figure_.labelScale = scale;
+      if (const auto count = labelKinds(widths); count > most) {
+        most = count;
+        best = {labels, scale};
+      }
+      if (most == kinds) return;
+    }
+  }
+  std::tie(labels_, figure_.labelScale) = best;
+  labelKinds(widths);
+}
+
+/// Kinds with blocks that are usually wide enough for their longest label have labels: not some of a row have one and the others none.
+/// How many those are. `widths`: of the actions, by kind.
+std::ptrdiff_t Layout::labelKinds(std::array<std::vector<double>, kSpanKinds>& widths) {
+  std::array<std::string, kSpanKinds> longest;
+  for (const FigureSpans& lane : lanes_) {
+    for (const auto& spans : lane.rows) {
+      for (const Span* span : spans) {
+        if (widthOf(*span) < narrowest_) continue;
+        std::string& label = longest[static_cast<std::size_t>(span->kind)];
+        if (std::string own = labelOf(*span); own.size() > label.size()) label = std::move(own);
+      }
+    }
+  }
+  std::ptrdiff_t count = 0;
+  for (std::size_t k = 0; k < kSpanKinds; ++k) {
+    if (widths[k].empty()) continue;
+    const auto middle = widths[k].begin() + static_cast<std::ptrdiff_t>(widths[k].size() / 2);
+    std::ranges::nth_element(widths[k], middle);
+    labelled_[k] = hasRoom(longest[k], *middle);
+    count += static_cast<std::ptrdiff_t>(labelled_[k]);
+  }
+  return count;
 }
 
 bool Layout::hasRoom(std::string_view label, double room) const {
@@ -303,7 +327,7 @@ void Layout::block(const Span& span, double y, double height) {
   FigureBlock block{{x(span.start), y, std::max(full - gap, 0.04), height}, span.kind, {}, &span};
   const double size = labelSize(figure_);
   std::string label = labelOf(span);
-  if (height >= 0.9 * size && hasRoom(label, full)) block.label = std::move(label);
+  if (labelled_[static_cast<std::size_t>(span.kind)] && height >= 0.9 * size && hasRoom(label, full)) block.label = std::move(label);
   figure_.blocks.push_back(std::move(block));
 }
 

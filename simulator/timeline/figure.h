@@ -74,12 +74,13 @@ struct FigureLane {
   std::string title;  ///< above its ranks; none where empty
 };
 
-/// Measures that a drawing for the screen does not take from its content [mm]. 0: from the content.
+/// Measures that a drawing for the screen does not take from its content [mm], and limits. 0: from the content.
 struct FigureFrame {
   double margin = 0.6, labels = 0, shares = 0;
-  double narrowest = 0.05;      ///< a block drawn individually
-  double mostColumns = 60'000;  ///< of merged spans, over all ranks
-  std::size_t mostRows = 1024;  ///< of ranks, over all lanes
+  double narrowest = 0.05;          ///< a block drawn individually
+  std::size_t mostBlocks = 12'000;  ///< drawn individually, the widest
+  double mostColumns = 60'000;      ///< of merged spans, over all ranks
+  std::size_t mostRows = 1024;      ///< of ranks, over all lanes
 };
 
 /// Lays steps out: a ruler; for each chosen rank a row with its actions and, below them, the messages it sends and its memory; and a

@@ -153,8 +153,8 @@ using Style = FigureStyle;
 const auto kSettings = std::to_array<FigureSetting>({
     {"width", "WIDTH", "Width, like 85mm, 3.5in or 240pt, or column (85 mm), text (140 mm), two-columns (178 mm, default), slide (320 mm)",
      setWidth, [](const Style& s) { return lengthText(s.width); }},
-    {"font", "NAME", "Font family, or sans-serif (default), serif, monospace; TikZ uses the document's fonts of these three kinds",
-     setFont, wordsOf<&Style::font>},
+    {"font", "NAME", "Font family, or sans-serif (default), serif, monospace; TikZ uses the document's fonts of these three kinds", setFont,
+     wordsOf<&Style::font>},
     {"font-size", "PT", "Size of text in points (default 8); 4 to 72",
      [](Style& s, std::string_view t) { s.fontSize = numberIn("font-size", t, 4, 72); },
      [](const Style& s) { return fmt::format("{}", s.fontSize); }},

@@ -225,7 +225,13 @@ std::string toSvg(const Trace& trace, const SvgOptions& options) {
   style.rowHeight = (many ? 10 : 24) / kPixels;
   style.labels = BlockLabels::Full;
   style.busy = style.summary = true;
-  const FigureFrame frame{12 / kPixels, 64 / kPixels, 84 / kPixels, 0.5 / kPixels, 75'000, kMostScreenRows};
+  FigureFrame frame;
+  frame.margin = 12 / kPixels;
+  frame.labels = 64 / kPixels;
+  frame.shares = 84 / kPixels;
+  frame.narrowest = 0.5 / kPixels;
+  frame.mostColumns = 75'000;
+  frame.mostRows = kMostScreenRows;
   return toSvg(layOut({{&trace, ""}}, style, frame), options.inPage ? SvgUse::Page : SvgUse::Screen);
 }
 

@@ -6,9 +6,12 @@
 
 namespace pw {
 
-/// A figure as TikZ: a file that LaTeX compiles on its own (class standalone) and that a document which loads tikz takes with \input. Names
-/// are escaped, colours are defined once (pwF, pwB, …), every block is one \fill, and text is set in the document's sans-serif, serif or
-/// monospaced font.
+/// Limits of what TeX draws within its usual memory of 5 million words: a block with its label needs about 500, a merged box 200.
+inline constexpr FigureFrame kTikzFrame{.mostBlocks = 3'000, .mostColumns = 8'000};
+
+/// A figure, laid out with `kTikzFrame`, as TikZ: a file that LaTeX compiles on its own (class standalone) and that a document which loads
+/// tikz takes with \input. Names are escaped, colours are defined once (pwF, pwB, …), every block is one \fill, and text is set in the
+/// document's sans-serif, serif or monospaced font.
 [[nodiscard]] std::string toTikz(const Figure& figure);
 
 }  // namespace pw

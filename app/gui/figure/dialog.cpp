@@ -119,7 +119,7 @@ void FigureDialog::draw() {
     Figure figure = figureOf(source_, form_->steps(), form_->style());
     QString words = tr("%1 × %2 mm").arg(figure.width, 0, 'f', 1).arg(figure.height, 0, 'f', 1);
     words += figure.blocks.size() == 1 ? tr(", 1 block") : tr(", %1 blocks").arg(figure.blocks.size());
-    if (figure.mergedSpans > 0) words += tr("; %1 spans are too narrow to be drawn one by one and are merged").arg(figure.mergedSpans);
+    if (figure.mergedSpans > 0) words += tr("; %1 spans are merged, too narrow or too many to be drawn one by one").arg(figure.mergedSpans);
     state_->setText(words);
     preview_->setFigure(std::move(figure));
   } catch (const Error& e) {
@@ -136,7 +136,7 @@ void FigureDialog::draw() {
 bool FigureDialog::save(const QString& path) {
   draw();
   try {
-    writeFigure(figureOf(source_, form_->steps(), form_->style()), path, form_->dpi());
+    writeFigure(figureOf(source_, form_->steps(), form_->style(), frameFor(path)), path, form_->dpi());
   } catch (const Error& e) {
     state_->setText(QString::fromUtf8(e.what()));
     return false;

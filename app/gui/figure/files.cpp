@@ -53,6 +53,8 @@ bool isFigureFile(const QString& path) {
          suffix == QLatin1String("tex");
 }
 
+FigureFrame frameFor(const QString& path) { return suffixOf(path) == QLatin1String("tex") ? kTikzFrame : FigureFrame{}; }
+
 QByteArray pdfOf(const Figure& figure) {
   constexpr int kDotsPerInch = 1200;
   QByteArray bytes;

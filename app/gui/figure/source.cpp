@@ -79,12 +79,12 @@ QString usualTitle(const FigureSource& source, FigureSteps steps) {
       .arg(source.measured->step);
 }
 
-Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle& style) {
+Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const FigureFrame& frame) {
   const bool both = steps == FigureSteps::Both;
   std::vector<FigureLane> lanes;
   if (steps != FigureSteps::Measured) lanes.push_back({&predictionOf(source, steps), both ? style.predictedTitle : std::string()});
   if (steps != FigureSteps::Predicted) lanes.push_back({&source.measured->trace, both ? style.measuredTitle : std::string()});
-  return layOut(lanes, style);
+  return layOut(lanes, style, frame);
 }
 
 QString figureCall(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const QString& file, int dpi) {

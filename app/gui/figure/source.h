@@ -38,7 +38,7 @@ struct FigureSource {
 [[nodiscard]] QString usualTitle(const FigureSource& source, FigureSteps steps);
 
 /// Lays out all chosen ranks, whatever the window shows. Throws UsageError. The source must live as long as the figure.
-[[nodiscard]] Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle& style);
+[[nodiscard]] Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const FigureFrame& frame = {});
 
 /// The call of `pipewright export` that writes the same figure to `file` (.svg or .tex), and for .pdf and .png that of pipewright-gui, as a
 /// line for a shell. It reads the plan from `plan.json` where the prediction is drawn, unless that is one of a stored run.
