@@ -198,7 +198,7 @@ void Layout::chooseLabels() {
   labelKinds(widths);
 }
 
-/// Kinds with blocks that are usually wide enough for their longest label have labels: not some of a row have one and the others none.
+/// Kinds whose blocks are nearly all wide enough for their longest label have labels: not some of a row have one and the others none.
 /// How many those are. `widths`: of the actions, by kind.
 std::ptrdiff_t Layout::labelKinds(std::array<std::vector<double>, kSpanKinds>& widths) {
   std::array<std::string, kSpanKinds> longest;
@@ -214,16 +214,16 @@ std::ptrdiff_t Layout::labelKinds(std::array<std::vector<double>, kSpanKinds>& w
   std::ptrdiff_t count = 0;
   for (std::size_t k = 0; k < kSpanKinds; ++k) {
     if (widths[k].empty()) continue;
-    const auto middle = widths[k].begin() + static_cast<std::ptrdiff_t>(widths[k].size() / 2);
-    std::ranges::nth_element(widths[k], middle);
-    labelled_[k] = hasRoom(longest[k], *middle);
+    const auto narrow = widths[k].begin() + static_cast<std::ptrdiff_t>(widths[k].size() / 10);  // one in ten may have none
+    std::ranges::nth_element(widths[k], narrow);
+    labelled_[k] = hasRoom(longest[k], *narrow);
     count += static_cast<std::ptrdiff_t>(labelled_[k]);
   }
   return count;
 }
 
 bool Layout::hasRoom(std::string_view label, double room) const {
-  return room > textWidth(label, labelSize(figure_), style_.font == "monospace") + 0.3;
+  return room > textWidth(label, labelSize(figure_), style_.font == "monospace") + 0.15;
 }
 
 std::string Layout::labelOf(const Span& span) const {
