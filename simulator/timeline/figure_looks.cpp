@@ -14,11 +14,12 @@ namespace {
 constexpr double kMmPerPoint = 25.4 / 72;
 constexpr double kSpacing = 0.8;  ///< between the lines of a hatching [mm]
 
-/// Level (or upright) lines across [from, to).
+/// Level (or upright) lines across the box.
 void addStraight(std::vector<FigureSegment>& lines, const FigureBox& box, bool level) {
   const double begin = level ? box.y : box.x, end = begin + (level ? box.height : box.width);
-  for (double at = (std::floor(begin / kSpacing) + 0.5) * kSpacing; at < end; at += kSpacing) {
-    if (at <= begin) continue;
+  const auto first = std::llround(begin / kSpacing), last = std::llround(end / kSpacing);  // lines lie in the middle between multiples
+  for (auto line = first; line < last; ++line) {
+    const double at = (static_cast<double>(line) + 0.5) * kSpacing;
     if (level)
       lines.push_back({{box.x, at}, {box.x + box.width, at}});
     else
@@ -31,15 +32,10 @@ void addSlanted(std::vector<FigureSegment>& lines, const FigureBox& box, bool ri
   constexpr double kStep = kSpacing * 1.414213562;
   const double right = box.x + box.width, bottom = box.y + box.height;
   const double first = rising ? box.x + box.y : box.x - bottom, last = rising ? right + bottom : right - box.y;
-  for (double c = std::floor(first / kStep) * kStep; c < last; c += kStep) {
-    if (c <= first) continue;
-    if (rising) {
-      const double x0 = std::max(box.x, c - bottom), x1 = std::min(right, c - box.y);
-      if (x1 > x0) lines.push_back({{x0, c - x0}, {x1, c - x1}});
-    } else {
-      const double x0 = std::max(box.x, c + box.y), x1 = std::min(right, c + bottom);
-      if (x1 > x0) lines.push_back({{x0, x0 - c}, {x1, x1 - c}});
-    }
+  for (auto line = std::llround(std::floor(first / kStep)) + 1; static_cast<double>(line) * kStep < last; ++line) {
+    const double c = static_cast<double>(line) * kStep;
+    const double x0 = std::max(box.x, rising ? c - bottom : c + box.y), x1 = std::min(right, rising ? c - box.y : c + bottom);
+    if (x1 > x0) lines.push_back({{x0, rising ? c - x0 : x0 - c}, {x1, rising ? c - x1 : x1 - c}});
   }
 }
 

@@ -13,7 +13,8 @@ std::vector<FigurePoint> memoryCurve(const Trace& trace, Rank rank, const TimeRa
     const double share = static_cast<double>(time - times.from) / static_cast<double>(times.to - times.from);
     return std::min(columns - 1, static_cast<std::size_t>(std::max(0.0, share * box.width / kColumn)));
   };
-  const auto [first, last] = std::ranges::equal_range(trace.memory, rank, {}, &MemorySample::rank);
+  const auto first = std::ranges::lower_bound(trace.memory, rank, {}, &MemorySample::rank);
+  const auto last = std::ranges::upper_bound(trace.memory, rank, {}, &MemorySample::rank);
   if (first == last || most <= 0) return {};
   for (auto sample = first; sample != last; ++sample) {
     const Ns until = sample + 1 == last ? times.to : std::min((sample + 1)->time, times.to);

@@ -25,8 +25,8 @@ const Trace& predictionOf(const FigureSource& source, FigureSteps steps) {
 
 /// The words that name what is drawn.
 QStringList inputOf(const FigureSource& source, FigureSteps steps) {
-  const QStringList plan{QStringLiteral("plan.json")};
-  if (steps == FigureSteps::Predicted) return plan;
+  const QString plan = QStringLiteral("plan.json");
+  if (steps == FigureSteps::Predicted) return {plan};
   QStringList words;
   if (isStored(source)) {
     words << QStringLiteral("--store") << source.store << QStringLiteral("--run") << QString::number(source.measured->run->id.value)
@@ -70,7 +70,7 @@ FigureSteps usualSteps(const FigureSource& source) { return source.measured ? Fi
 
 QString usualTitle(const FigureSource& source, FigureSteps steps) {
   const QString plan = source.schedule.isEmpty() ? source.model : QStringLiteral("%1, %2").arg(source.model, source.schedule);
-  if (steps == FigureSteps::Predicted) return QObject::tr("%1, predicted").arg(plan);
+  if (steps == FigureSteps::Predicted || !source.measured) return QObject::tr("%1, predicted").arg(plan);
   if (!isStored(source)) return steps == FigureSteps::Measured ? source.measured->title : plan;
   const RunRecord& run = *source.measured->run;
   return QObject::tr("run %1: %2, %3, step %4")
