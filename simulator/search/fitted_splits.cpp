@@ -6,6 +6,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/step/compile.h"
 

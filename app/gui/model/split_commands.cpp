@@ -9,6 +9,7 @@
 #include "schedules/error.h"
 #include "simulator/order/find.h"
 #include "simulator/partition/split.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/planner.h"
 #include "simulator/search/fitted_splits.h"
 

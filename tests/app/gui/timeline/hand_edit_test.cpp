@@ -22,6 +22,8 @@
 namespace pw::gui {
 namespace {
 
+Schedule scheduleOf(const Document& document) { return std::get<Schedule>(editableSchedule(document)); }
+
 constexpr int kLongMs = 60'000;
 const char* const kGpt = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
 
@@ -47,7 +49,7 @@ struct HandEditTest : testing::Test {
   }
   /// `1F0` at its rank's row: position.
   int placeOf(std::string_view name) const {
-    for (const auto& row : std::get<Schedule>(editableSchedule(document)).rows) {
+    for (const auto& row : scheduleOf(document).rows) {
       for (std::size_t i = 0; i < row.size(); ++i) {
         if (toString(row[i]) == name) return static_cast<int>(i);
       }
@@ -124,7 +126,7 @@ TEST_F(HandEditTest, MovesAStageToTheRankThatItIsDroppedOn) {
 }
 
 TEST_F(HandEditTest, TurnsOneFOneBIntoZbH1) {
-  for (const auto& row : std::get<Schedule>(editableSchedule(document)).rows) {
+  for (const auto& row : scheduleOf(document).rows) {
     for (const Action& a : row) {
       if (a.kind == ActionKind::Backward) hand.select(a, HandEdit::Extends::One);
     }
@@ -138,7 +140,7 @@ TEST_F(HandEditTest, TurnsOneFOneBIntoZbH1) {
       ASSERT_TRUE(predicted());
       hand.select(action(name));
       ASSERT_TRUE(hand.beginDrag(action(name))) << name;
-      const auto [rank, before] = middleOf(toString(std::get<Schedule>(editableSchedule(document)).rows[r][i]));
+      const auto [rank, before] = middleOf(toString(scheduleOf(document).rows[r][i]));
       hand.dragTo(rank, before - 1);
       hand.endDrag(true);
       ASSERT_EQ(placeOf(name), static_cast<int>(i)) << name << ": " << hand.message().toStdString();
@@ -191,7 +193,7 @@ TEST_F(HandEditTest, ImprovesAnOrderFromWhereItIs) {
   ASSERT_TRUE(predicted());
   EXPECT_LT(document.prediction()->step, before);
   EXPECT_EQ(document.undoText(), "Improve the order");
-  EXPECT_TRUE(check(std::get<Schedule>(editableSchedule(document))).empty());
+  EXPECT_TRUE(check(scheduleOf(document)).empty());
   document.undo();
   EXPECT_EQ(document.design().request.schedule, "gpipe");
 }
@@ -204,7 +206,7 @@ TEST_F(HandEditTest, OfManyRandomOnesUndoGivesBackTheFirstDocument) {
   int accepted = 0, refusedCount = 0;
   QSignalSpy refused(&hand, &HandEdit::refused);
   for (int i = 0; i < 2000; ++i) {
-    const Schedule before = std::get<Schedule>(editableSchedule(document));
+    const Schedule before = scheduleOf(document);
     const auto& row = before.rows[random() % before.rows.size()];
     Action a = row[random() % row.size()];
     if (a.kind == ActionKind::Idle) continue;
@@ -221,7 +223,7 @@ TEST_F(HandEditTest, OfManyRandomOnesUndoGivesBackTheFirstDocument) {
       case 6: hand.moveStages(1); break;
       default: hand.shift(static_cast<int>(random() % 5) - 2); break;
     }
-    const Schedule after = std::get<Schedule>(editableSchedule(document));
+    const Schedule after = scheduleOf(document);
     ASSERT_TRUE(check(after).empty());
     if (refused.count() > count) {
       ASSERT_EQ(after, before);
@@ -246,7 +248,7 @@ TEST_F(HandEditTest, EditsAScheduleWithoutAModelToo) {
   hand.select(action("1F1"));
   hand.shift(-1);
   ASSERT_TRUE(predicted());
-  EXPECT_EQ(toCsv(std::get<Schedule>(editableSchedule(document))), "0F0,0F1,0B0,0B1\r\n1F0,1F1,1B0,1B1\r\n");
+  EXPECT_EQ(toCsv(scheduleOf(document)), "0F0,0F1,0B0,0B1\r\n1F0,1F1,1B0,1B1\r\n");
   EXPECT_EQ(document.prediction()->makespan, 9'000'000) << "F0 of both, F1, B0, B1 of rank 1, B1 of rank 0: 1 + 1 + 1 + 2 + 2 + 2 ms";
 }
 
