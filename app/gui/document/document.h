@@ -47,6 +47,7 @@ struct Measured {
   std::optional<Schedule> executed;  ///< likewise, where it shows a whole schedule (`executedSchedule`)
   int step = 0;
   bool live = false;  ///< the run is still in progress
+  QString pinnedAs;   ///< it is the predicted step of this pinned plan (`A`); empty: it was measured
 };
 
 constexpr int kReadableMs = 30;  ///< update interval of the numbers during a drag; the timeline follows every move

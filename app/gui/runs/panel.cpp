@@ -402,7 +402,9 @@ void RunsPanel::Private::judge() {
 void RunsPanel::Private::present() {
   const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
   const auto& [measured, with, prediction] = comparer.subject();
-  if (with)
+  if (!measured->pinnedAs.isEmpty())
+    comparison->show(comparer.verdict(), tr("this plan"), tr("plan %1").arg(measured->pinnedAs), {});
+  else if (with)
     comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured), {});
   else
     comparison->show(comparer.verdict(), {}, {}, noteOn(*measured));

@@ -61,7 +61,8 @@ QString comparisonOf(const SpanFacts& facts) {
   const Ns other = facts.other->end - facts.other->start;
   const bool isPrediction = facts.source == Source::Predicted;
   const Ns predicted = isPrediction ? own : other, measured = isPrediction ? other : own;
-  QString text = isPrediction ? Text::tr("measured %1").arg(durationText(other)) : Text::tr("predicted %1").arg(durationText(other));
+  QString text = isPrediction ? QStringLiteral("%1 %2").arg(facts.measuredName, durationText(other))
+                              : QStringLiteral("%1 %2").arg(facts.predictedName, durationText(other));
   if (predicted > 0)
     text += QStringLiteral(", ") + signedPercentText(static_cast<double>(measured - predicted) / static_cast<double>(predicted));
   return text;
@@ -158,7 +159,7 @@ QString detailsOf(const SpanFacts& facts) {
   QStringList first{capitalized(nameOf(tagOf(span)))};
   first << placeOf(span) << timesOf(span) << Text::tr("takes %1").arg(durationText(span.end - span.start));
   if (span.bytes > 0) first << sizeText(span.bytes);
-  if (facts.source == Source::Measured) first << Text::tr("measured");
+  if (facts.source == Source::Measured) first << facts.measuredName;
   if (facts.other) first << comparisonOf(facts);
   const QString second = facts.fully ? capitalized(waitText(facts)) + QStringLiteral(" · ") + neededText(facts) : QString();
   return first.join(QStringLiteral(" · ")) + QLatin1Char('\n') + second;
@@ -174,7 +175,7 @@ QString tooltipOf(const SpanFacts& facts) {
   lines << where.join(QStringLiteral(" · "));
   lines << Text::tr("starts at %1, takes %2").arg(timeText(span.start, resolutionOf(span)), durationText(span.end - span.start));
   if (span.bytes > 0) lines << sizeText(span.bytes);
-  if (facts.source == Source::Measured) lines << Text::tr("measured");
+  if (facts.source == Source::Measured) lines << facts.measuredName;
   if (facts.other) lines << comparisonOf(facts);
   return QStringLiteral("<p style='white-space:pre'>%1</p>").arg(lines.join(QStringLiteral("<br>")));
 }
@@ -222,15 +223,17 @@ QString pathDetails(const CriticalPath& path) {
 }
 
 QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, const std::vector<RangeTotals>& measured,
-                     const std::vector<RankView>& order) {
+                     const QString& measuredName, const std::vector<RankView>& order) {
   const bool both = !predicted.empty() && !measured.empty();
   const double resolution = static_cast<double>(to - from) / 100;
   QString text =
       Text::tr("Range %1 – %2 (%3)").arg(inUnit(from, resolution, unitOf(to)), inUnit(to, resolution, unitOf(to)), durationText(to - from));
   if (!predicted.empty()) text += QStringLiteral(" · ") + (both ? Text::tr("predicted: %1").arg(sumText(predicted)) : sumText(predicted));
-  if (!measured.empty()) text += QStringLiteral(" · ") + Text::tr("measured: %1").arg(sumText(measured));
+  if (!measured.empty()) text += QStringLiteral(" · ") + QStringLiteral("%1: %2").arg(measuredName, sumText(measured));
   QStringList header{Text::tr("Rank"), Text::tr("Busy"), Text::tr("Bubble"), Text::tr("Communication")};
-  if (both) header << Text::tr("Busy, measured") << Text::tr("Bubble, measured") << Text::tr("Communication, measured");
+  if (both)
+    header << Text::tr("Busy, %1").arg(measuredName) << Text::tr("Bubble, %1").arg(measuredName)
+           << Text::tr("Communication, %1").arg(measuredName);
   text += QLatin1Char('\n') + header.join(QLatin1Char('\t'));
   for (const RankView& view : order) {
     QStringList row{QString::number(view.rank.value)};

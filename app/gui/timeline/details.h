@@ -13,6 +13,7 @@ namespace pw::gui {
 /// Facts about one span.
 struct SpanFacts {
   Source source = Source::Predicted;
+  QString predictedName = QStringLiteral("predicted"), measuredName = QStringLiteral("measured");  ///< as the scene has them
   Span span;
   bool fully = false;             ///< whether the following, but for `other`, are known
   std::optional<Span> other;      ///< the same action in the other timeline
@@ -40,8 +41,8 @@ struct SpanFacts {
 [[nodiscard]] QString timeText(Ns time, double resolution);
 
 /// What ranks did in a range: a line for all and, below, a table with tabulators between columns, a row for each rank in the order given.
-/// `measured` may be empty.
+/// `measured` may be empty; `measuredName` is what it is called.
 [[nodiscard]] QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, const std::vector<RangeTotals>& measured,
-                                   const std::vector<RankView>& order);
+                                   const QString& measuredName, const std::vector<RankView>& order);
 
 }  // namespace pw::gui

@@ -106,6 +106,8 @@ SpanFacts Knowledge::factsOf(const SourcedSpan& at, bool fully) {
     if (at.source == Source::Measured && shown_.measured()) bytes = bytesOf(shown_.measured()->trace, span);
   }
   SpanFacts known = pw::gui::factsOf(at, t, fully ? dependencies(at.source) : nullptr, bytes);
+  known.predictedName = scene_.predictedName;
+  known.measuredName = scene_.measuredName;
   if (const auto other = counterpart(at)) known.other = spanOf(*timelineFrom(scene_, other->source), other->span);
   return known;
 }

@@ -270,7 +270,7 @@ QString detailsOf(const Selection& selection, const Scene& scene, Knowledge& kno
   if (scene.range) {
     const Ns from = scene.range->first, to = scene.range->second;
     const auto of = [&](const Timeline* t) { return t == nullptr ? std::vector<RangeTotals>() : rangeTotals(*t, from, to); };
-    return rangeDetails(from, to, of(scene.predicted.get()), of(scene.measured.get()), scene.ranks);
+    return rangeDetails(from, to, of(scene.predicted.get()), of(scene.measured.get()), scene.measuredName, scene.ranks);
   }
   if (selection.showsPath() && knowledge.explanation() != nullptr) return pathDetails(knowledge.explanation()->path);
   return {};

@@ -55,6 +55,9 @@ ShownTimelines::Change ShownTimelines::takeMeasured() {
   if (next == measured_ && (next != nullptr) == (scene_.measured != nullptr)) return {};
   const bool same = next && sameShape(scene_.measured.get(), &next->timeline);
   measured_ = next;
+  const bool isPlan = next && !next->pinnedAs.isEmpty();
+  scene_.predictedName = isPlan ? tr("this plan") : tr("predicted");
+  scene_.measuredName = isPlan ? tr("plan %1").arg(next->pinnedAs) : tr("measured");
   scene_.measured = next ? std::shared_ptr<const Timeline>(next, &next->timeline) : nullptr;
   measureSize();
   return {true, false, !same && !scene_.predicted};

@@ -174,11 +174,35 @@ void MainWindow::Private::planMenu() {
     window.showPanel(Panel::Candidates);
     candidates->search();
   });
+  menu->addSeparator();
+  command(menu, MainWindow::tr("P&in this plan"), QKeySequence(Qt::CTRL | Qt::Key_I), [this] { pins.pin(); });
+  command(menu, MainWindow::tr("Compare with &no plan"), {}, [this] { pins.compareWithNone(); });
+  pinsMenu = menu->addMenu(MainWindow::tr("Pinne&d plans"));
+  QObject::connect(&pins, &PinnedPlans::changed, &window, [this] { fillPinsMenu(); });
+  QObject::connect(&pins, &PinnedPlans::refused, &window, &MainWindow::showNote);
+  fillPinsMenu();
+  menu->addSeparator();
   command(menu, MainWindow::tr("&Cancel"), {}, [this] {
     runs->cancel();
     loading.cancel();
     exporting.cancel();
   });
+}
+
+/// For each pinned plan what can be done with it.
+void MainWindow::Private::fillPinsMenu() {
+  pinsMenu->clear();
+  pinsMenu->setEnabled(!pins.plans().empty());
+  for (std::size_t i = 0; i < pins.plans().size(); ++i) {
+    const PinnedPlan& pinned = pins.plans()[i];
+    QMenu* own = pinsMenu->addMenu(QLatin1Char('&') + pinned.title().replace(QLatin1Char('&'), QLatin1String("&&")));
+    QAction* compare = own->addAction(MainWindow::tr("&Compare with the plan at hand"));
+    compare->setCheckable(true);
+    compare->setChecked(pins.compared() == &pinned);
+    QObject::connect(compare, &QAction::triggered, &window, [this, i](bool on) { on ? pins.compareWith(i) : pins.compareWithNone(); });
+    QObject::connect(own->addAction(MainWindow::tr("&Go back to it")), &QAction::triggered, &window, [this, i] { pins.goBackTo(i); });
+    QObject::connect(own->addAction(MainWindow::tr("&Unpin")), &QAction::triggered, &window, [this, i] { pins.unpin(i); });
+  }
 }
 
 void MainWindow::Private::helpMenu() {

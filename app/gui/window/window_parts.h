@@ -18,6 +18,7 @@
 #include "app/gui/candidates/panel.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
+#include "app/gui/document/pinned_plans.h"
 #include "app/gui/editor/csv_panel.h"
 #include "app/gui/model/panel.h"
 #include "app/gui/plan/panel.h"
@@ -33,6 +34,7 @@ struct MainWindow::Private {
   MainWindow& window;
   const bool recovers;
   Document document;
+  PinnedPlans pins{document};
   Job loading, exporting;
   QTimer autosave;
   StartPage* start = nullptr;
@@ -50,7 +52,7 @@ struct MainWindow::Private {
   QLabel* busyText = nullptr;
   QProgressBar* busyBar = nullptr;
   QPushButton* busyCancel = nullptr;
-  QMenu* recentMenu = nullptr;
+  QMenu *recentMenu = nullptr, *pinsMenu = nullptr;
   QComboBox* step = nullptr;  ///< of an imported trace
   QAction *undo = nullptr, *redo = nullptr, *stepAction = nullptr;
   std::vector<QAction*> commands;
@@ -91,6 +93,7 @@ struct MainWindow::Private {
   void editMenu();
   void viewMenu();
   void planMenu();
+  void fillPinsMenu();
   void helpMenu();
   void toolBar();
   void chooseAndOpen();

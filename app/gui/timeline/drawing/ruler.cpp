@@ -57,10 +57,10 @@ QString rowName(const Scene& scene, const Row& row) {
   switch (row.kind) {
     case Row::Kind::Compute:
       return !both || scene.arrangement == Arrangement::Over ? QString()
-             : row.source == Source::Predicted               ? translated("predicted")
-                                                             : translated("measured");
+             : row.source == Source::Predicted               ? scene.predictedName
+                                                             : scene.measuredName;
     case Row::Kind::Communication:
-      return both && scene.arrangement == Arrangement::Below && row.source == Source::Measured ? translated("measured")
+      return both && scene.arrangement == Arrangement::Below && row.source == Source::Measured ? scene.measuredName
                                                                                                : translated("messages");
     case Row::Kind::Memory: {
       const auto& timeline = row.source == Source::Predicted ? scene.predicted : scene.measured;

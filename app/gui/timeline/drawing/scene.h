@@ -40,6 +40,8 @@ struct RankView {
 /// Everything that decides what the timeline looks like, except for the time range (Viewport). `Timeline` pointers may be null.
 struct Scene {
   std::shared_ptr<const Timeline> predicted, measured;
+  /// What the two are called: `predicted` and `measured`, or `this plan` and `plan A`.
+  QString predictedName = QStringLiteral("predicted"), measuredName = QStringLiteral("measured");
   Arrangement arrangement = Arrangement::Below;
   ColourBy colourBy = ColourBy::Kind;
   bool differences = false;     ///< measured blocks coloured by their duration's error against the matched predicted one

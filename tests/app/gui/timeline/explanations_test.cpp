@@ -147,7 +147,7 @@ TEST(Details, ATimeIsAsExactAsAsked) {
 
 TEST(Details, ARangeListsItsTotalsByRankInTheOrderShown) {
   const std::vector<RangeTotals> totals{{3 * kMs, kMs, 0}, {2 * kMs, 2 * kMs, kMs}};
-  const QString text = rangeDetails(0, 4 * kMs, totals, {}, {{Rank(1)}, {Rank(0)}});
+  const QString text = rangeDetails(0, 4 * kMs, totals, {}, {}, {{Rank(1)}, {Rank(0)}});
   EXPECT_EQ(text.toStdString(),
             "Range 0.00 ms – 4.00 ms (4.00 ms) · busy 62.5 %, bubble 37.5 %, communication 1.00 ms\n"
             "Rank\tBusy\tBubble\tCommunication\n"

@@ -104,7 +104,7 @@ TEST_F(TimelineSelection, DraggingOnTheRulerAddsUpARange) {
   const auto [from, to] = *widget.scene().range;
   EXPECT_NEAR(static_cast<double>(from), 3e6, 2 * widget.viewport().nsPerPixel);
   EXPECT_NEAR(static_cast<double>(to), 11e6, 2 * widget.viewport().nsPerPixel);
-  EXPECT_EQ(widget.details(), rangeDetails(from, to, rangeTotals(timeline(), from, to), {}, widget.scene().ranks));
+  EXPECT_EQ(widget.details(), rangeDetails(from, to, rangeTotals(timeline(), from, to), {}, {}, widget.scene().ranks));
   const QStringList lines = widget.details().split(QLatin1Char('\n'));
   EXPECT_EQ(lines.size(), 2 + 4);  // one for all, the head, and a row for each rank
   key(Qt::Key_F);

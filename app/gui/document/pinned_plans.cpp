@@ -1,0 +1,78 @@
+#include "app/gui/document/pinned_plans.h"
+
+#include <algorithm>
+
+#include "app/gui/common/format.h"
+
+namespace pw::gui {
+namespace {
+
+std::shared_ptr<const Measured> stepOf(const Prediction& prediction, const QString& name) {
+  auto step = std::make_shared<Measured>();
+  const Shape shape = shapeOf(*prediction.rows);
+  step->title = PinnedPlans::tr("%1: %2, %3 ranks, %4 microbatches, %5")
+                    .arg(name, QString::fromStdString(prediction.rows->name))
+                    .arg(shape.ranks)
+                    .arg(shape.microbatches)
+                    .arg(durationText(prediction.step));
+  step->pinnedAs = name;
+  step->trace = traceOf(prediction);
+  step->timeline = prediction.timeline;
+  return step;
+}
+
+}  // namespace
+
+PinnedPlans::PinnedPlans(Document& document, QObject* parent) : QObject(parent), document_(document) {
+  connect(&document, &Document::modelChanged, this, [this] {
+    if (document_.graph() == graph_ && (graph_ || document_.design().customCosts)) return;
+    graph_ = document_.graph();
+    if (plans_.empty()) return;
+    plans_.clear();
+    emit changed();
+  });
+  connect(&document, &Document::measuredChanged, this, &PinnedPlans::changed);
+}
+
+const PinnedPlan* PinnedPlans::compared() const {
+  const auto found = std::ranges::find(plans_, document_.measured(), &PinnedPlan::step);
+  return found == plans_.end() ? nullptr : &*found;
+}
+
+void PinnedPlans::pin() {
+  const auto prediction = document_.prediction();
+  if (!prediction || document_.isPredicting() || !document_.problem().isEmpty())
+    return emit refused(tr("There is no prediction of this plan to pin; wait for it, or mend the plan."));
+  if (plans_.size() >= kMost) return emit refused(tr("%1 plans are pinned; unpin one first.").arg(kMost));
+  graph_ = document_.graph();
+  QString name = QStringLiteral("A");
+  while (std::ranges::find(plans_, name, &PinnedPlan::name) != plans_.end()) name[0] = QChar(name[0].unicode() + 1);
+  plans_.push_back({name, document_.design(), stepOf(*prediction, name)});
+  std::ranges::sort(plans_, {}, &PinnedPlan::name);
+  emit changed();
+}
+
+void PinnedPlans::unpin(std::size_t index) {
+  if (index >= plans_.size()) return;
+  const bool isShown = compared() == &plans_[index];
+  plans_.erase(plans_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (isShown)
+    document_.setMeasured(nullptr);
+  else
+    emit changed();
+}
+
+void PinnedPlans::compareWith(std::size_t index) {
+  if (index < plans_.size()) document_.setMeasured(plans_[index].step);
+}
+
+void PinnedPlans::compareWithNone() {
+  if (compared() != nullptr) document_.setMeasured(nullptr);
+}
+
+void PinnedPlans::goBackTo(std::size_t index) {
+  if (index >= plans_.size()) return;
+  document_.edit(tr("Go back to plan %1").arg(plans_[index].name), [&](Design& design) { design = plans_[index].design; });
+}
+
+}  // namespace pw::gui
