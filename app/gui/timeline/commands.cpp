@@ -60,6 +60,14 @@ void addRanks(CommandList& commands, const CommandTargets& of) {
   commands.add(tr("Scroll down"), {key(Qt::Key_PageDown)}, [of] { of.place.scrollPages(1); });
 }
 
+void addHeights(CommandList& commands, const CommandTargets& of) {
+  commands.beginGroup();
+  commands.add(tr("Taller rows"), {QKeySequence(Qt::CTRL | Qt::Key_Up)}, [of] { of.widget.zoomRows(1); });
+  commands.add(tr("Lower rows"), {QKeySequence(Qt::CTRL | Qt::Key_Down)}, [of] { of.widget.zoomRows(-1); });
+  commands.add(tr("Fit height"), {key(Qt::Key_H)}, [of] { of.place.fitHeight(); });
+  commands.add(tr("Normal height"), {QKeySequence(Qt::SHIFT | Qt::Key_H)}, [of] { of.place.normalHeight(); });
+}
+
 /// Colours, arrangement and rows.
 void addLooks(CommandList& commands, const CommandTargets& of) {
   commands.beginGroup();
@@ -89,6 +97,7 @@ void addCommands(CommandList& commands, const CommandTargets& of) {
   addMoves(commands, of);
   addSelecting(commands, of);
   addRanks(commands, of);
+  addHeights(commands, of);
   addLooks(commands, of);
   of.editing.addCommands(commands);
   commands.updateToggles();

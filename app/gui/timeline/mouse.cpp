@@ -67,6 +67,12 @@ void Mouse::zoom(double factor) {
   place_.zoomAt(isInside ? mouse_->x() - area.left() : place_.view().width / 2.0, factor, Move::Drift);
 }
 
+void Mouse::zoomRows(double factor) {
+  const QRect area = place_.geometry().tracks();
+  const bool isInside = mouse_ && mouse_->y() >= area.top() && mouse_->y() <= area.bottom();
+  place_.zoomRows(isInside ? mouse_->y() - area.top() : area.height() / 2, factor);
+}
+
 std::optional<Rank> Mouse::currentRank() const {
   if (const auto rank = selection_.rank()) return rank;
   return mouse_ ? place_.geometry().rankAt(mouse_->y()) : std::nullopt;
@@ -203,6 +209,10 @@ void Mouse::turned(const QWheelEvent& event) {
   const double line = 3.0 * canvas_.fontMetrics().lineSpacing();
   const double x = pixels.isNull() ? ticks.x() * line : pixels.x();
   const double y = pixels.isNull() ? ticks.y() * line : pixels.y();
+  if ((event.modifiers() & Qt::ControlModifier) && (event.modifiers() & Qt::ShiftModifier)) {
+    const double turns = ticks.y() != 0 ? ticks.y() : ticks.x();  // some systems swap the axes with Shift
+    return place_.zoomRows(static_cast<int>(event.position().y()) - place_.geometry().tracks().top(), std::pow(kTickZoom, -turns));
+  }
   if (event.modifiers() & Qt::ControlModifier)
     return place_.zoomAt(event.position().x() - place_.geometry().tracks().left(), std::pow(kTickZoom, ticks.y()), Move::Drift);
   if (event.modifiers() & Qt::ShiftModifier) return place_.pan(-(x != 0 ? x : y));

@@ -27,6 +27,7 @@ class Mouse : public QObject {
   void openedMenu(const QPoint& at);  ///< what the context menu at a point is about comes to be selected
   bool cancelDrag();                  ///< of blocks that are edited; false: there is none
   void zoom(double factor);           ///< at the mouse, or in the middle
+  void zoomRows(double factor);       ///< likewise
   [[nodiscard]] const std::optional<QPoint>& at() const { return mouse_; }  ///< nothing: not over the canvas
   [[nodiscard]] std::optional<Rank> currentRank() const;                    ///< the selected one, or the one under the mouse
 

@@ -48,6 +48,8 @@ struct SavedView {
   Arrangement arrangement = Arrangement::Below;
   ColourBy colourBy = ColourBy::Kind;
   bool differences = false, showsCommunication = true, showsMemory = true;
+  double rowScale = 1;
+  bool fitsHeight = false;  ///< rows are as high as all have room, whatever `rowScale` says
 
   bool operator==(const SavedView&) const = default;
 };

@@ -27,8 +27,9 @@ Geometry Place::geometry() const { return {scene_, layout_, view_, scroll_, canv
 Viewport Place::whole() const { return fitted(0, std::max<Ns>(1, endOf(scene_)), std::max(1, geometry().tracks().width())); }
 
 void Place::layOut() {
-  layout_ = layOutRows(scene_);
   const int height = std::max(0, geometry().tracks().height());
+  if (fitsHeight_ && !isEmpty(scene_)) scene_.rowScale = fittedRowScale(scene_, height);
+  layout_ = layOutRows(scene_);
   const QSignalBlocker quiet(&bar_);
   bar_.setRange(0, std::max(0, layout_.height - height));
   bar_.setPageStep(std::max(1, height - layout_.pinnedHeight));
@@ -126,6 +127,43 @@ void Place::revealRow(const SourcedSpan& span) {
   if (row.top + row.height - scroll_ > height) scrollTo(row.top + row.height - height);
 }
 
+/// Lays out, and keeps the rank `y` below the top of the rows where it is.
+void Place::layOutAround(int y) {
+  const auto anchor = rankPlaceAt(layout_, y + scroll_);
+  layOut();
+  if (anchor) scrollTo(lineOf(layout_, *anchor) - y);
+  emit changed();
+  canvas_.updateSoon();
+}
+
+void Place::setRowScale(double scale, int y) {
+  fitsHeight_ = false;
+  const double next = std::clamp(scale, leastRowScale(scene_), kMostRowScale);
+  if (isEmpty(scene_) || next == scene_.rowScale) return;
+  scene_.rowScale = next;
+  layOutAround(y);
+}
+
+void Place::zoomRows(int y, double factor) {
+  setRowScale(scene_.rowScale * factor, y);
+  rest_.start();
+}
+
+void Place::fitHeight() {
+  if (isEmpty(scene_)) return;
+  history_.visit(visited());
+  fitsHeight_ = true;
+  layOutAround(middle());
+  history_.visit(visited());
+}
+
+void Place::normalHeight() {
+  if (isEmpty(scene_)) return;
+  history_.visit(visited());
+  setRowScale(1, middle());
+  history_.visit(visited());
+}
+
 void Place::revealTime(Ns from, Ns to) { show(revealing(view_, from, to), Move::Jump); }
 
 void Place::revisit(const VisitedView& place) {
@@ -133,6 +171,11 @@ void Place::revisit(const VisitedView& place) {
   view_.nsPerPixel = std::max(1e-9, (place.to - place.from) / view_.width);
   view_.start = place.from;
   showsAll_ = false;
+  if (place.rowScale != scene_.rowScale) {
+    fitsHeight_ = false;
+    scene_.rowScale = place.rowScale;
+    layOut();
+  }
   scrollTo(place.scroll);
   rest_.stop();
   emit changed();
@@ -192,6 +235,11 @@ void Place::changeRank(std::optional<Rank> rank, const std::function<void(RankVi
   setRanks(std::move(ranks));
 }
 
+void Place::collapseAll(bool collapsed) {
+  for (RankView& one : scene_.ranks) one.collapsed = collapsed;
+  layOutAround(layout_.pinnedHeight);
+}
+
 // ---- What a project remembers --------------------------------------------------------------------------------------
 
 SavedView Place::saved() const {
@@ -204,6 +252,8 @@ SavedView Place::saved() const {
   saved.differences = scene_.differences;
   saved.showsCommunication = scene_.showsCommunication;
   saved.showsMemory = scene_.showsMemory;
+  saved.rowScale = scene_.rowScale;
+  saved.fitsHeight = fitsHeight_;
   return saved;
 }
 
@@ -213,6 +263,8 @@ void Place::restore(const SavedView& saved) {
   scene_.differences = saved.differences;
   scene_.showsCommunication = saved.showsCommunication;
   scene_.showsMemory = saved.showsMemory;
+  scene_.rowScale = saved.rowScale;
+  fitsHeight_ = saved.fitsHeight;
   if (!saved.ranks.empty()) scene_.ranks = rankViews(saved.ranks, scene_.ranks.size());
   layOut();
   scrollTo(saved.scroll);

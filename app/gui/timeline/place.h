@@ -15,8 +15,8 @@
 namespace pw::gui {
 
 /// Which part of a scene the canvas shows, and how it is arranged: range of time, scrolling, order and looks of the rows, and the views one
-/// can go back to. Of a scene it writes `arrangement`, `colourBy`, `differences`, `ranks` and which rows are shown. What changes is painted
-/// anew.
+/// can go back to. Of a scene it writes `arrangement`, `colourBy`, `differences`, `ranks`, which rows are shown and how high. What changes
+/// is painted anew.
 class Place : public QObject {
   Q_OBJECT
   Q_DISABLE_COPY_MOVE(Place)
@@ -41,6 +41,9 @@ class Place : public QObject {
   void scrollPages(int pages);
   void revealRow(const SourcedSpan& span);
   void revealTime(Ns from, Ns to);
+  void zoomRows(int y, double factor);  ///< > 1: higher; keeps the rank at y (from the top of the rows) where it is
+  void fitHeight();                     ///< rows as high as all have room, and stays so
+  void normalHeight();
   void back();
   void forward();
 
@@ -51,6 +54,7 @@ class Place : public QObject {
   void setRows(bool Scene::*rows, bool shown);
   void setRanks(std::vector<RankView> ranks);
   void changeRank(std::optional<Rank> rank, const std::function<void(RankView&)>& change);
+  void collapseAll(bool collapsed);  ///< or expands all; keeps the rank at the top where it is
 
   // ---- What it follows ----
   /// Other timelines. Where they have other ranks or tracks all of them is shown; else the view is kept, unless it showed everything and
@@ -69,8 +73,11 @@ class Place : public QObject {
  private:
   void layOut();
   void show(const Viewport& next, Move move);
+  void layOutAround(int y);
+  void setRowScale(double scale, int y);
+  [[nodiscard]] int middle() const { return geometry().tracks().height() / 2; }
   [[nodiscard]] Viewport whole() const;
-  [[nodiscard]] VisitedView visited() const { return {view_.start, view_.end(), scroll_}; }
+  [[nodiscard]] VisitedView visited() const { return {view_.start, view_.end(), scroll_, scene_.rowScale}; }
   void revisit(const VisitedView& place);
 
   Scene& scene_;
@@ -79,7 +86,8 @@ class Place : public QObject {
   RowLayout layout_;
   Viewport view_;
   int scroll_ = 0;
-  bool showsAll_ = true;  ///< the view is fitted to all, and stays so
+  bool showsAll_ = true;     ///< the view is fitted to all, and stays so
+  bool fitsHeight_ = false;  ///< so are the rows' heights
   ViewHistory history_;
   QTimer rest_;  ///< until a view that drifted counts as visited
 };

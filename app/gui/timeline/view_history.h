@@ -6,10 +6,12 @@
 
 namespace pw::gui {
 
-/// What a timeline showed: a range of time [ns] and how far down it was scrolled. Independent of the window's width.
+/// What a timeline showed: a range of time [ns], how far down it was scrolled and how high its rows were. Independent of the window's
+/// width.
 struct VisitedView {
   double from = 0, to = 0;
   int scroll = 0;
+  double rowScale = 1;
 
   bool operator==(const VisitedView&) const = default;
 };

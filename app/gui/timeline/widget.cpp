@@ -23,6 +23,7 @@ namespace pw::gui {
 namespace {
 
 constexpr double kZoomStep = 0.8;
+constexpr double kRowStep = 1.25;  ///< from one height of the rows to the next
 
 }  // namespace
 
@@ -332,6 +333,10 @@ void TimelineWidget::fitAll() { d->place.fitAll(); }
 void TimelineWidget::fitSelection() { d->selection.fit(); }
 void TimelineWidget::zoomIn() { d->mouse.zoom(kZoomStep); }
 void TimelineWidget::zoomOut() { d->mouse.zoom(1 / kZoomStep); }
+void TimelineWidget::zoomRows(int direction) { d->mouse.zoomRows(direction > 0 ? kRowStep : 1 / kRowStep); }
+void TimelineWidget::fitHeight() { d->place.fitHeight(); }
+void TimelineWidget::normalHeight() { d->place.normalHeight(); }
+void TimelineWidget::collapseAll(bool collapsed) { d->place.collapseAll(collapsed); }
 void TimelineWidget::selectNext(int direction) { d->selection.walk(direction); }
 void TimelineWidget::followDependency(int direction) { d->selection.follow(direction); }
 void TimelineWidget::find() { d->findBar->open(); }

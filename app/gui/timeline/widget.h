@@ -27,6 +27,10 @@ class TimelineWidget : public QWidget {
   void fitSelection();
   void zoomIn();
   void zoomOut();
+  void zoomRows(int direction);  ///< Ctrl+Up (> 0: higher), Ctrl+Down
+  void fitHeight();              ///< all ranks have room, and keep it
+  void normalHeight();
+  void collapseAll(bool collapsed);      ///< or expands all
   void selectNext(int direction);        ///< `.` and `,`
   void followDependency(int direction);  ///< `]` forward, `[` backward
   void find();                           ///< opens the find bar

@@ -117,6 +117,7 @@ void MainWindow::Private::viewMenu() {
   command(menu, MainWindow::tr("Previous view"), QKeySequence(Qt::ALT | Qt::Key_Left), [this] { timeline->viewBack(); });
   command(menu, MainWindow::tr("Next view"), QKeySequence(Qt::ALT | Qt::Key_Right), [this] { timeline->viewForward(); });
   menu->addSeparator();
+  rowsMenu(menu->addMenu(MainWindow::tr("&Rows")));
   const auto choice = [&](QActionGroup* group, const QString& text, bool on, const std::function<void()>& run) {
     QAction* action = command(menu, text, {}, run);
     action->setCheckable(true);
@@ -164,6 +165,13 @@ void MainWindow::Private::viewMenu() {
   command(themes, MainWindow::tr("Theme: dark"), {}, [this] { setTheme(QStringLiteral("dark")); });
   command(menu, MainWindow::tr("&Larger text"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Plus), [this] { scaleFont(1.1); });
   command(menu, MainWindow::tr("S&maller text"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Minus), [this] { scaleFont(1 / 1.1); });
+}
+
+void MainWindow::Private::rowsMenu(QMenu* menu) {
+  command(menu, MainWindow::tr("&Taller rows"), {}, [this] { timeline->zoomRows(1); });
+  command(menu, MainWindow::tr("&Lower rows"), {}, [this] { timeline->zoomRows(-1); });
+  command(menu, MainWindow::tr("Fit &height"), {}, [this] { timeline->fitHeight(); });
+  command(menu, MainWindow::tr("&Normal height"), {}, [this] { timeline->normalHeight(); });
 }
 
 void MainWindow::Private::planMenu() {
@@ -357,6 +365,8 @@ void MainWindow::showKeys() {
   static const QList<std::pair<QString, QString>> keys{
       {tr("W, S or Ctrl+wheel"), tr("zoom in, out at the cursor")},
       {tr("A, D, Shift+wheel or drag"), tr("move earlier, later")},
+      {tr("Ctrl+Shift+wheel, Ctrl+Up, Ctrl+Down"), tr("taller, lower rows")},
+      {tr("H, Shift+H"), tr("all ranks in the window's height, normal height")},
       {tr("F"), tr("fit the selection")},
       {tr("Shift+F, Home"), tr("fit all")},
       {tr("double click"), tr("zoom to a block")},

@@ -12,36 +12,64 @@ namespace {
 constexpr double kCompute = 28, kCollapsed = 13, kCommunication = 13, kMemory = 30;
 constexpr double kGap = 2, kRankGap = 9, kCollapsedGap = 4;
 
+/// The tracks of a rank that are shown.
+struct Tracks {
+  bool collapsed = false, communication = true, memory = true;
+  int strips = 1;  ///< 2: predicted above measured
+
+  [[nodiscard]] double compute() const { return collapsed ? kCollapsed : kCompute; }
+  [[nodiscard]] double rankGap() const { return collapsed ? kCollapsedGap : kRankGap; }
+  [[nodiscard]] double rows() const { return strips * (compute() + (communication ? kCommunication : 0)) + (memory ? kMemory : 0); }
+  [[nodiscard]] double gaps() const { return rankGap() + kGap * (strips * (communication ? 2 : 1) + (memory ? 1 : 0) - 1); }
+  [[nodiscard]] double height() const { return rows() + gaps(); }
+};
+
+Tracks tracksOf(const Scene& scene, bool collapsed) {
+  const bool two = scene.predicted && scene.measured && scene.arrangement == Arrangement::Below;
+  return {collapsed, !collapsed && scene.showsCommunication, !collapsed && scene.showsMemory, two ? 2 : 1};
+}
+
 /// Rows one below the other.
 class Stacker {
  public:
   explicit Stacker(const Scene& scene) : scene_(scene), scale_(textScale(scene)) {}
 
   void add(const RankView& view) {
-    const bool both = scene_.predicted && scene_.measured;
-    const bool two = both && scene_.arrangement == Arrangement::Below;
+    const Tracks tracks = fitting(tracksOf(scene_, view.collapsed));
     const Source last = scene_.measured ? Source::Measured : Source::Predicted;
     const auto strips = [&](Row::Kind kind, double height) {
-      if (two) put(view, kind, Source::Predicted, height);
+      if (tracks.strips == 2) put(view, kind, Source::Predicted, height);
       put(view, kind, last, height);
     };
-    strips(Row::Kind::Compute, view.collapsed ? kCollapsed : kCompute);
-    if (!view.collapsed && scene_.showsCommunication) strips(Row::Kind::Communication, kCommunication);
-    if (!view.collapsed && scene_.showsMemory) put(view, Row::Kind::Memory, last, kMemory);
-    top_ += pixels(view.collapsed ? kCollapsedGap : kRankGap) - pixels(kGap);
+    strips(Row::Kind::Compute, tracks.compute());
+    if (tracks.communication) strips(Row::Kind::Communication, kCommunication);
+    if (tracks.memory) put(view, Row::Kind::Memory, last, kMemory);
+    top_ += pixels(tracks.rankGap() * gapScale_) - pixels(kGap * gapScale_);
   }
   [[nodiscard]] int top() const { return top_; }
   [[nodiscard]] std::vector<Row> take() { return std::move(rows_); }
 
  private:
+  /// Those of the tracks that can be read at this height, and how large they and the gaps between them then are.
+  Tracks fitting(Tracks tracks) {
+    constexpr double kReadable = 0.7;  ///< of the usual height
+    const double height = std::max(scene_.rowScale * tracks.height(), tracks.strips * kLeastRow / scale_);
+    if (tracks.memory && height < kReadable * tracks.height()) tracks.memory = false;
+    if (tracks.communication && height < kReadable * tracks.height()) tracks.communication = false;
+    gapScale_ = std::min(1.0, height / tracks.height());
+    rowScale_ = (height - tracks.gaps() * gapScale_) / tracks.rows();
+    return tracks;
+  }
   [[nodiscard]] int pixels(double size) const { return std::max(1, static_cast<int>(std::lround(size * scale_))); }
   void put(const RankView& view, Row::Kind kind, Source source, double height) {
-    rows_.push_back({kind, source, view.rank, top_, pixels(height), view.pinned});
-    top_ += pixels(height) + pixels(kGap);
+    const int used = pixels(height * rowScale_);
+    rows_.push_back({kind, source, view.rank, top_, used, view.pinned});
+    top_ += used + pixels(kGap * gapScale_);
   }
 
   const Scene& scene_;
   double scale_;
+  double rowScale_ = 1, gapScale_ = 1;  ///< of the rank that is added
   int top_ = 4;
   std::vector<Row> rows_;
 };
@@ -124,6 +152,52 @@ RowLayout layOutRows(const Scene& scene) {
   layout.rows = stacker.take();
   layout.height = layout.rows.empty() ? 0 : stacker.top();
   return layout;
+}
+
+double leastRowScale(const Scene& scene) {
+  bool isAnyExpanded = false;
+  for (const RankView& view : scene.ranks) isAnyExpanded = isAnyExpanded || !view.collapsed;
+  const Tracks tracks = tracksOf(scene, !isAnyExpanded);
+  return std::min(1.0, tracks.strips * kLeastRow / textScale(scene) / tracks.height());
+}
+
+double fittedRowScale(const Scene& scene, int height) {
+  constexpr int kHalvings = 14;
+  Scene tried = scene;
+  const auto hasRoom = [&](double scale) {
+    tried.rowScale = scale;
+    return layOutRows(tried).height <= height;
+  };
+  double least = leastRowScale(scene), most = kMostRowScale;
+  if (hasRoom(most)) return most;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (least + most) / 2;
+    (hasRoom(middle) ? least : most) = middle;
+  }
+  return least;
+}
+
+std::optional<RankPlace> rankPlaceAt(const RowLayout& layout, int line) {
+  std::optional<RankPlace> found;
+  for (std::size_t i = 0; i < layout.rows.size();) {
+    const Row& first = layout.rows[i];
+    while (i < layout.rows.size() && layout.rows[i].rank == first.rank) ++i;
+    if (first.pinned || (found && line < first.top)) continue;
+    const int next = i < layout.rows.size() ? layout.rows[i].top : layout.height;
+    found = RankPlace{first.rank, std::clamp(static_cast<double>(line - first.top) / (next - first.top), 0.0, 1.0)};
+  }
+  return found;
+}
+
+int lineOf(const RowLayout& layout, const RankPlace& place) {
+  for (std::size_t i = 0; i < layout.rows.size(); ++i) {
+    const Row& first = layout.rows[i];
+    if (first.rank != place.rank) continue;
+    while (i < layout.rows.size() && layout.rows[i].rank == place.rank) ++i;
+    const int next = i < layout.rows.size() ? layout.rows[i].top : layout.height;
+    return first.top + static_cast<int>(std::lround(place.share * (next - first.top)));
+  }
+  return 0;
 }
 
 std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "app/gui/common/format.h"
 #include "app/gui/timeline/drawing/look.h"
@@ -141,26 +142,39 @@ void paintLabels(QPainter& painter, const QRect& area, const Scene& scene, const
   const QFontMetrics strongMetrics(strong), smallMetrics(small);
   const int margin = std::max(6, area.width() / 10);
   std::optional<Rank> named;
+  bool wasPinned = false;
+  int free = 0;  // the first line that no label has yet: labels of low rows that would overlap are left out, the same ones at any scroll
   for (const Row& row : layout.rows) {
     const int y = area.top() + (row.pinned ? row.top : row.top - scroll);
     const bool first = named != row.rank;
     named = row.rank;
+    if (std::exchange(wasPinned, row.pinned) && !row.pinned) free = 0;
+    const auto takes = [&](int top, int height) {
+      if (top < free) return false;
+      free = top + height;
+      return true;
+    };
+    const QString extra = rowName(scene, row);
+    const bool two = first && !extra.isEmpty() && row.height >= strongMetrics.height() * 9 / 10 + smallMetrics.height() * 8 / 10;
+    // Digits and capitals are lower than the font.
+    const int nameHeight = strongMetrics.height() * 9 / 10, extraHeight = smallMetrics.height() * 8 / 10;
+    const bool hasName = first && takes(two ? row.top : row.top + (row.height - nameHeight) / 2, nameHeight);
+    const bool hasExtra = !extra.isEmpty() && (!first || two) &&
+                          takes(two ? row.top + row.height - extraHeight : row.top + (row.height - extraHeight) / 2, extraHeight);
     const int least = row.pinned ? area.top() : area.top() + layout.pinnedHeight;
     if (y > area.bottom() || y + row.height + 2 < least) continue;
     painter.setClipRect(QRect(area.left(), least, area.width(), area.bottom() + 1 - least));
-    const QString extra = rowName(scene, row);
     QRect box(area.left() + margin, y, area.width() - margin - 4, row.height);
-    if (first) {
-      if (row.pinned) painter.fillRect(QRect(area.left(), y, 3, row.height), theme.accent);
+    if (first && row.pinned) painter.fillRect(QRect(area.left(), y, 3, row.height), theme.accent);
+    const int beyond = std::max(2, strongMetrics.height() - row.height);
+    if (hasName) {
       painter.setFont(strong);
       painter.setPen(theme.text);
-      const bool two = !extra.isEmpty() && row.height >= strongMetrics.height() * 9 / 10 + smallMetrics.height() * 8 / 10;
-      QRect line = two ? QRect(box.left(), box.top(), box.width(), strongMetrics.height()) : box.adjusted(0, -2, 0, 2);
+      const QRect line = two ? QRect(box.left(), box.top(), box.width(), strongMetrics.height()) : box.adjusted(0, -beyond, 0, beyond);
       painter.drawText(line, Qt::AlignLeft | Qt::AlignVCenter, translated("rank %1").arg(row.rank.value));
-      if (!two) continue;
-      box.setTop(box.bottom() + 1 - smallMetrics.height());
     }
-    if (extra.isEmpty()) continue;
+    if (!hasExtra) continue;
+    if (two) box.setTop(box.bottom() + 1 - smallMetrics.height());
     painter.setFont(small);
     painter.setPen(theme.faintText);
     painter.drawText(box.adjusted(0, -2, 0, 2), Qt::AlignLeft | Qt::AlignVCenter,

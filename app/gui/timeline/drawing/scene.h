@@ -47,6 +47,7 @@ struct Scene {
   bool differences = false;     ///< measured blocks coloured by their duration's error against the matched predicted one
   std::vector<RankView> ranks;  ///< in the order shown
   bool showsCommunication = true, showsMemory = true;
+  double rowScale = 1;    ///< of the rows' usual height; see `layOutRows`
   Bytes memoryLimit = 0;  ///< 0: no line
   // Marks.
   std::optional<SourcedSpan> hovered, selected;

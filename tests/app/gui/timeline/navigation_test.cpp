@@ -86,6 +86,8 @@ TEST(Navigation, AViewComesBackFromItsText) {
   view.colourBy = ColourBy::Microbatch;
   view.differences = true;
   view.showsMemory = false;
+  view.rowScale = 0.375;
+  view.fitsHeight = true;
   EXPECT_EQ(parseView(toJson(view)), view);
   EXPECT_EQ(parseView(toJson(SavedView{})), SavedView{});
 }
@@ -99,6 +101,9 @@ TEST(Navigation, WhatIsNoViewIsRefusedAndOddPartsAreLeftOut) {
   EXPECT_EQ(odd->scroll, 0);
   EXPECT_EQ(order(odd->ranks), std::vector{2});
   EXPECT_EQ(odd->colourBy, ColourBy::Kind);
+  EXPECT_EQ(odd->rowScale, 1) << "as in projects of before there were heights";
+  EXPECT_FALSE(odd->fitsHeight);
+  EXPECT_EQ(parseView(R"({"scroll": 0, "rowScale": 1e9})")->rowScale, kMostRowScale);
 }
 
 TEST(ViewHistory, GoesBackAndForwardAsABrowserDoes) {

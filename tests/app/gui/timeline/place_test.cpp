@@ -94,6 +94,58 @@ TEST_F(PlaceTest, RemembersWhatAProjectRestores) {
   EXPECT_NEAR(again.shown->second, saved.shown->second, 1e-3);
 }
 
+TEST_F(PlaceTest, HeightsOfRowsKeepTheRankAtTheMouse) {
+  predict(smallPrediction("1f1b", 32, 8));
+  place.takeTimelines(true, false);
+  place.scrollTo(500);
+  const int y = 300;
+  const auto at = [&] { return *rankPlaceAt(place.layout(), place.scroll() + y); };
+  const RankPlace before = at();
+  for (const double factor : {1.25, 1.25, 0.8, 0.8, 0.8, 0.8}) {
+    place.zoomRows(y, factor);
+    EXPECT_EQ(at().rank, before.rank);
+    EXPECT_NEAR(at().share, before.share, 0.06);
+  }
+  EXPECT_NEAR(scene.rowScale, 0.64, 1e-9);
+  place.zoomRows(y, 1000);
+  EXPECT_EQ(scene.rowScale, kMostRowScale);
+  place.zoomRows(y, 1e-9);
+  EXPECT_EQ(scene.rowScale, leastRowScale(scene));
+  EXPECT_TRUE(bar.isHidden()) << "32 ranks of 8 pixels have room";
+}
+
+TEST_F(PlaceTest, RowsThatFitTheHeightGoOnFittingIt) {
+  place.fitHeight();
+  EXPECT_LE(place.layout().height, place.geometry().tracks().height());
+  EXPECT_GT(scene.rowScale, 1);
+  canvas.resize(1000, 300);
+  place.resized();
+  EXPECT_LE(place.layout().height, place.geometry().tracks().height());
+  EXPECT_EQ(bar.maximum(), 0);
+  const SavedView saved = place.saved();
+  EXPECT_TRUE(saved.fitsHeight);
+  place.normalHeight();
+  EXPECT_EQ(scene.rowScale, 1);
+  EXPECT_GT(bar.maximum(), 0);
+  canvas.resize(1000, 250);
+  place.resized();
+  EXPECT_EQ(scene.rowScale, 1);
+  place.back();
+  EXPECT_LT(scene.rowScale, 1) << "a height is part of a view";
+  place.normalHeight();
+  place.restore(saved);
+  EXPECT_EQ(bar.maximum(), 0);
+  EXPECT_TRUE(place.saved().fitsHeight);
+}
+
+TEST_F(PlaceTest, AHundredsOfRanksScrollAtTheLeastHeight) {
+  predict(smallPrediction("gpipe", 128, 4));
+  place.takeTimelines(true, false);
+  place.fitHeight();
+  EXPECT_EQ(place.layout().height, 4 + 128 * kLeastRow);
+  EXPECT_EQ(bar.maximum(), place.layout().height - place.geometry().tracks().height());
+}
+
 TEST_F(PlaceTest, OfNothingShowsNothing) {
   scene.predicted.reset();
   place.takeTimelines(true, false);

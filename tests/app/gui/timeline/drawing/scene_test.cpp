@@ -91,6 +91,83 @@ TEST(Rows, PinnedRanksComeFirstAndCollapsedOnesShowComputeOnly) {
   EXPECT_GE(layout.rows[3].top, layout.pinnedHeight);
 }
 
+TEST(Rows, LowRanksLeaveOutMemoryThenMessagesAndStayEightPixelsHigh) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {4, 4, 4}));
+  const auto kinds = [&](double scale) {
+    scene.rowScale = scale;
+    std::set<Row::Kind> shown;
+    for (const Row& row : layOutRows(scene).rows) shown.insert(row.kind);
+    return shown.size();
+  };
+  // Usually 28 + 13 + 30 of rows and 2 + 2 + 9 of gaps, in all 84; without memory 52, and with compute alone 37.
+  EXPECT_EQ(layOutRows(scene).height, 4 + 4 * 84);
+  EXPECT_EQ(kinds(0.75), 3u);
+  EXPECT_EQ(kinds(0.6), 2u) << "50 of 84";
+  EXPECT_EQ(kinds(0.4), 1u) << "34 of 52";
+  EXPECT_DOUBLE_EQ(leastRowScale(scene), 8.0 / 84);
+  EXPECT_EQ(kinds(leastRowScale(scene)), 1u);
+  EXPECT_EQ(layOutRows(scene).height, 4 + 4 * 8);
+  const int least = layOutRows(scene).height;
+  EXPECT_EQ(kinds(0.01), 1u);
+  EXPECT_EQ(layOutRows(scene).height, least);
+  scene.ranks[1].collapsed = true;
+  EXPECT_EQ(layOutRows(scene).height, least) << "a collapsed rank too";
+  int before = 0;
+  for (double scale = 0.05; scale <= 3; scale += 0.05) {
+    scene.rowScale = scale;
+    const int height = layOutRows(scene).height;
+    EXPECT_GE(height, before) << scale;
+    before = height;
+  }
+}
+
+TEST(Rows, FitAHeightWhereTheyHaveRoom) {
+  Scene scene = sceneOf(timelineOfSchedule("gpipe", {16, 16, 4}));
+  for (const int height : {300, 700, 1300, 3000}) {
+    scene.rowScale = fittedRowScale(scene, height);
+    const int used = layOutRows(scene).height;
+    EXPECT_LE(used, height);
+    EXPECT_GT(used, height - 16 * 5) << "rounded to pixels in each row and gap";
+  }
+  EXPECT_EQ(fittedRowScale(scene, 10'000), kMostRowScale);
+  EXPECT_NEAR(fittedRowScale(scene, 100), leastRowScale(scene), 1e-9) << "16 ranks of 8 pixels do not";
+}
+
+TEST(Rows, FindAPlaceOfARankAgainAtAnotherHeight) {
+  Scene scene = sceneOf(timelineOfSchedule("gpipe", {8, 8, 4}));
+  scene.ranks[0].pinned = true;
+  const RowLayout usual = layOutRows(scene);
+  const int line = lineOf(usual, {Rank(5), 0.25});
+  const auto place = rankPlaceAt(usual, line);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->rank, Rank(5));
+  EXPECT_NEAR(place->share, 0.25, 0.01);
+  scene.rowScale = 2;
+  const RowLayout twice = layOutRows(scene);
+  EXPECT_EQ(rankPlaceAt(twice, lineOf(twice, *place))->rank, Rank(5));
+  EXPECT_EQ(rankPlaceAt(usual, -50)->rank, Rank(1)) << "a pinned rank does not scroll";
+  EXPECT_EQ(rankPlaceAt(usual, 100'000)->rank, Rank(7));
+  for (RankView& rank : scene.ranks) rank.pinned = true;
+  EXPECT_FALSE(rankPlaceAt(layOutRows(scene), 10));
+}
+
+TEST(Rows, OfEightPixelsAreNamedWhereNamesHaveRoom) {
+  Scene scene = sceneOf(timelineOfSchedule("gpipe", {32, 32, 2}));
+  scene.rowScale = 0;
+  const QImage image = paint(scene, fitted(0, scene.predicted->end, 400), 300);
+  // Lines of the labels' column with text in it: lines without any lie between two names.
+  int names = 0;
+  bool wasText = false;
+  for (int y = rulerHeight(scene); y < image.height(); ++y) {
+    bool isText = false;
+    for (int x = 4; x < labelWidth(scene) - 2; ++x) isText = isText || qGray(image.pixel(x, y)) < 120;
+    names += isText && !wasText ? 1 : 0;
+    wasText = isText;
+  }
+  EXPECT_GE(names, 12);
+  EXPECT_LE(names, 17) << "every other one of 32";
+}
+
 TEST(Rows, WithAMeasuredTimelineBelowHasTwoComputeRowsAndOverHasOne) {
   Scene scene = sceneOf(timelineOfSchedule("1f1b", {2, 2, 4}));
   scene.measured = scene.predicted;
