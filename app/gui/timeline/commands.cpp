@@ -54,6 +54,8 @@ void addRanks(CommandList& commands, const CommandTargets& of) {
       tr("Pin rank"), key(Qt::Key_P), [isRank] { return isRank(&RankView::pinned); }, [of](bool) { of.widget.togglePin(); });
   commands.addToggle(
       tr("Collapse rank"), key(Qt::Key_C), [isRank] { return isRank(&RankView::collapsed); }, [of](bool) { of.widget.toggleCollapse(); });
+  commands.add(tr("Collapse all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_C)}, [of] { of.place.collapseAll(true); });
+  commands.add(tr("Expand all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_E)}, [of] { of.place.collapseAll(false); });
   commands.add(tr("Move rank up"), {QKeySequence(Qt::ALT | Qt::Key_Up)}, [of] { of.widget.moveRank(-1); });
   commands.add(tr("Move rank down"), {QKeySequence(Qt::ALT | Qt::Key_Down)}, [of] { of.widget.moveRank(1); });
   commands.add(tr("Scroll up"), {key(Qt::Key_PageUp)}, [of] { of.place.scrollPages(-1); });

@@ -172,6 +172,9 @@ void MainWindow::Private::rowsMenu(QMenu* menu) {
   command(menu, MainWindow::tr("&Lower rows"), {}, [this] { timeline->zoomRows(-1); });
   command(menu, MainWindow::tr("Fit &height"), {}, [this] { timeline->fitHeight(); });
   command(menu, MainWindow::tr("&Normal height"), {}, [this] { timeline->normalHeight(); });
+  menu->addSeparator();
+  command(menu, MainWindow::tr("&Collapse all ranks"), {}, [this] { timeline->collapseAll(true); });
+  command(menu, MainWindow::tr("&Expand all ranks"), {}, [this] { timeline->collapseAll(false); });
 }
 
 void MainWindow::Private::planMenu() {
@@ -376,6 +379,7 @@ void MainWindow::showKeys() {
       {tr("drag on the ruler"), tr("select a range and see its totals")},
       {tr("Ctrl+F or /"), tr("find: 2F5, B, rank 3, stage 1, bubble; Enter for the next")},
       {tr("P, C, Alt+Up, Alt+Down"), tr("pin, collapse, move the rank")},
+      {tr("Shift+C, Shift+E"), tr("collapse all, expand all ranks")},
       {tr("Alt+Left, Alt+Right"), tr("previous and next view")},
       {tr("E"), tr("edit the schedule by hand: drag blocks; Shift and arrows move, Shift+S splits B")},
       {tr("Esc"), tr("clear the selection, leave a drag")},

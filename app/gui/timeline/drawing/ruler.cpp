@@ -168,7 +168,7 @@ void paintLabels(QPainter& painter, const QRect& area, const Scene& scene, const
     if (first && row.pinned) painter.fillRect(QRect(area.left(), y, 3, row.height), theme.accent);
     const int beyond = std::max(2, strongMetrics.height() - row.height);
     if (hasName) {
-      painter.setFont(strong);
+      painter.setFont(row.height < nameHeight * 2 / 3 ? small : strong);
       painter.setPen(theme.text);
       const QRect line = two ? QRect(box.left(), box.top(), box.width(), strongMetrics.height()) : box.adjusted(0, -beyond, 0, beyond);
       painter.drawText(line, Qt::AlignLeft | Qt::AlignVCenter, translated("rank %1").arg(row.rank.value));

@@ -163,7 +163,7 @@ class ComputePainter {
         dominant = fill;
       }
     }
-    const int mark = std::max(2, canvas_.height() / 12);
+    const int mark = canvas_.height() < 10 ? 1 : std::max(2, canvas_.height() / 12);
     canvas_.column(column, canvas_.height() - mark, canvas_.height(),
                    mixed(dominant.base, look_.theme().dark ? qRgb(255, 255, 255) : qRgb(0, 0, 0), 0.45));
     if (marked && !view_.dims) canvas_.column(column, 0, mark + 1, look_.highlight());

@@ -1,6 +1,7 @@
 #include "app/gui/timeline/place.h"
 
 #include <QSignalSpy>
+#include <algorithm>
 
 #include "tests/app/gui/timeline/parts_fixture.h"
 
@@ -138,7 +139,25 @@ TEST_F(PlaceTest, RowsThatFitTheHeightGoOnFittingIt) {
   EXPECT_TRUE(place.saved().fitsHeight);
 }
 
-TEST_F(PlaceTest, AHundredsOfRanksScrollAtTheLeastHeight) {
+TEST_F(PlaceTest, CollapsesAndExpandsAllRanksAroundTheOneAtTheTop) {
+  predict(smallPrediction("1f1b", 64, 8));
+  place.takeTimelines(true, false);
+  place.setRanks(withRankMoved(scene.ranks, Rank(2), 1));
+  place.changeRank(Rank(5), [](RankView& view) { view.collapsed = true; });
+  place.scrollTo(20 * 84);
+  const auto top = [&] { return rankPlaceAt(place.layout(), place.scroll())->rank; };
+  const Rank before = top();
+  place.collapseAll(true);
+  EXPECT_TRUE(std::ranges::all_of(scene.ranks, &RankView::collapsed));
+  EXPECT_EQ(top(), before);
+  EXPECT_EQ(place.layout().height, 4 + 64 * 17) << "rows of 13 and gaps of 4";
+  place.collapseAll(false);
+  EXPECT_TRUE(std::ranges::none_of(scene.ranks, &RankView::collapsed));
+  EXPECT_EQ(top(), before);
+  EXPECT_EQ(scene.ranks[3].rank, Rank(2)) << "the order stays";
+}
+
+TEST_F(PlaceTest, HundredsOfRanksScrollAtTheLeastHeight) {
   predict(smallPrediction("gpipe", 128, 4));
   place.takeTimelines(true, false);
   place.fitHeight();

@@ -48,6 +48,32 @@ TEST_F(TimelineView, ZoomKeysKeepTheMiddleWhenTheMouseIsOutside) {
   EXPECT_NEAR((widget.viewport().start + widget.viewport().end()) / 2, middle, widget.viewport().nsPerPixel);
 }
 
+TEST_F(TimelineView, KeysAndTheWheelMakeRowsLowerAndTaller) {
+  const QPoint where(xOf(20 * kMs), yOf(1));
+  const Viewport before = widget.viewport();
+  wheel(where, 1, Qt::ControlModifier | Qt::ShiftModifier);
+  EXPECT_NEAR(widget.scene().rowScale, 1.25, 1e-9);
+  wheel(where, -2, Qt::ControlModifier | Qt::ShiftModifier);
+  EXPECT_NEAR(widget.scene().rowScale, 0.8, 1e-9);
+  EXPECT_EQ(widget.viewport().nsPerPixel, before.nsPerPixel) << "the time stays";
+  key(Qt::Key_Up, Qt::ControlModifier);
+  EXPECT_NEAR(widget.scene().rowScale, 1, 1e-9);
+  key(Qt::Key_Down, Qt::ControlModifier);
+  EXPECT_NEAR(widget.scene().rowScale, 0.8, 1e-9);
+  key(Qt::Key_H);
+  EXPECT_GT(widget.scene().rowScale, 1) << "4 ranks of 84 pixels in about 600";
+  key(Qt::Key_H, Qt::ShiftModifier);
+  EXPECT_EQ(widget.scene().rowScale, 1);
+  const QByteArray saved = widget.saveView();
+  key(Qt::Key_C, Qt::ShiftModifier);
+  EXPECT_TRUE(std::ranges::all_of(widget.scene().ranks, &RankView::collapsed));
+  widget.restoreView(saved);
+  EXPECT_TRUE(std::ranges::none_of(widget.scene().ranks, &RankView::collapsed));
+  key(Qt::Key_C, Qt::ShiftModifier);
+  key(Qt::Key_E, Qt::ShiftModifier);
+  EXPECT_TRUE(std::ranges::none_of(widget.scene().ranks, &RankView::collapsed));
+}
+
 TEST_F(TimelineView, TheWheelWithControlZoomsAtTheMouse) {
   const QPoint where(xOf(20 * kMs), yOf(1));
   const Viewport before = widget.viewport();
