@@ -30,7 +30,7 @@ ROOMS = {
     "app": ["python", "cli", "gui"],
     "app/cli": [BESIDE, "text"],
     "app/gui": ["window", "figure", "plan", "runs", "candidates", "analysis", "editor", "model", "timeline", "document", "common"],
-    "app/gui/timeline": [BESIDE, "drawing"],
+    "app/gui/timeline": [BESIDE, "overview", "drawing"],
     "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],
     "schedules": ["editing", BESIDE],

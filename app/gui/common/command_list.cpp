@@ -7,7 +7,14 @@
 
 namespace pw::gui {
 
-void CommandList::beginGroup() { groups_.emplace_back(); }
+void CommandList::beginGroup(const QString& name) { groups_.push_back({name, {}}); }
+
+QList<QAction*> CommandList::group(const QString& name) const {
+  for (const Group& group : groups_) {
+    if (group.name == name) return group.actions;
+  }
+  return {};
+}
 
 QAction* CommandList::add(const QString& text, const QList<QKeySequence>& keys, const std::function<void()>& act) {
   auto* action = new QAction(text, &owner_);
@@ -15,7 +22,7 @@ QAction* CommandList::add(const QString& text, const QList<QKeySequence>& keys, 
   action->setShortcutContext(Qt::WidgetShortcut);  // shown in menus; the widget triggers, so that fields within it keep their own keys
   QObject::connect(action, &QAction::triggered, &owner_, act);
   owner_.addAction(action);
-  groups_.back().push_back(action);
+  groups_.back().actions.push_back(action);
   return action;
 }
 
@@ -40,8 +47,8 @@ QAction* CommandList::commandOf(const QKeyEvent& event) const {
   QKeySequence sign;
   if (const QString text = event.text(); text.size() == 1 && QStringLiteral("[]/.,+-").contains(text))
     sign = QKeySequence(text[0].unicode());
-  for (const auto& group : groups_) {
-    for (QAction* action : group) {
+  for (const Group& group : groups_) {
+    for (QAction* action : group.actions) {
       const auto keys = action->shortcuts();
       if (keys.contains(pressed) || (!sign.isEmpty() && keys.contains(sign))) return action;
     }
@@ -53,8 +60,8 @@ void CommandList::openMenu(const QPoint& global) {
   updateToggles();
   auto* menu = new QMenu(&owner_);
   menu->setAttribute(Qt::WA_DeleteOnClose);
-  for (const auto& group : groups_) {
-    for (QAction* action : group) menu->addAction(action);
+  for (const Group& group : groups_) {
+    menu->addActions(group.actions);
     menu->addSeparator();
   }
   menu->popup(global);

@@ -22,7 +22,8 @@ class CommandList {
  public:
   explicit CommandList(QWidget& owner) : owner_(owner) {}
 
-  void beginGroup();  ///< before the first one
+  void beginGroup(const QString& name = {});                       ///< before the first one
+  [[nodiscard]] QList<QAction*> group(const QString& name) const;  ///< for a menu of a window
   QAction* add(const QString& text, const QList<QKeySequence>& keys, const std::function<void()>& act);
   /// A switch: `act` is told the state that is wanted.
   QAction* addToggle(const QString& text, const QKeySequence& key, const std::function<bool()>& isOn, const std::function<void(bool)>& act);
@@ -34,7 +35,11 @@ class CommandList {
  private:
   QWidget& owner_;
   std::vector<std::pair<QAction*, std::function<bool()>>> toggles_;
-  std::vector<std::vector<QAction*>> groups_;
+  struct Group {
+    QString name;
+    QList<QAction*> actions;
+  };
+  std::vector<Group> groups_;
 };
 
 }  // namespace pw::gui

@@ -54,20 +54,26 @@ void addRanks(CommandList& commands, const CommandTargets& of) {
       tr("Pin rank"), key(Qt::Key_P), [isRank] { return isRank(&RankView::pinned); }, [of](bool) { of.widget.togglePin(); });
   commands.addToggle(
       tr("Collapse rank"), key(Qt::Key_C), [isRank] { return isRank(&RankView::collapsed); }, [of](bool) { of.widget.toggleCollapse(); });
-  commands.add(tr("Collapse all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_C)}, [of] { of.place.collapseAll(true); });
-  commands.add(tr("Expand all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_E)}, [of] { of.place.collapseAll(false); });
   commands.add(tr("Move rank up"), {QKeySequence(Qt::ALT | Qt::Key_Up)}, [of] { of.widget.moveRank(-1); });
   commands.add(tr("Move rank down"), {QKeySequence(Qt::ALT | Qt::Key_Down)}, [of] { of.widget.moveRank(1); });
   commands.add(tr("Scroll up"), {key(Qt::Key_PageUp)}, [of] { of.place.scrollPages(-1); });
   commands.add(tr("Scroll down"), {key(Qt::Key_PageDown)}, [of] { of.place.scrollPages(1); });
 }
 
+/// How high rows are, and which ranks are expanded.
 void addHeights(CommandList& commands, const CommandTargets& of) {
-  commands.beginGroup();
-  commands.add(tr("Taller rows"), {QKeySequence(Qt::CTRL | Qt::Key_Up)}, [of] { of.widget.zoomRows(1); });
-  commands.add(tr("Lower rows"), {QKeySequence(Qt::CTRL | Qt::Key_Down)}, [of] { of.widget.zoomRows(-1); });
+  constexpr double kStep = 1.25;  // from one height to the next
+  commands.beginGroup(kRowCommands);
+  commands.add(tr("Taller rows"), {QKeySequence(Qt::CTRL | Qt::Key_Up)}, [of] { of.mouse.zoomRows(kStep); });
+  commands.add(tr("Lower rows"), {QKeySequence(Qt::CTRL | Qt::Key_Down)}, [of] { of.mouse.zoomRows(1 / kStep); });
   commands.add(tr("Fit height"), {key(Qt::Key_H)}, [of] { of.place.fitHeight(); });
   commands.add(tr("Normal height"), {QKeySequence(Qt::SHIFT | Qt::Key_H)}, [of] { of.place.normalHeight(); });
+  commands.add(tr("Collapse all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_C)}, [of] { of.place.collapseAll(true); });
+  commands.add(tr("Expand all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_E)}, [of] { of.place.collapseAll(false); });
+  commands.beginGroup(kOverviewCommands);
+  commands.addToggle(
+      tr("Overview"), QKeySequence(Qt::SHIFT | Qt::Key_V), [of] { return of.scene.showsOverview; },
+      [of](bool on) { of.place.setRows(&Scene::showsOverview, on); });
 }
 
 /// Colours, arrangement and rows.

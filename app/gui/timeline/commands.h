@@ -16,6 +16,9 @@ struct CommandTargets {
   Mouse& mouse;
 };
 
+/// Groups of the commands that a window has in its menus too.
+inline const QString kRowCommands = QStringLiteral("rows"), kOverviewCommands = QStringLiteral("overview");
+
 /// Everything that keys and the context menu of a timeline do. The parts outlive the last use of a command.
 void addCommands(CommandList& commands, const CommandTargets& of);
 

@@ -144,6 +144,7 @@ QByteArray toJson(const SavedView& view) {
   json[QLatin1String("differences")] = view.differences;
   json[QLatin1String("communication")] = view.showsCommunication;
   json[QLatin1String("memory")] = view.showsMemory;
+  json[QLatin1String("overview")] = view.showsOverview;
   json[QLatin1String("rowScale")] = view.rowScale;
   json[QLatin1String("fitsHeight")] = view.fitsHeight;
   return QJsonDocument(json).toJson(QJsonDocument::Compact);
@@ -171,6 +172,7 @@ std::optional<SavedView> parseView(const QByteArray& text) {
   view.differences = json[QLatin1String("differences")].toBool();
   view.showsCommunication = json[QLatin1String("communication")].toBool(true);
   view.showsMemory = json[QLatin1String("memory")].toBool(true);
+  view.showsOverview = json[QLatin1String("overview")].toBool(true);
   view.rowScale = std::clamp(json[QLatin1String("rowScale")].toDouble(1), 0.01, kMostRowScale);
   view.fitsHeight = json[QLatin1String("fitsHeight")].toBool();
   return view;

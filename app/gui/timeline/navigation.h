@@ -47,7 +47,7 @@ struct SavedView {
   std::vector<RankView> ranks;
   Arrangement arrangement = Arrangement::Below;
   ColourBy colourBy = ColourBy::Kind;
-  bool differences = false, showsCommunication = true, showsMemory = true;
+  bool differences = false, showsCommunication = true, showsMemory = true, showsOverview = true;
   double rowScale = 1;
   bool fitsHeight = false;  ///< rows are as high as all have room, whatever `rowScale` says
 

@@ -97,6 +97,11 @@ void Place::fit(Ns from, Ns to) {
   show(fitted(from, std::max(from + 1, to), width, width / 8), Move::Jump);
 }
 
+void Place::showTimes(double from, double to) {
+  const int width = std::max(1, geometry().tracks().width());
+  if (!isEmpty(scene_) && to > from) show(zoomed({from, (to - from) / width, width}, 0, 1, endOf(scene_)), Move::Drift);
+}
+
 void Place::zoomAt(double x, double factor, Move move) {
   if (!isEmpty(scene_)) show(zoomed(view_, x, factor, std::max<Ns>(1, endOf(scene_))), move);
 }
@@ -252,6 +257,7 @@ SavedView Place::saved() const {
   saved.differences = scene_.differences;
   saved.showsCommunication = scene_.showsCommunication;
   saved.showsMemory = scene_.showsMemory;
+  saved.showsOverview = scene_.showsOverview;
   saved.rowScale = scene_.rowScale;
   saved.fitsHeight = fitsHeight_;
   return saved;
@@ -263,12 +269,17 @@ void Place::restore(const SavedView& saved) {
   scene_.differences = saved.differences;
   scene_.showsCommunication = saved.showsCommunication;
   scene_.showsMemory = saved.showsMemory;
+  scene_.showsOverview = saved.showsOverview;
   scene_.rowScale = saved.rowScale;
   fitsHeight_ = saved.fitsHeight;
   if (!saved.ranks.empty()) scene_.ranks = rankViews(saved.ranks, scene_.ranks.size());
   layOut();
   scrollTo(saved.scroll);
-  if (!saved.shown) return fitAll();
+  if (!saved.shown) {
+    fitAll();
+    emit changed();  // rows and looks, where the range is the same
+    return canvas_.update();
+  }
   view_.start = saved.shown->first;
   view_.nsPerPixel = (saved.shown->second - saved.shown->first) / view_.width;
   showsAll_ = false;

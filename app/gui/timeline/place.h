@@ -35,6 +35,7 @@ class Place : public QObject {
   enum class Move : std::uint8_t { Jump, Drift };   ///< Drift: one of many small steps, noted in the history when it rests
   void fitAll();                                    ///< and stays fitted to all
   void fit(Ns from, Ns to);                         ///< with an eighth of the width on either side
+  void showTimes(double from, double to);           ///< [ns]; one of many small steps
   void zoomAt(double x, double factor, Move move);  ///< x: from the left of the rows
   void pan(double pixels);                          ///< > 0: later
   void scrollTo(int scroll);

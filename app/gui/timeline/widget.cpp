@@ -18,12 +18,12 @@
 #include "app/gui/timeline/drawing/progress_line.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
 #include "app/gui/timeline/finder.h"
+#include "app/gui/timeline/overview/strip.h"
 
 namespace pw::gui {
 namespace {
 
 constexpr double kZoomStep = 0.8;
-constexpr double kRowStep = 1.25;  ///< from one height of the rows to the next
 
 }  // namespace
 
@@ -42,6 +42,7 @@ struct TimelineWidget::Private {
   void settle();
   void explained();
   void updateDetails();
+  void updateOverview();
   void showEditing();
   void paint();
   void paintOverlays(QPainter& painter, const QIcon& icon, const Theme& theme);
@@ -51,6 +52,7 @@ struct TimelineWidget::Private {
   TimelineCanvas* canvas;
   QScrollBar* bar;
   FindBar* findBar;
+  OverviewStrip* overview;
   HandEdit* hand;
   DetailsStrip* strip;
   EditBar* editBar = nullptr;
@@ -77,6 +79,7 @@ TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner)
       canvas(new TimelineCanvas(&w)),
       bar(new QScrollBar(Qt::Vertical, &w)),
       findBar(new FindBar(&w)),
+      overview(new OverviewStrip([this] { return place.geometry(); }, &w)),
       hand(new HandEdit(document, &w)),
       strip(new DetailsStrip(&w)),
       shown(document, scene),
@@ -92,6 +95,7 @@ TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner)
   canvas->setAccessibleName(tr("Timeline"));
   bar->setAccessibleName(tr("Scroll ranks"));
   findBar->hide();
+  overview->hide();
   w.setFocusProxy(canvas);
   addCommands(commands, targets());
   editBar = editing.makeBar(&w);
@@ -106,10 +110,11 @@ void TimelineWidget::Private::layOut() {
   grid->setSpacing(0);
   grid->addWidget(findBar, 0, 0, 1, 2);
   grid->addWidget(editBar, 1, 0, 1, 2);
-  grid->addWidget(canvas, 2, 0);
-  grid->addWidget(bar, 2, 1);
-  grid->addWidget(strip, 3, 0, 1, 2);
-  grid->setRowStretch(2, 1);
+  grid->addWidget(overview, 2, 0);
+  grid->addWidget(canvas, 3, 0);
+  grid->addWidget(bar, 3, 1);
+  grid->addWidget(strip, 4, 0, 1, 2);
+  grid->setRowStretch(3, 1);
 }
 
 void TimelineWidget::Private::connectParts() {
@@ -117,6 +122,10 @@ void TimelineWidget::Private::connectParts() {
   connect(&knowledge, &Knowledge::prepared, &w, [this] { updateDetails(); });
   connect(&knowledge, &Knowledge::explained, &w, [this] { explained(); });
   connect(&place, &Place::changed, &w, &TimelineWidget::viewChanged);
+  connect(&place, &Place::changed, &w, [this] { updateOverview(); });
+  connect(overview, &OverviewStrip::timesChosen, &place, &Place::showTimes);
+  connect(overview, &OverviewStrip::scrolled, &place, &Place::scrollTo);
+  connect(overview, &OverviewStrip::allChosen, &place, &Place::fitAll);
   connect(&selection, &Selection::marked, &w, [this] { canvas->updateSoon(); });
   connect(&selection, &Selection::changed, &w, [this] { updateDetails(); });
   connect(&mouse, &Mouse::memoryClicked, &w, &TimelineWidget::memoryClicked);
@@ -166,6 +175,8 @@ void TimelineWidget::Private::takeTimelines(bool isOtherShape) {
   place.takeTimelines(isOtherShape, shown.isMoving());
   if (pending && !isEmpty(scene) && !shown.awaitsModel()) place.restore(*std::exchange(pending, std::nullopt));
   canvas->update();
+  if (isOtherShape) overview->forget();
+  updateOverview();
   if (shown.isMoving() || shown.isLarge())
     shown.settleLater();
   else
@@ -178,6 +189,7 @@ void TimelineWidget::Private::settle() {
     shown.settleLater();
     return updateDetails();
   }
+  overview->forget();
   knowledge.prepare();
   place.settle();
   finder.refresh();
@@ -204,6 +216,13 @@ void TimelineWidget::Private::updateDetails() {
   QAccessibleEvent changed(canvas, QAccessible::DescriptionChanged);
   QAccessible::updateAccessibility(&changed);
   emit w.detailsChanged(details);
+}
+
+void TimelineWidget::Private::updateOverview() {
+  constexpr int kLeastHeight = 260;  // of the timeline, so that there is room for rows
+  overview->setVisible(scene.showsOverview && !isEmpty(scene) && w.height() >= kLeastHeight);
+  overview->follow();
+  commands.updateToggles();
 }
 
 void TimelineWidget::Private::showEditing() {
@@ -281,6 +300,7 @@ TimelineWidget::~TimelineWidget() {
   delete d->canvas;
   delete d->editBar;
   delete d->findBar;
+  delete d->overview;
   delete d->bar;
   delete d->strip;
 }
@@ -323,6 +343,7 @@ void TimelineWidget::changeEvent(QEvent* event) {
     case QEvent::ApplicationFontChange:
       d->painter.forget();
       d->place.resized();
+      d->overview->forget();
       d->canvas->update();
       break;
     default: break;
@@ -333,10 +354,6 @@ void TimelineWidget::fitAll() { d->place.fitAll(); }
 void TimelineWidget::fitSelection() { d->selection.fit(); }
 void TimelineWidget::zoomIn() { d->mouse.zoom(kZoomStep); }
 void TimelineWidget::zoomOut() { d->mouse.zoom(1 / kZoomStep); }
-void TimelineWidget::zoomRows(int direction) { d->mouse.zoomRows(direction > 0 ? kRowStep : 1 / kRowStep); }
-void TimelineWidget::fitHeight() { d->place.fitHeight(); }
-void TimelineWidget::normalHeight() { d->place.normalHeight(); }
-void TimelineWidget::collapseAll(bool collapsed) { d->place.collapseAll(collapsed); }
 void TimelineWidget::selectNext(int direction) { d->selection.walk(direction); }
 void TimelineWidget::followDependency(int direction) { d->selection.follow(direction); }
 void TimelineWidget::find() { d->findBar->open(); }
@@ -353,7 +370,6 @@ void TimelineWidget::showCriticalPath(bool on) { d->selection.setShowsPath(on); 
 void TimelineWidget::setArrangement(Arrangement arrangement) { d->place.setArrangement(arrangement); }
 void TimelineWidget::setColourBy(ColourBy by) { d->place.setColourBy(by); }
 void TimelineWidget::setDifferences(bool on) { d->place.setDifferences(on); }
-
 void TimelineWidget::togglePin() {
   d->place.changeRank(d->mouse.currentRank(), [](RankView& view) { view.pinned = !view.pinned; });
 }
@@ -374,6 +390,8 @@ std::optional<BubbleRef> TimelineWidget::selectedBubble() const { return d->sele
 const Scene& TimelineWidget::scene() const { return d->scene; }
 const Viewport& TimelineWidget::viewport() const { return d->place.view(); }
 QString TimelineWidget::details() const { return d->details; }
+QList<QAction*> TimelineWidget::rowActions() const { return d->commands.group(kRowCommands); }
+QList<QAction*> TimelineWidget::overviewActions() const { return d->commands.group(kOverviewCommands); }
 HandEdit& TimelineWidget::hand() { return *d->hand; }
 
 QByteArray TimelineWidget::saveView() const { return toJson(d->pending ? *d->pending : d->place.saved()); }

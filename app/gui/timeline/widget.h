@@ -1,5 +1,6 @@
 #pragma once
 
+#include <QList>
 #include <QWidget>
 #include <memory>
 #include <optional>
@@ -27,10 +28,6 @@ class TimelineWidget : public QWidget {
   void fitSelection();
   void zoomIn();
   void zoomOut();
-  void zoomRows(int direction);  ///< Ctrl+Up (> 0: higher), Ctrl+Down
-  void fitHeight();              ///< all ranks have room, and keep it
-  void normalHeight();
-  void collapseAll(bool collapsed);      ///< or expands all
   void selectNext(int direction);        ///< `.` and `,`
   void followDependency(int direction);  ///< `]` forward, `[` backward
   void find();                           ///< opens the find bar
@@ -50,7 +47,9 @@ class TimelineWidget : public QWidget {
   void selectRange(Ns from, Ns to);            ///< with its totals
   void clearSelection();
   [[nodiscard]] std::optional<BubbleRef> selectedBubble() const;
-  [[nodiscard]] HandEdit& hand();  ///< the schedule as it is edited by hand: on with E
+  [[nodiscard]] QList<QAction*> rowActions() const;       ///< heights, and which ranks are expanded
+  [[nodiscard]] QList<QAction*> overviewActions() const;  ///< whether it is shown
+  [[nodiscard]] HandEdit& hand();                         ///< the schedule as it is edited by hand: on with E
   [[nodiscard]] const Scene& scene() const;
   [[nodiscard]] const Viewport& viewport() const;
   [[nodiscard]] QString details() const;  ///< what the strip says

@@ -117,7 +117,9 @@ void MainWindow::Private::viewMenu() {
   command(menu, MainWindow::tr("Previous view"), QKeySequence(Qt::ALT | Qt::Key_Left), [this] { timeline->viewBack(); });
   command(menu, MainWindow::tr("Next view"), QKeySequence(Qt::ALT | Qt::Key_Right), [this] { timeline->viewForward(); });
   menu->addSeparator();
-  rowsMenu(menu->addMenu(MainWindow::tr("&Rows")));
+  menu->addMenu(MainWindow::tr("&Rows"))->addActions(timeline->rowActions());
+  menu->addActions(timeline->overviewActions());
+  menu->addSeparator();
   const auto choice = [&](QActionGroup* group, const QString& text, bool on, const std::function<void()>& run) {
     QAction* action = command(menu, text, {}, run);
     action->setCheckable(true);
@@ -165,16 +167,6 @@ void MainWindow::Private::viewMenu() {
   command(themes, MainWindow::tr("Theme: dark"), {}, [this] { setTheme(QStringLiteral("dark")); });
   command(menu, MainWindow::tr("&Larger text"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Plus), [this] { scaleFont(1.1); });
   command(menu, MainWindow::tr("S&maller text"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Minus), [this] { scaleFont(1 / 1.1); });
-}
-
-void MainWindow::Private::rowsMenu(QMenu* menu) {
-  command(menu, MainWindow::tr("&Taller rows"), {}, [this] { timeline->zoomRows(1); });
-  command(menu, MainWindow::tr("&Lower rows"), {}, [this] { timeline->zoomRows(-1); });
-  command(menu, MainWindow::tr("Fit &height"), {}, [this] { timeline->fitHeight(); });
-  command(menu, MainWindow::tr("&Normal height"), {}, [this] { timeline->normalHeight(); });
-  menu->addSeparator();
-  command(menu, MainWindow::tr("&Collapse all ranks"), {}, [this] { timeline->collapseAll(true); });
-  command(menu, MainWindow::tr("&Expand all ranks"), {}, [this] { timeline->collapseAll(false); });
 }
 
 void MainWindow::Private::planMenu() {
@@ -380,6 +372,7 @@ void MainWindow::showKeys() {
       {tr("Ctrl+F or /"), tr("find: 2F5, B, rank 3, stage 1, bubble; Enter for the next")},
       {tr("P, C, Alt+Up, Alt+Down"), tr("pin, collapse, move the rank")},
       {tr("Shift+C, Shift+E"), tr("collapse all, expand all ranks")},
+      {tr("Shift+V"), tr("overview: click or drag in it to go there; arrow keys move what it shows")},
       {tr("Alt+Left, Alt+Right"), tr("previous and next view")},
       {tr("E"), tr("edit the schedule by hand: drag blocks; Shift and arrows move, Shift+S splits B")},
       {tr("Esc"), tr("clear the selection, leave a drag")},

@@ -92,7 +92,6 @@ struct MainWindow::Private {
   void fileMenu();
   void editMenu();
   void viewMenu();
-  void rowsMenu(QMenu* menu);
   void planMenu();
   void fillPinsMenu();
   void helpMenu();

@@ -47,8 +47,9 @@ struct Scene {
   bool differences = false;     ///< measured blocks coloured by their duration's error against the matched predicted one
   std::vector<RankView> ranks;  ///< in the order shown
   bool showsCommunication = true, showsMemory = true;
-  double rowScale = 1;    ///< of the rows' usual height; see `layOutRows`
-  Bytes memoryLimit = 0;  ///< 0: no line
+  bool showsOverview = true;  ///< above the ruler
+  double rowScale = 1;        ///< of the rows' usual height; see `layOutRows`
+  Bytes memoryLimit = 0;      ///< 0: no line
   // Marks.
   std::optional<SourcedSpan> hovered, selected;
   std::vector<SourcedSpan> highlighted;    ///< chain of causes, critical path, found ones; sorted
