@@ -70,6 +70,8 @@ void addHeights(CommandList& commands, const CommandTargets& of) {
   commands.add(tr("Normal height"), {QKeySequence(Qt::SHIFT | Qt::Key_H)}, [of] { of.place.normalHeight(); });
   commands.add(tr("Collapse all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_C)}, [of] { of.place.collapseAll(true); });
   commands.add(tr("Expand all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_E)}, [of] { of.place.collapseAll(false); });
+  commands.add(tr("Ranks that differ most"), {QKeySequence(Qt::SHIFT | Qt::Key_D)}, [of] { of.widget.showDifferingRanks(); });
+  commands.add(tr("Unpin all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_U)}, [of] { of.place.unpinAll(); });
   commands.beginGroup(kOverviewCommands);
   commands.addToggle(
       tr("Overview"), QKeySequence(Qt::SHIFT | Qt::Key_V), [of] { return of.scene.showsOverview; },

@@ -245,6 +245,34 @@ void Place::collapseAll(bool collapsed) {
   layOutAround(layout_.pinnedHeight);
 }
 
+std::size_t Place::roomForPinned() const {
+  Scene one = scene_;
+  one.ranks = {{Rank(0)}};
+  one.rowScale = 1;
+  const int height = std::max(1, layOutRows(one).height);
+  return static_cast<std::size_t>(std::max(1, geometry().tracks().height() * 2 / 3 / height));
+}
+
+void Place::single(const std::vector<Rank>& ranks) {
+  history_.visit(visited());
+  for (RankView& one : scene_.ranks) {
+    one.pinned = std::find(ranks.begin(), ranks.end(), one.rank) != ranks.end();
+    one.collapsed = !one.pinned;
+  }
+  fitsHeight_ = false;
+  scene_.rowScale = 1;
+  layOut();
+  scrollTo(0);
+  history_.visit(visited());
+  emit changed();
+  canvas_.update();
+}
+
+void Place::unpinAll() {
+  for (RankView& one : scene_.ranks) one.pinned = false;
+  layOutAround(layout_.pinnedHeight);
+}
+
 // ---- What a project remembers --------------------------------------------------------------------------------------
 
 SavedView Place::saved() const {

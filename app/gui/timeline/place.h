@@ -55,6 +55,10 @@ class Place : public QObject {
   void setRows(bool Scene::*rows, bool shown);
   void setRanks(std::vector<RankView> ranks);
   void changeRank(std::optional<Rank> rank, const std::function<void(RankView&)>& change);
+  /// Pins and expands these ranks at normal height, collapses all others, and goes to the top.
+  void single(const std::vector<Rank>& ranks);
+  [[nodiscard]] std::size_t roomForPinned() const;  ///< expanded ranks of normal height in the upper two thirds; at least one
+  void unpinAll();
   void collapseAll(bool collapsed);  ///< or expands all; keeps the rank at the top where it is
 
   // ---- What it follows ----

@@ -18,6 +18,7 @@
 #include "app/gui/timeline/drawing/progress_line.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
 #include "app/gui/timeline/finder.h"
+#include "app/gui/timeline/overview/differing.h"
 #include "app/gui/timeline/overview/strip.h"
 
 namespace pw::gui {
@@ -42,6 +43,7 @@ struct TimelineWidget::Private {
   void settle();
   void explained();
   void updateDetails();
+  void showDetails(const QString& text);
   void updateOverview();
   void showEditing();
   void paint();
@@ -206,8 +208,9 @@ void TimelineWidget::Private::explained() {
   canvas->update();
 }
 
-void TimelineWidget::Private::updateDetails() {
-  const QString text = detailsOf(selection, scene, knowledge, shown.isMoving());
+void TimelineWidget::Private::updateDetails() { showDetails(detailsOf(selection, scene, knowledge, shown.isMoving())); }
+
+void TimelineWidget::Private::showDetails(const QString& text) {
   const QString hint = tr("Click a block or a bubble for its details; drag on the ruler to sum up a range; press / to find.");
   strip->setDetails(text, isEmpty(scene) ? QString() : hint);
   if (text == details) return;
@@ -380,6 +383,16 @@ void TimelineWidget::toggleCollapse() {
 
 void TimelineWidget::moveRank(int direction) {
   if (const auto rank = d->mouse.currentRank()) d->place.setRanks(withRankMoved(d->scene.ranks, *rank, direction));
+}
+
+void TimelineWidget::showDifferingRanks() {
+  const Timeline* timeline = timelineFrom(d->scene, d->scene.measured ? Source::Measured : Source::Predicted);
+  if (timeline == nullptr) return;
+  constexpr std::size_t kMost = 5;
+  const Differing differing = ranksThatDiffer(*timeline, std::min(kMost, d->place.roomForPinned()));
+  d->selection.clear();
+  if (!differing.ranks.empty()) d->place.single(ranksOf(differing));
+  d->showDetails(textOf(differing));
 }
 
 void TimelineWidget::select(const SourcedSpan& span) { d->selection.selectSpan(span); }
