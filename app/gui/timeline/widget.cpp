@@ -117,6 +117,7 @@ void TimelineWidget::Private::layOut() {
   grid->addWidget(bar, 3, 1);
   grid->addWidget(strip, 4, 0, 1, 2);
   grid->setRowStretch(3, 1);
+  QWidget::setTabOrder(overview, canvas);
 }
 
 void TimelineWidget::Private::connectParts() {

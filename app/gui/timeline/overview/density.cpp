@@ -85,10 +85,18 @@ void DensityPicture::compose(const Scene& scene, int layoutHeight, const Look& l
     const double top = y * linesOfLayout, bottom = (y + 1) * linesOfLayout;
     while (first + 1 < bands_.size() && bands_[first].bottom <= top) ++first;
     std::fill(mixtures.begin(), mixtures.end(), Mixture{});
-    for (std::size_t b = first; b < bands_.size() && (bands_[b].top < bottom || b == first); ++b) {
-      const double share = std::max(1e-3, std::min<double>(bands_[b].bottom, bottom) - std::max<double>(bands_[b].top, top));
+    const auto share = [&](const Band& band) { return std::min<double>(band.bottom, bottom) - std::max<double>(band.top, top); };
+    std::size_t last = first;
+    while (last + 1 < bands_.size() && bands_[last + 1].top < bottom) ++last;
+    std::size_t begin = first;
+    if (by_ != ColourBy::Kind) {  // a mixture of stages would be grey: the band that has most of the line
+      for (std::size_t b = first; b <= last; ++b) begin = share(bands_[b]) > share(bands_[begin]) ? b : begin;
+      last = begin;
+    }
+    for (std::size_t b = begin; b <= last; ++b) {
+      const double weight = std::max(1e-3, share(bands_[b]));
       const std::vector<QRgb>& colours = density(scene, bands_[b], look);
-      for (std::size_t c = 0; c < columns_; ++c) mixtures[c].add(colours[c], share);
+      for (std::size_t c = 0; c < columns_; ++c) mixtures[c].add(colours[c], weight);
     }
     auto* const line = reinterpret_cast<QRgb*>(image_.scanLine(y));
     for (int x = 0; x < width; ++x) line[x] = mixtures[static_cast<std::size_t>(x) * columns_ / static_cast<std::size_t>(width)].mean();

@@ -112,6 +112,20 @@ TEST(Density, HasAPictureOfMoreRanksThanLines) {
   EXPECT_NE(picture.of(scene, layOutRows(scene), QSize(300, 40), theme(false)).cacheKey(), key);
 }
 
+TEST(Density, ByStageHasNoMixedColours) {
+  const auto prediction = smallPrediction("gpipe", 64, 2);
+  Scene scene;
+  scene.predicted = std::shared_ptr<const Timeline>(prediction, &prediction->timeline);
+  scene.colourBy = ColourBy::Stage;
+  for (std::size_t r = 0; r < 64; ++r) scene.ranks.push_back({Rank(r)});
+  // A column of a millisecond, as long as a forward: the first rank with one line of its own is busy as a whole.
+  DensityPicture picture;
+  const int width = static_cast<int>(prediction->timeline.end / kMs);
+  const QImage image = picture.of(scene, layOutRows(scene), QSize(width, 20), theme(false));
+  const Look look(scene, theme(false));
+  EXPECT_EQ(image.pixel(0, 0), look.of({SpanKind::Forward, Stage(0), Microbatch(0), {}}).base) << "not with stages 1 and 2";
+}
+
 // ---- In the timeline ----
 
 class Overview : public TimelineFixture {
@@ -166,7 +180,9 @@ TEST_F(Overview, ItsEdgesChangeTheRange) {
 TEST_F(Overview, IsReachedByKeysAndSaysWhatItShows) {
   widget.select(at(0, SpanKind::Forward, 0, 3));
   widget.fitSelection();
-  strip()->setFocus(Qt::TabFocusReason);
+  canvas()->setFocus();
+  QTest::keyClick(canvas(), Qt::Key_Backtab);
+  EXPECT_TRUE(strip()->hasFocus()) << "before the timeline";
   EXPECT_TRUE(strip()->focusPolicy() & Qt::TabFocus);
   EXPECT_FALSE(strip()->accessibleName().isEmpty());
   const double start = widget.viewport().start;
