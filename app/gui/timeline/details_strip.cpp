@@ -1,6 +1,7 @@
 #include "app/gui/timeline/details_strip.h"
 
 #include <QEvent>
+#include <QScrollBar>
 #include <QTextBlock>
 #include <QTextDocument>
 #include <algorithm>
@@ -51,8 +52,10 @@ void DetailsStrip::fit() {
   for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) lines += std::max(1, block.lineCount());
   const int shown = std::clamp(lines, 2, isTable ? 7 : 4);
   setVerticalScrollBarPolicy(lines > shown ? Qt::ScrollBarAsNeeded : Qt::ScrollBarAlwaysOff);
+  const bool isWide = isTable && document()->size().width() > viewport()->width();
+  const int bar = isWide ? horizontalScrollBar()->sizeHint().height() : 0;
   const int height =
-      static_cast<int>(std::ceil(shown * QFontMetricsF(font()).lineSpacing() + 2 * document()->documentMargin())) + 2 * frameWidth();
+      bar + static_cast<int>(std::ceil(shown * QFontMetricsF(font()).lineSpacing() + 2 * document()->documentMargin())) + 2 * frameWidth();
   if (height != minimumHeight() || height != maximumHeight()) setFixedHeight(height);
 }
 

@@ -51,8 +51,8 @@ std::vector<Rank> ranksOf(const Differing& differing) {
 
 QString textOf(const Differing& differing) {
   if (differing.ranks.empty()) return tr("All ranks are busy for about the same time, %1.").arg(durationText(differing.median));
-  QString text = tr("Busy for longer or shorter than the median of all ranks, %1").arg(durationText(differing.median));
-  if (differing.more > 0) text += tr(" (and %1 more ranks, less so)").arg(differing.more);
+  QString text = tr("Busy time against the median, %1").arg(durationText(differing.median));
+  if (differing.more > 0) text += tr("; %1 more differ less").arg(differing.more);
   for (const BusyRank& one : differing.ranks) {
     text += tr("\nrank %1\tbusy %2").arg(one.rank.value).arg(durationText(one.busy));
     if (differing.median > 0) {

@@ -52,7 +52,7 @@ TEST(Differing, EqualRanksDoNot) {
 TEST(Differing, AreATableInTheDetails) {
   const QStringList lines = textOf(ranksThatDiffer(busyFor({100, 100, 100, 150, 130}), 1)).split(QLatin1Char('\n'));
   ASSERT_EQ(lines.size(), 2);
-  EXPECT_TRUE(lines[0].contains(QStringLiteral("and 1 more"))) << lines[0].toStdString();
+  EXPECT_TRUE(lines[0].contains(QStringLiteral("; 1 more differ less"))) << lines[0].toStdString();
   EXPECT_EQ(lines[1], QStringLiteral("rank 3\tbusy 150 µs (+50.0 %)\tidle 0 ns"));
 }
 
