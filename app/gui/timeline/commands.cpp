@@ -68,6 +68,9 @@ void addHeights(CommandList& commands, const CommandTargets& of) {
   commands.add(tr("Lower rows"), {QKeySequence(Qt::CTRL | Qt::Key_Down)}, [of] { of.mouse.zoomRows(1 / kStep); });
   commands.add(tr("Fit height"), {key(Qt::Key_H)}, [of] { of.place.fitHeight(); });
   commands.add(tr("Normal height"), {QKeySequence(Qt::SHIFT | Qt::Key_H)}, [of] { of.place.normalHeight(); });
+  commands.add(tr("Collapse or expand node"), {key(Qt::Key_G)}, [of] {
+    if (const auto rank = of.mouse.currentRank()) of.place.toggleGroup(*rank);
+  });
   commands.add(tr("Collapse all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_C)}, [of] { of.place.collapseAll(true); });
   commands.add(tr("Expand all ranks"), {QKeySequence(Qt::SHIFT | Qt::Key_E)}, [of] { of.place.collapseAll(false); });
   commands.add(tr("Ranks that differ most"), {QKeySequence(Qt::SHIFT | Qt::Key_D)}, [of] { of.widget.showDifferingRanks(); });

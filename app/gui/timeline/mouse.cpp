@@ -176,6 +176,7 @@ void Mouse::doubleClicked(const QMouseEvent& event) {
     place_.fitAll();
   } else if (const auto rank = place_.geometry().rankAt(at.y())) {
     selection_.turnTo(*rank);
+    if (at.x() < groupWidth(scene_)) return place_.toggleGroup(*rank);
     place_.changeRank(rank, [](RankView& view) { view.collapsed = !view.collapsed; });
   }
 }

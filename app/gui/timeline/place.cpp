@@ -240,6 +240,19 @@ void Place::changeRank(std::optional<Rank> rank, const std::function<void(RankVi
   setRanks(std::move(ranks));
 }
 
+void Place::toggleGroup(Rank rank) {
+  const std::vector<QString>& groups = scene_.groups;
+  const auto isInIt = [&](const RankView& one) {
+    return rank.index() < groups.size() && one.rank.index() < groups.size() && groups[one.rank.index()] == groups[rank.index()];
+  };
+  std::vector<RankView> ranks = scene_.ranks;
+  const bool areCollapsed = std::all_of(ranks.begin(), ranks.end(), [&](const RankView& one) { return one.collapsed || !isInIt(one); });
+  for (RankView& one : ranks) {
+    if (isInIt(one)) one.collapsed = !areCollapsed;
+  }
+  setRanks(std::move(ranks));
+}
+
 void Place::collapseAll(bool collapsed) {
   for (RankView& one : scene_.ranks) one.collapsed = collapsed;
   layOutAround(layout_.pinnedHeight);

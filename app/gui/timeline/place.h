@@ -59,6 +59,8 @@ class Place : public QObject {
   void single(const std::vector<Rank>& ranks);
   [[nodiscard]] std::size_t roomForPinned() const;  ///< expanded ranks of normal height in the upper two thirds; at least one
   void unpinAll();
+  /// Collapses all ranks of its group; expands them where all are collapsed. Nothing without groups.
+  void toggleGroup(Rank rank);
   void collapseAll(bool collapsed);  ///< or expands all; keeps the rank at the top where it is
 
   // ---- What it follows ----

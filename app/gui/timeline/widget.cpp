@@ -19,6 +19,7 @@
 #include "app/gui/timeline/drawing/scene_painter.h"
 #include "app/gui/timeline/finder.h"
 #include "app/gui/timeline/overview/differing.h"
+#include "app/gui/timeline/overview/groups.h"
 #include "app/gui/timeline/overview/strip.h"
 
 namespace pw::gui {
@@ -45,6 +46,7 @@ struct TimelineWidget::Private {
   void updateDetails();
   void showDetails(const QString& text);
   void updateOverview();
+  void updateGroups();
   void showEditing();
   void paint();
   void paintOverlays(QPainter& painter, const QIcon& icon, const Theme& theme);
@@ -176,6 +178,7 @@ void TimelineWidget::Private::takeTimelines(bool isOtherShape) {
   selection.keep(!isOtherShape);
   if (isOtherShape) finder.forget();
   place.takeTimelines(isOtherShape, shown.isMoving());
+  updateGroups();
   if (pending && !isEmpty(scene) && !shown.awaitsModel()) place.restore(*std::exchange(pending, std::nullopt));
   canvas->update();
   if (isOtherShape) overview->forget();
@@ -227,6 +230,16 @@ void TimelineWidget::Private::updateOverview() {
   overview->setVisible(scene.showsOverview && !isEmpty(scene) && w.height() >= kLeastHeight);
   overview->follow();
   commands.updateToggles();
+}
+
+void TimelineWidget::Private::updateGroups() {
+  const std::size_t pipeline = scene.predicted ? scene.predicted->ranks.size() : 0;
+  const auto profile = document.design().customCosts ? nullptr : document.profile();
+  std::vector<QString> groups = groupsOf(scene.ranks.size(), pipeline, profile ? profile->topology : Topology{});
+  if (groups == scene.groups) return;
+  scene.groups = std::move(groups);
+  place.resized();
+  canvas->update();
 }
 
 void TimelineWidget::Private::showEditing() {

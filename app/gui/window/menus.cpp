@@ -372,6 +372,7 @@ void MainWindow::showKeys() {
       {tr("Ctrl+F or /"), tr("find: 2F5, B, rank 3, stage 1, bubble; Enter for the next")},
       {tr("P, C, Alt+Up, Alt+Down"), tr("pin, collapse, move the rank")},
       {tr("Shift+C, Shift+E"), tr("collapse all, expand all ranks")},
+      {tr("G"), tr("collapse or expand a node or replica")},
       {tr("Shift+D, Shift+U"), tr("ranks whose busy time differs most; unpin all")},
       {tr("Shift+V"), tr("overview: click or drag in it to go there; arrow keys move what it shows")},
       {tr("Alt+Left, Alt+Right"), tr("previous and next view")},

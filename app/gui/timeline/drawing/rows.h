@@ -49,6 +49,7 @@ struct RankPlace {
 /// Height of the ruler and width of the labels for this scene and the application's font [pixels].
 [[nodiscard]] int rulerHeight(const Scene& scene);
 [[nodiscard]] int labelWidth(const Scene& scene);
+[[nodiscard]] int groupWidth(const Scene& scene);  ///< the part of it for groups; 0: there are none
 
 /// What lies under a pixel of the drawing area (right of the labels, below the ruler), `scroll` pixels scrolled down.
 struct Hit {

@@ -73,6 +73,33 @@ QString rowName(const Scene& scene, const Row& row) {
   return {};
 }
 
+/// The names of groups, each beside the ranks that are in it and follow one another on the screen.
+void paintGroups(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, int scroll, const Theme& theme) {
+  const QFont font = sceneFont(scene, 0.75);
+  const QFontMetrics metrics(font);
+  const auto groupOf = [&](const Row& row) { return row.rank.index() < scene.groups.size() ? scene.groups[row.rank.index()] : QString(); };
+  painter.setFont(font);
+  for (std::size_t i = 0; i < layout.rows.size();) {
+    const Row& first = layout.rows[i];
+    const QString name = groupOf(first);
+    while (i < layout.rows.size() && layout.rows[i].pinned == first.pinned && groupOf(layout.rows[i]) == name) ++i;
+    const Row& last = layout.rows[i - 1];
+    const int shift = area.top() - (first.pinned ? 0 : scroll), least = first.pinned ? area.top() : area.top() + layout.pinnedHeight;
+    const int top = std::max(least, first.top + shift), bottom = std::min(area.bottom() + 1, last.top + last.height + shift);
+    if (bottom <= top || name.isEmpty()) continue;
+    const QRect box(area.left() + 1, top, area.width() - 2, bottom - top);
+    painter.fillRect(box, theme.grid);
+    const QString shown = metrics.elidedText(name, Qt::ElideRight, box.height() - 4);
+    if (metrics.horizontalAdvance(shown) > box.height() || shown.size() < std::min<qsizetype>(name.size(), 4)) continue;
+    painter.save();
+    painter.translate(box.left(), box.bottom() + 1);
+    painter.rotate(-90);
+    painter.setPen(theme.text);
+    painter.drawText(QRect(0, 0, box.height(), box.width()), Qt::AlignCenter, shown);
+    painter.restore();
+  }
+}
+
 }  // namespace
 
 QString tickLabel(Ns time, Ns step, Ns most) {
@@ -133,9 +160,11 @@ void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const 
   painter.restore();
 }
 
-void paintLabels(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, int scroll, const Theme& theme) {
+void paintLabels(QPainter& painter, const QRect& whole, const Scene& scene, const RowLayout& layout, int scroll, const Theme& theme) {
   painter.save();
-  painter.fillRect(area, theme.alternate);
+  painter.fillRect(whole, theme.alternate);
+  const QRect area = whole.adjusted(groupWidth(scene), 0, 0, 0);
+  if (area != whole) paintGroups(painter, QRect(whole.topLeft(), QSize(groupWidth(scene), whole.height())), scene, layout, scroll, theme);
   QFont strong = sceneFont(scene);
   strong.setWeight(QFont::DemiBold);
   const QFont small = sceneFont(scene, 0.8);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <QString>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -46,6 +47,7 @@ struct Scene {
   ColourBy colourBy = ColourBy::Kind;
   bool differences = false;     ///< measured blocks coloured by their duration's error against the matched predicted one
   std::vector<RankView> ranks;  ///< in the order shown
+  std::vector<QString> groups;  ///< by rank: the node or replica it belongs to; empty: there are none
   bool showsCommunication = true, showsMemory = true;
   bool showsOverview = true;  ///< above the ruler
   double rowScale = 1;        ///< of the rows' usual height; see `layOutRows`
@@ -70,6 +72,7 @@ struct Scene {
 
 inline constexpr int kRulerHeight = 26;  ///< at font scale 1
 inline constexpr int kLabelWidth = 96;   ///< rank names, left of the tracks
+inline constexpr int kGroupWidth = 15;   ///< names of groups, upright, left of the ranks' names where there are any
 /// `zoomText` times how much larger the application's font is than usual; sizes of rows and text follow it.
 [[nodiscard]] double textScale(const Scene& scene);
 
