@@ -52,7 +52,12 @@ void paintLength(QPainter& painter, const QRect& band, Ns length, const Theme& t
   painter.drawText(box, Qt::AlignCenter, text);
 }
 
-/// What a row is called besides its rank.
+/// Whether a row is called something besides its rank.
+bool isNamed(const Scene& scene, const Row& row) {
+  return row.kind != Row::Kind::Compute || (scene.predicted && scene.measured && scene.arrangement == Arrangement::Below);
+}
+
+/// What a row that `isNamed` is called besides its rank.
 QString rowName(const Scene& scene, const Row& row) {
   const bool both = scene.predicted && scene.measured;
   switch (row.kind) {
@@ -170,26 +175,26 @@ void paintLabels(QPainter& painter, const QRect& whole, const Scene& scene, cons
   const QFont small = sceneFont(scene, 0.8);
   const QFontMetrics strongMetrics(strong), smallMetrics(small);
   const int margin = std::max(6, area.width() / 10);
-  std::optional<Rank> named;
+  std::optional<Rank> before;
   bool wasPinned = false;
   int free = 0;  // the first line that no label has yet: labels of low rows that would overlap are left out, the same ones at any scroll
   for (const Row& row : layout.rows) {
     const int y = area.top() + (row.pinned ? row.top : row.top - scroll);
-    const bool first = named != row.rank;
-    named = row.rank;
+    const bool first = before != row.rank;
+    before = row.rank;
     if (std::exchange(wasPinned, row.pinned) && !row.pinned) free = 0;
     const auto takes = [&](int top, int height) {
       if (top < free) return false;
       free = top + height;
       return true;
     };
-    const QString extra = rowName(scene, row);
-    const bool two = first && !extra.isEmpty() && row.height >= strongMetrics.height() * 9 / 10 + smallMetrics.height() * 8 / 10;
+    const bool named = isNamed(scene, row);
+    const bool two = first && named && row.height >= strongMetrics.height() * 9 / 10 + smallMetrics.height() * 8 / 10;
     // Digits and capitals are lower than the font.
     const int nameHeight = strongMetrics.height() * 9 / 10, extraHeight = smallMetrics.height() * 8 / 10;
     const bool hasName = first && takes(two ? row.top : row.top + (row.height - nameHeight) / 2, nameHeight);
-    const bool hasExtra = !extra.isEmpty() && (!first || two) &&
-                          takes(two ? row.top + row.height - extraHeight : row.top + (row.height - extraHeight) / 2, extraHeight);
+    const bool hasExtra =
+        named && (!first || two) && takes(two ? row.top + row.height - extraHeight : row.top + (row.height - extraHeight) / 2, extraHeight);
     const int least = row.pinned ? area.top() : area.top() + layout.pinnedHeight;
     if (y > area.bottom() || y + row.height + 2 < least) continue;
     painter.setClipRect(QRect(area.left(), least, area.width(), area.bottom() + 1 - least));
@@ -207,7 +212,7 @@ void paintLabels(QPainter& painter, const QRect& whole, const Scene& scene, cons
     painter.setFont(small);
     painter.setPen(theme.faintText);
     painter.drawText(box.adjusted(0, -2, 0, 2), Qt::AlignLeft | Qt::AlignVCenter,
-                     smallMetrics.elidedText(extra, Qt::ElideRight, box.width()));
+                     smallMetrics.elidedText(rowName(scene, row), Qt::ElideRight, box.width()));
   }
   painter.setClipRect(area);
   painter.setPen(theme.grid);
