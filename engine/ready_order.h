@@ -26,7 +26,8 @@ class ReadyOrder {
   void open(const Action& action) { open_.push_back(action); }
   [[nodiscard]] bool hasOpen() const { return !open_.empty(); }
   /// Takes the first open action, in the order of the row, that may run and whose values are there: those of this rank's stages, and those
-  /// of others according to `hasArrived`, which is called for each candidate that takes values until one has them. Nothing if there is none.
+  /// of others according to `hasArrived`, which is called for each candidate that takes values until one has them. Nothing if there is
+  /// none.
   [[nodiscard]] std::optional<Action> take(const std::function<bool(const Action&)>& hasArrived);
   /// What was taken has run. Returns whether it was the last action of its stage.
   bool finish(const Action& action);
