@@ -130,7 +130,7 @@ void FigureDialog::draw() {
     preview_->explain(sentence);
   }
   save_->setEnabled(usable);
-  copy_->setEnabled(usable);
+  copy_->setEnabled(usable && !commandLine().isEmpty());
 }
 
 bool FigureDialog::save(const QString& path) {

@@ -78,9 +78,10 @@ void FigureForm::addStepsAndWidth(QFormLayout& rows, const FigureSource& source)
   const auto offer = [&](FigureSteps steps, const QString& words) {
     if (has(source, steps)) steps_->addItem(words, static_cast<int>(steps));
   };
+  const QString pinned = pinnedName(source);
   offer(FigureSteps::Predicted, tr("Predicted step"));
-  offer(FigureSteps::Measured, tr("Measured step"));
-  offer(FigureSteps::Both, tr("Predicted over measured"));
+  offer(FigureSteps::Measured, pinned.isEmpty() ? tr("Measured step") : tr("Step of plan %1").arg(pinned));
+  offer(FigureSteps::Both, pinned.isEmpty() ? tr("Predicted over measured") : tr("This plan over plan %1").arg(pinned));
   connect(steps_, &QComboBox::currentIndexChanged, this, [this] {
     showSteps();
     emit changed();

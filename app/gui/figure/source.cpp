@@ -66,6 +66,8 @@ bool has(const FigureSource& source, FigureSteps steps) {
   return false;
 }
 
+QString pinnedName(const FigureSource& source) { return source.measured ? source.measured->pinnedAs : QString(); }
+
 FigureSteps usualSteps(const FigureSource& source) { return source.measured ? FigureSteps::Measured : FigureSteps::Predicted; }
 
 QString usualTitle(const FigureSource& source, FigureSteps steps) {
@@ -81,13 +83,20 @@ QString usualTitle(const FigureSource& source, FigureSteps steps) {
 
 Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const FigureFrame& frame) {
   const bool both = steps == FigureSteps::Both;
+  const QString pinned = pinnedName(source);
+  const auto titleOf = [&](const std::string& given, const std::string& usual, const QString& ofPlan) {
+    return !both ? std::string() : !pinned.isEmpty() && given == usual ? ofPlan.toStdString() : given;
+  };
+  const std::string above = titleOf(style.predictedTitle, FigureStyle().predictedTitle, QObject::tr("This plan"));
+  const std::string below = titleOf(style.measuredTitle, FigureStyle().measuredTitle, QObject::tr("Plan %1").arg(pinned));
   std::vector<FigureLane> lanes;
-  if (steps != FigureSteps::Measured) lanes.push_back({&predictionOf(source, steps), both ? style.predictedTitle : std::string()});
-  if (steps != FigureSteps::Predicted) lanes.push_back({&source.measured->trace, both ? style.measuredTitle : std::string()});
+  if (steps != FigureSteps::Measured) lanes.push_back({&predictionOf(source, steps), above});
+  if (steps != FigureSteps::Predicted) lanes.push_back({&source.measured->trace, below});
   return layOut(lanes, style, frame);
 }
 
 QString figureCall(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const QString& file, int dpi) {
+  if (steps != FigureSteps::Predicted && !pinnedName(source).isEmpty()) return {};
   const QString suffix = QFileInfo(file).suffix().toLower();
   QStringList words;
   if (suffix == QLatin1String("pdf") || suffix == QLatin1String("png")) {

@@ -32,6 +32,8 @@ struct FigureSource {
 [[nodiscard]] FigureSource figureSource(const Document& document);
 
 [[nodiscard]] bool has(const FigureSource& source, FigureSteps steps);
+/// Of the pinned plan whose predicted step stands in the place of a measured one; empty: none does.
+[[nodiscard]] QString pinnedName(const FigureSource& source);
 /// What is drawn where nothing else is chosen: what was measured, else what is predicted.
 [[nodiscard]] FigureSteps usualSteps(const FigureSource& source);
 /// The title that a figure has where none is given, as that of `pipewright export`.
@@ -41,7 +43,8 @@ struct FigureSource {
 [[nodiscard]] Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const FigureFrame& frame = {});
 
 /// The call of `pipewright export` that writes the same figure to `file` (.svg or .tex), and for .pdf and .png that of pipewright-gui, as a
-/// line for a shell. It reads the plan from `plan.json` where the prediction is drawn, unless that is one of a stored run.
+/// line for a shell; empty where a pinned plan is drawn, which has no file. It reads the plan from `plan.json` where the prediction is
+/// drawn, unless that is one of a stored run.
 [[nodiscard]] QString figureCall(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const QString& file, int dpi);
 /// Whether that call reads `plan.json`.
 [[nodiscard]] bool callNeedsPlan(const FigureSource& source, FigureSteps steps);

@@ -68,7 +68,8 @@ void exportData(const ExportSource& source, const QString& path) {
   }
   if (source.measured) {
     traces.push_back(&source.measured->trace);
-    names.push_back("measured");
+    const QString& pinned = source.measured->pinnedAs;
+    names.push_back(pinned.isEmpty() ? "measured" : "plan " + pinned.toStdString());
   }
   const std::string suffix = suffixOf(path), file = path.toStdString();
   if (suffix == "json") return writeFile(file, toChromeJson(traces, names));

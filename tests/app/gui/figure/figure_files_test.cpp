@@ -156,5 +156,20 @@ TEST(FigureSource, NamesWhatItDraws) {
             "pipewright-gui '/data/my runs.db' --show-run 7 --export f.png --dpi 600 --title ''");
 }
 
+TEST(FigureSource, NamesAPinnedPlanAndHasNoCommandLineForIt) {
+  FigureSource source = sourceOf(simulated("gpipe", {2, 2, 2}));
+  auto pinned = std::make_shared<Measured>();
+  pinned->trace = *source.predicted;
+  pinned->pinnedAs = QStringLiteral("A");
+  source.measured = pinned;
+  std::vector<std::string> headings;
+  for (const FigureText& text : figureOf(source, FigureSteps::Both, {}).texts) {
+    if (text.role == TextRole::Heading) headings.push_back(text.text);
+  }
+  EXPECT_EQ(headings, (std::vector<std::string>{"This plan", "Plan A"}));
+  EXPECT_EQ(figureCall(source, FigureSteps::Both, {}, "f.svg", 300), "");
+  EXPECT_NE(figureCall(source, FigureSteps::Predicted, {}, "f.svg", 300), "");
+}
+
 }  // namespace
 }  // namespace pw::gui
