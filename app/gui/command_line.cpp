@@ -147,7 +147,7 @@ std::optional<FigureRequest> figureIn(const QCommandLineParser& parser, const Fl
   }
   const QString file = parser.value(flags.exported);
   if (given && !isFigureFile(file))
-    throw UsageError(QObject::tr("%1 is no file of a figure; use .svg, .pdf, .png, or .tex for TikZ").arg(file).toStdString());
+    throw UsageError(QObject::tr("A figure cannot be written as %1; use .svg, .pdf, .png, or .tex for TikZ").arg(file).toStdString());
   return given || file.endsWith(QLatin1String(".tex")) ? std::optional(figure) : std::nullopt;
 }
 

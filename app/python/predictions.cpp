@@ -165,7 +165,7 @@ void bindDisplay(py::class_<Prediction>& prediction) {
       });
 }
 
-/// What is computed when it is asked for.
+/// What is computed on demand.
 void bindQuestions(py::class_<Prediction>& prediction) {
   prediction
       .def("memory",

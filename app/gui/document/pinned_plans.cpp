@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/gui/common/format.h"
+#include "simulator/text/counted.h"
 
 namespace pw::gui {
 namespace {
@@ -10,11 +11,9 @@ namespace {
 std::shared_ptr<const Measured> stepOf(const Prediction& prediction, const QString& name) {
   auto step = std::make_shared<Measured>();
   const Shape shape = shapeOf(*prediction.rows);
-  step->title = PinnedPlans::tr("%1: %2, %3 ranks, %4 microbatches, %5")
-                    .arg(name, QString::fromStdString(prediction.rows->name))
-                    .arg(shape.ranks)
-                    .arg(shape.microbatches)
-                    .arg(durationText(prediction.step));
+  step->title = QStringLiteral("%1: %2, %3, %4, %5")
+                    .arg(name, QString::fromStdString(prediction.rows->name), QString::fromStdString(counted(shape.ranks, "rank")),
+                         QString::fromStdString(counted(shape.microbatches, "microbatch")), durationText(prediction.step));
   step->pinnedAs = name;
   step->trace = traceOf(prediction);
   step->timeline = prediction.timeline;

@@ -15,7 +15,7 @@
 
 namespace pw::gui {
 
-/// What is known of the timelines that are shown, beside their spans: found out when it is first asked for, and kept until they change.
+/// What is known of the timelines that are shown, beside their spans: computed when first needed, and kept until they change.
 /// What takes long is made in the background, of large timelines and where a prediction is explained.
 class Knowledge : public QObject {
   Q_OBJECT

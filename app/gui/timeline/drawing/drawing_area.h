@@ -12,7 +12,7 @@ namespace pw::gui {
 class TimelineCanvas : public QWidget {
  public:
   explicit TimelineCanvas(QWidget* parent);
-  /// Asked for each event first; false: the event is handled as any widget's.
+  /// Gets each event first; returns false to have it handled as any widget's.
   void setHandler(std::function<bool(QEvent*)> handle);
 
   void updateSoon();  ///< painted anew, at most once in the time of a frame

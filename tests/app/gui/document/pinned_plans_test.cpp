@@ -82,6 +82,14 @@ TEST_F(PinnedPlansTest, TakeTheFirstFreeNameAndAreAtMostNine) {
   EXPECT_EQ(pins.plans().size(), 9U);
 }
 
+TEST_F(PinnedPlansTest, CountOneRankAndOneMicrobatchAsOne) {
+  document.edit("One of each", [](Design& d) { d.request.ranks = d.request.microbatches = 1; });
+  ASSERT_TRUE(predicted());
+  pins.pin();
+  ASSERT_EQ(pins.plans().size(), 1U);
+  EXPECT_TRUE(pins.plans()[0].title().startsWith("A: 1f1b, 1 rank, 1 microbatch, ")) << pins.plans()[0].title().toStdString();
+}
+
 TEST_F(PinnedPlansTest, GoWithTheirModel) {
   pins.pin();
   document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/vit_small.pt2"}, {}));
