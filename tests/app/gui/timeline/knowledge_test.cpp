@@ -37,6 +37,25 @@ TEST_F(ShownTimelinesTest, BesideAPredictionAMeasuredOneKeepsTheView) {
   EXPECT_FALSE(measure(*smallPrediction("gpipe", 2, 3)).isOtherShape);
 }
 
+TEST_F(ShownTimelinesTest, NamesBothWhereOneIsAPinnedPlan) {
+  predict(smallPrediction());
+  auto pinned = std::make_shared<Measured>();
+  pinned->trace = traceOf(*slowPrediction(2));
+  pinned->timeline = timelineOf(pinned->trace);
+  pinned->pinnedAs = QStringLiteral("B");
+  document.setMeasured(pinned);
+  static_cast<void>(shown.takeMeasured());
+  knowledge.forget(Source::Measured);
+  EXPECT_EQ(scene.predictedName, "this plan");
+  EXPECT_EQ(scene.measuredName, "plan B");
+  EXPECT_TRUE(detailsOf(knowledge.factsOf(at(Source::Predicted, 0, SpanKind::Forward, 0, 0), false)).contains("plan B 2"))
+      << "the forward takes twice as long there";
+  EXPECT_TRUE(detailsOf(knowledge.factsOf(at(Source::Measured, 0, SpanKind::Forward, 0, 0), false)).contains("this plan 1"));
+  measure(*smallPrediction());
+  EXPECT_EQ(scene.predictedName, "predicted");
+  EXPECT_EQ(scene.measuredName, "measured");
+}
+
 TEST_F(ShownTimelinesTest, RestAMomentAfterTheLastChange) {
   EXPECT_TRUE(shown.isSettled());
   shown.settleLater();
