@@ -32,7 +32,7 @@ struct Entry {
 };
 
 /// In the order `--help` shows them: from a model to a result.
-constexpr std::array<Entry, 15> kCommands{{
+constexpr auto kCommands = std::to_array<Entry>({
     {"inspect", addInspect},
     {"schedule", addSchedule},
     {"check", addCheck},
@@ -43,12 +43,13 @@ constexpr std::array<Entry, 15> kCommands{{
     {"merge", addMerge},
     {"run", addRun},
     {"compare", addCompare},
+    {"gate", addGate},
     {"runs", addRuns},
     {"devices", addDevices},
     {"export", addExport},
     {"import", addImport},
     {"demo", addDemo},
-}};
+});
 
 constexpr const char* kAbout = "Design, predict, run and compare pipeline-parallel training plans of traced PyTorch models.\n";
 

@@ -40,8 +40,8 @@ Words gpipe(const Words& more) {
 TEST(CommandLine, HelpNamesEveryCommandAndNoCommandIsHelp) {
   const Outcome help = call({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command :
-       {"inspect", "schedule", "check", "profile", "plan", "simulate", "search", "run", "compare", "runs", "devices", "export", "demo"}) {
+  for (const char* command : {"inspect", "schedule", "check", "profile", "plan", "simulate", "search", "run", "compare", "gate", "runs",
+                              "devices", "export", "demo"}) {
     EXPECT_NE(help.out.find("\n  " + std::string(command) + " "), std::string::npos) << command;
     EXPECT_EQ(call({command, "--help"}).status, 0) << command;
   }
@@ -257,6 +257,41 @@ TEST(Compare, TakesTheMedianStepAfterTheWarmUp) {
   EXPECT_EQ(parsed(call({"compare", "--store", store, "--json"}))["run_id"], 2) << "the newest";
   const std::string sentence = "Measured 20.0 % slower than predicted (1.20 µs, not 1.00 µs)";
   EXPECT_EQ(json["verdict"]["sentence"].get<std::string>().rfind(sentence, 0), 0U) << json["verdict"];
+}
+
+/// A store of one run that took so long [ns] in each of its steps after the warm-up, twelve of them, ± 1.
+std::string storeOfAlikeSteps(const Folder& folder, const std::string& name, Ns step) {
+  RunStore store(folder.file(name), RunStore::Mode::ReadWrite);
+  std::vector<Ns> steps{9'000};
+  for (int i = 0; i < 12; ++i) steps.push_back(step + i % 3 - 1);
+  static_cast<void>(store.add(runOf(steps)));
+  return folder.file(name);
+}
+
+TEST(Gate, FailsWhereRunsGotSlowerThanTheBaseAndPassesTheOtherWay) {
+  const Folder folder;
+  const std::string base = storeOfAlikeSteps(folder, "base.db", 1'000), slow = storeOfAlikeSteps(folder, "slow.db", 1'100);
+  const Outcome slower = call({"gate", "--store", slow, "--against", base, "--json"});
+  EXPECT_EQ(slower.status, 1);
+  EXPECT_EQ(nlohmann::json::parse(slower.out)["verdict"], "slower");
+  EXPECT_NEAR(nlohmann::json::parse(slower.out)["step"]["slower"].get<double>(), 0.1, 1e-3);
+  EXPECT_EQ(call({"gate", "--store", base, "--against", slow}).status, 0);
+  EXPECT_EQ(call({"gate", "--store", slow, "--against", base, "--limit", "12%"}).status, 0) << "within the limit";
+  const Outcome text = call({"gate", "--store", slow, "--against", base, "--limit", "5"});
+  EXPECT_NE(text.out.find("Slower: "), std::string::npos) << text.out;
+}
+
+TEST(Gate, RefusesABaseWithoutSuchRuns) {
+  const Folder folder;
+  const std::string store = storeOfAlikeSteps(folder, "runs.db", 1'000);
+  RunRecord run = runOf({9'000, 1'000, 1'000});
+  run.backend = "ucx";
+  RunStore(folder.file("base.db"), RunStore::Mode::ReadWrite).add(run);
+  const Outcome outcome = call({"gate", "--store", store, "--against", folder.file("base.db")});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("the newest differs in computed with: "), std::string::npos) << outcome.err;
+  EXPECT_EQ(call({"gate", "--store", store, "--against", store, "--limit", "0"}).status, 2);
+  EXPECT_EQ(call({"gate", "--store", store, "--against", store, "--run", "2"}).status, 2);
 }
 
 TEST(Compare, ShowsBothTimelinesOnOneScale) {
