@@ -107,7 +107,7 @@ class Documents(unittest.TestCase):
                 self.assertRegex(text, rf"\n\| `{name}` \| .+ \| `{name}/[\w./]+` \|\n")
 
     def test_every_command_is_shown_with_its_options(self):
-        table = re.search(r"kCommands\{\{(.*?)\}\};", (ROOT / "app" / "cli" / "main.cpp").read_text(encoding="utf-8"), re.S)
+        table = re.search(r"kCommands = std::to_array<Entry>\(\{(.*?)\}\);", (ROOT / "app" / "cli" / "main.cpp").read_text(encoding="utf-8"), re.S)
         names = re.findall(r'\{"(\w+)", add', table[1])
         self.assertGreater(len(names), 10)
         text = (ROOT / "resources" / "docs" / "commands.md").read_text(encoding="utf-8")
