@@ -29,6 +29,7 @@ using Command = std::function<int()>;
 [[nodiscard]] Command addMerge(CLI::App& app);
 [[nodiscard]] Command addRun(CLI::App& app);
 [[nodiscard]] Command addCompare(CLI::App& app);
+[[nodiscard]] Command addCalibrate(CLI::App& app);
 [[nodiscard]] Command addGate(CLI::App& app);
 [[nodiscard]] Command addRuns(CLI::App& app);
 [[nodiscard]] Command addDevices(CLI::App& app);

@@ -43,6 +43,7 @@ constexpr auto kCommands = std::to_array<Entry>({
     {"merge", addMerge},
     {"run", addRun},
     {"compare", addCompare},
+    {"calibrate", addCalibrate},
     {"gate", addGate},
     {"runs", addRuns},
     {"devices", addDevices},

@@ -188,8 +188,9 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   printStages(plan, planned.graph, metrics);
   printShared(plan, planned.sharing, o.share);
   printRecomputed(recomputed);
-  print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step),
-                    formatDuration(metrics.makespan), 100 * metrics.bubbleFraction, formatDuration(planned.prediction.lowerBound.flush)));
+  print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n",
+                    formatPrediction(metrics.step, planned.prediction.uncertainty), formatDuration(metrics.makespan),
+                    100 * metrics.bubbleFraction, formatDuration(planned.prediction.lowerBound.flush)));
   if (planned.prediction.utilisation > 0)
     print(fmt::format("model FLOPs utilisation {:.3g} % of {:.4g} TFLOP/s a rank\n", 100 * planned.prediction.utilisation,
                       plan.profile.peakFlops / 1e12));

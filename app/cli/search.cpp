@@ -112,6 +112,14 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
       sourceOf(profile, searched.options.ranks),
       first.scaled ? "; scaled to other microbatch sizes, which is too optimistic for small ones: profile the size you choose" : "",
       tableOf(searched, best)));
+  if (profile.uncertainty) {
+    const auto alike = std::ranges::count_if(best, [&](const Candidate* c) {
+      return c != best.front() && areIndistinguishable(*profile.uncertainty, best.front()->step, c->step);
+    });
+    print(fmt::format(
+        "\nSteps {}: {}.\n", formatErrorBar(*profile.uncertainty),
+        alike == 0 ? "the first plan is the fastest" : fmt::format("the first {} shown cannot be told apart", counted(alike + 1, "plan"))));
+  }
   for (const Candidate* c : best) {
     std::vector<int> order;
     for (const Rank rank : c->request.rankOrder) order.push_back(rank.value);

@@ -258,6 +258,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   planned.sharing = std::move(made.priced.sharing);
   predictPlan(planned);
   planned.prediction.processBytes = planned.profile.processBytes;
+  planned.prediction.uncertainty = planned.profile.uncertainty;
   planned.prediction.utilisation = flopUtilisation(planned.plan, planned.prediction.metrics.step);
   if (planned.plan.partition.stages.size() > 1) planned.oneRank = onOneRank(planned.request, model, trains(planned.plan.schedule));
   planned.plan.certificate = made.certificate;

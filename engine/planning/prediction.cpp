@@ -64,6 +64,7 @@ SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool e
   result.excess = excess(subject, result.report.metrics);
   result.report.fits = !result.excess;
   result.report.processBytes = subject.processBytes;
+  result.report.uncertainty = subject.uncertainty;
   if (const Ns step = result.report.metrics.step; step > 0) result.report.utilisation = subject.usefulTime / static_cast<double>(step);
   LowerBounds& bounds = result.report.lowerBound;
   if (result.report.fits) bounds = lowerBounds(result.rows, subject.costs, subject.liveLimits, subject.limits);

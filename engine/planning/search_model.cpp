@@ -278,6 +278,14 @@ std::string searchJson(const SearchedModel& searched, int most) {
   Json json{{"model", graph.name},    {"ranks", searched.options.ranks},  {"replicas", searched.options.replicas},
             {"shapes", found.shapes}, {"tried", found.candidates.size()}, {"cancelled", found.cancelled},
             {"best", Json::array()},  {"pareto", Json::array()},          {"skipped", found.skipped}};
+  if (!found.candidates.empty()) {
+    const Candidate& first = found.candidates.front();
+    if (const auto& uncertainty = profileOf(first).uncertainty) {
+      const auto alike = std::ranges::count_if(found.candidates,
+                                               [&](const Candidate& c) { return areIndistinguishable(*uncertainty, first.step, c.step); });
+      json["uncertainty"] = {{"deviation", uncertainty->deviation}, {"runs", uncertainty->runs}, {"indistinguishable", alike}};
+    }
+  }
   if (searched.oneRank) json["one_rank"] = {{"step_ns", searched.oneRank->step}, {"peak_bytes", searched.oneRank->peak}};
   if (!found.candidates.empty())
     json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));

@@ -320,6 +320,7 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   subject.costs = plan.costs;
   if (!plan.profile.nodes.empty()) subject.costSource = "costs " + sourceOf(plan.profile);
   subject.processBytes = plan.profile.processBytes;
+  if (o.slow.empty()) subject.uncertainty = plan.profile.uncertainty;
   subject.usefulTime = flopUtilisation(plan, kSecond) * static_cast<double>(kSecond);
   if (asPlanned) subject.certificate = plan.certificate;
   return limited(std::move(subject), o);

@@ -9,6 +9,7 @@
 #include "engine/planning/schedule_source.h"
 #include "schedules/csv.h"
 #include "simulator/order/problem/problem.h"
+#include "simulator/costs/uncertainty.h"
 #include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
@@ -46,6 +47,7 @@ struct Subject {
   bool limitsInBytes = true;                   ///< else in the unit of a problem file
   std::vector<int> liveLimits;                 ///< live (stage, microbatch) pairs of each rank; empty: none
   Bytes processBytes = 0;                      ///< of a plan (`Profile::processBytes`)
+  std::optional<Uncertainty> uncertainty;      ///< of a plan (`Profile::uncertainty`)
   double usefulTime = 0;                       ///< of a plan that trains: the step [ns] at the ranks' peak FLOP/s; 0 where unknown
   std::optional<Certificate> certificate;      ///< of the schedule `auto`, where it fits
   std::shared_ptr<const OrderProblem> sought;  ///< what its order was searched for

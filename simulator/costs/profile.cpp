@@ -69,6 +69,13 @@ Computing computingOf(const JsonPart& j, const JsonDocument& document) {
   return {j["on_gpu"].as<bool>(), *precision, j["tf32"].as<bool>(), j["graphs"].as<bool>()};
 }
 
+Uncertainty uncertaintyOf(const JsonPart& j) {
+  constexpr int kMostRuns = 1 << 30;
+  const auto deviation = j["deviation"].as<double>();
+  if (!(deviation >= 0 && deviation <= 1000)) j["deviation"].fail("is not from 0 to 1000");
+  return {deviation, j["runs"].within<int>(1, kMostRuns)};
+}
+
 bool isSummable(const Profile& p) {
   constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.topology.sameNode.latency);
@@ -146,6 +153,7 @@ std::string toJson(const Profile& p) {
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
   if (!p.sent.empty()) j["sent_ns"] = p.sent;
+  if (p.uncertainty) j["uncertainty"] = {{"deviation", p.uncertainty->deviation}, {"runs", p.uncertainty->runs}};
   if (!p.cluster.empty()) j["cluster"] = p.cluster;
   if (p.processBytes > 0) j["process_bytes"] = p.processBytes;
   if (p.attention != Attention::AsTraced) j["attention"] = nameOf(p.attention);
@@ -192,6 +200,7 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   p.loss = costOf(j["loss"]);
   p.nodes = j["nodes"].list(costOf);
   if (j.has("sent_ns")) p.sent = j["sent_ns"].listOf<Ns>();
+  if (j.has("uncertainty")) p.uncertainty = uncertaintyOf(j["uncertainty"]);
   checkConsistent(p, document);
   return p;
 }

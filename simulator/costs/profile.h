@@ -7,6 +7,7 @@
 
 #include "simulator/costs/attention.h"
 #include "simulator/costs/cluster.h"
+#include "simulator/costs/uncertainty.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
@@ -79,6 +80,7 @@ struct Profile {
   /// Of a layer table only, by layer: the time from the end of the action that sends its output, or that output's gradient, to the arrival;
   /// −1: what the link takes. Then a stage needs exactly its layers' parameters and, for each live microbatch, what they save.
   std::vector<Ns> sent;
+  std::optional<Uncertainty> uncertainty;  ///< of predictions made from it; nothing: it was not calibrated by runs
 
   bool operator==(const Profile&) const = default;
 };

@@ -197,6 +197,11 @@ void addCertificate(Json& json, const Certificate& certificate) {
   json.update(own);
 }
 
+Json uncertaintyJson(const Uncertainty& uncertainty, Ns step) {
+  const Ns bar = errorBar(uncertainty, step);
+  return {{"deviation", uncertainty.deviation}, {"runs", uncertainty.runs}, {"step_low_ns", step - bar}, {"step_high_ns", step + bar}};
+}
+
 }  // namespace
 
 std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs) {
@@ -212,6 +217,7 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   json["step_ns"] = metrics.step;
   json["lower_bound_ns"] = prediction.lowerBound.flush;
   json["lower_bound_window_ns"] = prediction.lowerBound.window;
+  if (prediction.uncertainty) json["uncertainty"] = uncertaintyJson(*prediction.uncertainty, metrics.step);
   if (prediction.certificate) addCertificate(json, *prediction.certificate);
   if (prediction.utilisation > 0) json["flop_utilisation"] = prediction.utilisation;
   json["bubble_fraction"] = metrics.bubbleFraction;

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "simulator/costs/uncertainty.h"
 #include "simulator/report/certificate.h"
 #include "simulator/report/explain.h"
 #include "simulator/report/lower_bound.h"
@@ -24,6 +25,7 @@ struct PredictionReport {
   Explanation explanation;
   bool everyCause = false;  ///< show the whole critical path and every bubble, not only their sums
   std::optional<Jitter> jitter;
+  std::optional<Uncertainty> uncertainty;  ///< of the times, where the profile was calibrated by runs
   std::optional<Certificate> certificate;  ///< of an order made for these costs
 };
 

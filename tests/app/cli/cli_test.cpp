@@ -40,8 +40,8 @@ Words gpipe(const Words& more) {
 TEST(CommandLine, HelpNamesEveryCommandAndNoCommandIsHelp) {
   const Outcome help = call({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"inspect", "schedule", "check", "profile", "plan", "simulate", "search", "run", "compare", "gate", "runs",
-                              "devices", "export", "demo"}) {
+  for (const char* command : {"inspect", "schedule", "check", "profile", "plan", "simulate", "search", "run", "compare", "calibrate",
+                              "gate", "runs", "devices", "export", "demo"}) {
     EXPECT_NE(help.out.find("\n  " + std::string(command) + " "), std::string::npos) << command;
     EXPECT_EQ(call({command, "--help"}).status, 0) << command;
   }

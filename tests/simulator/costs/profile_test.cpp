@@ -41,6 +41,16 @@ std::string errorWith(const std::string& pointer, const nlohmann::json& value) {
   return usageErrorOf([&] { static_cast<void>(parseProfile(json.dump(), "p.json")); });
 }
 
+TEST(ProfileJson, KeepsHowUncertainPredictionsAre) {
+  Profile profile = example();
+  profile.uncertainty = Uncertainty{0.03, 4};
+  EXPECT_EQ(parseProfile(toJson(profile), "p.json"), profile);
+  for (const Uncertainty& bad : {Uncertainty{-0.1, 4}, {2000, 4}, {0.1, 0}}) {
+    profile.uncertainty = bad;
+    EXPECT_THROW((void)parseProfile(toJson(profile), "p.json"), UsageError);
+  }
+}
+
 TEST(ProfileJson, OlderFilesLoadWithoutWeightsAndMemory) {
   nlohmann::json json = nlohmann::json::parse(toJson(example()));
   json.erase("computing");

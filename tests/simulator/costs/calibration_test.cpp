@@ -1,0 +1,58 @@
+// A calibrated profile gives plans the costs that calibrating their costs gives.
+#include "simulator/costs/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "backends/resources/resources.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/partition/split.h"
+#include "simulator/partition/stage_costs.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw::test {
+namespace {
+
+constexpr Calibration kAdded{.forward = 1.25, .backward = 1.5, .optimizer = 2, .perAction = 30'000, .perMessage = 70'000};
+
+/// Equal up to what rounding each node instead of their sum changes.
+void expectAlike(Ns a, Ns b, std::size_t nodes) { EXPECT_LE(std::abs(a - b), static_cast<Ns>(nodes)) << a << " and " << b; }
+
+TEST(Calibration, OfAProfileIsThatOfItsPlansCosts) {
+  const ModelGraph graph = loadModel({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"});
+  Profile profile = estimate(graph, exportedBatch(graph), loadCluster("h100-nvlink"));
+  profile.actionOverhead = 5'000;
+  const auto points = splitPoints(graph, bindBatch(graph, profile.microbatch));
+  const Partition partition = cutGraph(graph, {points[points.size() / 2].begin}, bindBatch(graph, profile.microbatch), nullptr);
+  const Placement placement = loopPlacement({2, 2, 1});
+  const CostTable before = costTable(graph, partition, profile, placement, 1);
+  const CostTable after = costTable(graph, partition, calibrated(profile, kAdded), placement, 1);
+  const CostTable expected = calibrated(before, kAdded, profile.actionOverhead);
+  ASSERT_EQ(after.stages.size(), expected.stages.size());
+  for (std::size_t s = 0; s < after.stages.size(); ++s) {
+    const StageCost &a = after.stages[s], &b = expected.stages[s];
+    const std::size_t nodes = profile.nodes.size();
+    expectAlike(a.forward, b.forward, nodes);
+    expectAlike(a.backward, b.backward, nodes);
+    expectAlike(a.backwardInput, b.backwardInput, nodes);
+    expectAlike(a.backwardWeight, b.backwardWeight, nodes);
+    expectAlike(a.optimizer, b.optimizer, nodes);
+    EXPECT_EQ(a.activationBytes, b.activationBytes);
+  }
+  ASSERT_FALSE(after.messages.empty());
+  EXPECT_EQ(after.messages, expected.messages);
+  EXPECT_EQ(after.messages.front().latency, before.messages.front().latency + kAdded.perMessage);
+}
+
+TEST(Calibration, LeavesNoLatencyBelowZero) {
+  Profile profile;
+  profile.topology.sameNode.latency = 50;
+  EXPECT_EQ(calibrated(profile, {.forward = 1, .backward = 1, .optimizer = 1, .perAction = 0, .perMessage = -80}).topology.sameNode.latency,
+            0);
+}
+
+}  // namespace
+}  // namespace pw::test
