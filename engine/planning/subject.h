@@ -8,8 +8,8 @@
 
 #include "engine/planning/schedule_source.h"
 #include "schedules/csv.h"
-#include "simulator/order/problem/problem.h"
 #include "simulator/costs/uncertainty.h"
+#include "simulator/order/problem/problem.h"
 #include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
