@@ -394,11 +394,8 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
       static_cast<double>(runner.optimizerTime()) / static_cast<double>(std::max<Bytes>(1, runner.parameterBytes()));
   const Bindings bindings = bindExpected(graph, options.microbatch);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    try {
-      profile.nodes[n].flops = forwardFlops(graph, graph.nodes[n], bindings);
-    } catch (const Error&) {
-      // a size that depends on data and cannot be expected: the time alone is known
-    }
+    profile.nodes[n].flops =
+        forwardFlops(graph, graph.nodes[n], bindings).value_or(0);  // a size may depend on data: only the time is known
   }
   meet();
   if (group != nullptr && group->size() > 1) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/operators/operators.h"
 
 namespace pw {
@@ -97,15 +98,21 @@ std::vector<bool> fusedAttentionValues(const ModelGraph& graph) {
   return fused;
 }
 
-double attentionScores(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
+std::optional<double> attentionScores(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
   if (operatorOf(node.target).work != Work::Attention) return 0;
   std::vector<const TensorMeta*> tensors;  // query, key, …
   for (const ValueId v : readsOf(node)) {
     if (graph.value(v).tensor) tensors.push_back(&*graph.value(v).tensor);
   }
   if (tensors.size() < 2 || tensors[0]->sizes.size() < 2 || tensors[1]->sizes.size() < 2) return 0;
-  double scores = static_cast<double>(evaluate(tensors[1]->sizes[tensors[1]->sizes.size() - 2], bindings));
-  for (std::size_t d = 0; d + 1 < tensors[0]->sizes.size(); ++d) scores *= static_cast<double>(evaluate(tensors[0]->sizes[d], bindings));
+  std::vector<const SymbolicInt*> sizes{&tensors[1]->sizes[tensors[1]->sizes.size() - 2]};
+  for (std::size_t d = 0; d + 1 < tensors[0]->sizes.size(); ++d) sizes.push_back(&tensors[0]->sizes[d]);
+  double scores = 1;
+  for (const SymbolicInt* size : sizes) {
+    const std::optional<std::int64_t> known = knownNumber(*size, bindings);
+    if (!known) return std::nullopt;
+    scores *= static_cast<double>(*known);
+  }
   return scores;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -30,7 +31,7 @@ constexpr std::string_view nameOf(Attention attention) {
 [[nodiscard]] std::vector<bool> fusedAttentionValues(const ModelGraph& graph);
 
 /// Elements of the scores of a `scaled_dot_product_attention` or one of its kernels: those of the query without its last dimension × keys.
-/// 0 for other operators. Throws UsageError where a size depends on data.
-[[nodiscard]] double attentionScores(const ModelGraph& graph, const Node& node, const Bindings& bindings);
+/// 0 for other operators, nothing where a size depends on data.
+[[nodiscard]] std::optional<double> attentionScores(const ModelGraph& graph, const Node& node, const Bindings& bindings);
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 #include "simulator/costs/estimate.h"
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "simulator/costs/profile_check.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/model/weight_part.h"
 #include "simulator/operators/operators.h"
 #include "simulator/text/rounding.h"
@@ -28,22 +30,23 @@ struct Sizes {
   const AutocastTypes& types;
   std::vector<bool> inRegisters;  ///< by value: never in memory
 
-  [[nodiscard]] Bytes of(ValueId v, const std::vector<bool>& isLower) const {
+  /// Nothing where the size depends on data and cannot be expected.
+  [[nodiscard]] std::optional<Bytes> of(ValueId v, const std::vector<bool>& isLower) const {
     if (inRegisters[v.index()]) return 0;
-    const Bytes bytes = bytesOf(*graph.value(v).tensor, bindings);
-    return isLower[v.index()] ? bytes / 2 : bytes;
+    const std::optional<Bytes> bytes = knownBytes(*graph.value(v).tensor, bindings);
+    return bytes && isLower[v.index()] ? *bytes / 2 : bytes;
   }
-  [[nodiscard]] Bytes computed(ValueId v) const { return of(v, types.isLower); }
+  [[nodiscard]] std::optional<Bytes> computed(ValueId v) const { return of(v, types.isLower); }
   /// Whether all that a node makes stays in registers.
   [[nodiscard]] bool isFused(const Node& node) const {
     return !node.outputs.empty() && std::ranges::all_of(node.outputs, [&](ValueId v) { return inRegisters[v.index()]; });
   }
-  [[nodiscard]] Bytes kept(ValueId v) const { return of(v, types.isKeptLower); }
+  [[nodiscard]] std::optional<Bytes> kept(ValueId v) const { return of(v, types.isKeptLower); }
 };
 
 /// What a node reads and writes. A product reads 16 bits of each number, in fp8 8; float32 activations are read and their copies written
-/// first, while copies of parameters are there from the step's beginning.
-double bytesMoved(const Sizes& sizes, std::size_t n, const std::vector<ValueId>& bases, bool inEight) {
+/// first, while copies of parameters are there from the step's beginning. Nothing where a size is not known.
+std::optional<double> bytesMoved(const Sizes& sizes, std::size_t n, const std::vector<ValueId>& bases, bool inEight) {
   const ModelGraph& graph = sizes.graph;
   const AutocastTypes& types = sizes.types;
   const Node& node = graph.nodes[n];
@@ -51,14 +54,19 @@ double bytesMoved(const Sizes& sizes, std::size_t n, const std::vector<ValueId>&
   double bytes = 0;
   for (const ValueId v : readsOf(node)) {
     if (!graph.value(v).tensor) continue;
-    const auto width = static_cast<double>(sizes.computed(v));
+    const std::optional<Bytes> size = sizes.computed(v);
+    if (!size) return std::nullopt;
+    const auto width = static_cast<double>(*size);
     const bool isCast = types.casts[n] && !types.isLower[v.index()] && graph.value(v).tensor->dtype == DType::Float32;
     const bool isKept = graph.value(bases[v.index()]).origin == ValueOrigin::Parameter;
     const double read = !isCast ? width : isKept ? width / 2 : 2 * width;
     bytes += inEight ? read / 2 : read;
   }
   for (const ValueId v : node.outputs) {
-    if (graph.value(v).tensor) bytes += static_cast<double>(sizes.computed(v));
+    if (!graph.value(v).tensor) continue;
+    const std::optional<Bytes> size = sizes.computed(v);
+    if (!size) return std::nullopt;
+    bytes += static_cast<double>(*size);
   }
   return bytes;
 }
@@ -88,13 +96,13 @@ Ns kernelTime(const Cluster& cluster, const std::string& type, double flops, dou
   return nsOf(seconds * 1e9, target) + kernels * cluster.launchOverhead;
 }
 
-/// Of attention that is not fused: its scores in the type that it computes in.
+/// Of attention that is not fused: its scores in the type that it computes in. 0 where a size is not known.
 Bytes scoreBytes(const Sizes& sizes, std::size_t n) {
   constexpr double kMost = 1e18;  // as `requireSummable` refuses
   const Node& node = sizes.graph.nodes[n];
   if (node.outputs.empty() || !sizes.graph.value(node.outputs.front()).tensor) return 0;
   const Bytes element = sizes.types.casts[n] ? 2 : bytesPerElement(sizes.graph.value(node.outputs.front()).tensor->dtype);
-  return static_cast<Bytes>(std::min(kMost, attentionScores(sizes.graph, node, sizes.bindings) * static_cast<double>(element)));
+  return static_cast<Bytes>(std::min(kMost, attentionScores(sizes.graph, node, sizes.bindings).value_or(0) * static_cast<double>(element)));
 }
 
 /// Whether fp8 training computes it in 8 bits: a product with a parameter.
@@ -157,11 +165,8 @@ class MemoryEstimate {
 
  private:
   [[nodiscard]] Bytes bytesFor(ValueId v) const {
-    try {
-      return graph_.value(v).tensor && !graph_.value(v).symbolic ? sizes_.computed(v) : 0;
-    } catch (const Error&) {
-      return 0;  // a size that depends on data: `notCounted` names it
-    }
+    const bool isTensor = graph_.value(v).tensor && !graph_.value(v).symbolic;
+    return isTensor ? sizes_.computed(v).value_or(0) : 0;  // 0 of a size that depends on data: `notCounted` names it
   }
 
   const ModelGraph& graph_;
@@ -182,14 +187,7 @@ Profile withCluster(Profile profile, const Cluster& cluster) {
 /// FLOPs of every node; 0 where a data-dependent size is unknown.
 std::vector<double> flopsOf(const ModelGraph& graph, const Bindings& bindings) {
   std::vector<double> flops;
-  for (const Node& node : graph.nodes) {
-    flops.push_back(0);
-    try {
-      flops.back() = forwardFlops(graph, node, bindings);
-    } catch (const Error&) {
-      continue;
-    }
-  }
+  for (const Node& node : graph.nodes) flops.push_back(forwardFlops(graph, node, bindings).value_or(0));
   return flops;
 }
 
@@ -227,14 +225,10 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     if (flops[n] == 0 && sizes.isFused(node)) continue;
     NodeCost& cost = profile.nodes.back();
     const bool inEight = withEight && isLinear(graph, node, bases);
-    double bytes = 0;
     cost.flops = flops[n];
-    try {
-      bytes = bytesMoved(sizes, n, bases, inEight);
-      if (attention == Attention::Unfused) scores.back() = scoreBytes(sizes, n);
-    } catch (const Error&) {
-      // a size that depends on data and cannot be expected: `notCounted` names it
-    }
+    const std::optional<double> moved = bytesMoved(sizes, n, bases, inEight);
+    if (moved && attention == Attention::Unfused) scores.back() = scoreBytes(sizes, n);
+    double bytes = moved.value_or(0);                 // 0 of a size that depends on data and cannot be expected: `notCounted` names it
     bytes += 4 * static_cast<double>(scores.back());  // written by a product, read and written by the softmax, read by a product
     const std::string type = inEight ? "fp8" : typeName(graph, node, types.casts[n] ? castTo : DType::Unknown);
     work[type] += cost.flops;
@@ -242,7 +236,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     bool trained = false;
     for (const ValueId v : node.outputs) {
       trained = trained || gradient[v.index()];
-      if (gradient[v.index()] && bytes > 0) cost.saved += sizes.kept(v);
+      if (gradient[v.index()] && bytes > 0) cost.saved += sizes.kept(v).value_or(0);
     }
     if (trained) cost.saved += scores.back();  // the probabilities
     if (trained) cost.backward = cost.flops > 0 ? 2 * cost.forward : kernelTime(cluster, type, 0, bytes, 1, node.target);

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "schedules/error.h"
 #include "simulator/costs/expected_sizes.h"
 #include "simulator/costs/operator_costs.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/node_arguments.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw {
 namespace {
@@ -133,13 +133,11 @@ class Expectation {
 
   [[nodiscard]] std::optional<double> elements(ValueId value) const {
     if (!graph_.value(value).tensor) return std::nullopt;
-    try {
-      double count = 1;
-      for (const std::int64_t size : shapeOf(*graph_.value(value).tensor, bindings)) count *= static_cast<double>(size);
-      return count;
-    } catch (const Error&) {
-      return std::nullopt;
-    }
+    const auto shape = knownShape(*graph_.value(value).tensor, bindings);
+    if (!shape) return std::nullopt;
+    double count = 1;
+    for (const std::int64_t size : *shape) count *= static_cast<double>(size);
+    return count;
   }
 
   /// The expected part of a mask that is set: experts are chosen evenly.
@@ -171,12 +169,8 @@ class Expectation {
     const auto dim = integerOf(*node, "dim").value_or(-1);
     const std::int64_t at = dim < 0 ? dim + static_cast<std::int64_t>(sizes.size()) : dim;
     if (at < 0 || at >= static_cast<std::int64_t>(sizes.size())) return std::nullopt;
-    try {
-      const auto choices = static_cast<double>(evaluate(sizes[static_cast<std::size_t>(at)], bindings));
-      return choices > 0 ? std::optional(choices) : std::nullopt;
-    } catch (const Error&) {
-      return std::nullopt;
-    }
+    const auto choices = knownNumber(sizes[static_cast<std::size_t>(at)], bindings);
+    return choices && *choices > 0 ? std::optional(static_cast<double>(*choices)) : std::nullopt;
   }
 
   /// The expected value of an element of a table of counts.

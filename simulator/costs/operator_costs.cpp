@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
-#include "schedules/error.h"
 #include "simulator/costs/operator_flops.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/operators/operators.h"
 
 namespace pw {
@@ -54,19 +54,12 @@ class Collector {
 
  private:
   [[nodiscard]] bool dependsOnData(const Node& node) const {
-    try {
-      static_cast<void>(forwardFlops(graph_, node, bindings_));
-      const auto sized = [&](ValueId v) {
-        if (graph_.value(v).tensor && !graph_.value(v).symbolic) static_cast<void>(bytesOf(*graph_.value(v).tensor, bindings_));
-      };
-      for (const ValueId v : node.outputs) sized(v);
-      if (!isView(node)) {
-        for (const ValueId v : readsOf(node)) sized(v);
-      }
-      return false;
-    } catch (const Error&) {
-      return true;
-    }
+    const auto isUnknown = [&](ValueId v) {
+      const Value& value = graph_.value(v);
+      return value.tensor && !value.symbolic && !knownBytes(*value.tensor, bindings_);
+    };
+    return !forwardFlops(graph_, node, bindings_) || std::ranges::any_of(node.outputs, isUnknown) ||
+           (!isView(node) && std::ranges::any_of(readsOf(node), isUnknown));
   }
 
   void add(const Node& node, const std::string& module, const char* why) {

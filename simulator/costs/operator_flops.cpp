@@ -9,6 +9,7 @@
 
 #include "simulator/costs/operator_flops.h"
 #include "simulator/costs/profile.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/operators/operators.h"
 
 namespace pw {
@@ -27,26 +28,26 @@ class Call {
     }
     return nullptr;
   }
-  [[nodiscard]] Sizes sizesOf(ValueId v) const {
+  [[nodiscard]] Sizes sizesOf(ValueId v) {
     Sizes sizes;
     if (!graph_.value(v).tensor) return sizes;
-    for (const SymbolicInt& size : graph_.value(v).tensor->sizes) sizes.push_back(static_cast<double>(evaluate(size, bindings_)));
+    for (const SymbolicInt& size : graph_.value(v).tensor->sizes) sizes.push_back(static_cast<double>(known(size)));
     return sizes;
   }
   /// Sizes of a tensor argument; nothing if there is no such argument.
-  [[nodiscard]] std::optional<Sizes> sizes(std::string_view name) const {
+  [[nodiscard]] std::optional<Sizes> sizes(std::string_view name) {
     const Argument* found = argument(name);
     const auto* id = found == nullptr ? nullptr : std::get_if<ValueId>(found);
     return id != nullptr && graph_.value(*id).tensor ? std::optional(sizesOf(*id)) : std::nullopt;
   }
-  [[nodiscard]] std::vector<Sizes> list(std::string_view name) const {
+  [[nodiscard]] std::vector<Sizes> list(std::string_view name) {
     std::vector<Sizes> all;
     const Argument* found = argument(name);
     const auto* ids = found == nullptr ? nullptr : std::get_if<std::vector<ValueId>>(found);
     for (std::size_t i = 0; ids != nullptr && i < ids->size(); ++i) all.push_back(sizesOf((*ids)[i]));
     return all;
   }
-  [[nodiscard]] std::optional<std::vector<std::int64_t>> integers(std::string_view name) const {
+  [[nodiscard]] std::optional<std::vector<std::int64_t>> integers(std::string_view name) {
     const Argument* found = argument(name);
     if (found == nullptr) return std::nullopt;
     if (const auto* one = std::get_if<std::int64_t>(found)) return std::vector<std::int64_t>{*one};
@@ -57,7 +58,7 @@ class Call {
     for (const IntOrValue& element : *mixed) {
       const auto* id = std::get_if<ValueId>(&element);
       numbers.push_back(id == nullptr                ? std::get<std::int64_t>(element)
-                        : graph_.value(*id).symbolic ? evaluate(*graph_.value(*id).symbolic, bindings_)
+                        : graph_.value(*id).symbolic ? known(*graph_.value(*id).symbolic)
                                                      : 0);
     }
     return numbers;
@@ -72,13 +73,21 @@ class Call {
     const auto* value = found == nullptr ? nullptr : std::get_if<std::string>(found);
     return value == nullptr ? std::string() : *value;
   }
-  [[nodiscard]] Sizes out() const { return node_.outputs.empty() ? Sizes() : sizesOf(node_.outputs.front()); }
-  [[nodiscard]] const Node& node() const { return node_; }
+  [[nodiscard]] Sizes out() { return node_.outputs.empty() ? Sizes() : sizesOf(node_.outputs.front()); }
+  /// Whether a size that was asked of it depends on data: then what follows from it is not known.
+  [[nodiscard]] bool dependsOnData() const { return dependsOnData_; }
 
  private:
+  [[nodiscard]] std::int64_t known(const SymbolicInt& number) {
+    const auto value = knownNumber(number, bindings_);
+    dependsOnData_ = dependsOnData_ || !value;
+    return value.value_or(0);
+  }
+
   const ModelGraph& graph_;
   const Node& node_;
   const Bindings& bindings_;
+  bool dependsOnData_ = false;
 };
 
 using Sizes = Call::Sizes;
@@ -92,19 +101,19 @@ double product(const Sizes& sizes) {
 double fromEnd(const Sizes& sizes, std::size_t i) { return sizes.size() < i ? 1 : sizes[sizes.size() - i]; }
 
 /// 2 per element of the result and of the dimension that is summed over, the last of `left`.
-double productFlops(const Call& call, std::string_view left) {
+double productFlops(Call& call, std::string_view left) {
   const auto sizes = call.sizes(left);
   return sizes ? 2 * product(call.out()) * fromEnd(*sizes, 1) : 0;
 }
 
 /// addbmm sums the products of a batch: each is counted.
-double summedProductFlops(const Call& call) {
+double summedProductFlops(Call& call) {
   const auto left = call.sizes("batch1"), right = call.sizes("batch2");
   return left && right ? 2 * product(*left) * fromEnd(*right, 1) : 0;
 }
 
 /// Each element of the output, transposed of the input, takes part in one multiply-add per weight of its channel.
-double convolutionFlops(const Call& call, std::string_view name) {
+double convolutionFlops(Call& call, std::string_view name) {
   const auto weight = call.sizes("weight"), input = call.sizes("input");
   if (!weight || !input || weight->empty() || weight->front() == 0) return 0;
   const bool transposed = name.find("transpose") != std::string::npos || call.flag("transposed");
@@ -112,14 +121,14 @@ double convolutionFlops(const Call& call, std::string_view name) {
 }
 
 /// Scores, then weighted values.
-double attentionFlops(const Call& call) {
+double attentionFlops(Call& call) {
   const auto query = call.sizes("query"), key = call.sizes("key");
   return query && key ? 2 * (product(*query) + product(call.out())) * fromEnd(*key, 2) : 0;
 }
 
 /// torch.nn.functional.grouped_mm: rows [T, k] by experts [E, k, n], or [m, K] · [K, n] with the columns in groups, whose products add up
 /// to one: each element of a row meets the last dimension of its one expert once.
-double groupedFlops(const Call& call) {
+double groupedFlops(Call& call) {
   const auto first = [&](std::string_view a, std::string_view b) { return call.sizes(a) ? call.sizes(a) : call.sizes(b); };
   const auto left = first("self", "input"), right = first("mat2", "weight");
   if (!left || !right) return 0;
@@ -138,7 +147,7 @@ std::string indicesOf(const std::string& term, std::size_t dimensions) {
 }
 
 /// Contracted from left to right, as torch.einsum does it: each pair costs a multiply-add for every combination of the indices of both.
-double einsumFlops(const Call& call) {
+double einsumFlops(Call& call) {
   std::string equation = call.text("equation");
   std::erase(equation, ' ');
   const std::string left = equation.substr(0, equation.find("->"));
@@ -181,7 +190,7 @@ double einsumFlops(const Call& call) {
   return flops;
 }
 
-double tensordotFlops(const Call& call) {
+double tensordotFlops(Call& call) {
   const auto left = call.sizes("self");
   const auto summed = call.integers("dims_self");
   if (!left || !summed) return 0;
@@ -192,14 +201,14 @@ double tensordotFlops(const Call& call) {
   return 2 * product(call.out()) * inner;
 }
 
-double chainFlops(const Call& call) {
+double chainFlops(Call& call) {
   const std::vector<Sizes> matrices = call.list("matrices");
   double flops = 0;
   for (std::size_t i = 1; i < matrices.size(); ++i) flops += 2 * matrices[0][0] * product(matrices[i]);
   return flops;
 }
 
-double bilinearFlops(const Call& call) {
+double bilinearFlops(Call& call) {
   const auto first = call.sizes("input1"), weight = call.sizes("weight");  // [out, in1, in2]: x1ᵀ W x2 for each row
   return first && weight && !first->empty() && first->back() > 0
              ? 2 * product(*first) / first->back() * (product(*weight) + product(*weight) / fromEnd(*weight, 2))
@@ -207,14 +216,14 @@ double bilinearFlops(const Call& call) {
 }
 
 /// One addition for each element of each row that a bag holds, two operations with a weight of its own.
-double bagFlops(const Call& call) {
+double bagFlops(Call& call) {
   const auto weight = call.sizes("weight"), indices = call.sizes("indices");
   return weight && indices ? product(*indices) * fromEnd(*weight, 1) * (call.sizes("per_sample_weights") ? 2 : 1) : 0;
 }
 
 /// Every matrix of every layer and direction meets each sample at each time step (torch.nn.LSTM's equations); gates and states are
 /// element-wise.
-double recurrentFlops(const Call& call) {
+double recurrentFlops(Call& call) {
   const auto input = call.sizes("input") ? call.sizes("input") : call.sizes("data");
   if (!input || input->empty() || input->back() == 0) return 0;
   double weights = 0;
@@ -227,7 +236,7 @@ double recurrentFlops(const Call& call) {
 
 /// 5 N log2 N for a transform of N complex points, half of that where one side is real (the convention of FFTW's benchmarks, Cooley and
 /// Tukey 1965).
-double transformFlops(const Call& call, std::string_view name) {
+double transformFlops(Call& call, std::string_view name) {
   const auto input = call.sizes("self");
   const Sizes output = call.out();
   if (!input || input->size() != output.size() || input->empty()) return 0;
@@ -249,7 +258,7 @@ double transformFlops(const Call& call, std::string_view name) {
   return n <= 1 ? 0 : (fromReal || toReal ? 2.5 : 5.0) * product(points) * std::log2(n);
 }
 
-double ownFlops(const Call& call, const Operator& op) {
+double ownFlops(Call& call, const Operator& op) {
   switch (op.work) {
     case Work::Unknown:
     case Work::Nothing:
@@ -272,19 +281,25 @@ double ownFlops(const Call& call, const Operator& op) {
 
 }  // namespace
 
-double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
+std::optional<double> forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
   const bool isCond = node.target == "torch.ops.higher_order.cond";
   double inside = 0;
   for (const NamedArgument& argument : node.inputs) {
     const auto* inner = std::get_if<GraphArg>(&argument.value);
     if (inner == nullptr) continue;
     double flops = 0;
-    for (const Node& n : graph.subgraphs[inner->index].nodes) flops += forwardFlops(graph, n, bindings);
+    for (const Node& n : graph.subgraphs[inner->index].nodes) {
+      const std::optional<double> known = forwardFlops(graph, n, bindings);
+      if (!known) return std::nullopt;
+      flops += *known;
+    }
     inside = isCond ? std::max(inside, flops) : inside + flops;
   }
   if (node.outputs.empty() || !graph.value(node.outputs.front()).tensor || node.target.rfind("torch.ops.higher_order.", 0) == 0)
     return inside;
-  return inside + ownFlops(Call(graph, node, bindings), operatorOf(node.target));
+  Call call(graph, node, bindings);
+  const double own = ownFlops(call, operatorOf(node.target));
+  return call.dependsOnData() ? std::nullopt : std::optional(inside + own);
 }
 
 }  // namespace pw

@@ -10,15 +10,6 @@
 namespace pw {
 namespace {
 
-std::set<std::string> symbolsOf(const SymbolicInt& size) {
-  std::set<std::string> symbols;
-  static_cast<void>(mapSymbols(size.expression, [&](const std::string& symbol, std::string_view whole) {
-    symbols.insert(symbol);
-    return std::string(whole);
-  }));
-  return symbols;
-}
-
 /// Whether the size doubles with the symbol; not for sizes with symbols that are known only when the model runs.
 bool isProportional(const SymbolicInt& size, const std::string& symbol, const Bindings& exported) {
   const std::set<std::string> symbols = symbolsOf(size);

@@ -7,6 +7,7 @@
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/mixing_rules.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw {
 namespace {
@@ -142,7 +143,7 @@ class Walk {
     return std::ranges::any_of(node.inputs, [&](const NamedArgument& argument) {
       const auto* id = std::get_if<ValueId>(&argument.value);
       if (id == nullptr || !isOperand(argument.name) || !graph_.value(*id).symbolic) return false;
-      const auto now = sizeOf(*graph_.value(*id).symbolic, exported_), then = sizeOf(*graph_.value(*id).symbolic, bindings_);
+      const auto now = knownNumber(*graph_.value(*id).symbolic, exported_), then = knownNumber(*graph_.value(*id).symbolic, bindings_);
       return now && then && *now != *then;
     });
   }

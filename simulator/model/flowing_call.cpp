@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw {
 namespace {
@@ -12,19 +12,11 @@ using Kind = SampleFlow::Kind;
 
 }  // namespace
 
-std::optional<std::int64_t> sizeOf(const SymbolicInt& size, const Bindings& bindings) {
-  try {
-    return evaluate(size, bindings);
-  } catch (const Error&) {
-    return std::nullopt;  // known only when the model runs
-  }
-}
-
 std::optional<Extents> extentsOf(const Value& value, const Bindings& bindings) {
   if (!value.tensor) return std::nullopt;
   Extents extents;
   for (const SymbolicInt& size : value.tensor->sizes) {
-    const auto known = sizeOf(size, bindings);
+    const auto known = knownNumber(size, bindings);
     if (!known) return std::nullopt;
     extents.push_back(*known);
   }
@@ -39,7 +31,7 @@ std::optional<FlowingCall> callOf(const ModelGraph& graph, const Node& node, con
   const auto tensor = [&](const std::string& argument, std::size_t index, ValueId id) {
     const Value& value = graph.value(id);
     if (value.symbolic) {
-      if (const auto number = sizeOf(*value.symbolic, bindings)) call.numbers.emplace_back(argument, *number);
+      if (const auto number = knownNumber(*value.symbolic, bindings)) call.numbers.emplace_back(argument, *number);
       return;
     }
     const auto extents = extentsOf(value, bindings);

@@ -52,8 +52,7 @@ struct FlowResult {
   bool unknown = false;  ///< the operator has no rule: the flow is guessed from its shapes
 };
 
-/// A size under `bindings`, and the sizes of a tensor; nothing where one is known only when the model runs, or the value is no tensor.
-[[nodiscard]] std::optional<std::int64_t> sizeOf(const SymbolicInt& size, const Bindings& bindings);
+/// The sizes of a tensor under `bindings`; nothing where one is known only when the model runs, or the value is no tensor.
 [[nodiscard]] std::optional<Extents> extentsOf(const Value& value, const Bindings& bindings);
 
 /// The call of a node with sizes of tensors and numbers by `bindings`; the samples' flow by value is `flows`, none where it is empty.

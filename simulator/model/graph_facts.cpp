@@ -5,7 +5,7 @@
 #include <set>
 #include <string_view>
 
-#include "schedules/error.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/operators/operators.h"
 
 namespace pw {
@@ -120,11 +120,7 @@ std::vector<bool> computedNumbers(const ModelGraph& graph) {
   std::vector<bool> computed(graph.values.size(), false);
   for (std::size_t v = 0; v < computed.size(); ++v) {
     if (!graph.values[v].symbolic) continue;
-    try {
-      static_cast<void>(evaluate(*graph.values[v].symbolic, bindings));
-    } catch (const Error&) {
-      computed[v] = true;
-    }
+    computed[v] = !knownNumber(*graph.values[v].symbolic, bindings);
   }
   return computed;
 }

@@ -5,10 +5,10 @@
 #include <array>
 #include <string_view>
 
-#include "schedules/error.h"
 #include "simulator/model/batch_mixing.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/node_arguments.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/operators/operators.h"
 
 namespace pw {
@@ -238,12 +238,9 @@ class Tracer {
     const auto* id = argument == nullptr ? nullptr : std::get_if<ValueId>(argument);
     if (id == nullptr || !graph_.value(*id).symbolic) return 1;
     if (!symbolic_) return 0;
-    try {
-      const std::int64_t small = evaluate(*graph_.value(*id).symbolic, one_), large = evaluate(*graph_.value(*id).symbolic, two_);
-      return small == large ? 1 : large == 2 * small ? 2 : 0;
-    } catch (const Error&) {
-      return 0;  // known only when the model runs
-    }
+    const auto small = knownNumber(*graph_.value(*id).symbolic, one_), large = knownNumber(*graph_.value(*id).symbolic, two_);
+    if (!small || !large) return 0;  // known only when the model runs
+    return *small == *large ? 1 : *large == 2 * *small ? 2 : 0;
   }
 
   Trail scaled(const Node& node, const Trail& number, bool times) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_set>
 
@@ -75,33 +76,6 @@ std::string_view nameOf(DType dtype) {
   return "unknown";
 }
 
-std::vector<std::int64_t> shapeOf(const TensorMeta& meta, const Bindings& bindings) {
-  std::vector<std::int64_t> shape;
-  shape.reserve(meta.sizes.size());
-  for (const SymbolicInt& size : meta.sizes) {
-    const std::int64_t number = evaluate(size, bindings);
-    if (number < 0) {
-      throw Error(fmt::format("a tensor size is negative: `{}` gives {} with these input sizes", size.expression, number));
-    }
-    shape.push_back(number);
-  }
-  return shape;
-}
-
-Bytes bytesOf(const TensorMeta& meta, const Bindings& bindings) {
-  const std::vector<std::int64_t> shape = shapeOf(meta, bindings);
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
-    return 0;
-  }
-  Bytes bytes = bytesPerElement(meta.dtype);
-  for (const std::int64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) {
-      throw Error(fmt::format("a {} tensor of [{}] is larger than any memory", nameOf(meta.dtype), fmt::join(shape, ", ")));
-    }
-  }
-  return bytes;
-}
-
 namespace {
 
 /// Collects value ids of an argument in order, each once.
@@ -151,10 +125,20 @@ struct BatchDimension {
   std::int64_t exported = 1;
 };
 
+/// The form of an input's size. Throws Error where neither 1 nor 2 as its symbol gives a value: the archive is damaged.
+std::optional<LinearForm> formOfInput(const SymbolicInt& size) {
+  std::optional<LinearForm> form = linearForm(size);
+  const std::set<std::string> symbols = symbolsOf(size);
+  if (form || symbols.size() != 1) return form;
+  const Bindings one{{*symbols.begin(), 1}}, two{{*symbols.begin(), 2}};
+  if (!knownNumber(size, one) && !knownNumber(size, two)) throw Error(whyUnknown(size, one));
+  return std::nullopt;
+}
+
 /// The batch as this size shows it: its symbol, or a fixed number of samples.
 BatchDimension batchOf(const SymbolicInt& size) {
   if (!size.expression.empty()) {
-    if (const std::optional<LinearForm> form = linearForm(size)) return {form->symbol, *form, size.hint};
+    if (const std::optional<LinearForm> form = formOfInput(size)) return {form->symbol, *form, size.hint};
   }
   BatchDimension fixed;
   fixed.exported = size.hint;
@@ -206,7 +190,7 @@ void bindAsExported(const SymbolicInt& number, Bindings& bindings) {
   if (number.expression.empty()) {
     return;
   }
-  if (const std::optional<LinearForm> form = linearForm(number)) {
+  if (const std::optional<LinearForm> form = formOfInput(number)) {
     if (const std::optional<std::int64_t> value = solve(*form, number.hint)) {
       bindings.try_emplace(form->symbol, *value);
     }

@@ -16,22 +16,28 @@ namespace {
 /// Deeper nesting than any exporter writes; keeps a hostile text from exhausting the stack.
 constexpr int kDepthLimit = 64;
 
-/// Evaluates sympy's `srepr` text by recursive descent.
+/// Evaluates sympy's `srepr` text by recursive descent. The first failure ends it: what is left is skipped, and the result is nothing.
 class Evaluator {
  public:
   Evaluator(std::string_view text, const Bindings& bindings) : text_(text), bindings_(bindings) {}
 
-  std::int64_t run() {
+  std::optional<std::int64_t> run() {
     const std::int64_t value = expression(0);
     skipSpace();
-    if (position_ != text_.size()) {
-      fail("has trailing text");
-    }
-    return value;
+    if (position_ != text_.size()) fail("has trailing text");
+    return why_.empty() ? std::optional(value) : std::nullopt;
   }
 
+  /// Why `run` gave nothing.
+  [[nodiscard]] const std::string& why() const { return why_; }
+
  private:
-  [[noreturn]] void fail(std::string_view why) const { throw Error(fmt::format("the size expression `{}` {}", text_.substr(0, 200), why)); }
+  /// Stands for the value that there is none of.
+  std::int64_t fail(std::string_view why) {
+    if (why_.empty()) why_ = fmt::format("the size expression `{}` {}", text_.substr(0, 200), why);
+    position_ = text_.size();
+    return 0;
+  }
 
   void skipSpace() {
     while (position_ < text_.size() && text_[position_] == ' ') {
@@ -67,17 +73,17 @@ class Evaluator {
     const bool negative = accept('-');
     const std::string_view digits = word();
     if (digits.empty()) {
-      fail(fmt::format("lacks a number at position {}", position_));
+      return fail(fmt::format("lacks a number at position {}", position_));
     }
     std::int64_t value = 0;
     for (const char digit : digits) {
       if (digit < '0' || digit > '9') {
-        fail(fmt::format("has `{}` instead of a number", digits));
+        return fail(fmt::format("has `{}` instead of a number", digits));
       }
       const std::int64_t number = digit - '0';
       if (__builtin_mul_overflow(value, 10, &value) ||
           (negative ? __builtin_sub_overflow(value, number, &value) : __builtin_add_overflow(value, number, &value))) {
-        fail("exceeds 64 bits");
+        return fail("exceeds 64 bits");
       }
     }
     return value;
@@ -88,25 +94,25 @@ class Evaluator {
     skipSpace();
     const char quote = position_ < text_.size() ? text_[position_] : '\0';
     if (quote != '\'' && quote != '"') {
-      fail("has a symbol without a name");
+      return fail("has a symbol without a name");
     }
     const std::size_t end = text_.find(quote, position_ + 1);
     const std::size_t close = end == std::string_view::npos ? end : text_.find(')', end);
     if (close == std::string_view::npos) {
-      fail("has an unterminated symbol");
+      return fail("has an unterminated symbol");
     }
     const std::string name(text_.substr(position_ + 1, end - position_ - 1));
     position_ = close + 1;
     const auto found = bindings_.find(name);
     if (found == bindings_.end()) {
-      fail(fmt::format("needs `{}`, which no input size gives (data-dependent sizes cannot be planned)", name));
+      return fail(fmt::format("needs `{}`, which no input size gives (data-dependent sizes cannot be planned)", name));
     }
     return found->second;
   }
 
   std::int64_t expression(int depth) {
     if (depth > kDepthLimit) {
-      fail("is nested too deeply");
+      return fail("is nested too deeply");
     }
     skipSpace();
     if (position_ < text_.size() && (text_[position_] == '-' || std::isdigit(static_cast<unsigned char>(text_[position_])) != 0)) {
@@ -117,7 +123,7 @@ class Evaluator {
       return function == "true" ? 1 : 0;
     }
     if (function.empty() || !accept('(')) {
-      fail(fmt::format("is not understood at position {}", position_));
+      return fail(fmt::format("is not understood at position {}", position_));
     }
     if (function == "Symbol") {
       return symbol();
@@ -134,12 +140,12 @@ class Evaluator {
       } while (accept(','));
       expect(')');
     }
-    return apply(function, arguments);
+    return why_.empty() ? apply(function, arguments) : 0;
   }
 
-  std::int64_t apply(std::string_view function, const std::vector<std::int64_t>& arguments) const {
+  std::int64_t apply(std::string_view function, const std::vector<std::int64_t>& arguments) {
     if (arguments.empty()) {
-      fail(fmt::format("calls `{}` without arguments", function));
+      return fail(fmt::format("calls `{}` without arguments", function));
     }
     if (function == "Add" || function == "Mul" || function == "Max" || function == "Min") {
       std::int64_t value = arguments.front();
@@ -149,12 +155,12 @@ class Evaluator {
       return value;
     }
     if (arguments.size() != 2) {
-      fail(fmt::format("calls `{}` with {} arguments, which is not understood", function, arguments.size()));
+      return fail(fmt::format("calls `{}` with {} arguments, which is not understood", function, arguments.size()));
     }
     return binary(function, arguments[0], arguments[1]);
   }
 
-  std::int64_t fold(std::string_view function, std::int64_t a, std::int64_t b) const {
+  std::int64_t fold(std::string_view function, std::int64_t a, std::int64_t b) {
     if (function == "Max") {
       return std::max(a, b);
     }
@@ -162,13 +168,11 @@ class Evaluator {
       return std::min(a, b);
     }
     std::int64_t value = 0;
-    if (function == "Add" ? __builtin_add_overflow(a, b, &value) : __builtin_mul_overflow(a, b, &value)) {
-      fail("exceeds 64 bits");
-    }
-    return value;
+    const bool overflows = function == "Add" ? __builtin_add_overflow(a, b, &value) : __builtin_mul_overflow(a, b, &value);
+    return overflows ? fail("exceeds 64 bits") : value;
   }
 
-  std::int64_t binary(std::string_view function, std::int64_t a, std::int64_t b) const {
+  std::int64_t binary(std::string_view function, std::int64_t a, std::int64_t b) {
     if (function == "Pow" || function == "PowByNatural") {
       return power(a, b);
     }
@@ -193,24 +197,24 @@ class Evaluator {
         return holds ? 1 : 0;
       }
     }
-    fail(fmt::format("uses `{}`, which is not understood", function));
+    return fail(fmt::format("uses `{}`, which is not understood", function));
   }
 
   /// Rounds towards minus infinity, as Python does.
-  std::int64_t floorDivide(std::int64_t a, std::int64_t b) const {
+  std::int64_t floorDivide(std::int64_t a, std::int64_t b) {
     if (b == 0) {
-      fail("divides by zero");
+      return fail("divides by zero");
     }
     if (a == std::numeric_limits<std::int64_t>::min() && b == -1) {
-      fail("exceeds 64 bits");
+      return fail("exceeds 64 bits");
     }
     const std::int64_t quotient = a / b;
     return a % b != 0 && ((a < 0) != (b < 0)) ? quotient - 1 : quotient;
   }
 
-  std::int64_t power(std::int64_t base, std::int64_t exponent) const {
+  std::int64_t power(std::int64_t base, std::int64_t exponent) {
     if (exponent < 0) {
-      fail("has a negative power");
+      return fail("has a negative power");
     }
     if (exponent == 0 || base == 1) {
       return 1;
@@ -221,7 +225,7 @@ class Evaluator {
     std::int64_t value = 1;
     for (std::int64_t i = 0; i < exponent; ++i) {  // |base| ≥ 2: at most 64 rounds before it overflows
       if (__builtin_mul_overflow(value, base, &value)) {
-        fail("exceeds 64 bits");
+        return fail("exceeds 64 bits");
       }
     }
     return value;
@@ -230,12 +234,68 @@ class Evaluator {
   std::string_view text_;
   const Bindings& bindings_;
   std::size_t position_ = 0;
+  std::string why_;
 };
 
 }  // namespace
 
-std::int64_t evaluate(const SymbolicInt& number, const Bindings& bindings) {
+std::optional<std::int64_t> knownNumber(const SymbolicInt& number, const Bindings& bindings) {
   return number.expression.empty() ? number.hint : Evaluator(number.expression, bindings).run();
+}
+
+std::string whyUnknown(const SymbolicInt& number, const Bindings& bindings) {
+  Evaluator evaluator(number.expression, bindings);
+  return number.expression.empty() || evaluator.run() ? std::string() : evaluator.why();
+}
+
+std::int64_t evaluate(const SymbolicInt& number, const Bindings& bindings) {
+  const std::optional<std::int64_t> known = knownNumber(number, bindings);
+  if (!known) throw Error(whyUnknown(number, bindings));
+  return *known;
+}
+
+std::optional<std::vector<std::int64_t>> knownShape(const TensorMeta& meta, const Bindings& bindings) {
+  std::vector<std::int64_t> shape;
+  shape.reserve(meta.sizes.size());
+  for (const SymbolicInt& size : meta.sizes) {
+    const std::optional<std::int64_t> number = knownNumber(size, bindings);
+    if (!number || *number < 0) return std::nullopt;
+    shape.push_back(*number);
+  }
+  return shape;
+}
+
+std::optional<Bytes> knownBytes(const TensorMeta& meta, const Bindings& bindings) {
+  const auto shape = knownShape(meta, bindings);
+  if (!shape) return std::nullopt;
+  if (std::ranges::find(*shape, 0) != shape->end()) return 0;
+  Bytes bytes = bytesPerElement(meta.dtype);
+  for (const std::int64_t size : *shape) {
+    if (__builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+std::string whyUnknown(const TensorMeta& meta, const Bindings& bindings) {
+  for (const SymbolicInt& size : meta.sizes) {
+    const std::optional<std::int64_t> number = knownNumber(size, bindings);
+    if (!number) return whyUnknown(size, bindings);
+    if (*number < 0) return fmt::format("a tensor size is negative: `{}` gives {} with these input sizes", size.expression, *number);
+  }
+  if (knownBytes(meta, bindings)) return {};
+  return fmt::format("a {} tensor of [{}] is larger than any memory", nameOf(meta.dtype), fmt::join(*knownShape(meta, bindings), ", "));
+}
+
+std::vector<std::int64_t> shapeOf(const TensorMeta& meta, const Bindings& bindings) {
+  auto known = knownShape(meta, bindings);
+  if (!known) throw Error(whyUnknown(meta, bindings));
+  return *std::move(known);
+}
+
+Bytes bytesOf(const TensorMeta& meta, const Bindings& bindings) {
+  const std::optional<Bytes> known = knownBytes(meta, bindings);
+  if (!known) throw Error(whyUnknown(meta, bindings));
+  return *known;
 }
 
 std::string mapSymbols(std::string_view expression, const std::function<std::string(const std::string&, std::string_view)>& replace) {
@@ -257,28 +317,30 @@ std::string mapSymbols(std::string_view expression, const std::function<std::str
   return result;
 }
 
-std::optional<LinearForm> linearForm(const SymbolicInt& number) {
+std::set<std::string> symbolsOf(const SymbolicInt& number) {
   std::set<std::string> symbols;
   static_cast<void>(mapSymbols(number.expression, [&](const std::string& name, std::string_view whole) {
     symbols.insert(name);
     return std::string(whole);
   }));
-  if (symbols.size() != 1) {
-    return std::nullopt;
-  }
-  // Powers, remainders and divisions are never linear, and could fail to evaluate at the probes.
+  return symbols;
+}
+
+std::optional<LinearForm> linearForm(const SymbolicInt& number) {
+  const std::set<std::string> symbols = symbolsOf(number);
+  if (symbols.size() != 1) return std::nullopt;
+  // Powers, remainders and divisions are never linear, though some of them are at the probes.
   for (const std::string_view function : {"Pow", "Div", "Mod", "Max", "Min", "Than", "quality"}) {
-    if (number.expression.find(function) != std::string::npos) {
-      return std::nullopt;
-    }
+    if (number.expression.find(function) != std::string::npos) return std::nullopt;
   }
   LinearForm form;
   form.symbol = *symbols.begin();
-  form.constant = evaluate(number, {{form.symbol, 0}});
-  const std::int64_t one = evaluate(number, {{form.symbol, 1}});
-  const std::int64_t two = evaluate(number, {{form.symbol, 2}});
+  const auto at = [&](std::int64_t value) { return knownNumber(number, {{form.symbol, value}}); };
+  const auto zero = at(0), one = at(1), two = at(2);
+  if (!zero || !one || !two) return std::nullopt;
+  form.constant = *zero;
   std::int64_t step = 0;
-  if (__builtin_sub_overflow(one, form.constant, &form.factor) || __builtin_sub_overflow(two, one, &step) || step != form.factor ||
+  if (__builtin_sub_overflow(*one, *zero, &form.factor) || __builtin_sub_overflow(*two, *one, &step) || step != form.factor ||
       form.factor == 0) {
     return std::nullopt;
   }

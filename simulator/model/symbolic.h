@@ -3,12 +3,28 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "simulator/model/model_graph.h"
 
 namespace pw {
+
+/// What `evaluate`, `shapeOf` and `bytesOf` return; nothing where they would throw: a number that depends on data is known only when the
+/// model runs, and an expression that nobody here understands may be, too. Costs as these.
+[[nodiscard]] std::optional<std::int64_t> knownNumber(const SymbolicInt& number, const Bindings& bindings);
+[[nodiscard]] std::optional<std::vector<std::int64_t>> knownShape(const TensorMeta& meta, const Bindings& bindings);
+[[nodiscard]] std::optional<Bytes> knownBytes(const TensorMeta& meta, const Bindings& bindings);
+
+/// Why there is no such number: `the size expression … needs `u0`, which no input size gives (…)`. Empty where there is one.
+[[nodiscard]] std::string whyUnknown(const SymbolicInt& number, const Bindings& bindings);
+/// The same of a tensor's bytes.
+[[nodiscard]] std::string whyUnknown(const TensorMeta& meta, const Bindings& bindings);
+
+/// The names of the symbols in a size; none in a literal.
+[[nodiscard]] std::set<std::string> symbolsOf(const SymbolicInt& number);
 
 /// `constant + factor · symbol`, factor ≠ 0.
 struct LinearForm {
@@ -18,7 +34,7 @@ struct LinearForm {
 };
 
 /// The form of a size with exactly one symbol, in which it is linear (checked at three points): what exporters write for an input's
-/// dimension. Nothing for literals and other shapes of expression. Throws Error for an expression that `evaluate` does not support.
+/// dimension. Nothing for literals, other shapes of expression, and what `evaluate` does not support.
 [[nodiscard]] std::optional<LinearForm> linearForm(const SymbolicInt& number);
 
 /// The symbol's value for which the form equals `value`; nothing when that is not an integer.

@@ -24,16 +24,16 @@ struct Contribution {
 };
 
 Contribution contributionOf(const ModelGraph& graph, const Node& node, const std::vector<bool>& gradient, const Bindings& bindings) {
-  Contribution sum;
-  try {
-    sum.flops = forwardFlops(graph, node, bindings);
-    if (isView(node) || isInPlace(node)) return sum;
-    for (const ValueId v : node.outputs) {
-      const auto& meta = graph.value(v).tensor;
-      if (gradient[v.index()] && meta) sum.activations += bytesOf(*meta, bindings);
-    }
-  } catch (const Error&) {
-    return {};  // a data-dependent size: nothing is known about it; the report names it
+  const std::optional<double> flops = forwardFlops(graph, node, bindings);
+  if (!flops) return {};  // a data-dependent size: nothing is known about it; the report names it
+  Contribution sum{*flops, 0};
+  if (isView(node) || isInPlace(node)) return sum;
+  for (const ValueId v : node.outputs) {
+    const auto& meta = graph.value(v).tensor;
+    if (!gradient[v.index()] || !meta) continue;
+    const std::optional<Bytes> bytes = knownBytes(*meta, bindings);
+    if (!bytes) return {};
+    sum.activations += *bytes;
   }
   return sum;
 }
@@ -122,13 +122,8 @@ class Tree {
 
 std::string dimension(const SymbolicInt& size, const std::string& batch) {
   if (size.expression.empty()) return fmt::format("{}", size.hint);
-  std::optional<LinearForm> form;
-  try {
-    form = linearForm(size);
-  } catch (const Error&) {
-    return fmt::format("{}?", size.hint);  // an expression nobody evaluates: the size at export
-  }
-  if (!form) return fmt::format("{}?", size.hint);
+  const std::optional<LinearForm> form = linearForm(size);
+  if (!form) return fmt::format("{}?", size.hint);  // the size at export
   const std::string symbol = form->symbol == batch ? "batch" : form->symbol;
   const std::string scaled = form->factor == 1 ? symbol : fmt::format("{}·{}", form->factor, symbol);
   if (form->constant == 0) return scaled;

@@ -9,6 +9,7 @@
 
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/partition/stage_cutter.h"
 
 namespace pw {
@@ -136,11 +137,8 @@ class Cutter {
     if (link.latency == 0 && link.bytesPerSecond == 0) return true;
     Ns compute = 0;
     for (const NodeId node : closure) compute += costs_->nodes[node.index()].forward;
-    try {
-      return compute <= link.latency + transferTime(link, bytesOf(*meta, bindings_));
-    } catch (const Error&) {
-      return true;  // a size that depends on data cannot be sent at all
-    }
+    const std::optional<Bytes> bytes = knownBytes(*meta, bindings_);
+    return !bytes || compute <= link.latency + transferTime(link, *bytes);  // one that depends on data cannot be sent at all
   }
 
   [[nodiscard]] Arrival arrivalOf(ValueId v, Stage to) const {
@@ -153,14 +151,12 @@ class Cutter {
     }
     if (!value.tensor)
       throw UsageError(fmt::format("Value {} would be sent to stage {} but is not a tensor; move the split point.", value.name, to.value));
-    try {
-      return {v, gradient_[v.index()], bytesOf(*value.tensor, bindings_)};
-    } catch (const Error& e) {
-      throw UsageError(
-          fmt::format("Value {} has a data-dependent size and would be sent to stage {}, which cannot be planned ({}); move the split "
-                      "point so that both sides are in one stage.",
-                      value.name, to.value, e.what()));
-    }
+    const std::optional<Bytes> bytes = knownBytes(*value.tensor, bindings_);
+    if (bytes) return {v, gradient_[v.index()], *bytes};
+    throw UsageError(
+        fmt::format("Value {} has a data-dependent size and would be sent to stage {}, which cannot be planned ({}); move the split "
+                    "point so that both sides are in one stage.",
+                    value.name, to.value, whyUnknown(*value.tensor, bindings_)));
   }
 
   void collectState(StageSpec& spec) const {

@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
-#include "schedules/error.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw {
 namespace {
@@ -77,13 +77,7 @@ class Lifetimes {
 std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
   std::vector<Bytes> sizes;
   for (const Value& value : graph.values) {
-    sizes.push_back(-1);
-    if (!value.tensor) continue;
-    try {
-      sizes.back() = bytesOf(*value.tensor, bindings);
-    } catch (const Error&) {
-      continue;
-    }
+    sizes.push_back(value.tensor ? knownBytes(*value.tensor, bindings).value_or(-1) : -1);
   }
   return sizes;
 }

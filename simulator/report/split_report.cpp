@@ -12,10 +12,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "schedules/error.h"
 #include "simulator/model/batch_mixing.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_form.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/operators/operators.h"
 
 namespace pw {
@@ -101,14 +101,8 @@ bool isOfBatchNorm(const StateChange& change) {
 }
 
 bool hasUnknownSize(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
-  try {
-    for (const ValueId v : node.outputs) {
-      if (graph.value(v).tensor) static_cast<void>(shapeOf(*graph.value(v).tensor, bindings));
-    }
-  } catch (const Error&) {
-    return true;
-  }
-  return false;
+  return std::ranges::any_of(node.outputs,
+                             [&](ValueId v) { return graph.value(v).tensor && !knownShape(*graph.value(v).tensor, bindings); });
 }
 
 class Report {

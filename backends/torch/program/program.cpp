@@ -16,6 +16,7 @@
 #include "backends/torch/program/symbolic_numbers.h"
 #include "backends/torch/program/types.h"
 #include "schedules/error.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw {
 namespace {
@@ -321,12 +322,7 @@ std::vector<std::int64_t> symbolicValues(const ModelGraph& graph, const Bindings
   std::vector<std::int64_t> numbers(graph.values.size(), 0);
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const auto& symbolic = graph.values[i].symbolic;
-    if (!symbolic) continue;
-    try {
-      numbers[i] = evaluate(*symbolic, bindings);
-    } catch (const Error&) {
-      numbers[i] = kUnknownNumber;
-    }
+    if (symbolic) numbers[i] = knownNumber(*symbolic, bindings).value_or(kUnknownNumber);
   }
   return numbers;
 }

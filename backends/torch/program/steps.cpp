@@ -16,6 +16,7 @@
 #include "backends/torch/program/types.h"
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw {
 namespace {
@@ -194,13 +195,7 @@ class Preparation {
     if (step.mode == Mode::While || (step.predicate && graph_.value(*step.predicate).tensor) || waitsForDevice(graph_, *step.node))
       return true;
     return std::ranges::any_of(step.node->outputs, [&](ValueId v) {
-      if (computed_[v.index()]) return true;
-      try {
-        if (graph_.value(v).tensor) static_cast<void>(shapeOf(*graph_.value(v).tensor, bindings_));
-        return false;
-      } catch (const Error&) {
-        return true;
-      }
+      return computed_[v.index()] || (graph_.value(v).tensor && !knownShape(*graph_.value(v).tensor, bindings_));
     });
   }
 

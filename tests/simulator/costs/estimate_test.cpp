@@ -19,7 +19,7 @@ double flopsOf(const std::string& op, const std::vector<std::pair<std::string, T
   for (const auto& [name, meta] : tensors) arguments.push_back({name, b.input(name, meta)});
   arguments.insert(arguments.end(), others.begin(), others.end());
   const ModelGraph graph = b.done(b.call(op, arguments, "out", out));
-  return forwardFlops(graph, graph.nodes[0], {{"b", 3}});
+  return forwardFlops(graph, graph.nodes[0], {{"b", 3}}).value();
 }
 
 TEST(ForwardFlops, OfMatrixProductsAreTwoPerMultiplyAdd) {

@@ -31,7 +31,7 @@ double flopsOf(const std::string& op, const std::vector<std::pair<std::string, T
   std::vector<NamedArgument> arguments = std::move(others);
   for (const auto& [name, meta] : tensors) arguments.push_back({name, b.input(name, meta)});
   const ModelGraph graph = b.done(b.call(op, arguments, "out", out));
-  return forwardFlops(graph, graph.nodes[0], {{"b", 2}});
+  return forwardFlops(graph, graph.nodes[0], {{"b", 2}}).value();
 }
 
 /// Calls whose tensors come as one list.
@@ -43,7 +43,20 @@ double flopsOfList(const std::string& op, const std::string& list, const std::ve
   others.push_back({list, ids});
   for (const auto& [name, meta] : alone) others.push_back({name, b.input(name, meta)});
   const ModelGraph graph = b.done(b.call(op, others, "out", out));
-  return forwardFlops(graph, graph.nodes[0], {{"b", 2}});
+  return forwardFlops(graph, graph.nodes[0], {{"b", 2}}).value();
+}
+
+TEST(OperatorFlops, AreUnknownWhereASizeThatTheyNeedDependsOnData) {
+  const SymbolicInt rows{6, "Symbol('u0', integer=True)"};
+  const auto flopsOfRows = [&](const std::string& op, const Bindings& bindings) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {DType::Float32, {rows, {4, ""}}, false}), w = b.input("w", shape({4, 5}));
+    const ModelGraph graph = b.done(b.call(op, {{"self", x}, {"mat2", w}}, "out", {DType::Float32, {rows, {5, ""}}, true}));
+    return forwardFlops(graph, graph.nodes[0], bindings);
+  };
+  EXPECT_EQ(flopsOfRows("mm", {}), std::nullopt);
+  EXPECT_EQ(flopsOfRows("mm", {{"u0", 7}}), 2.0 * 7 * 4 * 5);
+  EXPECT_EQ(flopsOfRows("relu", {}), 0) << "which needs no size";
 }
 
 TEST(OperatorFlops, OfExpertsInOneGroupedProductAreThoseOfEachRowAndItsOwnExpert) {

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "backends/pt2/read.h"
 #include "schedules/error.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw {
 namespace {
@@ -20,10 +22,14 @@ std::int64_t valueOf(const std::string& expression, const Bindings& bindings = {
 }
 
 std::string errorOf(const std::string& expression) {
+  const Bindings bindings{{"s", 5}, {"t", -3}};
+  const std::string why = whyUnknown(SymbolicInt{0, expression}, bindings);
+  EXPECT_EQ(knownNumber({0, expression}, bindings).has_value(), why.empty()) << expression;
   try {
     static_cast<void>(valueOf(expression));
   } catch (const Error& error) {
-    return error.what();
+    EXPECT_EQ(error.what(), why);
+    return why;
   }
   return "no error";
 }
@@ -109,6 +115,34 @@ TEST(Sizes, BytesAreElementsTimesTheirSizeAndNeverOverflow) {
   EXPECT_THROW(static_cast<void>(shapeOf(meta, {{"s", -1}})), Error);
 }
 
+TEST(Sizes, ThatDependOnDataAreUnknownAndSayWhy) {
+  const TensorMeta meta{DType::Float16, {{3, ""}, {2, symbol("u0")}}, true};
+  EXPECT_EQ(knownShape(meta, {}), std::nullopt);
+  EXPECT_EQ(knownBytes(meta, {}), std::nullopt);
+  expectContains(whyUnknown(meta, {}), "needs `u0`, which no input size gives");
+  EXPECT_EQ(knownShape(meta, {{"u0", 5}}), (std::vector<std::int64_t>{3, 5}));
+  EXPECT_EQ(knownBytes(meta, {{"u0", 5}}), 3 * 5 * 2);
+  EXPECT_EQ(whyUnknown(meta, {{"u0", 5}}), "");
+  EXPECT_EQ(knownBytes(meta, {{"u0", -5}}), std::nullopt);
+  expectContains(whyUnknown(meta, {{"u0", -5}}), "a tensor size is negative");
+  const TensorMeta large{DType::Float64, {{kLargest, ""}}, false};
+  EXPECT_TRUE(knownShape(large, {})) << "only its bytes are beyond 64 bits";
+  EXPECT_EQ(knownBytes(large, {}), std::nullopt);
+  expectContains(whyUnknown(large, {}), "is larger than any memory");
+}
+
+TEST(LinearForms, AreOfOneSymbolAndNothingElse) {
+  const std::string s = symbol("s");
+  const auto form = linearForm({0, "Add(Integer(3), Mul(Integer(2), " + s + "))"});
+  ASSERT_TRUE(form);
+  EXPECT_EQ(form->symbol, "s");
+  EXPECT_EQ(form->factor, 2);
+  EXPECT_EQ(form->constant, 3);
+  for (const std::string& other : {"Pow(" + s + ", Integer(2))", "Add(" + s + ", " + symbol("t") + ")", "Sqrt(" + s + ")", "Add(" + s})
+    EXPECT_FALSE(linearForm({0, other})) << other;
+  EXPECT_EQ(symbolsOf({0, "Add(" + s + ", " + symbol("t") + ", " + s + ")"}), (std::set<std::string>{"s", "t"}));
+}
+
 /// A graph of inputs only.
 ModelGraph graphOf(const std::vector<TensorMeta>& inputs) {
   ModelGraph graph;
@@ -159,6 +193,13 @@ TEST(Batch, AMultipleOfASymbolIsSolvedForIt) {
   const ModelGraph graph = graphOf({floats({{4, "Mul(Integer(2), " + symbol("h") + ")"}})});
   EXPECT_EQ(bindBatch(graph, 10), (Bindings{{"h", 5}}));
   EXPECT_THROW(static_cast<void>(bindBatch(graph, 9)), UsageError);
+}
+
+TEST(Batch, AnInputsSizeThatNobodyCanEvaluateIsRefused) {
+  for (const char* broken : {"Sqrt(Symbol('b'))", "Add(Integer(1), Symbol('b')", "Symbol('b') 3"}) {
+    const ModelGraph graph = graphOf({{DType::Float32, {{2, broken}, {16, ""}}, false}});
+    EXPECT_THROW(static_cast<void>(bindBatch(graph, 2)), Error) << broken;
+  }
 }
 
 TEST(Batch, AFixedBatchAcceptsOnlyItself) {
