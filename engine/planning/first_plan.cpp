@@ -5,15 +5,15 @@
 #include <utility>
 
 #include "backends/resources/resources.h"
-#include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/partition/model_costs.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
-#include "simulator/plan/planner.h"
-#include "simulator/step/compile.h"
+#include "simulator/plan/possible.h"
+#include "simulator/step/compiled_rows.h"
 
 namespace pw {
 namespace {
@@ -40,7 +40,7 @@ std::vector<int> rankCounts(const ModelGraph& graph, int places) {
 }
 
 /// Of the rank that needs the most; nothing where that cannot be predicted, or not be recomputed.
-std::optional<Bytes> peakOf(const ModelGraph& graph, const Profile& profile, const FirstPlan& plan) try {
+std::optional<Bytes> peakOf(const ModelGraph& graph, const Profile& profile, const FirstPlan& plan) {
   PlanRequest request;
   request.ranks = plan.ranks;
   request.microbatches = 2 * plan.ranks;
@@ -49,11 +49,12 @@ std::optional<Bytes> peakOf(const ModelGraph& graph, const Profile& profile, con
   request.loss = defaultLoss(graph);
   if (plan.recomputes) request.recompute = RecomputeFull();
   const Schedule rows = planRows(generate("1f1b", {plan.ranks, plan.ranks, request.microbatches}), 1);
-  CostTable costs = price(request, graph, profile, rows).costs;
-  addOptimizerState(costs, stateCopies(request.optimizer), 1);
-  return std::ranges::max(compile(rows, costs).peakBytes);
-} catch (const UsageError&) {
-  return std::nullopt;
+  ModelCosts model(graph, profile, request.microbatch);
+  CompiledRows compiled(rows);
+  Answer<Priced> priced = tryPrice(request, model, compiled);
+  if (!priced) return std::nullopt;
+  addOptimizerState(priced->costs, stateCopies(request.optimizer), 1);
+  return std::ranges::max(compiled.peaks(priced->costs));
 }
 
 }  // namespace

@@ -19,7 +19,9 @@
 #include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/balancer.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/made_order.h"
+#include "simulator/plan/possible.h"
 #include "simulator/search/fitted_splits.h"
 #include "simulator/search/rank_order.h"
 
@@ -64,18 +66,18 @@ struct StudyCosts::Shared {
   std::mutex mutex;  ///< of what follows
   std::map<std::tuple<int, Balance, std::vector<double>>, std::vector<NodeId>> begins;
 
-  /// As `plan` cuts: at the marks in the model where they make so many stages, else balanced.
-  std::vector<NodeId> beginsFor(const SearchShape& shape, Balance balance) {
+  /// As `plan` cuts: at the marks in the model where they make so many stages, else balanced; or why it cannot be cut into so many.
+  Answer<std::vector<NodeId>> beginsFor(const SearchShape& shape, Balance balance) {
     if (static_cast<int>(graph->splitMarkers.size()) + 1 == shape.stages) return graph->splitMarkers;
     const std::lock_guard lock(mutex);
     const auto [found, isNew] = begins.try_emplace({shape.stages, balance, shape.slowness});
     if (isNew) {
-      try {
-        found->second = balancer->begins(shape.stages, balance, shape.slowness);
-      } catch (const UsageError&) {
+      Answer<std::vector<NodeId>> balanced = balancer->begins(shape.stages, balance, shape.slowness);
+      if (!balanced) {
         begins.erase(found);
-        throw;
+        return balanced;
       }
+      found->second = *std::move(balanced);
     }
     return found->second;
   }
@@ -119,7 +121,7 @@ StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), 
 
 StudyCosts::~StudyCosts() = default;
 
-std::shared_ptr<StudyCosts::Shared> StudyCosts::made(const StudyPoint& point, std::int64_t microbatch) const {
+Answer<std::shared_ptr<StudyCosts::Shared>> StudyCosts::made(const StudyPoint& point, std::int64_t microbatch) const {
   auto shared = std::make_shared<Shared>();
   shared->graph = graphs_.at(point.model);
   const ModelGraph& graph = *shared->graph;
@@ -134,6 +136,8 @@ std::shared_ptr<StudyCosts::Shared> StudyCosts::made(const StudyPoint& point, st
       placeOn(placed, *cluster);
       shared->profile.profile = std::make_shared<const Profile>(std::move(placed));
     }
+  } else if (auto no = obstacleToPrecision(*cluster, point.precision)) {
+    return *std::move(no);
   } else {
     shared->profile.profile = std::make_shared<const Profile>(estimate(graph, microbatch, *cluster, point.precision, point.attention));
   }
@@ -143,20 +147,22 @@ std::shared_ptr<StudyCosts::Shared> StudyCosts::made(const StudyPoint& point, st
   return shared;
 }
 
-std::shared_ptr<StudyCosts::Shared> StudyCosts::of(const StudyPoint& point, std::int64_t microbatch) {
+Answer<std::shared_ptr<StudyCosts::Shared>> StudyCosts::of(const StudyPoint& point, std::int64_t microbatch) {
   const Key key{point.model, point.cluster, point.precision, point.attention, microbatch};
   const std::lock_guard lock(mutex_);  // others wait: most need the same
   const auto found = std::ranges::find(kept_, key, &std::pair<Key, std::shared_ptr<Shared>>::first);
   if (found != kept_.end()) {
     kept_.splice(kept_.begin(), kept_, found);
   } else {
-    kept_.emplace_front(key, made(point, microbatch));
+    Answer<std::shared_ptr<Shared>> shared = made(point, microbatch);
+    if (!shared) return shared;
+    kept_.emplace_front(key, *std::move(shared));
     if (kept_.size() > kKept) kept_.pop_back();
   }
   return kept_.front().second;
 }
 
-Candidate StudyWorker::evaluated(const StudyPoint& point) {
+Answer<PlanRequest> StudyWorker::requestOf(const StudyPoint& point) const {
   const ModelGraph& graph = costs_.graph(point.model);
   PlanRequest request;
   request.schedule = point.schedule;
@@ -164,49 +170,69 @@ Candidate StudyWorker::evaluated(const StudyPoint& point) {
   request.replicas = point.replicas;
   request.microbatches = point.microbatches;
   request.chunks = point.chunks > 0 ? point.chunks : usualChunks(point.schedule);
-  const BatchSizes sizes = settledBatch({point.batch, point.microbatchSize}, point.replicas * point.microbatches, graph);
-  request.batch = sizes.batch;
-  request.microbatch = sizes.microbatch;
+  const auto sizes = trySettledBatch({point.batch, point.microbatchSize}, point.replicas * point.microbatches, graph);
+  if (!sizes) return sizes.refusal();
+  request.batch = sizes->batch;
+  request.microbatch = sizes->microbatch;
   request.loss = defaultLoss(graph);
   request.optimizer = point.optimizer;
   request.zero1 = point.zero1;
   request.memoryLimit = point.memoryLimit;
-  const int stages = request.ranks * request.chunks;
+  const Shape shape{request.ranks, request.ranks * request.chunks, request.microbatches};
   const bool isMade = madeSchedule(point.schedule) != nullptr;
-  if (const auto refusal = isMade ? std::nullopt : generatorOf(point.schedule).refusal({request.ranks, stages, request.microbatches}))
-    throw UsageError(*refusal);
-  const auto shared = costs_.of(point, request.microbatch);
-  if (shared != shared_ || shape_.request != request || !evaluator_) {
+  if (const auto no = isMade ? std::nullopt : generatorOf(point.schedule).refusal(shape)) return Impossible{*no};
+  return request;
+}
+
+Answer<Candidate> StudyWorker::evaluated(const StudyPoint& point) {
+  Answer<PlanRequest> asked = requestOf(point);
+  if (!asked) return asked.refusal();
+  const PlanRequest request = *std::move(asked);
+  const Answer<std::shared_ptr<StudyCosts::Shared>> shared = costs_.of(point, request.microbatch);
+  if (!shared) return shared.refusal();
+  const Profile& profile = *(*shared)->profile.profile;
+  if (auto no = lackOfRanks(profile, request.ranks * request.replicas)) return *std::move(no);
+  if (*shared != shared_ || shape_.request != request || !evaluator_) {
     evaluator_.reset();
-    shared_ = shared;
-    shape_ = {request, stages, shared->profile, shared->model, {}};
+    shared_ = *shared;
+    shape_ = {request, request.ranks * request.chunks, shared_->profile, shared_->model, {}};
     shape_.slowness = slownessOf(shape_);
   }
-  const SplitStart start{splitSource(point.balance), shared->beginsFor(shape_, point.balance)};
-  const bool movable = point.balance == Balance::Time && start.begins != graph.splitMarkers;  // as `planModel` moves them
-  if (isMade) {
-    const OrderEffort effort{.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }};
-    request.begins = start.begins;
-    if (movable) request.begins = splitsForMadeOrder(shape_, *shared->balancer, point.recompute, start.begins, effort);
-    const SplitStart own{start.source, request.begins};
-    request.recompute = point.recompute;
-    MadeOrder order = makeOrder(request, *shared->model, stages, effort);
-    Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate(own, point.recompute);
-    candidate.certificate = std::move(order.certificate);
-    return candidate;
-  }
+  Answer<std::vector<NodeId>> begins = shared_->beginsFor(shape_, point.balance);
+  if (!begins) return begins.refusal();
+  const SplitStart start{splitSource(point.balance), *std::move(begins)};
+  const bool movable = point.balance == Balance::Time && start.begins != shared_->graph->splitMarkers;  // as `planModel` moves them
+  if (madeSchedule(point.schedule) != nullptr) return withMadeOrder(request, point, start, movable);
   if (!evaluator_) evaluator_.emplace(shape_);
-  Candidate candidate = evaluator_->evaluate(start, point.recompute);
-  if (candidate.fits() || !movable) return candidate;
-  std::optional<Candidate> fitted = fittedSplits(shape_, *shared->balancer, *evaluator_, point.recompute);
-  return fitted && fitted->fits() ? *std::move(fitted) : candidate;
+  Answer<Candidate> candidate = evaluator_->evaluate(start, point.recompute);
+  if (!candidate || candidate->fits() || !movable) return candidate;
+  std::optional<Candidate> fitted = fittedSplits(shape_, *shared_->balancer, *evaluator_, point.recompute);
+  return fitted && fitted->fits() ? Answer<Candidate>(*std::move(fitted)) : candidate;
+}
+
+/// Of a schedule that is made for the costs.
+Answer<Candidate> StudyWorker::withMadeOrder(PlanRequest request, const StudyPoint& point, const SplitStart& start, bool movable) {
+  const OrderEffort effort{.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }};
+  request.begins = start.begins;
+  request.recompute = point.recompute;
+  if (auto no = obstacleToOrder(request, *shared_->model, shape_.stages)) return *std::move(no);
+  if (movable) request.begins = splitsForMadeOrder(shape_, *shared_->balancer, point.recompute, start.begins, effort);
+  MadeOrder order = makeOrder(request, *shared_->model, shape_.stages, effort);
+  Answer<Candidate> candidate = Evaluator(shape_, std::move(order.rows)).evaluate({start.source, request.begins}, point.recompute);
+  if (candidate) candidate->certificate = std::move(order.certificate);
+  return candidate;
 }
 
 StudyResult StudyWorker::run(const StudyPoint& point) {
   StudyResult result;
   result.point = point.number;
   try {
-    const Candidate c = evaluated(point);
+    const Answer<Candidate> candidate = evaluated(point);
+    if (!candidate) {
+      result.problem = candidate.refusal().why;
+      return result;
+    }
+    const Candidate& c = *candidate;
     result.stages = c.stages;
     result.samples = c.samples;
     result.step = c.step;
@@ -221,7 +247,7 @@ StudyResult StudyWorker::run(const StudyPoint& point) {
       result.foundBy = c.certificate->foundBy;
     }
     result.splits = fmt::format("{}", fmt::join(splitNames(shared_->points, c.request.begins), " "));
-  } catch (const Error& error) {  // what cannot be planned is a result, too
+  } catch (const Error& error) {  // numbers of this point that are too large to add up: the others are not affected
     result.problem = error.what();
   } catch (const std::bad_alloc&) {  // no result: another time, or on another machine, there may be enough
     throw Error(fmt::format("there is not enough memory to simulate point {} of the study; use fewer threads, or fewer microbatches",

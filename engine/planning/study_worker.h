@@ -35,13 +35,13 @@ class StudyCosts {
 
   /// What plans with one model, cluster, precision and microbatch size share.
   struct Shared;
-  /// Throws UsageError where there are no such costs.
-  [[nodiscard]] std::shared_ptr<Shared> of(const StudyPoint& point, std::int64_t microbatch);
+  /// Or why there are no such costs.
+  Answer<std::shared_ptr<Shared>> of(const StudyPoint& point, std::int64_t microbatch);
   [[nodiscard]] const ModelGraph& graph(const std::string& model) const { return *graphs_.at(model); }
 
  private:
   using Key = std::tuple<std::string, std::string, DType, Attention, std::int64_t>;
-  [[nodiscard]] std::shared_ptr<Shared> made(const StudyPoint& point, std::int64_t microbatch) const;
+  Answer<std::shared_ptr<Shared>> made(const StudyPoint& point, std::int64_t microbatch) const;
 
   const Study& study_;
   std::string folder_;
@@ -64,7 +64,9 @@ class StudyWorker {
   [[nodiscard]] StudyResult run(const StudyPoint& point);
 
  private:
-  [[nodiscard]] Candidate evaluated(const StudyPoint& point);
+  Answer<PlanRequest> requestOf(const StudyPoint& point) const;
+  Answer<Candidate> evaluated(const StudyPoint& point);
+  Answer<Candidate> withMadeOrder(PlanRequest request, const StudyPoint& point, const SplitStart& start, bool movable);
 
   const Study& study_;
   StudyCosts& costs_;

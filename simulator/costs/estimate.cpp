@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "schedules/error.h"
 #include "simulator/costs/expected_sizes.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/costs/operator_costs.h"
@@ -193,12 +192,15 @@ std::vector<double> flopsOf(const ModelGraph& graph, const Bindings& bindings) {
 
 }  // namespace
 
+std::optional<Impossible> obstacleToPrecision(const Cluster& cluster, DType precision) {
+  if (precision == DType::Unknown || cluster.peakFlops.contains(std::string(precisionName(precision)))) return std::nullopt;
+  return Impossible{fmt::format("Cluster {} has no peak in {}; add {} to its peak_flops, or omit --precision.", cluster.name,
+                                precisionName(precision), precisionName(precision))};
+}
+
 Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision, Attention attention) {
   if (isLayerChain(graph)) return withCluster(profileOf(graph), cluster);
-  if (precision != DType::Unknown && !cluster.peakFlops.contains(std::string(precisionName(precision)))) {
-    throw UsageError(fmt::format("Cluster {} has no peak in {}; add {} to its peak_flops, or omit --precision.", cluster.name,
-                                 precisionName(precision), precisionName(precision)));
-  }
+  if (const auto no = obstacleToPrecision(cluster, precision)) refuse(*no);
   const bool withEight = precision == DType::Float8;
   const DType castTo = withEight ? DType::BFloat16 : precision;
   const Bindings bindings = bindExpected(graph, microbatch);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "schedules/answer.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/profile.h"
 
@@ -17,5 +20,8 @@ namespace pw {
 /// when the cluster has no peak of it. Of a layer table: its own costs, with the link and the optimizer's speed of the cluster.
 [[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision = DType::Unknown,
                                Attention attention = Attention::AsTraced);
+
+/// Why a cluster has no costs in a precision: no peak of it. Nothing where it has; `estimate` throws the same.
+[[nodiscard]] std::optional<Impossible> obstacleToPrecision(const Cluster& cluster, DType precision);
 
 }  // namespace pw

@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <optional>
 
+#include "schedules/answer.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
+
+/// Why a model cannot run with a batch [samples]: it was exported for another one. Nothing where it can; `bindBatch` throws the same.
+[[nodiscard]] std::optional<Impossible> obstacleToBatch(const ModelGraph& graph, std::int64_t batch);
 
 /// Where the samples are in a tensor: dimension `dimension` holds `outer` blocks, each with `rowsPerSample` rows of every sample, one
 /// sample after the other.

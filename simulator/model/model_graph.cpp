@@ -8,7 +8,9 @@
 #include <string>
 #include <unordered_set>
 
+#include "schedules/answer.h"
 #include "schedules/error.h"
+#include "simulator/model/batch.h"
 #include "simulator/model/symbolic.h"
 
 namespace pw {
@@ -212,24 +214,34 @@ std::string batchSymbol(const ModelGraph& graph) { return findBatch(graph).symbo
 
 std::int64_t exportedBatch(const ModelGraph& graph) { return findBatch(graph).exported; }
 
+namespace {
+
+/// The value of the batch's symbol, 0 where the batch is fixed; or why the model cannot run so.
+Answer<std::int64_t> symbolFor(const ModelGraph& graph, const BatchDimension& dimension, std::int64_t batch) {
+  if (dimension.symbol.empty()) {
+    if (batch == dimension.exported) return 0;
+    return Impossible{
+        fmt::format("{} was exported with a fixed batch of {} and cannot run with {}; export it with a dynamic batch "
+                    "dimension, or use a batch of {}",
+                    graph.name, dimension.exported, batch, dimension.exported)};
+  }
+  if (const std::optional<std::int64_t> value = batch < 1 ? std::nullopt : solve(dimension.form, batch)) return *value;
+  return Impossible{fmt::format("{} cannot run with a batch of {}: the batch must be positive{}", graph.name, batch,
+                                dimension.form.factor == 1 ? "" : fmt::format(" and fit its step of {}", dimension.form.factor))};
+}
+
+}  // namespace
+
+std::optional<Impossible> obstacleToBatch(const ModelGraph& graph, std::int64_t batch) {
+  const Answer<std::int64_t> symbol = symbolFor(graph, findBatch(graph), batch);
+  return symbol ? std::nullopt : std::optional(symbol.refusal());
+}
+
 Bindings bindBatch(const ModelGraph& graph, std::int64_t batch) {
   const BatchDimension dimension = findBatch(graph);
+  const std::int64_t symbol = symbolFor(graph, dimension, batch).orThrow();
   Bindings bindings;
-  if (dimension.symbol.empty()) {
-    if (batch != dimension.exported) {
-      throw UsageError(
-          fmt::format("{} was exported with a fixed batch of {} and cannot run with {}; export it with a dynamic batch "
-                      "dimension, or use a batch of {}",
-                      graph.name, dimension.exported, batch, dimension.exported));
-    }
-  } else {
-    const std::optional<std::int64_t> value = batch < 1 ? std::nullopt : solve(dimension.form, batch);
-    if (!value) {
-      throw UsageError(fmt::format("{} cannot run with a batch of {}: the batch must be positive{}", graph.name, batch,
-                                   dimension.form.factor == 1 ? "" : fmt::format(" and fit its step of {}", dimension.form.factor)));
-    }
-    bindings.emplace(dimension.symbol, *value);
-  }
+  if (!dimension.symbol.empty()) bindings.emplace(dimension.symbol, symbol);
   for (const ValueId id : graph.inputs) {
     const Value& input = graph.value(id);
     if (input.symbolic) {

@@ -185,11 +185,14 @@ std::optional<TooSmall> tooSmall(const OrderProblem& problem) {
   return std::nullopt;
 }
 
+std::optional<Impossible> tooManyForOrder(std::size_t stages, int microbatches) {
+  if (static_cast<double>(stages) * microbatches <= kMostPairs) return std::nullopt;
+  return Impossible{fmt::format("{} stages and {} microbatches are too many to search an order for; use fewer than {} of both multiplied",
+                                stages, microbatches, kMostPairs)};
+}
+
 Schedule serialSchedule(const Placement& placement, int ranks, int microbatches) {
-  if (static_cast<double>(placement.stages()) * microbatches > kMostPairs) {
-    throw UsageError(fmt::format("{} stages and {} microbatches are too many to search an order for; use fewer than {} of both multiplied",
-                                 placement.stages(), microbatches, kMostPairs));
-  }
+  if (const auto no = tooManyForOrder(placement.stages(), microbatches)) refuse(*no);
   Schedule schedule{std::string(kAutoSchedule), microbatches, placement, std::vector<std::vector<Action>>(at(ranks)), false};
   const auto add = [&](std::size_t s, ActionKind kind, int m) {
     schedule.rows[placement.rankOfStage[s].index()].push_back({Stage(s), kind, Microbatch(m)});

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/answer.h"
 #include "simulator/order/problem/found.h"
 #include "simulator/order/problem/made_schedules.h"
 #include "simulator/order/problem/problem.h"
@@ -49,6 +50,9 @@ struct TooSmall {
   int live = 0;     ///< pairs it needs
 };
 [[nodiscard]] std::optional<TooSmall> tooSmall(const OrderProblem& problem);
+
+/// Why no order of so many stages and microbatches is searched: they are too many. Nothing where one is.
+[[nodiscard]] std::optional<Impossible> tooManyForOrder(std::size_t stages, int microbatches);
 
 /// One microbatch after the other through all stages and back, with split backwards. Throws UsageError for a shape too large to search.
 [[nodiscard]] Schedule serialSchedule(const Placement& placement, int ranks, int microbatches);

@@ -198,9 +198,9 @@ Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(gra
   }
 }
 
-std::vector<NodeId> Balancer::begins(int stages, Balance by, const std::vector<double>& slowness) const {
+Answer<std::vector<NodeId>> Balancer::begins(int stages, Balance by, const std::vector<double>& slowness) const {
   if (stages < 1) throw UsageError(fmt::format("{} stages were requested; use at least 1.", stages));
-  if (stages == 1) return {};
+  if (stages == 1) return std::vector<NodeId>();
   const auto needed = static_cast<std::size_t>(stages) - 1;
   std::vector<std::size_t> places = places_.points;
   const std::vector<double> weight = weights(graph_, profile_, by);
@@ -211,8 +211,8 @@ std::vector<NodeId> Balancer::begins(int stages, Balance by, const std::vector<d
   }
   if (places.size() < needed) places = places_.free;
   if (places.size() < needed) {
-    throw UsageError(
-        fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph_.name, places.size(), stages));
+    return Impossible{
+        fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph_.name, places.size(), stages)};
   }
   Dynamic dynamic;
   dynamic.stages = stages;
@@ -245,7 +245,7 @@ std::optional<std::vector<NodeId>> Balancer::beginsWithin(const std::vector<Stag
 
 std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by,
                                    const std::vector<double>& slowness) {
-  return Balancer(graph, profile).begins(stages, by, slowness);
+  return Balancer(graph, profile).begins(stages, by, slowness).orThrow();
 }
 
 }  // namespace pw

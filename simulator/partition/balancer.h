@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "schedules/answer.h"
 #include "simulator/partition/partition.h"
 #include "simulator/partition/split.h"
 
@@ -21,8 +22,8 @@ struct StageRoom {
 class Balancer {
  public:
   Balancer(const ModelGraph& graph, const Profile& profile);
-  /// Cost: O(stages · split points).
-  [[nodiscard]] std::vector<NodeId> begins(int stages, Balance by, const std::vector<double>& slowness = {}) const;
+  /// Or why there are none: the model has too few places to split at. Cost: O(stages · split points).
+  Answer<std::vector<NodeId>> begins(int stages, Balance by, const std::vector<double>& slowness = {}) const;
   /// By Time, of all cuts at split points whose stages have room, one for each stage; nothing where none has. Exact in this count of
   /// memory, which knows neither messages nor what an action needs while it runs. Cost: forty times as above.
   [[nodiscard]] std::optional<std::vector<NodeId>> beginsWithin(const std::vector<StageRoom>& rooms,

@@ -25,8 +25,16 @@ ModelCosts::ModelCosts(const ModelGraph& graph, const Profile& profile, std::int
       cutter_(graph, bindBatch(graph, microbatch), &profile),
       folds_(graph, profile) {}
 
-std::shared_ptr<const StageCut> ModelCosts::cutOf(const NodeRange& range, Stage number) {
-  return keptOr(mutex_, cuts_, {range.begin, range.end}, [&] { return std::make_shared<const StageCut>(cutter_.stage(range, number)); });
+Answer<std::shared_ptr<const StageCut>> ModelCosts::cutOf(const NodeRange& range, Stage number) {
+  const std::pair key(range.begin, range.end);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = cuts_.find(key); found != cuts_.end()) return found->second;
+  }
+  Answer<StageCut> cut = cutter_.stage(range, number);
+  if (!cut) return cut.refusal();  // not kept: it names the stage's number
+  const std::lock_guard lock(mutex_);
+  return cuts_.emplace(key, std::make_shared<const StageCut>(*std::move(cut))).first->second;  // of two made at once the first stays
 }
 
 std::shared_ptr<const FoldedStage> ModelCosts::foldOf(const StageSpec& stage) {
@@ -36,10 +44,14 @@ std::shared_ptr<const FoldedStage> ModelCosts::foldOf(const StageSpec& stage) {
   return keptOr(mutex_, folded_, {stage.begin, stage.end, whole}, make);
 }
 
-Partition ModelCosts::cut(const std::vector<NodeId>& begins) {
-  cutter_.require(begins);
+Answer<Partition> ModelCosts::cut(const std::vector<NodeId>& begins) {
+  if (auto no = cutter_.obstacle(begins)) return *std::move(no);
   std::vector<std::shared_ptr<const StageCut>> stages;
-  for (const NodeRange& range : rangesOf(graph_, begins)) stages.push_back(cutOf(range, Stage(stages.size())));
+  for (const NodeRange& range : rangesOf(graph_, begins)) {
+    const auto cut = cutOf(range, Stage(stages.size()));
+    if (!cut) return cut.refusal();
+    stages.push_back(*cut);
+  }
   return cutter_.join(stages);
 }
 

@@ -25,13 +25,14 @@ class ModelCosts {
   [[nodiscard]] const Profile& profile() const { return profile_; }
   [[nodiscard]] const std::vector<InPlaceChange>& changes() const { return changes_; }
 
-  /// As `cutGraph`, with the profile's costs. Cost: linear in stages, and in the nodes of stages that are new.
-  [[nodiscard]] Partition cut(const std::vector<NodeId>& begins);
+  /// As `cutGraph`, with the profile's costs; or why the graph cannot be cut so. Cost: linear in stages, and in the nodes of stages that
+  /// are new.
+  Answer<Partition> cut(const std::vector<NodeId>& begins);
   /// As `pw::costTable`, of a partition that `cut` made. Stages that recompute all or nothing are kept. Cost: likewise.
   [[nodiscard]] CostTable costTable(const Partition& partition, const Placement& placement, int replicas);
 
  private:
-  std::shared_ptr<const StageCut> cutOf(const NodeRange& range, Stage number);
+  Answer<std::shared_ptr<const StageCut>> cutOf(const NodeRange& range, Stage number);
   std::shared_ptr<const FoldedStage> foldOf(const StageSpec& stage);
 
   const ModelGraph& graph_;

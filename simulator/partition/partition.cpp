@@ -37,12 +37,12 @@ class Cutter {
     for (const Node& node : graph.nodes) reads_.push_back(readsOf(node));
   }
 
-  void require(const std::vector<NodeId>& begins) const {
+  [[nodiscard]] std::optional<Impossible> obstacle(const std::vector<NodeId>& begins) const {
     NodeId begin(0);
     for (std::size_t s = 0; s <= begins.size(); ++s) {
       const NodeId end = s < begins.size() ? begins[s] : NodeId(graph_.nodes.size());
       if (end <= begin || end.index() > graph_.nodes.size()) {
-        throw UsageError(fmt::format("Stage {} of {} would be empty; choose ascending split points inside the model.", s, graph_.name));
+        return Impossible{fmt::format("Stage {} of {} would be empty; choose ascending split points inside the model.", s, graph_.name)};
       }
       begin = end;
     }
@@ -50,13 +50,14 @@ class Cutter {
       const auto inside = std::upper_bound(begins.begin(), begins.end(), group.first);
       if (inside == begins.end() || *inside > group.last) continue;
       const Node& node = graph_.node(group.changer);
-      throw UsageError(
+      return Impossible{
           fmt::format("{} ({}) changes {} in place, and another stage would use it too; do not begin a stage between @{} and @{}.",
-                      node.target, node.sourceLine, graph_.value(group.value).name, group.first.value + 1, group.last.value));
+                      node.target, node.sourceLine, graph_.value(group.value).name, group.first.value + 1, group.last.value)};
     }
+    return std::nullopt;
   }
 
-  [[nodiscard]] StageCut stage(NodeId begin, NodeId end, Stage number) const {
+  Answer<StageCut> stage(NodeId begin, NodeId end, Stage number) const {
     StageCut result;
     StageSpec& spec = result.spec;
     spec.begin = begin;
@@ -80,7 +81,10 @@ class Cutter {
       if (!closure.empty() && worthRecomputing(v, closure)) recomputed.insert(closure.begin(), closure.end());
     }
     for (const ValueId v : foreign) {
-      if (!recomputed.contains(graph_.value(v).producer)) result.arrivals.push_back(arrivalOf(v, number));
+      if (recomputed.contains(graph_.value(v).producer)) continue;
+      const Answer<Arrival> arrival = arrivalOf(v, number);
+      if (!arrival) return arrival.refusal();
+      result.arrivals.push_back(*arrival);
     }
     spec.recomputed.assign(recomputed.begin(), recomputed.end());
     collectState(spec);
@@ -141,22 +145,22 @@ class Cutter {
     return !bytes || compute <= link.latency + transferTime(link, *bytes);  // one that depends on data cannot be sent at all
   }
 
-  [[nodiscard]] Arrival arrivalOf(ValueId v, Stage to) const {
+  Answer<Arrival> arrivalOf(ValueId v, Stage to) const {
     const Value& value = graph_.value(v);
     if (value.symbolic) {
-      throw UsageError(
+      return Impossible{
           fmt::format("Number {} depends on data and is used by stage {} after an earlier stage computes it; move the split point so that "
                       "both are in one stage.",
-                      value.name, to.value));
+                      value.name, to.value)};
     }
     if (!value.tensor)
-      throw UsageError(fmt::format("Value {} would be sent to stage {} but is not a tensor; move the split point.", value.name, to.value));
+      return Impossible{fmt::format("Value {} would be sent to stage {} but is not a tensor; move the split point.", value.name, to.value)};
     const std::optional<Bytes> bytes = knownBytes(*value.tensor, bindings_);
-    if (bytes) return {v, gradient_[v.index()], *bytes};
-    throw UsageError(
+    if (bytes) return Arrival{v, gradient_[v.index()], *bytes};
+    return Impossible{
         fmt::format("Value {} has a data-dependent size and would be sent to stage {}, which cannot be planned ({}); move the split "
                     "point so that both sides are in one stage.",
-                    value.name, to.value, whyUnknown(*value.tensor, bindings_)));
+                    value.name, to.value, whyUnknown(*value.tensor, bindings_))};
   }
 
   void collectState(StageSpec& spec) const {
@@ -207,8 +211,8 @@ class Cutter {
 StageCutter::StageCutter(const ModelGraph& graph, Bindings bindings, const Profile* costs)
     : cutter_(std::make_unique<const Cutter>(graph, std::move(bindings), costs)) {}
 StageCutter::~StageCutter() = default;
-void StageCutter::require(const std::vector<NodeId>& begins) const { cutter_->require(begins); }
-StageCut StageCutter::stage(NodeRange nodes, Stage number) const { return cutter_->stage(nodes.begin, nodes.end, number); }
+std::optional<Impossible> StageCutter::obstacle(const std::vector<NodeId>& begins) const { return cutter_->obstacle(begins); }
+Answer<StageCut> StageCutter::stage(NodeRange nodes, Stage number) const { return cutter_->stage(nodes.begin, nodes.end, number); }
 Partition StageCutter::join(const std::vector<std::shared_ptr<const StageCut>>& stages) const { return cutter_->join(stages); }
 
 std::vector<NodeRange> rangesOf(const ModelGraph& graph, const std::vector<NodeId>& begins) {
@@ -224,10 +228,10 @@ std::vector<NodeRange> rangesOf(const ModelGraph& graph, const std::vector<NodeI
 
 Partition cutGraph(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs) {
   const StageCutter cutter(graph, bindings, costs);
-  cutter.require(begins);
+  if (const auto no = cutter.obstacle(begins)) refuse(*no);
   std::vector<std::shared_ptr<const StageCut>> stages;
   for (const NodeRange& range : rangesOf(graph, begins))
-    stages.push_back(std::make_shared<const StageCut>(cutter.stage(range, Stage(stages.size()))));
+    stages.push_back(std::make_shared<const StageCut>(cutter.stage(range, Stage(stages.size())).orThrow()));
   return cutter.join(stages);
 }
 

@@ -29,7 +29,8 @@ std::string memberOf(const Node& node, const std::string& name, bool children) {
   return {};
 }
 
-void addRanges(const ModelGraph& graph, const std::string& name, std::vector<NodeRange>& ranges) {
+/// Returns whether there is such a module.
+bool addRanges(const ModelGraph& graph, const std::string& name, std::vector<NodeRange>& ranges) {
   const std::size_t before = ranges.size();
   for (const bool children : {false, true}) {
     std::string current;
@@ -42,9 +43,9 @@ void addRanges(const ModelGraph& graph, const std::string& name, std::vector<Nod
       }
       current = member;
     }
-    if (ranges.size() > before) return;
+    if (ranges.size() > before) return true;
   }
-  throw UsageError(fmt::format("Model {} has no module {} to recompute; `pipewright inspect` lists its modules.", graph.name, name));
+  return false;
 }
 
 /// Whether the node or one in its sub-graphs writes in place.
@@ -75,21 +76,12 @@ bool isBatchCounter(const ModelGraph& graph, ValueId base) {
                      [&](const StateTensor& b) { return b.value == base && b.name.ends_with(kCounter); });
 }
 
-/// What is recomputed of the whole graph, as far as it is known before the splits.
-struct RangesOf {
-  const ModelGraph& graph;
-
-  std::vector<NodeRange> operator()(const RecomputeNone&) const { return {}; }
-  std::vector<NodeRange> operator()(const RecomputeAuto&) const { return {}; }
-  std::vector<NodeRange> operator()(const RecomputeFull&) const { return {{NodeId(0), NodeId(graph.nodes.size())}}; }
-  std::vector<NodeRange> operator()(const RecomputeModules& modules) const { return moduleRanges(graph, modules.names); }
-};
-
-}  // namespace
-
-std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<std::string>& names) {
+Answer<std::vector<NodeRange>> rangesOfModules(const ModelGraph& graph, const std::vector<std::string>& names) {
   std::vector<NodeRange> all;
-  for (const std::string& name : names) addRanges(graph, name, all);
+  for (const std::string& name : names) {
+    if (addRanges(graph, name, all)) continue;
+    return Impossible{fmt::format("Model {} has no module {} to recompute; `pipewright inspect` lists its modules.", graph.name, name)};
+  }
   std::sort(all.begin(), all.end(),
             [](const NodeRange& a, const NodeRange& b) { return std::pair(a.begin, b.end) < std::pair(b.begin, a.end); });
   std::vector<NodeRange> outer;
@@ -101,6 +93,23 @@ std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<s
     }
   }
   return outer;
+}
+
+/// What is recomputed of the whole graph, as far as it is known before the splits.
+struct RangesOf {
+  using Ranges = std::vector<NodeRange>;
+  const ModelGraph& graph;
+
+  Answer<Ranges> operator()(const RecomputeNone&) const { return Ranges(); }
+  Answer<Ranges> operator()(const RecomputeAuto&) const { return Ranges(); }
+  Answer<Ranges> operator()(const RecomputeFull&) const { return Ranges{{NodeId(0), NodeId(graph.nodes.size())}}; }
+  Answer<Ranges> operator()(const RecomputeModules& modules) const { return rangesOfModules(graph, modules.names); }
+};
+
+}  // namespace
+
+std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<std::string>& names) {
+  return rangesOfModules(graph, names).orThrow();
 }
 
 std::vector<InPlaceChange> changesInPlace(const ModelGraph& graph) {
@@ -144,24 +153,28 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
 
 void setRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute) {
   const bool none = std::holds_alternative<RecomputeNone>(recompute);
-  setRecompute(graph, partition, recompute, none ? std::vector<InPlaceChange>{} : changesInPlace(graph));
+  const auto no = trySetRecompute(graph, partition, recompute, none ? std::vector<InPlaceChange>{} : changesInPlace(graph));
+  if (no) refuse(*no);
 }
 
-void setRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute, const std::vector<InPlaceChange>& changes) {
-  const std::vector<NodeRange> ranges = std::visit(RangesOf{graph}, recompute);
+std::optional<Impossible> trySetRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute,
+                                          const std::vector<InPlaceChange>& changes) {
+  const Answer<std::vector<NodeRange>> ranges = std::visit(RangesOf{graph}, recompute);
+  if (!ranges) return ranges.refusal();
   for (StageSpec& stage : partition.stages) {
     stage.checkpoints.clear();
-    for (const NodeRange& range : ranges) {
+    for (const NodeRange& range : *ranges) {
       const NodeRange part{std::max(range.begin, stage.begin), std::min(range.end, stage.end)};
       if (part.begin < part.end) stage.checkpoints.push_back(part);
     }
     for (const NodeRange& range : stage.checkpoints) {
       if (const auto obstacle = obstacleToRecompute(graph, range, changes)) {
-        throw UsageError(fmt::format("Nodes {} to {} cannot be recomputed: {}; remove that module from --recompute.", range.begin.value,
-                                     range.end.value - 1, *obstacle));
+        return Impossible{fmt::format("Nodes {} to {} cannot be recomputed: {}; remove that module from --recompute.", range.begin.value,
+                                      range.end.value - 1, *obstacle)};
       }
     }
   }
+  return std::nullopt;
 }
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/answer.h"
 #include "simulator/partition/partition.h"
 #include "simulator/partition/recompute.h"
 
@@ -33,6 +34,8 @@ struct InPlaceChange {
 /// Sets what every stage recomputes, cut at stage borders; of RecomputeAuto nothing yet (`recomputeToFit`). Throws UsageError for unknown
 /// names and where there is an obstacle.
 void setRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute);
-void setRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute, const std::vector<InPlaceChange>& changes);
+/// The same with the changes of the graph at hand, and the obstacle or unknown name as an answer; nothing where it is set.
+[[nodiscard]] std::optional<Impossible> trySetRecompute(const ModelGraph& graph, Partition& partition, const Recompute& recompute,
+                                                        const std::vector<InPlaceChange>& changes);
 
 }  // namespace pw

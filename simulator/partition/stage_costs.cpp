@@ -42,7 +42,7 @@ class Assembly {
         replicas_(replicas),
         topology_(profile.topology, {ranksIn(placement)}, replicas),
         table_(table) {
-    requireRanks(profile.topology, ranksIn(placement) * replicas, profile.machine.host);
+    if (const auto no = obstacleToPlace(profile, placement, replicas)) refuse(*no);
   }
 
   void scaleBySpeed();
@@ -77,12 +77,6 @@ void Assembly::scaleBySpeed() {
   const std::vector<double> slownesses = stageSlowness(profile_, placement_, replicas_);
   for (std::size_t s = 0; s < slownesses.size(); ++s) {
     const double slowness = slownesses[s];
-    if (placement_.bidirectional() && topology_.slowness(placement_.mirrorOfStage[s]) != slowness) {
-      throw UsageError(fmt::format(
-          "Stage {} of a bidirectional schedule is on the ranks {} and {}, which differ in speed, and that is not predicted; use a "
-          "schedule that keeps each stage on one rank.",
-          s, placement_.rankOfStage[s].value, placement_.mirrorOfStage[s].value));
-    }
     if (slowness == 1) continue;
     StageCost& cost = table_.stages[s];
     for (Ns* time : {&cost.forward, &cost.backward, &cost.backwardInput, &cost.backwardWeight, &cost.optimizer})
@@ -164,10 +158,32 @@ void Assembly::addReductions() {
 
 }  // namespace
 
+std::optional<Impossible> lackOfRanks(const Profile& profile, int ranks) {
+  const std::size_t listed = profile.topology.ranks.size();
+  if (listed == 0 || static_cast<std::size_t>(ranks) <= listed) return std::nullopt;
+  return Impossible{fmt::format("The cluster {} lists {} ranks, and the job has {}; use fewer ranks or replicas, or list the others.",
+                                profile.machine.host, listed, ranks)};
+}
+
+std::optional<Impossible> obstacleToPlace(const Profile& profile, const Placement& placement, int replicas) {
+  if (auto no = lackOfRanks(profile, ranksIn(placement) * replicas)) return no;
+  if (!placement.bidirectional() || allAtFullSpeed(profile.topology)) return std::nullopt;
+  const PipelineTopology topology(profile.topology, {ranksIn(placement)}, replicas);
+  for (std::size_t s = 0; s < placement.stages(); ++s) {
+    const Rank down = placement.rankOfStage[s], up = placement.mirrorOfStage[s];
+    if (topology.slowness(down) == topology.slowness(up)) continue;
+    return Impossible{fmt::format(
+        "Stage {} of a bidirectional schedule is on the ranks {} and {}, which differ in speed, and that is not predicted; use a "
+        "schedule that keeps each stage on one rank.",
+        s, down.value, up.value)};
+  }
+  return std::nullopt;
+}
+
 std::vector<double> stageSlowness(const Profile& profile, const Placement& placement, int replicas) {
   const Topology& topology = profile.topology;
   if (allAtFullSpeed(topology)) return {};
-  requireRanks(topology, ranksIn(placement) * replicas, profile.machine.host);
+  if (const auto no = lackOfRanks(profile, ranksIn(placement) * replicas)) refuse(*no);
   const PipelineTopology pipeline(topology, {ranksIn(placement)}, replicas);
   std::vector<double> slowness;
   for (const Rank rank : placement.rankOfStage) slowness.push_back(pipeline.slowness(rank));

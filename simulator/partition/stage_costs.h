@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "schedules/answer.h"
 #include "simulator/partition/partition.h"
 #include "simulator/step/cost_table.h"
 
@@ -21,6 +23,12 @@ namespace pw {
 /// differ in speed.
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement,
                                   int replicas = 1);
+
+/// Why a job of so many ranks cannot run on the profile's topology, which lists fewer; nothing where it can. `costTable` and
+/// `stageSlowness` throw the same.
+[[nodiscard]] std::optional<Impossible> lackOfRanks(const Profile& profile, int ranks);
+/// Why `costTable` would throw for this placement; nothing where it would not.
+[[nodiscard]] std::optional<Impossible> obstacleToPlace(const Profile& profile, const Placement& placement, int replicas);
 
 /// By how much longer each stage takes than the profile says, on the rank that it is on: of replicas the slowest (`PipelineTopology`).
 /// Empty where all ranks are as fast as the profile says. Throws UsageError where the topology lists too few ranks.

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "schedules/answer.h"
 #include "simulator/partition/partition.h"
 
 namespace pw {
@@ -32,11 +34,12 @@ class StageCutter {
   StageCutter(const StageCutter&) = delete;
   StageCutter& operator=(const StageCutter&) = delete;
 
-  /// Throws UsageError when stages cannot begin there: one would be empty, or two would use memory that is changed in place. Cost: linear
-  /// in stages.
-  void require(const std::vector<NodeId>& begins) const;
-  /// The stage of these nodes; `number` is used in error messages only. Throws UsageError as `cutGraph` does. Cost: linear in its nodes.
-  [[nodiscard]] StageCut stage(NodeRange nodes, Stage number) const;
+  /// Why stages cannot begin there: one would be empty, or two would use memory that is changed in place. Nothing where they can. Cost:
+  /// linear in stages.
+  [[nodiscard]] std::optional<Impossible> obstacle(const std::vector<NodeId>& begins) const;
+  /// The stage of these nodes, or why what it needs cannot be sent (`cutGraph`); `number` is used in that sentence only. Cost: linear in
+  /// its nodes.
+  Answer<StageCut> stage(NodeRange nodes, Stage number) const;
   /// Joins consecutive stages into what `cutGraph` returns. Cost: linear in what they hold.
   [[nodiscard]] Partition join(const std::vector<std::shared_ptr<const StageCut>>& stages) const;
 

@@ -12,6 +12,7 @@
 #include "simulator/order/improve.h"
 #include "simulator/order/problem/recomputation.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/possible.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
 
@@ -162,6 +163,22 @@ std::vector<OrderProblem> problemsToTry(const PlanRequest& request, ModelCosts& 
 }
 
 }  // namespace
+
+std::optional<Impossible> obstacleToOrder(const PlanRequest& request, ModelCosts& model, int stages) {
+  if (auto no = tooManyForOrder(static_cast<std::size_t>(stages), request.microbatches)) return no;
+  std::vector<Recompute> ways{request.recompute};
+  if (std::holds_alternative<RecomputeAuto>(request.recompute)) ways.insert(ways.end(), {RecomputeNone(), RecomputeFull()});
+  for (const Placement& placement : orderPlacements({request.ranks, stages, request.microbatches})) {
+    const Schedule rows = planRows(serialSchedule(placement, request.ranks, request.microbatches), request.replicas, request.rankOrder);
+    CompiledRows compiled(rows);
+    for (const Recompute& recompute : ways) {
+      PlanRequest with = request;
+      with.recompute = recompute;
+      if (const Answer<Priced> priced = tryPrice(with, model, compiled); !priced) return priced.refusal();
+    }
+  }
+  return std::nullopt;
+}
 
 MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort) {
   const Shape shape{request.ranks, stages, request.microbatches};

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "schedules/answer.h"
 #include "simulator/order/find.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/plan/planner.h"
@@ -27,6 +28,10 @@ struct MadeOrder {
 /// `request.ranks`. `price` with the result's rows gives the result's costs. The same input gives the same result, unless `effort.goOn`
 /// ended it. Throws as `price` and `findOrder`.
 [[nodiscard]] MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
+
+/// Why `makeOrder` and `orderBound` cannot be asked for these splits and this recomputation: they are not possible (`tryPrice`), or there
+/// is too much to search. Nothing where they can. Cost: as `price`, a few times.
+[[nodiscard]] std::optional<Impossible> obstacleToOrder(const PlanRequest& request, ModelCosts& model, int stages);
 
 /// A compute-only schedule made faster from where it is (`improveOrder`), for the partition, costs and memory limit of `request`, whose
 /// rank order it has already; else the schedule itself. Throws as `price` and `improveOrder`.

@@ -7,12 +7,12 @@
 #include <tuple>
 #include <utility>
 
-#include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/balancer.h"
 #include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/possible.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
@@ -52,9 +52,11 @@ Predicted predicted(CompiledRows& compiled, const CostTable& costs) {
   return result;
 }
 
-/// The same of a whole plan.
-Predicted predictedPlan(const PlanRequest& request, ModelCosts& model, CompiledRows& rows) {
-  CostTable costs = price(request, model, rows).costs;
+/// The same of a whole plan; nothing where it is not possible for this model.
+std::optional<Predicted> predictedPlan(const PlanRequest& request, ModelCosts& model, CompiledRows& rows) {
+  Answer<Priced> priced = tryPrice(request, model, rows);
+  if (!priced) return std::nullopt;
+  CostTable& costs = priced->costs;
   addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, rows.rows().placement));
   return predicted(rows, costs);
 }
@@ -113,17 +115,14 @@ class SavingSearch {
 
   /// Of another plan: by the largest peak of all ranks.
   void considerPlan(MemorySaving saving, const PlanRequest& other, CompiledRows& otherRows) {
-    try {
-      const Predicted then = predictedPlan(other, model_, otherRows);
-      const auto most = std::ranges::max_element(std::as_const(now_.peaks)), mostThen = std::ranges::max_element(then.peaks);
-      if (*mostThen >= *most) return;
-      saving.rank = Rank(static_cast<std::size_t>(most - now_.peaks.begin()));
-      saving.freed = *most - *mostThen;
-      saving.step = then.step;
-      savings_.push_back(std::move(saving));
-    } catch (const UsageError&) {
-      return;  // not possible for this model, which is no saving
-    }
+    const std::optional<Predicted> then = predictedPlan(other, model_, otherRows);
+    if (!then) return;
+    const auto most = std::ranges::max_element(std::as_const(now_.peaks)), mostThen = std::ranges::max_element(then->peaks);
+    if (*mostThen >= *most) return;
+    saving.rank = Rank(static_cast<std::size_t>(most - now_.peaks.begin()));
+    saving.freed = *most - *mostThen;
+    saving.step = then->step;
+    savings_.push_back(std::move(saving));
   }
 
   void recomputeStages() {
@@ -160,7 +159,9 @@ class SavingSearch {
     const int stages = static_cast<int>(partition_.stages.size());
     if (stages <= 1) return;
     PlanRequest other = planned_;
-    other.begins = Balancer(model_.graph(), model_.profile()).begins(stages, Balance::Memory);
+    Answer<std::vector<NodeId>> balanced = Balancer(model_.graph(), model_.profile()).begins(stages, Balance::Memory);
+    if (!balanced) return;
+    other.begins = *std::move(balanced);
     if (other.begins != planned_.begins) considerPlan({.by = MemorySaving::By::Splits}, other, compiled_);
   }
 

@@ -11,27 +11,10 @@
 #include "simulator/order/find.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/stage_costs.h"
-#include "simulator/plan/recompute_to_fit.h"
+#include "simulator/plan/possible.h"
 #include "simulator/step/compiled_rows.h"
 
 namespace pw {
-namespace {
-
-/// How long each microbatch of the first replica, whose microbatches are the largest, takes relative to a full one; empty when all are
-/// full.
-std::vector<double> microbatchScale(const PlanRequest& request) {
-  if (request.batch == 0) return {};
-  auto sizes = microbatchSizes(request.batch, request.replicas * request.microbatches);
-  sizes.resize(static_cast<std::size_t>(request.microbatches));
-  if (std::ranges::all_of(sizes, [&](std::int64_t s) { return s == request.microbatch; })) return {};
-  std::vector<double> scale;
-  scale.reserve(sizes.size());
-  for (const std::int64_t size : sizes) scale.push_back(static_cast<double>(size) / static_cast<double>(request.microbatch));
-  return scale;
-}
-
-}  // namespace
-
 std::string defaultLoss(const ModelGraph& graph) {
   const auto isNumber = [&](std::size_t i) {
     const Value& output = graph.value(graph.outputs[i]);
@@ -56,21 +39,7 @@ int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_
   return static_cast<int>(most);
 }
 
-BatchSizes settledBatch(BatchSizes sizes, int parts, const ModelGraph& graph) {
-  auto& [batch, microbatch] = sizes;
-  if (batch == 0) batch = (microbatch == 0 ? exportedBatch(graph) : microbatch) * parts;
-  if (batch < parts)
-    throw UsageError(
-        fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", batch, parts));
-  if (microbatch == 0) microbatch = (batch + parts - 1) / parts;
-  const std::int64_t largest = (batch + parts - 1) / parts;
-  if (largest != microbatch) {
-    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", batch,
-                                 parts, largest, microbatch));
-  }
-  static_cast<void>(bindBatch(graph, microbatch));  // refuses a batch the model was not exported for
-  return sizes;
-}
+BatchSizes settledBatch(BatchSizes sizes, int parts, const ModelGraph& graph) { return trySettledBatch(sizes, parts, graph).orThrow(); }
 
 bool reducesGradients(const Placement& placement, int replicas) {
   return replicas > 1 || (placement.bidirectional() && placement.mirrorOfStage != placement.rankOfStage);
@@ -95,7 +64,7 @@ std::vector<NodeId> balancedFor(const PlanRequest& request, const ModelGraph& gr
 
 std::vector<Bytes> memoryLimits(const PlanRequest& request, const Profile& profile, std::size_t ranks) {
   const Replicas pipeline{static_cast<int>(ranks)};
-  requireRanks(profile.topology, pipeline.ranks * request.replicas, profile.machine.host);
+  if (const auto no = lackOfRanks(profile, pipeline.ranks * request.replicas)) refuse(*no);
   const PipelineTopology topology(profile.topology, pipeline, request.replicas);
   std::vector<Bytes> limits(ranks, request.memoryLimit);
   for (std::size_t r = 0; r < limits.size(); ++r) {
@@ -120,26 +89,7 @@ Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile&
   return price(request, model, compiled);
 }
 
-Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
-  const ModelGraph& graph = model.graph();
-  const Schedule& rows = compiled.rows();
-  const PlanSetting setting{graph,  model.profile(), rows, request.replicas, request.optimizer, optimizerShards(request, rows.placement),
-                            &model, &compiled};
-  const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
-  const std::vector<Bytes> limits = memoryLimits(request, model.profile(), rows.rows.size());
-  if (automatic && std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; }))
-    throw UsageError(
-        "Automatic recomputation recomputes as little as the memory limit allows; set a memory limit, or name the modules to recompute.");
-  Priced priced;
-  priced.partition = model.cut(request.begins);
-  setRecompute(graph, priced.partition, request.recompute, model.changes());
-  priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
-  if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
-  priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);
-  priced.costs.microbatchScale = microbatchScale(request);
-  requireSummable(priced.costs, shapeOf(rows));
-  return priced;
-}
+Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) { return tryPrice(request, model, compiled).orThrow(); }
 
 Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows, const Priced& priced,
             const std::vector<SplitPoint>& points) {

@@ -5,9 +5,9 @@
 #include <tuple>
 #include <utility>
 
-#include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/possible.h"
 
 namespace pw {
 namespace {
@@ -51,7 +51,7 @@ bool Evaluator::isBetterCut(const Candidate& a, const Candidate& b) {
   return std::tie(a.excess, a.step, a.peak) < std::tie(b.excess, b.step, b.peak);
 }
 
-Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const Recompute& recompute) {
+Answer<Evaluator::Weighed> Evaluator::weigh(const SplitStart& start, const Recompute& recompute) {
   Weighed weighed;
   Candidate& c = weighed.candidate;
   c.request = shape_.request;
@@ -60,7 +60,9 @@ Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const Recompute& re
   c.stages = shape_.stages;
   c.split = start.source;
   c.scaled = shape_.profile.scaled;
-  weighed.costs = price(c.request, *shape_.model, compiled_).costs;
+  Answer<Priced> priced = tryPrice(c.request, *shape_.model, compiled_);
+  if (!priced) return priced.refusal();
+  weighed.costs = std::move(priced->costs);
   addOptimizerState(weighed.costs, stateCopies(c.request.optimizer), optimizerShards(c.request, rows_.placement));
   const std::vector<Bytes> peaks = compiled_.peaks(weighed.costs);
   c.peak = std::ranges::max(peaks);
@@ -88,10 +90,11 @@ void Evaluator::simulate(Weighed& weighed, bool keepsPath) {
   c.samplesPerSecond = c.step > 0 ? static_cast<double>(c.samples) * 1e9 / static_cast<double>(c.step) : 0;
 }
 
-Candidate Evaluator::evaluate(const SplitStart& start, const Recompute& recompute) {
-  Weighed weighed = weigh(start, recompute);
-  simulate(weighed, false);
-  return weighed.candidate;
+Answer<Candidate> Evaluator::evaluate(const SplitStart& start, const Recompute& recompute) {
+  Answer<Weighed> weighed = weigh(start, recompute);
+  if (!weighed) return weighed.refusal();
+  simulate(*weighed, false);
+  return std::move(weighed->candidate);
 }
 
 /// Not where more is over the limit, nor where as much is and a path shows that the step is no shorter (or as long, and the peak no lower).
@@ -111,17 +114,13 @@ bool Evaluator::tryCut(Moving& moving, const std::vector<NodeId>& begins) {
   const std::int64_t size = sizeOf(best);
   moving.work += size / kWeighing + (compiled_.structure() - moving.structure) * kCompiling * size;  // of the cut before
   moving.structure = compiled_.structure();
-  try {
-    Weighed tried = weigh({best.split, begins}, best.request.recompute);
-    if (!mayImprove(tried, best)) return true;
-    moving.work += size;
-    simulate(tried, true);
-    if (!isBetterCut(tried.candidate, best)) return true;
-    tried.candidate.moves = best.moves + 1;
-    best = std::move(tried.candidate);
-  } catch (const UsageError&) {
-    return true;  // no place to cut after all
-  }
+  Answer<Weighed> tried = weigh({best.split, begins}, best.request.recompute);
+  if (!tried || !mayImprove(*tried, best)) return true;  // no place to cut after all, or no better one
+  moving.work += size;
+  simulate(*tried, true);
+  if (!isBetterCut(tried->candidate, best)) return true;
+  tried->candidate.moves = best.moves + 1;
+  best = std::move(tried->candidate);
   return true;
 }
 
@@ -198,7 +197,7 @@ void Evaluator::tryNeighbours(Moving& moving, const std::vector<NodeId>& places,
 
 Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
                              const std::function<bool(double)>& goOn) {
-  Weighed first = weigh({start.split, start.request.begins}, start.request.recompute);
+  Weighed first = weigh({start.split, start.request.begins}, start.request.recompute).orThrow();
   simulate(first, true);  // for its path
   Moving moving{start, goOn, 0, compiled_.structure()};
   const double cuts = cutsAt(places.size(), start.request.begins.size());

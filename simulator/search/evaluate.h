@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/answer.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/search/profiles.h"
 #include "simulator/search/search.h"
@@ -47,8 +48,8 @@ class Evaluator {
   /// Lower, in this order, in what is over the memory limit, the step, the peak.
   [[nodiscard]] static bool isBetterCut(const Candidate& a, const Candidate& b);
 
-  /// The prediction for these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
-  [[nodiscard]] Candidate evaluate(const SplitStart& start, const Recompute& recompute);
+  /// The prediction for these splits and this recomputation, or why the model cannot be cut or recomputed so (`tryPrice`).
+  Answer<Candidate> evaluate(const SplitStart& start, const Recompute& recompute);
 
   /// The candidate with other begins among `places` (ascending) that are better (`isBetterCut`). Where there are few choices (5,000) all
   /// are tried and the result is the best; otherwise single begins move to places 1, 2 or 4 further as long as that is better, then
@@ -77,7 +78,7 @@ class Evaluator {
   void tryNeighbours(Moving& moving, const std::vector<NodeId>& places, int rounds);
   [[nodiscard]] bool tryShift(Moving& moving, const std::vector<NodeId>& places, std::size_t first, std::size_t last, bool ahead);
   [[nodiscard]] bool tryShifts(Moving& moving, const std::vector<NodeId>& places);
-  [[nodiscard]] Weighed weigh(const SplitStart& start, const Recompute& recompute);
+  Answer<Weighed> weigh(const SplitStart& start, const Recompute& recompute);
   void simulate(Weighed& weighed, bool keepsPath);
   [[nodiscard]] bool mayImprove(const Weighed& tried, const Candidate& best);
 

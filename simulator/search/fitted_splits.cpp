@@ -61,10 +61,11 @@ std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& 
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const auto begins = balancer.beginsWithin(rooms, shape.slowness);
     if (!begins) return best;
-    const Candidate candidate = evaluator.evaluate({SplitSource::Fit, *begins}, recompute);
-    if (!best || Evaluator::isBetterCut(candidate, *best)) best = candidate;
+    const Answer<Candidate> candidate = evaluator.evaluate({SplitSource::Fit, *begins}, recompute);
+    if (!candidate) return best;
+    if (!best || Evaluator::isBetterCut(*candidate, *best)) best = *candidate;
     if (best->fits()) return best;
-    for (StageRoom& room : rooms) room.bytes = std::max<Bytes>(room.bytes > 0 ? 1 : 0, room.bytes - candidate.excess);
+    for (StageRoom& room : rooms) room.bytes = std::max<Bytes>(room.bytes > 0 ? 1 : 0, room.bytes - candidate->excess);
   }
   return best;
 }
@@ -103,6 +104,7 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
     PlanRequest with = request;
     with.begins = splits[i];
     with.recompute = recompute;
+    if (obstacleToOrder(with, *shape.model, shape.stages)) continue;
     const MadeOrder made = makeOrder(with, *shape.model, shape.stages, part);
     if (!made.certificate) continue;
     const std::pair time(made.step, made.certificate->time);
@@ -113,7 +115,7 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
 
 std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator, const Recompute& recompute,
                                 const std::vector<NodeId>& balanced) {
-  if (evaluator.evaluate({SplitSource::Time, balanced}, recompute).fits()) return balanced;
+  if (evaluator.evaluate({SplitSource::Time, balanced}, recompute).orThrow().fits()) return balanced;
   const std::optional<Candidate> fitted = fittedSplits(shape, balancer, evaluator, recompute);
   return fitted && fitted->fits() ? fitted->request.begins : balanced;
 }

@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "schedules/error.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/search/ranking.h"
 
@@ -85,7 +84,7 @@ class CutOrders {
   [[nodiscard]] Candidate made(const Begins& begins, double seconds) {
     PlanRequest request = requestOf(begins);
     MadeOrder order = makeOrder(request, *shape_.model, shape_.stages, {.seconds = seconds, .goOn = [this](double) { return goOn_(); }});
-    Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate({from_.split, begins}, request.recompute);
+    Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate({from_.split, begins}, request.recompute).orThrow();
     candidate.certificate = std::move(order.certificate);
     candidate.moves = from_.moves + (begins == from_.request.begins ? 0 : 1);
     return candidate;
@@ -96,12 +95,10 @@ class CutOrders {
     std::vector<std::pair<Ns, Begins>> list;
     for (const Begins& begins : cuts) {
       if (begins == from_.request.begins || !goOn_()) continue;
-      try {
-        const Ns bound = orderBound(requestOf(begins), *shape_.model, shape_.stages);
-        if (best.excess > 0 || bound < best.makespan) list.emplace_back(bound, begins);
-      } catch (const UsageError&) {
-        continue;  // cannot be cut so
-      }
+      const PlanRequest request = requestOf(begins);
+      if (obstacleToOrder(request, *shape_.model, shape_.stages)) continue;
+      const Ns bound = orderBound(request, *shape_.model, shape_.stages);
+      if (best.excess > 0 || bound < best.makespan) list.emplace_back(bound, begins);
     }
     std::sort(list.begin(), list.end());
     return list;

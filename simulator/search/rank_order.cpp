@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "schedules/error.h"
 #include "simulator/partition/balancer.h"
 #include "simulator/partition/stage_costs.h"
 
@@ -68,11 +67,8 @@ class RankOrders {
     Evaluator evaluator(shape);
     std::optional<Candidate> best;
     tryBegins(evaluator, start_.request.begins, start_.moves, best);
-    try {
-      tryBegins(evaluator, balancer_.begins(shape.stages, Balance::Time, slownessOf(shape)), start_.moves + 1, best);
-    } catch (const UsageError&) {
-      // cannot be balanced: fewer places to split at than stages
-    }
+    const Answer<std::vector<NodeId>> balanced = balancer_.begins(shape.stages, Balance::Time, slownessOf(shape));
+    if (balanced) tryBegins(evaluator, *balanced, start_.moves + 1, best);
     lastIsBest_ = best && std::ranges::all_of(tried_, [&](const Candidate& other) { return Evaluator::isBetterCut(*best, other); });
     if (best) tried_.push_back(std::move(*best));
     return true;
@@ -89,13 +85,10 @@ class RankOrders {
 
  private:
   void tryBegins(Evaluator& evaluator, const std::vector<NodeId>& begins, int moves, std::optional<Candidate>& best) {
-    try {
-      Candidate tried = evaluator.evaluate({start_.split, begins}, start_.request.recompute);
-      tried.moves = moves;
-      if (!best || Evaluator::isBetterCut(tried, *best)) best = std::move(tried);
-    } catch (const UsageError&) {
-      return;  // cannot be cut or placed so
-    }
+    Answer<Candidate> tried = evaluator.evaluate({start_.split, begins}, start_.request.recompute);
+    if (!tried) return;  // cannot be cut or placed so
+    tried->moves = moves;
+    if (!best || Evaluator::isBetterCut(*tried, *best)) best = *std::move(tried);
   }
 
   const SearchShape& shape_;

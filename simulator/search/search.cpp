@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
-#include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find.h"
 #include "simulator/partition/balancer.h"
+#include "simulator/plan/made_order.h"
 #include "simulator/search/combinations.h"
 #include "simulator/search/evaluate.h"
 #include "simulator/search/fitted_splits.h"
@@ -49,7 +49,7 @@ class Searcher {
   void findProfiles();
   void findModels();
   void findStarts();
-  [[nodiscard]] std::vector<SplitStart> startsOf(const SearchShape& shape, const Balancer& balancer) const;
+  Answer<std::vector<SplitStart>> startsOf(const SearchShape& shape, const Balancer& balancer) const;
   void tryShape(int shape);
   void findPlaces(std::int64_t microbatch);
   /// A candidate in `found_`.
@@ -120,13 +120,17 @@ void Searcher::findModels() {
   }
 }
 
-std::vector<SplitStart> Searcher::startsOf(const SearchShape& shape, const Balancer& balancer) const {
+Answer<std::vector<SplitStart>> Searcher::startsOf(const SearchShape& shape, const Balancer& balancer) const {
   std::vector<SplitStart> starts;
   const auto add = [&](SplitSource source, const std::vector<NodeId>& begins) {
     if (std::ranges::none_of(starts, [&](const SplitStart& s) { return s.begins == begins; })) starts.push_back({source, begins});
   };
   if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add(SplitSource::Marks, graph_.splitMarkers);
-  for (const Balance by : space_.balances) add(splitSource(by), balancer.begins(shape.stages, by, shape.slowness));
+  for (const Balance by : space_.balances) {
+    const Answer<std::vector<NodeId>> begins = balancer.begins(shape.stages, by, shape.slowness);
+    if (!begins) return begins.refusal();
+    add(splitSource(by), *begins);
+  }
   return starts;
 }
 
@@ -144,11 +148,12 @@ void Searcher::findStarts() {
     const Balancer balancer(graph_, *shapes.front()->profile.profile);
     for (const SearchShape* shape : shapes) {
       if (cancelled_) return;
-      try {
-        starts_.at(startKey(*shape)) = startsOf(*shape, balancer);
-      } catch (const UsageError& error) {  // too few places to split at
+      Answer<std::vector<SplitStart>> starts = startsOf(*shape, balancer);
+      if (starts) {
+        starts_.at(startKey(*shape)) = *std::move(starts);
+      } else {
         const std::lock_guard lock(mutex_);
-        combinations_.skipped.insert(fmt::format("{} stages: {}", shape->stages, error.what()));
+        combinations_.skipped.insert(fmt::format("{} stages: {}", shape->stages, starts.refusal().why));
       }
       report(nullptr);
     }
@@ -163,12 +168,10 @@ void Searcher::tryShape(int at) {
   std::vector<Candidate>& found = found_[static_cast<std::size_t>(at)];
   const auto tryOne = [&](const SplitStart& start, const Recompute& recompute) -> std::optional<Candidate> {
     if (cancelled_) return std::nullopt;
-    try {
-      return evaluator.evaluate(start, recompute);
-    } catch (const UsageError& error) {
-      skip(shape, error.what());
-      return std::nullopt;
-    }
+    Answer<Candidate> candidate = evaluator.evaluate(start, recompute);
+    if (candidate) return *std::move(candidate);
+    skip(shape, candidate.refusal().why);
+    return std::nullopt;
   };
   const auto keep = [&](const std::optional<Candidate>& candidate) {
     if (!candidate) return;
@@ -188,11 +191,7 @@ void Searcher::tryShape(int at) {
   }
   const auto fits = [](const Candidate& c) { return c.fits() && std::holds_alternative<RecomputeNone>(c.request.recompute); };
   if (cancelled_ || std::ranges::any_of(found, fits)) return;
-  try {
-    keep(fittedSplits(shape, Balancer(graph_, *shape.profile.profile), evaluator, RecomputeNone()));
-  } catch (const UsageError& error) {
-    skip(shape, error.what());
-  }
+  keep(fittedSplits(shape, Balancer(graph_, *shape.profile.profile), evaluator, RecomputeNone()));
 }
 
 /// Where the model can be cut at a microbatch size.
@@ -287,17 +286,17 @@ void Searcher::makeOrders() {
   std::vector<std::optional<Candidate>> made(starts.size());
   parallelFor(static_cast<int>(starts.size()), threads_, [&](int i) {
     const auto at = static_cast<std::size_t>(i);
-    try {
-      const auto goOn = [&] {
-        report(nullptr);
-        return !cancelled_.load();
-      };
-      made[at] = withOrder(starts[at], places_.at(starts[at].candidate->request.microbatch), goOn);
-    } catch (const UsageError& error) {  // too large to search an order for
+    const auto goOn = [&] {
+      report(nullptr);
+      return !cancelled_.load();
+    };
+    const PlanRequest& request = starts[at].candidate->request;
+    if (const auto no = obstacleToOrder(request, *starts[at].shape->model, starts[at].shape->stages)) {
       const std::lock_guard lock(mutex_);
-      combinations_.skipped.insert(
-          fmt::format("{}, {} microbatches: {}", kAutoSchedule, starts[at].candidate->request.microbatches, error.what()));
+      combinations_.skipped.insert(fmt::format("{}, {} microbatches: {}", kAutoSchedule, request.microbatches, no->why));
+      return;
     }
+    made[at] = withOrder(starts[at], places_.at(request.microbatch), goOn);
     if (!made[at]) return;
     {
       const std::lock_guard lock(mutex_);

@@ -46,7 +46,7 @@ TEST(ModelCosts, AreThoseOfEachCutByItself) {
     const Placement placement = loopPlacement({2, 4, 1});
     for (int i = 0; i < 12; ++i) {
       const std::vector<NodeId> begins = randomBegins(random, points, 3);
-      Partition partition = kept.cut(begins);
+      Partition partition = kept.cut(begins).orThrow();
       EXPECT_EQ(partition, cutGraph(graph, begins, bindBatch(graph, profile.microbatch), &profile));
       for (StageSpec& stage : partition.stages) {
         if (oneIn(random, 2)) stage.checkpoints = {{stage.begin, stage.end}};
@@ -144,7 +144,7 @@ TEST(Balancer, CutsAsThePlainDynamicProgramDoes) {
     }
     const Balancer balancer(graph, profile);
     for (const int stages : {2, 3, 5, 8, 20})
-      EXPECT_EQ(balancer.begins(stages, Balance::Time), plainBalance(points, weight, stages)) << stages;
+      EXPECT_EQ(balancer.begins(stages, Balance::Time).orThrow(), plainBalance(points, weight, stages)) << stages;
   }
 }
 

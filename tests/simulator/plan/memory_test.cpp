@@ -56,7 +56,7 @@ Case madeCase(int replicas) {
 TEST(PlanMemory, IsOfTheModulesThatKeepIt) {
   const Case c = madeCase(1);
   ModelCosts model(c.graph, c.profile, c.request.microbatch);
-  Partition partition = model.cut(c.request.begins);
+  Partition partition = model.cut(c.request.begins).orThrow();
   const Bytes weight = 64;  // 4 × 4 numbers of 4 bytes
   const std::vector<ModuleMemory> first{{"embed", 1000, weight}, {"blocks.0", 1001 + 1002, weight}};
   const std::vector<ModuleMemory> second{{"blocks.1", 1003 + 1004, weight}, {"", 1005, 0}};

@@ -78,7 +78,7 @@ TEST(BeginsWithin, IsTheShortestBottleneckOfAllCutsWithRoom) {
     ASSERT_EQ(found.has_value(), least >= 0) << "seed " << seed;
     none += found ? 0 : 1;
     if (!found) continue;
-    moved += *found == balancer.begins(4, Balance::Time) ? 0 : 1;
+    moved += *found == balancer.begins(4, Balance::Time).orThrow() ? 0 : 1;
     double bottleneck = 0;
     for (std::size_t s = 0; s < 4; ++s) {
       const std::size_t begin = s == 0 ? 0 : (*found)[s - 1].index(), end = s == 3 ? 9 : (*found)[s].index();
@@ -121,11 +121,12 @@ TEST(SplitsForMadeOrder, EndNoLaterThanFamiliesOnTheirs) {
     shape.profile = {std::make_shared<const Profile>(profile), false};
     shape.model = std::make_shared<ModelCosts>(graph, *shape.profile.profile, shape.request.microbatch);
     const Balancer balancer(graph, profile);
-    const std::vector<NodeId> balanced = balancer.begins(3, Balance::Time);
+    const std::vector<NodeId> balanced = balancer.begins(3, Balance::Time).orThrow();
     const auto rowsOf = [](const char* family) { return planRows(generate(family, {3, 3, 5}), 1); };
     {
       Evaluator evaluator(shape, rowsOf("1f1b"));
-      shape.request.memoryLimit = evaluator.evaluate({SplitSource::Time, balanced}, RecomputeNone()).peak * draw(random, 70, 110) / 100;
+      shape.request.memoryLimit =
+          evaluator.evaluate({SplitSource::Time, balanced}, RecomputeNone()).orThrow().peak * draw(random, 70, 110) / 100;
     }
     shape.request.schedule = kAutoSchedule;
     const auto madeFor = [&](const std::vector<NodeId>& begins) {
@@ -140,7 +141,8 @@ TEST(SplitsForMadeOrder, EndNoLaterThanFamiliesOnTheirs) {
     for (const char* family : {"1f1b", "gpipe", "zb-h1", "zb-h2"}) {
       Evaluator evaluator(shape, rowsOf(family));
       const Candidate candidate =
-          evaluator.evaluate({SplitSource::Fit, splitsToFit(shape, balancer, evaluator, RecomputeNone(), balanced)}, RecomputeNone());
+          evaluator.evaluate({SplitSource::Fit, splitsToFit(shape, balancer, evaluator, RecomputeNone(), balanced)}, RecomputeNone())
+              .orThrow();
       if (!candidate.fits()) continue;
       ++families;
       ASSERT_TRUE(ours) << family;
@@ -227,7 +229,8 @@ TEST(SplitsToFit, FindSomethingThatFitsAmongManyCuts) {
       balancer.beginsWithin(rooms) ? high = middle : low = middle + 1;
     }
     request.memoryLimit = low;
-    const std::vector<NodeId> balanced = balancer.begins(6, Balance::Time), found = fitted(request, graph, profile, rows, balanced);
+    const std::vector<NodeId> balanced = balancer.begins(6, Balance::Time).orThrow(),
+                              found = fitted(request, graph, profile, rows, balanced);
     request.begins = found;
     for (const RankMetrics& rank : metricsOf(simulate(rows, price(request, graph, profile, rows).costs)).ranks)
       EXPECT_LE(rank.peakBytes, low);

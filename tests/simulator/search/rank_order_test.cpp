@@ -239,7 +239,8 @@ TEST(RankOrder, ExchangesRanksWhereThereAreMoreOrdersThanItTries) {
     };
     Evaluator evaluator(shape);
     const Candidate start =
-        evaluator.evaluate({SplitSource::Time, balancedFor(shape.request, graph, *profile, kSix, Balance::Time)}, RecomputeNone());
+        evaluator.evaluate({SplitSource::Time, balancedFor(shape.request, graph, *profile, kSix, Balance::Time)}, RecomputeNone())
+            .orThrow();
     int tried = 0;
     const std::vector<Candidate> orders = withRankOrders(shape, start, 1e9, [&] {
       ++tried;
