@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/replay.h"
@@ -87,11 +86,8 @@ Verdict judge(const Trace& predicted, const Trace& measured, std::optional<Ns> r
 }
 
 std::optional<Ns> replayedMakespan(const Schedule& schedule, const CostTable& costs, const Trace& measured) {
-  try {
-    return metricsOf(replay(schedule, costs, measured)).makespan;
-  } catch (const Error&) {
-    return std::nullopt;  // the trace lacks actions of this plan: then there is nothing to replay
-  }
+  const Answer<Trace> replayed = replay(schedule, costs, measured);
+  return replayed ? std::optional(metricsOf(*replayed).makespan) : std::nullopt;  // a trace may lack actions of this plan
 }
 
 std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measured) {

@@ -5,24 +5,25 @@
 #include <map>
 #include <tuple>
 
-#include "schedules/error.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
-Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& measured) {
+Answer<Trace> replay(const Schedule& schedule, const CostTable& costs, const Trace& measured) {
   using Key = std::tuple<SpanKind, Stage, Microbatch>;
   std::map<Key, Ns> durations;
   for (const Span& span : measured.spans) {
     if (isCompute(span.kind) && span.rank.index() < schedule.rows.size())            // of the first replica
       durations[{span.kind, span.stage, span.microbatch}] += span.end - span.start;  // a backward may come in pieces
   }
-  const auto durationOf = [&](const Action& action) {
+  const Action* missing = nullptr;
+  const auto durationOf = [&](const Action& action) -> Ns {
     const auto found = durations.find({*spanKind(action.kind), action.stage, action.microbatch});
-    if (found == durations.end()) throw Error(fmt::format("Action {} was not measured; replay a run of this plan.", toString(action)));
-    return found->second;
+    if (found != durations.end()) return found->second;
+    if (missing == nullptr) missing = &action;
+    return 0;
   };
   Program program = compile(schedule, costs);
   for (std::int32_t lane = 0; lane < program.ranks; ++lane) {
@@ -38,6 +39,7 @@ Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& meas
       if (slot) duration += durationOf(row[static_cast<std::size_t>(at) + 1]);
     }
   }
+  if (missing != nullptr) return Impossible{fmt::format("Action {} was not measured; replay a run of this plan.", toString(*missing))};
   Times times;
   execute(program, times);
   return traceOf(schedule, costs, program, times);
