@@ -26,69 +26,67 @@ namespace {
 
 /// A call of `run`.
 struct RunCall {
-  RunSettings settings;
+  RunRequest request;
   ProgressStyle progressStyle = ProgressStyle::Automatic;
   bool json = false;
 };
 
 /// This process's part of the job: a rank. Its result, on rank 0, is printed.
-void printRank(const RunCall& call, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator,
-               StoredRun& stored, bool& isInTouch) {
+void printRank(const RunCall& call, const PlanToRun& run, const RankEnvironment& environment, RankContact& contact, StoredRun& stored) {
   const RunObserver observer{[](const std::string& sentence) { warn(sentence); },
-                             [&] { return progress("train " + plan.modelName, call.progressStyle); }};
-  RankOutcome outcome = runRank(call.settings, plan, environment, communicator, stored, isInTouch, observer);
-  if (outcome.evaluation) printEvaluation(*outcome.evaluation, call.settings.outputs, call.json);
+                             [&] { return progress("train " + run.plan.modelName, call.progressStyle); }};
+  RankOutcome outcome = runRank(run.settings, run.plan, environment, contact, stored, observer);
+  if (outcome.evaluation) printEvaluation(*outcome.evaluation, call.request.outputs, call.json);
   if (!outcome.training) return;
-  call.json ? printJson(*outcome.training) : printText(*outcome.training, call.settings.store);
+  call.json ? printJson(*outcome.training) : printText(*outcome.training, call.request.store);
   if (const std::string& failure = outcome.training->record.failure; !failure.empty()) throw Error(failure);
 }
 
-int runOrStartRanks(RunCall& call, const std::optional<RankEnvironment>& environment, bool& isInTouch) {
-  RunSettings& o = call.settings;
-  const Plan plan = planToRun(o);
-  const int ranks = worldSize(plan);
+int runOrStartRanks(const RunCall& call, const std::optional<RankEnvironment>& environment, RankContact& contact) {
+  const RunRequest& request = call.request;
+  const PlanToRun run = planToRun(request);
+  const int ranks = worldSize(run.plan);
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == JobRank(0) && environment->statusFd < 0);
   if (isFirst) {
-    prepareFiles(o);
-    for (const std::string& note : notesOn(o, plan)) warn(note);
+    prepareFiles(run.settings);
+    for (const std::string& note : notesOn(run.settings, run.plan)) warn(note);
   }
   if (environment) {
-    requireWorldSize(*environment, ranks, o.plan);
-    StoredRun stored(o, plan);
-    std::unique_ptr<Communicator> communicator;
+    requireWorldSize(*environment, ranks, request.plan);
+    StoredRun stored(run.settings, run.plan);
     try {
-      printRank(call, plan, *environment, communicator, stored, isInTouch);
+      printRank(call, run, *environment, contact, stored);
       return kYes;
     } catch (const UsageError& e) {
       if (isFirst && stored.id()) stored.fail(causeOf(e));
-      reportRankAbsence(o, *environment, e, isInTouch);
+      reportRankAbsence(request, *environment, e, contact);
       failRank(*environment, e, &complain);
     } catch (const std::exception& e) {  // of all ranks' records our launcher tells
-      reportRankAbsence(o, *environment, e, isInTouch);
+      reportRankAbsence(request, *environment, e, contact);
       const bool alone = environment->statusFd < 0;
       if (isFirst) stored.fail(causeOf(e));
-      failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")), &complain);
+      failRank(*environment, Error(causeOf(e) + (alone ? flightNote(request, started, environment->rank.value, 1) : "")), &complain);
     }
   }
-  if (!o.synthetic) {
-    const ModelGraph graph = loadModel(plan.modelFiles);
-    requireFits(plan, graph);
-    for (const std::string& note : {lossNote(o, plan, graph), decayNote(o, plan, graph)}) {
+  if (!request.synthetic) {
+    const ModelGraph graph = loadModel(run.plan.modelFiles);
+    requireFits(run.plan, graph);
+    for (const std::string& note : {lossNote(run.settings, run.plan, graph), decayNote(run.settings, run.plan, graph)}) {
       if (!note.empty()) warn(note);
     }
   }
-  launchRanks(o, plan, ownCall());
+  launchRanks(run.settings, run.plan, ownCall());
   return kYes;
 }
 
-int run(RunCall& call) {
+int run(const RunCall& call) {
   const auto environment = rankEnvironment();
-  bool isInTouch = false;  // with the other ranks, so that these learn from a failure
+  RankContact contact;
   try {
-    return runOrStartRanks(call, environment, isInTouch);
+    return runOrStartRanks(call, environment, contact);
   } catch (const std::exception& e) {  // what a rank refuses before it meets the others
-    if (environment) reportRankAbsence(call.settings, *environment, e, isInTouch);
+    if (environment) reportRankAbsence(call.request, *environment, e, contact);
     throw;
   }
 }
@@ -106,7 +104,7 @@ std::string aboutTransports() {
 }
 
 /// What is run, on what and how.
-void declareExecution(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
+void declareExecution(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
   sub.add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
   sub.add_option("--model", o->models,
                  "The model's archive, if it is no longer where the plan says; once for each where every stage was exported on its own")
@@ -140,7 +138,7 @@ void declareExecution(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
   addChoice(sub, "--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first");
 }
 
-void declareData(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
+void declareData(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
   sub.add_option("--data", o->data,
                  "synthetic, a torch.save of a dict of tensors, or a Python function that returns an iterable of batches, each a dict or "
                  "(inputs..., target)")
@@ -154,7 +152,7 @@ void declareData(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
 }
 
 /// The optimizer, its learning rate and the gradients it takes.
-void declareUpdate(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
+void declareUpdate(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
   addChoice(sub, "--optimizer", o->optimizer, "With torch.optim's arithmetic and defaults (default: as the plan accounts for)");
   sub.add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");
   sub.add_option("--momentum", o->momentum,
@@ -188,7 +186,7 @@ void declareUpdate(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
       "--no-zero1", [o] { o->zero1 = false; }, "Keep the optimizer's whole state on every replica");
 }
 
-void declareCheckpoints(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
+void declareCheckpoints(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
   sub.add_option("--save", o->save,
                  "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict; {step} in the name is the number "
                  "of steps done; by its end a .safetensors file, or with / a folder of torch.distributed.checkpoint")
@@ -206,7 +204,7 @@ void declareCheckpoints(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
 }
 
 /// Evaluation, and what a run needs beside plan and data.
-void declareConditions(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
+void declareConditions(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
   sub.add_option("--log", o->log, "Write loss, learning rate and time of each step here (CSV)")->option_text("FILE");
   sub.add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");
   sub.add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
@@ -226,7 +224,7 @@ void declareConditions(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
 
 /// What is watched, compared and reported.
 void declareChecks(CLI::App& sub, const std::shared_ptr<RunCall>& call) {
-  const std::shared_ptr<RunSettings> o(call, &call->settings);
+  const std::shared_ptr<RunRequest> o(call, &call->request);
   sub.add_option("--live", o->live,
                  "Append what each rank is doing to this file (JSON lines), for monitoring programs; ranks on one host; with --backend "
                  "nccl or --backward dynamic at the end of each step")
@@ -250,7 +248,7 @@ void declareChecks(CLI::App& sub, const std::shared_ptr<RunCall>& call) {
 Command addRun(CLI::App& app) {
   auto* sub = app.add_subcommand("run", "Execute a plan: one process per rank, training steps, measured timeline");
   auto call = std::make_shared<RunCall>();
-  const std::shared_ptr<RunSettings> o(call, &call->settings);
+  const std::shared_ptr<RunRequest> o(call, &call->request);
   declareExecution(*sub, o);
   declareData(*sub, o);
   declareUpdate(*sub, o);

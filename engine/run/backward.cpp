@@ -15,19 +15,19 @@
 namespace pw {
 
 void refuseWhatIsNotDynamic(const RunSettings& o, const Plan& plan) {
-  if (o.backward != Backward::Dynamic) return;
+  if (o.request.backward != Backward::Dynamic) return;
   const auto refuse = [](const std::string& why, const std::string& cure) {
     throw UsageError(fmt::format("--backward dynamic {}; {}.", why, cure));
   };
-  if (o.synthetic) refuse("calls the stages of a model, and --synthetic has none", "omit one of them");
-  if (o.evaluates) refuse("is about backward passes, and --eval runs none", "omit one of them");
+  if (o.request.synthetic) refuse("calls the stages of a model, and --synthetic has none", "omit one of them");
+  if (o.request.evaluates) refuse("is about backward passes, and --eval runs none", "omit one of them");
   if (o.computing.onGpu) refuse("runs on CPUs", "use --backend ucx or gloo");
   if (o.computing.precision != DType::Unknown)
     refuse(fmt::format("computes as the model was traced, not in {}", precisionName(o.computing.precision)), "add --precision traced");
-  if (o.order == Order::Ready) refuse("does not follow the plan's rows, in no order", "omit --order");
-  if (o.lossOver == LossScope::WholeBatch)
+  if (o.request.order == Order::Ready) refuse("does not follow the plan's rows, in no order", "omit --order");
+  if (o.request.lossOver == LossScope::WholeBatch)
     refuse("sends each microbatch back on its own, so there is no loss over the batch", "use --loss-over microbatch");
-  if (o.findNan) refuse("does not look into backward passes", "omit --find-nan, or find the operator with --backward schedule");
+  if (o.request.findNan) refuse("does not look into backward passes", "omit --find-nan, or find the operator with --backward schedule");
   if (plan.schedule.placement.bidirectional())
     refuse(fmt::format("needs each stage on one rank, and {} has two of each", plan.schedule.name), "plan with another schedule");
   if (std::ranges::any_of(plan.partition.stages, [](const StageSpec& stage) { return !stage.checkpoints.empty(); }))
@@ -36,8 +36,8 @@ void refuseWhatIsNotDynamic(const RunSettings& o, const Plan& plan) {
 
 void connectCalls(const RunSettings& o, const Plan& plan, const Rendezvous& rendezvous, const KeyValueStore& store,
                   const TorchBackend& torch, Communicator& communicator, TrainOptions& options) {
-  if (o.backward != Backward::Dynamic) return;
-  const LinkMaker link = communicator.size() > 1 ? linkRanks(*o.transport, rendezvous, store, torch) : inMemoryLinks(1).front();
+  if (o.request.backward != Backward::Dynamic) return;
+  const LinkMaker link = communicator.size() > 1 ? linkRanks(o.transport, rendezvous, store, torch) : inMemoryLinks(1).front();
   const auto pipeline = std::make_shared<DynamicPipeline>(plan, link, torch, options.deadline);
   communicator.barrier();  // before it nobody stops serving addresses
   communicator.keep({{}, pipeline});

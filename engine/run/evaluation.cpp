@@ -12,16 +12,16 @@ std::optional<EvaluationResult> evaluateRank(const RunSettings& o, const ModelGr
                                              Communicator& communicator, const TorchBackend& torch) {
   std::vector<Evaluation> steps;
   double loss = 0;
-  for (int i = 0; i < o.steps; ++i) {
+  for (int i = 0; i < o.request.steps; ++i) {
     options.firstStep = i;
     steps.push_back(evaluate(graph, plan, options, communicator, torch));
-    loss += steps.back().loss / o.steps;
+    loss += steps.back().loss / o.request.steps;
   }
   if (communicator.rank().value != 0) {
     communicator.barrier();
     return std::nullopt;
   }
-  if (!o.outputs.empty()) {
+  if (!o.request.outputs.empty()) {
     std::vector<ModelOutput> outputs = steps.front().outputs;
     std::vector<std::int64_t> samples;
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -31,12 +31,12 @@ std::optional<EvaluationResult> evaluateRank(const RunSettings& o, const ModelGr
         outputs[k].parts.insert(outputs[k].parts.end(), steps[i].outputs[k].parts.begin(), steps[i].outputs[k].parts.end());
       }
     }
-    mergeAndSave(o.outputs, outputs, samples);
+    mergeAndSave(o.request.outputs, outputs, samples);
   }
   communicator.barrier();
   if (!std::isfinite(loss))
     throw Error("The loss of the evaluation is not finite: the model, its weights or the data give NaN or infinity");
-  EvaluationResult result{loss, plan.batch * o.steps, {}};
+  EvaluationResult result{loss, plan.batch * o.request.steps, {}};
   for (const ModelOutput& output : steps.front().outputs) result.outputs.push_back(output.name);
   return result;
 }

@@ -27,9 +27,9 @@ namespace fs = std::filesystem;
 
 /// Of a plan of an older version, which does not identify its model; otherwise empty.
 std::string modelNote(const RunSettings& o, const Plan& plan) {
-  if (o.synthetic || !plan.fingerprint.digest.empty()) return "";
+  if (o.request.synthetic || !plan.fingerprint.digest.empty()) return "";
   return fmt::format("{} is of an older version and does not tell which model it is for; plan the model again to have that checked",
-                     o.plan);
+                     o.request.plan);
 }
 
 /// The command line for a rank, which continues the record that we began.
@@ -43,7 +43,7 @@ std::vector<std::string> callOfRanks(std::vector<std::string> call, std::optiona
 
 }  // namespace
 
-void takeModels(const RunSettings& o, Plan& plan) {
+void takeModels(const RunRequest& o, Plan& plan) {
   if (!o.models.empty() && o.models.size() != plan.modelFiles.size()) {
     throw UsageError(fmt::format("{} is of {}, and --model names {}; give --model once for each.", o.plan,
                                  counted(static_cast<int>(plan.modelFiles.size()), "archive"), o.models.size()));
@@ -57,7 +57,7 @@ void takeModels(const RunSettings& o, Plan& plan) {
   }
 }
 
-Plan planToRun(RunSettings& o) {
+PlanToRun planToRun(const RunRequest& o) {
   Plan plan = parsePlan(readFile(o.plan), o.plan);
   if (!o.synthetic && !plan.profile.sent.empty()) {
     throw UsageError(
@@ -68,10 +68,9 @@ Plan planToRun(RunSettings& o) {
   if (!o.loss.empty()) plan.loss = o.loss;
   plan.libraries.insert(plan.libraries.end(), o.libraries.begin(), o.libraries.end());
   if (!o.synthetic) plan.libraries = libraryPaths(plan.libraries);
-  completeOptimizer(o, plan);
-  followPlan(o, plan);
-  refuseWhatCannotRun(o, plan);
-  return plan;
+  RunSettings settings = settle(o, plan);
+  refuseWhatCannotRun(settings, plan);
+  return {std::move(plan), std::move(settings)};
 }
 
 std::vector<std::string> notesOn(const RunSettings& o, const Plan& plan) {
@@ -81,24 +80,26 @@ std::vector<std::string> notesOn(const RunSettings& o, const Plan& plan) {
 }
 
 void prepareFiles(const RunSettings& o) {
-  if (!o.resume.empty()) static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));
-  if (!o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
-  if (!o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
-    const std::string path = checkpointPath(o.save, 0);
+  const RunRequest& asked = o.request;
+  if (!asked.resume.empty()) static_cast<void>(resumptionOf(asked.resume, o.update, asked.resetOptimizer || asked.evaluates));
+  if (!asked.store.empty())
+    static_cast<void>(RunStore(asked.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
+  if (!asked.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
+    const std::string path = checkpointPath(asked.save, 0);
     if (isFolder(path) && !path.ends_with('/')) {
       throw UsageError(
           fmt::format("{} is a folder; give --save the name of a file, or {}/ for a folder of torch.distributed.checkpoint.", path, path));
     }
     static_cast<void>(CheckpointWriter(path));
   }
-  if (!o.live.empty()) {  // the ranks append
-    std::ofstream(o.live, std::ios::trunc).flush();
-    static_cast<void>(LiveWriter(o.live, JobRank(0)));
+  if (!asked.live.empty()) {  // the ranks append
+    std::ofstream(asked.live, std::ios::trunc).flush();
+    static_cast<void>(LiveWriter(asked.live, JobRank(0)));
   }
 }
 
-std::string flightNote(const RunSettings& o, FileTime since, int firstRank, int ranks) {
-  const std::string prefix = flightFiles(o);
+std::string flightNote(const RunRequest& request, FileTime since, int firstRank, int ranks) {
+  const std::string prefix = flightFiles(request);
   for (int r = firstRank; r < firstRank + ranks; ++r) {
     const std::string file = flightFile(prefix, JobRank(r));
     std::error_code absent;
@@ -116,10 +117,10 @@ void launchRanks(const RunSettings& o, const Plan& plan, const std::vector<std::
   stored.begin();
   const FileTime started = FileTime::clock::now();
   const LaunchResult result =
-      launch(worldSize(plan), callOfRanks(call, stored.id()), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o));
+      launch(worldSize(plan), callOfRanks(call, stored.id()), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o.request));
   if (result.ok) return;
   LaunchResult told = result;
-  told.failure += flightNote(o, started, 0, worldSize(plan));
+  told.failure += flightNote(o.request, started, 0, worldSize(plan));
   stored.fail(result.interrupted ? "Interrupted" : result.failure);
   throwUnlessOk(told);
 }

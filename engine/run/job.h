@@ -10,11 +10,17 @@ namespace pw {
 
 /// Replaces the plan's archives by those of `--model`. Throws UsageError if their number differs from the plan's, or one of the plan's is
 /// missing.
-void takeModels(const RunSettings& settings, Plan& plan);
+void takeModels(const RunRequest& request, Plan& plan);
 
-/// The plan of `settings.plan` as these settings run it; completes the settings by how it was profiled. Throws UsageError for what cannot
-/// be run.
-[[nodiscard]] Plan planToRun(RunSettings& settings);
+/// A plan as it is run, and how.
+struct PlanToRun {
+  Plan plan;
+  RunSettings settings;
+};
+
+/// The plan of `request.plan` as the request runs it, and what it leaves open settled by the plan. Throws UsageError for what cannot be
+/// run.
+[[nodiscard]] PlanToRun planToRun(const RunRequest& request);
 
 /// Sentences on what of the plan does not apply to this run: its costs, its optimizer's memory, the check of its model.
 [[nodiscard]] std::vector<std::string> notesOn(const RunSettings& settings, const Plan& plan);
@@ -26,7 +32,7 @@ void prepareFiles(const RunSettings& settings);
 using FileTime = std::filesystem::file_time_type;
 
 /// Where to read on about a failure, if one of these ranks has written since then what it waited for; else nothing.
-[[nodiscard]] std::string flightNote(const RunSettings& settings, FileTime since, int firstRank, int ranks);
+[[nodiscard]] std::string flightNote(const RunRequest& request, FileTime since, int firstRank, int ranks);
 
 /// Starts the plan's ranks with copies of this program's call and waits for them; begins the run's record, and ends it where they fail.
 /// Throws as `throwUnlessOk`.

@@ -27,21 +27,23 @@ std::optional<RunResult> trainAndRecord(const RunSettings& o, const Plan& plan, 
   StepProgress show;
   if (shows && observer.progress) show = observer.progress();
   std::optional<LossLog> log;
-  if (!o.log.empty() && environment.rank.value == 0) log.emplace(o.log, !o.resume.empty());
+  if (!o.request.log.empty() && environment.rank.value == 0) log.emplace(o.request.log, !o.request.resume.empty());
   options.onStep = [&](int step, const StepLog& done) {
-    if (show) show(step + 1 - options.firstStep, o.steps, fmt::format("loss {:.4f}", done.loss.value_or(0)));
+    if (show) show(step + 1 - options.firstStep, o.request.steps, fmt::format("loss {:.4f}", done.loss.value_or(0)));
     if (log) log->add(step, done, learningRateAt(o.update, step));
   };
   std::optional<TrainingRecord> record;  // what has ended is kept also when the training fails
   if (environment.rank == JobRank(0)) record.emplace(o, plan, options.firstStep, stored, observer.warn);
   options.onGathered = [&](int step, std::vector<StepLog> ranks) { record->add(step, std::move(ranks)); };
   Plan trained = plan;
-  if (o.synthetic) addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
+  if (o.request.synthetic)
+    addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
   const std::vector<RankLog> logs = gatherRankLogs(trainRank(graph, trained, options, communicator, torch), communicator);
   if (logs.empty()) return std::nullopt;
   RunResult result = record->finish(logs);
-  result.saved = o.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.save, result.firstStep + result.savedSteps);
-  if (!o.synthetic) result.exported = readExportRecord(graph.files);
+  result.saved =
+      o.request.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.request.save, result.firstStep + result.savedSteps);
+  if (!o.request.synthetic) result.exported = readExportRecord(graph.files);
   return result;
 }
 
@@ -49,7 +51,7 @@ std::optional<RunResult> trainAndRecord(const RunSettings& o, const Plan& plan, 
 bool takesBatches(const RunSettings& o, const Plan& plan, const RankEnvironment& environment) {
   const Rank rank = replicasOf(plan.schedule).rank(environment.rank);
   for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
-    if (plan.schedule.placement.holds(rank, Stage(s)) && (o.verify || needsBatch(plan, Stage(s)))) return true;
+    if (plan.schedule.placement.holds(rank, Stage(s)) && (o.request.verify || needsBatch(plan, Stage(s)))) return true;
   }
   return false;
 }
@@ -57,21 +59,21 @@ bool takesBatches(const RunSettings& o, const Plan& plan, const RankEnvironment&
 /// Of --data module:function; its process begins while the ranks connect.
 std::shared_ptr<const BatchFeed> feedOf(const RunSettings& o, const Plan& plan, const ModelGraph& graph, const RankEnvironment& environment,
                                         const TrainOptions& options) {
-  if (!takesBatches(o, plan, environment)) return std::make_shared<BatchFeed>(BatchFeed{o.data, {}});
+  if (!takesBatches(o, plan, environment)) return std::make_shared<BatchFeed>(BatchFeed{o.request.data, {}});
   // Before the other ranks lose patience with this one: the batch is the cause.
-  StreamRequest request{o.data, options.firstStep, o.seed, {}, options.deadline * 3 / 4};
+  StreamRequest request{o.request.data, options.firstStep, o.request.seed, {}, options.deadline * 3 / 4};
   for (const ValueId input : graph.inputs) request.inputs.push_back(graph.value(input).name);
   return streamBatches(request);
 }
 
 }  // namespace
 
-RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator,
-                    StoredRun& stored, bool& isInTouch, const RunObserver& observer) {
-  const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
-  if (!o.synthetic) requireFits(plan, graph);
+RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironment& environment, RankContact& contact, StoredRun& stored,
+                    const RunObserver& observer) {
+  const ModelGraph graph = o.request.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
+  if (!o.request.synthetic) requireFits(plan, graph);
   refuseSharesOfComplexNumbers(o, plan, graph);
-  if (!o.synthetic && environment.rank.value == 0 && environment.statusFd < 0) {
+  if (!o.request.synthetic && environment.rank.value == 0 && environment.statusFd < 0) {
     for (const std::string& note : {lossNote(o, plan, graph), decayNote(o, plan, graph)}) {
       if (!note.empty()) observer.warn(note);
     }
@@ -80,13 +82,14 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
   options.stage.tell = [&observer, rank = environment.rank](const std::string& what) {
     observer.warn(fmt::format("rank {} {}", rank.value, what));
   };
-  if (namesFunction(o.data)) options.stage.data.feed = feedOf(o, plan, graph, environment, options);
+  if (namesFunction(o.request.data)) options.stage.data.feed = feedOf(o, plan, graph, environment, options);
   bindToCores(environment);  // after the process of --data has begun, whose workers have all cores
-  const TorchBackend& torch = connectRank(o, plan, graph, environment, {}, communicator, isInTouch, observer, options);
+  const std::optional<Meeting> notYet;
+  auto [connected, torch] = connectRank({o, plan, graph, environment, notYet}, std::move(options), contact, observer);
   std::optional<LiveWriter> live;
-  if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
-  if (o.evaluates) return {std::nullopt, evaluateRank(o, graph, plan, options, *communicator, torch)};
-  return {trainAndRecord(o, plan, graph, environment, options, *communicator, torch, stored, observer), std::nullopt};
+  if (!o.request.live.empty()) connected.live = &live.emplace(o.request.live, environment.rank);
+  if (o.request.evaluates) return {std::nullopt, evaluateRank(o, graph, plan, connected, *contact.communicator, torch)};
+  return {trainAndRecord(o, plan, graph, environment, connected, *contact.communicator, torch, stored, observer), std::nullopt};
 }
 
 }  // namespace pw

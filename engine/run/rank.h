@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -9,6 +8,7 @@
 #include "engine/run/record.h"
 #include "engine/run/result.h"
 #include "engine/run/settings.h"
+#include "engine/run/start.h"
 
 namespace pw {
 
@@ -27,10 +27,8 @@ struct RankOutcome {
   std::optional<EvaluationResult> evaluation;
 };
 
-/// A rank's part of a run: meets the others, connects, trains or evaluates, and records. Fills `communicator`, which must outlive a
-/// failure: peers that notice must not report before this rank does. `isInTouch`: see `meetOthers`. Throws Error and UsageError.
-[[nodiscard]] RankOutcome runRank(const RunSettings& settings, const Plan& plan, const RankEnvironment& environment,
-                                  std::unique_ptr<Communicator>& communicator, StoredRun& stored, bool& isInTouch,
-                                  const RunObserver& observer);
+/// A rank's part of a run: meets the others, connects (`contact`), trains or evaluates, and records. Throws Error and UsageError.
+[[nodiscard]] RankOutcome runRank(const RunSettings& settings, const Plan& plan, const RankEnvironment& environment, RankContact& contact,
+                                  StoredRun& stored, const RunObserver& observer);
 
 }  // namespace pw

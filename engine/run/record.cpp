@@ -41,7 +41,7 @@ Trace ofAllReplicas(const Trace& one, int replicas) {
 
 /// How many ranks share a stage's optimizer state.
 int shardsOf(const RunSettings& o, const Plan& plan) {
-  return o.zero1.value() ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
+  return o.zero1 ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
 }
 
 /// Nothing where the plan is of no model.
@@ -53,9 +53,9 @@ std::optional<CostSource> costSourceOf(const Plan& plan) {
 RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
-  record.backend = nameOf(*o.transport);
-  record.facts = {o.computing.precision, o.computing.tf32, o.synthetic, o.update.kind, o.backward, costSourceOf(plan)};
-  record.seed = o.seed;
+  record.backend = nameOf(o.transport);
+  record.facts = {o.computing.precision, o.computing.tf32, o.request.synthetic, o.update.kind, o.request.backward, costSourceOf(plan)};
+  record.seed = o.request.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;
   addOptimizerState(record.plan.costs, stateCopies(o.update), shardsOf(o, plan));
@@ -65,22 +65,22 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
 
 }  // namespace
 
-StoredRun::StoredRun(const RunSettings& options, const Plan& plan) : options_(options), plan_(plan), startedAt_(now()) {
-  if (options.recordedAs > 0) id_ = RunId(options.recordedAs);
+StoredRun::StoredRun(const RunSettings& settings, const Plan& plan) : settings_(settings), plan_(plan), startedAt_(now()) {
+  if (settings.request.recordedAs > 0) id_ = RunId(settings.request.recordedAs);
 }
 
 const RunRecord& StoredRun::record() {
-  if (!record_) record_ = recordOf(plan_, options_, startedAt_);
+  if (!record_) record_ = recordOf(plan_, settings_, startedAt_);
   return *record_;
 }
 
 RunStore& StoredRun::store() {
-  if (!store_) store_ = std::make_unique<RunStore>(options_.store, RunStore::Mode::ReadWrite, kLockWaitMs);
+  if (!store_) store_ = std::make_unique<RunStore>(settings_.request.store, RunStore::Mode::ReadWrite, kLockWaitMs);
   return *store_;
 }
 
 void StoredRun::begin() {
-  if (options_.store.empty() || id_) return;
+  if (settings_.request.store.empty() || id_) return;
   RunRecord unfinished = record();
   unfinished.state = RunState::Unfinished;
   id_ = store().add(unfinished);
@@ -96,7 +96,7 @@ void StoredRun::end(const std::string& failure) {
 }
 
 void StoredRun::fail(const std::string& failure) noexcept {
-  if (options_.store.empty()) return;
+  if (settings_.request.store.empty()) return;
   try {
     if (id_) return store().end(*id_, failure);
     RunRecord failed = record();
@@ -105,9 +105,9 @@ void StoredRun::fail(const std::string& failure) noexcept {
   } catch (const std::exception&) {}
 }
 
-TrainingRecord::TrainingRecord(const RunSettings& options, const Plan& plan, int firstStep, StoredRun& stored,
+TrainingRecord::TrainingRecord(const RunSettings& settings, const Plan& plan, int firstStep, StoredRun& stored,
                                std::function<void(const std::string&)> warn)
-    : options_(options),
+    : settings_(settings),
       stored_(stored),
       warn_(std::move(warn)),
       recorder_(
@@ -119,14 +119,14 @@ TrainingRecord::TrainingRecord(const RunSettings& options, const Plan& plan, int
   result_.record = stored_.record();
   result_.id = stored_.id();
   result_.firstStep = firstStep;
-  result_.countsSkipped = options.skipNonFinite;
+  result_.countsSkipped = settings.request.skipNonFinite;
 }
 
 void TrainingRecord::add(int step, std::vector<StepLog> ranks) {
   const int done = step - result_.firstStep;
-  if (const std::string what = nonFinite(ranks); !what.empty() && !options_.skipNonFinite) {
-    result_.savedSteps = options_.saveEvery > 0 ? done / options_.saveEvery * options_.saveEvery : 0;
-    result_.record.failure = nonFiniteSentence(step, what, options_.findNan);
+  if (const std::string what = nonFinite(ranks); !what.empty() && !settings_.request.skipNonFinite) {
+    result_.savedSteps = settings_.request.saveEvery > 0 ? done / settings_.request.saveEvery * settings_.request.saveEvery : 0;
+    result_.record.failure = nonFiniteSentence(step, what, settings_.request.findNan);
     return;
   }
   result_.savedSteps = done + 1;
@@ -157,7 +157,7 @@ RunResult TrainingRecord::finish(const std::vector<RankLog>& ranks) {
   for (const RankLog& rank : ranks) {
     result_.residentPeak.push_back(rank.residentPeak);
     result_.startToFirstAction.push_back(rank.startToFirstAction);
-    if (options_.verify)
+    if (settings_.request.verify)
       result_.verification = result_.verification ? joinVerifications(*result_.verification, rank.verification) : rank.verification;
   }
   std::string& failure = result_.record.failure;

@@ -16,11 +16,11 @@
 namespace pw {
 
 /// The record of this call's run in the store of `--store`; without that option its operations do nothing. Where our launcher began the
-/// record (`RunSettings::recordedAs`), rank 0 continues it.
+/// record (`RunRequest::recordedAs`), rank 0 continues it.
 class StoredRun {
  public:
   /// Notes when the run began. Both must outlive this.
-  StoredRun(const RunSettings& options, const Plan& plan);
+  StoredRun(const RunSettings& settings, const Plan& plan);
 
   /// The run as it is known before its first step. Simulates the plan once.
   [[nodiscard]] const RunRecord& record();
@@ -37,7 +37,7 @@ class StoredRun {
  private:
   RunStore& store();
 
-  const RunSettings& options_;
+  const RunSettings& settings_;
   const Plan& plan_;
   std::string startedAt_;
   std::optional<RunRecord> record_;
@@ -50,7 +50,7 @@ class StoredRun {
 class TrainingRecord {
  public:
   /// Begins the stored run. All must outlive this. `warn` gets a sentence, also on the recorder's thread.
-  TrainingRecord(const RunSettings& options, const Plan& plan, int firstStep, StoredRun& stored,
+  TrainingRecord(const RunSettings& settings, const Plan& plan, int firstStep, StoredRun& stored,
                  std::function<void(const std::string&)> warn);
 
   /// A step that has ended: what each rank saw of it. One whose numbers are not finite fails the run, unless such steps are skipped, and is
@@ -62,7 +62,7 @@ class TrainingRecord {
  private:
   void keep(std::span<const StepRecord> steps);
 
-  const RunSettings& options_;
+  const RunSettings& settings_;
   StoredRun& stored_;
   std::function<void(const std::string&)> warn_;
   RunResult result_;

@@ -85,12 +85,15 @@ std::string hearRankZero(const JobPlace& place) {
 }
 
 struct TrainingSession::Parts {
+  Parts(PlanToRun run, RankEnvironment where, RunObserver watching)
+      : plan(std::move(run.plan)), settings(std::move(run.settings)), environment(std::move(where)), observer(std::move(watching)) {}
+
+  Plan plan;
   RunSettings settings;
   RankEnvironment environment;
   RunObserver observer;
-  Plan plan;
   ModelGraph graph;
-  std::unique_ptr<Communicator> communicator;
+  RankContact contact;
   StoredRun stored{settings, plan};
   std::optional<TrainingRecord> record;
   std::optional<LossLog> log;
@@ -114,9 +117,7 @@ struct TrainingSession::Parts {
 };
 
 void TrainingSession::Parts::begin(const JobPlace& place) {
-  environment = place.environment;
-  plan = planToRun(settings);
-  requireWorldSize(environment, worldSize(plan), settings.plan);
+  requireWorldSize(environment, worldSize(plan), settings.request.plan);
   graph = loadModel(plan.modelFiles);
   requireFits(plan, graph);
   settings.update = withNamesOf(graph, settings.update);
@@ -134,12 +135,13 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
   options.stage.tell = [this](const std::string& what) { observer.warn(fmt::format("rank {} {}", environment.rank.value, what)); };
   options.onStep = [this](int step, const StepLog& own) { note(step, own); };
   options.onGathered = [this](int step, std::vector<StepLog> ranks) { gathered(step, std::move(ranks)); };
-  bool isInTouch = false;
-  torch = &connectRank(settings, plan, graph, environment, place.meeting, communicator, isInTouch, observer, options);
-  if (isFirst && !settings.store.empty()) record.emplace(settings, plan, options.firstStep, stored, observer.warn);
-  if (isFirst && !settings.log.empty()) log.emplace(settings.log, !settings.resume.empty());
+  ConnectedRank connected = connectRank({settings, plan, graph, environment, place.meeting}, std::move(options), contact, observer);
+  options = std::move(connected.options);
+  torch = &connected.torch;
+  if (isFirst && !settings.request.store.empty()) record.emplace(settings, plan, options.firstStep, stored, observer.warn);
+  if (isFirst && !settings.request.log.empty()) log.emplace(settings.request.log, !settings.request.resume.empty());
   optimizer = settings.update;
-  training = std::make_unique<Training>(graph, plan, options, *communicator, *torch);
+  training = std::make_unique<Training>(graph, plan, options, *contact.communicator, *torch);
 }
 
 void TrainingSession::Parts::note(int step, const StepLog& own) {
@@ -163,8 +165,8 @@ void TrainingSession::Parts::requireUsable() const {
 
 /// All ranks make this call, and are done with the one before; a rank that ended its training makes another.
 void TrainingSession::Parts::meet(const char* call) {
-  agreeOnCall(call, {}, *communicator);
-  communicator->barrier();
+  agreeOnCall(call, {}, *contact.communicator);
+  contact.communicator->barrier();
 }
 
 /// Lets the other ranks notice what ends this one.
@@ -177,15 +179,13 @@ auto TrainingSession::Parts::guarded(const Work& work) {
     failure = causeOf(problem);
     record.reset();  // its thread uses the store
     if (environment.rank == JobRank(0)) stored.fail(failure);
-    if (communicator) communicator->abort();
+    if (contact.communicator) contact.communicator->abort();
     throw;
   }
 }
 
-TrainingSession::TrainingSession(RunSettings settings, const JobPlace& place, std::function<void(const std::string&)> warn)
-    : parts_(std::make_unique<Parts>()) {
-  parts_->settings = std::move(settings);
-  parts_->observer = {std::move(warn), {}};
+TrainingSession::TrainingSession(const RunRequest& request, const JobPlace& place, std::function<void(const std::string&)> warn) {
+  parts_ = std::make_unique<Parts>(planToRun(request), place.environment, RunObserver{std::move(warn), {}});
   Parts& p = *parts_;
   try {
     p.begin(place);
@@ -194,7 +194,7 @@ TrainingSession::TrainingSession(RunSettings settings, const JobPlace& place, st
     const bool stored = p.record.has_value();
     p.record.reset();
     if (stored) p.stored.fail(p.failure);
-    if (p.communicator) p.communicator->abort();
+    if (p.contact.communicator) p.contact.communicator->abort();
     throw;
   }
 }
@@ -231,7 +231,7 @@ SessionStep TrainingSession::step(const OptimizerSpec& given, const StepWatcher&
     const int number = p.training->nextStep();
     if (p.training->step()) return p.done;
     if (p.notFinite.empty()) throw Error(fmt::format("Step {} is not finite; rank 0 says what was not.", number));
-    throw Error(nonFiniteSentence(number, p.notFinite, p.settings.findNan) + ".");
+    throw Error(nonFiniteSentence(number, p.notFinite, p.settings.request.findNan) + ".");
   });
 }
 
@@ -241,7 +241,7 @@ std::vector<StateTensorCopy> TrainingSession::weights() {
     p.meet("state_dict");
     std::vector<StatePiece> own = p.training->state();
     std::erase_if(own, [&](const StatePiece& piece) { return !isWeight(piece, p.optimizer); });
-    std::vector<StateTensorCopy> all = wholeState(own, *p.communicator);
+    std::vector<StateTensorCopy> all = wholeState(own, *p.contact.communicator);
     for (const auto& [name, of] : aliasesOf(p.graph)) {
       const auto first = std::ranges::find(all, of, &StateTensorCopy::name);
       if (first == all.end() || std::ranges::find(all, name, &StateTensorCopy::name) != all.end()) continue;
@@ -259,7 +259,7 @@ void TrainingSession::save(const std::string& path) {
   try {
     p.training->save(path);
   } catch (const std::exception&) {  // a file that cannot be written fails on all ranks, and they continue; a lost rank ends them
-    p.guarded([&] { p.communicator->barrier(); });
+    p.guarded([&] { p.contact.communicator->barrier(); });
     throw;
   }
 }
@@ -278,7 +278,7 @@ void TrainingSession::load(const std::string& path, bool onlyWeights) {
     options.stage.optimizer = p.optimizer;
     p.meet("load");
     p.training.reset();
-    p.training = std::make_unique<Training>(p.graph, p.plan, options, *p.communicator, *p.torch);
+    p.training = std::make_unique<Training>(p.graph, p.plan, options, *p.contact.communicator, *p.torch);
   });
 }
 
@@ -298,7 +298,7 @@ void TrainingSession::close(bool inOrder) noexcept {
   }
   p.training.reset();
   p.record.reset();
-  p.communicator.reset();
+  p.contact.communicator.reset();
 }
 
 }  // namespace pw

@@ -51,9 +51,9 @@ using StepWatcher = std::function<void(int step, const Trace& measured, const Me
 /// other ranks are told, and nothing but `close` is possible.
 class TrainingSession {
  public:
-  /// Reads the plan of `settings`, agrees with the other ranks, connects to them and makes this rank's stages. `settings.feed` gives the
+  /// Reads the plan of `request`, agrees with the other ranks, connects to them and makes this rank's stages. `request.feed` gives the
   /// batches. `warn` gets sentences for the user, on any thread. Throws Error and UsageError.
-  TrainingSession(RunSettings settings, const JobPlace& place, std::function<void(const std::string&)> warn);
+  TrainingSession(const RunRequest& request, const JobPlace& place, std::function<void(const std::string&)> warn);
   ~TrainingSession();  ///< as `close(false)`
   TrainingSession(const TrainingSession&) = delete;
   TrainingSession& operator=(const TrainingSession&) = delete;
@@ -68,7 +68,7 @@ class TrainingSession {
   [[nodiscard]] SessionStep step(const OptimizerSpec& optimizer, const StepWatcher& watch);
   /// All parameters and buffers under the model's names, and tied ones under each of theirs: on every rank.
   [[nodiscard]] std::vector<StateTensorCopy> weights();
-  /// Writes a checkpoint, with the optimizer's state, which `RunSettings::resume` continues from. Rank 0 writes.
+  /// Writes a checkpoint, with the optimizer's state, which `RunRequest::resume` continues from. Rank 0 writes.
   void save(const std::string& path);
   /// Resumes from a checkpoint that all ranks see; or, with `onlyWeights`, from its weights, with a new optimizer and at step 0.
   void load(const std::string& path, bool onlyWeights);

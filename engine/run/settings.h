@@ -15,24 +15,24 @@
 
 namespace pw {
 
-/// How a plan is to be run: the options of `pipewright run`, but for those about what it prints.
-struct RunSettings {
+/// What is asked of a run: the options of `pipewright run`, but for those about what it prints. What is not given (nothing, 0, empty) is
+/// taken from the plan (`settle`).
+struct RunRequest {
   std::string plan, store, data = "synthetic", loss, lossCount, outputs, save, resume, log, live;
   std::vector<std::string> models;  ///< archives to use instead of the plan's, if those have moved
   Order order = Order::Plan;
   Backward backward = Backward::Schedule;
   LossScope lossOver = LossScope::PerMicrobatch;
-  std::optional<Transport> transport;                   ///< nothing: not given; `followPlan` then sets it as the plan was profiled
-  std::optional<OptimizerSpec::Kind> optimizer;         ///< nothing: not given; `completeOptimizer` then takes the plan's
-  std::optional<double> momentum;                       ///< likewise; with an optimizer: 0
-  std::optional<bool> zero1;                            ///< likewise
-  std::optional<DType> precision;                       ///< likewise; Unknown: as traced, BFloat16, Float16
-  std::optional<bool> tf32, graphs;                     ///< nothing: not given; `followPlan` then sets them as the plan was profiled
-  Computing computing;                                  ///< the resulting settings; set by `followPlan`
-  int steps = 1, threads = 0, saveEvery = 0, keep = 0;  ///< threads 0: not given; set by `followPlan` as well
+  std::optional<Transport> transport;
+  std::optional<OptimizerSpec::Kind> optimizer;
+  std::optional<double> momentum;  ///< not given: the plan's, with an optimizer 0
+  std::optional<bool> zero1;
+  std::optional<DType> precision;  ///< Unknown: as traced, BFloat16, Float16
+  std::optional<bool> tf32, graphs;
+  int steps = 1, threads = 0, saveEvery = 0, keep = 0;
   std::vector<double> betas;
   std::vector<std::string> libraries;  ///< in addition to the plan's
-  OptimizerSpec update;                ///< its kind is set by `completeOptimizer`
+  OptimizerSpec update;                ///< what of it is not given above
   double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
@@ -42,29 +42,36 @@ struct RunSettings {
   bool verify = false, masked = false, evaluates = false, initRandom = false, synthetic = false;
 };
 
-/// Combines the options of the optimizer, and takes what was not given from what the plan accounts for: `options.update` and
-/// `options.zero1` are then as they run. Throws UsageError if options contradict each other.
-void completeOptimizer(RunSettings& options, const Plan& plan);
-/// Sets options that were not given to how the plan was profiled.
-void followPlan(RunSettings& options, const Plan& plan);
+/// How a plan is run: nothing is left open.
+struct RunSettings {
+  RunRequest request;  ///< for all that it decides alone
+  Transport transport = Transport::Ucx;
+  Computing computing;
+  int threads = 1;
+  OptimizerSpec update;
+  bool zero1 = false;
+};
+
+/// What was not given as the plan was profiled, and as it accounts for the optimizer. Throws UsageError if options contradict each other.
+[[nodiscard]] RunSettings settle(const RunRequest& request, const Plan& plan);
 /// A sentence if the predicted times do not apply to this run, because the costs were measured with other settings. Otherwise empty.
-[[nodiscard]] std::string costsNote(const RunSettings& options, const Plan& plan);
+[[nodiscard]] std::string costsNote(const RunSettings& settings, const Plan& plan);
 /// A sentence if the plan's memory does not apply to this run, because it accounts for a different optimizer. Otherwise empty.
-[[nodiscard]] std::string optimizerNote(const RunSettings& options, const Plan& plan);
+[[nodiscard]] std::string optimizerNote(const RunSettings& settings, const Plan& plan);
 /// Throws UsageError for options that contradict each other, the plan or this machine.
-void refuseWhatCannotRun(const RunSettings& options, const Plan& plan);
+void refuseWhatCannotRun(const RunSettings& settings, const Plan& plan);
 /// Throws UsageError where ZeRO would cut complex parameters into shares: a share may end between real and imaginary part.
-void refuseSharesOfComplexNumbers(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
+void refuseSharesOfComplexNumbers(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);
 /// How long any wait between ranks may last.
-[[nodiscard]] std::chrono::milliseconds deadlineOf(const RunSettings& options);
+[[nodiscard]] std::chrono::milliseconds deadlineOf(const RunRequest& request);
 /// Throws UsageError for a --loss-count that does not fit the model; otherwise a sentence on how training on the model's own loss differs
 /// from training on the whole batch, if it does and the microbatches are not weighted.
-[[nodiscard]] std::string lossNote(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
+[[nodiscard]] std::string lossNote(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);
 /// A sentence on parameters that weight decay changes although the loss gives them no gradient; empty if there are none.
-[[nodiscard]] std::string decayNote(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
+[[nodiscard]] std::string decayNote(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);
 /// The same as options of the engine. Reads the checkpoint to resume from.
-[[nodiscard]] TrainOptions trainOptions(const RunSettings& options, const Plan& plan);
+[[nodiscard]] TrainOptions trainOptions(const RunSettings& settings, const Plan& plan);
 /// File-name prefix of the flight records that failing ranks write: next to the run store, or in the current folder.
-[[nodiscard]] std::string flightFiles(const RunSettings& options);
+[[nodiscard]] std::string flightFiles(const RunRequest& request);
 
 }  // namespace pw

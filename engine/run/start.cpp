@@ -38,7 +38,7 @@ JobField planField(const RunSettings& o, const Plan& plan) {
   what.libraries.clear();   // likewise
   what.loss.clear();        // a field of its own
   const std::string digest = hex(sha256(toJson(what)));
-  return {"the plan", digest, shownFile(o.plan, digest)};
+  return {"the plan", digest, shownFile(o.request.plan, digest)};
 }
 
 JobField dataField(const std::string& data) {
@@ -113,8 +113,8 @@ void addOptimizer(JobFields& fields, const RunSettings& o) {
   add(fields, "--warmup", update.warmupSteps);
   add(fields, "--decay-steps", update.decaySteps);
   add(fields, "--final-rate", update.finalRate);
-  add(fields, "--clip-norm", o.clipNorm);
-  add(fields, "--zero1", o.zero1.value());
+  add(fields, "--clip-norm", o.request.clipNorm);
+  add(fields, "--zero1", o.zero1);
 }
 
 }  // namespace
@@ -124,54 +124,55 @@ JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& gra
   const std::string build = buildOf(ownPath());
   fields.push_back({"the build of pipewright", PW_VERSION " " + build, fmt::format("{} {}", PW_VERSION, build.substr(0, 8))});
   fields.push_back(planField(o, plan));
-  if (!o.synthetic) {
+  if (!o.request.synthetic) {
     const std::string model = fingerprintOf(graph).digest;
     fields.push_back({"the model", model, fmt::format("{} {}", graph.name, model.substr(0, 8))});
     fields.push_back(weightsField(plan));
   }
-  fields.push_back(dataField(o.data));
-  fields.push_back(checkpointField(o.resume));
-  if (!o.synthetic) fields.push_back(librariesField(plan));
-  add(fields, "--backend", nameOf(*o.transport));
-  add(fields, "--steps", o.steps);
-  add(fields, "--seed", o.seed);
+  fields.push_back(dataField(o.request.data));
+  fields.push_back(checkpointField(o.request.resume));
+  if (!o.request.synthetic) fields.push_back(librariesField(plan));
+  add(fields, "--backend", nameOf(o.transport));
+  add(fields, "--steps", o.request.steps);
+  add(fields, "--seed", o.request.seed);
   addOptimizer(fields, o);
   add(fields, "--loss", plan.loss);
-  add(fields, "--loss-count", o.lossCount);
-  add(fields, "--loss-over", nameOf(o.lossOver));
-  add(fields, "--skip-nonfinite", o.skipNonFinite);
-  add(fields, "--find-nan", o.findNan);
-  add(fields, "--reset-optimizer", o.resetOptimizer);
+  add(fields, "--loss-count", o.request.lossCount);
+  add(fields, "--loss-over", nameOf(o.request.lossOver));
+  add(fields, "--skip-nonfinite", o.request.skipNonFinite);
+  add(fields, "--find-nan", o.request.findNan);
+  add(fields, "--reset-optimizer", o.request.resetOptimizer);
   add(fields, "--precision", precisionName(o.computing.precision));
   add(fields, "--tf32", o.computing.tf32);
-  add(fields, "--init", o.initRandom ? "random" : "");
-  add(fields, "--masked", o.masked);
-  add(fields, "--eval", o.evaluates);
-  add(fields, "--verify", o.verify);
-  add(fields, "--synthetic", o.synthetic);
-  add(fields, "--order", nameOf(o.order));
-  add(fields, "--backward", nameOf(o.backward));
-  add(fields, "--save", o.save.empty() ? "none" : "a file");  // rank 0 writes it, from what all send
-  add(fields, "--save-every", o.saveEvery);
-  add(fields, "--log", o.log.empty() ? "none" : "a file");  // has all ranks sum the loss
+  add(fields, "--init", o.request.initRandom ? "random" : "");
+  add(fields, "--masked", o.request.masked);
+  add(fields, "--eval", o.request.evaluates);
+  add(fields, "--verify", o.request.verify);
+  add(fields, "--synthetic", o.request.synthetic);
+  add(fields, "--order", nameOf(o.request.order));
+  add(fields, "--backward", nameOf(o.request.backward));
+  add(fields, "--save", o.request.save.empty() ? "none" : "a file");  // rank 0 writes it, from what all send
+  add(fields, "--save-every", o.request.saveEvery);
+  add(fields, "--log", o.request.log.empty() ? "none" : "a file");  // has all ranks sum the loss
   return fields;
 }
 
-KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& rendezvous, const JobFields& fields, bool& isInTouch) {
+KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& rendezvous, const JobFields& fields, RankContact& contact) {
   reportStartUp(environment, StartUp::Meeting);
-  isInTouch = true;  // where they cannot be met there is nobody to tell
+  contact.isInTouch = true;  // where they cannot be met there is nobody to tell
   const Meeting meeting = openMeeting(rendezvous);
   requireSameFields(meeting, rendezvous, fields);
   reportStartUp(environment, StartUp::Connecting);
   return meeting.dictionary();
 }
 
-void reportRankAbsence(const RunSettings& o, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept {
-  if (isInTouch || environment.worldSize < 2 || environment.statusFd >= 0 || environment.storeIsElsewhere) return;
+void reportRankAbsence(const RunRequest& request, const RankEnvironment& environment, const std::exception& cause,
+                       const RankContact& contact) noexcept {
+  if (contact.isInTouch || environment.worldSize < 2 || environment.statusFd >= 0 || environment.storeIsElsewhere) return;
   try {
     const std::string sentence = causeOf(cause), name = fmt::format("Rank {}", environment.rank.value);
     const bool isNamed = sentence.starts_with(name + " ") || sentence.starts_with(name + ":");
-    reportAbsence(rendezvousOf(environment, deadlineOf(o)), isNamed ? sentence : fmt::format("{}: {}", name, sentence),
+    reportAbsence(rendezvousOf(environment, deadlineOf(request)), isNamed ? sentence : fmt::format("{}: {}", name, sentence),
                   dynamic_cast<const UsageError*>(&cause) != nullptr);
   } catch (const std::exception&) {
     // The cause is what the user reads.

@@ -72,44 +72,44 @@ OptimizerSpec optimizerOf(const py::dict& numbers, const std::string& kind) {
 }
 
 /// Options of `run` by their names in Python; None and missing ones stay as they are.
-RunSettings settingsOf(const py::dict& options) {
-  RunSettings settings;
+RunRequest requestOf(const py::dict& options) {
+  RunRequest request;
   const auto take = [&](const char* name, auto& member) {
     if (options.contains(name) && !options[name].is_none()) member = options[name].cast<std::decay_t<decltype(member)>>();
   };
-  take("plan", settings.plan);
-  take("models", settings.models);
-  take("libraries", settings.libraries);
-  take("loss", settings.loss);
-  take("loss_count", settings.lossCount);
+  take("plan", request.plan);
+  take("models", request.models);
+  take("libraries", request.libraries);
+  take("loss", request.loss);
+  take("loss_count", request.lossCount);
   std::string precision;
   take("precision", precision);
   if (!precision.empty()) {
-    settings.precision = precisionNamed(precision);
-    if (!settings.precision) throw UsageError("precision is \"" + precision + "\"; use traced, bf16 or fp16");
+    request.precision = precisionNamed(precision);
+    if (!request.precision) throw UsageError("precision is \"" + precision + "\"; use traced, bf16 or fp16");
   }
-  take("tf32", settings.tf32);
-  take("graphs", settings.graphs);
-  take("threads", settings.threads);
-  take("seed", settings.seed);
-  take("timeout", settings.timeoutSeconds);
-  take("clip_norm", settings.clipNorm);
-  take("zero1", settings.zero1);
-  take("skip_nonfinite", settings.skipNonFinite);
-  take("store", settings.store);
-  take("log", settings.log);
-  take("resume", settings.resume);
+  take("tf32", request.tf32);
+  take("graphs", request.graphs);
+  take("threads", request.threads);
+  take("seed", request.seed);
+  take("timeout", request.timeoutSeconds);
+  take("clip_norm", request.clipNorm);
+  take("zero1", request.zero1);
+  take("skip_nonfinite", request.skipNonFinite);
+  take("store", request.store);
+  take("log", request.log);
+  take("resume", request.resume);
   std::string backend, lossOver;
   take("backend", backend);
   take("loss_over", lossOver);
   if (!backend.empty()) {
-    settings.transport = valueNamed<Transport>(backend);
-    if (!settings.transport) throw UsageError("Unknown backend " + backend + "; use " + namesOf<Transport>(", ") + ".");
+    request.transport = valueNamed<Transport>(backend);
+    if (!request.transport) throw UsageError("Unknown backend " + backend + "; use " + namesOf<Transport>(", ") + ".");
   }
-  if (lossOver == nameOf(LossScope::WholeBatch)) settings.lossOver = LossScope::WholeBatch;
-  settings.update = optimizerOf(options["numbers"].cast<py::dict>(), options["optimizer"].cast<std::string>());
-  settings.optimizer = settings.update.kind;
-  return settings;
+  if (lossOver == nameOf(LossScope::WholeBatch)) request.lossOver = LossScope::WholeBatch;
+  request.update = optimizerOf(options["numbers"].cast<py::dict>(), options["optimizer"].cast<std::string>());
+  request.optimizer = request.update.kind;
+  return request;
 }
 
 /// Ctrl-C ends these waits for other ranks; the attempt then ends by itself.
@@ -125,11 +125,11 @@ std::string hear(const JobPlace& place) {
 
 std::unique_ptr<Trainer> makeTrainer(const py::dict& options, const JobPlace& place) {
   auto trainer = std::make_unique<Trainer>();
-  RunSettings settings = settingsOf(options);
-  settings.feed = std::make_shared<BatchFeed>(BatchFeed{"", [batch = trainer->batch](int) { return *batch; }});
+  RunRequest request = requestOf(options);
+  request.feed = std::make_shared<BatchFeed>(BatchFeed{"", [batch = trainer->batch](int) { return *batch; }});
   const py::gil_scoped_release released;
-  trainer->session = std::make_unique<TrainingSession>(std::move(settings), place,
-                                                       [sentences = trainer->sentences](const std::string& s) { sentences->add(s); });
+  trainer->session =
+      std::make_unique<TrainingSession>(request, place, [sentences = trainer->sentences](const std::string& s) { sentences->add(s); });
   return trainer;
 }
 
