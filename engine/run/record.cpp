@@ -65,8 +65,14 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
 
 }  // namespace
 
+RunStore& StoredRun::Access::open() {
+  if (!store) store = std::make_unique<RunStore>(path, RunStore::Mode::ReadWrite, kLockWaitMs);
+  return *store;
+}
+
 StoredRun::StoredRun(const RunSettings& settings, const Plan& plan) : settings_(settings), plan_(plan), startedAt_(now()) {
   if (settings.request.recordedAs > 0) id_ = RunId(settings.request.recordedAs);
+  if (!settings.request.store.empty()) access_ = std::make_shared<Access>(Access{settings.request.store});
 }
 
 const RunRecord& StoredRun::record() {
@@ -74,52 +80,84 @@ const RunRecord& StoredRun::record() {
   return *record_;
 }
 
-RunStore& StoredRun::store() {
-  if (!store_) store_ = std::make_unique<RunStore>(settings_.request.store, RunStore::Mode::ReadWrite, kLockWaitMs);
-  return *store_;
-}
-
 void StoredRun::begin() {
-  if (settings_.request.store.empty() || id_) return;
+  if (!access_ || id_) return;
   RunRecord unfinished = record();
   unfinished.state = RunState::Unfinished;
-  id_ = store().add(unfinished);
-  store_.reset();  // the launcher starts processes next
+  id_ = access_->open().add(unfinished);
+  access_->store.reset();  // the launcher starts processes next
 }
 
-void StoredRun::append(std::span<const StepRecord> steps) {
-  if (id_) store().append(*id_, steps);
+std::function<void(std::span<const StepRecord>)> StoredRun::writer() const {
+  return [access = access_, id = id_](std::span<const StepRecord> steps) {
+    if (access && id) access->open().append(*id, steps);
+  };
 }
 
 void StoredRun::end(const std::string& failure) {
-  if (id_) store().end(*id_, failure);
+  if (access_ && id_) access_->open().end(*id_, failure);
 }
 
 void StoredRun::fail(const std::string& failure) noexcept {
-  if (settings_.request.store.empty()) return;
+  if (!access_) return;
   try {
-    if (id_) return store().end(*id_, failure);
+    if (id_) return access_->open().end(*id_, failure);
     RunRecord failed = record();
     failed.failure = failure;
-    id_ = store().add(failed);
+    id_ = access_->open().add(failed);
   } catch (const std::exception&) {}
 }
+
+/// Shared with the recorder's thread, which may hang in `write`.
+struct TrainingRecord::Kept {
+  std::function<void(std::span<const StepRecord>)> write;
+  std::function<void(const std::string&)> warn;
+  StepFigureFile figures{};
+  std::string notStored{};  ///< why steps are no longer stored
+
+  void add(std::span<const StepRecord> steps) {
+    if (notStored.empty()) {
+      try {
+        write(steps);
+      } catch (const Error& problem) {  // a training is worth more than its record
+        notStored = problem.what();
+        warn(fmt::format("the training continues, but its steps from {} on are not stored: {}", steps.front().step, notStored));
+      }
+    }
+    for (const StepRecord& step : steps)
+      figures.add({step.step, step.loss, step.gradientNorm, durationOf(step.measured), metricsOf(step.measured)});
+  }
+};
+
+namespace {
+
+/// The run as it is before its first step, stored.
+RunResult begunResult(const RunSettings& settings, int firstStep, StoredRun& stored) {
+  stored.begin();
+  RunResult result;
+  result.record = stored.record();
+  result.id = stored.id();
+  result.firstStep = firstStep;
+  result.countsSkipped = settings.request.skipNonFinite;
+  return result;
+}
+
+}  // namespace
 
 TrainingRecord::TrainingRecord(const RunSettings& settings, const Plan& plan, int firstStep, StoredRun& stored,
                                std::function<void(const std::string&)> warn)
     : settings_(settings),
       stored_(stored),
-      warn_(std::move(warn)),
+      result_(begunResult(settings, firstStep, stored)),
+      kept_(std::make_shared<Kept>(stored.writer(), warn)),
       recorder_(
-          plan.schedule.rows.size(), [this](std::span<const StepRecord> steps) { keep(steps); },
-          [this](const std::string& problem) {
-            warn_(fmt::format("the training continues without recording further steps: {}", problem));
-          }) {
-  stored_.begin();
-  result_.record = stored_.record();
-  result_.id = stored_.id();
-  result_.firstStep = firstStep;
-  result_.countsSkipped = settings.request.skipNonFinite;
+          plan.schedule.rows.size(), [kept = kept_](std::span<const StepRecord> steps) { kept->add(steps); },
+          [warn](const std::string& problem) { warn(fmt::format("the training continues without recording further steps: {}", problem)); },
+          {.name = settings.request.store.empty() ? "The folder of temporary files" : settings.request.store}) {}
+
+TrainingRecord::~TrainingRecord() {
+  recorder_.close();
+  if (recorder_.hangs()) stored_.giveUp();
 }
 
 void TrainingRecord::add(int step, std::vector<StepLog> ranks) {
@@ -136,22 +174,9 @@ void TrainingRecord::add(int step, std::vector<StepLog> ranks) {
   recorder_.add(step, std::move(ranks));
 }
 
-/// On the recorder's thread.
-void TrainingRecord::keep(std::span<const StepRecord> steps) {
-  if (notStored_.empty()) {
-    try {
-      stored_.append(steps);
-    } catch (const Error& problem) {  // a training is worth more than its record
-      notStored_ = problem.what();
-      warn_(fmt::format("the training continues, but its steps from {} on are not stored: {}", steps.front().step, notStored_));
-    }
-  }
-  for (const StepRecord& step : steps)
-    result_.figures.add({step.step, step.loss, step.gradientNorm, durationOf(step.measured), metricsOf(step.measured)});
-}
-
 RunResult TrainingRecord::finish(const std::vector<RankLog>& ranks) {
   recorder_.finish();
+  result_.figures = std::move(kept_->figures);
   result_.lossScale = ranks.front().lossScale;
   result_.countsSkipped = result_.countsSkipped || result_.lossScale.has_value();
   for (const RankLog& rank : ranks) {
@@ -165,8 +190,8 @@ RunResult TrainingRecord::finish(const std::vector<RankLog>& ranks) {
     failure = (result_.verification->notFinite ? "The first step cannot be verified: " : "The first step is not that of one rank: ") +
               result_.verification->firstDifference;
   }
-  if (failure.empty()) failure = notStored_;
-  if (notStored_.empty()) stored_.end(failure);
+  if (failure.empty()) failure = kept_->notStored;
+  if (kept_->notStored.empty()) stored_.end(failure);
   return std::move(result_);
 }
 

@@ -28,21 +28,28 @@ class StoredRun {
 
   /// Stores it as unfinished, unless that was done. Throws as RunStore.
   void begin();
-  /// Adds steps, and writes how it ended, as RunStore does; after `begin`.
-  void append(std::span<const StepRecord> steps);
+  /// Adds steps, and writes how it ended, as RunStore does; after `begin`. What `writer` returns has all that it uses, as it may hang.
+  [[nodiscard]] std::function<void(std::span<const StepRecord>)> writer() const;
   void end(const std::string& failure);
+  /// A writer hangs: nothing else is written, so that nobody waits for it. The run stays unfinished, with the steps that it has.
+  void giveUp() { access_ = nullptr; }
   /// Writes that it failed, with a record of its own where none was begun. Throws nothing: what ended the run matters more than its record.
   void fail(const std::string& failure) noexcept;
 
  private:
-  RunStore& store();
+  /// The store while it is used, shared with writers.
+  struct Access {
+    std::string path;
+    std::unique_ptr<RunStore> store{};
+    [[nodiscard]] RunStore& open();
+  };
 
   const RunSettings& settings_;
   const Plan& plan_;
   std::string startedAt_;
   std::optional<RunRecord> record_;
   std::optional<RunId> id_;
-  std::unique_ptr<RunStore> store_;
+  std::shared_ptr<Access> access_;  ///< null: without a store, or given up
 };
 
 /// What becomes of a training's steps on rank 0 while it trains: each is stored soon after its end, and its figures are kept for the
@@ -52,22 +59,24 @@ class TrainingRecord {
   /// Begins the stored run. All must outlive this. `warn` gets a sentence, also on the recorder's thread.
   TrainingRecord(const RunSettings& settings, const Plan& plan, int firstStep, StoredRun& stored,
                  std::function<void(const std::string&)> warn);
+  ~TrainingRecord();
+  TrainingRecord(const TrainingRecord&) = delete;
+  TrainingRecord& operator=(const TrainingRecord&) = delete;
 
   /// A step that has ended: what each rank saw of it. One whose numbers are not finite fails the run, unless such steps are skipped, and is
   /// not kept.
   void add(int step, std::vector<StepLog> ranks);
-  /// When training is over: stores how the run ended.
+  /// When training is over: stores how the run ended. Throws Error where the store hangs (`RunRecorder::finish`).
   [[nodiscard]] RunResult finish(const std::vector<RankLog>& ranks);
 
  private:
-  void keep(std::span<const StepRecord> steps);
+  struct Kept;
 
   const RunSettings& settings_;
   StoredRun& stored_;
-  std::function<void(const std::string&)> warn_;
   RunResult result_;
-  std::string notStored_;  // why steps are no longer stored
-  RunRecorder recorder_;   // last: its thread uses the others
+  std::shared_ptr<Kept> kept_;  ///< what the recorder's thread uses
+  RunRecorder recorder_;
 };
 
 }  // namespace pw

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <condition_variable>
+#include <chrono>
 #include <cstddef>
-#include <exception>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -15,19 +14,30 @@
 
 namespace pw {
 
+/// Where steps go.
+struct RecordTarget {
+  std::string name = "The record";  ///< for a sentence
+  /// For keeping the steps that wait. Longer than a store waits for another writer, and than a network's file system takes to find another
+  /// server.
+  std::chrono::milliseconds deadline{60'000};
+};
+
 /// Takes the steps of a training as they end, on rank 0, and hands them on from a thread of its own, joined to traces: so that training
 /// need not wait for a disk. Several steps that came meanwhile are handed on at once; each within milliseconds of its end. Memory is
-/// bounded: when more waits than `kMostWaiting`, `add` waits too.
+/// bounded: when more waits than `kMostWaiting`, `add` waits too, up to a deadline: then the recording ends, and the thread is left to its
+/// hung disk, with all that it uses.
 class RunRecorder {
  public:
   static constexpr std::size_t kMostWaiting = 1 << 20;  ///< bytes of spans and samples
 
-  /// Takes steps in their order, one or more, on the recorder's thread. What it throws ends the recording, not the training.
+  /// Takes steps in their order, one or more, on the recorder's thread. What it throws ends the recording, not the training. As it may
+  /// hang, it owns what it uses.
   using Keep = std::function<void(std::span<const StepRecord>)>;
 
-  /// `ranksOfPipeline`: see `joinTraces`. `tell` gets a sentence, on the recorder's thread, when steps can no longer be kept.
-  RunRecorder(std::size_t ranksOfPipeline, Keep keep, std::function<void(const std::string&)> tell);
-  /// Hands on what waits.
+  /// `ranksOfPipeline`: see `joinTraces`. `tell` gets a sentence when steps can no longer be kept, on the recorder's thread, or on that
+  /// which waited in vain.
+  RunRecorder(std::size_t ranksOfPipeline, Keep keep, std::function<void(const std::string&)> tell, RecordTarget target = {});
+  /// Hands on what waits, up to the deadline.
   ~RunRecorder();
   RunRecorder(const RunRecorder&) = delete;
   RunRecorder& operator=(const RunRecorder&) = delete;
@@ -35,30 +45,21 @@ class RunRecorder {
   /// A step that has ended: what each rank saw of it (index = rank), on one clock.
   void add(int step, std::vector<StepLog> ranks);
 
-  /// Hands on what waits; then nothing may be added. Throws what ended the recording, if something did.
+  /// Hands on what waits; then nothing may be added. Throws what ended the recording, if something did: Error naming the last step that was
+  /// kept, where `keep` did not return within the deadline.
   void finish();
 
- private:
-  struct Waiting {
-    int step = 0;
-    std::vector<StepLog> ranks;
-    std::size_t bytes = 0;
-  };
-
-  void run();
-  void keepBatch(const std::vector<Waiting>& batch);
+  /// The same without throwing; a second call does nothing.
   void close();
 
-  const std::size_t ranksOfPipeline_;
-  const Keep keep_;
-  const std::function<void(const std::string&)> tell_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Waiting> waiting_;
-  std::size_t waitingBytes_ = 0;
-  bool closed_ = false;
-  std::exception_ptr failure_;
-  std::thread thread_;  // last: it uses the others
+  /// Whether `keep` did not come back in time, and may still be using what it uses.
+  [[nodiscard]] bool hangs() const;
+
+ private:
+  struct State;
+
+  std::shared_ptr<State> state_;  ///< also the thread's
+  std::thread thread_;
 };
 
 }  // namespace pw
