@@ -8,14 +8,17 @@
 #include <vector>
 
 #include "app/cli/numbers.h"
-#include "simulator/plan/optimizer.h"
 
 namespace pw::cli {
 
-void declareOptimizerState(CLI::App& command, std::string& optimizer, double& momentum, bool& zero1, const std::string& more) {
-  command.add_option("--optimizer", optimizer, "Optimizer whose state is counted in memory and time (default: sgd, which has none)" + more)
+void declareOptimizerState(CLI::App& command, OptimizerSpec& optimizer, bool& zero1, const std::string& more) {
+  command
+      .add_option_function<std::string>(
+          "--optimizer", [&optimizer](const std::string& name) { optimizer.kind = parseOptimizer(name); },
+          "Optimizer whose state is counted in memory and time (default: sgd, which has none)" + more)
       ->option_text(optimizerNames("|"));
-  command.add_option("--momentum", momentum, fmt::format("Of {}: momentum, one more number of state per parameter", withMomentum()))
+  command
+      .add_option("--momentum", optimizer.momentum, fmt::format("Of {}: momentum, one more number of state per parameter", withMomentum()))
       ->check(numberFrom(0, 1))
       ->option_text("X");
   command.add_flag("--zero1", zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");

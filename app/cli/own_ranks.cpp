@@ -29,7 +29,10 @@ void addLibraryOption(CLI::App& command, std::vector<std::string>& libraries) {
 
 void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
   addLibraryOption(command, o.libraries);
-  command.add_option("--device", o.device, "Device to measure costs on: cpu (default), cuda (one GPU per process) or cuda:N")
+  command
+      .add_option_function<std::string>(
+          "--device", [&o](const std::string& name) { o.device = parseMeasureDevice(name); },
+          "Device to measure costs on: cpu (default), cuda (one GPU per process) or cuda:N")
       ->option_text("DEVICE");
   addChoice(
       command, "--precision", "traced|bf16|fp16|fp8", [&o](std::string_view name) { o.precision = precisionNamed(name).value(); },

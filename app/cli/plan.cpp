@@ -295,9 +295,10 @@ void declareCosts(CLI::App& sub, PlanOptions& o) {
   sub.add_option("--memory-limit", o.memoryLimit, "Memory limit of a rank, for example 24GiB; exit status 1 if the plan needs more")
       ->check(aSize())
       ->option_text("SIZE");
-  sub.add_option("--recompute", o.recompute,
-                 "Activations to recompute in the backward instead of keeping them: module names (`blocks`: each of its layers), full "
-                 "(whole stages), or auto (as few stages as --memory-limit allows)")
+  sub.add_option_function<std::vector<std::string>>(
+         "--recompute", [&o](const std::vector<std::string>& words) { o.recompute = parseRecompute(words); },
+         "Activations to recompute in the backward instead of keeping them: module names (`blocks`: each of its layers), full "
+         "(whole stages), or auto (as few stages as --memory-limit allows)")
       ->delimiter(',')
       ->option_text("none|full|auto|NAME,...");
   addChoice(
@@ -305,7 +306,7 @@ void declareCosts(CLI::App& sub, PlanOptions& o) {
       "Parameters used by several stages: each updates a copy (replicate), or one updates and sends it (transmit) (default: auto, the "
       "faster "
       "one)");
-  declareOptimizerState(sub, o.optimizer, o.momentum, o.zero1, "; a run may use another");
+  declareOptimizerState(sub, o.optimizer, o.zero1, "; a run may use another");
   sub.add_option("--loss", o.loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");
   addMeasureOptions(sub, o.how);

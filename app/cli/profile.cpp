@@ -77,16 +77,16 @@ void printModules(const ModelGraph& graph, const Profile& profile, int depth) {
 /// The device to measure on (null: the CPU), and the group of ranks that measure at the same time.
 const Device* prepare(const MeasureOptions& how, const RankEnvironment* environment, const TorchBackend& torch,
                       std::unique_ptr<Communicator>& group) {
-  const int number = gpuNumber(how);
+  const std::optional<int> number = gpuNumber(how);
   const bool isAlone = environment == nullptr || environment->worldSize == 1;
   constexpr std::chrono::minutes kDeadline{5};
-  if (number >= 0 && isAlone) {
+  if (number && isAlone) {
     const CudaBackend& cuda = cudaBackend();
-    static_cast<void>(cuda.prepareProcess(number, how.tf32, {}));
+    static_cast<void>(cuda.prepareProcess(*number, how.tf32, {}));
     return &cuda.device();
   }
   if (isAlone) return nullptr;
-  if (number < 0) {
+  if (!number) {
     group = connectRanks(Transport::Ucx, rendezvousOf(*environment, kDeadline), torch);
     return nullptr;
   }
@@ -130,8 +130,9 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
 int run(Options& o) {
   refuseWhatCannotMeasure(o.how, o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const auto environment = rankEnvironment();
-  if (o.how.device.starts_with("cuda:") && (o.ranks > 1 || (environment && environment->worldSize > 1))) {
-    throw UsageError(fmt::format("--device {} names a single GPU, but several processes need one each; use --device cuda.", o.how.device));
+  if (o.how.device && std::holds_alternative<OnGpu>(*o.how.device) && (o.ranks > 1 || (environment && environment->worldSize > 1))) {
+    throw UsageError(
+        fmt::format("--device {} names a single GPU, but several processes need one each; use --device cuda.", nameOf(*o.how.device)));
   }
   const ModelGraph graph = loadModel(o.models);
   requireOperators(graph);

@@ -229,7 +229,7 @@ void declareCosts(CLI::App& sub, SearchOptions& o) {
                  "Estimate costs for a cluster preset or file instead of measuring; with --profile, take only its ranks and links")
       ->option_text("CLUSTER");
   declareRankOrder(sub, o.rankOrder);
-  declareOptimizerState(sub, o.optimizer, o.momentum, o.zero1);
+  declareOptimizerState(sub, o.optimizer, o.zero1);
   sub.add_option("--loss", o.loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");
   addMeasureOptions(sub, o.how);

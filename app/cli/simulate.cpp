@@ -222,7 +222,10 @@ void declareLayers(CLI::App& command, SubjectOptions& o) {
       ->option_text("NAME,...");
   command.add_option("--cluster", o.cluster, "With --layers: messages take as long as on this preset or file (default: no time)")
       ->option_text("CLUSTER");
-  command.add_option("--optimizer", o.optimizer, "With --layers: optimizer whose state is counted (default: none)")
+  command
+      .add_option_function<std::string>(
+          "--optimizer", [&o](const std::string& name) { o.optimizer = parseOptimizer(name); },
+          "With --layers: optimizer whose state is counted (default: none)")
       ->option_text(optimizerNames("|"));
 }
 

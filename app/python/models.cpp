@@ -40,7 +40,11 @@ Tell warner() {
 void bindOptions(py::module_& m) {
   py::class_<MeasureOptions>(m, "MeasureOptions")
       .def(py::init<>())
-      .def_readwrite("device", &MeasureOptions::device)
+      .def_property(
+          "device", [](const MeasureOptions& o) { return o.device ? nameOf(*o.device) : std::string(); },
+          [](MeasureOptions& o, const std::string& name) {
+            o.device = name.empty() ? std::nullopt : std::optional(parseMeasureDevice(name));
+          })
       .def_property(
           "precision", [](const MeasureOptions& o) { return precisionName(o.precision); },
           [](MeasureOptions& o, const std::string& name) {
@@ -75,14 +79,20 @@ void bindOptions(py::module_& m) {
       .def_readwrite("cluster", &PlanOptions::cluster)
       .def_readwrite("rank_order", &PlanOptions::rankOrder)
       .def_readwrite("memory_limit", &PlanOptions::memoryLimit)
-      .def_readwrite("recompute", &PlanOptions::recompute)
+      .def_property(
+          "recompute", [](const PlanOptions& o) { return wordsOf(o.recompute); },
+          [](PlanOptions& o, const std::vector<std::string>& words) { o.recompute = parseRecompute(words); })
       .def_property(
           "share", [](const PlanOptions& o) { return o.share ? nameOf(*o.share) : "auto"; },
           [](PlanOptions& o, const std::string& name) {
             o.share = name == "auto" ? std::nullopt : std::optional(valueFor<Sharing>("share", name));
           })
-      .def_readwrite("optimizer", &PlanOptions::optimizer)
-      .def_readwrite("momentum", &PlanOptions::momentum)
+      .def_property(
+          "optimizer", [](const PlanOptions& o) { return nameOf(o.optimizer.kind); },
+          [](PlanOptions& o, const std::string& name) { o.optimizer.kind = parseOptimizer(name); })
+      .def_property(
+          "momentum", [](const PlanOptions& o) { return o.optimizer.momentum; },
+          [](PlanOptions& o, double momentum) { o.optimizer.momentum = momentum; })
       .def_readwrite("zero1", &PlanOptions::zero1)
       .def_readwrite("loss", &PlanOptions::loss)
       .def_readwrite("how", &PlanOptions::how);

@@ -87,7 +87,11 @@ void bindOptions(py::module_& m) {
       .def_readwrite("layers", &SubjectOptions::layers)
       .def_readwrite("splits", &SubjectOptions::splits)
       .def_readwrite("cluster", &SubjectOptions::cluster)
-      .def_readwrite("optimizer", &SubjectOptions::optimizer)
+      .def_property(
+          "optimizer", [](const SubjectOptions& o) { return std::string(o.optimizer ? nameOf(*o.optimizer) : std::string_view()); },
+          [](SubjectOptions& o, const std::string& name) {
+            o.optimizer = name.empty() ? std::nullopt : std::optional(parseOptimizer(name));
+          })
       .def_readwrite("memory_limit", &SubjectOptions::memoryLimit)
       .def_readwrite("live_limit", &SubjectOptions::liveLimit)
       .def_readwrite("slow", &SubjectOptions::slow)

@@ -174,8 +174,12 @@ void bindOptions(py::module_& m) {
       .def_readwrite("profiles", &SearchOptions::profiles)
       .def_readwrite("profiles_at_hand", &SearchOptions::profilesAtHand)
       .def_readwrite("cluster", &SearchOptions::cluster)
-      .def_readwrite("optimizer", &SearchOptions::optimizer)
-      .def_readwrite("momentum", &SearchOptions::momentum)
+      .def_property(
+          "optimizer", [](const SearchOptions& o) { return nameOf(o.optimizer.kind); },
+          [](SearchOptions& o, const std::string& name) { o.optimizer.kind = parseOptimizer(name); })
+      .def_property(
+          "momentum", [](const SearchOptions& o) { return o.optimizer.momentum; },
+          [](SearchOptions& o, double momentum) { o.optimizer.momentum = momentum; })
       .def_readwrite("zero1", &SearchOptions::zero1)
       .def_readwrite("loss", &SearchOptions::loss)
       .def_readwrite("threads", &SearchOptions::threads)

@@ -32,7 +32,7 @@ Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
   PlanRequest request;
   request.microbatch = profile.microbatch;
   request.begins = chooseSplits(places, graph, profile, schedule.placement);
-  request.optimizer = plannedOptimizer(o.optimizer.empty() ? "sgd" : o.optimizer, 0);
+  request.optimizer.kind = o.optimizer.value_or(OptimizerSpec::Kind::Sgd);
   Subject subject;
   subject.schedule = isLowered(schedule) ? std::move(schedule) : planRows(schedule, 1);
   subject.costs = price(request, graph, profile, subject.schedule).costs;

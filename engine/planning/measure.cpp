@@ -19,38 +19,50 @@
 
 namespace pw {
 
-int gpuNumber(const MeasureOptions& o) {
-  if (o.device.empty() || o.device == "cpu") return -1;
+std::string nameOf(const MeasureDevice& device) {
+  if (const auto* gpu = std::get_if<OnGpu>(&device)) return fmt::format("cuda:{}", gpu->number);
+  return std::holds_alternative<OnGpus>(device) ? "cuda" : "cpu";
+}
+
+MeasureDevice parseMeasureDevice(const std::string& name) {
+  if (name == "cpu") return OnCpus();
+  if (name == "cuda") return OnGpus();
   constexpr std::string_view kPrefix = "cuda:";
-  int number = o.device == "cuda" ? 0 : -1;
-  const char* const end = o.device.data() + o.device.size();
-  if (o.device.starts_with(kPrefix) && std::from_chars(o.device.data() + kPrefix.size(), end, number).ptr != end) number = -1;
-  if (number < 0) throw UsageError(fmt::format("There is no device '{}'; give cpu, cuda, or cuda:0 and so on.", o.device));
-  return number;
+  int number = -1;
+  const char* const end = name.data() + name.size();
+  if (name.starts_with(kPrefix) && std::from_chars(name.data() + kPrefix.size(), end, number).ptr != end) number = -1;
+  if (number < 0) throw UsageError(fmt::format("There is no device '{}'; give cpu, cuda, or cuda:0 and so on.", name));
+  return OnGpu{number};
+}
+
+std::optional<int> gpuNumber(const MeasureOptions& o) {
+  if (!o.device || std::holds_alternative<OnCpus>(*o.device)) return std::nullopt;
+  const auto* one = std::get_if<OnGpu>(&*o.device);
+  return one == nullptr ? 0 : one->number;
 }
 
 void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
-  const int number = gpuNumber(o);
+  const std::optional<int> number = gpuNumber(o);
   if (costs != CostsFrom::Cluster && o.attention != Attention::AsTraced)
     throw UsageError("--attention says how estimates count it, but these costs are not estimated; omit it, or give --cluster alone.");
   if (costs == CostsFrom::Measuring && o.precision == DType::Float8)
     throw UsageError("The engine does not compute in fp8, so its costs cannot be measured; estimate them for a cluster, or use bf16.");
-  if (costs == CostsFrom::Cluster && (!o.device.empty() || o.tf32 || o.noGraphs || o.threads > 0)) {
+  if (costs == CostsFrom::Cluster && (o.device || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError(
         "--device, --tf32, --no-graphs and --threads control how costs are measured, but estimated costs for a cluster are not measured "
         "now; omit them.");
   }
-  if (costs == CostsFrom::Profile && (!o.device.empty() || o.precision != DType::Unknown || o.tf32 || o.noGraphs || o.threads > 0)) {
+  if (costs == CostsFrom::Profile && (o.device || o.precision != DType::Unknown || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError(
         "--device, --precision, --tf32, --no-graphs and --threads control how costs are measured, but these costs are not measured now; "
         "omit them.");
   }
-  if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or omit it.");
-  if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or omit it.");
-  if (number < 0) return;
-  const std::string why = whyUnusable(gpuInventory(), number);
-  const std::string cure = number == 0 ? " Without one, measure on the CPU or estimate for a cluster." : "";
-  if (!why.empty()) throw UsageError(fmt::format("--device {} needs that GPU. {}{}", o.device, why, cure));
+  if (!number && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or omit it.");
+  if (!number && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or omit it.");
+  if (!number) return;
+  const std::string why = whyUnusable(gpuInventory(), *number);
+  const std::string cure = *number == 0 ? " Without one, measure on the CPU or estimate for a cluster." : "";
+  if (!why.empty()) throw UsageError(fmt::format("--device {} needs that GPU. {}{}", nameOf(*o.device), why, cure));
 }
 
 Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options) {
@@ -59,16 +71,16 @@ Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Clus
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,
                          const std::string& loss, const Tell& tell) {
-  if (const int number = gpuNumber(options); number >= 0) {
+  if (gpuNumber(options)) {
     const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
-    ranks = options.device == "cuda" ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
+    ranks = std::holds_alternative<OnGpus>(*options.device) ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
   } else if (static std::atomic<bool> looked = false;
-             tell && options.device.empty() && !looked.exchange(true) && whyUnusable(gpuInventory(), 0).empty()) {
+             tell && !options.device && !looked.exchange(true) && whyUnusable(gpuInventory(), 0).empty()) {
     tell("costs are measured on the CPU; use --device cuda for the GPUs of this machine");
   }
   constexpr int kMostPerCore = 4;  // more would only wait for each other, and each needs some 300 MB
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (gpuNumber(options) < 0 && ranks > std::max(16, kMostPerCore * cores)) {
+  if (!gpuNumber(options) && ranks > std::max(16, kMostPerCore * cores)) {
     throw UsageError(fmt::format(
         "Costs are measured with one process per rank, and {} are too many for {}; estimate them with --cluster, or use a --profile.",
         ranks, counted(cores, "core")));
@@ -80,7 +92,7 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   argv.insert(argv.end(),
               {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress",
                std::string(nameOf(options.progressStyle)), "--json", "--precision", std::string(precisionName(options.precision))});
-  if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
+  if (options.device) argv.insert(argv.end(), {"--device", nameOf(*options.device)});
   if (options.tf32) argv.emplace_back("--tf32");
   if (options.noGraphs) argv.emplace_back("--no-graphs");
   for (const std::string& library : libraryPaths(options.libraries)) argv.insert(argv.end(), {"--load-library", library});

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "engine/planning/progress_style.h"
@@ -11,25 +13,43 @@
 
 namespace pw {
 
+/// Where costs are measured: on CPUs, on a GPU for each process, or on one GPU.
+struct OnCpus {
+  bool operator==(const OnCpus&) const = default;
+};
+struct OnGpus {
+  bool operator==(const OnGpus&) const = default;
+};
+struct OnGpu {
+  int number = 0;  ///< CUDA's
+  bool operator==(const OnGpu&) const = default;
+};
+using MeasureDevice = std::variant<OnCpus, OnGpus, OnGpu>;
+
+/// `cpu`, `cuda`, `cuda:2`.
+[[nodiscard]] std::string nameOf(const MeasureDevice& device);
+/// The reverse. Throws UsageError for other names.
+[[nodiscard]] MeasureDevice parseMeasureDevice(const std::string& name);
+
 /// How costs are measured: the options that `profile`, `plan` and `search` share.
 struct MeasureOptions {
-  std::string device;                         ///< cpu, cuda (one GPU per process) or cuda:N; empty: not given, cpu
+  std::optional<MeasureDevice> device;        ///< nothing: not given, on CPUs
   DType precision = DType::Unknown;           ///< Unknown: as traced; BFloat16, Float16; of estimates also Float8
   Attention attention = Attention::AsTraced;  ///< of estimates
   bool tf32 = false, noGraphs = false;
   int threads = 0;                                         ///< 0: not given, 1
-  std::vector<std::string> libraries;                      ///< that define custom operators; not only for measuring
+  std::vector<std::string> libraries{};                    ///< that define custom operators; not only for measuring
   ProgressStyle progressStyle = ProgressStyle::Automatic;  ///< of the measuring processes
 };
 
 /// Where the costs of a plan come from.
 enum class CostsFrom : std::uint8_t { Measuring, Profile, Cluster };
 
-/// Throws UsageError if the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured, so that the
+/// Throws UsageError if the device cannot be used here, another option needs a GPU, or nothing is measured, so that the
 /// options have no effect.
 void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
-/// CUDA's number of `cuda:N`, 0 for `cuda`, −1 for a CPU. Throws UsageError for other names.
-[[nodiscard]] int gpuNumber(const MeasureOptions& options);
+/// CUDA's number of the GPU, the first of several; nothing for CPUs.
+[[nodiscard]] std::optional<int> gpuNumber(const MeasureOptions& options);
 
 /// Costs estimated for a cluster with these options.
 [[nodiscard]] Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options);

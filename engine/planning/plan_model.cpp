@@ -40,7 +40,7 @@ namespace {
 
 /// The number of devices: GPUs if there are several and the CPU was not requested, otherwise cores.
 int devicesHere(const MeasureOptions& how) {
-  const auto gpus = how.device == "cpu" ? 0 : std::ranges::count_if(gpuInventory().gpus, isUsable);
+  const auto gpus = how.device == MeasureDevice(OnCpus()) ? 0 : std::ranges::count_if(gpuInventory().gpus, isUsable);
   return gpus > 1 ? static_cast<int>(gpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
@@ -97,7 +97,7 @@ CostsFrom costsFrom(const PlanOptions& o) {
 }
 
 LayerOptions layerOptions(const PlanOptions& o) {
-  const bool recomputes = !std::holds_alternative<RecomputeNone>(parseRecompute(o.recompute));
+  const bool recomputes = !std::holds_alternative<RecomputeNone>(o.recompute);
   return {o.cluster, o.profileAtHand || !o.profile.empty(), recomputes, o.microbatch, o.how};
 }
 
@@ -129,9 +129,9 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
   for (const int rank : o.rankOrder) request.rankOrder.emplace_back(rank);
   request.begins = chooseSplits(o, graph, profile, orderedPlacement(schedule, request.rankOrder));
   request.loss = o.loss;
-  request.recompute = parseRecompute(o.recompute);
+  request.recompute = o.recompute;
   request.sharing = o.share;
-  request.optimizer = plannedOptimizer(o.optimizer, o.momentum);
+  request.optimizer = o.optimizer;
   request.zero1 = o.zero1;
   request.memoryLimit = limit;
   const std::vector<Bytes> limits = memoryLimits(request, profile, schedule.rows.size());
@@ -150,7 +150,7 @@ void requireInRange(const PlanOptions& o) {
   requireWhole("--batch", o.batch, 0, kMostBatchSamples);
   requireWhole("--replicas", o.replicas, 1, kMaxReplicas);
   requireWhole("--threads", o.how.threads, 0, kMostThreads);
-  requireNumber("--momentum", o.momentum, 0, 1);
+  requireNumber("--momentum", o.optimizer.momentum, 0, 1);
   requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
 }
 
@@ -240,7 +240,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   } else {
     refuseWhatCannotMeasure(o.how, costsFrom(o));
   }
-  static_cast<void>(plannedOptimizer(o.optimizer, o.momentum));
+  requireConsistent(o.optimizer);
   planned.microbatchesByDefault = settleShape(o, graph);
   settleBatch(o, graph);
   if (o.loss.empty()) o.loss = defaultLoss(graph);

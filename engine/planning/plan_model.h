@@ -35,10 +35,9 @@ struct PlanOptions {
   std::string cluster;                       ///< preset or file; with a profile, only its ranks and links; without both, costs are measured
   std::vector<int> rankOrder;                ///< the ranks along the pipeline (`PlanRequest::rankOrder`); empty: as numbered
   std::string memoryLimit;                   ///< of a rank: `24GiB`
-  std::vector<std::string> recompute{"none"};  ///< none, full, auto, or modules
-  std::optional<Sharing> share;                ///< nothing: the faster one
-  std::string optimizer = "sgd";               ///< whose state is counted
-  double momentum = 0;
+  Recompute recompute = RecomputeNone();
+  std::optional<Sharing> share;  ///< nothing: the faster one
+  OptimizerSpec optimizer;       ///< its kind and momentum: whose state is counted
   bool zero1 = false;
   std::string loss;  ///< empty: the model's own, otherwise cross_entropy
   MeasureOptions how;

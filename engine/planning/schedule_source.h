@@ -12,8 +12,8 @@ struct ShapeOptions {
   int ranks = 0;
   int chunks = 0;  ///< 0: as the family usually has
   int microbatches = 0;
-  int group = 0;       ///< interleaved-1f1b: Megatron's group of microbatches
-  std::string strict;  ///< "torch": refuse what torch refuses
+  int group = 0;         ///< interleaved-1f1b: Megatron's group of microbatches
+  std::string strict{};  ///< "torch": refuse what torch refuses
 
   [[nodiscard]] bool given() const { return ranks > 0 || chunks > 0 || microbatches > 0 || group > 0 || !strict.empty(); }
 };

@@ -82,7 +82,8 @@ SearchSpace spaceOf(const SearchOptions& o) {
   for (const int rank : o.rankOrder) space.base.rankOrder.emplace_back(rank);
   space.base.batch = o.batch;
   space.base.loss = o.loss;
-  space.base.optimizer = plannedOptimizer(o.optimizer, o.momentum);
+  requireConsistent(o.optimizer);
+  space.base.optimizer = o.optimizer;
   space.base.zero1 = o.zero1;
   space.base.memoryLimit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   space.fixedMicrobatch = o.microbatch > 0;
@@ -148,7 +149,7 @@ void requireInRange(const SearchOptions& o) {
   requireWhole("--batch", o.batch, 0, kMostBatchSamples);
   requireWhole("--replicas", o.replicas, 1, kMaxReplicas);
   requireWhole("--threads", o.how.threads, 0, kMostThreads);
-  requireNumber("--momentum", o.momentum, 0, 1);
+  requireNumber("--momentum", o.optimizer.momentum, 0, 1);
 }
 
 bool measuresHere(const SearchOptions& o, const ModelGraph& graph) {

@@ -32,8 +32,7 @@ struct SearchOptions {
   std::vector<std::string> profiles;    ///< files, of one or several microbatch sizes
   std::vector<Profile> profilesAtHand;  ///< besides those in files
   std::string cluster;                  ///< preset or file; with profiles, only its ranks and links; without both, costs are measured
-  std::string optimizer = "sgd";        ///< whose state is counted
-  double momentum = 0;
+  OptimizerSpec optimizer;              ///< its kind and momentum: whose state is counted
   bool zero1 = false;
   std::string loss;  ///< empty: the model's own, otherwise cross_entropy
   int threads = 0;   ///< 0: one for each core

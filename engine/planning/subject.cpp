@@ -224,7 +224,7 @@ void refuseTimesBesideCosts(const SubjectOptions& o) {
   if (!o.layers.empty() && (hasTimes(o) || !o.costs.empty())) {
     throw UsageError("--layers has all times; omit --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
-  if (o.layers.empty() && (!o.splits.empty() || !o.cluster.empty() || !o.optimizer.empty()))
+  if (o.layers.empty() && (!o.splits.empty() || !o.cluster.empty() || o.optimizer))
     throw UsageError("--split, --cluster and --optimizer are for a layer table; add --layers, or omit them");
   if (!o.costs.empty() && hasTimes(o))
     throw UsageError("--costs has all times; omit --forward, --backward, --input, --weight, --overlap, --latency and --transfer");

@@ -10,6 +10,7 @@
 #include "schedules/csv.h"
 #include "simulator/costs/uncertainty.h"
 #include "simulator/order/problem/problem.h"
+#include "simulator/plan/optimizer.h"
 #include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
@@ -29,7 +30,8 @@ struct SubjectOptions {
   std::string costs;                                      ///< a problem file, instead of these times
   std::string layers;                                     ///< a layer table, instead of these times; with it also:
   std::vector<std::string> splits;                        ///< layers that begin stages; empty: balanced by time
-  std::string cluster, optimizer;                         ///< whose links, and whose state, are counted; empty: none
+  std::string cluster;                                    ///< whose links are counted; empty: none
+  std::optional<OptimizerSpec::Kind> optimizer;           ///< whose state is counted; nothing: none
   std::string memoryLimit;                                ///< a size, of each rank
   std::vector<int> liveLimit;                             ///< one, or one per rank
   std::vector<std::string> slow;                          ///< `2=1.5`: a rank; `1-2=3`: a link
