@@ -2,12 +2,16 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "backends/traces/clocks.h"
 #include "backends/traces/events.h"
+#include "backends/traces/order.h"
+#include "backends/traces/places.h"
 #include "backends/traces/ranks.h"
 #include "schedules/error.h"
 
@@ -137,23 +141,46 @@ Steps stepsByMarks(const Material& material) {
   return steps;
 }
 
-/// Finds the receiver of messages by the next stage; those to the same rank, or without a receiver, are dropped.
-void findPeers(Material& material, std::vector<std::string>& notes) {
-  std::vector<std::int32_t> rankOf;  // by stage
-  for (const Span& span : material.spans) {
-    if (!isCompute(span.kind) || span.stage.value < 0) continue;
-    if (span.stage.index() >= rankOf.size()) rankOf.resize(span.stage.index() + 1, -1);
-    if (rankOf[span.stage.index()] < 0) rankOf[span.stage.index()] = span.rank.value;
+/// The rank of each stage's microbatches in each pipeline; a stage that two ranks share is found by microbatch.
+class StageRanks {
+ public:
+  StageRanks(const std::vector<Span>& spans, const std::vector<std::int32_t>& pipeline) : pipeline_(pipeline) {
+    for (const Span& span : spans) {
+      if (!isCompute(span.kind) || span.stage.value < 0) continue;
+      const auto [at, isNew] = first_.try_emplace(keyOf(span.rank, span.stage.value), span.rank);
+      if (isNew || at->second == span.rank) continue;
+      others_[{keyOf(span.rank, span.stage.value), span.microbatch.value}] = span.rank;
+    }
   }
+  [[nodiscard]] Rank find(Rank sender, std::int64_t stage, Microbatch microbatch) const {
+    const auto key = keyOf(sender, stage);
+    if (const auto other = others_.find({key, microbatch.value}); other != others_.end()) return other->second;
+    const auto at = first_.find(key);
+    return at == first_.end() ? Rank(-1) : at->second;
+  }
+
+ private:
+  [[nodiscard]] std::pair<std::int32_t, std::int64_t> keyOf(Rank rank, std::int64_t stage) const {
+    return {rank.index() < pipeline_.size() ? pipeline_[rank.index()] : 0, stage};
+  }
+  const std::vector<std::int32_t>& pipeline_;
+  std::map<std::pair<std::int32_t, std::int64_t>, Rank> first_;
+  std::map<std::pair<std::pair<std::int32_t, std::int64_t>, std::int32_t>, Rank> others_;
+};
+
+/// Finds the receiver of messages by the next stage; those to the same rank, or without a receiver, are dropped.
+void findPeers(Material& material, const std::vector<std::int32_t>& pipeline, std::vector<std::string>& notes) {
+  std::optional<StageRanks> ranks;
+  if (!material.own && std::ranges::any_of(material.spans, isMessage)) ranks.emplace(material.spans, pipeline);
   std::uint64_t lost = 0;
   std::erase_if(material.spans, [&](Span& span) {
     if (!isMessage(span)) {
       span.peer = span.rank;
       return false;
     }
-    if (!material.own) {
+    if (ranks) {
       const std::int64_t stage = std::int64_t{span.stage.value} + (span.kind == SpanKind::SendForward ? 1 : -1);
-      if (stage >= 0 && stage < static_cast<std::int64_t>(rankOf.size())) span.peer = Rank(rankOf[static_cast<std::size_t>(stage)]);
+      span.peer = ranks->find(span.rank, stage, span.microbatch);
     }
     const bool known = span.peer.value >= 0 && span.peer.value < material.ranks && span.peer != span.rank;
     lost += known ? 0 : 1;
@@ -271,7 +298,7 @@ void placeSamples(const FileEvents& file, const std::vector<TrackTarget>& target
 }
 
 /// Takes what belongs to each trace out of the files.
-std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& map) {
+std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& map, const RankPlaces& places) {
   std::vector<Material> materials;
   for (const RankMap::Traced& traced : map.traces) {
     materials.push_back({.name = traced.name, .own = traced.own, .ranks = traced.ranks, .spans = {}, .memory = {}, .marks = {}});
@@ -282,7 +309,8 @@ std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& 
     const auto place = [&](Span& span) {
       const TrackTarget& target = targetOf(span.rank);
       span.rank = Rank(target.rank);
-      if (isCompute(span.kind) && span.stage.value < 0) span.stage = Stage(target.rank);  // one stage on each rank
+      if (span.stage.value < 0 && span.microbatch.value >= 0)
+        span.stage = Stage(places.firstStage[span.rank.index()]);  // one stage on each rank
       return static_cast<std::size_t>(target.trace);
     };
     std::vector<Span>& spans = files[f].spans;
@@ -328,8 +356,10 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     result.notes.push_back(
         fmt::format("{} (UNSHARD, RESHARD) left out: a timeline here does not show them.", countedEvents(unused, "event")));
   const RankMap map = mapRanks(files, result.notes);
-  alignFiles(files, map, result.notes);
-  std::vector<Material> materials = materialOf(files, map);
+  RankPlaces places = placeRanks(files, map, result.notes);
+  alignFiles(files, map, places, result.notes);
+  const bool chunks = std::ranges::any_of(files, &FileEvents::chunks);
+  std::vector<Material> materials = materialOf(files, map, places);
   const std::string source = files.empty() ? "" : files.front().source;
   files = {};
   for (Material& material : materials) {
@@ -339,9 +369,11 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
                      [](const MemorySample& a, const MemorySample& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
     for (auto& marks : material.marks)
       std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    findPeers(material, result.notes);
+    if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
+    findPeers(material, places.pipeline, result.notes);
     addSteps(result, std::move(material));
   }
+  result.ranks = std::move(places.ranks);
   if (result.steps.empty()) {
     throw UsageError(
         fmt::format("{} has {} but no pipeline labels: looked for torch's PP:2F0, PP:1B3, PP:0SEND_F2 … or Forward 3, Backward 3, and this "

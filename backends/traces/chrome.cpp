@@ -131,6 +131,7 @@ class ChromeReader {
   void add(const PipelineLabel& label, std::int32_t track, Ns start, Ns duration, const Event& event);
   std::int32_t trackOf(const Event& event, bool device, bool own);
   std::int64_t trackNumber(std::string_view token);
+  void readJob(const std::string& text);
   void reserve();
   void nameTracks();
   void finish();
@@ -177,12 +178,24 @@ void ChromeReader::add(const PipelineLabel& label, std::int32_t track, Ns start,
     file_.marks.push_back({track, label.microbatch, start});
     return;
   }
+  if (label.meaning == Meaning::Receive || label.meaning == Meaning::Sent) {
+    (label.meaning == Meaning::Sent ? file_.sends : file_.receives).push_back({track, start, start + duration});
+    return;
+  }
+  if (label.meaning == Meaning::Chunks) {
+    file_.chunks = true;
+    return;
+  }
   const bool message = label.kind == SpanKind::SendForward || label.kind == SpanKind::SendBackward;
   const bool own = file_.tracks[static_cast<std::size_t>(track)].own;
   Span span{Rank(track), label.kind, Stage(label.stage), Microbatch(label.microbatch), Rank(-1), 0, start, start + duration};
   if (own && message && event.to >= 0 && event.to < kMaxRanks) span.peer = Rank(static_cast<std::int32_t>(event.to));
   if (own) span.bytes = std::clamp<std::int64_t>(event.bytes, 0, kLatestTime);
   file_.spans.push_back(span);
+  if (label.second) {
+    span.kind = *label.second;
+    file_.spans.push_back(span);
+  }
   if (!label.hasPartner) return;
   span.kind = SpanKind::Backward;
   span.stage = Stage(label.partnerStage);
@@ -276,7 +289,9 @@ void ChromeReader::take(const Event& event) {
   switch (event.phase) {
     case 'X': {
       const bool own = isOwnCategory(event.category);
-      const PipelineLabel label = own ? ownLabel(event.name) : torchLabel(event.name);
+      // Other trainers' words are common ones: only what somebody annotated is taken by them.
+      const bool annotated = event.category == "user_annotation" || event.category == "gpu_user_annotation";
+      const PipelineLabel label = own ? ownLabel(event.name) : annotated ? functionLabel(event.name) : torchLabel(event.name);
       if (label.meaning != Meaning::None) takeComplete(event, label, own);
       break;
     }
@@ -364,10 +379,33 @@ void ChromeReader::finish() {
     if (file_.origin < 0 || file_.origin > kLatestTime) file_.origin = 0;
   }
   if (const auto info = members.find("distributedInfo"); info != members.end()) {
-    simdjson::dom::parser parser;
-    std::int64_t rank = -1;
-    if (parser.parse(info->second)["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31))
-      file_.rank = static_cast<std::int32_t>(rank);
+    readJob(info->second);
+  }
+}
+
+/// `distributedInfo`: this process' rank, and the groups that it is in.
+void ChromeReader::readJob(const std::string& text) {
+  constexpr std::size_t kMostGroups = 10'000, kMostMembers = 1'000'000;
+  simdjson::dom::parser parser;
+  simdjson::dom::element info;
+  if (parser.parse(text).get(info) != simdjson::SUCCESS) return;
+  std::int64_t rank = -1;
+  if (info["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31))
+    file_.rank = static_cast<std::int32_t>(rank);
+  simdjson::dom::array groups;
+  if (info["pg_config"].get(groups) != simdjson::SUCCESS) return;
+  std::size_t members = 0;
+  for (const simdjson::dom::element element : groups) {
+    simdjson::dom::array ranks;
+    std::string_view name;
+    if (element["ranks"].get(ranks) != simdjson::SUCCESS || file_.groups.size() >= kMostGroups) continue;
+    if (element["pg_desc"].get(name) != simdjson::SUCCESS) name = {};
+    RankGroup group{std::string(name), {}};
+    for (const simdjson::dom::element member : ranks) {
+      std::int64_t number = 0;
+      if (member.get(number) == simdjson::SUCCESS && ++members < kMostMembers) group.ranks.push_back(number);
+    }
+    file_.groups.push_back(std::move(group));
   }
 }
 
@@ -382,6 +420,7 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
     throw UsageError(
         fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));
   finish();
+  cutTransfers(file_);
   return std::move(file_);
 }
 

@@ -32,13 +32,31 @@ struct StepMark {
   Ns start = 0;
 };
 
+/// A message as a transport posted it on a track; `end`: when somebody waited for it, and it was there.
+struct Transfer {
+  std::int32_t track = 0;
+  Ns start = 0, end = 0;
+};
+
+/// Ranks of the job that communicate, as a file lists those of its own rank.
+struct RankGroup {
+  std::string name;  ///< `mesh_tp`, `PIPELINE_MODEL_PARALLEL_GROUP`, …; often empty or `undefined`
+  std::vector<std::int64_t> ranks;
+};
+
 /// The pipeline's spans of one file. Times count from any origin, one for the file.
 struct FileEvents {
-  std::string source;       ///< path, for people
-  std::vector<Span> spans;  ///< `rank`: the track. `stage` −1 of F and B: the only one of its rank. Peer of messages: −1 where unknown
+  std::string source;  ///< path, for people
+  /// `rank`: the track. Stage −1 of F and B: the only one of its rank. Peer of messages: −1 where unknown. Microbatch −1 of compute,
+  /// messages and waits: known by the order of the rank's operations (`numberByOrder`).
+  std::vector<Span> spans;
   std::vector<EventTrack> tracks;
   std::vector<MemorySample> memory;  ///< `rank`: the rank of the counter where `own`, else the track
   std::vector<StepMark> marks;
+  std::vector<Transfer> receives, sends;
+  std::vector<RankGroup> groups;     ///< those with this rank
+  bool exactStarts = false;          ///< actions start when they compute, not when they begin to wait for their input
+  bool chunks = false;               ///< the schedule gives several stages to a rank
   std::optional<std::int32_t> rank;  ///< of the job, where the file says so
   Ns origin = 0;                     ///< absolute time of the file's 0, where it says so
   bool truncated = false;
@@ -47,6 +65,15 @@ struct FileEvents {
   std::uint64_t unusable = 0;  ///< pipeline events without usable times
   std::uint64_t unclosed = 0;  ///< B without E, or E without B
 };
+
+/// Cuts what is no computation off actions: torch's runtime waits for a receive within the action that needs it, and its GPipe sends within
+/// the action too, so on a CPU an action's span begins with the wait and ends after the send. Both become spans of their own; waits that
+/// only posted a receive are dropped. Slots stay: whose the wait is cannot be seen. Does nothing where the file says nothing about
+/// transfers. Cost: a sort of the transfers.
+void cutTransfers(FileEvents& file);
+
+/// Whether span `i` shares its interval with a neighbour of its track.
+[[nodiscard]] bool inSlot(const std::vector<Span>& spans, std::size_t i);
 
 /// Reads a Chrome JSON file; `advance` gets the bytes read so far and returns whether to continue. Nothing if it did not. Throws UsageError
 /// for a file that is no such JSON.

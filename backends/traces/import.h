@@ -19,11 +19,21 @@ struct ImportedStep {
   bool operator==(const ImportedStep&) const = default;
 };
 
+/// A rank of an imported trace in the job that it was recorded of.
+struct ImportedRank {
+  std::int64_t job = -1;      ///< its number there; −1: not said
+  std::int32_t pipeline = 0;  ///< which of the pipelines beside each other it is in (data-parallel replicas times tensor-parallel ranks)
+  std::int32_t tensor = 0;    ///< its place in its tensor-parallel group
+
+  bool operator==(const ImportedRank&) const = default;
+};
+
 /// A trace measured by another tool, in this program's form.
 struct ImportedTrace {
   std::string title;                ///< the file's or folder's name
   std::vector<ImportedStep> steps;  ///< in time order; at least one, each with a span at least
   std::vector<std::string> notes;   ///< sentences: what was left out or changed, and why
+  std::vector<ImportedRank> ranks;  ///< by rank; empty: one pipeline, its ranks numbered as in the job
 
   bool operator==(const ImportedTrace&) const = default;
 };

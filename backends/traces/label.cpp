@@ -1,6 +1,7 @@
 #include "backends/traces/label.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 #include <system_error>
@@ -94,24 +95,98 @@ PipelineLabel pairOf(std::string_view text, Alphabet alphabet) {
 PipelineLabel numbered(std::string_view text, Meaning meaning, SpanKind kind) {
   const auto number = takeNumber(text, meaning == Meaning::Step ? 1 << 30 : kMaxMicrobatches);
   if (!number || *number < 0 || !text.empty()) return {};
-  return {.meaning = meaning,
-          .kind = kind,
-          .stage = -1,
-          .microbatch = *number,
-          .hasPartner = false,
-          .partnerStage = -1,
-          .partnerMicrobatch = -1};
+  PipelineLabel label;
+  label.meaning = meaning;
+  label.kind = kind;
+  label.microbatch = *number;
+  return label;
 }
+
+bool take(std::string_view& text, std::string_view start) {
+  if (!text.starts_with(start)) return false;
+  text.remove_prefix(start.size());
+  return true;
+}
+
+PipelineLabel ordered(SpanKind kind, std::optional<SpanKind> second = std::nullopt) {
+  PipelineLabel label;
+  label.meaning = Meaning::Ordered;
+  label.kind = kind;
+  label.second = second;
+  return label;
+}
+
+/// `fwd_send`, `bwd_recv`, or two of them in a batch.
+PipelineLabel transferOf(std::string_view text) {
+  const auto one = [&]() -> std::optional<SpanKind> {
+    const bool forward = text.starts_with("fwd_");
+    if (!forward && !text.starts_with("bwd_")) return std::nullopt;
+    text.remove_prefix(4);
+    if (take(text, "send")) return forward ? SpanKind::SendForward : SpanKind::SendBackward;
+    if (take(text, "recv")) return forward ? SpanKind::WaitForward : SpanKind::WaitBackward;
+    return std::nullopt;
+  };
+  const auto first = one();
+  if (!first) return {};
+  if (text.empty()) return ordered(*first);
+  const auto second = take(text, "_") ? one() : std::nullopt;
+  return second && text.empty() ? ordered(*first, second) : PipelineLabel{};
+}
+
+/// `fwd_send (stage 3)`
+PipelineLabel transferOfStage(std::string_view text) {
+  constexpr std::string_view kMiddle = " (stage ";
+  const std::size_t middle = text.find(kMiddle);
+  if (middle == std::string_view::npos) return {};
+  PipelineLabel label = transferOf(text.substr(0, middle));
+  text.remove_prefix(middle + kMiddle.size());
+  const auto stage = takeNumber(text, kMaxStages);
+  if (!stage || *stage < 0 || text != ")") return {};
+  label.stage = *stage;
+  return label;
+}
+
+struct Function {
+  std::string_view name;
+  SpanKind kind;
+  std::optional<SpanKind> second = std::nullopt;
+};
+
+constexpr std::array kFunctions{
+    Function{"forward_step", SpanKind::Forward},
+    Function{"backward_step", SpanKind::Backward},
+    Function{"recv_forward", SpanKind::WaitForward},
+    Function{"recv_backward", SpanKind::WaitBackward},
+    Function{"send_forward", SpanKind::SendForward},
+    Function{"send_backward", SpanKind::SendBackward},
+    Function{"send_forward_recv_backward", SpanKind::SendForward, SpanKind::WaitBackward},
+    Function{"send_backward_recv_forward", SpanKind::SendBackward, SpanKind::WaitForward},
+    Function{"send_forward_recv_forward", SpanKind::SendForward, SpanKind::WaitForward},
+    Function{"send_backward_recv_backward", SpanKind::SendBackward, SpanKind::WaitBackward},
+    Function{"forward_compute", SpanKind::Forward},
+    Function{"backward_compute", SpanKind::Backward},
+    Function{"forward_recv", SpanKind::WaitForward},
+    Function{"backward_recv", SpanKind::WaitBackward},
+    Function{"forward_send", SpanKind::SendForward},
+    Function{"backward_send", SpanKind::SendBackward},
+    Function{"forward_send_backward_recv", SpanKind::SendForward, SpanKind::WaitBackward},
+    Function{"backward_send_forward_recv", SpanKind::SendBackward, SpanKind::WaitForward},
+    Function{"forward_send_forward_recv", SpanKind::SendForward, SpanKind::WaitForward},
+    Function{"backward_send_backward_recv", SpanKind::SendBackward, SpanKind::WaitBackward},
+    Function{"_exec_forward_pass", SpanKind::Forward},
+    Function{"_exec_backward_pass", SpanKind::Backward},
+    Function{"_exec_recv_activations", SpanKind::WaitForward},
+    Function{"_exec_recv_grads", SpanKind::WaitBackward},
+    Function{"_exec_send_activations", SpanKind::SendForward},
+    Function{"_exec_send_grads", SpanKind::SendBackward},
+};
 
 }  // namespace
 
 PipelineLabel torchLabel(std::string_view name) {
-  const auto takes = [&](std::string_view start) {
-    if (!name.starts_with(start)) return false;
-    name.remove_prefix(start.size());
-    return true;
-  };
+  const auto takes = [&](std::string_view start) { return take(name, start); };
   if (takes("PP:")) {
+    if (takes(":")) return transferOfStage(name);
     if (!name.starts_with('(')) return actionOf(name, torchLetters);
     constexpr std::string_view kEnd = ")OVERLAP_F_B";
     return name.ends_with(kEnd) ? pairOf(name.substr(1, name.size() - 1 - kEnd.size()), torchLetters) : PipelineLabel{};
@@ -120,11 +195,30 @@ PipelineLabel torchLabel(std::string_view name) {
   if (takes("Backward ")) return numbered(name, Meaning::StageFree, SpanKind::Backward);
   if (takes("ProfilerStep#")) return numbered(name, Meaning::Step, SpanKind::Forward);
   PipelineLabel label;
+  if (name == "gloo:recv") label.meaning = Meaning::Receive;
+  if (name == "c10d::send") label.meaning = Meaning::Sent;  // `gloo:send` begins when the message may have arrived
   if (takes("Optimizer.step#")) {
     label.meaning = Meaning::Optimizer;
     label.kind = SpanKind::Optimizer;
   }
   return label;
+}
+
+PipelineLabel functionLabel(std::string_view name) {
+  if (const PipelineLabel label = torchLabel(name); label.meaning != Meaning::None) return label;
+  PipelineLabel label;
+  const std::size_t last = name.find_last_of(".:/");
+  const std::string_view function = name.substr(last == std::string_view::npos ? 0 : last + 1);
+  const auto same = [&](std::string_view known) {  // a timer has hyphens where a function has underscores
+    return std::ranges::equal(function, known, [](char a, char b) { return a == b || (a == '-' && b == '_'); });
+  };
+  if (same("optimizer") || same("optimizer_step") || same("_exec_optimizer_step")) {
+    label.meaning = Meaning::Optimizer;
+    label.kind = SpanKind::Optimizer;
+  }
+  if (name.find("forward_backward_pipelining_with_interleaving") != std::string_view::npos) label.meaning = Meaning::Chunks;
+  const auto* const found = std::ranges::find_if(kFunctions, [&](const Function& f) { return same(f.name); });
+  return found == kFunctions.end() ? label : ordered(found->kind, found->second);
 }
 
 PipelineLabel ownLabel(std::string_view name) {

@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "schedules/error.h"
-#include "schedules/units.h"
 
 namespace pw {
 namespace {
@@ -23,9 +20,6 @@ namespace {
 /// What orders ranks: first those the file names, then guesses.
 using RankKey = std::pair<int, std::int64_t>;
 constexpr int kNamed = 0, kGuessed = 1;
-
-/// A forward this many times later than all forwards of its rank take together was not waiting: clocks differ.
-constexpr Ns kFarApart = 10;
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -215,124 +209,8 @@ RankMap Mapper::map() && {
   return std::move(map_);
 }
 
-/// First forward of each stage and microbatch that a file holds, stages named.
-using Forwards = std::unordered_map<std::uint64_t, std::pair<Ns, Ns>>;
-
-std::uint64_t keyOf(std::int32_t stage, std::int32_t microbatch) {
-  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(stage)) << 32U) | static_cast<std::uint32_t>(microbatch);
-}
-
-Forwards forwardsOf(const FileEvents& file, const std::vector<TrackTarget>& targets, Ns offset) {
-  Forwards forwards;
-  for (const Span& span : file.spans) {
-    const TrackTarget& target = targets[span.rank.index()];
-    if (span.kind != SpanKind::Forward || !target.takes(span)) continue;
-    const std::int32_t stage = span.stage.value >= 0 ? span.stage.value : target.rank;
-    const auto [at, isNew] = forwards.try_emplace(keyOf(stage, span.microbatch.value), span.start + offset, span.end + offset);
-    if (!isNew && span.start + offset < at->second.first) at->second = {span.start + offset, span.end + offset};
-  }
-  return forwards;
-}
-
-struct Slack {
-  Ns least = std::numeric_limits<Ns>::max();  ///< from the end of a forward to the end of the one that needs it
-  Ns most = std::numeric_limits<Ns>::min();
-  Ns shortest = std::numeric_limits<Ns>::max();  ///< forward of the later stage
-};
-
-/// How the forwards of `after` follow those of the stage before in `before`; nothing where no two are neighbours.
-std::optional<Slack> slackOf(const Forwards& before, const Forwards& after) {
-  Slack slack;
-  for (const auto& [key, times] : after) {
-    const auto stage = static_cast<std::int32_t>(key >> 32U);
-    if (stage == 0) continue;
-    const auto source = before.find(keyOf(stage - 1, static_cast<std::int32_t>(key & 0xFFFFFFFFU)));
-    if (source == before.end()) continue;
-    slack.least = std::min(slack.least, times.second - source->second.second);
-    slack.most = std::max(slack.most, times.second - source->second.second);
-    slack.shortest = std::min(slack.shortest, times.second - times.first);
-  }
-  return slack.shortest == std::numeric_limits<Ns>::max() ? std::nullopt : std::optional<Slack>(slack);
-}
-
-Ns extentOf(const Forwards& forwards) {
-  Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
-  for (const auto& [key, times] : forwards) {
-    first = std::min(first, times.first);
-    last = std::max(last, times.second);
-  }
-  return forwards.empty() ? 0 : last - first;
-}
-
-[[noreturn]] void refuseClock(const FileEvents& file) {
-  throw UsageError(fmt::format(
-      "{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", file.source));
-}
-
-/// Moves all times of a file by both; each of the sums stays within 64 bits, and what comes out is within twice kLatestTime.
-void shift(FileEvents& file, Ns offset, Ns move) {
-  const auto moved = [&](Ns time) {
-    const Ns sum = time + offset + move;
-    if (sum > 2 * kLatestTime - kLongestDuration || sum < -2 * kLatestTime) refuseClock(file);
-    return sum;
-  };
-  for (Span& span : file.spans) {
-    const Ns duration = span.end - span.start;
-    span.start = moved(span.start);
-    span.end = span.start + duration;
-  }
-  for (MemorySample& sample : file.memory) sample.time = moved(sample.time);
-  for (StepMark& mark : file.marks) mark.start = moved(mark.start);
-}
-
 }  // namespace
 
 RankMap mapRanks(const std::vector<FileEvents>& files, std::vector<std::string>& notes) { return Mapper(files, notes).map(); }
-
-void alignFiles(std::vector<FileEvents>& files, const RankMap& map, std::vector<std::string>& notes) {
-  if (files.size() < 2) return;
-  const auto lowestRank = [&](std::size_t f) {
-    std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
-    for (const TrackTarget& target : map.targets[f]) {
-      if (target.trace >= 0 && !map.traces[static_cast<std::size_t>(target.trace)].own) lowest = std::min(lowest, target.rank);
-    }
-    return lowest;
-  };
-  std::vector<std::size_t> order;
-  for (std::size_t f = 0; f < files.size(); ++f) {
-    if (lowestRank(f) != std::numeric_limits<std::int32_t>::max()) order.push_back(f);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lowestRank(a) < lowestRank(b); });
-  if (order.size() < 2) return;
-
-  std::vector<Ns> offsets(files.size(), 0);
-  std::vector<Forwards> forwards(files.size());
-  for (const std::size_t f : order) {
-    offsets[f] = files[f].origin - files[order.front()].origin;
-    forwards[f] = forwardsOf(files[f], map.targets[f], offsets[f]);
-  }
-  bool disagree = false;
-  std::vector<Ns> moves(files.size(), 0);
-  for (std::size_t i = 1; i < order.size(); ++i) {
-    const std::size_t before = order[i - 1], after = order[i];
-    const auto slack = slackOf(forwards[before], forwards[after]);
-    moves[after] = moves[before];
-    if (!slack) continue;
-    const Ns extent = std::max(extentOf(forwards[before]), extentOf(forwards[after]));
-    if (slack->least >= 0 && slack->least / kFarApart <= extent) continue;  // none before its input, and not in another step
-    disagree = true;
-    if (std::abs(static_cast<double>(moves[before]) - static_cast<double>(slack->least)) > static_cast<double>(kLatestTime))
-      refuseClock(files[after]);
-    moves[after] = moves[before] - (slack->least - slack->shortest);
-  }
-  for (const std::size_t f : order) {
-    shift(files[f], offsets[f], disagree ? moves[f] : 0);
-    if (disagree && moves[f] != 0) {
-      notes.push_back(fmt::format(
-          "The clock of {} disagrees with its neighbour's: its times were moved by {} so that no forward ends before its input exists.",
-          std::filesystem::path(files[f].source).filename().string(), formatDuration(moves[f])));
-    }
-  }
-}
 
 }  // namespace pw

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the import of traces: which rank a track belongs to, and how clocks are aligned.
+// Internal to the import of traces: which rank a track belongs to.
 
 #include <string>
 #include <vector>
@@ -31,9 +31,5 @@ struct RankMap {
 
 /// Numbers the ranks from 0 in the order of the job's. Adds sentences about assumptions to `notes`. Cost: linear.
 [[nodiscard]] RankMap mapRanks(const std::vector<FileEvents>& files, std::vector<std::string>& notes);
-
-/// Shifts the spans of whole files in time so that no forward ends before the one it waits for; no shift if their clocks agree. Cost:
-/// linear.
-void alignFiles(std::vector<FileEvents>& files, const RankMap& map, std::vector<std::string>& notes);
 
 }  // namespace pw

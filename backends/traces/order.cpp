@@ -1,0 +1,224 @@
+#include "backends/traces/order.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "schedules/generate.h"
+#include "simulator/trace/span_kind.h"
+
+namespace pw {
+namespace {
+
+bool isMessage(SpanKind kind) { return kind == SpanKind::SendForward || kind == SpanKind::SendBackward; }
+bool isWait(SpanKind kind) { return kind == SpanKind::WaitForward || kind == SpanKind::WaitBackward; }
+bool isOrdered(const Span& span) {
+  return span.microbatch.value < 0 && (isCompute(span.kind) || isMessage(span.kind) || isWait(span.kind));
+}
+bool endsForward(const Span& span) { return span.kind == SpanKind::Backward || span.kind == SpanKind::BackwardInput; }
+
+/// Stage and microbatch of an action.
+using Place = std::pair<Stage, Microbatch>;
+
+class Numberer {
+ public:
+  Numberer(std::vector<Span>& spans, const OrderFacts& facts, std::vector<std::string>& notes)
+      : spans_(spans), facts_(facts), notes_(notes) {}
+  void number();
+
+ private:
+  void dropRepeated();
+  void cutSteps();
+  void cutByCount();
+  void inferChunks();
+  [[nodiscard]] std::optional<Place> placeOf(const Span& span, std::size_t k, std::size_t all) const;
+  [[nodiscard]] bool hasOtherEnd(SpanKind kind, Stage stage) const;
+
+  std::vector<Span>& spans_;
+  const OrderFacts& facts_;
+  std::vector<std::string>& notes_;
+  std::vector<std::int32_t> step_;     ///< of each span, within its rank
+  std::vector<std::size_t> forwards_;  ///< by rank: in a whole step
+  int stages_ = 1, chunks_ = 1, pipelineRanks_ = 1;
+  std::vector<std::vector<Place>> rowForwards_, rowBackwards_;  ///< with several chunks, by place in the pipeline
+};
+
+/// Those of a kind that its rank also recorded with numbers: torch labels a message once by its action and once by its transfer.
+void Numberer::dropRepeated() {
+  std::vector<std::uint32_t> numbered(static_cast<std::size_t>(facts_.ranks));
+  const auto bit = [](SpanKind kind) { return 1U << static_cast<unsigned>(kind); };
+  for (const Span& span : spans_) {
+    if (!isOrdered(span)) numbered[span.rank.index()] |= bit(span.kind);
+  }
+  std::erase_if(spans_, [&](const Span& span) { return isOrdered(span) && (numbered[span.rank.index()] & bit(span.kind)) != 0; });
+}
+
+/// By marks, or after each optimizer.
+void Numberer::cutSteps() {
+  const auto& marks = *facts_.marks;
+  const auto some = std::ranges::find_if(marks, [](const auto& of) { return !of.empty(); });
+  const bool optimizers = std::ranges::any_of(spans_, [](const Span& span) { return span.kind == SpanKind::Optimizer; });
+  if (some == marks.end() && !optimizers) return cutByCount();
+  step_.assign(spans_.size(), 0);
+  std::vector<std::int32_t> step(static_cast<std::size_t>(facts_.ranks));
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const std::size_t r = spans_[i].rank.index();
+    if (some != marks.end()) {
+      const auto& of = marks[r].empty() ? *some : marks[r];
+      const auto next =
+          std::upper_bound(of.begin(), of.end(), spans_[i].start, [](Ns time, const auto& mark) { return time < mark.first; });
+      step_[i] = static_cast<std::int32_t>(next - of.begin());
+    } else {
+      step_[i] = step[r];
+      if (spans_[i].kind == SpanKind::Optimizer) ++step[r];
+    }
+  }
+}
+
+void Numberer::cutByCount() {
+  const auto ranks = static_cast<std::size_t>(facts_.ranks);
+  std::vector<std::int64_t> pending(ranks), run(ranks), numbered(ranks);
+  std::vector<char> done(ranks);
+  for (const Span& span : spans_) {
+    const std::size_t r = span.rank.index();
+    if (span.kind == SpanKind::Forward) numbered[r] = std::max<std::int64_t>(numbered[r], span.microbatch.value + 1);
+    if (!isOrdered(span) || done[r] != 0) continue;
+    if (span.kind == SpanKind::Forward) ++pending[r], ++run[r];
+    if (endsForward(span) && --pending[r] <= 0) done[r] = 1;
+  }
+  const std::int64_t each = std::max<std::int64_t>(1, *std::ranges::max_element(run));
+  std::vector<std::map<std::pair<SpanKind, Stage>, std::int64_t>> all(ranks), seen(ranks);
+  for (const Span& span : spans_) ++all[span.rank.index()][{span.kind, span.stage}];
+  step_.assign(spans_.size(), 0);
+  bool uneven = false;
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const Span& span = spans_[i];
+    const std::size_t r = span.rank.index();
+    std::int64_t ofStep = each;
+    if (!isCompute(span.kind) && numbered[r] > 0) {
+      ofStep = numbered[r];
+    } else if (!isCompute(span.kind)) {  // as often in a step as there are in all, shared among the steps
+      const std::int64_t steps = std::max<std::int64_t>(1, all[r][{SpanKind::Forward, span.stage}] / each);
+      ofStep = std::max<std::int64_t>(1, all[r][{span.kind, span.stage}] / steps);
+    }
+    uneven = uneven || (isOrdered(span) && span.kind == SpanKind::Forward && all[r][{span.kind, span.stage}] % each != 0);
+    step_[i] = static_cast<std::int32_t>(seen[r][{span.kind, span.stage}]++ / ofStep);
+  }
+  if (uneven)
+    notes_.push_back(
+        fmt::format("Steps were taken to have {} forwards each on a rank, but the ranks' forwards are no multiple of that: part of a step "
+                    "is missing, or the "
+                    "microbatches are wrong.",
+                    each));
+}
+
+/// Interleaved 1F1B does 2 (R − r − 1) + (V − 1) R forwards before its first backward, and one more (Megatron-LM, schedules.py).
+void Numberer::inferChunks() {
+  std::int64_t warmup = 0, all = 0;
+  bool backward = false;
+  std::optional<Rank> first;
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const Span& span = spans_[i];
+    if (!isOrdered(span) || facts_.places->pipeline[span.rank.index()] != 0 || facts_.places->firstStage[span.rank.index()] != 0 ||
+        step_[i] != step_.front())
+      continue;
+    if (!first) first = span.rank;
+    backward = backward || endsForward(span);
+    if (span.kind == SpanKind::Forward) ++all, warmup += backward ? 0 : 1;
+  }
+  const std::int64_t ranks = pipelineRanks_, beyond = warmup - 1 - 2 * (ranks - 1);
+  if (!first || beyond < ranks || beyond % ranks != 0)
+    return notes_.emplace_back(
+               "The job has several stages on each rank, but its order does not say how many: all forwards of a rank are shown as one "
+               "stage's."),
+           void();
+  const std::int64_t chunks = beyond / ranks + 1, microbatches = all / chunks;
+  if (all % chunks != 0 || microbatches < 1 || all > kMaxMicrobatches || ranks * chunks > kMaxStages) return;
+  chunks_ = static_cast<int>(chunks);
+  const Shape shape{static_cast<int>(ranks), static_cast<int>(ranks * chunks), static_cast<int>(microbatches)};
+  const Schedule order = interleavedWithGroups(shape, static_cast<int>(std::min(ranks, microbatches)));
+  for (const auto& row : order.rows) {
+    rowForwards_.emplace_back();
+    rowBackwards_.emplace_back();
+    for (const Action& action : row)
+      (action.kind == ActionKind::Forward ? rowForwards_ : rowBackwards_).back().emplace_back(action.stage, action.microbatch);
+  }
+  stages_ = shape.stages;
+  notes_.push_back(
+      fmt::format("The names say neither chunk nor microbatch: from the order of the first rank, {} stages on each rank and {} "
+                  "microbatches, in the order of "
+                  "interleaved 1F1B in groups of {} microbatches.",
+                  chunks, microbatches, std::min(ranks, microbatches)));
+}
+
+bool Numberer::hasOtherEnd(SpanKind kind, Stage stage) const {
+  if (kind == SpanKind::SendForward || kind == SpanKind::WaitBackward) return stage.value + 1 < stages_;
+  if (kind == SpanKind::SendBackward || kind == SpanKind::WaitForward) return stage.value > 0;
+  return true;
+}
+
+/// Of the k-th of the `all` spans like this one in their step.
+std::optional<Place> Numberer::placeOf(const Span& span, std::size_t k, std::size_t all) const {
+  const std::int32_t place = facts_.places->firstStage[span.rank.index()];
+  if (chunks_ == 1) {
+    const Stage stage = span.stage.value >= 0 ? span.stage : Stage(place);
+    if (k >= static_cast<std::size_t>(kMaxMicrobatches) || !hasOtherEnd(span.kind, stage)) return std::nullopt;
+    return Place{stage, Microbatch(static_cast<std::int32_t>(k))};
+  }
+  if (place < 0 || static_cast<std::size_t>(place) >= rowForwards_.size()) return std::nullopt;
+  const bool forward = span.kind == SpanKind::Forward || span.kind == SpanKind::SendForward || span.kind == SpanKind::WaitForward;
+  const auto& row = (forward ? rowForwards_ : rowBackwards_)[static_cast<std::size_t>(place)];
+  if (isCompute(span.kind)) return k < row.size() ? std::optional(row[k]) : std::nullopt;
+  std::vector<Place> ends;
+  for (const Place& at : row) {
+    if (hasOtherEnd(span.kind, at.first)) ends.push_back(at);
+  }
+  return ends.size() == all ? std::optional(ends[k]) : std::nullopt;
+}
+
+void Numberer::number() {
+  dropRepeated();
+  if (std::ranges::none_of(spans_, isOrdered)) return;
+  cutSteps();
+  for (const std::int32_t stage : facts_.places->firstStage) stages_ = std::max(stages_, stage + 1);
+  for (const Span& span : spans_) stages_ = std::max(stages_, span.stage.value + 1);
+  pipelineRanks_ = static_cast<int>(std::ranges::count(facts_.places->pipeline, 0));
+  if (facts_.chunks && std::ranges::any_of(spans_, [](const Span& s) { return isOrdered(s) && s.kind == SpanKind::Forward; }))
+    inferChunks();
+  using Like = std::tuple<std::int32_t, std::int32_t, SpanKind, std::int32_t>;
+  const auto likeOf = [&](std::size_t i) { return Like{spans_[i].rank.value, step_[i], spans_[i].kind, spans_[i].stage.value}; };
+  std::map<Like, std::size_t> all, seen;
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    if (isOrdered(spans_[i])) ++all[likeOf(i)];
+  }
+  std::size_t lost = 0, lostCompute = 0, kept = 0;
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    Span span = spans_[i];
+    if (isOrdered(span)) {
+      const Like like = likeOf(i);
+      const auto place = placeOf(span, seen[like]++, all[like]);
+      const bool single =
+          chunks_ == 1 && !hasOtherEnd(span.kind, span.stage.value >= 0 ? span.stage : Stage(facts_.places->firstStage[span.rank.index()]));
+      lost += place || single ? 0 : 1;
+      lostCompute += !place && isCompute(span.kind) ? 1 : 0;
+      if (!place) continue;
+      span.stage = place->first;
+      span.microbatch = place->second;
+    }
+    spans_[kept++] = span;
+  }
+  spans_.resize(kept);
+  if (lost > 0)
+    notes_.push_back(fmt::format("{} left out, because the order of the rank's other actions does not say of which microbatch.",
+                                 countedEvents(lost, lostCompute == lost ? "action" : "message") + (lost == 1 ? " was" : " were")));
+}
+
+}  // namespace
+
+void numberByOrder(std::vector<Span>& spans, const OrderFacts& facts, std::vector<std::string>& notes) {
+  Numberer(spans, facts, notes).number();
+}
+
+}  // namespace pw

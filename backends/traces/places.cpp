@@ -1,0 +1,194 @@
+#include "backends/traces/places.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace pw {
+namespace {
+
+/// What a rank does, short enough to compare: the first and last microbatch of each stage's forwards. The two directions of a
+/// bidirectional schedule have the same stages, but not the same microbatches of them.
+using Work = std::map<std::int32_t, std::pair<std::int32_t, std::int32_t>>;
+
+std::string lowered(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return text;
+}
+
+/// Whether one of the words is in the name, alone: `mesh_pp`, `PIPELINE_MODEL_PARALLEL_GROUP`.
+bool namesOneOf(const std::string& name, std::initializer_list<std::string_view> words) {
+  const std::string text = lowered(name);
+  const auto isLetter = [](char c) { return c >= 'a' && c <= 'z'; };
+  for (const std::string_view word : words) {
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+      const std::size_t end = at + word.size();
+      if ((at == 0 || !isLetter(text[at - 1])) && (end == text.size() || !isLetter(text[end]))) return true;
+    }
+  }
+  return false;
+}
+
+class Placer {
+ public:
+  Placer(const std::vector<FileEvents>& files, const RankMap& map, std::vector<std::string>& notes)
+      : files_(files), map_(map), notes_(notes) {}
+  RankPlaces place() &&;
+
+ private:
+  void gather();
+  void stagesOfSilentRanks();
+  void pair();
+  void readGroups();
+  void say();
+  [[nodiscard]] bool distinct(const std::vector<std::int32_t>& ranks) const;
+
+  const std::vector<FileEvents>& files_;
+  const RankMap& map_;
+  std::vector<std::string>& notes_;
+  std::size_t ranks_ = 0;
+  std::vector<Work> work_;
+  std::vector<std::int64_t> jobRank_;                   ///< by rank; −1: not said
+  std::map<std::int64_t, std::int32_t> ofJob_;          ///< rank here by the job's
+  std::vector<std::optional<std::int32_t>> stageHint_;  ///< by rank: the stage that its messages name
+  std::vector<std::int32_t> tensor_;                    ///< by rank: place in its tensor-parallel group
+  std::size_t tensorSize_ = 1;
+  std::vector<char> silent_;  ///< by rank: its actions name no stage
+  RankPlaces places_;
+};
+
+void Placer::gather() {
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    std::int32_t lastRank = -1, lastStage = -1;
+    std::pair<std::int32_t, std::int32_t>* range = nullptr;
+    for (const Span& span : files_[f].spans) {
+      const TrackTarget& target = map_.targets[f][span.rank.index()];
+      if (!target.takes(span) || map_.traces[static_cast<std::size_t>(target.trace)].own) continue;
+      const auto r = static_cast<std::size_t>(target.rank);
+      if (files_[f].rank) jobRank_[r] = *files_[f].rank;
+      if (!isCompute(span.kind) && span.microbatch.value < 0 && span.stage.value >= 0) stageHint_[r] = span.stage.value;
+      if (span.kind != SpanKind::Forward) continue;
+      if (span.stage.value < 0) {
+        silent_[r] = 1;
+        continue;
+      }
+      if (range == nullptr || target.rank != lastRank || span.stage.value != lastStage)
+        range = &work_[r].try_emplace(span.stage.value, span.microbatch.value, span.microbatch.value).first->second;
+      lastRank = target.rank;
+      lastStage = span.stage.value;
+      range->first = std::min(range->first, span.microbatch.value);
+      range->second = std::max(range->second, span.microbatch.value);
+    }
+  }
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    if (jobRank_[r] >= 0) ofJob_.emplace(jobRank_[r], static_cast<std::int32_t>(r));
+  }
+}
+
+bool Placer::distinct(const std::vector<std::int32_t>& ranks) const {
+  std::set<Work> seen;
+  return std::ranges::all_of(ranks, [&](std::int32_t r) {
+    return silent_[static_cast<std::size_t>(r)] != 0 || seen.insert(work_[static_cast<std::size_t>(r)]).second;
+  });
+}
+
+/// Groups that the files list: of pipelines and of tensor parallelism.
+void Placer::readGroups() {
+  std::int32_t next = 0;
+  std::map<std::vector<std::int32_t>, std::int32_t> pipelines;
+  std::vector<std::int32_t> pipelineOf(ranks_, -1);
+  for (const FileEvents& file : files_) {
+    for (const RankGroup& group : file.groups) {
+      std::vector<std::int32_t> here;
+      for (const std::int64_t rank : group.ranks) {
+        if (const auto at = ofJob_.find(rank); at != ofJob_.end()) here.push_back(at->second);
+      }
+      if (here.size() < 2 || here.size() != group.ranks.size()) continue;
+      if (namesOneOf(group.name, {"tp", "tensor"})) {
+        tensorSize_ = std::max(tensorSize_, here.size());
+        for (std::size_t k = 0; k < here.size(); ++k) tensor_[static_cast<std::size_t>(here[k])] = static_cast<std::int32_t>(k);
+      }
+      if (!namesOneOf(group.name, {"pp", "pipeline"})) continue;
+      std::ranges::sort(here);
+      if (!distinct(here)) continue;
+      const auto [at, isNew] = pipelines.try_emplace(here, next);
+      if (isNew) ++next;
+      for (std::size_t k = 0; k < here.size(); ++k) {
+        const auto r = static_cast<std::size_t>(here[k]);
+        pipelineOf[r] = at->second;
+        if (silent_[r] != 0 && !stageHint_[r]) stageHint_[r] = static_cast<std::int32_t>(k);
+      }
+    }
+  }
+  if (std::ranges::all_of(pipelineOf, [](std::int32_t p) { return p >= 0; })) places_.pipeline = pipelineOf;
+}
+
+/// A rank whose actions name no stage has the one that its messages, or its place in the pipeline's group, say; else its own number.
+void Placer::stagesOfSilentRanks() {
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    places_.firstStage.push_back(stageHint_[r].value_or(static_cast<std::int32_t>(r)));
+    if (silent_[r] != 0) work_[r].try_emplace(places_.firstStage[r], 0, 0);
+  }
+}
+
+void Placer::pair() {
+  std::map<Work, std::int32_t> count;
+  std::vector<std::int32_t> place(ranks_);
+  for (std::size_t r = 0; r < ranks_; ++r) place[r] = work_[r].empty() ? 0 : count[work_[r]]++;
+  std::set<std::int32_t> sizes;
+  for (const auto& [work, size] : count) sizes.insert(size);
+  if (places_.pipeline.empty()) places_.pipeline = place;
+  if (sizes.size() > 1)
+    notes_.push_back(fmt::format("Some stages are on {} ranks and others on {}: ranks of the job are missing, or it has no equal replicas.",
+                                 *sizes.begin(), *sizes.rbegin()));
+}
+
+void Placer::say() {
+  const auto pipelines = static_cast<std::size_t>(1 + *std::ranges::max_element(places_.pipeline));
+  const bool renumbered = std::ranges::any_of(ofJob_, [](const auto& pair) { return pair.first != pair.second; });
+  if (pipelines < 2 && tensorSize_ < 2 && !renumbered) return;
+  for (std::size_t r = 0; r < ranks_; ++r) places_.ranks.push_back({jobRank_[r], places_.pipeline[r], tensor_[r]});
+  if (pipelines < 2) return;
+  std::string first;
+  std::size_t shown = 0;
+  for (std::size_t r = 0; r < ranks_ && shown < 16; ++r) {
+    if (places_.pipeline[r] == 0) first += fmt::format("{}{}", shown++ == 0 ? "" : ", ", r);
+  }
+  std::string kinds;
+  if (tensorSize_ > 1 && pipelines % tensorSize_ == 0) {
+    kinds = fmt::format(", {} tensor-parallel in each of {} data-parallel replica{}", tensorSize_, pipelines / tensorSize_,
+                        pipelines == tensorSize_ ? "" : "s");
+  }
+  notes_.push_back(fmt::format("{} pipelines run beside each other{}; the first is on ranks {}.", pipelines, kinds, first));
+}
+
+RankPlaces Placer::place() && {
+  for (const RankMap::Traced& traced : map_.traces) {
+    if (!traced.own) ranks_ = static_cast<std::size_t>(traced.ranks);
+  }
+  if (ranks_ == 0) return {};
+  work_.resize(ranks_);
+  jobRank_.assign(ranks_, -1);
+  stageHint_.resize(ranks_);
+  tensor_.assign(ranks_, 0);
+  silent_.assign(ranks_, 0);
+  gather();
+  readGroups();
+  stagesOfSilentRanks();
+  pair();
+  say();
+  return std::move(places_);
+}
+
+}  // namespace
+
+RankPlaces placeRanks(const std::vector<FileEvents>& files, const RankMap& map, std::vector<std::string>& notes) {
+  return Placer(files, map, notes).place();
+}
+
+}  // namespace pw

@@ -1,0 +1,236 @@
+// Import of real traces of torch.distributed.pipelining (tests/data/torch_traces), and of what other versions and trainers label.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+
+#include "backends/traces/import.h"
+#include "schedules/csv.h"
+#include "simulator/trace/executed.h"
+#include "tests/support/folder.h"
+#include "tests/support/gzip.h"
+#include "tests/support/trace_rules.h"
+
+namespace pw {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const std::string kTraces = PW_SOURCE_DIR "/tests/data/torch_traces/";
+
+ImportedTrace imported(const std::string& path) {
+  ImportedTrace result = importTrace({path}).value();
+  for (const ImportedStep& step : result.steps) test::expectKeepsRules(step.trace);
+  return result;
+}
+
+/// `0F3`, `1I2`, … of each rank.
+std::vector<std::vector<std::string>> wordsOf(const Schedule& schedule) {
+  std::vector<std::vector<std::string>> words;
+  for (const auto& row : schedule.rows) {
+    words.emplace_back();
+    for (const Action& action : row) {
+      if (isCompute(action.kind))
+        words.back().push_back(std::to_string(action.stage.value) + std::string(letters(action.kind)) +
+                               std::to_string(action.microbatch.value));
+    }
+  }
+  return words;
+}
+
+/// One event of microseconds.
+std::string event(const std::string& name, int rank, double start, double duration, const std::string& category = "user_annotation") {
+  return nlohmann::json{{"ph", "X"}, {"cat", category}, {"name", name}, {"pid", rank}, {"tid", 1}, {"ts", start}, {"dur", duration}}.dump();
+}
+
+ImportedTrace importedEvents(const std::vector<std::string>& events) {
+  const test::Folder folder;
+  std::string text;
+  for (const std::string& e : events) text += (text.empty() ? "[" : ",") + e;
+  return imported(folder.with("trace.json", text + "]"));
+}
+
+using Cell = std::tuple<int, std::string, int, int, Ns, Ns>;  ///< rank, kind, stage, microbatch, start, end
+std::vector<Cell> cellsOf(const Trace& trace) {
+  std::vector<Cell> cells;
+  for (const Span& s : trace.spans)
+    cells.emplace_back(s.rank.value, std::string(nameOf(s.kind)), s.stage.value, s.microbatch.value, s.start, s.end);
+  return cells;
+}
+
+TEST(TorchTraces, ShowTheOrderThatTorchWasGiven) {
+  for (const char* name : {"gpipe", "1f1b", "interleaved", "zero_bubble", "zbv", "dualpipev"}) {
+    SCOPED_TRACE(name);
+    const std::string folder = kTraces + name;
+    const ImportedTrace result = imported(folder);
+    ASSERT_EQ(result.steps.size(), 2U);
+    EXPECT_THAT(result.notes, Not(testing::Contains(HasSubstr("clock"))));
+    const Schedule meant = parseCsv(test::contentOf(folder + "/schedule.csv"), name, "schedule.csv");
+    for (const ImportedStep& step : result.steps) {
+      const auto executed = executedSchedule(step.trace);
+      ASSERT_TRUE(executed.has_value());
+      EXPECT_EQ(wordsOf(*executed), wordsOf(meant));
+      EXPECT_EQ(executed->placement, meant.placement);
+    }
+  }
+}
+
+/// Whether one needs what the other makes.
+bool feeds(const Span& made, const Span& needs) {
+  const bool forward = made.kind == SpanKind::Forward && needs.kind == SpanKind::Forward && needs.stage.value == made.stage.value + 1;
+  const auto isBackward = [](SpanKind kind) { return kind == SpanKind::Backward || kind == SpanKind::BackwardInput; };
+  const bool backward = isBackward(made.kind) && isBackward(needs.kind) && needs.stage.value == made.stage.value - 1;
+  return (forward || backward) && made.microbatch == needs.microbatch && made.rank != needs.rank;
+}
+
+TEST(TorchTraces, BeginActionsWhenTheirInputIsThere) {
+  for (const char* name : {"gpipe", "1f1b", "interleaved", "zero_bubble", "zbv"}) {
+    SCOPED_TRACE(name);
+    std::size_t pairs = 0;
+    for (const ImportedStep& step : imported(kTraces + name).steps) {
+      for (const Span& made : step.trace.spans) {
+        for (const Span& needs : step.trace.spans) {
+          if (!feeds(made, needs)) continue;
+          ++pairs;
+          EXPECT_LE(made.end, needs.start) << needs.rank.value << " " << needs.stage.value << " " << needs.microbatch.value;
+        }
+      }
+    }
+    EXPECT_GE(pairs, 2U * 2U * 4U) << "two steps, two directions, four microbatches";
+  }
+}
+
+TEST(TorchTraces, AreMergedOnOneClockByTheirMessages) {
+  for (const char* name : {"gpipe", "interleaved", "zero_bubble", "zbv"}) {
+    SCOPED_TRACE(name);
+    const ImportedTrace sound = imported(kTraces + name);
+    // How far the clock of rank 1 could be wrong without an action before its input: from below by what it receives, from above by what it
+    // sends.
+    Ns least = std::numeric_limits<Ns>::min(), most = std::numeric_limits<Ns>::max();
+    for (const ImportedStep& step : sound.steps) {
+      for (const Span& made : step.trace.spans) {
+        for (const Span& needs : step.trace.spans) {
+          if (!feeds(made, needs)) continue;
+          if (needs.rank == Rank(1)) least = std::max(least, made.end - needs.start);
+          if (needs.rank == Rank(0)) most = std::min(most, needs.start - made.end);
+        }
+      }
+    }
+    ASSERT_LE(least, 0);
+    ASSERT_GE(most, 0);
+    for (const std::int64_t wrong : {std::int64_t{3'600'000'000'007}, std::int64_t{-42'000'000'013}}) {
+      const test::Folder folder;
+      (void)folder.with("rank0.json.gz", test::contentOf(kTraces + name + "/rank0.json.gz"));
+      nlohmann::json other = nlohmann::json::parse(test::unzipped(test::contentOf(kTraces + name + "/rank1.json.gz")));
+      other["baseTimeNanoseconds"] = other["baseTimeNanoseconds"].get<std::int64_t>() + wrong;
+      (void)folder.with("rank1.json", other.dump());
+      const ImportedTrace result = imported(folder.file(""));
+      EXPECT_THAT(result.notes, testing::Contains(HasSubstr("The clock of rank1.json disagrees")));
+      ASSERT_EQ(result.steps.size(), sound.steps.size());
+      for (std::size_t s = 0; s < sound.steps.size(); ++s) {
+        const auto firstOf = [](const Trace& trace, int rank) { return std::ranges::find(trace.spans, Rank(rank), &Span::rank)->start; };
+        const auto apart = [&](const Trace& trace) { return firstOf(trace, 1) - firstOf(trace, 0); };
+        EXPECT_LE(std::abs(apart(result.steps[s].trace) - apart(sound.steps[s].trace)), (most - least + 1) / 2 + 1);
+      }
+    }
+  }
+}
+
+TEST(TorchTraces, ShowReplicasBesideEachOther) {
+  const ImportedTrace result = imported(kTraces + "replicas");
+  EXPECT_THAT(result.notes, testing::Contains("2 pipelines run beside each other; the first is on ranks 0, 2."));
+  EXPECT_THAT(result.ranks, ElementsAre(ImportedRank{0, 0, 0}, ImportedRank{1, 1, 0}, ImportedRank{2, 0, 0}, ImportedRank{3, 1, 0}));
+  ASSERT_EQ(result.steps.size(), 2U);
+  std::size_t messages = 0;
+  for (const Span& span : result.steps[1].trace.spans) {
+    if (span.kind != SpanKind::SendForward && span.kind != SpanKind::SendBackward) continue;
+    ++messages;
+    EXPECT_EQ(span.peer.value % 2, span.rank.value % 2) << "from replica to replica";
+  }
+  EXPECT_EQ(messages, 2U * 2U * 3U * 4U) << "replicas, directions, boundaries, microbatches";
+}
+
+TEST(TorchTraces, NumberTheTransfersOfNewerVersionsByTheirOrder) {
+  // One forward each of two microbatches, on stages that the actions do not name.
+  const ImportedTrace result = importedEvents(
+      {event("Forward 0", 1, 0, 10), event("PP::fwd_send (stage 0)", 1, 10, 1), event("Forward 1", 1, 11, 10),
+       event("PP::fwd_send (stage 0)", 1, 21, 1), event("PP::fwd_recv (stage 1)", 2, 5, 6), event("Forward 0", 2, 11, 10),
+       event("PP::fwd_recv (stage 1)", 2, 21, 1), event("Forward 1", 2, 22, 10), event("PP::bwd_send_fwd_recv (stage 0)", 1, 40, 1)});
+  ASSERT_EQ(result.steps.size(), 1U);
+  EXPECT_THAT(cellsOf(result.steps[0].trace),
+              ElementsAre(Cell{0, "F", 0, 0, 0, 10'000}, Cell{1, "WAIT_F", 1, 0, 5'000, 11'000}, Cell{0, "SEND_F", 0, 0, 10'000, 11'000},
+                          Cell{0, "F", 0, 1, 11'000, 21'000}, Cell{1, "F", 1, 0, 11'000, 21'000}, Cell{0, "SEND_F", 0, 1, 21'000, 22'000},
+                          Cell{1, "WAIT_F", 1, 1, 21'000, 22'000}, Cell{1, "F", 1, 1, 22'000, 32'000}))
+      << "the first stage has nobody to send gradients to";
+}
+
+TEST(TorchTraces, TakeAMessageThatIsLabelledTwiceOnce) {
+  const ImportedTrace result =
+      importedEvents({event("PP:0F0", 1, 0, 10), event("PP:0SEND_F0", 1, 10, 5), event("PP::fwd_send (stage 0)", 1, 11, 1),
+                      event("PP:1RECV_F0", 2, 8, 7), event("PP::fwd_recv (stage 1)", 2, 9, 1), event("PP:1F0", 2, 15, 10)});
+  EXPECT_THAT(cellsOf(result.steps.at(0).trace), ElementsAre(Cell{0, "F", 0, 0, 0, 10'000}, Cell{1, "WAIT_F", 1, 0, 8'000, 15'000},
+                                                             Cell{0, "SEND_F", 0, 0, 10'000, 15'000}, Cell{1, "F", 1, 0, 15'000, 25'000}));
+}
+
+TEST(TorchTraces, CutWaitsAndSendsOffActions) {
+  // Rank 1 waits from 2 to 12 within its forward, and posts its gradient 3 before the end of its backward.
+  const ImportedTrace result =
+      importedEvents({event("PP:0F0", 1, 0, 10), event("PP:1RECV_F0", 2, 1, 1), event("gloo:recv", 2, 1.5, 10.5), event("PP:1F0", 2, 2, 20),
+                      event("PP:1B0", 2, 22, 20), event("c10d::send", 2, 39, 2, "cpu_op"), event("PP:0B0", 1, 45, 5)});
+  EXPECT_THAT(cellsOf(result.steps.at(0).trace),
+              ElementsAre(Cell{0, "F", 0, 0, 0, 10'000}, Cell{1, "WAIT_F", 1, 0, 2'000, 12'000}, Cell{1, "F", 1, 0, 12'000, 22'000},
+                          Cell{1, "B", 1, 0, 22'000, 39'000}, Cell{1, "SEND_B", 1, 0, 39'000, 42'000}, Cell{0, "B", 0, 0, 45'000, 50'000}));
+}
+
+/// 1F1B on two ranks as Megatron names its functions: F of 1, B of 2, messages that take no time.
+std::vector<std::string> megatronEvents(int microbatches, int steps, bool optimizer) {
+  std::vector<std::string> events;
+  for (int step = 0; step < steps; ++step) {
+    const double at = 1000.0 * step;
+    for (int m = 0; m < microbatches; ++m) {
+      // Rank 1: F m at 1 + 3 m, B m at 2 + 3 m. Rank 0: F 0 and F 1 first, then B m at 4 + 3 m and F m + 2 after it.
+      events.push_back(event("schedules.forward_step", 1, at + 1 + 3 * m, 1));
+      events.push_back(event("schedules.backward_step", 1, at + 2 + 3 * m, 2));
+      events.push_back(event("schedules.forward_step", 0, m < 2 ? at + m : at + 3 * m, 1));
+      events.push_back(event("schedules.backward_step", 0, at + 4 + 3 * m, 2));
+      events.push_back(event("p2p_communication.P2PCommunicator.recv_forward", 0, at + (m < 2 ? m : 3 * m), 0));
+      events.push_back(event("p2p_communication.P2PCommunicator.send_forward", 0, at + (m < 2 ? m : 3 * m) + 1, 0));
+    }
+    if (!optimizer) continue;
+    for (int rank = 0; rank < 2; ++rank) events.push_back(event("optimizer", rank, at + 900, 10));
+  }
+  return events;
+}
+
+TEST(TorchTraces, NumberTheFunctionsOfMegatronByTheirOrder) {
+  for (const bool optimizer : {true, false}) {
+    for (const int microbatches : {2, 3, 5}) {
+      SCOPED_TRACE(std::to_string(microbatches) + (optimizer ? " with optimizer" : ""));
+      const ImportedTrace result = importedEvents(megatronEvents(microbatches, 3, optimizer));
+      ASSERT_EQ(result.steps.size(), 3U);
+      for (const ImportedStep& step : result.steps) {
+        const auto executed = executedSchedule(step.trace);
+        ASSERT_TRUE(executed.has_value());
+        EXPECT_EQ(executed->name, "1f1b");
+        EXPECT_EQ(executed->microbatches, microbatches);
+        std::vector<int> sent;
+        for (const Span& span : step.trace.spans) {
+          if (span.kind == SpanKind::SendForward) sent.push_back(span.microbatch.value);
+          EXPECT_NE(span.kind, SpanKind::WaitForward) << "the first stage receives nothing";
+        }
+        ASSERT_EQ(sent.size(), static_cast<std::size_t>(microbatches));
+        for (int m = 0; m < microbatches; ++m) EXPECT_EQ(sent[static_cast<std::size_t>(m)], m);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pw
