@@ -9,5 +9,7 @@ namespace pw {
 [[nodiscard]] bool isFolder(const std::string& path);
 /// The absolute path; unchanged if the working folder no longer exists. Never throws.
 [[nodiscard]] std::string absolutePath(const std::string& path);
+/// The file's name for a reader of SQLite that may create nothing beside it: SQLite takes the file for unchanging.
+[[nodiscard]] std::string immutableUri(const std::string& path);
 
 }  // namespace pw

@@ -20,18 +20,6 @@
 namespace pw {
 namespace {
 
-/// The file's name for a reader that may create nothing beside it: SQLite takes it for unchanging.
-std::string immutableUri(const std::string& path) {
-  std::string uri = "file:";
-  for (const char c : path) {
-    if (c == '%' || c == '?' || c == '#')
-      uri += fmt::format("%{:02x}", static_cast<unsigned char>(c));
-    else
-      uri += c;
-  }
-  return uri + "?immutable=1";
-}
-
 int number(SQLite::Database& db, const char* query) { return db.execAndGet(query).getInt(); }
 
 std::string joinedWords(const std::string& backend, const RunFacts& facts) {

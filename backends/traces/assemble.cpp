@@ -13,6 +13,7 @@
 #include "backends/traces/order.h"
 #include "backends/traces/places.h"
 #include "backends/traces/ranks.h"
+#include "backends/traces/replay.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -358,7 +359,7 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
   const RankMap map = mapRanks(files, result.notes);
   RankPlaces places = placeRanks(files, map, result.notes);
   alignFiles(files, map, places, result.notes);
-  const bool chunks = std::ranges::any_of(files, &FileEvents::chunks);
+  const bool chunks = std::ranges::any_of(files, &FileEvents::chunks), timeless = std::ranges::any_of(files, &FileEvents::timeless);
   std::vector<Material> materials = materialOf(files, map, places);
   const std::string source = files.empty() ? "" : files.front().source;
   files = {};
@@ -370,16 +371,21 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     for (auto& marks : material.marks)
       std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
+    if (timeless && !material.own) replayOrder(material.spans, material.ranks, places);
     findPeers(material, places.pipeline, result.notes);
     addSteps(result, std::move(material));
   }
   result.ranks = std::move(places.ranks);
+  if (timeless)
+    result.notes.emplace_back(
+        "The files hold durations but no times: each action starts as soon as its rank and its input are ready, and messages take no "
+        "time.");
   if (result.steps.empty()) {
-    throw UsageError(
-        fmt::format("{} has {} but no pipeline labels: looked for torch's PP:2F0, PP:1B3, PP:0SEND_F2 … or Forward 3, Backward 3, and this "
-                    "program's own; record with torch.profiler "
-                    "around schedule.step",
-                    source, countedEvents(events, "event")));
+    throw UsageError(fmt::format(
+        "{} has {} but no pipeline labels: looked for torch's PP:2F0, PP:1B3, PP:0SEND_F2 … or Forward 3, Backward 3, Megatron's and "
+        "DeepSpeed's functions, and "
+        "this program's own; record with torch.profiler around schedule.step, or say in a file of patterns how actions are named",
+        source, countedEvents(events, "event")));
   }
   return result;
 }

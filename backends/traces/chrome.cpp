@@ -112,7 +112,7 @@ simdjson::error_code readEvent(json::object& object, Event& event) {
 
 class ChromeReader {
  public:
-  explicit ChromeReader(const std::string& path) : windows_(path) { file_.source = path; }
+  ChromeReader(const std::string& path, const NamePatterns& patterns) : windows_(path), patterns_(patterns) { file_.source = path; }
   std::optional<FileEvents> read(const std::function<bool(std::uint64_t)>& advance);
 
  private:
@@ -121,6 +121,7 @@ class ChromeReader {
     Ns start = 0;
   };
   void readWindow(std::string_view events);
+  [[nodiscard]] PipelineLabel labelOf(const Event& event, bool own) const;
   void take(const Event& event);
   void takeComplete(const Event& event, const PipelineLabel& label, bool own);
   void takeBegin(const Event& event);
@@ -137,6 +138,7 @@ class ChromeReader {
   void finish();
 
   EventWindows windows_;
+  const NamePatterns& patterns_;
   FileEvents file_;
   json::parser parser_;
   std::unordered_map<std::uint64_t, std::int32_t> tracks_;  ///< by numbers of process and thread, and what kind
@@ -284,14 +286,22 @@ void ChromeReader::takeName(const Event& event) {
   if (event.name == "thread_name") threadNames_[{trackNumber(event.process), trackNumber(event.thread)}] = name;
 }
 
+PipelineLabel ChromeReader::labelOf(const Event& event, bool own) const {
+  if (own) return ownLabel(event.name);
+  if (!patterns_.empty()) {
+    if (const PipelineLabel label = patterns_.label(event.name); label.meaning != Meaning::None) return label;
+  }
+  // Other trainers' words are common ones: only what somebody annotated is taken by them.
+  const bool annotated = event.category == "user_annotation" || event.category == "gpu_user_annotation";
+  return annotated ? functionLabel(event.name) : torchLabel(event.name);
+}
+
 void ChromeReader::take(const Event& event) {
   ++file_.events;
   switch (event.phase) {
     case 'X': {
       const bool own = isOwnCategory(event.category);
-      // Other trainers' words are common ones: only what somebody annotated is taken by them.
-      const bool annotated = event.category == "user_annotation" || event.category == "gpu_user_annotation";
-      const PipelineLabel label = own ? ownLabel(event.name) : annotated ? functionLabel(event.name) : torchLabel(event.name);
+      const PipelineLabel label = labelOf(event, own);
       if (label.meaning != Meaning::None) takeComplete(event, label, own);
       break;
     }
@@ -426,8 +436,9 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
 
 }  // namespace
 
-std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t)>& advance) {
-  return ChromeReader(path).read(advance);
+std::optional<FileEvents> readChromeFile(const std::string& path, const NamePatterns& patterns,
+                                         const std::function<bool(std::uint64_t)>& advance) {
+  return ChromeReader(path, patterns).read(advance);
 }
 
 }  // namespace pw

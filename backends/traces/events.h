@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/traces/import.h"
+#include "backends/traces/patterns.h"
 
 namespace pw {
 
@@ -57,6 +58,8 @@ struct FileEvents {
   std::vector<RankGroup> groups;     ///< those with this rank
   bool exactStarts = false;          ///< actions start when they compute, not when they begin to wait for their input
   bool chunks = false;               ///< the schedule gives several stages to a rank
+  bool timeless = false;             ///< the file holds durations and an order: starts are how long a rank had worked before
+  bool severalRanks = false;         ///< each of its processes is a rank
   std::optional<std::int32_t> rank;  ///< of the job, where the file says so
   Ns origin = 0;                     ///< absolute time of the file's 0, where it says so
   bool truncated = false;
@@ -77,7 +80,13 @@ void cutTransfers(FileEvents& file);
 
 /// Reads a Chrome JSON file; `advance` gets the bytes read so far and returns whether to continue. Nothing if it did not. Throws UsageError
 /// for a file that is no such JSON.
-[[nodiscard]] std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t bytes)>& advance);
+[[nodiscard]] std::optional<FileEvents> readChromeFile(const std::string& path, const NamePatterns& patterns,
+                                                       const std::function<bool(std::uint64_t bytes)>& advance);
+
+/// Reads an export of Nsight Systems in SQLite: the ranges of NVTX that label actions, of each process, with the times of the kernels that
+/// were launched in them where there are any. As above.
+[[nodiscard]] std::optional<FileEvents> readNsightFile(const std::string& path, const NamePatterns& patterns,
+                                                       const std::function<bool(std::uint64_t bytes)>& advance);
 
 /// Turns the events of the files into steps: finds ranks, aligns clocks, splits into steps, trims overlaps. Throws UsageError when there is
 /// no pipeline span.

@@ -11,9 +11,14 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "backends/host/files.h"
 #include "backends/host/paths.h"
+#include "backends/traces/chakra.h"
 #include "backends/traces/events.h"
+#include "backends/traces/formats.h"
+#include "backends/traces/patterns.h"
 #include "schedules/error.h"
 #include "simulator/trace/trace_csv.h"
 
@@ -24,6 +29,9 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kLargestTable = std::uintmax_t{1} << 30;
 constexpr std::size_t kMostFiles = 4096;
+
+/// Of which a folder holds one file for each rank, or host.
+constexpr std::array kFolderFormats{TraceFormat::Chrome, TraceFormat::Nsight, TraceFormat::Chakra};
 
 /// Orders `rank10` after `rank9`.
 bool naturallyBefore(const std::string& a, const std::string& b) {
@@ -52,15 +60,6 @@ bool naturallyBefore(const std::string& a, const std::string& b) {
   return a.size() - i < b.size() - j || (a.size() - i == b.size() - j && a < b);
 }
 
-std::string startOf(const std::string& path) {
-  constexpr std::size_t kEnough = 4096;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kEnough, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
-}
-
 /// The folder of a Primus dump a path belongs to; empty where it does not.
 std::string primusFolder(const fs::path& path) {
   std::error_code ignored;
@@ -69,12 +68,45 @@ std::string primusFolder(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const bool ofDump = name == "config.json" || (name.starts_with("pp_rank_") && name.ends_with(".json"));
   if (!ofDump || !fs::exists(folder / "pp_rank_0.json", ignored)) return "";
-  const std::string text = startOf((folder / "pp_rank_0.json").string());
+  const std::string text = headOfTrace((folder / "pp_rank_0.json").string());
   return text.find("traceEvents") == std::string::npos ? folder.string() : "";
 }
 
+bool hasEnding(const std::string& name, TraceFormat format) {
+  std::string_view text = factsOf(format).endings;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (name.ends_with(text.substr(0, end))) return true;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return false;
+}
+
+/// The traces in a folder: of one format, the first in their order that has any.
+std::vector<std::string> filesIn(const std::string& folder, std::vector<std::string>& notes) {
+  std::vector<std::string> all;
+  std::error_code problem;
+  for (fs::directory_iterator at(folder, problem), end; !problem && at != end && all.size() <= kMostFiles; at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    if (std::ranges::any_of(kFolderFormats, [&](TraceFormat format) { return hasEnding(name, format); }))
+      all.push_back(at->path().string());
+  }
+  if (problem) throw UsageError(fmt::format("{} cannot be read: {}; check its permissions", folder, problem.message()));
+  std::sort(all.begin(), all.end(), naturallyBefore);
+  for (const TraceFormat format : kFolderFormats) {
+    std::vector<std::string> inside;
+    std::ranges::copy_if(all, std::back_inserter(inside), [&](const std::string& name) { return hasEnding(name, format); });
+    if (inside.empty()) continue;
+    if (inside.size() < all.size())
+      notes.push_back(fmt::format("Of the folder's files only {}s were read; open the others by themselves.", factsOf(format).name));
+    return inside;
+  }
+  throw UsageError(fmt::format("{} holds no {} file; open the folder that torch.profiler, Primus, Nsight Systems or Chakra wrote", folder,
+                               fmt::join(traceEndings(), ", ")));
+}
+
 /// The paths, and for a folder the traces in it.
-std::vector<std::string> filesOf(const std::vector<std::string>& paths) {
+std::vector<std::string> filesOf(const std::vector<std::string>& paths, std::vector<std::string>& notes) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
     std::error_code problem;
@@ -82,15 +114,7 @@ std::vector<std::string> filesOf(const std::vector<std::string>& paths) {
       files.push_back(path);
       continue;
     }
-    std::vector<std::string> inside;
-    for (fs::directory_iterator at(path, problem), end; !problem && at != end && inside.size() <= kMostFiles; at.increment(problem)) {
-      const std::string name = at->path().filename().string();
-      if (name.ends_with(".json") || name.ends_with(".json.gz")) inside.push_back(at->path().string());
-    }
-    if (problem) throw UsageError(fmt::format("{} cannot be read: {}; check its permissions", path, problem.message()));
-    if (inside.empty())
-      throw UsageError(fmt::format("{} holds no .json or .json.gz file; open the folder that torch.profiler or Primus wrote", path));
-    std::sort(inside.begin(), inside.end(), naturallyBefore);
+    const std::vector<std::string> inside = filesIn(path, notes);
     files.insert(files.end(), inside.begin(), inside.end());
   }
   if (files.size() > kMostFiles)
@@ -118,39 +142,57 @@ ImportedTrace readTable(const std::string& path) {
   return result;
 }
 
+std::uint64_t sizeOf(const std::string& path) {
+  std::error_code missing;
+  const std::uintmax_t size = fs::file_size(path, missing);
+  return missing ? 0 : size;
+}
+
+std::optional<FileEvents> readEvents(const std::string& path, const NamePatterns& patterns,
+                                     const std::function<bool(std::uint64_t)>& advance) {
+  switch (traceFormatOf(path).value_or(TraceFormat::Chrome)) {
+    case TraceFormat::Nsight: return readNsightFile(path, patterns, advance);
+    case TraceFormat::Chakra:
+    case TraceFormat::ChakraJson: return readChakraFile(path, patterns, advance);
+    case TraceFormat::Chrome:
+    case TraceFormat::Primus:
+    case TraceFormat::SpanCsv: return readChromeFile(path, patterns, advance);  // which says what it is not
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, const ImportProgress& progress) {
+std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, const ImportProgress& progress,
+                                         const ImportOptions& options) {
   if (paths.empty()) throw UsageError("no trace was named; give a file or a folder");
+  const NamePatterns patterns =
+      options.patterns.empty() ? NamePatterns() : NamePatterns::parse(readFile(options.patterns), options.patterns);
   const std::string folder = primusFolder(paths.front());
   if (!folder.empty()) {
     ImportedTrace result = readPrimus(folder);
     result.title = titleOf(absolutePath(folder));
     return result;
   }
-  if (paths.size() == 1 && startOf(paths.front()).find(kSpanCsvHead.substr(0, 16)) <= 3) {
+  if (paths.size() == 1 && traceFormatOf(paths.front()) == TraceFormat::SpanCsv) {
     ImportedTrace result = readTable(paths.front());
     result.title = titleOf(paths.front());
     return result;
   }
-  const std::vector<std::string> names = filesOf(paths);
+  std::vector<std::string> notes;
+  const std::vector<std::string> names = filesOf(paths, notes);
   std::uint64_t all = 0, before = 0;
-  for (const std::string& name : names) {
-    std::error_code missing;
-    const std::uintmax_t size = fs::file_size(name, missing);
-    all += missing ? 0 : size;
-  }
+  for (const std::string& name : names) all += sizeOf(name);
   std::vector<FileEvents> files;
   for (const std::string& name : names) {
     const auto advance = [&](std::uint64_t bytes) { return !progress || progress(std::min(before + bytes, all), all); };
-    std::optional<FileEvents> file = readChromeFile(name, advance);
+    std::optional<FileEvents> file = readEvents(name, patterns, advance);
     if (!file) return std::nullopt;
     files.push_back(std::move(*file));
-    std::error_code missing;
-    const std::uintmax_t size = fs::file_size(name, missing);
-    before += missing ? 0 : size;
+    before += sizeOf(name);
   }
   ImportedTrace result = assemble(std::move(files), titleOf(paths.front()));
+  result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
   return result;
 }
 

@@ -106,7 +106,7 @@ void Mapper::keyOf(std::size_t file) {
     if (events.rank) rank = *events.rank;
     if (!rank) rank = rankIn(track.threadName);
     if (!rank) rank = rankIn(track.processName);
-    if (!rank && files_.size() > 1) rank = rankIn(std::filesystem::path(events.source).filename().string());
+    if (!rank && files_.size() > 1 && !events.severalRanks) rank = rankIn(std::filesystem::path(events.source).filename().string());
     if (rank) {
       keys_[file][t] = RankKey{kNamed, *rank};
       continue;
@@ -119,7 +119,7 @@ void Mapper::keyOf(std::size_t file) {
     const EventTrack& track = events.tracks[t];
     if (device && !track.device) continue;  // the program that feeds the devices
     if (files_.size() > 1)
-      keys_[file][t] = RankKey{kGuessed, static_cast<std::int64_t>(file)};
+      keys_[file][t] = RankKey{kGuessed, static_cast<std::int64_t>(file) << 32 | (events.severalRanks ? track.process : 0)};
     else
       keys_[file][t] = RankKey{kGuessed, processes.size() > 1 ? track.process : track.thread};
   }

@@ -1,0 +1,87 @@
+#include "backends/traces/formats.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "backends/traces/chakra.h"
+#include "backends/traces/tables.h"
+#include "schedules/error.h"
+#include "simulator/trace/trace_csv.h"
+
+namespace pw {
+namespace {
+
+/// A run store and a study are databases too.
+bool isNsightExport(const std::string& path) {
+  try {
+    const TableFile tables(path, {});
+    return tables.hasTable("NVTX_EVENTS") || (tables.hasTable("StringIds") && !tables.hasTable("run"));
+  } catch (const UsageError&) {  // damaged: whoever opens it says so
+    return false;
+  }
+}
+
+bool isDumpOfPrimus(const std::string& path, const std::string& head) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  if (!name.starts_with("pp_rank_") && name != "config.json") return false;
+  std::error_code ignored;
+  return head.find("traceEvents") == std::string::npos &&
+         std::filesystem::exists(std::filesystem::path(path).parent_path() / "pp_rank_0.json", ignored);
+}
+
+}  // namespace
+
+std::vector<std::string> traceEndings() {
+  std::vector<std::string> endings;
+  for (const TraceFormat format : kTraceFormats) {
+    std::string_view text = factsOf(format).endings;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find(' '), text.size());
+      const std::string ending(text.substr(0, end));
+      if (std::ranges::find(endings, ending) == endings.end()) endings.push_back(ending);
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+  return endings;
+}
+
+std::string headOfTrace(const std::string& path) {
+  constexpr std::size_t kEnough = 4096;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat facts {};
+  if (file < 0) return {};
+  if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    close(file);
+    return {};
+  }
+  gzFile zipped = gzdopen(file, "rb");  // which closes the file, and reads one that is not compressed as it is
+  if (zipped == nullptr) {
+    close(file);
+    return {};
+  }
+  std::string text(kEnough, '\0');
+  const int got = gzread(zipped, text.data(), static_cast<unsigned>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max(0, got)));
+  gzclose(zipped);
+  return text;
+}
+
+std::optional<TraceFormat> traceFormatOf(const std::string& path) {
+  const std::string head = headOfTrace(path);
+  if (head.starts_with("SQLite format 3")) return isNsightExport(path) ? std::optional(TraceFormat::Nsight) : std::nullopt;
+  if (head.find(kSpanCsvHead.substr(0, 16)) <= 3) return TraceFormat::SpanCsv;
+  const std::size_t mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  const bool json = mark != std::string::npos && (head[mark] == '{' || head[mark] == '[');
+  if (isChakraJson(head)) return TraceFormat::ChakraJson;
+  if (json && isDumpOfPrimus(path, head)) return TraceFormat::Primus;
+  if (json) return TraceFormat::Chrome;
+  if (isChakra(head)) return TraceFormat::Chakra;
+  return std::nullopt;
+}
+
+}  // namespace pw

@@ -1,0 +1,44 @@
+#pragma once
+
+// Internal to the import of traces: which annotated range of a program launched which kernel of its device.
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "schedules/ids.h"
+
+namespace pw {
+
+/// A range that a process annotated, on any of its threads.
+struct AnnotatedRange {
+  std::int64_t process = 0;
+  Ns start = 0, end = 0;
+  Ns firstKernel = 0, lastKernel = 0;  ///< begin of the first and end of the last kernel launched in it, where there are `kernels`
+  std::int64_t kernels = 0;
+};
+
+/// What processes launched, and within which of their ranges. Launches are added first, then kernels. A launch belongs to the range of its
+/// process that began last before it and has not ended, on whatever thread: torch launches a backward's kernels from a thread of its own.
+class Launches {
+ public:
+  /// Keeps a reference.
+  explicit Launches(std::vector<AnnotatedRange>& ranges);
+  void addLaunch(std::int64_t process, std::int64_t correlation, Ns time);
+  void addKernel(std::int64_t process, std::int64_t correlation, Ns start, Ns end);
+  [[nodiscard]] bool any() const { return !rangeOf_.empty(); }
+
+ private:
+  /// From `time` until the next cut: the innermost range, or −1.
+  struct Cut {
+    Ns time = 0;
+    std::int32_t range = -1;
+  };
+  std::vector<AnnotatedRange>& ranges_;
+  std::unordered_map<std::int64_t, std::vector<Cut>> cuts_;         ///< by process
+  std::unordered_map<std::uint64_t, std::int32_t> rangeOf_;         ///< by process and correlation
+  std::unordered_map<std::int64_t, std::uint64_t> processNumbers_;  ///< small numbers, for the key
+};
+
+}  // namespace pw
