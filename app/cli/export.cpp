@@ -37,6 +37,7 @@ namespace fs = std::filesystem;
 
 struct ExportOptions {
   std::string plan, store, to, out;
+  std::string patterns;  ///< of names in `traces`
   ProgressStyle progressStyle = ProgressStyle::Automatic;
   std::vector<std::string> traces;
   int run = 0;    ///< 0: the newest
@@ -90,10 +91,12 @@ Material fromStore(const ExportOptions& o) {
 Material fromTrace(const ExportOptions& o) {
   const auto show = progress("read", o.progressStyle);
   constexpr std::uint64_t kKilobyte = 1024;  // the bar counts in int
-  std::optional<ImportedTrace> imported = importTrace(o.traces, [&](std::uint64_t done, std::uint64_t all) {
-    show(static_cast<int>(done / kKilobyte), static_cast<int>(all / kKilobyte), "");
-    return true;
-  });
+  std::optional<ImportedTrace> imported = importTrace(o.traces,
+                                                      [&](std::uint64_t done, std::uint64_t all) {
+                                                        show(static_cast<int>(done / kKilobyte), static_cast<int>(all / kKilobyte), "");
+                                                        return true;
+                                                      },
+                                                      {o.patterns});
   Material material;
   for (ImportedStep& step : imported->steps) {
     material.names.push_back(std::move(step.name));
@@ -205,6 +208,7 @@ int runExport(const ExportOptions& o) {
   if (sources != 1 && !o.both)
     throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
   if (o.run > 0 && o.store.empty()) throw UsageError("--run selects a run of a store; add --store F.db, or omit it");
+  if (!o.patterns.empty() && o.traces.empty()) throw UsageError("--patterns is for names in a trace; add --trace F, or omit it");
   if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
   if (o.step >= 0 && (o.predicted || (!o.plan.empty() && !o.both))) throw UsageError("a prediction has one step only; omit --step");
   if (o.to == "layers") return exportLayers(o);
@@ -221,11 +225,16 @@ Command addExport(CLI::App& app) {
       ->option_text(" ");
   command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db");
   command->add_option("--run", options->run, "Run of the store (default: the newest)")->check(wholeFrom(1, 1 << 30))->option_text("ID");
-  command->add_option("--trace", options->traces, "A trace of torch.profiler, Primus or this program; one file per rank, or their folder")
+  command
+      ->add_option(
+          "--trace", options->traces,
+          "A trace of torch.profiler, Nsight Systems (.sqlite), Chakra (.et), Primus or this program; one file per rank, or their folder")
       ->type_name("F")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
+  command->add_option("--patterns", options->patterns, "Regular expressions for the names of a trace's events (JSON)")
+      ->option_text("F.json");
   command
       ->add_option("--step", options->step,
                    "Step: its number in the run, or its position in a trace, from 1 (default: the median step after the first)")

@@ -59,10 +59,10 @@ std::optional<QSize> sizeNamed(const QString& text) {
 struct Flags {
   explicit Flags(QCommandLineParser& parser) : help(parser.addHelpOption()), version(parser.addVersionOption()) {
     parser.setApplicationDescription(QObject::tr("Pipewright's desktop app: split a model, see the bubbles, run the plan, compare."));
-    parser.addPositionalArgument(
-        QStringLiteral("FILE"),
-        QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"),
-        QStringLiteral("[FILE...]"));
+    parser.addPositionalArgument(QStringLiteral("FILE"),
+                                 QObject::tr("Model (.pt2; several: parts in order), plan (.json), trace (.json, .sqlite, .et; several: of "
+                                             "one job), schedule (.csv), project (.pwproj), run store (.db)"),
+                                 QStringLiteral("[FILE...]"));
     parser.addOptions({time, grab, exported, size, theme, panel, search, run, store});
     for (const FigureSetting& setting : figureSettings()) addFigureSetting(parser, setting);
     parser.addOptions({predicted, both, dpi});

@@ -147,7 +147,7 @@ class StageRanks {
  public:
   StageRanks(const std::vector<Span>& spans, const std::vector<std::int32_t>& pipeline) : pipeline_(pipeline) {
     for (const Span& span : spans) {
-      if (!isCompute(span.kind) || span.stage.value < 0) continue;
+      if (span.stage.value < 0) continue;
       const auto [at, isNew] = first_.try_emplace(keyOf(span.rank, span.stage.value), span.rank);
       if (isNew || at->second == span.rank) continue;
       others_[{keyOf(span.rank, span.stage.value), span.microbatch.value}] = span.rank;
@@ -331,6 +331,40 @@ std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& 
   return materials;
 }
 
+/// Each file has a clock, in the order of their lowest ranks.
+RankClocks clocksOf(const std::vector<FileEvents>& files, const RankMap& map) {
+  std::map<std::int32_t, std::size_t> fileOf;  // by rank
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    for (const TrackTarget& target : map.targets[f]) {
+      if (target.trace >= 0 && !map.traces[static_cast<std::size_t>(target.trace)].own) fileOf.try_emplace(target.rank, f);
+    }
+  }
+  RankClocks clocks;
+  std::map<std::size_t, std::int32_t> clockOf;  // by file
+  for (const auto& [rank, file] : fileOf) {
+    const auto [at, isNew] = clockOf.try_emplace(file, static_cast<std::int32_t>(clocks.sources.size()));
+    if (isNew) {
+      clocks.sources.push_back(files[file].source);
+      clocks.exactStarts.push_back(files[file].exactStarts ? 1 : 0);
+    }
+    clocks.ofRank.resize(static_cast<std::size_t>(rank) + 1);
+    clocks.ofRank.back() = at->second;
+  }
+  return clocks;
+}
+
+void putOnOneClock(Material& material, const RankClocks& clocks, const RankPlaces& places, std::vector<std::string>& notes) {
+  const std::vector<Ns> moves = clockMoves(material.spans, clocks, places, material.marks, notes);
+  if (std::ranges::all_of(moves, [](Ns move) { return move == 0; })) return;
+  const auto moveOf = [&](Rank rank) { return moves[static_cast<std::size_t>(clocks.ofRank[rank.index()])]; };
+  for (Span& span : material.spans) span.start += moveOf(span.rank), span.end += moveOf(span.rank);
+  for (MemorySample& sample : material.memory) sample.time += moveOf(sample.rank);
+  for (std::size_t r = 0; r < material.marks.size(); ++r) {
+    for (auto& [start, number] : material.marks[r]) start += moveOf(Rank(static_cast<std::int32_t>(r)));
+  }
+  sortSpans(material.spans);
+}
+
 void noteFile(const FileEvents& file, std::vector<std::string>& notes) {
   const std::string name = std::filesystem::path(file.source).filename().string();
   if (file.truncated) notes.push_back(fmt::format("{} ends in the middle; the part up to there was used.", name));
@@ -358,7 +392,8 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
         fmt::format("{} (UNSHARD, RESHARD) left out: a timeline here does not show them.", countedEvents(unused, "event")));
   const RankMap map = mapRanks(files, result.notes);
   RankPlaces places = placeRanks(files, map, result.notes);
-  alignFiles(files, map, places, result.notes);
+  countFromOneOrigin(files, map);
+  const RankClocks clocks = clocksOf(files, map);
   const bool chunks = std::ranges::any_of(files, &FileEvents::chunks), timeless = std::ranges::any_of(files, &FileEvents::timeless);
   std::vector<Material> materials = materialOf(files, map, places);
   const std::string source = files.empty() ? "" : files.front().source;
@@ -371,6 +406,7 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     for (auto& marks : material.marks)
       std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
+    if (!material.own) putOnOneClock(material, clocks, places, result.notes);
     if (timeless && !material.own) replayOrder(material.spans, material.ranks, places);
     findPeers(material, places.pipeline, result.notes);
     addSteps(result, std::move(material));

@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,28 +22,12 @@ constexpr Ns kNone = std::numeric_limits<Ns>::max();
 constexpr Ns kFarApart = 10;
 constexpr std::size_t kMostActions = 10'000;  ///< of a file that are looked at
 
-[[noreturn]] void refuseClock(const FileEvents& file) {
+[[noreturn]] void refuseClock(const std::string& source) {
   throw UsageError(fmt::format(
-      "{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", file.source));
+      "{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", source));
 }
 
-/// Moves all times of a file by both; each of the sums stays within 64 bits, and what comes out is within twice kLatestTime.
-void shift(FileEvents& file, Ns offset, Ns move) {
-  const auto moved = [&](Ns time) {
-    const Ns sum = time + offset + move;
-    if (sum > 2 * kLatestTime - kLongestDuration || sum < -2 * kLatestTime) refuseClock(file);
-    return sum;
-  };
-  for (Span& span : file.spans) {
-    const Ns duration = span.end - span.start;
-    span.start = moved(span.start);
-    span.end = span.start + duration;
-  }
-  for (MemorySample& sample : file.memory) sample.time = moved(sample.time);
-  for (StepMark& mark : file.marks) mark.start = moved(mark.start);
-}
-
-/// A forward or backward of a file; `occurrence`: the step that its file marks it with, else which of those of its stage and microbatch.
+/// A forward or backward; `occurrence`: the step that its rank marks it with, else which of those of its stage and microbatch.
 struct Key {
   bool forward = true;
   std::int32_t pipeline = 0, stage = 0, microbatch = 0, occurrence = 0;
@@ -52,7 +35,7 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 struct Times {
-  std::size_t file = 0;
+  std::size_t clock = 0;
   Ns start = 0, end = 0;
   bool slot = false;
 };
@@ -66,74 +49,56 @@ struct Bounds {
 
 class Aligner {
  public:
-  Aligner(std::vector<FileEvents>& files, const RankMap& map, const RankPlaces& places) : files_(files), map_(map), places_(places) {}
-  void align(std::vector<std::string>& notes);
+  Aligner(const RankClocks& clocks, const RankPlaces& places)
+      : clocks_(clocks),
+        places_(places),
+        moves_(clocks.sources.size()),
+        extents_(clocks.sources.size()),
+        contradicted_(clocks.sources.size()) {}
+  std::vector<Ns> align(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks,
+                        std::vector<std::string>& notes);
 
  private:
-  void order();
-  void gather(std::size_t file);
+  void gather(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks);
   void bound();
   [[nodiscard]] Ns startOf(const Key& key, const Times& times) const;
   [[nodiscard]] Ns move(std::size_t from, std::size_t to) const;
   [[nodiscard]] Bounds boundsOf(std::size_t from, std::size_t to) const;
   void join();
 
-  std::vector<FileEvents>& files_;
-  const RankMap& map_;
+  const RankClocks& clocks_;
   const RankPlaces& places_;
-  std::vector<std::size_t> order_;  ///< files with spans of the job, by their lowest rank
-  std::vector<Ns> offsets_, moves_, extents_;
+  std::vector<Ns> moves_, extents_;
   std::map<Key, Times> actions_;
   std::map<std::pair<std::size_t, bool>, Ns> shortest_;
-  std::map<std::pair<std::size_t, std::size_t>, Bounds> bounds_;  ///< by files, the lower first
+  std::map<std::pair<std::size_t, std::size_t>, Bounds> bounds_;  ///< by clocks, the lower first
   std::vector<char> contradicted_;
 };
 
-void Aligner::order() {
-  const auto lowestRank = [&](std::size_t f) {
-    std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
-    for (const TrackTarget& target : map_.targets[f]) {
-      if (target.trace >= 0 && !map_.traces[static_cast<std::size_t>(target.trace)].own) lowest = std::min(lowest, target.rank);
-    }
-    return lowest;
-  };
-  for (std::size_t f = 0; f < files_.size(); ++f) {
-    if (lowestRank(f) != std::numeric_limits<std::int32_t>::max()) order_.push_back(f);
-  }
-  std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) { return lowestRank(a) < lowestRank(b); });
-}
-
-void Aligner::gather(std::size_t f) {
-  const FileEvents& file = files_[f];
+void Aligner::gather(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks) {
   std::map<Key, std::int32_t> counts;
-  std::vector<StepMark> marks = file.marks;
-  std::ranges::stable_sort(marks, {}, &StepMark::start);
-  std::size_t taken = 0;
-  Ns first = kNone, last = -kNone;
-  for (std::size_t i = 0; i < file.spans.size(); ++i) {
-    const Span& span = file.spans[i];
-    const TrackTarget& target = map_.targets[f][span.rank.index()];
+  std::vector<std::size_t> taken(moves_.size());
+  std::vector<std::pair<Ns, Ns>> extent(moves_.size(), {kNone, -kNone});
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const Span& span = spans[i];
     const bool backward = span.kind == SpanKind::Backward || span.kind == SpanKind::BackwardInput;
-    if ((span.kind != SpanKind::Forward && !backward) || !target.takes(span) || span.microbatch.value < 0) continue;
-    if (map_.traces[static_cast<std::size_t>(target.trace)].own) continue;
-    const auto rank = static_cast<std::size_t>(target.rank);
-    Key key{!backward, places_.pipeline[rank], span.stage.value >= 0 ? span.stage.value : places_.firstStage[rank], span.microbatch.value,
-            0};
-    const auto next = std::ranges::upper_bound(marks, span.start, {}, &StepMark::start);
-    key.occurrence = marks.empty() ? counts[key]++ : next == marks.begin() ? -1 : std::prev(next)->number;
-    actions_[key] = {f, span.start + offsets_[f], span.end + offsets_[f], inSlot(file.spans, i)};
-    const auto [at, isNew] = shortest_.try_emplace({f, !backward}, span.end - span.start);
+    if ((span.kind != SpanKind::Forward && !backward) || span.microbatch.value < 0) continue;
+    const std::size_t r = span.rank.index(), clock = static_cast<std::size_t>(clocks_.ofRank[r]);
+    if (++taken[clock] > kMostActions) continue;
+    Key key{!backward, places_.pipeline[r], span.stage.value, span.microbatch.value, 0};
+    const auto next = std::ranges::upper_bound(marks[r], span.start, {}, &std::pair<Ns, std::int32_t>::first);
+    key.occurrence = marks[r].empty() ? counts[key]++ : next == marks[r].begin() ? -1 : std::prev(next)->second;
+    actions_[key] = {clock, span.start, span.end, inSlot(spans, i)};
+    const auto [at, isNew] = shortest_.try_emplace({clock, !backward}, span.end - span.start);
     at->second = std::min(at->second, span.end - span.start);
-    first = std::min(first, span.start);
-    last = std::max(last, span.end);
-    if (++taken >= kMostActions) break;
+    extent[clock] = {std::min(extent[clock].first, span.start), std::max(extent[clock].second, span.end)};
   }
-  extents_[f] = taken == 0 ? 0 : last - first;
+  for (std::size_t c = 0; c < extent.size(); ++c) extents_[c] = taken[c] == 0 ? 0 : extent[c].second - extent[c].first;
 }
 
 /// The latest time at which the action can have begun to compute.
 Ns Aligner::startOf(const Key& key, const Times& times) const {
-  return files_[times.file].exactStarts ? times.start : times.end - shortest_.at({times.file, key.forward});
+  return clocks_.exactStarts[times.clock] != 0 ? times.start : times.end - shortest_.at({times.clock, key.forward});
 }
 
 void Aligner::bound() {
@@ -141,10 +106,10 @@ void Aligner::bound() {
     Key source = key;
     source.stage += key.forward ? -1 : 1;
     const auto made = actions_.find(source);
-    if (made == actions_.end() || made->second.file == needs.file) continue;
-    if (needs.slot && files_[needs.file].exactStarts) continue;  // its wait is still within it
-    const std::size_t from = made->second.file, to = needs.file;
-    const Ns firm = made->second.end - (files_[to].exactStarts ? needs.start : needs.end);
+    if (made == actions_.end() || made->second.clock == needs.clock) continue;
+    if (needs.slot && clocks_.exactStarts[needs.clock] != 0) continue;  // its wait is still within it
+    const std::size_t from = made->second.clock, to = needs.clock;
+    const Ns firm = made->second.end - (clocks_.exactStarts[to] != 0 ? needs.start : needs.end);
     const Ns close = made->second.end - startOf(key, needs);
     Bounds& bounds = bounds_[std::minmax(from, to)];
     if (from < to) {
@@ -182,11 +147,12 @@ Ns Aligner::move(std::size_t from, std::size_t to) const {
   return 0;
 }
 
-/// From the first file on, always the pair whose bounds are closest.
+/// From the first clock on, always the pair whose bounds are closest.
 void Aligner::join() {
-  std::vector<char> joined(files_.size(), 0);
-  std::vector<std::size_t> open(order_.begin() + 1, order_.end());
-  joined[order_.front()] = 1;
+  std::vector<std::size_t> open;
+  for (std::size_t c = 1; c < moves_.size(); ++c) open.push_back(c);
+  std::vector<char> joined(moves_.size());
+  joined[0] = 1;
   while (!open.empty()) {
     std::optional<std::pair<std::size_t, std::size_t>> best;
     double width = std::numeric_limits<double>::infinity();
@@ -197,11 +163,12 @@ void Aligner::join() {
       width = w;
       best = joined[pair.first] != 0 ? pair : std::pair{pair.second, pair.first};
     }
-    // Without a message between what is joined and what is not, the next one's clock is taken as that of the first.
-    const std::size_t to = best ? best->second : open.front(), from = best ? best->first : order_.front();
-    const double moved = static_cast<double>(moves_[from]) + static_cast<double>(move(from, to));
-    if (std::abs(moved) > static_cast<double>(kLatestTime)) refuseClock(files_[to]);
-    moves_[to] = moves_[from] + move(from, to);
+    if (!best) break;  // no messages between what is joined and what is not: clocks are taken to agree
+    const auto [from, to] = *best;
+    const Ns step = move(from, to);
+    if (std::abs(static_cast<double>(moves_[from]) + static_cast<double>(step)) > static_cast<double>(kLatestTime))
+      refuseClock(clocks_.sources[to]);
+    moves_[to] = moves_[from] + step;
     const Bounds b = boundsOf(from, to);
     contradicted_[to] = moves_[to] != 0 && b.firmLeast != -kNone && b.firmMost != kNone && b.firmLeast > b.firmMost ? 1 : 0;
     joined[to] = 1;
@@ -209,34 +176,50 @@ void Aligner::join() {
   }
 }
 
-void Aligner::align(std::vector<std::string>& notes) {
-  order();
-  if (order_.size() < 2) return;
-  offsets_.assign(files_.size(), 0);
-  moves_.assign(files_.size(), 0);
-  extents_.assign(files_.size(), 0);
-  contradicted_.assign(files_.size(), 0);
-  for (const std::size_t f : order_) {
-    offsets_[f] = files_[f].origin - files_[order_.front()].origin;
-    gather(f);
-  }
+std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks,
+                               std::vector<std::string>& notes) {
+  gather(spans, marks);
   bound();
   join();
-  for (const std::size_t f : order_) {
-    shift(files_[f], offsets_[f], moves_[f]);
-    if (moves_[f] == 0) continue;
-    const std::string name = std::filesystem::path(files_[f].source).filename().string();
+  for (std::size_t c = 0; c < moves_.size(); ++c) {
+    if (moves_[c] == 0) continue;
     notes.push_back(fmt::format(
         "The clock of {} disagrees with its neighbour's: its times were moved by {} so that no action starts before its input exists{}.",
-        name, formatDuration(moves_[f]), contradicted_[f] != 0 ? ", as far as one shift can do that (its clock drifts)" : ""));
+        std::filesystem::path(clocks_.sources[c]).filename().string(), formatDuration(moves_[c]),
+        contradicted_[c] != 0 ? ", as far as one shift can do that (its clock drifts)" : ""));
   }
+  return std::move(moves_);
 }
 
 }  // namespace
 
-void alignFiles(std::vector<FileEvents>& files, const RankMap& map, const RankPlaces& places, std::vector<std::string>& notes) {
-  if (files.size() < 2) return;
-  Aligner(files, map, places).align(notes);
+void countFromOneOrigin(std::vector<FileEvents>& files, const RankMap& map) {
+  std::optional<Ns> first;
+  std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
+  std::vector<char> ofJob(files.size());
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    for (const TrackTarget& target : map.targets[f]) {
+      if (target.trace < 0 || map.traces[static_cast<std::size_t>(target.trace)].own) continue;
+      ofJob[f] = 1;
+      if (target.rank >= lowest) continue;
+      lowest = target.rank;
+      first = files[f].origin;
+    }
+  }
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    FileEvents& file = files[f];
+    const Ns offset = ofJob[f] != 0 ? file.origin - *first : 0;
+    if (offset == 0) continue;
+    for (Span& span : file.spans) span.start += offset, span.end += offset;
+    for (MemorySample& sample : file.memory) sample.time += offset;
+    for (StepMark& mark : file.marks) mark.start += offset;
+  }
+}
+
+std::vector<Ns> clockMoves(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places,
+                           const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks, std::vector<std::string>& notes) {
+  if (clocks.sources.size() < 2) return std::vector<Ns>(clocks.sources.size());
+  return Aligner(clocks, places).align(spans, marks, notes);
 }
 
 }  // namespace pw

@@ -119,6 +119,55 @@ TEST(HostileFiles, DumpsOfPrimusAreImportedOrRefused) {
       });
 }
 
+/// A byte changed, a piece removed, doubled or overwritten by extreme numbers, and now and then the end cut off.
+std::string damagedBytes(std::string text, std::mt19937_64& random) {
+  const auto at = [&] { return static_cast<std::size_t>(test::draw(random, 0, static_cast<std::int64_t>(text.size()) - 1)); };
+  for (std::int64_t damages = test::draw(random, 1, 4); damages > 0 && text.size() > 1; --damages) {
+    const std::size_t place = at();
+    switch (test::draw(random, 0, 5)) {
+      case 0: text.erase(place, static_cast<std::size_t>(test::draw(random, 1, 40))); break;
+      case 1: text.insert(at(), text.substr(place, static_cast<std::size_t>(test::draw(random, 1, 40)))); break;
+      case 2: std::fill_n(text.begin() + static_cast<std::ptrdiff_t>(place), std::min<std::size_t>(text.size() - place, 9), '\xff'); break;
+      default: text[place] = static_cast<char>(test::draw(random, 0, 255));
+    }
+  }
+  if (test::oneIn(random, 10)) text.resize(at());
+  return text;
+}
+
+TEST(HostileFiles, ForeignTracesAreImportedOrRefused) {
+  const test::Folder folder;
+  for (const char* name : {"nsight.sqlite", "chakra.0.et"}) {
+    const std::string sound = test::contentOf(kSource + "/tests/data/foreign/" + name);
+    // Whatever the damage, the file keeps its head: else it would be no such file.
+    const std::size_t head = std::string_view(name).ends_with(".et") ? 40 : 100;
+    test::survive(
+        name, test::mutations(kUsual),
+        [&](std::mt19937_64& random) { return sound.substr(0, head) + damagedBytes(sound.substr(head), random); },
+        [&](const std::string& text) {
+          const auto result = importTrace({folder.with(name, text)});
+          for (const ImportedStep& step : result.value().steps) test::expectKeepsRules(step.trace);
+        });
+  }
+  const std::string json = R"p({"workload_graph":[{"Id":3,"Name":"PP:0F0(0)","NodeType":4,"ctrlDeps":[2],"runtime":100,"is_cpu_op":true},
+    {"Id":4,"Name":"gemm","ctrlDeps":[3],"runtime":7,"is_cpu_op":false},
+    {"Id":5,"Name":"backward_step","ctrlDeps":[2],"runtime":9,"start_time_micros":7}]})p";
+  const std::string stream = R"p({"version":"1"}{"id":"3","name":"PP:0F0","type":"COMP_NODE","ctrlDeps":["2"],"startTimeMicros":"10",
+    "durationMicros":"1","attr":[{"name":"is_cpu_op","boolVal":true}]}{"id":"4","name":"PP:0B0","ctrlDeps":["3"],"durationMicros":"8"})p";
+  for (const bool streamed : {true, false}) {
+    test::survive(
+        "Chakra's JSON", test::mutations(kUsual),
+        [&](std::mt19937_64& random) {
+          if (streamed) return test::mutate(stream, random);
+          return test::oneIn(random, 3) ? test::mutate(json, random) : test::damaged(json, random);
+        },
+        [&](const std::string& text) {
+          const auto result = importTrace({folder.with("chakra.0.json", text)});
+          for (const ImportedStep& step : result.value().steps) test::expectKeepsRules(step.trace);
+        });
+  }
+}
+
 TEST(HostileFiles, CheckpointFoldersAreReadOrRefused) {
   const test::Folder folder;
   const std::vector<float> weight(24, 1.5F);

@@ -13,6 +13,7 @@
 #include "backends/resources/resources.h"
 #include "backends/store/study_store.h"
 #include "backends/store/trace_blob.h"
+#include "backends/traces/formats.h"
 #include "backends/traces/import.h"
 #include "engine/planning/first_plan.h"
 #include "schedules/check.h"
@@ -319,6 +320,18 @@ bool isCluster(const std::string& head) {
   return head.find("\"device\"") != std::string::npos && head.find("\"peak_flops\"") != std::string::npos;
 }
 
+std::string joinedTraceEndings() {
+  std::string text;
+  for (const std::string& ending : traceEndings()) text += (text.empty() ? "" : ", ") + ending;
+  return text;
+}
+
+/// Whether its content alone says that it is a trace; JSON may be much else.
+bool isCertainlyTrace(const std::string& path) {
+  const auto format = traceFormatOf(path);
+  return format && *format != TraceFormat::Chrome && *format != TraceFormat::Primus;
+}
+
 bool isStore(const std::string& head) { return head.starts_with("SQLite format 3"); }
 
 }  // namespace
@@ -343,6 +356,7 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   if (isFolder(first)) return loadTraces(paths, progress);
   const std::string extension = extensionOf(first), head = headOf(first);
   if (head.empty()) throw UsageError(first + " is empty; choose another file.");
+  if (isCertainlyTrace(first)) return loadTraces(paths, progress);
   if (isStore(head) && isStudy(first)) {
     auto loaded = std::make_shared<Loaded>();
     loaded->study = QString::fromStdString(absolutePath(first));
@@ -361,8 +375,8 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
     throw UsageError("Unsupported file type: " + first +
-                     "; open a model (.pt2), a layer table (.json, .csv), a plan, trace or cluster (.json), a schedule (.csv), a project "
-                     "(.pwproj) or a run store or study (.db).");
+                     "; open a model (.pt2), a layer table (.json, .csv), a plan or cluster (.json), a trace (" + joinedTraceEndings() +
+                     "), a schedule (.csv), a project (.pwproj) or a run store or study (.db).");
   }
   const bool plan = head.find("\"pipewright-plan\"") != std::string::npos;
   if (plan && head[mark] == '{') return loadPlan(first);

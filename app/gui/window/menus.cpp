@@ -20,6 +20,7 @@
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
+#include "backends/traces/formats.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/order/find.h"
@@ -276,11 +277,14 @@ void MainWindow::Private::showRecent() {
 }
 
 void MainWindow::Private::chooseAndOpen() {
-  const QStringList paths = QFileDialog::getOpenFileNames(
-      &window, MainWindow::tr("Open"), {},
-      MainWindow::tr(
-          "All supported files (*.pt2 *.json *.json.gz *.csv *.pwproj *.db *.sqlite);;Models (*.pt2);;Plans, traces and clusters (*.json "
-          "*.json.gz);;Schedules and layer tables (*.csv);;Projects (*.pwproj);;Run stores and studies (*.db *.sqlite);;All files (*)"));
+  QStringList all{QStringLiteral("*.pt2"), QStringLiteral("*.pwproj"), QStringLiteral("*.db")}, traces;
+  for (const std::string& ending : traceEndings()) traces << QLatin1Char('*') + QString::fromStdString(ending);
+  const QString list = MainWindow::tr(
+      "All supported files (%1);;Traces (%2);;Models (*.pt2);;Plans and clusters (*.json);;"
+      "Schedules and layer tables (*.csv *.json);;Projects (*.pwproj);;Run stores and studies (*.db *.sqlite);;"
+      "All files (*)");
+  const QStringList paths = QFileDialog::getOpenFileNames(&window, MainWindow::tr("Open"), {},
+                                                          list.arg((all + traces).join(QLatin1Char(' ')), traces.join(QLatin1Char(' '))));
   if (!paths.isEmpty()) window.open(paths);
 }
 

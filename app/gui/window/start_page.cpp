@@ -148,8 +148,8 @@ QVBoxLayout* StartPage::openColumn() {
   connect(openButton, &QAbstractButton::clicked, this, &StartPage::openRequested);
   column->addWidget(openButton);
   auto* hint =
-      new QLabel(tr("or drop it here: a model exported with torch.export (.pt2), a plan or a trace (.json), a schedule (.csv), a project "
-                    "(.pwproj), a run store (.db)."));
+      new QLabel(tr("or drop it here: a model exported with torch.export (.pt2), a plan (.json), a trace of torch.profiler, Nsight "
+                    "Systems, Chakra or Primus, a schedule (.csv), a project (.pwproj), a run store (.db)."));
   hint->setWordWrap(true);
   column->addWidget(hint);
   column->addSpacing(16);

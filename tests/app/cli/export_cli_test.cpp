@@ -29,6 +29,17 @@ std::string planned(const Folder& folder, const std::string& schedule = "1f1b") 
   return folder.file("plan.json");
 }
 
+TEST(ExportCli, ReadsForeignTracesByAUsersPatterns) {
+  const Folder folder;
+  const std::string trace = folder.with("t.json", R"([{"ph":"X","name":"mb1 fwd","pid":1,"tid":1,"ts":1,"dur":5}])");
+  const std::string patterns = folder.with("p.json", R"p({"patterns":[{"regex":"mb(?<microbatch>\\d+) (?<kind>fwd)"}]})p");
+  const Outcome found = call({"export", "--trace", trace, "--patterns", patterns, "--to", "csv"});
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_NE(found.out.find("0,F,0,1,0,0,0,5000"), std::string::npos) << found.out;
+  EXPECT_NE(call({"export", "--trace", trace, "--to", "csv"}).err.find("no pipeline labels"), std::string::npos);
+  EXPECT_NE(call({"export", "plan.json", "--patterns", patterns, "--to", "csv"}).err.find("add --trace F"), std::string::npos);
+}
+
 TEST(Export, WritesAPredictionAsChromeTraceTableAndDrawing) {
   const Folder folder;
   const std::string plan = planned(folder);

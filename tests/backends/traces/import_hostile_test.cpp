@@ -128,7 +128,7 @@ TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
   EXPECT_THAT(refusal({"/nonexistent/trace.json"}), HasSubstr("cannot be read"));
   EXPECT_THAT(refusal({"/dev/zero"}), HasSubstr("is not a file"));
   const test::Folder folder;
-  EXPECT_THAT(refusal({folder.file("")}), HasSubstr("holds no .json or .json.gz file"));
+  EXPECT_THAT(refusal({folder.file("")}), HasSubstr("holds no trace (.json .json.gz .sqlite .et .et.gz)"));
   EXPECT_THAT(refusal({}), HasSubstr("no trace was named"));
 }
 

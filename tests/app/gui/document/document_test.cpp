@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include <QSignalSpy>
 #include <QTest>
 
@@ -191,6 +193,27 @@ TEST_F(DocumentTest, OpensALayerTableAndMovesItsSplits) {
   EXPECT_EQ(again->graph->nodes.size(), 4U);
   EXPECT_TRUE(again->notes.empty());
   EXPECT_THROW(static_cast<void>(loadFiles({folder.with("bad.csv", "name,forward_ns\n")}, {})), UsageError);
+}
+
+TEST_F(DocumentTest, OpensTracesOfOtherToolsWhateverTheirFilesAreCalled) {
+  const std::string data = PW_SOURCE_DIR "/tests/data/";
+  const test::Folder folder;
+  const std::string spans = folder.with("spans.csv", "rank,kind,stage,microbatch,peer,bytes,start_ns,end_ns\n0,F,0,0,0,0,0,5\n");
+  // The number of steps that each holds.
+  const std::map<std::vector<std::string>, std::size_t> traces{
+      {{data + "foreign/nsight.sqlite"}, 2U},
+      {{folder.with("runs.db", test::contentOf(data + "foreign/nsight.sqlite"))}, 2U},
+      {{data + "foreign/chakra.0.et", data + "foreign/chakra.1.et"}, 2U},
+      {{data + "torch_traces/zbv"}, 2U},
+      {{data + "torch_traces/1f1b/rank0.json.gz"}, 2U},
+      {{spans}, 1U},
+  };
+  for (const auto& [paths, steps] : traces) {
+    const auto loaded = loadFiles(paths, {});
+    ASSERT_TRUE(loaded) << paths.front();
+    EXPECT_EQ(loaded->measured.size(), steps) << paths.front();
+    EXPECT_FALSE(loaded->hasDesign);
+  }
 }
 
 TEST_F(DocumentTest, ComesBackFromItsProject) {
