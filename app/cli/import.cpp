@@ -9,7 +9,7 @@
 #include "app/cli/text/output.h"
 #include "backends/host/files.h"
 #include "schedules/units.h"
-#include "simulator/costs/pipedream_graph.h"
+#include "simulator/costs/megatron_log.h"
 
 namespace pw::cli {
 namespace {
@@ -19,7 +19,7 @@ struct ImportOptions {
 };
 
 int runImport(const ImportOptions& o) {
-  const LayerTable table = parsePipeDream(readFile(o.graph), o.graph);
+  const LayerTable table = parseMeasuredLayers(readFile(o.graph), o.graph);
   const std::string text = o.out.ends_with(".csv") ? toCsv(table) : toJson(table);
   if (o.out.empty()) {
     print(text);
@@ -42,8 +42,13 @@ int runImport(const ImportOptions& o) {
 
 Command addImport(CLI::App& app) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* command = app.add_subcommand("import", "Make a layer table of a graph that PipeDream's profiler measured");
-  command->add_option("GRAPH.txt", options->graph, "Measured graph of PipeDream's profiler")->required()->option_text(" ");
+  CLI::App* command = app.add_subcommand(
+      "import", "Make a layer table of a graph that PipeDream's profiler measured, or of a log with Megatron-LM's timers");
+  command
+      ->add_option("GRAPH.txt", options->graph,
+                   "Measured graph of PipeDream's profiler, or output of Megatron-LM with --timing-log-level 2 --timing-log-option all")
+      ->required()
+      ->option_text(" ");
   command->add_option("--out", options->out, "Layer table to write, as CSV if it ends in .csv (default: JSON on stdout)")
       ->option_text("F.json|F.csv");
   command->footer(

@@ -408,6 +408,10 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
     if (!material.own) putOnOneClock(material, clocks, places, result.notes);
     if (timeless && !material.own) replayOrder(material.spans, material.ranks, places);
+    if (std::ranges::none_of(material.spans, [](const Span& span) { return isCompute(span.kind); }))
+      result.notes.emplace_back(
+          "No forward or backward is labelled, only messages and optimizers: torch's Schedule1F1B labels no actions; run its order in "
+          "_PipelineScheduleRuntime, or annotate them.");
     findPeers(material, places.pipeline, result.notes);
     addSteps(result, std::move(material));
   }

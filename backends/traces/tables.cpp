@@ -58,8 +58,13 @@ void TableFile::refuse() const {
     throw UsageError(
         fmt::format("{} takes far longer to read than its size explains; export it again with nsys export --type sqlite", path_));
   const int code = db_ ? sqlite3_errcode(db_.get()) : SQLITE_NOMEM;
-  throw UsageError(fmt::format("{} is not a usable export of Nsight Systems: {}; export it again with nsys export --type sqlite", path_,
-                               sqlite3_errstr(code)));
+  const char* what = "it cannot be read to its end";
+  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_FORMAT) what = "it is damaged";
+  if (code == SQLITE_ERROR || code == SQLITE_AUTH) what = "its tables have other columns than those of an export";
+  if (code == SQLITE_TOOBIG) what = "it holds a value of more than 1 MiB";
+  if (code == SQLITE_NOMEM) what = "there is not enough memory";
+  throw UsageError(
+      fmt::format("{} is not a usable export of Nsight Systems: {}; export it again with nsys export --type sqlite", path_, what));
 }
 
 bool TableFile::hasTable(const std::string& table) const {
