@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include "backends/traces/distributed_info.h"
 #include "backends/traces/events.h"
 #include "backends/traces/label.h"
 #include "backends/traces/time_text.h"
@@ -132,7 +133,6 @@ class ChromeReader {
   void add(const PipelineLabel& label, std::int32_t track, Ns start, Ns duration, const Event& event);
   std::int32_t trackOf(const Event& event, bool device, bool own);
   std::int64_t trackNumber(std::string_view token);
-  void readJob(const std::string& text);
   void reserve();
   void nameTracks();
   void finish();
@@ -389,33 +389,7 @@ void ChromeReader::finish() {
     if (file_.origin < 0 || file_.origin > kLatestTime) file_.origin = 0;
   }
   if (const auto info = members.find("distributedInfo"); info != members.end()) {
-    readJob(info->second);
-  }
-}
-
-/// `distributedInfo`: this process' rank, and the groups that it is in.
-void ChromeReader::readJob(const std::string& text) {
-  constexpr std::size_t kMostGroups = 10'000, kMostMembers = 1'000'000;
-  simdjson::dom::parser parser;
-  simdjson::dom::element info;
-  if (parser.parse(text).get(info) != simdjson::SUCCESS) return;
-  std::int64_t rank = -1;
-  if (info["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31))
-    file_.rank = static_cast<std::int32_t>(rank);
-  simdjson::dom::array groups;
-  if (info["pg_config"].get(groups) != simdjson::SUCCESS) return;
-  std::size_t members = 0;
-  for (const simdjson::dom::element element : groups) {
-    simdjson::dom::array ranks;
-    std::string_view name;
-    if (element["ranks"].get(ranks) != simdjson::SUCCESS || file_.groups.size() >= kMostGroups) continue;
-    if (element["pg_desc"].get(name) != simdjson::SUCCESS) name = {};
-    RankGroup group{std::string(name), {}};
-    for (const simdjson::dom::element member : ranks) {
-      std::int64_t number = 0;
-      if (member.get(number) == simdjson::SUCCESS && ++members < kMostMembers) group.ranks.push_back(number);
-    }
-    file_.groups.push_back(std::move(group));
+    readDistributedInfo(info->second, file_);
   }
 }
 

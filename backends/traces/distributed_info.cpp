@@ -1,0 +1,36 @@
+#include "backends/traces/distributed_info.h"
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include <simdjson.h>
+
+namespace pw {
+
+void readDistributedInfo(const std::string& text, FileEvents& file) {
+  constexpr std::size_t kMostGroups = 10'000, kMostMembers = 1'000'000;
+  simdjson::dom::parser parser;
+  simdjson::dom::element info;
+  if (parser.parse(text).get(info) != simdjson::SUCCESS) return;
+  std::int64_t rank = -1;
+  if (info["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31))
+    file.rank = static_cast<std::int32_t>(rank);
+  simdjson::dom::array groups;
+  if (info["pg_config"].get(groups) != simdjson::SUCCESS) return;
+  std::size_t members = 0;
+  for (const simdjson::dom::element element : groups) {
+    simdjson::dom::array ranks;
+    std::string_view name;
+    if (element["ranks"].get(ranks) != simdjson::SUCCESS || file.groups.size() >= kMostGroups) continue;
+    if (element["pg_desc"].get(name) != simdjson::SUCCESS) name = {};
+    RankGroup group{std::string(name), {}};
+    for (const simdjson::dom::element member : ranks) {
+      std::int64_t number = 0;
+      if (member.get(number) == simdjson::SUCCESS && ++members < kMostMembers) group.ranks.push_back(number);
+    }
+    file.groups.push_back(std::move(group));
+  }
+}
+
+}  // namespace pw

@@ -1,0 +1,14 @@
+#pragma once
+
+// Internal to the import of traces: what a file of torch.profiler says of its job.
+
+#include <string>
+
+#include "backends/traces/events.h"
+
+namespace pw {
+
+/// Reads `distributedInfo`, an object of JSON: the process' rank, and the groups it is in (`pg_config`). What is no such text says nothing.
+void readDistributedInfo(const std::string& text, FileEvents& file);
+
+}  // namespace pw

@@ -1,0 +1,214 @@
+#include "backends/traces/steps.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "backends/traces/events.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+constexpr std::size_t kMostSteps = 10'000;
+
+/// An action as a number that is not 0: kind, stage and microbatch, from the lowest bit up.
+constexpr unsigned kStageShift = 4, kMicrobatchShift = 28;
+std::uint64_t keyOf(const Span& span) {
+  return (1U + static_cast<std::uint64_t>(span.kind)) |
+         (static_cast<std::uint64_t>(static_cast<std::uint32_t>(span.stage.value + 1)) << kStageShift) |
+         (static_cast<std::uint64_t>(static_cast<std::uint32_t>(span.microbatch.value + 1)) << kMicrobatchShift);
+}
+
+/// A set of actions that is emptied often. Keys are not 0.
+class ActionSet {
+ public:
+  /// Whether it was not there.
+  bool insert(std::uint64_t key) {
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    std::uint64_t& slot = slotOf(key);
+    if (slot == key) return false;
+    slot = key;
+    ++count_;
+    return true;
+  }
+  void clear() {
+    std::fill(slots_.begin(), slots_.end(), 0);
+    count_ = 0;
+  }
+
+ private:
+  std::uint64_t& slotOf(std::uint64_t key) {
+    // Microbatches that follow each other share a cache line of eight slots: they are met one after another.
+    const std::uint64_t line = (key & ~(std::uint64_t{7} << kMicrobatchShift)) * 0x9E3779B97F4A7C15ULL >> 32U;
+    std::size_t at = static_cast<std::size_t>(line * 8 + (key >> kMicrobatchShift) % 8) & (slots_.size() - 1);
+    while (slots_[at] != 0 && slots_[at] != key) at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+  void grow() {
+    std::vector<std::uint64_t> old(std::max<std::size_t>(64, 2 * slots_.size()));
+    old.swap(slots_);
+    for (const std::uint64_t key : old) {
+      if (key != 0) slotOf(key) = key;
+    }
+  }
+  std::vector<std::uint64_t> slots_;
+  std::size_t count_ = 0;
+};
+
+/// Which step each span belongs to (−1: none), and where each rank's steps begin.
+struct Steps {
+  std::vector<std::int32_t> of;
+  std::vector<std::vector<Ns>> begins;  ///< by rank and step
+  std::vector<std::string> names;
+  std::uint64_t outside = 0;
+};
+
+/// Steps end with the optimizer, or where an action comes again.
+Steps stepsByRepetition(const Material& material) {
+  Steps steps;
+  const auto ranks = static_cast<std::size_t>(material.ranks);
+  steps.of.resize(material.spans.size());
+  steps.begins.resize(ranks);
+  std::vector<ActionSet> seen(ranks);
+  std::vector<char> closed(ranks, 1);
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < material.spans.size(); ++i) {
+    const Span& span = material.spans[i];
+    const std::size_t r = span.rank.index();
+    const bool optimizer = span.kind == SpanKind::Optimizer;
+    bool fresh = closed[r] != 0 && !(optimizer && !steps.begins[r].empty());
+    if (!optimizer && !fresh) fresh = !seen[r].insert(keyOf(span));
+    if (fresh) {
+      seen[r].clear();
+      seen[r].insert(keyOf(span));
+      steps.begins[r].push_back(span.start);
+    }
+    closed[r] = optimizer ? 1 : 0;
+    steps.of[i] = static_cast<std::int32_t>(steps.begins[r].size()) - 1;
+    count = std::max(count, steps.begins[r].size());
+  }
+  for (std::size_t s = 0; s < count; ++s) steps.names.push_back(count == 1 ? "measured" : fmt::format("step {}", s + 1));
+  return steps;
+}
+
+/// Steps as the profiler marked them on every rank that has marks.
+Steps stepsByMarks(const Material& material) {
+  Steps steps;
+  std::map<std::int32_t, std::int32_t> numbers;
+  for (const auto& marks : material.marks) {
+    for (const auto& [start, number] : marks) numbers.try_emplace(number, 0);
+  }
+  for (auto& [number, index] : numbers) {
+    index = static_cast<std::int32_t>(steps.names.size());
+    steps.names.push_back(fmt::format("step {}", number));
+  }
+  steps.begins.assign(static_cast<std::size_t>(material.ranks), std::vector<Ns>(steps.names.size(), std::numeric_limits<Ns>::max()));
+  const auto some = std::ranges::find_if(material.marks, [](const auto& marks) { return !marks.empty(); });
+  const std::vector<std::pair<Ns, std::int32_t>> none;
+  const auto& any = some == material.marks.end() ? none : *some;
+  const auto marksOf = [&](Rank rank) -> const auto& { return material.marks[rank.index()].empty() ? any : material.marks[rank.index()]; };
+  for (const Span& span : material.spans) {
+    const auto& marks = marksOf(span.rank);
+    const auto next = std::upper_bound(marks.begin(), marks.end(), span.start, [](Ns time, const auto& mark) { return time < mark.first; });
+    const std::int32_t step = next == marks.begin() ? -1 : numbers.at(std::prev(next)->second);
+    steps.of.push_back(step);
+    steps.outside += step < 0 ? 1 : 0;
+    if (step < 0) continue;
+    Ns& begin = steps.begins[span.rank.index()][static_cast<std::size_t>(step)];
+    begin = std::min(begin, span.start);
+  }
+  return steps;
+}
+
+/// Sums of times stay within 64 bits: R · makespan, and all messages of a rank.
+void requireSummable(const Trace& trace, const std::string& title) {
+  constexpr double kMost = 4e18;
+  Ns last = 0;
+  double messages = 0;
+  for (const Span& span : trace.spans) {
+    last = std::max(last, span.end);
+    messages += static_cast<double>(span.end) - static_cast<double>(span.start);
+  }
+  if (static_cast<double>(last) * trace.ranks <= kMost && messages <= kMost) return;
+  throw UsageError(fmt::format("{} has a step of more than {:.0f} days, so its clocks cannot be right; open files of one recording", title,
+                               static_cast<double>(last) / 8.64e13));
+}
+
+/// Cuts, shifts to 0 and stores the step.
+void addStep(ImportedTrace& result, std::string name, Trace trace, std::size_t& cut) {
+  cut += cutOverlaps(trace.spans, trace.ranks);
+  if (trace.spans.empty()) return;
+  const Ns origin = trace.spans.front().start;
+  for (Span& span : trace.spans) span.start -= origin, span.end -= origin;
+  for (MemorySample& sample : trace.memory) sample.time -= origin;
+  requireSummable(trace, result.title);
+  trace.spans.shrink_to_fit();
+  result.steps.push_back({std::move(name), std::move(trace)});
+}
+
+/// The samples within each step of a rank, and what the rank had when the step began.
+void shareMemory(const Material& material, const Steps& steps, std::vector<Trace>& traces) {
+  for (std::size_t r = 0; r < static_cast<std::size_t>(material.ranks); ++r) {
+    const Rank rank(r);
+    const auto first =
+        std::partition_point(material.memory.begin(), material.memory.end(), [&](const MemorySample& m) { return m.rank < rank; });
+    const auto last = std::partition_point(first, material.memory.end(), [&](const MemorySample& m) { return m.rank == rank; });
+    const std::vector<Ns>& begins = steps.begins[r];
+    auto at = first;
+    for (std::size_t s = 0; s < begins.size(); ++s) {
+      if (begins[s] == std::numeric_limits<Ns>::max()) continue;
+      const Ns next = s + 1 < begins.size() ? begins[s + 1] : std::numeric_limits<Ns>::max();
+      while (at != last && at->time < begins[s]) ++at;
+      if (at != first) traces[s].memory.push_back({rank, begins[s], std::prev(at)->bytes});
+      for (; at != last && at->time < next; ++at) traces[s].memory.push_back(*at);
+    }
+  }
+}
+
+}  // namespace
+
+void addSteps(ImportedTrace& result, Material material) {
+  std::size_t cut = 0;
+  const bool marked = std::any_of(material.marks.begin(), material.marks.end(), [](const auto& marks) { return !marks.empty(); });
+  if (material.own) {
+    Trace trace{material.ranks, std::move(material.spans), std::move(material.memory)};
+    addStep(result, material.name.empty() ? "trace" : material.name, std::move(trace), cut);
+  } else {
+    Steps steps = marked ? stepsByMarks(material) : stepsByRepetition(material);
+    if (steps.names.size() > kMostSteps) {
+      result.notes.push_back(fmt::format("Of {} steps the first {} were taken.", steps.names.size(), kMostSteps));
+      steps.names.resize(kMostSteps);
+      for (auto& begins : steps.begins) begins.resize(std::min(begins.size(), kMostSteps));
+    }
+    std::vector<Trace> traces(steps.names.size());
+    for (Trace& trace : traces) trace.ranks = material.ranks;
+    shareMemory(material, steps, traces);
+    if (traces.size() == 1 && steps.outside == 0) {
+      traces.front().spans = std::move(material.spans);
+    } else {
+      std::vector<std::size_t> counts(traces.size());
+      for (const std::int32_t step : steps.of) {
+        if (step >= 0 && static_cast<std::size_t>(step) < counts.size()) ++counts[static_cast<std::size_t>(step)];
+      }
+      for (std::size_t s = 0; s < traces.size(); ++s) traces[s].spans.reserve(counts[s]);
+      for (std::size_t i = 0; i < material.spans.size(); ++i) {
+        if (steps.of[i] >= 0 && static_cast<std::size_t>(steps.of[i]) < traces.size())
+          traces[static_cast<std::size_t>(steps.of[i])].spans.push_back(material.spans[i]);
+      }
+      material.spans = {};
+    }
+    for (std::size_t s = 0; s < traces.size(); ++s) addStep(result, steps.names[s], std::move(traces[s]), cut);
+    if (steps.outside > 0)
+      result.notes.push_back(fmt::format("{} left out, because {} before the first marked step.",
+                                         countedEvents(steps.outside, "event") + (steps.outside == 1 ? " was" : " were"),
+                                         steps.outside == 1 ? "it lies" : "they lie"));
+  }
+  if (cut > 0)
+    result.notes.push_back(fmt::format("{} cut or left out, because {} over others of the same rank.",
+                                       countedEvents(cut, "action") + (cut == 1 ? " was" : " were"), cut == 1 ? "it lies" : "they lie"));
+}
+
+}  // namespace pw

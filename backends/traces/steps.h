@@ -1,0 +1,29 @@
+#pragma once
+
+// Internal to the import of traces: a trace cut into its steps.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/traces/import.h"
+
+namespace pw {
+
+/// Spans and memory of one trace before it is cut into steps; ranks are final, spans sorted, samples by (rank, time).
+struct Material {
+  std::string name;
+  bool own = false;
+  int ranks = 0;
+  std::vector<Span> spans;
+  std::vector<MemorySample> memory;
+  std::vector<std::vector<std::pair<Ns, std::int32_t>>> marks;  ///< by rank: start and number of its steps, by start
+};
+
+/// Cuts the material into steps, where it is not this program's own: as the profiler marked them, or else after each optimizer and where an
+/// action comes again on its rank. Each begins at 0 and keeps the rules of `Trace`. Adds sentences about what was cut or left out. Throws
+/// UsageError for steps too long to add up. Cost: linear.
+void addSteps(ImportedTrace& result, Material material);
+
+}  // namespace pw
