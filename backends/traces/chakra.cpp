@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include "backends/traces/label.h"
+#include "backends/traces/names/label.h"
 #include "backends/traces/protobuf.h"
 #include "schedules/error.h"
 #include "simulator/text/number_text.h"

@@ -11,7 +11,7 @@
 
 #include "backends/traces/distributed_info.h"
 #include "backends/traces/events.h"
-#include "backends/traces/label.h"
+#include "backends/traces/names/label.h"
 #include "backends/traces/time_text.h"
 #include "backends/traces/windows.h"
 #include "schedules/error.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backends/traces/import.h"
-#include "backends/traces/patterns.h"
+#include "backends/traces/names/patterns.h"
 
 namespace pw {
 

@@ -18,7 +18,7 @@
 #include "backends/traces/chakra.h"
 #include "backends/traces/events.h"
 #include "backends/traces/formats.h"
-#include "backends/traces/patterns.h"
+#include "backends/traces/names/patterns.h"
 #include "schedules/error.h"
 #include "simulator/trace/trace_csv.h"
 

@@ -43,7 +43,7 @@ using ImportProgress = std::function<bool(std::uint64_t done, std::uint64_t all)
 
 /// What an import may be told.
 struct ImportOptions {
-  std::string patterns;  ///< path of a file of patterns for names (`backends/traces/patterns.h`); empty: none
+  std::string patterns;  ///< path of a file of patterns for names (`backends/traces/names/patterns.h`); empty: none
 };
 
 /// Reads measured traces of other tools; the format is detected by content (`backends/traces/formats.h` lists them):

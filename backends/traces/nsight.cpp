@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "backends/traces/events.h"
-#include "backends/traces/label.h"
 #include "backends/traces/launches.h"
+#include "backends/traces/names/label.h"
 #include "backends/traces/tables.h"
 #include "schedules/error.h"
 #include "simulator/trace/span_kind.h"

@@ -129,11 +129,11 @@ void Numberer::inferChunks() {
     if (span.kind == SpanKind::Forward) ++all, warmup += backward ? 0 : 1;
   }
   const std::int64_t ranks = pipelineRanks_, beyond = warmup - 1 - 2 * (ranks - 1);
-  if (!first || beyond < ranks || beyond % ranks != 0)
-    return notes_.emplace_back(
-               "The job has several stages on each rank, but its order does not say how many: all forwards of a rank are shown as one "
-               "stage's."),
-           void();
+  if (!first || beyond < ranks || beyond % ranks != 0) {
+    notes_.emplace_back(
+        "The job has several stages on each rank, but its order does not say how many: all forwards of a rank are shown as one stage's.");
+    return;
+  }
   const std::int64_t chunks = beyond / ranks + 1, microbatches = all / chunks;
   if (all % chunks != 0 || microbatches < 1 || all > kMaxMicrobatches || ranks * chunks > kMaxStages) return;
   chunks_ = static_cast<int>(chunks);
@@ -142,8 +142,10 @@ void Numberer::inferChunks() {
   for (const auto& row : order.rows) {
     rowForwards_.emplace_back();
     rowBackwards_.emplace_back();
-    for (const Action& action : row)
+    for (const Action& action : row) {
+      if (!isCompute(action.kind)) continue;  // a pause
       (action.kind == ActionKind::Forward ? rowForwards_ : rowBackwards_).back().emplace_back(action.stage, action.microbatch);
+    }
   }
   stages_ = shape.stages;
   notes_.push_back(

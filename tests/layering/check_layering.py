@@ -37,6 +37,7 @@ ROOMS = {
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
+    "backends/traces": [BESIDE, "names"],
     "simulator": ["search", "plan", "order", "partition", "timeline", "history", "report", "costs", "step", "model", "operators", "trace", "text"],
     "simulator/order": [BESIDE, "proof", "problem"],
 }

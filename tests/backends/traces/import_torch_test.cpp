@@ -10,6 +10,7 @@
 
 #include "backends/traces/import.h"
 #include "schedules/csv.h"
+#include "schedules/generate.h"
 #include "simulator/trace/executed.h"
 #include "tests/support/folder.h"
 #include "tests/support/gzip.h"
@@ -229,6 +230,68 @@ TEST(TorchTraces, NumberTheFunctionsOfMegatronByTheirOrder) {
         for (int m = 0; m < microbatches; ++m) EXPECT_EQ(sent[static_cast<std::size_t>(m)], m);
       }
     }
+  }
+}
+
+/// Interleaved 1F1B as a schedule, with Megatron's names instead of chunks and microbatches: F takes 1, B 2, and all of a rank follows on
+/// itself (its order is what counts).
+std::vector<std::string> interleavedEvents(const Schedule& schedule) {
+  std::vector<std::string> events;
+  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
+    double at = 0;
+    const std::string steady = "schedules.forward_backward_pipelining_with_interleaving.steady";
+    events.push_back(event(steady, static_cast<int>(r), 0, 1000));
+    for (const Action& action : schedule.rows[r]) {
+      if (!isCompute(action.kind)) continue;  // a pause
+      const double duration = action.kind == ActionKind::Forward ? 1 : 2;
+      events.push_back(event(action.kind == ActionKind::Forward ? "forward_step" : "backward_step", static_cast<int>(r), at, duration));
+      at += duration;
+    }
+  }
+  return events;
+}
+
+TEST(TorchTraces, RecoverTheChunksOfMegatronsInterleavingFromItsOrder) {
+  for (const Shape shape : {Shape{2, 4, 4}, {4, 8, 8}, {4, 16, 8}, {2, 6, 6}}) {
+    SCOPED_TRACE(std::to_string(shape.ranks) + " ranks, " + std::to_string(shape.stages) + " stages");
+    const Schedule meant = interleavedWithGroups(shape, shape.ranks);
+    const ImportedTrace result = importedEvents(interleavedEvents(meant));
+    EXPECT_THAT(result.notes, testing::Contains(HasSubstr(std::to_string(shape.stages / shape.ranks) + " stages on each rank")));
+    ASSERT_EQ(result.steps.size(), 1U);
+    std::vector<std::vector<std::string>> rows(static_cast<std::size_t>(shape.ranks));
+    for (const Span& s : result.steps[0].trace.spans)
+      rows[s.rank.index()].push_back(std::to_string(s.stage.value) + std::string(nameOf(s.kind)) + std::to_string(s.microbatch.value));
+    EXPECT_EQ(rows, wordsOf(meant));
+  }
+}
+
+TEST(TorchTraces, FindPipelinesAndTensorParallelRanksInTheGroupsOfTheFiles) {
+  // Two stages, two data-parallel replicas, two tensor-parallel ranks each; pipelines are {0, 6}, {1, 7}, {2, 4}, {3, 5}: as no order says.
+  const test::Folder folder;
+  const std::vector<std::vector<int>> pipelines{{0, 6}, {1, 7}, {2, 4}, {3, 5}}, tensors{{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+  const auto groupOf = [](const std::vector<std::vector<int>>& groups, int rank) {
+    return *std::ranges::find_if(groups, [&](const auto& group) { return std::ranges::find(group, rank) != group.end(); });
+  };
+  for (int rank = 0; rank < 8; ++rank) {
+    const std::string stage = std::to_string(rank / 4);
+    nlohmann::json file;
+    file["distributedInfo"] = {{"rank", rank},
+                               {"pg_config",
+                                {{{"pg_desc", "mesh_pp"}, {"ranks", groupOf(pipelines, rank)}},
+                                 {{"pg_desc", "mesh_tp"}, {"ranks", groupOf(tensors, rank)}},
+                                 {{"pg_desc", "default_pg"}, {"ranks", {0, 1, 2, 3, 4, 5, 6, 7}}}}}};
+    file["traceEvents"] = {nlohmann::json::parse(event("PP:" + stage + "F0", 1, 20 * (rank / 4), 10))};
+    if (rank < 4) file["traceEvents"].push_back(nlohmann::json::parse(event("PP:0SEND_F0", 1, 10, 5)));
+    (void)folder.with("rank" + std::to_string(rank) + ".json", file.dump());
+  }
+  const ImportedTrace result = imported(folder.file(""));
+  EXPECT_THAT(result.notes,
+              testing::Contains(HasSubstr("4 pipelines run beside each other, 2 tensor-parallel in each of 2 data-parallel replicas")));
+  ASSERT_EQ(result.ranks.size(), 8U);
+  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].tensor, rank % 2);
+  for (const Span& span : result.steps.at(0).trace.spans) {
+    if (span.kind != SpanKind::SendForward) continue;
+    EXPECT_EQ(span.peer.value, groupOf(pipelines, span.rank.value)[1]);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "backends/traces/patterns.h"
+#include "backends/traces/names/patterns.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "backends/traces/label.h"
+#include "backends/traces/names/label.h"
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "backends/traces/label.h"
+#include "backends/traces/names/label.h"
 
 namespace pw {
 
