@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -137,6 +138,30 @@ void requireSummable(const Trace& trace, const std::string& title) {
                                static_cast<double>(last) / 8.64e13));
 }
 
+/// A message whose receiver waited for it before it was sent has arrived when the wait ends: a send alone may be recorded as long as it
+/// took to post. Where the receiver came later, the arrival is unknown, and the send stays as it is.
+void extendToArrival(Trace& trace) {
+  using Key = std::tuple<std::int32_t, SpanKind, std::int32_t, std::int32_t>;  // rank, kind, stage, microbatch
+  std::map<Key, const Span*> waits;
+  const auto isSend = [](const Span& span) { return span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward; };
+  if (std::ranges::none_of(trace.spans, isSend)) return;
+  for (const Span& span : trace.spans) {
+    if (span.kind == SpanKind::WaitForward || span.kind == SpanKind::WaitBackward)
+      waits.try_emplace({span.rank.value, span.kind, span.stage.value, span.microbatch.value}, &span);
+  }
+  bool moved = false;
+  for (Span& span : trace.spans) {
+    if (!isSend(span)) continue;
+    const bool forward = span.kind == SpanKind::SendForward;
+    const auto wait = waits.find({span.peer.value, forward ? SpanKind::WaitForward : SpanKind::WaitBackward,
+                                  span.stage.value + (forward ? 1 : -1), span.microbatch.value});
+    if (wait == waits.end() || wait->second->start > span.end || wait->second->end <= span.end) continue;
+    span.end = wait->second->end;
+    moved = true;
+  }
+  if (moved) sortSpans(trace.spans);
+}
+
 /// Cuts, shifts to 0 and stores the step.
 void addStep(ImportedTrace& result, std::string name, Trace trace, std::size_t& cut) {
   cut += cutOverlaps(trace.spans, trace.ranks);
@@ -200,6 +225,7 @@ void addSteps(ImportedTrace& result, Material material) {
       }
       material.spans = {};
     }
+    for (Trace& trace : traces) extendToArrival(trace);
     for (std::size_t s = 0; s < traces.size(); ++s) addStep(result, steps.names[s], std::move(traces[s]), cut);
     if (steps.outside > 0)
       result.notes.push_back(fmt::format("{} left out, because {} before the first marked step.",

@@ -190,6 +190,17 @@ TEST(TorchTraces, CutWaitsAndSendsOffActions) {
                           Cell{1, "B", 1, 0, 22'000, 39'000}, Cell{1, "SEND_B", 1, 0, 39'000, 42'000}, Cell{0, "B", 0, 0, 45'000, 50'000}));
 }
 
+TEST(TorchTraces, ShowMessagesUntilTheyArriveWhereTheirReceiverWaited) {
+  // Rank 1 waits for microbatch 0 until 14; microbatch 1 is there when it begins to wait at 30.
+  const ImportedTrace result =
+      importedEvents({event("PP:0F0", 1, 0, 10), event("PP:0SEND_F0", 1, 10, 1), event("PP:0F1", 1, 11, 10), event("PP:0SEND_F1", 1, 21, 1),
+                      event("gloo:recv", 2, 1, 13), event("PP:1F0", 2, 2, 28), event("gloo:recv", 2, 15, 16), event("PP:1F1", 2, 30, 10)});
+  EXPECT_THAT(cellsOf(result.steps.at(0).trace),
+              ElementsAre(Cell{0, "F", 0, 0, 0, 10'000}, Cell{1, "WAIT_F", 1, 0, 2'000, 14'000}, Cell{0, "SEND_F", 0, 0, 10'000, 14'000},
+                          Cell{0, "F", 0, 1, 11'000, 21'000}, Cell{1, "F", 1, 0, 14'000, 30'000}, Cell{0, "SEND_F", 0, 1, 21'000, 22'000},
+                          Cell{1, "WAIT_F", 1, 1, 30'000, 31'000}, Cell{1, "F", 1, 1, 31'000, 40'000}));
+}
+
 /// 1F1B on two ranks as Megatron names its functions: F of 1, B of 2, messages that take no time.
 std::vector<std::string> megatronEvents(int microbatches, int steps, bool optimizer) {
   std::vector<std::string> events;
