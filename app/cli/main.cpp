@@ -32,7 +32,7 @@ struct Entry {
 };
 
 /// In the order `--help` shows them: from a model to a result.
-constexpr std::array<Entry, 15> kCommands{{
+constexpr std::array<Entry, 16> kCommands{{
     {"inspect", addInspect},
     {"schedule", addSchedule},
     {"check", addCheck},
@@ -47,6 +47,7 @@ constexpr std::array<Entry, 15> kCommands{{
     {"devices", addDevices},
     {"export", addExport},
     {"import", addImport},
+    {"explain", addExplain},
     {"demo", addDemo},
 }};
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,7 @@
 
 #include "backends/host/paths.h"
 #include "backends/traces/events.h"
+#include "backends/traces/ndtimeline.h"
 #include "schedules/error.h"
 #include "simulator/trace/trace_csv.h"
 
@@ -139,6 +141,14 @@ std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, 
     std::error_code missing;
     const std::uintmax_t size = fs::file_size(name, missing);
     all += missing ? 0 : size;
+  }
+  if (isNdTimeline(names.front())) {
+    std::vector<std::uint64_t> read(names.size());
+    const auto events = readNdFiles(names, [&](std::size_t file, std::uint64_t bytes) {
+      read[file] = bytes;
+      return !progress || progress(std::min(std::accumulate(read.begin(), read.end(), std::uint64_t{0}), all), all);
+    });
+    return events ? std::optional(ndSteps(*events, titleOf(paths.front()))) : std::nullopt;
   }
   std::vector<FileEvents> files;
   for (const std::string& name : names) {
