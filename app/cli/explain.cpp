@@ -105,9 +105,11 @@ std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& 
     text += "\n" + slowTable(slow.byWorker, "worker", "worker ");
   }
   text += worstTable(shape, job, explained);
-  for (std::size_t i = 0; i < std::min(kShown, explained.stalls.size()); ++i)
-    text += (i == 0 ? "\n" : "") + toString(shape, job, explained.stalls[i]) + "\n";
-  if (explained.stalls.size() > kShown) text += fmt::format("… and {} more stalls\n", explained.stalls.size() - kShown);
+  std::vector<Stall> stalls = explained.stalls;
+  std::erase_if(stalls, [&](const Stall& stall) { return !isWorthSaying(job, stall); });
+  std::ranges::stable_sort(stalls, std::ranges::greater(), &Stall::lost);
+  for (std::size_t i = 0; i < std::min(kShown, stalls.size()); ++i) text += (i == 0 ? "\n" : "") + toString(shape, job, stalls[i]) + "\n";
+  if (stalls.size() > kShown) text += fmt::format("… and {} shorter stalls\n", stalls.size() - kShown);
   double makespan = 0, start = 0;
   for (const ReplayError& error : explained.replay) {
     makespan = std::max(makespan, std::abs(error.makespan));

@@ -214,6 +214,7 @@ void Assembly::addStep(std::int64_t number, std::vector<Part>& parts) {
     addActions(rank, split ? SpanKind::BackwardInput : SpanKind::Backward, part.backwards);
     if (split) addActions(rank, SpanKind::BackwardWeight, part.weights);
     trimRounding(actions_[w]);
+    cut_ += cutOverlaps(actions_[w], workers_);
     step.trace.spans.insert(step.trace.spans.end(), actions_[w].begin(), actions_[w].end());
   }
   if (step.trace.spans.empty()) return;
@@ -223,7 +224,7 @@ void Assembly::addStep(std::int64_t number, std::vector<Part>& parts) {
   }
   for (std::size_t w = 0; w < parts.size(); ++w) addOthers(Rank(w), parts[w].others, step);
   sortSpans(step.trace.spans);
-  cut_ += cutOverlaps(step.trace.spans, workers_);
+  static_cast<void>(cutOverlaps(step.trace.spans, workers_));  // of operations, which are drawn where there is room
   const Ns begin = step.trace.spans.front().start;
   normalize(step.trace);
   for (NamedSpan& operation : step.operations) {

@@ -55,7 +55,7 @@ std::vector<WorstStep> worstOf(const Job& job, const JobExplanation& explanation
     step.rank = slow.byRank.size() > 1 ? grewMost(slow.byRank, k) : std::nullopt;
     step.replica = slow.byReplica.size() > 1 ? grewMost(slow.byReplica, k) : std::nullopt;
     for (const Stall& stall : explanation.stalls) {
-      if (stall.step == k) step.stalls.push_back(stall);
+      if (stall.step == k && isWorthSaying(job, stall)) step.stalls.push_back(stall);
     }
     std::ranges::stable_sort(step.stalls, std::ranges::greater(), &Stall::lost);
     worst.push_back(std::move(step));
@@ -78,6 +78,10 @@ std::optional<std::pair<std::size_t, std::size_t>> shared(const std::vector<Wors
 std::string longer(double slowdown) { return fmt::format("{:.1f} %", 100 * (slowdown - 1)); }
 
 }  // namespace
+
+bool isWorthSaying(const Job& job, const Stall& stall) {
+  return static_cast<double>(stall.lost) >= kWorthSaying * static_cast<double>(job.steps[stall.step].step);
+}
 
 JobExplanation explainJob(const JobShape& shape, const Job& job) {
   JobExplanation result;

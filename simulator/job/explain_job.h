@@ -18,7 +18,7 @@ struct WorstStep {
   double slowdown = 1;                             ///< replayed, against the ideal step
   double aboveUsual = 0;                           ///< replayed, against the median step: signed fraction
   std::optional<std::size_t> kind, rank, replica;  ///< of `Slowdowns`: whose share grew most; nothing: by less than a hundredth
-  std::vector<Stall> stalls;                       ///< of this step, longest first
+  std::vector<Stall> stalls;                       ///< of this step that are worth saying, longest first
 
   bool operator==(const WorstStep&) const = default;
 };
@@ -38,6 +38,9 @@ struct JobExplanation {
 
 /// Explains the job: stragglers by replay, the critical path and bubbles of a usual step. Cost: as `slowdownsOf` and `explain`.
 [[nodiscard]] JobExplanation explainJob(const JobShape& shape, const Job& job);
+
+/// Whether a stall takes a hundredth of its step at least.
+[[nodiscard]] bool isWorthSaying(const Job& job, const Stall& stall);
 
 /// What most of the worst steps have in common, a sentence; empty where it is nothing.
 [[nodiscard]] std::string commonText(const JobShape& shape, const Job& job, const JobExplanation& explanation);

@@ -82,7 +82,41 @@ void forSlots(const JobShape& shape, const Visit& visit) {
   }
 }
 
-using Place = std::pair<std::int32_t, ActionKind>;  ///< a rank or stage, and a kind
+/// What is usual of a time that is not always known.
+class Usual {
+ public:
+  explicit Usual(const JobShape& shape) : shape_(shape), bySlot_(shape.slotsOfCopy()) {}
+  void add(std::size_t slot, Ns time) {
+    if (time >= 0) bySlot_[slot].push_back(time);
+  }
+  /// By slot of a copy; `count`: how often each was done. Reorders.
+  [[nodiscard]] std::vector<Ns> medians(std::size_t count);
+
+ private:
+  const JobShape& shape_;
+  std::vector<std::vector<Ns>> bySlot_;
+};
+
+std::vector<Ns> Usual::medians(std::size_t count) {
+  constexpr std::size_t kEnough = 3;
+  std::map<std::tuple<Rank, Stage, ActionKind>, std::vector<Ns>> places;
+  const auto placeOf = [&](std::size_t s) {
+    const JobShape::Slot& slot = shape_.slots[s];
+    return std::tuple(slot.rank, slot.action.stage, slot.action.kind);
+  };
+  for (std::size_t s = 0; s < bySlot_.size(); ++s) {
+    std::vector<Ns>& place = places[placeOf(s)];
+    place.insert(place.end(), bySlot_[s].begin(), bySlot_[s].end());
+  }
+  std::map<std::tuple<Rank, Stage, ActionKind>, Ns> usual;
+  for (auto& [place, times] : places) usual[place] = median(times);
+  std::vector<Ns> result;
+  for (std::size_t s = 0; s < bySlot_.size(); ++s) {
+    const bool known = bySlot_[s].size() >= kEnough && 2 * bySlot_[s].size() >= count;
+    result.push_back(known ? median(bySlot_[s]) : usual[placeOf(s)]);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -118,32 +152,31 @@ void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, Job
 
 TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
   TypicalTimes typical;
-  std::vector<std::vector<Ns>> durations(shape.slotsOfCopy()), operations(shape.ranks * shape.operations), delays(shape.operations);
-  std::map<Place, std::vector<Ns>> waits, messages;
+  std::vector<std::vector<Ns>> durations(shape.slotsOfCopy()), operations(shape.ranks * shape.operations), delays(operations.size());
+  Usual waits(shape), messages(shape);
   for (const JobStep& step : job.steps) {
     forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot& slot) {
       durations[s].push_back(step.actions[i]);
-      if (step.waits[i] >= 0) waits[{slot.rank.value, slot.action.kind}].push_back(step.waits[i]);
-      if (slot.crosses && step.messages[i] >= 0) messages[{slot.action.stage.value, slot.action.kind}].push_back(step.messages[i]);
+      waits.add(s, step.waits[i]);
+      if (slot.crosses) messages.add(s, step.messages[i]);
     });
     for (std::size_t at = 0; at < step.operations.size(); ++at) {
       const std::size_t operation = at % shape.operations, rank = at / shape.operations % shape.ranks;
       if (step.operations[at] >= 0) operations[rank * shape.operations + operation].push_back(step.operations[at]);
-      if (step.operationWaits[at] >= 0) delays[operation].push_back(step.operationWaits[at]);
+      if (step.operationWaits[at] >= 0) delays[rank * shape.operations + operation].push_back(step.operationWaits[at]);
     }
   }
-  std::map<Place, Ns> wait, message;
-  for (auto& [place, values] : waits) wait[place] = median(values);
-  for (auto& [place, values] : messages) message[place] = median(values);
   std::vector<Ns> duration;
   for (auto& values : durations) {
     duration.push_back(median(values));
     typical.spread.push_back(halfQuartiles(values));
   }
+  const std::size_t count = job.steps.size() * shape.copies;
+  const std::vector<Ns> wait = waits.medians(count), message = messages.medians(count);
   forSlots(shape, [&](std::size_t, std::size_t s, const JobShape::Slot& slot) {
     typical.times.actions.push_back(duration[s]);
-    typical.times.waits.push_back(wait[{slot.rank.value, slot.action.kind}]);
-    typical.times.messages.push_back(slot.crosses ? message[{slot.action.stage.value, slot.action.kind}] : 0);
+    typical.times.waits.push_back(wait[s]);
+    typical.times.messages.push_back(slot.crosses ? message[s] : 0);
   });
   std::vector<Ns> operation, delay;
   for (auto& values : operations) operation.push_back(values.empty() ? kUnknownTime : median(values));
@@ -151,7 +184,7 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
   for (std::size_t w = 0; w < shape.workers; ++w) {
     for (std::size_t o = 0; o < shape.operations; ++o) {
       typical.times.operations.push_back(operation[w % shape.ranks * shape.operations + o]);
-      typical.times.operationWaits.push_back(delay[o]);
+      typical.times.operationWaits.push_back(delay[w % shape.ranks * shape.operations + o]);
     }
   }
   return typical;

@@ -32,8 +32,8 @@ struct TypicalTimes {
   JobTimes times;          ///< every copy has the same ones
   std::vector<Ns> spread;  ///< by slot of a copy: half the distance of the quartiles of its duration
 };
-/// Durations are medians by slot, which is by stage, rank, kind and microbatch; messages by receiving stage and direction; waits by rank
-/// and kind. Cost: n log n.
+/// Durations are medians by slot, which is by stage, rank, kind and microbatch; so are waits and messages that are known in half of the
+/// cases, and three at least (the first forward waits for data); the others are medians by rank, stage and kind. Cost: n log n.
 [[nodiscard]] TypicalTimes typicalTimes(const JobShape& shape, const Job& job);
 
 /// Time that a worker lost before an action or operation, far beyond what is usual there.
@@ -48,7 +48,7 @@ struct Stall {
   bool operator==(const Stall&) const = default;
 };
 /// Waits and messages that take longer than usual by more than `kStallShare` of their step's makespan, by (step, slot, operation).
-inline constexpr double kStallShare = 0.005;
+inline constexpr double kStallShare = 0.001;
 [[nodiscard]] std::vector<Stall> stallsOf(const JobShape& shape, const Job& job, const TypicalTimes& typical);
 
 /// The times of a step for its replay: its own durations (and messages, where they were timed) and stalls; all other waits and messages are

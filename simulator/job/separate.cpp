@@ -49,6 +49,7 @@ class Separator {
 void Separator::addOperation(std::size_t operation, const std::vector<const NamedSpan*>& spans) {
   const JobOperation& done = job_.operations[operation];
   std::map<std::size_t, Arrival> groups;
+  Ns allReady = 0;  // of all workers: as long as one still works the others' hosts are not late, for they meet again
   for (const NamedSpan* span : spans) {
     const std::size_t worker = span->worker.index(), rank = worker % shape_.ranks;
     const std::int32_t after = done.after[rank];
@@ -57,6 +58,7 @@ void Separator::addOperation(std::size_t operation, const std::vector<const Name
     if (after > 0)
       ready = std::max(ready,
                        spans_.end[worker / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + static_cast<std::size_t>(after) - 1]);
+    allReady = std::max(allReady, ready);
     auto [at, isNew] = groups.try_emplace(groupOf(shape_, job_, done.group, worker), Arrival{span->start, ready});
     at->second.started = std::max(at->second.started, span->start);
     at->second.ready = std::max(at->second.ready, ready);
@@ -67,7 +69,7 @@ void Separator::addOperation(std::size_t operation, const std::vector<const Name
     const Arrival& all = groups.at(groupOf(shape_, job_, done.group, worker));
     const std::size_t at = worker * shape_.operations + operation;
     step_.operations[at] = std::max<Ns>(0, span->end - all.started);
-    step_.operationWaits[at] = std::max<Ns>(0, all.started - all.ready);
+    step_.operationWaits[at] = std::max<Ns>(0, all.started - std::max(all.ready, allReady));
     free_[worker] = std::max(free_[worker], span->end);
   }
 }
