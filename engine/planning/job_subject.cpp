@@ -28,7 +28,16 @@ Subject subjectWith(const Job& job, Schedule schedule) {
   return subject;
 }
 
+ShapeOptions shapeFor(const Job& job, const SubjectOptions& o) {
+  ShapeOptions shape = o.shape;
+  if (shape.ranks == 0) shape.ranks = shapeOf(job.schedule).ranks;
+  if (shape.microbatches == 0) shape.microbatches = job.schedule.microbatches;
+  return shape;
+}
+
 }  // namespace
+
+ShapeOptions jobShape(const SubjectOptions& o) { return shapeFor(jobFor(o), o); }
 
 Subject jobSubject(Schedule schedule, const SubjectOptions& o) { return subjectWith(jobFor(o), std::move(schedule)); }
 
@@ -41,11 +50,9 @@ Subject jobSubject(const SubjectOptions& o) {
     return subject;
   }
   const Shape own = shapeOf(job.schedule);
-  ShapeOptions shape = o.shape;
+  ShapeOptions shape = shapeFor(job, o);
   const std::string name = o.schedule.empty() ? job.schedule.name : o.schedule;
   if (name.empty()) throw UsageError(fmt::format("the order of {} is of no family; say which with --schedule NAME", o.costsFrom));
-  if (shape.ranks == 0) shape.ranks = own.ranks;
-  if (shape.microbatches == 0) shape.microbatches = own.microbatches;
   if (o.schedule.empty() && shape.chunks == 0 && own.stages % own.ranks == 0) shape.chunks = own.stages / own.ranks;
   return subjectWith(job, generateFrom(name, shape));
 }

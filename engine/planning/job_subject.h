@@ -9,6 +9,9 @@ namespace pw {
 /// stages (`costsFor`). Limits and slow ranks are not looked at. Throws UsageError where neither options nor job say the schedule.
 [[nodiscard]] Subject jobSubject(const SubjectOptions& options);
 
+/// The options' shape, with the job's ranks and microbatches where they do not say others.
+[[nodiscard]] ShapeOptions jobShape(const SubjectOptions& options);
+
 /// The same for a schedule at hand.
 [[nodiscard]] Subject jobSubject(Schedule schedule, const SubjectOptions& options);
 

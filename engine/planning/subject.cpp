@@ -358,7 +358,11 @@ Subject subjectOf(const SubjectOptions& o) {
   if (o.letters && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
   refuseTimesBesideCosts(o);
   if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
-  if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) return orderedWithoutProblem(o);
+  if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) {
+    SubjectOptions shaped = o;
+    if (!o.costsFrom.empty()) shaped.shape = jobShape(o);
+    return orderedWithoutProblem(shaped);
+  }
   if (!o.costsFrom.empty()) return limited(jobSubject(o), o);
   if (!o.layers.empty()) return limited(layerSubject(scheduleOf(o, o.shape), o), o);
   if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);

@@ -37,6 +37,24 @@ void setBackward(const Sum& sum, StageCost& cost) {
   }
 }
 
+/// The stage that receives a message, and whether it is a gradient.
+using End = std::pair<Stage, bool>;
+End endOf(const JobShape::Slot& slot) { return {slot.action.stage, slot.action.kind != ActionKind::Forward}; }
+
+/// The usual time of messages: the median over microbatches.
+std::map<End, Ns> linkTimes(const JobShape& shape, const TypicalTimes& typical) {
+  std::map<End, std::vector<Ns>> times;
+  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
+    if (shape.slots[s].crosses) times[endOf(shape.slots[s])].push_back(typical.times.messages[s]);
+  }
+  std::map<End, Ns> links;
+  for (auto& [end, all] : times) {
+    std::ranges::sort(all);
+    links[end] = all[(all.size() - 1) / 2];
+  }
+  return links;
+}
+
 /// Integral of a quantity that is spread evenly within each stage, up to a fraction of the model.
 double upTo(const std::vector<StageCost>& stages, Ns StageCost::*time, double fraction) {
   const double at = fraction * static_cast<double>(stages.size());
@@ -63,8 +81,9 @@ CostTable costsOf(const Job& job) {
     Sum& sum = sums[slot.action.stage.index()];
     sum.time[static_cast<std::size_t>(slot.action.kind)] += typical.times.actions[s] + typical.times.waits[s];
     ++sum.count[static_cast<std::size_t>(slot.action.kind)];
-    if (slot.crosses) (slot.action.kind == ActionKind::Forward ? forward : backward)[slot.action.stage.index()] = typical.times.messages[s];
   }
+  const std::map<End, Ns> links = linkTimes(shape, typical);
+  for (const auto& [end, time] : links) (end.second ? backward : forward)[end.first.index()] = time;
   for (std::size_t s = 0; s < stages; ++s) setBackward(sums[s], costs.stages[s]);
   for (std::size_t r = 0; r < shape.ranks; ++r) {
     const auto first = std::ranges::find(job.schedule.placement.rankOfStage, Rank(r));
@@ -86,8 +105,13 @@ std::vector<ActionTime> actionTimes(const Job& job) {
   const JobShape shape(job);
   const TypicalTimes typical = typicalTimes(shape, job);
   std::vector<ActionTime> times;
-  for (std::size_t s = 0; s < shape.slots.size(); ++s)
-    times.emplace_back(shape.slots[s].action, typical.times.actions[s] + typical.times.waits[s]);
+  const std::map<End, Ns> links = linkTimes(shape, typical);
+  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
+    const JobShape::Slot& slot = shape.slots[s];
+    // A link has one latency: what a message usually takes beyond it delays its action.
+    const Ns late = slot.crosses ? std::max<Ns>(0, typical.times.messages[s] - links.at(endOf(slot))) : 0;
+    times.emplace_back(slot.action, typical.times.actions[s] + typical.times.waits[s] + late);
+  }
   return times;
 }
 

@@ -18,7 +18,8 @@ using ActionTime = std::pair<Action, Ns>;
 /// of it is for the inputs; where it only has I and W, B is their sum. No bytes: a trace does not show memory. Cost: as `typicalTimes`.
 [[nodiscard]] CostTable costsOf(const Job& job);
 
-/// The usual times of the job's actions one by one. Cost: as `typicalTimes`.
+/// The usual times of the job's actions one by one, with what their message usually takes beyond its link's latency in `costsOf`. Cost: as
+/// `typicalTimes`.
 [[nodiscard]] std::vector<ActionTime> actionTimes(const Job& job);
 
 /// The costs with the shortest of these times of a stage and kind, where there is one: for bounds that hold for all of them.

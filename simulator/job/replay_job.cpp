@@ -89,30 +89,34 @@ class Usual {
   void add(std::size_t slot, Ns time) {
     if (time >= 0) bySlot_[slot].push_back(time);
   }
-  /// By slot of a copy; `count`: how often each was done. Reorders.
-  [[nodiscard]] std::vector<Ns> medians(std::size_t count);
+  /// By slot of a copy; `count`: how often each was done. `pools`: of all ranks and stages where too little is known. Reorders.
+  [[nodiscard]] std::vector<Ns> medians(std::size_t count, bool pools);
 
  private:
   const JobShape& shape_;
   std::vector<std::vector<Ns>> bySlot_;
 };
 
-std::vector<Ns> Usual::medians(std::size_t count) {
+std::vector<Ns> Usual::medians(std::size_t count, bool pools) {
   constexpr std::size_t kEnough = 3;
-  std::map<std::tuple<Rank, Stage, ActionKind>, std::vector<Ns>> places;
   const auto placeOf = [&](std::size_t s) {
     const JobShape::Slot& slot = shape_.slots[s];
     return std::tuple(slot.rank, slot.action.stage, slot.action.kind);
   };
+  std::map<std::tuple<Rank, Stage, ActionKind>, std::vector<Ns>> places;
+  std::map<ActionKind, std::vector<Ns>> kinds;
   for (std::size_t s = 0; s < bySlot_.size(); ++s) {
-    std::vector<Ns>& place = places[placeOf(s)];
-    place.insert(place.end(), bySlot_[s].begin(), bySlot_[s].end());
+    for (std::vector<Ns>* times : {&places[placeOf(s)], &kinds[shape_.slots[s].action.kind]})
+      times->insert(times->end(), bySlot_[s].begin(), bySlot_[s].end());
   }
+  std::map<ActionKind, Ns> ofKind;
+  for (auto& [kind, times] : kinds) ofKind[kind] = median(times);
   std::map<std::tuple<Rank, Stage, ActionKind>, Ns> usual;
-  for (auto& [place, times] : places) usual[place] = median(times);
+  for (auto& [place, times] : places)
+    usual[place] = !pools || times.size() >= kEnough ? median(times) : ofKind[std::get<ActionKind>(place)];
   std::vector<Ns> result;
   for (std::size_t s = 0; s < bySlot_.size(); ++s) {
-    const bool known = bySlot_[s].size() >= kEnough && 2 * bySlot_[s].size() >= count;
+    const bool known = bySlot_[s].size() >= std::min(kEnough, count) && 2 * bySlot_[s].size() >= count;
     result.push_back(known ? median(bySlot_[s]) : usual[placeOf(s)]);
   }
   return result;
@@ -172,7 +176,7 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
     typical.spread.push_back(halfQuartiles(values));
   }
   const std::size_t count = job.steps.size() * shape.copies;
-  const std::vector<Ns> wait = waits.medians(count), message = messages.medians(count);
+  const std::vector<Ns> wait = waits.medians(count, false), message = messages.medians(count, true);
   forSlots(shape, [&](std::size_t, std::size_t s, const JobShape::Slot& slot) {
     typical.times.actions.push_back(duration[s]);
     typical.times.waits.push_back(wait[s]);

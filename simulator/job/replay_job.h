@@ -32,8 +32,9 @@ struct TypicalTimes {
   JobTimes times;          ///< every copy has the same ones
   std::vector<Ns> spread;  ///< by slot of a copy: half the distance of the quartiles of its duration
 };
-/// Durations are medians by slot, which is by stage, rank, kind and microbatch; so are waits and messages that are known in half of the
-/// cases, and three at least (the first forward waits for data); the others are medians by rank, stage and kind. Cost: n log n.
+/// Durations are medians by slot, which is by stage, rank, kind and microbatch. So are waits and messages that are known in half of the
+/// cases, and three at least or all there are (the first forward waits for data); else they are medians by rank, stage and kind; messages
+/// of which less than three are known there, by kind. A wait that is never known is in the message before it. Cost: n log n.
 [[nodiscard]] TypicalTimes typicalTimes(const JobShape& shape, const Job& job);
 
 /// Time that a worker lost before an action or operation, far beyond what is usual there.
