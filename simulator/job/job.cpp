@@ -88,6 +88,11 @@ JobShape::JobShape(const Job& job)
   if (order.size() != slots.size()) throw Error(fmt::format("The schedule of job {} deadlocks; record the trace again.", job.name));
 }
 
+Ns longestTime(const JobShape& shape) {
+  constexpr Ns kMostSum = 4'000'000'000'000'000'000;
+  return kMostSum / (4 * static_cast<Ns>(shape.allSlots() + shape.workers * (1 + shape.operations)) + 1);
+}
+
 std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker) {
   const std::size_t copy = worker / shape.ranks;
   switch (group) {

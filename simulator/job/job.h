@@ -89,6 +89,9 @@ struct JobShape {
   [[nodiscard]] std::size_t allSlots() const { return slots.size() * copies; }
 };
 
+/// The longest single time that a job may hold [ns], so that the sums of any replay stay within 64 bits.
+[[nodiscard]] Ns longestTime(const JobShape& shape);
+
 /// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
 [[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker);
 

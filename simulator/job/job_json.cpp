@@ -21,8 +21,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 constexpr std::string_view kFormat = "pipewright job";
+constexpr std::int64_t kMostStep = 4'000'000'000'000'000'000;  ///< ns
 constexpr std::int64_t kMostCopies = 65'536, kMostSlots = 16'000'000, kMostOperations = 4096;
-constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;  ///< sums over a step must fit into 64 bits
 
 std::string compact(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -160,8 +160,8 @@ std::vector<Ns> Reader::times(const JsonPart& list, std::size_t count, bool mayB
 JobStep Reader::step(const JsonPart& json, const JobShape& shape) const {
   JobStep step;
   step.name = json["name"].as<std::string>();
-  step.step = json["step_ns"].within(0, kMostSum);
-  step.makespan = json["makespan_ns"].within(0, kMostSum);
+  step.step = json["step_ns"].within(0, kMostStep);
+  step.makespan = json["makespan_ns"].within(0, kMostStep);
   step.actions = times(json["actions_ns"], shape.allSlots(), false);
   step.waits = times(json["waits_ns"], shape.allSlots(), true);
   step.messages = times(json["messages_ns"], shape.allSlots(), true);
@@ -186,8 +186,8 @@ Job Reader::read() {
   const std::int64_t copies = std::int64_t{job_.replicas} * job_.tensor, ranks = static_cast<std::int64_t>(job_.schedule.rows.size());
   const std::int64_t each = actions + ranks * (1 + static_cast<std::int64_t>(job_.operations.size()));
   if (copies > kMostCopies || copies * each > kMostSlots) document_.fail("it has more workers and actions than this program takes");
-  longest_ = kMostSum / (4 * each * copies + 1);
   const JobShape shape(job_);
+  longest_ = longestTime(shape);
   const JsonPart steps = json_["steps"];
   if (steps.size() < 1) steps.fail("is empty");
   for (std::size_t k = 0; k < steps.size(); ++k) job_.steps.push_back(step(steps[k], shape));

@@ -32,7 +32,7 @@ struct MeasuredJob {
   int replicas = 1;            ///< data-parallel
   int tensor = 1;              ///< ranks of a tensor-parallel group
   bool timedMessages = false;  ///< the traces' messages are transfers alone, without the wait of either end
-  std::vector<MeasuredStep> steps;
+  std::vector<MeasuredStep> steps = {};
   std::vector<std::string> notes = {};
 
   bool operator==(const MeasuredJob&) const = default;

@@ -161,6 +161,11 @@ void Recovery::addStep(const MeasuredStep& step, const StepSpans& spans, const J
     first = std::min(first, span.start);
     last = std::max(last, span.end);
   }
+  if (last - first > longestTime(shape)) {
+    note(fmt::format("{} was left out: its times are too far apart to add up.", step.name));
+    job_.steps.pop_back();
+    return;
+  }
   added.makespan = lastAction - firstAction;
   added.step = last - first;
   separate(shape, job_, spans, operations, first, added);
@@ -200,6 +205,7 @@ Job Recovery::run() {
   job_.operations = operationOrder(withoutOperations, operations, spans);
   const JobShape shape(job_);
   for (const auto& [step, times] : whole) addStep(*step, times, shape);
+  if (job_.steps.empty()) throw UsageError(fmt::format("the times of {} are too far apart to add up; record it again", measured_.name));
   separateMessages(shape, job_);
   if (unsaid_ > 0) job_.notes.push_back(fmt::format("{} more notes of this kind.", unsaid_));
   if (!job_.timedMessages && job_.schedule.rows.size() > 1)
