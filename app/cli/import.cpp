@@ -70,8 +70,8 @@ std::string timesTable(const JobShape& shape, const TypicalTimes& typical) {
     Ns least = 0, most = 0, spread = 0, message = 0;
   };
   std::vector<std::pair<const JobShape::Slot*, Range>> ranges;
-  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
-    const JobShape::Slot& slot = shape.slots[s];
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
     const Ns time = typical.times.actions[s];
     const auto same = std::ranges::find_if(
         ranges, [&](const auto& r) { return r.first->action.stage == slot.action.stage && r.first->action.kind == slot.action.kind; });

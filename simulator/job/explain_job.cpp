@@ -105,7 +105,7 @@ JobExplanation explainJob(const JobShape& shape, const Job& job) {
 std::string toString(const JobShape& shape, const Job& job, const Stall& stall) {
   std::string text = fmt::format("worker {} lost {} in {} ", stall.worker.value, formatDuration(stall.lost), job.steps[stall.step].name);
   if (stall.operation >= 0) return text + "before " + job.operations[static_cast<std::size_t>(stall.operation)].name;
-  const JobShape::Slot& slot = shape.slots[static_cast<std::size_t>(stall.slot) % shape.slotsOfCopy()];
+  const JobShape::Slot& slot = shape.copySlots[static_cast<std::size_t>(stall.slot) % shape.slotsOfCopy()];
   return text + fmt::format("before {}{}", toString(slot.action), stall.message ? ", waiting for its message" : "");
 }
 

@@ -71,7 +71,7 @@ Json stallJson(const JobShape& shape, const Job& job, const Stall& stall) {
   if (stall.operation >= 0)
     json["before"] = job.operations[static_cast<std::size_t>(stall.operation)].name;
   else
-    json["before"] = toString(shape.slots[static_cast<std::size_t>(stall.slot) % shape.slotsOfCopy()].action);
+    json["before"] = toString(shape.copySlots[static_cast<std::size_t>(stall.slot) % shape.slotsOfCopy()].action);
   json["message"] = stall.message;
   json["lost_ns"] = stall.lost;
   return json;

@@ -49,20 +49,20 @@ JobShape::JobShape(const Job& job)
       operations(job.operations.size()) {
   std::map<Key, std::int32_t> made;  // the slot that makes it
   for (std::size_t r = 0; r < ranks; ++r) {
-    begin.push_back(slots.size());
+    begin.push_back(copySlots.size());
     for (const Action& action : job.schedule.rows[r]) {
       if (!isCompute(action.kind)) continue;
-      made[{action.kind, action.stage, action.microbatch}] = static_cast<std::int32_t>(slots.size());
-      slots.push_back({Rank(r), action});
+      made[{action.kind, action.stage, action.microbatch}] = static_cast<std::int32_t>(copySlots.size());
+      copySlots.push_back({Rank(r), action});
     }
   }
-  begin.push_back(slots.size());
+  begin.push_back(copySlots.size());
   const auto last = Stage(static_cast<std::int32_t>(job.schedule.placement.stages()) - 1);
   const auto slotOf = [&](const Key& key) {
     const auto found = made.find(key);
     return found == made.end() ? -1 : found->second;
   };
-  for (Slot& slot : slots) {
+  for (Slot& slot : copySlots) {
     const Action& a = slot.action;
     if (a.kind == ActionKind::Forward && a.stage.value > 0)
       slot.producer = slotOf({ActionKind::Forward, Stage(a.stage.value - 1), a.microbatch});
@@ -70,22 +70,22 @@ JobShape::JobShape(const Job& job)
       const Stage next(a.stage.value + 1);
       slot.producer = std::max(slotOf({ActionKind::Backward, next, a.microbatch}), slotOf({ActionKind::BackwardInput, next, a.microbatch}));
     }
-    slot.crosses = slot.producer >= 0 && slots[static_cast<std::size_t>(slot.producer)].rank != slot.rank;
+    slot.crosses = slot.producer >= 0 && copySlots[static_cast<std::size_t>(slot.producer)].rank != slot.rank;
   }
   std::vector<std::size_t> at(begin.begin(), begin.end() - 1);
-  std::vector<bool> done(slots.size());
+  std::vector<bool> done(copySlots.size());
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t r = 0; r < ranks; ++r) {
       for (; at[r] < begin[r + 1]; ++at[r], moved = true) {
-        const std::int32_t producer = slots[at[r]].producer;
+        const std::int32_t producer = copySlots[at[r]].producer;
         if (producer >= 0 && !done[static_cast<std::size_t>(producer)]) break;
         done[at[r]] = true;
         order.push_back(static_cast<std::int32_t>(at[r]));
       }
     }
   }
-  if (order.size() != slots.size()) throw Error(fmt::format("The schedule of job {} deadlocks; record the trace again.", job.name));
+  if (order.size() != copySlots.size()) throw Error(fmt::format("The schedule of job {} deadlocks; record the trace again.", job.name));
 }
 
 Ns longestTime(const JobShape& shape) {

@@ -42,7 +42,7 @@ struct JobOperation {
   bool operator==(const JobOperation&) const = default;
 };
 
-/// The times of one step. By slot: the actions of all workers in the order of workers and rows (`JobShape::slots`). `kUnknownTime`: not
+/// The times of one step. By slot: the actions of all workers in the order of workers and rows (`JobShape`). `kUnknownTime`: not
 /// measured, or not separable from what else the worker waited for.
 struct JobStep {
   std::string name;
@@ -82,11 +82,11 @@ struct JobShape {
     bool crosses = false;        ///< which is on another rank
   };
   std::size_t ranks = 0, copies = 0, workers = 0, operations = 0;
-  std::vector<Slot> slots;          ///< of one copy, by rank and position
+  std::vector<Slot> copySlots;      ///< of one copy, by rank and position
   std::vector<std::size_t> begin;   ///< by rank, and one more: its first slot
   std::vector<std::int32_t> order;  ///< slots of a copy, each after what it needs
-  [[nodiscard]] std::size_t slotsOfCopy() const { return slots.size(); }
-  [[nodiscard]] std::size_t allSlots() const { return slots.size() * copies; }
+  [[nodiscard]] std::size_t slotsOfCopy() const { return copySlots.size(); }
+  [[nodiscard]] std::size_t allSlots() const { return copySlots.size() * copies; }
 };
 
 /// The longest single time that a job may hold [ns], so that the sums of any replay stay within 64 bits.

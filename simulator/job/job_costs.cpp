@@ -44,8 +44,8 @@ End endOf(const JobShape::Slot& slot) { return {slot.action.stage, slot.action.k
 /// The usual time of messages: the median over microbatches.
 std::map<End, Ns> linkTimes(const JobShape& shape, const TypicalTimes& typical) {
   std::map<End, std::vector<Ns>> times;
-  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
-    if (shape.slots[s].crosses) times[endOf(shape.slots[s])].push_back(typical.times.messages[s]);
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    if (shape.copySlots[s].crosses) times[endOf(shape.copySlots[s])].push_back(typical.times.messages[s]);
   }
   std::map<End, Ns> links;
   for (auto& [end, all] : times) {
@@ -76,8 +76,8 @@ CostTable costsOf(const Job& job) {
   costs.stages.resize(stages);
   std::vector<Sum> sums(stages);
   std::vector<Ns> forward(stages), backward(stages);  // messages to each stage
-  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
-    const JobShape::Slot& slot = shape.slots[s];
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
     Sum& sum = sums[slot.action.stage.index()];
     sum.time[static_cast<std::size_t>(slot.action.kind)] += typical.times.actions[s] + typical.times.waits[s];
     ++sum.count[static_cast<std::size_t>(slot.action.kind)];
@@ -106,8 +106,8 @@ std::vector<ActionTime> actionTimes(const Job& job) {
   const TypicalTimes typical = typicalTimes(shape, job);
   std::vector<ActionTime> times;
   const std::map<End, Ns> links = linkTimes(shape, typical);
-  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
-    const JobShape::Slot& slot = shape.slots[s];
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
     // A link has one latency: what a message usually takes beyond it delays its action.
     const Ns late = slot.crosses ? std::max<Ns>(0, typical.times.messages[s] - links.at(endOf(slot))) : 0;
     times.emplace_back(slot.action, typical.times.actions[s] + typical.times.waits[s] + late);

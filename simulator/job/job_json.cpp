@@ -48,8 +48,8 @@ std::vector<Json> typicalJson(const Job& job) {
     Ns spread = 0, wait = 0, message = 0;
   };
   std::map<std::tuple<Stage, Rank, ActionKind>, Group> groups;
-  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
-    const JobShape::Slot& slot = shape.slots[s];
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
     Group& group = groups[{slot.action.stage, slot.rank, slot.action.kind}];
     group.usual.push_back(typical.times.actions[s]);
     group.spread = std::max(group.spread, typical.spread[s]);

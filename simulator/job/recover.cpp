@@ -112,8 +112,8 @@ void Recovery::requireShape() {
 /// When each slot of the step starts and ends; nothing, with a note, where one is missing.
 std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobShape& shape) {
   std::map<std::tuple<Rank, SpanKind, Stage, Microbatch>, std::size_t> slots;
-  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
-    const JobShape::Slot& slot = shape.slots[s];
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
     slots[{slot.rank, static_cast<SpanKind>(slot.action.kind), slot.action.stage, slot.action.microbatch}] = s;
   }
   StepSpans spans;
@@ -145,7 +145,7 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
   const auto missing = std::ranges::find(spans.end, kUnknownTime);
   if (missing == spans.end.end()) return spans;
   const auto i = static_cast<std::size_t>(missing - spans.end.begin());
-  const JobShape::Slot& slot = shape.slots[i % shape.slotsOfCopy()];
+  const JobShape::Slot& slot = shape.copySlots[i % shape.slotsOfCopy()];
   note(fmt::format("{} was left out: worker {} does not do {}.", step.name, i / shape.slotsOfCopy() * shape.ranks + slot.rank.index(),
                    toString(slot.action)));
   return std::nullopt;

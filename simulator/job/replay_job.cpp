@@ -78,7 +78,7 @@ void Operations::run(bool before, std::vector<Ns>& free) {
 template <class Visit>
 void forSlots(const JobShape& shape, const Visit& visit) {
   for (std::size_t copy = 0, i = 0; copy < shape.copies; ++copy) {
-    for (std::size_t s = 0; s < shape.slots.size(); ++s, ++i) visit(i, s, shape.slots[s]);
+    for (std::size_t s = 0; s < shape.copySlots.size(); ++s, ++i) visit(i, s, shape.copySlots[s]);
   }
 }
 
@@ -100,13 +100,13 @@ class Usual {
 std::vector<Ns> Usual::medians(std::size_t count, bool pools) {
   constexpr std::size_t kEnough = 3;
   const auto placeOf = [&](std::size_t s) {
-    const JobShape::Slot& slot = shape_.slots[s];
+    const JobShape::Slot& slot = shape_.copySlots[s];
     return std::tuple(slot.rank, slot.action.stage, slot.action.kind);
   };
   std::map<std::tuple<Rank, Stage, ActionKind>, std::vector<Ns>> places;
   std::map<ActionKind, std::vector<Ns>> kinds;
   for (std::size_t s = 0; s < bySlot_.size(); ++s) {
-    for (std::vector<Ns>* times : {&places[placeOf(s)], &kinds[shape_.slots[s].action.kind]})
+    for (std::vector<Ns>* times : {&places[placeOf(s)], &kinds[shape_.copySlots[s].action.kind]})
       times->insert(times->end(), bySlot_[s].begin(), bySlot_[s].end());
   }
   std::map<ActionKind, Ns> ofKind;
@@ -137,7 +137,7 @@ void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, Job
   for (std::size_t copy = 0; copy < shape.copies; ++copy) {
     const std::size_t base = copy * shape.slotsOfCopy();
     for (const std::int32_t s : shape.order) {
-      const JobShape::Slot& slot = shape.slots[static_cast<std::size_t>(s)];
+      const JobShape::Slot& slot = shape.copySlots[static_cast<std::size_t>(s)];
       const std::size_t i = base + static_cast<std::size_t>(s);
       Ns& rank = free[copy * shape.ranks + slot.rank.index()];
       Ns ready = rank;
@@ -280,8 +280,8 @@ std::vector<ReplayError> replayErrors(const JobShape& shape, const Job& job, con
 Trace traceOf(const JobShape& shape, const JobReplay& replay, std::size_t copy) {
   Trace trace;
   trace.ranks = static_cast<int>(shape.ranks);
-  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
-    const JobShape::Slot& slot = shape.slots[s];
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
     const std::size_t i = copy * shape.slotsOfCopy() + s;
     const auto kind = static_cast<SpanKind>(slot.action.kind);  // the first kinds of spans are those of actions
     trace.spans.push_back({slot.rank, kind, slot.action.stage, slot.action.microbatch, slot.rank, 0, replay.start[i], replay.end[i]});

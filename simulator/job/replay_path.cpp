@@ -88,7 +88,7 @@ void Walk::walkBefore(std::size_t worker, Ns ready) {
 void Walk::walkActions(std::size_t slot) {
   for (;;) {
     const std::size_t copy = slot / shape_.slotsOfCopy(), base = copy * shape_.slotsOfCopy();
-    const JobShape::Slot& done = shape_.slots[slot - base];
+    const JobShape::Slot& done = shape_.copySlots[slot - base];
     const std::size_t worker = copy * shape_.ranks + done.rank.index();
     add(std::string(letters(done.action.kind)), worker, times_.actions[slot]);
     add("wait", worker, times_.waits[slot]);

@@ -78,7 +78,7 @@ void Separator::addActions() {
   for (std::size_t copy = 0, i = 0; copy < shape_.copies; ++copy) {
     const std::size_t base = copy * shape_.slotsOfCopy();
     for (std::size_t s = 0; s < shape_.slotsOfCopy(); ++s, ++i) {
-      const JobShape::Slot& slot = shape_.slots[s];
+      const JobShape::Slot& slot = shape_.copySlots[s];
       step_.actions[i] = spans_.end[i] - spans_.start[i];
       const bool isFirst = s == shape_.begin[slot.rank.index()];
       const Ns own = isFirst ? free_[copy * shape_.ranks + slot.rank.index()] : spans_.end[i - 1];
@@ -134,7 +134,7 @@ void separateMessages(const JobShape& shape, Job& job) {
   std::map<Place, std::vector<Ns>> known;
   std::map<Place, std::size_t> all;
   const auto placeOf = [&](std::size_t i) {
-    const JobShape::Slot& slot = shape.slots[i % shape.slotsOfCopy()];
+    const JobShape::Slot& slot = shape.copySlots[i % shape.slotsOfCopy()];
     return Place{slot.rank, slot.action.kind};
   };
   for (const JobStep& step : job.steps) {

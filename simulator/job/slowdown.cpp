@@ -67,7 +67,7 @@ void Attribution::findIdeal() {
   std::vector<std::vector<Ns>> operations(shape_.operations);
   for (const JobStep& step : job_.steps) {
     for (std::size_t i = 0; i < step.actions.size(); ++i) {
-      const JobShape::Slot& slot = shape_.slots[i % copy];
+      const JobShape::Slot& slot = shape_.copySlots[i % copy];
       actions[static_cast<std::size_t>(slot.action.kind)].push_back(step.actions[i]);
       if (slot.crosses && step.messages[i] >= 0) messages[isForwardMessage(slot.action) ? 0 : 1].push_back(step.messages[i]);
     }
@@ -87,7 +87,7 @@ void Attribution::findIdeal() {
   ideal_.waits.assign(shape_.allSlots(), 0);
   ideal_.operationWaits.assign(shape_.workers * shape_.operations, 0);
   for (std::size_t i = 0; i < shape_.allSlots(); ++i) {
-    const JobShape::Slot& slot = shape_.slots[i % copy];
+    const JobShape::Slot& slot = shape_.copySlots[i % copy];
     ideal_.actions.push_back(action[static_cast<std::size_t>(slot.action.kind)]);
     ideal_.messages.push_back(slot.crosses ? message[isForwardMessage(slot.action) ? 0 : 1] : 0);
   }
@@ -107,7 +107,7 @@ std::vector<Ns> Attribution::stepsWith(const Chosen& chosen) {
   const std::size_t copy = shape_.slotsOfCopy();
   std::vector<bool> actions(shape_.allSlots()), messages(shape_.allSlots()), operations(shape_.workers * shape_.operations);
   for (std::size_t i = 0; i < actions.size(); ++i) {
-    const JobShape::Slot& slot = shape_.slots[i % copy];
+    const JobShape::Slot& slot = shape_.copySlots[i % copy];
     const std::size_t worker = i / copy * shape_.ranks + slot.rank.index();
     actions[i] = chosen.action(worker, slot.action);
     messages[i] = slot.crosses && chosen.message(worker, slot.action);
@@ -183,7 +183,7 @@ Slowdowns Attribution::run() {
   for (std::size_t k = 0; k < kKinds; ++k) {
     if (has_[k]) result_.byKind.push_back(ofKind(static_cast<ActionKind>(k)));
   }
-  const bool crosses = std::ranges::any_of(shape_.slots, [](const JobShape::Slot& s) { return s.crosses; });
+  const bool crosses = std::ranges::any_of(shape_.copySlots, [](const JobShape::Slot& s) { return s.crosses; });
   if (crosses) result_.byKind.push_back(ofMessages(false));
   if (crosses && trains(job_.schedule)) result_.byKind.push_back(ofMessages(true));
   for (std::size_t o = 0; o < shape_.operations; ++o) result_.byKind.push_back(ofOperation(o));

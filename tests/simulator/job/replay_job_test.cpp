@@ -54,9 +54,9 @@ TEST(ReplayJob, TakesAMessagesTimeFromWhereItsReceiverWaited) {
   const Job job = jobOf(jobOfSteps({trace}));
   const JobShape shape(job);
   const TypicalTimes typical = typicalTimes(shape, job);
-  for (std::size_t s = 0; s < shape.slots.size(); ++s) {
-    if (shape.slots[s].crosses) {
-      EXPECT_EQ(typical.times.messages[s], 30) << toString(shape.slots[s].action);
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    if (shape.copySlots[s].crosses) {
+      EXPECT_EQ(typical.times.messages[s], 30) << toString(shape.copySlots[s].action);
     }
   }
   EXPECT_EQ(costsOf(job).messages.front().latency, 30);
