@@ -10,22 +10,6 @@
 namespace pw {
 namespace {
 
-/// The middle value, of an even number the mean of the two in the middle; 0 of none. Reorders.
-Ns median(std::vector<Ns>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  const Ns below = *std::max_element(values.begin(), middle);
-  return below + (*middle - below) / 2;
-}
-
-Ns halfQuartiles(std::vector<Ns>& values) {
-  if (values.size() < 2) return 0;
-  std::sort(values.begin(), values.end());
-  return (values[values.size() - 1 - values.size() / 4] - values[values.size() / 4]) / 2;
-}
-
 /// Does operations of a step, one after the other.
 class Operations {
  public:
@@ -82,46 +66,6 @@ void forSlots(const JobShape& shape, const Visit& visit) {
   }
 }
 
-/// What is usual of a time that is not always known.
-class Usual {
- public:
-  explicit Usual(const JobShape& shape) : shape_(shape), bySlot_(shape.slotsOfCopy()) {}
-  void add(std::size_t slot, Ns time) {
-    if (time >= 0) bySlot_[slot].push_back(time);
-  }
-  /// By slot of a copy; `count`: how often each was done. `pools`: of all ranks and stages where too little is known. Reorders.
-  [[nodiscard]] std::vector<Ns> medians(std::size_t count, bool pools);
-
- private:
-  const JobShape& shape_;
-  std::vector<std::vector<Ns>> bySlot_;
-};
-
-std::vector<Ns> Usual::medians(std::size_t count, bool pools) {
-  constexpr std::size_t kEnough = 3;
-  const auto placeOf = [&](std::size_t s) {
-    const JobShape::Slot& slot = shape_.copySlots[s];
-    return std::tuple(slot.rank, slot.action.stage, slot.action.kind);
-  };
-  std::map<std::tuple<Rank, Stage, ActionKind>, std::vector<Ns>> places;
-  std::map<ActionKind, std::vector<Ns>> kinds;
-  for (std::size_t s = 0; s < bySlot_.size(); ++s) {
-    for (std::vector<Ns>* times : {&places[placeOf(s)], &kinds[shape_.copySlots[s].action.kind]})
-      times->insert(times->end(), bySlot_[s].begin(), bySlot_[s].end());
-  }
-  std::map<ActionKind, Ns> ofKind;
-  for (auto& [kind, times] : kinds) ofKind[kind] = median(times);
-  std::map<std::tuple<Rank, Stage, ActionKind>, Ns> usual;
-  for (auto& [place, times] : places)
-    usual[place] = !pools || times.size() >= kEnough ? median(times) : ofKind[std::get<ActionKind>(place)];
-  std::vector<Ns> result;
-  for (std::size_t s = 0; s < bySlot_.size(); ++s) {
-    const bool known = bySlot_[s].size() >= std::min(kEnough, count) && 2 * bySlot_[s].size() >= count;
-    result.push_back(known ? median(bySlot_[s]) : usual[placeOf(s)]);
-  }
-  return result;
-}
-
 }  // namespace
 
 void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay) {
@@ -152,46 +96,6 @@ void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, Job
   replay.makespan = std::max<Ns>(0, last - first);
   replay.step = std::max(replay.step, last);
   operations.run(false, free);
-}
-
-TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
-  TypicalTimes typical;
-  std::vector<std::vector<Ns>> durations(shape.slotsOfCopy()), operations(shape.ranks * shape.operations), delays(operations.size());
-  Usual waits(shape), messages(shape);
-  for (const JobStep& step : job.steps) {
-    forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot& slot) {
-      durations[s].push_back(step.actions[i]);
-      waits.add(s, step.waits[i]);
-      if (slot.crosses) messages.add(s, step.messages[i]);
-    });
-    for (std::size_t at = 0; at < step.operations.size(); ++at) {
-      const std::size_t operation = at % shape.operations, rank = at / shape.operations % shape.ranks;
-      if (step.operations[at] >= 0) operations[rank * shape.operations + operation].push_back(step.operations[at]);
-      if (step.operationWaits[at] >= 0) delays[rank * shape.operations + operation].push_back(step.operationWaits[at]);
-    }
-  }
-  std::vector<Ns> duration;
-  for (auto& values : durations) {
-    duration.push_back(median(values));
-    typical.spread.push_back(halfQuartiles(values));
-  }
-  const std::size_t count = job.steps.size() * shape.copies;
-  const std::vector<Ns> wait = waits.medians(count, false), message = messages.medians(count, true);
-  forSlots(shape, [&](std::size_t, std::size_t s, const JobShape::Slot& slot) {
-    typical.times.actions.push_back(duration[s]);
-    typical.times.waits.push_back(wait[s]);
-    typical.times.messages.push_back(slot.crosses ? message[s] : 0);
-  });
-  std::vector<Ns> operation, delay;
-  for (auto& values : operations) operation.push_back(values.empty() ? kUnknownTime : median(values));
-  for (auto& values : delays) delay.push_back(median(values));
-  for (std::size_t w = 0; w < shape.workers; ++w) {
-    for (std::size_t o = 0; o < shape.operations; ++o) {
-      typical.times.operations.push_back(operation[w % shape.ranks * shape.operations + o]);
-      typical.times.operationWaits.push_back(delay[w % shape.ranks * shape.operations + o]);
-    }
-  }
-  return typical;
 }
 
 std::vector<Stall> stallsOf(const JobShape& shape, const Job& job, const TypicalTimes& typical) {

@@ -3,16 +3,10 @@
 #include <vector>
 
 #include "simulator/job/job.h"
+#include "simulator/job/typical.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
-
-/// Times that a replay takes; indexed as in JobStep. None is negative, but for operations that a worker does not do (`kUnknownTime`).
-struct JobTimes {
-  std::vector<Ns> actions, waits, messages, operations, operationWaits;
-
-  bool operator==(const JobTimes&) const = default;
-};
 
 /// When everything happens, from the start of the step.
 struct JobReplay {
@@ -26,16 +20,6 @@ struct JobReplay {
 /// its rank is free and its message has arrived, after its wait; a collective ends a duration after all its workers came. An operation
 /// during the row delays only those after it. `replay` is overwritten, and allocates nothing where it was used before. Cost: linear.
 void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay);
-
-/// What is usual in a job: medians over steps and copies.
-struct TypicalTimes {
-  JobTimes times;          ///< every copy has the same ones
-  std::vector<Ns> spread;  ///< by slot of a copy: half the distance of the quartiles of its duration
-};
-/// Durations are medians by slot, which is by stage, rank, kind and microbatch. So are waits and messages that are known in half of the
-/// cases, and three at least or all there are (the first forward waits for data); else they are medians by rank, stage and kind; messages
-/// of which less than three are known there, by kind. A wait that is never known is in the message before it. Cost: n log n.
-[[nodiscard]] TypicalTimes typicalTimes(const JobShape& shape, const Job& job);
 
 /// Time that a worker lost before an action or operation, far beyond what is usual there.
 struct Stall {

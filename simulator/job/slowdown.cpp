@@ -50,7 +50,7 @@ class Attribution {
   const JobShape& shape_;
   const Job& job_;
   JobTimes ideal_;
-  std::vector<JobTimes> own_;  ///< by step, with ideal times for what is not known
+  std::vector<JobTimes> own_;  ///< by step, without waits
   std::array<bool, kKinds> has_{};
   JobReplay replay_;
   Slowdowns result_;
@@ -65,11 +65,13 @@ void Attribution::findIdeal() {
   std::array<std::vector<Ns>, kKinds> actions;
   std::array<std::vector<Ns>, 2> messages;
   std::vector<std::vector<Ns>> operations(shape_.operations);
-  for (const JobStep& step : job_.steps) {
+  const std::vector<std::vector<Ns>> times = messageTimes(shape_, job_, typicalTimes(shape_, job_).times.waits);
+  for (std::size_t k = 0; k < job_.steps.size(); ++k) {
+    const JobStep& step = job_.steps[k];
     for (std::size_t i = 0; i < step.actions.size(); ++i) {
       const JobShape::Slot& slot = shape_.copySlots[i % copy];
       actions[static_cast<std::size_t>(slot.action.kind)].push_back(step.actions[i]);
-      if (slot.crosses && step.messages[i] >= 0) messages[isForwardMessage(slot.action) ? 0 : 1].push_back(step.messages[i]);
+      if (slot.crosses) messages[isForwardMessage(slot.action) ? 0 : 1].push_back(times[k][i]);
     }
     for (std::size_t at = 0; at < step.operations.size(); ++at) {
       if (step.operations[at] >= 0) operations[at % shape_.operations].push_back(step.operations[at]);
@@ -92,13 +94,11 @@ void Attribution::findIdeal() {
     ideal_.messages.push_back(slot.crosses ? message[isForwardMessage(slot.action) ? 0 : 1] : 0);
   }
   for (std::size_t at = 0; at < ideal_.operationWaits.size(); ++at) ideal_.operations.push_back(operation[at % shape_.operations]);
-  for (const JobStep& step : job_.steps) {
+  for (std::size_t k = 0; k < job_.steps.size(); ++k) {
     JobTimes& own = own_.emplace_back(ideal_);
-    own.actions = step.actions;
-    own.operations = step.operations;
-    for (std::size_t i = 0; i < own.messages.size(); ++i) {
-      if (step.messages[i] >= 0) own.messages[i] = step.messages[i];
-    }
+    own.actions = job_.steps[k].actions;
+    own.operations = job_.steps[k].operations;
+    own.messages = times[k];
   }
 }
 
