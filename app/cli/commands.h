@@ -35,6 +35,7 @@ using Command = std::function<int()>;
 [[nodiscard]] Command addDevices(CLI::App& app);
 [[nodiscard]] Command addExport(CLI::App& app);
 [[nodiscard]] Command addImport(CLI::App& app);
+[[nodiscard]] Command addExplain(CLI::App& app);
 [[nodiscard]] Command addDemo(CLI::App& app);
 
 }  // namespace pw::cli

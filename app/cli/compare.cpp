@@ -14,7 +14,9 @@
 #include "app/cli/numbers.h"
 #include "app/cli/text/output.h"
 #include "backends/store/run_store.h"
+#include "engine/planning/job_source.h"
 #include "engine/run/backward.h"
+#include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/report/compare.h"
 #include "simulator/report/json.h"
@@ -28,7 +30,7 @@ namespace {
 constexpr int kMostRuns = 1 << 30;
 
 struct CompareOptions {
-  std::string store;
+  std::string store, trace, withTrace;
   int run = 0;   ///< 0: the newest
   int with = 0;  ///< 0: with the prediction
   bool json = false;
@@ -182,7 +184,33 @@ int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord&
   return kYes;
 }
 
+/// Two steps of any origin, the median one of each trace.
+int compareTraces(const CompareOptions& options) {
+  if (!options.store.empty() || options.run > 0 || options.with > 0)
+    throw UsageError("--trace and --with-trace compare two files; omit --store, --run and --with");
+  if (options.trace.empty() || options.withTrace.empty()) throw UsageError("--trace and --with-trace go together; give both");
+  const StandingStep before = standingStep({.paths = {options.trace}}), after = standingStep({.paths = {options.withTrace}});
+  const Verdict verdict = judge(before.trace, after.trace);
+  if (verdict.comparison.matched == 0)
+    throw UsageError(fmt::format("no action of {} is in {}: they name no kind, stage, microbatch and rank that both have", options.trace,
+                                 options.withTrace));
+  const Pair pair{&before.trace, &after.trace, "first", "second", before.title, after.title};
+  const std::string sentence = verdictText(verdict, "the first", "the second");
+  if (options.json) {
+    auto document = ownJson(comparisonJson(verdict, sentence));
+    document["trace"] = before.title;
+    document["with_trace"] = after.title;
+    print(versioned(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
+    return kYes;
+  }
+  printDrawn(pair);
+  print(textOf(verdict, sentence, pair));
+  return kYes;
+}
+
 int runCompare(const CompareOptions& options) {
+  if (!options.trace.empty() || !options.withTrace.empty()) return compareTraces(options);
+  if (options.store.empty()) throw UsageError("compare needs --store F.db, or --trace A and --with-trace B");
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
   if (!store.note().empty()) warn(store.note());
   const RunRecord run = store.load(idOf(options.run));
@@ -198,16 +226,19 @@ Command addCompare(CLI::App& app) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* command =
       app.add_subcommand("compare", "Compare predicted with measured times: how large the error is, and where it comes from");
-  command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db (required)")->required();
+  command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db");
   command->add_option("--run", options->run, "Run to compare (default: the newest)")->option_text("ID")->check(wholeFrom(1, kMostRuns));
   command->add_option("--with", options->with, "Compare with this run instead of the prediction")
       ->option_text("ID")
       ->check(wholeFrom(1, kMostRuns));
+  command->add_option("--trace", options->trace, "Compare the median step of this trace, plan or job, of any tool")->option_text("A");
+  command->add_option("--with-trace", options->withTrace, "With that of this one, task by task")->option_text("B");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"
       "  pipewright compare --store runs.db\n"
-      "  pipewright compare --store runs.db --run 1 --with 2\n\n"
+      "  pipewright compare --store runs.db --run 1 --with 2\n"
+      "  pipewright compare --trace before.json.gz --with-trace after.json.gz\n\n"
       "A run is represented by its median step after the first, which warms up. Errors are signed: + took longer.\n"
       "With --with, the JSON fields predicted_* are those of the first run.");
   return [options] { return runCompare(*options); };

@@ -1,61 +1,136 @@
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/App.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/job_options.h"
+#include "app/cli/shared_options.h"
 #include "app/cli/text/output.h"
 #include "backends/host/files.h"
+#include "engine/planning/job_source.h"
+#include "schedules/error.h"
 #include "schedules/units.h"
+#include "backends/traces/formats.h"
 #include "simulator/costs/megatron_log.h"
+#include "simulator/job/job_json.h"
+#include "simulator/job/replay_job.h"
 
 namespace pw::cli {
 namespace {
 
 struct ImportOptions {
-  std::string graph, out;
+  std::vector<std::string> files;
+  std::string steps, out;
+  ProgressStyle progressStyle = ProgressStyle::Automatic;
 };
 
-int runImport(const ImportOptions& o) {
-  const LayerTable table = parseMeasuredLayers(readFile(o.graph), o.graph);
-  const std::string text = o.out.ends_with(".csv") ? toCsv(table) : toJson(table);
+/// Whether it is a text with layers: a graph of PipeDream's profiler or a log of Megatron-LM.
+bool hasLayers(const std::string& path) {
+  std::error_code ignored;
+  return !std::filesystem::is_directory(path, ignored) && !traceFormatOf(path);
+}
+
+int importLayers(const ImportOptions& o) {
+  if (!o.steps.empty()) throw UsageError("--steps are of traces; a table of layers has none, omit them");
+  const std::string& source = o.files.front();
+  const LayerTable layers = parseMeasuredLayers(readFile(source), source);
+  const std::string text = o.out.ends_with(".csv") ? toCsv(layers) : toJson(layers);
   if (o.out.empty()) {
     print(text);
     return kYes;
   }
   Layer all{};
-  for (const Layer& layer : table.layers) {
+  for (const Layer& layer : layers.layers) {
     all.forward += layer.forward;
     all.input += layer.input + layer.weight;
     all.parameters += layer.parameters;
   }
   writeFile(o.out, text);
-  print(fmt::format("{}: {}, {}, forward {}, backward {}, parameters {}\n", o.out, table.name,
-                    counted(static_cast<std::int64_t>(table.layers.size()), "layer"), formatDuration(all.forward),
+  print(fmt::format("{}: {}, {}, forward {}, backward {}, parameters {}\n", o.out, layers.name,
+                    counted(static_cast<std::int64_t>(layers.layers.size()), "layer"), formatDuration(all.forward),
                     formatDuration(all.input), formatSize(all.parameters)));
   return kYes;
 }
+
+/// Usual times by stage, rank and kind; of a stage that takes longer for some microbatches the range.
+std::string timesTable(const JobShape& shape, const TypicalTimes& typical) {
+  struct Range {
+    Ns least = 0, most = 0, spread = 0, message = 0;
+  };
+  std::vector<std::pair<const JobShape::Slot*, Range>> ranges;
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
+    const Ns time = typical.times.actions[s];
+    const auto same = std::ranges::find_if(
+        ranges, [&](const auto& r) { return r.first->action.stage == slot.action.stage && r.first->action.kind == slot.action.kind; });
+    if (same == ranges.end()) {
+      ranges.push_back({&slot, {time, time, typical.spread[s], typical.times.messages[s]}});
+      continue;
+    }
+    Range& range = same->second;
+    range = {std::min(range.least, time), std::max(range.most, time), std::max(range.spread, typical.spread[s]), range.message};
+  }
+  constexpr std::size_t kMostRows = 32;
+  std::vector<std::vector<std::string>> rows{{"stage", "rank", "kind", "shortest", "longest", "spread", "message"}};
+  for (std::size_t i = 0; i < std::min(kMostRows, ranges.size()); ++i) {
+    const auto& [slot, range] = ranges[i];
+    rows.push_back({fmt::format("{}", slot->action.stage.value), fmt::format("{}", slot->rank.value),
+                    std::string(letters(slot->action.kind)), formatDuration(range.least), formatDuration(range.most),
+                    "± " + formatDuration(range.spread), slot->crosses ? formatDuration(range.message) : "–"});
+  }
+  return table(rows) + (ranges.size() > kMostRows ? fmt::format("… and {} more\n", ranges.size() - kMostRows) : "");
+}
+
+int importJob(const ImportOptions& o) {
+  if (o.out.ends_with(".csv")) throw UsageError("a job is written as JSON; give --out a name that ends in .json");
+  const Job job = *loadJob({.paths = o.files, .steps = o.steps}, byteProgress("import", o.progressStyle));
+  const std::string text = toJson(job);
+  if (o.out.empty()) {
+    print(text);
+    return kYes;
+  }
+  writeFile(o.out, text);
+  const JobShape shape(job);
+  std::string said =
+      fmt::format("{}: {}: {}, {}\n", o.out, job.name, shapeText(job), counted(static_cast<std::int64_t>(job.steps.size()), "step"));
+  said += "\n" + timesTable(shape, typicalTimes(shape, job));
+  for (const std::string& note : job.notes) said += "note: " + note + "\n";
+  print(said);
+  return kYes;
+}
+
+int runImport(const ImportOptions& o) { return o.files.size() == 1 && hasLayers(o.files.front()) ? importLayers(o) : importJob(o); }
 
 }  // namespace
 
 Command addImport(CLI::App& app) {
   auto options = std::make_shared<ImportOptions>();
   CLI::App* command = app.add_subcommand(
-      "import", "Make a layer table of a graph that PipeDream's profiler measured, or of a log with Megatron-LM's timers");
+      "import", "Make a job of another tool's traces, or a layer table of PipeDream's graph or Megatron-LM's timers");
   command
-      ->add_option("GRAPH.txt", options->graph,
-                   "Measured graph of PipeDream's profiler, or output of Megatron-LM with --timing-log-level 2 --timing-log-option all")
+      ->add_option("TRACE", options->files,
+                   "Traces of one job: files or folders; or a measured graph of PipeDream's profiler; or output of Megatron-LM with "
+                   "--timing-log-level 2 --timing-log-option all")
       ->required()
       ->option_text(" ");
-  command->add_option("--out", options->out, "Layer table to write, as CSV if it ends in .csv (default: JSON on stdout)")
+  declareSteps(*command, options->steps);
+  command->add_option("--out", options->out, "Job (JSON) or layer table (JSON, or CSV if it ends in .csv) to write (default: on stdout)")
       ->option_text("F.json|F.csv");
+  addProgress(*command, options->progressStyle);
   command->footer(
-      "Example:\n"
+      "Examples:\n"
+      "  pipewright import timeline.json.gz --out job.json          then: pipewright explain job.json\n"
+      "  pipewright import rank0.json rank1.json --out job.json     then: pipewright simulate --costs-from job.json --schedule zbv\n"
       "  pipewright import resnet50.graph.txt --out layers.json     then: pipewright plan --layers layers.json --ranks 4\n\n"
-      "Layers are the graph's nodes in a topological order, named node12.Conv2d. Where it branches, every value that a later\n"
-      "layer reads crosses a cut, each once. Each half of a backward counts as one of its parts.");
+      "A job is the schedule and placement that the trace shows, and the times of every step. Layers of a graph are its nodes in a\n"
+      "topological order, named node12.Conv2d; where it branches, every value that a later layer reads crosses a cut, each once.\n"
+      "Each half of a backward counts as one of its parts.");
   return [options] { return runImport(*options); };
 }
 

@@ -49,6 +49,7 @@ constexpr auto kCommands = std::to_array<Entry>({
     {"devices", addDevices},
     {"export", addExport},
     {"import", addImport},
+    {"explain", addExplain},
     {"demo", addDemo},
 });
 

@@ -17,6 +17,7 @@
 #include "app/cli/text/not_counted.h"
 #include "app/cli/text/output.h"
 #include "backends/resources/resources.h"
+#include "engine/planning/job_source.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/search_model.h"
 #include "engine/processes/process.h"
@@ -30,7 +31,7 @@ namespace {
 
 struct Options {
   SearchOptions search;
-  std::string layers, out;
+  std::string layers, job, out;
   int top = 10;
   bool json = false;
   StudyOptions study;
@@ -144,7 +145,11 @@ StudyOptions studyOf(const Options& o) {
 int run(const Options& o) {
   if (!o.study.file.empty()) return searchStudy(studyOf(o));
   SearchOptions options = o.search;
-  options.models = modelFiles(o.search.models, o.layers, "search");
+  if (!o.job.empty() && (!o.search.models.empty() || !o.layers.empty()))
+    throw UsageError("--costs-from is instead of a model; omit MODEL.pt2 and --layers");
+  if (!o.job.empty() && !isJobFile(o.job))
+    throw UsageError(fmt::format("{} is not a job; make one of a trace with `pipewright import TRACE --out job.json`", o.job));
+  options.models = o.job.empty() ? modelFiles(o.search.models, o.layers, "search") : std::vector{o.job};
   if (options.ranks == 0) {
     static_cast<void>(loadModel(options.models));  // a file that is not there matters most
     throw UsageError("search needs --ranks, or a --study that has them.");
@@ -257,6 +262,8 @@ Command addSearch(CLI::App& app) {
   auto* sub = app.add_subcommand("search", "Search for the best plans of a model, and the trade-off between speed and memory");
   auto options = std::make_shared<Options>();
   declareModel(*sub, options->search.models, options->layers);
+  sub->add_option("--costs-from", options->job, "The usual times of a job (pipewright import) instead of a model: its stages are cut anew")
+      ->option_text("JOB.json");
   declareSpace(*sub, options->search);
   declareCosts(*sub, options->search);
   declareResults(*sub, *options);
@@ -265,7 +272,8 @@ Command addSearch(CLI::App& app) {
       "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink --precision bf16 --optimizer adamw\n"
       "  pipewright search gpt.pt2 --ranks 2 --microbatches 4,8 --memory-limit 2GiB --out plan.json\n"
       "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5\n"
-      "  pipewright search --layers layers.json --ranks 8 --microbatches 32 --memory-limit 80GB\n\n"
+      "  pipewright search --layers layers.json --ranks 8 --microbatches 32 --memory-limit 80GB\n"
+      "  pipewright search --costs-from job.json --ranks 8 --microbatches 32\n\n"
       "Ctrl-C ends the search and shows the best plans so far (`cancelled` in JSON), with status 1.");
   return [options, sub] {
     requireNoneBesideStudy(*sub, !options->study.file.empty());

@@ -256,6 +256,12 @@ void declareSubject(CLI::App& command, SubjectOptions& o) {
   command.add_option("--load", o.load, "For lockstep: loading a microbatch from the host")->type_name("T")->check(aDuration());
   command.add_option("--store", o.store, "For lockstep: storing a result to the host")->type_name("T")->check(aDuration());
   command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
+  command
+      .add_option("--costs-from", o.costsFrom,
+                  "The usual times of a job (pipewright import) or trace instead of these; without --schedule its own schedule")
+      ->type_name("JOB.json|TRACE");
+  command.add_option("--steps", o.costsFromSteps, "With --costs-from: only these steps of it (default: all but those that warm up)")
+      ->option_text("A-B");
   declareSeconds(command, o.seconds);
   declareLayers(command, o);
   command
@@ -309,6 +315,7 @@ Command addSimulate(CLI::App& app) {
       "  pipewright simulate --schedule 1f1b --ranks 4 --microbatches 8 --slow 1=1.5 --slow 2-3=4 --latency 50us --jitter 0.05\n"
       "  pipewright simulate --schedule auto --ranks 4 --microbatches 8 --forward 1ms,2ms,1ms,1ms --live-limit 3\n"
       "  pipewright simulate --layers layers.csv --schedule 1f1b --ranks 4 --microbatches 8\n"
+      "  pipewright simulate --costs-from job.json --schedule zbv --slow 2=1.5\n"
       "  pipewright simulate --csv mine.csv --latency 20us --transfer 100us --sends one-channel --json\n\n"
       "Exit status 1 when the schedule cannot run or exceeds a limit.");
   return [options] { return runSimulate(*options); };

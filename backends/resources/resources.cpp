@@ -17,6 +17,8 @@
 #include "backends/pt2/read.h"
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/job/job_costs.h"
+#include "simulator/job/job_json.h"
 #include "simulator/model/join.h"
 
 namespace pw {
@@ -24,8 +26,12 @@ namespace pw {
 namespace fs = std::filesystem;
 
 ModelGraph loadModel(const std::vector<std::string>& paths) {
-  if (paths.size() == 1 && isLayerTableName(paths.front()))
-    return chainOf(parseLayerTable(readFile(paths.front()), paths.front()), absolutePath(paths.front()));
+  if (paths.size() == 1 && isLayerTableName(paths.front())) {
+    const std::string text = readFile(paths.front());
+    const LayerTable table =
+        looksLikeJob(text.substr(0, 256)) ? layersOf(parseJob(text, paths.front())) : parseLayerTable(text, paths.front());
+    return chainOf(table, absolutePath(paths.front()));
+  }
   std::vector<ModelGraph> parts;
   parts.reserve(paths.size());
   for (const std::string& path : paths) parts.push_back(readPt2(absolutePath(path)));

@@ -10,7 +10,7 @@
 namespace pw {
 
 /// Reads a model; several archives are parts exported one per stage, in order. A layer table (`isLayerTableName`) becomes a chain
-/// (`chainOf`).
+/// (`chainOf`), and so does a job (`layersOf`).
 [[nodiscard]] ModelGraph loadModel(const std::vector<std::string>& paths);
 
 /// Names of the presets in `resources/clusters`, sorted.

@@ -20,7 +20,7 @@ struct TraceFormatFacts {
 };
 constexpr TraceFormatFacts factsOf(TraceFormat format) {
   switch (format) {
-    case TraceFormat::Chrome: return {"Kineto or Chrome trace", "torch.profiler, Pipewright", ".json .json.gz"};
+    case TraceFormat::Chrome: return {"Kineto or Chrome trace", "torch.profiler, NDTimeline, Pipewright", ".json .json.gz"};
     case TraceFormat::Nsight: return {"Nsight Systems export", "nsys export --type sqlite", ".sqlite"};
     case TraceFormat::Chakra: return {"Chakra execution trace", "Chakra's converters and generators", ".et .et.gz"};
     case TraceFormat::ChakraJson: return {"Chakra execution trace as JSON", "Chakra's jsonizer and feeder", ".json .json.gz"};

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "backends/traces/events.h"
 #include "backends/traces/formats.h"
 #include "backends/traces/names/patterns.h"
+#include "backends/traces/ndtimeline.h"
 #include "schedules/error.h"
 #include "simulator/trace/trace_csv.h"
 
@@ -185,6 +187,14 @@ std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, 
   const std::vector<std::string> names = filesOf(paths, notes);
   std::uint64_t all = 0, before = 0;
   for (const std::string& name : names) all += sizeOf(name);
+  if (traceFormatOf(names.front()) == TraceFormat::Chrome && isNdTimeline(names.front())) {
+    std::vector<std::uint64_t> read(names.size());
+    const auto events = readNdFiles(names, [&](std::size_t file, std::uint64_t bytes) {
+      read[file] = bytes;
+      return !progress || progress(std::min(std::accumulate(read.begin(), read.end(), std::uint64_t{0}), all), all);
+    });
+    return events ? std::optional(ndSteps(*events, titleOf(paths.front()))) : std::nullopt;
+  }
   std::vector<FileEvents> files;
   for (const std::string& name : names) {
     const auto advance = [&](std::uint64_t bytes) { return !progress || progress(std::min(before + bytes, all), all); };

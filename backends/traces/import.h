@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/job/measured.h"
 #include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace.h"
 
@@ -15,6 +16,7 @@ namespace pw {
 struct ImportedStep {
   std::string name;  ///< `step 3`, `iteration 1 (warm-up)`, or the name the file gives
   Trace trace;
+  std::vector<NamedSpan> operations = {};  ///< what else was done, where the file names it
 
   bool operator==(const ImportedStep&) const = default;
 };
@@ -34,6 +36,8 @@ struct ImportedTrace {
   std::vector<ImportedStep> steps;  ///< in time order; at least one, each with a span at least
   std::vector<std::string> notes;   ///< sentences: what was left out or changed, and why
   std::vector<ImportedRank> ranks;  ///< by rank; empty: one pipeline, its ranks numbered as in the job
+  int replicas = 1, tensor = 1;     ///< data-parallel replicas, ranks of a tensor-parallel group; see `MeasuredJob`
+  bool timedMessages = false;       ///< messages are transfers alone, without the wait of either end
 
   bool operator==(const ImportedTrace&) const = default;
 };
@@ -60,7 +64,9 @@ struct ImportOptions {
 /// - what `toSpanCsv` writes;
 /// - the folder (or any file of it) Primus dumps with `dump_pp_data`: `config.json` and one `pp_rank_N.json` for each rank. Arrays hold a
 ///   rank's operations in its order, so the k-th forward is the k-th of interleaved 1F1B in groups of as many microbatches as there are
-///   ranks, unless chunks and microbatches are named.
+///   ranks, unless chunks and microbatches are named;
+/// - NDTimeline's JSON, one file or several of one job, as ByteDance-Seed/StragglerAnalysis publishes it: operations by name
+///   (`forward-compute`, `grads-reduce-scatter`), step and worker (`DP rank [0]`, `PP rank 0, TP rank 0, compute`).
 ///
 /// Compute spans of a rank that overlap are cut, so that every trace keeps the rules of `Trace`; waits and messages stay. Returns nothing
 /// when `progress` stopped it. Throws UsageError for a file that cannot be read, is not a trace, or contains no pipeline labels. Chrome

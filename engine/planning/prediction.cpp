@@ -55,7 +55,8 @@ SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool e
   if (!result.problems.empty()) return result;
 
   result.rows = rowsOf(subject.schedule, sending);
-  const Program program = compile(result.rows, subject.costs, sending);
+  Program program = compile(result.rows, subject.costs, sending);
+  setActionTimes(result.rows, subject.actionTimes, program);
   Times times;
   execute(program, times);
   result.trace = traceOf(result.rows, subject.costs, program, times);
@@ -67,7 +68,8 @@ SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool e
   result.report.uncertainty = subject.uncertainty;
   if (const Ns step = result.report.metrics.step; step > 0) result.report.utilisation = subject.usefulTime / static_cast<double>(step);
   LowerBounds& bounds = result.report.lowerBound;
-  if (result.report.fits) bounds = lowerBounds(result.rows, subject.costs, subject.liveLimits, subject.limits);
+  const CostTable least = leastCosts(subject.costs, subject.actionTimes);
+  if (result.report.fits) bounds = lowerBounds(result.rows, least, subject.liveLimits, subject.limits);
   if (const auto& certificate = subject.certificate) {
     const bool flush = certificate->clock == StepClock::Flush;
     const bool isOfThis = certificate->time == (flush ? result.report.metrics.makespan : result.report.metrics.window);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backends/host/files.h"
+#include "engine/planning/job_subject.h"
 #include "engine/planning/layer_subject.h"
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
@@ -202,6 +203,9 @@ void slowDown(Subject& subject, const std::string& text) {
       *time = scaled(*time, *factor);
     if (!subject.costs.overlap.empty()) subject.costs.overlap[s] = scaled(subject.costs.overlap[s], *factor);
   }
+  for (auto& [action, time] : subject.actionTimes) {
+    if (subject.schedule.placement.rankOfStage[action.stage.index()].value == *rank) time = scaled(time, *factor);
+  }
 }
 
 void setLiveLimits(Subject& subject, const std::vector<int>& limits) {
@@ -221,6 +225,12 @@ bool hasTimes(const SubjectOptions& o) {
 }
 
 void refuseTimesBesideCosts(const SubjectOptions& o) {
+  if (o.costsFrom.empty() && !o.costsFromSteps.empty()) throw UsageError("--steps are of a job; add --costs-from, or omit them");
+  if (!o.costsFrom.empty() && (hasTimes(o) || !o.costs.empty() || !o.layers.empty() || !o.plan.empty())) {
+    throw UsageError(
+        "--costs-from has all times; omit a plan, --layers, --costs, --forward, --backward, --input, --weight, --overlap, --latency and "
+        "--transfer");
+  }
   if (!o.layers.empty() && (hasTimes(o) || !o.costs.empty())) {
     throw UsageError("--layers has all times; omit --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
@@ -294,7 +304,10 @@ Subject orderedWithoutProblem(const SubjectOptions& o) {
   const Shape shape{o.shape.ranks, o.shape.ranks * chunks, o.shape.microbatches};
   const auto on = [&](const Placement& placement) {
     Schedule serial = serialSchedule(placement, shape.ranks, shape.microbatches);
-    Subject subject = o.layers.empty() ? withTimes(std::move(serial), o) : layerSubject(std::move(serial), o);
+    Subject subject = !o.costsFrom.empty() ? jobSubject(std::move(serial), o)
+                      : o.layers.empty()   ? withTimes(std::move(serial), o)
+                                           : layerSubject(std::move(serial), o);
+    subject.actionTimes.clear();  // an order is made for costs that are the same for all microbatches
     return ordered(limited(std::move(subject), o), {}, o);
   };
   std::optional<Subject> best;
@@ -328,6 +341,7 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
 
 Subject subjectOf(Schedule schedule, const SubjectOptions& o) {
   refuseTimesBesideCosts(o);
+  if (!o.costsFrom.empty()) return limited(jobSubject(std::move(schedule), o), o);
   if (!o.layers.empty()) return limited(layerSubject(std::move(schedule), o), o);
   if (o.costs.empty()) return limited(withTimes(std::move(schedule), o), o);
   return limited(withProblem(std::move(schedule), parseProblem(readFile(o.costs), o.costs), o), o);
@@ -335,17 +349,22 @@ Subject subjectOf(Schedule schedule, const SubjectOptions& o) {
 
 Subject subjectOf(const SubjectOptions& o) {
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.schedule.empty()) + static_cast<int>(!o.csv.empty());
-  if (sources != 1)
+  if (sources != 1 && (sources != 0 || o.costsFrom.empty()))
     throw UsageError(
         "simulate takes one of a plan file, --schedule NAME and --csv F.csv (the last two also with --costs F.json); see pipewright "
         "simulate --help");
-  if (o.schedule.empty() && o.shape.given()) {
+  if (o.schedule.empty() && o.costsFrom.empty() && o.shape.given()) {
     throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; omit those options, or use --schedule NAME");
   }
   if (o.letters && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
   refuseTimesBesideCosts(o);
   if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
-  if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) return orderedWithoutProblem(o);
+  if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) {
+    SubjectOptions shaped = o;
+    if (!o.costsFrom.empty()) shaped.shape = jobShape(o);
+    return orderedWithoutProblem(shaped);
+  }
+  if (!o.costsFrom.empty()) return limited(jobSubject(o), o);
   if (!o.layers.empty()) return limited(layerSubject(scheduleOf(o, o.shape), o), o);
   if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);
   const ProblemFile problem = parseProblem(readFile(o.costs), o.costs);

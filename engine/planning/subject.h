@@ -9,6 +9,7 @@
 #include "engine/planning/schedule_source.h"
 #include "schedules/csv.h"
 #include "simulator/costs/uncertainty.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/order/problem/problem.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/report/certificate.h"
@@ -30,6 +31,7 @@ struct SubjectOptions {
   std::string costs;                                      ///< a problem file, instead of these times
   std::string layers;                                     ///< a layer table, instead of these times; with it also:
   std::vector<std::string> splits;                        ///< layers that begin stages; empty: balanced by time
+  std::string costsFrom, costsFromSteps;                  ///< a job or its trace, instead of these times; and which of its steps: `5-8`
   std::string cluster;                                    ///< whose links are counted; empty: none
   std::optional<OptimizerSpec::Kind> optimizer;           ///< whose state is counted; nothing: none
   std::string memoryLimit;                                ///< a size, of each rank
@@ -44,6 +46,7 @@ struct SubjectOptions {
 struct Subject {
   Schedule schedule;
   CostTable costs;
+  std::vector<ActionTime> actionTimes;         ///< of single actions, where known: they stand before the costs
   std::string costSource;                      ///< a line for people
   std::vector<Bytes> limits;                   ///< memory of each rank; empty: none
   bool limitsInBytes = true;                   ///< else in the unit of a problem file

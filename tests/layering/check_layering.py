@@ -38,7 +38,8 @@ ROOMS = {
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
     "backends/traces": [BESIDE, "names"],
-    "simulator": ["search", "plan", "order", "partition", "timeline", "history", "report", "costs", "step", "model", "operators", "trace", "text"],
+    "simulator": ["search", "plan", "order", "partition", "job", "timeline", "history", "report", "costs", "step", "model", "operators", "trace",
+                  "text"],
     "simulator/order": [BESIDE, "proof", "problem"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]

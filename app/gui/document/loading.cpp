@@ -23,6 +23,7 @@
 #include "schedules/lower.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/job/job_json.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/split.h"
@@ -310,6 +311,7 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
 
 /// Whether the text begins as a table of layers, in either form.
 bool isLayerTable(const std::string& extension, const std::string& head) {
+  if (extension == ".json" && looksLikeJob(head)) return true;  // whose usual times make one
   const bool costs = head.find("forward_ns") != std::string::npos;
   if (extension == ".csv") return costs;
   return extension == ".json" && costs && head.find("\"layers\"") != std::string::npos &&

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "engine/planning/job_source.h"
+#include "engine/planning/progress_style.h"
+
+namespace CLI {
+class App;
+}
+
+namespace pw::cli {
+
+/// Declares `TRACE…`, `--store`, `--run` and `--steps`; `options` must outlive the command.
+void declareJob(CLI::App& command, JobOptions& options);
+/// Declares `--steps` alone.
+void declareSteps(CLI::App& command, std::string& steps);
+
+/// A progress that counts bytes.
+[[nodiscard]] JobProgress byteProgress(const std::string& task, ProgressStyle style);
+
+}  // namespace pw::cli

@@ -1,0 +1,141 @@
+#include "engine/planning/job_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "backends/host/files.h"
+#include "backends/store/run_store.h"
+#include "backends/traces/import.h"
+#include "schedules/error.h"
+#include "simulator/job/job_json.h"
+#include "simulator/job/recover.h"
+#include "simulator/job/replay_job.h"
+#include "simulator/plan/plan.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/simulate.h"
+#include "simulator/text/number_text.h"
+
+namespace pw {
+namespace {
+
+constexpr int kMostRunSteps = 200;
+constexpr std::string_view kWarmUp = "(warm-up)";
+
+std::string headOf(const std::string& path) {
+  constexpr std::size_t kEnough = 4096;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kEnough, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
+  return text;
+}
+
+/// First and last number of `5-8`.
+std::pair<std::int64_t, std::int64_t> rangeOf(const std::string& steps) {
+  const std::string_view text = steps;
+  const std::size_t dash = std::min(text.find('-'), text.size());
+  const auto first = numberOf<std::int64_t>(text.substr(0, dash));
+  const auto last = dash == text.size() ? first : numberOf<std::int64_t>(text.substr(dash + 1));
+  if (!first || !last || *first < 0 || *last < *first)
+    throw UsageError(fmt::format("--steps \"{}\" is not a range of steps; write for example --steps 5-8", steps));
+  return {*first, *last};
+}
+
+MeasuredJob ofPlan(const std::string& path) {
+  const Plan plan = parsePlan(readFile(path), path);
+  MeasuredJob measured;
+  measured.name = plan.modelName.empty() ? std::filesystem::path(path).stem().string() : plan.modelName;
+  measured.steps.push_back({"predicted step", simulate(plan.schedule, plan.costs), {}});
+  measured.notes.push_back("The step is predicted, of one replica.");
+  return measured;
+}
+
+MeasuredJob ofStore(const JobOptions& options) {
+  const RunStore store(options.store, RunStore::Mode::ReadOnly);
+  const RunRecord run = store.load(options.run > 0 ? std::optional<RunId>(RunId(options.run)) : std::nullopt);
+  MeasuredJob measured;
+  measured.name = fmt::format("run {} ({})", run.id.value, run.plan.modelName);
+  measured.replicas = run.plan.replicas;
+  const int count = store.stepCount(run.id), first = count > 1 ? 1 : 0;
+  for (StepRecord& step : store.loadSteps(run.id, first, kMostRunSteps))
+    measured.steps.push_back({fmt::format("step {}", step.step), std::move(step.measured), {}});
+  if (measured.steps.empty()) throw UsageError(fmt::format("run {} of {} has no step; run it again", run.id.value, options.store));
+  if (count - first > kMostRunSteps) measured.notes.push_back(fmt::format("Only the first {} of {} steps are used.", kMostRunSteps, count));
+  return measured;
+}
+
+std::optional<MeasuredJob> ofTraces(const std::vector<std::string>& paths, const JobProgress& progress) {
+  std::optional<ImportedTrace> imported = importTrace(paths, progress);
+  if (!imported) return std::nullopt;
+  MeasuredJob measured{imported->title, imported->replicas, imported->tensor, imported->timedMessages, {}, std::move(imported->notes)};
+  for (ImportedStep& step : imported->steps) measured.steps.push_back({step.name, std::move(step.trace), std::move(step.operations)});
+  return measured;
+}
+
+void requireOneSource(const JobOptions& options) {
+  if (options.paths.empty() == options.store.empty())
+    throw UsageError("name a trace, a job or a plan, or a run store with --store, and only one of these");
+}
+
+/// Without the steps that warm up, where others are left.
+void leaveOutWarmUp(MeasuredJob& measured) {
+  const auto warms = [](const MeasuredStep& step) { return step.name.ends_with(kWarmUp); };
+  const auto count = static_cast<std::size_t>(std::ranges::count_if(measured.steps, warms));
+  if (count == 0 || count == measured.steps.size()) return;
+  measured.notes.push_back(
+      fmt::format("{} was left out; --steps with its number keeps it.", std::ranges::find_if(measured.steps, warms)->name));
+  std::erase_if(measured.steps, warms);
+}
+
+}  // namespace
+
+bool isJobFile(const std::string& path) { return looksLikeJob(headOf(path)); }
+
+bool isPlanFile(const std::string& path) { return headOf(path).find("\"pipewright-plan\"") != std::string::npos; }
+
+std::optional<MeasuredJob> measuredJob(const JobOptions& options, const JobProgress& progress) {
+  requireOneSource(options);
+  if (!options.store.empty()) return ofStore(options);
+  const std::string& first = options.paths.front();
+  const bool one = options.paths.size() == 1;
+  if (one && isJobFile(first)) throw UsageError(fmt::format("{} is a job, which holds times and no spans; give the trace it is of", first));
+  return one && isPlanFile(first) ? std::optional(ofPlan(first)) : ofTraces(options.paths, progress);
+}
+
+std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progress) {
+  requireOneSource(options);
+  const bool stored = options.paths.size() == 1 && isJobFile(options.paths.front());
+  std::optional<Job> job;
+  if (stored) {
+    job = parseJob(readFile(options.paths.front()), options.paths.front());
+  } else {
+    std::optional<MeasuredJob> measured = measuredJob(options, progress);
+    if (!measured) return std::nullopt;
+    if (options.steps.empty()) leaveOutWarmUp(*measured);
+    job = jobOf(*measured);
+  }
+  if (options.steps.empty()) return job;
+  const auto [from, to] = rangeOf(options.steps);
+  return withSteps(*std::move(job), from, to);
+}
+
+StandingStep standingStep(const JobOptions& options) {
+  if (options.store.empty() && options.paths.size() == 1 && isJobFile(options.paths.front())) {
+    const Job job = *loadJob(options);
+    const JobShape shape(job);
+    JobReplay replay;
+    replayJob(shape, job, typicalTimes(shape, job).times, replay);
+    return {fmt::format("{}, its usual step", job.name), traceOf(shape, replay)};
+  }
+  MeasuredJob measured = *measuredJob(options);
+  std::vector<Ns> durations;
+  for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
+  MeasuredStep& median = measured.steps[medianPosition(durations)];
+  return {fmt::format("{}, {}", measured.name, median.name), std::move(median.trace)};
+}
+
+}  // namespace pw

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulator/job/job.h"
+#include "simulator/job/measured.h"
+
+namespace pw {
+
+/// Where a job comes from, and which of its steps.
+struct JobOptions {
+  std::vector<std::string> paths = {};  ///< a job (JSON), a plan, or traces of one job: files or folders; or else
+  std::string store = {};               ///< a run store
+  int run = 0;                          ///< of the store; 0: the newest
+  std::string steps = {};               ///< by their numbers: `5-8`, `12`; empty: all but those that warm up
+};
+
+/// Receives the bytes read of all; returns false to stop.
+using JobProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
+
+/// The steps as measured (of a plan: as predicted). Of a run of ours at most the 200 steps after the first, which warms up. Throws
+/// UsageError for what is not readable, and for a job (JSON), which has no spans. Nothing where `progress` stopped it.
+[[nodiscard]] std::optional<MeasuredJob> measuredJob(const JobOptions& options, const JobProgress& progress = {});
+
+/// The job of these options, recovered (`jobOf`) or read. Throws UsageError as the readers do. Nothing where `progress` stopped it.
+[[nodiscard]] std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progress = {});
+
+/// Whether the file is a job (JSON), by its content.
+[[nodiscard]] bool isJobFile(const std::string& path);
+/// Whether the file is a plan, by its content.
+[[nodiscard]] bool isPlanFile(const std::string& path);
+
+/// A measured or predicted step to compare with another: the median one of a trace or run, the step of a plan, the usual one of a job.
+struct StandingStep {
+  std::string title;
+  Trace trace;
+};
+[[nodiscard]] StandingStep standingStep(const JobOptions& options);
+
+}  // namespace pw

@@ -1,0 +1,60 @@
+#include "engine/planning/job_subject.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engine/planning/job_source.h"
+#include "engine/planning/schedule_source.h"
+#include "schedules/error.h"
+#include "simulator/job/job_costs.h"
+#include "simulator/text/counted.h"
+
+namespace pw {
+namespace {
+
+Job jobFor(const SubjectOptions& o) { return *loadJob({.paths = {o.costsFrom}, .steps = o.costsFromSteps}); }
+
+Subject subjectWith(const Job& job, Schedule schedule) {
+  Subject subject;
+  const int stages = static_cast<int>(schedule.placement.stages()), own = static_cast<int>(job.schedule.placement.stages());
+  subject.costs = costsFor(job, stages);
+  // Microbatches differ, and their times are known where they do the same on the same ranks.
+  if (schedule.placement == job.schedule.placement && schedule.microbatches == job.schedule.microbatches)
+    subject.actionTimes = actionTimes(job);
+  subject.schedule = std::move(schedule);
+  subject.costSource = fmt::format("usual times of {} ({})", job.name, counted(static_cast<std::int64_t>(job.steps.size()), "step"));
+  if (stages != own) subject.costSource += fmt::format(", spread from {} evenly over {} stages", counted(own, "stage"), stages);
+  return subject;
+}
+
+ShapeOptions shapeFor(const Job& job, const SubjectOptions& o) {
+  ShapeOptions shape = o.shape;
+  if (shape.ranks == 0) shape.ranks = shapeOf(job.schedule).ranks;
+  if (shape.microbatches == 0) shape.microbatches = job.schedule.microbatches;
+  return shape;
+}
+
+}  // namespace
+
+ShapeOptions jobShape(const SubjectOptions& o) { return shapeFor(jobFor(o), o); }
+
+Subject jobSubject(Schedule schedule, const SubjectOptions& o) { return subjectWith(jobFor(o), std::move(schedule)); }
+
+Subject jobSubject(const SubjectOptions& o) {
+  const Job job = jobFor(o);
+  if (!o.csv.empty()) return subjectWith(job, readSchedule(o.csv, o.letters.value_or(Letters::Torch)));
+  if (o.schedule.empty() && !o.shape.given()) {
+    Subject subject = subjectWith(job, job.schedule);
+    if (subject.schedule.name.empty()) subject.schedule.name = "custom";
+    return subject;
+  }
+  const Shape own = shapeOf(job.schedule);
+  ShapeOptions shape = shapeFor(job, o);
+  const std::string name = o.schedule.empty() ? job.schedule.name : o.schedule;
+  if (name.empty()) throw UsageError(fmt::format("the order of {} is of no family; say which with --schedule NAME", o.costsFrom));
+  if (o.schedule.empty() && shape.chunks == 0 && own.stages % own.ranks == 0) shape.chunks = own.stages / own.ranks;
+  return subjectWith(job, generateFrom(name, shape));
+}
+
+}  // namespace pw

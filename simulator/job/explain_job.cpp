@@ -1,0 +1,158 @@
+#include "simulator/job/explain_job.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "schedules/units.h"
+#include "simulator/job/job_costs.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+
+namespace pw {
+namespace {
+
+constexpr std::size_t kMostWorst = 5;
+constexpr double kWorthSaying = 0.01;
+
+double medianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+/// Of which of them the share of the step grew most above what is usual.
+std::optional<std::size_t> grewMost(const std::vector<Culprit>& culprits, std::size_t step) {
+  std::optional<std::size_t> most;
+  double grown = kWorthSaying;
+  for (std::size_t i = 0; i < culprits.size(); ++i) {
+    const double above = culprits[i].bySteps[step] - medianOf(culprits[i].bySteps);
+    if (above < grown) continue;
+    grown = above;
+    most = i;
+  }
+  return most;
+}
+
+std::vector<WorstStep> worstOf(const Job& job, const JobExplanation& explanation) {
+  const std::size_t count = job.steps.size();
+  if (count < 3) return {};
+  const Slowdowns& slow = explanation.slowdowns;
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t k) { return job.steps[k].step; });
+  std::vector<double> steps(slow.replayedSteps.begin(), slow.replayedSteps.end());
+  const double usual = std::max(1.0, medianOf(steps));
+  std::vector<WorstStep> worst;
+  for (std::size_t i = 0; i < std::min({kMostWorst, count / 3 + 1, count}); ++i) {
+    const std::size_t k = order[i];
+    WorstStep step{k, slow.ideal > 0 ? steps[k] / static_cast<double>(slow.ideal) : 1, steps[k] / usual - 1, {}, {}, {}, {}};
+    step.kind = grewMost(slow.byKind, k);
+    step.rank = slow.byRank.size() > 1 ? grewMost(slow.byRank, k) : std::nullopt;
+    step.replica = slow.byReplica.size() > 1 ? grewMost(slow.byReplica, k) : std::nullopt;
+    for (const Stall& stall : explanation.stalls) {
+      if (stall.step == k && isWorthSaying(job, stall)) step.stalls.push_back(stall);
+    }
+    std::ranges::stable_sort(step.stalls, std::ranges::greater(), &Stall::lost);
+    worst.push_back(std::move(step));
+  }
+  return worst;
+}
+
+/// The value that more than half of the worst steps have, and how many.
+template <class Member>
+std::optional<std::pair<std::size_t, std::size_t>> shared(const std::vector<WorstStep>& worst, Member member) {
+  std::map<std::size_t, std::size_t> counts;
+  for (const WorstStep& step : worst) {
+    if (step.*member) ++counts[*(step.*member)];
+  }
+  const auto most = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; });
+  if (most == counts.end() || 2 * most->second <= worst.size()) return std::nullopt;
+  return *most;
+}
+
+std::string longer(double slowdown) { return fmt::format("{:.1f} %", 100 * (slowdown - 1)); }
+
+}  // namespace
+
+bool isWorthSaying(const Job& job, const Stall& stall) {
+  return static_cast<double>(stall.lost) >= kWorthSaying * static_cast<double>(job.steps[stall.step].step);
+}
+
+JobExplanation explainJob(const JobShape& shape, const Job& job) {
+  JobExplanation result;
+  result.slowdowns = slowdownsOf(shape, job);
+  result.typical = typicalTimes(shape, job);
+  replayJob(shape, job, result.typical.times, result.usual);
+  result.path = pathOf(shape, job, result.typical.times, result.usual);
+  const CostTable costs = costsOf(job);
+  Program program = compile(job.schedule, costs);
+  setActionTimes(job.schedule, actionTimes(job), program);
+  Times times;
+  execute(program, times);
+  result.metrics = metricsOf(traceOf(job.schedule, costs, program, times));
+  result.causes = explain(job.schedule, costs, program, times, false);
+  result.replay = replayErrors(shape, job, result.typical);
+  result.stalls = stallsOf(shape, job, result.typical);
+  result.worst = worstOf(job, result);
+  return result;
+}
+
+std::string toString(const JobShape& shape, const Job& job, const Stall& stall) {
+  std::string text = fmt::format("worker {} lost {} in {} ", stall.worker.value, formatDuration(stall.lost), job.steps[stall.step].name);
+  if (stall.operation >= 0) return text + "before " + job.operations[static_cast<std::size_t>(stall.operation)].name;
+  const JobShape::Slot& slot = shape.copySlots[static_cast<std::size_t>(stall.slot) % shape.slotsOfCopy()];
+  return text + fmt::format("before {}{}", toString(slot.action), stall.message ? ", waiting for its message" : "");
+}
+
+std::string commonText(const JobShape& shape, const Job& job, const JobExplanation& explanation) {
+  const std::vector<WorstStep>& worst = explanation.worst;
+  if (worst.size() < 2) return {};
+  std::vector<std::string> parts;
+  const auto kind = shared(worst, &WorstStep::kind), rank = shared(worst, &WorstStep::rank), replica = shared(worst, &WorstStep::replica);
+  if (kind) parts.push_back(fmt::format("{} takes longer than usual in {}", explanation.slowdowns.byKind[kind->first].name, kind->second));
+  if (rank) parts.push_back(fmt::format("rank {} is slower than usual in {}", rank->first, rank->second));
+  if (replica) parts.push_back(fmt::format("replica {} is slower than usual in {}", replica->first, replica->second));
+  std::map<std::pair<Rank, std::int32_t>, std::size_t> stalls;
+  for (const WorstStep& step : worst) {
+    if (!step.stalls.empty()) ++stalls[{step.stalls.front().worker, step.stalls.front().operation}];
+  }
+  for (const auto& [where, count] : stalls) {
+    if (2 * count > worst.size()) parts.push_back(fmt::format("worker {} stalls in {}", where.first.value, count));
+  }
+  static_cast<void>(shape);
+  static_cast<void>(job);
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text.empty() ? text : fmt::format("Of the {} worst steps: {}.", worst.size(), text);
+}
+
+std::string stragglerText(const JobExplanation& explanation) {
+  const Slowdowns& slow = explanation.slowdowns;
+  if (slow.slowdown < 1 + kWorthSaying) return "No straggler: with all operations of a kind equally long the step would take as long.";
+  std::string text =
+      fmt::format("Stragglers make the step {} longer than if all operations of a kind took equally long.", longer(slow.slowdown));
+  const auto most = [](const std::vector<Culprit>& culprits) { return *std::ranges::max_element(culprits, {}, &Culprit::slowdown); };
+  const double half = 1 + (slow.slowdown - 1) / 2;
+  std::vector<std::string> parts;
+  if (slow.byKind.front().slowdown >= half)
+    parts.push_back(fmt::format("{} ({})", slow.byKind.front().name, longer(slow.byKind.front().slowdown)));
+  if (slow.byRank.size() > 1 && most(slow.byRank).slowdown >= half)
+    parts.push_back(fmt::format("rank {} ({})", most(slow.byRank).number, longer(most(slow.byRank).slowdown)));
+  // Replicas that all do the same are as slow as the job is.
+  const bool differ = slow.byReplica.size() > 1 && std::ranges::count_if(slow.byReplica, [&](const Culprit& c) {
+                                                     return c.slowdown >= half;
+                                                   }) <= static_cast<std::ptrdiff_t>(slow.byReplica.size() / 2);
+  if (differ && most(slow.byReplica).slowdown >= half)
+    parts.push_back(fmt::format("replica {} ({})", most(slow.byReplica).number, longer(most(slow.byReplica).slowdown)));
+  if (parts.empty()) return text + " No single kind, rank or replica explains half of it.";
+  std::string list;
+  for (const std::string& part : parts) list += (list.empty() ? "" : ", ") + part;
+  return text + " Alone as measured, all else ideal: " + list + ".";
+}
+
+}  // namespace pw

@@ -1,0 +1,130 @@
+#include "simulator/job/job.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "simulator/text/number_text.h"
+
+namespace pw {
+namespace {
+
+using Key = std::tuple<ActionKind, Stage, Microbatch>;
+
+/// The last number in a name.
+std::optional<std::int64_t> numberIn(std::string_view name) {
+  const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
+  std::size_t end = name.size();
+  while (end > 0 && !isDigit(name[end - 1])) --end;
+  std::size_t begin = end;
+  while (begin > 0 && isDigit(name[begin - 1])) --begin;
+  return numberOf<std::int64_t>(name.substr(begin, end - begin));
+}
+
+}  // namespace
+
+OperationGroup groupNamed(std::string_view operation) {
+  const auto holds = [&](std::string_view part) { return operation.find(part) != std::string_view::npos; };
+  if (holds("embedding") && communicates(operation)) return OperationGroup::Ends;
+  if (holds("clip") || holds("grad-norm")) return OperationGroup::All;
+  if (holds("layernorm")) return OperationGroup::Alone;  // of a tensor-parallel group, whose other ranks do the same
+  if (holds("params-all-gather") || holds("grads-reduce-scatter") || holds("grads-all-reduce")) return OperationGroup::Replicas;
+  return OperationGroup::Alone;
+}
+
+bool communicates(std::string_view operation) {
+  return operation.find("reduce") != std::string_view::npos || operation.find("gather") != std::string_view::npos ||
+         operation.find("clip") != std::string_view::npos || operation.find("grad-norm") != std::string_view::npos;
+}
+
+JobShape::JobShape(const Job& job)
+    : ranks(job.schedule.rows.size()),
+      copies(static_cast<std::size_t>(job.replicas) * static_cast<std::size_t>(job.tensor)),
+      workers(ranks * copies),
+      operations(job.operations.size()) {
+  std::map<Key, std::int32_t> made;  // the slot that makes it
+  for (std::size_t r = 0; r < ranks; ++r) {
+    begin.push_back(copySlots.size());
+    for (const Action& action : job.schedule.rows[r]) {
+      if (!isCompute(action.kind)) continue;
+      made[{action.kind, action.stage, action.microbatch}] = static_cast<std::int32_t>(copySlots.size());
+      copySlots.push_back({Rank(r), action});
+    }
+  }
+  begin.push_back(copySlots.size());
+  const auto last = Stage(static_cast<std::int32_t>(job.schedule.placement.stages()) - 1);
+  const auto slotOf = [&](const Key& key) {
+    const auto found = made.find(key);
+    return found == made.end() ? -1 : found->second;
+  };
+  for (Slot& slot : copySlots) {
+    const Action& a = slot.action;
+    if (a.kind == ActionKind::Forward && a.stage.value > 0)
+      slot.producer = slotOf({ActionKind::Forward, Stage(a.stage.value - 1), a.microbatch});
+    if ((a.kind == ActionKind::Backward || a.kind == ActionKind::BackwardInput) && a.stage < last) {
+      const Stage next(a.stage.value + 1);
+      slot.producer = std::max(slotOf({ActionKind::Backward, next, a.microbatch}), slotOf({ActionKind::BackwardInput, next, a.microbatch}));
+    }
+    slot.crosses = slot.producer >= 0 && copySlots[static_cast<std::size_t>(slot.producer)].rank != slot.rank;
+  }
+  std::vector<std::size_t> at(begin.begin(), begin.end() - 1);
+  std::vector<bool> done(copySlots.size());
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      for (; at[r] < begin[r + 1]; ++at[r], moved = true) {
+        const std::int32_t producer = copySlots[at[r]].producer;
+        if (producer >= 0 && !done[static_cast<std::size_t>(producer)]) break;
+        done[at[r]] = true;
+        order.push_back(static_cast<std::int32_t>(at[r]));
+      }
+    }
+  }
+  if (order.size() != copySlots.size()) throw Error(fmt::format("The schedule of job {} deadlocks; record the trace again.", job.name));
+}
+
+Ns longestTime(const JobShape& shape) {
+  constexpr Ns kMostSum = 4'000'000'000'000'000'000;
+  return kMostSum / (4 * static_cast<Ns>(shape.allSlots() + shape.workers * (1 + shape.operations)) + 1);
+}
+
+std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker) {
+  const std::size_t copy = worker / shape.ranks;
+  switch (group) {
+    case OperationGroup::Alone: return worker;
+    case OperationGroup::Replicas: return copy % static_cast<std::size_t>(job.tensor) * shape.ranks + worker % shape.ranks;
+    case OperationGroup::Ends: return copy;
+    case OperationGroup::All: return 0;
+  }
+  return 0;
+}
+
+Job withSteps(Job job, std::int64_t first, std::int64_t last) {
+  std::vector<JobStep> kept;
+  for (JobStep& step : job.steps) {
+    const auto number = numberIn(step.name);
+    if (number && *number >= first && *number <= last) kept.push_back(std::move(step));
+  }
+  if (kept.empty())
+    throw UsageError(fmt::format("{} has no step from {} to {}; its steps go from {} to {}", job.name, first, last, job.steps.front().name,
+                                 job.steps.back().name));
+  job.steps = std::move(kept);
+  return job;
+}
+
+std::string shapeText(const Job& job) {
+  const Shape shape = shapeOf(job.schedule);
+  std::string text = fmt::format("{}, {} rank{}, {} stage{}, {} microbatch{}", job.schedule.name.empty() ? "own order" : job.schedule.name,
+                                 shape.ranks, shape.ranks == 1 ? "" : "s", shape.stages, shape.stages == 1 ? "" : "s", shape.microbatches,
+                                 shape.microbatches == 1 ? "" : "es");
+  if (job.replicas > 1) text += fmt::format(", {} replicas", job.replicas);
+  if (job.tensor > 1) text += fmt::format(", tensor groups of {}", job.tensor);
+  return text;
+}
+
+}  // namespace pw

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedules/schedule.h"
+
+namespace pw {
+
+/// Which workers do a collective operation together: nobody ends it before all have started.
+enum class OperationGroup : std::uint8_t {
+  Alone,     ///< no one waits
+  Replicas,  ///< the workers with the same pipeline rank (and tensor rank) in all replicas: sums of gradients, gathered parameters
+  Ends,      ///< first and last rank of a pipeline: gradients of a shared embedding
+  All,       ///< every worker: the norm of the gradient
+};
+constexpr std::string_view nameOf(OperationGroup group) {
+  switch (group) {
+    case OperationGroup::Alone: return "alone";
+    case OperationGroup::Replicas: return "replicas";
+    case OperationGroup::Ends: return "ends";
+    case OperationGroup::All: return "all";
+  }
+  return {};
+}
+
+/// The group and whether it communicates, by the name that Megatron and its descendants give it.
+[[nodiscard]] OperationGroup groupNamed(std::string_view operation);
+[[nodiscard]] bool communicates(std::string_view operation);
+
+inline constexpr Ns kUnknownTime = -1;
+
+/// What workers do in a step besides the actions of the pipeline.
+struct JobOperation {
+  std::string name;
+  OperationGroup group = OperationGroup::Alone;
+  std::vector<std::int32_t> after;  ///< by pipeline rank: how many actions of its row are done before; −1: the rank has none of these
+
+  bool operator==(const JobOperation&) const = default;
+};
+
+/// The times of one step. By slot: the actions of all workers in the order of workers and rows (`JobShape`). `kUnknownTime`: not
+/// measured, or not separable from what else the worker waited for.
+struct JobStep {
+  std::string name;
+  Ns step = 0;                     ///< from the first start to the last end of anything
+  Ns makespan = 0;                 ///< from the first start to the last end of an action
+  std::vector<Ns> actions;         ///< by slot: duration
+  std::vector<Ns> waits;           ///< by slot: from when everything was there, its rank included, to the start: the host's overhead
+  std::vector<Ns> messages;        ///< by slot: from the end of the action that it needs of another rank to the arrival
+  std::vector<Ns> operations;      ///< by worker × operation: duration; of a collective from when all have started
+  std::vector<Ns> operationWaits;  ///< likewise: from the end of what the worker did before; of a collective of the last to come
+
+  bool operator==(const JobStep&) const = default;
+};
+
+/// A job of any framework as its traces show it: the schedule and placement of one pipeline, its copies (data-parallel replicas, ranks of
+/// tensor-parallel groups), what else a step does, and the times of every step.
+struct Job {
+  std::string name;
+  int replicas = 1, tensor = 1;
+  Schedule schedule;  ///< compute-only, of one pipeline; slots are not kept
+  bool timedMessages = false;
+  std::vector<JobOperation> operations;  ///< in the order in which they are done
+  std::vector<JobStep> steps;            ///< at least one
+  std::vector<std::string> notes;
+
+  bool operator==(const Job&) const = default;
+};
+
+/// The slots of a job and what each needs. A worker is copy × ranks + rank, a slot `copy × slotsOfCopy + slot of the copy`.
+struct JobShape {
+  explicit JobShape(const Job& job);  ///< Throws Error where the schedule deadlocks. Cost: linear in actions.
+
+  struct Slot {
+    Rank rank;
+    Action action;
+    std::int32_t producer = -1;  ///< slot of the copy whose result it needs; −1: none
+    bool crosses = false;        ///< which is on another rank
+  };
+  std::size_t ranks = 0, copies = 0, workers = 0, operations = 0;
+  std::vector<Slot> copySlots;      ///< of one copy, by rank and position
+  std::vector<std::size_t> begin;   ///< by rank, and one more: its first slot
+  std::vector<std::int32_t> order;  ///< slots of a copy, each after what it needs
+  [[nodiscard]] std::size_t slotsOfCopy() const { return copySlots.size(); }
+  [[nodiscard]] std::size_t allSlots() const { return copySlots.size() * copies; }
+};
+
+/// The longest single time that a job may hold [ns], so that the sums of any replay stay within 64 bits.
+[[nodiscard]] Ns longestTime(const JobShape& shape);
+
+/// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
+[[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker);
+
+/// The steps whose names hold a number from `first` to `last`: of `step 5` or `iteration 12`. Throws UsageError where none does.
+[[nodiscard]] Job withSteps(Job job, std::int64_t first, std::int64_t last);
+
+/// `1f1b, 4 ranks, 4 stages, 8 microbatches, 2 replicas`, for people.
+[[nodiscard]] std::string shapeText(const Job& job);
+
+}  // namespace pw

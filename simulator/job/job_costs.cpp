@@ -1,0 +1,211 @@
+#include "simulator/job/job_costs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "simulator/job/replay_job.h"
+
+namespace pw {
+namespace {
+
+/// Sums of a stage, of which the means are its costs.
+struct Sum {
+  std::array<Ns, 4> time{};  ///< by compute kind
+  std::array<Ns, 4> count{};
+
+  [[nodiscard]] Ns mean(ActionKind kind) const {
+    const auto k = static_cast<std::size_t>(kind);
+    return count[k] > 0 ? time[k] / count[k] : 0;
+  }
+};
+
+void setBackward(const Sum& sum, StageCost& cost) {
+  cost.forward = sum.mean(ActionKind::Forward);
+  cost.backward = sum.mean(ActionKind::Backward);
+  cost.backwardInput = sum.mean(ActionKind::BackwardInput);
+  cost.backwardWeight = sum.mean(ActionKind::BackwardWeight);
+  if (cost.backward == 0) cost.backward = cost.backwardInput + cost.backwardWeight;
+  if (cost.backwardInput + cost.backwardWeight == 0) {
+    cost.backwardInput = cost.backward / 2;
+    cost.backwardWeight = cost.backward - cost.backwardInput;
+  }
+}
+
+/// The stage that receives a message, and whether it is a gradient.
+using End = std::pair<Stage, bool>;
+End endOf(const JobShape::Slot& slot) { return {slot.action.stage, slot.action.kind != ActionKind::Forward}; }
+
+/// The usual time of messages: the median over microbatches.
+std::map<End, Ns> linkTimes(const JobShape& shape, const TypicalTimes& typical) {
+  std::map<End, std::vector<Ns>> times;
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    if (shape.copySlots[s].crosses) times[endOf(shape.copySlots[s])].push_back(typical.times.messages[s]);
+  }
+  std::map<End, Ns> links;
+  for (auto& [end, all] : times) {
+    std::ranges::sort(all);
+    links[end] = all[(all.size() - 1) / 2];
+  }
+  return links;
+}
+
+/// Integral of a quantity that is spread evenly within each stage, up to a fraction of the model.
+double upTo(const std::vector<StageCost>& stages, Ns StageCost::*time, double fraction) {
+  const double at = fraction * static_cast<double>(stages.size());
+  double sum = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    sum += std::clamp(at - static_cast<double>(s), 0.0, 1.0) * static_cast<double>(stages[s].*time);
+  return sum;
+}
+
+Ns parts(Ns whole, int part) { return whole / kPartsOfStage + (part < whole % kPartsOfStage ? 1 : 0); }
+
+}  // namespace
+
+CostTable costsOf(const Job& job) {
+  const JobShape shape(job);
+  const TypicalTimes typical = typicalTimes(shape, job);
+  const std::size_t stages = job.schedule.placement.stages();
+  CostTable costs;
+  costs.stages.resize(stages);
+  std::vector<Sum> sums(stages);
+  std::vector<Ns> forward(stages), backward(stages);  // messages to each stage
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
+    Sum& sum = sums[slot.action.stage.index()];
+    sum.time[static_cast<std::size_t>(slot.action.kind)] += typical.times.actions[s] + typical.times.waits[s];
+    ++sum.count[static_cast<std::size_t>(slot.action.kind)];
+  }
+  const std::map<End, Ns> links = linkTimes(shape, typical);
+  for (const auto& [end, time] : links) (end.second ? backward : forward)[end.first.index()] = time;
+  for (std::size_t s = 0; s < stages; ++s) setBackward(sums[s], costs.stages[s]);
+  for (std::size_t r = 0; r < shape.ranks; ++r) {
+    const auto first = std::ranges::find(job.schedule.placement.rankOfStage, Rank(r));
+    if (first == job.schedule.placement.rankOfStage.end()) continue;
+    Ns& optimizer = costs.stages[static_cast<std::size_t>(first - job.schedule.placement.rankOfStage.begin())].optimizer;
+    for (std::size_t o = 0; o < shape.operations; ++o) {
+      const std::size_t at = r * shape.operations + o;
+      if (job.operations[o].after[r] > 0) optimizer += std::max<Ns>(0, typical.times.operations[at]) + typical.times.operationWaits[at];
+    }
+  }
+  for (std::size_t s = 1; s < stages; ++s) {
+    costs.messages.push_back({Stage(s - 1), Stage(s), false, 0, forward[s], 0});
+    costs.messages.push_back({Stage(s), Stage(s - 1), true, 0, backward[s - 1], 0});
+  }
+  return costs;
+}
+
+std::vector<ActionTime> actionTimes(const Job& job) {
+  const JobShape shape(job);
+  const TypicalTimes typical = typicalTimes(shape, job);
+  std::vector<ActionTime> times;
+  const std::map<End, Ns> links = linkTimes(shape, typical);
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
+    // A link has one latency: what a message usually takes beyond it delays its action.
+    const Ns late = slot.crosses ? std::max<Ns>(0, typical.times.messages[s] - links.at(endOf(slot))) : 0;
+    times.emplace_back(slot.action, typical.times.actions[s] + typical.times.waits[s] + late);
+  }
+  return times;
+}
+
+CostTable leastCosts(CostTable costs, const std::vector<ActionTime>& times) {
+  constexpr std::array<Ns StageCost::*, 4> kTimes{&StageCost::forward, &StageCost::backward, &StageCost::backwardInput,
+                                                  &StageCost::backwardWeight};
+  for (const auto& [action, time] : times) {
+    Ns& least = costs.stages[action.stage.index()].*kTimes[static_cast<std::size_t>(action.kind)];
+    least = std::min(least, time);
+  }
+  return costs;
+}
+
+void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, Program& program) {
+  std::map<Action, Ns> known;
+  for (auto [action, time] : times) {
+    action.overlapsNext = false;
+    known[action] = time;
+  }
+  const auto timeOf = [&](Action action) {
+    action.overlapsNext = false;
+    const auto found = known.find(action);
+    return found == known.end() ? kUnknownTime : found->second;
+  };
+  for (std::int32_t lane = 0; lane < program.ranks; ++lane) {
+    const auto& row = rows.rows[static_cast<std::size_t>(lane)];
+    for (const std::int32_t step : program.stepsOf(lane)) {
+      const std::int32_t at = program.origin[static_cast<std::size_t>(step)].index;
+      if (at < 0 || !isCompute(row[static_cast<std::size_t>(at)].kind)) continue;
+      const auto position = static_cast<std::size_t>(at);
+      Ns time = timeOf(row[position]);
+      if (row[position].overlapsNext && position + 1 < row.size()) {
+        const Ns partner = timeOf(row[position + 1]);
+        time = time < 0 || partner < 0 ? kUnknownTime : time + partner;
+      }
+      if (time >= 0) program.duration[static_cast<std::size_t>(step)] = time;
+    }
+  }
+}
+
+CostTable costsFor(const Job& job, int stages) {
+  const CostTable own = costsOf(job);
+  const auto count = static_cast<std::size_t>(stages);
+  if (count == own.stages.size()) return own;
+  CostTable costs;
+  costs.stages.resize(count);
+  const auto fractionOf = [&](std::size_t cut) { return static_cast<double>(cut) / static_cast<double>(count); };
+  for (Ns StageCost::*time :
+       {&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight, &StageCost::optimizer}) {
+    Ns before = 0;  // rounded, so that all stages together take as long as they did
+    for (std::size_t s = 0; s < count; ++s) {
+      const Ns until = static_cast<Ns>(std::llround(upTo(own.stages, time, fractionOf(s + 1))));
+      costs.stages[s].*time = until - before;
+      before = until;
+    }
+  }
+  for (std::size_t s = 1; s < count; ++s) {
+    Ns forward = 0, backward = 0;
+    if (own.stages.size() > 1) {
+      const double at = fractionOf(s) * static_cast<double>(own.stages.size());
+      const auto cut = static_cast<std::size_t>(std::clamp(std::llround(at), 1LL, static_cast<long long>(own.stages.size()) - 1));
+      forward = own.messages[2 * (cut - 1)].latency;
+      backward = own.messages[2 * (cut - 1) + 1].latency;
+    }
+    costs.messages.push_back({Stage(s - 1), Stage(s), false, 0, forward, 0});
+    costs.messages.push_back({Stage(s), Stage(s - 1), true, 0, backward, 0});
+  }
+  return costs;
+}
+
+LayerTable layersOf(const Job& job) {
+  const CostTable costs = costsOf(job);
+  if (costs.stages.size() * static_cast<std::size_t>(kPartsOfStage) > kMostLayers)
+    throw UsageError(fmt::format("{} has {} stages, too many for a layer table", job.name, costs.stages.size()));
+  std::vector<Ns> links;
+  for (const MessageCost& message : costs.messages) links.push_back(message.latency);
+  std::ranges::sort(links);
+  const Ns usual = links.empty() ? 0 : links[links.size() / 2];
+  LayerTable table;
+  table.name = job.name;
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    const StageCost& stage = costs.stages[s];
+    for (int part = 0; part < kPartsOfStage; ++part) {
+      Layer& layer = table.layers.emplace_back();
+      layer.name = fmt::format("stage{}.part{}", s, part);
+      layer.module = fmt::format("stage{}", s);
+      layer.forward = parts(stage.forward, part);
+      layer.input = parts(stage.backwardInput, part);
+      layer.weight = parts(stage.backwardWeight, part);
+      const bool atCut = part + 1 == kPartsOfStage && s + 1 < costs.stages.size();
+      layer.sent = atCut ? std::max(costs.messages[2 * s].latency, costs.messages[2 * s + 1].latency) : usual;
+    }
+  }
+  return table;
+}
+
+}  // namespace pw

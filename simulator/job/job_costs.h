@@ -1,0 +1,40 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "simulator/costs/layer_table.h"
+#include "simulator/job/job.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/program.h"
+
+namespace pw {
+
+/// An action and how long it usually takes, with what its host takes before.
+using ActionTime = std::pair<Action, Ns>;
+
+/// The job's usual times by stage: actions are means over microbatches, with the host's wait before them; a message's latency is its usual
+/// time; all operations that come after the first action count as the optimizer of their rank's first stage. Where the job only has B, half
+/// of it is for the inputs; where it only has I and W, B is their sum. No bytes: a trace does not show memory. Cost: as `typicalTimes`.
+[[nodiscard]] CostTable costsOf(const Job& job);
+
+/// The usual times of the job's actions one by one, with what their message usually takes beyond its link's latency in `costsOf`. Cost: as
+/// `typicalTimes`.
+[[nodiscard]] std::vector<ActionTime> actionTimes(const Job& job);
+
+/// The costs with the shortest of these times of a stage and kind, where there is one: for bounds that hold for all of them.
+[[nodiscard]] CostTable leastCosts(CostTable costs, const std::vector<ActionTime>& times);
+
+/// Sets the durations of these actions' steps in a program of these rows; a slot's is set where both are there, to their sum.
+void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, Program& program);
+
+/// The job's usual times for so many stages, of which each holds as much of the model as another: a stage's work is spread evenly over its
+/// part of the model, and a message takes as long as at the nearest cut of the job. With as many stages as the job these are `costsOf`.
+[[nodiscard]] CostTable costsFor(const Job& job, int stages);
+
+/// The job as a layer table, each stage in `kPartsOfStage` equal layers, `stage2.part5`: for plans and searches with other cuts. Its only
+/// bytes are the 0 of unknown ones.
+inline constexpr int kPartsOfStage = 12;
+[[nodiscard]] LayerTable layersOf(const Job& job);
+
+}  // namespace pw

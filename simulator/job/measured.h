@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/trace/trace.h"
+
+namespace pw {
+
+/// An operation of a worker that is none of its pipeline's actions: a collective, the optimizer, garbage collection. Times as of its trace.
+struct NamedSpan {
+  Rank worker;
+  std::string name;  ///< as the trace names it: `grads-reduce-scatter`; of several in a step with a number, `params-all-gather 2`
+  Ns start = 0, end = 0;
+
+  bool operator==(const NamedSpan&) const = default;
+};
+
+/// One step as it was measured.
+struct MeasuredStep {
+  std::string name;  ///< `step 3`
+  Trace trace;       ///< of all workers, see `MeasuredJob`
+  std::vector<NamedSpan> operations = {};
+
+  bool operator==(const MeasuredStep&) const = default;
+};
+
+/// What was measured of a job. Its workers are numbered by data-parallel replica, then tensor-parallel rank, then pipeline rank, so that a
+/// pipeline is a block of ranks of the traces.
+struct MeasuredJob {
+  std::string name;
+  int replicas = 1;            ///< data-parallel
+  int tensor = 1;              ///< ranks of a tensor-parallel group
+  bool timedMessages = false;  ///< the traces' messages are transfers alone, without the wait of either end
+  std::vector<MeasuredStep> steps = {};
+  std::vector<std::string> notes = {};
+
+  bool operator==(const MeasuredJob&) const = default;
+};
+
+}  // namespace pw

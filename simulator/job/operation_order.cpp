@@ -1,0 +1,86 @@
+#include "simulator/job/operation_order.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+namespace {
+
+constexpr std::size_t kMostOperations = 256;  ///< of different names; the rest is left out
+
+/// What is known of the operations of one name.
+struct Seen {
+  double start = 0;  ///< sum, from the start of the step
+  std::size_t count = 0;
+  std::map<Rank, std::map<std::int32_t, std::size_t>> after;  ///< how often after so many actions of a pipeline rank
+};
+
+/// How many actions of the worker's row ended before this time.
+std::int32_t endedBefore(const JobShape& shape, const StepSpans& spans, Rank worker, Ns time) {
+  const std::size_t rank = worker.index() % shape.ranks, base = worker.index() / shape.ranks * shape.slotsOfCopy();
+  std::int32_t count = 0;
+  // Both ends of an action are stamped by different streams: what starts in its last hundredth came after it.
+  for (std::size_t s = shape.begin[rank]; s < shape.begin[rank + 1]; ++s) {
+    const Ns slack = (spans.end[base + s] - spans.start[base + s]) / 100;
+    if (spans.end[base + s] - slack <= time) count = static_cast<std::int32_t>(s - shape.begin[rank]) + 1;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vector<std::vector<NamedSpan>>& operations,
+                                         const std::vector<const StepSpans*>& spans) {
+  std::map<std::string, Seen> seen;
+  std::map<std::pair<std::string, std::string>, std::size_t> follows;  // how often the second comes directly after the first
+  for (std::size_t k = 0; k < operations.size(); ++k) {
+    std::vector<const NamedSpan*> sorted;
+    Ns first = spans[k]->start.empty() ? 0 : *std::ranges::min_element(spans[k]->start);
+    for (const NamedSpan& span : operations[k]) {
+      if (span.worker.value < 0 || span.worker.index() >= shape.workers) continue;
+      sorted.push_back(&span);
+      first = std::min(first, span.start);
+    }
+    std::ranges::stable_sort(sorted, {}, [](const NamedSpan* s) { return std::tuple(s->worker, s->start, s->end); });
+    for (std::size_t i = 0; i < sorted.size(); ++i) {
+      if (seen.size() >= kMostOperations && !seen.contains(sorted[i]->name)) continue;
+      Seen& one = seen[sorted[i]->name];
+      one.start += static_cast<double>(sorted[i]->start - first);
+      ++one.count;
+      ++one.after[Rank(sorted[i]->worker.index() % shape.ranks)][endedBefore(shape, *spans[k], sorted[i]->worker, sorted[i]->start)];
+      if (i > 0 && sorted[i - 1]->worker == sorted[i]->worker && sorted[i - 1]->name != sorted[i]->name)
+        ++follows[{sorted[i - 1]->name, sorted[i]->name}];
+    }
+  }
+  std::map<std::string, std::set<std::string>> before;
+  for (const auto& [pair, count] : follows) {
+    const auto back = follows.find({pair.second, pair.first});
+    if (back == follows.end() || back->second < count) before[pair.second].insert(pair.first);
+  }
+  std::vector<JobOperation> ordered;
+  while (!seen.empty()) {
+    const auto mean = [](const Seen& s) { return s.start / static_cast<double>(s.count); };
+    auto next = seen.end();
+    bool nextIsFree = false;  // none of those left comes before it
+    for (auto at = seen.begin(); at != seen.end(); ++at) {
+      const auto& needs = before[at->first];
+      const bool isFree = std::ranges::none_of(needs, [&](const std::string& name) { return seen.contains(name); });
+      if (next == seen.end() || (isFree && !nextIsFree) || (isFree == nextIsFree && mean(at->second) < mean(next->second))) {
+        next = at;
+        nextIsFree = isFree;
+      }
+    }
+    JobOperation operation{next->first, groupNamed(next->first), std::vector<std::int32_t>(shape.ranks, -1)};
+    for (const auto& [rank, counts] : next->second.after)
+      operation.after[rank.index()] = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+    ordered.push_back(std::move(operation));
+    seen.erase(next);
+  }
+  return ordered;
+}
+
+}  // namespace pw

@@ -1,0 +1,220 @@
+#include "simulator/job/recover.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "simulator/job/operation_order.h"
+#include "simulator/job/separate.h"
+#include "simulator/trace/executed.h"
+
+namespace pw {
+namespace {
+
+constexpr std::size_t kMostNotes = 12;
+
+/// The spans of a pipeline, as of a trace of its own.
+Trace copyOf(const Trace& trace, std::size_t copy, int ranks) {
+  Trace part{ranks, {}, {}};
+  const auto first = static_cast<std::int32_t>(copy) * ranks;
+  for (Span span : trace.spans) {
+    if (span.rank.value < first || span.rank.value >= first + ranks) continue;
+    span.rank.value -= first;
+    part.spans.push_back(span);
+  }
+  return part;
+}
+
+/// Without slots, whose actions then follow each other.
+Schedule plain(Schedule schedule) {
+  for (auto& row : schedule.rows) {
+    for (Action& action : row) action.overlapsNext = false;
+  }
+  return schedule;
+}
+
+/// The most frequent schedule of the first pipeline (ties: the first), and how many steps follow another.
+std::pair<std::optional<Schedule>, std::size_t> scheduleOf(const MeasuredJob& measured, int ranks) {
+  std::vector<std::pair<Schedule, std::size_t>> seen;
+  std::size_t whole = 0;
+  for (const MeasuredStep& step : measured.steps) {
+    std::optional<Schedule> schedule = executedSchedule(copyOf(step.trace, 0, ranks));
+    if (!schedule) continue;
+    ++whole;
+    Schedule found = plain(*std::move(schedule));
+    const auto same = std::ranges::find_if(seen, [&](const auto& other) { return other.first == found; });
+    if (same != seen.end())
+      ++same->second;
+    else
+      seen.emplace_back(std::move(found), 1);
+  }
+  if (seen.empty()) return {std::nullopt, 0};
+  const auto most = std::ranges::max_element(seen, {}, [](const auto& s) { return s.second; });
+  return {most->first, whole - most->second};
+}
+
+/// The operations of a step: those that are named, else the optimizer and reductions of its trace.
+std::vector<NamedSpan> operationsOf(const MeasuredStep& step) {
+  if (!step.operations.empty()) return step.operations;
+  std::vector<NamedSpan> named;
+  std::map<std::pair<Rank, SpanKind>, int> seen;
+  for (const Span& span : step.trace.spans) {
+    if (span.kind != SpanKind::Optimizer && span.kind != SpanKind::ReduceGrad) continue;
+    const int count = ++seen[{span.rank, span.kind}];
+    const std::string name(nameOf(span.kind));
+    named.push_back({span.rank, count == 1 ? name : fmt::format("{} {}", name, count), span.start, span.end});
+  }
+  return named;
+}
+
+class Recovery {
+ public:
+  explicit Recovery(const MeasuredJob& measured) : measured_(measured) {}
+  Job run();
+
+ private:
+  void requireShape();
+  void note(std::string sentence);
+  [[nodiscard]] std::optional<StepSpans> spansOf(const MeasuredStep& step, const JobShape& shape);
+  void addStep(const MeasuredStep& step, const StepSpans& spans, const JobShape& shape);
+
+  const MeasuredJob& measured_;
+  int ranks_ = 0;
+  Job job_;
+  std::size_t unsaid_ = 0;
+};
+
+void Recovery::note(std::string sentence) {
+  if (job_.notes.size() >= kMostNotes + measured_.notes.size())
+    ++unsaid_;
+  else
+    job_.notes.push_back(std::move(sentence));
+}
+
+void Recovery::requireShape() {
+  if (measured_.steps.empty()) throw UsageError(fmt::format("{} holds no step; record at least one", measured_.name));
+  int most = 0;
+  for (const MeasuredStep& step : measured_.steps) most = std::max(most, step.trace.ranks);
+  const int copies = std::max(1, measured_.replicas) * std::max(1, measured_.tensor);
+  if (most % copies != 0 || most / copies == 0)
+    throw UsageError(fmt::format("{} has {} workers, which {} copies of a pipeline do not share evenly; import the traces of all ranks",
+                                 measured_.name, most, copies));
+  ranks_ = most / copies;
+}
+
+/// When each slot of the step starts and ends; nothing, with a note, where one is missing.
+std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobShape& shape) {
+  std::map<std::tuple<Rank, SpanKind, Stage, Microbatch>, std::size_t> slots;
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
+    slots[{slot.rank, static_cast<SpanKind>(slot.action.kind), slot.action.stage, slot.action.microbatch}] = s;
+  }
+  StepSpans spans;
+  spans.start.assign(shape.allSlots(), kUnknownTime);
+  spans.end.assign(shape.allSlots(), kUnknownTime);
+  spans.message.assign(shape.allSlots(), kUnknownTime);
+  for (const Span& span : step.trace.spans) {
+    const bool message = span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward;
+    if (!isCompute(span.kind) && !(message && measured_.timedMessages)) continue;
+    const Rank worker = message ? span.peer : span.rank;
+    if (worker.value < 0 || worker.index() >= shape.workers) continue;
+    const std::size_t base = worker.index() / shape.ranks * shape.slotsOfCopy();
+    const Rank rank(worker.index() % shape.ranks);
+    const auto at = [&](SpanKind kind, Stage stage) { return slots.find({rank, kind, stage, span.microbatch}); };
+    if (message) {
+      const bool forward = span.kind == SpanKind::SendForward;
+      auto found = at(forward ? SpanKind::Forward : SpanKind::Backward, Stage(span.stage.value + (forward ? 1 : -1)));
+      if (found == slots.end() && !forward) found = at(SpanKind::BackwardInput, Stage(span.stage.value - 1));
+      if (found != slots.end()) spans.message[base + found->second] = span.end - span.start;
+      continue;
+    }
+    const auto found = at(span.kind, span.stage);
+    if (found == slots.end()) continue;
+    const std::size_t i = base + found->second;
+    const bool again = spans.end[i] >= 0;  // pieces of one action count together, from the first on
+    spans.end[i] = again ? spans.end[i] + (span.end - span.start) : span.end;
+    if (!again) spans.start[i] = span.start;
+  }
+  const auto missing = std::ranges::find(spans.end, kUnknownTime);
+  if (missing == spans.end.end()) return spans;
+  const auto i = static_cast<std::size_t>(missing - spans.end.begin());
+  const JobShape::Slot& slot = shape.copySlots[i % shape.slotsOfCopy()];
+  note(fmt::format("{} was left out: worker {} does not do {}.", step.name, i / shape.slotsOfCopy() * shape.ranks + slot.rank.index(),
+                   toString(slot.action)));
+  return std::nullopt;
+}
+
+void Recovery::addStep(const MeasuredStep& step, const StepSpans& spans, const JobShape& shape) {
+  JobStep& added = job_.steps.emplace_back();
+  added.name = step.name;
+  const std::vector<NamedSpan> operations = operationsOf(step);
+  const Ns firstAction = *std::ranges::min_element(spans.start), lastAction = *std::ranges::max_element(spans.end);
+  Ns first = firstAction, last = lastAction;
+  for (const NamedSpan& span : operations) {
+    first = std::min(first, span.start);
+    last = std::max(last, span.end);
+  }
+  if (last - first > longestTime(shape)) {
+    note(fmt::format("{} was left out: its times are too far apart to add up.", step.name));
+    job_.steps.pop_back();
+    return;
+  }
+  added.makespan = lastAction - firstAction;
+  added.step = last - first;
+  separate(shape, job_, spans, operations, first, added);
+}
+
+Job Recovery::run() {
+  requireShape();
+  job_.name = measured_.name;
+  job_.replicas = std::max(1, measured_.replicas);
+  job_.tensor = std::max(1, measured_.tensor);
+  job_.timedMessages = measured_.timedMessages;
+  job_.notes = measured_.notes;
+  auto [schedule, others] = scheduleOf(measured_, ranks_);
+  if (!schedule) {
+    throw UsageError(
+        fmt::format("{} holds no whole step of a pipeline: actions are missing, have no stage or microbatch, or come twice; "
+                    "record all ranks for a whole step",
+                    measured_.name));
+  }
+  job_.schedule = *std::move(schedule);
+  if (others > 0)
+    note(fmt::format("In {} of {} steps a rank does its actions in another order than here.", others, measured_.steps.size()));
+  const JobShape withoutOperations(job_);
+  std::vector<std::pair<const MeasuredStep*, StepSpans>> whole;
+  for (const MeasuredStep& step : measured_.steps) {
+    if (auto spans = spansOf(step, withoutOperations)) whole.emplace_back(&step, *std::move(spans));
+  }
+  if (whole.empty())
+    throw UsageError(fmt::format("{} holds no step that is whole in all {} copies of its pipeline; record all ranks", measured_.name,
+                                 withoutOperations.copies));
+  std::vector<std::vector<NamedSpan>> operations;
+  std::vector<const StepSpans*> spans;
+  for (const auto& [step, times] : whole) {
+    operations.push_back(operationsOf(*step));
+    spans.push_back(&times);
+  }
+  job_.operations = operationOrder(withoutOperations, operations, spans);
+  const JobShape shape(job_);
+  for (const auto& [step, times] : whole) addStep(*step, times, shape);
+  if (job_.steps.empty()) throw UsageError(fmt::format("the times of {} are too far apart to add up; record it again", measured_.name));
+  separateMessages(shape, job_);
+  if (unsaid_ > 0) job_.notes.push_back(fmt::format("{} more notes of this kind.", unsaid_));
+  if (!job_.timedMessages && job_.schedule.rows.size() > 1)
+    job_.notes.emplace_back("Messages were not timed: their time is from the end of the sender's action, where the receiver waited.");
+  return job_;
+}
+
+}  // namespace
+
+Job jobOf(const MeasuredJob& measured) { return Recovery(measured).run(); }
+
+}  // namespace pw

@@ -1,0 +1,197 @@
+#include "simulator/job/replay_job.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+namespace {
+
+/// Does operations of a step, one after the other.
+class Operations {
+ public:
+  Operations(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay)
+      : shape_(shape), job_(job), times_(times), replay_(replay) {}
+  /// Those that are done before the rows, or all others. `free`: by worker, when it can do the next.
+  void run(bool before, std::vector<Ns>& free);
+
+ private:
+  void one(std::size_t operation, std::vector<Ns>& free);
+
+  const JobShape& shape_;
+  const Job& job_;
+  const JobTimes& times_;
+  JobReplay& replay_;
+  std::vector<Ns> all_;  ///< by group: when the last of its workers has come
+};
+
+void Operations::one(std::size_t operation, std::vector<Ns>& free) {
+  const JobOperation& done = job_.operations[operation];
+  all_.assign(shape_.workers, 0);
+  const auto forWorkers = [&](const auto& visit) {
+    for (std::size_t w = 0; w < shape_.workers; ++w) {
+      const std::size_t at = w * shape_.operations + operation;
+      if (done.after[w % shape_.ranks] >= 0 && times_.operations[at] >= 0) visit(w, at);
+    }
+  };
+  forWorkers([&](std::size_t w, std::size_t at) {
+    const std::size_t rank = w % shape_.ranks, after = static_cast<std::size_t>(done.after[rank]);
+    Ns ready = free[w];
+    if (after > 0) ready = std::max(ready, replay_.end[w / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + after - 1]);
+    replay_.operationStart[at] = ready + times_.operationWaits[at];
+    Ns& all = all_[groupOf(shape_, job_, done.group, w)];
+    all = std::max(all, replay_.operationStart[at]);
+  });
+  forWorkers([&](std::size_t w, std::size_t at) {
+    free[w] = replay_.operationEnd[at] = all_[groupOf(shape_, job_, done.group, w)] + times_.operations[at];
+    replay_.step = std::max(replay_.step, free[w]);
+  });
+}
+
+void Operations::run(bool before, std::vector<Ns>& free) {
+  for (std::size_t o = 0; o < shape_.operations; ++o) {
+    const auto& after = job_.operations[o].after;
+    if (std::ranges::all_of(after, [](std::int32_t position) { return position <= 0; }) == before) one(o, free);
+  }
+}
+
+/// Calls with the index of every slot, its copy's and the slot.
+template <class Visit>
+void forSlots(const JobShape& shape, const Visit& visit) {
+  for (std::size_t copy = 0, i = 0; copy < shape.copies; ++copy) {
+    for (std::size_t s = 0; s < shape.copySlots.size(); ++s, ++i) visit(i, s, shape.copySlots[s]);
+  }
+}
+
+}  // namespace
+
+void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay) {
+  replay.start.assign(shape.allSlots(), 0);
+  replay.end.assign(shape.allSlots(), 0);
+  replay.operationStart.assign(shape.workers * shape.operations, 0);
+  replay.operationEnd.assign(shape.workers * shape.operations, 0);
+  replay.step = 0;
+  std::vector<Ns> free(shape.workers, 0);
+  Operations operations(shape, job, times, replay);
+  operations.run(true, free);
+  Ns first = std::numeric_limits<Ns>::max(), last = 0;
+  for (std::size_t copy = 0; copy < shape.copies; ++copy) {
+    const std::size_t base = copy * shape.slotsOfCopy();
+    for (const std::int32_t s : shape.order) {
+      const JobShape::Slot& slot = shape.copySlots[static_cast<std::size_t>(s)];
+      const std::size_t i = base + static_cast<std::size_t>(s);
+      Ns& rank = free[copy * shape.ranks + slot.rank.index()];
+      Ns ready = rank;
+      if (slot.producer >= 0)
+        ready = std::max(ready, replay.end[base + static_cast<std::size_t>(slot.producer)] + (slot.crosses ? times.messages[i] : 0));
+      replay.start[i] = ready + times.waits[i];
+      rank = replay.end[i] = replay.start[i] + times.actions[i];
+      first = std::min(first, replay.start[i]);
+      last = std::max(last, rank);
+    }
+  }
+  replay.makespan = std::max<Ns>(0, last - first);
+  replay.step = std::max(replay.step, last);
+  operations.run(false, free);
+}
+
+std::vector<Stall> stallsOf(const JobShape& shape, const Job& job, const TypicalTimes& typical) {
+  std::vector<Stall> stalls;
+  for (std::size_t k = 0; k < job.steps.size(); ++k) {
+    const JobStep& step = job.steps[k];
+    const auto least = static_cast<Ns>(kStallShare * static_cast<double>(step.makespan));
+    const auto note = [&](Stall stall, Ns time, Ns usual) {
+      if (time < 0 || time - usual <= least) return;
+      stall.step = k;
+      stall.lost = time - usual;
+      stalls.push_back(stall);
+    };
+    forSlots(shape, [&](std::size_t i, std::size_t, const JobShape::Slot& slot) {
+      const Stall stall{.worker = Rank(i / shape.slotsOfCopy() * shape.ranks + slot.rank.index()), .slot = static_cast<std::int32_t>(i)};
+      note(stall, step.waits[i], typical.times.waits[i]);
+      Stall message = stall;
+      message.message = true;
+      if (slot.crosses) note(message, step.messages[i], typical.times.messages[i]);
+    });
+    for (std::size_t at = 0; at < step.operationWaits.size(); ++at) {
+      const Stall stall{.worker = Rank(at / shape.operations), .operation = static_cast<std::int32_t>(at % shape.operations)};
+      note(stall, step.operationWaits[at], typical.times.operationWaits[at]);
+    }
+  }
+  return stalls;
+}
+
+JobTimes ownTimes(const JobShape& shape, const Job& job, std::size_t step, const TypicalTimes& typical, const std::vector<Stall>& stalls) {
+  const JobStep& own = job.steps[step];
+  JobTimes times = typical.times;
+  times.actions = own.actions;
+  times.operations = own.operations;
+  if (job.timedMessages) {
+    for (std::size_t i = 0; i < times.messages.size(); ++i) {
+      if (own.messages[i] >= 0) times.messages[i] = own.messages[i];
+    }
+  }
+  for (const Stall& stall : stalls) {
+    if (stall.step != step) continue;
+    if (stall.operation >= 0)
+      times.operationWaits[stall.worker.index() * shape.operations + static_cast<std::size_t>(stall.operation)] += stall.lost;
+    else if (!stall.message)
+      times.waits[static_cast<std::size_t>(stall.slot)] += stall.lost;
+    else if (!job.timedMessages)
+      times.messages[static_cast<std::size_t>(stall.slot)] += stall.lost;
+  }
+  return times;
+}
+
+JobTimes measuredTimes(const JobShape& shape, const Job& job, std::size_t step, const TypicalTimes& typical) {
+  const JobStep& own = job.steps[step];
+  JobTimes times = typical.times;
+  times.actions = own.actions;
+  times.operations = own.operations;
+  forSlots(shape, [&](std::size_t i, std::size_t, const JobShape::Slot&) {
+    if (own.waits[i] >= 0) times.waits[i] = own.waits[i];
+    // A message that was there in time does not delay.
+    times.messages[i] = std::max<Ns>(0, own.messages[i]);
+  });
+  for (std::size_t at = 0; at < times.operationWaits.size(); ++at) times.operationWaits[at] = std::max<Ns>(0, own.operationWaits[at]);
+  return times;
+}
+
+std::vector<ReplayError> replayErrors(const JobShape& shape, const Job& job, const TypicalTimes& typical) {
+  const std::vector<Stall> stalls = stallsOf(shape, job, typical);
+  std::vector<ReplayError> errors;
+  JobReplay replayed, measured;
+  for (std::size_t k = 0; k < job.steps.size(); ++k) {
+    replayJob(shape, job, ownTimes(shape, job, k, typical, stalls), replayed);
+    replayJob(shape, job, measuredTimes(shape, job, k, typical), measured);
+    ReplayError error{job.steps[k].makespan, replayed.makespan, 0, 0};
+    if (shape.allSlots() > 0 && error.measured > 0) {
+      error.makespan = static_cast<double>(error.replayed - error.measured) / static_cast<double>(error.measured);
+      const Ns first = *std::ranges::min_element(replayed.start), measuredFirst = *std::ranges::min_element(measured.start);
+      double sum = 0;
+      for (std::size_t i = 0; i < replayed.start.size(); ++i)
+        sum += static_cast<double>(std::abs((replayed.start[i] - first) - (measured.start[i] - measuredFirst)));
+      error.start = sum / static_cast<double>(replayed.start.size()) / static_cast<double>(error.measured);
+    }
+    errors.push_back(error);
+  }
+  return errors;
+}
+
+Trace traceOf(const JobShape& shape, const JobReplay& replay, std::size_t copy) {
+  Trace trace;
+  trace.ranks = static_cast<int>(shape.ranks);
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
+    const std::size_t i = copy * shape.slotsOfCopy() + s;
+    const auto kind = static_cast<SpanKind>(slot.action.kind);  // the first kinds of spans are those of actions
+    trace.spans.push_back({slot.rank, kind, slot.action.stage, slot.action.microbatch, slot.rank, 0, replay.start[i], replay.end[i]});
+  }
+  normalize(trace);
+  return trace;
+}
+
+}  // namespace pw

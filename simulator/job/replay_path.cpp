@@ -1,0 +1,131 @@
+#include "simulator/job/replay_path.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
+namespace pw {
+namespace {
+
+class Walk {
+ public:
+  Walk(const JobShape& shape, const Job& job, const JobTimes& times, const JobReplay& replay)
+      : shape_(shape), job_(job), times_(times), replay_(replay) {
+    path_.byRank.assign(shape.ranks, 0);
+  }
+  ReplayPath run();
+
+ private:
+  [[nodiscard]] bool isBefore(std::size_t operation) const;
+  [[nodiscard]] bool does(std::size_t worker, std::size_t operation) const;
+  void add(const std::string& kind, std::size_t worker, Ns time);
+  void walkOperations(std::size_t worker, std::size_t operation);
+  void walkActions(std::size_t slot);
+  void walkBefore(std::size_t worker, Ns ready);
+
+  const JobShape& shape_;
+  const Job& job_;
+  const JobTimes& times_;
+  const JobReplay& replay_;
+  ReplayPath path_;
+};
+
+bool Walk::isBefore(std::size_t operation) const {
+  return std::ranges::all_of(job_.operations[operation].after, [](std::int32_t position) { return position <= 0; });
+}
+
+bool Walk::does(std::size_t worker, std::size_t operation) const {
+  return job_.operations[operation].after[worker % shape_.ranks] >= 0 && times_.operations[worker * shape_.operations + operation] >= 0;
+}
+
+void Walk::add(const std::string& kind, std::size_t worker, Ns time) {
+  if (time <= 0) return;
+  path_.byKind[kind] += time;
+  path_.byRank[worker % shape_.ranks] += time;
+}
+
+/// From the end of an operation back to an action, or to the start of the step.
+void Walk::walkOperations(std::size_t worker, std::size_t operation) {
+  for (;;) {
+    const JobOperation& done = job_.operations[operation];
+    add(done.name, worker, times_.operations[worker * shape_.operations + operation]);
+    const std::size_t group = groupOf(shape_, job_, done.group, worker);
+    std::size_t last = worker;  // of its group to come
+    for (std::size_t w = 0; w < shape_.workers; ++w) {
+      if (done.group == OperationGroup::Alone || !does(w, operation) || groupOf(shape_, job_, done.group, w) != group) continue;
+      if (replay_.operationStart[w * shape_.operations + operation] > replay_.operationStart[last * shape_.operations + operation])
+        last = w;
+    }
+    worker = last;
+    const std::size_t at = worker * shape_.operations + operation;
+    add("wait", worker, times_.operationWaits[at]);
+    const Ns ready = replay_.operationStart[at] - times_.operationWaits[at];
+    std::optional<std::size_t> previous;
+    for (std::size_t o = 0; o < operation; ++o) {
+      if (isBefore(o) == isBefore(operation) && does(worker, o) && replay_.operationEnd[worker * shape_.operations + o] == ready)
+        previous = o;
+    }
+    if (previous) {
+      operation = *previous;
+      continue;
+    }
+    const std::size_t rank = worker % shape_.ranks, base = worker / shape_.ranks * shape_.slotsOfCopy();
+    if (isBefore(operation) || shape_.begin[rank] == shape_.begin[rank + 1]) return;
+    const auto after = static_cast<std::size_t>(done.after[rank]);
+    const std::size_t end = base + shape_.begin[rank + 1] - 1;  // the worker is free after its row
+    return walkActions(after > 0 && replay_.end[base + shape_.begin[rank] + after - 1] == ready ? base + shape_.begin[rank] + after - 1
+                                                                                                : end);
+  }
+}
+
+void Walk::walkBefore(std::size_t worker, Ns ready) {
+  for (std::size_t o = shape_.operations; o-- > 0;) {
+    if (isBefore(o) && does(worker, o) && replay_.operationEnd[worker * shape_.operations + o] == ready) return walkOperations(worker, o);
+  }
+}
+
+/// From the end of an action back.
+void Walk::walkActions(std::size_t slot) {
+  for (;;) {
+    const std::size_t copy = slot / shape_.slotsOfCopy(), base = copy * shape_.slotsOfCopy();
+    const JobShape::Slot& done = shape_.copySlots[slot - base];
+    const std::size_t worker = copy * shape_.ranks + done.rank.index();
+    add(std::string(letters(done.action.kind)), worker, times_.actions[slot]);
+    add("wait", worker, times_.waits[slot]);
+    const Ns ready = replay_.start[slot] - times_.waits[slot];
+    const bool isFirst = slot - base == shape_.begin[done.rank.index()];
+    if (!isFirst && replay_.end[slot - 1] == ready) {
+      --slot;
+      continue;
+    }
+    const std::size_t producer = base + static_cast<std::size_t>(std::max(0, done.producer));
+    const Ns message = done.crosses ? times_.messages[slot] : 0;
+    if (done.producer < 0 || replay_.end[producer] + message != ready) return walkBefore(worker, ready);
+    add(std::string(letters(done.action.kind == ActionKind::Forward ? ActionKind::SendForward : ActionKind::SendBackward)), worker,
+        message);
+    slot = producer;
+  }
+}
+
+ReplayPath Walk::run() {
+  std::optional<std::size_t> last;  // operation of a worker
+  for (std::size_t at = 0; at < replay_.operationEnd.size(); ++at) {
+    if (replay_.operationEnd[at] == replay_.step && does(at / shape_.operations, at % shape_.operations) &&
+        (!last || at / shape_.operations == *last / shape_.operations))
+      last = at;
+  }
+  if (last) {
+    walkOperations(*last / shape_.operations, *last % shape_.operations);
+  } else if (!replay_.end.empty()) {
+    walkActions(static_cast<std::size_t>(std::ranges::max_element(replay_.end) - replay_.end.begin()));
+  }
+  return std::move(path_);
+}
+
+}  // namespace
+
+ReplayPath pathOf(const JobShape& shape, const Job& job, const JobTimes& times, const JobReplay& replay) {
+  return Walk(shape, job, times, replay).run();
+}
+
+}  // namespace pw

@@ -1,0 +1,163 @@
+#include "simulator/job/separate.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace pw {
+namespace {
+
+/// Where an operation's worker and name are in `JobStep::operations`.
+class OperationIndex {
+ public:
+  explicit OperationIndex(const Job& job) {
+    for (std::size_t o = 0; o < job.operations.size(); ++o) index_[job.operations[o].name] = o;
+  }
+  [[nodiscard]] std::size_t of(const NamedSpan& span) const {
+    const auto found = index_.find(span.name);
+    return found == index_.end() ? index_.size() : found->second;
+  }
+
+ private:
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+/// When a group's last worker started an operation, and when the last of them could have.
+struct Arrival {
+  Ns started = 0, ready = 0;
+};
+
+class Separator {
+ public:
+  Separator(const JobShape& shape, const Job& job, const StepSpans& spans, Ns first, JobStep& step)
+      : shape_(shape), job_(job), spans_(spans), step_(step), free_(shape.workers, first) {}
+  void run(const std::vector<NamedSpan>& operations);
+
+ private:
+  void addOperation(std::size_t operation, const std::vector<const NamedSpan*>& spans);
+  void addActions();
+
+  const JobShape& shape_;
+  const Job& job_;
+  const StepSpans& spans_;
+  JobStep& step_;
+  std::vector<Ns> free_;  ///< by worker: when it ended its last operation
+};
+
+void Separator::addOperation(std::size_t operation, const std::vector<const NamedSpan*>& spans) {
+  const JobOperation& done = job_.operations[operation];
+  std::map<std::size_t, Arrival> groups;
+  Ns allReady = 0;  // of all workers: as long as one still works the others' hosts are not late, for they meet again
+  for (const NamedSpan* span : spans) {
+    const std::size_t worker = span->worker.index(), rank = worker % shape_.ranks;
+    const std::int32_t after = done.after[rank];
+    if (after < 0) continue;
+    Ns ready = free_[worker];
+    if (after > 0)
+      ready = std::max(ready,
+                       spans_.end[worker / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + static_cast<std::size_t>(after) - 1]);
+    allReady = std::max(allReady, ready);
+    auto [at, isNew] = groups.try_emplace(groupOf(shape_, job_, done.group, worker), Arrival{span->start, ready});
+    at->second.started = std::max(at->second.started, span->start);
+    at->second.ready = std::max(at->second.ready, ready);
+  }
+  for (const NamedSpan* span : spans) {
+    const std::size_t worker = span->worker.index();
+    if (done.after[worker % shape_.ranks] < 0) continue;
+    const Arrival& all = groups.at(groupOf(shape_, job_, done.group, worker));
+    const std::size_t at = worker * shape_.operations + operation;
+    step_.operations[at] = std::max<Ns>(0, span->end - all.started);
+    step_.operationWaits[at] = std::max<Ns>(0, all.started - std::max(all.ready, allReady));
+    free_[worker] = std::max(free_[worker], span->end);
+  }
+}
+
+void Separator::addActions() {
+  for (std::size_t copy = 0, i = 0; copy < shape_.copies; ++copy) {
+    const std::size_t base = copy * shape_.slotsOfCopy();
+    for (std::size_t s = 0; s < shape_.slotsOfCopy(); ++s, ++i) {
+      const JobShape::Slot& slot = shape_.copySlots[s];
+      step_.actions[i] = spans_.end[i] - spans_.start[i];
+      const bool isFirst = s == shape_.begin[slot.rank.index()];
+      const Ns own = isFirst ? free_[copy * shape_.ranks + slot.rank.index()] : spans_.end[i - 1];
+      step_.messages[i] = slot.crosses ? spans_.message[i] : kUnknownTime;
+      Ns ready = own;
+      if (slot.producer >= 0) {
+        const Ns made = spans_.end[base + static_cast<std::size_t>(slot.producer)];
+        const bool timed = step_.messages[i] >= 0;
+        if (slot.crosses && !timed && made >= own) {  // for what it waited after that cannot be told from one step
+          step_.messages[i] = std::max<Ns>(0, spans_.start[i] - made);
+          continue;
+        }
+        ready = std::max(ready, made + (timed ? step_.messages[i] : 0));
+      }
+      if (spans_.start[i] >= own) step_.waits[i] = std::max<Ns>(0, spans_.start[i] - ready);
+    }
+  }
+}
+
+void Separator::run(const std::vector<NamedSpan>& operations) {
+  step_.actions.assign(shape_.allSlots(), 0);
+  step_.waits.assign(shape_.allSlots(), kUnknownTime);
+  step_.messages.assign(shape_.allSlots(), kUnknownTime);
+  step_.operations.assign(shape_.workers * shape_.operations, kUnknownTime);
+  step_.operationWaits.assign(shape_.workers * shape_.operations, kUnknownTime);
+  const OperationIndex index(job_);
+  std::vector<std::vector<const NamedSpan*>> byOperation(shape_.operations + 1);
+  for (const NamedSpan& span : operations) {
+    if (span.worker.value >= 0 && span.worker.index() < shape_.workers) byOperation[index.of(span)].push_back(&span);
+  }
+  const auto isBefore = [&](std::size_t o) {
+    return std::ranges::all_of(job_.operations[o].after, [](std::int32_t position) { return position <= 0; });
+  };
+  for (std::size_t o = 0; o < shape_.operations; ++o) {
+    if (isBefore(o)) addOperation(o, byOperation[o]);
+  }
+  addActions();
+  for (std::size_t o = 0; o < shape_.operations; ++o) {
+    if (!isBefore(o)) addOperation(o, byOperation[o]);
+  }
+}
+
+}  // namespace
+
+void separate(const JobShape& shape, const Job& job, const StepSpans& spans, const std::vector<NamedSpan>& operations, Ns first,
+              JobStep& step) {
+  Separator(shape, job, spans, first, step).run(operations);
+}
+
+void separateMessages(const JobShape& shape, Job& job) {
+  if (job.timedMessages) return;
+  using Place = std::pair<Rank, ActionKind>;
+  std::map<Place, std::vector<Ns>> known;
+  std::map<Place, std::size_t> all;
+  const auto placeOf = [&](std::size_t i) {
+    const JobShape::Slot& slot = shape.copySlots[i % shape.slotsOfCopy()];
+    return Place{slot.rank, slot.action.kind};
+  };
+  for (const JobStep& step : job.steps) {
+    for (std::size_t i = 0; i < step.waits.size(); ++i) {
+      ++all[placeOf(i)];
+      if (step.waits[i] >= 0) known[placeOf(i)].push_back(step.waits[i]);
+    }
+  }
+  std::map<Place, Ns> usual;
+  for (auto& [place, waits] : known) {
+    const auto middle = waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 2);
+    std::nth_element(waits.begin(), middle, waits.end());
+    if (4 * waits.size() >= all[place]) usual[place] = *middle;
+  }
+  for (JobStep& step : job.steps) {
+    for (std::size_t i = 0; i < step.waits.size(); ++i) {
+      const auto found = usual.find(placeOf(i));
+      if (found == usual.end())
+        step.waits[i] = kUnknownTime;  // seen too rarely to be usual
+      else if (step.messages[i] >= 0)
+        step.messages[i] = std::max<Ns>(0, step.messages[i] - found->second);
+    }
+  }
+}
+
+}  // namespace pw

@@ -1,0 +1,183 @@
+// Jobs recovered from traces and replayed: what the replay takes is derived by hand or is the trace itself.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "schedules/error.h"
+#include "simulator/job/job_costs.h"
+#include "simulator/job/recover.h"
+#include "simulator/job/replay_job.h"
+#include "simulator/job/replay_path.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "tests/support/jobs.h"
+
+namespace pw::test {
+namespace {
+
+/// Moves everything on a rank from this time on by `by`.
+void delay(Trace& trace, Rank rank, Ns from, Ns by) {
+  for (Span& span : trace.spans) {
+    if (span.rank != rank || span.start < from) continue;
+    span.start += by;
+    span.end += by;
+  }
+}
+
+TEST(ReplayJob, GivesEverySchedulesTraceBackWhereNothingWaitsForItsHost) {
+  for (const char* name : {"gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zbv", "looped-bfs"}) {
+    const int chunks = std::string(name) == "interleaved-1f1b" || std::string(name) == "zbv" || std::string(name) == "looped-bfs" ? 2 : 1;
+    const Schedule schedule = generate(name, {4, 4 * chunks, 8});
+    SyntheticCosts costs;
+    for (int s = 0; s < 4 * chunks; ++s) {
+      costs.forward.push_back(1000 + 100 * (s % 3));
+      costs.backwardInput.push_back(900 + 50 * (s % 4));
+      costs.backwardWeight.push_back(800);
+    }
+    const Trace trace = simulate(schedule, syntheticTable(costs, 4 * chunks));
+    const Job job = jobOf(jobOfSteps({trace, trace}));
+    EXPECT_EQ(job.schedule.name, schedule.name);
+    const JobShape shape(job);
+    const std::vector<ReplayError> errors = replayErrors(shape, job, typicalTimes(shape, job));
+    for (const ReplayError& error : errors) {
+      EXPECT_EQ(error.measured, metricsOf(trace).makespan) << name;
+      EXPECT_EQ(error.replayed, error.measured) << name;
+      EXPECT_EQ(error.start, 0) << name;
+    }
+  }
+}
+
+TEST(ReplayJob, TakesAMessagesTimeFromWhereItsReceiverWaited) {
+  // GPipe on 2 ranks: rank 1 does F0 a latency after rank 0 does, and B of the last microbatch arrives likewise.
+  const Trace trace = pipeline("gpipe", 2, {100, 100}, {200, 200}, 30);
+  const Job job = jobOf(jobOfSteps({trace}));
+  const JobShape shape(job);
+  const TypicalTimes typical = typicalTimes(shape, job);
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+    if (shape.copySlots[s].crosses) {
+      EXPECT_EQ(typical.times.messages[s], 30) << toString(shape.copySlots[s].action);
+    }
+  }
+  EXPECT_EQ(costsOf(job).messages.front().latency, 30);
+}
+
+TEST(ReplayJob, CallsWhatIsFarBeyondUsualAStallAndReplaysItOnlyInItsStep) {
+  std::vector<Trace> steps(4, pipeline("1f1b", 4, {1000, 1000}, {2000, 2000}));
+  const Ns usual = metricsOf(steps[0]).makespan;
+  EXPECT_EQ(usual, (4 + 1) * 3000);
+  delay(steps[2], Rank(0), usual - 2000, 5000);  // rank 0's last backward, which ends the step
+  const Job job = jobOf(jobOfSteps(steps));
+  const JobShape shape(job);
+  const TypicalTimes typical = typicalTimes(shape, job);
+  const std::vector<Stall> stalls = stallsOf(shape, job, typical);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].step, 2U);
+  EXPECT_EQ(stalls[0].worker, Rank(0));
+  EXPECT_EQ(stalls[0].lost, 5000);
+  const std::vector<ReplayError> errors = replayErrors(shape, job, typical);
+  EXPECT_EQ(errors[2].replayed, usual + 5000);
+  EXPECT_EQ(errors[1].replayed, usual);
+}
+
+TEST(ReplayJob, EndsACollectiveADurationAfterItsLastWorkerCame) {
+  // Two replicas of one rank; the second computes 300 longer. A sum of 50 follows on both, then an optimizer of 20 on each.
+  const Trace quick = pipeline("gpipe", 1, {100}, {100}), slow = pipeline("gpipe", 1, {100}, {400});
+  MeasuredStep step{"step 0", {}, {}};
+  addCopy(step.trace, quick, 0);
+  addCopy(step.trace, slow, 1);
+  normalize(step.trace);
+  for (int w = 0; w < 2; ++w) {
+    const Ns ready = w == 0 ? 200 : 500;
+    step.operations.push_back({Rank(w), "grads-reduce-scatter", ready, 550});
+    step.operations.push_back({Rank(w), "optimizer", 550, 570});
+  }
+  MeasuredJob measured{.name = "made"};
+  measured.replicas = 2;
+  measured.steps = {step};
+  Job job = jobOf(measured);
+  ASSERT_EQ(job.operations.size(), 2U);
+  EXPECT_EQ(job.operations[0].group, OperationGroup::Replicas);
+  EXPECT_EQ(job.steps[0].operations, (std::vector<Ns>{50, 20, 50, 20}));  // the quick one's wait is not the sum's
+  const JobShape shape(job);
+  JobTimes times = ownTimes(shape, job, 0, typicalTimes(shape, job), {});
+  JobReplay replay;
+  replayJob(shape, job, times, replay);
+  EXPECT_EQ(replay.step, 570);
+  times.actions[3] -= 250;  // the slow replica's backward, now 150: the sum starts at 250
+  replayJob(shape, job, times, replay);
+  EXPECT_EQ(replay.step, 320);
+  const ReplayPath path = pathOf(shape, job, times, replay);
+  EXPECT_EQ(path.byKind, (std::map<std::string, Ns>{{"F", 100}, {"B", 150}, {"grads-reduce-scatter", 50}, {"optimizer", 20}}));
+}
+
+TEST(ReplayJob, ThePathOfAUsualStepAddsUpToIt) {
+  const Trace trace = pipeline("1f1b", 8, {1000, 1100, 900, 1500}, {2000, 2100, 1900, 2500}, 40);
+  const Job job = jobOf(jobOfSteps({trace, trace, trace}));
+  const JobShape shape(job);
+  const TypicalTimes typical = typicalTimes(shape, job);
+  JobReplay replay;
+  replayJob(shape, job, typical.times, replay);
+  const ReplayPath path = pathOf(shape, job, typical.times, replay);
+  const Ns sum = std::accumulate(path.byKind.begin(), path.byKind.end(), Ns{0}, [](Ns s, const auto& kind) { return s + kind.second; });
+  EXPECT_EQ(sum, replay.step);
+  EXPECT_EQ(std::accumulate(path.byRank.begin(), path.byRank.end(), Ns{0}), replay.step);
+  // The last stage is the slowest: filling, 8 microbatches there, draining, and three messages each way.
+  EXPECT_EQ(replay.step, 1000 + 1100 + 900 + 8 * 4000 + 1900 + 2100 + 2000 + 6 * 40);
+  EXPECT_EQ(path.byKind.at("SEND_F"), 120);
+  EXPECT_EQ(path.byKind.at("SEND_B"), 120);
+}
+
+TEST(ReplayJob, LeavesOutAStepThatLacksAnActionAndSaysSo) {
+  Trace whole = pipeline("1f1b", 4, {1000, 1000}, {2000, 2000}), cut = whole;
+  std::erase_if(cut.spans,
+                [](const Span& s) { return s.rank == Rank(1) && s.kind == SpanKind::Backward && s.microbatch == Microbatch(3); });
+  const Job job = jobOf(jobOfSteps({whole, cut, whole}));
+  ASSERT_EQ(job.steps.size(), 2U);
+  EXPECT_EQ(job.notes.at(0), "step 1 was left out: worker 1 does not do 1B3.");
+  EXPECT_THROW((void)jobOf(jobOfSteps({cut})), UsageError);
+}
+
+TEST(ReplayJob, CostsOfAJobPredictItsOwnTrace) {
+  const Trace trace = pipeline("1f1b", 6, {1000, 1200, 800}, {2000, 2200, 1800}, 50);
+  const Job job = jobOf(jobOfSteps({trace, trace, trace}));
+  const CostTable costs = costsOf(job);
+  EXPECT_EQ(costs.stages[1].forward, 1200);
+  EXPECT_EQ(costs.stages[1].backwardInput, 1100);
+  EXPECT_EQ(metricsOf(simulate(job.schedule, costs)).makespan, metricsOf(trace).makespan);
+  // Half as many stages: what they took together; twice as many: half of it each.
+  const CostTable one = costsFor(job, 1), six = costsFor(job, 6);
+  EXPECT_EQ(one.stages[0].forward, 3000);
+  EXPECT_EQ(one.stages[0].backward, 6000);
+  EXPECT_EQ(six.stages[2].forward, 600);
+  EXPECT_EQ(six.stages[3].forward, 600);
+  EXPECT_EQ(six.stages[5].backward, 900);
+  EXPECT_EQ(six.messages.size(), 10U);
+  const LayerTable layers = layersOf(job);
+  EXPECT_EQ(layers.layers.size(), 3U * kPartsOfStage);
+  Ns forward = 0;
+  for (const Layer& layer : layers.layers) forward += layer.forward;
+  EXPECT_EQ(forward, 3000);
+}
+
+TEST(ReplayJob, ActionTimesKeepWhatDiffersBetweenMicrobatches) {
+  Trace trace = pipeline("gpipe", 2, {100, 100}, {200, 200});
+  // The last backward of rank 0, which ends the step, takes 70 more.
+  Span* last = nullptr;
+  for (Span& span : trace.spans) {
+    if (span.rank == Rank(0) && (last == nullptr || span.end > last->end)) last = &span;
+  }
+  last->end += 70;
+  const Job job = jobOf(jobOfSteps({trace}));
+  const CostTable costs = costsOf(job);
+  Program program = compile(job.schedule, costs);
+  setActionTimes(job.schedule, actionTimes(job), program);
+  Times times;
+  execute(program, times);
+  EXPECT_EQ(metricsOf(traceOf(job.schedule, costs, program, times)).makespan, metricsOf(trace).makespan);
+  EXPECT_EQ(costs.stages[0].backward, 235);
+  EXPECT_EQ(leastCosts(costs, actionTimes(job)).stages[0].backward, 200);
+}
+
+}  // namespace
+}  // namespace pw::test
