@@ -32,7 +32,7 @@ struct Entry {
 };
 
 /// In the order `--help` shows them: from a model to a result.
-constexpr std::array<Entry, 15> kCommands{{
+constexpr std::array<Entry, 16> kCommands{{
     {"inspect", addInspect},
     {"schedule", addSchedule},
     {"check", addCheck},
@@ -45,6 +45,7 @@ constexpr std::array<Entry, 15> kCommands{{
     {"compare", addCompare},
     {"runs", addRuns},
     {"devices", addDevices},
+    {"layout", addLayout},
     {"export", addExport},
     {"import", addImport},
     {"demo", addDemo},
