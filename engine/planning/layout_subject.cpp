@@ -8,9 +8,9 @@
 #include "backends/resources/resources.h"
 #include "engine/planning/layer_costs.h"
 #include "schedules/error.h"
-#include "schedules/generate.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/layout/blocks.h"
+#include "simulator/layout/timed_layouts.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/planner.h"
 #include "simulator/text/counted.h"
@@ -33,12 +33,6 @@ void settleShape(const LayoutOptions& o, ExaminedLayout& result) {
   result.ranksAssumed = o.ranks == 0 && o.chunks == 0;
   if (result.ranks > kMaxRanks) throw UsageError(fmt::format("{} are too many; at most {}", counted(result.ranks, "rank"), kMaxRanks));
   result.chunks = std::max(1, stages / result.ranks);
-}
-
-Schedule megatronSchedule(const ExaminedLayout& of, int group) {
-  const Shape shape{of.ranks, of.ranks * of.chunks, of.microbatches};
-  if (of.chunks == 1) return generate("1f1b", shape);
-  return interleavedWithGroups(shape, group > 0 ? group : of.ranks);
 }
 
 Subject subjectOf(const LayoutOptions& o, const Schedule& schedule, const LaidOutTable& laidOut) {
@@ -78,7 +72,7 @@ ExaminedLayout examineLayout(const LayoutOptions& o) {
     result.notes.insert(result.notes.end(), laidOut->notes.begin(), laidOut->notes.end());
   }
   if (result.refusal) return result;
-  result.schedule = megatronSchedule(result, o.group);
+  result.schedule = megatronSchedule({result.ranks, result.chunks, result.microbatches, o.group});
   if (laidOut) result.subject = subjectOf(o, result.schedule, *laidOut);
   return result;
 }

@@ -109,5 +109,58 @@ TEST_F(LayoutCommand, RefusesATableOfAnotherModel) {
   EXPECT_THAT(refusal({"layout", "--check", "Ett|ttmL", "--layers", table_}), HasSubstr("has 0 MTP layers and the layout 1 m"));
 }
 
+/// What a plan of the table becomes for Megatron.
+json megatronOf(const test::Folder& folder, const std::string& table, Words words) {
+  const std::string plan = folder.file("plan.json"), out = folder.file("megatron.json");
+  words.insert(words.begin(), {"plan", "--layers", table, "--out", plan});
+  EXPECT_EQ(test::call(words).status, 0);
+  const test::Outcome outcome = test::call({"export", plan, "--to", "megatron", "--out", out});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return json::parse(test::contentOf(out));
+}
+
+TEST_F(LayoutCommand, ExportsAPlanThatMegatronCanRunAsItIs) {
+  const json of = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "3", "--split", "blocks.2", "--optimizer", "adamw"});
+  EXPECT_EQ(of["layout"], "Et*2|t*2L");
+  EXPECT_EQ(of["exact"], true);
+  EXPECT_EQ(of["step_ns"], of["plan_step_ns"]);
+  EXPECT_THAT(of["notes"], ElementsAre());
+  EXPECT_THAT(of["flags"], ElementsAre("--pipeline-model-parallel-size 2", "--pipeline-model-parallel-layout \"Et*2|t*2L\"",
+                                       "--num-layers 4", "--micro-batch-size 1", "--global-batch-size 3", "--optimizer adam"));
+}
+
+TEST_F(LayoutCommand, ExportsInterleavedStages) {
+  const json of = megatronOf(folder_, table_,
+                             {"--ranks", "2", "--chunks", "2", "--microbatches", "4", "--schedule", "interleaved-1f1b", "--split",
+                              "blocks.1,blocks.2,blocks.3", "--replicas", "2"});
+  EXPECT_EQ(of["layout"], "Et|t|t|tL");
+  EXPECT_EQ(of["exact"], true);
+  EXPECT_EQ(of["virtual_pipeline_model_parallel_size"], 2);
+  EXPECT_THAT(of["flags"].dump(), HasSubstr("--global-batch-size 8"));
+  EXPECT_THAT(of["flags"].dump(), HasSubstr("--overlap-grad-reduce"));
+}
+
+// Cuts within the one layer of a block, zero bubble and a V are not Megatron's: what it gets instead is Ett|ttL, of equal stages.
+TEST_F(LayoutCommand, SaysWhatMegatronCannotRun) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
+  for (const char* name : {"blocks.0.a", "blocks.0.b", "blocks.1.a", "blocks.1.b"}) text += std::string(name) + ",1,1,1,0,0,0\n";
+  const std::string table = folder_.with("halves.csv", text);
+  const json inside = megatronOf(folder_, table, {"--ranks", "2", "--microbatches", "3", "--split", "blocks.1.b"});
+  EXPECT_EQ(inside["layout"], "Et|tL");
+  EXPECT_EQ(inside["exact"], false);
+  EXPECT_EQ(inside["step_ns"], (3 + 1) * 6);
+  EXPECT_THAT(inside["notes"], ElementsAre("Stage 1 begins inside blocks.1, which Megatron does not split; here before blocks.1."));
+  const json zero = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "3", "--schedule", "zb-h1"});
+  EXPECT_EQ(zero["layout"], "Et*2|t*2L");
+  EXPECT_EQ(zero["step_ns"], (3 + 1) * 15);
+  EXPECT_THAT(zero["notes"][0].get<std::string>(), HasSubstr("zero bubble"));
+  const json v = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "4", "--schedule", "zbv"});
+  EXPECT_EQ(v["virtual_pipeline_model_parallel_size"], 2);
+  EXPECT_THAT(v["notes"][0].get<std::string>(), HasSubstr("places stages as v, and Megatron as a loop"));
+  const json few = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "1", "--schedule", "zbv"});
+  EXPECT_EQ(few["virtual_pipeline_model_parallel_size"], 1);
+  EXPECT_THAT(few["notes"][0].get<std::string>(), HasSubstr("needs at least as many microbatches as ranks"));
+}
+
 }  // namespace
 }  // namespace pw
