@@ -215,6 +215,7 @@ int runExport(const ExportOptions& o) {
   if (o.step >= 0 && (o.predicted || (!o.plan.empty() && !o.both))) throw UsageError("a prediction has one step only; omit --step");
   if (o.to == "layers") return exportLayers(o);
   if (o.to == "megatron") return exportMegatron(planFor(o), o.out);
+  if (o.to == "torchtitan") return exportTorchtitan(planFor(o), o.out);
   return o.to == "torch" ? exportForTorch(o) : exportTrace(o);
 }
 
@@ -242,14 +243,16 @@ Command addExport(CLI::App& app) {
   command
       ->add_option(
           "--to", options->to,
-          "torch: a schedule, split points and a script; megatron: arguments of Megatron-LM, with its pipeline layout; layers: the model's "
+          "torch: a schedule, split points and a script; torchtitan: schedule, modules of each stage and arguments; megatron: arguments of "
+          "Megatron-LM, with its pipeline layout; layers: the model's "
           "costs as a table for --layers; chrome: all steps, for "
           "Perfetto; csv: one line per span; svg, tikz: a figure for papers (as PDF or PNG: pipewright-gui --export F.pdf, which takes the "
           "same options)")
-      ->option_text("torch|megatron|layers|chrome|csv|svg|tikz (required)")
+      ->option_text("torch|torchtitan|megatron|layers|chrome|csv|svg|tikz (required)")
       ->required()
-      ->check(CLI::IsMember({"torch", "megatron", "layers", "chrome", "csv", "svg", "tikz"}));
-  command->add_option("--out", options->out, "File to write, or with --to torch a folder (default: stdout)")->option_text("F");
+      ->check(CLI::IsMember({"torch", "torchtitan", "megatron", "layers", "chrome", "csv", "svg", "tikz"}));
+  command->add_option("--out", options->out, "File to write, or with --to torch and torchtitan a folder (default: stdout)")
+      ->option_text("F");
   addProgress(*command, options->progressStyle);
   addFigureOptions(*command, options->figure);
   command

@@ -10,4 +10,7 @@ namespace pw::cli {
 /// status.
 int exportMegatron(const Plan& plan, const std::string& out);
 
+/// Writes the plan for torchtitan into a folder: schedule.csv, arguments.txt, config.py. Throws UsageError without a folder.
+int exportTorchtitan(const Plan& plan, const std::string& folder);
+
 }  // namespace pw::cli

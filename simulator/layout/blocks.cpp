@@ -31,22 +31,9 @@ bool looksLikeEnd(std::string_view path) {
   return hasAny(path, std::to_array<std::string_view>({"head", "loss", "norm", "logits", "output", "unembed"}));
 }
 
-/// The path up to its outermost part that ends in a number: `model.blocks.3` of `model.blocks.3.attn:end`; nothing without one.
-std::optional<std::string> numbered(std::string_view path) {
-  if (path.starts_with('@')) return std::nullopt;  // a node, whose number is no layer's
-  for (std::size_t begin = 0; begin < path.size();) {
-    const std::size_t end = std::min(path.find_first_of(".:", begin), path.size());
-    const std::string_view part = path.substr(begin, end - begin);
-    if (!part.empty() && std::isdigit(static_cast<unsigned char>(part.back())) != 0 && !looksLikeEmbedding(part) && !looksLikeEnd(part))
-      return std::string(path.substr(0, end));
-    begin = end + 1;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> numberedModule(const Layer& layer) {
-  if (std::optional<std::string> of = numbered(layer.module)) return of;
-  return numbered(layer.name);
+std::optional<std::string> numberedModuleOf(const Layer& layer) {
+  if (std::optional<std::string> of = numberedModule(layer.module)) return of;
+  return numberedModule(layer.name);
 }
 
 bool isMtp(const Layer& layer) { return hasAny(layer.module + "." + layer.name, std::to_array<std::string_view>({"mtp"})); }
@@ -54,7 +41,7 @@ bool isMtp(const Layer& layer) { return hasAny(layer.module + "." + layer.name, 
 /// What of each layer names its t; nothing: it has none of its own.
 std::vector<std::optional<std::string>> namesOf(const LayerTable& table) {
   std::vector<std::optional<std::string>> names;
-  for (const Layer& layer : table.layers) names.push_back(numberedModule(layer));
+  for (const Layer& layer : table.layers) names.push_back(numberedModuleOf(layer));
   const bool none = std::ranges::none_of(names, [](const auto& name) { return name.has_value(); });
   if (!none) return names;
   std::size_t end = table.layers.size(), begin = 0;
@@ -96,6 +83,18 @@ void requireSame(const std::vector<LayoutBlock>& blocks, const Layout& layout, c
 }
 
 }  // namespace
+
+std::optional<std::string> numberedModule(std::string_view path) {
+  if (path.starts_with('@')) return std::nullopt;  // a node, whose number is no layer's
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find_first_of(".:", begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (!part.empty() && std::isdigit(static_cast<unsigned char>(part.back())) != 0 && !looksLikeEmbedding(part) && !looksLikeEnd(part))
+      return std::string(path.substr(0, end));
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
 
 std::vector<LayoutBlock> blocksOf(const LayerTable& table) {
   const std::vector<std::optional<std::string>> names = namesOf(table);

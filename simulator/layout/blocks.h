@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/costs/layer_table.h"
@@ -17,6 +19,10 @@ struct LayoutBlock {
 
   bool operator==(const LayoutBlock&) const = default;
 };
+
+/// The path up to its outermost part that ends in a number: `model.blocks.3` of `model.blocks.3.attn:end`; nothing without one, for nodes
+/// (`@add_1`), and for parts named like an embedding, a norm or a head.
+[[nodiscard]] std::optional<std::string> numberedModule(std::string_view path);
 
 /// A table of layers as the letters that Megatron places. Layers under one numbered module (`blocks.3.attn`, `blocks.3.mlp`; by their
 /// module, else by their name) are one t, in the order of the table; what comes before the first of them is the E, what follows the last
