@@ -37,7 +37,7 @@ ROOMS = {
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
-    "simulator": ["layout", "search", "plan", "order", "partition", "timeline", "report", "costs", "step", "model", "operators", "trace", "text"],
+    "simulator": ["layout", "runtime", "search", "plan", "order", "partition", "timeline", "report", "costs", "step", "model", "operators", "trace", "text"],
     "simulator/order": [BESIDE, "proof", "problem"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
@@ -104,6 +104,7 @@ SEVERAL_SOURCES = {
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",
     "schedules/families.h": r"schedules/\w+\.cpp",
     "simulator/operators/operators.h": r"simulator/operators/\w+\.cpp",
+    "simulator/runtime/runtime.h": r"simulator/runtime/\w+\.cpp",
 }
 FOREIGN_FILES = ("cuda.h", "x.cpp")  # that comments name
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
