@@ -32,9 +32,10 @@ struct Entry {
 };
 
 /// In the order `--help` shows them: from a model to a result.
-constexpr std::array<Entry, 16> kCommands{{
+constexpr std::array<Entry, 17> kCommands{{
     {"inspect", addInspect},
     {"schedule", addSchedule},
+    {"lower", addLower},
     {"check", addCheck},
     {"profile", addProfile},
     {"plan", addPlan},

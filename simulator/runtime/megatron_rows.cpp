@@ -132,12 +132,6 @@ class InterleavedRow {
   PostedRow row_;
 };
 
-void append(RuntimeRows& result, PostedRow&& row) {
-  result.rows.rows.push_back(std::move(row.row));
-  result.posting.joined.push_back(std::move(row.joined));
-  result.posting.waits.push_back(std::move(row.waits));
-}
-
 [[noreturn]] void refuse(const Schedule& schedule) {
   throw UsageError(
       fmt::format("Megatron runs 1F1B and interleaved 1F1B, and {} is neither; export --to megatron says what is nearest", schedule.name));
@@ -194,6 +188,7 @@ RuntimeRows megatronRows(const Schedule& schedule) {
     result = interleaved(schedule, plain);
   }
   if (computeOnly(result.rows).rows != plain.rows) refuse(schedule);
+  keepReductions(result, schedule);
   return result;
 }
 

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
-#include "simulator/step/posting.h"
+#include "simulator/runtime/runtime.h"
 
 namespace pw {
 
@@ -38,5 +37,11 @@ class PostedRow {
   std::vector<bool> joined;
   std::vector<Posting::Wait> waits;
 };
+
+/// Adds the row as that of the next rank.
+void append(RuntimeRows& result, PostedRow&& row);
+
+/// Adds the reductions of gradients that the schedule has (`withReductions`), if it has any and the rows have none.
+void keepReductions(RuntimeRows& result, const Schedule& of);
 
 }  // namespace pw

@@ -14,12 +14,6 @@ namespace {
 
 bool isMessage(ActionKind kind) { return isSend(kind) || isReceive(kind); }
 
-void append(RuntimeRows& result, PostedRow&& row) {
-  result.rows.rows.push_back(std::move(row.row));
-  result.posting.joined.push_back(std::move(row.joined));
-  result.posting.waits.push_back(std::move(row.waits));
-}
-
 PostedRow runtimeRow(const std::vector<Action>& row, PendingReceives receives) {
   PostedRow posted;
   for (const Action& action : row) {
@@ -140,6 +134,7 @@ RuntimeRows torchRows(const Schedule& schedule, PendingReceives receives, bool s
   }
   if (shape.stages != shape.ranks || computeOnly(result.rows).rows != plain.rows)
     throw UsageError(fmt::format("{} is neither torch's GPipe nor its 1F1B, one stage on each rank", schedule.name));
+  keepReductions(result, schedule);
   result.how = gpipe ? "as torch's ScheduleGPipe posts messages: each receive is waited for at once"
                      : "as torch's Schedule1F1B posts messages: a send together with the next receive, and waits for both";
   return result;
