@@ -165,7 +165,8 @@ void printText(const ExaminedLayout& of, const std::vector<std::string>& deadloc
   if (of.subject)
     print(fmt::format("time: a microbatch takes the slowest rank {} longer than the average rank\n", percent(timesOf(of).above())));
   for (const std::string& line : deadlock) print(line + "\n");
-  if (of.problems.empty() && !of.refusal && deadlock.empty()) print(fmt::format("{}: no deadlock\n", of.schedule.name));
+  if (of.problems.empty() && !of.refusal && deadlock.empty())
+    print(fmt::format("{}: no deadlock as Megatron posts its messages\n", of.schedule.name));
   if (!predicted || !predicted->problems.empty()) return;
   const Metrics& m = predicted->report.metrics;
   Bytes peak = 0;
@@ -181,8 +182,12 @@ int run(const Options& o) {
   std::optional<SubjectPrediction> predicted;
   const bool possible = examined.problems.empty() && !examined.refusal;
   if (possible) {
-    for (const Problem& problem : check(examined.schedule)) deadlock.push_back(problem.message);
-    if (examined.subject) predicted = predictSubject(*examined.subject, Sending::Overlapped);
+    Subject plain;  // without a table only the order counts
+    plain.schedule = examined.schedule;
+    plain.costs = defaultCosts(shapeOf(examined.schedule).stages);
+    predicted = predictRuntime(examined.subject ? *examined.subject : plain, {.runtime = Runtime::Megatron}).of;
+    for (const Problem& problem : predicted->problems) deadlock.push_back(problem.message);
+    if (!examined.subject) predicted.reset();
   }
   if (o.json)
     printJson(examined, deadlock, predicted);
