@@ -44,7 +44,7 @@ def parse(arguments):
     parser.add_argument("--decay-steps", type=int, default=0, metavar="STEP", help="step at which a cosine has lowered the rate to --final-rate")
     parser.add_argument("--final-rate", type=float, default=0.0, help="final fraction of the learning rate")
     parser.add_argument("--clip-norm", type=float, default=0.0, help="largest norm of the whole model's gradient")
-    parser.add_argument("--precision", default="traced", choices=("traced", "bf16", "fp16"), help="by autocast; fp16 scales the loss")
+    parser.add_argument("--precision", choices=("traced", "bf16", "fp16"), help="by autocast; fp16 scales the loss (default: the plan's)")
     parser.add_argument("--data", metavar="F.pt", help="inputs and target instead of random ones")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (then one device for each local rank)")
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads of each rank")
@@ -432,6 +432,7 @@ def main(arguments=None):
     options = parse(arguments)
     with open(os.path.join(HERE, "pipeline.json"), encoding="utf-8") as file:
         settings = json.load(file)
+    options.precision = options.precision or settings.get("precision", "traced")
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     try:

@@ -25,8 +25,16 @@ bool makesGradient(ActionKind kind) { return kind == ActionKind::Backward || kin
 
 bool hasMicrobatch(ActionKind kind) { return isCompute(kind) || isSend(kind) || isReceive(kind); }
 
-/// The unit times that decide where a receive goes; only their order matters, so any costs give a valid lowering.
-Time unitTime(ActionKind kind) { return isCompute(kind) ? (kind == ActionKind::Backward ? 2 : 1) : 0; }
+/// The times that decide where a receive goes; only their order matters, so any costs give a valid lowering. Without `times` units.
+Time timeOf(const Action& a, const ActionTimes* times) {
+  if (!isCompute(a.kind)) return 0;
+  if (times == nullptr) return a.kind == ActionKind::Backward ? 2 : 1;
+  const auto& ofKind = a.kind == ActionKind::Forward         ? times->forward
+                       : a.kind == ActionKind::Backward      ? times->backward
+                       : a.kind == ActionKind::BackwardInput ? times->input
+                                                             : times->weight;
+  return ofKind[a.stage.index()];
+}
 
 /// A message, as seen on both ranks, at the moment its action ends.
 struct Message {
@@ -37,9 +45,10 @@ struct Message {
   [[nodiscard]] auto key() const { return std::tie(time, send); }
 };
 
-/// The unit-time execution of compute rows: when each action starts, and the messages.
+/// The execution of compute rows in units or given times: when each action starts, and the messages.
 struct UnitRun {
   const Schedule& schedule;
+  const ActionTimes* times;                    ///< null: units
   std::vector<std::vector<Time>> starts;       ///< as the rows
   std::array<std::vector<Time>, 2> made = {};  ///< by stage × microbatch: end of F; of B or I
   std::vector<Message> messages = {};
@@ -88,7 +97,7 @@ bool advance(UnitRun& run, std::size_t rank, Time& clock) {
     if (firstReady == kNotYet || lastReady == kNotYet) break;
     const Time start = std::max({clock, firstReady, lastReady});
     starts.insert(starts.end(), slot ? 2 : 1, start);
-    clock = start + unitTime(first.kind) + (slot ? unitTime(last.kind) : 0);
+    clock = start + timeOf(first, run.times) + (slot ? timeOf(last, run.times) : 0);
     run.finish(first, clock);
     if (slot) run.finish(last, clock);
   }
@@ -132,8 +141,8 @@ void requireIds(const Schedule& compute) {
 }
 
 /// Compute rows by rounds over the ranks that still can: each message wakes its receiver.
-UnitRun runUnits(const Schedule& compute) {
-  UnitRun run{.schedule = compute, .starts = std::vector<std::vector<Time>>(compute.rows.size())};
+UnitRun runUnits(const Schedule& compute, const ActionTimes* times = nullptr) {
+  UnitRun run{.schedule = compute, .times = times, .starts = std::vector<std::vector<Time>>(compute.rows.size())};
   const std::size_t pairs = compute.placement.stages() * static_cast<std::size_t>(compute.microbatches);
   for (auto& ends : run.made) ends.assign(pairs, kNotYet);
   std::vector<Time> clocks(compute.rows.size(), 0);
@@ -199,6 +208,18 @@ Schedule lower(const Schedule& compute, Lowering lowering) {
     case Lowering::Deferred: break;
   }
   UnitRun run = runUnits(plain);
+  return insertMessages(plain, run);
+}
+
+Schedule lower(const Schedule& compute, const ActionTimes& times) {
+  const Schedule plain = without(compute, [](ActionKind k) { return k == ActionKind::Idle || isSend(k) || isReceive(k); });
+  requireIds(plain);
+  for (const auto* ofKind : {&times.forward, &times.backward, &times.input, &times.weight}) {
+    if (ofKind->size() != plain.placement.stages())
+      throw UsageError(fmt::format("schedule {} has {} stages and times of {}; give one for each", compute.name, plain.placement.stages(),
+                                   ofKind->size()));
+  }
+  UnitRun run = runUnits(plain, &times);
   return insertMessages(plain, run);
 }
 

@@ -35,6 +35,16 @@ constexpr std::string_view nameOf(Lowering lowering) {
 /// in torch's passes over the ranks. Throws UsageError when the compute actions themselves deadlock or lack what they need (run `check`).
 [[nodiscard]] Schedule lower(const Schedule& compute, Lowering lowering = Lowering::Deferred);
 
+/// How long actions take, by stage.
+struct ActionTimes {
+  std::vector<std::int64_t> forward, backward, input, weight;
+
+  bool operator==(const ActionTimes&) const = default;
+};
+/// As Deferred, with these times in place of units, so that a rank is not stopped by a receive whose message comes later. Cost and errors:
+/// as there; UsageError also for another number of stages.
+[[nodiscard]] Schedule lower(const Schedule& compute, const ActionTimes& times);
+
 /// Adds a REDUCE_GRAD of each stage to every row that computes it: after the stage's last B or W there and the sends that directly follow,
 /// so that the previous stage does not wait for the reduction to begin. Existing ones are replaced, so doing it twice changes nothing. For
 /// schedules whose gradients are summed between ranks: data-parallel replicas, or two replicas of each stage. Cost: linear.

@@ -33,6 +33,8 @@ using Command = std::function<int()>;
 [[nodiscard]] Command addGate(CLI::App& app);
 [[nodiscard]] Command addRuns(CLI::App& app);
 [[nodiscard]] Command addDevices(CLI::App& app);
+[[nodiscard]] Command addLower(CLI::App& app);
+[[nodiscard]] Command addLayout(CLI::App& app);
 [[nodiscard]] Command addExport(CLI::App& app);
 [[nodiscard]] Command addImport(CLI::App& app);
 [[nodiscard]] Command addExplain(CLI::App& app);

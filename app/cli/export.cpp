@@ -11,6 +11,7 @@
 #include <CLI/Validators.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/export_plan.h"
 #include "app/cli/figure_options.h"
 #include "app/cli/numbers.h"
 #include "app/cli/shared_options.h"
@@ -166,10 +167,15 @@ int exportTrace(const ExportOptions& o) {
   return kYes;
 }
 
+/// The plan that these options export for another program.
+Plan planFor(const ExportOptions& o) {
+  if (o.plan.empty()) throw UsageError(fmt::format("--to {} exports a plan; give PLAN.json", o.to));
+  return parsePlan(readFile(o.plan), o.plan);
+}
+
 int exportForTorch(const ExportOptions& o) {
-  if (o.plan.empty()) throw UsageError("--to torch exports a plan; give PLAN.json");
+  const Plan plan = planFor(o);
   if (o.out.empty()) throw UsageError("--to torch writes several files; give their folder with --out DIR");
-  const Plan plan = parsePlan(readFile(o.plan), o.plan);
   const std::vector<std::string> notes = writeTorchPlan(plan, loadModel(plan.modelFiles), o.out);
   print(fmt::format("{} for torch.distributed.pipelining; run it where torch 2.11 is:\n  torchrun --nproc-per-node {} {}\n", plan.modelName,
                     worldSize(plan), (fs::path(o.out) / "run.py").string()));
@@ -212,6 +218,8 @@ int runExport(const ExportOptions& o) {
   if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
   if (o.step >= 0 && (o.predicted || (!o.plan.empty() && !o.both))) throw UsageError("a prediction has one step only; omit --step");
   if (o.to == "layers") return exportLayers(o);
+  if (o.to == "megatron") return exportMegatron(planFor(o), o.out);
+  if (o.to == "torchtitan") return exportTorchtitan(planFor(o), o.out);
   return o.to == "torch" ? exportForTorch(o) : exportTrace(o);
 }
 
@@ -244,13 +252,16 @@ Command addExport(CLI::App& app) {
   command
       ->add_option(
           "--to", options->to,
-          "torch: a schedule, split points and a script; layers: the model's costs as a table for --layers; chrome: all steps, for "
+          "torch: a schedule, split points and a script; torchtitan: schedule, modules of each stage and arguments; megatron: arguments of "
+          "Megatron-LM, with its pipeline layout; layers: the model's "
+          "costs as a table for --layers; chrome: all steps, for "
           "Perfetto; csv: one line per span; svg, tikz: a figure for papers (as PDF or PNG: pipewright-gui --export F.pdf, which takes the "
           "same options)")
-      ->option_text("torch|layers|chrome|csv|svg|tikz (required)")
+      ->option_text("torch|torchtitan|megatron|layers|chrome|csv|svg|tikz (required)")
       ->required()
-      ->check(CLI::IsMember({"torch", "layers", "chrome", "csv", "svg", "tikz"}));
-  command->add_option("--out", options->out, "File to write, or with --to torch a folder (default: stdout)")->option_text("F");
+      ->check(CLI::IsMember({"torch", "torchtitan", "megatron", "layers", "chrome", "csv", "svg", "tikz"}));
+  command->add_option("--out", options->out, "File to write, or with --to torch and torchtitan a folder (default: stdout)")
+      ->option_text("F");
   addProgress(*command, options->progressStyle);
   addFigureOptions(*command, options->figure);
   command
@@ -260,6 +271,7 @@ Command addExport(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"
+      "  pipewright export plan.json --to megatron > arguments.txt\n"
       "  pipewright export plan.json --to svg --out predicted.svg\n"
       "  pipewright export plan.json --to tikz --width column --font serif --ranks 0-3 --greyscale --title \"\" --out figure.tex\n"
       "  pipewright export --store runs.db --run 3 --both --to svg --width two-columns --busy --out run3.svg\n"

@@ -35,6 +35,7 @@ struct Entry {
 constexpr auto kCommands = std::to_array<Entry>({
     {"inspect", addInspect},
     {"schedule", addSchedule},
+    {"lower", addLower},
     {"check", addCheck},
     {"profile", addProfile},
     {"plan", addPlan},
@@ -47,6 +48,7 @@ constexpr auto kCommands = std::to_array<Entry>({
     {"gate", addGate},
     {"runs", addRuns},
     {"devices", addDevices},
+    {"layout", addLayout},
     {"export", addExport},
     {"import", addImport},
     {"explain", addExplain},

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
+#include <nlohmann/json.hpp>
 
 #include "app/cli/choices.h"
 #include "app/cli/commands.h"
@@ -22,13 +23,16 @@
 #include "engine/planning/prediction.h"
 #include "engine/planning/subject.h"
 #include "schedules/cycles.h"
+#include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/order/limit_sensitivity.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/report/bubble_causes.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/report/json.h"
+#include "simulator/runtime/runtime.h"
 #include "simulator/step/jitter.h"
+#include "simulator/text/json_text.h"
 #include "simulator/timeline/chrome.h"
 #include "simulator/timeline/text.h"
 
@@ -38,6 +42,8 @@ namespace {
 struct SimulateOptions {
   SubjectOptions subject;
   Sending sends = Sending::Overlapped;
+  std::optional<Runtime> runtime;
+  PendingReceives receives = PendingReceives::Block;
   double jitter = 0, sensitivity = 0;
   int draws = 1000;
   std::uint64_t seed = 1;
@@ -161,6 +167,47 @@ std::string rankTable(const PredictionReport& p) {
   return table(rows);
 }
 
+RuntimeChoice choiceOf(const SimulateOptions& o, const Schedule& schedule) {
+  if (o.sends != Sending::Overlapped) throw UsageError("--runtime says how messages are sent; omit --sends");
+  if (o.sensitivity > 0) throw UsageError("--sensitivity is for messages in the background; omit it or --runtime");
+  const Shape shape = shapeOf(schedule);
+  const bool single = !o.subject.schedule.empty() && shape.stages == shape.ranks && (schedule.name == "1f1b" || schedule.name == "gpipe");
+  return {*o.runtime, o.receives, single, !o.subject.csv.empty()};
+}
+
+/// How the runtime sends, and what that costs.
+std::string runtimeText(const RuntimePrediction& of) {
+  constexpr std::size_t kShown = 6;
+  std::string text = of.how + "\n";
+  Ns sum = 0;
+  for (const BlockedBy& blocked : of.blocked) sum += blocked.end - blocked.start;
+  if (of.blocked.empty()) return text;
+  text += fmt::format("pending receives stop ranks for {} in all{}\n", formatDuration(sum),
+                      of.overlapped ? fmt::format("; where they stop nothing the makespan is {}", formatDuration(*of.overlapped)) : "");
+  for (std::size_t i = 0; i < std::min(kShown, of.blocked.size()); ++i) {
+    const BlockedBy& blocked = of.blocked[i];
+    text += fmt::format("rank {}: {} waits {} for {}, which it does not need, at {}\n", blocked.rank.value, toString(blocked.before),
+                        formatDuration(blocked.end - blocked.start), toString(blocked.receive), formatDuration(blocked.start));
+  }
+  if (of.blocked.size() > kShown) text += fmt::format("… and {} more; --json lists all\n", of.blocked.size() - kShown);
+  return text + "`pipewright lower --minimise-waits` places receives where their messages are due\n";
+}
+
+std::string withRuntime(const std::string& prediction, const SimulateOptions& o, const RuntimePrediction& of) {
+  auto json = ownJson(prediction);
+  json["runtime"] = nameOf(*o.runtime);
+  json["blocked_receives"] = nlohmann::ordered_json::array();
+  for (const BlockedBy& blocked : of.blocked) {
+    json["blocked_receives"].push_back({{"rank", blocked.rank.value},
+                                        {"receive", toString(blocked.receive)},
+                                        {"before", toString(blocked.before)},
+                                        {"start_ns", blocked.start},
+                                        {"end_ns", blocked.end}});
+  }
+  if (of.overlapped) json["makespan_overlapped_ns"] = *of.overlapped;
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 int refuse(const SimulateOptions& options, const Schedule& schedule, const std::vector<Problem>& problems) {
   if (options.json) {
     print(versioned(problemsJson(schedule, problems)) + "\n");
@@ -177,12 +224,17 @@ int runSimulate(const SimulateOptions& options) {
   subjectOptions.goOn = watch.goOn();
   const Subject subject = subjectOf(subjectOptions);
   watch.end();
-  const Sending sending = options.sends;
+  const Sending sending = options.runtime ? Sending::Posted : options.sends;  // for memory: receives have buffers once posted
   JitterOptions jitter{options.jitter, options.draws, options.seed};
   if (options.jitter > 0) {
     jitter.tell = [&options, show = progress("draw", options.progressStyle)](int done) { show(done, options.draws, ""); };
   }
-  const SubjectPrediction predicted = predictSubject(subject, sending, options.why, jitter);
+  RuntimePrediction runtime;
+  if (options.runtime)
+    runtime = predictRuntime(subject, choiceOf(options, subject.schedule), options.why, jitter);
+  else
+    runtime.of = predictSubject(subject, sending, options.why, jitter);
+  const SubjectPrediction& predicted = runtime.of;
   if (!predicted.problems.empty()) return refuse(options, subject.schedule, predicted.problems);
   const PredictionReport& report = predicted.report;
   if (!options.trace.empty()) writeFile(options.trace, toChromeJson({&predicted.trace}, {"predicted"}));
@@ -198,11 +250,13 @@ int runSimulate(const SimulateOptions& options) {
   }
   if (options.json) {
     std::string document = predictionJson(report, predicted.rows, subject.costs);
+    if (options.runtime) document = withRuntime(document, options, runtime);
     if (options.whyMemory) document = withMemory(document, memoryOf(predicted.rows, subject.costs, sending));
     if (options.sensitivity > 0) document = withSensitivity(document, sensitivity);
     print(versioned(document) + "\n");
   } else {
-    print(summary(subject, sending, report) + "\n" + rankTable(report) + causesText(report.explanation, options.why));
+    const std::string how = options.runtime ? "\n" + runtimeText(runtime) : "";
+    print(summary(subject, options.sends, report) + how + "\n" + rankTable(report) + causesText(report.explanation, options.why));
     if (options.whyMemory) print("\n" + memoryText(memoryOf(predicted.rows, subject.costs, sending), subject.limitsInBytes));
     if (options.sensitivity > 0) print("\n" + sensitivityText(sensitivity));
     if (options.text || isTerminal(1)) {
@@ -291,6 +345,11 @@ Command addSimulate(CLI::App& app) {
   addChoice(*command, "--sends", options->sends,
             "How messages are sent: in the background (default); when both ends are posted, with separate channels for the directions or "
             "one for both; or blocking both ranks");
+  addChoice(*command, "--runtime", options->runtime,
+            "Post sends and receives as this runtime does, in its order and on its communicators, and wait where it waits");
+  addChoice(*command, "--receives", options->receives,
+            "With --runtime torch: what a receive does that is posted before its message is sent: block its rank, as where stages have "
+            "collectives of their own (default), or overlap");
   CLI::Option* jitter =
       command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction, for example 0.05")
           ->check(numberFrom(0, kMostJitter))
@@ -316,7 +375,8 @@ Command addSimulate(CLI::App& app) {
       "  pipewright simulate --schedule auto --ranks 4 --microbatches 8 --forward 1ms,2ms,1ms,1ms --live-limit 3\n"
       "  pipewright simulate --layers layers.csv --schedule 1f1b --ranks 4 --microbatches 8\n"
       "  pipewright simulate --costs-from job.json --schedule zbv --slow 2=1.5\n"
-      "  pipewright simulate --csv mine.csv --latency 20us --transfer 100us --sends one-channel --json\n\n"
+      "  pipewright simulate --csv mine.csv --latency 20us --transfer 100us --sends one-channel --json\n"
+      "  pipewright simulate --csv mine.csv --forward 1ms --backward 2ms --runtime torch\n\n"
       "Exit status 1 when the schedule cannot run or exceeds a limit.");
   return [options] { return runSimulate(*options); };
 }

@@ -4,6 +4,7 @@
 
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
+#include "schedules/lower.h"
 #include "schedules/units.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
@@ -42,21 +43,8 @@ std::optional<std::string> excess(const Subject& subject, const Metrics& metrics
   return std::nullopt;
 }
 
-}  // namespace
-
-SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool everyCause, const JitterOptions& jitter) {
-  if (subject.schedule.lockstep && sending != Sending::Overlapped)
-    throw UsageError("a lockstep schedule exchanges its messages after every cycle; omit --sends");
-  requireNumber("--jitter", jitter.sigma, 0, kMostJitter);
-  requireWhole("--draws", jitter.draws, 1, kMostDraws);
-  SubjectPrediction result;
-  result.problems = check(subject.schedule);
-  std::erase_if(result.problems, [&](const Problem& p) { return !stopsWith(sending, p); });
-  if (!result.problems.empty()) return result;
-
-  result.rows = rowsOf(subject.schedule, sending);
-  Program program = compile(result.rows, subject.costs, sending);
-  setActionTimes(result.rows, subject.actionTimes, program);
+/// All of a prediction but its rows.
+void fill(SubjectPrediction& result, const Subject& subject, const Program& program, bool everyCause, const JitterOptions& jitter) {
   Times times;
   execute(program, times);
   result.trace = traceOf(result.rows, subject.costs, program, times);
@@ -76,6 +64,59 @@ SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool e
     if (isOfThis) result.report.certificate = certificate;  // other ways of sending take longer
     if (isOfThis) (flush ? bounds.flush : bounds.window) = certificate->lowerBound;
   }
+}
+
+}  // namespace
+
+SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool everyCause, const JitterOptions& jitter) {
+  if (subject.schedule.lockstep && sending != Sending::Overlapped)
+    throw UsageError("a lockstep schedule exchanges its messages after every cycle; omit --sends");
+  requireNumber("--jitter", jitter.sigma, 0, kMostJitter);
+  requireWhole("--draws", jitter.draws, 1, kMostDraws);
+  SubjectPrediction result;
+  result.problems = check(subject.schedule);
+  std::erase_if(result.problems, [&](const Problem& p) { return !stopsWith(sending, p); });
+  if (!result.problems.empty()) return result;
+
+  result.rows = rowsOf(subject.schedule, sending);
+  Program program = compile(result.rows, subject.costs, sending);
+  setActionTimes(result.rows, subject.actionTimes, program);
+  fill(result, subject, program, everyCause, jitter);
+  return result;
+}
+
+RuntimePrediction predictRuntime(const Subject& subject, const RuntimeChoice& choice, bool everyCause, const JitterOptions& jitter) {
+  requireNumber("--jitter", jitter.sigma, 0, kMostJitter);
+  requireWhole("--draws", jitter.draws, 1, kMostDraws);
+  RuntimePrediction result;
+  result.of.problems = check(subject.schedule);
+  std::erase_if(result.of.problems, [](const Problem& p) { return p.stops != Stops::Always; });
+  if (!result.of.problems.empty()) return result;
+  const auto rowsOf = [&](PendingReceives receives) {
+    if (choice.runtime == Runtime::Megatron) return megatronRows(subject.schedule);
+    const bool asGiven = choice.single || (choice.asGiven && isLowered(subject.schedule));
+    return torchRows(asGiven ? subject.schedule : lower(subject.schedule, Lowering::Torch), receives, choice.single);
+  };
+  const RuntimeRows runtime = rowsOf(choice.receives);
+  result.how = runtime.how;
+  PostedProgram posted = compile(runtime.rows, subject.costs, runtime.posting);
+  if (!posted.stuck.empty()) {
+    result.of.problems = std::move(posted.stuck);
+    return result;
+  }
+  result.of.rows = runtime.rows;
+  setActionTimes(runtime.rows, subject.actionTimes, posted.program);
+  fill(result.of, subject, posted.program, everyCause, jitter);
+  Times times;
+  execute(posted.program, times);
+  result.blocked = blockedReceives(runtime.rows, posted.program, times);
+  if (choice.runtime != Runtime::Torch || choice.single || choice.receives == PendingReceives::Overlap) return result;
+  const RuntimeRows other = rowsOf(PendingReceives::Overlap);
+  PostedProgram overlapping = compile(other.rows, subject.costs, other.posting);
+  if (!overlapping.stuck.empty()) return result;
+  setActionTimes(other.rows, subject.actionTimes, overlapping.program);
+  execute(overlapping.program, times);
+  result.overlapped = makespanOf(overlapping.program, overlapping.program.duration, times);
   return result;
 }
 

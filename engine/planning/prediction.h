@@ -8,6 +8,7 @@
 #include "engine/planning/subject.h"
 #include "schedules/check.h"
 #include "simulator/report/prediction_report.h"
+#include "simulator/runtime/runtime.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/trace.h"
 
@@ -33,6 +34,26 @@ struct SubjectPrediction {
 /// Checks the subject's schedule, simulates it and reports. `everyCause`: as of `predict`. Throws UsageError where a lockstep schedule is
 /// to be sent in another way than overlapped. Cost: as `simulate` and `explain`.
 [[nodiscard]] SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool everyCause = false,
+                                               const JitterOptions& jitter = {});
+
+/// Whose runtime a prediction is for.
+struct RuntimeChoice {
+  Runtime runtime = Runtime::Torch;
+  PendingReceives receives = PendingReceives::Block;  ///< of torch
+  bool single = false;                                ///< torch's schedules of one stage, where the subject's has that order
+  bool asGiven = false;                               ///< sends and receives of the subject's rows are the user's own
+};
+
+/// The prediction of a subject as that runtime posts its messages, and what it stops for.
+struct RuntimePrediction {
+  SubjectPrediction of;  ///< with `problems` where the runtime would hang
+  std::string how;
+  std::vector<BlockedBy> blocked;
+  std::optional<Ns> overlapped;  ///< the makespan where pending receives stop nothing, if that was not what was asked for
+};
+
+/// As `predictSubject`. Throws UsageError for a schedule that the runtime does not have.
+[[nodiscard]] RuntimePrediction predictRuntime(const Subject& subject, const RuntimeChoice& choice, bool everyCause = false,
                                                const JitterOptions& jitter = {});
 
 }  // namespace pw

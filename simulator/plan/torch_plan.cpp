@@ -65,6 +65,12 @@ nlohmann::ordered_json inputOf(const Value& value, const Bindings& bindings) {
   return {{"name", value.name}, {"dtype", nameOf(value.tensor->dtype)}, {"shape", shapeOf(*value.tensor, bindings)}};
 }
 
+/// What torch's autocast computes in: of fp8 the rest.
+DType torchPrecision(const Plan& plan) {
+  const DType precision = plan.profile.computing.precision;
+  return precision == DType::Float8 ? DType::BFloat16 : precision;
+}
+
 std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
   std::vector<std::string> notes;
   const auto anyStage = [&](auto holds) { return std::any_of(plan.partition.stages.begin(), plan.partition.stages.end(), holds); };
@@ -86,6 +92,8 @@ std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
   if (whole)
     notes.emplace_back(
         "Integers cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require gradients\").");
+  if (plan.profile.computing.precision == DType::Float8)
+    notes.emplace_back("The plan computes linear layers in 8 bits; torch's autocast does not, so all are in bfloat16.");
   if (plan.schedule.lockstep) notes.emplace_back("Ranks follow their orders without exchanging messages in cycles.");
   return notes;
 }
@@ -125,6 +133,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   settings["microbatch"] = plan.microbatchSize;
   auto& begins = settings["begins"] = nlohmann::ordered_json::array();
   for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) begins.push_back(nodeName(graph, plan.partition.stages[s].begin));
+  settings["precision"] = precisionName(torchPrecision(plan));
   settings["split_points"] = plan.splitNames;
   auto& owners = settings["stage_to_rank"] = nlohmann::ordered_json::array();
   for (const Rank rank : plan.schedule.placement.rankOfStage) owners.push_back(rank.value);

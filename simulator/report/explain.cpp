@@ -166,7 +166,7 @@ void Explainer::follow(std::vector<Segment>& chain, std::int32_t step, Ns until)
       add(chain, messageSegment(Doing::Latency, binding.delay - 1, microbatchOf(binding.from, m)), view_.endOf(binding.from),
           view_.startOf(step), until);
     }
-    addStep(chain, binding.from, view_.onChannel(step) && view_.laneOf(binding.from) == view_.laneOf(step), until);
+    addStep(chain, binding.from, view_.onChannel(step) && view_.onChannel(binding.from), until);
     step = binding.from;
   }
 }

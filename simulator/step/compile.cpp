@@ -13,6 +13,7 @@
 #include "simulator/step/execute.h"
 #include "simulator/step/lanes.h"
 #include "simulator/step/message_buffers.h"
+#include "simulator/step/posting.h"
 #include "simulator/step/program.h"
 
 namespace pw {
@@ -58,8 +59,10 @@ struct Carried {
 
 class Compiler {
  public:
-  Compiler(const Schedule& schedule, const CostTable& costs, Sending sending);
+  Compiler(const Schedule& schedule, const CostTable& costs, Sending sending, const Posting* posting = nullptr);
   Program run();
+  /// After `run` of a posting: where each rank is stuck.
+  [[nodiscard]] const std::vector<Problem>& stuck() const { return stuck_; }
 
  private:
   [[nodiscard]] std::size_t pairOf(const Action& a) const { return a.stage.index() * microbatches_ + a.microbatch.index(); }
@@ -78,6 +81,8 @@ class Compiler {
   void addRow(std::size_t rank);
   void addCompute(std::size_t rank, std::size_t& position);
   void addPost(std::size_t rank, std::size_t position);
+  void addWaits(std::size_t rank, std::size_t position);
+  void linkPosting();
   void addStep(std::size_t rank, std::int32_t position, std::int32_t use, Microbatch microbatch);
   void enter(const Action& action, std::size_t rank, std::size_t position);
   template <class Visit>
@@ -107,16 +112,27 @@ class Compiler {
   std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
   std::vector<Carried> carried_;
   std::vector<Reduction> reductions_;  ///< by rank and position
+  const Posting* posting_;
+  std::vector<std::size_t> nextWait_;  ///< by rank
+  /// A step that waits for the message of an action.
+  struct Waiting {
+    std::int32_t step = 0;
+    Action message;
+  };
+  std::vector<Waiting> waiting_;
+  std::vector<Problem> stuck_;
 };
 
-Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sending)
+Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sending, const Posting* posting)
     : schedule_(schedule),
       costs_(costs),
       sending_(schedule.lockstep ? Sending::Overlapped : sending),
       microbatches_(static_cast<std::size_t>(schedule.microbatches)),
       leaving_(costs, &MessageCost::from),
       arriving_(costs, &MessageCost::to),
-      trains_(trains(schedule)) {
+      trains_(trains(schedule)),
+      posting_(posting),
+      nextWait_(schedule.rows.size(), 0) {
   std::size_t actions = 0;
   for (const auto& row : schedule.rows) actions += row.size();
   const std::size_t pairs = costs.stages.size() * microbatches_;
@@ -197,6 +213,16 @@ void Compiler::addPost(std::size_t rank, std::size_t position) {
   for (const std::size_t m : (send ? leaving_ : arriving_).at(action)) (send ? sent_ : received_)[postOf(m, action.microbatch)] = step;
 }
 
+/// The waits of a posting before this position of the row.
+void Compiler::addWaits(std::size_t rank, std::size_t position) {
+  const std::vector<Posting::Wait>& waits = posting_->waits[rank];
+  for (std::size_t& next = nextWait_[rank]; next < waits.size() && waits[next].before <= position; ++next) {
+    const Action& message = schedule_.rows[rank][waits[next].message];
+    waiting_.push_back({static_cast<std::int32_t>(lanes_.steps.size()), message});
+    addStep(rank, static_cast<std::int32_t>(waits[next].message), 0, message.microbatch);
+  }
+}
+
 void Compiler::noteReduction(std::size_t rank, std::size_t position) {
   const Stage stage = schedule_.rows[rank][position].stage;
   if (stage.value < 0 || stage.index() >= costs_.stages.size() || !schedule_.placement.holds(Rank(rank), stage)) {
@@ -216,6 +242,7 @@ void Compiler::addRow(std::size_t rank) {
   lanes_.begin.push_back(static_cast<std::int32_t>(lanes_.steps.size()));
   for (std::size_t at = 0; at < row.size(); ++at) {
     const Action action = row[at];
+    if (posting_ != nullptr) addWaits(rank, at);
     const int inputs = (action.stage == Stage(0) ? 1 : 0) + (action.stage == last ? 1 : 0);  // the model's input and the target
     const bool loads = schedule_.lockstep && costs_.load > 0 && action.kind == ActionKind::Forward && inputs > 0;
     const bool stores = schedule_.lockstep && costs_.store > 0 && action.stage == last &&
@@ -227,6 +254,7 @@ void Compiler::addRow(std::size_t rank) {
     if (stores) addStep(rank, kStoreStep, 0, action.microbatch);
     if (schedule_.lockstep && isCompute(action.kind)) cycle_.resize(lanes_.steps.size(), lockstepCycle(ranks, action));
   }
+  if (posting_ != nullptr) addWaits(rank, row.size());
 }
 
 // ---- Messages ----------------------------------------------------------------------------------------------------
@@ -304,6 +332,34 @@ void Compiler::linkTransfer(const Carried& carried) {
   lanes_.links.push_back({step, received + 1, delay});
 }
 
+/// What waits for what beyond the two ends of a message: streams, and ranks that wait.
+void Compiler::linkPosting() {
+  PostedTransfers transfers;
+  std::vector<std::int32_t> stepOf(costs_.messages.size() * microbatches_, kNone);
+  for (const Carried& carried : carried_) stepOf[postOf(static_cast<std::size_t>(carried.message), carried.microbatch)] = carried.step;
+  const auto endsOf = [&](const Action& action) {
+    std::vector<PostedTransfers::End> ends;
+    const bool send = isSend(action.kind);
+    for (const std::size_t m : (send ? leaving_ : arriving_).at(action)) {
+      const MessageCost& message = costs_.messages[m];
+      const std::int32_t step = stepOf[postOf(m, action.microbatch)];
+      const Rank peer = schedule_.placement.rankOf(send ? message.to : message.from, action.microbatch);
+      if (step != kNone) ends.push_back({step, send ? 0 : static_cast<std::int32_t>(m) + 1, peer});
+    }
+    return ends;
+  };
+  for (const auto& row : schedule_.rows) {
+    auto& ofRow = transfers.ends.emplace_back(row.size());
+    for (std::size_t at = 0; at < row.size(); ++at) {
+      if (isSend(row[at].kind) || isReceive(row[at].kind)) ofRow[at] = endsOf(row[at]);
+    }
+  }
+  linkStreams(schedule_, *posting_, transfers, lanes_.links);
+  for (const Waiting& waiting : waiting_) {
+    for (const PostedTransfers::End& end : endsOf(waiting.message)) lanes_.links.push_back({end.step, waiting.step, end.delay});
+  }
+}
+
 /// Each rank's reductions, one after the other in parallel with its row; that of a stage starts when all ranks that hold it have reached
 /// theirs.
 void Compiler::addReductions() {
@@ -348,6 +404,13 @@ void Compiler::linkCycles() {
 
 void Compiler::finish() {
   const std::vector<std::int32_t> stuck = layOut(lanes_, p_);
+  for (std::size_t rank = 0; rank < schedule_.rows.size() && !stuck.empty() && posting_ != nullptr; ++rank) {
+    if (stuck[rank] >= lanes_.begin[rank + 1]) continue;
+    const int position = lanes_.steps[static_cast<std::size_t>(stuck[rank])].origin.index;
+    const Action& action = schedule_.rows[rank][static_cast<std::size_t>(position)];
+    stuck_.push_back({Rank(rank), position, action, fmt::format("rank {} waits for ever at {}", rank, toString(action)), Stops::Always});
+  }
+  if (!stuck_.empty()) return;
   for (std::size_t rank = 0; rank < schedule_.rows.size() && !stuck.empty(); ++rank) {
     if (stuck[rank] < lanes_.begin[rank + 1])
       failDeadlock(rank, static_cast<std::size_t>(std::max(0, lanes_.steps[static_cast<std::size_t>(stuck[rank])].origin.index)));
@@ -373,10 +436,12 @@ Program Compiler::run() {
   for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) addRow(rank);
   requireSenders();
   addTransfers();
+  if (posting_ != nullptr) linkPosting();
   addReductions();
   if (schedule_.lockstep) linkCycles();
   addBuffers(schedule_, costs_, posts(), lanes_, p_);
   finish();
+  if (!stuck_.empty()) return {};
   p_.basis = basisOf(schedule_, costs_, sending_, reduced_, trains_);
   setCosts(schedule_, costs_, p_);
   return std::move(p_);
@@ -393,6 +458,14 @@ Program compile(const Schedule& schedule, const CostTable& costs, Sending sendin
   if (sending == Sending::Overlapped) return Compiler(schedule, costs, sending).run();
   const Schedule rows = rowsOf(schedule, sending);
   return Compiler(rows, costs, sending).run();
+}
+
+PostedProgram compile(const Schedule& rows, const CostTable& costs, const Posting& posting) {
+  requireFitting(rows, costs);
+  Compiler compiler(rows, costs, Sending::Posted, &posting);
+  PostedProgram result{compiler.run(), {}};
+  result.stuck = compiler.stuck();
+  return result;
 }
 
 }  // namespace pw

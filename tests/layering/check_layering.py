@@ -38,8 +38,8 @@ ROOMS = {
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
     "backends/traces": [BESIDE, "names"],
-    "simulator": ["search", "plan", "order", "partition", "job", "timeline", "history", "report", "costs", "step", "model", "operators", "trace",
-                  "text"],
+    "simulator": ["layout", "runtime", "search", "plan", "order", "partition", "job", "timeline", "history", "report", "costs", "step", "model",
+                  "operators", "trace", "text"],
     "simulator/order": [BESIDE, "proof", "problem"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
@@ -106,6 +106,7 @@ SEVERAL_SOURCES = {
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",
     "schedules/families.h": r"schedules/\w+\.cpp",
     "simulator/operators/operators.h": r"simulator/operators/\w+\.cpp",
+    "simulator/runtime/runtime.h": r"simulator/runtime/\w+\.cpp",
 }
 FOREIGN_FILES = ("cuda.h", "x.cpp")  # that comments name
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from

@@ -22,9 +22,9 @@ const std::string kMeasured = PW_SOURCE_DIR "/tests/data/primus/pp8";
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// A plan of the small model from estimated costs, so that nothing is measured.
-std::string planned(const Folder& folder, const std::string& schedule = "1f1b") {
-  const Outcome outcome = call({"plan", kModel, "--ranks", "2", "--microbatches", "4", "--schedule", schedule, "--cluster",
-                                PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", folder.file("plan.json")});
+std::string planned(const Folder& folder, const std::string& schedule = "1f1b", const std::string& precision = "traced") {
+  const Outcome outcome = call({"plan", kModel, "--precision", precision, "--ranks", "2", "--microbatches", "4", "--schedule", schedule,
+                                "--cluster", PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", folder.file("plan.json")});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return folder.file("plan.json");
 }
@@ -162,6 +162,26 @@ TEST(Export, WritesAPlanForTorch) {
   EXPECT_TRUE(contains(contentOf(folder.file("pipeline/run.py")), "torch.distributed.pipelining"));
 }
 
+TEST(Export, WritesAPlanForTorchtitan) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  const Outcome made =
+      call({"plan", kModel, "--ranks", "2", "--microbatches", "4", "--schedule", "zbv", "--cluster",
+            PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", plan, "--balance", "layers", "--precision", "bf16"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Outcome outcome = call({"export", plan, "--to", "torchtitan", "--out", folder.file("titan")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(call({"check", folder.file("titan/schedule.csv"), "--placement", "v"}).status, 0);
+  const std::string arguments = contentOf(folder.file("titan/arguments.txt"));
+  for (const char* line : {"--parallelism.pipeline_parallel_degree 2\n", "--parallelism.pipeline_parallel_schedule ZBVZeroBubble\n",
+                           "--parallelism.pipeline_parallel_microbatch_size 2\n", "--training.local_batch_size 8\n",
+                           "--training.mixed_precision_param bfloat16\n"})
+    EXPECT_TRUE(contains(arguments, line)) << arguments;
+  EXPECT_TRUE(contains(arguments, "module_fqns_per_model_part tok_embeddings,layers.0")) << arguments;
+  EXPECT_TRUE(contains(arguments, ",norm,lm_head\n")) << arguments;
+  EXPECT_TRUE(contains(contentOf(folder.file("titan/config.py")), "pipeline_parallel_schedule=\"ZBVZeroBubble\"")) << outcome.out;
+}
+
 TEST(Export, SaysWhatIsWrongWithACall) {
   const Folder folder;
   const std::string plan = planned(folder);
@@ -177,6 +197,8 @@ TEST(Export, SaysWhatIsWrongWithACall) {
            {{plan, "--to", "svg", "--both"}, "PLAN.json and --trace"},
            {{plan, "--to", "csv", "--both", "--trace", kMeasured}, "--both draws two steps"},
            {{plan, "--to", "torch"}, "--out DIR"},
+           {{plan, "--to", "torchtitan"}, "--out DIR"},
+           {{"--trace", kMeasured, "--to", "megatron"}, "give PLAN.json"},
            {{"--trace", kMeasured, "--to", "torch", "--out", folder.file("x")}, "give PLAN.json"},
            {{plan, "--run", "1", "--to", "svg"}, "--run selects a run"},
            {{plan, "--step", "1", "--to", "svg"}, "one step only"},
@@ -192,6 +214,38 @@ TEST(Export, SaysWhatIsWrongWithACall) {
 }
 
 #ifdef PW_PYTHON
+/// The losses that the exported script printed.
+std::vector<double> lossesOf(const std::string& text) {
+  const std::size_t begin = text.find("{\"losses\"");
+  if (begin == std::string::npos) return {};
+  return nlohmann::json::parse(text.substr(begin, text.find('\n', begin) - begin)).at("losses").get<std::vector<double>>();
+}
+
+// The script computes as the plan does: in bfloat16 by autocast, without an option. Traced in float32 its losses differ by more.
+TEST(Export, RunsWithTorchInThePrecisionOfThePlan) {
+  const Folder folder;
+  const std::string plan = planned(folder, "1f1b", "bf16"), data = folder.file("data.pt"), out = folder.file("out");
+  ASSERT_EQ(std::system((PW_PYTHON " " PW_SOURCE_DIR "/tests/support/python/checkpoint_user.py data " + data + " 16").c_str()), 0);
+  ASSERT_EQ(call({"export", plan, "--to", "torch", "--out", folder.file("x")}).status, 0);
+  EXPECT_EQ(nlohmann::json::parse(contentOf(folder.file("x/pipeline.json"))).at("precision"), "bf16");
+  const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " +
+                             folder.file("x/run.py") + " --steps 3 --lr 0.1 --data " + data;
+  ASSERT_EQ(std::system((script + " > " + out + " 2>&1").c_str()), 0) << contentOf(out);
+  const std::vector<double> theirs = lossesOf(contentOf(out));
+  ASSERT_EQ(std::system((script + " --precision traced > " + out + " 2>&1").c_str()), 0) << contentOf(out);
+  const std::vector<double> traced = lossesOf(contentOf(out));
+  const Outcome run = call({"run", plan, "--json", "--steps", "3", "--lr", "0.1", "--data", data, "--precision", "bf16"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const auto ours = nlohmann::json::parse(run.out).at("losses").get<std::vector<double>>();
+  ASSERT_EQ(theirs.size(), 3U);
+  double apart = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(theirs[i], ours[i], 1e-4 * ours[i]) << "step " << i;
+    apart += std::abs(theirs[i] - traced[i]);
+  }
+  EXPECT_GT(apart, 1e-4);
+}
+
 TEST(Export, RunsWithTorchOnTwoRanksAsThisProgramRunsIt) {
   const Folder folder;
   const std::string plan = planned(folder, "zbv"), data = folder.file("data.pt"), out = folder.file("out");

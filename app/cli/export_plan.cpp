@@ -1,0 +1,49 @@
+#include "app/cli/export_plan.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "app/cli/commands.h"
+#include "app/cli/text/output.h"
+#include "backends/resources/resources.h"
+#include "schedules/error.h"
+#include "simulator/layout/megatron_plan.h"
+#include "simulator/layout/torchtitan_plan.h"
+
+namespace pw::cli {
+
+int exportMegatron(const Plan& plan, const std::string& out) {
+  const MegatronPlan megatron = megatronPlan(plan, loadModel(plan.modelFiles));
+  const std::string text = out.ends_with(".json") ? toJson(megatron) : toText(megatron, plan);
+  if (out.empty()) {
+    print(text);
+    return kYes;
+  }
+  writeFile(out, text);
+  print(fmt::format("{}: {}\n", out, toString(megatron.layout)));
+  for (const std::string& note : megatron.notes) print(note + "\n");
+  return kYes;
+}
+
+int exportTorchtitan(const Plan& plan, const std::string& folder) {
+  namespace fs = std::filesystem;
+  if (folder.empty()) throw UsageError("--to torchtitan writes several files; give their folder with --out DIR");
+  const TorchtitanPlan titan = torchtitanPlan(plan, loadModel(plan.modelFiles));
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  if (problem) throw UsageError(fmt::format("the folder {} cannot be created: {}; choose another", folder, problem.message()));
+  const auto file = [&](const char* name) { return (fs::path(folder) / name).string(); };
+  writeFile(file("schedule.csv"), titan.schedule);
+  std::string arguments = fmt::format("--parallelism.pipeline_parallel_schedule_csv {}\n", fs::absolute(file("schedule.csv")).string());
+  for (const std::string& argument : titan.arguments) arguments += argument + "\n";
+  writeFile(file("arguments.txt"), arguments);
+  writeFile(file("config.py"), titan.python);
+  print(fmt::format("{} for torchtitan 0.3: append the arguments of {} to your call, or the lines of {} to your configuration\n",
+                    plan.modelName, file("arguments.txt"), file("config.py")));
+  for (const std::string& note : titan.notes) print(note + "\n");
+  return kYes;
+}
+
+}  // namespace pw::cli

@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/commands.h"
+#include "app/cli/numbers.h"
+#include "app/cli/text/output.h"
+#include "engine/planning/layout_subject.h"
+#include "engine/planning/limits.h"
+#include "engine/planning/prediction.h"
+#include "schedules/units.h"
+#include "simulator/plan/optimizer.h"
+
+namespace pw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  LayoutOptions layout;
+  bool json = false;
+};
+
+/// Transformer layers, or the time of a microbatch, of each rank.
+struct Balance {
+  double most = 0, mean = 0;
+
+  [[nodiscard]] double above() const { return mean > 0 ? most / mean - 1 : 0; }
+};
+
+Balance balanceOf(const ExaminedLayout& of, const auto& ofStage) {
+  std::vector<double> ranks(static_cast<std::size_t>(of.ranks), 0);
+  for (std::size_t s = 0; s < of.layout.stages.size(); ++s) ranks[s % ranks.size()] += ofStage(s);
+  Balance balance;
+  for (const double rank : ranks) {
+    balance.most = std::max(balance.most, rank);
+    balance.mean += rank / static_cast<double>(ranks.size());
+  }
+  return balance;
+}
+Balance layersOf(const ExaminedLayout& of) {
+  return balanceOf(of,
+                   [&](std::size_t s) { return static_cast<double>(std::ranges::count(of.layout.stages[s], LayoutLayer::Transformer)); });
+}
+Balance timesOf(const ExaminedLayout& of) {
+  const std::vector<StageCost>& stages = of.subject->costs.stages;
+  return balanceOf(of, [&](std::size_t s) { return static_cast<double>(stages[s].forward + stages[s].backward); });
+}
+
+/// The stages one below the other, or, where there are many, ranks with equal rows together, as Megatron prints them.
+std::string stagesText(const ExaminedLayout& of) {
+  std::vector<std::vector<std::string>> rows{{"rank"}};
+  const auto ranks = static_cast<std::size_t>(of.ranks), chunks = (of.layout.stages.size() + ranks - 1) / ranks;
+  for (std::size_t v = 0; v < chunks; ++v) rows.front().push_back(chunks == 1 ? "layers" : fmt::format("chunk {}", v));
+  const bool costs = of.subject.has_value();
+  if (costs) rows.front().insert(rows.front().end(), {"forward", "backward"});
+  std::size_t from = 0;
+  std::vector<std::string> before;
+  const auto flush = [&](std::size_t end) {
+    if (before.empty()) return;
+    before.insert(before.begin(), end - from > 1 ? fmt::format("{}-{}", from, end - 1) : fmt::format("{}", from));
+    rows.push_back(before);
+  };
+  for (std::size_t r = 0; r < ranks; ++r) {
+    std::vector<std::string> row;
+    Ns forward = 0, backward = 0;
+    for (std::size_t s = r; s < of.layout.stages.size(); s += ranks) {
+      const std::string stage = toString(of.layout.stages[s]);
+      row.push_back(stage.empty() ? "(empty)" : stage);
+      if (!costs) continue;
+      forward += of.subject->costs.stages[s].forward;
+      backward += of.subject->costs.stages[s].backward;
+    }
+    row.resize(chunks);  // a layout that does not divide over the ranks
+    if (costs) row.insert(row.end(), {formatDuration(forward), formatDuration(backward)});
+    if (row == before) continue;
+    flush(r);
+    before = row;
+    from = r;
+  }
+  flush(ranks);
+  return table(rows);
+}
+
+std::string headline(const ExaminedLayout& of) {
+  std::string text = fmt::format("{}\n{} on {}{}, {} of a step: ", toString(of.layout), counted(std::ssize(of.layout.stages), "stage"),
+                                 counted(of.ranks, "rank"), of.ranksAssumed ? " (one for each; --ranks says otherwise)" : "",
+                                 counted(of.microbatches, "microbatch"));
+  for (const LayoutLayer layer : {LayoutLayer::Embedding, LayoutLayer::Transformer, LayoutLayer::Mtp, LayoutLayer::Loss})
+    text += fmt::format("{}{} {}", layer == LayoutLayer::Embedding ? "" : ", ", of.layout.count(layer), letterOf(layer));
+  return text + "\n";
+}
+
+Json stagesJson(const ExaminedLayout& of) {
+  Json stages = Json::array();
+  for (std::size_t s = 0; s < of.layout.stages.size(); ++s) {
+    const std::vector<LayoutLayer>& stage = of.layout.stages[s];
+    std::string letters;
+    for (const LayoutLayer layer : stage) letters += letterOf(layer);
+    const auto ranks = static_cast<std::size_t>(of.ranks);
+    Json json{{"stage", s}, {"rank", s % ranks}, {"chunk", s / ranks}, {"layers", letters}, {"empty", stage.empty()}};
+    if (of.subject) {
+      json["forward_ns"] = of.subject->costs.stages[s].forward;
+      json["backward_ns"] = of.subject->costs.stages[s].backward;
+      json["parameter_bytes"] = of.subject->costs.stages[s].parameterBytes;
+    }
+    stages.push_back(std::move(json));
+  }
+  return stages;
+}
+
+Json problemsJson(const ExaminedLayout& of) {
+  Json problems = Json::array();
+  for (const LayoutProblem& problem : of.problems)
+    problems.push_back({{"stage", problem.stage ? Json(problem.stage->value) : Json()}, {"message", problem.message}});
+  if (of.refusal) problems.push_back({{"stage", Json()}, {"message", *of.refusal}});
+  return problems;
+}
+
+void addPrediction(Json& json, const PredictionReport& report) {
+  json["makespan_ns"] = report.metrics.makespan;
+  json["step_ns"] = report.metrics.step;
+  json["bubble_fraction"] = report.metrics.bubbleFraction;
+  json["lower_bound_ns"] = report.lowerBound.flush;
+  Json ranks = Json::array();
+  for (const RankMetrics& rank : report.metrics.ranks)
+    ranks.push_back({{"rank", rank.rank.value}, {"busy_ns", rank.busy}, {"idle_ns", rank.idle}, {"peak_bytes", rank.peakBytes}});
+  json["ranks"] = std::move(ranks);
+}
+
+void printJson(const ExaminedLayout& of, const std::vector<std::string>& deadlock, const std::optional<SubjectPrediction>& predicted) {
+  Json json{{"layout", toString(of.layout)},
+            {"valid", of.problems.empty() && !of.refusal},
+            {"pipeline_ranks", of.ranks},
+            {"chunks", of.chunks},
+            {"microbatches", of.microbatches},
+            {"transformer_layers", of.layout.count(LayoutLayer::Transformer)},
+            {"mtp_layers", of.layout.count(LayoutLayer::Mtp)},
+            {"schedule", of.schedule.name},
+            {"deadlock", !deadlock.empty()},
+            {"stages", stagesJson(of)},
+            {"problems", problemsJson(of)},
+            {"notes", of.notes},
+            {"balance", {{"layers_above_mean", layersOf(of).above()}}}};
+  if (of.subject) json["balance"]["time_above_mean"] = timesOf(of).above();
+  if (predicted && predicted->problems.empty()) addPrediction(json, predicted->report);
+  print(versioned(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n");
+}
+
+void printText(const ExaminedLayout& of, const std::vector<std::string>& deadlock, const std::optional<SubjectPrediction>& predicted) {
+  print(headline(of) + "\n" + stagesText(of) + "\n");
+  for (const LayoutProblem& problem : of.problems) print(fmt::format("Megatron refuses it: {}\n", problem.message));
+  if (of.refusal) print(*of.refusal + "\n");
+  for (const std::string& note : of.notes) print(fmt::format("note: {}\n", note));
+  const Balance layers = layersOf(of);
+  print(fmt::format("balance: at most {:g} transformer layers on a rank, {:.4g} on average ({} above)\n", layers.most, layers.mean,
+                    percent(layers.above())));
+  if (of.subject)
+    print(fmt::format("time: a microbatch takes the slowest rank {} longer than the average rank\n", percent(timesOf(of).above())));
+  for (const std::string& line : deadlock) print(line + "\n");
+  if (of.problems.empty() && !of.refusal && deadlock.empty())
+    print(fmt::format("{}: no deadlock as Megatron posts its messages\n", of.schedule.name));
+  if (!predicted || !predicted->problems.empty()) return;
+  const Metrics& m = predicted->report.metrics;
+  Bytes peak = 0;
+  for (const RankMetrics& rank : m.ranks) peak = std::max(peak, rank.peakBytes);
+  print(fmt::format("predicted step {}, makespan {} (lower bound {}), bubble {}, peak memory {}\n", formatDuration(m.step),
+                    formatDuration(m.makespan), formatDuration(predicted->report.lowerBound.flush), percent(m.bubbleFraction),
+                    formatSize(peak)));
+}
+
+int run(const Options& o) {
+  const ExaminedLayout examined = examineLayout(o.layout);
+  std::vector<std::string> deadlock;
+  std::optional<SubjectPrediction> predicted;
+  const bool possible = examined.problems.empty() && !examined.refusal;
+  if (possible) {
+    Subject plain;  // without a table only the order counts
+    plain.schedule = examined.schedule;
+    plain.costs = defaultCosts(shapeOf(examined.schedule).stages);
+    predicted = predictRuntime(examined.subject ? *examined.subject : plain, {.runtime = Runtime::Megatron}).of;
+    for (const Problem& problem : predicted->problems) deadlock.push_back(problem.message);
+    if (!examined.subject) predicted.reset();
+  }
+  if (o.json)
+    printJson(examined, deadlock, predicted);
+  else
+    printText(examined, deadlock, predicted);
+  return possible && deadlock.empty() ? kYes : kNo;
+}
+
+}  // namespace
+
+Command addLayout(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  LayoutOptions& o = options->layout;
+  CLI::App* command = app.add_subcommand("layout", "Check a layout string of Megatron's --pipeline-model-parallel-layout");
+  command
+      ->add_option("--check", o.layout, "The string: E embedding, t transformer layer, m MTP layer, L loss, | ends a stage, x*N, (...)*N")
+      ->option_text("STRING (required)")
+      ->required();
+  command->add_option("--ranks", o.ranks, "Pipeline ranks, as --pipeline-model-parallel-size (default: one for each stage)")
+      ->check(wholeFrom(1, kMaxRanks))
+      ->option_text("R");
+  command->add_option("--chunks", o.chunks, "Stages of each rank (virtual pipeline size), instead of --ranks")
+      ->check(wholeFrom(1, kMaxStages))
+      ->option_text("V");
+  command->add_option("--microbatches", o.microbatches, "Microbatches per step (default: 4 per rank)")
+      ->check(wholeFrom(1, kMaxMicrobatches))
+      ->option_text("M");
+  command->add_option("--group", o.group, "As --microbatch-group-size-per-virtual-pipeline-stage (default: as many as ranks)")
+      ->check(wholeFrom(1, kMaxMicrobatches))
+      ->option_text("G");
+  command->add_option("--num-layers", o.layers, "Transformer layers that the model has, as --num-layers (default: those of the string)")
+      ->check(wholeFrom(0, 1 << 30))
+      ->option_text("N");
+  command->add_option("--mtp-num-layers", o.mtp, "MTP layers that the model has, as --mtp-num-layers (default: those of the string)")
+      ->check(wholeFrom(0, 1 << 30))
+      ->option_text("N");
+  command->add_option("--layers", o.table, "A table of the model's layers with their costs (JSON or CSV): predicts step, bubble and memory")
+      ->option_text("F.json|F.csv");
+  command->add_option("--cluster", o.cluster, "With --layers: messages take as long as on this preset or file (default: no time)")
+      ->option_text("CLUSTER");
+  command->add_option("--optimizer", o.optimizer, "With --layers: optimizer whose state is counted (default: none)")
+      ->option_text(optimizerNames("|"));
+  command->add_flag("--json", options->json, "Print the answer as JSON");
+  command->footer(
+      "Exit status: 0 Megatron takes it, 1 it refuses it or hangs, 2 the string cannot be read.\n\n"
+      "Examples:\n"
+      "  pipewright layout --check \"Et*3|(tt|)*29m|L\" --ranks 16\n"
+      "  pipewright layout --check \"Et*4|t*4|t*4|t*4L\" --layers layers.csv --microbatches 16 --json");
+  return [options] { return run(*options); };
+}
+
+}  // namespace pw::cli

@@ -1,0 +1,143 @@
+#include "simulator/layout/best.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+constexpr double kMostLayouts = 200'000;        // that are all looked at; a bound takes about a microsecond
+constexpr std::int64_t kMostWork = 30'000'000;  // actions simulated in a search by moves: some seconds
+
+using Begins = std::vector<std::size_t>;
+
+Bytes excessOver(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits) {
+  Bytes excess = 0;
+  for (std::size_t r = 0; r < limits.size(); ++r) {
+    if (limits[r] > 0) excess += std::max<Bytes>(0, peaks[r] - limits[r]);
+  }
+  return excess;
+}
+
+/// What is best so far, and what is tried.
+class Search {
+ public:
+  Search(TimedLayouts& layouts, const LayoutShape& shape, const std::vector<Bytes>& limits)
+      : layouts_(layouts), shape_(shape), limits_(limits) {}
+
+  /// Whether it is better than the best so far, which it then is.
+  bool attempt(const Begins& begins) {
+    if (!layouts_.allows(begins)) return false;
+    if (!best_.begins.empty() && excess_ == 0 && layouts_.bound(begins) > best_.times.step) return false;
+    TimedLayouts::Times times = layouts_.times(begins);
+    work_ += std::int64_t{2} * shape_.stages() * shape_.microbatches;
+    const Bytes excess = excessOver(times.peaks, limits_);
+    const auto key = [](Bytes over, const TimedLayouts::Times& t) { return std::tuple(over, t.step, std::ranges::max(t.peaks)); };
+    if (found_ && key(excess, times) >= key(excess_, best_.times)) return false;
+    found_ = true;
+    excess_ = excess;
+    best_.begins = begins;
+    best_.times = std::move(times);
+    return true;
+  }
+
+  [[nodiscard]] bool found() const { return found_; }
+  [[nodiscard]] bool tired() const { return work_ > kMostWork; }
+  [[nodiscard]] BestLayout& best() { return best_; }
+
+ private:
+  TimedLayouts& layouts_;
+  const LayoutShape& shape_;
+  const std::vector<Bytes>& limits_;
+  BestLayout best_;
+  Bytes excess_ = 0;
+  bool found_ = false;
+  std::int64_t work_ = 0;
+};
+
+double choicesOf(std::size_t places, std::size_t begins) {  // with repetition
+  double ways = 1;
+  for (std::size_t i = 0; i < begins; ++i) ways = ways * static_cast<double>(places + i) / static_cast<double>(i + 1);
+  return ways;
+}
+
+void tryAll(Search& search, const std::vector<std::size_t>& places, std::size_t count) {
+  std::vector<std::size_t> at(count, 0);
+  Begins begins(count);
+  while (true) {
+    for (std::size_t i = 0; i < count; ++i) begins[i] = places[at[i]];
+    search.attempt(begins);
+    std::size_t i = count;
+    while (i > 0 && at[i - 1] + 1 == places.size()) --i;
+    if (i == 0) return;
+    const std::size_t next = at[i - 1] + 1;
+    for (std::size_t k = i - 1; k < count; ++k) at[k] = next;
+  }
+}
+
+/// Begins where the work before them is nearest to an even share.
+Begins evenCut(const TimedLayouts& layouts, std::size_t stages) {
+  const std::vector<Ns>& work = layouts.workBefore();
+  Begins begins;
+  for (std::size_t s = 1; s < stages; ++s) {
+    const double share = static_cast<double>(work.back()) * static_cast<double>(s) / static_cast<double>(stages);
+    begins.push_back(*std::ranges::min_element(layouts.places(), {}, [&](std::size_t place) {
+      const double off = static_cast<double>(work[place]) - share;
+      return off < 0 ? -off : off;
+    }));
+  }
+  return begins;
+}
+
+void improve(Search& search, const std::vector<std::size_t>& places) {
+  const auto shifted = [&](const Begins& from, std::size_t first, std::size_t last, int by) -> std::optional<Begins> {
+    Begins begins = from;
+    for (std::size_t i = first; i <= last; ++i) {
+      const auto to = (std::ranges::lower_bound(places, begins[i]) - places.begin()) + by;
+      if (to < 0 || to >= std::ssize(places)) return std::nullopt;
+      begins[i] = places[static_cast<std::size_t>(to)];
+    }
+    if (!std::ranges::is_sorted(begins)) return std::nullopt;
+    return begins;
+  };
+  constexpr std::array<int, 6> kSteps{-1, 1, -2, 2, -4, 4};
+  bool better = true;
+  while (better && !search.tired()) {
+    better = false;
+    const std::size_t count = search.best().begins.size();
+    for (std::size_t length = 1; length <= count && !search.tired(); ++length) {
+      for (std::size_t first = 0; first + length <= count && !search.tired(); ++first) {
+        for (const int by : kSteps) {
+          const auto begins = shifted(search.best().begins, first, first + length - 1, by);
+          better = (begins && search.attempt(*begins)) || better;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+BestLayout bestLayout(TimedLayouts& layouts, const LayoutShape& shape, const std::vector<Bytes>& limits,
+                      const std::optional<Begins>& start) {
+  Search search(layouts, shape, limits);
+  const auto count = static_cast<std::size_t>(shape.stages()) - 1;
+  const std::vector<std::size_t>& places = layouts.places();
+  search.best().layouts = choicesOf(places.size(), count);
+  search.best().all = search.best().layouts <= kMostLayouts;
+  if (start) search.attempt(*start);
+  search.attempt(evenCut(layouts, count + 1));
+  if (search.best().all) {
+    tryAll(search, places, count);
+  } else if (search.found()) {
+    improve(search, places);
+  }
+  if (!search.found())
+    throw UsageError("no layout of this shape has all MTP layers in the last stage of a rank; give fewer stages on a rank");
+  return search.best();
+}
+
+}  // namespace pw

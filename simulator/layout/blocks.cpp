@@ -1,0 +1,148 @@
+#include "simulator/layout/blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "simulator/text/counted.h"
+
+namespace pw {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+template <std::size_t N>
+bool hasAny(std::string_view path, const std::array<std::string_view, N>& words) {
+  const std::string text = lower(path);
+  return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+bool looksLikeEmbedding(std::string_view path) { return hasAny(path, std::to_array<std::string_view>({"emb", "wte", "wpe", "start"})); }
+bool looksLikeEnd(std::string_view path) {
+  return hasAny(path, std::to_array<std::string_view>({"head", "loss", "norm", "logits", "output", "unembed"}));
+}
+
+std::optional<std::string> numberedModuleOf(const Layer& layer) {
+  if (std::optional<std::string> of = numberedModule(layer.module)) return of;
+  return numberedModule(layer.name);
+}
+
+bool isMtp(const Layer& layer) { return hasAny(layer.module + "." + layer.name, std::to_array<std::string_view>({"mtp"})); }
+
+/// What of each layer names its t; nothing: it has none of its own.
+std::vector<std::optional<std::string>> namesOf(const LayerTable& table) {
+  std::vector<std::optional<std::string>> names;
+  for (const Layer& layer : table.layers) names.push_back(numberedModuleOf(layer));
+  const bool none = std::ranges::none_of(names, [](const auto& name) { return name.has_value(); });
+  if (!none) return names;
+  std::size_t end = table.layers.size(), begin = 0;
+  while (end > 1 && looksLikeEnd(table.layers[end - 1].name)) --end;
+  if (end > 1 && looksLikeEmbedding(table.layers[0].name)) begin = 1;
+  for (std::size_t i = begin; i < end; ++i) names[i] = table.layers[i].name;
+  return names;
+}
+
+Layer passing(const Layer& like, std::string name) {
+  Layer layer;
+  layer.name = std::move(name);
+  layer.output = like.output;
+  layer.sent = like.sent;
+  return layer;
+}
+
+/// The layers of the next block of that letter, moving `next` past it; nothing where the table has none for an E or L.
+std::optional<LayoutBlock> take(const std::vector<LayoutBlock>& blocks, std::size_t& next, LayoutLayer letter) {
+  if (next < blocks.size() && blocks[next].letter == letter) return blocks[next++];
+  return std::nullopt;
+}
+
+void requireSame(const std::vector<LayoutBlock>& blocks, const Layout& layout, const LayerTable& table) {
+  const auto compare = [&](LayoutLayer letter, std::string_view what) {
+    const auto has = std::ranges::count(blocks, letter, &LayoutBlock::letter);
+    const auto wanted = static_cast<std::ptrdiff_t>(layout.count(letter));
+    if (has != wanted)
+      throw UsageError(fmt::format("layer table {} has {} and the layout {} {}; give a table and a layout of the same model", table.name,
+                                   counted(has, what), wanted, letterOf(letter)));
+  };
+  compare(LayoutLayer::Transformer, "transformer layer");
+  compare(LayoutLayer::Mtp, "MTP layer");
+  for (const LayoutBlock& block : blocks) {
+    if (layout.count(block.letter) == 0)
+      throw UsageError(fmt::format("layer {} of table {} is what {} stands for, which the layout does not have; add it", block.name,
+                                   table.name, letterOf(block.letter)));
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> numberedModule(std::string_view path) {
+  if (path.starts_with('@')) return std::nullopt;  // a node, whose number is no layer's
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find_first_of(".:", begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (!part.empty() && std::isdigit(static_cast<unsigned char>(part.back())) != 0 && !looksLikeEmbedding(part) && !looksLikeEnd(part))
+      return std::string(path.substr(0, end));
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+std::vector<LayoutBlock> blocksOf(const LayerTable& table) {
+  const std::vector<std::optional<std::string>> names = namesOf(table);
+  std::vector<LayoutBlock> blocks;
+  std::size_t last = 0;  // after the last layer with a name of its own
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i]) last = i + 1;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Layer& layer = table.layers[i];
+    LayoutLayer letter = isMtp(layer) ? LayoutLayer::Mtp : LayoutLayer::Transformer;
+    std::string name = names[i] ? *names[i] : layer.name;
+    const bool inside = !blocks.empty() && i < last && !names[i] && letter != LayoutLayer::Mtp;
+    if (!names[i] && letter != LayoutLayer::Mtp && !inside) letter = i < last ? LayoutLayer::Embedding : LayoutLayer::Loss;
+    const bool same = inside || (!blocks.empty() && blocks.back().letter == letter &&
+                                 (blocks.back().name == name || letter == LayoutLayer::Embedding || letter == LayoutLayer::Loss));
+    if (same)
+      blocks.back().end = i + 1;
+    else
+      blocks.push_back({letter, i, i + 1, std::move(name)});
+  }
+  return blocks;
+}
+
+LaidOutTable layOut(const LayerTable& table, const Layout& layout) {
+  const std::vector<LayoutBlock> blocks = blocksOf(table);
+  requireSame(blocks, layout, table);
+  LaidOutTable result{{table.name, table.microbatch, table.actionOverhead, table.optimizerNsPerByte, {}}, {}, {}};
+  std::vector<Layer>& layers = result.table.layers;
+  std::size_t next = 0;
+  for (std::size_t s = 0; s < layout.stages.size(); ++s) {
+    if (s > 0) result.begins.push_back(layers.size());
+    const std::size_t before = layers.size();
+    for (const LayoutLayer letter : layout.stages[s]) {
+      const std::optional<LayoutBlock> block = take(blocks, next, letter);
+      if (!block) {
+        result.notes.push_back(fmt::format("table {} has no layer for {}: it takes no time", table.name, letterOf(letter)));
+        continue;
+      }
+      for (std::size_t i = block->begin; i < block->end; ++i) layers.push_back(table.layers[i]);
+    }
+    if (layers.size() == before)
+      layers.push_back(passing(layers.empty() ? table.layers.front() : layers.back(), fmt::format("nothing in stage {}", s)));
+  }
+  if (next < blocks.size())
+    throw UsageError(fmt::format("layer {} of table {} comes where the layout has no {}; give a table in the order of the layout",
+                                 blocks[next].name, table.name, letterOf(blocks[next].letter)));
+  return result;
+}
+
+}  // namespace pw

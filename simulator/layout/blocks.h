@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulator/costs/layer_table.h"
+#include "simulator/layout/layout.h"
+
+namespace pw {
+
+/// A letter of a layout and the layers [begin, end) of a table that it stands for.
+struct LayoutBlock {
+  LayoutLayer letter = LayoutLayer::Transformer;
+  std::size_t begin = 0, end = 0;
+  std::string name;  ///< `blocks.3`, or of its first layer
+
+  bool operator==(const LayoutBlock&) const = default;
+};
+
+/// The path up to its outermost part that ends in a number: `model.blocks.3` of `model.blocks.3.attn:end`; nothing without one, for nodes
+/// (`@add_1`), and for parts named like an embedding, a norm or a head.
+[[nodiscard]] std::optional<std::string> numberedModule(std::string_view path);
+
+/// A table of layers as the letters that Megatron places. Layers under one numbered module (`blocks.3.attn`, `blocks.3.mlp`; by their
+/// module, else by their name) are one t, in the order of the table; what comes before the first of them is the E, what follows the last
+/// the L, and what stands between two belongs to the one before. `mtp` in the path makes it an m. In a table without numbered layers each
+/// layer is a t, but for a first one named like an embedding and last ones named like a norm, a head or a loss. Cost: linear.
+[[nodiscard]] std::vector<LayoutBlock> blocksOf(const LayerTable& table);
+
+/// A layer table with at least one layer in every stage of a layout.
+struct LaidOutTable {
+  LayerTable table;                 ///< with a layer that takes no time where a stage has none
+  std::vector<std::size_t> begins;  ///< the first layer of stages 1, 2, …
+  std::vector<std::string> notes;   ///< what was assumed; sentences
+};
+
+/// Gives the table's layers to the stages of the layout. Stages without layers get one that only passes on what it receives: as many bytes
+/// as the layer before it sends (before the first layer: as that one). Throws UsageError where the table has another number of transformer
+/// or MTP layers than the layout, or layers for an E or L that the layout lacks. Cost: linear.
+[[nodiscard]] LaidOutTable layOut(const LayerTable& table, const Layout& layout);
+
+}  // namespace pw

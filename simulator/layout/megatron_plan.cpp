@@ -1,0 +1,254 @@
+#include "simulator/layout/megatron_plan.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "schedules/error.h"
+#include "schedules/lower.h"
+#include "schedules/units.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/layout/best.h"
+#include "simulator/layout/rules.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/partition/split.h"
+#include "simulator/partition/stage_costs.h"
+#include "simulator/plan/layer_export.h"
+#include "simulator/report/metrics.h"
+#include "simulator/text/counted.h"
+
+namespace pw {
+namespace {
+
+using Begins = std::vector<std::size_t>;
+
+/// The plan's model as a chain of layers, and the node where each layer begins.
+struct LayeredModel {
+  LayerTable table;
+  std::vector<std::size_t> nodes;
+};
+
+LayeredModel layered(const Plan& plan, const ModelGraph& graph) {
+  if (isLayerChain(graph)) {
+    LayeredModel model{tableOf(graph), {}};
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) model.nodes.push_back(i);
+    return model;
+  }
+  LayeredModel model{layersOf(plan, graph), {0}};
+  for (const SplitPoint& point : splitPoints(graph, bindBatch(graph, plan.microbatchSize))) model.nodes.push_back(point.begin.index());
+  return model;
+}
+
+/// Where a node of the plan is among the blocks: the block that it begins, or that it is within.
+struct Place {
+  std::size_t position = 0;
+  bool inside = false;
+};
+
+Place placeOf(const std::vector<LayoutBlock>& blocks, const LayeredModel& model, std::size_t node) {
+  const auto layer = static_cast<std::size_t>(std::ranges::upper_bound(model.nodes, node) - model.nodes.begin()) - 1;
+  const auto block = std::ranges::upper_bound(blocks, layer, {}, &LayoutBlock::begin) - 1;
+  return {static_cast<std::size_t>(block - blocks.begin()), model.nodes[layer] != node || layer != block->begin};
+}
+
+/// Why the plan's schedule is not one that Megatron runs; empty: it is.
+std::string unlike(const Plan& plan, const LayoutShape& shape) {
+  const Schedule& schedule = plan.schedule;
+  const PlacementKind kind = kindOf(schedule.placement, shapeOf(schedule));
+  if (kind != PlacementKind::Loop) return fmt::format("places stages as {}, and Megatron as a loop", nameOf(kind));
+  if (computeOnly(schedule).rows == computeOnly(lower(megatronSchedule(shape))).rows) return "";
+  const bool splits = std::ranges::any_of(schedule.rows, [](const auto& row) {
+    return std::ranges::any_of(row, [](const Action& a) { return a.kind == ActionKind::BackwardWeight; });
+  });
+  return splits ? "computes the weights' part of the backward on its own (zero bubble), which Megatron does not"
+                : "has another order, and Megatron does not read orders";
+}
+
+/// Groups of microbatches that Megatron's interleaved schedule takes: as many as ranks, else the first number that leaves no short rest.
+std::optional<int> groupFor(int ranks, int chunks, int microbatches) {
+  for (int group = ranks; group <= microbatches; ++group) {
+    if (!refusalOfMicrobatches(ranks, chunks, microbatches, group)) return group;
+  }
+  return std::nullopt;
+}
+
+void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape) {
+  std::vector<std::string>& flags = megatron.flags;
+  const auto add = [&](std::string flag) { flags.push_back(std::move(flag)); };
+  add(fmt::format("--pipeline-model-parallel-size {}", shape.ranks));
+  add(fmt::format("--pipeline-model-parallel-layout \"{}\"", toString(megatron.layout)));
+  add(fmt::format("--num-layers {}", megatron.layout.count(LayoutLayer::Transformer)));
+  if (const std::size_t mtp = megatron.layout.count(LayoutLayer::Mtp); mtp > 0) add(fmt::format("--mtp-num-layers {}", mtp));
+  if (shape.chunks > 1 && shape.group != 0 && shape.group != shape.ranks)
+    add(fmt::format("--microbatch-group-size-per-virtual-pipeline-stage {}", shape.group));
+  add(fmt::format("--micro-batch-size {}", plan.microbatchSize));
+  add(fmt::format("--global-batch-size {}", plan.microbatchSize * shape.microbatches * plan.replicas));
+  if (plan.replicas > 1) add("--overlap-grad-reduce");  // the plan's reductions run while ranks compute
+  if (plan.profile.computing.precision == DType::BFloat16) add("--bf16");
+  if (plan.profile.computing.precision == DType::Float16) add("--fp16");
+  if (plan.optimizer) {
+    const OptimizerSpec& update = plan.optimizer->update;
+    switch (update.kind) {
+      case OptimizerSpec::Kind::Sgd:
+        add("--optimizer sgd");
+        add(fmt::format("--sgd-momentum {}", update.momentum));
+        break;
+      case OptimizerSpec::Kind::Adam:
+      case OptimizerSpec::Kind::AdamW: add("--optimizer adam"); break;
+      case OptimizerSpec::Kind::RmsProp: megatron.notes.emplace_back("Megatron has no RMSprop; --optimizer is left to you."); break;
+    }
+    if (plan.optimizer->zero1) add("--use-distributed-optimizer");
+  }
+}
+
+void addRecompute(MegatronPlan& megatron, const Plan& plan) {
+  std::size_t some = 0, whole = 0;
+  for (const StageSpec& stage : plan.partition.stages) {
+    int nodes = 0;
+    for (const NodeRange& range : stage.checkpoints) nodes += range.end.value - range.begin.value;
+    some += nodes > 0 ? 1U : 0U;
+    whole += 2 * nodes > stage.end.value - stage.begin.value ? 1U : 0U;
+  }
+  if (some == 0) return;
+  if (2 * whole >= plan.partition.stages.size()) {
+    for (const char* flag : {"--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"})
+      megatron.flags.emplace_back(flag);
+    megatron.notes.emplace_back(
+        "Megatron recomputes every transformer layer on its own, the same on all stages; the plan's stages may keep more.");
+  } else {
+    megatron.flags.emplace_back("--recompute-granularity selective");
+    megatron.notes.push_back(fmt::format(
+        "The plan recomputes in {} of {} stages; Megatron decides for all alike, and selective recomputation is the nearest to that.", some,
+        plan.partition.stages.size()));
+  }
+}
+
+/// The predicted step of the plan, with its optimizer's state.
+Ns stepOfPlan(const Plan& plan) {
+  CostTable costs = plan.costs;
+  if (plan.optimizer) addOptimizerState(costs, stateCopies(plan.optimizer->update), plan.optimizer->zero1 ? plan.replicas : 1);
+  return metricsOf(simulate(plan.schedule, costs)).step;
+}
+
+PlanRequest requestLike(const Plan& plan) {
+  PlanRequest request;
+  request.replicas = plan.replicas;
+  if (plan.optimizer) {
+    request.optimizer = plan.optimizer->update;
+    request.zero1 = plan.optimizer->zero1;
+  }
+  return request;
+}
+
+/// Ranks, chunks and groups that Megatron can have for the plan's ranks and stages.
+LayoutShape shapeFor(const Plan& plan, std::vector<std::string>& notes) {
+  const Shape shape = shapeOf(plan.schedule);
+  LayoutShape of{shape.ranks, std::max(1, shape.stages / shape.ranks), shape.microbatches, 0};
+  if (of.chunks > 1 && shape.ranks == 1) of.chunks = 1;
+  if (of.chunks == 1) return of;
+  const std::optional<int> group = groupFor(of.ranks, of.chunks, of.microbatches);
+  if (group) {
+    of.group = *group == of.ranks ? 0 : *group;
+  } else {
+    notes.push_back(
+        fmt::format("Megatron's interleaved schedule needs at least as many microbatches as ranks, {}, and the plan has {}; it is "
+                    "exported with one stage on each rank.",
+                    of.ranks, of.microbatches));
+    of.chunks = 1;
+  }
+  return of;
+}
+
+/// Where the plan's stages begin among the blocks; nothing where Megatron cannot cut at one of them.
+std::optional<Begins> ownBegins(const Plan& plan, const LayeredModel& model, const TimedLayouts& layouts) {
+  Begins begins;
+  for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) {
+    const Place place = placeOf(layouts.blocks(), model, plan.partition.stages[s].begin.index());
+    begins.push_back(place.position);
+    if (place.inside || !std::ranges::binary_search(layouts.places(), place.position)) return std::nullopt;
+  }
+  return layouts.allows(begins) ? std::optional(begins) : std::nullopt;
+}
+
+/// A note for each stage that begins elsewhere than in the plan.
+void noteMoves(const Plan& plan, const LayeredModel& model, const TimedLayouts& layouts, const Begins& begins, MegatronPlan& megatron) {
+  const std::vector<LayoutBlock>& blocks = layouts.blocks();
+  for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) {
+    const Place place = placeOf(blocks, model, plan.partition.stages[s].begin.index());
+    const std::size_t to = begins[s - 1];
+    if (!place.inside && place.position == to) continue;
+    megatron.notes.push_back(fmt::format("Stage {} begins {} {}{}; here {}.", s, place.inside ? "inside" : "before",
+                                         blocks[place.position].name, place.inside ? ", which Megatron does not split" : "",
+                                         to < blocks.size() ? "before " + blocks[to].name : "after " + blocks.back().name));
+  }
+}
+
+}  // namespace
+
+MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph) {
+  requireFits(plan, graph);
+  if (!trains(plan.schedule))
+    throw UsageError(fmt::format("{} has no backward, and Megatron's layout is for training; export another plan", plan.schedule.name));
+  const LayeredModel model = layered(plan, graph);
+  MegatronPlan megatron;
+  LayoutShape shape = shapeFor(plan, megatron.notes);
+  const bool sameShape = shape.stages() == static_cast<int>(plan.partition.stages.size());
+  TimedLayouts layouts(model.table, plan.profile, shape, requestLike(plan));
+  const auto transformers = std::ranges::count(layouts.blocks(), LayoutLayer::Transformer, &LayoutBlock::letter);
+  if (transformers < shape.ranks)
+    throw UsageError(fmt::format("{} has {}, fewer than ranks; Megatron's layout places whole layers, so plan for fewer ranks",
+                                 plan.modelName, counted(transformers, "numbered layer")));
+  const std::string other = unlike(plan, shape);
+  megatron.exact = sameShape && other.empty();
+  const std::optional<Begins> own = megatron.exact ? ownBegins(plan, model, layouts) : std::nullopt;
+  const BestLayout best = bestLayout(layouts, shape, {}, own);
+  const Begins begins = own ? *own : best.begins;
+  if (megatron.exact && !own) noteMoves(plan, model, layouts, begins, megatron);
+  megatron.exact = own.has_value();
+  megatron.ranks = shape.ranks;
+  megatron.chunks = shape.chunks;
+  megatron.layout = layouts.layoutOf(begins);
+  megatron.step = layouts.times(begins).step;
+  megatron.planStep = stepOfPlan(plan);
+  if (!other.empty()) {
+    megatron.notes.push_back(fmt::format("{} {}; exported as {}, with the layout of the shortest predicted step{}.", plan.schedule.name,
+                                         other, shape.chunks > 1 ? "interleaved 1F1B" : "1F1B", best.all ? " of all" : " that was found"));
+  } else if (best.times.step < megatron.step) {
+    megatron.notes.push_back(fmt::format("The layout \"{}\" would take {} instead of {} (predicted).",
+                                         toString(layouts.layoutOf(best.begins)), formatDuration(best.times.step),
+                                         formatDuration(megatron.step)));
+  }
+  if (megatron.exact) megatron.step = megatron.planStep;  // the chain of layers leaves out what a model sends past the next stage
+  for (std::string& note : notesOf(megatron.layout, shape.ranks)) megatron.notes.push_back(std::move(note) + ".");
+  addFlags(megatron, plan, shape);
+  addRecompute(megatron, plan);
+  return megatron;
+}
+
+std::string toText(const MegatronPlan& megatron, const Plan& plan) {
+  std::string text = fmt::format(
+      "# {} for Megatron-LM: {}, {}. Predicted step {}{}\n", plan.modelName, counted(megatron.ranks, "pipeline rank"),
+      megatron.chunks == 1 ? "1F1B" : fmt::format("interleaved 1F1B, {} stages on each", megatron.chunks), formatDuration(megatron.step),
+      megatron.step == megatron.planStep ? "." : fmt::format("; the plan's {}.", formatDuration(megatron.planStep)));
+  for (const std::string& note : megatron.notes) text += "# " + note + "\n";
+  for (const std::string& flag : megatron.flags) text += flag + "\n";
+  return text;
+}
+
+std::string toJson(const MegatronPlan& megatron) {
+  nlohmann::ordered_json json{{"layout", toString(megatron.layout)},
+                              {"pipeline_model_parallel_size", megatron.ranks},
+                              {"virtual_pipeline_model_parallel_size", megatron.chunks},
+                              {"flags", megatron.flags},
+                              {"notes", megatron.notes},
+                              {"exact", megatron.exact},
+                              {"plan_step_ns", megatron.planStep},
+                              {"step_ns", megatron.step}};
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace pw

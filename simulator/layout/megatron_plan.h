@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/layout/layout.h"
+#include "simulator/plan/plan.h"
+
+namespace pw {
+
+/// A plan as arguments of Megatron-LM's training scripts.
+struct MegatronPlan {
+  Layout layout;
+  int ranks = 1, chunks = 1;
+  std::vector<std::string> flags;  ///< one argument with its value each: `--pipeline-model-parallel-size 4`
+  std::vector<std::string> notes;  ///< sentences: what Megatron does differently from the plan, or not at all
+  bool exact = false;              ///< schedule, placement and splits are the plan's
+  Ns planStep = 0, step = 0;       ///< predicted: of the plan, and of what Megatron runs
+};
+
+/// The nearest that Megatron can run. Transformer layers are the numbered ones of the model (`blocksOf`). The plan's stages are kept where
+/// Megatron can place and cut them: a loop of 1F1B or interleaved 1F1B, between transformer layers. Otherwise, with a note that says why,
+/// the layout is the one with the shortest predicted step of as many ranks and stages (`bestLayout`). Throws UsageError for a plan that
+/// does not fit the graph, that does not train, or of a model with fewer layers than ranks. Cost: as `bestLayout`.
+[[nodiscard]] MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph);
+
+/// The arguments as the lines of a file for a shell, notes as comments before them.
+[[nodiscard]] std::string toText(const MegatronPlan& megatron, const Plan& plan);
+/// As JSON: `layout`, `flags[]`, `notes[]`, `exact`, `plan_step_ns`, `step_ns`, …
+[[nodiscard]] std::string toJson(const MegatronPlan& megatron);
+
+}  // namespace pw

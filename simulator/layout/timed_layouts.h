@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "simulator/costs/layer_table.h"
+#include "simulator/costs/profile.h"
+#include "simulator/layout/blocks.h"
+#include "simulator/layout/layout.h"
+#include "simulator/partition/model_costs.h"
+#include "simulator/plan/planner.h"
+#include "simulator/step/compiled_rows.h"
+#include "simulator/step/execute.h"
+
+namespace pw {
+
+/// What Megatron's schedule is for.
+struct LayoutShape {
+  int ranks = 1, chunks = 1, microbatches = 1;
+  int group = 0;  ///< consecutive microbatches of a chunk; 0: as many as ranks
+
+  [[nodiscard]] int stages() const { return ranks * chunks; }
+};
+
+/// Megatron's schedule of that shape, compute-only: 1F1B, or with several chunks interleaved 1F1B. Throws UsageError where
+/// `refusalOfMicrobatches` has a reason.
+[[nodiscard]] Schedule megatronSchedule(const LayoutShape& shape);
+
+/// Many layouts of one layer table, timed one after the other under one schedule. A layout is the position of each stage's begin among the
+/// blocks of the table (`blocksOf`): begins[s − 1] for stage s, ascending; equal ones make empty stages.
+class TimedLayouts {
+ public:
+  /// `costs`: whose topology (links, speeds) counts; its costs of layers are not looked at. `optimizer`: as in a plan.
+  TimedLayouts(const LayerTable& table, const Profile& costs, const LayoutShape& shape, const PlanRequest& like);
+
+  [[nodiscard]] const std::vector<LayoutBlock>& blocks() const { return blocks_; }
+  /// Positions where a stage may begin, ascending: E stays first, L last, MTP layers together.
+  [[nodiscard]] const std::vector<std::size_t>& places() const { return places_; }
+  /// Whether the MTP layers are in the last stage of their rank, as Megatron needs them.
+  [[nodiscard]] bool allows(const std::vector<std::size_t>& begins) const;
+
+  struct Times {
+    Ns step = 0, makespan = 0;
+    std::vector<Bytes> peaks;  ///< by rank
+  };
+  /// The prediction of a layout. Cost: linear in the actions.
+  [[nodiscard]] Times times(const std::vector<std::size_t>& begins);
+  /// A step that no order of the layout is shorter than: of each rank its work, and one microbatch through the stages before it.
+  [[nodiscard]] Ns bound(const std::vector<std::size_t>& begins) const;
+  [[nodiscard]] Layout layoutOf(const std::vector<std::size_t>& begins) const;
+  /// Forward and backward of a microbatch, of the blocks before each position.
+  [[nodiscard]] const std::vector<Ns>& workBefore() const { return work_; }
+
+ private:
+  LayoutShape shape_;
+  std::vector<LayoutBlock> blocks_;
+  std::vector<std::size_t> places_;
+  bool sameSpeed_ = true;  ///< of all ranks
+  std::size_t firstMtp_ = 0, endMtp_ = 0;
+  std::vector<Ns> work_;
+  std::vector<std::size_t> nodeOf_;  ///< by position: the node where its block begins
+  ModelGraph graph_;                 ///< the table's layers, and around each block layers without work, for empty stages
+  Profile profile_;
+  PlanRequest request_;
+  Schedule rows_;
+  std::unique_ptr<ModelCosts> model_;
+  std::unique_ptr<CompiledRows> compiled_;
+  pw::Times times_;
+};
+
+}  // namespace pw

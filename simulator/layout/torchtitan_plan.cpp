@@ -1,0 +1,166 @@
+#include "simulator/layout/torchtitan_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "schedules/csv.h"
+#include "schedules/error.h"
+#include "schedules/lower.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/layout/blocks.h"
+#include "simulator/model/graph_facts.h"
+
+namespace pw {
+namespace {
+
+using Modules = std::vector<std::vector<std::string>>;
+
+struct Name {
+  std::string text;
+  bool numbered = false;
+};
+
+/// The outermost numbered module of a path, else its first part; nothing for operators of the model itself.
+std::optional<Name> nameOf(std::string_view path) {
+  if (const auto numbered = numberedModule(path)) return Name{*numbered, true};
+  const std::string first(path.substr(0, path.find_first_of(".:")));
+  if (first.empty() || first.starts_with('@')) return std::nullopt;
+  return Name{first, false};
+}
+
+std::vector<std::optional<Name>> namesOf(const ModelGraph& graph) {
+  std::vector<std::optional<Name>> names;
+  if (isLayerChain(graph)) {
+    for (const Layer& layer : tableOf(graph).layers) {
+      const std::optional<Name> module = nameOf(layer.module);
+      names.push_back(module && module->numbered ? module : nameOf(layer.name));
+    }
+    return names;
+  }
+  for (const Node& node : graph.nodes) names.push_back(node.modules.empty() ? std::nullopt : nameOf(node.modules.back().path));
+  return names;
+}
+
+Modules modulesOf(const Plan& plan, const std::vector<std::optional<Name>>& names) {
+  Modules modules;
+  std::map<std::string, std::size_t> stageOf;
+  for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
+    std::vector<std::string>& own = modules.emplace_back();
+    for (NodeId n = plan.partition.stages[s].begin; n < plan.partition.stages[s].end; n = NodeId(n.value + 1)) {
+      const std::optional<Name>& name = names[n.index()];
+      if (!name || std::ranges::find(own, name->text) != own.end()) continue;
+      const auto [first, isNew] = stageOf.emplace(name->text, s);
+      if (!isNew && name->numbered)
+        throw UsageError(
+            fmt::format("stage {} begins inside {}, and torchtitan places whole modules; plan with --balance layers, or --split {}", s,
+                        name->text, name->text));
+      if (isNew) own.push_back(name->text);
+    }
+  }
+  return modules;
+}
+
+bool isTorchtitans(const Modules& modules) {
+  bool embedding = false, layers = false;
+  for (const auto& stage : modules) {
+    for (const std::string& name : stage) {
+      embedding = embedding || name == "tok_embeddings";
+      layers = layers || name.starts_with("layers.");
+    }
+  }
+  return embedding && layers;
+}
+
+/// The numbered modules as layers.0, layers.1, …; what is before them as the embedding, what is after them as norm and head.
+Modules translated(const Modules& modules, const std::set<std::string>& numbered) {
+  Modules result;
+  int next = 0;
+  for (const auto& stage : modules) {
+    std::vector<std::string>& own = result.emplace_back();
+    for (const std::string& name : stage) {
+      if (numbered.contains(name)) own.push_back(fmt::format("layers.{}", next++));
+    }
+  }
+  result.front().insert(result.front().begin(), "tok_embeddings");
+  result.back().insert(result.back().end(), {"norm", "lm_head"});
+  return result;
+}
+
+/// Which of torchtitan's schedules has the plan's placement; with a CSV that is all that its name decides.
+std::string placementName(const Plan& plan) {
+  const Shape shape = shapeOf(plan.schedule);
+  const PlacementKind kind = kindOf(plan.schedule.placement, shape);
+  const int chunks = shape.stages / std::max(1, shape.ranks);
+  if (kind == PlacementKind::Loop) return chunks == 1 ? "1F1B" : "Interleaved1F1B";
+  if (kind == PlacementKind::V) return "ZBVZeroBubble";
+  throw UsageError(fmt::format("{} places stages as {}, and torchtitan as a loop or a V; plan with another schedule", plan.schedule.name,
+                               pw::nameOf(kind)));
+}
+
+void addNotes(TorchtitanPlan& result, const Plan& plan) {
+  const auto recomputes = [](const StageSpec& stage) { return !stage.checkpoints.empty(); };
+  if (std::ranges::any_of(plan.partition.stages, recomputes))
+    result.notes.emplace_back("The plan recomputes activations in some stages; torchtitan's activation_checkpoint decides for all alike.");
+  if (plan.profile.computing.precision == DType::Float16)
+    result.notes.emplace_back("The plan computes in float16, which torchtitan's mixed_precision_param does not have.");
+  const std::int64_t samples = std::int64_t{plan.replicas} * plan.schedule.microbatches * plan.microbatchSize;
+  if (plan.batch != samples)
+    result.notes.push_back(
+        fmt::format("The plan's batch of {} makes microbatches of different sizes; here a step has {} samples.", plan.batch, samples));
+}
+
+}  // namespace
+
+TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph) {
+  requireFits(plan, graph);
+  const int ranks = shapeOf(plan.schedule).ranks;
+  if (ranks < 2) throw UsageError("torchtitan's pipelining needs two ranks or more, and the plan has one; plan with --ranks 2");
+  if (!trains(plan.schedule))
+    throw UsageError(fmt::format("{} has no backward, and torchtitan trains; export another plan", plan.schedule.name));
+  TorchtitanPlan result;
+  const std::string name = placementName(plan);
+  const std::vector<std::optional<Name>> names = namesOf(graph);
+  result.modules = modulesOf(plan, names);
+  if (!isTorchtitans(result.modules)) {
+    std::set<std::string> numbered;
+    for (const auto& of : names) {
+      if (of && of->numbered) numbered.insert(of->text);
+    }
+    if (numbered.empty())
+      throw UsageError(fmt::format("{} has no numbered modules (layers.0, layers.1, …) that torchtitan could place", plan.modelName));
+    result.modules = translated(result.modules, numbered);
+    result.notes.push_back(
+        fmt::format("The modules of {} are given the names that torchtitan's models have, in their order; check them.", plan.modelName));
+  }
+  result.schedule = toCsv(computeOnly(plan.schedule));
+  const std::int64_t local = plan.schedule.microbatches * plan.microbatchSize;
+  std::vector<std::string> parts, lists;
+  for (const auto& stage : result.modules) {
+    parts.push_back(fmt::format("{}", fmt::join(stage, ",")));
+    lists.push_back(fmt::format("[\"{}\"]", fmt::join(stage, "\", \"")));
+  }
+  result.arguments = {fmt::format("--parallelism.pipeline_parallel_degree {}", ranks),
+                      fmt::format("--parallelism.pipeline_parallel_schedule {}", name),
+                      fmt::format("--parallelism.pipeline_parallel_microbatch_size {}", plan.microbatchSize),
+                      fmt::format("--parallelism.module_fqns_per_model_part {}", fmt::join(parts, " ")),
+                      fmt::format("--parallelism.data_parallel_replicate_degree {}", plan.replicas),
+                      fmt::format("--training.local_batch_size {}", local),
+                      fmt::format("--training.global_batch_size {}", local * plan.replicas)};
+  const bool lower = plan.profile.computing.precision == DType::BFloat16;
+  result.arguments.push_back(fmt::format("--training.mixed_precision_param {}", lower ? "bfloat16" : "float32"));
+  result.python = fmt::format(
+      "parallelism=ParallelismConfig(\n    pipeline_parallel_degree={},\n    pipeline_parallel_schedule=\"{}\",\n"
+      "    pipeline_parallel_schedule_csv=\"schedule.csv\",\n    pipeline_parallel_microbatch_size={},\n"
+      "    module_fqns_per_model_part=[\n        {},\n    ],\n    data_parallel_replicate_degree={},\n),\n",
+      ranks, name, plan.microbatchSize, fmt::join(lists, ",\n        "), plan.replicas);
+  addNotes(result, plan);
+  return result;
+}
+
+}  // namespace pw

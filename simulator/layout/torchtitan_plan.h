@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/plan/plan.h"
+
+namespace pw {
+
+/// A plan as torchtitan's settings (names as in torchtitan 0.3, torchtitan/config/configs.py).
+struct TorchtitanPlan {
+  std::vector<std::vector<std::string>> modules;  ///< `module_fqns_per_model_part`: of each stage
+  std::string schedule;                           ///< schedule.csv: compute actions in torch's notation
+  std::vector<std::string> arguments;             ///< one argument with its value each, but that of the CSV's path
+  std::string python;                             ///< the same as keyword arguments of `ParallelismConfig`
+  std::vector<std::string> notes;                 ///< sentences
+
+  bool operator==(const TorchtitanPlan&) const = default;
+};
+
+/// Modules are those of the model where it is named like torchtitan's (`tok_embeddings`, `layers.0`, …); of another model, or a layer
+/// table, they become these names in their order, with a note. Throws UsageError for what torchtitan cannot run: a placement that is
+/// neither a loop nor a V of two stages, a stage that begins inside a numbered module, one rank, a plan that does not fit the graph or
+/// train. Cost: linear.
+[[nodiscard]] TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph);
+
+}  // namespace pw

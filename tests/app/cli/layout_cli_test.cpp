@@ -1,0 +1,166 @@
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/app/cli/call.h"
+#include "tests/support/folder.h"
+
+namespace pw {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+json answer(Words words, int status = 0) {
+  words.emplace_back("--json");
+  const test::Outcome outcome = test::call(words);
+  EXPECT_EQ(outcome.status, status) << outcome.err << outcome.out;
+  return outcome.out.empty() ? json() : json::parse(outcome.out);
+}
+std::string refusal(const Words& words) {
+  const test::Outcome outcome = test::call(words);
+  EXPECT_EQ(outcome.status, 2) << outcome.out;
+  return outcome.err;
+}
+
+/// Four transformer layers, F 2, I 2, W 2, 10 bytes of parameters and 7 of activations each; an embedding and a head of half as much time.
+class LayoutCommand : public testing::Test {
+ protected:
+  LayoutCommand() {
+    std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\nembedding,1,1,1,0,0,3\n";
+    for (int i = 0; i < 4; ++i) text += "blocks." + std::to_string(i) + ",2,2,2,10,7,3\n";
+    (void)folder_.with("layers.csv", text + "lm_head,1,1,1,0,0,0\n");
+  }
+  test::Folder folder_;
+  std::string table_ = folder_.file("layers.csv");
+};
+
+TEST_F(LayoutCommand, ShowsStagesRanksAndChunks) {
+  const json of = answer({"layout", "--check", "Et*3|(tt|)*29m|L", "--ranks", "16"});
+  EXPECT_EQ(of["valid"], true);
+  EXPECT_EQ(of["pipeline_ranks"], 16);
+  EXPECT_EQ(of["chunks"], 2);
+  EXPECT_EQ(of["transformer_layers"], 61);
+  EXPECT_EQ(of["stages"][0]["layers"], "Ettt");
+  EXPECT_EQ(of["stages"][30]["layers"], "m");  // Megatron's documentation: rank 14, VPP rank 1
+  EXPECT_EQ(of["stages"][30]["rank"], 14);
+  EXPECT_EQ(of["stages"][30]["chunk"], 1);
+  const std::string text = test::call({"layout", "--check", "Et*3|(tt|)*29m|L", "--ranks", "16"}).out;
+  EXPECT_THAT(text, HasSubstr("1-13  t*2      t*2"));
+}
+
+TEST_F(LayoutCommand, NamesTheRulesThatItBreaks) {
+  const json of = answer({"layout", "--check", "E|(t|)*3,m|m||L"}, 1);
+  EXPECT_EQ(of["valid"], false);
+  EXPECT_EQ(of["problems"][0]["stage"], 5);
+  EXPECT_THAT(of["problems"][0]["message"].get<std::string>(), HasSubstr("all must be in one stage"));
+  EXPECT_EQ(of["stages"][6]["empty"], true);
+  EXPECT_THAT(answer({"layout", "--check", "E|t|t||tmL", "--ranks", "2"}, 1)["problems"][0]["message"].get<std::string>(),
+              HasSubstr("5 stages cannot be shared out to 2 ranks"));
+  EXPECT_THAT(
+      answer({"layout", "--check", "E|t|t|L", "--ranks", "2", "--microbatches", "3"}, 1)["problems"][0]["message"].get<std::string>(),
+      HasSubstr("use 2 microbatches"));
+  EXPECT_THAT(answer({"layout", "--check", "Et|tL", "--num-layers", "3"}, 1)["problems"][0]["message"].get<std::string>(),
+              HasSubstr("--num-layers is 3"));
+}
+
+TEST_F(LayoutCommand, RefusesStringsThatMegatronCannotRead) {
+  EXPECT_THAT(refusal({"layout", "--check", "Etx|L"}), HasSubstr("character 3 of \"Etx|L\": x is not a layer"));
+  EXPECT_THAT(refusal({"layout", "--check", "Et*99999999|L"}), HasSubstr("longer than 1000000 characters"));
+  EXPECT_THAT(refusal({"layout", "--check", "E(|)*999999,L"}), HasSubstr("at most 4096"));
+  EXPECT_THAT(refusal({"layout", "--check", "E(|)*999999,L", "--ranks", "1000"}), HasSubstr("give fewer --microbatches"));
+  EXPECT_THAT(refusal({"layout", "--check", "E|t|L", "--ranks", "2", "--chunks", "2"}), HasSubstr("not 2 ranks × 2 chunks"));
+}
+
+// 1F1B of equal stages, F 5 and B 10: (M + R − 1) (F + B). Rank 0 keeps two microbatches of two layers.
+TEST_F(LayoutCommand, PredictsOneStagePerRank) {
+  const json of = answer({"layout", "--check", "Ett|ttL", "--layers", table_, "--microbatches", "3"});
+  EXPECT_EQ(of["makespan_ns"], (3 + 1) * 15);
+  EXPECT_EQ(of["bubble_fraction"], 0.25);
+  EXPECT_EQ(of["ranks"][0]["peak_bytes"], 2 * 10 + 2 * 2 * 7);
+  EXPECT_EQ(of["ranks"][1]["peak_bytes"], 2 * 10 + 2 * 7);
+  EXPECT_EQ(of["balance"]["time_above_mean"], 0);
+  EXPECT_EQ(of["deadlock"], false);
+}
+
+// A table without embedding and head. Interleaved: M V (f + b) of work, and (R − 1) (f + b) of bubble.
+TEST_F(LayoutCommand, PredictsTheInterleavedSchedule) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
+  for (int i = 0; i < 4; ++i) text += "layer" + std::to_string(i) + ",2,2,2,10,7,3\n";
+  (void)folder_.with("layers.csv", text);
+  const json of = answer({"layout", "--check", "Et|t|t|tL", "--ranks", "2", "--layers", table_, "--microbatches", "4"});
+  EXPECT_EQ(of["makespan_ns"], 4 * 2 * 6 + 6);
+  EXPECT_THAT(of["notes"], ElementsAre(HasSubstr("no layer for E: it takes no time"), HasSubstr("no layer for L")));
+}
+
+// Only rank 0 computes, and what it sends to rank 1 comes back at once.
+TEST_F(LayoutCommand, PredictsEmptyStages) {
+  const json of = answer({"layout", "--check", "Ett||tt|L", "--ranks", "2", "--layers", table_, "--microbatches", "4"});
+  EXPECT_EQ(of["stages"][1]["forward_ns"], 0);
+  EXPECT_EQ(of["ranks"][0]["busy_ns"], 4 * (5 + 4 + 10 + 8));
+}
+
+TEST_F(LayoutCommand, RefusesATableOfAnotherModel) {
+  EXPECT_THAT(refusal({"layout", "--check", "Ett|tttL", "--layers", table_}), HasSubstr("has 4 transformer layers and the layout 5 t"));
+  EXPECT_THAT(refusal({"layout", "--check", "Ett|ttmL", "--layers", table_}), HasSubstr("has 0 MTP layers and the layout 1 m"));
+}
+
+/// What a plan of the table becomes for Megatron.
+json megatronOf(const test::Folder& folder, const std::string& table, Words words) {
+  const std::string plan = folder.file("plan.json"), out = folder.file("megatron.json");
+  words.insert(words.begin(), {"plan", "--layers", table, "--out", plan});
+  EXPECT_EQ(test::call(words).status, 0);
+  const test::Outcome outcome = test::call({"export", plan, "--to", "megatron", "--out", out});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return json::parse(test::contentOf(out));
+}
+
+TEST_F(LayoutCommand, ExportsAPlanThatMegatronCanRunAsItIs) {
+  const json of = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "3", "--split", "blocks.2", "--optimizer", "adamw"});
+  EXPECT_EQ(of["layout"], "Et*2|t*2L");
+  EXPECT_EQ(of["exact"], true);
+  EXPECT_EQ(of["step_ns"], of["plan_step_ns"]);
+  EXPECT_THAT(of["notes"], ElementsAre());
+  EXPECT_THAT(of["flags"], ElementsAre("--pipeline-model-parallel-size 2", "--pipeline-model-parallel-layout \"Et*2|t*2L\"",
+                                       "--num-layers 4", "--micro-batch-size 1", "--global-batch-size 3", "--optimizer adam"));
+}
+
+TEST_F(LayoutCommand, ExportsInterleavedStages) {
+  const json of = megatronOf(folder_, table_,
+                             {"--ranks", "2", "--chunks", "2", "--microbatches", "4", "--schedule", "interleaved-1f1b", "--split",
+                              "blocks.1,blocks.2,blocks.3", "--replicas", "2"});
+  EXPECT_EQ(of["layout"], "Et|t|t|tL");
+  EXPECT_EQ(of["exact"], true);
+  EXPECT_EQ(of["virtual_pipeline_model_parallel_size"], 2);
+  EXPECT_THAT(of["flags"].dump(), HasSubstr("--global-batch-size 8"));
+  EXPECT_THAT(of["flags"].dump(), HasSubstr("--overlap-grad-reduce"));
+}
+
+// Cuts within the one layer of a block, zero bubble and a V are not Megatron's: what it gets instead is Ett|ttL, of equal stages.
+TEST_F(LayoutCommand, SaysWhatMegatronCannotRun) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
+  for (const char* name : {"blocks.0.a", "blocks.0.b", "blocks.1.a", "blocks.1.b"}) text += std::string(name) + ",1,1,1,0,0,0\n";
+  const std::string table = folder_.with("halves.csv", text);
+  const json inside = megatronOf(folder_, table, {"--ranks", "2", "--microbatches", "3", "--split", "blocks.1.b"});
+  EXPECT_EQ(inside["layout"], "Et|tL");
+  EXPECT_EQ(inside["exact"], false);
+  EXPECT_EQ(inside["step_ns"], (3 + 1) * 6);
+  EXPECT_THAT(inside["notes"], ElementsAre("Stage 1 begins inside blocks.1, which Megatron does not split; here before blocks.1."));
+  const json zero = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "3", "--schedule", "zb-h1"});
+  EXPECT_EQ(zero["layout"], "Et*2|t*2L");
+  EXPECT_EQ(zero["step_ns"], (3 + 1) * 15);
+  EXPECT_THAT(zero["notes"][0].get<std::string>(), HasSubstr("zero bubble"));
+  const json v = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "4", "--schedule", "zbv"});
+  EXPECT_EQ(v["virtual_pipeline_model_parallel_size"], 2);
+  EXPECT_THAT(v["notes"][0].get<std::string>(), HasSubstr("places stages as v, and Megatron as a loop"));
+  const json few = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "1", "--schedule", "zbv"});
+  EXPECT_EQ(few["virtual_pipeline_model_parallel_size"], 1);
+  EXPECT_THAT(few["notes"][0].get<std::string>(), HasSubstr("needs at least as many microbatches as ranks"));
+}
+
+}  // namespace
+}  // namespace pw

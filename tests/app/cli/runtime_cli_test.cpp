@@ -1,0 +1,101 @@
+// simulate --runtime and lower --minimise-waits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/cli/call.h"
+
+namespace pw::test {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+Json answer(Words words, int status = 0) {
+  words.emplace_back("--json");
+  const Outcome outcome = call(words);
+  EXPECT_EQ(outcome.status, status) << outcome.err;
+  return outcome.out.empty() ? Json() : Json::parse(outcome.out);
+}
+std::string refusal(const Words& words) {
+  const Outcome outcome = call(words);
+  EXPECT_EQ(outcome.status, 2) << outcome.out;
+  return outcome.err;
+}
+
+// pytorch issue 172668: two ranks with two stages each, four microbatches, F 1 and B 2. Without a pending receive in the way the step is
+// M V (f + b) + (R − 1)(f + b) = 27; torch's own order, each receive of which stops its rank, takes 13 more.
+TEST(Runtime, ShowsTheBubbleOfTorchsOrderAndRemovesIt) {
+  const Folder folder;
+  const std::string torch = folder.file("torch.csv"), better = folder.file("better.csv");
+  ASSERT_EQ(
+      call({"schedule", "interleaved-1f1b", "--ranks", "2", "--chunks", "2", "--microbatches", "4", "--lowered", "torch", "--out", torch})
+          .status,
+      0);
+  const Words times{"--forward", "1ns", "--backward", "2ns"};
+  const auto simulated = [&](const std::string& csv, const Words& more = {}) {
+    Words words{"simulate", "--csv", csv, "--runtime", "torch"};
+    words.insert(words.end(), times.begin(), times.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return answer(words);
+  };
+  const Json blocked = simulated(torch);
+  EXPECT_EQ(blocked["makespan_ns"], 40);
+  EXPECT_EQ(blocked["makespan_overlapped_ns"], 27);
+  EXPECT_EQ(blocked["blocked_receives"][0],
+            (Json{{"rank", 0}, {"receive", "2RECV_F0"}, {"before", "0F1"}, {"start_ns", 1}, {"end_ns", 2}}));
+  EXPECT_EQ(simulated(torch, {"--receives", "overlap"})["makespan_ns"], 27);
+
+  Words lower{"lower", torch, "--minimise-waits", "--out", better};
+  lower.insert(lower.end(), times.begin(), times.end());
+  ASSERT_EQ(call(lower).status, 0);
+  EXPECT_EQ(call({"check", better}).status, 0);
+  EXPECT_EQ(simulated(better)["makespan_ns"], 27);
+  EXPECT_EQ(simulated(better)["blocked_receives"].size(), 0U);
+  const std::string text = call({"simulate", "--csv", torch, "--runtime", "torch", "--forward", "1ms", "--backward", "2ms"}).out;
+  EXPECT_THAT(text, HasSubstr("rank 0: 0F1 waits 1.00 ms for 2RECV_F0, which it does not need, at 1.00 ms"));
+}
+
+// 1F1B with a message time x and nothing in the background. Two ranks, one microbatch: F, x, F, B, x, B.
+TEST(Runtime, WaitsAsMegatronWaits) {
+  const Words shape{"simulate", "--schedule", "1f1b", "--ranks",    "2",  "--microbatches", "1", "--forward",
+                    "3ns",      "--backward", "5ns",  "--transfer", "2ns"};
+  Words megatron = shape, torch = shape;
+  megatron.insert(megatron.end(), {"--runtime", "megatron"});
+  torch.insert(torch.end(), {"--runtime", "torch"});
+  EXPECT_EQ(answer(megatron)["makespan_ns"], 2 * (3 + 2 + 5) - 2 + 2);
+  EXPECT_EQ(answer(torch)["makespan_ns"], 2 * (3 + 2 + 5) - 2 + 2);
+  EXPECT_EQ(answer(megatron)["runtime"], "megatron");
+}
+
+// A later comment of the issue: 0SEND_F1 waits for 1RECV_F1, which is behind 1SEND_F0, which waits for 2RECV_F0, which is behind 0SEND_F1.
+TEST(Runtime, SaysWhereItHangs) {
+  const Folder folder;
+  const std::string csv =
+      folder.with("x.csv",
+                  "0F0,0SEND_F0,0F1,0SEND_F1,2RECV_F0,2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1,2RECV_B0,2B0,2SEND_B0,2RECV_B1,"
+                  "2B1,2SEND_B1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                  "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3B0,3SEND_B0,3F1,3B1,3SEND_B1,"
+                  "1RECV_B0,1B0,1SEND_B0,1RECV_B1,1B1,1SEND_B1\n");
+  const Json of = answer({"simulate", "--csv", csv, "--runtime", "torch"}, 1);
+  ASSERT_EQ(of["problems"].size(), 2U);
+  EXPECT_EQ(of["problems"][0]["action"], "2RECV_F0");
+  EXPECT_EQ(of["problems"][1]["action"], "1RECV_F1");
+  EXPECT_GT(answer({"simulate", "--csv", csv})["makespan_ns"], 0);
+}
+
+TEST(Runtime, RefusesWhatDoesNotGoTogether) {
+  const Words zbv{"simulate", "--schedule", "zbv", "--ranks", "2", "--microbatches", "4", "--runtime", "megatron"};
+  EXPECT_THAT(refusal(zbv), HasSubstr("zbv is neither"));
+  EXPECT_THAT(refusal({"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4", "--runtime", "torch", "--sends", "posted"}),
+              HasSubstr("omit --sends"));
+  EXPECT_THAT(refusal({"lower", "x.csv", "--minimise-waits", "--lowered", "torch"}), HasSubstr("omit --lowered"));
+  EXPECT_THAT(refusal({"lower", "missing.csv"}), HasSubstr("missing.csv"));
+}
+
+}  // namespace
+}  // namespace pw::test
