@@ -32,10 +32,11 @@ struct Entry {
 };
 
 /// In the order `--help` shows them: from a model to a result.
-constexpr std::array<Entry, 15> kCommands{{
+constexpr std::array<Entry, 16> kCommands{{
     {"inspect", addInspect},
     {"schedule", addSchedule},
     {"check", addCheck},
+    {"hang", addHang},
     {"profile", addProfile},
     {"plan", addPlan},
     {"simulate", addSimulate},
