@@ -37,7 +37,7 @@ ROOMS = {
     "backends": ["cuda", "torch", "resources", "store", "dumps", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
-    "simulator": ["search", "plan", "order", "partition", "timeline", "report", "costs", "step", "model", "operators", "hang", "trace", "text"],
+    "simulator": ["search", "page", "plan", "order", "partition", "timeline", "report", "costs", "step", "model", "operators", "hang", "trace", "text"],
     "simulator/order": [BESIDE, "proof", "problem"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
