@@ -22,6 +22,7 @@ using Command = std::function<int()>;
 [[nodiscard]] Command addInspect(CLI::App& app);
 [[nodiscard]] Command addSchedule(CLI::App& app);
 [[nodiscard]] Command addCheck(CLI::App& app);
+[[nodiscard]] Command addHang(CLI::App& app);
 [[nodiscard]] Command addProfile(CLI::App& app);
 [[nodiscard]] Command addPlan(CLI::App& app);
 [[nodiscard]] Command addSimulate(CLI::App& app);

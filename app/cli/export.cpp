@@ -22,6 +22,7 @@
 #include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/page/content.h"
 #include "simulator/plan/layer_export.h"
 #include "simulator/plan/plan.h"
 #include "simulator/step/simulate.h"
@@ -55,6 +56,7 @@ struct Material {
   std::vector<Trace> traces;
   std::size_t chosen = 0;
   std::string title;
+  std::optional<Plan> plan;  ///< of which the first trace is the prediction
 };
 
 Ns endOf(const Trace& trace) {
@@ -69,6 +71,7 @@ Material fromPlan(const ExportOptions& o) {
   material.names = {"predicted"};
   material.traces.push_back(simulate(plan.schedule, plan.costs));
   material.title = fmt::format("{}, {}, predicted", plan.modelName, plan.schedule.name);
+  material.plan = plan;
   return material;
 }
 
@@ -80,6 +83,7 @@ Material fromStore(const ExportOptions& o) {
   material.names.emplace_back("predicted");
   material.traces.push_back(run.predicted);
   material.title = fmt::format("run {}: {}, {}, predicted", run.id.value, run.plan.modelName, run.plan.schedule.name);
+  material.plan = run.plan;
   if (o.predicted) return material;
   StepRecord step = store.loadStep(run, o.step >= 0 ? std::optional(o.step) : std::nullopt);
   material.names.push_back(fmt::format("measured step {}", step.step));
@@ -142,8 +146,26 @@ std::string figureOf(const ExportOptions& o, const Material& material) {
   return o.to == "svg" ? toSvg(figure) : toTikz(figure);
 }
 
+/// Of a run or of a plan with a trace the prediction and the measured step; else the one step there is.
+std::string pageOf(const Material& material) {
+  Page page;
+  page.title = material.title;
+  std::optional<Explanation> why;
+  if (material.plan) {
+    why = explain(material.plan->schedule, material.plan->costs);
+    page.lanes.push_back({material.names.front(), &material.traces.front(), &*why});
+  }
+  if (!material.plan || material.chosen > 0)
+    page.lanes.push_back({material.names[material.chosen], &material.traces[material.chosen], nullptr});
+  if (page.lanes.size() == 2) addErrors(page, &*material.plan);
+  addRanks(page);
+  if (material.plan) addPlan(page, *material.plan, material.traces.front());
+  return toHtml(page);
+}
+
 std::string textOf(const ExportOptions& o, const Material& material) {
   const Trace& chosen = material.traces[material.chosen];
+  if (o.to == "html") return pageOf(material);
   if (o.to == "csv") return toSpanCsv(chosen);
   if (isFigure(o)) return figureOf(o, material);
   std::vector<const Trace*> traces;
@@ -211,12 +233,14 @@ void checkFigure(const ExportOptions& o) {
 int runExport(const ExportOptions& o) {
   checkFigure(o);
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.store.empty()) + static_cast<int>(!o.traces.empty());
-  if (sources != 1 && !o.both)
+  const bool page = o.to == "html" && sources == 2 && o.store.empty();  // a plan and a trace
+  if (sources != 1 && !o.both && !page)
     throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
   if (o.run > 0 && o.store.empty()) throw UsageError("--run selects a run of a store; add --store F.db, or omit it");
   if (!o.patterns.empty() && o.traces.empty()) throw UsageError("--patterns is for names in a trace; add --trace F, or omit it");
   if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
-  if (o.step >= 0 && (o.predicted || (!o.plan.empty() && !o.both))) throw UsageError("a prediction has one step only; omit --step");
+  if (o.step >= 0 && (o.predicted || (!o.plan.empty() && o.traces.empty())))
+    throw UsageError("a prediction has one step only; omit --step");
   if (o.to == "layers") return exportLayers(o);
   if (o.to == "megatron") return exportMegatron(planFor(o), o.out);
   if (o.to == "torchtitan") return exportTorchtitan(planFor(o), o.out);
@@ -253,13 +277,12 @@ Command addExport(CLI::App& app) {
       ->add_option(
           "--to", options->to,
           "torch: a schedule, split points and a script; torchtitan: schedule, modules of each stage and arguments; megatron: arguments of "
-          "Megatron-LM, with its pipeline layout; layers: the model's "
-          "costs as a table for --layers; chrome: all steps, for "
-          "Perfetto; csv: one line per span; svg, tikz: a figure for papers (as PDF or PNG: pipewright-gui --export F.pdf, which takes the "
-          "same options)")
-      ->option_text("torch|torchtitan|megatron|layers|chrome|csv|svg|tikz (required)")
+          "Megatron-LM, with its pipeline layout; layers: the model's costs as a table for --layers; chrome: all steps, for Perfetto; csv: "
+          "one line per span; html: a page in one file with pan and zoom, of a run or of PLAN.json and --trace both steps; svg, tikz: a "
+          "figure for papers (as PDF or PNG: pipewright-gui --export F.pdf, which takes the same options)")
+      ->option_text("torch|torchtitan|megatron|layers|chrome|csv|html|svg|tikz (required)")
       ->required()
-      ->check(CLI::IsMember({"torch", "torchtitan", "megatron", "layers", "chrome", "csv", "svg", "tikz"}));
+      ->check(CLI::IsMember({"torch", "torchtitan", "megatron", "layers", "chrome", "csv", "html", "svg", "tikz"}));
   command->add_option("--out", options->out, "File to write, or with --to torch and torchtitan a folder (default: stdout)")
       ->option_text("F");
   addProgress(*command, options->progressStyle);
@@ -275,6 +298,7 @@ Command addExport(CLI::App& app) {
       "  pipewright export plan.json --to svg --out predicted.svg\n"
       "  pipewright export plan.json --to tikz --width column --font serif --ranks 0-3 --greyscale --title \"\" --out figure.tex\n"
       "  pipewright export --store runs.db --run 3 --both --to svg --width two-columns --busy --out run3.svg\n"
+      "  pipewright export --store runs.db --run 3 --to html --out run3.html\n"
       "  pipewright export plan.json --to layers --out layers.csv\n"
       "  pipewright export --store runs.db --run 3 --to chrome --out run3.json\n"
       "  pipewright export --trace profiles/ --to svg --out measured.svg\n"

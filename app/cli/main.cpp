@@ -37,6 +37,7 @@ constexpr auto kCommands = std::to_array<Entry>({
     {"schedule", addSchedule},
     {"lower", addLower},
     {"check", addCheck},
+    {"hang", addHang},
     {"profile", addProfile},
     {"plan", addPlan},
     {"simulate", addSimulate},

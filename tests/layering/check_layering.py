@@ -34,12 +34,12 @@ ROOMS = {
     "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],
     "schedules": ["editing", BESIDE],
-    "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
+    "backends": ["cuda", "torch", "resources", "store", "dumps", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
     "backends/traces": [BESIDE, "names"],
-    "simulator": ["layout", "runtime", "search", "plan", "order", "partition", "job", "timeline", "history", "report", "costs", "step", "model",
-                  "operators", "trace", "text"],
+    "simulator": ["layout", "runtime", "search", "page", "plan", "order", "partition", "job", "timeline", "history", "report", "costs", "step",
+                  "model", "operators", "hang", "trace", "text"],
     "simulator/order": [BESIDE, "proof", "problem"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
@@ -103,6 +103,7 @@ SEVERAL_SOURCES = {
     "backends/messages/ucx/backend.h": r"backends/messages/ucx/api\.cpp",
     "backends/torch/backend.h": r"backends/torch/api\.cpp",
     "backends/torch/program/weight_rules.h": r"backends/torch/program/weight_\w+\.cpp",
+    "backends/dumps/formats.h": r"backends/dumps/\w+\.cpp",
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",
     "schedules/families.h": r"schedules/\w+\.cpp",
     "simulator/operators/operators.h": r"simulator/operators/\w+\.cpp",

@@ -1,0 +1,165 @@
+#include "backends/dumps/read.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include "backends/dumps/formats.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace dumps {
+
+void Source::refuse(const std::string& what) const {
+  throw UsageError(fmt::format("{} is not a usable dump: {}; dump the rank again", file, what));
+}
+
+JobRank Source::rank(std::int64_t value, const char* what) const {
+  if (value < 0 || value >= kMostJobRanks) refuse(fmt::format("{} is {}, not from 0 to {}", what, value, kMostJobRanks - 1));
+  return JobRank{static_cast<std::int32_t>(value)};
+}
+
+std::size_t Source::group(hang::Group wanted) const {
+  const auto found = std::ranges::find(dumps.groups, wanted);
+  if (found != dumps.groups.end()) return static_cast<std::size_t>(found - dumps.groups.begin());
+  for (const JobRank rank : wanted.ranks) dumps.ranks = std::max(dumps.ranks, rank.value + 1);
+  dumps.groups.push_back(std::move(wanted));
+  return dumps.groups.size() - 1;
+}
+
+void Source::add(hang::RankDump dump) const {
+  const auto before = std::ranges::find(dumps.dumps, dump.rank, &hang::RankDump::rank);
+  if (before != dumps.dumps.end()) {
+    dumps.notes.push_back(fmt::format("{} is left out: rank {} is in {} already", dump.file, dump.rank.value, before->file));
+    return;
+  }
+  dumps.ranks = std::max(dumps.ranks, dump.rank.value + 1);
+  for (const hang::RecordedOp& op : dump.ops) dumps.ranks = std::max(dumps.ranks, op.peer.value + 1);
+  dumps.dumps.push_back(std::move(dump));
+}
+
+std::int64_t rankInName(const std::string& file) {
+  const std::string name = std::filesystem::path(file).filename().string();
+  const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto numberAt = [&](std::size_t at) {
+    std::int64_t value = -1;
+    std::from_chars(name.data() + at, name.data() + name.size(), value);
+    return value;
+  };
+  std::size_t at = name.rfind("rank");
+  if (at != std::string::npos) {
+    at += 4;
+    while (at < name.size() && (name[at] == '_' || name[at] == '-')) ++at;
+    if (at < name.size() && isDigit(name[at])) return numberAt(at);
+  }
+  const auto last = std::find_if(name.rbegin(), name.rend(), isDigit);
+  if (last == name.rend()) return -1;
+  auto first = last;
+  while (first != name.rend() && isDigit(*first)) ++first;
+  return numberAt(static_cast<std::size_t>(name.rend() - first));
+}
+
+}  // namespace dumps
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kLargestFile = std::uintmax_t{1} << 30;
+constexpr std::size_t kMostFiles = 65536;
+
+struct Path {
+  std::string file;
+  bool named = true;
+};
+
+std::vector<Path> filesOf(const std::vector<std::string>& paths) {
+  std::vector<Path> files;
+  for (const std::string& path : paths) {
+    std::error_code problem;
+    if (!fs::is_directory(path, problem)) {
+      files.push_back({path});
+      continue;
+    }
+    std::vector<Path> inside;
+    for (fs::directory_iterator at(path, problem), end; !problem && at != end && inside.size() <= kMostFiles; at.increment(problem)) {
+      std::error_code ignored;
+      if (at->is_regular_file(ignored)) inside.push_back({at->path().string(), false});
+    }
+    if (problem) throw UsageError(fmt::format("{} cannot be read: {}; check its permissions", path, problem.message()));
+    if (inside.empty()) throw UsageError(fmt::format("{} holds no file; name the folder that the ranks dumped to", path));
+    std::ranges::sort(inside, {}, &Path::file);
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  if (files.size() > kMostFiles)
+    throw UsageError(fmt::format("{} files are more than {}; name those of one job", files.size(), kMostFiles));
+  return files;
+}
+
+/// Pickles begin with their protocol, or, of protocol 0 and 1, with a mark or an empty dictionary.
+bool isPickled(std::string_view text) { return text.starts_with('\x80') || text.starts_with("(dp") || text.starts_with("}q"); }
+
+void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps) {
+  const dumps::Source source{path.file, dumps, path.named};
+  std::error_code problem;
+  const std::uintmax_t size = fs::file_size(path.file, problem);
+  if (problem) throw UsageError(fmt::format("{} cannot be read: {}; check the name", path.file, problem.message()));
+  if (size > kLargestFile) source.refuse("it is larger than 1 GiB");
+  std::ifstream file(path.file, std::ios::binary);
+  std::string start(4, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  if (isPickled(start))
+    throw UsageError(
+        fmt::format("{} is a pickled dump, which is not read because that can run any code; have the ranks write "
+                    "torch._C._distributed_c10d._dump_fr_trace_json(), or, if you trust the file, convert it: python -c \"import "
+                    "json, pickle, sys; json.dump(pickle.load(open(sys.argv[1], 'rb')), open(sys.argv[2], 'w'))\" IN OUT.json",
+                    path.file));
+  simdjson::dom::element root;
+  const simdjson::error_code error = parser.load(path.file).get(root);
+  if (error == simdjson::SUCCESS && dumps::isFlightRecorder(root)) return dumps::readFlightRecorder(root, source);
+  if (error == simdjson::SUCCESS && dumps::isRas(root)) return dumps::readRas(root, source);
+  if (error == simdjson::SUCCESS && dumps::isFlightRecord(root)) return dumps::readFlightRecord(root, source);
+  if (path.named) {
+    if (error != simdjson::SUCCESS) source.refuse(fmt::format("it is not JSON ({})", simdjson::error_message(error)));
+    throw UsageError(
+        fmt::format("{} is no dump of torch's Flight Recorder, NCCL RAS or this program; see `pipewright hang --help`", path.file));
+  }
+  if (error == simdjson::SUCCESS || path.file.ends_with(".json"))
+    dumps.notes.push_back(fmt::format("{} is left out: it is no dump", path.file));
+}
+
+/// Orders and completes what all files together say.
+void finish(hang::Dumps& dumps) {
+  std::ranges::sort(dumps.dumps, {}, &hang::RankDump::rank);
+  std::ranges::sort(dumps.gone, {}, &hang::RankReport::rank);
+  const auto hasMessages = [](const hang::RankDump& dump) {
+    return std::ranges::any_of(dump.ops, [](const hang::RecordedOp& op) { return op.kind != hang::OpKind::Collective; });
+  };
+  if (!dumps.dumps.empty() && std::ranges::none_of(dumps.dumps, hasMessages))
+    dumps.notes.emplace_back("no dump has a send or receive: torch's Flight Recorder keeps those of NCCL, but of Gloo only collectives");
+  for (hang::Group& group : dumps.groups) {
+    if (!group.ranks.empty()) continue;
+    for (int r = 0; r < dumps.ranks; ++r) group.ranks.emplace_back(r);
+  }
+}
+
+}  // namespace
+
+hang::Dumps readDumps(const std::vector<std::string>& paths) {
+  hang::Dumps dumps;
+  simdjson::dom::parser parser;
+  for (const Path& path : filesOf(paths)) readOne(path, parser, dumps);
+  if (dumps.dumps.empty() && dumps.ranks == 0)
+    throw UsageError(fmt::format("{} holds no dump of torch's Flight Recorder, NCCL RAS or this program; see `pipewright hang --help`",
+                                 paths.empty() ? std::string("nothing") : paths.front()));
+  finish(dumps);
+  return dumps;
+}
+
+}  // namespace pw

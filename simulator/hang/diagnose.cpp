@@ -1,0 +1,298 @@
+#include "simulator/hang/diagnose.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "simulator/hang/inquiry.h"
+
+namespace pw::hang {
+namespace {
+
+constexpr std::size_t kMostSilent = 64;  ///< that are described
+
+/// All waits that hold for a condition.
+std::vector<Wait> waitsWhere(const std::vector<std::vector<Wait>>& all, const std::function<bool(const Wait&)>& holds) {
+  std::vector<Wait> some;
+  for (const std::vector<Wait>& waits : all) std::ranges::copy_if(waits, std::back_inserter(some), holds);
+  return some;
+}
+
+/// Each rank's reason to wait for the next in a cycle of ranks that wait for each other; empty where there is none. Of several the one
+/// reached from the lowest rank.
+std::vector<Wait> cycleOf(const Inquiry& inquiry) {
+  enum class Mark : std::uint8_t { New, Open, Closed };
+  std::vector<Mark> marks(inquiry.primary.size(), Mark::New);
+  for (std::size_t start = 0; start < marks.size(); ++start) {
+    if (marks[start] != Mark::New) continue;
+    std::vector<std::pair<std::size_t, std::size_t>> path{{start, 0}};  // a dump, and the next of its waits
+    marks[start] = Mark::Open;
+    while (!path.empty()) {
+      const std::size_t at = path.back().first;
+      const std::vector<Wait>& waits = inquiry.primary[at];
+      if (path.back().second == waits.size()) {
+        marks[at] = Mark::Closed;
+        path.pop_back();
+        continue;
+      }
+      const Wait& wait = waits[path.back().second++];
+      const std::optional<std::size_t> next = inquiry.leadsOn(wait) ? inquiry.dumpOf(wait.on) : std::nullopt;
+      if (!next || marks[*next] == Mark::Closed) continue;
+      if (marks[*next] == Mark::New) {
+        marks[*next] = Mark::Open;
+        path.emplace_back(*next, 0);
+        continue;
+      }
+      std::vector<Wait> cycle;
+      const auto begin = std::ranges::find(path, *next, &std::pair<std::size_t, std::size_t>::first);
+      for (auto step = begin; step != path.end(); ++step) cycle.push_back(inquiry.primary[step->first][step->second - 1]);
+      return cycle;
+    }
+  }
+  return {};
+}
+
+std::string listOf(const std::vector<SilentRank>& silent) {
+  std::string text = silent.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < silent.size() && i < 8; ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", silent[i].rank.value);
+  return text + (silent.size() > 8 ? fmt::format(" and {} more", silent.size() - 8) : "");
+}
+
+class Diagnosing {
+ public:
+  Diagnosing(Inquiry& inquiry, Diagnosis& result) : inquiry_(inquiry), result_(result) {}
+  void run();
+
+ private:
+  bool foundDeparture();
+  bool foundSizes();
+  bool foundUnalike();
+  bool foundNeverPosted();
+  bool foundSilent();
+  bool foundCycle();
+  bool foundInFlight();
+  bool foundCounts();
+  [[nodiscard]] bool scheduleIsSound() const {
+    return inquiry_.rows != nullptr && inquiry_.rows->exact && result_.checkWouldCatch == false &&
+           std::ranges::none_of(inquiry_.rows->ranks, [](const RankRow& row) { return row.departure.has_value(); });
+  }
+
+  Inquiry& inquiry_;
+  Diagnosis& result_;
+};
+
+void Diagnosing::run() {
+  if (scheduleIsSound() && (inquiry_.postsAhead() || !cycleOf(inquiry_).empty())) inquiry_.receivesArePostedAhead();
+  for (const std::vector<Wait>& waits : inquiry_.primary) {
+    if (!waits.empty()) result_.waits.push_back(inquiry_.spotOf(waits.front()));
+  }
+  const bool found = foundDeparture() || foundSizes() || foundUnalike() || foundNeverPosted() || foundCycle() || foundSilent() ||
+                     foundInFlight() || foundCounts();
+  if (!found) result_.sentence = "no operation is open: nothing waits";
+}
+
+/// A rank that others wait for, or that waits itself, posted something else than its row says.
+bool Diagnosing::foundDeparture() {
+  if (inquiry_.rows == nullptr) return false;
+  std::vector<Wait> departures;
+  for (std::size_t d = 0; d < inquiry_.rows->ranks.size(); ++d) {
+    const RankRow& row = inquiry_.rows->ranks[d];
+    if (row.departure && row.departure->op < inquiry_.dumps.dumps[d].ops.size())
+      departures.push_back({inquiry_.dumps.dumps[d].rank, row.departure->op, JobRank{-1}});
+  }
+  const std::optional<Wait> first = inquiry_.earliest(departures);
+  if (!first) return false;
+  const JobRank rank = first->rank;
+  std::vector<Wait> stuck = waitsWhere(inquiry_.waits.open, [&](const Wait& w) { return w.on == rank && w.reason == Reason::NotPosted; });
+  if (stuck.empty()) stuck = waitsWhere(inquiry_.primary, [&](const Wait& w) { return w.rank == rank || w.on == rank; });
+  if (stuck.empty()) return false;
+  const RankRow& row = inquiry_.rows->ranks[*inquiry_.dumpOf(rank)];
+  Spot posted = inquiry_.spotOf(*inquiry_.dumpOf(rank), first->op, JobRank{-1});
+  result_.verdict = Verdict::MissingMessage;
+  result_.cause = inquiry_.spotAt(rank, row.row, row.departure->expected);
+  result_.firstStuck = inquiry_.spotOf(*inquiry_.earliest(stuck));
+  if (row.departure->extra && inquiry_.opOf(*first).state != OpState::Done) {  // nobody takes it
+    posted.position = -1;
+    posted.inRow = false;
+    posted.step = row.departure->expected.step;
+    posted.action = row.departure->extra;
+    posted.on = inquiry_.opOf(*first).peer;
+    result_.firstStuck = posted;
+  }
+  const std::string wanted = result_.cause->action ? placeText(*result_.cause) : "no message";
+  result_.sentence =
+      fmt::format("rank {} posted {} where the schedule has {}; {}", rank.value, posted.operation, wanted, textOf(*result_.firstStuck));
+  return true;
+}
+
+bool Diagnosing::foundSizes() {
+  std::vector<Wait> differ = waitsWhere(inquiry_.primary, [](const Wait& w) { return w.reason == Reason::SizesDiffer; });
+  if (differ.empty() && !result_.waits.empty()) {
+    std::ranges::copy_if(inquiry_.waits.mismatched, std::back_inserter(differ), [&](const Wait& wait) {
+      return inquiry_.dumps.dumps[*inquiry_.dumpOf(wait.rank)].complete && inquiry_.dumps.dumps[*inquiry_.dumpOf(wait.on)].complete;
+    });
+  }
+  std::optional<Wait> first = inquiry_.earliest(differ);
+  if (!first) return false;
+  // Of a message the receiver is named as stuck, whichever end is open.
+  if (inquiry_.opOf(*first).kind == OpKind::Send) first = Wait{first->on, *first->other, first->rank, Reason::SizesDiffer, first->op};
+  const std::size_t theirs = *inquiry_.dumpOf(first->on);
+  result_.verdict = Verdict::SizeMismatch;
+  result_.firstStuck = inquiry_.spotOf(*first);
+  result_.cause = inquiry_.spotOf(theirs, *first->other, first->rank);
+  const Bytes mine = inquiry_.opOf(*first).bytes, other = inquiry_.dumps.dumps[theirs].ops[*first->other].bytes;
+  result_.sentence =
+      fmt::format("the two ends disagree about the size: rank {} has {} bytes in {}, rank {} has {} bytes in {}", first->rank.value, mine,
+                  placeText(*result_.firstStuck), first->on.value, other, placeText(*result_.cause));
+  return true;
+}
+
+bool Diagnosing::foundUnalike() {
+  const std::optional<Wait> first =
+      inquiry_.earliest(waitsWhere(inquiry_.primary, [](const Wait& w) { return w.reason == Reason::Unalike; }));
+  if (!first) return false;
+  result_.verdict = Verdict::CollectiveMismatch;
+  result_.firstStuck = inquiry_.spotOf(*first);
+  result_.cause = inquiry_.spotOf(*inquiry_.dumpOf(first->on), *first->other, first->rank);
+  result_.sentence = fmt::format("rank {} is in {}, but rank {} in {}", first->rank.value, placeText(*result_.firstStuck), first->on.value,
+                                 placeText(*result_.cause));
+  return true;
+}
+
+/// A rank waits for a message that the schedule gives no rank to post.
+bool Diagnosing::foundNeverPosted() {
+  const Rows* const rows = inquiry_.rows;
+  if (rows == nullptr || !rows->exact) return false;
+  const std::vector<Wait> never = waitsWhere(inquiry_.primary, [&](const Wait& wait) {
+    const std::size_t d = *inquiry_.dumpOf(wait.rank);
+    const RecordedOp& op = inquiry_.opOf(wait);
+    if (!isMessage(op.kind) || (wait.reason != Reason::NotPosted && wait.reason != Reason::NoDump) || !rows->ranks[d].places[wait.op])
+      return false;
+    const Rank row = rowOf(inquiry_.dumps.groups[op.group], wait.on, static_cast<int>(rows->schedule.rows.size()));
+    if (row.value < 0) return false;
+    const std::vector<Action>& actions = rows->schedule.rows[row.index()];
+    return std::ranges::find(actions, counterpart(rows->at(rows->ranks[d].row, *rows->ranks[d].places[wait.op]))) == actions.end();
+  });
+  const std::optional<Wait> first = inquiry_.earliest(never);
+  if (!first) return false;
+  result_.verdict = Verdict::MissingMessage;
+  result_.firstStuck = inquiry_.spotOf(*first);
+  Spot cause;
+  cause.rank = first->on;
+  cause.action = counterpart(*result_.firstStuck->action);
+  cause.step = result_.firstStuck->step;
+  result_.cause = cause;
+  result_.sentence =
+      fmt::format("{}, but the schedule of rank {} has no {}", textOf(*result_.firstStuck), first->on.value, toString(*cause.action));
+  return true;
+}
+
+bool Diagnosing::foundCycle() {
+  const std::vector<Wait> cycle = cycleOf(inquiry_);
+  if (cycle.empty()) return false;
+  const auto inCycle = [&](JobRank rank) { return std::ranges::any_of(cycle, [&](const Wait& w) { return w.rank == rank; }); };
+  // With receives posted ahead the oldest open operation need not be the one that a rank waits in.
+  const bool doubtful = !waitsWhere(inquiry_.waits.open, [&](const Wait& w) { return inCycle(w.rank) && inquiry_.isSilent(w.on); }).empty();
+  if (doubtful && result_.checkWouldCatch != true) return false;
+  const Wait first = *inquiry_.earliest(cycle);
+  const auto begin = std::ranges::find_if(cycle, [&](const Wait& w) { return w.rank == first.rank; });
+  std::vector<Wait> turned(begin, cycle.end());
+  turned.insert(turned.end(), cycle.begin(), begin);
+  for (const Wait& wait : turned) result_.cycle.push_back(inquiry_.spotOf(wait));
+  result_.verdict = Verdict::Cycle;
+  result_.firstStuck = result_.cycle.front();
+  result_.sentence = fmt::format("{} ranks wait for each other: ", cycle.size());
+  for (std::size_t i = 0; i < result_.cycle.size() && i < 6; ++i) result_.sentence += (i > 0 ? "; " : "") + textOf(result_.cycle[i]);
+  if (result_.cycle.size() > 6) result_.sentence += "; …";
+  return true;
+}
+
+bool Diagnosing::foundSilent() {
+  const auto toSilent = [&](const Wait& wait) { return inquiry_.isSilent(wait.on) && wait.reason != Reason::TheyAreDone; };
+  std::vector<Wait> direct = waitsWhere(inquiry_.primary, toSilent);
+  if (direct.empty()) direct = waitsWhere(inquiry_.waits.open, toSilent);
+  std::set<JobRank> ranks;
+  for (const Wait& wait : direct) ranks.insert(wait.on);
+  for (const RankReport& report : inquiry_.dumps.gone) ranks.insert(report.rank);
+  // Of ranks that left no dump those count first: a rank with a dump may only have ended when another did.
+  const bool anyGone = std::ranges::any_of(
+      ranks, [&](JobRank r) { return !inquiry_.dumpOf(r) || std::ranges::count(inquiry_.dumps.gone, r, &RankReport::rank) > 0; });
+  if (anyGone)
+    std::erase_if(direct, [&](const Wait& w) {
+      return inquiry_.dumpOf(w.on) && std::ranges::count(inquiry_.dumps.gone, w.on, &RankReport::rank) == 0;
+    });
+  if (ranks.empty()) return false;
+  for (const JobRank rank : ranks) {
+    if (result_.silent.size() < kMostSilent) result_.silent.push_back(inquiry_.silentOf(rank));
+  }
+  result_.verdict = Verdict::SilentRank;
+  if (const std::optional<Wait> first = inquiry_.earliest(direct)) result_.firstStuck = inquiry_.spotOf(*first);
+  const SilentRank& silent = result_.silent.front();
+  result_.sentence = fmt::format("{} {} silent: {}{}{}", listOf(result_.silent), result_.silent.size() == 1 ? "is" : "are", silent.why,
+                                 silent.next ? ", and the schedule has " + placeText(*silent.next) + " next" : "",
+                                 result_.firstStuck ? "; " + textOf(*result_.firstStuck) : "");
+  return true;
+}
+
+bool Diagnosing::foundInFlight() {
+  const std::optional<Wait> first = inquiry_.earliest(
+      waitsWhere(inquiry_.primary, [](const Wait& w) { return w.reason == Reason::Unfinished || w.reason == Reason::TheyAreDone; }));
+  if (!first) return false;
+  result_.verdict = Verdict::InFlight;
+  result_.firstStuck = inquiry_.spotOf(*first);
+  result_.sentence = fmt::format("{}, which posted its end with the same size: one of the two is stopped, or their link is broken",
+                                 textOf(*result_.firstStuck));
+  return true;
+}
+
+/// Only counts of operations are known: the ranks that enqueued fewer than others of their communicator.
+bool Diagnosing::foundCounts() {
+  std::map<JobRank, std::string> behind;
+  for (const OperationCounts& counted : inquiry_.dumps.counted) {
+    if (counted.counts.empty()) continue;
+    const auto [least, most] = std::ranges::minmax(counted.counts);
+    if (least == most) continue;
+    for (std::size_t i = 0; i < counted.ranks.size(); ++i) {
+      if (counted.counts[i] == least)
+        behind.emplace(counted.ranks[i], fmt::format("it enqueued {} {} times, others of communicator {} {} times", counted.operation,
+                                                     least, counted.group, most));
+    }
+  }
+  if (behind.empty()) return false;
+  for (const auto& [rank, why] : behind) {
+    if (result_.silent.size() < kMostSilent) result_.silent.push_back({.rank = rank, .why = why});
+  }
+  result_.verdict = Verdict::SilentRank;
+  result_.sentence = fmt::format("{} {} behind: {}", listOf(result_.silent), behind.size() == 1 ? "is" : "are", behind.begin()->second);
+  return true;
+}
+
+}  // namespace
+
+Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule) {
+  Diagnosis result;
+  result.notes = dumps.notes;
+  std::optional<Rows> rows;
+  if (schedule != nullptr) {
+    result.problems = check(*schedule);
+    result.checkWouldCatch = std::ranges::any_of(result.problems, [](const Problem& p) { return p.stops != Stops::Nothing; });
+    rows = placeOps(dumps, *schedule);
+    result.followed = std::ranges::none_of(rows->ranks, [](const RankRow& row) { return row.departure.has_value(); });
+    const bool fits = std::ranges::any_of(rows->ranks, [](const RankRow& row) { return row.row.value >= 0; });
+    if (!fits && !dumps.dumps.empty())
+      result.notes.push_back(fmt::format("no rank exchanges messages in a group that fits the schedule's {}; actions cannot be named",
+                                         schedule->rows.size() == 1 ? "1 rank" : fmt::format("{} ranks", schedule->rows.size())));
+  }
+  for (int r = 0; r < dumps.ranks; ++r) {
+    if (dumps.of(JobRank{r}) == nullptr) result.missing.emplace_back(r);
+  }
+  Inquiry inquiry(dumps, rows ? &*rows : nullptr);
+  Diagnosing(inquiry, result).run();
+  return result;
+}
+
+}  // namespace pw::hang

@@ -1,0 +1,297 @@
+#include "simulator/hang/rows.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "schedules/error.h"
+#include "schedules/lower.h"
+
+namespace pw::hang {
+namespace {
+
+/// A message as it appears in a row: to or from which row.
+struct Slot {
+  OpKind kind = OpKind::Send;
+  Rank peer{-1};
+  int position = -1;
+
+  [[nodiscard]] auto key() const { return std::pair(kind, peer.value); }
+};
+
+bool hasStage(const Schedule& schedule, Stage stage) { return stage.value >= 0 && stage.index() < schedule.placement.stages(); }
+
+/// The messages of a row that go to another rank.
+std::vector<Slot> slotsOf(const Schedule& schedule, std::size_t row) {
+  std::vector<Slot> slots;
+  for (std::size_t i = 0; i < schedule.rows[row].size(); ++i) {
+    const Action& action = schedule.rows[row][i];
+    if (!isSend(action.kind) && !isReceive(action.kind)) continue;
+    const Action other = counterpart(action);
+    if (!hasStage(schedule, other.stage)) continue;
+    slots.push_back({isSend(action.kind) ? OpKind::Send : OpKind::Receive, schedule.placement.rankOf(other.stage, other.microbatch),
+                     static_cast<int>(i)});
+  }
+  return slots;
+}
+
+/// Sends right after the action that makes them, receives right before the one that needs them; never fails.
+Schedule besideActions(const Schedule& compute) {
+  Schedule result = compute;
+  const bool training = trains(compute);
+  const auto isElsewhere = [&](Stage stage, Microbatch microbatch, std::size_t rank) {
+    return hasStage(compute, stage) && compute.placement.rankOf(stage, microbatch).index() != rank;
+  };
+  for (std::size_t rank = 0; rank < compute.rows.size(); ++rank) {
+    std::vector<Action> row;
+    for (const Action& a : compute.rows[rank]) {
+      const Stage before{a.stage.value - 1}, after{a.stage.value + 1};
+      const bool back = a.kind == ActionKind::Backward || a.kind == ActionKind::BackwardInput;
+      if (a.kind == ActionKind::Forward && isElsewhere(before, a.microbatch, rank))
+        row.push_back({a.stage, ActionKind::RecvForward, a.microbatch});
+      if (back && isElsewhere(after, a.microbatch, rank)) row.push_back({a.stage, ActionKind::RecvBackward, a.microbatch});
+      row.push_back(a);
+      if (a.kind == ActionKind::Forward && isElsewhere(after, a.microbatch, rank))
+        row.push_back({a.stage, ActionKind::SendForward, a.microbatch});
+      if (back && training && isElsewhere(before, a.microbatch, rank)) row.push_back({a.stage, ActionKind::SendBackward, a.microbatch});
+    }
+    result.rows[rank] = std::move(row);
+  }
+  return result;
+}
+
+std::vector<Schedule> loweringsOf(const Schedule& schedule) {
+  if (isLowered(schedule)) return {schedule};
+  std::vector<Schedule> all;
+  for (const Lowering lowering : {Lowering::Torch, Lowering::Deferred}) {
+    try {
+      all.push_back(lower(schedule, lowering));
+    } catch (const UsageError&) {  // it deadlocks by itself, which `check` explains; its order beside the actions is known nevertheless
+      break;
+    }
+  }
+  all.push_back(besideActions(schedule));
+  return all;
+}
+
+/// Where each action of a schedule with messages stands in the one without.
+std::vector<std::vector<int>> positionsIn(const Schedule& file, const Schedule& lowered) {
+  std::vector<std::vector<int>> all(lowered.rows.size());
+  for (std::size_t r = 0; r < lowered.rows.size(); ++r) {
+    std::map<Action, int> places;
+    for (std::size_t i = 0; i < file.rows[r].size(); ++i) {
+      Action action = file.rows[r][i];
+      action.overlapsNext = false;
+      places.emplace(action, static_cast<int>(i));
+    }
+    for (Action action : lowered.rows[r]) {
+      action.overlapsNext = false;
+      const auto found = places.find(action);
+      all[r].push_back(found == places.end() ? -1 : found->second);
+    }
+  }
+  return all;
+}
+
+/// The group in which a rank exchanges messages; null where it exchanges none.
+const Group* messageGroup(const Dumps& dumps, const RankDump& dump) {
+  for (const RecordedOp& op : dump.ops) {
+    if (isMessage(op.kind)) return &dumps.groups[op.group];
+  }
+  return nullptr;
+}
+
+/// One rank's operations in its row.
+class Walk {
+ public:
+  Walk(const Dumps& dumps, const RankDump& dump, const Schedule& schedule) : dump_(dump), schedule_(schedule) {
+    const Group* const group = messageGroup(dumps, dump);
+    const int rows = static_cast<int>(schedule.rows.size());
+    result_.places.resize(dump.ops.size());
+    if (group == nullptr) {
+      result_.row = rowOf(dumps, dump.rank, rows);
+      return;
+    }
+    result_.row = rowOf(*group, dump.rank, rows);
+    if (result_.row.value < 0) return;
+    slots_ = slotsOf(schedule, result_.row.index());
+    for (std::size_t i = 0; i < dump.ops.size(); ++i) {
+      const RecordedOp& op = dump.ops[i];
+      if (!isMessage(op.kind)) continue;
+      messages_.push_back(i);
+      peers_.push_back(rowOf(*group, op.peer, rows));
+    }
+  }
+
+  RankRow place(bool exact) {
+    if (result_.row.value < 0) return result_;
+    if (placeNamed()) return result_;
+    const std::size_t enter = dump_.complete || slots_.empty() ? 0 : bestEntry();
+    const std::size_t fitting = walk(enter, exact);
+    placeByPair(fitting, enter);
+    return result_;
+  }
+
+ private:
+  [[nodiscard]] bool isAt(std::size_t message, std::size_t slot) const {
+    const Slot& s = slots_[slot % slots_.size()];
+    return dump_.ops[messages_[message]].kind == s.kind && peers_[message] == s.peer;
+  }
+  bool placeNamed();
+  /// How many messages fit the row's order from a slot on.
+  [[nodiscard]] std::size_t fits(std::size_t enter) const;
+  [[nodiscard]] std::size_t bestEntry() const;
+  /// Places messages in the row's order; returns how many fit.
+  std::size_t walk(std::size_t enter, bool exact);
+  void placeByPair(std::size_t first, std::size_t enter);
+  void depart(std::size_t message, std::size_t slot);
+  void set(std::size_t message, std::size_t slot) {
+    result_.places[messages_[message]] = Place{static_cast<int>(slot / slots_.size()), slots_[slot % slots_.size()].position};
+  }
+
+  const RankDump& dump_;
+  const Schedule& schedule_;
+  RankRow result_{};
+  std::vector<Slot> slots_{};
+  std::vector<std::size_t> messages_{};  ///< index of each message among the operations
+  std::vector<Rank> peers_{};            ///< of each message
+};
+
+bool Walk::placeNamed() {
+  if (dump_.ops.empty() || std::ranges::none_of(dump_.ops, [](const RecordedOp& op) { return op.action.has_value(); })) return false;
+  std::map<Action, int> places;
+  const auto& row = schedule_.rows[result_.row.index()];
+  for (std::size_t i = 0; i < row.size(); ++i) places.emplace(row[i], static_cast<int>(i));
+  for (std::size_t i = 0; i < dump_.ops.size(); ++i) {
+    if (!dump_.ops[i].action) continue;
+    const auto found = places.find(*dump_.ops[i].action);
+    if (found != places.end()) result_.places[i] = Place{std::max(0, dump_.step), found->second};
+  }
+  return true;
+}
+
+std::size_t Walk::fits(std::size_t enter) const {
+  std::size_t count = 0;
+  while (count < messages_.size() && isAt(count, enter + count)) ++count;
+  return count;
+}
+
+std::size_t Walk::bestEntry() const {
+  std::size_t best = 0, longest = 0;
+  for (std::size_t enter = 0; enter < slots_.size(); ++enter) {
+    const std::size_t count = fits(enter);
+    if (count > longest) best = enter, longest = count;
+  }
+  return best;
+}
+
+std::size_t Walk::walk(std::size_t enter, bool exact) {
+  if (slots_.empty()) {
+    if (!messages_.empty() && exact) result_.departure = Departure{messages_.front(), {0, -1}};
+    return 0;
+  }
+  std::size_t i = 0;
+  const auto batch = [&](std::size_t message) { return dump_.ops[messages_[message]].batch; };
+  while (i < messages_.size()) {
+    std::size_t end = i + 1;
+    while (end < messages_.size() && batch(i) > 0 && batch(end) == batch(i)) ++end;
+    std::vector<bool> taken(end - i, false);
+    bool all = true;
+    for (std::size_t m = i; m < end && all; ++m) {
+      std::size_t slot = i;
+      while (slot < end && (taken[slot - i] || !isAt(m, enter + slot))) ++slot;
+      all = slot < end;
+      if (!all) break;
+      taken[slot - i] = true;
+      set(m, enter + slot);
+    }
+    if (!all) {
+      const std::size_t missing = static_cast<std::size_t>(std::ranges::find(taken, false) - taken.begin());
+      const std::size_t slot = enter + i + missing;
+      if (exact) depart(i, slot);
+      return i;
+    }
+    i = end;
+  }
+  return i;
+}
+
+/// A message does not fit the slot that is next in the row.
+void Walk::depart(std::size_t message, std::size_t slot) {
+  const std::size_t step = slot / slots_.size(), at = slot % slots_.size();
+  result_.departure = Departure{messages_[message], {static_cast<int>(step), slots_[at].position}};
+  const auto isAlike = [&](const Slot& s) { return s.kind == dump_.ops[messages_[message]].kind && s.peer == peers_[message]; };
+  const auto rest = slots_.begin() + static_cast<std::ptrdiff_t>(at);
+  if (std::any_of(rest, slots_.end(), isAlike)) return;
+  const auto last = std::find_if(slots_.rbegin(), slots_.rend(), isAlike);
+  if (last == slots_.rend()) return;
+  Action extra = schedule_.rows[result_.row.index()][static_cast<std::size_t>(last->position)];
+  extra.microbatch = Microbatch{extra.microbatch.value + 1};
+  result_.departure->extra = extra;
+}
+
+/// The k-th message to or from a peer is the k-th of the row.
+void Walk::placeByPair(std::size_t first, std::size_t enter) {
+  if (slots_.empty()) return;
+  std::map<std::pair<OpKind, int>, std::vector<std::size_t>> slotsOfPair;
+  for (std::size_t s = 0; s < slots_.size(); ++s) slotsOfPair[slots_[s].key()].push_back(s);
+  std::map<std::pair<OpKind, int>, std::size_t> next;
+  for (const auto& [key, slots] : slotsOfPair)  // those before the entry are of operations that were dropped
+    next[key] = static_cast<std::size_t>(std::ranges::lower_bound(slots, enter % slots_.size()) - slots.begin());
+  for (std::size_t m = 0; m < messages_.size(); ++m) {
+    const std::pair key{dump_.ops[messages_[m]].kind, peers_[m].value};
+    const auto slots = slotsOfPair.find(key);
+    if (slots == slotsOfPair.end()) continue;
+    const std::size_t k = next[key]++;
+    if (m < first) continue;
+    set(m, k / slots->second.size() * slots_.size() + slots->second[k % slots->second.size()]);
+  }
+}
+
+Rows placeIn(const Dumps& dumps, const Schedule& schedule, bool exact) {
+  Rows rows;
+  rows.schedule = schedule;
+  rows.exact = exact;
+  for (const RankDump& dump : dumps.dumps) rows.ranks.push_back(Walk(dumps, dump, schedule).place(exact));
+  return rows;
+}
+
+}  // namespace
+
+Rank rowOf(const Group& group, JobRank rank, int rows) {
+  const auto size = static_cast<int>(group.ranks.size());
+  const auto found = std::ranges::find(group.ranks, rank);
+  if (rows < 1 || size % rows != 0 || found == group.ranks.end()) return Rank{-1};
+  return Rank{static_cast<int>(found - group.ranks.begin()) % rows};
+}
+
+Rank rowOf(const Dumps& dumps, JobRank rank, int rows) {
+  std::vector<bool> tried(dumps.groups.size(), false);
+  for (const RankDump& dump : dumps.dumps) {
+    for (const RecordedOp& op : dump.ops) {
+      if (!isMessage(op.kind) || tried[op.group]) continue;
+      tried[op.group] = true;
+      if (const Rank row = rowOf(dumps.groups[op.group], rank, rows); row.value >= 0) return row;
+    }
+  }
+  return Rank{-1};
+}
+
+Rows placeOps(const Dumps& dumps, const Schedule& schedule) {
+  const std::vector<Schedule> lowerings = loweringsOf(schedule);
+  Rows best;
+  std::ptrdiff_t fewest = -1;
+  for (const Schedule& lowered : lowerings) {
+    Rows rows = placeIn(dumps, lowered, true);
+    const auto departures = std::ranges::count_if(rows.ranks, [](const RankRow& row) { return row.departure.has_value(); });
+    if (fewest >= 0 && departures >= fewest) continue;
+    fewest = departures;
+    best = std::move(rows);
+  }
+  const auto most = lowerings.size() > 1 ? 1 : std::max<std::ptrdiff_t>(1, std::ssize(dumps.dumps) / 2);
+  if (fewest > most) best = placeIn(dumps, lowerings.front(), false);
+  best.inFile = positionsIn(schedule, best.schedule);
+  return best;
+}
+
+}  // namespace pw::hang

@@ -1,0 +1,93 @@
+#include "simulator/page/content.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "schedules/units.h"
+#include "simulator/report/lower_bound.h"
+#include "simulator/report/metrics.h"
+#include "simulator/report/verdict.h"
+#include "simulator/text/counted.h"
+
+namespace pw {
+namespace {
+
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+
+std::string errorOf(Ns before, Ns after) {
+  return before > 0 ? fmt::format("{:+.1f} %", 100 * static_cast<double>(after - before) / static_cast<double>(before)) : "–";
+}
+
+std::string shareOf(Ns part, Ns whole) { return whole > 0 ? percent(static_cast<double>(part) / static_cast<double>(whole)) : "–"; }
+
+PageTable errorTable(const std::string& title, const std::vector<GroupError>& groups, const Page& page) {
+  PageTable table{title, {"", page.lanes[0].name, page.lanes[1].name, "error", "difference", "share"}, {}};
+  Ns all = 0;
+  for (const GroupError& group : groups) all += group.contribution;
+  for (const GroupError& group : sortedByContribution(groups)) {
+    table.rows.push_back({group.group, formatDuration(group.predicted), formatDuration(group.measured),
+                          errorOf(group.predicted, group.measured), formatDuration(group.measured - group.predicted),
+                          group.contribution == 0 ? "–" : shareOf(group.contribution, all)});
+  }
+  return table;
+}
+
+}  // namespace
+
+void addPlan(Page& page, const Plan& plan, const Trace& predicted) {
+  const Metrics metrics = metricsOf(predicted);
+  const Shape shape = shapeOf(plan.schedule);
+  page.facts.emplace_back("model", plan.modelName);
+  page.facts.emplace_back("schedule", plan.schedule.name);
+  page.facts.emplace_back("ranks",
+                          plan.replicas > 1 ? fmt::format("{} × {} replicas", shape.ranks, plan.replicas) : std::to_string(shape.ranks));
+  page.facts.emplace_back("stages", std::to_string(shape.stages));
+  page.facts.emplace_back("microbatches", fmt::format("{} of {}", shape.microbatches, counted(plan.microbatchSize, "sample")));
+  page.facts.emplace_back("step", formatDuration(metrics.step));
+  page.facts.emplace_back("makespan", formatDuration(metrics.makespan));
+  page.facts.emplace_back("lower bound", formatDuration(lowerBound(plan.schedule, plan.costs)));
+  page.facts.emplace_back("bubble", percent(metrics.bubbleFraction));
+  page.facts.emplace_back("times", sourceOf(plan.profile, shape.ranks));
+  PageTable stages{"Stages", {"stage", "rank", "begins at", "F", "B", "I", "W", "parameters", "activations"}, {}};
+  for (std::size_t s = 0; s < plan.costs.stages.size() && s < plan.schedule.placement.stages(); ++s) {
+    const StageCost& cost = plan.costs.stages[s];
+    stages.rows.push_back({std::to_string(s), std::to_string(plan.schedule.placement.rankOfStage[s].value),
+                           s == 0 || s > plan.splitNames.size() ? "–" : plan.splitNames[s - 1], formatDuration(cost.forward),
+                           formatDuration(cost.backward), formatDuration(cost.backwardInput), formatDuration(cost.backwardWeight),
+                           formatSize(cost.parameterBytes), formatSize(cost.activationBytes)});
+  }
+  page.tables.push_back(std::move(stages));
+}
+
+void addRanks(Page& page) {
+  for (const PageLane& lane : page.lanes) {
+    const Metrics metrics = metricsOf(*lane.trace);
+    PageTable table{fmt::format("Ranks, {}", lane.name), {"rank", "busy", "idle", "bubble", "exposed messages", "peak memory", "live"}, {}};
+    for (const RankMetrics& rank : metrics.ranks) {
+      table.rows.push_back({std::to_string(rank.rank.value), formatDuration(rank.busy), formatDuration(rank.idle),
+                            shareOf(rank.idle, metrics.makespan), formatDuration(rank.exposedComm),
+                            rank.peakBytes > 0 ? formatSize(rank.peakBytes) : "–", std::to_string(rank.peakLiveMicrobatches)});
+    }
+    page.tables.push_back(std::move(table));
+  }
+}
+
+void addErrors(Page& page, const Plan* plan) {
+  const Trace &before = *page.lanes[0].trace, &after = *page.lanes[1].trace;
+  const std::optional<Ns> replayed = plan == nullptr ? std::nullopt : replayedMakespan(plan->schedule, plan->costs, after);
+  const Verdict verdict = judge(before, after, replayed);
+  page.sentence = verdictText(verdict);
+  const Comparison& c = verdict.comparison;
+  PageTable whole{"Error", {"", page.lanes[0].name, page.lanes[1].name, "error"}, {}};
+  whole.rows.push_back({"makespan", formatDuration(c.predictedMakespan), formatDuration(c.measuredMakespan),
+                        errorOf(c.predictedMakespan, c.measuredMakespan)});
+  whole.rows.push_back({"step", formatDuration(c.predictedStep), formatDuration(c.measuredStep), errorOf(c.predictedStep, c.measuredStep)});
+  whole.rows.push_back({"mean start error", "", percent(c.actionError), fmt::format("{} matched", counted(c.matched, "action"))});
+  page.tables.push_back(std::move(whole));
+  page.tables.push_back(errorTable("Error by kind", c.byKind, page));
+  page.tables.push_back(errorTable("Error by stage", c.byStage, page));
+  page.tables.push_back(errorTable("Error by rank", c.byRank, page));
+}
+
+}  // namespace pw

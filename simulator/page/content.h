@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "simulator/page/page.h"
+#include "simulator/plan/plan.h"
+
+namespace pw {
+
+/// Adds what a plan says: its facts, and a table of stages. `predicted` is the trace of its prediction.
+void addPlan(Page& page, const Plan& plan, const Trace& predicted);
+
+/// Adds a table of what ranks do in the page's steps: busy, idle, exposed messages, peak memory.
+void addRanks(Page& page);
+
+/// Adds where the second of the page's two steps differs from the first, by kind, stage and rank, and the verdict as the page's sentence.
+/// `plan`: null where it is not known.
+void addErrors(Page& page, const Plan* plan);
+
+}  // namespace pw

@@ -1,0 +1,265 @@
+#include "backends/dumps/read.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "backends/host/files.h"
+#include "schedules/csv.h"
+#include "schedules/error.h"
+#include "simulator/hang/diagnose.h"
+#include "simulator/hang/report.h"
+#include "tests/support/folder.h"
+#include "tests/support/hostile.h"
+#include "tests/support/mutate.h"
+
+namespace pw {
+namespace {
+
+using hang::OpKind;
+using hang::OpState;
+using nlohmann::ordered_json;
+using testing::HasSubstr;
+
+const std::string kData = std::string(PW_SOURCE_DIR) + "/tests/data/torch_hangs";
+
+hang::Dumps readText(const test::Folder& folder, const std::string& name, const std::string& text) {
+  writeFile(folder.file(name), text);
+  return readDumps({folder.file(name)});
+}
+
+std::string refusalOf(const std::vector<std::string>& paths) {
+  try {
+    static_cast<void>(readDumps(paths));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// ---- torch on Gloo -----------------------------------------------------------------------------------------------
+
+TEST(HangDumps, OfRealTorchProcessesNameRankAndAction) {
+  const ordered_json truths = ordered_json::parse(readFile(kData + "/truths.json"));
+  ASSERT_EQ(truths.size(), 8U);
+  for (const auto& [name, truth] : truths.items()) {
+    SCOPED_TRACE(name);
+    const std::string file = kData + "/" + name + "/schedule.csv";
+    const Schedule schedule = parseCsv(readFile(file), name, file);
+    const hang::Diagnosis d = hang::diagnose(readDumps({kData + "/" + name}), &schedule);
+    EXPECT_EQ(nameOf(d.verdict), truth["verdict"].get<std::string>()) << d.sentence;
+    ASSERT_TRUE(d.firstStuck && d.firstStuck->action);
+    if (truth.contains("action_of")) {  // which of them came first is not known
+      EXPECT_EQ(toString(*d.firstStuck->action), truth["action_of"][std::to_string(d.firstStuck->rank.value)].get<std::string>());
+    } else {
+      EXPECT_EQ(d.firstStuck->rank.value, truth["rank"].get<int>()) << d.sentence;
+      EXPECT_EQ(toString(*d.firstStuck->action), truth["action"].get<std::string>()) << d.sentence;
+    }
+    if (truth.contains("cause_rank")) {
+      EXPECT_EQ(d.cause->rank.value, truth["cause_rank"].get<int>());
+      EXPECT_EQ(toString(*d.cause->action), truth["cause_action"].get<std::string>());
+    }
+    if (truth.contains("silent")) {
+      ASSERT_EQ(d.silent.size(), 1U);
+      EXPECT_EQ(d.silent.front().rank.value, truth["silent"].get<int>());
+      EXPECT_EQ(toString(*d.silent.front().next->action), truth["next"].get<std::string>());
+    }
+    EXPECT_EQ(d.checkWouldCatch, truth.value("check_would_catch", false));
+  }
+}
+
+// ---- torch's Flight Recorder -------------------------------------------------------------------------------------
+
+ordered_json entry(const std::string& name, const std::string& state, int record) {
+  return {{"record_id", record},
+          {"process_group", {"7", "pipeline"}},
+          {"profiling_name", name},
+          {"state", state},
+          {"is_p2p", name.find("all_") == std::string::npos},
+          {"p2p_seq_id", record + 1},
+          {"collective_seq_id", 4},
+          {"time_created_ns", 1000 + record},
+          {"input_sizes", {{2, 8}}},
+          {"input_dtypes", {"BFloat16"}},
+          {"output_sizes", {{2, 8}}},
+          {"output_dtypes", {"BFloat16"}},
+          {"retired", false}};
+}
+
+ordered_json recorder(const std::vector<ordered_json>& entries) {
+  return {{"version", "2.10"}, {"pg_config", {{"7", {{"name", "7"}, {"desc", "pipeline"}, {"ranks", "[2, 6]"}}}}}, {"entries", entries}};
+}
+
+TEST(HangDumps, RanksOfMessagesCountInTheirGroupAndNameTheDump) {
+  const test::Folder folder;
+  const hang::Dumps dumps =
+      readText(folder, "trace_9", recorder({entry("nccl:recv 1<-0", "completed", 0), entry("nccl:all_reduce", "started", 1)}).dump());
+  ASSERT_EQ(dumps.dumps.size(), 1U);
+  EXPECT_EQ(dumps.ranks, 7);
+  EXPECT_EQ(dumps.dumps[0].rank, JobRank{6});
+  const std::vector<hang::RecordedOp>& ops = dumps.dumps[0].ops;
+  ASSERT_EQ(ops.size(), 2U);
+  EXPECT_EQ(ops[0].kind, OpKind::Receive);
+  EXPECT_EQ(ops[0].peer, JobRank{2});
+  EXPECT_EQ(ops[0].state, OpState::Done);
+  EXPECT_EQ(ops[0].bytes, 2 * 8 * 2);
+  EXPECT_EQ(ops[1].kind, OpKind::Collective);
+  EXPECT_EQ(ops[1].sequence, 4);
+  EXPECT_EQ(ops[1].state, OpState::Started);
+  EXPECT_TRUE(dumps.dumps[0].complete);
+}
+
+TEST(HangDumps, OperationsOfACoalescedGroupHaveItsState) {
+  const test::Folder folder;
+  std::vector<ordered_json> entries{entry("nccl:send 0->1", "scheduled", 3), entry("nccl:recv 0<-1", "scheduled", 4),
+                                    entry("nccl:coalesced", "started", 5), entry("nccl:recv 0<-1", "scheduled", 6)};
+  for (int i = 0; i < 3; ++i) entries[static_cast<std::size_t>(i)]["p2p_seq_id"] = 9;
+  const hang::Dumps dumps = readText(folder, "trace_2", recorder(entries).dump());
+  const std::vector<hang::RecordedOp>& ops = dumps.dumps.at(0).ops;
+  ASSERT_EQ(ops.size(), 3U);
+  EXPECT_EQ(ops[0].state, OpState::Started);
+  EXPECT_EQ(ops[1].state, OpState::Started);
+  EXPECT_EQ(ops[0].batch, ops[1].batch);
+  EXPECT_GT(ops[0].batch, 0U);
+  EXPECT_EQ(ops[2].state, OpState::Posted);
+  EXPECT_EQ(ops[2].batch, 0U);
+  EXPECT_FALSE(dumps.dumps[0].complete);  // it begins with the fourth
+}
+
+TEST(HangDumps, PickledDumpsAreRefusedWithTheWayToJson) {
+  const test::Folder folder;
+  for (const char* const start : {"\x80\x02}q", "\x80\x05\x95", "(dp0\nS'entries'", "}q\x01(U"}) {
+    writeFile(folder.file("nccl_trace_rank_0"), start);
+    EXPECT_THAT(refusalOf({folder.file("nccl_trace_rank_0")}), HasSubstr("_dump_fr_trace_json()"));
+    EXPECT_THAT(refusalOf({folder.file("")}), HasSubstr("is a pickled dump"));
+  }
+}
+
+TEST(HangDumps, FilesThatAreNoneAreRefusedWhenNamedAndNotedInAFolder) {
+  const test::Folder folder;
+  writeFile(folder.file("notes.json"), "{}");
+  EXPECT_THAT(refusalOf({folder.file("notes.json")}), HasSubstr("is no dump of torch's Flight Recorder, NCCL RAS or this program"));
+  EXPECT_THAT(refusalOf({folder.file("")}), HasSubstr("holds no dump"));
+  EXPECT_THAT(refusalOf({folder.file("missing.json")}), HasSubstr("cannot be read"));
+  writeFile(folder.file("trace_0"), recorder({entry("nccl:send 0->1", "started", 0)}).dump());
+  const hang::Dumps dumps = readDumps({folder.file("")});
+  EXPECT_EQ(dumps.dumps.size(), 1U);
+  EXPECT_THAT(dumps.notes, testing::ElementsAre(HasSubstr("notes.json is left out")));
+}
+
+// ---- NCCL RAS ----------------------------------------------------------------------------------------------------
+
+/// As `ncclras -f json` writes it (NCCL 2.28, src/ras/client_support.cc).
+ordered_json ras() {
+  const auto rank = [](int r, int reduces) {
+    return ordered_json{
+        {"rank", r},
+        {"host", "10.0.0.1"},
+        {"pid", 100 + r},
+        {"cuda_dev", r},
+        {"nvml_dev", r},
+        {"status", {{"init_state", 0}, {"async_error", 0}, {"finalize_called", false}, {"destroy_flag", false}, {"abort_flag", false}}},
+        {"collective_counts", {{"AllReduce", reduces}, {"Send", 3}, {"Recv", 1}}}};
+  };
+  return {{"nccl_version", "2.28.3"},
+          {"communicators_count", 1},
+          {"communicators", ordered_json::array({{{"hash", "0xabc"},
+                                                  {"secondary_hash", "0x1:0x2"},
+                                                  {"size", 4},
+                                                  {"ranks_count", 3},
+                                                  {"missing_ranks_count", 0},
+                                                  {"ranks", ordered_json::array({rank(0, 7), rank(1, 6), rank(2, 7)})},
+                                                  {"missing_ranks", ordered_json::array()}}})},
+          {"ras", {{"collection_time_sec", 0.1}, {"timeouts_count", 0}}}};
+}
+
+TEST(HangDumps, OfRasNameTheRankThatIsBehindAndRanksThatAreMissing) {
+  const test::Folder folder;
+  ordered_json json = ras();
+  const hang::Diagnosis behind = hang::diagnose(readText(folder, "ras.json", json.dump()), nullptr);
+  EXPECT_EQ(nameOf(behind.verdict), "silent_rank");
+  ASSERT_EQ(behind.silent.size(), 1U);
+  EXPECT_EQ(behind.silent[0].rank, JobRank{1});
+  EXPECT_THAT(behind.sentence, HasSubstr("it enqueued AllReduce 6 times, others of communicator 0xabc 7 times"));
+  json["communicators"][0]["missing_ranks"].push_back({{"rank", 3},
+                                                       {"host", "10.0.0.2"},
+                                                       {"pid", 9},
+                                                       {"cuda_dev", 3},
+                                                       {"nvml_dev", 3},
+                                                       {"status", {{"unresponsive", true}, {"considered_dead", true}}}});
+  const hang::Diagnosis dead = hang::diagnose(readText(folder, "ras.json", json.dump()), nullptr);
+  ASSERT_EQ(dead.silent.size(), 1U);
+  EXPECT_EQ(dead.silent[0].rank, JobRank{3});
+  EXPECT_EQ(dead.silent[0].why, "NCCL considers it dead");
+}
+
+// ---- our own -----------------------------------------------------------------------------------------------------
+
+TEST(HangDumps, OfThisProgramNameActionsWithoutASchedule) {
+  const test::Folder folder;
+  const auto record = [](int rank, const ordered_json& entries, const ordered_json& awaited) {
+    return ordered_json{{"awaited", awaited}, {"oldest_open", awaited}, {"rank", rank},        {"ranks", 2},        {"step", 3},
+                        {"failure", "late"},  {"failed_ns", 9},         {"entries_before", 0}, {"entries", entries}};
+  };
+  const ordered_json sent{{"what", "SEND 0F1 to rank 1"},
+                          {"kind", "send"},
+                          {"state", "done"},
+                          {"enqueued_ns", 5},
+                          {"ended_ns", 6},
+                          {"bytes", 8},
+                          {"peer", 1},
+                          {"tag", 1}};
+  const ordered_json waits{{"what", "1B1 from rank 1"}, {"kind", "receive"}, {"state", "waiting"}, {"enqueued_ns", 7},
+                           {"ended_ns", nullptr},       {"bytes", 8},        {"peer", 1},          {"tag", 2}};
+  const ordered_json got{{"what", "0F1 from rank 0"},
+                         {"kind", "receive"},
+                         {"state", "done"},
+                         {"enqueued_ns", 5},
+                         {"ended_ns", 6},
+                         {"bytes", 8},
+                         {"peer", 0},
+                         {"tag", 1}};
+  writeFile(folder.file("flight-rank-0.json"), record(0, {sent, waits}, waits).dump());
+  writeFile(folder.file("flight-rank-1.json"), record(1, ordered_json::array({got}), nullptr).dump());
+  const hang::Diagnosis d = hang::diagnose(readDumps({folder.file("")}), nullptr);
+  EXPECT_EQ(nameOf(d.verdict), "silent_rank") << d.sentence;
+  ASSERT_TRUE(d.firstStuck && d.firstStuck->action);
+  EXPECT_EQ(toString(*d.firstStuck->action), "0RECV_B1");
+  EXPECT_EQ(d.firstStuck->rank, JobRank{0});
+  EXPECT_EQ(d.firstStuck->step, 3);
+  ASSERT_EQ(d.silent.size(), 1U);
+  EXPECT_EQ(toString(*d.silent[0].last->action), "1RECV_F1");
+}
+
+// ---- hostile -----------------------------------------------------------------------------------------------------
+
+TEST(HangDumps, DamagedOnesAreDiagnosedOrRefused) {
+  const test::Folder folder;
+  const std::string file = kData + "/killed/schedule.csv";
+  const Schedule schedule = parseCsv(readFile(file), "killed", file);
+  const std::string whole = readFile(kData + "/killed/nccl_trace_rank_1.json");
+  const std::string other = kData + "/killed/nccl_trace_rank_0.json";
+  ordered_json own = ordered_json::parse(R"({"awaited":null,"oldest_open":null,"rank":0,"ranks":3,"step":0,"entries_before":0,"entries":[
+    {"what":"SEND 0F1 to rank 1","kind":"send","state":"waiting","enqueued_ns":5,"bytes":8,"peer":1,"tag":1},
+    {"what":"gradients of stage 0 with ranks 0 1","kind":"collective","state":"unknown","enqueued_ns":6}]})");
+  const auto read = [&](const std::string& text) {
+    writeFile(folder.file("rank_1"), text);
+    const hang::Dumps dumps = readDumps({folder.file("rank_1"), other});
+    for (const Schedule* const one : {static_cast<const Schedule*>(nullptr), &schedule}) {
+      const hang::Diagnosis d = hang::diagnose(dumps, one);
+      static_cast<void>(hang::diagnosisJson(dumps, d));
+      static_cast<void>(hang::diagnosisText(dumps, d));
+    }
+  };
+  for (const std::string& seed : {whole, ras().dump(), own.dump()}) {
+    test::survive(
+        "dump", test::mutations(200), [&](std::mt19937_64& random) { return test::damaged(seed, random); }, read);
+    test::survive(
+        "dump text", test::mutations(200), [&](std::mt19937_64& random) { return test::mutate(seed, random); }, read);
+  }
+}
+
+}  // namespace
+}  // namespace pw
