@@ -159,6 +159,15 @@ void putOnOneClock(Material& material, const RankClocks& clocks, const RankPlace
   sortSpans(material.spans);
 }
 
+void renumber(RankMap& map, const RankPlaces& places) {
+  for (auto& targets : map.targets) {
+    for (TrackTarget& target : targets) {
+      if (target.trace >= 0 && !map.traces[static_cast<std::size_t>(target.trace)].own)
+        target.rank = places.renumbered[static_cast<std::size_t>(target.rank)];
+    }
+  }
+}
+
 void noteFile(const FileEvents& file, std::vector<std::string>& notes) {
   const std::string name = std::filesystem::path(file.source).filename().string();
   if (file.truncated) notes.push_back(fmt::format("{} ends in the middle; the part up to there was used.", name));
@@ -184,8 +193,9 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
   if (unused > 0)
     result.notes.push_back(
         fmt::format("{} (UNSHARD, RESHARD) left out: a timeline here does not show them.", countedEvents(unused, "event")));
-  const RankMap map = mapRanks(files, result.notes);
+  RankMap map = mapRanks(files, result.notes);
   RankPlaces places = placeRanks(files, map, result.notes);
+  renumber(map, places);
   countFromOneOrigin(files, map);
   const RankClocks clocks = clocksOf(files, map);
   const bool chunks = std::ranges::any_of(files, &FileEvents::chunks), timeless = std::ranges::any_of(files, &FileEvents::timeless);
@@ -209,6 +219,8 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     findPeers(material, places.pipeline, result.notes);
     addSteps(result, std::move(material));
   }
+  result.replicas = places.replicas;
+  result.tensor = places.tensor;
   result.ranks = std::move(places.ranks);
   if (timeless)
     result.notes.emplace_back(

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace pw {
 namespace {
@@ -45,6 +48,7 @@ class Placer {
   void stagesOfSilentRanks();
   void pair();
   void readGroups();
+  void renumber();
   void say();
   [[nodiscard]] bool distinct(const std::vector<std::int32_t>& ranks) const;
 
@@ -148,23 +152,60 @@ void Placer::pair() {
                                  *sizes.begin(), *sizes.rbegin()));
 }
 
+/// Numbers the copies of the pipeline by replica and tensor-parallel rank, and the ranks by copy, then stage. Keeps the numbers where there
+/// is one pipeline, or copies differ in size.
+void Placer::renumber() {
+  const auto copies = static_cast<std::size_t>(1 + *std::ranges::max_element(places_.pipeline));
+  places_.renumbered.resize(ranks_);
+  std::iota(places_.renumbered.begin(), places_.renumbered.end(), 0);
+  std::vector<std::size_t> sizes(copies), tensorOf(copies), replicaOf(copies), seen(tensorSize_);
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    const auto copy = static_cast<std::size_t>(places_.pipeline[r]);
+    ++sizes[copy];
+    tensorOf[copy] = static_cast<std::size_t>(tensor_[r]);
+  }
+  if (copies < 2 || std::ranges::any_of(sizes, [&](std::size_t size) { return size != sizes.front(); })) return;
+  for (std::size_t c = 0; c < copies; ++c) replicaOf[c] = seen[tensorOf[c]]++;
+  if (std::ranges::any_of(seen, [&](std::size_t count) { return count != seen.front(); })) return;
+  places_.tensor = static_cast<int>(tensorSize_);
+  places_.replicas = static_cast<int>(copies / tensorSize_);
+  std::vector<std::size_t> order(ranks_);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto keyOf = [&](std::size_t r) {
+    const auto copy = static_cast<std::size_t>(places_.pipeline[r]);
+    return std::tuple(replicaOf[copy] * tensorSize_ + tensorOf[copy], work_[r].empty() ? 0 : work_[r].begin()->first, r);
+  };
+  std::ranges::sort(order, {}, keyOf);
+  std::vector<std::int32_t> firstStage, pipeline, tensor;
+  std::vector<std::int64_t> jobRank;
+  for (std::size_t n = 0; n < ranks_; ++n) {
+    const std::size_t r = order[n];
+    places_.renumbered[r] = static_cast<std::int32_t>(n);
+    firstStage.push_back(places_.firstStage[r]);
+    pipeline.push_back(static_cast<std::int32_t>(std::get<0>(keyOf(r))));
+    tensor.push_back(tensor_[r]);
+    jobRank.push_back(jobRank_[r] >= 0 ? jobRank_[r] : static_cast<std::int64_t>(r));
+  }
+  places_.firstStage = firstStage;
+  places_.pipeline = pipeline;
+  tensor_ = tensor;
+  jobRank_ = jobRank;
+}
+
 void Placer::say() {
-  const auto pipelines = static_cast<std::size_t>(1 + *std::ranges::max_element(places_.pipeline));
+  const std::size_t pipelines = static_cast<std::size_t>(places_.replicas) * static_cast<std::size_t>(places_.tensor);
   const bool renumbered = std::ranges::any_of(ofJob_, [](const auto& pair) { return pair.first != pair.second; });
-  if (pipelines < 2 && tensorSize_ < 2 && !renumbered) return;
+  if (pipelines < 2 && !renumbered) return;
   for (std::size_t r = 0; r < ranks_; ++r) places_.ranks.push_back({jobRank_[r], places_.pipeline[r], tensor_[r]});
   if (pipelines < 2) return;
-  std::string first;
-  std::size_t shown = 0;
-  for (std::size_t r = 0; r < ranks_ && shown < 16; ++r) {
-    if (places_.pipeline[r] == 0) first += fmt::format("{}{}", shown++ == 0 ? "" : ", ", r);
-  }
+  const std::size_t each = ranks_ / pipelines, shown = std::min<std::size_t>(each, 16);
   std::string kinds;
-  if (tensorSize_ > 1 && pipelines % tensorSize_ == 0) {
-    kinds = fmt::format(", {} tensor-parallel in each of {} data-parallel replica{}", tensorSize_, pipelines / tensorSize_,
-                        pipelines == tensorSize_ ? "" : "s");
-  }
-  notes_.push_back(fmt::format("{} pipelines run beside each other{}; the first is on ranks {}.", pipelines, kinds, first));
+  if (places_.tensor > 1)
+    kinds = fmt::format(", {} tensor-parallel in each of {} data-parallel replica{}", places_.tensor, places_.replicas,
+                        places_.replicas == 1 ? "" : "s");
+  notes_.push_back(fmt::format(
+      "{} pipelines run beside each other{}; ranks are numbered one pipeline after another, the first has the job's {}{}.", pipelines,
+      kinds, fmt::join(jobRank_.begin(), jobRank_.begin() + static_cast<std::ptrdiff_t>(shown), ", "), each > shown ? " …" : ""));
 }
 
 RankPlaces Placer::place() && {
@@ -181,6 +222,7 @@ RankPlaces Placer::place() && {
   readGroups();
   stagesOfSilentRanks();
   pair();
+  renumber();
   say();
   return std::move(places_);
 }

@@ -146,14 +146,16 @@ TEST(TorchTraces, AreMergedOnOneClockByTheirMessages) {
 
 TEST(TorchTraces, ShowReplicasBesideEachOther) {
   const ImportedTrace result = imported(kTraces + "replicas");
-  EXPECT_THAT(result.notes, testing::Contains("2 pipelines run beside each other; the first is on ranks 0, 2."));
-  EXPECT_THAT(result.ranks, ElementsAre(ImportedRank{0, 0, 0}, ImportedRank{1, 1, 0}, ImportedRank{2, 0, 0}, ImportedRank{3, 1, 0}));
+  EXPECT_THAT(
+      result.notes,
+      testing::Contains("2 pipelines run beside each other; ranks are numbered one pipeline after another, the first has the job's 0, 2."));
+  EXPECT_THAT(result.ranks, ElementsAre(ImportedRank{0, 0, 0}, ImportedRank{2, 0, 0}, ImportedRank{1, 1, 0}, ImportedRank{3, 1, 0}));
   ASSERT_EQ(result.steps.size(), 2U);
   std::size_t messages = 0;
   for (const Span& span : result.steps[1].trace.spans) {
     if (span.kind != SpanKind::SendForward && span.kind != SpanKind::SendBackward) continue;
     ++messages;
-    EXPECT_EQ(span.peer.value % 2, span.rank.value % 2) << "from replica to replica";
+    EXPECT_EQ(span.peer.value / 2, span.rank.value / 2) << "within a replica";
   }
   EXPECT_EQ(messages, 2U * 2U * 3U * 4U) << "replicas, directions, boundaries, microbatches";
 }
@@ -299,10 +301,15 @@ TEST(TorchTraces, FindPipelinesAndTensorParallelRanksInTheGroupsOfTheFiles) {
   EXPECT_THAT(result.notes,
               testing::Contains(HasSubstr("4 pipelines run beside each other, 2 tensor-parallel in each of 2 data-parallel replicas")));
   ASSERT_EQ(result.ranks.size(), 8U);
-  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].tensor, rank % 2);
+  EXPECT_EQ(result.replicas, 2);
+  EXPECT_EQ(result.tensor, 2);
+  // By replica, then tensor-parallel rank, then stage.
+  std::vector<std::int64_t> jobs;
+  for (const ImportedRank& rank : result.ranks) jobs.push_back(rank.job);
+  EXPECT_THAT(jobs, ElementsAre(0, 6, 1, 7, 2, 4, 3, 5));
   for (const Span& span : result.steps.at(0).trace.spans) {
     if (span.kind != SpanKind::SendForward) continue;
-    EXPECT_EQ(span.peer.value, groupOf(pipelines, span.rank.value)[1]);
+    EXPECT_EQ(span.peer.value, span.rank.value + 1);
   }
 }
 
