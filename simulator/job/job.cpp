@@ -42,6 +42,12 @@ bool communicates(std::string_view operation) {
          operation.find("clip") != std::string_view::npos || operation.find("grad-norm") != std::string_view::npos;
 }
 
+std::string kindOf(const JobOperation& operation) {
+  const std::size_t space = operation.name.rfind(' ');
+  if (space == std::string::npos || !numberOf<std::int64_t>(std::string_view(operation.name).substr(space + 1))) return operation.name;
+  return operation.name.substr(0, space);
+}
+
 JobShape::JobShape(const Job& job)
     : ranks(job.schedule.rows.size()),
       copies(static_cast<std::size_t>(job.replicas) * static_cast<std::size_t>(job.tensor)),

@@ -38,9 +38,13 @@ struct JobOperation {
   std::string name;
   OperationGroup group = OperationGroup::Alone;
   std::vector<std::int32_t> after;  ///< by pipeline rank: how many actions of its row are done before; −1: the rank has none of these
+  bool blocks = false;              ///< the first action of a row waits for it
 
   bool operator==(const JobOperation&) const = default;
 };
+
+/// The name without the number that tells several in a step apart: `params-all-gather` of `params-all-gather 2`.
+[[nodiscard]] std::string kindOf(const JobOperation& operation);
 
 /// The times of one step. By slot: the actions of all workers in the order of workers and rows (`JobShape`). `kUnknownTime`: not
 /// measured, or not separable from what else the worker waited for.

@@ -132,10 +132,11 @@ void Reader::readOperations() {
   if (list.size() > static_cast<std::size_t>(kMostOperations)) list.fail("is too long");
   for (std::size_t o = 0; o < list.size(); ++o) {
     const JsonPart one = list[o];
-    JobOperation operation{one["name"].as<std::string>(), OperationGroup::Alone, {}};
+    JobOperation operation{one["name"].as<std::string>(), OperationGroup::Alone, {}, false};
     const auto group = valueNamed<OperationGroup>(one["group"].as<std::string>());
     if (!group) one["group"].fail("is none of " + namesOf<OperationGroup>(", "));
     operation.group = *group;
+    operation.blocks = one["blocks"].as<bool>();
     const JsonPart after = one["after"];
     if (after.size() != job_.schedule.rows.size()) after.fail(fmt::format("has {} numbers, not one for each rank", after.size()));
     for (std::size_t r = 0; r < after.size(); ++r)
@@ -198,7 +199,8 @@ Job Reader::read() {
 
 std::string toJson(const Job& job) {
   std::vector<Json> operations, steps;
-  for (const JobOperation& o : job.operations) operations.push_back(Json{{"name", o.name}, {"group", nameOf(o.group)}, {"after", o.after}});
+  for (const JobOperation& o : job.operations)
+    operations.push_back(Json{{"name", o.name}, {"group", nameOf(o.group)}, {"after", o.after}, {"blocks", o.blocks}});
   for (const JobStep& step : job.steps) steps.push_back(stepJson(step));
   return fmt::format(
       "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"name\": {},\n  \"schedule\": {},\n  \"replicas\": {},\n  \"tensor\": {},\n"

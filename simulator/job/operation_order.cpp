@@ -16,6 +16,7 @@ constexpr std::size_t kMostOperations = 256;  ///< of different names; the rest 
 struct Seen {
   double start = 0;  ///< sum, from the start of the step
   std::size_t count = 0;
+  std::size_t before = 0;                                     ///< how often it ended before the worker's first action started
   std::map<Rank, std::map<std::int32_t, std::size_t>> after;  ///< how often after so many actions of a pipeline rank
 };
 
@@ -29,6 +30,14 @@ std::int32_t endedBefore(const JobShape& shape, const StepSpans& spans, Rank wor
     if (spans.end[base + s] - slack <= time) count = static_cast<std::int32_t>(s - shape.begin[rank]) + 1;
   }
   return count;
+}
+
+/// Whether an operation ended before the first action of its worker started, or within a hundredth of that.
+bool isBeforeRow(const JobShape& shape, const StepSpans& spans, const NamedSpan& operation) {
+  const std::size_t rank = operation.worker.index() % shape.ranks;
+  if (shape.begin[rank] == shape.begin[rank + 1]) return false;
+  const std::size_t first = operation.worker.index() / shape.ranks * shape.slotsOfCopy() + shape.begin[rank];
+  return operation.end <= spans.start[first] + (spans.end[first] - spans.start[first]) / 100;
 }
 
 }  // namespace
@@ -51,6 +60,7 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
       Seen& one = seen[sorted[i]->name];
       one.start += static_cast<double>(sorted[i]->start - first);
       ++one.count;
+      one.before += isBeforeRow(shape, *spans[k], *sorted[i]) ? 1 : 0;
       ++one.after[Rank(sorted[i]->worker.index() % shape.ranks)][endedBefore(shape, *spans[k], sorted[i]->worker, sorted[i]->start)];
       if (i > 0 && sorted[i - 1]->worker == sorted[i]->worker && sorted[i - 1]->name != sorted[i]->name)
         ++follows[{sorted[i - 1]->name, sorted[i]->name}];
@@ -74,9 +84,10 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
         nextIsFree = isFree;
       }
     }
-    JobOperation operation{next->first, groupNamed(next->first), std::vector<std::int32_t>(shape.ranks, -1)};
+    JobOperation operation{next->first, groupNamed(next->first), std::vector<std::int32_t>(shape.ranks, -1), false};
     for (const auto& [rank, counts] : next->second.after)
       operation.after[rank.index()] = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+    operation.blocks = 2 * next->second.before > next->second.count;
     ordered.push_back(std::move(operation));
     seen.erase(next);
   }

@@ -15,7 +15,7 @@ class Operations {
  public:
   Operations(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay)
       : shape_(shape), job_(job), times_(times), replay_(replay) {}
-  /// Those that are done before the rows, or all others. `free`: by worker, when it can do the next.
+  /// Those that the rows wait for, or all others. `free`: by worker, when it can do the next.
   void run(bool before, std::vector<Ns>& free);
 
  private:
@@ -53,8 +53,7 @@ void Operations::one(std::size_t operation, std::vector<Ns>& free) {
 
 void Operations::run(bool before, std::vector<Ns>& free) {
   for (std::size_t o = 0; o < shape_.operations; ++o) {
-    const auto& after = job_.operations[o].after;
-    if (std::ranges::all_of(after, [](std::int32_t position) { return position <= 0; }) == before) one(o, free);
+    if (job_.operations[o].blocks == before) one(o, free);
   }
 }
 
@@ -77,6 +76,7 @@ void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, Job
   std::vector<Ns> free(shape.workers, 0);
   Operations operations(shape, job, times, replay);
   operations.run(true, free);
+  std::vector<Ns> beside = free;  // the others do not hold the rank; those after the row come after its last action
   Ns first = std::numeric_limits<Ns>::max(), last = 0;
   for (std::size_t copy = 0; copy < shape.copies; ++copy) {
     const std::size_t base = copy * shape.slotsOfCopy();
@@ -95,7 +95,7 @@ void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, Job
   }
   replay.makespan = std::max<Ns>(0, last - first);
   replay.step = std::max(replay.step, last);
-  operations.run(false, free);
+  operations.run(false, beside);
 }
 
 std::vector<Stall> stallsOf(const JobShape& shape, const Job& job, const TypicalTimes& typical) {

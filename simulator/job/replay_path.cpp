@@ -30,9 +30,7 @@ class Walk {
   ReplayPath path_;
 };
 
-bool Walk::isBefore(std::size_t operation) const {
-  return std::ranges::all_of(job_.operations[operation].after, [](std::int32_t position) { return position <= 0; });
-}
+bool Walk::isBefore(std::size_t operation) const { return job_.operations[operation].blocks; }
 
 bool Walk::does(std::size_t worker, std::size_t operation) const {
   return job_.operations[operation].after[worker % shape_.ranks] >= 0 && times_.operations[worker * shape_.operations + operation] >= 0;
@@ -48,7 +46,7 @@ void Walk::add(const std::string& kind, std::size_t worker, Ns time) {
 void Walk::walkOperations(std::size_t worker, std::size_t operation) {
   for (;;) {
     const JobOperation& done = job_.operations[operation];
-    add(done.name, worker, times_.operations[worker * shape_.operations + operation]);
+    add(kindOf(done), worker, times_.operations[worker * shape_.operations + operation]);
     const std::size_t group = groupOf(shape_, job_, done.group, worker);
     std::size_t last = worker;  // of its group to come
     for (std::size_t w = 0; w < shape_.workers; ++w) {
@@ -69,12 +67,11 @@ void Walk::walkOperations(std::size_t worker, std::size_t operation) {
       operation = *previous;
       continue;
     }
+    if (isBefore(operation)) return;
     const std::size_t rank = worker % shape_.ranks, base = worker / shape_.ranks * shape_.slotsOfCopy();
-    if (isBefore(operation) || shape_.begin[rank] == shape_.begin[rank + 1]) return;
-    const auto after = static_cast<std::size_t>(done.after[rank]);
-    const std::size_t end = base + shape_.begin[rank + 1] - 1;  // the worker is free after its row
-    return walkActions(after > 0 && replay_.end[base + shape_.begin[rank] + after - 1] == ready ? base + shape_.begin[rank] + after - 1
-                                                                                                : end);
+    const auto after = static_cast<std::size_t>(std::max(0, done.after[rank]));
+    const std::size_t slot = base + shape_.begin[rank] + after - 1;
+    return after > 0 && replay_.end[slot] == ready ? walkActions(slot) : walkBefore(worker, ready);
   }
 }
 

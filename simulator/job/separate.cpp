@@ -109,15 +109,12 @@ void Separator::run(const std::vector<NamedSpan>& operations) {
   for (const NamedSpan& span : operations) {
     if (span.worker.value >= 0 && span.worker.index() < shape_.workers) byOperation[index.of(span)].push_back(&span);
   }
-  const auto isBefore = [&](std::size_t o) {
-    return std::ranges::all_of(job_.operations[o].after, [](std::int32_t position) { return position <= 0; });
-  };
   for (std::size_t o = 0; o < shape_.operations; ++o) {
-    if (isBefore(o)) addOperation(o, byOperation[o]);
+    if (job_.operations[o].blocks) addOperation(o, byOperation[o]);
   }
   addActions();
   for (std::size_t o = 0; o < shape_.operations; ++o) {
-    if (!isBefore(o)) addOperation(o, byOperation[o]);
+    if (!job_.operations[o].blocks) addOperation(o, byOperation[o]);
   }
 }
 

@@ -44,7 +44,7 @@ class Attribution {
   [[nodiscard]] Culprit culprit(std::string name, int number, const Chosen& chosen);
   [[nodiscard]] Culprit ofKind(ActionKind kind);
   [[nodiscard]] Culprit ofMessages(bool backward);
-  [[nodiscard]] Culprit ofOperation(std::size_t operation);
+  [[nodiscard]] Culprit ofOperations(const std::string& kind);
   void addWorkers();
 
   const JobShape& shape_;
@@ -52,19 +52,23 @@ class Attribution {
   JobTimes ideal_;
   std::vector<JobTimes> own_;  ///< by step, without waits
   std::array<bool, kKinds> has_{};
+  std::vector<std::string> kinds_;  ///< by operation
   JobReplay replay_;
   Slowdowns result_;
 };
 
 bool isForwardMessage(const Action& user) { return user.kind == ActionKind::Forward; }
 
-Attribution::Attribution(const JobShape& shape, const Job& job) : shape_(shape), job_(job) { findIdeal(); }
+Attribution::Attribution(const JobShape& shape, const Job& job) : shape_(shape), job_(job) {
+  for (const JobOperation& operation : job.operations) kinds_.push_back(kindOf(operation));
+  findIdeal();
+}
 
 void Attribution::findIdeal() {
   const std::size_t copy = shape_.slotsOfCopy();
   std::array<std::vector<Ns>, kKinds> actions;
   std::array<std::vector<Ns>, 2> messages;
-  std::vector<std::vector<Ns>> operations(shape_.operations);
+  std::map<std::string, std::vector<Ns>> operations;  // by kind
   const std::vector<std::vector<Ns>> times = messageTimes(shape_, job_, typicalTimes(shape_, job_).times.waits);
   for (std::size_t k = 0; k < job_.steps.size(); ++k) {
     const JobStep& step = job_.steps[k];
@@ -74,7 +78,7 @@ void Attribution::findIdeal() {
       if (slot.crosses) messages[isForwardMessage(slot.action) ? 0 : 1].push_back(times[k][i]);
     }
     for (std::size_t at = 0; at < step.operations.size(); ++at) {
-      if (step.operations[at] >= 0) operations[at % shape_.operations].push_back(step.operations[at]);
+      if (step.operations[at] >= 0) operations[kinds_[at % shape_.operations]].push_back(step.operations[at]);
     }
   }
   std::array<Ns, kKinds> action{};
@@ -84,8 +88,7 @@ void Attribution::findIdeal() {
   }
   const std::array<Ns, 2> message{medianOf(std::move(messages[0])), medianOf(std::move(messages[1]))};
   std::vector<Ns> operation;
-  for (std::size_t o = 0; o < shape_.operations; ++o)
-    operation.push_back(communicates(job_.operations[o].name) ? medianOf(std::move(operations[o])) : meanOf(operations[o]));
+  for (const std::string& kind : kinds_) operation.push_back(communicates(kind) ? medianOf(operations[kind]) : meanOf(operations[kind]));
   ideal_.waits.assign(shape_.allSlots(), 0);
   ideal_.operationWaits.assign(shape_.workers * shape_.operations, 0);
   for (std::size_t i = 0; i < shape_.allSlots(); ++i) {
@@ -151,10 +154,10 @@ Culprit Attribution::ofMessages(bool backward) {
                   [](std::size_t, std::size_t) { return false; }});
 }
 
-Culprit Attribution::ofOperation(std::size_t operation) {
-  return culprit(job_.operations[operation].name, -1,
+Culprit Attribution::ofOperations(const std::string& kind) {
+  return culprit(kind, -1,
                  {[](std::size_t, const Action&) { return false; }, [](std::size_t, const Action&) { return false; },
-                  [&](std::size_t, std::size_t o) { return o == operation; }});
+                  [&](std::size_t, std::size_t o) { return kinds_[o] == kind; }});
 }
 
 /// The smaller one of a worker's rank and replica.
@@ -186,7 +189,10 @@ Slowdowns Attribution::run() {
   const bool crosses = std::ranges::any_of(shape_.copySlots, [](const JobShape::Slot& s) { return s.crosses; });
   if (crosses) result_.byKind.push_back(ofMessages(false));
   if (crosses && trains(job_.schedule)) result_.byKind.push_back(ofMessages(true));
-  for (std::size_t o = 0; o < shape_.operations; ++o) result_.byKind.push_back(ofOperation(o));
+  for (std::size_t o = 0; o < shape_.operations; ++o) {
+    if (std::ranges::find(kinds_, kinds_[o]) == kinds_.begin() + static_cast<std::ptrdiff_t>(o))
+      result_.byKind.push_back(ofOperations(kinds_[o]));
+  }
   std::ranges::stable_sort(result_.byKind, std::ranges::greater(), &Culprit::slowdown);
   // A rank's operations are its stage's where it has one.
   const std::vector<Rank>& placed = job_.schedule.placement.rankOfStage;

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "app/gui/document/drawn.h"
+#include "app/gui/document/job_design.h"
 #include "app/gui/document/project.h"
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
@@ -23,7 +24,6 @@
 #include "schedules/lower.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
-#include "simulator/job/job_json.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/split.h"
@@ -311,7 +311,6 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
 
 /// Whether the text begins as a table of layers, in either form.
 bool isLayerTable(const std::string& extension, const std::string& head) {
-  if (extension == ".json" && looksLikeJob(head)) return true;  // whose usual times make one
   const bool costs = head.find("forward_ns") != std::string::npos;
   if (extension == ".csv") return costs;
   return extension == ".json" && costs && head.find("\"layers\"") != std::string::npos &&
@@ -368,6 +367,11 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
     static_cast<void>(RunStore(first, RunStore::Mode::ReadOnly).list());
     auto loaded = std::make_shared<Loaded>();
     loaded->store = QString::fromStdString(absolutePath(first));
+    return loaded;
+  }
+  if (extension == ".json" && isJob(head)) {
+    auto loaded = loadArchives({first}, cluster);  // its usual times make a table of layers
+    planAsItRan(first, *loaded);
     return loaded;
   }
   if (extension == ".pt2" || head.starts_with("PK") || isLayerTable(extension, head)) return loadArchives(paths, cluster);

@@ -28,7 +28,7 @@ struct Loaded {
   QStringList notes;  ///< notes for the user, one sentence each
 };
 
-/// Reads a model (.pt2, or several: parts in order), layer table (.json, .csv), plan or trace (.json), schedule (.csv), run store or study
+/// Reads a model (.pt2, or several: parts in order), layer table or job (.json, .csv), plan or trace (.json), schedule (.csv), run store or study
 /// (.db), project (.pwproj), a cluster (.json) or a folder of traces, recognised by content if the name is not enough. Throws Error in one
 /// sentence; changes nothing. A model is planned for `cluster`, that used last; empty: for the smallest preset that holds it (`firstPlan`).
 /// For a job: `progress(done, all)` returns false to stop, and the result is null.

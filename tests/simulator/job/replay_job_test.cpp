@@ -111,6 +111,38 @@ TEST(ReplayJob, EndsACollectiveADurationAfterItsLastWorkerCame) {
   EXPECT_EQ(path.byKind, (std::map<std::string, Ns>{{"F", 100}, {"B", 150}, {"grads-reduce-scatter", 50}, {"optimizer", 20}}));
 }
 
+TEST(ReplayJob, OperationsBesideTheRowDelayOnlyThoseAfterThem) {
+  // F0 F1 B0 B1 of 100 each from 0 on. The first gather is waited for, the second runs beside F0; the first sum runs beside B1.
+  MeasuredStep step{"step 0", pipeline("gpipe", 2, {100}, {100}), {}};
+  step.operations = {{Rank(0), "params-all-gather", -50, -10},
+                     {Rank(0), "params-all-gather 2", -10, 60},
+                     {Rank(0), "grads-reduce-scatter", 300, 350},
+                     {Rank(0), "grads-reduce-scatter 2", 400, 450},
+                     {Rank(0), "optimizer-clip-main-grad", 450, 460}};
+  MeasuredJob measured{.name = "made"};
+  measured.steps = {step};
+  const Job job = jobOf(measured);
+  ASSERT_EQ(job.operations.size(), 5U);
+  EXPECT_TRUE(job.operations[0].blocks);
+  EXPECT_FALSE(job.operations[1].blocks);
+  EXPECT_EQ(job.operations[2].after, std::vector<std::int32_t>{3});
+  EXPECT_EQ(job.operations[3].after, std::vector<std::int32_t>{4});
+  EXPECT_EQ(kindOf(job.operations[3]), "grads-reduce-scatter");
+  const JobShape shape(job);
+  JobTimes times = ownTimes(shape, job, 0, typicalTimes(shape, job), {});
+  JobReplay replay;
+  replayJob(shape, job, times, replay);
+  EXPECT_EQ(replay.step, 510);  // from the first gather's start
+  EXPECT_EQ(replay.makespan, 400);
+  times.operations[1] += 1000;  // the second gather, until 1110: the row goes on, the sums and the norm of 110 come after it
+  replayJob(shape, job, times, replay);
+  EXPECT_EQ(replay.makespan, 400);
+  EXPECT_EQ(replay.step, 1110 + 110);
+  const ReplayPath path = pathOf(shape, job, times, replay);
+  EXPECT_EQ(path.byKind,
+            (std::map<std::string, Ns>{{"params-all-gather", 1110}, {"grads-reduce-scatter", 100}, {"optimizer-clip-main-grad", 10}}));
+}
+
 TEST(ReplayJob, ThePathOfAUsualStepAddsUpToIt) {
   const Trace trace = pipeline("1f1b", 8, {1000, 1100, 900, 1500}, {2000, 2100, 1900, 2500}, 40);
   const Job job = jobOf(jobOfSteps({trace, trace, trace}));

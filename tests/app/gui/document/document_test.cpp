@@ -10,6 +10,11 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "schedules/error.h"
+#include "schedules/generate.h"
+#include "simulator/job/job_json.h"
+#include "simulator/job/recover.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {
@@ -38,6 +43,21 @@ TEST_F(DocumentTest, PredictsAFreshModelAsABalancedPipeline) {
   ASSERT_NE(document.prediction(), nullptr);
   EXPECT_GT(document.prediction()->makespan, 0);
   EXPECT_FALSE(document.isModified());
+}
+
+TEST_F(DocumentTest, PlansAJobOfAnotherProgramAsItRan) {
+  MeasuredJob measured{.name = "job"};
+  SyntheticCosts costs{.forward = {1'200'000}, .backward = {2'400'000}, .backwardInput = {}, .backwardWeight = {}, .overlap = {}};
+  measured.steps.push_back({"step 1", simulate(generate("1f1b", {3, 3, 5}), syntheticTable(costs, 3)), {}});
+  const test::Folder folder;
+  document.adopt(*loadFiles({folder.with("job.json", toJson(jobOf(measured)))}, {}));
+  ASSERT_TRUE(predicted());
+  const PlanRequest& r = document.design().request;
+  EXPECT_EQ(r.schedule, "1f1b");
+  EXPECT_EQ(r.ranks, 3);
+  EXPECT_EQ(r.microbatches, 5);
+  ASSERT_NE(document.prediction(), nullptr);
+  EXPECT_EQ(document.prediction()->makespan, (5 + 2) * 3'600'000);
 }
 
 TEST_F(DocumentTest, UndoesAndRedoesEachEdit) {
