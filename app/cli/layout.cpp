@@ -119,7 +119,9 @@ Json stagesJson(const ExaminedLayout& of) {
 Json problemsJson(const ExaminedLayout& of) {
   Json problems = Json::array();
   for (const LayoutProblem& problem : of.problems)
-    problems.push_back({{"stage", problem.stage ? Json(problem.stage->value) : Json()}, {"message", problem.message}});
+    problems.push_back({{"stage", problem.stage ? Json(problem.stage->value) : Json()},
+                        {"character", problem.stage ? Json(of.places[problem.stage->index()]) : Json()},
+                        {"message", problem.message}});
   if (of.refusal) problems.push_back({{"stage", Json()}, {"message", *of.refusal}});
   return problems;
 }
@@ -156,7 +158,11 @@ void printJson(const ExaminedLayout& of, const std::vector<std::string>& deadloc
 
 void printText(const ExaminedLayout& of, const std::vector<std::string>& deadlock, const std::optional<SubjectPrediction>& predicted) {
   print(headline(of) + "\n" + stagesText(of) + "\n");
-  for (const LayoutProblem& problem : of.problems) print(fmt::format("Megatron refuses it: {}\n", problem.message));
+  for (const LayoutProblem& problem : of.problems) {
+    const std::string place =
+        problem.stage ? fmt::format(" (stage {}, from character {})", problem.stage->value, of.places[problem.stage->index()]) : "";
+    print(fmt::format("Megatron refuses it: {}{}\n", problem.message, place));
+  }
   if (of.refusal) print(*of.refusal + "\n");
   for (const std::string& note : of.notes) print(fmt::format("note: {}\n", note));
   const Balance layers = layersOf(of);

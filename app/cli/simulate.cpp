@@ -43,7 +43,7 @@ struct SimulateOptions {
   SubjectOptions subject;
   Sending sends = Sending::Overlapped;
   std::optional<Runtime> runtime;
-  PendingReceives receives = PendingReceives::Block;
+  std::optional<PendingReceives> receives;  ///< nothing: a plan's stages have no collectives of their own, of others that is not known
   double jitter = 0, sensitivity = 0;
   int draws = 1000;
   std::uint64_t seed = 1;
@@ -172,7 +172,8 @@ RuntimeChoice choiceOf(const SimulateOptions& o, const Schedule& schedule) {
   if (o.sensitivity > 0) throw UsageError("--sensitivity is for messages in the background; omit it or --runtime");
   const Shape shape = shapeOf(schedule);
   const bool single = !o.subject.schedule.empty() && shape.stages == shape.ranks && (schedule.name == "1f1b" || schedule.name == "gpipe");
-  return {*o.runtime, o.receives, single, !o.subject.csv.empty()};
+  const PendingReceives usual = o.subject.plan.empty() ? PendingReceives::Block : PendingReceives::Overlap;
+  return {*o.runtime, o.receives.value_or(usual), single, !o.subject.csv.empty()};
 }
 
 /// How the runtime sends, and what that costs.
@@ -349,7 +350,7 @@ Command addSimulate(CLI::App& app) {
             "Post sends and receives as this runtime does, in its order and on its communicators, and wait where it waits");
   addChoice(*command, "--receives", options->receives,
             "With --runtime torch: what a receive does that is posted before its message is sent: block its rank, as where stages have "
-            "collectives of their own (default), or overlap");
+            "collectives of their own (default), or overlap what does not need it (default for a plan, whose stages have none)");
   CLI::Option* jitter =
       command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction, for example 0.05")
           ->check(numberFrom(0, kMostJitter))

@@ -18,7 +18,7 @@
 namespace pw {
 namespace {
 
-constexpr std::int64_t kMostActions = 5'000'000;  ///< forwards of a step
+constexpr std::int64_t kMostActions = 500'000;  ///< forwards of a step
 
 /// Ranks and chunks from the options, and the stages of the string.
 void settleShape(const LayoutOptions& o, ExaminedLayout& result) {
@@ -55,6 +55,7 @@ Subject subjectOf(const LayoutOptions& o, const Schedule& schedule, const LaidOu
 ExaminedLayout examineLayout(const LayoutOptions& o) {
   ExaminedLayout result;
   result.layout = parseLayout(o.layout);
+  result.places = stagePlaces(o.layout);
   settleShape(o, result);
   result.microbatches = o.microbatches > 0 ? o.microbatches : defaultMicrobatches(result.ranks, 1, 0, 0);
   if (const auto actions = static_cast<std::int64_t>(result.layout.stages.size()) * result.microbatches; actions > kMostActions)

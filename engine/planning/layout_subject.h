@@ -28,6 +28,7 @@ struct ExaminedLayout {
   Layout layout;
   int ranks = 1, chunks = 1, microbatches = 1;
   bool ranksAssumed = false;            ///< one stage for each rank, as nothing says otherwise
+  std::vector<std::size_t> places;      ///< of stages in the string (`stagePlaces`)
   std::vector<LayoutProblem> problems;  ///< empty: Megatron accepts it
   std::vector<std::string> notes;
   std::optional<std::string> refusal;  ///< why its schedule refuses so many microbatches

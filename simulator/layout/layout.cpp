@@ -107,6 +107,41 @@ LetterRow withoutRepetitions(const LetterRow& letters, std::string_view text) {
   refuse(text, letter.at, ascii ? fmt::format("{} is not a layer", letter.c) : std::string("this is not a layer"), known);
 }
 
+struct ReadLayout {
+  Layout layout;
+  std::vector<std::size_t> places;  ///< of stages
+};
+
+ReadLayout read(std::string_view text) {
+  if (text.size() > kLongestLayout) throw UsageError(fmt::format("the layout is longer than {} characters; shorten it", kLongestLayout));
+  LetterRow letters;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') letters.push_back({text[i], i});
+  }
+  letters = withoutRepetitions(withoutGroups(letters, text), text);
+  ReadLayout result;
+  auto& stages = result.layout.stages;
+  stages.emplace_back();
+  result.places.push_back(letters.empty() ? 1 : letters.front().at + 1);
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    const Letter& letter = letters[i];
+    if (letter.c == '|') {
+      if (stages.size() == kMaxStages) refuse(text, letter.at, fmt::format("more than {} stages", kMaxStages), "give a smaller number");
+      stages.emplace_back();
+      result.places.push_back((i + 1 < letters.size() ? letters[i + 1] : letter).at + 1);
+      continue;
+    }
+    switch (letter.c) {
+      case 'E': stages.back().push_back(LayoutLayer::Embedding); break;
+      case 't': stages.back().push_back(LayoutLayer::Transformer); break;
+      case 'm': stages.back().push_back(LayoutLayer::Mtp); break;
+      case 'L': stages.back().push_back(LayoutLayer::Loss); break;
+      default: refuseLetter(text, letter);
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::size_t Layout::count(LayoutLayer layer) const {
@@ -115,32 +150,9 @@ std::size_t Layout::count(LayoutLayer layer) const {
   return sum;
 }
 
-Layout parseLayout(std::string_view text) {
-  if (text.size() > kLongestLayout) throw UsageError(fmt::format("the layout is longer than {} characters; shorten it", kLongestLayout));
-  LetterRow letters;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != ',') letters.push_back({text[i], i});
-  }
-  letters = withoutRepetitions(withoutGroups(letters, text), text);
-  Layout layout;
-  layout.stages.emplace_back();
-  for (const Letter& letter : letters) {
-    if (letter.c == '|') {
-      if (layout.stages.size() == kMaxStages)
-        refuse(text, letter.at, fmt::format("more than {} stages", kMaxStages), "give a smaller number");
-      layout.stages.emplace_back();
-      continue;
-    }
-    switch (letter.c) {
-      case 'E': layout.stages.back().push_back(LayoutLayer::Embedding); break;
-      case 't': layout.stages.back().push_back(LayoutLayer::Transformer); break;
-      case 'm': layout.stages.back().push_back(LayoutLayer::Mtp); break;
-      case 'L': layout.stages.back().push_back(LayoutLayer::Loss); break;
-      default: refuseLetter(text, letter);
-    }
-  }
-  return layout;
-}
+Layout parseLayout(std::string_view text) { return read(text).layout; }
+
+std::vector<std::size_t> stagePlaces(std::string_view text) { return read(text).places; }
 
 std::string toString(const std::vector<LayoutLayer>& stage) {
   std::string text;

@@ -56,6 +56,9 @@ inline constexpr std::size_t kLongestLayout = 1'000'000;  ///< characters, befor
 /// than `kLongestLayout` or has more than `kMaxStages` stages, and for digits that are not ASCII. Cost: linear in what is written out.
 [[nodiscard]] Layout parseLayout(std::string_view text);
 
+/// Where each stage of the layout begins in the text [characters, from 1]; of what a repetition writes out, where that stands.
+[[nodiscard]] std::vector<std::size_t> stagePlaces(std::string_view text);
+
 /// The stages as one short string that `parseLayout` reads back: `Et*3|(t*2|)*29m|L`. Equal stages in a row become one repetition.
 [[nodiscard]] std::string toString(const Layout& layout);
 /// One stage: `Et*3`; empty for an empty stage.

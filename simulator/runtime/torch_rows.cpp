@@ -106,6 +106,8 @@ class SingleStage {
 
 RuntimeRows torchRows(const Schedule& schedule, PendingReceives receives, bool single) {
   if (schedule.lockstep) throw UsageError(fmt::format("torch has no schedule that runs in cycles like {}; choose another", schedule.name));
+  if (schedule.placement.bidirectional())
+    throw UsageError(fmt::format("torch has no stages with two replicas, as {} has them; choose another schedule", schedule.name));
   RuntimeRows result;
   result.rows = schedule;
   result.posting.streams = Posting::Streams::All;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,7 +12,9 @@
 #include "simulator/step/execute.h"
 #include "simulator/step/lanes.h"
 #include "simulator/step/message_buffers.h"
+#include "simulator/step/messages_by_end.h"
 #include "simulator/step/posting.h"
+#include "simulator/step/posting_links.h"
 #include "simulator/step/program.h"
 
 namespace pw {
@@ -24,24 +25,6 @@ constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
 
 /// What has been done for a (stage, microbatch). A full backward sets both of its parts.
 constexpr std::uint8_t kForwardDone = 1, kInputDone = 2, kWeightDone = 4;
-
-/// Messages of the cost table by one of their ends (stage and direction).
-class MessagesByEnd {
- public:
-  MessagesByEnd(const CostTable& costs, Stage MessageCost::*side) : first_(2 * costs.stages.size() + 1, 0), order_(costs.messages.size()) {
-    for (const MessageCost& m : costs.messages) ++first_[endOf(m.*side, m.backward) + 1];
-    for (std::size_t e = 1; e < first_.size(); ++e) first_[e] += first_[e - 1];
-    std::vector<std::size_t> next = first_;
-    for (std::size_t i = 0; i < order_.size(); ++i) order_[next[endOf(costs.messages[i].*side, costs.messages[i].backward)]++] = i;
-  }
-  [[nodiscard]] std::span<const std::size_t> at(const Action& a) const {
-    const std::size_t end = endOf(a.stage, isBackward(a.kind));
-    return std::span(order_).subspan(first_[end], first_[end + 1] - first_[end]);
-  }
-
- private:
-  std::vector<std::size_t> first_, order_;
-};
 
 /// A REDUCE_GRAD that takes time.
 struct Reduction {
@@ -114,12 +97,7 @@ class Compiler {
   std::vector<Reduction> reductions_;  ///< by rank and position
   const Posting* posting_;
   std::vector<std::size_t> nextWait_;  ///< by rank
-  /// A step that waits for the message of an action.
-  struct Waiting {
-    std::int32_t step = 0;
-    Action message;
-  };
-  std::vector<Waiting> waiting_;
+  std::vector<PostingLinks::Waiting> waiting_;
   std::vector<Problem> stuck_;
 };
 
@@ -334,30 +312,9 @@ void Compiler::linkTransfer(const Carried& carried) {
 
 /// What waits for what beyond the two ends of a message: streams, and ranks that wait.
 void Compiler::linkPosting() {
-  PostedTransfers transfers;
-  std::vector<std::int32_t> stepOf(costs_.messages.size() * microbatches_, kNone);
-  for (const Carried& carried : carried_) stepOf[postOf(static_cast<std::size_t>(carried.message), carried.microbatch)] = carried.step;
-  const auto endsOf = [&](const Action& action) {
-    std::vector<PostedTransfers::End> ends;
-    const bool send = isSend(action.kind);
-    for (const std::size_t m : (send ? leaving_ : arriving_).at(action)) {
-      const MessageCost& message = costs_.messages[m];
-      const std::int32_t step = stepOf[postOf(m, action.microbatch)];
-      const Rank peer = schedule_.placement.rankOf(send ? message.to : message.from, action.microbatch);
-      if (step != kNone) ends.push_back({step, send ? 0 : static_cast<std::int32_t>(m) + 1, peer});
-    }
-    return ends;
-  };
-  for (const auto& row : schedule_.rows) {
-    auto& ofRow = transfers.ends.emplace_back(row.size());
-    for (std::size_t at = 0; at < row.size(); ++at) {
-      if (isSend(row[at].kind) || isReceive(row[at].kind)) ofRow[at] = endsOf(row[at]);
-    }
-  }
-  linkStreams(schedule_, *posting_, transfers, lanes_.links);
-  for (const Waiting& waiting : waiting_) {
-    for (const PostedTransfers::End& end : endsOf(waiting.message)) lanes_.links.push_back({end.step, waiting.step, end.delay});
-  }
+  std::vector<std::int32_t> transferOf(costs_.messages.size() * microbatches_, kNone);
+  for (const Carried& carried : carried_) transferOf[postOf(static_cast<std::size_t>(carried.message), carried.microbatch)] = carried.step;
+  addPostingLinks({schedule_, costs_, leaving_, arriving_, transferOf, waiting_}, *posting_, lanes_.links);
 }
 
 /// Each rank's reductions, one after the other in parallel with its row; that of a stage starts when all ranks that hold it have reached

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "schedules/check.h"
-#include "simulator/step/lanes.h"
 #include "simulator/step/program.h"
 
 namespace pw {
@@ -42,17 +41,5 @@ struct PostedProgram {
 
 /// Compiles rows with sends and receives as that runtime runs them. Throws as `compile`, but for deadlocks. Cost: linear.
 [[nodiscard]] PostedProgram compile(const Schedule& rows, const CostTable& costs, const Posting& posting);
-
-/// The transfers of each rank's messages by position: for use in `compile` only.
-struct PostedTransfers {
-  struct End {
-    std::int32_t step = 0;   ///< the transfer
-    std::int32_t delay = 0;  ///< `Edge::delay` until it is over at this end
-    Rank peer;
-  };
-  std::vector<std::vector<std::vector<End>>> ends;  ///< by rank and position
-};
-/// Adds to `links` what waits for what on the streams.
-void linkStreams(const Schedule& rows, const Posting& posting, const PostedTransfers& transfers, std::vector<Lanes::Link>& links);
 
 }  // namespace pw

@@ -246,6 +246,29 @@ TEST(Export, RunsWithTorchInThePrecisionOfThePlan) {
   EXPECT_GT(apart, 1e-4);
 }
 
+// A model with the modules of torchtitan's, split, placed and scheduled as torchtitan does with these arguments.
+TEST(Export, RunsWithTorchtitansArgumentsAsThisProgramRunsIt) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json"), data = folder.file("data.pt"), out = folder.file("out");
+  const std::string tools = PW_SOURCE_DIR "/tests/support/python/";
+  ASSERT_EQ(std::system((PW_PYTHON " " + tools + "checkpoint_user.py data " + data + " 16").c_str()), 0);
+  for (const char* schedule : {"interleaved-1f1b", "zbv"}) {
+    const Outcome made = call({"plan", kModel, "--ranks", "2", "--chunks", "2", "--microbatches", "4", "--schedule", schedule, "--cluster",
+                               PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--balance", "layers", "--out", plan});
+    ASSERT_EQ(made.status, 0) << made.err;
+    ASSERT_EQ(call({"export", plan, "--to", "torchtitan", "--out", folder.file("titan")}).status, 0);
+    const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " + tools +
+                               "titan_user.py " + folder.file("titan") + " " + kModel + " " + data + " 3 0.1";
+    ASSERT_EQ(std::system((script + " > " + out + " 2>&1").c_str()), 0) << contentOf(out);
+    const std::vector<double> theirs = lossesOf(contentOf(out));
+    const Outcome run = call({"run", plan, "--json", "--steps", "3", "--lr", "0.1", "--data", data});
+    ASSERT_EQ(run.status, 0) << run.err;
+    const auto ours = nlohmann::json::parse(run.out).at("losses").get<std::vector<double>>();
+    ASSERT_EQ(theirs.size(), 3U) << contentOf(out);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(theirs[i], ours[i], 1e-5 * ours[i]) << schedule << ", step " << i;
+  }
+}
+
 TEST(Export, RunsWithTorchOnTwoRanksAsThisProgramRunsIt) {
   const Folder folder;
   const std::string plan = planned(folder, "zbv"), data = folder.file("data.pt"), out = folder.file("out");

@@ -57,6 +57,7 @@ TEST_F(LayoutCommand, NamesTheRulesThatItBreaks) {
   const json of = answer({"layout", "--check", "E|(t|)*3,m|m||L"}, 1);
   EXPECT_EQ(of["valid"], false);
   EXPECT_EQ(of["problems"][0]["stage"], 5);
+  EXPECT_EQ(of["problems"][0]["character"], 12);  // the second m of E|(t|)*3,m|m||L
   EXPECT_THAT(of["problems"][0]["message"].get<std::string>(), HasSubstr("all must be in one stage"));
   EXPECT_EQ(of["stages"][6]["empty"], true);
   EXPECT_THAT(answer({"layout", "--check", "E|t|t||tmL", "--ranks", "2"}, 1)["problems"][0]["message"].get<std::string>(),

@@ -88,6 +88,22 @@ TEST(Runtime, SaysWhereItHangs) {
   EXPECT_GT(answer({"simulate", "--csv", csv})["makespan_ns"], 0);
 }
 
+// The stages of a plan have no collectives of their own, so a pending receive stops nothing.
+TEST(Runtime, LetsAPlansStagesComputeWhileReceivesArePending) {
+  const Folder folder;
+  const std::string table = folder.with("t.csv",
+                                        "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n"
+                                        "a,1,1,1,0,0,0\nb,1,1,1,0,0,0\nc,1,1,1,0,0,0\nd,1,1,1,0,0,0\n");
+  const std::string plan = folder.file("plan.json");
+  ASSERT_EQ(call({"plan", "--layers", table, "--ranks", "2", "--chunks", "2", "--microbatches", "4", "--schedule", "interleaved-1f1b",
+                  "--out", plan})
+                .status,
+            0);
+  EXPECT_EQ(answer({"simulate", plan, "--runtime", "torch"})["makespan_ns"], 27);
+  EXPECT_EQ(answer({"simulate", plan, "--runtime", "torch", "--receives", "block"})["makespan_ns"], 40);
+  EXPECT_EQ(answer({"simulate", plan, "--runtime", "megatron"})["makespan_ns"], 27);
+}
+
 TEST(Runtime, RefusesWhatDoesNotGoTogether) {
   const Words zbv{"simulate", "--schedule", "zbv", "--ranks", "2", "--microbatches", "4", "--runtime", "megatron"};
   EXPECT_THAT(refusal(zbv), HasSubstr("zbv is neither"));

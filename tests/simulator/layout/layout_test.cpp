@@ -108,6 +108,13 @@ TEST(Layout, NamesThePlaceOfWhatItRefuses) {
   EXPECT_THAT(refusalOf("Et|(tt|)*2x|L"), HasSubstr("character 11 "));
 }
 
+TEST(Layout, KnowsWhereStagesAre) {
+  EXPECT_THAT(stagePlaces("Et|t,|L"), ElementsAre(1, 4, 7));
+  EXPECT_THAT(stagePlaces("E|(tt|)*2m|L"), ElementsAre(1, 4, 4, 10, 12));
+  EXPECT_THAT(stagePlaces("E|"), ElementsAre(1, 2));
+  EXPECT_THAT(stagePlaces(""), ElementsAre(1));
+}
+
 TEST(Layout, RefusesWhatWouldBecomeTooLong) {
   EXPECT_THAT(refusalOf("Et*999999999999999999999999|L"), HasSubstr("longer than 1000000 characters"));
   EXPECT_THAT(refusalOf("E(t*1000|)*1000t*99999L"), HasSubstr("longer than 1000000 characters"));

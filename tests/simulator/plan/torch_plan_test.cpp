@@ -57,7 +57,7 @@ TEST(TorchPlan, HoldsTheScheduleBeforeLoweringAndWhatTheScriptNeeds) {
   EXPECT_EQ(exported.schedule, toCsv(schedule));
   EXPECT_TRUE(exported.notes.empty());
   EXPECT_EQ(Json::parse(exported.settings), Json::parse(R"({
-    "model": "/models/hand.pt2", "schedule": "1f1b", "ranks": 3, "replicas": 1, "microbatches": 4, "microbatch": 2,
+    "model": "/models/hand.pt2", "schedule": "1f1b", "ranks": 3, "replicas": 1, "microbatches": 4, "microbatch": 2, "precision": "traced",
     "begins": ["m", "y"], "split_points": ["@m", "@y"], "stage_to_rank": [0, 1, 2],
     "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 4]}],
     "loss": "mse", "loss_output": 0, "output_shape": [2, 4],
