@@ -19,4 +19,8 @@ namespace pw {
 /// for files that cannot be read or are none of these, and where nothing is left. Cost: linear.
 [[nodiscard]] hang::Dumps readDumps(const std::vector<std::string>& paths);
 
+/// Whether a file, or the first files of a folder, begin as dumps do: by words of the formats, so that a sound dump is recognised, and what
+/// is damaged is refused as one. Nothing is read but some kilobytes.
+[[nodiscard]] bool holdDumps(const std::string& path);
+
 }  // namespace pw

@@ -108,9 +108,9 @@ bool Diagnosing::foundDeparture() {
   if (!first) return false;
   const JobRank rank = first->rank;
   std::vector<Wait> stuck = waitsWhere(inquiry_.waits.open, [&](const Wait& w) { return w.on == rank && w.reason == Reason::NotPosted; });
-  if (stuck.empty()) stuck = waitsWhere(inquiry_.primary, [&](const Wait& w) { return w.rank == rank || w.on == rank; });
-  if (stuck.empty()) return false;
   const RankRow& row = inquiry_.rows->ranks[*inquiry_.dumpOf(rank)];
+  if (stuck.empty() && row.departure->extra) stuck = waitsWhere(inquiry_.primary, [&](const Wait& w) { return w.rank == rank; });
+  if (stuck.empty()) return false;  // another order of its own, which nobody minds
   Spot posted = inquiry_.spotOf(*inquiry_.dumpOf(rank), first->op, JobRank{-1});
   result_.verdict = Verdict::MissingMessage;
   result_.cause = inquiry_.spotAt(rank, row.row, row.departure->expected);

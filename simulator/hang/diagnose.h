@@ -54,7 +54,7 @@ struct SilentRank {
   std::string file{};              ///< of its dump; empty where it left none
   std::optional<Spot> last{};      ///< the last message that it is known to have done
   std::optional<Spot> next{};      ///< what the schedule has after that
-  std::vector<Action> possible{};  ///< what the rank may have been in: all of the schedule up to its next message, and that
+  std::vector<Action> possible{};  ///< what the rank may have been in: the schedule up to its next message, and that
   std::string why{};               ///< `it left no dump`
 };
 

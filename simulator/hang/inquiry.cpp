@@ -169,7 +169,10 @@ SilentRank Inquiry::silentOf(JobRank rank) const {
   silent.next = spotAt(rank, progress.row, {progress.last ? progress.last->step : 0, static_cast<int>(next)});
   const auto begin = actions.begin() + static_cast<std::ptrdiff_t>(next);
   const auto message = std::find_if_not(begin, actions.end(), isWaitless);
-  silent.possible.assign(begin, message == actions.end() ? message : message + 1);
+  // That a message was sent does not say that it was taken.
+  if (!dump && progress.last && isReceive(actions[static_cast<std::size_t>(progress.last->position)].kind))
+    silent.possible.push_back(actions[static_cast<std::size_t>(progress.last->position)]);
+  silent.possible.insert(silent.possible.end(), begin, message == actions.end() ? message : message + 1);
   return silent;
 }
 

@@ -256,6 +256,15 @@ Rows placeIn(const Dumps& dumps, const Schedule& schedule, bool exact) {
   return rows;
 }
 
+/// Whether ranks that depart from their row are stuck right there; those that went on have another lowering.
+bool endsAtDeparture(const Dumps& dumps, const Rows& rows) {
+  for (std::size_t d = 0; d < rows.ranks.size(); ++d) {
+    const std::optional<Departure>& departure = rows.ranks[d].departure;
+    if (departure && departure->op < dumps.dumps[d].ops.size() && dumps.dumps[d].ops[departure->op].state == OpState::Done) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Rank rowOf(const Group& group, JobRank rank, int rows) {
@@ -288,8 +297,10 @@ Rows placeOps(const Dumps& dumps, const Schedule& schedule) {
     fewest = departures;
     best = std::move(rows);
   }
-  const auto most = lowerings.size() > 1 ? 1 : std::max<std::ptrdiff_t>(1, std::ssize(dumps.dumps) / 2);
-  if (fewest > most) best = placeIn(dumps, lowerings.front(), false);
+  const bool given = lowerings.size() == 1;
+  const bool follows = given ? fewest <= std::max<std::ptrdiff_t>(1, std::ssize(dumps.dumps) / 2)
+                             : fewest == 0 || (fewest == 1 && std::ssize(dumps.dumps) > 1 && endsAtDeparture(dumps, best));
+  if (!follows) best = placeIn(dumps, lowerings.front(), false);
   best.inFile = positionsIn(schedule, best.schedule);
   return best;
 }

@@ -54,9 +54,9 @@ struct Rows {
 /// Finds what each rank's messages are in a schedule. Where the recorder names actions, they count. Else the k-th message to or from a peer
 /// is the k-th of the row, which begins again with each step; and with a schedule that has sends and receives, the order of all messages is
 /// the row's, but for operations that were started together. A schedule without sends and receives gets
-/// those of the lowering that most ranks follow; where several ranks depart from each, only the order of the messages of a rank pair
-/// counts. Where older operations were dropped, the row is entered where most operations fit. Cost: linear in operations, times the length
-/// of a row for incomplete dumps.
+/// those of the lowering that most ranks follow; where several ranks depart from each, or one departs and goes on, only the order of the
+/// messages of a rank pair counts. Where older operations were dropped, the row is entered where most operations fit. Cost: linear in
+/// operations, times the length of a row for incomplete dumps.
 [[nodiscard]] Rows placeOps(const Dumps& dumps, const Schedule& schedule);
 
 }  // namespace pw::hang

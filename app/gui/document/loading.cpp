@@ -7,8 +7,10 @@
 #include <fstream>
 
 #include "app/gui/document/drawn.h"
+#include "app/gui/document/dumps.h"
 #include "app/gui/document/job_design.h"
 #include "app/gui/document/project.h"
+#include "backends/dumps/read.h"
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
 #include "backends/resources/resources.h"
@@ -354,6 +356,7 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
     if (!pathExists(path)) throw UsageError(path + " does not exist; choose another file.");
   }
   const std::string& first = paths.front();
+  if (holdDumps(first)) return loadDumps(paths);
   if (isFolder(first)) return loadTraces(paths, progress);
   const std::string extension = extensionOf(first), head = headOf(first);
   if (head.empty()) throw UsageError(first + " is empty; choose another file.");

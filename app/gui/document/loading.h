@@ -8,6 +8,10 @@
 
 #include "app/gui/document/document.h"
 
+namespace pw::hang {
+struct Dumps;
+}
+
 namespace pw::gui {
 
 /// What was loaded from files, ready for `Document::adopt` and the window.
@@ -21,17 +25,19 @@ struct Loaded {
   std::size_t chosen = 0;                                 ///< of them: a typical step
   std::shared_ptr<const Schedule> schedule;               ///< of a schedule's file: its compute actions, which the open model may use, too
   QString store;
-  QString study;      ///< path of a study's results
-  QString cluster;    ///< path of a cluster to estimate for
-  QString project;    ///< path of the project file it comes from
-  QByteArray view;    ///< of a project: the timeline's and the window's
-  QStringList notes;  ///< notes for the user, one sentence each
+  QString study;                             ///< path of a study's results
+  QString cluster;                           ///< path of a cluster to estimate for
+  QString project;                           ///< path of the project file it comes from
+  QByteArray view;                           ///< of a project: the timeline's and the window's
+  std::shared_ptr<const hang::Dumps> dumps;  ///< of a job that hangs; see dumps.h
+  std::shared_ptr<const Schedule> ran;       ///< what it ran, as the schedule beside the dumps says; null: what is open
+  QStringList notes;                         ///< notes for the user, one sentence each
 };
 
-/// Reads a model (.pt2, or several: parts in order), layer table or job (.json, .csv), plan or trace (.json), schedule (.csv), run store or study
-/// (.db), project (.pwproj), a cluster (.json) or a folder of traces, recognised by content if the name is not enough. Throws Error in one
-/// sentence; changes nothing. A model is planned for `cluster`, that used last; empty: for the smallest preset that holds it (`firstPlan`).
-/// For a job: `progress(done, all)` returns false to stop, and the result is null.
+/// Reads a model (.pt2, or several: parts in order), layer table or job (.json, .csv), plan or trace (.json), schedule (.csv), run store or
+/// study (.db), project (.pwproj), a cluster (.json), a folder of traces, or dumps of a job that hangs, recognised by content if the name is
+/// not enough. Throws Error in one sentence; changes nothing. A model is planned for `cluster`, that used last; empty: for the smallest
+/// preset that holds it (`firstPlan`). For a job: `progress(done, all)` returns false to stop, and the result is null.
 [[nodiscard]] std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths,
                                                 const std::function<bool(std::int64_t, std::int64_t)>& progress,
                                                 const std::string& cluster = {});

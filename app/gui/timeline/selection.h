@@ -38,7 +38,7 @@ class Selection : public QObject {
   void follow(int direction);    ///< along dependencies
 
   // ---- What is highlighted ----
-  enum class Emphasis : std::uint8_t { None, Chain, Path, Found, Cycle };
+  enum class Emphasis : std::uint8_t { None, Chain, Path, Found, Cycle, Stuck };
   [[nodiscard]] Emphasis emphasis() const { return emphasis_; }
   void emphasize(Emphasis kind, std::vector<SourcedSpan> spans);
   void leaveGap();  ///< and its causes: something else is going to be highlighted

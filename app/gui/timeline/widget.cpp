@@ -413,6 +413,11 @@ void TimelineWidget::select(const SourcedSpan& span) { d->selection.selectSpan(s
 void TimelineWidget::selectBubble(const BubbleRef& bubble) { d->selection.selectGap(bubble); }
 void TimelineWidget::selectRange(Ns from, Ns to) { d->selection.selectTimes(from, to); }
 void TimelineWidget::clearSelection() { d->selection.clear(); }
+void TimelineWidget::markStuck(std::vector<SourcedSpan> spans) {
+  d->selection.clear();
+  if (!spans.empty()) d->selection.selectSpan(spans.front());
+  d->selection.emphasize(Selection::Emphasis::Stuck, std::move(spans));
+}
 std::optional<BubbleRef> TimelineWidget::selectedBubble() const { return d->selection.gap(); }
 const Scene& TimelineWidget::scene() const { return d->scene; }
 const Viewport& TimelineWidget::viewport() const { return d->place.view(); }

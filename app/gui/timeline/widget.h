@@ -47,6 +47,7 @@ class TimelineWidget : public QWidget {
   void selectBubble(const BubbleRef& bubble);  ///< with the chain of its causes
   void selectRange(Ns from, Ns to);            ///< with its totals
   void clearSelection();
+  void markStuck(std::vector<SourcedSpan> spans);  ///< selects and shows the first and highlights all, until something else is
   [[nodiscard]] std::optional<BubbleRef> selectedBubble() const;
   [[nodiscard]] QList<QAction*> rowActions() const;       ///< heights, and which ranks are expanded
   [[nodiscard]] QList<QAction*> overviewActions() const;  ///< whether it is shown

@@ -171,6 +171,7 @@ void MainWindow::Private::showDocks(bool visible) {
 }
 
 void MainWindow::Private::connectAll() {
+  QObject::connect(&document, &Document::predictionChanged, &window, [this] { explainHang(true); });
   QObject::connect(start, &StartPage::openRequested, &window, [this] { chooseAndOpen(); });
   QObject::connect(start, &StartPage::chosen, &window, [this](const QStringList& paths) { window.open(paths); });
   QObject::connect(plan, &PlanPanel::runRequested, &window, [this] {

@@ -53,6 +53,10 @@ void MainWindow::Private::fileMenu() {
     const QString folder = QFileDialog::getExistingDirectory(&window, MainWindow::tr("Folder of traces, one for each rank"));
     if (!folder.isEmpty()) window.open({folder});
   });
+  command(menu, MainWindow::tr("Open dumps of a &hang…"), {}, [this] {
+    const QString folder = QFileDialog::getExistingDirectory(&window, MainWindow::tr("Folder of dumps, one for each rank"));
+    if (!folder.isEmpty()) window.open({folder});
+  });
   recentMenu = menu->addMenu(MainWindow::tr("Open &recent"));
   QMenu* sampleMenu = menu->addMenu(MainWindow::tr("Open &sample"));
   for (const Sample& sample : samples())

@@ -4,8 +4,10 @@
 #include <QSettings>
 
 #include "app/gui/document/drawn.h"
+#include "app/gui/document/dumps.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/window/window_parts.h"
+#include "backends/dumps/read.h"
 #include "schedules/error.h"
 
 namespace pw::gui {
@@ -22,7 +24,8 @@ std::vector<std::string> toPaths(const QStringList& paths) {
 }  // namespace
 
 void MainWindow::open(const QStringList& paths) {
-  if (!d->mayBeForModel(paths) && !d->maySave()) return;  // else when it is known what becomes of the schedule
+  const bool dumps = paths.size() == 1 && holdDumps(paths.front().toStdString());
+  if (!dumps && !d->mayBeForModel(paths) && !d->maySave()) return;  // else when it is known what becomes of the schedule
   message().isEmpty() ? void() : d->message->hide();
   const auto names = toPaths(paths);
   const std::string cluster = d->recovers ? QSettings().value(QStringLiteral("cluster")).toString().toStdString() : std::string();
@@ -66,6 +69,12 @@ void MainWindow::useSchedule(Schedule schedule) {
 }
 
 void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
+  if (loaded.dumps) {
+    if (loaded.hasDesign && document.isModified() && !maySave()) return;
+    dumps = loaded.dumps;
+    ran = loaded.ran;
+    if (!loaded.hasDesign) return explainHang(!loaded.ran);  // with what is open
+  }
   const ScheduleUse use = useOf(loaded, paths);
   if (use == ScheduleUse::None) return;
   if (use == ScheduleUse::Model) return window.useSchedule(*loaded.schedule);
@@ -95,6 +104,22 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   if (!loaded.notes.isEmpty()) window.showNote(loaded.notes.join(QLatin1Char(' ')));
   remember(paths);
   showTitle();
+}
+
+/// Says what stopped the job and marks it in the timeline, once that is the schedule's.
+void MainWindow::Private::explainHang(bool marks) {
+  if (!dumps || document.isPredicting()) return;
+  const std::shared_ptr<const hang::Dumps> all = std::exchange(dumps, nullptr);
+  const std::shared_ptr<const Schedule> own = std::exchange(ran, nullptr);
+  const std::optional<Schedule> known = own ? std::optional(*own) : scheduleOf(document);
+  const hang::Diagnosis diagnosis = hang::diagnose(*all, known ? &*known : nullptr);
+  window.showMessage(hangText(diagnosis));
+  const auto prediction = document.prediction();
+  if (!prediction || !marks) return;
+  std::vector<SourcedSpan> spans;
+  for (const SpanRef& span : stuckSpans(diagnosis, prediction->timeline)) spans.push_back({Source::Predicted, span});
+  // After the timeline has the same prediction.
+  QTimer::singleShot(0, &window, [this, spans] { timeline->markStuck(spans); });
 }
 
 void MainWindow::Private::takeCluster(const QString& path) {

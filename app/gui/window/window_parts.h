@@ -28,6 +28,10 @@
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/start_page.h"
 
+namespace pw::hang {
+struct Dumps;
+}
+
 namespace pw::gui {
 
 struct MainWindow::Private {
@@ -57,6 +61,8 @@ struct MainWindow::Private {
   QAction *undo = nullptr, *redo = nullptr, *stepAction = nullptr;
   std::vector<QAction*> commands;
   std::vector<std::shared_ptr<const Measured>> steps;
+  std::shared_ptr<const hang::Dumps> dumps;  ///< to be explained as soon as the schedule's timeline is there
+  std::shared_ptr<const Schedule> ran;       ///< by that job; null: what is open
   QByteArray docksState;
   bool docksShown = true;
 
@@ -74,6 +80,7 @@ struct MainWindow::Private {
   void showTitle();
   void take(const Loaded& loaded, const QStringList& paths);
   void takeCluster(const QString& path);
+  void explainHang(bool marks);
   enum class ScheduleUse : std::uint8_t { Model, Alone, None };
   [[nodiscard]] bool mayBeForModel(const QStringList& paths) const;
   ScheduleUse useOf(const Loaded& loaded, const QStringList& paths);

@@ -1,0 +1,119 @@
+#include "app/gui/document/dumps.h"
+
+#include <QCoreApplication>
+#include <QStringList>
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "app/gui/document/loading.h"
+#include "backends/dumps/read.h"
+#include "backends/host/files.h"
+#include "schedules/csv.h"
+#include "schedules/error.h"
+#include "schedules/lower.h"
+
+namespace pw::gui {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Text {
+  Q_DECLARE_TR_FUNCTIONS(Dumps)
+};
+
+/// The only schedule in the folder; empty where there is none, or several.
+std::string scheduleIn(const std::string& folder) {
+  std::error_code problem;
+  std::vector<std::string> found;
+  for (fs::directory_iterator at(folder, problem), end; !problem && at != end && found.size() < 2; at.increment(problem)) {
+    if (at->path().extension() == ".csv") found.push_back(at->path().string());
+  }
+  return found.size() == 1 ? found.front() : std::string();
+}
+
+/// The compute kinds that make or need a message, or the action's own.
+std::vector<SpanKind> kindsOf(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::Forward:
+    case ActionKind::SendForward:
+    case ActionKind::RecvForward: return {SpanKind::Forward};
+    case ActionKind::Backward:
+    case ActionKind::BackwardInput:
+    case ActionKind::SendBackward:
+    case ActionKind::RecvBackward: return {SpanKind::Backward, SpanKind::BackwardInput};
+    case ActionKind::BackwardWeight: return {SpanKind::BackwardWeight};
+    case ActionKind::ReduceGrad:
+    case ActionKind::Unshard:
+    case ActionKind::Reshard:
+    case ActionKind::Idle: return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::shared_ptr<Loaded> loadDumps(const std::vector<std::string>& paths) {
+  auto dumps = std::make_shared<const hang::Dumps>(readDumps(paths));
+  auto loaded = std::make_shared<Loaded>();
+  const std::string schedule = paths.size() == 1 ? scheduleIn(paths.front()) : std::string();
+  if (!schedule.empty()) {
+    auto ran = std::make_shared<const Schedule>(parseCsv(readFile(schedule), fs::path(schedule).stem().string(), schedule));
+    try {
+      loaded = loadFiles({schedule}, {});
+    } catch (const Error&) {  // it cannot run, which the diagnosis says
+    }
+    loaded->ran = std::move(ran);
+  }
+  loaded->dumps = std::move(dumps);
+  return loaded;
+}
+
+std::optional<Schedule> scheduleOf(const Document& document) {
+  const std::string& source = document.design().source;
+  if (fs::path(source).extension() == ".csv") {
+    try {
+      return parseCsv(readFile(source), fs::path(source).stem().string(), source);
+    } catch (const Error&) {  // it has changed since it was opened; what is open still has its actions
+    }
+  }
+  const auto prediction = document.prediction();
+  return prediction ? std::optional(computeOnly(*prediction->rows)) : std::nullopt;
+}
+
+std::vector<SpanRef> stuckSpans(const hang::Diagnosis& diagnosis, const Timeline& timeline) {
+  std::vector<SpanRef> spans;
+  const auto add = [&](JobRank process, const Action& action) {
+    if (timeline.ranks.empty()) return;
+    const Rank rank{process.index() % timeline.ranks.size()};
+    for (const SpanKind kind : kindsOf(action)) {
+      const auto found = findAction(timeline, rank, kind, action.stage, action.microbatch);
+      if (found && std::ranges::find(spans, *found) == spans.end()) spans.push_back(*found);
+    }
+  };
+  const auto addSpot = [&](const std::optional<hang::Spot>& spot) {
+    if (spot && spot->action && spot->rank.value >= 0) add(spot->rank, *spot->action);
+  };
+  addSpot(diagnosis.firstStuck);
+  for (const hang::Spot& spot : diagnosis.waits) addSpot(spot);
+  addSpot(diagnosis.cause);
+  for (const hang::SilentRank& silent : diagnosis.silent) {
+    for (const Action& action : silent.possible) add(silent.rank, action);
+  }
+  return spans;
+}
+
+QString hangText(const hang::Diagnosis& diagnosis) {
+  QString text = QString::fromStdString(diagnosis.sentence);
+  if (!text.isEmpty()) text[0] = text[0].toUpper();
+  constexpr std::size_t kShown = 8;
+  QStringList missing;
+  for (std::size_t i = 0; i < std::min(kShown, diagnosis.missing.size()); ++i) missing << QString::number(diagnosis.missing[i].value);
+  if (diagnosis.missing.size() > kShown) missing << Text::tr("%n more", nullptr, static_cast<int>(diagnosis.missing.size() - kShown));
+  if (!missing.isEmpty()) text += Text::tr(". No dump of rank %1").arg(missing.join(QStringLiteral(", ")));
+  if (diagnosis.checkWouldCatch == true)
+    text += Text::tr(". The schedule itself has the fault: %1").arg(QString::fromStdString(diagnosis.problems.front().message));
+  return text;
+}
+
+}  // namespace pw::gui
