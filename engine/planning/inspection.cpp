@@ -47,11 +47,7 @@ std::vector<Trial> tried(const ModelGraph& graph) {
   options.loss = defaultLoss(graph);
   std::vector<Trial> trials{tryMicrobatches(graph, options, torch)};
   if (!trials.front().refused.empty() || trials.front().sameResults()) return trials;
-  try {
-    static_cast<void>(parseLossCount(graph, options.loss, "auto"));
-  } catch (const UsageError&) {
-    return trials;  // nothing to weigh by
-  }
+  if (!tryLossCount(graph, options.loss, "auto")) return trials;  // nothing to weigh by
   options.lossCount = "auto";
   trials.push_back(tryMicrobatches(graph, options, torch));
   return trials;

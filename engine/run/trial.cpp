@@ -12,7 +12,6 @@
 #include "backends/messages/buffer_math.h"
 #include "backends/messages/in_memory_communicator.h"
 #include "engine/executor.h"
-#include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/model/batch.h"
@@ -125,12 +124,8 @@ ModelGraph withoutRandomNumbers(ModelGraph graph, Trial& trial) {
 std::optional<std::int64_t> unitOf(const ModelGraph& graph) {
   if (batchSymbol(graph).empty()) return std::nullopt;
   for (std::int64_t unit = 1; unit <= kMostUnits; ++unit) {
-    try {
-      for (const std::int64_t times : {1, 2, 4}) static_cast<void>(bindBatch(graph, unit * times));
-      return unit;
-    } catch (const UsageError&) {
-      continue;  // not a multiple of what the model takes
-    }
+    const auto runs = [&](std::int64_t times) { return !obstacleToBatch(graph, unit * times); };
+    if (runs(1) && runs(2) && runs(4)) return unit;  // else it is not a multiple of what the model takes
   }
   return std::nullopt;
 }

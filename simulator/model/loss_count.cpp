@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_form.h"
 #include "simulator/text/number_text.h"
@@ -16,51 +15,53 @@ namespace {
 constexpr const char* kOutput = "output:";
 constexpr std::int64_t kIgnored = -100;  // of torch's losses
 
-LossCount ofLoss(const ModelGraph& graph, const std::string& loss) {
+Answer<LossCount> ofLoss(const ModelGraph& graph, const std::string& loss) {
   const auto output = findOutput(graph, loss.substr(std::string(kOutput).size()));
   if (!output)
-    throw UsageError(fmt::format("Model {} has no output {}; its outputs are {}.", graph.name, loss, fmt::join(graph.outputNames, ", ")));
+    return Impossible{fmt::format("Model {} has no output {}; its outputs are {}.", graph.name, loss, fmt::join(graph.outputNames, ", "))};
   const auto own = ownLossOf(graph, graph.outputs[*output]);
   const std::string& name = graph.outputNames[*output];
-  if (own && own->counted && own->form == LossForm::TargetMean) return {*own->counted, own->ignored, {}};
-  if (own && own->counted && own->form == LossForm::Quotient) return {*own->counted, std::nullopt, {}};
+  if (own && own->counted && own->form == LossForm::TargetMean) return LossCount{*own->counted, own->ignored, {}};
+  if (own && own->counted && own->form == LossForm::Quotient) return LossCount{*own->counted, std::nullopt, {}};
   if (!own || own->form == LossForm::Mean)
-    throw UsageError(fmt::format("{} is a mean over the samples, which a step already weights by sample; omit --loss-count.", name));
-  throw UsageError(fmt::format("--loss-count auto cannot weigh {}: {}; name an output or input of the model that counts instead.", name,
-                               lossBias(graph, *own)));
+    return Impossible{fmt::format("{} is a mean over the samples, which a step already weights by sample; omit --loss-count.", name)};
+  return Impossible{fmt::format("--loss-count auto cannot weigh {}: {}; name an output or input of the model that counts instead.", name,
+                                lossBias(graph, *own))};
 }
 
 /// `labels:ignore=0` → the name, and the number.
-std::pair<std::string, std::optional<std::int64_t>> parts(const std::string& text) {
+Answer<std::pair<std::string, std::optional<std::int64_t>>> parts(const std::string& text) {
   constexpr const char* kIgnore = ":ignore=";
   const std::size_t at = text.rfind(kIgnore);
-  if (at == std::string::npos) return {text, std::nullopt};
+  if (at == std::string::npos) return std::pair(text, std::optional<std::int64_t>());
   const std::string digits = text.substr(at + std::string(kIgnore).size());
   const auto number = numberOf<std::int64_t>(digits);
-  if (!number) throw UsageError(fmt::format("\"{}\" in --loss-count {} is not an integer.", digits, text));
-  return {text.substr(0, at), number};
+  if (!number) return Impossible{fmt::format("\"{}\" in --loss-count {} is not an integer.", digits, text)};
+  return std::pair(text.substr(0, at), number);
 }
 
-LossCount named(const ModelGraph& graph, const std::string& text) {
-  const auto [name, ignored] = parts(text);
+Answer<LossCount> named(const ModelGraph& graph, const std::string& text) {
+  const auto known = parts(text);
+  if (!known) return known.refusal();
+  const auto& [name, ignored] = *known;
   for (const ValueId id : graph.inputs) {
-    if (graph.value(id).name == name) return {id, ignored.value_or(kIgnored), {}};
+    if (graph.value(id).name == name) return LossCount{id, ignored.value_or(kIgnored), {}};
   }
-  if (const auto output = findOutput(graph, name)) return {graph.outputs[*output], ignored, {}};
+  if (const auto output = findOutput(graph, name)) return LossCount{graph.outputs[*output], ignored, {}};
   std::vector<std::string> inputs;
   for (const ValueId id : graph.inputs) inputs.push_back(graph.value(id).name);
-  throw UsageError(fmt::format("Model {} has no output or input {} for --loss-count; its outputs are {}, its inputs {}; or use auto.",
-                               graph.name, name, fmt::join(graph.outputNames, ", "), fmt::join(inputs, ", ")));
+  return Impossible{fmt::format("Model {} has no output or input {} for --loss-count; its outputs are {}, its inputs {}; or use auto.",
+                                graph.name, name, fmt::join(graph.outputNames, ", "), fmt::join(inputs, ", "))};
 }
 
-/// The nodes that compute the value, down to the inputs.
-std::vector<NodeId> nodesFor(const ModelGraph& graph, ValueId value) {
+/// The nodes that compute the value, down to the inputs; or what else it depends on.
+Answer<std::vector<NodeId>> nodesFor(const ModelGraph& graph, ValueId value) {
   const std::vector<bool> changed = changedInPlace(graph);
   std::vector<bool> needed(graph.nodes.size(), false), seen(graph.values.size(), false);
   std::vector<ValueId> open{value};
-  const auto refuse = [&](const std::string& why) {
-    throw UsageError(fmt::format("{} cannot weigh microbatches by --loss-count: it {}, and counts must follow from the inputs alone.",
-                                 graph.value(value).name, why));
+  const auto because = [&](const std::string& why) {
+    return Impossible{fmt::format("{} cannot weigh microbatches by --loss-count: it {}, and counts must follow from the inputs alone.",
+                                  graph.value(value).name, why)};
   };
   while (!open.empty()) {
     const ValueId id = open.back();
@@ -69,10 +70,10 @@ std::vector<NodeId> nodesFor(const ModelGraph& graph, ValueId value) {
     seen[id.index()] = true;
     const Value& at = graph.value(id);
     if (at.symbolic || at.origin == ValueOrigin::Input) continue;
-    if (at.origin != ValueOrigin::Node) refuse("depends on " + at.name);
+    if (at.origin != ValueOrigin::Node) return because("depends on " + at.name);
     const Node& node = graph.node(at.producer);
-    if (changed[id.index()]) refuse("is computed from memory that is changed in place");
-    if (isRandomOperator(node)) refuse("depends on random numbers");
+    if (changed[id.index()]) return because("is computed from memory that is changed in place");
+    if (isRandomOperator(node)) return because("depends on random numbers");
     needed[at.producer.index()] = true;
     for (const ValueId read : readsOf(node)) open.push_back(read);
   }
@@ -104,14 +105,21 @@ std::string lossBias(const ModelGraph& graph, const std::string& loss) {
   return own ? lossBias(graph, *own) : "";
 }
 
-LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text) {
+Answer<LossCount> tryLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text) {
   if (!loss.starts_with(kOutput)) {
-    throw UsageError(fmt::format(
-        "--loss-count weighs a loss that the model computes, and {} weights its targets itself; use it with --loss output:NAME.", loss));
+    return Impossible{fmt::format(
+        "--loss-count weighs a loss that the model computes, and {} weights its targets itself; use it with --loss output:NAME.", loss)};
   }
-  LossCount count = text == "auto" ? ofLoss(graph, loss) : named(graph, text);
-  count.nodes = nodesFor(graph, count.value);
+  Answer<LossCount> count = text == "auto" ? ofLoss(graph, loss) : named(graph, text);
+  if (!count) return count;
+  Answer<std::vector<NodeId>> nodes = nodesFor(graph, count->value);
+  if (!nodes) return nodes.refusal();
+  count->nodes = *std::move(nodes);
   return count;
+}
+
+LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text) {
+  return tryLossCount(graph, loss, text).orThrow();
 }
 
 }  // namespace pw

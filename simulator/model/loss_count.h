@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/answer.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
@@ -28,6 +29,8 @@ struct LossCount {
 /// what there is for another word, for a loss that `auto` cannot weigh, and for a value that needs parameters, buffers, random numbers or
 /// memory that is changed in place.
 [[nodiscard]] LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text);
+/// The same, with that sentence as an answer.
+Answer<LossCount> tryLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text);
 
 /// `lossBias` of a loss `output:NAME`; empty for other losses, which weight their targets themselves.
 [[nodiscard]] std::string lossBias(const ModelGraph& graph, const std::string& loss);
