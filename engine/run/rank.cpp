@@ -17,33 +17,35 @@ namespace pw {
 namespace {
 
 /// The result on rank 0, nothing on the others.
-std::optional<RunResult> trainAndRecord(const RunSettings& o, const Plan& plan, const ModelGraph& graph, const RankEnvironment& environment,
-                                        TrainOptions options, Communicator& communicator, const TorchBackend& torch, StoredRun& stored,
+std::optional<RunResult> trainAndRecord(const RankTask& task, ConnectedRank rank, Communicator& communicator, StoredRun& stored,
                                         const RunObserver& observer) {
+  const RunSettings& o = task.settings;
+  const Plan& plan = task.plan;
+  const JobRank self = task.environment.rank;
+  TrainOptions& options = rank.options;
   // The rank that shows progress: rank 0 if it knows the loss, otherwise the rank of the last stage.
   const bool shows =
-      environment.rank ==
-      (options.executor.sumLoss ? JobRank(0) : replicasOf(plan.schedule).jobRank(0, plan.schedule.placement.rankOfStage.back()));
+      self == (options.executor.sumLoss ? JobRank(0) : replicasOf(plan.schedule).jobRank(0, plan.schedule.placement.rankOfStage.back()));
   StepProgress show;
   if (shows && observer.progress) show = observer.progress();
   std::optional<LossLog> log;
-  if (!o.request.log.empty() && environment.rank.value == 0) log.emplace(o.request.log, !o.request.resume.empty());
+  if (!o.request.log.empty() && self.value == 0) log.emplace(o.request.log, !o.request.resume.empty());
   options.onStep = [&](int step, const StepLog& done) {
     if (show) show(step + 1 - options.firstStep, o.request.steps, fmt::format("loss {:.4f}", done.loss.value_or(0)));
     if (log) log->add(step, done, learningRateAt(o.update, step));
   };
   std::optional<TrainingRecord> record;  // what has ended is kept also when the training fails
-  if (environment.rank == JobRank(0)) record.emplace(o, plan, options.firstStep, stored, observer.warn);
+  if (self == JobRank(0)) record.emplace(o, plan, options.firstStep, stored, observer.warn);
   options.onGathered = [&](int step, std::vector<StepLog> ranks) { record->add(step, std::move(ranks)); };
   Plan trained = plan;
   if (o.request.synthetic)
     addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
-  const std::vector<RankLog> logs = gatherRankLogs(trainRank(graph, trained, options, communicator, torch), communicator);
+  const std::vector<RankLog> logs = gatherRankLogs(trainRank(task.graph, trained, options, communicator, rank.torch), communicator);
   if (logs.empty()) return std::nullopt;
   RunResult result = record->finish(logs);
   result.saved =
       o.request.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.request.save, result.firstStep + result.savedSteps);
-  if (!o.request.synthetic) result.exported = readExportRecord(graph.files);
+  if (!o.request.synthetic) result.exported = readExportRecord(task.graph.files);
   return result;
 }
 
@@ -85,11 +87,12 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
   if (namesFunction(o.request.data)) options.stage.data.feed = feedOf(o, plan, graph, environment, options);
   bindToCores(environment);  // after the process of --data has begun, whose workers have all cores
   const std::optional<Meeting> notYet;
-  auto [connected, torch] = connectRank({o, plan, graph, environment, notYet}, std::move(options), contact, observer);
+  const RankTask task{o, plan, graph, environment, notYet};
+  ConnectedRank rank = connectRank(task, std::move(options), contact, observer);
   std::optional<LiveWriter> live;
-  if (!o.request.live.empty()) connected.live = &live.emplace(o.request.live, environment.rank);
-  if (o.request.evaluates) return {std::nullopt, evaluateRank(o, graph, plan, connected, *contact.communicator, torch)};
-  return {trainAndRecord(o, plan, graph, environment, connected, *contact.communicator, torch, stored, observer), std::nullopt};
+  if (!o.request.live.empty()) rank.options.live = &live.emplace(o.request.live, environment.rank);
+  if (o.request.evaluates) return {std::nullopt, evaluateRank(o, graph, plan, rank.options, *contact.communicator, rank.torch)};
+  return {trainAndRecord(task, std::move(rank), *contact.communicator, stored, observer), std::nullopt};
 }
 
 }  // namespace pw
