@@ -1,20 +1,12 @@
 #include "backends/store/past_error.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
+
+#include "simulator/text/median.h"
 
 namespace pw {
-namespace {
-
-std::optional<double> medianOf(std::vector<double> numbers) {
-  if (numbers.empty()) return std::nullopt;
-  std::ranges::sort(numbers);
-  const std::size_t middle = numbers.size() / 2;
-  return numbers.size() % 2 == 1 ? numbers[middle] : (numbers[middle - 1] + numbers[middle]) / 2;
-}
-
-}  // namespace
 
 std::optional<double> pastError(const std::vector<RunSummary>& runs, const std::string& model, const std::string& schedule,
                                 CostSource costs) {
