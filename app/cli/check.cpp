@@ -10,9 +10,9 @@
 #include <CLI/Validators.hpp>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/choices.h"
 #include "app/cli/commands.h"
-#include "app/cli/schedule_options.h"
+#include "app/cli/options/choices.h"
+#include "app/cli/options/schedule.h"
 #include "app/cli/text/output.h"
 #include "simulator/report/json.h"
 #include "simulator/text/json_part.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
+#include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/shared_options.h"
+#include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/messages/transport.h"

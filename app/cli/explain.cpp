@@ -8,9 +8,9 @@
 #include <CLI/App.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/job_options.h"
-#include "app/cli/numbers.h"
-#include "app/cli/shared_options.h"
+#include "app/cli/options/job.h"
+#include "app/cli/options/numbers.h"
+#include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
 #include "engine/planning/job_source.h"
 #include "schedules/units.h"

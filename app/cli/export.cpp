@@ -12,9 +12,9 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/export_plan.h"
-#include "app/cli/figure_options.h"
-#include "app/cli/numbers.h"
-#include "app/cli/shared_options.h"
+#include "app/cli/options/figure.h"
+#include "app/cli/options/numbers.h"
+#include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
 #include "backends/resources/resources.h"
 #include "backends/resources/torch_export.h"

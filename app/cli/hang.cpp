@@ -6,7 +6,7 @@
 #include <CLI/App.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/schedule_options.h"
+#include "app/cli/options/schedule.h"
 #include "app/cli/text/output.h"
 #include "backends/dumps/read.h"
 #include "simulator/hang/report.h"

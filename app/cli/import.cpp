@@ -9,14 +9,14 @@
 #include <CLI/App.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/job_options.h"
-#include "app/cli/shared_options.h"
+#include "app/cli/options/job.h"
+#include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
 #include "backends/host/files.h"
+#include "backends/traces/formats.h"
 #include "engine/planning/job_source.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "backends/traces/formats.h"
 #include "simulator/costs/megatron_log.h"
 #include "simulator/job/job_json.h"
 #include "simulator/job/replay_job.h"
@@ -111,8 +111,8 @@ int runImport(const ImportOptions& o) { return o.files.size() == 1 && hasLayers(
 
 Command addImport(CLI::App& app) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* command = app.add_subcommand(
-      "import", "Make a job of another tool's traces, or a layer table of PipeDream's graph or Megatron-LM's timers");
+  CLI::App* command =
+      app.add_subcommand("import", "Make a job of another tool's traces, or a layer table of PipeDream's graph or Megatron-LM's timers");
   command
       ->add_option("TRACE", options->files,
                    "Traces of one job: files or folders; or a measured graph of PipeDream's profiler; or output of Megatron-LM with "

@@ -12,8 +12,8 @@
 #include <CLI/Validators.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
-#include "app/cli/own_ranks.h"
+#include "app/cli/options/numbers.h"
+#include "app/cli/options/own_ranks.h"
 #include "app/cli/text/not_counted.h"
 #include "app/cli/text/output.h"
 #include "app/cli/text/split.h"

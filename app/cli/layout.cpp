@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
+#include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 #include "engine/planning/layout_subject.h"
 #include "engine/planning/limits.h"

@@ -6,10 +6,10 @@
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
 
-#include "app/cli/choices.h"
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
-#include "app/cli/schedule_options.h"
+#include "app/cli/options/choices.h"
+#include "app/cli/options/numbers.h"
+#include "app/cli/options/schedule.h"
 #include "app/cli/text/output.h"
 #include "engine/planning/subject.h"
 #include "schedules/csv.h"

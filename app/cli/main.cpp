@@ -17,7 +17,7 @@
 #include <CLI/Option.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
+#include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 #include "engine/processes/failure.h"
 #include "schedules/error.h"
@@ -33,26 +33,10 @@ struct Entry {
 
 /// In the order `--help` shows them: from a model to a result.
 constexpr auto kCommands = std::to_array<Entry>({
-    {"inspect", addInspect},
-    {"schedule", addSchedule},
-    {"lower", addLower},
-    {"check", addCheck},
-    {"hang", addHang},
-    {"profile", addProfile},
-    {"plan", addPlan},
-    {"simulate", addSimulate},
-    {"search", addSearch},
-    {"merge", addMerge},
-    {"run", addRun},
-    {"compare", addCompare},
-    {"calibrate", addCalibrate},
-    {"gate", addGate},
-    {"runs", addRuns},
-    {"devices", addDevices},
-    {"layout", addLayout},
-    {"export", addExport},
-    {"import", addImport},
-    {"explain", addExplain},
+    {"inspect", addInspect}, {"schedule", addSchedule}, {"lower", addLower},         {"check", addCheck},   {"hang", addHang},
+    {"profile", addProfile}, {"plan", addPlan},         {"simulate", addSimulate},   {"search", addSearch}, {"merge", addMerge},
+    {"run", addRun},         {"compare", addCompare},   {"calibrate", addCalibrate}, {"gate", addGate},     {"runs", addRuns},
+    {"devices", addDevices}, {"layout", addLayout},     {"export", addExport},       {"import", addImport}, {"explain", addExplain},
     {"demo", addDemo},
 });
 

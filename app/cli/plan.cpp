@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/choices.h"
 #include "app/cli/commands.h"
-#include "app/cli/layers.h"
-#include "app/cli/numbers.h"
-#include "app/cli/optimizer_options.h"
+#include "app/cli/options/choices.h"
+#include "app/cli/options/layers.h"
+#include "app/cli/options/numbers.h"
+#include "app/cli/options/optimizer.h"
+#include "app/cli/options/own_ranks.h"
+#include "app/cli/options/schedule.h"
+#include "app/cli/options/shared.h"
 #include "app/cli/order_watch.h"
-#include "app/cli/own_ranks.h"
-#include "app/cli/schedule_options.h"
-#include "app/cli/shared_options.h"
 #include "app/cli/text/memory.h"
 #include "app/cli/text/not_counted.h"
 #include "app/cli/text/output.h"

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
-#include "app/cli/own_ranks.h"
-#include "app/cli/shared_options.h"
+#include "app/cli/options/numbers.h"
+#include "app/cli/options/own_ranks.h"
+#include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
 #include "backends/cuda/backend.h"
 #include "backends/resources/resources.h"

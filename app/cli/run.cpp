@@ -3,12 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "app/cli/choices.h"
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
-#include "app/cli/optimizer_options.h"
-#include "app/cli/own_ranks.h"
-#include "app/cli/shared_options.h"
+#include "app/cli/options/choices.h"
+#include "app/cli/options/numbers.h"
+#include "app/cli/options/optimizer.h"
+#include "app/cli/options/own_ranks.h"
+#include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
 #include "app/cli/text/run_report.h"
 #include "backends/resources/resources.h"

@@ -10,12 +10,12 @@
 #include <CLI/Validators.hpp>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/choices.h"
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
+#include "app/cli/options/choices.h"
+#include "app/cli/options/numbers.h"
+#include "app/cli/options/schedule.h"
+#include "app/cli/options/shared.h"
 #include "app/cli/order_watch.h"
-#include "app/cli/schedule_options.h"
-#include "app/cli/shared_options.h"
 #include "app/cli/text/memory.h"
 #include "app/cli/text/output.h"
 #include "app/cli/text/sensitivity.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "app/cli/commands.h"
-#include "app/cli/numbers.h"
+#include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 #include "backends/host/files.h"
 #include "backends/store/study_store.h"

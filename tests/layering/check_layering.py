@@ -28,7 +28,7 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 # Folder: its rooms, from the upper ones, which may include all that follow, to the lowest.
 ROOMS = {
     "app": ["python", "cli", "gui"],
-    "app/cli": [BESIDE, "text"],
+    "app/cli": [BESIDE, "options", "text"],
     "app/gui": ["window", "figure", "plan", "runs", "candidates", "analysis", "editor", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "overview", "drawing"],
     "app/python": ["pipewright", BESIDE, "torch"],

@@ -1,4 +1,4 @@
-#include "app/cli/optimizer_options.h"
+#include "app/cli/options/optimizer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/cli/numbers.h"
+#include "app/cli/options/numbers.h"
 
 namespace pw::cli {
 

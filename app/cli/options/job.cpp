@@ -1,8 +1,8 @@
-#include "app/cli/job_options.h"
+#include "app/cli/options/job.h"
 
 #include <CLI/App.hpp>
 
-#include "app/cli/numbers.h"
+#include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 
 namespace pw::cli {

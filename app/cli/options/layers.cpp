@@ -1,4 +1,4 @@
-#include "app/cli/layers.h"
+#include "app/cli/options/layers.h"
 
 #include <fmt/format.h>
 #include <CLI/App.hpp>

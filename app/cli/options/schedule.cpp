@@ -1,4 +1,4 @@
-#include "app/cli/schedule_options.h"
+#include "app/cli/options/schedule.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
 
-#include "app/cli/numbers.h"
+#include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 
 namespace pw::cli {

@@ -1,10 +1,10 @@
-#include "app/cli/own_ranks.h"
+#include "app/cli/options/own_ranks.h"
 
 #include <CLI/CLI.hpp>
 #include <fstream>
 
-#include "app/cli/choices.h"
-#include "app/cli/numbers.h"
+#include "app/cli/options/choices.h"
+#include "app/cli/options/numbers.h"
 #include "backends/host/installation.h"
 #include "schedules/error.h"
 

@@ -1,4 +1,4 @@
-#include "app/cli/figure_options.h"
+#include "app/cli/options/figure.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "app/cli/choices.h"
+#include "app/cli/options/choices.h"
 #include "engine/planning/schedule_source.h"
 #include "schedules/check.h"
 #include "schedules/schedule.h"

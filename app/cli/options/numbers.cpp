@@ -1,4 +1,4 @@
-#include "app/cli/numbers.h"
+#include "app/cli/options/numbers.h"
 
 #include <algorithm>
 #include <cmath>

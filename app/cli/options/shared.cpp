@@ -1,9 +1,9 @@
-#include "app/cli/shared_options.h"
+#include "app/cli/options/shared.h"
 
 #include <CLI/CLI.hpp>
 
-#include "app/cli/choices.h"
-#include "app/cli/numbers.h"
+#include "app/cli/options/choices.h"
+#include "app/cli/options/numbers.h"
 
 namespace pw::cli {
 

@@ -1,4 +1,4 @@
-#include "app/cli/choices.h"
+#include "app/cli/options/choices.h"
 
 #include <CLI/CLI.hpp>
 #include <sstream>
