@@ -35,11 +35,9 @@ struct ImportedTrace {
   std::string title;                ///< the file's or folder's name
   std::vector<ImportedStep> steps;  ///< in time order; at least one, each with a span at least
   std::vector<std::string> notes;   ///< sentences: what was left out or changed, and why
-  int replicas = 1,
-      tensor = 1;  ///< data-parallel replicas, ranks of a tensor-parallel group: ranks are numbered by these, then pipeline rank
   std::vector<ImportedRank> ranks;  ///< by rank; empty: one pipeline, its ranks numbered as in the job
-  int replicas = 1, tensor = 1;     ///< data-parallel replicas, ranks of a tensor-parallel group; see `MeasuredJob`
-  bool timedMessages = false;       ///< messages are transfers alone, without the wait of either end
+  int replicas = 1, tensor = 1;  ///< data-parallel replicas, ranks of a tensor-parallel group; ranks are numbered by these, then by stage
+  bool timedMessages = false;    ///< messages are transfers alone, without the wait of either end
 
   bool operator==(const ImportedTrace&) const = default;
 };
