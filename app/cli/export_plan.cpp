@@ -1,6 +1,7 @@
 #include "app/cli/export_plan.h"
 
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -27,6 +28,15 @@ int exportMegatron(const Plan& plan, const std::string& out) {
   return kYes;
 }
 
+/// In single quotes where a shell would read it otherwise.
+std::string wordOfShell(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+=@%";
+  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
 int exportTorchtitan(const Plan& plan, const std::string& folder) {
   namespace fs = std::filesystem;
   if (folder.empty()) throw UsageError("--to torchtitan writes several files; give their folder with --out DIR");
@@ -36,12 +46,15 @@ int exportTorchtitan(const Plan& plan, const std::string& folder) {
   if (problem) throw UsageError(fmt::format("the folder {} cannot be created: {}; choose another", folder, problem.message()));
   const auto file = [&](const char* name) { return (fs::path(folder) / name).string(); };
   writeFile(file("schedule.csv"), titan.schedule);
-  std::string arguments = fmt::format("--parallelism.pipeline_parallel_schedule_csv {}\n", fs::absolute(file("schedule.csv")).string());
+  std::string arguments =
+      fmt::format("--parallelism.pipeline_parallel_schedule_csv {}\n", wordOfShell(fs::absolute(file("schedule.csv")).string()));
   for (const std::string& argument : titan.arguments) arguments += argument + "\n";
   writeFile(file("arguments.txt"), arguments);
   writeFile(file("config.py"), titan.python);
-  print(fmt::format("{} for torchtitan 0.3: append the arguments of {} to your call, or the lines of {} to your configuration\n",
-                    plan.modelName, file("arguments.txt"), file("config.py")));
+  print(
+      fmt::format("{} for torchtitan 0.3: append the arguments of {} to your call, or the lines of {} to your configuration (with the path "
+                  "of schedule.csv as your program sees it)\n",
+                  plan.modelName, file("arguments.txt"), file("config.py")));
   for (const std::string& note : titan.notes) print(note + "\n");
   return kYes;
 }

@@ -74,10 +74,11 @@ std::string timesTable(const JobShape& shape, const TypicalTimes& typical) {
       continue;
     }
     Range& range = same->second;
-    range = {std::min(range.least, time), std::max(range.most, time), std::max(range.spread, typical.spread[s]), range.message};
+    range = {std::min(range.least, time), std::max(range.most, time), std::max(range.spread, typical.spread[s]),
+             std::max(range.message, typical.times.messages[s])};
   }
   constexpr std::size_t kMostRows = 32;
-  std::vector<std::vector<std::string>> rows{{"stage", "rank", "kind", "shortest", "longest", "spread", "message"}};
+  std::vector<std::vector<std::string>> rows{{"stage", "rank", "kind", "shortest", "longest", "spread", "longest message"}};
   for (std::size_t i = 0; i < std::min(kMostRows, ranges.size()); ++i) {
     const auto& [slot, range] = ranges[i];
     rows.push_back({fmt::format("{}", slot->action.stage.value), fmt::format("{}", slot->rank.value),

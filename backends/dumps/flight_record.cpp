@@ -77,9 +77,7 @@ void readFlightRecord(const dom::element& root, const Source& source) {
   dump.step = static_cast<int>(std::clamp<std::int64_t>(numberAt(object, "step", 0), 0, std::numeric_limits<int>::max()));
   const std::int64_t ranks = numberAt(object, "ranks", dump.rank.value + 1);
   if (ranks <= dump.rank.value || ranks > kMostJobRanks) source.refuse(fmt::format("it is of rank {} of {}", dump.rank.value, ranks));
-  hang::Group job{"job", {}};
-  for (int r = 0; r < ranks; ++r) job.ranks.emplace_back(r);
-  const std::size_t group = source.group(std::move(job));
+  const std::size_t group = source.group({"job", {}});
   dom::object awaited;
   const bool waits = object["awaited"].get(awaited) == simdjson::SUCCESS;
   for (const dom::element element : entries) {

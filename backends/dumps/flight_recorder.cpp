@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <simdjson.h>
@@ -120,6 +121,7 @@ class Reader {
   hang::RankDump dump_{};
   std::map<std::string, std::size_t, std::less<>> groups_{};
   std::vector<std::pair<std::size_t, std::int64_t>> numbers_{};  ///< of each operation: group, and number of the launch in it
+  std::optional<std::size_t> unnamedGroup_{};                    ///< the only one that is listed, if it is listed without a name
   std::optional<JobRank> self_{};
   std::size_t batches_ = 0, unnamed_ = 0;
 };
@@ -160,6 +162,10 @@ void Reader::readGroups() {
     if (members.empty()) continue;
     groups_.emplace(std::string(key), source_.group({std::string(key), std::move(members)}));
   }
+  if (groups_.size() != 1) return;
+  const auto [name, only] = *groups_.begin();
+  if (name.empty()) unnamedGroup_ = only;
+  groups_.emplace(std::string(), only);  // of entries that name no group
 }
 
 std::size_t Reader::groupOf(const dom::object& entry) {
@@ -174,8 +180,8 @@ std::size_t Reader::groupOf(const dom::object& entry) {
     }
   }
   if (const auto found = groups_.find(name); found != groups_.end()) return found->second;
-  // Gloo's recorder lists the only group without a name.
-  const std::size_t index = groups_.size() == 1 ? groups_.begin()->second : source_.group({name, {}});
+  // Gloo's recorder lists the only group without a name; it has one name in the entries.
+  const std::size_t index = unnamedGroup_ ? *std::exchange(unnamedGroup_, std::nullopt) : source_.group({name, {}});
   groups_.emplace(name, index);
   return index;
 }
@@ -205,12 +211,13 @@ void Reader::readMessage(std::string_view ends, std::string_view arrow, Recorded
   self_ = self;
 }
 
-/// The entry that ends a coalesced group has its state.
+/// The entry that ends a coalesced group has its state. Operations that another entry ended are not looked at again.
 void Reader::endBatch(const dom::object& entry, OpState state) {
   const bool messages = flagAt(entry, "is_p2p");
   const std::pair launch{groupOf(entry), numberAt(entry, messages ? "p2p_seq_id" : "collective_seq_id").value_or(-1)};
   ++batches_;
-  for (std::size_t i = dump_.ops.size(); i-- > 0 && numbers_[i] == launch && hang::isMessage(dump_.ops[i].kind) == messages;) {
+  for (std::size_t i = dump_.ops.size();
+       i-- > 0 && dump_.ops[i].batch == 0 && numbers_[i] == launch && hang::isMessage(dump_.ops[i].kind) == messages;) {
     dump_.ops[i].state = state;
     dump_.ops[i].batch = batches_;
   }
@@ -268,7 +275,7 @@ void Reader::read() {
     for (const dom::element element : entries) {
       dom::object entry;
       if (element.get(entry) != simdjson::SUCCESS) source_.refuse("an entry is not an object");
-      if (dump_.ops.size() >= kMostOps) source_.refuse(fmt::format("it has more than {} entries", kMostOps));
+      if (count >= static_cast<std::int64_t>(kMostOps)) source_.refuse(fmt::format("it has more than {} entries", kMostOps));
       last = numberAt(entry, "record_id");
       if (count++ == 0) first = last;
       readEntry(entry);

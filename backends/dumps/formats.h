@@ -2,6 +2,8 @@
 
 // The formats that `readDumps` reads. For use in this folder only.
 
+#include <cstddef>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,17 +20,23 @@ namespace pw::dumps {
 inline constexpr std::int64_t kMostJobRanks = 65536;
 inline constexpr std::size_t kMostOps = 4'000'000;
 
+/// What is read already.
+struct Known {
+  std::map<hang::Group, std::size_t> groups{};  ///< by index
+  std::map<JobRank, std::string> files{};       ///< the dump of each rank
+};
+
 /// What is being read, and how its faults are told.
 struct Source {
   std::string file;
   hang::Dumps& dumps;
-  bool named = true;  ///< the user named the file; else it was in a folder
+  Known& known;
 
   /// Throws UsageError: `F is not a usable dump: WHAT; CURE`.
   [[noreturn]] void refuse(const std::string& what) const;
   /// A rank of the job. Throws as `refuse` unless it is one.
   [[nodiscard]] JobRank rank(std::int64_t value, const char* what) const;
-  /// The index of a group, which is added where it is new.
+  /// The index of a group, which is added where it is new. One without members is of all ranks.
   [[nodiscard]] std::size_t group(hang::Group group) const;
   /// Adds a rank's dump, and notes where the rank has one already.
   void add(hang::RankDump dump) const;

@@ -25,17 +25,17 @@ JobRank Source::rank(std::int64_t value, const char* what) const {
 }
 
 std::size_t Source::group(hang::Group wanted) const {
-  const auto found = std::ranges::find(dumps.groups, wanted);
-  if (found != dumps.groups.end()) return static_cast<std::size_t>(found - dumps.groups.begin());
+  const auto [at, isNew] = known.groups.emplace(wanted, dumps.groups.size());
+  if (!isNew) return at->second;
   for (const JobRank rank : wanted.ranks) dumps.ranks = std::max(dumps.ranks, rank.value + 1);
   dumps.groups.push_back(std::move(wanted));
   return dumps.groups.size() - 1;
 }
 
 void Source::add(hang::RankDump dump) const {
-  const auto before = std::ranges::find(dumps.dumps, dump.rank, &hang::RankDump::rank);
-  if (before != dumps.dumps.end()) {
-    dumps.notes.push_back(fmt::format("{} is left out: rank {} is in {} already", dump.file, dump.rank.value, before->file));
+  const auto [before, isNew] = known.files.emplace(dump.rank, dump.file);
+  if (!isNew) {
+    dumps.notes.push_back(fmt::format("{} is left out: rank {} is in {} already", dump.file, dump.rank.value, before->second));
     return;
   }
   dumps.ranks = std::max(dumps.ranks, dump.rank.value + 1);
@@ -104,14 +104,19 @@ std::vector<Path> filesOf(const std::vector<std::string>& paths) {
 /// Pickles begin with their protocol, or, of protocol 0 and 1, with a mark or an empty dictionary.
 bool isPickled(std::string_view text) { return text.starts_with('\x80') || text.starts_with("(dp") || text.starts_with("}q"); }
 
-void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps) {
-  const dumps::Source source{path.file, dumps, path.named};
+bool beginsAsObject(std::string_view text) {
+  const std::size_t mark = text.find_first_not_of(" \t\r\n");
+  return mark != std::string_view::npos && text[mark] == '{';
+}
+
+void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps, dumps::Known& known) {
+  const dumps::Source source{path.file, dumps, known};
   std::error_code problem;
   const std::uintmax_t size = fs::file_size(path.file, problem);
   if (problem) throw UsageError(fmt::format("{} cannot be read: {}; check the name", path.file, problem.message()));
   if (size > kLargestFile) source.refuse("it is larger than 1 GiB");
   std::ifstream file(path.file, std::ios::binary);
-  std::string start(4, '\0');
+  std::string start(64, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(file.gcount()));
   if (isPickled(start))
@@ -130,8 +135,12 @@ void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps
     throw UsageError(
         fmt::format("{} is no dump of torch's Flight Recorder, NCCL RAS or this program; see `pipewright hang --help`", path.file));
   }
-  if (error == simdjson::SUCCESS || path.file.ends_with(".json"))
+  if (error != simdjson::SUCCESS && beginsAsObject(start)) {
+    dumps.notes.push_back(
+        fmt::format("{} is left out: it is damaged ({}); dump the rank again", path.file, simdjson::error_message(error)));
+  } else if (!path.file.ends_with(".csv")) {  // the schedule that may lie beside dumps
     dumps.notes.push_back(fmt::format("{} is left out: it is no dump", path.file));
+  }
 }
 
 /// Orders and completes what all files together say.
@@ -143,10 +152,6 @@ void finish(hang::Dumps& dumps) {
   };
   if (!dumps.dumps.empty() && std::ranges::none_of(dumps.dumps, hasMessages))
     dumps.notes.emplace_back("no dump has a send or receive: torch's Flight Recorder keeps those of NCCL, but of Gloo only collectives");
-  for (hang::Group& group : dumps.groups) {
-    if (!group.ranks.empty()) continue;
-    for (int r = 0; r < dumps.ranks; ++r) group.ranks.emplace_back(r);
-  }
 }
 
 }  // namespace
@@ -160,8 +165,7 @@ bool holdDumps(const std::string& path) {
     start.resize(static_cast<std::size_t>(stream.gcount()));
     const std::string extension = fs::path(file).extension().string();
     if (start.starts_with('\x80')) return extension != ".pt" && extension != ".pth";  // pickled, and refused with the way to JSON
-    const std::size_t mark = start.find_first_not_of(" \t\r\n");
-    if (mark == std::string::npos || start[mark] != '{') return false;
+    if (!beginsAsObject(start)) return false;
     const auto has = [&](std::string_view word) { return start.find(word) != std::string::npos; };
     return has("\"pg_config\"") || (has("\"record_id\"") && has("\"profiling_name\"")) ||
            (has("\"nccl_version\"") && has("\"communicators\"")) || (has("\"awaited\"") && has("\"oldest_open\""));
@@ -178,8 +182,9 @@ bool holdDumps(const std::string& path) {
 
 hang::Dumps readDumps(const std::vector<std::string>& paths) {
   hang::Dumps dumps;
+  dumps::Known known;
   simdjson::dom::parser parser;
-  for (const Path& path : filesOf(paths)) readOne(path, parser, dumps);
+  for (const Path& path : filesOf(paths)) readOne(path, parser, dumps, known);
   if (dumps.dumps.empty() && dumps.ranks == 0)
     throw UsageError(fmt::format("{} holds no dump of torch's Flight Recorder, NCCL RAS or this program; see `pipewright hang --help`",
                                  paths.empty() ? std::string("nothing") : paths.front()));

@@ -104,7 +104,8 @@ std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& 
     const auto place = [&](Span& span) {
       const TrackTarget& target = targetOf(span.rank);
       span.rank = Rank(target.rank);
-      if (span.stage.value < 0 && span.microbatch.value >= 0)
+      const bool own = map.traces[static_cast<std::size_t>(target.trace)].own;
+      if (!own && span.stage.value < 0 && span.microbatch.value >= 0)
         span.stage = Stage(places.firstStage[span.rank.index()]);  // one stage on each rank
       return static_cast<std::size_t>(target.trace);
     };
@@ -210,7 +211,7 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     for (auto& marks : material.marks)
       std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
-    if (!material.own) putOnOneClock(material, clocks, places, result.notes);
+    if (!material.own && !timeless) putOnOneClock(material, clocks, places, result.notes);
     if (timeless && !material.own) replayOrder(material.spans, material.ranks, places);
     if (std::ranges::none_of(material.spans, [](const Span& span) { return isCompute(span.kind); }))
       result.notes.emplace_back(

@@ -29,7 +29,11 @@ using Meaning = PipelineLabel::Meaning;
 constexpr std::size_t kLargestMessage = std::size_t{64} << 20;
 constexpr std::size_t kLargestText = std::size_t{1} << 30;
 constexpr std::size_t kMostNodes = 50'000'000;
-constexpr std::uint64_t kMostMicroseconds = static_cast<std::uint64_t>(kLongestDuration) / 1000;
+
+/// Nanoseconds of so many microseconds, at most `most`.
+Ns nanosecondsOf(std::uint64_t micros, Ns most) {
+  return static_cast<Ns>(std::min(micros, static_cast<std::uint64_t>(most) / 1000)) * 1000;
+}
 
 /// What is kept of a node.
 struct Node {
@@ -136,7 +140,6 @@ void ChakraReader::take(Node node, std::string_view name) {
 void ChakraReader::takeMessage(std::string_view message) {
   Node node;
   std::string_view name;
-  const auto micros = [](std::uint64_t value) { return static_cast<Ns>(std::min(value, kMostMicroseconds)) * 1000; };
   while (const auto field = takeField(message)) {
     switch (field->number) {
       case 1: node.id = field->value; break;
@@ -147,8 +150,8 @@ void ChakraReader::takeMessage(std::string_view message) {
         if (first && !node.hasParent) node.parent = *first, node.hasParent = true;
         break;
       }
-      case 6: node.start = micros(field->value); break;
-      case 7: node.duration = micros(field->value); break;
+      case 6: node.start = nanosecondsOf(field->value, kLatestTime); break;
+      case 7: node.duration = nanosecondsOf(field->value, kLongestDuration); break;
       case 10: {  // an attribute: its name, and a value that is a boolean
         std::string_view attribute = field->bytes, key;
         while (const auto part = takeField(attribute)) {
@@ -200,7 +203,6 @@ void ChakraReader::takeObject(Object& object) {
       token = token.substr(0, token.find_first_not_of("0123456789"));
       return numberOf<std::uint64_t>(token).value_or(0);
     };
-    const auto micros = [&] { return static_cast<Ns>(std::min(number(), kMostMicroseconds)) * 1000; };
     if (key == "id" || key == "Id") {
       node.id = number();
       isNode = true;
@@ -219,9 +221,9 @@ void ChakraReader::takeObject(Object& object) {
         if (parent && !node.hasParent) node.parent = *parent, node.hasParent = true;
       }
     } else if (key == "startTimeMicros" || key == "start_time_micros") {
-      node.start = micros();
+      node.start = nanosecondsOf(number(), kLatestTime);
     } else if (key == "durationMicros" || key == "duration_micros" || key == "runtime") {
-      node.duration = micros();
+      node.duration = nanosecondsOf(number(), kLongestDuration);
     } else if (key == "is_cpu_op") {
       bool cpu = true;
       if (value.get_bool().get(cpu) == simdjson::SUCCESS) node.onDevice = !cpu;
@@ -347,6 +349,10 @@ void ChakraReader::addSpans() {
     worked = file_.timeless ? end : 0;
     Span span{Rank(0), label.kind, Stage(label.stage), Microbatch(label.microbatch), Rank(-1), 0, start, end};
     file_.spans.push_back(span);
+    if (label.second) {
+      span.kind = *label.second;
+      file_.spans.push_back(span);
+    }
     if (!label.hasPartner) continue;
     span.kind = SpanKind::Backward;
     span.stage = Stage(label.partnerStage);

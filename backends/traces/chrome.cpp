@@ -221,7 +221,7 @@ void ChromeReader::takeComplete(const Event& event, const PipelineLabel& label, 
 void ChromeReader::takeBegin(const Event& event) {
   const auto start = nanoseconds(event.start);
   std::vector<Open>& open = open_[trackOf(event, event.category == "gpu_user_annotation", false)];
-  PipelineLabel label = torchLabel(event.name);
+  PipelineLabel label = labelOf(event, false);
   if (!start) {
     file_.unusable += label.meaning != Meaning::None ? 1 : 0;
     label = {};
@@ -237,7 +237,7 @@ void ChromeReader::takeEnd(const Event& event) {
   std::vector<Open>& open = open_[track];
   const auto end = nanoseconds(event.start);
   if (open.empty()) {
-    file_.unclosed += torchLabel(event.name).meaning != Meaning::None ? 1 : 0;
+    file_.unclosed += labelOf(event, false).meaning != Meaning::None ? 1 : 0;
     return;
   }
   const Open begin = open.back();

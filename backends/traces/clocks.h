@@ -20,8 +20,7 @@ struct RankClocks {
   std::vector<char> exactStarts;     ///< by clock: actions start when they compute, not when they begin to wait
 };
 
-/// Shifts all times of each file by its origin, so that they count from that of the first file with ranks of a job. Throws UsageError for
-/// origins that are years apart.
+/// Shifts all times of each file by its origin, so that they count from that of the first file with ranks of a job.
 void countFromOneOrigin(std::vector<FileEvents>& files, const RankMap& map);
 
 /// How far each clock is to be put forward so that no action starts before its input exists. What one clock's ranks send to another's

@@ -8,6 +8,7 @@
 
 #include "backends/traces/events.h"
 #include "backends/traces/ndtimeline.h"
+#include "backends/traces/steps.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -231,6 +232,7 @@ void Assembly::addStep(std::int64_t number, std::vector<Part>& parts) {
     operation.start -= begin;
     operation.end -= begin;
   }
+  requireSummable(step.trace, result_.title);
   result_.steps.push_back(std::move(step));
 }
 
@@ -253,7 +255,11 @@ ImportedTrace Assembly::run() {
   countChunks();
   std::map<std::int64_t, std::vector<const NdOperation*>> steps;
   for (const NdOperation& operation : events_.operations) steps[operation.step].push_back(&operation);
+  if (steps.size() > kMostTraceSteps)
+    result_.notes.push_back(fmt::format("Of {} steps the first {} were taken.", steps.size(), kMostTraceSteps));
+  std::size_t taken = 0;
   for (auto& [number, operations] : steps) {
+    if (++taken > kMostTraceSteps) break;
     std::vector<Part> parts(static_cast<std::size_t>(workers_));
     for (const NdOperation* operation : operations) {
       Part& part = parts[rankOf_[static_cast<std::size_t>(operation->worker)].index()];

@@ -135,7 +135,9 @@ void Numberer::inferChunks() {
     return;
   }
   const std::int64_t chunks = beyond / ranks + 1, microbatches = all / chunks;
-  if (all % chunks != 0 || microbatches < 1 || all > kMaxMicrobatches || ranks * chunks > kMaxStages) return;
+  constexpr std::int64_t kMostActions = 16'000'000;  // of a schedule that is made to number them
+  if (all % chunks != 0 || microbatches < 1 || all > kMaxMicrobatches || ranks * chunks > kMaxStages || 2 * ranks * all > kMostActions)
+    return;
   chunks_ = static_cast<int>(chunks);
   const Shape shape{static_cast<int>(ranks), static_cast<int>(ranks * chunks), static_cast<int>(microbatches)};
   const Schedule order = interleavedWithGroups(shape, static_cast<int>(std::min(ranks, microbatches)));

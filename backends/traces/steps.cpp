@@ -13,8 +13,6 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kMostSteps = 10'000;
-
 /// An action as a number that is not 0: kind, stage and microbatch, from the lowest bit up.
 constexpr unsigned kStageShift = 4, kMicrobatchShift = 28;
 std::uint64_t keyOf(const Span& span) {
@@ -106,7 +104,8 @@ Steps stepsByMarks(const Material& material) {
     index = static_cast<std::int32_t>(steps.names.size());
     steps.names.push_back(fmt::format("step {}", number));
   }
-  steps.begins.assign(static_cast<std::size_t>(material.ranks), std::vector<Ns>(steps.names.size(), std::numeric_limits<Ns>::max()));
+  const std::size_t kept = std::min(steps.names.size(), kMostTraceSteps);
+  steps.begins.assign(static_cast<std::size_t>(material.ranks), std::vector<Ns>(kept, std::numeric_limits<Ns>::max()));
   const auto some = std::ranges::find_if(material.marks, [](const auto& marks) { return !marks.empty(); });
   const std::vector<std::pair<Ns, std::int32_t>> none;
   const auto& any = some == material.marks.end() ? none : *some;
@@ -117,14 +116,46 @@ Steps stepsByMarks(const Material& material) {
     const std::int32_t step = next == marks.begin() ? -1 : numbers.at(std::prev(next)->second);
     steps.of.push_back(step);
     steps.outside += step < 0 ? 1 : 0;
-    if (step < 0) continue;
+    if (step < 0 || static_cast<std::size_t>(step) >= kept) continue;
     Ns& begin = steps.begins[span.rank.index()][static_cast<std::size_t>(step)];
     begin = std::min(begin, span.start);
   }
   return steps;
 }
 
-/// Sums of times stay within 64 bits: R · makespan, and all messages of a rank.
+/// Cuts, shifts to 0 and stores the step.
+void addStep(ImportedTrace& result, std::string name, Trace trace, std::size_t& cut) {
+  cut += cutOverlaps(trace.spans, trace.ranks);
+  if (trace.spans.empty()) return;
+  const Ns origin = trace.spans.front().start;
+  for (Span& span : trace.spans) span.start -= origin, span.end -= origin;
+  for (MemorySample& sample : trace.memory) sample.time -= origin;
+  requireSummable(trace, result.title);
+  trace.spans.shrink_to_fit();
+  result.steps.push_back({std::move(name), std::move(trace)});
+}
+
+/// The samples within each step of a rank, and what the rank had when the step began.
+void shareMemory(const Material& material, const Steps& steps, std::vector<Trace>& traces) {
+  for (std::size_t r = 0; r < static_cast<std::size_t>(material.ranks); ++r) {
+    const Rank rank(r);
+    const auto first =
+        std::partition_point(material.memory.begin(), material.memory.end(), [&](const MemorySample& m) { return m.rank < rank; });
+    const auto last = std::partition_point(first, material.memory.end(), [&](const MemorySample& m) { return m.rank == rank; });
+    const std::vector<Ns>& begins = steps.begins[r];
+    auto at = first;
+    for (std::size_t s = 0; s < begins.size(); ++s) {
+      if (begins[s] == std::numeric_limits<Ns>::max()) continue;
+      const Ns next = s + 1 < begins.size() ? begins[s + 1] : std::numeric_limits<Ns>::max();
+      while (at != last && at->time < begins[s]) ++at;
+      if (at != first) traces[s].memory.push_back({rank, begins[s], std::prev(at)->bytes});
+      for (; at != last && at->time < next; ++at) traces[s].memory.push_back(*at);
+    }
+  }
+}
+
+}  // namespace
+
 void requireSummable(const Trace& trace, const std::string& title) {
   constexpr double kMost = 4e18;
   Ns last = 0;
@@ -162,39 +193,6 @@ void extendToArrival(Trace& trace) {
   if (moved) sortSpans(trace.spans);
 }
 
-/// Cuts, shifts to 0 and stores the step.
-void addStep(ImportedTrace& result, std::string name, Trace trace, std::size_t& cut) {
-  cut += cutOverlaps(trace.spans, trace.ranks);
-  if (trace.spans.empty()) return;
-  const Ns origin = trace.spans.front().start;
-  for (Span& span : trace.spans) span.start -= origin, span.end -= origin;
-  for (MemorySample& sample : trace.memory) sample.time -= origin;
-  requireSummable(trace, result.title);
-  trace.spans.shrink_to_fit();
-  result.steps.push_back({std::move(name), std::move(trace)});
-}
-
-/// The samples within each step of a rank, and what the rank had when the step began.
-void shareMemory(const Material& material, const Steps& steps, std::vector<Trace>& traces) {
-  for (std::size_t r = 0; r < static_cast<std::size_t>(material.ranks); ++r) {
-    const Rank rank(r);
-    const auto first =
-        std::partition_point(material.memory.begin(), material.memory.end(), [&](const MemorySample& m) { return m.rank < rank; });
-    const auto last = std::partition_point(first, material.memory.end(), [&](const MemorySample& m) { return m.rank == rank; });
-    const std::vector<Ns>& begins = steps.begins[r];
-    auto at = first;
-    for (std::size_t s = 0; s < begins.size(); ++s) {
-      if (begins[s] == std::numeric_limits<Ns>::max()) continue;
-      const Ns next = s + 1 < begins.size() ? begins[s + 1] : std::numeric_limits<Ns>::max();
-      while (at != last && at->time < begins[s]) ++at;
-      if (at != first) traces[s].memory.push_back({rank, begins[s], std::prev(at)->bytes});
-      for (; at != last && at->time < next; ++at) traces[s].memory.push_back(*at);
-    }
-  }
-}
-
-}  // namespace
-
 void addSteps(ImportedTrace& result, Material material) {
   std::size_t cut = 0;
   const bool marked = std::any_of(material.marks.begin(), material.marks.end(), [](const auto& marks) { return !marks.empty(); });
@@ -203,10 +201,10 @@ void addSteps(ImportedTrace& result, Material material) {
     addStep(result, material.name.empty() ? "trace" : material.name, std::move(trace), cut);
   } else {
     Steps steps = marked ? stepsByMarks(material) : stepsByRepetition(material);
-    if (steps.names.size() > kMostSteps) {
-      result.notes.push_back(fmt::format("Of {} steps the first {} were taken.", steps.names.size(), kMostSteps));
-      steps.names.resize(kMostSteps);
-      for (auto& begins : steps.begins) begins.resize(std::min(begins.size(), kMostSteps));
+    if (steps.names.size() > kMostTraceSteps) {
+      result.notes.push_back(fmt::format("Of {} steps the first {} were taken.", steps.names.size(), kMostTraceSteps));
+      steps.names.resize(kMostTraceSteps);
+      for (auto& begins : steps.begins) begins.resize(std::min(begins.size(), kMostTraceSteps));
     }
     std::vector<Trace> traces(steps.names.size());
     for (Trace& trace : traces) trace.ranks = material.ranks;

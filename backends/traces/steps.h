@@ -21,6 +21,11 @@ struct Material {
   std::vector<std::vector<std::pair<Ns, std::int32_t>>> marks;  ///< by rank: start and number of its steps, by start
 };
 
+inline constexpr std::size_t kMostTraceSteps = 10'000;  ///< that are taken of a trace
+
+/// Throws UsageError where sums of a step's times do not stay within 64 bits: R · makespan, and all messages of a rank.
+void requireSummable(const Trace& trace, const std::string& title);
+
 /// Cuts the material into steps, where it is not this program's own: as the profiler marked them, or else after each optimizer and where an
 /// action comes again on its rank. Each begins at 0 and keeps the rules of `Trace`. Adds sentences about what was cut or left out. Throws
 /// UsageError for steps too long to add up. Cost: linear.

@@ -63,6 +63,8 @@ ExaminedLayout examineLayout(const LayoutOptions& o) {
                                  counted(result.microbatches, "microbatch"), counted(std::ssize(result.layout.stages), "stage"),
                                  kMostActions));
   result.problems = problemsOf(result.layout, {result.ranks, o.layers, o.mtp});
+  if (o.table.empty() && !(o.cluster.empty() && o.optimizer.empty()))
+    throw UsageError("--cluster and --optimizer are of a prediction; give --layers, or omit them");
   if (!result.problems.empty()) return result;
   result.notes = notesOf(result.layout, result.ranks);
   result.refusal = refusalOfMicrobatches(result.ranks, result.chunks, result.microbatches, o.group);

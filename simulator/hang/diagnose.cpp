@@ -56,10 +56,13 @@ std::vector<Wait> cycleOf(const Inquiry& inquiry) {
   return {};
 }
 
-std::string listOf(const std::vector<SilentRank>& silent) {
-  std::string text = silent.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < silent.size() && i < 8; ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", silent[i].rank.value);
-  return text + (silent.size() > 8 ? fmt::format(" and {} more", silent.size() - 8) : "");
+/// `rank 2 is silent: WHY`, or with the reason of the first: `ranks 2, 5 are silent (rank 2: WHY)`. Of at least one rank.
+std::string sentenceOf(const std::vector<JobRank>& ranks, std::string_view what, std::string_view why) {
+  if (ranks.size() == 1) return fmt::format("rank {} is {}: {}", ranks.front().value, what, why);
+  std::string text = "ranks ";
+  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", ranks[i].value);
+  if (ranks.size() > 8) text += fmt::format(" and {} more", ranks.size() - 8);
+  return fmt::format("{} are {} (rank {}: {})", text, what, ranks.front().value, why);
 }
 
 class Diagnosing {
@@ -172,7 +175,7 @@ bool Diagnosing::foundNeverPosted() {
     const RecordedOp& op = inquiry_.opOf(wait);
     if (!isMessage(op.kind) || (wait.reason != Reason::NotPosted && wait.reason != Reason::NoDump) || !rows->ranks[d].places[wait.op])
       return false;
-    const Rank row = rowOf(inquiry_.dumps.groups[op.group], wait.on, static_cast<int>(rows->schedule.rows.size()));
+    const Rank row = rowOf(inquiry_.dumps, op.group, wait.on, static_cast<int>(rows->schedule.rows.size()));
     if (row.value < 0) return false;
     const std::vector<Action>& actions = rows->schedule.rows[row.index()];
     return std::ranges::find(actions, counterpart(rows->at(rows->ranks[d].row, *rows->ranks[d].places[wait.op]))) == actions.end();
@@ -183,6 +186,7 @@ bool Diagnosing::foundNeverPosted() {
   result_.firstStuck = inquiry_.spotOf(*first);
   Spot cause;
   cause.rank = first->on;
+  cause.row = rowOf(inquiry_.dumps, inquiry_.opOf(*first).group, first->on, static_cast<int>(rows->schedule.rows.size()));
   cause.action = counterpart(*result_.firstStuck->action);
   cause.step = result_.firstStuck->step;
   result_.cause = cause;
@@ -229,12 +233,13 @@ bool Diagnosing::foundSilent() {
   for (const JobRank rank : ranks) {
     if (result_.silent.size() < kMostSilent) result_.silent.push_back(inquiry_.silentOf(rank));
   }
+  result_.silentRanks = ranks.size();
   result_.verdict = Verdict::SilentRank;
   if (const std::optional<Wait> first = inquiry_.earliest(direct)) result_.firstStuck = inquiry_.spotOf(*first);
   const SilentRank& silent = result_.silent.front();
-  result_.sentence = fmt::format("{} {} silent: {}{}{}", listOf(result_.silent), result_.silent.size() == 1 ? "is" : "are", silent.why,
-                                 silent.next ? ", and the schedule has " + placeText(*silent.next) + " next" : "",
-                                 result_.firstStuck ? "; " + textOf(*result_.firstStuck) : "");
+  const std::string next = silent.next ? ", and the schedule has " + placeText(*silent.next) + " next" : "";
+  result_.sentence = sentenceOf({ranks.begin(), ranks.end()}, "silent", silent.why + next);
+  if (result_.firstStuck) result_.sentence += "; " + textOf(*result_.firstStuck);
   return true;
 }
 
@@ -263,11 +268,14 @@ bool Diagnosing::foundCounts() {
     }
   }
   if (behind.empty()) return false;
+  std::vector<JobRank> ranks;
   for (const auto& [rank, why] : behind) {
+    ranks.push_back(rank);
     if (result_.silent.size() < kMostSilent) result_.silent.push_back({.rank = rank, .why = why});
   }
+  result_.silentRanks = ranks.size();
   result_.verdict = Verdict::SilentRank;
-  result_.sentence = fmt::format("{} {} behind: {}", listOf(result_.silent), behind.size() == 1 ? "is" : "are", behind.begin()->second);
+  result_.sentence = sentenceOf(ranks, "behind", behind.begin()->second);
   return true;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,6 +37,7 @@ constexpr std::string_view nameOf(Verdict verdict) {
 /// A place in a rank's work.
 struct Spot {
   JobRank rank{-1};
+  Rank row{-1};  ///< of the schedule; −1: without one, or the rank is in no group of its size
   int position =
       -1;  ///< in the schedule's row as in its file; without a schedule, or where its file does not have it, among the operations
   bool inRow = false;              ///< `position` is one of the schedule
@@ -51,6 +53,7 @@ struct Spot {
 /// A rank that others wait for.
 struct SilentRank {
   JobRank rank;
+  Rank row{-1};                    ///< of the schedule; −1: unknown
   std::string file{};              ///< of its dump; empty where it left none
   std::optional<Spot> last{};      ///< the last message that it is known to have done
   std::optional<Spot> next{};      ///< what the schedule has after that
@@ -64,7 +67,8 @@ struct Diagnosis {
   std::optional<Spot> firstStuck{};       ///< the operation that began to wait first, of those the verdict is about
   std::optional<Spot> cause{};            ///< where it went wrong: the message that was left out, the end that has another size
   std::vector<Spot> cycle{};              ///< each waits for the next one's rank, the last for the first
-  std::vector<SilentRank> silent{};       ///< by rank
+  std::vector<SilentRank> silent{};       ///< by rank: the first 64
+  std::size_t silentRanks = 0;            ///< how many there are
   std::vector<JobRank> missing{};         ///< ranks without a dump
   std::vector<Spot> waits{};              ///< of each rank that waits, what it waits in
   std::optional<bool> checkWouldCatch{};  ///< nothing without a schedule

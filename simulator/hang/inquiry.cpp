@@ -87,6 +87,7 @@ void Inquiry::receivesArePostedAhead() {
 Spot Inquiry::spotAt(JobRank rank, Rank row, const Place& place) const {
   Spot spot;
   spot.rank = rank;
+  spot.row = row;
   spot.step = place.step;
   if (place.position < 0) return spot;
   spot.action = rows->at(row, place);
@@ -103,6 +104,7 @@ Spot Inquiry::spotOf(std::size_t d, std::size_t op, JobRank on) const {
   if (!spot.action) spot.action = dump.ops[op].action;
   if (spot.step < 0) spot.step = dump.step;
   spot.rank = dump.rank;
+  if (rows != nullptr) spot.row = rows->ranks[d].row;
   spot.operation = dump.ops[op].name;
   spot.on = on;
   spot.posted = dump.ops[op].posted;
@@ -144,7 +146,8 @@ Inquiry::Progress Inquiry::seenOf(JobRank rank) const {
 }
 
 SilentRank Inquiry::silentOf(JobRank rank) const {
-  SilentRank silent{rank};
+  SilentRank silent;
+  silent.rank = rank;
   const std::optional<std::size_t> dump = dumpOf(rank);
   const auto gone = std::ranges::find(dumps.gone, rank, &RankReport::rank);
   if (dump) {
@@ -161,6 +164,7 @@ SilentRank Inquiry::silentOf(JobRank rank) const {
   if (gone != dumps.gone.end()) silent.why = gone->dead ? "NCCL considers it dead" : "it does not answer NCCL RAS";
   if (rows == nullptr) return silent;
   const Progress progress = dump ? progressOf(*dump) : seenOf(rank);
+  silent.row = progress.row;
   if (progress.row.value < 0) return silent;
   if (!dump && progress.last) silent.last = spotAt(rank, progress.row, *progress.last);
   const std::vector<Action>& actions = rows->schedule.rows[progress.row.index()];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,9 +39,9 @@ struct RecordedOp {
 /// The ranks that share a communicator, counted in the whole job, in the communicator's order.
 struct Group {
   std::string name;
-  std::vector<JobRank> ranks;
+  std::vector<JobRank> ranks;  ///< empty: all of the job, whose number may not be known yet
 
-  bool operator==(const Group&) const = default;
+  auto operator<=>(const Group&) const = default;
 };
 
 /// What one rank recorded, oldest first.
@@ -79,6 +80,12 @@ struct Dumps {
 
   /// Null where the rank left no dump.
   [[nodiscard]] const RankDump* of(JobRank rank) const;
+  /// How many members a group has, by its index in `groups`.
+  [[nodiscard]] std::size_t sizeOf(std::size_t group) const;
+  /// The member at a place below `sizeOf`.
+  [[nodiscard]] JobRank memberAt(std::size_t group, std::size_t place) const;
+  /// Nothing where the rank is no member. Cost: linear in a group whose members are listed.
+  [[nodiscard]] std::optional<std::size_t> placeOf(std::size_t group, JobRank rank) const;
 };
 
 /// Whether it is a message.

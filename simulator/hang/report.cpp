@@ -93,6 +93,8 @@ std::string diagnosisText(const Dumps& dumps, const Diagnosis& d) {
         fmt::format("  rank {}: {}{}{}\n", silent.rank.value, printableLine(silent.why),
                     silent.last ? "; last done " + placeText(*silent.last) : "", silent.next ? "; next " + placeText(*silent.next) : "");
   }
+  if (d.silentRanks > kMostShown)
+    text += fmt::format("  and {} more\n", counted(static_cast<std::int64_t>(d.silentRanks - kMostShown), "rank"));
   text += fmt::format("\n{} of {}", counted(static_cast<std::int64_t>(dumps.dumps.size()), "dump"), counted(dumps.ranks, "rank"));
   text += d.missing.empty() ? "\n" : fmt::format("; missing: {}\n", ranksText(d.missing));
   if (d.checkWouldCatch) {

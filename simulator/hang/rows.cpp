@@ -93,33 +93,33 @@ std::vector<std::vector<int>> positionsIn(const Schedule& file, const Schedule& 
   return all;
 }
 
-/// The group in which a rank exchanges messages; null where it exchanges none.
-const Group* messageGroup(const Dumps& dumps, const RankDump& dump) {
+/// The group in which a rank exchanges messages; nothing where it exchanges none.
+std::optional<std::size_t> messageGroup(const RankDump& dump) {
   for (const RecordedOp& op : dump.ops) {
-    if (isMessage(op.kind)) return &dumps.groups[op.group];
+    if (isMessage(op.kind)) return op.group;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 /// One rank's operations in its row.
 class Walk {
  public:
   Walk(const Dumps& dumps, const RankDump& dump, const Schedule& schedule) : dump_(dump), schedule_(schedule) {
-    const Group* const group = messageGroup(dumps, dump);
+    const std::optional<std::size_t> group = messageGroup(dump);
     const int rows = static_cast<int>(schedule.rows.size());
     result_.places.resize(dump.ops.size());
-    if (group == nullptr) {
+    if (!group) {
       result_.row = rowOf(dumps, dump.rank, rows);
       return;
     }
-    result_.row = rowOf(*group, dump.rank, rows);
+    result_.row = rowOf(dumps, *group, dump.rank, rows);
     if (result_.row.value < 0) return;
     slots_ = slotsOf(schedule, result_.row.index());
     for (std::size_t i = 0; i < dump.ops.size(); ++i) {
       const RecordedOp& op = dump.ops[i];
       if (!isMessage(op.kind)) continue;
       messages_.push_back(i);
-      peers_.push_back(rowOf(*group, op.peer, rows));
+      peers_.push_back(rowOf(dumps, *group, op.peer, rows));
     }
   }
 
@@ -267,11 +267,10 @@ bool endsAtDeparture(const Dumps& dumps, const Rows& rows) {
 
 }  // namespace
 
-Rank rowOf(const Group& group, JobRank rank, int rows) {
-  const auto size = static_cast<int>(group.ranks.size());
-  const auto found = std::ranges::find(group.ranks, rank);
-  if (rows < 1 || size % rows != 0 || found == group.ranks.end()) return Rank{-1};
-  return Rank{static_cast<int>(found - group.ranks.begin()) % rows};
+Rank rowOf(const Dumps& dumps, std::size_t group, JobRank rank, int rows) {
+  if (rows < 1 || static_cast<int>(dumps.sizeOf(group)) % rows != 0) return Rank{-1};
+  const std::optional<std::size_t> place = dumps.placeOf(group, rank);
+  return place ? Rank{static_cast<int>(*place) % rows} : Rank{-1};
 }
 
 Rank rowOf(const Dumps& dumps, JobRank rank, int rows) {
@@ -280,7 +279,7 @@ Rank rowOf(const Dumps& dumps, JobRank rank, int rows) {
     for (const RecordedOp& op : dump.ops) {
       if (!isMessage(op.kind) || tried[op.group]) continue;
       tried[op.group] = true;
-      if (const Rank row = rowOf(dumps.groups[op.group], rank, rows); row.value >= 0) return row;
+      if (const Rank row = rowOf(dumps, op.group, rank, rows); row.value >= 0) return row;
     }
   }
   return Rank{-1};

@@ -48,7 +48,7 @@ struct Rows {
 
 /// The row of a schedule of so many ranks that a rank of the job does: its place in the group, or where the group holds several pipelines
 /// one after the other its place in that. −1: the group's size does not fit.
-[[nodiscard]] Rank rowOf(const Group& group, JobRank rank, int rows);
+[[nodiscard]] Rank rowOf(const Dumps& dumps, std::size_t group, JobRank rank, int rows);
 /// The row of a rank that need not have exchanged a message: by a group in which others do. −1: none.
 [[nodiscard]] Rank rowOf(const Dumps& dumps, JobRank rank, int rows);
 /// Finds what each rank's messages are in a schedule. Where the recorder names actions, they count. Else the k-th message to or from a peer

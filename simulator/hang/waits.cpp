@@ -11,7 +11,8 @@
 namespace pw::hang {
 namespace {
 
-constexpr std::size_t kMostWaits = 256;
+constexpr std::size_t kMostOpen = 256;         ///< operations of a dump
+constexpr std::size_t kMostWaits = 4'000'000;  ///< of a job, until of a collective only one member is kept
 
 /// One message: by the order in its pair, or by its action.
 struct MessageKey {
@@ -62,7 +63,8 @@ class Matches {
 
   using Messages = std::unordered_map<MessageKey, Ends, HashKey>;
   [[nodiscard]] const Messages& messages() const { return messages_; }
-  void addWaits(std::size_t dump, std::size_t op, std::vector<Wait>& waits) const;
+  /// `all`: each member that a collective waits for; else the first.
+  void addWaits(std::size_t dump, std::size_t op, bool all, std::vector<Wait>& waits) const;
 
  private:
   using Pair = std::tuple<std::size_t, JobRank, JobRank>;
@@ -72,7 +74,7 @@ class Matches {
                                  const std::map<Pair, std::int64_t>& done) const;
   void addDump(std::size_t dump);
   void addMessage(const Wait& base, std::size_t dump, std::vector<Wait>& waits) const;
-  void addCollective(const Wait& base, std::size_t dump, std::vector<Wait>& waits) const;
+  void addCollective(const Wait& base, std::size_t dump, bool all, std::vector<Wait>& waits) const;
   [[nodiscard]] bool isWhole(std::size_t dump, JobRank peer) const {
     const auto other = index_.find(peer);
     return dumps_.dumps[dump].complete && (other == index_.end() || dumps_.dumps[other->second].complete);
@@ -177,19 +179,20 @@ void Matches::addMessage(const Wait& base, std::size_t d, std::vector<Wait>& wai
   waits.push_back(wait);
 }
 
-void Matches::addCollective(const Wait& base, std::size_t d, std::vector<Wait>& waits) const {
+void Matches::addCollective(const Wait& base, std::size_t d, bool all, std::vector<Wait>& waits) const {
   const RecordedOp& op = dumps_.dumps[d].ops[base.op];
-  const std::map<JobRank, End>& all = collectives_.at(collectiveKeys_[d].at(base.op));
+  const std::map<JobRank, End>& posts = collectives_.at(collectiveKeys_[d].at(base.op));
   const std::size_t before = waits.size();
   std::optional<Wait> unfinished;
-  for (const JobRank member : dumps_.groups[op.group].ranks) {
+  for (std::size_t place = 0; place < dumps_.sizeOf(op.group); ++place) {
+    const JobRank member = dumps_.memberAt(op.group, place);
     if (member == base.rank) continue;
     Wait wait = base;
     wait.on = member;
-    const auto theirs = all.find(member);
+    const auto theirs = posts.find(member);
     if (!index_.contains(member)) {
       wait.reason = Reason::NoDump;
-    } else if (theirs != all.end()) {
+    } else if (theirs != posts.end()) {
       const RecordedOp& other = dumps_.dumps[theirs->second.dump].ops[theirs->second.op];
       wait.other = theirs->second.op;
       const bool differ = op.bytes > 0 && other.bytes > 0 && op.bytes != other.bytes && op.name.find("reduce") != std::string::npos;
@@ -202,19 +205,30 @@ void Matches::addCollective(const Wait& base, std::size_t d, std::vector<Wait>& 
       }
     }
     waits.push_back(wait);
+    if (!all) return;
   }
   if (waits.size() == before && unfinished) waits.push_back(*unfinished);
 }
 
-void Matches::addWaits(std::size_t d, std::size_t op, std::vector<Wait>& waits) const {
+void Matches::addWaits(std::size_t d, std::size_t op, bool all, std::vector<Wait>& waits) const {
   const RankDump& dump = dumps_.dumps[d];
   const Wait base{dump.rank, op, JobRank{-1}};
   switch (dump.ops[op].kind) {
     case OpKind::Send:
     case OpKind::Receive: return addMessage(base, d, waits);
-    case OpKind::Collective: return addCollective(base, d, waits);
+    case OpKind::Collective: return addCollective(base, d, all, waits);
     case OpKind::Compute: return;
   }
+}
+
+/// The first operations that are not done; what the rank waited for comes first.
+std::vector<std::size_t> openOf(const RankDump& dump) {
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < dump.ops.size() && open.size() < kMostOpen; ++i) {
+    if (dump.ops[i].state != OpState::Done) open.push_back(i);
+  }
+  std::ranges::stable_sort(open, std::greater<>{}, [&](std::size_t op) { return dump.ops[op].awaited; });
+  return open;
 }
 
 }  // namespace
@@ -223,15 +237,15 @@ Waits waitsOf(const Dumps& dumps, const Rows* rows) {
   const Matches matches(dumps, rows);
   Waits waits;
   waits.open.resize(dumps.dumps.size());
+  std::size_t total = 0;
   for (std::size_t d = 0; d < dumps.dumps.size(); ++d) {
     const std::vector<RecordedOp>& ops = dumps.dumps[d].ops;
     std::vector<Wait>& open = waits.open[d];
-    for (std::size_t i = 0, count = 0; i < ops.size() && count < kMostWaits; ++i) {
-      if (ops[i].state == OpState::Done) continue;
-      ++count;
-      matches.addWaits(d, i, open);
+    for (const std::size_t i : openOf(dumps.dumps[d])) {
+      const bool first = open.empty() || (ops[i].batch > 0 && ops[i].batch == ops[open.front().op].batch);
+      matches.addWaits(d, i, first && total + open.size() < kMostWaits, open);
     }
-    std::ranges::stable_sort(open, std::greater<>{}, [&](const Wait& wait) { return ops[wait.op].awaited; });
+    total += open.size();
   }
   for (const auto& [key, ends] : matches.messages()) {
     if (!ends.sender || !ends.receiver) continue;

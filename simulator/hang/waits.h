@@ -32,7 +32,8 @@ struct Wait {
 /// What a job's operations wait for.
 struct Waits {
   /// For each dump, what its operations that are not done wait for, oldest first, at most the first 256 operations; what the recorder says
-  /// the rank waited for comes first.
+  /// the rank waited for comes first. Of a collective all members that it waits for are there only for the first of these operations and
+  /// those started together with it, until the job has 4,000,000 waits; for others the first such member.
   std::vector<std::vector<Wait>> open;
   /// Messages whose ends disagree about the size, done or not: the first of each pair, as waits of the receiver.
   std::vector<Wait> mismatched;
@@ -40,7 +41,7 @@ struct Waits {
 
 /// A message's ends are found by their actions where both ranks' are known, else by their order; where a dump lost its beginning, ends are
 /// counted from the first that is not done. Collectives are found by their number in their group. `rows`: null without a schedule. Cost:
-/// n log n.
+/// n log n in operations, and for each open collective its group.
 [[nodiscard]] Waits waitsOf(const Dumps& dumps, const Rows* rows);
 
 }  // namespace pw::hang

@@ -93,7 +93,11 @@ std::string slowerText(const GateReport& report) {
     stages += fmt::format("{}stage {} computes {}", stages.empty() ? "" : ", ", stage.value, rangeText(report.stages[stage.index()]));
   }
   const std::string step = fmt::format("the step takes {}", rangeText(report.step));
-  if (stages.empty()) return fmt::format("Slower: {}, but no stage computes longer: it is messages, waiting or the optimizer.", step);
+  if (stages.empty()) {
+    const bool some = std::ranges::any_of(report.stages, [](const Change& change) { return change.low > 0; });
+    return fmt::format("Slower: {}, but no stage {}.", step,
+                       some ? "alone by the limit" : "computes longer: it is messages, waiting or the optimizer");
+  }
   return fmt::format("Slower: {}; {}.", stages, step);
 }
 

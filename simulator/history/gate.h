@@ -59,12 +59,13 @@ struct GateReport {
 };
 
 /// Whether runs got slower, of the same plan as the base: by step and by stage. The logarithms of medians are compared by Student's
-/// two-sample interval; units are runs where there are four together, else consecutive parts of runs of three steps at least. All intervals
-/// together hold with 98 % (Bonferroni), so that a gate over equal runs fails in at most 2 % where units vary independently. A limit is a
-/// fraction > 0. Throws UsageError where a side has too few steps (six where parts are the units). Cost: n log n.
+/// two-sample interval; units are runs where there are four together, else consecutive parts of runs of three steps at least. All lower
+/// limits together hold with 98 % (Bonferroni), and so do all upper ones: a gate over equal runs fails in at most 2 % where units vary
+/// independently. A limit is a fraction > 0. Throws UsageError where a side has too few steps (six where parts are the units). Cost: n log
+/// n.
 [[nodiscard]] GateReport gate(std::span<const RunTimes> before, std::span<const RunTimes> after, double limit);
 
-/// The verdict in a sentence: `Slower: stage 1 computes 5.2 % longer (3.9 to 6.5 %), and the step takes 4.8 % longer (…).`
+/// The verdict in a sentence: `Slower: stage 1 computes 5.2 % longer (+3.9 to +6.5 %); the step takes 4.8 % longer (…).`
 [[nodiscard]] std::string gateText(const GateReport& report);
 
 }  // namespace pw

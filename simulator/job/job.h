@@ -77,7 +77,7 @@ struct Job {
 
 /// The slots of a job and what each needs. A worker is copy × ranks + rank, a slot `copy × slotsOfCopy + slot of the copy`.
 struct JobShape {
-  explicit JobShape(const Job& job);  ///< Throws Error where the schedule deadlocks. Cost: linear in actions.
+  explicit JobShape(const Job& job);  ///< Throws Error where the schedule deadlocks. Cost: linear in actions, times ranks at worst.
 
   struct Slot {
     Rank rank;

@@ -39,13 +39,13 @@ Json stepJson(const JobStep& step) {
   return json;
 }
 
-/// By stage, rank and kind: the median over microbatches of what is usual, and the largest spread.
+/// By stage, rank and kind: medians over microbatches of what is usual, and the largest spread.
 std::vector<Json> typicalJson(const Job& job) {
   const JobShape shape(job);
   const TypicalTimes typical = typicalTimes(shape, job);
   struct Group {
-    std::vector<Ns> usual;
-    Ns spread = 0, wait = 0, message = 0;
+    std::vector<Ns> usual, waits, messages;
+    Ns spread = 0;
   };
   std::map<std::tuple<Stage, Rank, ActionKind>, Group> groups;
   for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
@@ -53,12 +53,12 @@ std::vector<Json> typicalJson(const Job& job) {
     Group& group = groups[{slot.action.stage, slot.rank, slot.action.kind}];
     group.usual.push_back(typical.times.actions[s]);
     group.spread = std::max(group.spread, typical.spread[s]);
-    group.wait = typical.times.waits[s];
-    group.message = typical.times.messages[s];
+    group.waits.push_back(typical.times.waits[s]);
+    group.messages.push_back(typical.times.messages[s]);
   }
   std::vector<Json> lines;
   for (auto& [of, group] : groups) {
-    std::ranges::sort(group.usual);
+    for (std::vector<Ns>* times : {&group.usual, &group.waits, &group.messages}) std::ranges::sort(*times);
     const auto& [stage, rank, kind] = of;
     lines.push_back(Json{{"stage", stage.value},
                          {"rank", rank.value},
@@ -67,8 +67,8 @@ std::vector<Json> typicalJson(const Job& job) {
                          {"least_ns", group.usual.front()},
                          {"most_ns", group.usual.back()},
                          {"spread_ns", group.spread},
-                         {"wait_ns", group.wait},
-                         {"message_ns", group.message}});
+                         {"wait_ns", group.waits[group.waits.size() / 2]},
+                         {"message_ns", group.messages[group.messages.size() / 2]}});
   }
   return lines;
 }

@@ -219,14 +219,4 @@ Slowdowns Attribution::run() {
 
 Slowdowns slowdownsOf(const JobShape& shape, const Job& job) { return Attribution(shape, job).run(); }
 
-std::optional<std::size_t> mostOf(const std::vector<Culprit>& culprits, std::size_t step) {
-  constexpr double kWorthSaying = 1.01;
-  std::optional<std::size_t> most;
-  for (std::size_t i = 0; i < culprits.size(); ++i) {
-    const double slowdown = culprits[i].bySteps[step];
-    if (slowdown >= kWorthSaying && (!most || slowdown > culprits[*most].bySteps[step])) most = i;
-  }
-  return most;
-}
-
 }  // namespace pw

@@ -39,7 +39,4 @@ struct Slowdowns {
 /// Cost: (kinds + stages + ranks + replicas) replays of all steps.
 [[nodiscard]] Slowdowns slowdownsOf(const JobShape& shape, const Job& job);
 
-/// Which of them slows a step most; nothing where none does by a hundredth at least.
-[[nodiscard]] std::optional<std::size_t> mostOf(const std::vector<Culprit>& culprits, std::size_t step);
-
 }  // namespace pw

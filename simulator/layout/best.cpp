@@ -10,7 +10,7 @@ namespace pw {
 namespace {
 
 constexpr double kMostLayouts = 200'000;        // that are all looked at; a bound takes about a microsecond
-constexpr std::int64_t kMostWork = 30'000'000;  // actions simulated in a search by moves: some seconds
+constexpr std::int64_t kMostWork = 30'000'000;  // actions simulated in a search, by looking at all or by moves: some seconds
 
 using Begins = std::vector<std::size_t>;
 
@@ -45,7 +45,9 @@ class Search {
   }
 
   [[nodiscard]] bool found() const { return found_; }
+  /// Whether it has worked for long; `improve` starts anew.
   [[nodiscard]] bool tired() const { return work_ > kMostWork; }
+  void rest() { work_ = 0; }
   [[nodiscard]] BestLayout& best() { return best_; }
 
  private:
@@ -64,15 +66,17 @@ double choicesOf(std::size_t places, std::size_t begins) {  // with repetition
   return ways;
 }
 
-void tryAll(Search& search, const std::vector<std::size_t>& places, std::size_t count) {
+/// False where bounds excluded too few of them to look at all in some seconds.
+bool tryAll(Search& search, const std::vector<std::size_t>& places, std::size_t count) {
   std::vector<std::size_t> at(count, 0);
   Begins begins(count);
   while (true) {
     for (std::size_t i = 0; i < count; ++i) begins[i] = places[at[i]];
     search.attempt(begins);
+    if (search.tired()) return false;
     std::size_t i = count;
     while (i > 0 && at[i - 1] + 1 == places.size()) --i;
-    if (i == 0) return;
+    if (i == 0) return true;
     const std::size_t next = at[i - 1] + 1;
     for (std::size_t k = i - 1; k < count; ++k) at[k] = next;
   }
@@ -88,6 +92,12 @@ Begins evenCut(const TimedLayouts& layouts, std::size_t stages) {
       const double off = static_cast<double>(work[place]) - share;
       return off < 0 ? -off : off;
     }));
+  }
+  const auto mtp =
+      static_cast<std::size_t>(std::ranges::find(layouts.blocks(), LayoutLayer::Mtp, &LayoutBlock::letter) - layouts.blocks().begin());
+  for (std::size_t& begin : begins) {  // stages move before the MTP layers until these are in the last stage of a rank
+    if (layouts.allows(begins)) break;
+    begin = std::min(begin, mtp);
   }
   return begins;
 }
@@ -130,11 +140,9 @@ BestLayout bestLayout(TimedLayouts& layouts, const LayoutShape& shape, const std
   search.best().all = search.best().layouts <= kMostLayouts;
   if (start) search.attempt(*start);
   search.attempt(evenCut(layouts, count + 1));
-  if (search.best().all) {
-    tryAll(search, places, count);
-  } else if (search.found()) {
-    improve(search, places);
-  }
+  if (search.best().all) search.best().all = tryAll(search, places, count);
+  search.rest();
+  if (!search.best().all && search.found()) improve(search, places);
   if (!search.found())
     throw UsageError("no layout of this shape has all MTP layers in the last stage of a rank; give fewer stages on a rank");
   return search.best();

@@ -86,7 +86,11 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
   if (shape.chunks > 1 && shape.group != 0 && shape.group != shape.ranks)
     add(fmt::format("--microbatch-group-size-per-virtual-pipeline-stage {}", shape.group));
   add(fmt::format("--micro-batch-size {}", plan.microbatchSize));
-  add(fmt::format("--global-batch-size {}", plan.microbatchSize * shape.microbatches * plan.replicas));
+  const std::int64_t samples = plan.microbatchSize * shape.microbatches * plan.replicas;
+  add(fmt::format("--global-batch-size {}", samples));
+  if (plan.batch != samples)
+    megatron.notes.push_back(
+        fmt::format("The plan's batch of {} makes microbatches of different sizes; here a step has {} samples.", plan.batch, samples));
   if (plan.replicas > 1) add("--overlap-grad-reduce");  // the plan's reductions run while ranks compute
   if (plan.profile.computing.precision == DType::BFloat16) add("--bf16");
   if (plan.profile.computing.precision == DType::Float16) add("--fp16");

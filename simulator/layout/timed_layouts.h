@@ -31,7 +31,7 @@ struct LayoutShape {
 /// blocks of the table (`blocksOf`): begins[s − 1] for stage s, ascending; equal ones make empty stages.
 class TimedLayouts {
  public:
-  /// `costs`: whose topology (links, speeds) counts; its costs of layers are not looked at. `optimizer`: as in a plan.
+  /// `costs`: whose topology (links, speeds) counts; its costs of layers are not looked at. `like`: optimizer and replicas.
   TimedLayouts(const LayerTable& table, const Profile& costs, const LayoutShape& shape, const PlanRequest& like);
 
   [[nodiscard]] const std::vector<LayoutBlock>& blocks() const { return blocks_; }

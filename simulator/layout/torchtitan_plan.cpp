@@ -115,6 +115,15 @@ void addNotes(TorchtitanPlan& result, const Plan& plan) {
         fmt::format("The plan's batch of {} makes microbatches of different sizes; here a step has {} samples.", plan.batch, samples));
 }
 
+/// Names stand bare in arguments and in Python.
+void requirePlainName(const std::string& name) {
+  const auto isPlain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  };
+  if (name.empty() || !std::ranges::all_of(name, isPlain))
+    throw UsageError(fmt::format("the module {} has a name that is no path of Python attributes; rename it", name));
+}
+
 }  // namespace
 
 TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph) {
@@ -138,6 +147,9 @@ TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph) {
     result.notes.push_back(
         fmt::format("The modules of {} are given the names that torchtitan's models have, in their order; check them.", plan.modelName));
   }
+  for (const auto& stage : result.modules) {
+    for (const std::string& module : stage) requirePlainName(module);
+  }
   result.schedule = toCsv(computeOnly(plan.schedule));
   const std::int64_t local = plan.schedule.microbatches * plan.microbatchSize;
   std::vector<std::string> parts, lists;
@@ -157,8 +169,10 @@ TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph) {
   result.python = fmt::format(
       "parallelism=ParallelismConfig(\n    pipeline_parallel_degree={},\n    pipeline_parallel_schedule=\"{}\",\n"
       "    pipeline_parallel_schedule_csv=\"schedule.csv\",\n    pipeline_parallel_microbatch_size={},\n"
-      "    module_fqns_per_model_part=[\n        {},\n    ],\n    data_parallel_replicate_degree={},\n),\n",
-      ranks, name, plan.microbatchSize, fmt::join(lists, ",\n        "), plan.replicas);
+      "    module_fqns_per_model_part=[\n        {},\n    ],\n    data_parallel_replicate_degree={},\n),\n"
+      "training=TrainingConfig(\n    local_batch_size={},\n    global_batch_size={},\n    mixed_precision_param=\"{}\",\n),\n",
+      ranks, name, plan.microbatchSize, fmt::join(lists, ",\n        "), plan.replicas, local, local * plan.replicas,
+      lower ? "bfloat16" : "float32");
   addNotes(result, plan);
   return result;
 }

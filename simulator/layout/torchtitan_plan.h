@@ -12,8 +12,8 @@ struct TorchtitanPlan {
   std::vector<std::vector<std::string>> modules;  ///< `module_fqns_per_model_part`: of each stage
   std::string schedule;                           ///< schedule.csv: compute actions in torch's notation
   std::vector<std::string> arguments;             ///< one argument with its value each, but that of the CSV's path
-  std::string python;                             ///< the same as keyword arguments of `ParallelismConfig`
-  std::vector<std::string> notes;                 ///< sentences
+  std::string python;              ///< the same as `ParallelismConfig` and `TrainingConfig`; the CSV is `schedule.csv`, beside the program
+  std::vector<std::string> notes;  ///< sentences
 
   bool operator==(const TorchtitanPlan&) const = default;
 };

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include <fmt/format.h>
+
 #include "app/gui/document/loading.h"
 #include "backends/dumps/read.h"
 #include "backends/host/files.h"
@@ -54,14 +56,16 @@ std::vector<SpanKind> kindsOf(const Action& action) {
 }  // namespace
 
 std::shared_ptr<Loaded> loadDumps(const std::vector<std::string>& paths) {
-  auto dumps = std::make_shared<const hang::Dumps>(readDumps(paths));
+  auto dumps = std::make_shared<hang::Dumps>(readDumps(paths));
   auto loaded = std::make_shared<Loaded>();
   const std::string schedule = paths.size() == 1 ? scheduleIn(paths.front()) : std::string();
   if (!schedule.empty()) {
-    auto ran = std::make_shared<const Schedule>(parseCsv(readFile(schedule), fs::path(schedule).stem().string(), schedule));
+    std::shared_ptr<const Schedule> ran;
     try {
+      ran = std::make_shared<const Schedule>(parseCsv(readFile(schedule), fs::path(schedule).stem().string(), schedule));
       loaded = loadFiles({schedule}, {});
-    } catch (const Error&) {  // it cannot run, which the diagnosis says
+    } catch (const Error& error) {  // it is another table; or it cannot run, which the diagnosis says
+      if (!ran) dumps->notes.insert(dumps->notes.begin(), fmt::format("the table beside the dumps is left out: {}", error.what()));
     }
     loaded->ran = std::move(ran);
   }
@@ -83,22 +87,22 @@ std::optional<Schedule> scheduleOf(const Document& document) {
 
 std::vector<SpanRef> stuckSpans(const hang::Diagnosis& diagnosis, const Timeline& timeline) {
   std::vector<SpanRef> spans;
-  const auto add = [&](JobRank process, const Action& action) {
+  const auto add = [&](Rank row, JobRank process, const Action& action) {
     if (timeline.ranks.empty()) return;
-    const Rank rank{process.index() % timeline.ranks.size()};
+    const Rank rank = row.value >= 0 ? row : Rank{static_cast<int>(process.index() % timeline.ranks.size())};
     for (const SpanKind kind : kindsOf(action)) {
       const auto found = findAction(timeline, rank, kind, action.stage, action.microbatch);
       if (found && std::ranges::find(spans, *found) == spans.end()) spans.push_back(*found);
     }
   };
   const auto addSpot = [&](const std::optional<hang::Spot>& spot) {
-    if (spot && spot->action && spot->rank.value >= 0) add(spot->rank, *spot->action);
+    if (spot && spot->action && spot->rank.value >= 0) add(spot->row, spot->rank, *spot->action);
   };
   addSpot(diagnosis.firstStuck);
   for (const hang::Spot& spot : diagnosis.waits) addSpot(spot);
   addSpot(diagnosis.cause);
   for (const hang::SilentRank& silent : diagnosis.silent) {
-    for (const Action& action : silent.possible) add(silent.rank, action);
+    for (const Action& action : silent.possible) add(silent.row, silent.rank, action);
   }
   return spans;
 }
@@ -113,6 +117,8 @@ QString hangText(const hang::Diagnosis& diagnosis) {
   if (!missing.isEmpty()) text += Text::tr(". No dump of rank %1").arg(missing.join(QStringLiteral(", ")));
   if (diagnosis.checkWouldCatch == true)
     text += Text::tr(". The schedule itself has the fault: %1").arg(QString::fromStdString(diagnosis.problems.front().message));
+  constexpr std::size_t kNotes = 3;
+  for (std::size_t i = 0; i < std::min(kNotes, diagnosis.notes.size()); ++i) text += ". " + QString::fromStdString(diagnosis.notes[i]);
   return text;
 }
 

@@ -128,6 +128,68 @@ TEST(HangDumps, OperationsOfACoalescedGroupHaveItsState) {
   EXPECT_FALSE(dumps.dumps[0].complete);  // it begins with the fourth
 }
 
+TEST(HangDumps, AnotherEndOfALaunchLeavesWhatWasEndedBefore) {
+  const test::Folder folder;
+  std::vector<ordered_json> entries{entry("nccl:send 0->1", "scheduled", 0), entry("nccl:coalesced", "completed", 1),
+                                    entry("nccl:recv 0<-1", "scheduled", 2), entry("nccl:coalesced", "started", 3)};
+  for (ordered_json& one : entries) one["p2p_seq_id"] = 9;
+  const hang::Dumps dumps = readText(folder, "trace_2", recorder(entries).dump());
+  const std::vector<hang::RecordedOp>& ops = dumps.dumps.at(0).ops;
+  ASSERT_EQ(ops.size(), 2U);
+  EXPECT_EQ(ops[0].state, OpState::Done);
+  EXPECT_EQ(ops[1].state, OpState::Started);
+  EXPECT_NE(ops[0].batch, ops[1].batch);
+}
+
+TEST(HangDumps, GroupsThatAreNotListedStayApartAndAreOfAllRanks) {
+  const test::Folder folder;
+  std::vector<ordered_json> entries{entry("nccl:all_reduce", "started", 0), entry("nccl:all_reduce", "started", 1),
+                                    entry("nccl:all_reduce", "started", 2)};
+  entries[1]["process_group"] = {"8", "other"};
+  entries[2]["process_group"] = {"9", "third"};
+  ordered_json json = recorder(entries);
+  json["rank"] = 3;
+  for (const bool listed : {true, false}) {
+    SCOPED_TRACE(listed);
+    if (!listed) json["pg_config"] = ordered_json::object();
+    const hang::Dumps dumps = readText(folder, "trace_3", json.dump());
+    const std::vector<hang::RecordedOp>& ops = dumps.dumps.at(0).ops;
+    ASSERT_EQ(ops.size(), 3U);
+    ASSERT_EQ(dumps.groups.size(), 3U);
+    EXPECT_EQ(dumps.groups[ops[2].group].name, "9");
+    EXPECT_TRUE(dumps.groups[ops[2].group].ranks.empty());
+    EXPECT_EQ(dumps.sizeOf(ops[2].group), listed ? 7U : 4U);  // the listed group has rank 6
+    EXPECT_EQ(dumps.memberAt(ops[2].group, 2), JobRank{2});
+    EXPECT_EQ(dumps.placeOf(ops[2].group, JobRank{3}), 3U);
+    EXPECT_EQ(dumps.placeOf(ops[2].group, JobRank{7}), std::nullopt);
+    EXPECT_EQ(dumps.sizeOf(ops[0].group), listed ? 2U : 4U);
+  }
+}
+
+TEST(HangDumps, TheOnlyGroupListedWithoutANameIsThatOfTheFirstNameOnly) {
+  const test::Folder folder;
+  std::vector<ordered_json> entries{entry("gloo:all_reduce", "started", 0), entry("gloo:all_reduce", "started", 1)};
+  entries[1]["process_group"] = {"8", "other"};
+  ordered_json json = recorder(entries);
+  json["rank"] = 2;
+  json["pg_config"] = {{"", {{"name", ""}, {"ranks", "[2, 6]"}}}};
+  const hang::Dumps dumps = readText(folder, "trace_2", json.dump());
+  const std::vector<hang::RecordedOp>& ops = dumps.dumps.at(0).ops;
+  EXPECT_EQ(dumps.sizeOf(ops.at(0).group), 2U);
+  EXPECT_EQ(dumps.sizeOf(ops.at(1).group), 7U);
+}
+
+TEST(HangDumps, DamagedOnesInAFolderAreNotedWithTheReason) {
+  const test::Folder folder;
+  const std::string whole = recorder({entry("nccl:send 0->1", "started", 0)}).dump();
+  writeFile(folder.file("trace_2"), whole);
+  writeFile(folder.file("trace_6"), whole.substr(0, whole.size() / 2));
+  writeFile(folder.file("readme"), "of this job");
+  writeFile(folder.file("schedule.csv"), "0F0\n");
+  EXPECT_THAT(readDumps({folder.file("")}).notes, testing::UnorderedElementsAre(HasSubstr("readme is left out: it is no dump"),
+                                                                                HasSubstr("trace_6 is left out: it is damaged (")));
+}
+
 TEST(HangDumps, PickledDumpsAreRefusedWithTheWayToJson) {
   const test::Folder folder;
   for (const char* const start : {"\x80\x02}q", "\x80\x05\x95", "(dp0\nS'entries'", "}q\x01(U"}) {

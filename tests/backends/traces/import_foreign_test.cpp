@@ -182,6 +182,30 @@ TEST(ChakraImport, ReadsBothFormsOfJson) {
   EXPECT_EQ(imported({graph}).steps.at(0).trace.spans.at(0).end, 7'000);
 }
 
+TEST(ChakraImport, KeepsTimesSince1970) {
+  const test::Folder folder;
+  const std::string graph = folder.with("b.0.json", R"p({"workload_graph": [
+    {"Id": 3, "Name": "PP:0F0(0)", "ctrlDeps": [2], "start_time_micros": 1700000000000000, "runtime": 500, "is_cpu_op": true},
+    {"Id": 4, "Name": "PP:0F1(0)", "ctrlDeps": [2], "start_time_micros": 1700000000001000, "runtime": 500, "is_cpu_op": true}]})p");
+  const Trace trace = imported({graph}).steps.at(0).trace;
+  ASSERT_EQ(trace.spans.size(), 2U);
+  EXPECT_EQ(trace.spans[1].start, 1'000'000);
+  EXPECT_EQ(trace.spans[1].end, 1'500'000);
+}
+
+TEST(ChakraImport, SaysNothingOfClocksWhereThereAreNoTimes) {
+  const test::Folder folder;
+  std::vector<std::string> files;
+  for (int rank = 0; rank < 2; ++rank) {
+    files.push_back(folder.with("c." + std::to_string(rank) + ".json",
+                                R"({"workload_graph": [{"Id": 3, "Name": "PP:)" + std::to_string(rank) + R"(F0", "runtime": )" +
+                                    std::to_string(rank == 0 ? 10'000 : 5'000) + R"(, "is_cpu_op": true}]})"));
+  }
+  const ImportedTrace result = imported(files);
+  for (const std::string& note : result.notes) EXPECT_THAT(note, Not(HasSubstr("clock")));
+  EXPECT_EQ(result.steps.at(0).trace.spans.at(1).start, 10'000'000);
+}
+
 TEST(TraceFormats, HaveNamesAndEndings) {
   for (const TraceFormat format : kTraceFormats) {
     EXPECT_FALSE(factsOf(format).name.empty());

@@ -132,6 +132,13 @@ TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
   EXPECT_THAT(refusal({}), HasSubstr("no trace was named"));
 }
 
+TEST(HostileImport, LooksUpNoStageForAnOptimizerWithAMicrobatch) {
+  const test::Folder folder;
+  const std::string path =
+      folder.with("own.json", R"({"traceEvents":[{"ph":"X","cat":"OPTIMIZER","name":"OPTIMIZER5","pid":0,"tid":0,"ts":0,"dur":1}]})");
+  EXPECT_LE(importTrace({path}).value().steps.size(), 1U);
+}
+
 TEST(HostileImport, TakesWhatIsSoundAroundWhatIsNot) {
   const auto spansOf = [](const std::string& text) {
     const test::Folder folder;

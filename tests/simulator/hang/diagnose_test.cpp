@@ -7,6 +7,8 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/hang/report.h"
+#include "simulator/hang/waits.h"
 #include "tests/simulator/hang/stuck_job.h"
 
 namespace pw::hang {
@@ -229,6 +231,72 @@ TEST(DiagnoseHang, OneOfFiveHundredRanksIsFound) {
   job.endsAt = static_cast<int>(job.schedule.rows[300].size()) / 2;
   ASSERT_TRUE(job.run(random));
   expectSilent(diagnose(job.dumps(300), &job.schedule), job, 300);
+}
+
+/// Rank 0 in so many collectives of all ranks, of which it alone left a dump.
+Dumps aloneInCollectives(int ranks, int operations) {
+  Dumps dumps;
+  dumps.ranks = ranks;
+  dumps.groups.push_back({"0", {}});
+  dumps.dumps.push_back({JobRank{0}, "rank0.json", {}});
+  for (int i = 0; i < operations; ++i) {
+    RecordedOp op;
+    op.kind = OpKind::Collective;
+    op.name = "nccl:all_reduce";
+    op.sequence = i;
+    dumps.dumps[0].ops.push_back(op);
+  }
+  return dumps;
+}
+
+TEST(DiagnoseHang, SilentRanksAreCountedBeyondThoseThatAreDescribed) {
+  const Dumps dumps = aloneInCollectives(128, 1);
+  const Diagnosis d = diagnose(dumps, nullptr);
+  EXPECT_EQ(d.sentence,
+            "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 119 more are silent (rank 1: it left no dump); "
+            "rank 0 waits in nccl:all_reduce (operation 0) for rank 1");
+  EXPECT_EQ(d.silentRanks, 127U);
+  EXPECT_EQ(d.silent.size(), 64U);
+  EXPECT_NE(diagnosisText(dumps, d).find("  rank 16: it left no dump\n  and 111 ranks more\n"), std::string::npos);
+}
+
+TEST(DiagnoseHang, OneSilentRankIsNamedWithItsReason) {
+  EXPECT_EQ(diagnose(aloneInCollectives(2, 1), nullptr).sentence,
+            "rank 1 is silent: it left no dump; rank 0 waits in nccl:all_reduce (operation 0) for rank 1");
+}
+
+TEST(DiagnoseHang, OnlyTheOldestCollectiveHasAWaitForEachMember) {
+  const Dumps dumps = aloneInCollectives(128, 200);
+  const Waits waits = waitsOf(dumps, nullptr);
+  ASSERT_EQ(waits.open.size(), 1U);
+  EXPECT_EQ(waits.open[0].size(), 127U + 199U);
+  EXPECT_EQ(waits.open[0][126].op, 0U);
+  EXPECT_EQ(waits.open[0][127].op, 1U);
+  Dumps awaited = dumps;
+  awaited.dumps[0].ops[7].awaited = true;
+  EXPECT_EQ(waitsOf(awaited, nullptr).open[0][126].op, 7U);
+}
+
+TEST(DiagnoseHang, RowsAreThePlacesInAPipelinesGroup) {
+  std::mt19937_64 random(3);
+  StuckJob job{lower(generate("1f1b", {4, 4, 8}), Lowering::Torch), Mode::Blocking};
+  job.endsRank = 2;
+  job.endsAt = static_cast<int>(job.schedule.rows[2].size()) / 2;
+  ASSERT_TRUE(job.run(random));
+  Dumps dumps = job.dumps(2);
+  const auto moved = [](JobRank rank) { return JobRank{2 * rank.value + 1}; };  // the pipeline of ranks 1, 3, 5, 7
+  dumps.ranks = 8;
+  for (JobRank& rank : dumps.groups[0].ranks) rank = moved(rank);
+  for (RankDump& dump : dumps.dumps) {
+    dump.rank = moved(dump.rank);
+    for (RecordedOp& op : dump.ops) op.peer = moved(op.peer);
+  }
+  const Diagnosis d = diagnose(dumps, &job.schedule);
+  ASSERT_EQ(d.silent.size(), 1U) << d.sentence;
+  EXPECT_EQ(d.silent[0].rank, JobRank{5});
+  EXPECT_EQ(d.silent[0].row, Rank{2});
+  ASSERT_TRUE(d.firstStuck);
+  EXPECT_EQ(d.firstStuck->rank, moved(JobRank{d.firstStuck->row.value}));
 }
 
 TEST(DiagnoseHang, NothingIsFoundWhereNothingIsOpen) {

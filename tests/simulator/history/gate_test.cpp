@@ -98,6 +98,16 @@ TEST(Gate, SaysThatNoStageIsSlowerWhereOnlyTheStepIs) {
   EXPECT_THAT(gateText(report), testing::HasSubstr("no stage computes longer"));
 }
 
+TEST(Gate, DoesNotSayThatNoStageIsSlowerWhereSomeAreBelowTheLimit) {
+  Machine machine{std::mt19937(9), 0, 0.001};
+  std::vector<RunTimes> after = machine.runs(1, 20, 1.03, 1.03);
+  for (StepTimes& step : after.front()) step.step += 2 * kMs;
+  const GateReport report = gate(machine.runs(1, 20), after, 0.05);
+  EXPECT_EQ(report.verdict, GateVerdict::Slower);
+  EXPECT_TRUE(report.slower.empty());
+  EXPECT_THAT(gateText(report), testing::HasSubstr("no stage alone by the limit"));
+}
+
 TEST(Gate, FailsInAtMostTwoPercentOfEqualRunsAndNamesFivePercentInNineteenOfTwenty) {
   for (const bool manyRuns : {false, true}) {
     Machine machine{std::mt19937(6), manyRuns ? 0.01 : 0, 0.015};

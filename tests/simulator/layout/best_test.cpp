@@ -140,6 +140,20 @@ TEST(BestLayout, LeavesRoomForTheHead) {
   EXPECT_EQ(found.times.makespan, (16 + 3) * 4 * 3);
 }
 
+// Too many layouts to look at all: the search begins at the even cut, which has the MTP layer too early for Megatron.
+TEST(BestLayout, MovesTheMtpLayerIntoTheLastStageOfARank) {
+  LayerTable table{"mtp", 1, 0, 0, {}};
+  table.layers.push_back(layer("embedding", 0, 0, 0));
+  for (int i = 0; i < 16; ++i) table.layers.push_back(layer("blocks." + std::to_string(i), 1, 1, 1));
+  table.layers.push_back(layer("mtp.0", 1, 1, 1));
+  table.layers.push_back(layer("head", 8, 8, 8));
+  const LayoutShape shape{4, 4, 16};
+  TimedLayouts layouts(table, {}, shape, {});
+  const BestLayout found = bestLayout(layouts, shape);
+  EXPECT_FALSE(found.all);
+  EXPECT_TRUE(problemsOf(layouts.layoutOf(found.begins), {shape.ranks}).empty());
+}
+
 TEST(LayoutBlocks, AreTheNumberedLayersOfATable) {
   const auto letters = [](const std::vector<std::string>& names) {
     LayerTable table{"names", 1, 0, 0, {}};

@@ -61,6 +61,40 @@ TEST_F(HangWindow, DumpsAloneAreExplainedWithTheScheduleThatIsOpen) {
   EXPECT_TRUE(marked().isEmpty());
 }
 
+TEST_F(HangWindow, ATableBesideDumpsThatIsNoScheduleIsNoted) {
+  for (const char* file : {"nccl_trace_rank_0.json", "nccl_trace_rank_1.json"})
+    ASSERT_TRUE(QFile::copy(kData + "killed/" + file, folder_.filePath(file)));
+  QFile table(folder_.filePath("nodes.csv"));
+  ASSERT_TRUE(table.open(QIODevice::WriteOnly));
+  table.write("host,temperature\nnode-1,71\n");
+  table.close();
+  open(kData + "killed/schedule.csv");
+  open(folder_.path());
+  ASSERT_TRUE(QTest::qWaitFor([this] { return !marked().isEmpty(); }, kLongMs));
+  EXPECT_TRUE(window_->message().contains("the table beside the dumps is left out: ")) << window_->message().toStdString();
+  EXPECT_TRUE(window_->message().contains("nodes.csv")) << window_->message().toStdString();
+}
+
+TEST_F(HangWindow, MarksAreInTheRowOfTheDiagnosis) {
+  open(kData + "killed");
+  ASSERT_TRUE(QTest::qWaitFor([this] { return !marked().isEmpty(); }, kLongMs));
+  hang::Diagnosis diagnosis;
+  hang::Spot stuck;
+  stuck.rank = JobRank{2};  // of pipeline 0, 2, 4
+  stuck.row = Rank{1};
+  stuck.action = Action{Stage{1}, ActionKind::RecvForward, Microbatch{0}};
+  diagnosis.firstStuck = stuck;
+  hang::SilentRank silent;
+  silent.rank = JobRank{4};
+  silent.row = Rank{2};
+  silent.possible = {Action{Stage{2}, ActionKind::Forward, Microbatch{0}}};
+  diagnosis.silent.push_back(silent);
+  const std::vector<SpanRef> spans = stuckSpans(diagnosis, *window_->findChild<TimelineWidget*>()->scene().predicted);
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_EQ(spans[0].rank, Rank{1});
+  EXPECT_EQ(spans[1].rank, Rank{2});
+}
+
 TEST_F(HangWindow, AScheduleThatDeadlocksIsSaidToBeTheFault) {
   open(kData + "inverted_order");
   EXPECT_TRUE(window_->message().contains("wait for each other")) << window_->message().toStdString();
