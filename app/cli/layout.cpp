@@ -90,7 +90,7 @@ std::string stagesText(const ExaminedLayout& of) {
 }
 
 std::string headline(const ExaminedLayout& of) {
-  std::string text = fmt::format("{}\n{} on {}{}, {} of a step: ", toString(of.layout), counted(std::ssize(of.layout.stages), "stage"),
+  std::string text = fmt::format("{}\n{} on {}{}, {} per step: ", toString(of.layout), counted(std::ssize(of.layout.stages), "stage"),
                                  counted(of.ranks, "rank"), of.ranksAssumed ? " (one for each; --ranks says otherwise)" : "",
                                  counted(of.microbatches, "microbatch"));
   for (const LayoutLayer layer : {LayoutLayer::Embedding, LayoutLayer::Transformer, LayoutLayer::Mtp, LayoutLayer::Loss})

@@ -86,10 +86,12 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
+std::string noSuchFile(const std::string& file) { return fmt::format("there is no file {}; give the path of a readable file", file); }
+
 /// The sentence for a call that CLI11 refused: what is wrong, and the cure. A file that does not exist is reported before a missing option.
 std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
   if (const std::string file = missingFile(app); !file.empty() && dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr) {
-    return fmt::format("there is no file {}; give the path of a readable file", file);
+    return noSuchFile(file);
   }
   const std::string help = fmt::format("see pipewright{} --help", chosenName(app));
   const std::vector<std::string> extras = app.remaining(true);
@@ -147,6 +149,9 @@ int dispatch(int argc, const char* const* argv) {
     return kYes;
   } catch (const CLI::ParseError& problem) {
     throw UsageError(explain(app, problem));
+  } catch (const UsageError&) {  // of a value
+    if (const std::string file = missingFile(app); !file.empty()) throw UsageError(noSuchFile(file));
+    throw;
   }
   for (std::size_t c = 0; c < commands.size(); ++c) {
     if (app.got_subcommand(kCommands[c].name)) return commands[c]();
