@@ -15,7 +15,7 @@ struct Impossible {
   bool operator==(const Impossible&) const = default;
 };
 
-/// What was asked for, or why there is none. For questions of which "no" is a usual answer, such as whether a plan exists; what is broken
+/// The result, or why there is none. For questions of which "no" is a usual answer, such as whether a plan exists; what is broken
 /// still throws.
 template <class T>
 class [[nodiscard]] Answer {

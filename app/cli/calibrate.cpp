@@ -18,8 +18,6 @@
 namespace pw::cli {
 namespace {
 
-constexpr int kMostRuns = 1 << 30;
-
 struct CalibrateOptions {
   std::string store, out;
   int run = 0;  ///< 0: the newest
@@ -76,7 +74,7 @@ Command addCalibrate(CLI::App& app) {
   command->add_option("--out", options->out, "Write the calibrated profile here")->option_text("PROFILE.json (required)")->required();
   command->add_option("--run", options->run, "Calibrate the profile of this run's plan (default: of the newest that can be used)")
       ->option_text("ID")
-      ->check(wholeFrom(1, kMostRuns));
+      ->check(aRunId());
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"

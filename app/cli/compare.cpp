@@ -27,8 +27,6 @@
 namespace pw::cli {
 namespace {
 
-constexpr int kMostRuns = 1 << 30;
-
 struct CompareOptions {
   std::string store, trace, withTrace;
   int run = 0;   ///< 0: the newest
@@ -227,10 +225,8 @@ Command addCompare(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("compare", "Compare predicted with measured times: how large the error is, and where it comes from");
   command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db");
-  command->add_option("--run", options->run, "Run to compare (default: the newest)")->option_text("ID")->check(wholeFrom(1, kMostRuns));
-  command->add_option("--with", options->with, "Compare with this run instead of the prediction")
-      ->option_text("ID")
-      ->check(wholeFrom(1, kMostRuns));
+  command->add_option("--run", options->run, "Run to compare (default: the newest)")->option_text("ID")->check(aRunId());
+  command->add_option("--with", options->with, "Compare with this run instead of the prediction")->option_text("ID")->check(aRunId());
   command->add_option("--trace", options->trace, "Compare the median step of this trace, plan or job, of any tool")->option_text("A");
   command->add_option("--with-trace", options->withTrace, "With that of this one, task by task")->option_text("B");
   command->add_flag("--json", options->json, "One JSON document on stdout");

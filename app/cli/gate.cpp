@@ -22,8 +22,6 @@
 namespace pw::cli {
 namespace {
 
-constexpr int kMostRuns = 1 << 30;
-
 struct GateOptions {
   std::string store, against;
   int run = 0;       ///< 0: the newest
@@ -127,7 +125,7 @@ Command addGate(CLI::App& app) {
       ->required();
   command->add_option("--against", options->against, "Runs of the base")->option_text("G.db (required)")->required();
   command->add_option("--limit", options->limit, "Slow-down that matters (default 5%)")->option_text("PERCENT")->transform(aPercentage());
-  command->add_option("--run", options->run, "Judge this run alone")->option_text("ID")->check(wholeFrom(1, kMostRuns));
+  command->add_option("--run", options->run, "Judge this run alone")->option_text("ID")->check(aRunId());
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"

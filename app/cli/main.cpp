@@ -86,7 +86,7 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
-std::string noSuchFile(const std::string& file) { return fmt::format("there is no file {}; give the path of a readable file", file); }
+std::string noSuchFile(const std::string& file) { return fmt::format("the file {} does not exist; check the path", file); }
 
 /// The sentence for a call that CLI11 refused: what is wrong, and the cure. A file that does not exist is reported before a missing option.
 std::string explain(const CLI::App& app, const CLI::ParseError& problem) {

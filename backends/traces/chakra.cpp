@@ -347,17 +347,7 @@ void ChakraReader::addSpans() {
     }
     any = any || duration > 0;
     worked = file_.timeless ? end : 0;
-    Span span{Rank(0), label.kind, Stage(label.stage), Microbatch(label.microbatch), Rank(-1), 0, start, end};
-    file_.spans.push_back(span);
-    if (label.second) {
-      span.kind = *label.second;
-      file_.spans.push_back(span);
-    }
-    if (!label.hasPartner) continue;
-    span.kind = SpanKind::Backward;
-    span.stage = Stage(label.partnerStage);
-    span.microbatch = Microbatch(label.partnerMicrobatch);
-    file_.spans.push_back(span);
+    addLabelled(label, {.rank = Rank(0), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = end}, file_.spans);
   }
   if (!file_.spans.empty() && !any) refuse("its actions have no durations (link the traces of host and device before converting)");
 }

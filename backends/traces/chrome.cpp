@@ -190,19 +190,10 @@ void ChromeReader::add(const PipelineLabel& label, std::int32_t track, Ns start,
   }
   const bool message = label.kind == SpanKind::SendForward || label.kind == SpanKind::SendBackward;
   const bool own = file_.tracks[static_cast<std::size_t>(track)].own;
-  Span span{Rank(track), label.kind, Stage(label.stage), Microbatch(label.microbatch), Rank(-1), 0, start, start + duration};
+  Span span{.rank = Rank(track), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = start + duration};
   if (own && message && event.to >= 0 && event.to < kMaxRanks) span.peer = Rank(static_cast<std::int32_t>(event.to));
   if (own) span.bytes = std::clamp<std::int64_t>(event.bytes, 0, kLatestTime);
-  file_.spans.push_back(span);
-  if (label.second) {
-    span.kind = *label.second;
-    file_.spans.push_back(span);
-  }
-  if (!label.hasPartner) return;
-  span.kind = SpanKind::Backward;
-  span.stage = Stage(label.partnerStage);
-  span.microbatch = Microbatch(label.partnerMicrobatch);
-  file_.spans.push_back(span);
+  addLabelled(label, span, file_.spans);
 }
 
 void ChromeReader::takeComplete(const Event& event, const PipelineLabel& label, bool own) {

@@ -200,24 +200,14 @@ void NsightReader::addSpans() {
       idle += isCompute(label.kind) ? 1 : 0;
       continue;
     }
-    Span span{Rank(trackOf(range.process, thread, device)),
-              label.kind,
-              Stage(label.stage),
-              Microbatch(label.microbatch),
-              Rank(-1),
-              0,
-              device ? range.firstKernel : range.start,
-              device ? range.lastKernel : range.end};
-    file_.spans.push_back(span);
-    if (label.second) {
-      span.kind = *label.second;
-      file_.spans.push_back(span);
-    }
-    if (!label.hasPartner) continue;
-    span.kind = SpanKind::Backward;
-    span.stage = Stage(label.partnerStage);
-    span.microbatch = Microbatch(label.partnerMicrobatch);
-    file_.spans.push_back(span);
+    addLabelled(label,
+                {.rank = Rank(trackOf(range.process, thread, device)),
+                 .stage = {},
+                 .microbatch = {},
+                 .peer = Rank(-1),
+                 .start = device ? range.firstKernel : range.start,
+                 .end = device ? range.lastKernel : range.end},
+                file_.spans);
   }
   file_.unusable += idle;
 }

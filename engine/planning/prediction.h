@@ -49,7 +49,7 @@ struct RuntimePrediction {
   SubjectPrediction of;  ///< with `problems` where the runtime would hang
   std::string how;
   std::vector<BlockedBy> blocked;
-  std::optional<Ns> overlapped;  ///< the makespan where pending receives stop nothing, if that was not what was asked for
+  std::optional<Ns> overlapped;  ///< the makespan where pending receives stop nothing, if they were to block
 };
 
 /// As `predictSubject`. Throws UsageError for a schedule that the runtime does not have.

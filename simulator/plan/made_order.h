@@ -29,8 +29,8 @@ struct MadeOrder {
 /// ended it. Throws as `price` and `findOrder`.
 [[nodiscard]] MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
 
-/// Why `makeOrder` and `orderBound` cannot be asked for these splits and this recomputation: they are not possible (`tryPrice`), or there
-/// is too much to search. Nothing where they can. Cost: as `price`, a few times.
+/// Why `makeOrder` and `orderBound` do not work for these splits and this recomputation: they are not possible (`tryPrice`), or there is
+/// too much to search. Nothing where they do. Cost: as `price`, a few times.
 [[nodiscard]] std::optional<Impossible> obstacleToOrder(const PlanRequest& request, ModelCosts& model, int stages);
 
 /// A compute-only schedule made faster from where it is (`improveOrder`), for the partition, costs and memory limit of `request`, whose

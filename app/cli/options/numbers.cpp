@@ -65,6 +65,8 @@ CLI::Validator numberFrom(double least, double most) {
       range);
 }
 
+CLI::Validator aRunId() { return wholeFrom(1, 1 << 30); }
+
 CLI::Validator aSeed() { return wholeFrom(0, std::numeric_limits<std::int64_t>::max()); }
 
 CLI::Validator aSize() {

@@ -14,6 +14,8 @@ namespace pw::cli {
 [[nodiscard]] CLI::Validator wholeFrom(std::int64_t least, std::int64_t most);
 [[nodiscard]] CLI::Validator numberFrom(double least, double most);
 
+/// The number of a run in a store.
+[[nodiscard]] CLI::Validator aRunId();
 /// A seed: 0 to 2^63 − 1, the range of run stores and JSON.
 [[nodiscard]] CLI::Validator aSeed();
 /// A positive size, `24GiB`; a duration, `1.5ms`; a comma-separated list of durations.

@@ -226,4 +226,20 @@ PipelineLabel ownLabel(std::string_view name) {
   return actionOf(name, ownLetters);
 }
 
+void addLabelled(const PipelineLabel& label, Span span, std::vector<Span>& spans) {
+  span.kind = label.kind;
+  span.stage = Stage(label.stage);
+  span.microbatch = Microbatch(label.microbatch);
+  spans.push_back(span);
+  if (label.second) {
+    span.kind = *label.second;
+    spans.push_back(span);
+  }
+  if (!label.hasPartner) return;
+  span.kind = SpanKind::Backward;
+  span.stage = Stage(label.partnerStage);
+  span.microbatch = Microbatch(label.partnerMicrobatch);
+  spans.push_back(span);
+}
+
 }  // namespace pw

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace.h"
@@ -47,5 +48,9 @@ struct PipelineLabel {
 
 /// Reads what `toChromeJson` names a span: `2F0`, `0SEND_F3`, `1WAIT_B2`, `OPTIMIZER`, `(0F5;7B2)`.
 [[nodiscard]] PipelineLabel ownLabel(std::string_view name);
+
+/// Adds what an event with this label shows, over the time and on the track of `span`: its action or message, what was batched with it, and
+/// the backward of its slot. Kind, stage and microbatch are the label's.
+void addLabelled(const PipelineLabel& label, Span span, std::vector<Span>& spans);
 
 }  // namespace pw
