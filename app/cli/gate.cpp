@@ -72,8 +72,7 @@ std::string textOf(const GateReport& report, const RunRecord& run, const Compara
   text += fmt::format("\n{}, {}, {}: {} {} against {} {} of the base.\n", run.plan.modelName, run.plan.schedule.name, howComputed(run),
                       runs.ids.size() == 1 ? "run" : "runs", idList(runs.ids), base.ids.size() == 1 ? "run" : "runs", idList(base.ids));
   if (!report.runsAreUnits) {
-    text += "With fewer than four runs together, parts of runs are compared: what differs from one run to the next is not known. ";
-    text += "Several runs on each side, taken in turns, make a surer gate.\n";
+    text += "With fewer than four runs together, parts of runs are compared: what differs from one run to the next is not known.\n";
   }
   return text;
 }
@@ -133,8 +132,8 @@ Command addGate(CLI::App& app) {
       "  pipewright gate --store runs.db --against base.db --limit 3%\n\n"
       "The answer is slower (status 1) where the step or a stage takes longer beyond chance and a slow-down by the limit cannot be "
       "excluded;\n"
-      "not slower where it can be excluded; unclear (status 0) where times vary too much to tell. First steps, which warm up, do not "
-      "count.");
+      "not slower where it can be excluded; unclear (status 0) where times vary too much to tell, or where there are fewer than four runs\n"
+      "together, which do not show what differs from run to run. First steps, which warm up, do not count.");
   return [options] { return runGate(*options); };
 }
 

@@ -87,7 +87,8 @@ std::string rangeText(const Change& change) {
                      100 * change.low, 100 * change.high);
 }
 
-std::string slowerText(const GateReport& report) {
+/// Which stages are slower, and the step. `answer`: how the sentence begins.
+std::string slowerText(const GateReport& report, std::string_view answer) {
   std::string stages;
   for (const Stage stage : report.slower) {
     stages += fmt::format("{}stage {} computes {}", stages.empty() ? "" : ", ", stage.value, rangeText(report.stages[stage.index()]));
@@ -95,10 +96,10 @@ std::string slowerText(const GateReport& report) {
   const std::string step = fmt::format("the step takes {}", rangeText(report.step));
   if (stages.empty()) {
     const bool some = std::ranges::any_of(report.stages, [](const Change& change) { return change.low > 0; });
-    return fmt::format("Slower: {}, but no stage {}.", step,
+    return fmt::format("{}: {}, but no stage {}.", answer, step,
                        some ? "alone by the limit" : "computes longer: it is messages, waiting or the optimizer");
   }
-  return fmt::format("Slower: {}; {}.", stages, step);
+  return fmt::format("{}: {}; {}.", answer, stages, step);
 }
 
 }  // namespace
@@ -137,9 +138,10 @@ GateReport gate(std::span<const RunTimes> before, std::span<const RunTimes> afte
   }
   std::ranges::stable_sort(report.slower, std::ranges::greater{}, [&](Stage stage) { return report.stages[stage.index()].slower; });
   const auto unclear = [limit](const Change& c) { return isUnclear(c, limit); };
-  if (!report.slower.empty() || isSlower(report.step, limit)) {
+  const bool slower = !report.slower.empty() || isSlower(report.step, limit);
+  if (slower && report.runsAreUnits) {
     report.verdict = GateVerdict::Slower;
-  } else if (unclear(report.step) || std::ranges::any_of(report.stages, unclear)) {
+  } else if (slower || unclear(report.step) || std::ranges::any_of(report.stages, unclear)) {
     report.verdict = GateVerdict::Unclear;
   }
   return report;
@@ -148,9 +150,13 @@ GateReport gate(std::span<const RunTimes> before, std::span<const RunTimes> afte
 std::string gateText(const GateReport& report) {
   const std::string step = fmt::format("the step takes {}", rangeText(report.step));
   switch (report.verdict) {
-    case GateVerdict::Slower: return slowerText(report);
+    case GateVerdict::Slower: return slowerText(report, "Slower");
     case GateVerdict::NotSlower: return fmt::format("Not slower by {:.3g} % or more: {}.", 100 * report.limit, step);
     case GateVerdict::Unclear:
+      if (!report.slower.empty() || isSlower(report.step, report.limit)) {
+        return slowerText(report, "Unclear") +
+               " So few runs cannot tell that from what differs from run to run; record two or more on each side, taking turns.";
+      }
       return fmt::format("Unclear: the times vary too much to exclude a slow-down of {:.3g} %; {}. Record more runs or steps.",
                          100 * report.limit, step);
   }

@@ -34,7 +34,7 @@ struct Change {
 enum class GateVerdict : std::uint8_t {
   NotSlower,  ///< a slow-down of the limit can be excluded
   Slower,     ///< beyond chance, and the limit cannot be excluded
-  Unclear,    ///< neither: the times vary too much
+  Unclear,    ///< neither: the times vary too much, or parts of runs are slower, which may be what differs from run to run
 };
 /// As JSON names it.
 constexpr std::string_view nameOf(GateVerdict verdict) {
@@ -51,7 +51,7 @@ struct GateReport {
   double limit = 0;
   Change step;
   std::vector<Change> stages;
-  std::vector<Stage> slower;  ///< stages that are slower by the rule of `Slower`, the slowest first
+  std::vector<Stage> slower;  ///< stages that are slower by the rule of `Slower`, parts of runs included; the slowest first
   int runsBefore = 0, runsAfter = 0;
   bool runsAreUnits = false;  ///< false: too few runs; parts of runs stand for them, and what differs from run to run is not known
 
