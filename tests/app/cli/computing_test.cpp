@@ -2,6 +2,7 @@
 // computes on the host.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -220,15 +221,20 @@ TEST_F(OnGpus, CostsOfTheCpuAreSaidToBe) {
   EXPECT_THAT(call(meant).err, testing::Not(HasSubstr(note)));
 }
 
-TEST_F(OnGpus, ARehearsalTakesAsLongAsThePlanSays) {
-  const std::string plan = file("plan.json");
+TEST_F(OnGpus, ARehearsalTakesAtLeastThePlansWork) {
+  const std::string plan = file("plan.json"), withoutMessages = file("without_messages.json");
   ASSERT_EQ(
       call({"plan", sample("gpt_small"), "--ranks", "2", "--cluster", "cpu-workstation", "--microbatches", "4", "--out", plan}).status, 0);
   const Outcome outcome = call({"run", plan, "--synthetic", "--backend", "nccl", "--steps", "2", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Ns predicted = Json::parse(call({"simulate", plan, "--json"}).out).at("makespan_ns");
+  // A rehearsal's messages take the time of the real link, which may be faster than the plan's, so only the stages' time is a bound.
+  Json work = Json::parse(contentOf(plan));
+  for (Json& message : work.at("costs").at("messages")) message["latency_ns"] = message["transfer_ns"] = 0;
+  std::ofstream(withoutMessages) << work;
+  const Ns bound = Json::parse(call({"simulate", withoutMessages, "--json"}).out).at("makespan_ns");
+  ASSERT_GT(bound, 0);
   const Json json = Json::parse(outcome.out);
-  for (const Json& step : json.at("steps")) EXPECT_GE(step.at("makespan_ns").get<Ns>(), predicted);
+  for (const Json& step : json.at("steps")) EXPECT_GE(step.at("makespan_ns").get<Ns>(), bound);
 }
 
 }  // namespace
