@@ -1,31 +1,25 @@
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
-#include "backends/store/comparable_runs.h"
-#include "backends/store/run_store.h"
-#include "schedules/error.h"
+#include "backends/store/judged_runs.h"
 #include "schedules/units.h"
 #include "simulator/history/gate.h"
-#include "simulator/history/gate_json.h"
-#include "simulator/text/json_text.h"
 
 namespace pw::cli {
 namespace {
 
-struct GateOptions {
-  std::string store, against;
-  int run = 0;       ///< 0: the newest
-  double limit = 5;  ///< percent
+struct Options {
+  GateOptions gate;
+  int run = 0;         ///< 0: all that are comparable to the newest
+  double percent = 5;  ///< the limit
   bool json = false;
 };
 
@@ -39,15 +33,6 @@ CLI::Validator aPercentage() {
             return error;
           },
           "0.01% to 1000%"};
-}
-
-/// `F.db` in the base, or the reason why there is nothing to compare with.
-ComparableRuns baseOf(const RunStore& base, const RunRecord& like, const GateOptions& options) {
-  ComparableRuns runs = comparableRuns(base, like);
-  if (!runs.ids.empty()) return runs;
-  throw UsageError(fmt::format(
-      "{} has no completed run of at least two steps to compare run {} of {} with{}; record one with the same plan", options.against,
-      like.id.value, options.store, runs.other ? fmt::format(" (the newest differs in {})", *runs.other) : ""));
 }
 
 std::string idList(const std::vector<RunId>& ids) {
@@ -67,7 +52,8 @@ std::string changeTable(const GateReport& report) {
   return table(rows);
 }
 
-std::string textOf(const GateReport& report, const RunRecord& run, const ComparableRuns& base, const ComparableRuns& runs) {
+std::string textOf(const JudgedRuns& judged) {
+  const auto& [run, runs, base, report, notes] = judged;
   std::string text = gateText(report) + "\n\n" + changeTable(report);
   text += fmt::format("\n{}, {}, {}: {} {} against {} {} of the base.\n", run.plan.modelName, run.plan.schedule.name, howComputed(run),
                       runs.ids.size() == 1 ? "run" : "runs", idList(runs.ids), base.ids.size() == 1 ? "run" : "runs", idList(base.ids));
@@ -77,53 +63,27 @@ std::string textOf(const GateReport& report, const RunRecord& run, const Compara
   return text;
 }
 
-int runGate(const GateOptions& options) {
-  const RunStore store(options.store, RunStore::Mode::ReadOnly), base(options.against, RunStore::Mode::ReadOnly);
-  for (const RunStore* one : {&store, &base}) {
-    if (!one->note().empty()) warn(one->note());
-  }
-  const RunRecord run = store.load(options.run > 0 ? std::optional(RunId(options.run)) : std::nullopt);
-  ComparableRuns runs = comparableRuns(store, run);
-  if (options.run > 0) {
-    for (std::size_t i = runs.ids.size(); i-- > 0;) {
-      if (runs.ids[i] == run.id) continue;
-      runs.ids.erase(runs.ids.begin() + static_cast<std::ptrdiff_t>(i));
-      runs.times.erase(runs.times.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-  }
-  if (runs.ids.empty()) {
-    throw UsageError(fmt::format("run {} of {} did not complete, or has no step after its first, which warms up; record a longer run",
-                                 run.id.value, options.store));
-  }
-  const ComparableRuns before = baseOf(base, run, options);
-  const GateReport report = gate(before.times, runs.times, options.limit / 100);
-  if (options.json) {
-    auto document = ownJson(gateJson(report));
-    const auto numbers = [](const std::vector<RunId>& ids) {
-      nlohmann::ordered_json list = nlohmann::ordered_json::array();
-      for (const RunId id : ids) list.push_back(id.value);
-      return list;
-    };
-    document["run_ids"] = numbers(runs.ids);
-    document["against_run_ids"] = numbers(before.ids);
-    print(versioned(document.dump(2) + "\n"));
-  } else {
-    print(textOf(report, run, before, runs));
-  }
-  return report.verdict == GateVerdict::Slower ? kNo : kYes;
+int runGate(const Options& options) {
+  GateOptions asked = options.gate;
+  asked.limit = options.percent / 100;
+  if (options.run > 0) asked.only = RunId(options.run);
+  const JudgedRuns judged = judgeRuns(asked);
+  for (const std::string& note : judged.notes) warn(note);
+  print(options.json ? versioned(judgedRunsJson(judged)) + "\n" : textOf(judged));
+  return judged.report.verdict == GateVerdict::Slower ? kNo : kYes;
 }
 
 }  // namespace
 
 Command addGate(CLI::App& app) {
-  auto options = std::make_shared<GateOptions>();
+  auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("gate", "Compare runs with a base of the same plan: exit status 1 if they got slower, and which stage");
-  command->add_option("--store", options->store, "Runs to judge: those of the newest run's plan")
+  command->add_option("--store", options->gate.store, "Runs to judge: those of the newest run's plan")
       ->option_text("F.db (required)")
       ->required();
-  command->add_option("--against", options->against, "Runs of the base")->option_text("G.db (required)")->required();
-  command->add_option("--limit", options->limit, "Slow-down that matters (default 5%)")->option_text("PERCENT")->transform(aPercentage());
+  command->add_option("--against", options->gate.against, "Runs of the base")->option_text("G.db (required)")->required();
+  command->add_option("--limit", options->percent, "Slow-down that matters (default 5%)")->option_text("PERCENT")->transform(aPercentage());
   command->add_option("--run", options->run, "Judge this run alone")->option_text("ID")->check(aRunId());
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(

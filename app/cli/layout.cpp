@@ -7,52 +7,22 @@
 #include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
-#include "engine/planning/layout_subject.h"
+#include "engine/planning/layout_answer.h"
 #include "engine/planning/limits.h"
-#include "engine/planning/prediction.h"
 #include "schedules/units.h"
 #include "simulator/plan/optimizer.h"
 
 namespace pw::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct Options {
   LayoutOptions layout;
   bool json = false;
 };
-
-/// Transformer layers, or the time of a microbatch, of each rank.
-struct Balance {
-  double most = 0, mean = 0;
-
-  [[nodiscard]] double above() const { return mean > 0 ? most / mean - 1 : 0; }
-};
-
-Balance balanceOf(const ExaminedLayout& of, const auto& ofStage) {
-  std::vector<double> ranks(static_cast<std::size_t>(of.ranks), 0);
-  for (std::size_t s = 0; s < of.layout.stages.size(); ++s) ranks[s % ranks.size()] += ofStage(s);
-  Balance balance;
-  for (const double rank : ranks) {
-    balance.most = std::max(balance.most, rank);
-    balance.mean += rank / static_cast<double>(ranks.size());
-  }
-  return balance;
-}
-Balance layersOf(const ExaminedLayout& of) {
-  return balanceOf(of,
-                   [&](std::size_t s) { return static_cast<double>(std::ranges::count(of.layout.stages[s], LayoutLayer::Transformer)); });
-}
-Balance timesOf(const ExaminedLayout& of) {
-  const std::vector<StageCost>& stages = of.subject->costs.stages;
-  return balanceOf(of, [&](std::size_t s) { return static_cast<double>(stages[s].forward + stages[s].backward); });
-}
 
 /// The stages one below the other, or, where there are many, ranks with equal rows together, as Megatron prints them.
 std::string stagesText(const ExaminedLayout& of) {
@@ -98,65 +68,8 @@ std::string headline(const ExaminedLayout& of) {
   return text + "\n";
 }
 
-Json stagesJson(const ExaminedLayout& of) {
-  Json stages = Json::array();
-  for (std::size_t s = 0; s < of.layout.stages.size(); ++s) {
-    const std::vector<LayoutLayer>& stage = of.layout.stages[s];
-    std::string letters;
-    for (const LayoutLayer layer : stage) letters += letterOf(layer);
-    const auto ranks = static_cast<std::size_t>(of.ranks);
-    Json json{{"stage", s}, {"rank", s % ranks}, {"chunk", s / ranks}, {"layers", letters}, {"empty", stage.empty()}};
-    if (of.subject) {
-      json["forward_ns"] = of.subject->costs.stages[s].forward;
-      json["backward_ns"] = of.subject->costs.stages[s].backward;
-      json["parameter_bytes"] = of.subject->costs.stages[s].parameterBytes;
-    }
-    stages.push_back(std::move(json));
-  }
-  return stages;
-}
-
-Json problemsJson(const ExaminedLayout& of) {
-  Json problems = Json::array();
-  for (const LayoutProblem& problem : of.problems)
-    problems.push_back({{"stage", problem.stage ? Json(problem.stage->value) : Json()},
-                        {"character", problem.stage ? Json(of.places[problem.stage->index()]) : Json()},
-                        {"message", problem.message}});
-  if (of.refusal) problems.push_back({{"stage", Json()}, {"message", *of.refusal}});
-  return problems;
-}
-
-void addPrediction(Json& json, const PredictionReport& report) {
-  json["makespan_ns"] = report.metrics.makespan;
-  json["step_ns"] = report.metrics.step;
-  json["bubble_fraction"] = report.metrics.bubbleFraction;
-  json["lower_bound_ns"] = report.lowerBound.flush;
-  Json ranks = Json::array();
-  for (const RankMetrics& rank : report.metrics.ranks)
-    ranks.push_back({{"rank", rank.rank.value}, {"busy_ns", rank.busy}, {"idle_ns", rank.idle}, {"peak_bytes", rank.peakBytes}});
-  json["ranks"] = std::move(ranks);
-}
-
-void printJson(const ExaminedLayout& of, const std::vector<std::string>& deadlock, const std::optional<SubjectPrediction>& predicted) {
-  Json json{{"layout", toString(of.layout)},
-            {"valid", of.problems.empty() && !of.refusal},
-            {"pipeline_ranks", of.ranks},
-            {"chunks", of.chunks},
-            {"microbatches", of.microbatches},
-            {"transformer_layers", of.layout.count(LayoutLayer::Transformer)},
-            {"mtp_layers", of.layout.count(LayoutLayer::Mtp)},
-            {"schedule", of.schedule.name},
-            {"deadlock", !deadlock.empty()},
-            {"stages", stagesJson(of)},
-            {"problems", problemsJson(of)},
-            {"notes", of.notes},
-            {"balance", {{"layers_above_mean", layersOf(of).above()}}}};
-  if (of.subject) json["balance"]["time_above_mean"] = timesOf(of).above();
-  if (predicted && predicted->problems.empty()) addPrediction(json, predicted->report);
-  print(versioned(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n");
-}
-
-void printText(const ExaminedLayout& of, const std::vector<std::string>& deadlock, const std::optional<SubjectPrediction>& predicted) {
+void printText(const LayoutAnswer& answer) {
+  const auto& [of, deadlock, predicted] = answer;
   print(headline(of) + "\n" + stagesText(of) + "\n");
   for (const LayoutProblem& problem : of.problems) {
     const std::string place =
@@ -165,15 +78,14 @@ void printText(const ExaminedLayout& of, const std::vector<std::string>& deadloc
   }
   if (of.refusal) print(*of.refusal + "\n");
   for (const std::string& note : of.notes) print(fmt::format("note: {}\n", note));
-  const Balance layers = layersOf(of);
+  const LayoutBalance layers = layersBalance(of);
   print(fmt::format("balance: at most {:g} transformer layers on a rank, {:.4g} on average ({} above)\n", layers.most, layers.mean,
                     percent(layers.above())));
   if (of.subject)
-    print(fmt::format("time: a microbatch takes the slowest rank {} longer than the average rank\n", percent(timesOf(of).above())));
+    print(fmt::format("time: a microbatch takes the slowest rank {} longer than the average rank\n", percent(timesBalance(of).above())));
   for (const std::string& line : deadlock) print(line + "\n");
-  if (of.problems.empty() && !of.refusal && deadlock.empty())
-    print(fmt::format("{}: no deadlock as Megatron posts its messages\n", of.schedule.name));
-  if (!predicted || !predicted->problems.empty()) return;
+  if (answer.isAccepted() && deadlock.empty()) print(fmt::format("{}: no deadlock as Megatron posts its messages\n", of.schedule.name));
+  if (!predicted) return;
   const Metrics& m = predicted->report.metrics;
   Bytes peak = 0;
   for (const RankMetrics& rank : m.ranks) peak = std::max(peak, rank.peakBytes);
@@ -183,23 +95,12 @@ void printText(const ExaminedLayout& of, const std::vector<std::string>& deadloc
 }
 
 int run(const Options& o) {
-  const ExaminedLayout examined = examineLayout(o.layout);
-  std::vector<std::string> deadlock;
-  std::optional<SubjectPrediction> predicted;
-  const bool possible = examined.problems.empty() && !examined.refusal;
-  if (possible) {
-    Subject plain;  // without a table only the order counts
-    plain.schedule = examined.schedule;
-    plain.costs = defaultCosts(shapeOf(examined.schedule).stages);
-    predicted = predictRuntime(examined.subject ? *examined.subject : plain, {.runtime = Runtime::Megatron}).of;
-    for (const Problem& problem : predicted->problems) deadlock.push_back(problem.message);
-    if (!examined.subject) predicted.reset();
-  }
+  const LayoutAnswer answer = answerLayout(o.layout);
   if (o.json)
-    printJson(examined, deadlock, predicted);
+    print(versioned(layoutJson(answer)) + "\n");
   else
-    printText(examined, deadlock, predicted);
-  return possible && deadlock.empty() ? kYes : kNo;
+    printText(answer);
+  return answer.isAccepted() && answer.deadlock.empty() ? kYes : kNo;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ void bindSchedules(pybind11::module_& module);    ///< schedules, checks
 void bindTraces(pybind11::module_& module);       ///< what happened in a step, and drawings of it
 void bindPlans(pybind11::module_& module);        ///< plans of models
 void bindModels(pybind11::module_& module);       ///< inspect, profile, plan
+void bindJobs(pybind11::module_& module);         ///< jobs of traces, layouts, hangs, gates
 void bindSearches(pybind11::module_& module);     ///< search
 void bindStores(pybind11::module_& module);       ///< runs and comparisons
 void bindStudies(pybind11::module_& module);      ///< studies and their results

@@ -13,6 +13,7 @@ PYBIND11_MODULE(_pipewright, m) {
   bindSchedules(m);
   bindTraces(m);
   bindPlans(m);
+  bindJobs(m);
   bindPredictions(m);
   bindModels(m);
   bindSearches(m);

@@ -19,6 +19,7 @@
 #include "schedules/check.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/job/job.h"
 #include "simulator/order/limit_sensitivity.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/bubble_causes.h"
@@ -84,6 +85,11 @@ void bindOptions(py::module_& m) {
       .def_readwrite("load", &SubjectOptions::load)
       .def_readwrite("store", &SubjectOptions::store)
       .def_readwrite("costs", &SubjectOptions::costs)
+      .def_readwrite("costs_from", &SubjectOptions::costsFrom)
+      .def_readwrite("costs_from_steps", &SubjectOptions::costsFromSteps)
+      .def_property(
+          "job", [](const SubjectOptions& o) { return std::const_pointer_cast<Job>(o.job); },
+          [](SubjectOptions& o, std::shared_ptr<Job> job) { o.job = std::move(job); })
       .def_readwrite("layers", &SubjectOptions::layers)
       .def_readwrite("splits", &SubjectOptions::splits)
       .def_readwrite("cluster", &SubjectOptions::cluster)

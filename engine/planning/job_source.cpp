@@ -118,9 +118,13 @@ std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progres
     if (options.steps.empty()) leaveOutWarmUp(*measured);
     job = jobOf(*measured);
   }
-  if (options.steps.empty()) return job;
-  const auto [from, to] = rangeOf(options.steps);
-  return withSteps(*std::move(job), from, to);
+  return withSteps(*std::move(job), options.steps);
+}
+
+Job withSteps(Job job, const std::string& steps) {
+  if (steps.empty()) return job;
+  const auto [from, to] = rangeOf(steps);
+  return withSteps(std::move(job), from, to);
 }
 
 StandingStep standingStep(const JobOptions& options) {

@@ -30,6 +30,9 @@ using JobProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
 /// The job of these options, recovered (`jobOf`) or read. Throws UsageError as the readers do. Nothing where `progress` stopped it.
 [[nodiscard]] std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progress = {});
 
+/// The steps of that range, as of `JobOptions::steps`; empty: all. Throws UsageError where the job has none of them.
+[[nodiscard]] Job withSteps(Job job, const std::string& steps);
+
 /// Whether the file is a job (JSON), by its content.
 [[nodiscard]] bool isJobFile(const std::string& path);
 /// Whether the file is a plan, by its content.

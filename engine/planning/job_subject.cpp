@@ -13,7 +13,9 @@
 namespace pw {
 namespace {
 
-Job jobFor(const SubjectOptions& o) { return *loadJob({.paths = {o.costsFrom}, .steps = o.costsFromSteps}); }
+Job jobFor(const SubjectOptions& o) {
+  return o.job ? withSteps(*o.job, o.costsFromSteps) : *loadJob({.paths = {o.costsFrom}, .steps = o.costsFromSteps});
+}
 
 Subject subjectWith(const Job& job, Schedule schedule) {
   Subject subject;

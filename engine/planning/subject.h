@@ -18,6 +18,7 @@
 
 namespace pw {
 
+struct Job;
 struct Plan;
 
 /// What is simulated and with which costs: the options of `pipewright simulate`. Durations and sizes are texts with units; empty: not
@@ -32,6 +33,7 @@ struct SubjectOptions {
   std::string layers;                                     ///< a layer table, instead of these times; with it also:
   std::vector<std::string> splits;                        ///< layers that begin stages; empty: balanced by time
   std::string costsFrom, costsFromSteps;                  ///< a job or its trace, instead of these times; and which of its steps: `5-8`
+  std::shared_ptr<const Job> job = {};                    ///< a job at hand, instead of that file; `costsFrom` names it
   std::string cluster;                                    ///< whose links are counted; empty: none
   std::optional<OptimizerSpec::Kind> optimizer;           ///< whose state is counted; nothing: none
   std::string memoryLimit;                                ///< a size, of each rank

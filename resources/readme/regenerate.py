@@ -17,7 +17,7 @@ cut; `from=TEXT` and `to=TEXT` (no blanks) begin with the first line whose first
 with `…` likewise; `status=N` is the exit status to expect (0).
 
 A command that occurs twice, in one document or in two, runs once, so that all places show the same run. Commands run in order,
-document by document, in one scratch folder that shows `resources` and `.deps` of the repository, with build/bin first in PATH. Host
+document by document, in one scratch folder that shows `resources`, `tests` and `.deps` of the repository, with build/bin first in PATH. Host
 name and absolute paths are taken out. All documents and pictures are replaced at the end, or none: exit status 1 when a command
 fails, 2 when a marker is wrong.
 """
@@ -165,7 +165,7 @@ def main(arguments):
         print(f"regenerate: this machine is busy (load {load:.1f}); predicted and measured times will differ for that.", file=sys.stderr)
     printed, pictures = {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("resources", ".deps"):
+        for name in ("resources", ".deps", "tests"):
             os.symlink(ROOT / name, pathlib.Path(folder) / name)
         texts = [with_cells(regenerate(document.read_text(encoding="utf-8"), folder, printed, pictures), folder) for document in documents]
     for document, text in zip(documents, texts):

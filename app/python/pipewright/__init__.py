@@ -14,10 +14,12 @@ that names the thing, the place and the cure; :class:`UsageError` is the part of
 """
 
 from ._export import export
+from ._jobs import explain, gate, hang, layout, read_job
 from ._models import clusters, inspect, plan, profile
 from ._pipewright import (
     Candidate,
     Error,
+    Job,
     Plan,
     Prediction,
     Problem,
@@ -43,6 +45,7 @@ __all__ = [
     "Candidate",
     "Comparison",
     "Error",
+    "Job",
     "Plan",
     "Prediction",
     "Problem",
@@ -66,10 +69,15 @@ __all__ = [
     "check",
     "clusters",
     "compare",
+    "explain",
     "export",
+    "gate",
+    "hang",
     "inspect",
+    "layout",
     "plan",
     "profile",
+    "read_job",
     "run",
     "schedule",
     "schedules",

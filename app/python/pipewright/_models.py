@@ -173,11 +173,11 @@ def plan(
         return native.plan(o)
 
 
-def files_of(model: Paths | None, layers: Path | None) -> list[str]:
-    """The model's archives, or the layer table."""
-    if (model is None) == (layers is None):
+def files_of(model: Paths | None, layers: Path | None, job: Path | None = None) -> list[str]:
+    """The model's archives, the layer table, or the file of a job."""
+    if sum(given is not None for given in (model, layers, job)) != 1:
         raise UsageError("give either a model or layers")
-    return paths_of(model) if model is not None else [] if layers is None else [os.fspath(layers)]
+    return paths_of(model) if model is not None else [os.fspath(given) for given in (layers, job) if given is not None]
 
 
 def paths_of(model: Paths) -> list[str]:

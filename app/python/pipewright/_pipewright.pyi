@@ -395,6 +395,47 @@ class RunSummary:
 
 # What only the package's own files use.
 
+class Job:
+    """Schedule and measured times of somebody's training job: :func:`read_job` makes it of traces."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def replicas(self) -> int: ...
+    @property
+    def tensor(self) -> int:
+        """Ranks of a tensor-parallel group."""
+    @property
+    def schedule(self) -> Schedule:
+        """Of one pipeline, without messages."""
+    @property
+    def steps(self) -> list[tuple[str, int]]:
+        """Name and time [ns] of each."""
+    @property
+    def notes(self) -> list[str]:
+        """What was missing or contradictory in the traces."""
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """As JSON, for :func:`read_job` and every command that takes a job."""
+    def _explain(self) -> str: ...
+
+class JobOptions:
+    paths: list[str]
+    store: str
+    run: int
+    steps: str
+
+class LayoutOptions:
+    layout: str
+    ranks: int
+    chunks: int
+    microbatches: int
+    group: int
+    num_layers: int | None
+    mtp_num_layers: int | None
+    table: str
+    cluster: str
+    optimizer: str
+
 class SubjectOptions:
     forward: str
     backward: str
@@ -406,6 +447,9 @@ class SubjectOptions:
     load: str
     store: str
     costs: str
+    costs_from: str
+    costs_from_steps: str
+    job: Job | None
     layers: str
     splits: list[str]
     cluster: str
@@ -561,6 +605,11 @@ def check_sizes(schedule: Schedule, sends: list[int], receives: list[int]) -> li
 def simulate(
     what: Schedule | Plan | None, options: SubjectOptions, sends: str, why: bool, jitter: float, draws: int, seed: int
 ) -> Prediction: ...
+def read_job(options: JobOptions, progress: Callable[[int, int], bool] | None) -> Job | None: ...
+def is_job(path: str) -> bool: ...
+def layout(options: LayoutOptions) -> str: ...
+def hang(dumps: list[str], schedule: Schedule | None) -> str: ...
+def gate(store: str, against: str, run: int, limit: float) -> str: ...
 def clusters() -> list[str]: ...
 def made_schedules() -> list[str]:
     """Names of orders that are made for given costs: ``auto`` and others."""

@@ -87,6 +87,7 @@ def search(
     model: Paths | None = None,
     *,
     layers: Path | None = None,
+    costs_from: Path | None = None,
     ranks: int,
     microbatches: Sequence[int] = (),
     batch: int = 0,
@@ -119,6 +120,7 @@ def search(
 
     :param model: the archive, or several.
     :param layers: instead of a model: a table of layers with their costs (``.json``, ``.csv``).
+    :param costs_from: instead of a model: the file of a job (:meth:`Job.save`), whose stages are cut anew.
     :param ranks: of a pipeline.
     :param microbatches: counts to try; none: R, 2R, 4R and 8R, and all that divide the batch.
     :param batch: samples per step over all replicas; 0: the most microbatches, of the exported size.
@@ -146,7 +148,7 @@ def search(
     call = dict(locals())
     given = [profile] if isinstance(profile, (Profile, str, os.PathLike)) else list(profile)
     o = native.SearchOptions()
-    o.models, o.ranks, o.replicas = files_of(model, layers), _whole("ranks", ranks), _whole("replicas", replicas)
+    o.models, o.ranks, o.replicas = _sources(model, layers, costs_from), _whole("ranks", ranks), _whole("replicas", replicas)
     o.microbatches = [_whole("microbatches", count) for count in microbatches]
     o.batch, o.microbatch = _whole("batch", batch), _whole("microbatch", microbatch)
     o.schedules, o.chunks = list(schedules), [_whole("chunks", count) for count in chunks]
@@ -156,7 +158,7 @@ def search(
     o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = cluster or "", optimizer, momentum, zero1, loss or ""
     o.threads, o.rank_order = _whole("threads", threads), [_whole("rank_order", rank) for rank in rank_order]
     o.how = measure_options(device or "", precision, tf32, graphs, measure_threads, libraries, attention)
-    measures = not given and not cluster and layers is None
+    measures = not given and not cluster and layers is None and costs_from is None
     if executor is not None:
         if measures:
             raise UsageError("a search on an executor does not measure; give profile=pipewright.profile(…) or cluster")
@@ -164,6 +166,12 @@ def search(
     if measures:
         use_own_torch()
     return SearchResult(_run(o, progress, measures), _whole("top", top))
+
+
+def _sources(model: Paths | None, layers: Path | None, costs_from: Path | None) -> list[str]:
+    if costs_from is not None and not native.is_job(os.fspath(costs_from)):
+        raise UsageError(f"{os.fspath(costs_from)} is not a job; make one with pipewright.read_job(trace).save(file)")
+    return files_of(model, layers, costs_from)
 
 
 Part = tuple[list[Candidate], list[str], int, bool]
@@ -197,7 +205,7 @@ def search_part(call: dict[str, Any]) -> Part:
     try:
         found = search(**call)._searched
     except UsageError as refused:
-        if not os.path.exists(files_of(call["model"], call["layers"])[0]):
+        if not os.path.exists(_sources(call["model"], call["layers"], call["costs_from"])[0]):
             raise
         return [], [str(refused)], 0, False
     return found.candidates, found.skipped, found.shapes, found.cancelled

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Union
 
 from . import _pipewright as native
-from ._pipewright import Plan, Prediction, Problem, Schedule, ScheduleFamily, UsageError
+from ._pipewright import Job, Plan, Prediction, Problem, Schedule, ScheduleFamily, UsageError
 from ._units import Duration, Durations, Size, duration_list, duration_text, size_text
 
 Sends = Literal["overlapped", "posted", "one-channel", "blocking"]
@@ -64,7 +64,7 @@ def check(
 
 
 def simulate(
-    what: Source,
+    what: Source | None = None,
     *,
     forward: Durations | None = None,
     backward: Durations | None = None,
@@ -76,6 +76,8 @@ def simulate(
     load: Duration | None = None,
     store: Duration | None = None,
     costs: str | os.PathLike[str] | None = None,
+    costs_from: Job | str | os.PathLike[str] | None = None,
+    steps: str = "",
     layers: str | os.PathLike[str] | None = None,
     splits: Sequence[str] = (),
     cluster: str | None = None,
@@ -100,7 +102,7 @@ def simulate(
 
     :param what: a schedule, a plan, the file of one (``.csv``, ``.json``), or ``"auto"``: an order made for these costs and limits,
         or ``"zb-1p"``, ``"zb-2p"``: the same with the room of these schedules
-        (:attr:`Prediction.schedule`; :attr:`Prediction.gap` says how good it is).
+        (:attr:`Prediction.schedule`; :attr:`Prediction.gap` says how good it is); None, with ``costs_from``: the job's own schedule.
     :param forward: of a stage on one microbatch (default ``"1ms"``).
     :param backward: of a stage on one microbatch (default: twice the forward).
     :param input: the part of the backward for the inputs, where the schedule splits it (default: half).
@@ -111,6 +113,8 @@ def simulate(
     :param load: lockstep schedules: loading a microbatch from the host.
     :param store: lockstep schedules: storing a result to the host.
     :param costs: a problem file (JSON) with shape, costs and limits instead of these times.
+    :param costs_from: the usual times of a job (:func:`read_job`), its file or its trace instead of these times; ``steps`` are those of it
+        that count, ``"5-8"``.
     :param layers: a layer table (JSON or CSV) instead of these times, cut into the schedule's stages.
     :param splits: with ``layers``: names of the layers that begin stages (default: balanced by time).
     :param cluster: with ``layers``: messages without a time of their own take as long as on this preset or file.
@@ -136,6 +140,11 @@ def simulate(
     o.latency, o.transfer = duration_text("latency", latency), duration_text("transfer", transfer)
     o.load, o.store = duration_text("load", load), duration_text("store", store)
     o.costs = os.fspath(costs) if costs is not None else ""
+    o.job = costs_from if isinstance(costs_from, Job) else None
+    o.costs_from = costs_from.name if isinstance(costs_from, Job) else os.fspath(costs_from) if costs_from is not None else ""
+    o.costs_from_steps = steps
+    if what is None and costs_from is None:
+        raise UsageError("there is nothing to simulate; give a schedule, a plan, or costs_from=, the job whose schedule to take")
     o.layers = os.fspath(layers) if layers is not None else ""
     o.splits, o.cluster, o.optimizer = list(splits), cluster or "", optimizer or ""
     o.memory_limit = size_text("memory_limit", memory_limit)
@@ -143,12 +152,14 @@ def simulate(
     if live_limit is not None:
         o.live_limit = [_whole("live_limit", n) for n in ([live_limit] if isinstance(live_limit, int) else live_limit)]
     made = what if isinstance(what, str) and what in native.made_schedules() else None
-    if made is not None:
+    if what is None:
+        o.shape = (_whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches))
+    elif made is not None:
         o.schedule, o.seconds = made, seconds
         o.shape = (_whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches))
     elif ranks or chunks or microbatches:
         raise UsageError("ranks, chunks and microbatches are for schedules made for costs, such as auto; any other schedule has its own")
-    source = None if made is not None else _source(what)
+    source = None if what is None or made is not None else _source(what)
     return native.simulate(source, o, sends, why, jitter, _whole("draws", draws), _whole("seed", seed))
 
 
