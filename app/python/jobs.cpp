@@ -75,11 +75,11 @@ void bindJob(py::module_& m) {
                              })
       .def(
           "save", [](const Job& j, const std::filesystem::path& path) { writeFile(path, toJson(j)); }, py::arg("path"), Released())
-      .def("_explain", &explain, Released())
       .def("__repr__", [](const Job& j) {
         return fmt::format("<Job {}: {}, {}>", j.name, shapeText(j), counted(static_cast<std::int64_t>(j.steps.size()), "step"));
       });
   m.def("read_job", &readJob, Released());
+  m.def("explain", &explain, Released());
   m.def("is_job", &isJobFile, Released());
 }
 

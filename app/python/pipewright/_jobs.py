@@ -48,7 +48,7 @@ def explain(what: Job | Path, *more: Path, steps: str = "") -> dict[str, Any]:
         job = what
     else:
         job = read_job(what, *more, steps=steps)
-    return _document(job._explain())
+    return _document(native.explain(job))
 
 
 def layout(
