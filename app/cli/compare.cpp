@@ -13,6 +13,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
+#include "app/cli/text/run_report.h"
 #include "backends/store/run_store.h"
 #include "engine/planning/job_source.h"
 #include "engine/run/backward.h"
@@ -40,6 +41,7 @@ struct Pair {
   const Trace* after = nullptr;
   std::string beforeName, afterName;    ///< column heads
   std::string beforeTitle, afterTitle;  ///< above the timelines
+  double beforeUse = 0, afterUse = 0;   ///< of the model's FLOPs; 0: not known, or nothing was computed
 };
 
 std::string errorOf(Ns before, Ns after) {
@@ -74,11 +76,14 @@ void printDrawn(const Pair& pair) {
 std::string textOf(const Verdict& verdict, const std::string& sentence, const Pair& pair) {
   const Comparison& comparison = verdict.comparison;
   std::string text = fmt::format("\n{}\n\n", sentence);
-  text += table(
-      {{"", pair.beforeName, pair.afterName, "error"},
-       {"makespan", formatDuration(comparison.predictedMakespan), formatDuration(comparison.measuredMakespan),
-        signedPercent(comparison.makespanError)},
-       {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep), signedPercent(comparison.stepError)}});
+  std::vector<std::vector<std::string>> rows{
+      {"", pair.beforeName, pair.afterName, "error"},
+      {"makespan", formatDuration(comparison.predictedMakespan), formatDuration(comparison.measuredMakespan),
+       signedPercent(comparison.makespanError)},
+      {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep), signedPercent(comparison.stepError)}};
+  const auto share = [](double utilisation) { return utilisation > 0 ? fmt::format("{:.3g} %", 100 * utilisation) : "–"; };
+  if (pair.beforeUse > 0 || pair.afterUse > 0) rows.push_back({"model FLOPs", share(pair.beforeUse), share(pair.afterUse), ""});
+  text += table(rows);
   text += fmt::format("\nOn average actions start {} of the makespan away from where they were {}", percent(comparison.actionError),
                       pair.beforeName == "predicted" ? "predicted" : "in " + pair.beforeName);
   text += fmt::format(" ({} matched{}).\n", counted(comparison.matched, "action"),
@@ -103,6 +108,10 @@ std::string documentOf(const Verdict& verdict, const std::string& sentence, cons
     document["with_run_id"] = with->id.value;
     document["with_step"] = withStep->step;
   }
+  const double before = utilisationOf(run, verdict.comparison.predictedStep);
+  const double after = utilisationOf(with != nullptr ? *with : run, verdict.comparison.measuredStep);
+  if (before > 0) document["predicted_flop_utilisation"] = before;
+  if (after > 0) document["measured_flop_utilisation"] = after;
   if (verdict.replayed) document["replayed_makespan_ns"] = *verdict.replayed;
   return versioned(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
@@ -153,7 +162,14 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
     print(documentOf(verdict, sentence, run, step, nullptr, nullptr));
     return kYes;
   }
-  const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step, chosen.steps)};
+  const Pair pair{&run.predicted,
+                  &step.measured,
+                  "predicted",
+                  "measured",
+                  "predicted",
+                  "measured, " + titleOf(run, step, chosen.steps),
+                  utilisationOf(run, verdict.comparison.predictedStep),
+                  utilisationOf(run, verdict.comparison.measuredStep)};
   printDrawn(pair);
   print(textOf(verdict, sentence, pair));
   print(besidesText(verdict, run));
@@ -169,7 +185,9 @@ int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord&
                   fmt::format("run {}", run.id.value),
                   fmt::format("run {}", with.id.value),
                   titleOf(run, step, chosen.steps),
-                  titleOf(with, withStep, chosenWith.steps)};
+                  titleOf(with, withStep, chosenWith.steps),
+                  utilisationOf(run, verdict.comparison.predictedStep),
+                  utilisationOf(with, verdict.comparison.measuredStep)};
   const std::string sentence = verdictText(verdict, pair.beforeName, pair.afterName);
   if (json) {
     print(documentOf(verdict, sentence, run, step, &with, &withStep));

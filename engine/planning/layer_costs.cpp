@@ -1,5 +1,7 @@
 #include "engine/planning/layer_costs.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "backends/resources/resources.h"
@@ -18,8 +20,12 @@ void requireOperators(const ModelGraph& graph) {
 
 Profile layerCosts(const ModelGraph& chain, const LayerOptions& options) {
   if (options.hasProfile) throw UsageError(fmt::format("Layer table {} has its own costs; omit --profile.", chain.name));
-  if (options.recomputes)
-    throw UsageError(fmt::format("Layer table {} does not say what is kept when a layer is recomputed; omit --recompute.", chain.name));
+  const auto says = [](const Node& layer) { return keptIfRecomputed(layer).has_value(); };
+  if (options.recomputes && std::ranges::none_of(chain.nodes, says)) {
+    throw UsageError(
+        fmt::format("Layer table {} does not say what is kept when a layer is recomputed; give it as `{}`, or omit --recompute.",
+                    chain.name, kKeptIfRecomputed));
+  }
   const std::int64_t own = exportedBatch(chain);
   if (options.microbatch != 0 && options.microbatch != own) {
     throw UsageError(

@@ -1,5 +1,6 @@
 #include "simulator/costs/layer_chain.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "simulator/model/graph_facts.h"
@@ -41,13 +42,19 @@ ModelGraph chainOf(const LayerTable& table, const std::string& path) {
   graph.files = {path};
   ValueId before = addValue(graph, "input", ValueOrigin::Input, bytesTensor({{table.microbatch, ""}, {0, ""}}));
   graph.inputs = {before};
+  graph.nodes.reserve(table.layers.size());
+  graph.parameters.reserve(table.layers.size());
+  graph.values.reserve(2 * table.layers.size() + 1);
   for (const Layer& layer : table.layers) {
     const ValueId parameter = addValue(graph, "p_" + layer.name, ValueOrigin::Parameter, bytesTensor({{layer.parameters, ""}}, true));
     graph.parameters.push_back({layer.name + ".parameters", parameter, "", std::nullopt, true});
     Node node;
     node.target = kLayerTarget;
+    node.inputs.reserve(kLayerNumbers.size() + 5);
     node.inputs = {{"input", before}, {"parameters", parameter}};
-    for (const LayerNumber& of : kLayerNumbers) node.inputs.push_back({std::string(of.key), layer.*of.number});
+    for (const LayerNumber& of : kLayerNumbers) {
+      if (of.key != kKeptIfRecomputed || layer.kept != Layer::kNotSaid) node.inputs.push_back({std::string(of.key), layer.*of.number});
+    }
     if (!layer.module.empty()) node.inputs.push_back({"module", layer.module});
     if (graph.nodes.empty())
       node.inputs.insert(node.inputs.end(), {{kOverhead, table.actionOverhead}, {kOptimizer, table.optimizerNsPerByte}});
@@ -67,16 +74,29 @@ LayerTable tableOf(const ModelGraph& chain) {
   for (const Node& node : chain.nodes) {
     Layer& layer = table.layers.emplace_back();
     layer.name = chain.value(node.outputs.front()).name;
+    auto number = kLayerNumbers.begin();  // they are in this order
     for (const NamedArgument& argument : node.inputs) {
       if (argument.name == kOverhead) table.actionOverhead = std::get<std::int64_t>(argument.value);
       if (argument.name == kOptimizer) table.optimizerNsPerByte = std::get<double>(argument.value);
       if (argument.name == "module") layer.module = std::get<std::string>(argument.value);
-      for (const LayerNumber& of : kLayerNumbers) {
-        if (argument.name == of.key) layer.*of.number = std::get<std::int64_t>(argument.value);
-      }
+      if (number == kLayerNumbers.end() || argument.name != number->key) continue;
+      layer.*number->number = std::get<std::int64_t>(argument.value);
+      ++number;
     }
   }
   return table;
+}
+
+std::optional<Bytes> keptIfRecomputed(const Node& layer) {
+  for (const NamedArgument& argument : layer.inputs) {
+    if (argument.name != kKeptIfRecomputed) continue;
+    return std::get<std::int64_t>(argument.value);
+  }
+  return std::nullopt;
+}
+
+bool mayRecompute(const ModelGraph& chain) {
+  return std::ranges::all_of(chain.nodes, [](const Node& node) { return keptIfRecomputed(node).has_value(); });
 }
 
 Profile profileOf(const ModelGraph& chain) {

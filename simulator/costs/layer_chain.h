@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "simulator/costs/layer_table.h"
@@ -15,6 +16,11 @@ namespace pw {
 
 /// The table that `chainOf` made this model of.
 [[nodiscard]] LayerTable tableOf(const ModelGraph& chain);
+
+/// What a layer keeps where its forward runs again before its backward (`Layer::kept`); nothing where the table does not say.
+[[nodiscard]] std::optional<Bytes> keptIfRecomputed(const Node& layer);
+/// Whether the table says it of all layers, so that all stages may recompute.
+[[nodiscard]] bool mayRecompute(const ModelGraph& chain);
 
 /// The table's own costs; messages of layers without a time of theirs take none. Stages then need exactly what the table says: see
 /// `Profile::sent`.

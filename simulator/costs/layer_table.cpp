@@ -35,7 +35,7 @@ bool isNumber(std::string_view key) {
 }
 
 /// Whether a key that is none of a layer's looks as if it should be one.
-bool looksLikeNumber(std::string_view key) { return key.ends_with("_ns") || key.ends_with("_bytes"); }
+bool looksLikeNumber(std::string_view key) { return key.ends_with("_ns") || key.ends_with("_bytes") || key == "activation_if_recomputed"; }
 
 bool isOfTable(std::string_view key) { return std::ranges::find(kOfTable, key) != kOfTable.end(); }
 
@@ -96,6 +96,7 @@ class Builder {
       if (found == row.numbers.end() && field.required) fail(row, fmt::format("lacks `{}`", field.key));
     }
     if (!row.numbers.contains(kAfterInput)) layer.afterInput = layer.activations;
+    if (layer.kept > layer.activations) fail(row, fmt::format("has a `{}` above its activations", kKeptIfRecomputed));
     const bool input = row.numbers.contains(kInput), weight = row.numbers.contains(kWeight);
     const auto backward = row.numbers.find(kBackward);
     if (backward == row.numbers.end()) {
@@ -267,6 +268,7 @@ std::string cellOf(const std::string& text) {
 /// Whether a number is written; what is not is what a reader assumes.
 bool isSaid(const Layer& layer, const LayerNumber& field) {
   if (field.key == kSent) return layer.sent != Layer::kByLink;
+  if (field.key == kKeptIfRecomputed) return layer.kept != Layer::kNotSaid;
   if (field.key == kAfterInput) return layer.afterInput != layer.activations;
   return true;
 }

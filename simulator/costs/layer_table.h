@@ -16,6 +16,7 @@ inline constexpr std::size_t kMostLayers = 100'000;
 /// Costs of one layer for one microbatch.
 struct Layer {
   static constexpr Ns kByLink = -1;
+  static constexpr Bytes kNotSaid = -1;
 
   std::string name;  ///< unique in its table
   Ns forward = 0;
@@ -27,9 +28,12 @@ struct Layer {
   Bytes output = 0;       ///< crosses a cut after this layer, and as much gradient comes back
   Ns sent = kByLink;      ///< from the end of the sender's action to the arrival, both ways; `kByLink`: what the link takes
   std::string module;     ///< path of the module it belongs to, for display; may be empty
+  Bytes kept = kNotSaid;  ///< from the start of F to that of I (or B) where its forward runs again then; `kNotSaid`: it cannot
 
   bool operator==(const Layer&) const = default;
 };
+
+inline constexpr std::string_view kKeptIfRecomputed = "activation_if_recomputed_bytes";
 
 /// A number of a layer by its name in files.
 struct LayerNumber {
@@ -37,14 +41,15 @@ struct LayerNumber {
   std::int64_t Layer::*number;
   bool required = false;
 };
-inline constexpr std::array<LayerNumber, 8> kLayerNumbers{{{"forward_ns", &Layer::forward, true},
+inline constexpr std::array<LayerNumber, 9> kLayerNumbers{{{"forward_ns", &Layer::forward, true},
                                                            {"input_ns", &Layer::input},
                                                            {"weight_ns", &Layer::weight},
                                                            {"parameter_bytes", &Layer::parameters, true},
                                                            {"activation_bytes", &Layer::activations, true},
                                                            {"activation_after_input_bytes", &Layer::afterInput},
                                                            {"output_bytes", &Layer::output, true},
-                                                           {"sent_ns", &Layer::sent}}};
+                                                           {"sent_ns", &Layer::sent},
+                                                           {kKeptIfRecomputed, &Layer::kept}}};
 
 /// A model as a chain of layers with measured or guessed costs, where there is no archive of it (formats.md shows one).
 struct LayerTable {

@@ -216,6 +216,7 @@ std::vector<bool> changedInPlace(const ModelGraph& graph) {
 }
 
 std::vector<KeptTogether> keptTogether(const ModelGraph& graph) {
+  if (isLayerChain(graph)) return {};  // nothing is changed in place
   const std::vector<ValueId> bases = viewedBases(graph);
   std::vector<std::vector<ValueId>> reads;
   for (const Node& node : graph.nodes) reads.push_back(readsOf(node));
@@ -245,6 +246,7 @@ std::vector<KeptTogether> keptTogether(const ModelGraph& graph) {
 }
 
 std::vector<bool> recomputableNodes(const ModelGraph& graph) {
+  if (isLayerChain(graph)) return std::vector<bool>(graph.nodes.size(), false);  // each has a trained parameter
   const std::vector<bool> gradient = needsGradient(graph);
   const std::vector<bool> changed = changedInPlace(graph), computed = computedNumbers(graph);
   std::vector<bool> anywhere(graph.values.size(), false);  // values available on every rank

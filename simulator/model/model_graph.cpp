@@ -203,6 +203,7 @@ void bindAsExported(const SymbolicInt& number, Bindings& bindings) {
 
 std::vector<ValueId> readsOf(const Node& node) {
   std::vector<ValueId> reads;
+  reads.reserve(node.inputs.size());
   ReadCollector collector{reads};
   for (const NamedArgument& input : node.inputs) {
     std::visit(collector, input.value);

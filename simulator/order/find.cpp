@@ -4,11 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "schedules/error.h"
-#include "schedules/generate.h"
-#include "schedules/lower.h"
 #include "simulator/order/problem/model.h"
 #include "simulator/order/problem/recomputation.h"
 #include "simulator/order/problem/work.h"
@@ -16,12 +12,9 @@
 #include "simulator/order/proof/prove.h"
 #include "simulator/order/search.h"
 #include "simulator/report/lower_bound.h"
-#include "simulator/step/compile.h"
 
 namespace pw {
 namespace {
-
-constexpr int kMostPairs = 4'000'000;  ///< (stage, microbatch) pairs: about 2 GB
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
@@ -57,6 +50,7 @@ class Chooser {
   Choice run() {
     attempt(Recomputation(open_.size(), false));
     attempt(whole());
+    attempt(smallestRecomputation(problem_));
     if (std::ranges::count(open_, Recomputed::Open) <= kFewStages) {
       tryAll();
     } else {
@@ -170,51 +164,6 @@ std::vector<Placement> orderPlacements(const Shape& shape) {
   std::vector<Placement> placements{loopPlacement(shape)};
   if (shape.stages == 2 * shape.ranks && shape.ranks > 1) placements.push_back(wavePlacement(shape));
   return placements;
-}
-
-std::optional<TooSmall> tooSmall(const OrderProblem& problem) {
-  std::vector<bool> recomputed;
-  for (std::size_t s = 0; s < problem.costs.stages.size(); ++s)
-    recomputed.push_back(!problem.recomputed.empty() && problem.recomputed[s].activationBytes < problem.costs.stages[s].activationBytes);
-  const CostTable costs = withRecomputation(problem, recomputed);
-  const Program program = compile(smallestSchedule(problem.placement, problem.ranks, problem.microbatches, costs), costs);
-  for (std::size_t r = 0; r < at(problem.ranks); ++r) {
-    if (!problem.limits.empty() && program.peakBytes[r] > problem.limits[r]) return TooSmall{Rank(r), program.peakBytes[r], 0};
-    if (!problem.liveLimits.empty() && program.peakLive[r] > problem.liveLimits[r]) return TooSmall{Rank(r), 0, program.peakLive[r]};
-  }
-  return std::nullopt;
-}
-
-std::optional<Impossible> tooManyForOrder(std::size_t stages, int microbatches) {
-  if (static_cast<double>(stages) * microbatches <= kMostPairs) return std::nullopt;
-  return Impossible{fmt::format("{} stages and {} microbatches are too many to search an order for; use fewer than {} of both multiplied",
-                                stages, microbatches, kMostPairs)};
-}
-
-Schedule serialSchedule(const Placement& placement, int ranks, int microbatches) {
-  if (const auto no = tooManyForOrder(placement.stages(), microbatches)) refuse(*no);
-  Schedule schedule{std::string(kAutoSchedule), microbatches, placement, std::vector<std::vector<Action>>(at(ranks)), false};
-  const auto add = [&](std::size_t s, ActionKind kind, int m) {
-    schedule.rows[placement.rankOfStage[s].index()].push_back({Stage(s), kind, Microbatch(m)});
-  };
-  for (int m = 0; m < microbatches; ++m) {
-    for (std::size_t s = 0; s < placement.stages(); ++s) add(s, ActionKind::Forward, m);
-    for (std::size_t s = placement.stages(); s-- > 0;) {
-      add(s, ActionKind::BackwardInput, m);
-      add(s, ActionKind::BackwardWeight, m);
-    }
-  }
-  return schedule;
-}
-
-Schedule smallestSchedule(const Placement& placement, int ranks, int microbatches, const CostTable& costs) {
-  Schedule schedule = serialSchedule(placement, ranks, microbatches);
-  Schedule whole = mergeBackward(schedule);
-  const std::vector<Bytes> split = compile(schedule, costs).peakBytes, joined = compile(whole, costs).peakBytes;
-  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
-    if (joined[r] < split[r]) schedule.rows[r] = std::move(whole.rows[r]);
-  }
-  return schedule;
 }
 
 std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffort& effort) {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "schedules/answer.h"
 #include "simulator/order/problem/found.h"
+#include "simulator/order/problem/least_memory.h"
 #include "simulator/order/problem/made_schedules.h"
 #include "simulator/order/problem/problem.h"
 
@@ -42,21 +42,5 @@ struct OrderEffort {
 
 /// Where an order of a shape is searched: on a loop, and with two stages a rank on a V, too.
 [[nodiscard]] std::vector<Placement> orderPlacements(const Shape& shape);
-
-/// The first rank whose limit does not even hold one microbatch of its stages, and what it needs.
-struct TooSmall {
-  Rank rank;
-  Bytes bytes = 0;  ///< it needs; 0: enough, but too few live pairs
-  int live = 0;     ///< pairs it needs
-};
-[[nodiscard]] std::optional<TooSmall> tooSmall(const OrderProblem& problem);
-
-/// Why no order of so many stages and microbatches is searched: they are too many. Nothing where one is.
-[[nodiscard]] std::optional<Impossible> tooManyForOrder(std::size_t stages, int microbatches);
-
-/// One microbatch after the other through all stages and back, with split backwards. Throws UsageError for a shape too large to search.
-[[nodiscard]] Schedule serialSchedule(const Placement& placement, int ranks, int microbatches);
-/// The same with whole backwards on the ranks that then need less: no order needs less memory with these costs.
-[[nodiscard]] Schedule smallestSchedule(const Placement& placement, int ranks, int microbatches, const CostTable& costs);
 
 }  // namespace pw

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "schedules/error.h"
+#include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
 
 namespace pw {
@@ -126,7 +127,15 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
 }
 
 std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range, const std::vector<InPlaceChange>& changes) {
-  if (isLayerChain(graph)) return "a layer table does not say what is kept then";
+  if (isLayerChain(graph)) {
+    for (auto n = range.begin.index(); n < range.end.index(); ++n) {
+      const Node& layer = graph.nodes[n];
+      if (!keptIfRecomputed(layer))
+        return fmt::format("its layer table does not say what {} keeps then, as `{}`", graph.value(layer.outputs.front()).name,
+                           kKeptIfRecomputed);
+    }
+    return std::nullopt;
+  }
   const auto first = std::ranges::lower_bound(changes, range.begin, {}, &InPlaceChange::node);
   if (first == changes.end()) return std::nullopt;
   const auto isInside = [&](ValueId base) {

@@ -180,11 +180,17 @@ std::vector<Place> placesOf(const ModelGraph& graph, const Crossing& crossing) {
 
 std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings) {
   const Crossing crossing = crossings(graph, bindings);
-  const Names names(graph);
-  const bool layers = isLayerChain(graph);
   std::vector<SplitPoint> points;
+  if (isLayerChain(graph)) {  // whose names are unique
+    for (const Place& place : placesOf(graph, crossing)) {
+      const std::size_t n = place.node;
+      points.push_back({NodeId(n), graph.value(graph.nodes[n].outputs.front()).name, crossing.bytes[n], crossing.values[n]});
+    }
+    return points;
+  }
+  const Names names(graph);
   for (const auto& [n, boundary, isMarker] : placesOf(graph, crossing)) {
-    std::string name = layers ? graph.value(graph.nodes[n].outputs.front()).name : boundary.name();
+    std::string name = boundary.name();
     if (names.find(name) != n) name = names.nodeName(graph, n);
     if (isMarker) name = fmt::format("{}{})", kMarker, name);
     points.push_back({NodeId(n), std::move(name), crossing.bytes[n], crossing.values[n]});

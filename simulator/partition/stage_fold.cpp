@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "simulator/costs/layer_chain.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
@@ -151,8 +152,17 @@ class FoldTables {
     cost.backwardInput = cost.backward - sum.weight;
     cost.backwardWeight = sum.weight + profile_.actionOverhead;
     cost.activationBytes = sum.saved;
-    cost.freedByInput = std::max<Bytes>(0, sum.saved - sum.heldForWeight);
-    cost.addedByInput = std::max<Bytes>(0, sum.heldForWeight - sum.saved);
+    for (const NodeRange& range : spec.checkpoints) {
+      const NodeCost again = sums_.range(range.begin, range.end);
+      Bytes freed = again.saved;
+      for (auto n = range.begin.index(); n < range.end.index(); ++n) freed -= keptIfRecomputed(graph_.nodes[n]).value_or(node(n).saved);
+      cost.backward += again.forward;
+      cost.backwardInput += again.forward;
+      cost.activationBytes -= freed;
+      cost.backwardPeak = cost.inputPeak += freed;  // from the start of the backward on, all is there
+    }
+    cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - sum.heldForWeight);
+    cost.addedByInput = std::max<Bytes>(0, sum.heldForWeight - cost.activationBytes);
     return stage;
   }
 

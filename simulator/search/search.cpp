@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find.h"
 #include "simulator/partition/balancer.h"
@@ -181,7 +182,7 @@ void Searcher::tryShape(int at) {
   for (const SplitStart& start : starts) {
     const auto kept = tryOne(start, RecomputeNone());
     keep(kept);
-    if (!kept || !space_.recompute || isLayerChain(graph_)) continue;
+    if (!kept || !space_.recompute || (isLayerChain(graph_) && !mayRecompute(graph_))) continue;
     const auto full = tryOne(start, RecomputeFull());
     keep(full);
     if (kept->fits()) continue;

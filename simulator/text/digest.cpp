@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -39,17 +40,15 @@ void Sha256::mix(const unsigned char* block) {
     const std::uint32_t a = w[i - 15], b = w[i - 2];
     w[i] = w[i - 16] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ a >> 3U) + w[i - 7] + (std::rotr(b, 17) ^ std::rotr(b, 19) ^ b >> 10U);
   }
-  auto s = state_;
+  auto [a, b, c, d, e, f, g, h] = state_;  // in registers
   for (std::size_t i = 0; i < 64; ++i) {
-    const std::uint32_t e = s[4], a = s[0];
-    const std::uint32_t first =
-        s[7] + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & s[5]) ^ (~e & s[6])) + kRound[i] + w[i];
-    const std::uint32_t second = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-    std::shift_right(s.begin(), s.end(), 1);
-    s[4] += first;
-    s[0] = first + second;
+    const std::uint32_t first = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + kRound[i] + w[i];
+    const std::uint32_t second = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    h = std::exchange(g, std::exchange(f, std::exchange(e, d + first)));
+    d = std::exchange(c, std::exchange(b, std::exchange(a, first + second)));
   }
-  for (std::size_t i = 0; i < s.size(); ++i) state_[i] += s[i];
+  const std::array mixed{a, b, c, d, e, f, g, h};
+  for (std::size_t i = 0; i < mixed.size(); ++i) state_[i] += mixed[i];
 }
 
 Sha256& Sha256::add(std::string_view bytes) {

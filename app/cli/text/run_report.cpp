@@ -9,6 +9,7 @@
 
 #include "app/cli/text/output.h"
 #include "schedules/units.h"
+#include "simulator/plan/plan.h"
 #include "simulator/report/metrics.h"
 #include "simulator/text/json_text.h"
 
@@ -62,7 +63,7 @@ void printList(StepFigureFile& figures, const std::string& name, const std::func
   print(text + (isFirst ? "]" : "\n ]"));
 }
 
-Json stepJson(const StepFigures& step, std::int64_t batch) {
+Json stepJson(const StepFigures& step, const RunRecord& record) {
   const Metrics& m = step.metrics;
   Json ranks = Json::array();
   for (const RankMetrics& r : m.ranks) {
@@ -73,23 +74,29 @@ Json stepJson(const StepFigures& step, std::int64_t batch) {
                      {"peak_bytes", r.peakBytes},
                      {"peak_live_microbatches", r.peakLiveMicrobatches}});
   }
-  return {{"step", step.step}, {"makespan_ns", m.makespan},
-          {"step_ns", m.step}, {"measured_bubble_fraction", m.bubbleFraction},
-          {"ranks", ranks},    {"samples_per_second", m.step > 0 ? static_cast<double>(batch) * 1e9 / static_cast<double>(m.step) : 0.0}};
+  const auto batch = static_cast<double>(record.plan.batch);
+  Json json{{"step", step.step}, {"makespan_ns", m.makespan},
+            {"step_ns", m.step}, {"measured_bubble_fraction", m.bubbleFraction},
+            {"ranks", ranks},    {"samples_per_second", m.step > 0 ? batch * 1e9 / static_cast<double>(m.step) : 0.0}};
+  if (const double utilisation = utilisationOf(record, m.step); utilisation > 0) json["flop_utilisation"] = utilisation;
+  return json;
 }
 
 }  // namespace
 
+double utilisationOf(const RunRecord& record, Ns step) { return record.facts.synthetic ? 0 : flopUtilisation(record.plan, step); }
+
 void printJson(RunResult& result) {
   const Metrics predicted = metricsOf(result.record.predicted);
-  const Json head{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)},
-                  {"predicted_makespan_ns", predicted.makespan},
-                  {"predicted_step_ns", predicted.step},
-                  {"predicted_bubble_fraction", predicted.bubbleFraction}};
+  Json head{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)},
+            {"predicted_makespan_ns", predicted.makespan},
+            {"predicted_step_ns", predicted.step},
+            {"predicted_bubble_fraction", predicted.bubbleFraction}};
+  if (const double utilisation = utilisationOf(result.record, predicted.step); utilisation > 0)
+    head["predicted_flop_utilisation"] = utilisation;
   print(versioned(membersOf(head, "{")));
   printList(result.figures, "losses", [](const StepFigures& f) { return Json(f.loss); });
-  const std::int64_t batch = result.record.plan.batch;
-  printList(result.figures, "steps", [&](const StepFigures& f) { return stepJson(f, batch); });
+  printList(result.figures, "steps", [&](const StepFigures& f) { return stepJson(f, result.record); });
   if (result.figures.size() > 0 && result.figures.at(0).gradientNorm)
     printList(result.figures, "gradient_norms", [](const StepFigures& f) { return Json(f.gradientNorm.value_or(0)); });
   Json rest = Json::object();
@@ -135,6 +142,10 @@ void printText(RunResult& result, const std::string& store) {
   time("step", predicted.step, measured.step);
   time("makespan", predicted.makespan, measured.makespan);
   rows.push_back({"bubble", percent(predicted.bubbleFraction), percent(measured.bubbleFraction), ""});
+  if (const double actual = utilisationOf(result.record, measured.step); actual > 0) {
+    const double expected = utilisationOf(result.record, predicted.step);
+    rows.push_back({"model FLOPs", fmt::format("{:.3g} %", 100 * expected), fmt::format("{:.3g} %", 100 * actual), ""});
+  }
   for (std::size_t r = 0; r < predicted.ranks.size(); ++r)
     time(fmt::format("busy, rank {}", r), predicted.ranks[r].busy, measured.ranks[r].busy);
   for (std::size_t r = 0; r < predicted.ranks.size(); ++r) {

@@ -7,6 +7,9 @@
 
 namespace pw::cli {
 
+/// Of the model's FLOPs, in a step of this length of a run (`flopUtilisation`); 0: not known, or nothing was computed.
+[[nodiscard]] double utilisationOf(const RunRecord& record, Ns step);
+
 /// One JSON document (`run --json` in resources/docs/commands.md).
 void printJson(RunResult& result);
 /// Losses, and predicted next to measured times.

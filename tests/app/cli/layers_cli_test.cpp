@@ -163,6 +163,63 @@ TEST_F(LayersCommand, SearchNamesSplitsByLayersAndKeepsTheLimit) {
   answer({"search", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedules", "gpipe", "--memory-limit", "61B"}, 1);
 }
 
+/// The same layers, of whose activations 2 bytes are enough to run them again.
+TEST_F(LayersCommand, RecomputesWhereTheTableSaysWhatIsKept) {
+  const std::string table = folder_.with("again.csv",
+                                         "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,sent_ns,"
+                                         "activation_if_recomputed_bytes\n"
+                                         "a,1,2,1,10,7,3,,2\nb,1,2,1,10,7,3,5,2\nc,1,2,1,10,7,3,,2\nd,1,2,1,10,7,0,,2\n");
+  const std::string plan = folder_.file("plan.json");
+  const auto with = [&](const std::string& command, const Words& more) {
+    Words words{command, "--layers", table, "--ranks", "2", "--microbatches", "3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  // B is 8 now. Stage 1 ends its forwards at 13, its backwards at 21, 29 and 37; the last gradient is with stage 0 at 42, which ends at 50.
+  // A rank keeps two layers of three microbatches, and in the first backward all that it would hold of that one.
+  constexpr int kPeak = 2 * 10 + 3 * 2 * 2 + 2 * (7 - 2);
+  const Json full = answer(with("plan", {"--schedule", "gpipe", "--recompute", "full", "--out", plan}));
+  EXPECT_EQ(full["makespan_ns"], 50);
+  for (const Json& rank : full["ranks"]) EXPECT_EQ(rank["peak_bytes"], kPeak);
+  EXPECT_EQ(answer({"simulate", plan})["makespan_ns"], 50);
+  const auto within = [&](int bytes, int status) {
+    return answer(with("plan", {"--schedule", "gpipe", "--recompute", "auto", "--memory-limit", std::to_string(bytes) + "B"}), status);
+  };
+  EXPECT_EQ(within(62, 0)["makespan_ns"], kMakespan) << "nothing needs to be";
+  EXPECT_EQ(within(61, 0)["makespan_ns"], 50);
+  EXPECT_EQ(within(kPeak, 0)["makespan_ns"], 50);
+  EXPECT_EQ(within(kPeak - 1, 1)["ranks"][0]["peak_bytes"], kPeak);
+  // One layer of each stage: F 2 and B 7, 7 + 2 bytes kept.
+  const Json some = answer(with("plan", {"--schedule", "gpipe", "--recompute", "b", "d"}));
+  EXPECT_EQ(some["makespan_ns"], 13 + 3 * 7 + 5 + 7);
+  EXPECT_EQ(some["ranks"][0]["peak_bytes"], 2 * 10 + 3 * (7 + 2) + (7 - 2));
+  const Json found = answer(with("search", {"--schedules", "gpipe", "--memory-limit", std::to_string(kPeak) + "B"}));
+  EXPECT_EQ(found["best"][0]["makespan_ns"], 50);
+  const Json made = answer(with("plan", {"--schedule", "auto", "--recompute", "auto", "--memory-limit", std::to_string(kPeak) + "B"}));
+  EXPECT_LE(made["makespan_ns"], 50);
+  EXPECT_GE(made["makespan_ns"], made["lower_bound_ns"]);
+}
+
+TEST_F(LayersCommand, RefusesToRecomputeALayerThatDoesNotSayWhatItKeeps) {
+  const std::string table = folder_.with("part.csv",
+                                         "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes,"
+                                         "activation_if_recomputed_bytes\na,1,2,0,7,0,2\nb,1,2,0,7,0,\n");
+  const Words words{"plan", "--layers", table, "--ranks", "2", "--microbatches", "2", "--recompute"};
+  const auto with = [&](const std::string& what) {
+    Words all = words;
+    all.push_back(what);
+    return all;
+  };
+  EXPECT_THAT(refusal(with("full")), HasSubstr("does not say what b keeps then"));
+  EXPECT_EQ(call(with("a")).status, 0);
+  const std::string more = folder_.with("more.json", R"({"layers": [{"name": "a", "forward_ns": 1, "backward_ns": 1, "parameter_bytes": 0,
+      "activation_bytes": 7, "output_bytes": 0, "activation_if_recomputed_bytes": 8}]})");
+  EXPECT_THAT(refusal({"plan", "--layers", more}), HasSubstr("above its activations"));
+  const std::string misspelt = folder_.with("word.json", R"({"layers": [{"name": "a", "forward_ns": 1, "backward_ns": 1,
+      "parameter_bytes": 0, "activation_bytes": 7, "output_bytes": 0, "activation_if_recomputed": 2}]})");
+  EXPECT_THAT(refusal({"plan", "--layers", misspelt}), HasSubstr("`activation_if_recomputed`, which is no cost of a layer"));
+}
+
 TEST_F(LayersCommand, RefusesWhatATableHasNoCostsFor) {
   EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "2", "--recompute", "full"}), HasSubstr("omit --recompute"));
   EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "2", "--profile", "p.json"}), HasSubstr("omit --profile"));

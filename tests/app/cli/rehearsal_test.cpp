@@ -42,6 +42,34 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
   }
 }
 
+/// Times of milliseconds, so that they can be waited for; what is recomputed is part of a backward.
+TEST(Synthetic, RunsThePlanOfALayerTable) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json"), store = folder.file("runs.db"),
+                    table = folder.with("layers.csv",
+                                        "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,"
+                                        "activation_if_recomputed_bytes\n"
+                                        "a,1000000,2000000,1000000,10,7,64,2\nb,1000000,2000000,1000000,10,7,0,2\n");
+  for (const std::string schedule : {"1f1b", "zb-h1", "auto"}) {
+    SCOPED_TRACE(schedule);
+    const Outcome planned = call({"plan", "--layers", table, "--ranks", "2", "--microbatches", "4", "--schedule", schedule, "--recompute",
+                                  "full", "--out", plan, "--json"});
+    ASSERT_EQ(planned.status, 0) << planned.err;
+    const Outcome outcome = finish({"run", plan, "--synthetic", "--steps", "2", "--store", store, "--json"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(Json::parse(outcome.out)["predicted_makespan_ns"], Json::parse(planned.out)["makespan_ns"]);
+    const RunRecord run = wholeRun(store);
+    ASSERT_EQ(run.steps.size(), 2U);
+    for (const StepRecord& step : run.steps) {
+      Ns computed = 0;
+      for (const Span& span : step.measured.spans) {
+        if (isCompute(span.kind)) computed += span.end - span.start;
+      }
+      EXPECT_GE(computed, 2 * 4 * (1 + 1 + 2 + 1) * Ns{1'000'000}) << "F, F again, I and W of 4 microbatches on 2 stages";
+    }
+  }
+}
+
 TEST(Synthetic, RefusesWhatNeedsTheModel) {
   const Folder folder;
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"});

@@ -59,6 +59,23 @@ TEST(MainPath, LeadsFromAModelToAStoredRunAndItsComparison) {
   EXPECT_EQ(runs[0]["rank_count"], 2);
 }
 
+TEST(MainPath, SaysHowMuchOfThePeakARunUsed) {
+  const Folder folder;
+  const std::string store = folder.file("runs.db"), plan = folder.file("plan.json");
+  const Words words{"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--cluster", "h100-nvlink", "--out", plan};
+  ASSERT_EQ(finish(words).status, 0);
+  const Json run = runOf(plan, {"--steps", "2", "--backend", "gloo", "--store", store});
+  const double work = run["predicted_flop_utilisation"].get<double>() * run["predicted_step_ns"].get<double>();
+  ASSERT_GT(work, 0);
+  for (const Json& step : run["steps"])  // the same FLOPs in the time that the step took
+    EXPECT_NEAR(step["flop_utilisation"].get<double>() * step["step_ns"].get<double>(), work, 1e-9 * work);
+  const Json comparison = Json::parse(finish({"compare", "--store", store, "--json"}).out);
+  EXPECT_EQ(comparison["predicted_flop_utilisation"], run["predicted_flop_utilisation"]);
+  EXPECT_NEAR(comparison["measured_flop_utilisation"].get<double>() * comparison["measured_step_ns"].get<double>(), work, 1e-9 * work);
+  EXPECT_NE(finish({"compare", "--store", store}).out.find("model FLOPs"), std::string::npos);
+  EXPECT_FALSE(runOf(plan, {"--synthetic", "--backend", "gloo"})["steps"][0].contains("flop_utilisation")) << "nothing is computed";
+}
+
 struct Case {
   const char* name;
   Words models;
