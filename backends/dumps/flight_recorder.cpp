@@ -9,6 +9,7 @@
 #include <simdjson.h>
 
 #include "backends/dumps/formats.h"
+#include "backends/dumps/set_up.h"
 
 namespace pw::dumps {
 namespace {
@@ -100,6 +101,19 @@ Bytes bytesOf(const dom::object& entry, std::string_view sizesKey, std::string_v
   return total;
 }
 
+/// The form of an entry's only tensor.
+Form formOf(const dom::object& entry, std::string_view sizesKey, std::string_view typesKey) {
+  dom::array sizes, types, dimensions;
+  if (entry[sizesKey].get(sizes) != simdjson::SUCCESS || entry[typesKey].get(types) != simdjson::SUCCESS) return Form::Other;
+  if (sizes.size() != 1 || types.size() != 1 || sizes.at(0).get(dimensions) != simdjson::SUCCESS) return Form::Other;
+  const std::string_view type = textOf(*types.begin());
+  if (dimensions.size() == 0) return type == "Float" ? Form::Number : Form::Other;
+  if (dimensions.size() > 1) return Form::Other;
+  if (type == "Byte") return Form::Bytes;
+  if (numberOf(*dimensions.begin()) != 1) return Form::Other;
+  return type == "Float" ? Form::One : type == "Long" ? Form::Length : Form::Other;
+}
+
 /// Reads one dump. Ranks in names of operations count in their group.
 class Reader {
  public:
@@ -121,6 +135,7 @@ class Reader {
   hang::RankDump dump_{};
   std::map<std::string, std::size_t, std::less<>> groups_{};
   std::vector<std::pair<std::size_t, std::int64_t>> numbers_{};  ///< of each operation: group, and number of the launch in it
+  std::vector<Form> forms_{};                                    ///< of each operation
   std::optional<std::size_t> unnamedGroup_{};                    ///< the only one that is listed, if it is listed without a name
   std::optional<JobRank> self_{};
   std::size_t batches_ = 0, unnamed_ = 0;
@@ -250,6 +265,8 @@ void Reader::readEntry(const dom::object& entry) {
     op.bytes = bytesOf(entry, "input_sizes", "input_dtypes");
   }
   const bool message = flagAt(entry, "is_p2p");
+  forms_.push_back(op.kind == OpKind::Receive ? formOf(entry, "output_sizes", "output_dtypes")
+                                              : formOf(entry, "input_sizes", "input_dtypes"));
   numbers_.emplace_back(op.group, numberAt(entry, message ? "p2p_seq_id" : "collective_seq_id").value_or(-2));
   dump_.ops.push_back(std::move(op));
 }
@@ -281,6 +298,7 @@ void Reader::read() {
       readEntry(entry);
     }
   }
+  markSetUp(dump_.ops, forms_);
   dump_.rank = rank();
   dump_.file = source_.file;
   dump_.complete = !first || (*first == 0 && last && *last == count - 1);

@@ -71,6 +71,7 @@ class Diagnosing {
   void run();
 
  private:
+  void listWaits();
   bool foundDeparture();
   bool foundSizes();
   bool foundUnalike();
@@ -89,13 +90,24 @@ class Diagnosing {
 };
 
 void Diagnosing::run() {
-  if (scheduleIsSound() && (inquiry_.postsAhead() || !cycleOf(inquiry_).empty())) inquiry_.receivesArePostedAhead();
+  const bool placed = inquiry_.rows != nullptr && inquiry_.rows->exact, sound = scheduleIsSound();
+  if (placed && (inquiry_.postsAhead() || (sound && !cycleOf(inquiry_).empty()))) inquiry_.receivesArePostedAhead();
+  while (sound && inquiry_.silenceDoubtful(cycleOf(inquiry_))) continue;
+  listWaits();
+  bool found = foundDeparture() || foundSizes() || foundUnalike() || foundNeverPosted() || foundCycle() || foundSilent();
+  if (!found && inquiry_.preferMissing()) {
+    listWaits();
+    found = foundCycle() || foundSilent();
+  }
+  found = found || foundInFlight() || foundCounts();
+  if (!found) result_.sentence = "no operation is open: nothing waits";
+}
+
+void Diagnosing::listWaits() {
+  result_.waits.clear();
   for (const std::vector<Wait>& waits : inquiry_.primary) {
     if (!waits.empty()) result_.waits.push_back(inquiry_.spotOf(waits.front()));
   }
-  const bool found = foundDeparture() || foundSizes() || foundUnalike() || foundNeverPosted() || foundCycle() || foundSilent() ||
-                     foundInFlight() || foundCounts();
-  if (!found) result_.sentence = "no operation is open: nothing waits";
 }
 
 /// A rank that others wait for, or that waits itself, posted something else than its row says.

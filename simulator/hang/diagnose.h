@@ -46,6 +46,7 @@ struct Spot {
   std::string operation{};         ///< the recorder's name; empty where nothing was posted
   JobRank on{-1};                  ///< the rank that it waits for
   Ns posted = 0;                   ///< 0: unknown
+  bool setsUp = false;             ///< a message of the runtime's set-up, before the schedule
 
   bool operator==(const Spot&) const = default;
 };
@@ -53,12 +54,14 @@ struct Spot {
 /// A rank that others wait for.
 struct SilentRank {
   JobRank rank;
-  Rank row{-1};                    ///< of the schedule; −1: unknown
-  std::string file{};              ///< of its dump; empty where it left none
-  std::optional<Spot> last{};      ///< the last message that it is known to have done
-  std::optional<Spot> next{};      ///< what the schedule has after that
-  std::vector<Action> possible{};  ///< what the rank may have been in: the schedule up to its next message, and that
-  std::string why{};               ///< `it left no dump`
+  Rank row{-1};                ///< of the schedule; −1: unknown
+  std::string file{};          ///< of its dump; empty where it left none
+  std::optional<Spot> last{};  ///< the last message that it is known to have done
+  std::optional<Spot> next{};  ///< what the schedule has after that; without a dump, beyond receives whose sender went on
+  /// What the rank may have been in: the schedule up to its next message, and that; without a dump up to the first send that its receiver
+  /// waits for.
+  std::vector<Action> possible{};
+  std::string why{};  ///< `it left no dump`
 };
 
 struct Diagnosis {
@@ -77,10 +80,11 @@ struct Diagnosis {
   std::vector<std::string> notes{};
 };
 
-/// Finds what stopped a job. A rank waits in its oldest operation that is not done; but where a schedule is free of deadlock, ranks that
-/// follow it cannot wait for each other, and then a rank waits only for what its next action needs, because receives were posted ahead. A
-/// cycle counts only if none of its ranks also waits for a rank that is silent. Ties: the operation posted first, then the lowest rank.
-/// `schedule`: null where there is none. Cost: n log n in operations.
+/// Finds what stopped a job. A rank waits in its oldest operation that is not done; but with a schedule in what its next action needs, for
+/// receives may be posted ahead, else in the oldest that may be. Where a schedule is free of deadlock, ranks that follow it cannot wait for
+/// each other: of a cycle those whose next action needs nothing do not wait. A cycle counts only if none of its ranks also waits for a rank
+/// that is silent. Ties: the operation posted first, then the lowest rank. `schedule`: null where there is none. Cost: n log n in
+/// operations.
 [[nodiscard]] Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule);
 
 }  // namespace pw::hang

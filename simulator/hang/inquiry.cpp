@@ -24,6 +24,7 @@ bool isWaitless(const Action& action) { return !isSend(action.kind) && !isReceiv
 
 Inquiry::Inquiry(const Dumps& all, const Rows* placed) : dumps(all), rows(placed), waits(waitsOf(all, placed)) {
   primary.resize(dumps.dumps.size());
+  doubtful.resize(dumps.dumps.size(), false);
   for (std::size_t d = 0; d < primary.size(); ++d) {
     if (waits.open[d].empty()) continue;
     const std::size_t first = waits.open[d].front().op;
@@ -65,23 +66,82 @@ bool Inquiry::postsAhead() const {
   return false;
 }
 
-void Inquiry::receivesArePostedAhead() {
-  for (std::size_t d = 0; d < primary.size(); ++d) {
-    const RankRow& row = rows->ranks[d];
-    const std::optional<Place> last = progressOf(d).last;
-    if (!last) continue;
-    const std::vector<Action>& actions = rows->schedule.rows[row.row.index()];
-    const auto first = actions.begin() + last->position + 1;
-    const auto end = std::find_if_not(first, actions.end(), isWaitless);
-    const bool atEnd = std::all_of(first, actions.end(), [](const Action& next) { return !isCompute(next.kind); });
-    primary[d].clear();
+/// Of a rank's open operations in row order, the one that it waits in; nothing where its next action needs none of them.
+std::optional<std::size_t> Inquiry::neededOf(std::size_t d) const {
+  const RankRow& row = rows->ranks[d];
+  const std::optional<Place> last = progressOf(d).last;
+  if (!last) return std::nullopt;
+  const std::vector<Action>& actions = rows->schedule.rows[row.row.index()];
+  const auto openAt = [&](const Place& place) -> std::optional<std::size_t> {
+    for (const Wait& wait : waits.open[d]) {
+      if (wait.reason != Reason::TheyAreDone && row.places[wait.op] == place) return wait.op;
+    }
+    return std::nullopt;
+  };
+  const auto kindAt = [&](const Place& place) { return actions[static_cast<std::size_t>(place.position)].kind; };
+  const RankDump& dump = dumps.dumps[d];
+  if (rows->atOnce && isReceive(kindAt(*last))) {
+    const std::optional<std::size_t> receive = openAt(*last);
+    const Place before{last->step, last->position - 1};
+    if (!receive || before.position < 0 || !isSend(kindAt(before))) return receive;
+    const std::optional<std::size_t> send = openAt(before);
+    return send && dump.ops[*send].peer == dump.ops[*receive].peer ? send : receive;
+  }
+  const auto first = actions.begin() + last->position + 1;
+  const auto end = std::find_if_not(first, actions.end(), isWaitless);
+  for (auto next = first; next != end; ++next) {
     for (const Wait& wait : waits.open[d]) {
       const std::optional<Place>& place = row.places[wait.op];
-      const bool needed = place && std::any_of(first, end, [&](const Action& next) { return needs(next, rows->at(row.row, *place)); });
-      if ((needed || (atEnd && end == actions.end())) && (primary[d].empty() || primary[d].front().op == wait.op))
-        primary[d].push_back(wait);
+      if (place && wait.reason != Reason::TheyAreDone && place->step == last->step && needs(*next, rows->at(row.row, *place)))
+        return wait.op;
     }
   }
+  if (end != actions.end() || std::any_of(first, end, [](const Action& next) { return isCompute(next.kind); })) return std::nullopt;
+  std::optional<std::size_t> send;
+  for (const Wait& wait : waits.open[d]) {
+    if (wait.reason != Reason::TheyAreDone && (!send || (rows->atOnce ? wait.op < *send : wait.op > *send))) send = wait.op;
+  }
+  return send;
+}
+
+void Inquiry::receivesArePostedAhead() {
+  for (std::size_t d = 0; d < primary.size(); ++d) {
+    if (!progressOf(d).last) continue;
+    std::optional<std::size_t> op = neededOf(d);
+    doubtful[d] = !op;
+    if (!op) {
+      const auto oldest = std::ranges::find_if(waits.open[d], [](const Wait& wait) { return wait.reason != Reason::TheyAreDone; });
+      if (oldest != waits.open[d].end()) op = oldest->op;
+    }
+    primary[d].clear();
+    std::ranges::copy_if(waits.open[d], std::back_inserter(primary[d]), [&](const Wait& wait) { return wait.op == op; });
+  }
+}
+
+bool Inquiry::silenceDoubtful(const std::vector<Wait>& some) {
+  bool found = false;
+  for (const Wait& wait : some) {
+    const std::size_t d = *dumpOf(wait.rank);
+    if (!doubtful[d] || primary[d].empty()) continue;
+    primary[d].clear();
+    found = true;
+  }
+  return found;
+}
+
+bool Inquiry::preferMissing() {
+  bool changed = false;
+  const auto isMissing = [](const Wait& wait) { return wait.reason == Reason::NotPosted || wait.reason == Reason::NoDump; };
+  for (std::size_t d = 0; d < primary.size(); ++d) {
+    if (primary[d].empty() || std::ranges::any_of(primary[d], isMissing)) continue;
+    const auto oldest = std::ranges::find_if(waits.open[d], isMissing);
+    if (oldest == waits.open[d].end()) continue;
+    const std::size_t op = oldest->op;
+    primary[d].clear();
+    std::ranges::copy_if(waits.open[d], std::back_inserter(primary[d]), [&](const Wait& wait) { return wait.op == op; });
+    changed = true;
+  }
+  return changed;
 }
 
 Spot Inquiry::spotAt(JobRank rank, Rank row, const Place& place) const {
@@ -108,6 +168,7 @@ Spot Inquiry::spotOf(std::size_t d, std::size_t op, JobRank on) const {
   spot.operation = dump.ops[op].name;
   spot.on = on;
   spot.posted = dump.ops[op].posted;
+  spot.setsUp = dump.ops[op].setsUp;
   return spot;
 }
 
@@ -128,21 +189,64 @@ Inquiry::Progress Inquiry::progressOf(std::size_t d) const {
   return progress;
 }
 
-Inquiry::Progress Inquiry::seenOf(JobRank rank) const {
-  Progress progress{rowOf(dumps, rank, static_cast<int>(rows->schedule.rows.size())), {}};
-  if (progress.row.value < 0) return progress;
-  const std::vector<Action>& actions = rows->schedule.rows[progress.row.index()];
+std::map<std::pair<int, int>, Inquiry::Seen> Inquiry::seenOf(JobRank rank) const {
+  std::map<std::pair<int, int>, Seen> seen;
+  const Rank row = rowOf(dumps, rank, static_cast<int>(rows->schedule.rows.size()));
+  if (row.value < 0) return seen;
+  std::map<Action, int> positions;
+  for (const Action& action : rows->schedule.rows[row.index()]) positions.emplace(action, static_cast<int>(positions.size()));
   for (std::size_t d = 0; d < dumps.dumps.size(); ++d) {
     const RankRow& theirs = rows->ranks[d];
     if (theirs.row.value < 0) continue;
     for (std::size_t i = 0; i < theirs.places.size(); ++i) {
       const RecordedOp& op = dumps.dumps[d].ops[i];
-      if (!theirs.places[i] || op.peer != rank || op.state != OpState::Done) continue;
-      const auto found = std::ranges::find(actions, counterpart(rows->at(theirs.row, *theirs.places[i])));
-      if (found != actions.end()) progress.advance({theirs.places[i]->step, static_cast<int>(found - actions.begin())});
+      if (!theirs.places[i] || op.peer != rank) continue;
+      const auto found = positions.find(counterpart(rows->at(theirs.row, *theirs.places[i])));
+      const bool awaited = std::ranges::any_of(primary[d], [&](const Wait& wait) { return wait.op == i; });
+      if (found != positions.end())
+        seen.emplace(std::pair(theirs.places[i]->step, found->second), Seen{op.state == OpState::Done, awaited});
     }
   }
-  return progress;
+  return seen;
+}
+
+/// Where a rank without a dump came to: after the last message that is known to be done. A receive whose sender posted it and went on may
+/// be taken, and the rank is not beyond a send that its receiver posted in vain.
+void Inquiry::addUnseen(SilentRank& silent) const {
+  const std::map<std::pair<int, int>, Seen> seen = seenOf(silent.rank);
+  silent.row = rowOf(dumps, silent.rank, static_cast<int>(rows->schedule.rows.size()));
+  if (silent.row.value < 0) return;
+  const std::vector<Action>& actions = rows->schedule.rows[silent.row.index()];
+  const auto kindAt = [&](int position) { return actions[static_cast<std::size_t>(position)].kind; };
+  Place at{0, 0};  // after the last that is done
+  std::optional<Place> last;
+  for (const auto& [place, end] : seen) {
+    if (end.done) last = Place{place.first, place.second};
+  }
+  if (last) {
+    silent.last = spotAt(silent.rank, silent.row, *last);
+    at = {last->step, last->position + 1};
+    // That a message was sent does not say that it was taken.
+    if (isReceive(kindAt(last->position))) silent.possible.push_back(actions[static_cast<std::size_t>(last->position)]);
+  }
+  const int count = static_cast<int>(actions.size());
+  const auto isAwaited = [&](int position) {  // its receiver says that it did not come
+    const auto found = seen.find({at.step, position});
+    return isSend(kindAt(position)) && found != seen.end() && !found->second.done;
+  };
+  int limit = at.position;
+  while (limit < count && !isAwaited(limit)) ++limit;
+  if (limit == count) {  // nobody waits for a message of this step
+    for (limit = at.position; limit < count && isWaitless(actions[static_cast<std::size_t>(limit)]);) ++limit;
+  }
+  for (int i = at.position; i < std::min(count, limit + 1); ++i) silent.possible.push_back(actions[static_cast<std::size_t>(i)]);
+  int next = at.position;
+  const auto mayBeTaken = [&](int position) {  // its sender went on
+    const auto found = seen.find({at.step, position});
+    return isReceive(kindAt(position)) && found != seen.end() && !found->second.awaited;
+  };
+  while (next < limit && mayBeTaken(next)) ++next;
+  if (next < count) silent.next = spotAt(silent.rank, silent.row, {at.step, next});
 }
 
 SilentRank Inquiry::silentOf(JobRank rank) const {
@@ -163,20 +267,20 @@ SilentRank Inquiry::silentOf(JobRank rank) const {
   }
   if (gone != dumps.gone.end()) silent.why = gone->dead ? "NCCL considers it dead" : "it does not answer NCCL RAS";
   if (rows == nullptr) return silent;
-  const Progress progress = dump ? progressOf(*dump) : seenOf(rank);
+  if (!dump) {
+    addUnseen(silent);
+    return silent;
+  }
+  const Progress progress = progressOf(*dump);
   silent.row = progress.row;
   if (progress.row.value < 0) return silent;
-  if (!dump && progress.last) silent.last = spotAt(rank, progress.row, *progress.last);
   const std::vector<Action>& actions = rows->schedule.rows[progress.row.index()];
   const auto next = static_cast<std::size_t>(progress.last ? progress.last->position + 1 : 0);
   if (next >= actions.size()) return silent;
   silent.next = spotAt(rank, progress.row, {progress.last ? progress.last->step : 0, static_cast<int>(next)});
   const auto begin = actions.begin() + static_cast<std::ptrdiff_t>(next);
   const auto message = std::find_if_not(begin, actions.end(), isWaitless);
-  // That a message was sent does not say that it was taken.
-  if (!dump && progress.last && isReceive(actions[static_cast<std::size_t>(progress.last->position)].kind))
-    silent.possible.push_back(actions[static_cast<std::size_t>(progress.last->position)]);
-  silent.possible.insert(silent.possible.end(), begin, message == actions.end() ? message : message + 1);
+  silent.possible.assign(begin, message == actions.end() ? message : message + 1);
   return silent;
 }
 
@@ -184,7 +288,8 @@ std::string placeText(const Spot& spot) {
   const std::string name = spot.action ? toString(*spot.action) : printableLine(spot.operation);
   const std::string step = spot.step > 0 ? fmt::format(", step {}", spot.step) : "";
   if (spot.position < 0) return name + (spot.step > 0 ? fmt::format(" (step {})", spot.step) : "");
-  return fmt::format("{} ({} {}{})", name, spot.inRow ? "position" : "operation", spot.position, step);
+  const char* const unit = spot.inRow ? "position" : spot.setsUp ? "set-up, operation" : "operation";
+  return fmt::format("{} ({} {}{})", name, unit, spot.position, step);
 }
 
 std::string textOf(const Spot& spot) {

@@ -3,9 +3,11 @@
 // The job under diagnosis: its graph of waits, and words for its places. For use in this folder only.
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "simulator/hang/diagnose.h"
@@ -21,6 +23,7 @@ struct Inquiry {
   Waits waits;
   /// By dump: what the rank waits in: the waits of its oldest operation that is not done, and of those started together with it.
   std::vector<std::vector<Wait>> primary{};
+  std::vector<bool> doubtful{};  ///< by dump: what the rank does next needs none of its open operations; it need not wait for one
 
   Inquiry(const Dumps& all, const Rows* placed);
 
@@ -34,8 +37,12 @@ struct Inquiry {
   };
   /// By what it posted.
   [[nodiscard]] Progress progressOf(std::size_t dump) const;
-  /// Of a rank without a dump: by the messages that others exchanged with it.
-  [[nodiscard]] Progress seenOf(JobRank rank) const;
+  /// The other end of a message of a rank without a dump.
+  struct Seen {
+    bool done = false, awaited = false;  ///< awaited: its rank waits in it
+  };
+  /// By step and position in the row of a rank without a dump, as far as others posted their ends.
+  [[nodiscard]] std::map<std::pair<int, int>, Seen> seenOf(JobRank rank) const;
   /// The dump's index; nothing where the rank left none.
   [[nodiscard]] std::optional<std::size_t> dumpOf(JobRank rank) const;
   [[nodiscard]] const RecordedOp& opOf(const Wait& wait) const;
@@ -45,9 +52,17 @@ struct Inquiry {
   [[nodiscard]] bool leadsOn(const Wait& wait) const;
   /// Whether a rank posted operations after one that is not done, so that it does not wait for each.
   [[nodiscard]] bool postsAhead() const;
-  /// Takes ranks to wait only for what their next action needs, and those whose next action needs nothing to be silent. At the end of
-  /// its row a rank waits for its sends.
+  [[nodiscard]] std::optional<std::size_t> neededOf(std::size_t dump) const;
+  /// Takes ranks to wait for what their next action needs; where that is no open operation, for the oldest open one, which is doubtful. At
+  /// the end of its row a rank waits for its sends: torch's runtime for the newest first. Where messages are waited for at once, a rank
+  /// waits in the receive that it posted last, and before that in the send to the same rank right before it, as 1F1B starts them together.
   void receivesArePostedAhead();
+  /// Takes the doubtful of these ranks to be silent. Returns whether there was one.
+  bool silenceDoubtful(const std::vector<Wait>& waits);
+
+  /// Takes ranks to wait in the oldest operation whose other end was not posted, where there is one: both ends of an older one were, and a
+  /// recorder on the host learns that it is done only when the host waits for it. Returns whether that changed something.
+  bool preferMissing();
 
   [[nodiscard]] Spot spotOf(std::size_t dump, std::size_t op, JobRank on) const;
   [[nodiscard]] Spot spotOf(const Wait& wait) const;
@@ -56,6 +71,9 @@ struct Inquiry {
   /// The earliest of these: by the time posted where all are known, then by rank and operation. Nothing of none.
   [[nodiscard]] std::optional<Wait> earliest(const std::vector<Wait>& some) const;
   [[nodiscard]] SilentRank silentOf(JobRank rank) const;
+
+ private:
+  void addUnseen(SilentRank& silent) const;
 };
 
 /// `rank 1 waits in 1RECV_F3 (position 7) for rank 0`.

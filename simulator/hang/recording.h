@@ -33,6 +33,7 @@ struct RecordedOp {
   Ns posted = 0;                   ///< on the recorder's clock, which may differ between hosts; 0: unknown
   std::optional<Action> action{};  ///< where the recorder names it
   std::size_t batch = 0;           ///< operations with the same number > 0 were started together
+  bool setsUp = false;             ///< a message that a runtime sends for itself before a schedule's first step; of no action
   bool awaited = false;            ///< the recorder says that the rank was waiting for it
 };
 

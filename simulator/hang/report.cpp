@@ -21,6 +21,7 @@ Json json(const Spot& spot) {
   j["in_schedule"] = spot.inRow;
   j["action"] = spot.action ? Json(toString(*spot.action)) : Json(nullptr);
   j["operation"] = spot.operation.empty() ? Json(nullptr) : Json(spot.operation);
+  j["set_up"] = spot.setsUp;
   j["step"] = spot.step >= 0 ? Json(spot.step) : Json(nullptr);
   j["waits_for"] = spot.on.value >= 0 ? Json(spot.on.value) : Json(nullptr);
   j["posted_ns"] = spot.posted > 0 ? Json(spot.posted) : Json(nullptr);

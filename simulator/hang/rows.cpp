@@ -60,17 +60,25 @@ Schedule besideActions(const Schedule& compute) {
   return result;
 }
 
-std::vector<Schedule> loweringsOf(const Schedule& schedule) {
-  if (isLowered(schedule)) return {schedule};
-  std::vector<Schedule> all;
-  for (const Lowering lowering : {Lowering::Torch, Lowering::Deferred}) {
+/// A schedule with messages, and whether ranks wait for them at once.
+struct Lowered {
+  Schedule schedule;
+  bool atOnce = false;
+};
+
+std::vector<Lowered> loweringsOf(const Schedule& schedule) {
+  if (isLowered(schedule)) return {{schedule}};
+  std::vector<Lowered> all;
+  const bool single = schedule.placement.stages() == schedule.rows.size();
+  if (single) all.push_back({besideActions(schedule), true});
+  for (const Lowering lowering : {Lowering::TorchRuntime, Lowering::Torch, Lowering::Deferred}) {
     try {
-      all.push_back(lower(schedule, lowering));
+      all.push_back({lower(schedule, lowering)});
     } catch (const UsageError&) {  // it deadlocks by itself, which `check` explains; its order beside the actions is known nevertheless
       break;
     }
   }
-  all.push_back(besideActions(schedule));
+  if (!single) all.push_back({besideActions(schedule), true});
   return all;
 }
 
@@ -117,7 +125,7 @@ class Walk {
     slots_ = slotsOf(schedule, result_.row.index());
     for (std::size_t i = 0; i < dump.ops.size(); ++i) {
       const RecordedOp& op = dump.ops[i];
-      if (!isMessage(op.kind)) continue;
+      if (!isMessage(op.kind) || op.setsUp) continue;
       messages_.push_back(i);
       peers_.push_back(rowOf(dumps, *group, op.peer, rows));
     }
@@ -138,10 +146,19 @@ class Walk {
     return dump_.ops[messages_[message]].kind == s.kind && peers_[message] == s.peer;
   }
   bool placeNamed();
-  /// How many messages fit the row's order from a slot on.
-  [[nodiscard]] std::size_t fits(std::size_t enter) const;
   [[nodiscard]] std::size_t bestEntry() const;
-  /// Places messages in the row's order; returns how many fit.
+  /// The slots of messages that were started together, in the slots from one on; nothing if they do not fit.
+  [[nodiscard]] std::optional<std::vector<std::size_t>> slotsFrom(std::size_t message, std::size_t end, std::size_t slot) const;
+  /// How many messages from one on fit the slots from one on, up to a number.
+  [[nodiscard]] std::size_t fits(std::size_t message, std::size_t slot, std::size_t most) const;
+  /// After a message that does not fit: where to go on.
+  struct Entry {
+    std::size_t message = 0, slot = 0;
+  };
+  [[nodiscard]] std::optional<Entry> resume(std::size_t message, std::size_t slot) const;
+  /// Whether the rank posted more of a kind to or from a peer in one step than its row has, in whatever order.
+  [[nodiscard]] bool breaksAnyOrder() const;
+  /// Places messages in the row's order; returns how many were placed.
   std::size_t walk(std::size_t enter, bool exact);
   void placeByPair(std::size_t first, std::size_t enter);
   void depart(std::size_t message, std::size_t slot);
@@ -170,19 +187,60 @@ bool Walk::placeNamed() {
   return true;
 }
 
-std::size_t Walk::fits(std::size_t enter) const {
+std::size_t Walk::fits(std::size_t message, std::size_t slot, std::size_t most) const {
   std::size_t count = 0;
-  while (count < messages_.size() && isAt(count, enter + count)) ++count;
+  while (count < most && message + count < messages_.size() && isAt(message + count, slot + count)) ++count;
   return count;
 }
 
 std::size_t Walk::bestEntry() const {
   std::size_t best = 0, longest = 0;
   for (std::size_t enter = 0; enter < slots_.size(); ++enter) {
-    const std::size_t count = fits(enter);
+    const std::size_t count = fits(0, enter, messages_.size());
     if (count > longest) best = enter, longest = count;
   }
   return best;
+}
+
+std::optional<std::vector<std::size_t>> Walk::slotsFrom(std::size_t message, std::size_t end, std::size_t slot) const {
+  const std::size_t count = end - message;
+  std::vector<std::size_t> slots;
+  std::vector<bool> taken(count, false);
+  for (std::size_t m = message; m < end; ++m) {
+    std::size_t k = 0;
+    while (k < count && (taken[k] || !isAt(m, slot + k))) ++k;
+    if (k == count) return std::nullopt;
+    taken[k] = true;
+    slots.push_back(slot + k);
+  }
+  return slots;
+}
+
+std::optional<Walk::Entry> Walk::resume(std::size_t message, std::size_t slot) const {
+  constexpr std::size_t kMostLeftOut = 3, kEnough = 4, kAhead = 16;
+  std::optional<Entry> best;
+  std::size_t longest = 0;
+  const auto tryEntry = [&](std::size_t m, std::size_t s) {
+    const std::size_t count = fits(m, s, kAhead);
+    if (m >= messages_.size() || count <= longest || count < std::min(kEnough, messages_.size() - m) || count < s - slot) return;
+    longest = count;
+    best = Entry{m, s};
+  };
+  for (std::size_t skip = 1; skip <= kMostLeftOut; ++skip) tryEntry(message, slot + skip);
+  tryEntry(message + 1, slot);
+  return best;
+}
+
+bool Walk::breaksAnyOrder() const {
+  if (!dump_.complete) return false;
+  std::map<std::pair<OpKind, int>, int> row;
+  for (const Slot& slot : slots_) ++row[slot.key()];
+  std::map<std::pair<OpKind, int>, int> left;
+  for (std::size_t m = 0; m < messages_.size(); ++m) {
+    if (m % slots_.size() == 0) left = row;
+    if (--left[{dump_.ops[messages_[m]].kind, peers_[m].value}] < 0) return true;
+  }
+  return false;
 }
 
 std::size_t Walk::walk(std::size_t enter, bool exact) {
@@ -190,30 +248,39 @@ std::size_t Walk::walk(std::size_t enter, bool exact) {
     if (!messages_.empty() && exact) result_.departure = Departure{messages_.front(), {0, -1}};
     return 0;
   }
-  std::size_t i = 0;
+  constexpr int kMostDepartures = 4;
   const auto batch = [&](std::size_t message) { return dump_.ops[messages_[message]].batch; };
-  while (i < messages_.size()) {
-    std::size_t end = i + 1;
-    while (end < messages_.size() && batch(i) > 0 && batch(end) == batch(i)) ++end;
-    std::vector<bool> taken(end - i, false);
-    bool all = true;
-    for (std::size_t m = i; m < end && all; ++m) {
-      std::size_t slot = i;
-      while (slot < end && (taken[slot - i] || !isAt(m, enter + slot))) ++slot;
-      all = slot < end;
-      if (!all) break;
-      taken[slot - i] = true;
-      set(m, enter + slot);
+  int departures = 0;
+  for (Entry at{0, enter}; at.message < messages_.size();) {
+    std::size_t end = at.message + 1;
+    while (end < messages_.size() && batch(at.message) > 0 && batch(end) == batch(at.message)) ++end;
+    if (const std::optional<std::vector<std::size_t>> slots = slotsFrom(at.message, end, at.slot)) {
+      for (std::size_t m = at.message; m < end; ++m) set(m, (*slots)[m - at.message]);
+      at = {end, at.slot + (end - at.message)};
+      continue;
     }
-    if (!all) {
-      const std::size_t missing = static_cast<std::size_t>(std::ranges::find(taken, false) - taken.begin());
-      const std::size_t slot = enter + i + missing;
-      if (exact) depart(i, slot);
-      return i;
+    if (!exact) return at.message;
+    if (!result_.departure) {
+      std::size_t slot = at.slot;  // the first that none of them is in
+      const auto isIn = [&](std::size_t s) {
+        for (std::size_t m = at.message; m < end; ++m) {
+          if (isAt(m, s)) return true;
+        }
+        return false;
+      };
+      while (slot + 1 < at.slot + (end - at.message) && isIn(slot)) ++slot;
+      depart(at.message, slot);
     }
-    i = end;
+    const std::optional<Entry> next = ++departures > kMostDepartures ? std::nullopt : resume(at.message, at.slot);
+    if (!next) {
+      result_.departure->certain = breaksAnyOrder();
+      return at.message;
+    }
+    if (next->message == at.message) result_.departure->extra.reset();  // something was left out before it
+    result_.departure->certain = true;
+    at = *next;
   }
-  return i;
+  return messages_.size();
 }
 
 /// A message does not fit the slot that is next in the row.
@@ -248,19 +315,22 @@ void Walk::placeByPair(std::size_t first, std::size_t enter) {
   }
 }
 
-Rows placeIn(const Dumps& dumps, const Schedule& schedule, bool exact) {
+Rows placeIn(const Dumps& dumps, const Lowered& lowered, bool exact) {
   Rows rows;
-  rows.schedule = schedule;
+  rows.schedule = lowered.schedule;
+  rows.atOnce = lowered.atOnce;
   rows.exact = exact;
-  for (const RankDump& dump : dumps.dumps) rows.ranks.push_back(Walk(dumps, dump, schedule).place(exact));
+  for (const RankDump& dump : dumps.dumps) rows.ranks.push_back(Walk(dumps, dump, lowered.schedule).place(exact));
   return rows;
 }
 
-/// Whether ranks that depart from their row are stuck right there; those that went on have another lowering.
-bool endsAtDeparture(const Dumps& dumps, const Rows& rows) {
+/// Whether ranks that depart from their row certainly do, or are stuck right there; others have another lowering.
+bool departCertainly(const Dumps& dumps, const Rows& rows) {
   for (std::size_t d = 0; d < rows.ranks.size(); ++d) {
     const std::optional<Departure>& departure = rows.ranks[d].departure;
-    if (departure && departure->op < dumps.dumps[d].ops.size() && dumps.dumps[d].ops[departure->op].state == OpState::Done) return false;
+    if (departure && !departure->certain && departure->op < dumps.dumps[d].ops.size() &&
+        dumps.dumps[d].ops[departure->op].state == OpState::Done)
+      return false;
   }
   return true;
 }
@@ -286,19 +356,27 @@ Rank rowOf(const Dumps& dumps, JobRank rank, int rows) {
 }
 
 Rows placeOps(const Dumps& dumps, const Schedule& schedule) {
-  const std::vector<Schedule> lowerings = loweringsOf(schedule);
+  const std::vector<Lowered> lowerings = loweringsOf(schedule);
   Rows best;
   std::ptrdiff_t fewest = -1;
-  for (const Schedule& lowered : lowerings) {
+  std::vector<bool> departsInOne(dumps.dumps.size(), false);  // by dump: in some lowering
+  for (const Lowered& lowered : lowerings) {
     Rows rows = placeIn(dumps, lowered, true);
     const auto departures = std::ranges::count_if(rows.ranks, [](const RankRow& row) { return row.departure.has_value(); });
+    for (std::size_t d = 0; d < rows.ranks.size(); ++d) departsInOne[d] = departsInOne[d] || rows.ranks[d].departure;
     if (fewest >= 0 && departures >= fewest) continue;
     fewest = departures;
     best = std::move(rows);
   }
+  bool told = false;  // a rank did a whole step in the order of this lowering only
+  for (std::size_t d = 0; d < best.ranks.size(); ++d) {
+    const RankRow& row = best.ranks[d];
+    const bool whole = std::ranges::any_of(row.places, [](const std::optional<Place>& place) { return place && place->step > 0; });
+    told = told || (whole && !row.departure && departsInOne[d]);
+  }
   const bool given = lowerings.size() == 1;
   const bool follows = given ? fewest <= std::max<std::ptrdiff_t>(1, std::ssize(dumps.dumps) / 2)
-                             : fewest == 0 || (fewest == 1 && std::ssize(dumps.dumps) > 1 && endsAtDeparture(dumps, best));
+                             : fewest == 0 || (fewest == 1 && std::ssize(dumps.dumps) > 1 && (told || departCertainly(dumps, best)));
   if (!follows) best = placeIn(dumps, lowerings.front(), false);
   best.inFile = positionsIn(schedule, best.schedule);
   return best;

@@ -24,6 +24,8 @@ struct Departure {
   /// What the rank posted is a message more than the row has in this step: the one after the row's last to or from that peer. Nothing where
   /// the row has it later, and the rank left out what comes before.
   std::optional<Action> extra{};
+  /// It is in the row's order again after a few messages left out or added, or posted more than the row has in any order.
+  bool certain = false;
 };
 
 /// A rank's operations in its row of the schedule.
@@ -37,7 +39,8 @@ struct RankRow {
 struct Rows {
   Schedule schedule;                       ///< with sends and receives
   std::vector<std::vector<int>> inFile{};  ///< by row and position: the position in the schedule as given, or −1
-  bool exact = false;  ///< ranks follow the order of all messages of their rows; else only that of each rank pair and direction counts
+  bool atOnce = false;  ///< ranks wait for a message as soon as they post its receive, and post it when an action needs it
+  bool exact = false;   ///< ranks follow the order of all messages of their rows; else only that of each rank pair and direction counts
   std::vector<RankRow> ranks{};  ///< as `Dumps::dumps`
 
   /// The action at a place of a rank's row.
@@ -53,10 +56,12 @@ struct Rows {
 [[nodiscard]] Rank rowOf(const Dumps& dumps, JobRank rank, int rows);
 /// Finds what each rank's messages are in a schedule. Where the recorder names actions, they count. Else the k-th message to or from a peer
 /// is the k-th of the row, which begins again with each step; and with a schedule that has sends and receives, the order of all messages is
-/// the row's, but for operations that were started together. A schedule without sends and receives gets
-/// those of the lowering that most ranks follow; where several ranks depart from each, or one departs and goes on, only the order of the
-/// messages of a rank pair counts. Where older operations were dropped, the row is entered where most operations fit. Cost: linear in
-/// operations, times the length of a row for incomplete dumps.
+/// the row's, but for operations that were started together. After a departure the row is entered again where the next messages fit. A
+/// schedule without sends and receives gets those of the lowering that most ranks follow: of one stage a rank first those beside the
+/// actions, as torch's schedules for that post them, else first those of torch's runtime. Where several ranks depart from each, or one may
+/// only have another order, only the order of the messages of a rank pair counts. Messages of a runtime's set-up are no messages of the
+/// row. Where older operations were dropped, the row is entered where most operations fit. Cost: linear in operations, times the length of
+/// a row for incomplete dumps.
 [[nodiscard]] Rows placeOps(const Dumps& dumps, const Schedule& schedule);
 
 }  // namespace pw::hang

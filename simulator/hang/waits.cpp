@@ -67,9 +67,8 @@ class Matches {
   void addWaits(std::size_t dump, std::size_t op, bool all, std::vector<Wait>& waits) const;
 
  private:
-  using Pair = std::tuple<std::size_t, JobRank, JobRank>;
+  using Pair = std::tuple<std::size_t, JobRank, JobRank, bool>;  ///< of the set-up, or not
   [[nodiscard]] bool byAction(std::size_t a, JobRank peer) const;
-  [[nodiscard]] std::optional<Action> actionOf(std::size_t dump, std::size_t op) const;
   [[nodiscard]] MessageKey keyOf(std::size_t dump, std::size_t op, std::map<Pair, std::int64_t>& next,
                                  const std::map<Pair, std::int64_t>& done) const;
   void addDump(std::size_t dump);
@@ -91,20 +90,11 @@ class Matches {
   std::vector<std::map<std::size_t, CollectiveKey>> collectiveKeys_{};
 };
 
-std::optional<Action> Matches::actionOf(std::size_t dump, std::size_t op) const {
-  const RecordedOp& recorded = dumps_.dumps[dump].ops[op];
-  if (recorded.action) return recorded.action;
-  if (rows_ == nullptr || !rows_->exact || !rows_->ranks[dump].places[op]) return std::nullopt;
-  return rows_->at(rows_->ranks[dump].row, *rows_->ranks[dump].places[op]);
-}
-
 /// Whether both ranks' messages have actions that can be compared.
 bool Matches::byAction(std::size_t a, JobRank peer) const {
   const auto other = index_.find(peer);
   if (other == index_.end()) return false;
-  if (named_[a] && named_[other->second]) return true;
-  return rows_ != nullptr && rows_->exact && isWhole(a, peer) && rows_->ranks[a].row.value >= 0 &&
-         rows_->ranks[other->second].row.value >= 0;
+  return named_[a] && named_[other->second];
 }
 
 MessageKey Matches::keyOf(std::size_t d, std::size_t op, std::map<Pair, std::int64_t>& next,
@@ -113,11 +103,12 @@ MessageKey Matches::keyOf(std::size_t d, std::size_t op, std::map<Pair, std::int
   const RecordedOp& recorded = dump.ops[op];
   const bool sends = recorded.kind == OpKind::Send;
   MessageKey key{recorded.group, sends ? dump.rank : recorded.peer, sends ? recorded.peer : dump.rank, 0, kIdle};
-  const Pair pair{key.group, key.from, key.to};
+  const Pair pair{key.group, key.from, key.to, recorded.setsUp};
   const std::int64_t number = next[pair]++;
   key.number = number;
-  if (byAction(d, recorded.peer)) {
-    if (const std::optional<Action> action = actionOf(d, op)) {
+  if (recorded.setsUp) key.action = {Stage{-3}, ActionKind::SendForward, Microbatch{-1}};
+  if (!recorded.setsUp && byAction(d, recorded.peer)) {
+    if (const std::optional<Action>& action = recorded.action) {
       key.action = sends ? *action : counterpart(*action);
       key.action.overlapsNext = false;
       key.number = rows_ != nullptr && rows_->ranks[d].places[op] ? rows_->ranks[d].places[op]->step : std::max(0, dump.step);
@@ -141,7 +132,7 @@ void Matches::addDump(std::size_t d) {
   for (const RecordedOp& op : dump.ops) {
     if (isMessage(op.kind) && op.state == OpState::Done) {
       const bool sends = op.kind == OpKind::Send;
-      ++done[{op.group, sends ? dump.rank : op.peer, sends ? op.peer : dump.rank}];
+      ++done[{op.group, sends ? dump.rank : op.peer, sends ? op.peer : dump.rank, op.setsUp}];
     }
   }
   for (std::size_t i = 0; i < dump.ops.size(); ++i) {
@@ -174,6 +165,8 @@ void Matches::addMessage(const Wait& base, std::size_t d, std::vector<Wait>& wai
     const RecordedOp& theirs = dumps_.dumps[other->dump].ops[other->op];
     wait.other = other->op;
     const bool differ = op.bytes > 0 && theirs.bytes > 0 && op.bytes != theirs.bytes;
+    // It has arrived; a recorder on the host learns of a send's end only when the host waits for it.
+    if (op.kind == OpKind::Send && theirs.state == OpState::Done && !differ) return;
     wait.reason = differ ? Reason::SizesDiffer : theirs.state == OpState::Done ? Reason::TheyAreDone : Reason::Unfinished;
   }
   waits.push_back(wait);

@@ -17,7 +17,7 @@ enum class Reason : std::uint8_t {
   SizesDiffer,  ///< it posted another size
   Unalike,      ///< it posted another collective in that place
   Unfinished,   ///< it posted its end, which is not done either
-  TheyAreDone,  ///< its end is done
+  TheyAreDone,  ///< its end is done (of a receive: a send whose receiver is done is no wait)
 };
 
 /// An operation that is not done, and a rank that it needs.
@@ -39,7 +39,8 @@ struct Waits {
   std::vector<Wait> mismatched;
 };
 
-/// A message's ends are found by their actions where both ranks' are known, else by their order; where a dump lost its beginning, ends are
+/// A message's ends are found by their actions where both recorders name them, else by their order, for neither NCCL nor Gloo knows an
+/// action; messages of a runtime's set-up count on their own. Where a dump lost its beginning, ends are
 /// counted from the first that is not done. Collectives are found by their number in their group. `rows`: null without a schedule. Cost:
 /// n log n in operations, and for each open collective its group.
 [[nodiscard]] Waits waitsOf(const Dumps& dumps, const Rows* rows);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +71,69 @@ TEST(HangDumps, OfRealTorchProcessesNameRankAndAction) {
   }
 }
 
+/// A place against what its rank said itself: which action's message did not come, or that it was one of the set-up. Ranks that post
+/// messages the schedule does not have, or died in the wait, cannot be compared.
+void expectAsSaid(const hang::Spot& spot, const ordered_json& truth) {
+  const std::string rank = std::to_string(spot.rank.value);
+  const bool faulty = spot.rank.value == truth["rank"].get<int>();
+  if (faulty && (truth["fault"] == "few_microbatches" || truth["fault"] == "wrong_size")) return;
+  if (truth["fault"] == "wrong_size" && !truth["stuck"].contains(rank)) return;  // its other end
+  ASSERT_TRUE(truth["stuck"].contains(rank)) << rank;
+  const ordered_json& said = truth["stuck"][rank];
+  EXPECT_EQ(spot.operation, said["operation"].get<std::string>());
+  const ordered_json action = spot.action ? ordered_json(toString(*spot.action)) : ordered_json(nullptr);
+  EXPECT_EQ(action, said["action"]);
+  EXPECT_EQ(spot.setsUp, said["action"].is_null());
+}
+
+TEST(HangDumps, OfTorchPipelinesNameWhatWasDoneToTheJob) {
+  const std::string data = std::string(PW_SOURCE_DIR) + "/tests/data/torch_pipelines";
+  const ordered_json truths = ordered_json::parse(readFile(data + "/truths.json"));
+  ASSERT_EQ(truths.size(), 20U);
+  for (const auto& [name, truth] : truths.items()) {
+    SCOPED_TRACE(name);
+    const std::string file = data + "/" + name + "/schedule.csv";
+    const Schedule schedule = parseCsv(readFile(file), name, file);
+    const hang::Diagnosis d = hang::diagnose(readDumps({data + "/" + name}), &schedule);
+    SCOPED_TRACE(d.sentence);
+    const std::string fault = truth["fault"];
+    const int rank = truth["rank"];
+    ASSERT_TRUE(d.firstStuck);
+    expectAsSaid(*d.firstStuck, truth);
+    for (const hang::Spot& wait : d.waits) expectAsSaid(wait, truth);
+    for (const auto& [stuck, said] : truth["stuck"].items())
+      EXPECT_TRUE(std::ranges::any_of(d.waits, [&](const hang::Spot& wait) { return std::to_string(wait.rank.value) == stuck; })) << stuck;
+    if (fault == "wrong_size") {
+      EXPECT_EQ(nameOf(d.verdict), "size_mismatch");
+      EXPECT_EQ(d.firstStuck->rank.value, rank);
+      EXPECT_EQ(toString(*d.firstStuck->action), truth["action"].get<std::string>());
+    } else if (truth.contains("action")) {  // killed or stopped
+      EXPECT_EQ(nameOf(d.verdict), "silent_rank");
+      ASSERT_EQ(d.silent.size(), 1U);
+      EXPECT_EQ(d.silent[0].rank.value, rank);
+      if (truth["action"].is_null()) continue;  // in the set-up
+      std::vector<std::string> possible;
+      for (const Action& action : d.silent[0].possible) possible.push_back(toString(action));
+      EXPECT_THAT(possible, testing::Contains(truth["action"].get<std::string>()));
+      EXPECT_EQ(d.silent[0].next->step, truth["step"].get<int>());
+      if (d.silent[0].file.empty()) continue;
+      EXPECT_EQ(toString(*d.silent[0].next->action), truth["action"].get<std::string>());
+    } else if (d.verdict == hang::Verdict::SilentRank) {
+      // Dumps do not tell a rank that took its messages for two steps, and ended, from one that died then.
+      EXPECT_EQ(fault, "few_microbatches");
+      EXPECT_EQ(ordered_json::array({d.silent.at(0).rank.value}), truth["ended"]);
+    } else if (d.verdict == hang::Verdict::Cycle) {
+      EXPECT_EQ(fault, "inverted_order");
+      EXPECT_TRUE(std::ranges::any_of(d.cycle, [&](const hang::Spot& spot) { return spot.rank.value == rank; }));
+      for (const hang::Spot& spot : d.cycle) expectAsSaid(spot, truth);
+    } else {
+      EXPECT_EQ(nameOf(d.verdict), "missing_message");
+      EXPECT_EQ(d.cause->rank.value, rank);
+      EXPECT_EQ(toString(*d.cause->action), truth["expected"].get<std::string>());
+    }
+  }
+}
+
 // ---- torch's Flight Recorder -------------------------------------------------------------------------------------
 
 ordered_json entry(const std::string& name, const std::string& state, int record) {
@@ -109,6 +173,36 @@ TEST(HangDumps, RanksOfMessagesCountInTheirGroupAndNameTheDump) {
   EXPECT_EQ(ops[1].sequence, 4);
   EXPECT_EQ(ops[1].state, OpState::Started);
   EXPECT_TRUE(dumps.dumps[0].complete);
+}
+
+/// An entry of a message of one tensor.
+ordered_json shaped(const std::string& name, int record, const ordered_json& size, const std::string& type) {
+  ordered_json made = entry(name, "completed", record);
+  made["input_sizes"] = made["output_sizes"] = ordered_json::array({size});
+  made["input_dtypes"] = made["output_dtypes"] = ordered_json::array({type});
+  return made;
+}
+
+TEST(HangDumps, MessagesOfTorchsSetUpAreToldByTheirShapes) {
+  const test::Folder folder;
+  const ordered_json none = ordered_json::array();
+  const auto setUp = [&](const std::vector<ordered_json>& entries) {
+    const hang::Dumps dumps = readText(folder, "trace_2", recorder(entries).dump());
+    std::string marks;
+    for (const hang::RecordedOp& op : dumps.dumps.at(0).ops) marks += op.setsUp ? 's' : '-';
+    return marks;
+  };
+  const ordered_json take = shaped("nccl:recv 0<-1", 0, {1}, "Float"), greet = shaped("nccl:send 0->1", 1, none, "Float");
+  const ordered_json length = shaped("nccl:send 0->1", 2, {1}, "Long"), object = shaped("nccl:send 0->1", 3, {311}, "Byte");
+  const ordered_json sent = entry("nccl:send 0->1", "started", 4), bytes = shaped("nccl:send 0->1", 5, {8, 8}, "Byte");
+  EXPECT_EQ(setUp({take, greet, length, object, sent}), "ssss-");
+  EXPECT_EQ(setUp({greet, take, sent, sent, greet, take, length, object, sent}), "ss--ssss-");  // of a second schedule object
+  EXPECT_EQ(setUp({take, greet, length}), "sss");                                               // it hangs there
+  EXPECT_EQ(setUp({take}), "s");
+  EXPECT_EQ(setUp({take, sent, take, sent}), "----");       // boundaries of one element
+  EXPECT_EQ(setUp({object, bytes, length, sent}), "----");  // boundaries of bytes, and of one number
+  const ordered_json sum = entry("nccl:all_reduce", "completed", 6);
+  EXPECT_EQ(setUp({sum, take, greet, sum, length, object, sent}), "-ss-ss-");
 }
 
 TEST(HangDumps, OperationsOfACoalescedGroupHaveItsState) {

@@ -87,6 +87,35 @@ CASES = {
 }
 
 
+def new_entry(entries, sends, rank, peer, tensor, timeout):
+    """An entry of torch's Flight Recorder for a message of a group of all ranks, as ProcessGroupNCCL makes it."""
+    sizes, types = [list(tensor.shape)], [{"float32": "Float", "int64": "Long", "uint8": "Byte"}[str(tensor.dtype).split(".")[1]]]
+    entries.append({
+        "record_id": len(entries), "pg_id": 0, "process_group": ["0", "default_pg"], "thread_name": "python", "thread_id": "0",
+        "collective_seq_id": 0, "p2p_seq_id": len(entries) + 1, "op_id": len(entries) + 1,
+        "profiling_name": f"gloo:send {rank}->{peer}" if sends else f"gloo:recv {rank}<-{peer}",
+        "time_created_ns": time.time_ns(), "input_sizes": sizes, "input_dtypes": types,
+        "output_sizes": sizes, "output_dtypes": types, "state": "scheduled", "time_discovered_started_ns": 0,
+        "time_discovered_completed_ns": 0, "retired": False, "timeout_ms": int(timeout * 1000), "is_p2p": True,
+    })
+    return entries[-1]
+
+
+def complete(entry):
+    entry.update(state="completed", retired=True, time_discovered_completed_ns=time.time_ns())
+
+
+def write_dump(path, ranks, entries):
+    from torch._C._distributed_c10d import _dump_fr_trace_json
+
+    text = json.loads(_dump_fr_trace_json())
+    text["entries"] = entries
+    text["pg_config"] = {"0": {"name": "0", "desc": "default_pg", "ranks": str(ranks)}}
+    whole = path.with_suffix(".part")  # a process that dies meanwhile leaves the one before
+    whole.write_text(json.dumps(text, separators=(",", ":")) + "\n")
+    whole.replace(path)
+
+
 class Recorder:
     """Sends and receives of a process group, with an entry of torch's Flight Recorder for each."""
 
@@ -96,31 +125,17 @@ class Recorder:
         self.dist, self.ranks, self.path, self.always, self.entries = dist, group_ranks, path, always, []
 
     def message(self, sends, tensor, peer):
-        rank = self.dist.get_rank()
-        entry = {
-            "record_id": len(self.entries), "pg_id": 0, "process_group": ["0", "default_pg"], "thread_name": "python", "thread_id": "0",
-            "collective_seq_id": 0, "p2p_seq_id": len(self.entries) + 1, "op_id": len(self.entries) + 1,
-            "profiling_name": f"gloo:send {rank}->{peer}" if sends else f"gloo:recv {rank}<-{peer}",
-            "time_created_ns": time.time_ns(), "input_sizes": [list(tensor.shape)], "input_dtypes": ["Float"],
-            "output_sizes": [list(tensor.shape)], "output_dtypes": ["Float"], "state": "scheduled", "time_discovered_started_ns": 0,
-            "time_discovered_completed_ns": 0, "retired": False, "timeout_ms": int(WAIT * 1000), "is_p2p": True,
-        }
-        self.entries.append(entry)
+        entry = new_entry(self.entries, sends, self.dist.get_rank(), peer, tensor, WAIT)
         if self.always:
             self.dump()
         work = self.dist.isend(tensor, peer) if sends else self.dist.irecv(tensor, peer)
         work.wait(datetime.timedelta(seconds=WAIT))
-        entry.update(state="completed", retired=True, time_discovered_completed_ns=time.time_ns())
+        complete(entry)
         if self.always:
             self.dump()
 
     def dump(self):
-        from torch._C._distributed_c10d import _dump_fr_trace_json
-
-        text = json.loads(_dump_fr_trace_json())
-        text["entries"] = self.entries
-        text["pg_config"] = {"0": {"name": "0", "desc": "default_pg", "ranks": str(self.ranks)}}
-        self.path.write_text(json.dumps(text) + "\n")
+        write_dump(self.path, self.ranks, self.entries)
 
 
 def peer_of(cell):
