@@ -16,6 +16,7 @@
 #include "schedules/units.h"
 #include "simulator/job/explain_job.h"
 #include "simulator/job/explain_job_json.h"
+#include "simulator/job/explain_tables.h"
 #include "simulator/report/bubble_causes.h"
 
 namespace pw::cli {
@@ -30,15 +31,6 @@ struct ExplainOptions {
 };
 
 double share(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
-
-/// Where the step goes: its critical path by kind.
-std::string pathTable(const JobExplanation& explained) {
-  std::vector<std::pair<std::string, Ns>> kinds(explained.path.byKind.begin(), explained.path.byKind.end());
-  std::ranges::stable_sort(kinds, std::ranges::greater(), [](const auto& kind) { return kind.second; });
-  std::vector<std::vector<std::string>> rows{{"critical path", "time", "share"}};
-  for (const auto& [kind, time] : kinds) rows.push_back({kind, formatDuration(time), percent(share(time, explained.usual.step))});
-  return table(rows);
-}
 
 /// The idle time of the ranks of a usual step, by cause.
 std::string bubbleTable(const JobExplanation& explained) {
@@ -55,67 +47,49 @@ std::string bubbleTable(const JobExplanation& explained) {
   return table(rows);
 }
 
-/// What is slow: `1.12` is a step that takes 12 % longer with only that as measured and all else ideal.
-std::string slowTable(std::vector<Culprit> culprits, const char* title, const char* noun) {
-  std::ranges::stable_sort(culprits, std::ranges::greater(), &Culprit::slowdown);
-  std::vector<std::vector<std::string>> rows{{title, "slows the step by"}};
-  for (std::size_t i = 0; i < std::min(kShown, culprits.size()); ++i) {
-    const Culprit& one = culprits[i];
-    rows.push_back({one.number < 0 ? one.name : fmt::format("{}{}", noun, one.number), signedPercent(one.slowdown - 1)});
-  }
+/// A table of the explanation: all of its rows, or the first of them and what comes after.
+std::string textOf(const ExplainedTable& of, std::size_t most) {
+  std::vector<std::vector<std::string>> rows{of.header};
+  for (std::size_t i = 0; i < std::min(most, of.rows.size()); ++i) rows.push_back(of.rows[i].cells);
   std::string text = table(rows);
-  if (culprits.size() > kShown) text += fmt::format("… and {} that slow it less\n", culprits.size() - kShown);
+  if (of.rows.size() > most) text += fmt::format("… and {} that slow it less\n", of.rows.size() - most);
   return text;
 }
 
-std::string worstTable(const JobShape& shape, const Job& job, const JobExplanation& explained) {
-  if (explained.worst.empty()) return {};
-  std::vector<std::vector<std::string>> rows{{"worst steps", "time", "above usual", "because of"}};
-  for (const WorstStep& step : explained.worst) {
-    std::string why;
-    const auto add = [&](const std::string& part) { why += (why.empty() ? "" : ", ") + part; };
-    if (step.kind) add(explained.slowdowns.byKind[*step.kind].name);
-    if (step.rank) add(fmt::format("rank {}", *step.rank));
-    if (step.replica) add(fmt::format("replica {}", *step.replica));
-    if (!step.stalls.empty()) add(toString(shape, job, step.stalls.front()));
-    rows.push_back({job.steps[step.step].name, formatDuration(job.steps[step.step].step), signedPercent(step.aboveUsual),
-                    why.empty() ? "nothing in particular" : why});
+std::string stallText(const ExplainedTable& of) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, of.rows.size()); ++i) text += of.rows[i].cells.front() + "\n";
+  if (of.rows.size() > kShown) text += fmt::format("… and {} shorter stalls\n", of.rows.size() - kShown);
+  return text;
+}
+
+/// `1.12` of a slowdown is a step that takes 12 % longer with only that as measured and all else ideal.
+std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& explained, const ExplainedTable& of) {
+  switch (of.topic) {
+    case ExplainTopic::Bubble:
+      return fmt::format("bubble {} of a usual pipeline of {}\n", percent(explained.metrics.bubbleFraction),
+                         formatDuration(explained.metrics.makespan)) +
+             bubbleTable(explained);
+    case ExplainTopic::Kinds:
+    case ExplainTopic::Stages:
+    case ExplainTopic::Ranks:
+    case ExplainTopic::Replicas:
+    case ExplainTopic::Workers: return textOf(of, kShown);
+    case ExplainTopic::WorstSteps: {
+      const std::string common = commonText(shape, job, explained);
+      return textOf(of, of.rows.size()) + (common.empty() ? "" : common + "\n");
+    }
+    case ExplainTopic::Stalls: return stallText(of);
+    case ExplainTopic::Path: return textOf(of, of.rows.size());
   }
-  const std::string common = commonText(shape, job, explained);
-  return "\n" + table(rows) + (common.empty() ? "" : common + "\n");
+  return {};
 }
 
 std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& explained) {
-  const Slowdowns& slow = explained.slowdowns;
   std::string text = fmt::format("{}: {}, {}\n", job.name, shapeText(job), counted(static_cast<std::int64_t>(job.steps.size()), "step"));
-  text +=
-      fmt::format("step {} on average = {} if all operations of a kind took equally long + {} by stragglers + {} of waits for hosts\n{}\n",
-                  formatDuration(slow.measured), formatDuration(slow.ideal), formatDuration(std::max<Ns>(0, slow.replayed - slow.ideal)),
-                  formatDuration(std::max<Ns>(0, slow.measured - slow.replayed)), stragglerText(explained));
-  text += "\n" + pathTable(explained);
-  text += fmt::format("\nbubble {} of a usual pipeline of {}\n", percent(explained.metrics.bubbleFraction),
-                      formatDuration(explained.metrics.makespan)) +
-          bubbleTable(explained);
-  text += "\n" + slowTable(slow.byKind, "kind", "");
-  if (slow.byStage.size() > 1) text += "\n" + slowTable(slow.byStage, "stage", "stage ");
-  if (slow.byStage.size() != slow.byRank.size()) text += "\n" + slowTable(slow.byRank, "rank", "rank ");
-  if (slow.byReplica.size() > 1) {
-    text += "\n" + slowTable(slow.byReplica, "replica", "replica ");
-    text += "\n" + slowTable(slow.byWorker, "worker", "worker ");
-  }
-  text += worstTable(shape, job, explained);
-  std::vector<Stall> stalls = explained.stalls;
-  std::erase_if(stalls, [&](const Stall& stall) { return !isWorthSaying(job, stall); });
-  std::ranges::stable_sort(stalls, std::ranges::greater(), &Stall::lost);
-  for (std::size_t i = 0; i < std::min(kShown, stalls.size()); ++i) text += (i == 0 ? "\n" : "") + toString(shape, job, stalls[i]) + "\n";
-  if (stalls.size() > kShown) text += fmt::format("… and {} shorter stalls\n", stalls.size() - kShown);
-  double makespan = 0, start = 0;
-  for (const ReplayError& error : explained.replay) {
-    makespan = std::max(makespan, std::abs(error.makespan));
-    start = std::max(start, error.start);
-  }
-  text += fmt::format("\nA replay of each step with its own durations is at most {} off its pipeline's time, and {} off its starts.\n",
-                      percent(makespan), percent(start));
+  text += fmt::format("{}\n{}\n", stepText(explained), stragglerText(explained));
+  for (const ExplainedTable& of : explainedTables(shape, job, explained)) text += "\n" + textOf(shape, job, explained, of);
+  text += "\n" + replayText(explained) + "\n";
   for (const std::string& note : job.notes) text += "note: " + note + "\n";
   return text;
 }

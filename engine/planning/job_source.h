@@ -18,6 +18,8 @@ struct JobOptions {
   std::string store = {};               ///< a run store
   int run = 0;                          ///< of the store; 0: the newest
   std::string steps = {};               ///< by their numbers: `5-8`, `12`; empty: all but those that warm up
+
+  bool operator==(const JobOptions&) const = default;
 };
 
 /// Receives the bytes read of all; returns false to stop.

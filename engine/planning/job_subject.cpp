@@ -8,6 +8,7 @@
 #include "engine/planning/schedule_source.h"
 #include "schedules/error.h"
 #include "simulator/job/job_costs.h"
+#include "simulator/job/typical.h"
 #include "simulator/text/counted.h"
 
 namespace pw {
@@ -20,12 +21,11 @@ Job jobFor(const SubjectOptions& o) {
 Subject subjectWith(const Job& job, Schedule schedule) {
   Subject subject;
   const int stages = static_cast<int>(schedule.placement.stages()), own = static_cast<int>(job.schedule.placement.stages());
-  subject.costs = costsFor(job, stages);
-  // Microbatches differ, and their times are known where they do the same on the same ranks.
-  if (schedule.placement == job.schedule.placement && schedule.microbatches == job.schedule.microbatches)
-    subject.actionTimes = actionTimes(job);
+  JobStepTimes times = timesFor(job, schedule);
+  subject.costs = std::move(times.costs);
+  subject.actionTimes = std::move(times.actions);
   subject.schedule = std::move(schedule);
-  subject.costSource = fmt::format("usual times of {} ({})", job.name, counted(static_cast<std::int64_t>(job.steps.size()), "step"));
+  subject.costSource = usualText(job);
   if (stages != own) subject.costSource += fmt::format(", spread from {} evenly over {} stages", counted(own, "stage"), stages);
   return subject;
 }

@@ -75,6 +75,24 @@ std::optional<std::pair<std::size_t, std::size_t>> shared(const std::vector<Wors
   return *most;
 }
 
+/// By group: the action of its rank that starts first after its longest cause began. Cost: n log n in spans.
+std::vector<std::optional<Action>> nextActions(const Trace& trace, const std::vector<BubbleGroup>& groups) {
+  std::vector<std::vector<const Span*>> rows(static_cast<std::size_t>(trace.ranks));
+  for (const Span& span : trace.spans) {
+    if (isCompute(span.kind)) rows[span.rank.index()].push_back(&span);
+  }
+  for (auto& row : rows) std::ranges::stable_sort(row, {}, &Span::start);
+  std::vector<std::optional<Action>> next;
+  for (const BubbleGroup& group : groups) {
+    const auto& row = rows[group.rank.index()];
+    const auto found = std::ranges::upper_bound(row, group.longestFrom, {}, &Span::start);
+    next.push_back(found == row.end()
+                       ? std::nullopt
+                       : std::optional(Action{(*found)->stage, static_cast<ActionKind>((*found)->kind), (*found)->microbatch}));
+  }
+  return next;
+}
+
 std::string longer(double slowdown) { return fmt::format("{:.1f} %", 100 * (slowdown - 1)); }
 
 }  // namespace
@@ -94,8 +112,10 @@ JobExplanation explainJob(const JobShape& shape, const Job& job) {
   setActionTimes(job.schedule, actionTimes(job), program);
   Times times;
   execute(program, times);
-  result.metrics = metricsOf(traceOf(job.schedule, costs, program, times));
+  const Trace trace = traceOf(job.schedule, costs, program, times);
+  result.metrics = metricsOf(trace);
   result.causes = explain(job.schedule, costs, program, times, false);
+  result.idleBefore = nextActions(trace, result.causes.groups);
   result.replay = replayErrors(shape, job, result.typical);
   result.stalls = stallsOf(shape, job, result.typical);
   result.worst = worstOf(job, result);

@@ -27,10 +27,11 @@ struct WorstStep {
 struct JobExplanation {
   Slowdowns slowdowns;
   TypicalTimes typical;
-  JobReplay usual;     ///< of typical times
-  ReplayPath path;     ///< its critical path
-  Metrics metrics;     ///< of the pipeline of a usual step
-  Explanation causes;  ///< of its bubbles
+  JobReplay usual;                                ///< of typical times
+  ReplayPath path;                                ///< its critical path
+  Metrics metrics;                                ///< of the pipeline of a usual step
+  Explanation causes;                             ///< of its bubbles
+  std::vector<std::optional<Action>> idleBefore;  ///< by group of `causes`: what its longest idle time is before; nothing: the row is done
   std::vector<ReplayError> replay;
   std::vector<Stall> stalls;
   std::vector<WorstStep> worst;  ///< at most 5, the longest first; none of fewer than 3 steps

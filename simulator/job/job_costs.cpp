@@ -126,6 +126,7 @@ CostTable leastCosts(CostTable costs, const std::vector<ActionTime>& times) {
 }
 
 void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, Program& program) {
+  if (times.empty()) return;
   std::map<Action, Ns> known;
   for (auto [action, time] : times) {
     action.overlapsNext = false;
@@ -152,26 +153,22 @@ void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, 
   }
 }
 
-CostTable costsFor(const Job& job, int stages) {
-  const CostTable own = costsOf(job);
-  const auto count = static_cast<std::size_t>(stages);
-  if (count == own.stages.size()) return own;
+CostTable costsCutAt(const CostTable& own, const std::vector<double>& cuts) {
   CostTable costs;
-  costs.stages.resize(count);
-  const auto fractionOf = [&](std::size_t cut) { return static_cast<double>(cut) / static_cast<double>(count); };
+  costs.stages.resize(cuts.size() + 1);
   for (Ns StageCost::*time :
        {&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight, &StageCost::optimizer}) {
     Ns before = 0;  // rounded, so that all stages together take as long as they did
-    for (std::size_t s = 0; s < count; ++s) {
-      const Ns until = static_cast<Ns>(std::llround(upTo(own.stages, time, fractionOf(s + 1))));
+    for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+      const Ns until = static_cast<Ns>(std::llround(upTo(own.stages, time, s < cuts.size() ? cuts[s] : 1.0)));
       costs.stages[s].*time = until - before;
       before = until;
     }
   }
-  for (std::size_t s = 1; s < count; ++s) {
+  for (std::size_t s = 1; s < costs.stages.size(); ++s) {
     Ns forward = 0, backward = 0;
     if (own.stages.size() > 1) {
-      const double at = fractionOf(s) * static_cast<double>(own.stages.size());
+      const double at = cuts[s - 1] * static_cast<double>(own.stages.size());
       const auto cut = static_cast<std::size_t>(std::clamp(std::llround(at), 1LL, static_cast<long long>(own.stages.size()) - 1));
       forward = own.messages[2 * (cut - 1)].latency;
       backward = own.messages[2 * (cut - 1) + 1].latency;
@@ -180,6 +177,21 @@ CostTable costsFor(const Job& job, int stages) {
     costs.messages.push_back({Stage(s), Stage(s - 1), true, 0, backward, 0});
   }
   return costs;
+}
+
+CostTable costsFor(const Job& job, int stages) {
+  if (static_cast<std::size_t>(stages) == job.schedule.placement.stages()) return costsOf(job);
+  std::vector<double> cuts;
+  for (int s = 1; s < stages; ++s) cuts.push_back(static_cast<double>(s) / static_cast<double>(stages));
+  return costsCutAt(costsOf(job), cuts);
+}
+
+JobStepTimes timesFor(const Job& job, const Schedule& schedule) {
+  JobStepTimes times{costsFor(job, static_cast<int>(schedule.placement.stages())), {}};
+  // Microbatches differ, and their times are known where they do the same on the same ranks.
+  const bool isSame = schedule.placement == job.schedule.placement && schedule.microbatches == job.schedule.microbatches;
+  if (isSame) times.actions = actionTimes(job);
+  return times;
 }
 
 LayerTable layersOf(const Job& job) {

@@ -31,6 +31,16 @@ void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, 
 /// The job's usual times for so many stages, of which each holds as much of the model as another: a stage's work is spread evenly over its
 /// part of the model, and a message takes as long as at the nearest cut of the job. With as many stages as the job these are `costsOf`.
 [[nodiscard]] CostTable costsFor(const Job& job, int stages);
+/// The same of a job's `costsOf`, where stages end at these shares of the model, ascending between 0 and 1.
+[[nodiscard]] CostTable costsCutAt(const CostTable& own, const std::vector<double>& cuts);
+
+/// What a job says of the times of a schedule.
+struct JobStepTimes {
+  CostTable costs;
+  std::vector<ActionTime> actions;  ///< of single ones, where they are known: they stand before the costs
+};
+/// `costsFor` the schedule's stages; and the times of actions where the schedule does the same microbatches on the same ranks.
+[[nodiscard]] JobStepTimes timesFor(const Job& job, const Schedule& schedule);
 
 /// The job as a layer table, each stage in `kPartsOfStage` equal layers, `stage2.part5`: for plans and searches with other cuts. Its only
 /// bytes are the 0 of unknown ones.

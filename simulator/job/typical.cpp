@@ -6,7 +6,10 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "simulator/job/replay_job.h"
+#include "simulator/text/counted.h"
 
 namespace pw {
 namespace {
@@ -155,6 +158,10 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
     }
   }
   return typical;
+}
+
+std::string usualText(const Job& job) {
+  return fmt::format("usual times of {} ({})", job.name, counted(static_cast<std::int64_t>(job.steps.size()), "step"));
 }
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "simulator/job/job.h"
@@ -22,6 +23,9 @@ struct TypicalTimes {
 /// cases, and three at least or all there are (the first forward waits for data); else they are medians by rank, stage and kind. A wait
 /// that is never known is in the message before it. Cost: n log n.
 [[nodiscard]] TypicalTimes typicalTimes(const JobShape& shape, const Job& job);
+
+/// `usual times of pp8 (11 steps)`: where costs are from.
+[[nodiscard]] std::string usualText(const Job& job);
 
 /// The messages of all steps [by step and slot], also those that their receivers did not wait for: such a one takes as long as the fastest
 /// that is known of its stage and direction (of less than three known, of its direction), but no longer than until its receiver was free.

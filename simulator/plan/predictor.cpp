@@ -105,6 +105,7 @@ std::shared_ptr<const Prediction> Predictor::simulate(std::shared_ptr<Prediction
   const bool same = p->rows == rows && recost(*rows, p->costs, Sending::Overlapped, p->program);
   if (!same) p->program = compile(*rows, p->costs, Sending::Overlapped);
   p->rows = rows;
+  setActionTimes(*rows, p->actionTimes, p->program);
   execute(p->program, p->times);
   fillTimeline(*rows, p->costs, p->program, p->times, p->timeline);
   summarize(*p);
@@ -118,7 +119,18 @@ std::shared_ptr<const Prediction> Predictor::predict(const PlanRequest& request,
   auto p = spare(rows);
   p->priced = price(request, graph, profile, *rows);
   p->costs = p->priced.costs;
+  p->actionTimes.clear();
   addOptimizerState(p->costs, stateCopies(request.optimizer), optimizerShards(request, rows->placement));
+  return simulate(std::move(p), rows);
+}
+
+std::shared_ptr<const Prediction> Predictor::predict(const PlanRequest& request, const ModelGraph& graph, const Profile& profile,
+                                                     const std::shared_ptr<const Schedule>& rows, const JobStepTimes& times) {
+  auto p = spare(rows);
+  p->priced = price(request, graph, profile, *rows);
+  p->priced.costs = times.costs;
+  p->costs = times.costs;
+  p->actionTimes = times.actions;
   return simulate(std::move(p), rows);
 }
 
@@ -126,6 +138,7 @@ std::shared_ptr<const Prediction> Predictor::predict(const std::shared_ptr<const
   auto p = spare(rows);
   p->priced = {};
   p->costs = costs;
+  p->actionTimes.clear();
   return simulate(std::move(p), rows);
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "simulator/job/job_costs.h"
 #include "simulator/plan/planner.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
@@ -18,6 +19,7 @@ struct Prediction {
   std::shared_ptr<const Schedule> rows;  ///< as the plan has them
   Priced priced;                         ///< of a model; else only `costs` is set
   CostTable costs;                       ///< including optimizer state: what was simulated
+  std::vector<ActionTime> actionTimes;   ///< of single actions, where known: they stand before the costs
   Program program;
   Times times;
   Timeline timeline;
@@ -37,6 +39,9 @@ class Predictor {
   /// `compile`.
   [[nodiscard]] std::shared_ptr<const Prediction> predict(const PlanRequest& request, const ModelGraph& graph, const Profile& profile,
                                                           const std::shared_ptr<const Schedule>& rows);
+  /// The same with times that are known otherwise, of a job, in place of the model's.
+  [[nodiscard]] std::shared_ptr<const Prediction> predict(const PlanRequest& request, const ModelGraph& graph, const Profile& profile,
+                                                          const std::shared_ptr<const Schedule>& rows, const JobStepTimes& times);
   /// Of rows and costs without a model.
   [[nodiscard]] std::shared_ptr<const Prediction> predict(const std::shared_ptr<const Schedule>& rows, const CostTable& costs);
 

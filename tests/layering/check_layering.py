@@ -29,7 +29,7 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 ROOMS = {
     "app": ["python", "cli", "gui"],
     "app/cli": [BESIDE, "options", "text"],
-    "app/gui": ["window", "figure", "plan", "runs", "candidates", "analysis", "editor", "model", "timeline", "document", "common"],
+    "app/gui": ["window", "figure", "plan", "runs", "candidates", "analysis", "explain", "editor", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "overview", "drawing"],
     "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],
@@ -98,7 +98,7 @@ SEVERAL_SOURCES = {
     "app/python/bindings.h": r"app/python/\w+\.cpp",
     "app/python/torch/bindings.h": r"app/python/torch/\w+\.cpp",
     "app/gui/candidates/scatter.h": r"app/gui/candidates/scatter_paint\.cpp",
-    "app/gui/window/window_parts.h": r"app/gui/window/(export_choices|menus|opening)\.cpp",
+    "app/gui/window/window_parts.h": r"app/gui/window/(explaining|export_choices|menus|opening)\.cpp",
     "backends/cuda/backend.h": r"backends/cuda/api\.cpp",
     "backends/messages/ucx/backend.h": r"backends/messages/ucx/api\.cpp",
     "backends/torch/backend.h": r"backends/torch/api\.cpp",

@@ -157,6 +157,25 @@ void CandidatesModel::setCurrent(const std::optional<PlanRequest>& request) {
     emit dataChanged(index(0, 0), index(rowCount() - 1, ColumnCount - 1), {Qt::FontRole, Qt::ToolTipRole, Qt::AccessibleTextRole});
 }
 
+void CandidatesModel::setUncertainty(const std::optional<Uncertainty>& uncertainty) {
+  uncertainty_ = uncertainty;
+  if (rowCount() > 0) emit dataChanged(index(0, 0), index(rowCount() - 1, ColumnCount - 1));
+}
+
+bool CandidatesModel::isLikeBest(int row) const {
+  return uncertainty_ && areIndistinguishable(*uncertainty_, candidates_.front().step, at(row).step);
+}
+
+QString CandidatesModel::certainty() const {
+  if (!uncertainty_ || candidates_.empty()) return {};
+  int alike = 0;
+  for (int row = 0; row < rowCount(); ++row) alike += isLikeBest(row) ? 1 : 0;
+  const QString bar = QString::fromStdString(formatErrorBar(*uncertainty_));
+  if (alike == 1) return tr("Steps %1: the first plan is the fastest.").arg(bar);
+  const QString plans = alike == 2 ? tr("1 plan") : tr("%1 plans").arg(alike - 1);
+  return tr("Steps %1: %2 cannot be told apart from the best, marked ≈.").arg(bar, plans);
+}
+
 bool CandidatesModel::isCurrent(int row) const { return current_ && isSamePlan(*current_, at(row).request); }
 
 int CandidatesModel::rowOf(const PlanRequest& request) const {
@@ -180,7 +199,8 @@ QString CandidatesModel::textOf(const Candidate& c, int column) const {
     case Microbatches: return QStringLiteral("%1 × %2").arg(c.request.microbatches).arg(c.request.microbatch);
     case Splits: return splitOf(c);
     case Recompute: return recomputeOf(c.request);
-    case Step: return durationText(c.step);
+    case Step:
+      return uncertainty_ ? tr("%1 ± %2").arg(durationText(c.step), durationText(errorBar(*uncertainty_, c.step))) : durationText(c.step);
     case Samples: return c.samplesPerSecond < 1'000 ? QString::number(c.samplesPerSecond, 'f', 1) : countText(c.samplesPerSecond);
     case Bubble: return percentText(c.bubbleFraction);
     case Peak: return sizeText(c.peak);
@@ -214,10 +234,11 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
   const Candidate& c = at(index.row());
   const int column = index.column();
   switch (role) {
-    case Qt::DisplayRole: return textOf(c, column);
+    case Qt::DisplayRole: return (column == Step && index.row() > 0 && isLikeBest(index.row()) ? tr("≈ ") : QString()) + textOf(c, column);
     case Qt::AccessibleTextRole: {
       QString text = textOf(c, column);
       if (column == Schedule && c.onFront) text = tr("%1, on the Pareto front").arg(text);
+      if (column == Step && index.row() > 0 && isLikeBest(index.row())) text = tr("%1, not to be told apart from the best").arg(text);
       if (column == Schedule && isCurrent(index.row())) text = tr("%1, the current plan").arg(text);
       return text;
     }
@@ -231,6 +252,8 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
     case Qt::ToolTipRole: {
       QStringList lines{titleOf(c)};
       if (isCurrent(index.row())) lines << tr("The current plan.");
+      if (uncertainty_) lines << QString::fromStdString(formatPrediction(c.step, uncertainty_));
+      if (index.row() > 0 && isLikeBest(index.row())) lines << tr("Not to be told apart from the best plan: their error bars overlap.");
       if (c.onFront) lines << tr("On the Pareto front: no plan found is as fast with less memory.");
       if (c.certificate)
         lines

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "simulator/costs/uncertainty.h"
 #include "simulator/search/search.h"
 
 namespace pw::gui {
@@ -22,6 +23,12 @@ class CandidatesModel : public QAbstractTableModel {
   void append(const std::vector<Candidate>& more);
   /// The end result, or nothing.
   void set(std::vector<Candidate> all);
+  /// How far off the steps' predictions are; nothing: not known.
+  void setUncertainty(const std::optional<Uncertainty>& uncertainty);
+  /// Whether the first plan's step and this one's cannot be told apart, as their error bars overlap; the first plan itself is.
+  [[nodiscard]] bool isLikeBest(int row) const;
+  /// `Steps ± 3.2 % (4 past runs): the first 2 plans cannot be told apart.`; empty where nothing is known.
+  [[nodiscard]] QString certainty() const;
   /// Marks the document's current plan.
   void setCurrent(const std::optional<PlanRequest>& request);
   [[nodiscard]] const std::vector<Candidate>& all() const { return candidates_; }
@@ -42,6 +49,7 @@ class CandidatesModel : public QAbstractTableModel {
 
   std::vector<Candidate> candidates_;
   std::optional<PlanRequest> current_;
+  std::optional<Uncertainty> uncertainty_;
   Bytes most_ = 0;
 };
 

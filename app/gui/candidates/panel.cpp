@@ -240,6 +240,7 @@ void CandidatesPanel::Private::finish(const Found& found) {
   for (const std::string& reason : found.skipped) reasons << QString::fromStdString(reason);
   outcomeDetails = reasons.join(QLatin1Char('\n'));
   model->set(found.candidates);
+  model->setUncertainty(basis && basis->profile ? basis->profile->uncertainty : std::nullopt);
   table->resizeColumnsToContents();
   showPoints();
   if (chosen) choose(model->rowOf(*chosen));
@@ -252,6 +253,7 @@ void CandidatesPanel::Private::clear() {
   study.reset();
   outcome.clear();
   outcomeDetails.clear();
+  model->setUncertainty(std::nullopt);
   model->set({});
   showPoints();
 }
@@ -291,6 +293,7 @@ void CandidatesPanel::Private::showStatus() {
   const bool none = all > 0 && std::ranges::none_of(candidates, &Candidate::fits);
   if (none && !plans->isRunning())
     words << tr("None fits; the smallest needs %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
+  if (!plans->isRunning() && !model->certainty().isEmpty()) words << model->certainty();
   if (!outcome.isEmpty()) words << outcome;
   if (study) {
     words = {tr("%1: %2 of %3 points, %4 fit, %5 need too much memory, %6 are impossible.")

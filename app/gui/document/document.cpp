@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "app/gui/document/drawn.h"
+#include "app/gui/document/job_design.h"
 #include "app/gui/document/loading.h"
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
@@ -123,14 +124,24 @@ struct Document::Worker {
     costsOf(request, answer);
     PlanRequest wanted = design.request;
     const int stages = stagesOf(design);
-    if (static_cast<int>(wanted.begins.size()) + 1 != stages) {
+    if (static_cast<int>(wanted.begins.size()) + 1 != stages && request.design.job) {
+      wanted.begins = evenBegins(request.design.job->job, stages);
+      answer.begins = wanted.begins;
+    } else if (static_cast<int>(wanted.begins.size()) + 1 != stages) {
       const auto drawn = drawnOf(design);
       wanted.begins = drawn ? balancedSplits(*request.graph, *answer.profile, stages, Balance::Time,
                                              slownessOn(drawnFor(design, *drawn).placement, wanted, *answer.profile))
                             : balancedFor(wanted, *request.graph, *answer.profile, stages, Balance::Time);
       answer.begins = wanted.begins;
     }
-    answer.prediction = predictor_.predict(wanted, *request.graph, *answer.profile, rowsOf(request, wanted, answer));
+    answer.prediction = priced(request, wanted, *answer.profile, rowsOf(request, wanted, answer));
+  }
+
+  /// With the times of the model, or of the design's job.
+  std::shared_ptr<const Prediction> priced(const Request& request, const PlanRequest& wanted, const Profile& profile,
+                                           const std::shared_ptr<const Schedule>& rows) {
+    if (!request.design.job) return predictor_.predict(wanted, *request.graph, profile, rows);
+    return predictor_.predict(wanted, *request.graph, profile, rows, jobTimes_.of(*request.design.job, wanted, rows));
   }
 
   /// An order made for the costs of a design that was already answered; nothing where another design comes meanwhile.
@@ -147,7 +158,7 @@ struct Document::Worker {
     if (isSuperseded()) return;
     rows_ = std::make_shared<const Schedule>(std::move(made.rows));
     answer.certificate = std::move(made.certificate);
-    answer.prediction = predictor_.predict(wanted, *request.graph, *first.profile, rows_);
+    answer.prediction = priced(request, wanted, *first.profile, rows_);
   }
 
   /// Rows of the design's schedule; the previous ones if nothing changed, so that the predictor recognises them. For `auto` those of the
@@ -226,6 +237,7 @@ struct Document::Worker {
   Cluster cluster_;
   std::shared_ptr<const Profile> estimated_;
   std::pair<DType, Attention> how_;
+  JobTimes jobTimes_;
 
   std::mutex mutex_;
   std::condition_variable wake_;

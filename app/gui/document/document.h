@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/store/run_store.h"
+#include "engine/planning/job_source.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/cluster.h"
 #include "simulator/partition/partition.h"
@@ -18,6 +19,12 @@
 #include "simulator/report/metrics.h"
 
 namespace pw::gui {
+
+/// A job whose usual times a plan is made from, and the files that it was read from.
+struct JobBasis {
+  JobOptions from;
+  pw::Job job;
+};
 
 /// The user's decisions: what undo restores and a project saves. A value.
 struct Design {
@@ -33,6 +40,7 @@ struct Design {
                                                        ///< `request.schedule` may name one (drawn.h)
   std::string source;                                  ///< the file `customRows` were read from
   std::shared_ptr<const CostTable> customCosts;        ///< without a model: the costs that its schedule is simulated with
+  std::shared_ptr<const JobBasis> job;                 ///< whose times are the costs; then the model is the job's table of layers
 
   bool operator==(const Design&) const = default;  ///< shared values by identity
 };
@@ -46,8 +54,11 @@ struct Measured {
   std::optional<Metrics> metrics;    ///< of another tool's trace
   std::optional<Schedule> executed;  ///< likewise, where it shows a whole schedule (`executedSchedule`)
   int step = 0;
-  bool live = false;  ///< the run is still in progress
-  QString pinnedAs;   ///< it is the predicted step of this pinned plan (`A`); empty: it was measured
+  bool live = false;        ///< the run is still in progress
+  QString pinnedAs;         ///< it is the predicted step of this pinned plan (`A`); empty: it was measured
+  JobOptions from;          ///< the run or the traces that it is a step of; without paths and store: of nothing that can be read again
+  std::string stepName;     ///< of that job's steps: `step 3`
+  bool isReplayed = false;  ///< made from a job's times, which have no spans
 };
 
 constexpr int kReadableMs = 30;  ///< update interval of the numbers during a drag; the timeline follows every move

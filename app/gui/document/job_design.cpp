@@ -1,33 +1,123 @@
 #include "app/gui/document/job_design.h"
 
 #include <QCoreApplication>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
 
-#include "backends/host/files.h"
-#include "simulator/job/job_costs.h"
+#include "backends/host/paths.h"
+#include "schedules/lower.h"
+#include "simulator/costs/layer_chain.h"
 #include "simulator/job/job_json.h"
+#include "simulator/job/replay_job.h"
+#include "simulator/order/find.h"
+#include "simulator/partition/split.h"
+#include "simulator/timeline/fill.h"
 
 namespace pw::gui {
+namespace {
+
+QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Loading", text); }
+
+/// Whether a family's name and numbers say what it ran.
+bool isRegular(const pw::Job& job) {
+  const Shape shape = shapeOf(job.schedule);
+  return shape.stages % shape.ranks == 0 && !job.schedule.name.empty() && !job.schedule.placement.bidirectional();
+}
+
+}  // namespace
 
 bool isJob(const std::string& head) { return looksLikeJob(head); }
 
-void planAsItRan(const std::string& path, Loaded& loaded) {
-  const pw::Job job = parseJob(readFile(path), path);
+std::shared_ptr<const JobBasis> readJob(const JobOptions& from, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
+  auto job = loadJob(from, [&](std::uint64_t done, std::uint64_t all) {
+    return !progress || progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(all));
+  });
+  return job ? std::make_shared<const JobBasis>(JobBasis{from, *std::move(job)}) : nullptr;
+}
+
+void setAsItRan(const JobBasis& basis, Design& design) {
+  const pw::Job& job = basis.job;
   const Shape shape = shapeOf(job.schedule);
-  PlanRequest& request = loaded.design.request;
-  const bool isRegular = shape.stages % shape.ranks == 0 && !job.schedule.name.empty() && !job.schedule.placement.bidirectional();
-  if (isRegular) {
-    request.schedule = job.schedule.name;
-    request.ranks = shape.ranks;
-    request.chunks = shape.stages / shape.ranks;
-    request.microbatches = shape.microbatches;
-    request.begins.clear();
-    for (int s = 1; s < shape.stages; ++s) request.begins.emplace_back(s * kPartsOfStage);  // a node for each layer
+  PlanRequest& request = design.request;
+  request.schedule = job.schedule.name.empty() ? "custom" : job.schedule.name;
+  request.ranks = shape.ranks;
+  request.chunks = std::max(1, shape.stages / std::max(1, shape.ranks));
+  request.microbatches = shape.microbatches;
+  request.replicas = 1;
+  request.batch = 0;
+  request.rankOrder.clear();
+  request.begins = evenBegins(job, shape.stages);
+  design.source.clear();
+  design.customRows = isRegular(job) ? nullptr : std::make_shared<const Schedule>(lower(job.schedule));
+}
+
+std::shared_ptr<Loaded> planOfJob(std::shared_ptr<const JobBasis> basis) {
+  const pw::Job& job = basis->job;
+  auto loaded = std::make_shared<Loaded>();
+  loaded->hasDesign = true;
+  loaded->title = QString::fromStdString(job.name);
+  const std::string path = basis->from.paths.empty() ? basis->from.store : basis->from.paths.front();
+  auto graph = std::make_shared<const ModelGraph>(chainOf(layersOf(job), absolutePath(path)));
+  loaded->graph = graph;
+  loaded->splitPoints = splitPoints(*graph, bindBatch(*graph, 1));
+  loaded->design.models = graph->files;
+  loaded->design.profile = std::make_shared<const Profile>(profileOf(*graph));
+  loaded->design.request.microbatch = 1;
+  loaded->design.job = basis;
+  setAsItRan(*basis, loaded->design);
+  loaded->measured.push_back(replayedStep(*basis, std::nullopt, Rank(0)));
+  loaded->notes << translated("Planned as the job ran: %1. A job does not show memory.").arg(QString::fromStdString(shapeText(job)));
+  for (const std::string& note : job.notes) loaded->notes << QString::fromStdString(note);
+  return loaded;
+}
+
+std::vector<NodeId> evenBegins(const pw::Job& job, int stages) {
+  const auto layers = static_cast<std::int64_t>(job.schedule.placement.stages()) * kPartsOfStage;
+  std::vector<NodeId> begins;
+  if (stages > layers) return begins;
+  for (std::int64_t s = 1; s < stages; ++s) begins.emplace_back(static_cast<std::int32_t>((2 * s * layers + stages) / (2 * stages)));
+  return begins;
+}
+
+std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, Rank worker) {
+  const pw::Job& job = basis.job;
+  const JobShape shape(job);
+  const TypicalTimes typical = typicalTimes(shape, job);
+  JobReplay replay;
+  replayJob(shape, job, step ? measuredTimes(shape, job, *step, typical) : typical.times, replay);
+  auto measured = std::make_shared<Measured>();
+  const QString name = QString::fromStdString(job.name);
+  measured->title =
+      step ? translated("%1 · %2").arg(name, QString::fromStdString(job.steps[*step].name)) : translated("%1 · usual step").arg(name);
+  measured->trace = traceOf(shape, replay, worker.index() / shape.ranks);
+  measured->timeline = timelineOf(measured->trace);
+  measured->metrics = metricsOf(measured->trace);
+  measured->from = basis.from;
+  measured->stepName = step ? job.steps[*step].name : std::string();
+  measured->isReplayed = true;
+  return measured;
+}
+
+const JobStepTimes& JobTimes::of(const JobBasis& basis, const PlanRequest& request, const std::shared_ptr<const Schedule>& rows) {
+  const bool isSame = basis_ == &basis;
+  if (isSame && rows == rows_ && request.begins == begins_) return times_;
+  if (!isSame) own_ = costsOf(basis.job);
+  basis_ = &basis;
+  rows_ = rows;
+  begins_ = request.begins;
+  const auto stages = static_cast<int>(rows->placement.stages());
+  const double layers = static_cast<double>(basis.job.schedule.placement.stages()) * kPartsOfStage;
+  if (begins_ != evenBegins(basis.job, stages)) {
+    std::vector<double> cuts;
+    for (const NodeId begin : begins_) cuts.push_back(static_cast<double>(begin.value) / layers);
+    times_ = {costsCutAt(own_, cuts), {}};
+  } else {
+    times_ = timesFor(basis.job, *rows);
+    if (madeSchedule(request.schedule) != nullptr) times_.actions.clear();  // their order is made for the costs alone
   }
-  const QString said = isRegular
-                           ? QCoreApplication::translate("pw::gui::Loading", "Planned as the job ran: %1. A job does not show memory.")
-                           : QCoreApplication::translate("pw::gui::Loading", "The job ran as %1, which is planned anew here.");
-  loaded.notes << said.arg(QString::fromStdString(shapeText(job)));
-  for (const std::string& note : job.notes) loaded.notes << QString::fromStdString(note);
+  return times_;
 }
 
 }  // namespace pw::gui

@@ -1,16 +1,46 @@
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "app/gui/document/loading.h"
+#include "simulator/job/job_costs.h"
 
 namespace pw::gui {
 
 /// Whether a file that begins so is a job that `pipewright import` made.
 [[nodiscard]] bool isJob(const std::string& head);
 
-/// Plans the job of a file, which was loaded as a table of layers, as it ran: with its ranks, stages, microbatches and, where it is of a
-/// family, its schedule. Adds the job's notes. Throws UsageError for a file that is no job.
-void planAsItRan(const std::string& path, Loaded& loaded);
+/// Reads the job of these files or this run, with the progress of `loadFiles`. Null where that stopped it. Throws as `loadJob`.
+[[nodiscard]] std::shared_ptr<const JobBasis> readJob(const JobOptions& from,
+                                                      const std::function<bool(std::int64_t, std::int64_t)>& progress);
+
+/// A document of the job as it ran: with its ranks, stages, microbatches and schedule, whose costs are its usual times. Its usual step is
+/// what was measured. Throws UsageError for a job of too many stages.
+[[nodiscard]] std::shared_ptr<Loaded> planOfJob(std::shared_ptr<const JobBasis> basis);
+/// Makes a design that of the job as it ran.
+void setAsItRan(const JobBasis& basis, Design& design);
+
+/// Where so many stages begin in a job's layers, of which each stage has as many as another; empty where there are fewer layers.
+[[nodiscard]] std::vector<NodeId> evenBegins(const pw::Job& job, int stages);
+
+/// A step of a job, put together from its times; without `step` the usual one. Of the copy of the pipeline that has this worker.
+[[nodiscard]] std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, Rank worker);
+
+/// What a job's times make of schedules: as `simulate --costs-from` has them where stages are even, else of the job's work at the splits.
+/// What was asked last is kept, as a job may be large.
+class JobTimes {
+ public:
+  [[nodiscard]] const JobStepTimes& of(const JobBasis& basis, const PlanRequest& request, const std::shared_ptr<const Schedule>& rows);
+
+ private:
+  const JobBasis* basis_ = nullptr;
+  CostTable own_;
+  std::shared_ptr<const Schedule> rows_;
+  std::vector<NodeId> begins_;
+  JobStepTimes times_;
+};
 
 }  // namespace pw::gui

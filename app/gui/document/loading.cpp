@@ -278,6 +278,8 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
     measured->timeline = timelineOf(measured->trace);
     measured->metrics = metricsOf(measured->trace);
     measured->executed = executedSchedule(measured->trace);
+    for (const std::string& path : paths) measured->from.paths.push_back(absolutePath(path));
+    measured->stepName = step.name;
     loaded->measured.push_back(std::move(measured));
   }
   return loaded;
@@ -286,7 +288,12 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
 std::shared_ptr<Loaded> loadProject(const std::string& path) {
   const Project project = parseProject(readText(path), path);
   std::shared_ptr<Loaded> loaded;
-  if (!project.design.source.empty()) {
+  if (project.job != JobOptions()) {
+    const auto basis = readJob(project.job, {});
+    loaded = planOfJob(basis);
+    loaded->notes.clear();
+    loaded->measured.clear();
+  } else if (!project.design.source.empty()) {
     loaded = extensionOf(project.design.source) == ".csv" ? loadSchedule(project.design.source) : loadPlan(project.design.source);
   } else if (!project.design.models.empty()) {
     loaded = loadArchives(project.design.models, project.design.cluster);
@@ -296,6 +303,8 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
   }
   const Design fresh = loaded->design;
   loaded->design = project.design;
+  loaded->design.job = fresh.job;
+  if (fresh.job) loaded->design.profile = fresh.profile;
   std::vector<NodeId>& begins = loaded->design.request.begins;
   const std::size_t nodes = loaded->graph ? loaded->graph->nodes.size() : 0;
   if (loaded->graph && !begins.empty() && begins.back().index() >= nodes) {
@@ -373,9 +382,8 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
     return loaded;
   }
   if (extension == ".json" && isJob(head)) {
-    auto loaded = loadArchives({first}, cluster);  // its usual times make a table of layers
-    planAsItRan(first, *loaded);
-    return loaded;
+    const auto basis = readJob({.paths = {absolutePath(first)}}, progress);
+    return basis ? planOfJob(basis) : nullptr;
   }
   if (extension == ".pt2" || head.starts_with("PK") || isLayerTable(extension, head)) return loadArchives(paths, cluster);
   if (extension == ".csv") return loadSchedule(first);

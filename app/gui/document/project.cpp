@@ -39,11 +39,28 @@ Json requestJson(const PlanRequest& r) {
   return j;
 }
 
+Json jobJson(const JobOptions& from) {
+  Json j = Json::object();
+  if (!from.paths.empty()) j["paths"] = from.paths;
+  if (!from.store.empty()) j["store"] = from.store;
+  if (from.run > 0) j["run"] = from.run;
+  return j;
+}
+
 std::string textOr(const JsonPart& j, const std::string& key) { return j.has(key) ? j[key].as<std::string>() : std::string(); }
 
 Sharing sharingOf(const std::string& text, const JsonDocument& document) {
   if (const auto sharing = valueNamed<Sharing>(text)) return *sharing;
   document.fail(fmt::format("`sharing` is \"{}\", neither replicate nor transmit", text));
+}
+
+JobOptions parseJobSource(const JsonPart& j, const JsonDocument& document) {
+  JobOptions from;
+  if (j.has("paths")) from.paths = j["paths"].listOf<std::string>();
+  from.store = textOr(j, "store");
+  if (j.has("run")) from.run = j["run"].within<int>(0, 1 << 30);
+  if (from.paths.empty() == from.store.empty()) document.fail("`job` names neither `paths` nor a `store`, or both");
+  return from;
 }
 
 /// Projects of version 0.1 have the copies of each parameter that the state takes: none SGD, one SGD with momentum, two AdamW.
@@ -113,8 +130,9 @@ std::string toJson(const Project& project) {
   Json j{{"pipewright_project", kVersion}, {"models", d.models}, {"request", requestJson(d.request)}, {"cluster", d.cluster}};
   if (d.precision != DType::Unknown) j["precision"] = std::string(precisionName(d.precision));
   if (d.attention != Attention::AsTraced) j["attention"] = std::string(nameOf(d.attention));
-  if (d.profile) j["profile"] = ownJson(pw::toJson(*d.profile));
+  if (d.profile && !d.job) j["profile"] = ownJson(pw::toJson(*d.profile));
   if (!d.source.empty()) j["source"] = d.source;
+  if (d.job) j["job"] = jobJson(d.job->from);
   for (const auto& drawn : d.drawn) j["schedules"].push_back({{"name", drawn->name}, {"csv", toCsv(*drawn)}});
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
@@ -145,6 +163,7 @@ Project parseProject(std::string_view json, const std::string& source) {
   if (j.has("profile"))
     project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
   project.design.source = textOr(j, "source");
+  if (j.has("job")) project.job = parseJobSource(j["job"], document);
   if (j.has("schedules")) project.design.drawn = parseDrawn(j["schedules"], source, document);
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));

@@ -13,6 +13,7 @@ struct Project {
   Design design;
   QString store;
   QByteArray view;
+  JobOptions job = {};  ///< read: what the design's job is to be read from; written: that of `design.job`
 };
 [[nodiscard]] std::string toJson(const Project& project);
 [[nodiscard]] Project parseProject(std::string_view json, const std::string& source);

@@ -17,6 +17,7 @@
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "simulator/costs/attention.h"
+#include "simulator/job/typical.h"
 
 namespace pw::gui {
 namespace {
@@ -197,7 +198,11 @@ void CostControls::showSource() {
   d->estimate->setText(ofLayers ? tr("Count the cluster's links") : tr("Use estimated times again"));
   d->precision->setEnabled(profile && !ofLayers);
   d->attention->setEnabled(profile && !ofLayers);
-  if (!d->document.graph()) {
+  if (design.job) {
+    for (QComboBox* box : {d->cluster, d->link, d->precision, d->attention}) box->setEnabled(false);
+    d->estimate->setVisible(false);
+    d->costs->setText(QString::fromStdString(usualText(design.job->job)));
+  } else if (!d->document.graph()) {
     d->costs->setText(design.customCosts ? tr("default times") : QStringLiteral("–"));
   } else if (own || ofLayers) {
     d->costs->setText(QString::fromStdString(sourceOf(own ? *design.profile : *profile, design.request.ranks)));

@@ -66,7 +66,7 @@ struct PlanPanel::Private {
   QLabel* placement = nullptr;
   QFormLayout* settings = nullptr;
   PlanResults* results = nullptr;
-  QPushButton *run = nullptr, *profile = nullptr;
+  QPushButton *run = nullptr, *profile = nullptr, *replan = nullptr;
   std::optional<Design> shown;  ///< without its splits
 
   Private(PlanPanel& p, Document& d) : panel(p), document(d) {}
@@ -144,6 +144,11 @@ void PlanPanel::Private::build() {
   run->setToolTip(PlanPanel::tr("Train a few steps of this plan on this machine and measure them"));
   QObject::connect(profile, &QAbstractButton::clicked, &panel, &PlanPanel::profileRequested);
   QObject::connect(run, &QAbstractButton::clicked, &panel, &PlanPanel::runRequested);
+  replan = new QPushButton(PlanPanel::tr("Re-&plan from this trace"));
+  replan->setObjectName(QStringLiteral("replan"));
+  replan->setToolTip(PlanPanel::tr("Make a plan whose costs are the job's usual times, and try other schedules and numbers on it"));
+  QObject::connect(replan, &QAbstractButton::clicked, &panel, &PlanPanel::replanRequested);
+  buttons->addWidget(replan);
   buttons->addWidget(profile);
   buttons->addWidget(run);
   column->addStretch();
@@ -417,6 +422,7 @@ void PlanPanel::Private::showTrace() {
     settings->setRowVisible(row, !trace || (field != nullptr && std::ranges::find(said, field->widget()) != said.end()));
   }
   for (QPushButton* button : {run, profile}) button->setVisible(!trace);
+  replan->setVisible(trace && !trace->from.paths.empty());
   if (!trace) return;
   const bool isNamed = trace->executed && !trace->executed->name.empty();
   schedule->addItem(isNamed           ? PlanPanel::tr("%1 (as in the trace)").arg(QString::fromStdString(trace->executed->name))

@@ -18,6 +18,7 @@ class PlanPanel : public QWidget {
  signals:
   void profileRequested();  ///< measure this model here
   void runRequested();
+  void replanRequested();  ///< from the trace that is open
 
  private:
   struct Private;

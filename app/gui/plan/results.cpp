@@ -15,6 +15,8 @@
 #include "backends/store/past_error.h"
 #include "backends/store/run_store.h"
 #include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/costs/uncertainty.h"
 #include "simulator/plan/excess.h"
 #include "simulator/plan/one_rank.h"
 #include "simulator/report/lower_bound.h"
@@ -46,6 +48,7 @@ struct PlanResults::Private {
   Document& document;
   QLabel* hint = nullptr;
   QLabel *order = nullptr, *orderName = nullptr;
+  QLabel *bar = nullptr, *barName = nullptr, *errorName = nullptr;  ///< the error bar stands in place of the error, where it is known
   QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
   QLabel *mfu = nullptr, *mfuName = nullptr, *alone = nullptr, *aloneName = nullptr;  ///< shown where known
   QLabel *rateName = nullptr, *memoryName = nullptr;
@@ -64,6 +67,7 @@ struct PlanResults::Private {
   void showResults();
   void showTrace(const Metrics& metrics);
   void showOrder();
+  void showBar(Ns predicted);
   void showOneRank(const std::optional<OneRank>& one, bool hasModel, Ns pipelined);
   void showUtilisation(const Prediction& p);
   void findLowerBound();
@@ -116,7 +120,9 @@ void PlanResults::Private::build() {
   large.setPointSizeF(large.pointSizeF() * 1.5);
   large.setBold(true);
   step->setFont(large);
-  QLabel* const errorName = add(PlanResults::tr("Prediction error so far"), error);
+  barName = add(PlanResults::tr("Error bar"), bar);
+  bar->setToolTip(PlanResults::tr("Four of five steps are within it, as past runs showed that the times of this plan were calibrated by"));
+  errorName = add(PlanResults::tr("Prediction error so far"), error);
   rateName = add(PlanResults::tr("Samples/s"), rate);
   mfuName = add(PlanResults::tr("MFU"), mfu);
   add(PlanResults::tr("Bubble"), bubble);
@@ -182,6 +188,7 @@ void PlanResults::Private::showResults() {
   const auto measured = document.measured();
   const bool isTrace = !p && problem.isEmpty() && measured && measured->metrics && !document.graph() && !document.design().customCosts;
   for (QLabel* label : predictedOnly) label->setVisible(!isTrace);
+  showBar(p && !isTrace ? p->step : 0);
   if (isTrace) return showTrace(*measured->metrics);
   if (!p) {
     for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setText(QStringLiteral("–"));
@@ -212,6 +219,17 @@ void PlanResults::Private::showResults() {
   }
   showUtilisation(*p);
   if (lowerOf != p) lowerTimer.start();
+}
+
+/// The error bar of the step, in the words of `pipewright plan`.
+void PlanResults::Private::showBar(Ns predicted) {
+  const auto profile = document.profile();
+  const bool known = predicted > 0 && document.graph() && profile && profile->uncertainty && !document.design().job;
+  for (QLabel* label : {bar, barName}) label->setVisible(known);
+  if (!known) return;
+  for (QLabel* label : {error, errorName}) label->setVisible(false);
+  const std::string both = formatPrediction(predicted, profile->uncertainty);
+  bar->setText(QString::fromStdString(both.substr(formatDuration(predicted).size() + 1)));
 }
 
 /// The figures of another tool's trace.
@@ -269,7 +287,7 @@ void PlanResults::Private::findLowerBound() {
   lowerJob.start(PlanResults::tr("Lower bound"), [this, p, proven, limits, graph, profile, request](JobControl&) -> std::function<void()> {
     std::optional<Ns> found = proven;
     try {
-      if (!found) found = lowerBounds(*p->rows, p->costs, {}, limits).flush;
+      if (!found) found = lowerBounds(*p->rows, leastCosts(p->costs, p->actionTimes), {}, limits).flush;
     } catch (const Error&) {
       // no bound is known for such rows
     }

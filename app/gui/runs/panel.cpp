@@ -313,8 +313,8 @@ void RunsPanel::Private::load(const std::vector<int>& ids) {
   loading.start(tr("Load run %1").arg(ids.back()), [this, store, ids](JobControl&) -> std::function<void()> {
     const RunStore file(store, RunStore::Mode::ReadOnly);
     const auto main = std::make_shared<const RunRecord>(file.load(RunId(ids.back())));
-    const auto measured = measuredOf(file, *main, {});
-    const auto with = ids.size() > 1 ? measuredOf(file, file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
+    const auto measured = measuredOf(file, store, *main, {});
+    const auto with = ids.size() > 1 ? measuredOf(file, store, file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
     const std::vector<int> steps = file.stepNumbers(main->id, kMostStepsListed);
     return [this, store, main, measured, with, steps] {
       shown = {store, main, steps, measured ? measured->step : 0, measured, with};
@@ -326,7 +326,7 @@ void RunsPanel::Private::load(const std::vector<int>& ids) {
 void RunsPanel::Private::showStep(std::optional<int> step) {
   if (!shown.record) return;
   loading.start(tr("Show a step"), [this, store = shown.store, run = shown.record, step](JobControl&) -> std::function<void()> {
-    const auto measured = measuredOf(RunStore(store, RunStore::Mode::ReadOnly), *run, step);
+    const auto measured = measuredOf(RunStore(store, RunStore::Mode::ReadOnly), store, *run, step);
     return [this, measured] {
       shown.step = measured;
       document.setMeasured(measured);

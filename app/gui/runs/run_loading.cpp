@@ -28,7 +28,7 @@ RunsOfStore listRuns(const std::string& store) {
 
 QString titleOf(const RunRecord& run) { return translated("run %1 · %2").arg(run.id.value).arg(whenOf(run.startedAt)); }
 
-std::shared_ptr<const Measured> measuredOf(const RunStore& store, const RunRecord& run, std::optional<int> step) {
+std::shared_ptr<const Measured> measuredOf(const RunStore& store, const std::string& path, const RunRecord& run, std::optional<int> step) {
   if (store.stepCount(run.id) == 0) return nullptr;
   StepRecord chosen = store.loadStep(run, step);
   auto measured = std::make_shared<Measured>();
@@ -37,6 +37,8 @@ std::shared_ptr<const Measured> measuredOf(const RunStore& store, const RunRecor
   measured->timeline = timelineOf(measured->trace);
   measured->run = run;
   measured->step = chosen.step;
+  measured->from = {.paths = {}, .store = path, .run = static_cast<int>(run.id.value), .steps = {}};
+  measured->stepName = "step " + std::to_string(chosen.step);
   return measured;
 }
 

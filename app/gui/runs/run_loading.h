@@ -17,9 +17,10 @@ struct RunsOfStore {
 /// None where there is no such file yet. Throws Error as `RunStore` does.
 [[nodiscard]] RunsOfStore listRuns(const std::string& store);
 
-/// A step of a run of the store, ready to be shown; without `step` its median. Null where the run has no step. Throws UsageError for a step
-/// it does not have.
-[[nodiscard]] std::shared_ptr<const Measured> measuredOf(const RunStore& store, const RunRecord& run, std::optional<int> step);
+/// A step of a run of the store at `path`, ready to be shown; without `step` its median. Null where the run has no step. Throws UsageError
+/// for a step it does not have.
+[[nodiscard]] std::shared_ptr<const Measured> measuredOf(const RunStore& store, const std::string& path, const RunRecord& run,
+                                                         std::optional<int> step);
 
 /// `run 7 · 22 Nov 14:03`.
 [[nodiscard]] QString titleOf(const RunRecord& run);

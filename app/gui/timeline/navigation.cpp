@@ -137,7 +137,9 @@ QByteArray toJson(const SavedView& view) {
     ranks.append(one);
   }
   json[QLatin1String("ranks")] = ranks;
-  json[QLatin1String("arrangement")] = QLatin1String(view.arrangement == Arrangement::Over ? "over" : "below");
+  json[QLatin1String("arrangement")] = QLatin1String(view.arrangement == Arrangement::Over    ? "over"
+                                                     : view.arrangement == Arrangement::Above ? "above"
+                                                                                              : "below");
   json[QLatin1String("colourBy")] = QLatin1String(view.colourBy == ColourBy::Stage        ? "stage"
                                                   : view.colourBy == ColourBy::Microbatch ? "microbatch"
                                                                                           : "kind");
@@ -165,6 +167,7 @@ std::optional<SavedView> parseView(const QByteArray& text) {
     if (rank >= 0) view.ranks.push_back({Rank(rank), one[QLatin1String("pinned")].toBool(), one[QLatin1String("collapsed")].toBool()});
   }
   if (json[QLatin1String("arrangement")].toString() == QLatin1String("over")) view.arrangement = Arrangement::Over;
+  if (json[QLatin1String("arrangement")].toString() == QLatin1String("above")) view.arrangement = Arrangement::Above;
   const QString by = json[QLatin1String("colourBy")].toString();
   view.colourBy = by == QLatin1String("stage")        ? ColourBy::Stage
                   : by == QLatin1String("microbatch") ? ColourBy::Microbatch

@@ -71,7 +71,7 @@ CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
 bool MainWindow::isIdle() const {
   return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && !d->document.isOrdering() &&
-         d->plan->isIdle() && d->analysis->isIdle();
+         d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle();
 }
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 
@@ -98,12 +98,14 @@ void MainWindow::Private::build() {
   candidates = new CandidatesPanel(document);
   runs = new RunsPanel(document);
   analysis = new AnalysisPanel(document);
+  explain = new ExplainPanel(document);
   schedule = new CsvPanel(document);
   modelDock = addDock(MainWindow::tr("Model"), QStringLiteral("model"), model, Qt::LeftDockWidgetArea);
   planDock = addDock(MainWindow::tr("Plan"), QStringLiteral("plan"), plan, Qt::RightDockWidgetArea);
   candidatesDock = addDock(MainWindow::tr("Candidates"), QStringLiteral("candidates"), candidates, Qt::BottomDockWidgetArea);
   runsDock = addDock(MainWindow::tr("Runs"), QStringLiteral("runs"), runs, Qt::BottomDockWidgetArea);
   analysisDock = addDock(MainWindow::tr("Analysis"), QStringLiteral("analysis"), analysis, Qt::BottomDockWidgetArea);
+  explainDock = addDock(MainWindow::tr("Explain"), QStringLiteral("explain"), explain, Qt::BottomDockWidgetArea);
   scheduleDock = addDock(MainWindow::tr("Schedule"), QStringLiteral("schedule"), schedule, Qt::BottomDockWidgetArea);
   window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
@@ -145,10 +147,11 @@ void MainWindow::Private::arrangeDocks() {
   for (QDockWidget* dock : docks()) dock->setFloating(false);
   window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
   window.addDockWidget(Qt::RightDockWidgetArea, planDock);
-  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, scheduleDock}) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
+  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, explainDock, scheduleDock}) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
   window.tabifyDockWidget(candidatesDock, runsDock);
   window.tabifyDockWidget(runsDock, analysisDock);
-  window.tabifyDockWidget(analysisDock, scheduleDock);
+  window.tabifyDockWidget(analysisDock, explainDock);
+  window.tabifyDockWidget(explainDock, scheduleDock);
   candidatesDock->raise();
   window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
   window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);
@@ -191,6 +194,7 @@ void MainWindow::Private::connectAll() {
     if (!prediction) return;
     if (const auto bubble = bubbleUnder(prediction->timeline, Source::Predicted, rank, time)) timeline->selectBubble(*bubble);
   });
+  connectExplaining();
   QObject::connect(timeline, &TimelineWidget::editRefused, &window, [this](const QString& sentence) {
     if (!timeline->hand().isOn()) window.showMessage(sentence);  // else the timeline's own bar says it
   });

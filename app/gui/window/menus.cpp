@@ -141,6 +141,8 @@ void MainWindow::Private::viewMenu() {
   auto* arrangements = new QActionGroup(&window);
   QAction* below =
       choice(arrangements, MainWindow::tr("Measured &below predicted"), true, [this] { timeline->setArrangement(Arrangement::Below); });
+  QAction* above =
+      choice(arrangements, MainWindow::tr("Measured &above predicted"), false, [this] { timeline->setArrangement(Arrangement::Above); });
   QAction* over =
       choice(arrangements, MainWindow::tr("Measured o&ver predicted"), false, [this] { timeline->setArrangement(Arrangement::Over); });
   const auto toggle = [&](const QString& text, const QKeySequence& key, const std::function<void(bool)>& run) {
@@ -158,7 +160,7 @@ void MainWindow::Private::viewMenu() {
   QObject::connect(timeline, &TimelineWidget::viewChanged, &window, [=, this] {  // the timeline has its own keys for these
     const Scene& scene = timeline->scene();
     (scene.colourBy == ColourBy::Kind ? byKind : scene.colourBy == ColourBy::Stage ? byStage : byMicrobatch)->setChecked(true);
-    (scene.arrangement == Arrangement::Below ? below : over)->setChecked(true);
+    (scene.arrangement == Arrangement::Below ? below : scene.arrangement == Arrangement::Above ? above : over)->setChecked(true);
     const QSignalBlocker quiet(differences);
     differences->setChecked(scene.differences);
   });
@@ -182,6 +184,8 @@ void MainWindow::Private::planMenu() {
     window.showPanel(Panel::Candidates);
     candidates->search();
   });
+  replan =
+      command(menu, MainWindow::tr("Re-plan from this &trace"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R), [this] { replanJob(); });
   menu->addSeparator();
   command(menu, MainWindow::tr("P&in this plan"), QKeySequence(Qt::CTRL | Qt::Key_I), [this] { pins.pin(); });
   command(menu, MainWindow::tr("Compare with &no plan"), {}, [this] { pins.compareWithNone(); });

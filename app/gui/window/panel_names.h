@@ -8,7 +8,7 @@
 namespace pw::gui {
 
 /// What the window can bring to the front: the start page, and its docks, whose object names are these.
-enum class Panel : std::uint8_t { Start, Model, Plan, Candidates, Runs, Analysis, Schedule };
+enum class Panel : std::uint8_t { Start, Model, Plan, Candidates, Runs, Analysis, Explain, Schedule };
 constexpr std::string_view nameOf(Panel panel) {
   switch (panel) {
     case Panel::Start: return "start";
@@ -17,6 +17,7 @@ constexpr std::string_view nameOf(Panel panel) {
     case Panel::Candidates: return "candidates";
     case Panel::Runs: return "runs";
     case Panel::Analysis: return "analysis";
+    case Panel::Explain: return "explain";
     case Panel::Schedule: return "schedule";
   }
   return {};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the main window: export_choices.cpp, main_window.cpp, menus.cpp and opening.cpp.
+// Internal to the main window: explaining.cpp, export_choices.cpp, main_window.cpp, menus.cpp and opening.cpp.
 
 #include <QAction>
 #include <QActionGroup>
@@ -20,6 +20,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/pinned_plans.h"
 #include "app/gui/editor/csv_panel.h"
+#include "app/gui/explain/panel.h"
 #include "app/gui/model/panel.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/runs/panel.h"
@@ -50,15 +51,16 @@ struct MainWindow::Private {
   CandidatesPanel* candidates = nullptr;
   RunsPanel* runs = nullptr;
   AnalysisPanel* analysis = nullptr;
+  ExplainPanel* explain = nullptr;
   CsvPanel* schedule = nullptr;
   QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr, *analysisDock = nullptr,
-              *scheduleDock = nullptr;
+              *explainDock = nullptr, *scheduleDock = nullptr;
   QLabel* busyText = nullptr;
   QProgressBar* busyBar = nullptr;
   QPushButton* busyCancel = nullptr;
   QMenu *recentMenu = nullptr, *pinsMenu = nullptr;
   QComboBox* step = nullptr;  ///< of an imported trace
-  QAction *undo = nullptr, *redo = nullptr, *stepAction = nullptr;
+  QAction *undo = nullptr, *redo = nullptr, *stepAction = nullptr, *replan = nullptr;
   std::vector<QAction*> commands;
   std::vector<std::shared_ptr<const Measured>> steps;
   std::shared_ptr<const hang::Dumps> dumps;  ///< to be explained as soon as the schedule's timeline is there
@@ -69,8 +71,8 @@ struct MainWindow::Private {
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
   QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
-  [[nodiscard]] std::array<QDockWidget*, 6> docks() const {
-    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, scheduleDock};
+  [[nodiscard]] std::array<QDockWidget*, 7> docks() const {
+    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, explainDock, scheduleDock};
   }
   void arrangeDocks();
   void resetLayout();
@@ -92,6 +94,14 @@ struct MainWindow::Private {
   void recover();
   void saveLayout();
   void restoreLayout();
+
+  // explaining.cpp
+  void connectExplaining();
+  void showReplan();
+  void replanJob();
+  void goTo(const ExplainedPlace& at);
+  void showStepOf(const ExplainedPlace& at);
+  void select(Source source, const JobPlace& place, Rank rank);
 
   // menus.cpp
   void buildMenus();

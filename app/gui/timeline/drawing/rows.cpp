@@ -15,7 +15,7 @@ constexpr double kGap = 2, kRankGap = 9, kCollapsedGap = 4;
 /// The tracks of a rank that are shown.
 struct Tracks {
   bool collapsed = false, communication = true, memory = true;
-  int strips = 1;  ///< 2: predicted above measured
+  int strips = 1;  ///< 2: predicted and measured, one above the other
 
   [[nodiscard]] double compute() const { return collapsed ? kCollapsed : kCompute; }
   [[nodiscard]] double rankGap() const { return collapsed ? kCollapsedGap : kRankGap; }
@@ -25,7 +25,7 @@ struct Tracks {
 };
 
 Tracks tracksOf(const Scene& scene, bool collapsed) {
-  const bool two = scene.predicted && scene.measured && scene.arrangement == Arrangement::Below;
+  const bool two = scene.predicted && scene.measured && scene.arrangement != Arrangement::Over;
   return {collapsed, !collapsed && scene.showsCommunication, !collapsed && scene.showsMemory, two ? 2 : 1};
 }
 
@@ -38,8 +38,9 @@ class Stacker {
     const Tracks tracks = fitting(tracksOf(scene_, view.collapsed));
     const Source last = scene_.measured ? Source::Measured : Source::Predicted;
     const auto strips = [&](Row::Kind kind, double height) {
-      if (tracks.strips == 2) put(view, kind, Source::Predicted, height);
-      put(view, kind, last, height);
+      const bool isAbove = scene_.arrangement == Arrangement::Above;
+      if (tracks.strips == 2) put(view, kind, isAbove ? Source::Measured : Source::Predicted, height);
+      put(view, kind, tracks.strips == 2 && isAbove ? Source::Predicted : last, height);
     };
     strips(Row::Kind::Compute, tracks.compute());
     if (tracks.communication) strips(Row::Kind::Communication, kCommunication);

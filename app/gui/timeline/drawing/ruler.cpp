@@ -54,7 +54,7 @@ void paintLength(QPainter& painter, const QRect& band, Ns length, const Theme& t
 
 /// Whether a row is called something besides its rank.
 bool isNamed(const Scene& scene, const Row& row) {
-  return row.kind != Row::Kind::Compute || (scene.predicted && scene.measured && scene.arrangement == Arrangement::Below);
+  return row.kind != Row::Kind::Compute || (scene.predicted && scene.measured && scene.arrangement != Arrangement::Over);
 }
 
 /// What a row that `isNamed` is called besides its rank.
@@ -66,7 +66,7 @@ QString rowName(const Scene& scene, const Row& row) {
              : row.source == Source::Predicted               ? scene.predictedName
                                                              : scene.measuredName;
     case Row::Kind::Communication:
-      return both && scene.arrangement == Arrangement::Below && row.source == Source::Measured ? scene.measuredName
+      return both && scene.arrangement != Arrangement::Over && row.source == Source::Measured ? scene.measuredName
                                                                                                : translated("messages");
     case Row::Kind::Memory: {
       const auto& timeline = row.source == Source::Predicted ? scene.predicted : scene.measured;

@@ -26,6 +26,7 @@ struct SourcedSpan {
 /// How the predicted and the measured timeline are arranged.
 enum class Arrangement : std::uint8_t {
   Below,  ///< of each rank predicted on top, measured below, on one axis
+  Above,  ///< of each rank measured on top
   Over,   ///< one over the other: measured blocks, predicted outlines
 };
 

@@ -1,0 +1,68 @@
+#include "app/gui/explain/explainable.h"
+
+#include <QCoreApplication>
+#include <QFileInfo>
+#include <utility>
+
+#include "app/gui/document/job_design.h"
+#include "simulator/job/recover.h"
+
+namespace pw::gui {
+namespace {
+
+QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Explainable", text); }
+
+QString nameOf(const JobOptions& from) {
+  if (!from.store.empty()) return translated("run %1").arg(from.run);
+  const QString first = QFileInfo(QString::fromStdString(from.paths.front())).fileName();
+  return from.paths.size() == 1 ? first : translated("%1 and %2 more").arg(first).arg(from.paths.size() - 1);
+}
+
+pw::Job jobOfPlan(const Prediction& prediction) {
+  MeasuredJob measured;
+  measured.name = translated("the plan").toStdString();
+  measured.steps.push_back({"predicted step", traceOf(prediction), {}});
+  return jobOf(measured);
+}
+
+}  // namespace
+
+std::vector<Explainable> explainableIn(const Document& document) {
+  std::vector<Explainable> all;
+  const auto measured = document.measured();
+  const auto& job = document.design().job;
+  const bool canRead = measured && !measured->live && measured->pinnedAs.isEmpty() && measured->from != JobOptions();
+  const bool isOfJob = canRead && job && job->from == measured->from;
+  if (canRead && !measured->isReplayed)
+    all.push_back(
+        {ExplainedOf::Measured, translated("Measured: %1").arg(nameOf(measured->from)), measured->from, isOfJob ? job : nullptr, nullptr});
+  if (job && (!isOfJob || measured->isReplayed))
+    all.push_back({ExplainedOf::Job, translated("Job: %1").arg(nameOf(job->from)), job->from, job, nullptr});
+  if (const auto prediction = document.prediction(); prediction && document.problem().isEmpty())
+    all.push_back({ExplainedOf::Plan, translated("This plan, predicted"), {}, nullptr, prediction});
+  return all;
+}
+
+std::shared_ptr<const ShownExplanation> explained(const Explainable& what,
+                                                  const std::function<bool(std::int64_t, std::int64_t)>& progress) {
+  auto shown = std::make_shared<ShownExplanation>();
+  shown->job = what.prediction ? std::make_shared<const JobBasis>(JobBasis{{}, jobOfPlan(*what.prediction)})
+               : what.job      ? what.job
+                               : readJob(what.from, progress);
+  if (!shown->job) return nullptr;
+  const pw::Job& job = shown->job->job;
+  const JobShape shape(job);
+  const JobExplanation explanation = explainJob(shape, job);
+  shown->tables = explainedTables(shape, job, explanation);
+  shown->common = QString::fromStdString(commonText(shape, job, explanation));
+  const auto text = [](const std::string& sentence) { return QString::fromStdString(sentence).toHtmlEscaped(); };
+  QString step = text(stepText(explanation) + ".");
+  step[0] = step[0].toUpper();
+  QStringList parts{text(shapeText(job)), step, text(stragglerText(explanation))};
+  if (what.of != ExplainedOf::Plan) parts << text(replayText(explanation));
+  for (const std::string& note : job.notes) parts << text(note);
+  shown->summary = QStringLiteral("<p>") + parts.join(QStringLiteral("</p><p>")) + QStringLiteral("</p>");
+  return shown;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,123 @@
+// From an explanation to the timeline, and from a trace to a plan.
+#include <QTimer>
+#include <algorithm>
+
+#include "app/gui/document/job_design.h"
+#include "app/gui/runs/run_loading.h"
+#include "app/gui/timeline/find_query.h"
+#include "app/gui/window/window_parts.h"
+#include "backends/store/run_store.h"
+#include "schedules/error.h"
+
+namespace pw::gui {
+namespace {
+
+/// What a plan can be made from: what is shown as measured, else the job that the plan is of.
+JobOptions replannable(const Document& document) {
+  const auto measured = document.measured();
+  if (measured && !measured->live && measured->from != JobOptions()) return measured->from;
+  return document.design().job ? document.design().job->from : JobOptions();
+}
+
+}  // namespace
+
+void MainWindow::Private::connectExplaining() {
+  QObject::connect(explain, &ExplainPanel::placeChosen, &window, [this](const ExplainedPlace& at) { goTo(at); });
+  QObject::connect(plan, &PlanPanel::replanRequested, &window, [this] { replanJob(); });
+  explain->setReplanAction(replan);
+  QObject::connect(&document, &Document::measuredChanged, &window, [this] { showReplan(); });
+  QObject::connect(&document, &Document::designChanged, &window, [this] { showReplan(); });
+  showReplan();
+}
+
+void MainWindow::Private::showReplan() {
+  const JobOptions from = replannable(document);
+  const auto& job = document.design().job;
+  replan->setEnabled(from != JobOptions());
+  replan->setText(job && job->from == from ? MainWindow::tr("Re-plan as the &job ran")
+                  : from.store.empty()     ? MainWindow::tr("Re-plan from this &trace")
+                                           : MainWindow::tr("Re-plan from this &run"));
+  replan->setToolTip(MainWindow::tr("Make a plan whose costs are the job's usual times, and try other schedules and numbers on it"));
+}
+
+/// The trace's steps stay, above the plan.
+void MainWindow::Private::replanJob() {
+  const JobOptions from = replannable(document);
+  if (from == JobOptions()) return;
+  if (const auto job = document.design().job; job && job->from == from)
+    return document.edit(MainWindow::tr("Plan as the job ran"), [&](Design& design) { setAsItRan(*job, design); });
+  if (!maySave()) return;
+  loading.start(MainWindow::tr("Re-planning"), [this, from](JobControl& control) -> std::function<void()> {
+    const auto basis = readJob(from, [&](std::int64_t done, std::int64_t all) {
+      control.progress(done, all);
+      return !control.isCancelled();
+    });
+    if (!basis) return {};
+    return [this, loaded = planOfJob(basis)] {
+      const auto measured = document.measured();
+      if (measured && measured->from == loaded->design.job->from) {
+        loaded->measured = {measured};
+        if (const auto found = std::ranges::find(steps, measured); found != steps.end()) {
+          loaded->measured = steps;
+          loaded->chosen = static_cast<std::size_t>(found - steps.begin());
+        }
+      }
+      take(*loaded, {});
+      timeline->setArrangement(Arrangement::Above);
+    };
+  });
+}
+
+/// Brings the step of a place to the timeline.
+void MainWindow::Private::showStepOf(const ExplainedPlace& at) {
+  const auto& wanted = at.place.step;
+  const std::string name = wanted ? at.job->job.steps.at(*wanted).name : std::string();
+  const auto measured = document.measured();
+  if (at.of == ExplainedOf::Job) {
+    const bool isShown = measured && measured->isReplayed && measured->from == at.job->from && measured->stepName == name;
+    const int copies = at.job->job.replicas * at.job->job.tensor;
+    if (!isShown || copies > 1) document.setMeasured(replayedStep(*at.job, wanted, at.place.worker.value_or(Rank(0))));
+    return;
+  }
+  if (!wanted || !measured || measured->stepName == name) return;
+  const auto found = std::ranges::find(steps, name, [](const auto& one) { return one->stepName; });
+  if (found != steps.end()) {
+    document.setMeasured(*found);
+    step->setCurrentIndex(static_cast<int>(found - steps.begin()));
+  } else if (measured->run && !measured->from.store.empty()) {
+    const int number = QString::fromStdString(name).section(QLatin1Char(' '), -1).toInt();
+    document.setMeasured(
+        measuredOf(RunStore(measured->from.store, RunStore::Mode::ReadOnly), measured->from.store, *measured->run, number));
+  }
+}
+
+void MainWindow::Private::goTo(const ExplainedPlace& at) {
+  try {
+    if (at.of != ExplainedOf::Plan) showStepOf(at);
+  } catch (const Error& e) {
+    return window.showMessage(QString::fromUtf8(e.what()));
+  }
+  if (!at.place.worker) return;
+  const Source source = at.of == ExplainedOf::Plan ? Source::Predicted : Source::Measured;
+  const auto ranks = static_cast<std::int32_t>(at.job->job.schedule.rows.size());
+  const Rank rank = at.of == ExplainedOf::Job && ranks > 0 ? Rank(at.place.worker->value % ranks) : *at.place.worker;
+  // After the timeline has the step.
+  QTimer::singleShot(0, &window, [this, source, place = at.place, rank] { select(source, place, rank); });
+}
+
+/// Selects the action, or the idle time before it, of this rank; where neither is there, the rank is found.
+void MainWindow::Private::select(Source source, const JobPlace& place, Rank rank) {
+  const Timeline* shown = timelineFrom(timeline->scene(), source);
+  if (shown == nullptr || rank.value < 0 || rank.index() >= shown->ranks.size()) return;
+  const auto span = place.action
+                        ? findAction(*shown, rank, static_cast<SpanKind>(place.action->kind), place.action->stage, place.action->microbatch)
+                        : std::nullopt;
+  if (place.idle) {
+    const Ns until = span ? spanOf(*shown, *span).start : shown->end;
+    if (const auto bubble = bubbleUnder(*shown, source, rank, until - 1)) return timeline->selectBubble(*bubble);
+  }
+  if (span) return timeline->select({source, *span});
+  static_cast<void>(timeline->findText(QStringLiteral("rank %1").arg(rank.value)));
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,205 @@
+// The Explain panel in the window: what it says of traces, jobs and plans is what the command line says, and its rows lead to their places.
+#include <QComboBox>
+#include <QLabel>
+#include <QProcess>
+#include <QSignalSpy>
+#include <QTabWidget>
+#include <algorithm>
+
+#include "app/gui/explain/panel.h"
+#include "app/gui/explain/row_tree.h"
+#include "engine/planning/job_source.h"
+#include "simulator/job/explain_tables.h"
+#include "tests/app/gui/window_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+const QString kPrimus = QStringLiteral(PW_SOURCE_DIR "/tests/data/primus/pp8");
+const QString kReplicas = QStringLiteral(PW_SOURCE_DIR "/tests/data/straggler_analysis/timeline-ST.json.gz");
+
+class ExplainTest : public WindowFixture {
+ protected:
+  ExplainPanel& panel() { return *window_->findChild<ExplainPanel*>(); }
+  void openExplained(const QString& path) {
+    open(path);
+    window_->showPanel(Panel::Explain);
+    ASSERT_TRUE(QTest::qWaitFor([this] { return panel().isVisible(); }, kLongMs));
+    ASSERT_TRUE(settle());
+  }
+  /// The page of this title, brought to the front.
+  RowTree& page(const QString& title) {
+    auto& pages = *panel().findChild<QTabWidget*>();
+    for (int i = 0; i < pages.count(); ++i) {
+      if (pages.tabText(i) == title) pages.setCurrentIndex(i);
+    }
+    for (RowTree* tree : panel().findChildren<RowTree*>()) {
+      if (tree->accessibleName() == title) return *tree;
+    }
+    throw std::runtime_error("no such page");
+  }
+  static QTreeWidgetItem* row(RowTree& tree, const QString& name) {
+    const auto found = tree.findItems(name, Qt::MatchExactly | Qt::MatchRecursive);
+    return found.isEmpty() ? nullptr : found.front();
+  }
+  static void click(RowTree& tree, const QTreeWidgetItem* item) {
+    tree.scrollToItem(item);
+    QTest::mouseClick(tree.viewport(), Qt::LeftButton, {}, tree.visualItemRect(item).center());
+    QTest::qWait(20);  // the selection follows when the timeline has the step
+  }
+  [[nodiscard]] const Scene& scene() { return window_->timeline().scene(); }
+  /// The action that is selected in the timeline, and on which rank.
+  std::optional<std::pair<Rank, SpanTag>> selected(Source source) {
+    const auto& span = scene().selected;
+    if (!span || span->source != source) return std::nullopt;
+    const Timeline& timeline = *timelineFrom(scene(), source);
+    return std::pair(span->span.rank, trackOf(timeline, span->span).tags[static_cast<std::size_t>(span->span.index)]);
+  }
+  static std::vector<ExplainedTable> expectedFor(const QString& path) {
+    const pw::Job job = *loadJob({.paths = {path.toStdString()}});
+    const JobShape shape(job);
+    return explainedTables(shape, job, explainJob(shape, job));
+  }
+  static const ExplainedTable& tableOf(const std::vector<ExplainedTable>& tables, ExplainTopic topic) {
+    return *std::ranges::find(tables, topic, &ExplainedTable::topic);
+  }
+  static void expectPlace(const std::optional<std::pair<Rank, SpanTag>>& shown, const JobPlace& place) {
+    ASSERT_TRUE(shown && place.action && place.worker);
+    EXPECT_EQ(shown->first, *place.worker);
+    EXPECT_EQ(shown->second.kind, static_cast<SpanKind>(place.action->kind));
+    EXPECT_EQ(shown->second.stage, place.action->stage);
+    EXPECT_EQ(shown->second.microbatch, place.action->microbatch);
+  }
+};
+
+TEST_F(ExplainTest, SaysOfATraceWhatTheCommandLineSays) {
+  openExplained(kPrimus);
+  const std::vector<ExplainedTable> tables = expectedFor(kPrimus);
+  RowTree& path = page(QStringLiteral("Critical path"));
+  const ExplainedTable& expected = tableOf(tables, ExplainTopic::Path);
+  ASSERT_EQ(path.topLevelItemCount(), static_cast<int>(expected.rows.size()));
+  for (int i = 0; i < path.topLevelItemCount(); ++i) {
+    const ExplainedRow& row = expected.rows[static_cast<std::size_t>(i)];
+    for (std::size_t c = 0; c < row.cells.size(); ++c)
+      EXPECT_EQ(path.topLevelItem(i)->text(static_cast<int>(c)).toStdString(), row.cells[c]);
+  }
+  QStringList texts;
+  for (const QLabel* label : panel().findChildren<QLabel*>()) texts << label->text();
+  EXPECT_TRUE(texts.join(QString()).contains(QStringLiteral("rank 7 (5.3 %)"))) << "as `explain` names the straggler";
+  RowTree& slow = page(QStringLiteral("Stragglers"));
+  ASSERT_EQ(slow.topLevelItemCount(), 2) << "by kind and by stage: each stage is a rank";
+  EXPECT_EQ(slow.topLevelItem(1)->child(0)->text(0), QStringLiteral("stage 7"));
+}
+
+TEST_F(ExplainTest, AClickOnARowSelectsItsActionInItsStep) {
+  openExplained(kPrimus);
+  const std::vector<ExplainedTable> tables = expectedFor(kPrimus);
+  const ExplainedTable& stages = tableOf(tables, ExplainTopic::Stages);
+  const pw::Job job = *loadJob({.paths = {kPrimus.toStdString()}});
+  RowTree& slow = page(QStringLiteral("Stragglers"));
+  for (const ExplainedRow& expected : stages.rows) {
+    click(slow, row(slow, QString::fromStdString(expected.cells.front())));
+    expectPlace(selected(Source::Measured), expected.place);
+    EXPECT_EQ(document().measured()->stepName, job.steps[*expected.place.step].name);
+  }
+  RowTree& worst = page(QStringLiteral("Worst steps"));
+  const ExplainedTable& steps = tableOf(tables, ExplainTopic::WorstSteps);
+  for (const ExplainedRow& expected : steps.rows) {
+    click(worst, row(worst, QString::fromStdString(expected.cells.front())));
+    EXPECT_EQ(document().measured()->stepName, expected.cells.front());
+  }
+  EXPECT_TRUE(window_->findChild<QComboBox*>()) << "the steps' box";
+}
+
+TEST_F(ExplainTest, ABubblesRowSelectsTheIdleTimeBeforeItsAction) {
+  openExplained(kPrimus);
+  RowTree& bubble = page(QStringLiteral("Bubble"));
+  const std::vector<ExplainedTable> tables = expectedFor(kPrimus);
+  const ExplainedTable& expected = tableOf(tables, ExplainTopic::Bubble);
+  ASSERT_GT(bubble.topLevelItemCount(), 4);
+  for (int i = 0; i < 4; ++i) {
+    click(bubble, bubble.topLevelItem(i));
+    const auto gap = window_->timeline().selectedBubble();
+    ASSERT_TRUE(gap) << i;
+    EXPECT_EQ(gap->rank, expected.rows[static_cast<std::size_t>(i)].place.worker);
+    EXPECT_EQ(gap->source, Source::Measured);
+  }
+}
+
+TEST_F(ExplainTest, GoesByKeyboard) {
+  openExplained(kPrimus);
+  RowTree& slow = page(QStringLiteral("Stragglers"));
+  slow.setFocus();
+  slow.setCurrentItem(slow.topLevelItem(0));
+  QTest::keyClick(&slow, Qt::Key_Down);
+  QTest::keyClick(&slow, Qt::Key_Return);
+  QTest::qWait(20);
+  const std::vector<ExplainedTable> tables = expectedFor(kPrimus);
+  expectPlace(selected(Source::Measured), tableOf(tables, ExplainTopic::Kinds).rows.front().place);
+  EXPECT_FALSE(slow.accessibleName().isEmpty());
+  EXPECT_TRUE(slow.currentItem()->data(0, Qt::AccessibleTextRole).toString().contains(QStringLiteral("F, +"))) << "a row as one text";
+}
+
+TEST_F(ExplainTest, WorkersOfReplicasAreRanksOfTheTrace) {
+  openExplained(kReplicas);
+  const std::vector<ExplainedTable> tables = expectedFor(kReplicas);
+  RowTree& slow = page(QStringLiteral("Stragglers"));
+  int shown = 0;
+  for (const ExplainedRow& expected : tableOf(tables, ExplainTopic::Workers).rows) {
+    click(slow, row(slow, QString::fromStdString(expected.cells.front())));
+    expectPlace(selected(Source::Measured), expected.place);
+    EXPECT_EQ("worker " + std::to_string(expected.place.worker->value), expected.cells.front());
+    ++shown;
+  }
+  EXPECT_EQ(shown, 8);
+}
+
+TEST_F(ExplainTest, StepsOfAJobArePutTogetherFromItsTimes) {
+  const QString file = folder_.filePath(QStringLiteral("job.json"));
+  ASSERT_EQ(QProcess::execute(QStringLiteral(PIPEWRIGHT), {QStringLiteral("import"), kReplicas, QStringLiteral("--out"), file}), 0);
+  openExplained(file);
+  ASSERT_TRUE(document().measured());
+  EXPECT_TRUE(document().measured()->isReplayed);
+  EXPECT_EQ(scene().measuredName, QStringLiteral("replayed")) << "nothing is called measured that was not";
+  const pw::Job job = *loadJob({.paths = {file.toStdString()}});
+  const std::vector<ExplainedTable> tables = expectedFor(file);
+  RowTree& worst = page(QStringLiteral("Worst steps"));
+  const ExplainedRow& expected = tableOf(tables, ExplainTopic::WorstSteps).rows.front();
+  click(worst, worst.topLevelItem(0));
+  EXPECT_EQ(document().measured()->stepName, expected.cells.front());
+  // A copy of its pipeline, no longer than the step was for all copies, but for the 0.01 % that replays of this job are off.
+  const auto makespan = static_cast<double>(document().measured()->metrics->makespan);
+  const auto whole = static_cast<double>(job.steps[*expected.place.step].makespan);
+  EXPECT_LE(makespan, 1.0001 * whole);
+  EXPECT_GT(makespan, whole / 2);
+}
+
+TEST_F(ExplainTest, ExplainsThePlanWhereNothingIsMeasured) {
+  openExplained(sample("gpt_small.pt2"));
+  ASSERT_TRUE(document().prediction());
+  RowTree& path = page(QStringLiteral("Critical path"));
+  ASSERT_GT(path.topLevelItemCount(), 0);
+  click(path, row(path, QStringLiteral("F")));
+  const auto shown = selected(Source::Predicted);
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->second.kind, SpanKind::Forward);
+  // Another plan is explained as soon as it is predicted.
+  document().edit(QStringLiteral("microbatches"), [](Design& design) { design.request.microbatches *= 2; });
+  ASSERT_TRUE(settle());
+  const QString before = path.topLevelItem(0)->text(1);
+  document().undo();
+  ASSERT_TRUE(settle());
+  EXPECT_NE(path.topLevelItem(0)->text(1), before);
+}
+
+TEST_F(ExplainTest, FitsASmallWindow) {
+  window_->resize(1024, 700);
+  openExplained(kReplicas);
+  RowTree& slow = page(QStringLiteral("Stragglers"));
+  EXPECT_GE(slow.viewport()->height(), 3 * slow.visualItemRect(slow.topLevelItem(0)).height());
+  EXPECT_LE(window_->width(), 1024);
+  EXPECT_LE(window_->height(), 700);
+}
+
+}  // namespace
+}  // namespace pw::gui

@@ -1,0 +1,164 @@
+// Plans made from a trace or a job: whatever `simulate --costs-from` gives, the app shows.
+#include <QAction>
+#include <QComboBox>
+#include <QFile>
+#include <QProcess>
+#include <QPushButton>
+#include <QSpinBox>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/gui/document/job_design.h"
+#include "app/gui/plan/panel.h"
+#include "app/gui/timeline/drawing/rows.h"
+#include "tests/app/gui/window_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+const QString kPrimus = QStringLiteral(PW_SOURCE_DIR "/tests/data/primus/pp8");
+const QString kReplicas = QStringLiteral(PW_SOURCE_DIR "/tests/data/straggler_analysis/timeline-ST.json.gz");
+
+class ReplanTest : public WindowFixture {
+ protected:
+  QAction* replan() {
+    for (QAction* action : window_->commands()) {
+      if (action->shortcut() == QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R)) return action;
+    }
+    return nullptr;
+  }
+  void openAndReplan(const QString& path) {
+    open(path);
+    ASSERT_TRUE(replan()->isEnabled());
+    replan()->trigger();
+    ASSERT_TRUE(settle());
+    ASSERT_TRUE(document().prediction()) << document().problem().toStdString();
+  }
+  static nlohmann::json simulated(const QString& from, const QStringList& more) {
+    QProcess process;
+    process.start(QStringLiteral(PIPEWRIGHT),
+                  QStringList{QStringLiteral("simulate"), QStringLiteral("--costs-from"), from, QStringLiteral("--json")} + more);
+    EXPECT_TRUE(process.waitForFinished(kLongMs));
+    EXPECT_EQ(process.exitCode(), 0) << process.readAllStandardError().toStdString();
+    return nlohmann::json::parse(process.readAllStandardOutput().toStdString());
+  }
+  /// The app's prediction is the command line's, to the nanosecond.
+  void expectAsSimulated(const QString& from, const QStringList& more) {
+    ASSERT_TRUE(settle());
+    ASSERT_TRUE(document().prediction());
+    ASSERT_EQ(document().problem(), QString());
+    const nlohmann::json expected = simulated(from, more);
+    const std::string what = more.join(QLatin1Char(' ')).toStdString();
+    EXPECT_EQ(document().prediction()->makespan, expected.at("makespan_ns").get<Ns>()) << what;
+    EXPECT_EQ(document().prediction()->step, expected.at("step_ns").get<Ns>()) << what;
+    EXPECT_NEAR(document().prediction()->bubbleFraction, expected.at("bubble_fraction").get<double>(), 1e-12) << what;
+  }
+  template <class Widget>
+  Widget* field(const QString& name) {
+    for (Widget* widget : window_->findChild<PlanPanel*>()->findChildren<Widget*>()) {
+      if (widget->accessibleName() == name) return widget;
+    }
+    return nullptr;
+  }
+  void choose(const QString& schedule) {
+    auto* box = field<QComboBox>(QStringLiteral("Schedule"));
+    box->setCurrentIndex(box->findText(schedule));
+    emit box->activated(box->currentIndex());
+  }
+};
+
+TEST_F(ReplanTest, ShowsWhatSimulateGivesForEverySchedule) {
+  openAndReplan(kReplicas);
+  expectAsSimulated(kReplicas, {});
+  for (const char* name : {"gpipe", "interleaved-1f1b", "zb-h1", "zbv", "1f1b"}) {
+    choose(QString::fromLatin1(name));
+    expectAsSimulated(kReplicas, {QStringLiteral("--schedule"), QString::fromLatin1(name)});
+  }
+}
+
+TEST_F(ReplanTest, ShowsWhatSimulateGivesForOtherNumbers) {
+  openAndReplan(kReplicas);
+  field<QSpinBox>(QStringLiteral("Microbatches"))->setValue(12);
+  expectAsSimulated(kReplicas,
+                    {QStringLiteral("--schedule"), QStringLiteral("1f1b"), QStringLiteral("--microbatches"), QStringLiteral("12")});
+  field<QSpinBox>(QStringLiteral("Ranks"))->setValue(3);
+  expectAsSimulated(kReplicas, {QStringLiteral("--schedule"), QStringLiteral("1f1b"), QStringLiteral("--microbatches"),
+                                QStringLiteral("12"), QStringLiteral("--ranks"), QStringLiteral("3")});
+  field<QSpinBox>(QStringLiteral("Ranks"))->setValue(5);  // 48 layers in 5 stages: none of them even in layers
+  expectAsSimulated(kReplicas, {QStringLiteral("--schedule"), QStringLiteral("1f1b"), QStringLiteral("--microbatches"),
+                                QStringLiteral("12"), QStringLiteral("--ranks"), QStringLiteral("5")});
+}
+
+TEST_F(ReplanTest, AJobsFileIsPlannedAsItRanAndAgain) {
+  const QString file = folder_.filePath(QStringLiteral("job.json"));
+  ASSERT_EQ(QProcess::execute(QStringLiteral(PIPEWRIGHT), {QStringLiteral("import"), kPrimus, QStringLiteral("--out"), file}), 0);
+  open(file);
+  expectAsSimulated(file, {});
+  choose(QStringLiteral("zb-h1"));
+  expectAsSimulated(file, {QStringLiteral("--schedule"), QStringLiteral("zb-h1")});
+  replan()->trigger();
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(document().design().request.schedule, "1f1b");
+  document().undo();
+  EXPECT_EQ(document().design().request.schedule, "zb-h1") << "one step back";
+}
+
+TEST_F(ReplanTest, TheMeasuredLanesStayAboveTheWhatIf) {
+  open(kReplicas);
+  const auto measured = document().measured();
+  auto* button = window_->findChild<PlanPanel*>()->findChild<QPushButton*>(QStringLiteral("replan"));
+  ASSERT_TRUE(button && button->isVisible());
+  QTest::mouseClick(button, Qt::LeftButton);
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(document().measured(), measured);
+  const Scene& scene = window_->timeline().scene();
+  ASSERT_TRUE(scene.predicted && scene.measured);
+  const RowLayout layout = layOutRows(scene);
+  ASSERT_GE(layout.rows.size(), 2U);
+  EXPECT_EQ(layout.rows[0].source, Source::Measured);
+  EXPECT_EQ(layout.rows[1].source, Source::Predicted);
+  EXPECT_EQ(layout.rows[0].rank, layout.rows[1].rank);
+  EXPECT_LT(layout.rows[0].top, layout.rows[1].top);
+}
+
+TEST_F(ReplanTest, SplitsCanBeMoved) {
+  openAndReplan(kReplicas);
+  const auto before = document().prediction();
+  const auto sum = [](const CostTable& costs) {
+    Ns all = 0;
+    for (const StageCost& stage : costs.stages) all += stage.forward + stage.backward;
+    return all;
+  };
+  document().edit(QStringLiteral("move"), [](Design& design) { design.request.begins[0].value -= 6; });
+  ASSERT_TRUE(settle());
+  const auto after = document().prediction();
+  EXPECT_LT(after->costs.stages[0].forward, before->costs.stages[0].forward);
+  EXPECT_NEAR(static_cast<double>(after->costs.stages[0].forward), static_cast<double>(before->costs.stages[0].forward) / 2, 1);
+  EXPECT_EQ(sum(after->costs), sum(before->costs)) << "the same work, cut elsewhere";
+}
+
+TEST_F(ReplanTest, AProjectReadsItsJobAgain) {
+  openAndReplan(kReplicas);
+  choose(QStringLiteral("zbv"));
+  ASSERT_TRUE(settle());
+  const Ns step = document().prediction()->step;
+  const QString path = folder_.filePath(QStringLiteral("again.pwproj"));
+  ASSERT_TRUE(window_->saveProject(path));
+  open(sample("gpt_small.pt2"));
+  EXPECT_FALSE(document().design().job);
+  open(path);
+  ASSERT_TRUE(document().prediction()) << document().problem().toStdString();
+  EXPECT_EQ(document().design().request.schedule, "zbv");
+  EXPECT_EQ(document().prediction()->step, step);
+}
+
+TEST_F(ReplanTest, IsOfferedOnlyWhereThereIsAJob) {
+  EXPECT_FALSE(replan()->isEnabled());
+  open(sample("gpt_small.pt2"));
+  EXPECT_FALSE(replan()->isEnabled());
+  open(kPrimus);
+  EXPECT_TRUE(replan()->isEnabled());
+}
+
+}  // namespace
+}  // namespace pw::gui
