@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <QApplication>
+#include <QClipboard>
 #include <QFile>
 #include <QLabel>
 #include <QLineEdit>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolButton>
 
 #include <algorithm>
 
@@ -84,6 +86,25 @@ class ModelPanelShown : public testing::Test {
   ModelPanel panel_{document_};
   QString undoable_;
 };
+
+TEST_F(ModelPanelShown, ShowsAndCopiesMegatronsLayoutOfTheSplits) {
+  auto* line = panel_.findChild<QLineEdit*>("layoutString");
+  auto* copy = line->parentWidget()->findChild<QToolButton*>();
+  ASSERT_NE(copy, nullptr);
+  EXPECT_TRUE(line->isVisible());
+  EXPECT_EQ(line->text(), "Et|t|t|tL");
+  document_.beginDrag("move");
+  document_.edit("move", [&](Design& d) { d.request.begins = places({"blocks.2", "blocks.3"}), d.request.ranks = 3; });
+  EXPECT_EQ(line->text(), "Et*2|t|tL") << "at once, before the prediction";
+  document_.endDrag(true);
+  QTest::mouseClick(copy, Qt::LeftButton);
+  EXPECT_EQ(QApplication::clipboard()->text(), "Et*2|t|tL");
+  predicted();
+  document_.edit("move", [&](Design& d) { d.request.begins = places({"blocks.2.mlp", "blocks.3"}); });
+  predicted();
+  EXPECT_EQ(line->text(), "none: stage 1 begins inside blocks.2");
+  EXPECT_FALSE(copy->isEnabled());
+}
 
 TEST_F(ModelPanelShown, HandlesStandWhereStagesBegin) {
   ASSERT_EQ(margin().handles().size(), 3U);
