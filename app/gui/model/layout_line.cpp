@@ -42,7 +42,7 @@ void LayoutLine::setBegins(const std::vector<NodeId>& begins) {
   const CutLayout cut = layoutOf(blocks_, begins);
   const bool whole = cut.inside.empty();
   const QString text = whole ? QString::fromStdString(toString(cut.layout))
-                             : tr("none: stage %1 begins inside %2").arg(cut.stage.value).arg(QString::fromStdString(cut.inside));
+                             : tr("stage %1 begins inside %2").arg(cut.stage.value).arg(QString::fromStdString(cut.inside));
   copy_->setEnabled(whole);
   if (text == text_->text()) return;  // a selection stays
   text_->setText(text);

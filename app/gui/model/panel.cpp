@@ -17,6 +17,7 @@
 
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/common/work_bar.h"
 #include "app/gui/document/document.h"
 #include "app/gui/model/findings_view.h"
 #include "app/gui/model/layout_line.h"
@@ -150,6 +151,7 @@ void ModelPanel::Private::layOut() {
   pages.setMinimumHeight(kRowsAboveFindings * pages.fontMetrics().height());
   layout->addWidget(parts, 1);
   layout->addWidget(&layoutLine);
+  layout->addWidget(new WorkBar(commands.job()));
   layout->addWidget(&notice);
   q.setFocusProxy(&view);
 }
@@ -386,5 +388,7 @@ ModelPanel::ModelPanel(Document& document, QWidget* parent) : QWidget(parent), d
 ModelPanel::~ModelPanel() = default;
 
 void ModelPanel::find() { d->finder.edit(); }
+
+void ModelPanel::cancel() { d->commands.job().cancel(); }
 
 }  // namespace pw::gui
