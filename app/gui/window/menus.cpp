@@ -182,6 +182,7 @@ void MainWindow::Private::planMenu() {
     window.showPanel(Panel::Candidates);
     candidates->search();
   });
+  command(menu, MainWindow::tr("Edit c&luster…"), {}, [this] { plan->editCluster(); });
   menu->addSeparator();
   command(menu, MainWindow::tr("P&in this plan"), QKeySequence(Qt::CTRL | Qt::Key_I), [this] { pins.pin(); });
   command(menu, MainWindow::tr("Compare with &no plan"), {}, [this] { pins.compareWithNone(); });
@@ -192,6 +193,7 @@ void MainWindow::Private::planMenu() {
   menu->addSeparator();
   command(menu, MainWindow::tr("&Cancel"), {}, [this] {
     runs->cancel();
+    model->cancel();
     loading.cancel();
     exporting.cancel();
   });
