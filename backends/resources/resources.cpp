@@ -16,6 +16,7 @@
 #include "backends/host/paths.h"
 #include "backends/pt2/read.h"
 #include "schedules/error.h"
+#include "simulator/costs/cluster_name.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/job/job_costs.h"
 #include "simulator/job/job_json.h"
@@ -53,6 +54,11 @@ std::vector<NamedLink> linkPresets() {
 }
 
 Cluster loadCluster(const std::string& nameOrFile) {
+  if (isClusterText(nameOrFile)) {
+    Cluster cluster = parseCluster(nameOrFile, "The cluster");
+    cluster.origin = toJson(cluster);
+    return cluster;
+  }
   constexpr std::ptrdiff_t kMostLinks = 8;
   if (std::ranges::count(nameOrFile, '+') > kMostLinks)
     throw UsageError(

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
+#include "simulator/costs/cluster_name.h"
 #include "simulator/costs/profile_check.h"
 #include "simulator/costs/topology_json.h"
 #include "simulator/text/json_part.h"
@@ -154,7 +155,7 @@ std::string toJson(const Profile& p) {
   j["nodes"] = std::move(nodes);
   if (!p.sent.empty()) j["sent_ns"] = p.sent;
   if (p.uncertainty) j["uncertainty"] = {{"deviation", p.uncertainty->deviation}, {"runs", p.uncertainty->runs}};
-  if (!p.cluster.empty()) j["cluster"] = p.cluster;
+  if (!p.cluster.empty()) j["cluster"] = clusterNameJson(p.cluster);
   if (p.processBytes > 0) j["process_bytes"] = p.processBytes;
   if (p.attention != Attention::AsTraced) j["attention"] = nameOf(p.attention);
   if (Json topology = nodesJson(p.topology); !topology.empty()) j["topology"] = std::move(topology);
@@ -192,7 +193,7 @@ Profile parseProfile(std::string_view text, const std::string& source) {
     if (!attention) j["attention"].fail("is not traced, fused or unfused");
     p.attention = *attention;
   }
-  if (j.has("cluster")) p.cluster = j["cluster"].as<std::string>();
+  if (j.has("cluster")) p.cluster = clusterNameIn(j["cluster"], source);
   if (j.has("process_bytes")) p.processBytes = j["process_bytes"].within<Bytes>(0, std::int64_t{1} << 60);
   if (j.has("peak_flops")) p.peakFlops = rateIn(j["peak_flops"]);
   p.actionOverhead = j["action_overhead_ns"].as<Ns>();

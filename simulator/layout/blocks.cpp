@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/text/counted.h"
 
 namespace pw {
@@ -117,6 +119,32 @@ std::vector<LayoutBlock> blocksOf(const LayerTable& table) {
       blocks.push_back({letter, i, i + 1, std::move(name)});
   }
   return blocks;
+}
+
+std::vector<LayoutBlock> blocksOf(const ModelGraph& graph) {
+  if (isLayerChain(graph)) return blocksOf(tableOf(graph));
+  LayerTable table;
+  for (const Node& node : graph.nodes) table.layers.emplace_back().module = node.modules.empty() ? "" : node.modules.back().path;
+  if (std::ranges::none_of(table.layers, [](const Layer& layer) { return numberedModule(layer.module).has_value(); })) return {};
+  return blocksOf(table);
+}
+
+CutLayout layoutOf(const std::vector<LayoutBlock>& blocks, const std::vector<NodeId>& begins) {
+  CutLayout result;
+  const auto has = [&](LayoutLayer letter) { return std::ranges::find(blocks, letter, &LayoutBlock::letter) != blocks.end(); };
+  std::size_t next = 0;
+  for (std::size_t s = 0; s <= begins.size(); ++s) {
+    std::vector<LayoutLayer>& stage = result.layout.stages.emplace_back();
+    if (s == 0 && !has(LayoutLayer::Embedding)) stage.push_back(LayoutLayer::Embedding);
+    for (; next < blocks.size() && (s == begins.size() || blocks[next].begin < begins[s].index()); ++next) {
+      stage.push_back(blocks[next].letter);
+      if (s == begins.size() || blocks[next].end <= begins[s].index() || !result.inside.empty()) continue;
+      result.stage = Stage(s + 1);
+      result.inside = blocks[next].name;
+    }
+    if (s == begins.size() && !has(LayoutLayer::Loss)) stage.push_back(LayoutLayer::Loss);
+  }
+  return result;
 }
 
 LaidOutTable layOut(const LayerTable& table, const Layout& layout) {

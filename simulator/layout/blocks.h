@@ -8,6 +8,7 @@
 
 #include "simulator/costs/layer_table.h"
 #include "simulator/layout/layout.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 
@@ -29,6 +30,19 @@ struct LayoutBlock {
 /// the L, and what stands between two belongs to the one before. `mtp` in the path makes it an m. In a table without numbered layers each
 /// layer is a t, but for a first one named like an embedding and last ones named like a norm, a head or a loss. Cost: linear.
 [[nodiscard]] std::vector<LayoutBlock> blocksOf(const LayerTable& table);
+
+/// The nodes of a model as such blocks, by the modules that they are in: [begin, end) are nodes. Empty for a model without numbered
+/// modules. Of a layer table as above. Cost: linear.
+[[nodiscard]] std::vector<LayoutBlock> blocksOf(const ModelGraph& graph);
+
+/// The layout of a model that is cut there, or the cut that Megatron does not have.
+struct CutLayout {
+  Layout layout;
+  Stage stage;         ///< the first that begins inside a block
+  std::string inside;  ///< that block; empty: there is none, and `layout` is complete
+};
+/// `blocks`: of the model whose nodes `begins` name. Without a block for E or L these are in the first and last stage. Cost: linear.
+[[nodiscard]] CutLayout layoutOf(const std::vector<LayoutBlock>& blocks, const std::vector<NodeId>& begins);
 
 /// A layer table with at least one layer in every stage of a layout.
 struct LaidOutTable {

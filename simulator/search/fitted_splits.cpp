@@ -90,6 +90,7 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
   std::set<std::vector<int>> known;  // what stages keep
   for (const Schedule& schedule : schedules) {
     if (shape.model->graph().nodes.size() > kManyNodes && splits.size() > kFewSplits) break;
+    if (effort.goOn && !effort.goOn(0)) return balanced;
     Evaluator evaluator(shape, planRows(schedule, request.replicas, request.rankOrder));
     if (!known.insert(keptMicrobatches(evaluator.rows())).second) continue;
     const std::optional<Candidate> fitted = fittedSplits(shape, balancer, evaluator, recompute);

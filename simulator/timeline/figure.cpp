@@ -71,7 +71,7 @@ class Layout {
   Bytes peak_ = 0;                          ///< of the chosen ranks in all lanes
   BlockLabels labels_ = BlockLabels::None;  ///< that there is room for
   bool severalStages_ = false, below_ = false;
-  std::array<bool, kSpanKinds> used_{}, labelled_{};
+  std::array<bool, kSpanKinds> labelled_{};
   double em_ = 0;  ///< the font's size [mm]
   double left_ = 0, length_ = 0, row_ = 0, strip_ = 0, curve_ = 0, gap_ = 0, y_ = 0;
   double narrowest_ = 0, column_ = 0;
@@ -117,12 +117,8 @@ void Layout::take(const FigureLane& given) {
   FigureSpans spans = spansOf(given, style_, times_);
   severalStages_ = severalStages_ || spans.severalStages;
   if (style_.memory) peak_ = std::max(peak_, spans.peak);
-  for (const auto& row : spans.rows) {
-    for (const Span* span : row) {
-      used_[static_cast<std::size_t>(span->kind)] = true;
-      below_ = below_ || isBelow(*span);
-    }
-  }
+  for (const auto& row : spans.rows)
+    below_ = below_ || std::ranges::any_of(row, [](const Span* span) { return isBelow(*span) && span->end > span->start; });
   lanes_.push_back(std::move(spans));
 }
 
@@ -298,7 +294,10 @@ void Layout::row(const FigureSpans& lane, Rank rank) {
     for (const Span* span : lane.rows[rank.index()]) (isBelow(*span) ? below : compute).push_back(span);
   }
   strip(compute, box);
-  if (below_) strip(below, {left_, y_ + row_ + 0.04 * row_, length_, strip_ - 0.04 * row_});
+  if (below_)
+    strip(below, {left_, y_ + row_ + 0.04 * row_, length_, strip_ - 0.04 * row_});
+  else
+    figure_.mergedSpans += below.size();  // they take no time
   y_ += row_ + strip_;
   if (peak_ > 0 && known) memory(lane, rank, {left_, y_ + gap_ / 2, length_, curve_});
   y_ += (peak_ > 0 ? gap_ / 2 : 0) + curve_ + gap_;
@@ -353,8 +352,11 @@ void Layout::legend() {
     text(at + 1.4 * size, y_ + 0.83 * size, TextRole::Note, TextAlign::Left, std::string(word));
     at += needed + 1.1 * size;
   };
+  std::array<bool, kSpanKinds> drawn{};  // not what takes no time, or is lost among wider ones
+  for (const FigureBlock& block : figure_.blocks) drawn[static_cast<std::size_t>(block.kind)] = true;
+  for (const FigureMerged& merged : figure_.merged) drawn[static_cast<std::size_t>(merged.kind)] = true;
   for (std::size_t k = 0; k < kSpanKinds; ++k) {
-    if (used_[k]) entry(static_cast<SpanKind>(k), wordOf(static_cast<SpanKind>(k)));
+    if (drawn[k]) entry(static_cast<SpanKind>(k), wordOf(static_cast<SpanKind>(k)));
   }
   entry(std::nullopt, "bubble");
   y_ += swatch;

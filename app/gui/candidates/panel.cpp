@@ -3,7 +3,6 @@
 #include <QCheckBox>
 #include <QEvent>
 #include <QFileInfo>
-#include <QHBoxLayout>
 #include <QLabel>
 #include <QProgressBar>
 #include <QPushButton>
@@ -21,6 +20,7 @@
 #include "app/gui/candidates/scatter.h"
 #include "app/gui/candidates/search_options.h"
 #include "app/gui/candidates/study.h"
+#include "app/gui/common/elided_label.h"
 #include "app/gui/common/flow_layout.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
@@ -86,9 +86,9 @@ QWidget* CandidatesPanel::Private::buildEmpty() {
   invitation->setWordWrap(true);
   first = new QPushButton(tr("Search plans"));
   first->setAccessibleName(tr("Search plans"));
+  column->setContentsMargins(0, 0, 0, 0);
   column->addStretch(1);
   column->addWidget(invitation);
-  column->addSpacing(8);
   column->addWidget(first, 0, Qt::AlignHCenter);
   column->addStretch(1);
   return page;
@@ -123,7 +123,7 @@ void CandidatesPanel::Private::build() {
   progress->setTextVisible(false);
   progress->hide();
   button = new QPushButton;
-  status = new QLabel;
+  status = new ElidedLabel;
   status->setAccessibleName(tr("Result of the search"));
   status->setTextFormat(Qt::PlainText);
   loader = new QPushButton(tr("&Load plan"));
@@ -132,16 +132,13 @@ void CandidatesPanel::Private::build() {
   pages->addWidget(buildEmpty());
   pages->addWidget(buildResults());
   auto* above = new FlowLayout;
-  for (QWidget* widget : std::initializer_list<QWidget*>{everything, fitting, button, progress}) above->addWidget(widget);
-  auto* below = new QHBoxLayout;
-  below->addWidget(status, 1);
-  below->addWidget(loader);
+  for (QWidget* widget : std::initializer_list<QWidget*>{everything, fitting, button, loader, progress}) above->addWidget(widget);
   auto* column = new QVBoxLayout(&panel);
   column->setContentsMargins(8, 6, 8, 6);
   column->addWidget(options);
   column->addLayout(above);
-  column->addWidget(pages, 1);
-  column->addLayout(below);
+  column->addWidget(status);
+  column->addWidget(pages, 1);  // last: in a low window all that is pressed and read stays in sight above it
   plans = new PlanSearch(&panel);
   reading = new Job(&panel);
 }
@@ -308,7 +305,8 @@ void CandidatesPanel::Private::showStatus() {
   const bool stale = basis && !(*basis == SearchBasis(document.design()));
   if (stale) words << tr("Ranks, costs or limits have changed since this search; search again.");
   status->setText(words.join(QLatin1Char(' ')));
-  status->setToolTip(outcomeDetails);
+  status->setToolTip(outcomeDetails.isEmpty() ? QString() : status->text() + QLatin1Char('\n') + outcomeDetails);
+  status->setVisible(!words.isEmpty());
   QPalette palette = panel.palette();
   if (stale || none) palette.setColor(QPalette::WindowText, currentTheme().warning);
   status->setPalette(palette);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/gui/document/cluster_title.h"
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/dumps.h"
 #include "app/gui/document/job_design.h"
@@ -96,7 +97,7 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths, cons
     }
   }();
   loaded->design = firstDesign(*graph, first);
-  const auto where = QString::fromStdString(first.cluster);
+  const QString where = clusterTitle(first.cluster);
   if (!first.fits) {
     loaded->notes << translated("%1 ranks of %2 have too little memory for this model; choose more ranks, or another cluster under Plan.")
                          .arg(first.ranks)

@@ -9,6 +9,7 @@
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
+#include "simulator/costs/cluster_name.h"
 #include "simulator/text/json_part.h"
 #include "simulator/text/json_text.h"
 
@@ -127,7 +128,8 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
 
 std::string toJson(const Project& project) {
   const Design& d = project.design;
-  Json j{{"pipewright_project", kVersion}, {"models", d.models}, {"request", requestJson(d.request)}, {"cluster", d.cluster}};
+  Json j{
+      {"pipewright_project", kVersion}, {"models", d.models}, {"request", requestJson(d.request)}, {"cluster", clusterNameJson(d.cluster)}};
   if (d.precision != DType::Unknown) j["precision"] = std::string(precisionName(d.precision));
   if (d.attention != Attention::AsTraced) j["attention"] = std::string(nameOf(d.attention));
   if (d.profile && !d.job) j["profile"] = ownJson(pw::toJson(*d.profile));
@@ -149,7 +151,7 @@ Project parseProject(std::string_view json, const std::string& source) {
   Project project;
   project.design.models = j["models"].listOf<std::string>();
   project.design.request = parseRequest(j["request"], document);
-  project.design.cluster = j["cluster"].as<std::string>();
+  project.design.cluster = clusterNameIn(j["cluster"], source);
   if (j.has("precision")) {
     const auto precision = precisionNamed(j["precision"].as<std::string>());
     if (!precision) document.fail("`precision` is not traced, bf16, fp16 or fp8");

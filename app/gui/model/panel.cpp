@@ -17,8 +17,10 @@
 
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/common/work_bar.h"
 #include "app/gui/document/document.h"
 #include "app/gui/model/findings_view.h"
+#include "app/gui/model/layout_line.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/module_finder.h"
 #include "app/gui/model/split_commands.h"
@@ -83,6 +85,7 @@ struct ModelPanel::Private {
   SplitDrag drag{document, view};
   ModuleFinder finder{model, view};
   QLabel notice;
+  LayoutLine& layoutLine = *new LayoutLine;
   QToolButton findingsButton;
   FindingsView findings;
   Job reporting;
@@ -147,6 +150,8 @@ void ModelPanel::Private::layOut() {
   parts->setStretchFactor(1, 1);
   pages.setMinimumHeight(kRowsAboveFindings * pages.fontMetrics().height());
   layout->addWidget(parts, 1);
+  layout->addWidget(&layoutLine);
+  layout->addWidget(new WorkBar(commands.job()));
   layout->addWidget(&notice);
   q.setFocusProxy(&view);
 }
@@ -273,6 +278,7 @@ void ModelPanel::Private::modelChanged() {
     if (!sameGraph) report();
     finder.refresh();
   }
+  if (!sameGraph) layoutLine.setModel(graph.get());
   commands.setRules(graph ? SplitRules(graph, document.splitPoints(), document.design().request.microbatch) : SplitRules());
   const bool hasTree = graph != nullptr;
   pages.setCurrentWidget(hasTree ? static_cast<QWidget*>(&area) : &emptyPage);
@@ -302,6 +308,7 @@ void ModelPanel::Private::designChanged() {
   std::vector<QString> names;
   for (const NodeId node : begins) names.push_back(commands.rules().name(node));
   margin.setSplits(begins, names);
+  layoutLine.setBegins(begins);  // also during a drag
   if (hadFocus && std::none_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); }))
     view.setFocus();
   follow();
@@ -381,5 +388,7 @@ ModelPanel::ModelPanel(Document& document, QWidget* parent) : QWidget(parent), d
 ModelPanel::~ModelPanel() = default;
 
 void ModelPanel::find() { d->finder.edit(); }
+
+void ModelPanel::cancel() { d->commands.job().cancel(); }
 
 }  // namespace pw::gui

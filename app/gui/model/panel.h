@@ -16,6 +16,8 @@ class ModelPanel : public QWidget {
 
   /// Puts the cursor into the field that finds modules.
   void find();
+  /// Ends balancing or fitting splits, which then stay as they are.
+  void cancel();
   [[nodiscard]] QSize sizeHint() const override { return {640, 700}; }
 
  private:

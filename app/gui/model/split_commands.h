@@ -28,6 +28,8 @@ class SplitCommands : public QObject {
   /// Balances times as far as the memory limits of the ranks allow; of a schedule made for costs the splits with which it ends earliest. In
   /// the background.
   void fitSplits();
+  /// That balances or fits, one at a time.
+  [[nodiscard]] Job& job() { return balancing_; }
 
   /// Adds what can be done at a row, or to a split; −1: none.
   void fillMenu(QMenu& menu, int row, int split);

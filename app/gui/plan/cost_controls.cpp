@@ -4,6 +4,9 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QFormLayout>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QPointer>
 #include <QPushButton>
 #include <QSettings>
 #include <algorithm>
@@ -12,11 +15,14 @@
 #include <utility>
 #include <vector>
 
+#include "app/gui/cluster/dialog.h"
 #include "app/gui/common/elided_label.h"
+#include "app/gui/document/cluster_title.h"
 #include "app/gui/document/document.h"
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "simulator/costs/attention.h"
+#include "simulator/costs/cluster_name.h"
 #include "simulator/job/typical.h"
 
 namespace pw::gui {
@@ -33,6 +39,7 @@ struct ClusterName {
 };
 ClusterName partsOf(const std::string& name, const std::vector<NamedLink>& links) {
   ClusterName parts{name, {}};
+  if (isClusterText(name)) return parts;
   for (auto plus = name.rfind('+'); plus != std::string::npos; plus = parts.cluster.rfind('+')) {
     const std::string last = parts.cluster.substr(plus + 1);
     if (std::ranges::find(links, last, &NamedLink::name) == links.end()) break;
@@ -52,7 +59,8 @@ struct CostControls::Private {
   std::vector<NamedLink> links = linkPresets();
   QComboBox *cluster = new QComboBox, *link = new QComboBox, *precision = new QComboBox, *attention = new QComboBox;
   ElidedLabel* costs = new ElidedLabel;
-  QPushButton* estimate = new QPushButton;
+  QPushButton *estimate = new QPushButton, *edit = new QPushButton;
+  QPointer<ClusterDialog> dialog;
 
   Private(CostControls& c, Document& d) : controls(c), document(d) {}
   void addCluster(QFormLayout& form);
@@ -77,7 +85,7 @@ CostControls::~CostControls() = default;
 /// The design's estimates are for this cluster from now on, and those of the next model that is opened.
 void CostControls::Private::choose(const std::string& name) {
   QSettings().setValue(QStringLiteral("cluster"), textOf(name));
-  document.edit(tr("Choose cluster %1").arg(textOf(name)), [&](Design& design) {
+  document.edit(tr("Choose cluster %1").arg(clusterTitle(name)), [&](Design& design) {
     design.cluster = name;
     design.profile.reset();
   });
@@ -94,7 +102,18 @@ void CostControls::Private::addCluster(QFormLayout& form) {
     const std::string added = partsOf(document.design().cluster, links).links;
     choose(cluster->itemData(index).toString().toStdString() + (added.empty() ? "" : "+" + added));
   });
-  form.addRow(tr("Cluster"), cluster);
+  edit->setText(tr("E&dit…"));
+  edit->setAccessibleName(tr("Edit cluster"));
+  edit->setToolTip(tr("Nodes, devices, links, memory and precision of this cluster"));
+  QObject::connect(edit, &QAbstractButton::clicked, &controls, &CostControls::editCluster);
+  auto* row = new QWidget;
+  auto* line = new QHBoxLayout(row);
+  line->setContentsMargins({});
+  line->addWidget(cluster, 1);
+  line->addWidget(edit);
+  auto* label = new QLabel(tr("Cluster"));
+  label->setBuddy(cluster);
+  form.addRow(label, row);
 }
 
 void CostControls::Private::addLink(QFormLayout& form) {
@@ -110,7 +129,10 @@ void CostControls::Private::addLink(QFormLayout& form) {
   link->setToolTip(tr("A link in place of the cluster's own, between its nodes or inside them"));
   QObject::connect(link, &QComboBox::activated, &controls, [this](int index) {
     const std::string name = link->itemData(index).toString().toStdString();
-    choose(partsOf(document.design().cluster, links).cluster + (name.empty() ? "" : "+" + name));
+    const std::string own = partsOf(document.design().cluster, links).cluster;
+    if (!isClusterText(own)) return choose(own + (name.empty() ? "" : "+" + name));
+    const auto added = std::ranges::find(links, name, &NamedLink::name);
+    if (added != links.end()) choose(toJson(withLink(loadCluster(own), *added)));
   });
   form.addRow(tr("Links"), link);
 }
@@ -168,12 +190,27 @@ void CostControls::useClusterFile(const QString& path) {
   d->choose(name);
 }
 
+void CostControls::editCluster() {
+  if (!d->document.graph()) return;
+  if (!d->dialog) {
+    d->dialog = new ClusterDialog(d->document, d->cluster->window());
+    d->dialog->setAttribute(Qt::WA_DeleteOnClose);
+  }
+  d->dialog->show();
+  d->dialog->raise();
+  d->dialog->activateWindow();
+}
+
 void CostControls::Private::showCluster(const std::string& name) {
   const ClusterName parts = partsOf(name, links);
   const QString own = textOf(parts.cluster), added = textOf(parts.links);
+  for (int i = cluster->count() - 3; i >= 0; --i) {  // edited before
+    const QString item = cluster->itemData(i).toString();
+    if (item != own && isClusterText(item.toStdString())) cluster->removeItem(i);
+  }
   if (cluster->findData(own) < 0) {  // a file's, before the separator
-    cluster->insertItem(cluster->count() - 2, QFileInfo(own).fileName(), own);
-    cluster->setItemData(cluster->count() - 3, own, Qt::ToolTipRole);
+    cluster->insertItem(cluster->count() - 2, clusterTitle(parts.cluster), own);
+    if (!isClusterText(parts.cluster)) cluster->setItemData(cluster->count() - 3, own, Qt::ToolTipRole);
   }
   cluster->setCurrentIndex(cluster->findData(own));
   if (link->findData(added) < 0) link->addItem(added, added);
@@ -183,7 +220,7 @@ void CostControls::Private::showCluster(const std::string& name) {
 void CostControls::showDesign() {
   const Design& design = d->document.design();
   const bool model = d->document.graph() != nullptr;
-  for (QWidget* w : std::initializer_list<QWidget*>{d->cluster, d->link, d->precision, d->attention}) w->setEnabled(model);
+  for (QWidget* w : std::initializer_list<QWidget*>{d->cluster, d->edit, d->link, d->precision, d->attention}) w->setEnabled(model);
   d->showCluster(design.cluster);
   d->precision->setCurrentIndex(d->precision->findData(static_cast<int>(design.precision)));
   d->attention->setCurrentIndex(d->attention->findData(static_cast<int>(design.attention)));

@@ -23,6 +23,8 @@ class CostControls : public QObject {
 
   /// Estimates for the cluster of a file, whose links count too. Emits `problem` where it is none.
   void useClusterFile(const QString& path);
+  /// Opens the editor of the cluster, or brings it to the front.
+  void editCluster();
 
  signals:
   void problem(const QString& sentence);

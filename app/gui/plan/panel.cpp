@@ -111,6 +111,8 @@ PlanPanel::~PlanPanel() = default;
 
 bool PlanPanel::isIdle() const { return d->results->isIdle(); }
 
+void PlanPanel::editCluster() { d->costs->editCluster(); }
+
 /// Other numbers of ranks or chunks lead to other stages: the splits are balanced again with the prediction.
 void PlanPanel::Private::changeShape(const QString& what, const std::function<void(PlanRequest&)>& change) {
   document.edit(what, [&](Design& design) {

@@ -14,6 +14,7 @@ class PlanPanel : public QWidget {
   explicit PlanPanel(Document& document, QWidget* parent = nullptr);
   ~PlanPanel() override;
   [[nodiscard]] bool isIdle() const;  ///< all figures are of the document's prediction
+  void editCluster();                 ///< in a dialog beside the plan
 
  signals:
   void profileRequested();  ///< measure this model here

@@ -186,6 +186,7 @@ void MainWindow::Private::planMenu() {
   });
   replan =
       command(menu, MainWindow::tr("Re-plan from this &trace"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R), [this] { replanJob(); });
+  command(menu, MainWindow::tr("Edit c&luster…"), {}, [this] { plan->editCluster(); });
   menu->addSeparator();
   command(menu, MainWindow::tr("P&in this plan"), QKeySequence(Qt::CTRL | Qt::Key_I), [this] { pins.pin(); });
   command(menu, MainWindow::tr("Compare with &no plan"), {}, [this] { pins.compareWithNone(); });
@@ -196,6 +197,7 @@ void MainWindow::Private::planMenu() {
   menu->addSeparator();
   command(menu, MainWindow::tr("&Cancel"), {}, [this] {
     runs->cancel();
+    model->cancel();
     loading.cancel();
     exporting.cancel();
   });

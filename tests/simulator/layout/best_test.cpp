@@ -154,6 +154,21 @@ TEST(BestLayout, MovesTheMtpLayerIntoTheLastStageOfARank) {
   EXPECT_TRUE(problemsOf(layouts.layoutOf(found.begins), {shape.ranks}).empty());
 }
 
+TEST(LayoutBlocks, MakeTheLayoutOfAModelThatIsCut) {
+  LayerTable table{"halves", 1, 0, 0, {}};
+  for (const char* name : {"embed", "blocks.0.a", "blocks.0.b", "blocks.1.a", "blocks.1.b", "blocks.2.a", "blocks.2.b"})
+    table.layers.push_back(layer(name, 1, 1, 1));
+  const std::vector<LayoutBlock> blocks = blocksOf(chainOf(table, "table"));
+  const CutLayout whole = layoutOf(blocks, {NodeId(3), NodeId(5)});
+  EXPECT_EQ(toString(whole.layout), "Et|t|tL");
+  EXPECT_EQ(whole.inside, "");
+  const CutLayout cut = layoutOf(blocks, {NodeId(3), NodeId(6)});
+  EXPECT_EQ(cut.inside, "blocks.2");
+  EXPECT_EQ(cut.stage, Stage(2));
+  EXPECT_EQ(toString(layoutOf(blocks, {NodeId(1)}).layout), "E|t*3L");
+  EXPECT_EQ(toString(layoutOf(blocks, {}).layout), "Et*3L");
+}
+
 TEST(LayoutBlocks, AreTheNumberedLayersOfATable) {
   const auto letters = [](const std::vector<std::string>& names) {
     LayerTable table{"names", 1, 0, 0, {}};

@@ -171,6 +171,19 @@ TEST(Figure, LabelsAreSmallerOrShorterBeforeTheyAreLeftOut) {
   EXPECT_GE(wide.labelScale, 0.7);
 }
 
+TEST(Figure, HasNoColourOfMessagesInItsLegendWhereNoneTakesTime) {
+  const auto kinds = [](Ns transfer) {
+    std::set<SpanKind> found;
+    for (const FigureSwatch& swatch : figureOf(simulated("1f1b", {2, 2, 2}, transfer)).swatches) {
+      if (swatch.kind) found.insert(*swatch.kind);
+    }
+    return found;
+  };
+  EXPECT_EQ(kinds(0), (std::set{SpanKind::Forward, SpanKind::Backward}));
+  EXPECT_EQ(kinds(500'000), (std::set{SpanKind::Forward, SpanKind::Backward, SpanKind::SendForward, SpanKind::SendBackward}));
+  EXPECT_LT(figureOf(simulated("1f1b", {2, 2, 2})).height, figureOf(simulated("1f1b", {2, 2, 2}, 500'000)).height) << "nor room for them";
+}
+
 TEST(Figure, ShowsMessagesMemoryAndLegendOnlyWhereWanted) {
   const Trace trace = simulated("1f1b", {2, 2, 2}, 500'000);
   FigureStyle style;

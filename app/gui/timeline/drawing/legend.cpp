@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/gui/timeline/drawing/look.h"
+#include "app/gui/timeline/drawing/rows.h"
 
 namespace pw::gui {
 namespace {
@@ -36,7 +37,8 @@ std::vector<Entry> kindEntries(const Scene& scene, const Look& look) {
   add(SpanKind::BackwardWeight, QT_TRANSLATE_NOOP("Timeline", "weight gradient"));
   add(SpanKind::Optimizer, QT_TRANSLATE_NOOP("Timeline", "optimizer"));
   add(SpanKind::Load, QT_TRANSLATE_NOOP("Timeline", "load, store"));
-  if (!scene.showsCommunication) return entries;
+  const auto rows = layOutRows(scene).rows;  // low ones leave messages out
+  if (std::ranges::none_of(rows, [](const Row& row) { return row.kind == Row::Kind::Communication; })) return entries;
   add(SpanKind::SendForward, QT_TRANSLATE_NOOP("Timeline", "activations sent"));
   add(SpanKind::SendBackward, QT_TRANSLATE_NOOP("Timeline", "gradients sent"));
   add(SpanKind::ReduceGrad, QT_TRANSLATE_NOOP("Timeline", "gradient sum"));

@@ -3,14 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <QApplication>
+#include <QClipboard>
 #include <QFile>
 #include <QLabel>
 #include <QLineEdit>
+#include <QMenu>
+#include <QPushButton>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QTimer>
+#include <QToolButton>
 
 #include <algorithm>
 
+#include "app/gui/common/work_bar.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/model/margin.h"
@@ -58,6 +64,28 @@ class ModelPanelShown : public testing::Test {
     for (const std::string& name : names) list.push_back(at(name));
     return list;
   }
+  /// Layers of equal times; under 1f1b the first of two stages keeps two microbatches, the second one. Split in the middle the ranks need
+  /// 2 · (10 + 1) and 1 + 1 MiB, one layer earlier 2 · 10 and 1 + 1 + 1.
+  void openLayers(const std::string& schedule) {
+    const QTemporaryDir folder;
+    QFile file(folder.filePath("layers.csv"));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write("name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n");
+    for (const char* layer : {"a,1000,1000,1000,0,10485760,8\n", "b,1000,1000,1000,0,1048576,8\n", "c,1000,1000,1000,0,1048576,8\n",
+                              "d,1000,1000,1000,0,1048576,8\n"})
+      file.write(layer);
+    file.close();
+    document_.adopt(*loadFiles({file.fileName().toStdString()}, {}));
+    predicted();
+    document_.edit("place", [&](Design& d) {
+      d.request.schedule = schedule;
+      d.request.begins = {NodeId(2)};
+      d.request.ranks = 2;
+      d.request.microbatches = 8;
+      d.request.memoryLimit = Bytes{21} << 20;
+    });
+    predicted();
+  }
   [[nodiscard]] TreeView& view() { return *panel_.findChild<TreeView*>(); }
   [[nodiscard]] Margin& margin() { return *panel_.findChild<Margin*>(); }
   [[nodiscard]] SplitHandle& handle(std::size_t split) { return *margin().handles().at(split); }
@@ -84,6 +112,25 @@ class ModelPanelShown : public testing::Test {
   ModelPanel panel_{document_};
   QString undoable_;
 };
+
+TEST_F(ModelPanelShown, ShowsAndCopiesMegatronsLayoutOfTheSplits) {
+  auto* line = panel_.findChild<QLineEdit*>("layoutString");
+  auto* copy = line->parentWidget()->findChild<QToolButton*>();
+  ASSERT_NE(copy, nullptr);
+  EXPECT_TRUE(line->isVisible());
+  EXPECT_EQ(line->text(), "Et|t|t|tL");
+  document_.beginDrag("move");
+  document_.edit("move", [&](Design& d) { d.request.begins = places({"blocks.2", "blocks.3"}), d.request.ranks = 3; });
+  EXPECT_EQ(line->text(), "Et*2|t|tL") << "at once, before the prediction";
+  document_.endDrag(true);
+  QTest::mouseClick(copy, Qt::LeftButton);
+  EXPECT_EQ(QApplication::clipboard()->text(), "Et*2|t|tL");
+  predicted();
+  document_.edit("move", [&](Design& d) { d.request.begins = places({"blocks.2.mlp", "blocks.3"}); });
+  predicted();
+  EXPECT_EQ(line->text(), "stage 1 begins inside blocks.2");
+  EXPECT_FALSE(copy->isEnabled());
+}
 
 TEST_F(ModelPanelShown, HandlesStandWhereStagesBegin) {
   ASSERT_EQ(margin().handles().size(), 3U);
@@ -215,26 +262,7 @@ TEST_F(ModelPanelShown, WhatCannotBeSplitLeavesTheDesignAndSaysWhy) {
 }
 
 TEST_F(ModelPanelShown, SplitsAreFittedToTheMemoryLimitInOneStepOfUndo) {
-  // Layers of equal times; under 1f1b the first of two stages keeps two microbatches, the second one. Split in the middle the ranks need
-  // 2 · (10 + 1) and 1 + 1 MiB, one layer earlier 2 · 10 and 1 + 1 + 1.
-  const QTemporaryDir folder;
-  QFile file(folder.filePath("layers.csv"));
-  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
-  file.write("name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n");
-  for (const char* layer : {"a,1000,1000,1000,0,10485760,8\n", "b,1000,1000,1000,0,1048576,8\n", "c,1000,1000,1000,0,1048576,8\n",
-                            "d,1000,1000,1000,0,1048576,8\n"})
-    file.write(layer);
-  file.close();
-  document_.adopt(*loadFiles({file.fileName().toStdString()}, {}));
-  predicted();
-  document_.edit("place", [&](Design& d) {
-    d.request.schedule = "1f1b";
-    d.request.begins = {NodeId(2)};
-    d.request.ranks = 2;
-    d.request.microbatches = 8;
-    d.request.memoryLimit = Bytes{21} << 20;
-  });
-  predicted();
+  openLayers("1f1b");
   ASSERT_EQ(document_.prediction()->ranks[0].peakBytes, Bytes{22} << 20);
   SplitCommands commands(document_, view());
   QString refusal;
@@ -248,6 +276,28 @@ TEST_F(ModelPanelShown, SplitsAreFittedToTheMemoryLimitInOneStepOfUndo) {
   EXPECT_EQ(refusal, "No other splits were found that fit the memory limit better.");
   document_.undo();
   EXPECT_EQ(begins(), std::vector{NodeId(2)});
+}
+
+TEST_F(ModelPanelShown, FittingSplitsIsCancelledBelowTheTree) {
+  openLayers("1f1b");
+  const QString undoable = document_.undoText();
+  const auto* bar = panel_.findChild<WorkBar*>();
+  QString doing;
+  QTimer::singleShot(0, &panel_, [&] {
+    auto* menu = qobject_cast<QMenu*>(QApplication::activePopupWidget());
+    ASSERT_NE(menu, nullptr);
+    for (QAction* action : menu->findChildren<QAction*>()) {
+      if (action->text() == "By time, within the memory limit") action->trigger();
+    }
+    menu->close();
+    doing = bar->findChild<QLabel*>()->text();
+    bar->findChild<QPushButton*>()->click();  // before the answer can arrive
+  });
+  emit view().menuRequested(0, view().mapToGlobal(QPoint(5, 5)));
+  EXPECT_EQ(doing, "Fit splits…");
+  QTest::qWait(500);
+  EXPECT_EQ(begins(), std::vector{NodeId(2)});
+  EXPECT_EQ(document_.undoText(), undoable);
 }
 
 TEST_F(ModelPanelShown, FindingGoesFromMatchToMatch) {

@@ -401,6 +401,24 @@ TEST(ScenePainter, TextOfALegendFitsOrEndsInAnEllipsis) {
   }
 }
 
+TEST(ScenePainter, ALegendHasMessagesWhereTheirRowsAreDrawn) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {4, 4, 8}));
+  const auto painted = [&] {
+    QImage image(1400, 24, QImage::Format_RGB32);
+    QPainter painter(&image);
+    paintLegend(painter, image.rect(), scene, theme(false));
+    painter.end();
+    return image;
+  };
+  const QImage usual = painted();
+  scene.showsCommunication = false;
+  const QImage without = painted();
+  EXPECT_NE(usual, without);
+  scene.showsCommunication = true;
+  scene.rowScale = leastRowScale(scene);  // too low for them
+  EXPECT_EQ(painted(), without);
+}
+
 // ---- Matching ----
 
 Timeline trackOfTags(const std::vector<std::vector<SpanTag>>& ranks) {

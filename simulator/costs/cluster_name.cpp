@@ -1,0 +1,20 @@
+#include "simulator/costs/cluster_name.h"
+
+#include <nlohmann/json.hpp>
+
+#include "simulator/costs/cluster.h"
+
+namespace pw {
+
+bool isClusterText(std::string_view name) { return name.starts_with('{'); }
+
+nlohmann::ordered_json clusterNameJson(const std::string& name) {
+  return isClusterText(name) ? nlohmann::ordered_json::parse(name) : nlohmann::ordered_json(name);
+}
+
+std::string clusterNameIn(const JsonPart& part, const std::string& source) {
+  if (!part.json().is_object()) return part.as<std::string>();
+  return toJson(parseCluster(part.json().dump(), "The cluster in " + source));
+}
+
+}  // namespace pw

@@ -1,0 +1,55 @@
+#include "app/gui/common/work_bar.h"
+
+#include <gtest/gtest.h>
+
+#include <QLabel>
+#include <QPushButton>
+#include <QTest>
+#include <atomic>
+#include <thread>
+
+#include "app/gui/common/jobs.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kLongMs = 60'000;
+
+TEST(WorkBar, ShowsLongWorkAndCancelsIt) {
+  QWidget window;
+  Job job;
+  WorkBar bar(job, &window);
+  window.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+  std::atomic<bool> stopped{false};
+  bool answered = false;
+  job.start("Fit splits", [&](JobControl& control) -> std::function<void()> {
+    while (!control.isCancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stopped = true;
+    return [&] { answered = true; };
+  });
+  EXPECT_FALSE(bar.isVisible()) << "not for a moment";
+  ASSERT_TRUE(QTest::qWaitFor([&] { return bar.isVisible(); }, kLongMs));
+  EXPECT_EQ(bar.findChild<QLabel*>()->text(), "Fit splits…");
+  QTest::mouseClick(bar.findChild<QPushButton*>(), Qt::LeftButton);
+  EXPECT_FALSE(bar.isVisible());
+  EXPECT_FALSE(job.isRunning());
+  ASSERT_TRUE(QTest::qWaitFor([&] { return stopped.load(); }, kLongMs));
+  QTest::qWait(20);
+  EXPECT_FALSE(answered);
+}
+
+TEST(WorkBar, IsNotShownForShortWork) {
+  QWidget window;
+  Job job;
+  WorkBar bar(job, &window);
+  window.show();
+  bool answered = false;
+  job.start("Balance splits", [&](JobControl&) -> std::function<void()> { return [&] { answered = true; }; });
+  ASSERT_TRUE(QTest::qWaitFor([&] { return answered; }, kLongMs));
+  QTest::qWait(300);
+  EXPECT_FALSE(bar.isVisible());
+}
+
+}  // namespace
+}  // namespace pw::gui
