@@ -132,6 +132,8 @@ void TimelineWidget::Private::connectParts() {
   connect(overview, &OverviewStrip::scrolled, &place, &Place::scrollTo);
   connect(overview, &OverviewStrip::allChosen, &place, &Place::fitAll);
   connect(&selection, &Selection::marked, &w, [this] { canvas->updateSoon(); });
+  for (const auto happened : {&Selection::marked, &Selection::changed})
+    connect(&selection, happened, &w, &TimelineWidget::selectionChanged);
   connect(&selection, &Selection::changed, &w, [this] { updateDetails(); });
   connect(&mouse, &Mouse::memoryClicked, &w, &TimelineWidget::memoryClicked);
   connect(findBar, &FindBar::searched, &w,
@@ -291,6 +293,9 @@ void TimelineWidget::Private::paintOverlays(QPainter& p, const QIcon& icon, cons
     const auto [from, to] = gapOf(*t, *gap);
     paintFrame(p, where, {gap->source, {gap->rank, TrackKind::Compute, 0}}, from, to, theme);
   }
+  const auto& selected = scene.selected;
+  if (selected && scene.showsArrows && !shown.isMoving() && !hand->isOn() && knowledge.isPrepared(selected->source))
+    paintFlows(p, where, arrowsOf(*selected, *timelineFrom(scene, selected->source), *knowledge.dependencies(selected->source)), theme);
   editing.paint(p, where, theme);
   if (!document.problem().isEmpty())
     paintProblem(p, where.area, document.problem(), icon, theme);
@@ -418,6 +423,7 @@ void TimelineWidget::markStuck(std::vector<SourcedSpan> spans) {
   if (!spans.empty()) d->selection.selectSpan(spans.front());
   d->selection.emphasize(Selection::Emphasis::Stuck, std::move(spans));
 }
+std::vector<SourcedSpan> TimelineWidget::markedSpans() const { return d->selection.emphasized(); }
 std::optional<BubbleRef> TimelineWidget::selectedBubble() const { return d->selection.gap(); }
 const Scene& TimelineWidget::scene() const { return d->scene; }
 const Viewport& TimelineWidget::viewport() const { return d->place.view(); }

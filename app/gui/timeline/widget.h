@@ -47,6 +47,8 @@ class TimelineWidget : public QWidget {
   void selectBubble(const BubbleRef& bubble);  ///< with the chain of its causes
   void selectRange(Ns from, Ns to);            ///< with its totals
   void clearSelection();
+  /// The blocks that are marked: chosen by Ctrl or Shift and a click, found, on the critical path or in a chain of causes.
+  [[nodiscard]] std::vector<SourcedSpan> markedSpans() const;
   void markStuck(std::vector<SourcedSpan> spans);  ///< selects and shows the first and highlights all, until something else is
   [[nodiscard]] std::optional<BubbleRef> selectedBubble() const;
   [[nodiscard]] QList<QAction*> rowActions() const;       ///< heights, and which ranks are expanded
@@ -68,6 +70,7 @@ class TimelineWidget : public QWidget {
  signals:
   void viewChanged();
   void detailsChanged(const QString& text);
+  void selectionChanged();                    ///< or what is marked, or the timelines
   void memoryClicked(Rank rank);              ///< on a rank's curve
   void editingChanged(bool on);               ///< or what is edited, selected or said of it
   void editRefused(const QString& sentence);  ///< why an edit by hand is not possible

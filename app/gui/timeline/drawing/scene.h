@@ -50,6 +50,7 @@ struct Scene {
   std::vector<QString> groups;  ///< by rank: the node or replica it belongs to; empty: there are none
   bool showsCommunication = true, showsMemory = true;
   bool showsOverview = true;  ///< above the ruler
+  bool showsArrows = true;    ///< of what the selected block receives and sends
   double rowScale = 1;        ///< of the rows' usual height; see `layOutRows`
   Bytes memoryLimit = 0;      ///< 0: no line
   // Marks.
