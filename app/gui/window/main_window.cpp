@@ -71,7 +71,7 @@ CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
 bool MainWindow::isIdle() const {
   return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && !d->document.isOrdering() &&
-         d->plan->isIdle() && d->analysis->isIdle();
+         d->plan->isIdle() && d->analysis->isIdle() && d->statistics->isIdle();
 }
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 
@@ -99,12 +99,14 @@ void MainWindow::Private::build() {
   runs = new RunsPanel(document);
   analysis = new AnalysisPanel(document);
   schedule = new CsvPanel(document);
+  statistics = new StatisticsPanel(document, *timeline);
   modelDock = addDock(MainWindow::tr("Model"), QStringLiteral("model"), model, Qt::LeftDockWidgetArea);
   planDock = addDock(MainWindow::tr("Plan"), QStringLiteral("plan"), plan, Qt::RightDockWidgetArea);
   candidatesDock = addDock(MainWindow::tr("Candidates"), QStringLiteral("candidates"), candidates, Qt::BottomDockWidgetArea);
   runsDock = addDock(MainWindow::tr("Runs"), QStringLiteral("runs"), runs, Qt::BottomDockWidgetArea);
   analysisDock = addDock(MainWindow::tr("Analysis"), QStringLiteral("analysis"), analysis, Qt::BottomDockWidgetArea);
   scheduleDock = addDock(MainWindow::tr("Schedule"), QStringLiteral("schedule"), schedule, Qt::BottomDockWidgetArea);
+  statisticsDock = addDock(MainWindow::tr("Statistics"), QStringLiteral("statistics"), statistics, Qt::BottomDockWidgetArea);
   window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
   arrangeDocks();
@@ -145,10 +147,12 @@ void MainWindow::Private::arrangeDocks() {
   for (QDockWidget* dock : docks()) dock->setFloating(false);
   window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
   window.addDockWidget(Qt::RightDockWidgetArea, planDock);
-  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, scheduleDock}) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
+  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, scheduleDock, statisticsDock})
+    window.addDockWidget(Qt::BottomDockWidgetArea, dock);
   window.tabifyDockWidget(candidatesDock, runsDock);
   window.tabifyDockWidget(runsDock, analysisDock);
   window.tabifyDockWidget(analysisDock, scheduleDock);
+  window.tabifyDockWidget(scheduleDock, statisticsDock);
   candidatesDock->raise();
   window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
   window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);

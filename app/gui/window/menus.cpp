@@ -267,6 +267,7 @@ void MainWindow::Private::showSteps(std::size_t chosen) {
   for (const auto& measured : steps) step->addItem(measured->title);
   step->setCurrentIndex(static_cast<int>(chosen));
   stepAction->setVisible(steps.size() > 1);
+  statistics->setSteps(steps);
 }
 
 void MainWindow::Private::showRecent() {

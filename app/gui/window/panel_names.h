@@ -8,7 +8,7 @@
 namespace pw::gui {
 
 /// What the window can bring to the front: the start page, and its docks, whose object names are these.
-enum class Panel : std::uint8_t { Start, Model, Plan, Candidates, Runs, Analysis, Schedule };
+enum class Panel : std::uint8_t { Start, Model, Plan, Candidates, Runs, Analysis, Schedule, Statistics };
 constexpr std::string_view nameOf(Panel panel) {
   switch (panel) {
     case Panel::Start: return "start";
@@ -18,6 +18,7 @@ constexpr std::string_view nameOf(Panel panel) {
     case Panel::Runs: return "runs";
     case Panel::Analysis: return "analysis";
     case Panel::Schedule: return "schedule";
+    case Panel::Statistics: return "statistics";
   }
   return {};
 }

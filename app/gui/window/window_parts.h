@@ -23,6 +23,7 @@
 #include "app/gui/model/panel.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/runs/panel.h"
+#include "app/gui/statistics/panel.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
 #include "app/gui/window/message_bar.h"
@@ -51,8 +52,9 @@ struct MainWindow::Private {
   RunsPanel* runs = nullptr;
   AnalysisPanel* analysis = nullptr;
   CsvPanel* schedule = nullptr;
+  StatisticsPanel* statistics = nullptr;
   QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr, *analysisDock = nullptr,
-              *scheduleDock = nullptr;
+              *scheduleDock = nullptr, *statisticsDock = nullptr;
   QLabel* busyText = nullptr;
   QProgressBar* busyBar = nullptr;
   QPushButton* busyCancel = nullptr;
@@ -69,8 +71,8 @@ struct MainWindow::Private {
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
   QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
-  [[nodiscard]] std::array<QDockWidget*, 6> docks() const {
-    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, scheduleDock};
+  [[nodiscard]] std::array<QDockWidget*, 7> docks() const {
+    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, scheduleDock, statisticsDock};
   }
   void arrangeDocks();
   void resetLayout();
