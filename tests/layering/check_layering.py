@@ -29,7 +29,7 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 ROOMS = {
     "app": ["python", "cli", "gui"],
     "app/cli": [BESIDE, "options", "text"],
-    "app/gui": ["window", "figure", "plan", "runs", "candidates", "analysis", "statistics", "editor", "model", "timeline", "document", "common"],
+    "app/gui": ["window", "figure", "plan", "runs", "candidates", "analysis", "statistics", "notes", "editor", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "overview", "drawing"],
     "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],

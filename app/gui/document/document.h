@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/document/notes.h"
 #include "backends/store/run_store.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/cluster.h"
@@ -33,6 +34,8 @@ struct Design {
                                                        ///< `request.schedule` may name one (drawn.h)
   std::string source;                                  ///< the file `customRows` were read from
   std::shared_ptr<const CostTable> customCosts;        ///< without a model: the costs that its schedule is simulated with
+
+  std::vector<Note> notes;  ///< on the timeline; no prediction depends on them
 
   bool operator==(const Design&) const = default;  ///< shared values by identity
 };

@@ -191,6 +191,26 @@ void Selection::keep(bool isSameShape) {
   emphasis_ = Emphasis::None;
 }
 
+SavedSelection Selection::saved() const {
+  if (scene_.selected) return blockName(scene_, *scene_.selected);
+  if (gap_) return BubbleName{gap_->source == Source::Measured, gap_->rank, gapOf(*timeline(gap_->source), *gap_).first};
+  if (scene_.range) return *scene_.range;
+  return {};
+}
+
+void Selection::restore(const SavedSelection& saved) {
+  if (const auto* block = std::get_if<BlockName>(&saved)) {
+    if (const auto span = spanNamed(scene_, *block)) selectSpan(span);
+  } else if (const auto* bubble = std::get_if<BubbleName>(&saved)) {
+    const Source source = bubble->isMeasured ? Source::Measured : Source::Predicted;
+    const Timeline* t = timeline(source);
+    const bool hasRank = t != nullptr && bubble->rank.index() < t->ranks.size();
+    if (const auto gap = hasRank ? bubbleUnder(*t, source, bubble->rank, bubble->time) : std::nullopt) selectGap(*gap);
+  } else if (const auto* range = std::get_if<std::pair<Ns, Ns>>(&saved)) {
+    selectTimes(range->first, range->second);
+  }
+}
+
 // ---- Walking -------------------------------------------------------------------------------------------------------
 
 /// Without a selection: the span of the first row at the left edge of what is shown.

@@ -35,6 +35,10 @@ class Selection : public QObject {
   void turnTo(Rank rank);                                   ///< forgets span and bubble without a word, for what happens next to this rank
   void fit();                                               ///< shows what is selected as large as possible; else everything
 
+  // ---- What a project remembers ----
+  [[nodiscard]] SavedSelection saved() const;
+  void restore(const SavedSelection& saved);  ///< without moving the view; what is not there selects nothing
+
   // ---- From what is selected to another ----
   void walk(int direction);      ///< along the track
   void walkRows(int direction);  ///< to the row below (> 0) or above

@@ -49,7 +49,10 @@ class TimelineWidget : public QWidget {
   void clearSelection();
   /// The blocks that are marked: chosen by Ctrl or Shift and a click, found, on the critical path or in a chain of causes.
   [[nodiscard]] std::vector<SourcedSpan> markedSpans() const;
-  void markStuck(std::vector<SourcedSpan> spans);  ///< selects and shows the first and highlights all, until something else is
+  void markStuck(std::vector<SourcedSpan> spans);     ///< selects and shows the first and highlights all, until something else is
+  void writeNote();                                   ///< N: a new one at the selection, or the one that is there
+  void goToNote(std::size_t note);                    ///< by its number in the design
+  [[nodiscard]] QList<QAction*> noteActions() const;  ///< all that can be done with notes
   [[nodiscard]] std::optional<BubbleRef> selectedBubble() const;
   [[nodiscard]] QList<QAction*> rowActions() const;       ///< heights, and which ranks are expanded
   [[nodiscard]] QList<QAction*> overviewActions() const;  ///< whether it is shown
@@ -62,7 +65,8 @@ class TimelineWidget : public QWidget {
   [[nodiscard]] QSize pictureSize() const;  ///< which shows all rows
   // A project remembers these.
   [[nodiscard]] QByteArray saveView() const;
-  void restoreView(const QByteArray& view);  ///< before there is a timeline: as soon as there is one
+  [[nodiscard]] QByteArray shortView() const;  ///< the same for a command line, without what is as in a new window
+  void restoreView(const QByteArray& view);    ///< before there is a timeline: as soon as there is one
 
   [[nodiscard]] QSize sizeHint() const override { return {900, 480}; }
   [[nodiscard]] QSize minimumSizeHint() const override { return {320, 180}; }

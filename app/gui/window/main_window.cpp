@@ -100,6 +100,7 @@ void MainWindow::Private::build() {
   analysis = new AnalysisPanel(document);
   schedule = new CsvPanel(document);
   statistics = new StatisticsPanel(document, *timeline);
+  notes = new NotesPanel(document, *timeline);
   modelDock = addDock(MainWindow::tr("Model"), QStringLiteral("model"), model, Qt::LeftDockWidgetArea);
   planDock = addDock(MainWindow::tr("Plan"), QStringLiteral("plan"), plan, Qt::RightDockWidgetArea);
   candidatesDock = addDock(MainWindow::tr("Candidates"), QStringLiteral("candidates"), candidates, Qt::BottomDockWidgetArea);
@@ -107,6 +108,7 @@ void MainWindow::Private::build() {
   analysisDock = addDock(MainWindow::tr("Analysis"), QStringLiteral("analysis"), analysis, Qt::BottomDockWidgetArea);
   scheduleDock = addDock(MainWindow::tr("Schedule"), QStringLiteral("schedule"), schedule, Qt::BottomDockWidgetArea);
   statisticsDock = addDock(MainWindow::tr("Statistics"), QStringLiteral("statistics"), statistics, Qt::BottomDockWidgetArea);
+  notesDock = addDock(MainWindow::tr("Notes"), QStringLiteral("notes"), notes, Qt::BottomDockWidgetArea);
   window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
   arrangeDocks();
@@ -147,12 +149,13 @@ void MainWindow::Private::arrangeDocks() {
   for (QDockWidget* dock : docks()) dock->setFloating(false);
   window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
   window.addDockWidget(Qt::RightDockWidgetArea, planDock);
-  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, scheduleDock, statisticsDock})
+  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, scheduleDock, statisticsDock, notesDock})
     window.addDockWidget(Qt::BottomDockWidgetArea, dock);
   window.tabifyDockWidget(candidatesDock, runsDock);
   window.tabifyDockWidget(runsDock, analysisDock);
   window.tabifyDockWidget(analysisDock, scheduleDock);
   window.tabifyDockWidget(scheduleDock, statisticsDock);
+  window.tabifyDockWidget(statisticsDock, notesDock);
   candidatesDock->raise();
   window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
   window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);

@@ -21,6 +21,7 @@
 #include "app/gui/document/pinned_plans.h"
 #include "app/gui/editor/csv_panel.h"
 #include "app/gui/model/panel.h"
+#include "app/gui/notes/panel.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/runs/panel.h"
 #include "app/gui/statistics/panel.h"
@@ -53,8 +54,9 @@ struct MainWindow::Private {
   AnalysisPanel* analysis = nullptr;
   CsvPanel* schedule = nullptr;
   StatisticsPanel* statistics = nullptr;
+  NotesPanel* notes = nullptr;
   QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr, *analysisDock = nullptr,
-              *scheduleDock = nullptr, *statisticsDock = nullptr;
+              *scheduleDock = nullptr, *statisticsDock = nullptr, *notesDock = nullptr;
   QLabel* busyText = nullptr;
   QProgressBar* busyBar = nullptr;
   QPushButton* busyCancel = nullptr;
@@ -65,14 +67,15 @@ struct MainWindow::Private {
   std::vector<std::shared_ptr<const Measured>> steps;
   std::shared_ptr<const hang::Dumps> dumps;  ///< to be explained as soon as the schedule's timeline is there
   std::shared_ptr<const Schedule> ran;       ///< by that job; null: what is open
+  QStringList opened;                        ///< the files that are shown
   QByteArray docksState;
   bool docksShown = true;
 
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
   QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
-  [[nodiscard]] std::array<QDockWidget*, 7> docks() const {
-    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, scheduleDock, statisticsDock};
+  [[nodiscard]] std::array<QDockWidget*, 8> docks() const {
+    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, scheduleDock, statisticsDock, notesDock};
   }
   void arrangeDocks();
   void resetLayout();
@@ -107,6 +110,7 @@ struct MainWindow::Private {
   void toolBar();
   void chooseAndOpen();
   void savePlan();
+  void copyLink();
   void showRecent();
   void showSteps(std::size_t chosen);
   void setTheme(const QString& name);

@@ -39,14 +39,15 @@ QPainterPath headAt(QPointF tip) {
   return head;
 }
 
-/// A name at the side beyond which a point lies.
-void paintName(QPainter& p, const QRect& area, QPointF at, const QString& name, const Theme& theme) {
+/// A name at the side beyond which a point lies, beside the arrow where the selected block is not.
+void paintName(QPainter& p, const QRect& area, QPointF at, bool isIncoming, const QString& name, const Theme& theme) {
+  constexpr int kGap = 6;
   const QFontMetrics metrics(p.font());
   const int width = metrics.horizontalAdvance(name) + 10, height = metrics.height() + 2;
-  const int left =
-      std::clamp(static_cast<int>(at.x()) - width / 2, area.left() + kInset, std::max(area.left(), area.right() - width - kInset));
-  const int top =
-      std::clamp(static_cast<int>(at.y()) - height / 2, area.top() + kInset, std::max(area.top(), area.bottom() - height - kInset));
+  const int x = static_cast<int>(at.x()), y = static_cast<int>(at.y());
+  const int left = std::clamp(isIncoming ? x - width - kGap : x + kGap, area.left() + kInset,
+                              std::max(area.left() + kInset, area.right() - width - kInset));
+  const int top = std::clamp(y - height / 2, area.top() + kInset, std::max(area.top() + kInset, area.bottom() - height - kInset));
   const QRect box(left, top, width, height);
   p.setPen(QPen(theme.text, 1));
   p.setBrush(theme.background);
@@ -63,7 +64,7 @@ void paintFlows(QPainter& p, const Geometry& where, const std::vector<FlowArrow>
   p.setRenderHint(QPainter::Antialiasing);
   QColor halo = theme.background;
   halo.setAlpha(225);
-  std::vector<std::pair<QPointF, QString>> names;
+  std::vector<std::pair<QPointF, const FlowArrow*>> names;
   QPainterPath lines, heads;
   for (const FlowArrow& arrow : arrows) {
     const auto from = pointOf(where, arrow.from, arrow.left), to = pointOf(where, arrow.to, arrow.arrives);
@@ -71,7 +72,7 @@ void paintFlows(QPainter& p, const Geometry& where, const std::vector<FlowArrow>
     lines.addPath(curveOf(*from, *to));
     heads.addPath(headAt(*to));
     const QPointF end = arrow.isIncoming ? *from : *to;
-    if (!QRectF(where.tracks()).adjusted(-1, -1, 1, 1).contains(end)) names.emplace_back(end, arrow.otherEnd);
+    if (!QRectF(where.tracks()).adjusted(-1, -1, 1, 1).contains(end)) names.emplace_back(end, &arrow);
   }
   p.setBrush(Qt::NoBrush);
   p.setPen(QPen(halo, 4.5, Qt::SolidLine, Qt::RoundCap, Qt::RoundJoin));
@@ -82,7 +83,7 @@ void paintFlows(QPainter& p, const Geometry& where, const std::vector<FlowArrow>
   p.setPen(Qt::NoPen);
   p.setBrush(theme.text);
   p.drawPath(heads);
-  for (const auto& [at, name] : names) paintName(p, area, at, name, theme);
+  for (const auto& [at, arrow] : names) paintName(p, area, at, arrow->isIncoming, arrow->otherEnd, theme);
   p.restore();
 }
 
