@@ -5,6 +5,7 @@
 #include <QSettings>
 #include <cstdio>
 
+#include "app/gui/timeline/navigation.h"
 #include "schedules/error.h"
 #include "schedules/named_values.h"
 
@@ -63,7 +64,7 @@ struct Flags {
                                  QObject::tr("Model (.pt2; several: parts in order), plan (.json), trace (.json, .sqlite, .et; several: of "
                                              "one job), schedule (.csv), project (.pwproj), run store (.db)"),
                                  QStringLiteral("[FILE...]"));
-    parser.addOptions({time, grab, exported, size, theme, panel, search, run, store});
+    parser.addOptions({time, grab, exported, size, theme, panel, search, view, step, run, store});
     for (const FigureSetting& setting : figureSettings()) addFigureSetting(parser, setting);
     parser.addOptions({predicted, both, dpi});
   }
@@ -93,6 +94,9 @@ struct Flags {
   QCommandLineOption panel{QStringLiteral("panel"), QObject::tr("Show %1").arg(QString::fromStdString(namesOf<Panel>(", "))),
                            QStringLiteral("NAME")};
   QCommandLineOption search{QStringLiteral("search"), QObject::tr("With --grab: search for plans first")};
+  QCommandLineOption view{QStringLiteral("view"), QObject::tr("Show this part of the timeline, as Edit, Copy link to this view, writes it"),
+                          QStringLiteral("JSON")};
+  QCommandLineOption step{QStringLiteral("step"), QObject::tr("Show this step of the trace (numbers start at 1)"), QStringLiteral("N")};
   QCommandLineOption run{QStringLiteral("show-run"), QObject::tr("Overlay this run of the store (numbers start at 1)"),
                          QStringLiteral("ID")};
   QCommandLineOption store{QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db")};
@@ -158,6 +162,25 @@ QString sentenceOf(const std::string& text) {
   return sentence.endsWith(QLatin1Char('.')) ? sentence : sentence + QLatin1Char('.');
 }
 
+/// Reads which place is to be shown; a sentence where that is unusable.
+std::optional<QString> readTarget(const QCommandLineParser& parser, const Flags& flags, ViewTarget& target) {
+  bool isNumber = false;
+  if (parser.isSet(flags.run)) {
+    target.run = parser.value(flags.run).toInt(&isNumber);
+    if (!isNumber || target.run < 1)
+      return QObject::tr("\"%1\" is not a number of a run; `pipewright runs` lists them.").arg(parser.value(flags.run));
+  }
+  if (parser.isSet(flags.step)) {
+    target.step = parser.value(flags.step).toInt(&isNumber);
+    if (!isNumber || target.step < 1)
+      return QObject::tr("\"%1\" is not a number of a step of the trace; they start at 1.").arg(parser.value(flags.step));
+  }
+  target.view = parser.value(flags.view).toUtf8();
+  if (parser.isSet(flags.view) && !parseView(target.view))
+    return QObject::tr("\"%1\" is not a view; use what Edit, Copy link to this view, wrote.").arg(parser.value(flags.view).left(60));
+  return std::nullopt;
+}
+
 }  // namespace
 
 int complain(const QString& sentence, int status) {
@@ -183,12 +206,7 @@ Call parse(const QStringList& arguments) {
           QObject::tr("There is no panel \"%1\"; use %2.").arg(parser.value(flags.panel), QString::fromStdString(namesOf<Panel>(", "))));
   }
   o.search = parser.isSet(flags.search);
-  if (parser.isSet(flags.run)) {
-    bool isNumber = false;
-    o.run = parser.value(flags.run).toInt(&isNumber);
-    if (!isNumber || o.run < 1)
-      return wrong(QObject::tr("\"%1\" is not a number of a run; `pipewright runs` lists them.").arg(parser.value(flags.run)));
-  }
+  if (const auto problem = readTarget(parser, flags, o.target)) return wrong(*problem);
   if (parser.isSet(flags.size)) {
     const std::optional<QSize> size = sizeNamed(parser.value(flags.size));
     if (!size) return wrong(QObject::tr("\"%1\" is not a size; write for example 1400x900.").arg(parser.value(flags.size)));

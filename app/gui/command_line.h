@@ -8,6 +8,7 @@
 #include "app/gui/figure/files.h"
 #include "app/gui/figure/source.h"
 #include "app/gui/window/panel_names.h"
+#include "app/gui/window/view_link.h"
 
 namespace pw::gui {
 
@@ -32,7 +33,7 @@ struct Options {
   std::optional<Panel> panel;
   QSize size{1400, 900};
   bool search = false;
-  int run = -1;
+  ViewTarget target;
   std::optional<FigureRequest> figure;  ///< what `exported` is written as; nothing: the timeline as the window shows it
 };
 

@@ -132,9 +132,10 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   window.show();
   if (!openAll(window, o))
     return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
-  if (o.run >= 0) {
+  if (o.target.step > 0) window.showStep(o.target.step);
+  if (o.target.run > 0) {
     window.showPanel(pw::gui::Panel::Runs);
-    window.runs().chooseRun(o.run);
+    window.runs().chooseRun(o.target.run);
   }
   if (o.search) {
     window.showPanel(pw::gui::Panel::Candidates);
@@ -142,7 +143,10 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   }
   if (o.panel) window.showPanel(*o.panel);
   if (!settle(window)) return complain(QObject::tr("The search or run was not ready in time."), 1);
-  if (window.timeline().isVisible()) window.timeline().fitAll();
+  if (!o.target.view.isEmpty())
+    window.timeline().restoreView(o.target.view);
+  else if (window.timeline().isVisible())
+    window.timeline().fitAll();
   if (!settle(window)) return 1;
   if (o.figure) {
     if (const int status = writeFigureOf(window.document(), *o.figure, o.exported); status != 0) return status;
@@ -202,5 +206,7 @@ int main(int argc, char** argv) {
   if (call.picture) return grab(window, call.options);
   window.show();
   if (!call.options.files.isEmpty()) window.open(call.options.files);
+  if (call.options.panel) window.showPanel(*call.options.panel);
+  if (call.options.target.isAny()) pw::gui::goWhenOpen(window, call.options.target);
   return QApplication::exec();
 }

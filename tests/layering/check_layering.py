@@ -29,7 +29,8 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 ROOMS = {
     "app": ["python", "cli", "gui"],
     "app/cli": [BESIDE, "options", "text"],
-    "app/gui": ["window", "figure", "plan", "cluster", "runs", "candidates", "analysis", "explain", "editor", "model", "timeline", "document", "common"],
+    "app/gui": ["window", "figure", "plan", "cluster", "runs", "candidates", "analysis", "explain", "statistics", "notes", "editor", "model",
+                "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "overview", "drawing"],
     "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],

@@ -321,8 +321,11 @@ QString Document::undoText() const { return undo_.empty() ? QString() : undo_.ba
 QString Document::redoText() const { return redo_.empty() ? QString() : redo_.back().what; }
 
 void Document::apply(const Design& design) {
+  Design noted = design_;
+  noted.notes = design.notes;
+  const bool isPredicted = noted == design;
   design_ = design;
-  request();
+  if (!isPredicted) request();
   emit designChanged();
 }
 

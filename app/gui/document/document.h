@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/document/notes.h"
 #include "backends/store/run_store.h"
 #include "engine/planning/job_source.h"
 #include "simulator/costs/attention.h"
@@ -41,6 +42,8 @@ struct Design {
   std::string source;                                  ///< the file `customRows` were read from
   std::shared_ptr<const CostTable> customCosts;        ///< without a model: the costs that its schedule is simulated with
   std::shared_ptr<const JobBasis> job;                 ///< whose times are the costs; then the model is the job's table of layers
+
+  std::vector<Note> notes;  ///< on the timeline; no prediction depends on them
 
   bool operator==(const Design&) const = default;  ///< shared values by identity
 };

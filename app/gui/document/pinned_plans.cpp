@@ -71,7 +71,11 @@ void PinnedPlans::compareWithNone() {
 
 void PinnedPlans::goBackTo(std::size_t index) {
   if (index >= plans_.size()) return;
-  document_.edit(tr("Go back to plan %1").arg(plans_[index].name), [&](Design& design) { design = plans_[index].design; });
+  document_.edit(tr("Go back to plan %1").arg(plans_[index].name), [&](Design& design) {
+    const std::vector<Note> notes = design.notes;
+    design = plans_[index].design;
+    design.notes = notes;
+  });
 }
 
 }  // namespace pw::gui

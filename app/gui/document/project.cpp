@@ -97,6 +97,38 @@ std::vector<std::shared_ptr<const Schedule>> parseDrawn(const JsonPart& j, const
   return drawn;
 }
 
+Json notesJson(const std::vector<Note>& notes) {
+  Json all = Json::array();
+  for (const Note& note : notes) {
+    Json& j = all.emplace_back(Json{{"text", note.text}, {"time_ns", note.time}});
+    if (!note.block) continue;
+    const SpanTag& tag = note.block->tag;
+    j["block"] = {{"rank", note.block->rank.value}, {"kind", std::string(nameOf(tag.kind))},
+                  {"stage", tag.stage.value},       {"microbatch", tag.microbatch.value},
+                  {"peer", tag.peer.value},         {"measured", note.block->isMeasured}};
+  }
+  return all;
+}
+
+std::vector<Note> parseNotes(const JsonPart& j, const JsonDocument& document) {
+  std::vector<Note> notes;
+  if (j.size() > kMostNotes) document.fail(fmt::format("it has {} notes, more than {}", j.size(), kMostNotes));
+  for (std::size_t i = 0; i < j.size(); ++i) {
+    Note& note = notes.emplace_back();
+    note.text = noteText(QString::fromStdString(j[i]["text"].as<std::string>()));
+    note.time = j[i]["time_ns"].within<Ns>(0, kLatestNote);
+    if (!j[i].has("block")) continue;
+    const JsonPart block = j[i]["block"];
+    const auto kind = valueNamed<SpanKind>(block["kind"].as<std::string>());
+    if (!kind) document.fail(fmt::format("note {} is at a block of unknown kind \"{}\"", i, block["kind"].as<std::string>()));
+    note.block = {block["measured"].as<bool>(),
+                  Rank(block["rank"].within<int>(0, kMaxRanks)),
+                  {*kind, Stage(block["stage"].within<int>(-1, kMaxStages)),
+                   Microbatch(block["microbatch"].within<int>(-1, kMaxMicrobatches)), Rank(block["peer"].within<int>(-1, kMaxRanks))}};
+  }
+  return notes;
+}
+
 PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   PlanRequest r;
   r.schedule = j["schedule"].as<std::string>();
@@ -136,6 +168,7 @@ std::string toJson(const Project& project) {
   if (!d.source.empty()) j["source"] = d.source;
   if (d.job) j["job"] = jobJson(d.job->from);
   for (const auto& drawn : d.drawn) j["schedules"].push_back({{"name", drawn->name}, {"csv", toCsv(*drawn)}});
+  if (!d.notes.empty()) j["notes"] = notesJson(d.notes);
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
@@ -167,6 +200,7 @@ Project parseProject(std::string_view json, const std::string& source) {
   project.design.source = textOr(j, "source");
   if (j.has("job")) project.job = parseJobSource(j["job"], document);
   if (j.has("schedules")) project.design.drawn = parseDrawn(j["schedules"], source, document);
+  if (j.has("notes")) project.design.notes = parseNotes(j["notes"], document);
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));
   return project;

@@ -102,6 +102,9 @@ void addLooks(CommandList& commands, const CommandTargets& of) {
   };
   rows(tr("Messages"), Qt::Key_M, &Scene::showsCommunication);
   rows(tr("Memory"), Qt::Key_B, &Scene::showsMemory);
+  commands.addToggle(
+      tr("Arrows of messages"), QKeySequence(Qt::SHIFT | Qt::Key_M), [of] { return of.scene.showsArrows; },
+      [of](bool on) { of.place.setRows(&Scene::showsArrows, on); });
 }
 
 }  // namespace

@@ -247,4 +247,32 @@ std::optional<SpanRef> Dependencies::awaited(const SpanRef& span) const {
   return needed.front();
 }
 
+std::vector<Flow> flowsOf(const Dependencies& dependencies, const SpanRef& span) {
+  std::vector<Flow> flows;
+  const auto carry = [&](const SpanRef& message) {
+    for (const SpanRef& from : dependencies.inputs(message)) {
+      for (const SpanRef& to : dependencies.outputs(message)) flows.push_back({from, to, message});
+    }
+  };
+  if (span.track == TrackKind::Communication) {
+    carry(span);
+    return flows;
+  }
+  for (const SpanRef& input : dependencies.inputs(span)) {
+    if (input.track == TrackKind::Compute) {
+      if (input.rank != span.rank) flows.push_back({input, span, std::nullopt});
+      continue;
+    }
+    for (const SpanRef& from : dependencies.inputs(input)) flows.push_back({from, span, input});
+  }
+  for (const SpanRef& output : dependencies.outputs(span)) {
+    if (output.track == TrackKind::Compute) {
+      if (output.rank != span.rank) flows.push_back({span, output, std::nullopt});
+      continue;
+    }
+    for (const SpanRef& to : dependencies.outputs(output)) flows.push_back({span, to, output});
+  }
+  return flows;
+}
+
 }  // namespace pw::gui

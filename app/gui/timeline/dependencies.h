@@ -60,4 +60,15 @@ class Dependencies {
   std::size_t mask_ = 0;
 };
 
+/// What goes from one action to another, on the same rank or through a message.
+struct Flow {
+  SpanRef from, to;                ///< actions
+  std::optional<SpanRef> message;  ///< nothing: the timeline has none for it
+
+  bool operator==(const Flow&) const = default;
+};
+/// What an action receives from other ranks and sends to them, incoming ones first; of a message its own way. Cost: of `inputs` and
+/// `outputs` of the span and of its messages.
+[[nodiscard]] std::vector<Flow> flowsOf(const Dependencies& dependencies, const SpanRef& span);
+
 }  // namespace pw::gui

@@ -220,4 +220,21 @@ const Bubble* bubbleIn(const Explanation& explanation, Rank rank, Ns from, Ns to
   return best;
 }
 
+std::vector<FlowArrow> arrowsOf(const SourcedSpan& span, const Timeline& timeline, const Dependencies& dependencies) {
+  std::vector<FlowArrow> arrows;
+  for (const Flow& flow : flowsOf(dependencies, span.span)) {
+    FlowArrow arrow;
+    arrow.from = {span.source, flow.from};
+    arrow.to = {span.source, flow.to};
+    arrow.left = spanOf(timeline, flow.from).end;
+    arrow.arrives = spanOf(timeline, flow.to).start;
+    arrow.isIncoming = flow.to == span.span;
+    const SpanRef& other = arrow.isIncoming ? flow.from : flow.to;
+    const QString name = nameOf(trackOf(timeline, other).tags[static_cast<std::size_t>(other.index)]);
+    arrow.otherEnd = (arrow.isIncoming ? Text::tr("from %1, rank %2") : Text::tr("to %1, rank %2")).arg(name).arg(other.rank.value);
+    arrows.push_back(std::move(arrow));
+  }
+  return arrows;
+}
+
 }  // namespace pw::gui

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "app/gui/timeline/dependencies.h"
+#include "app/gui/timeline/drawing/flow_arrows.h"
 #include "app/gui/timeline/find_query.h"
 #include "simulator/report/explain.h"
 
@@ -32,5 +33,8 @@ struct Cause {
 /// The spans of causes or of a critical path, in their order, each once.
 [[nodiscard]] std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Timeline& timeline,
                                                const Dependencies& dependencies);
+
+/// What a block receives from other ranks and sends to them, or the way of a message, as arrows.
+[[nodiscard]] std::vector<FlowArrow> arrowsOf(const SourcedSpan& span, const Timeline& timeline, const Dependencies& dependencies);
 
 }  // namespace pw::gui

@@ -154,12 +154,14 @@ void Mouse::released(const QMouseEvent& event) {
   if (ended == Drag::Label) selection_.selectRank(*draggedRank_);
   draggedRank_.reset();
   if ((ended == Drag::Press || ended == Drag::Take) && event.button() == Qt::LeftButton && place_.geometry().tracks().contains(at))
-    clicked(at);
+    clicked(at, event.modifiers());
 }
 
-void Mouse::clicked(const QPoint& at) {
+void Mouse::clicked(const QPoint& at, Qt::KeyboardModifiers modifiers) {
   const Hit hit = place_.geometry().hitAt(at);
   selection_.pointAt(std::nullopt);
+  if (hit.span && (modifiers & Qt::ControlModifier)) return selection_.choose(*hit.span);
+  if (hit.span && (modifiers & Qt::ShiftModifier)) return selection_.chooseUpTo(*hit.span);
   if (hit.span) return selection_.selectSpan(hit.span);
   if (const auto gap = gapAt(hit)) return selection_.selectGap(*gap);
   selection_.clear();

@@ -40,7 +40,7 @@ class Mouse : public QObject {
   void moved(const QMouseEvent& event);
   void orderRanks(const QPoint& at);
   void released(const QMouseEvent& event);
-  void clicked(const QPoint& at);
+  void clicked(const QPoint& at, Qt::KeyboardModifiers modifiers);
   void doubleClicked(const QMouseEvent& event);
   void hover(const QPoint& at);
   void left();

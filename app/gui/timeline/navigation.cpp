@@ -87,6 +87,22 @@ std::optional<SpanRef> sameSpan(const Timeline& timeline, const SpanRef& old, co
   return SpanRef{old.rank, old.track, static_cast<std::int32_t>(found - tags.begin())};
 }
 
+std::optional<SourcedSpan> spanNamed(const Scene& scene, const BlockName& name) {
+  const Source source = name.isMeasured ? Source::Measured : Source::Predicted;
+  const Timeline* timeline = timelineFrom(scene, source);
+  const bool isMessage =
+      name.tag.kind == SpanKind::SendForward || name.tag.kind == SpanKind::SendBackward || name.tag.kind == SpanKind::ReduceGrad;
+  if (timeline == nullptr) return std::nullopt;
+  for (const TrackKind track : {isMessage ? TrackKind::Communication : TrackKind::Compute, TrackKind::Compute}) {
+    if (const auto found = sameSpan(*timeline, {name.rank, track, 0}, name.tag)) return SourcedSpan{source, *found};
+  }
+  return std::nullopt;
+}
+
+BlockName blockName(const Scene& scene, const SourcedSpan& span) {
+  return {span.source == Source::Measured, span.span.rank, tagOf(*timelineFrom(scene, span.source), span.span)};
+}
+
 std::vector<RankView> rankViews(const std::vector<RankView>& shown, std::size_t count) {
   std::vector<RankView> views;
   std::vector<bool> seen(count, false);
@@ -122,7 +138,55 @@ std::vector<RankView> withRankMovedTo(std::vector<RankView> ranks, Rank rank, Ra
   return ranks;
 }
 
-QByteArray toJson(const SavedView& view) {
+namespace {
+
+QJsonObject jsonOf(const SavedSelection& selection) {
+  const auto placed = [](const auto& name) {
+    QJsonObject json{{QLatin1String("rank"), name.rank.value}};
+    if (name.isMeasured) json[QLatin1String("measured")] = true;
+    return json;
+  };
+  if (const auto* block = std::get_if<BlockName>(&selection)) {
+    QJsonObject json = placed(*block);
+    const std::string_view kind = nameOf(block->tag.kind);
+    json[QLatin1String("kind")] = QString::fromUtf8(kind.data(), static_cast<qsizetype>(kind.size()));
+    json[QLatin1String("stage")] = block->tag.stage.value;
+    json[QLatin1String("microbatch")] = block->tag.microbatch.value;
+    if (block->tag.peer != block->rank) json[QLatin1String("peer")] = block->tag.peer.value;
+    return {{QLatin1String("block"), json}};
+  }
+  if (const auto* bubble = std::get_if<BubbleName>(&selection)) {
+    QJsonObject json = placed(*bubble);
+    json[QLatin1String("time")] = static_cast<qint64>(bubble->time);
+    return {{QLatin1String("bubble"), json}};
+  }
+  if (const auto* range = std::get_if<std::pair<Ns, Ns>>(&selection))
+    return {{QLatin1String("range"), QJsonArray{static_cast<qint64>(range->first), static_cast<qint64>(range->second)}}};
+  return {};
+}
+
+SavedSelection selectionIn(const QJsonObject& json) {
+  const auto timeOf = [](const QJsonValue& value) { return std::clamp<qint64>(value.toInteger(), 0, kLatestNote); };
+  if (const QJsonObject block = json[QLatin1String("block")].toObject(); !block.isEmpty()) {
+    const auto kind = valueNamed<SpanKind>(block[QLatin1String("kind")].toString().toStdString());
+    const int rank = block[QLatin1String("rank")].toInt(-1);
+    if (!kind || rank < 0) return {};
+    return BlockName{block[QLatin1String("measured")].toBool(),
+                     Rank(rank),
+                     {*kind, Stage(block[QLatin1String("stage")].toInt(-1)), Microbatch(block[QLatin1String("microbatch")].toInt(-1)),
+                      Rank(block[QLatin1String("peer")].toInt(rank))}};
+  }
+  if (const QJsonObject bubble = json[QLatin1String("bubble")].toObject(); !bubble.isEmpty()) {
+    const int rank = bubble[QLatin1String("rank")].toInt(-1);
+    if (rank < 0) return {};
+    return BubbleName{bubble[QLatin1String("measured")].toBool(), Rank(rank), timeOf(bubble[QLatin1String("time")])};
+  }
+  const QJsonArray range = json[QLatin1String("range")].toArray();
+  if (range.size() == 2 && timeOf(range[0]) < timeOf(range[1])) return std::pair<Ns, Ns>(timeOf(range[0]), timeOf(range[1]));
+  return {};
+}
+
+QJsonObject objectOf(const SavedView& view) {
   QJsonObject json;
   if (view.shown) {
     json[QLatin1String("from")] = view.shown->first;
@@ -149,6 +213,21 @@ QByteArray toJson(const SavedView& view) {
   json[QLatin1String("overview")] = view.showsOverview;
   json[QLatin1String("rowScale")] = view.rowScale;
   json[QLatin1String("fitsHeight")] = view.fitsHeight;
+  if (!std::holds_alternative<std::monostate>(view.selection)) json[QLatin1String("selection")] = jsonOf(view.selection);
+  return json;
+}
+
+}  // namespace
+
+QByteArray toJson(const SavedView& view) { return QJsonDocument(objectOf(view)).toJson(QJsonDocument::Compact); }
+
+QByteArray toShortJson(const SavedView& view) {
+  QJsonObject json = objectOf(view);
+  const QJsonObject usual = objectOf({});
+  for (const QString& key : usual.keys()) {
+    if (json[key] == usual[key] && key != QLatin1String("scroll")) json.remove(key);  // one stays: an empty object is no view
+  }
+  if (view.ranks == rankViews({}, view.ranks.size())) json.remove(QLatin1String("ranks"));
   return QJsonDocument(json).toJson(QJsonDocument::Compact);
 }
 
@@ -178,6 +257,7 @@ std::optional<SavedView> parseView(const QByteArray& text) {
   view.showsOverview = json[QLatin1String("overview")].toBool(true);
   view.rowScale = std::clamp(json[QLatin1String("rowScale")].toDouble(1), 0.01, kMostRowScale);
   view.fitsHeight = json[QLatin1String("fitsHeight")].toBool();
+  view.selection = selectionIn(json[QLatin1String("selection")].toObject());
   return view;
 }
 

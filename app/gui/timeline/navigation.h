@@ -2,8 +2,11 @@
 
 #include <QByteArray>
 #include <optional>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "app/gui/document/notes.h"
 #include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/drawing/scene.h"
@@ -29,6 +32,11 @@ namespace pw::gui {
 /// The same action or message in another state of the timeline: the one at the same index where that still is it. O(n) of its track.
 [[nodiscard]] std::optional<SpanRef> sameSpan(const Timeline& timeline, const SpanRef& old, const SpanTag& tag);
 
+/// The block of that name; nothing where its timeline is not shown or has no such block.
+[[nodiscard]] std::optional<SourcedSpan> spanNamed(const Scene& scene, const BlockName& name);
+/// What a block is called, to find it again; the span must exist.
+[[nodiscard]] BlockName blockName(const Scene& scene, const SourcedSpan& span);
+
 // ---- Ranks on the screen ----
 
 /// The ranks of a timeline of `count`: those shown keep order and state, new ones are appended, those that no longer exist are left out.
@@ -40,6 +48,16 @@ namespace pw::gui {
 
 // ---- What a project remembers ----
 
+/// A bubble, by a time within it.
+struct BubbleName {
+  bool isMeasured = false;
+  Rank rank;
+  Ns time = 0;
+
+  bool operator==(const BubbleName&) const = default;
+};
+using SavedSelection = std::variant<std::monostate, BlockName, BubbleName, std::pair<Ns, Ns>>;
+
 /// The view as it is stored with the project.
 struct SavedView {
   std::optional<std::pair<double, double>> shown;  ///< from, to [ns]; nothing: all
@@ -49,11 +67,14 @@ struct SavedView {
   ColourBy colourBy = ColourBy::Kind;
   bool differences = false, showsCommunication = true, showsMemory = true, showsOverview = true;
   double rowScale = 1;
-  bool fitsHeight = false;  ///< rows are as high as all have room, whatever `rowScale` says
+  bool fitsHeight = false;   ///< rows are as high as all have room, whatever `rowScale` says
+  SavedSelection selection;  ///< a block, a bubble, or a range of time
 
   bool operator==(const SavedView&) const = default;
 };
 [[nodiscard]] QByteArray toJson(const SavedView& view);
+/// Without what is as in a new window, for a command line.
+[[nodiscard]] QByteArray toShortJson(const SavedView& view);
 /// Nothing for text that is not a view. Unknown words take their defaults.
 [[nodiscard]] std::optional<SavedView> parseView(const QByteArray& json);
 

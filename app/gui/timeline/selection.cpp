@@ -1,8 +1,11 @@
 #include "app/gui/timeline/selection.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "app/gui/timeline/navigation.h"
 
 namespace pw::gui {
@@ -27,7 +30,7 @@ void Selection::selectSpan(const std::optional<SourcedSpan>& span) {
   selectedTag_ = tagOf(t, span->span);
   gap_.reset();
   scene_.range.reset();
-  if (emphasis_ == Emphasis::Chain) emphasize(Emphasis::None, {});
+  leaveMarks();
   if (showsPath_ && emphasis_ == Emphasis::None) showPath();
   const Span s = spanOf(t, span->span);
   place_.revealRow(*span);
@@ -60,9 +63,52 @@ void Selection::selectTimes(Ns from, Ns to) {
   scene_.selected.reset();
   gap_.reset();
   scene_.range = {from, to};
-  if (emphasis_ == Emphasis::Chain) emphasize(Emphasis::None, {});
+  leaveMarks();
   markAlso();
   emit changed();
+}
+
+void Selection::choose(const SourcedSpan& span) {
+  if (!exists(timeline(span.source), span.span)) return;
+  std::vector<SourcedSpan> chosen;
+  if (emphasis_ == Emphasis::Chosen)
+    chosen = emphasized();
+  else if (scene_.selected)
+    chosen.push_back(*scene_.selected);
+  if (std::erase(chosen, span) == 0) chosen.push_back(span);
+  chooseAll(std::move(chosen));
+}
+
+void Selection::chooseUpTo(const SourcedSpan& span) {
+  const auto& from = scene_.selected;
+  if (!from || from->source != span.source || from->span.rank != span.span.rank || from->span.track != span.span.track) return choose(span);
+  const auto [first, last] = std::minmax(from->span.index, span.span.index);
+  std::vector<SourcedSpan> chosen = emphasis_ == Emphasis::Chosen ? emphasized() : std::vector<SourcedSpan>();
+  for (std::int32_t i = first; i <= last; ++i) chosen.push_back({span.source, {span.span.rank, span.span.track, i}});
+  chooseAll(std::move(chosen));
+}
+
+/// The selected one stays the place from which keys go on.
+void Selection::chooseAll(std::vector<SourcedSpan> chosen) {
+  gap_.reset();
+  scene_.range.reset();
+  const bool isAny = !chosen.empty();
+  emphasize(isAny ? Emphasis::Chosen : Emphasis::None, std::move(chosen));
+  if (!isAny) scene_.selected.reset();
+  emit changed();
+}
+
+/// What is highlighted for the sake of what was selected until now.
+void Selection::leaveMarks() {
+  if (emphasis_ == Emphasis::Chain || emphasis_ == Emphasis::Chosen) emphasize(Emphasis::None, {});
+}
+
+std::vector<SourcedSpan> Selection::emphasized() const {
+  std::vector<SourcedSpan> own;
+  if (emphasis_ == Emphasis::None) return own;
+  std::ranges::copy_if(scene_.highlighted, std::back_inserter(own),
+                       [this](const SourcedSpan& span) { return std::ranges::find(also_, span) == also_.end(); });
+  return own;
 }
 
 void Selection::selectRank(Rank rank) {
@@ -143,6 +189,26 @@ void Selection::keep(bool isSameShape) {
   scene_.highlighted.clear();
   scene_.dimsOthers = false;
   emphasis_ = Emphasis::None;
+}
+
+SavedSelection Selection::saved() const {
+  if (scene_.selected) return blockName(scene_, *scene_.selected);
+  if (gap_) return BubbleName{gap_->source == Source::Measured, gap_->rank, gapOf(*timeline(gap_->source), *gap_).first};
+  if (scene_.range) return *scene_.range;
+  return {};
+}
+
+void Selection::restore(const SavedSelection& saved) {
+  if (const auto* block = std::get_if<BlockName>(&saved)) {
+    if (const auto span = spanNamed(scene_, *block)) selectSpan(span);
+  } else if (const auto* bubble = std::get_if<BubbleName>(&saved)) {
+    const Source source = bubble->isMeasured ? Source::Measured : Source::Predicted;
+    const Timeline* t = timeline(source);
+    const bool hasRank = t != nullptr && bubble->rank.index() < t->ranks.size();
+    if (const auto gap = hasRank ? bubbleUnder(*t, source, bubble->rank, bubble->time) : std::nullopt) selectGap(*gap);
+  } else if (const auto* range = std::get_if<std::pair<Ns, Ns>>(&saved)) {
+    selectTimes(range->first, range->second);
+  }
 }
 
 // ---- Walking -------------------------------------------------------------------------------------------------------
@@ -260,8 +326,28 @@ void Selection::refresh() {
 
 // ---- Words ---------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// How many there are, and how long they take.
+QString chosenDetails(const std::vector<SourcedSpan>& chosen, const Scene& scene) {
+  Ns total = 0, least = std::numeric_limits<Ns>::max(), most = 0;
+  for (const SourcedSpan& one : chosen) {
+    const Span span = spanOf(*timelineFrom(scene, one.source), one.span);
+    total += span.end - span.start;
+    least = std::min(least, span.end - span.start);
+    most = std::max(most, span.end - span.start);
+  }
+  const QString count = chosen.size() == 1 ? Selection::tr("1 block chosen") : Selection::tr("%1 blocks chosen").arg(chosen.size());
+  return count + QStringLiteral(" · ") +
+         Selection::tr("together %1, each %2 to %3").arg(durationText(total), durationText(least), durationText(most)) + QLatin1Char('\n') +
+         Selection::tr("Statistics, below, has them by kind and stage.");
+}
+
+}  // namespace
+
 QString detailsOf(const Selection& selection, const Scene& scene, Knowledge& knowledge, bool isMoving) {
   if (isEmpty(scene)) return {};
+  if (selection.emphasis() == Selection::Emphasis::Chosen) return chosenDetails(selection.emphasized(), scene);
   if (scene.selected) return detailsOf(knowledge.factsOf(*scene.selected, !isMoving && knowledge.isPrepared(scene.selected->source)));
   if (const auto& gap = selection.gap()) {
     const Cause cause = knowledge.causeOf(*gap);

@@ -22,7 +22,10 @@ class Selection : public QObject {
   void selectSpan(const std::optional<SourcedSpan>& span);  ///< and shows it; one that is not there selects nothing
   void selectGap(const BubbleRef& gap);                     ///< and shows it with its causes; no effect where there is none
   void selectTimes(Ns from, Ns to);                         ///< in any order; outside the step: as far as it goes
-  void selectRank(Rank rank);                               ///< nothing else stays selected, but for a span of it
+  /// Takes a block to those chosen, or out of them, beginning with the one that is selected; they stay until something else is selected.
+  void choose(const SourcedSpan& span);
+  void chooseUpTo(const SourcedSpan& span);  ///< all of its track from the selected one to it; where that is on another: `choose`
+  void selectRank(Rank rank);                ///< nothing else stays selected, but for a span of it
   void clear();
   [[nodiscard]] const std::optional<BubbleRef>& gap() const { return gap_; }  ///< the others are in the scene
   [[nodiscard]] bool isEmpty() const { return !scene_.selected && !gap_ && !scene_.range; }
@@ -32,16 +35,21 @@ class Selection : public QObject {
   void turnTo(Rank rank);                                   ///< forgets span and bubble without a word, for what happens next to this rank
   void fit();                                               ///< shows what is selected as large as possible; else everything
 
+  // ---- What a project remembers ----
+  [[nodiscard]] SavedSelection saved() const;
+  void restore(const SavedSelection& saved);  ///< without moving the view; what is not there selects nothing
+
   // ---- From what is selected to another ----
   void walk(int direction);      ///< along the track
   void walkRows(int direction);  ///< to the row below (> 0) or above
   void follow(int direction);    ///< along dependencies
 
   // ---- What is highlighted ----
-  enum class Emphasis : std::uint8_t { None, Chain, Path, Found, Cycle, Stuck };
+  enum class Emphasis : std::uint8_t { None, Chain, Path, Found, Cycle, Stuck, Chosen };
   [[nodiscard]] Emphasis emphasis() const { return emphasis_; }
   void emphasize(Emphasis kind, std::vector<SourcedSpan> spans);
-  void leaveGap();  ///< and its causes: something else is going to be highlighted
+  [[nodiscard]] std::vector<SourcedSpan> emphasized() const;  ///< sorted; not what is marked beside it
+  void leaveGap();                                            ///< and its causes: something else is going to be highlighted
   void hover(const std::optional<SourcedSpan>& span);
   void setShowsPath(bool on);  ///< the critical path, where nothing else is highlighted
   [[nodiscard]] bool showsPath() const { return showsPath_; }
@@ -58,6 +66,8 @@ class Selection : public QObject {
   void marked();   ///< what is highlighted
 
  private:
+  void chooseAll(std::vector<SourcedSpan> chosen);
+  void leaveMarks();
   void showCauses();
   [[nodiscard]] std::optional<SourcedSpan> startingPoint() const;
   [[nodiscard]] const Timeline* timeline(Source source) const { return timelineFrom(scene_, source); }

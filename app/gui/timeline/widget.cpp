@@ -18,6 +18,7 @@
 #include "app/gui/timeline/drawing/progress_line.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
 #include "app/gui/timeline/finder.h"
+#include "app/gui/timeline/note_marks.h"
 #include "app/gui/timeline/overview/differing.h"
 #include "app/gui/timeline/overview/groups.h"
 #include "app/gui/timeline/overview/strip.h"
@@ -41,6 +42,8 @@ struct TimelineWidget::Private {
   void takePrediction();
   void takeMeasured();
   void takeTimelines(bool isOtherShape);
+  void restore(const SavedView& view);
+  [[nodiscard]] SavedView saved() const;
   void settle();
   void explained();
   void updateDetails();
@@ -69,6 +72,7 @@ struct TimelineWidget::Private {
   Finder finder;
   Editing editing;
   Mouse mouse;
+  NoteMarks notes;
   CommandList commands;
   ProgressLine progress;
   ScenePainter painter;
@@ -93,6 +97,7 @@ TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner)
       finder(scene, selection, *findBar),
       editing(*hand, scene, shown, selection),
       mouse(*canvas, scene, knowledge, place, selection, editing),
+      notes(document, scene, place, selection, mouse, *canvas),
       commands(w),
       progress(*canvas, [this] { return document.isPredicting(); }) {
   canvas->setHandler([this](QEvent* event) { return handle(event); });
@@ -102,6 +107,7 @@ TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner)
   overview->hide();
   w.setFocusProxy(canvas);
   addCommands(commands, targets());
+  notes.addCommands(commands);
   editBar = editing.makeBar(&w);
   layOut();
   connectParts();
@@ -132,6 +138,8 @@ void TimelineWidget::Private::connectParts() {
   connect(overview, &OverviewStrip::scrolled, &place, &Place::scrollTo);
   connect(overview, &OverviewStrip::allChosen, &place, &Place::fitAll);
   connect(&selection, &Selection::marked, &w, [this] { canvas->updateSoon(); });
+  for (const auto happened : {&Selection::marked, &Selection::changed})
+    connect(&selection, happened, &w, &TimelineWidget::selectionChanged);
   connect(&selection, &Selection::changed, &w, [this] { updateDetails(); });
   connect(&mouse, &Mouse::memoryClicked, &w, &TimelineWidget::memoryClicked);
   connect(findBar, &FindBar::searched, &w,
@@ -143,6 +151,7 @@ void TimelineWidget::Private::connectParts() {
   });
   connect(hand, &HandEdit::changed, &w, [this] { showEditing(); });
   connect(hand, &HandEdit::refused, &w, &TimelineWidget::editRefused);
+  connect(&notes, &NoteMarks::refused, &w, &TimelineWidget::editRefused);
 }
 
 void TimelineWidget::Private::connectDocument() {
@@ -174,12 +183,19 @@ void TimelineWidget::Private::takeMeasured() {
   takeTimelines(change.isOtherShape);
 }
 
+void TimelineWidget::Private::restore(const SavedView& view) {
+  selection.clear();
+  selection.restore(view.selection);
+  place.restore(view);  // after it: a selection moves the view
+}
+
 void TimelineWidget::Private::takeTimelines(bool isOtherShape) {
   selection.keep(!isOtherShape);
   if (isOtherShape) finder.forget();
   place.takeTimelines(isOtherShape, shown.isMoving());
   updateGroups();
-  if (pending && !isEmpty(scene) && !shown.awaitsModel()) place.restore(*std::exchange(pending, std::nullopt));
+  notes.refresh();
+  if (pending && !isEmpty(scene) && !shown.awaitsModel()) restore(*std::exchange(pending, std::nullopt));
   canvas->update();
   if (isOtherShape) overview->forget();
   updateOverview();
@@ -257,7 +273,7 @@ bool TimelineWidget::Private::handle(QEvent* event) {
     case QEvent::Resize: place.resized(); return false;
     case QEvent::FocusIn:
     case QEvent::FocusOut: canvas->update(); return false;
-    default: return mouse.handle(event);
+    default: return notes.handle(event) || mouse.handle(event);
   }
 }
 
@@ -291,6 +307,9 @@ void TimelineWidget::Private::paintOverlays(QPainter& p, const QIcon& icon, cons
     const auto [from, to] = gapOf(*t, *gap);
     paintFrame(p, where, {gap->source, {gap->rank, TrackKind::Compute, 0}}, from, to, theme);
   }
+  const auto& selected = scene.selected;
+  if (selected && scene.showsArrows && !shown.isMoving() && !hand->isOn() && knowledge.isPrepared(selected->source))
+    paintFlows(p, where, arrowsOf(*selected, *timelineFrom(scene, selected->source), *knowledge.dependencies(selected->source)), theme);
   editing.paint(p, where, theme);
   if (!document.problem().isEmpty())
     paintProblem(p, where.area, document.problem(), icon, theme);
@@ -346,6 +365,7 @@ void TimelineWidget::contextMenuEvent(QContextMenuEvent* event) {
     const QPoint at = d->canvas->mapFromGlobal(event->globalPos());
     if (!d->canvas->rect().contains(at)) return QWidget::contextMenuEvent(event);
     d->mouse.openedMenu(at);
+    d->notes.openedMenu(at);
   }
   d->commands.openMenu(isInside ? event->globalPos() : d->canvas->mapToGlobal(d->place.geometry().tracks().center()));
 }
@@ -418,15 +438,27 @@ void TimelineWidget::markStuck(std::vector<SourcedSpan> spans) {
   if (!spans.empty()) d->selection.selectSpan(spans.front());
   d->selection.emphasize(Selection::Emphasis::Stuck, std::move(spans));
 }
+std::vector<SourcedSpan> TimelineWidget::markedSpans() const { return d->selection.emphasized(); }
 std::optional<BubbleRef> TimelineWidget::selectedBubble() const { return d->selection.gap(); }
 const Scene& TimelineWidget::scene() const { return d->scene; }
 const Viewport& TimelineWidget::viewport() const { return d->place.view(); }
 QString TimelineWidget::details() const { return d->details; }
 QList<QAction*> TimelineWidget::rowActions() const { return d->commands.group(kRowCommands); }
 QList<QAction*> TimelineWidget::overviewActions() const { return d->commands.group(kOverviewCommands); }
+QList<QAction*> TimelineWidget::noteActions() const { return d->commands.group(kNoteCommands); }
+void TimelineWidget::writeNote() { d->notes.write(); }
+void TimelineWidget::goToNote(std::size_t note) { d->notes.goTo(note); }
 HandEdit& TimelineWidget::hand() { return *d->hand; }
 
-QByteArray TimelineWidget::saveView() const { return toJson(d->pending ? *d->pending : d->place.saved()); }
+SavedView TimelineWidget::Private::saved() const {
+  if (pending) return *pending;
+  SavedView view = place.saved();
+  view.selection = selection.saved();
+  return view;
+}
+
+QByteArray TimelineWidget::saveView() const { return toJson(d->saved()); }
+QByteArray TimelineWidget::shortView() const { return toShortJson(d->saved()); }
 
 void TimelineWidget::restoreView(const QByteArray& view) {
   const auto saved = parseView(view);
@@ -434,7 +466,7 @@ void TimelineWidget::restoreView(const QByteArray& view) {
   if (isEmpty(d->scene) || d->shown.awaitsModel())
     d->pending = saved;
   else
-    d->place.restore(*saved);
+    d->restore(*saved);
 }
 
 QSize TimelineWidget::pictureSize() const { return pw::gui::pictureSize(d->place.geometry(), d->place.legendHeight()); }

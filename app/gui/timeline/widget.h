@@ -47,7 +47,12 @@ class TimelineWidget : public QWidget {
   void selectBubble(const BubbleRef& bubble);  ///< with the chain of its causes
   void selectRange(Ns from, Ns to);            ///< with its totals
   void clearSelection();
-  void markStuck(std::vector<SourcedSpan> spans);  ///< selects and shows the first and highlights all, until something else is
+  /// The blocks that are marked: chosen by Ctrl or Shift and a click, found, on the critical path or in a chain of causes.
+  [[nodiscard]] std::vector<SourcedSpan> markedSpans() const;
+  void markStuck(std::vector<SourcedSpan> spans);     ///< selects and shows the first and highlights all, until something else is
+  void writeNote();                                   ///< N: a new one at the selection, or the one that is there
+  void goToNote(std::size_t note);                    ///< by its number in the design
+  [[nodiscard]] QList<QAction*> noteActions() const;  ///< all that can be done with notes
   [[nodiscard]] std::optional<BubbleRef> selectedBubble() const;
   [[nodiscard]] QList<QAction*> rowActions() const;       ///< heights, and which ranks are expanded
   [[nodiscard]] QList<QAction*> overviewActions() const;  ///< whether it is shown
@@ -60,7 +65,8 @@ class TimelineWidget : public QWidget {
   [[nodiscard]] QSize pictureSize() const;  ///< which shows all rows
   // A project remembers these.
   [[nodiscard]] QByteArray saveView() const;
-  void restoreView(const QByteArray& view);  ///< before there is a timeline: as soon as there is one
+  [[nodiscard]] QByteArray shortView() const;  ///< the same for a command line, without what is as in a new window
+  void restoreView(const QByteArray& view);    ///< before there is a timeline: as soon as there is one
 
   [[nodiscard]] QSize sizeHint() const override { return {900, 480}; }
   [[nodiscard]] QSize minimumSizeHint() const override { return {320, 180}; }
@@ -68,6 +74,7 @@ class TimelineWidget : public QWidget {
  signals:
   void viewChanged();
   void detailsChanged(const QString& text);
+  void selectionChanged();                    ///< or what is marked, or the timelines
   void memoryClicked(Rank rank);              ///< on a rank's curve
   void editingChanged(bool on);               ///< or what is edited, selected or said of it
   void editRefused(const QString& sentence);  ///< why an edit by hand is not possible

@@ -71,7 +71,7 @@ CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
 bool MainWindow::isIdle() const {
   return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && !d->document.isOrdering() &&
-         d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle();
+         d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle() && d->statistics->isIdle();
 }
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 
@@ -100,6 +100,8 @@ void MainWindow::Private::build() {
   analysis = new AnalysisPanel(document);
   explain = new ExplainPanel(document);
   schedule = new CsvPanel(document);
+  statistics = new StatisticsPanel(document, *timeline);
+  notes = new NotesPanel(document, *timeline);
   modelDock = addDock(MainWindow::tr("Model"), QStringLiteral("model"), model, Qt::LeftDockWidgetArea);
   planDock = addDock(MainWindow::tr("Plan"), QStringLiteral("plan"), plan, Qt::RightDockWidgetArea);
   candidatesDock = addDock(MainWindow::tr("Candidates"), QStringLiteral("candidates"), candidates, Qt::BottomDockWidgetArea);
@@ -107,6 +109,8 @@ void MainWindow::Private::build() {
   analysisDock = addDock(MainWindow::tr("Analysis"), QStringLiteral("analysis"), analysis, Qt::BottomDockWidgetArea);
   explainDock = addDock(MainWindow::tr("Explain"), QStringLiteral("explain"), explain, Qt::BottomDockWidgetArea);
   scheduleDock = addDock(MainWindow::tr("Schedule"), QStringLiteral("schedule"), schedule, Qt::BottomDockWidgetArea);
+  statisticsDock = addDock(MainWindow::tr("Statistics"), QStringLiteral("statistics"), statistics, Qt::BottomDockWidgetArea);
+  notesDock = addDock(MainWindow::tr("Notes"), QStringLiteral("notes"), notes, Qt::BottomDockWidgetArea);
   window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
   arrangeDocks();
@@ -147,11 +151,9 @@ void MainWindow::Private::arrangeDocks() {
   for (QDockWidget* dock : docks()) dock->setFloating(false);
   window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
   window.addDockWidget(Qt::RightDockWidgetArea, planDock);
-  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, explainDock, scheduleDock}) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
-  window.tabifyDockWidget(candidatesDock, runsDock);
-  window.tabifyDockWidget(runsDock, analysisDock);
-  window.tabifyDockWidget(analysisDock, explainDock);
-  window.tabifyDockWidget(explainDock, scheduleDock);
+  const std::array bottom{candidatesDock, runsDock, analysisDock, explainDock, scheduleDock, statisticsDock, notesDock};
+  for (QDockWidget* dock : bottom) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
+  for (std::size_t i = 1; i < bottom.size(); ++i) window.tabifyDockWidget(bottom[i - 1], bottom[i]);
   candidatesDock->raise();
   window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
   window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);

@@ -109,6 +109,9 @@ void MainWindow::Private::editMenu() {
     QApplication::clipboard()->setPixmap(picture);
     window.statusBar()->showMessage(MainWindow::tr("The timeline is on the clipboard."), 4000);
   });
+  command(menu, MainWindow::tr("Copy &link to this view"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_L), [this] { copyLink(); });
+  menu->addSeparator();
+  menu->addMenu(MainWindow::tr("&Notes"))->addActions(timeline->noteActions());
   command(menu, MainWindow::tr("&Find in timeline"), QKeySequence::Find, [this] { timeline->find(); });
   command(menu, MainWindow::tr("Command &palette"), QKeySequence(Qt::CTRL | Qt::Key_K), [this] { window.showCommandPalette(); });
 }
@@ -273,6 +276,7 @@ void MainWindow::Private::showSteps(std::size_t chosen) {
   for (const auto& measured : steps) step->addItem(measured->title);
   step->setCurrentIndex(static_cast<int>(chosen));
   stepAction->setVisible(steps.size() > 1);
+  statistics->setSteps(steps);
 }
 
 void MainWindow::Private::showRecent() {
@@ -318,6 +322,17 @@ void MainWindow::Private::savePlan() {
   } catch (const Error& e) {
     window.showMessage(QString::fromUtf8(e.what()));
   }
+}
+
+void MainWindow::Private::copyLink() {
+  const QString link = window.viewLink();
+  if (link.isEmpty()) return window.showNote(MainWindow::tr("Nothing is open that a command line could open again; save a project first."));
+  QApplication::clipboard()->setText(link);
+  if (document.isModified())
+    return window.showNote(
+        MainWindow::tr("The command line on the clipboard opens the file as it was saved, without the changes since; save "
+                       "the project to have them there, too."));
+  window.statusBar()->showMessage(MainWindow::tr("A command line that opens this view is on the clipboard."), 6000);
 }
 
 void MainWindow::Private::setTheme(const QString& name) {
@@ -390,6 +405,11 @@ void MainWindow::showKeys() {
       {tr("Shift+D, Shift+U"), tr("ranks whose busy time differs most; unpin all")},
       {tr("Shift+V"), tr("overview: click or drag in it to go there; arrow keys move what it shows")},
       {tr("Alt+Left, Alt+Right"), tr("previous and next view")},
+      {tr("Ctrl+click, Shift+click"), tr("choose several blocks, all up to a block; Statistics has them by kind and stage")},
+      {tr("Shift+M"), tr("arrows of the messages of the selected block")},
+      {tr("N, Ctrl+F2"), tr("write a note, set or delete a bookmark at the selection or the mouse; Delete deletes it")},
+      {tr("F2, Shift+F2"), tr("next and previous note")},
+      {tr("Ctrl+Shift+L"), tr("copy a command line that opens this view")},
       {tr("E"), tr("edit the schedule by hand: drag blocks; Shift and arrows move, Shift+S splits B")},
       {tr("Esc"), tr("clear the selection, leave a drag")},
       {tr("arrow keys on a split handle"), tr("move the split; S splits here, Del removes")},

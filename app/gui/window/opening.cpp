@@ -2,10 +2,12 @@
 #include <QFileInfo>
 #include <QMessageBox>
 #include <QSettings>
+#include <algorithm>
 
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/dumps.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/window/view_link.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/dumps/read.h"
 #include "schedules/error.h"
@@ -79,6 +81,8 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   if (use == ScheduleUse::None) return;
   if (use == ScheduleUse::Model) return window.useSchedule(*loaded.schedule);
   document.adopt(loaded);
+  opened.clear();
+  for (const QString& path : paths) opened << QFileInfo(path).absoluteFilePath();
   steps = loaded.measured;
   showSteps(loaded.chosen);
   const bool something = loaded.hasDesign || !loaded.measured.empty() || docksShown;
@@ -128,6 +132,27 @@ void MainWindow::Private::takeCluster(const QString& path) {
     design.cluster = path.toStdString();
     design.profile.reset();
   });
+}
+
+void MainWindow::showStep(int step) {
+  if (step < 1 || step > static_cast<int>(d->steps.size())) return;
+  d->step->setCurrentIndex(step - 1);
+  d->document.setMeasured(d->steps[static_cast<std::size_t>(step - 1)]);
+}
+
+QString MainWindow::viewLink() const {
+  const Document& document = d->document;
+  if (d->opened.isEmpty()) return {};
+  ViewTarget target;
+  target.view = d->timeline->shortView();
+  const auto measured = document.measured();
+  if (const auto step = std::ranges::find(d->steps, measured); step != d->steps.end() && d->steps.size() > 1)
+    target.step = 1 + static_cast<int>(step - d->steps.begin());
+  if (measured && measured->run) {
+    target.run = static_cast<int>(measured->run->id.value);
+    target.store = document.storePath();
+  }
+  return commandLineOf(document.projectPath().isEmpty() ? d->opened : QStringList{document.projectPath()}, target);
 }
 
 void MainWindow::Private::remember(const QStringList& paths) {

@@ -22,8 +22,10 @@
 #include "app/gui/editor/csv_panel.h"
 #include "app/gui/explain/panel.h"
 #include "app/gui/model/panel.h"
+#include "app/gui/notes/panel.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/runs/panel.h"
+#include "app/gui/statistics/panel.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
 #include "app/gui/window/message_bar.h"
@@ -53,8 +55,10 @@ struct MainWindow::Private {
   AnalysisPanel* analysis = nullptr;
   ExplainPanel* explain = nullptr;
   CsvPanel* schedule = nullptr;
+  StatisticsPanel* statistics = nullptr;
+  NotesPanel* notes = nullptr;
   QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr, *analysisDock = nullptr,
-              *explainDock = nullptr, *scheduleDock = nullptr;
+              *explainDock = nullptr, *scheduleDock = nullptr, *statisticsDock = nullptr, *notesDock = nullptr;
   QLabel* busyText = nullptr;
   QProgressBar* busyBar = nullptr;
   QPushButton* busyCancel = nullptr;
@@ -65,14 +69,15 @@ struct MainWindow::Private {
   std::vector<std::shared_ptr<const Measured>> steps;
   std::shared_ptr<const hang::Dumps> dumps;  ///< to be explained as soon as the schedule's timeline is there
   std::shared_ptr<const Schedule> ran;       ///< by that job; null: what is open
+  QStringList opened;                        ///< the files that are shown
   QByteArray docksState;
   bool docksShown = true;
 
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
   QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
-  [[nodiscard]] std::array<QDockWidget*, 7> docks() const {
-    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, explainDock, scheduleDock};
+  [[nodiscard]] std::array<QDockWidget*, 9> docks() const {
+    return {modelDock, planDock, candidatesDock, runsDock, analysisDock, explainDock, scheduleDock, statisticsDock, notesDock};
   }
   void arrangeDocks();
   void resetLayout();
@@ -115,6 +120,7 @@ struct MainWindow::Private {
   void toolBar();
   void chooseAndOpen();
   void savePlan();
+  void copyLink();
   void showRecent();
   void showSteps(std::size_t chosen);
   void setTheme(const QString& name);

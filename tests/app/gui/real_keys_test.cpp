@@ -126,5 +126,24 @@ TEST_F(RealKeys, ABlockIsDraggedToAnotherPlaceOfItsRow) {
   ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().request.schedule == "1f1b"; }, kLongMs));
 }
 
+TEST_F(RealKeys, ANoteIsWrittenWithLettersThatAreKeysOfTheTimeline) {
+  ASSERT_TRUE(settle());
+  TimelineWidget& timeline = window_->timeline();
+  timeline.setFocus();
+  timeline.select({Source::Predicted, {Rank(1), TrackKind::Compute, 2}});
+  const double scale = timeline.viewport().nsPerPixel;
+  send({"key", "n"});
+  auto* field = named<QLineEdit>("Note");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return (field = named<QLineEdit>("Note")) != nullptr && field->hasFocus(); }, kLongMs));
+  send({"type", "--delay", "1", "was it a swap"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return field->text() == "was it a swap"; }, kLongMs)) << field->text().toStdString();
+  send({"key", "Return"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().notes.size() == 1; }, kLongMs));
+  EXPECT_EQ(document().design().notes[0].text, "was it a swap");
+  EXPECT_EQ(timeline.viewport().nsPerPixel, scale) << "the letters were not the timeline's";
+  send({"key", "ctrl+z"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().notes.empty(); }, kLongMs));
+}
+
 }  // namespace
 }  // namespace pw::gui

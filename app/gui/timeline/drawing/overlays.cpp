@@ -69,9 +69,10 @@ void paintCursor(QPainter& p, const Geometry& where, const QPoint& mouse, const 
   p.setPen(QPen(line, 1));
   p.drawLine(mouse.x(), area.top(), mouse.x(), area.bottom());
   const QFontMetrics metrics(p.font());
-  const int width = metrics.horizontalAdvance(time) + 10, height = std::min(area.top() - 4, metrics.height() + 2);
+  const int ruler = area.top() - noteLaneHeight(where.scene);  // where it ends
+  const int width = metrics.horizontalAdvance(time) + 10, height = std::min(ruler - 4, metrics.height() + 2);
   const int left = std::clamp(mouse.x() - width / 2, area.left(), std::max(area.left(), area.right() - width));
-  const QRect label(left, area.top() - height - 2, width, height);
+  const QRect label(left, ruler - height - 2, width, height);
   p.save();
   p.setRenderHint(QPainter::Antialiasing);
   p.setPen(Qt::NoPen);

@@ -46,8 +46,10 @@ struct RankPlace {
 /// The place in `layout.rows` that shows a span, its rank's compute row where its own is hidden; nothing where the rank is not shown.
 [[nodiscard]] std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span);
 
-/// Height of the ruler and width of the labels for this scene and the application's font [pixels].
+/// Height of the ruler with the lane of notes below it, of that lane alone, and width of the labels for this scene and the application's
+/// font [pixels].
 [[nodiscard]] int rulerHeight(const Scene& scene);
+[[nodiscard]] int noteLaneHeight(const Scene& scene);  ///< 0: there are no notes
 [[nodiscard]] int labelWidth(const Scene& scene);
 [[nodiscard]] int groupWidth(const Scene& scene);  ///< the part of it for groups; 0: there are none
 

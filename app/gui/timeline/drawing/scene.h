@@ -39,6 +39,16 @@ struct RankView {
   bool operator==(const RankView&) const = default;
 };
 
+/// A note or, without a text, a bookmark.
+struct NoteFlag {
+  QString text;
+  Ns time = 0;
+  std::optional<SourcedSpan> span;  ///< that it is at; nothing: at a time
+  bool isCurrent = false;
+
+  bool operator==(const NoteFlag&) const = default;
+};
+
 /// Everything that decides what the timeline looks like, except for the time range (Viewport). `Timeline` pointers may be null.
 struct Scene {
   std::shared_ptr<const Timeline> predicted, measured;
@@ -51,6 +61,7 @@ struct Scene {
   std::vector<QString> groups;  ///< by rank: the node or replica it belongs to; empty: there are none
   bool showsCommunication = true, showsMemory = true;
   bool showsOverview = true;  ///< above the ruler
+  bool showsArrows = true;    ///< of what the selected block receives and sends
   double rowScale = 1;        ///< of the rows' usual height; see `layOutRows`
   Bytes memoryLimit = 0;      ///< 0: no line
   // Marks.
@@ -58,6 +69,7 @@ struct Scene {
   std::vector<SourcedSpan> highlighted;    ///< chain of causes, critical path, found ones; sorted
   bool dimsOthers = false;                 ///< what is not highlighted is faint
   std::optional<std::pair<Ns, Ns>> range;  ///< selected on the ruler
+  std::vector<NoteFlag> notes;             ///< in a lane below the ruler, where there are any
   double zoomText = 1;                     ///< font scaling
 };
 
@@ -72,6 +84,7 @@ struct Scene {
 }
 
 inline constexpr int kRulerHeight = 26;  ///< at font scale 1
+inline constexpr int kNoteLane = 18;     ///< below the ruler
 inline constexpr int kLabelWidth = 96;   ///< rank names, left of the tracks
 inline constexpr int kGroupWidth = 15;   ///< names of groups, upright, left of the ranks' names where there are any
 /// `zoomText` times how much larger the application's font is than usual; sizes of rows and text follow it.

@@ -13,6 +13,7 @@
 
 #include "app/gui/timeline/drawing/matches.h"
 #include "app/gui/timeline/drawing/memory_painter.h"
+#include "app/gui/timeline/drawing/note_flags.h"
 #include "app/gui/timeline/drawing/ruler.h"
 #include "app/gui/timeline/drawing/track_painter.h"
 
@@ -403,12 +404,13 @@ void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scen
   outline(scene.selected, theme.focus, 2);
   if (scene.range) paintRange(painter, tracks, *scene.range, view, theme);
   painter.setClipping(false);
+  paintNotes(painter, tracks, scene, layout, view, scroll, theme);
   if (layout.pinnedHeight > 0) {
     painter.setPen(theme.accent);
     painter.drawLine(area.left(), tracks.top() + layout.pinnedHeight - 4, area.right(), tracks.top() + layout.pinnedHeight - 4);
   }
   paintLabels(painter, QRect(area.left(), tracks.top(), labels, tracks.height()), scene, layout, scroll, theme);
-  paintRuler(painter, QRect(tracks.left(), area.top(), tracks.width(), ruler), scene, view, theme);
+  paintRuler(painter, QRect(tracks.left(), area.top(), tracks.width(), ruler - noteLaneHeight(scene)), scene, view, theme);
   painter.fillRect(QRect(area.left(), area.top(), labels, ruler), theme.alternate);
   painter.setPen(theme.grid);
   painter.drawLine(area.left(), area.top() + ruler - 1, area.left() + labels - 1, area.top() + ruler - 1);

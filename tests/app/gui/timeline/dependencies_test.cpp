@@ -136,5 +136,41 @@ TEST(Dependencies, WithoutACostTableNeighboursAreTaken) {
   }
 }
 
+TEST(Dependencies, FlowsOfAnActionAreItsMessagesBothWays) {
+  const Of of{smallPrediction()};
+  const auto at = [&](int rank, SpanKind kind, int microbatch) { return of.at(rank, kind, rank, microbatch); };  // a chain: stage = rank
+  const SpanRef forward = at(1, SpanKind::Forward, 3), backward = at(2, SpanKind::Backward, 5);
+  EXPECT_EQ(flowsOf(of.dependencies, forward),
+            (std::vector<Flow>{{at(0, SpanKind::Forward, 3), forward, at(0, SpanKind::SendForward, 3)},
+                               {forward, at(2, SpanKind::Forward, 3), at(1, SpanKind::SendForward, 3)}}));
+  EXPECT_EQ(flowsOf(of.dependencies, backward),
+            (std::vector<Flow>{{at(3, SpanKind::Backward, 5), backward, at(3, SpanKind::SendBackward, 5)},
+                               {backward, at(1, SpanKind::Backward, 5), at(2, SpanKind::SendBackward, 5)}}))
+      << "nothing from its own forward, which is on the same rank";
+  const SpanRef message = at(1, SpanKind::SendForward, 3);
+  EXPECT_EQ(flowsOf(of.dependencies, message), (std::vector<Flow>{{forward, at(2, SpanKind::Forward, 3), message}}));
+  EXPECT_EQ(flowsOf(of.dependencies, at(0, SpanKind::Forward, 0)).size(), 1U) << "the first stage receives nothing";
+}
+
+TEST(Dependencies, EveryMessageOfAStepIsAFlowOfBothItsEnds) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved-1f1b", "zbv", "dualpipev"}) {
+    const Of of{smallPrediction(schedule, 4, 8)};
+    const Timeline& t = of.prediction->timeline;
+    for (std::size_t r = 0; r < t.ranks.size(); ++r) {
+      for (std::size_t i = 0; i < t.ranks[r].communication.size(); ++i) {
+        const SpanRef message{Rank(r), TrackKind::Communication, static_cast<std::int32_t>(i)};
+        const std::vector<Flow> way = flowsOf(of.dependencies, message);
+        ASSERT_EQ(way.size(), 1U) << schedule;
+        EXPECT_EQ(way[0].from.rank, Rank(r));
+        EXPECT_EQ(way[0].to.rank, t.ranks[r].communication.tags[i].peer);
+        for (const SpanRef& end : {way[0].from, way[0].to}) {
+          const std::vector<Flow> all = flowsOf(of.dependencies, end);
+          EXPECT_EQ(std::ranges::count(all, way[0]), 1) << schedule;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pw::gui

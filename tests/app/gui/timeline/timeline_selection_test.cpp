@@ -297,5 +297,61 @@ TEST_F(TimelineSelection, WithoutATimelineEveryKeyIsHarmless) {
   EXPECT_FALSE(empty.grab().isNull());
 }
 
+/// The rows of pixels in which two pictures differ.
+QRect changedPart(const QImage& a, const QImage& b) {
+  QRect changed;
+  for (int y = 0; y < a.height(); ++y) {
+    for (int x = 0; x < a.width(); ++x) {
+      if (a.pixel(x, y) != b.pixel(x, y)) changed |= QRect(x, y, 1, 1);
+    }
+  }
+  return changed;
+}
+
+TEST_F(TimelineSelection, ArrowsGoFromTheSenderOfTheSelectedBlockToItsReceiver) {
+  const SourcedSpan sender = at(0, SpanKind::Forward, 0, 2), block = at(1, SpanKind::Forward, 1, 2),
+                    receiver = at(2, SpanKind::Forward, 2, 2);
+  click(middleOf(block));
+  ASSERT_EQ(selected(), block);
+  const QImage with = canvas()->grab().toImage();
+  key(Qt::Key_M, Qt::ShiftModifier);
+  EXPECT_FALSE(widget.scene().showsArrows);
+  const QImage without = canvas()->grab().toImage();
+  key(Qt::Key_M, Qt::ShiftModifier);
+  EXPECT_EQ(canvas()->grab().toImage(), with);
+  const QRect changed = changedPart(with, without);
+  const double ratio = with.devicePixelRatio();
+  constexpr int kAround = 12;  // halo, head and bend
+  const QRect ends =
+      QRect(QPoint(xOf(spanOf(timeline(), sender.span).end), yOf(0)), QPoint(xOf(spanOf(timeline(), receiver.span).start), yOf(2)));
+  EXPECT_EQ(ratio, 1);
+  EXPECT_TRUE(ends.adjusted(-kAround, -kAround, kAround + 80, kAround).contains(changed));
+  EXPECT_LE(changed.top(), yOf(0));
+  EXPECT_GE(changed.bottom(), yOf(2));
+}
+
+TEST_F(TimelineSelection, CtrlAndAClickChooseBlocksAndShiftChoosesUpToOne) {
+  const auto press = [&](const SourcedSpan& span, Qt::KeyboardModifiers modifiers) {
+    QTest::mouseClick(canvas(), Qt::LeftButton, modifiers, middleOf(span));
+  };
+  const SourcedSpan first = at(0, SpanKind::Forward, 0, 0), third = at(0, SpanKind::Forward, 0, 2), other = at(2, SpanKind::Backward, 2, 4);
+  press(first, Qt::NoModifier);
+  EXPECT_TRUE(widget.markedSpans().empty());
+  press(other, Qt::ControlModifier);
+  EXPECT_EQ(widget.markedSpans(), (std::vector{first, other}));
+  EXPECT_TRUE(widget.details().startsWith("2 blocks chosen · together 3.00 ms, each 1.00 ms to 2.00 ms")) << widget.details().toStdString();
+  press(other, Qt::ControlModifier);
+  EXPECT_EQ(widget.markedSpans(), std::vector{first});
+  press(third, Qt::ShiftModifier);
+  EXPECT_EQ(widget.markedSpans(), (std::vector{first, at(0, SpanKind::Forward, 0, 1), third}));
+  key(Qt::Key_Escape);
+  EXPECT_TRUE(widget.markedSpans().empty());
+  press(first, Qt::NoModifier);
+  press(other, Qt::ControlModifier);
+  press(third, Qt::NoModifier);
+  EXPECT_TRUE(widget.markedSpans().empty()) << "a plain click begins anew";
+  EXPECT_EQ(selected(), third);
+}
+
 }  // namespace
 }  // namespace pw::gui

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <QString>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "simulator/timeline/timeline.h"
+
+namespace pw::gui {
+
+/// A block of a timeline by what it shows, so that it is found again in another state of the plan.
+struct BlockName {
+  bool isMeasured = false;  ///< else predicted
+  Rank rank;
+  SpanTag tag;
+
+  bool operator==(const BlockName&) const = default;
+};
+
+/// A note on the timeline, at a time or at a block; without a text a bookmark.
+struct Note {
+  std::string text;
+  Ns time = 0;                     ///< of a block: where it was when the note was written; used while there is no such block
+  std::optional<BlockName> block;  ///< the note goes where it goes
+
+  bool operator==(const Note&) const = default;
+};
+
+inline constexpr std::size_t kMostNotes = 1000;
+inline constexpr Ns kLatestNote = Ns{1} << 53;     ///< 104 days; what JSON's doubles hold exactly
+inline constexpr std::size_t kLongestNote = 2000;  ///< bytes
+
+class Document;
+
+// Each is one undo step. Notes are numbered in the order in which they were added.
+/// False: there are `kMostNotes` already.
+[[nodiscard]] bool addNote(Document& document, Note note);
+void changeNote(Document& document, std::size_t index, const QString& text);  ///< a text that is too long is cut off
+void removeNote(Document& document, std::size_t index);
+
+/// A text as a note takes it: in one line, and not too long.
+[[nodiscard]] std::string noteText(const QString& text);
+
+}  // namespace pw::gui

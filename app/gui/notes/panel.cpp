@@ -1,0 +1,147 @@
+#include "app/gui/notes/panel.h"
+
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QKeyEvent>
+#include <QLabel>
+#include <QPushButton>
+#include <QShortcut>
+#include <QSignalBlocker>
+#include <QStyledItemDelegate>
+#include <QTreeWidget>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "app/gui/document/document.h"
+#include "app/gui/timeline/details.h"
+#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/widget.h"
+
+namespace pw::gui {
+namespace {
+
+enum Column : int { Time, Where, Text };
+constexpr int kNoteRole = Qt::UserRole;  ///< number of the note
+
+/// Only the text can be written.
+class TextDelegate : public QStyledItemDelegate {
+ public:
+  using QStyledItemDelegate::QStyledItemDelegate;
+  QWidget* createEditor(QWidget* parent, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+    return index.column() == Text ? QStyledItemDelegate::createEditor(parent, option, index) : nullptr;
+  }
+};
+
+}  // namespace
+
+struct NotesPanel::Private {
+  Private(NotesPanel& panel, Document& owner, TimelineWidget& of) : w(panel), document(owner), timeline(of) { build(); }
+  void build();
+  void show();
+  [[nodiscard]] std::size_t chosen() const;
+  void write();
+
+  NotesPanel& w;
+  Document& document;
+  TimelineWidget& timeline;
+  QTreeWidget* list = nullptr;
+  QLabel* empty = nullptr;
+  QPushButton *edit = nullptr, *remove = nullptr;
+};
+
+void NotesPanel::Private::build() {
+  empty =
+      new QLabel(tr("No notes yet. Press N on the timeline to write one at the selected block or at the mouse, Ctrl+F2 for a bookmark. "
+                    "They are saved with the project."));
+  empty->setWordWrap(true);
+  list = new QTreeWidget;
+  list->setHeaderLabels({tr("Time"), tr("Place"), tr("Note")});
+  list->setRootIsDecorated(false);
+  list->setUniformRowHeights(true);
+  list->setAlternatingRowColors(true);
+  list->setAllColumnsShowFocus(true);
+  list->setAccessibleName(tr("Notes and bookmarks"));
+  list->setEditTriggers(QAbstractItemView::NoEditTriggers);
+  list->setItemDelegate(new TextDelegate(list));
+  list->header()->setSectionsMovable(false);
+  auto* add = new QPushButton(tr("&Add at selection"));
+  add->setToolTip(tr("Write a note at the selected block, or in the middle of what the timeline shows (N there)"));
+  edit = new QPushButton(tr("&Edit"));
+  edit->setToolTip(tr("Write the chosen note (F2)"));
+  remove = new QPushButton(tr("De&lete"));
+  remove->setToolTip(tr("Delete the chosen note (Delete)"));
+  auto* line = new QHBoxLayout;
+  line->addWidget(empty, 1);
+  line->addStretch();
+  for (QPushButton* button : {add, edit, remove}) line->addWidget(button);
+  auto* column = new QVBoxLayout(&w);
+  column->setContentsMargins(6, 4, 6, 6);
+  column->addLayout(line);
+  column->addWidget(list, 1);
+  connect(add, &QPushButton::clicked, &w, [this] { timeline.writeNote(); });
+  connect(edit, &QPushButton::clicked, &w, [this] { write(); });
+  connect(remove, &QPushButton::clicked, &w, [this] { removeNote(document, chosen()); });
+  const auto key = [&](int code, const std::function<void()>& act) {
+    auto* shortcut = new QShortcut(QKeySequence(code), list);
+    shortcut->setContext(Qt::WidgetShortcut);
+    connect(shortcut, &QShortcut::activated, &w, act);
+  };
+  key(Qt::Key_F2, [this] { write(); });
+  key(Qt::Key_Delete, [this] { removeNote(document, chosen()); });
+  connect(list, &QTreeWidget::itemClicked, &w, [this] { timeline.goToNote(chosen()); });
+  connect(list, &QTreeWidget::itemActivated, &w, [this] { timeline.goToNote(chosen()); });
+  connect(list, &QTreeWidget::itemChanged, &w, [this](const QTreeWidgetItem* item, int changed) {
+    if (changed == Text) changeNote(document, static_cast<std::size_t>(item->data(Time, kNoteRole).toInt()), item->text(Text));
+  });
+  connect(&document, &Document::designChanged, &w, [this] { show(); });
+  connect(&document, &Document::predictionChanged, &w, [this] { show(); });
+  connect(&document, &Document::measuredChanged, &w, [this] { show(); });
+  show();
+}
+
+std::size_t NotesPanel::Private::chosen() const {
+  const QTreeWidgetItem* item = list->currentItem();
+  return item == nullptr ? kMostNotes : static_cast<std::size_t>(item->data(Time, kNoteRole).toInt());
+}
+
+void NotesPanel::Private::write() {
+  if (QTreeWidgetItem* item = list->currentItem()) list->editItem(item, Text);
+}
+
+void NotesPanel::Private::show() {
+  const std::vector<Note>& notes = document.design().notes;
+  const std::vector<NoteFlag>& flags = timeline.scene().notes;
+  empty->setVisible(notes.empty());
+  for (QPushButton* button : {edit, remove}) button->setEnabled(!notes.empty());
+  const QSignalBlocker quiet(list);
+  const std::size_t before = chosen();
+  list->clear();
+  std::vector<std::tuple<Ns, std::size_t>> order;
+  for (std::size_t i = 0; i < notes.size(); ++i) order.emplace_back(i < flags.size() ? flags[i].time : notes[i].time, i);
+  std::ranges::sort(order);
+  for (const auto& [time, i] : order) {
+    const Note& note = notes[i];
+    auto* item = new QTreeWidgetItem(list);
+    item->setData(Time, kNoteRole, static_cast<int>(i));
+    item->setText(Time, timeText(time, static_cast<double>(std::max<Ns>(1, time)) / 1000));
+    QStringList where;
+    if (note.block) where << tr("%1, rank %2").arg(nameOf(note.block->tag)).arg(note.block->rank.value);
+    if (note.block && note.block->isMeasured) where << tr("measured");
+    if (note.text.empty()) where << tr("bookmark");
+    item->setText(Where, where.join(QStringLiteral(", ")));
+    item->setText(Text, QString::fromStdString(note.text));
+    item->setFlags(item->flags() | Qt::ItemIsEditable);
+    if (i == before) list->setCurrentItem(item);
+  }
+  for (const int column : {Time, Where}) list->resizeColumnToContents(column);
+}
+
+NotesPanel::NotesPanel(Document& document, TimelineWidget& timeline, QWidget* parent)
+    : QWidget(parent), d(std::make_unique<Private>(*this, document, timeline)) {
+  setAccessibleName(tr("Notes"));
+}
+NotesPanel::~NotesPanel() = default;
+
+}  // namespace pw::gui

@@ -1,0 +1,199 @@
+#include "app/gui/document/notes.h"
+
+#include <QPushButton>
+#include <QToolTip>
+#include <QTreeWidget>
+
+#include "app/gui/document/project.h"
+#include "app/gui/notes/panel.h"
+#include "app/gui/timeline/drawing/note_flags.h"
+#include "app/gui/timeline/note_marks.h"
+#include "schedules/error.h"
+#include "tests/app/gui/timeline/timeline_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+struct NotesShown : TimelineFixture {
+  [[nodiscard]] const std::vector<Note>& notes() const { return document.design().notes; }
+  [[nodiscard]] NoteField* field() const { return widget.findChild<NoteField*>(); }
+  [[nodiscard]] NotesPanel& panel() {
+    if (!panel_) {
+      panel_ = std::make_unique<NotesPanel>(document, widget);
+      panel_->resize(800, 200);
+      panel_->show();
+    }
+    return *panel_;
+  }
+  void write(const QString& text) {
+    ASSERT_TRUE(field()->isVisible());
+    field()->clear();
+    QTest::keyClicks(field(), text);
+    QTest::keyClick(field(), Qt::Key_Return);
+    EXPECT_FALSE(field()->isVisible());
+  }
+  /// In the lane, at the flag of a note.
+  [[nodiscard]] QPoint flagOf(std::size_t note) const {
+    const Scene& scene = widget.scene();
+    return {xOf(scene.notes.at(note).time) + 3, rulerHeight(scene) - noteLaneHeight(scene) / 2};
+  }
+
+  std::unique_ptr<NotesPanel> panel_;
+};
+
+TEST_F(NotesShown, NWritesOneAtTheSelectedBlockInOneStepOfUndo) {
+  const int before = rulerHeight(widget.scene());
+  const auto prediction = document.prediction();
+  click(middleOf(at(2, SpanKind::Backward, 2, 3)));
+  key(Qt::Key_N);
+  write(QStringLiteral("wf  why so late?"));  // W and F are keys of the timeline
+  ASSERT_EQ(notes().size(), 1U);
+  EXPECT_EQ(notes()[0].text, "wf why so late?");
+  ASSERT_TRUE(notes()[0].block);
+  EXPECT_EQ(*notes()[0].block, (BlockName{false, Rank(2), {SpanKind::Backward, Stage(2), Microbatch(3), Rank(2)}}));
+  ASSERT_EQ(widget.scene().notes.size(), 1U);
+  EXPECT_EQ(widget.scene().notes[0].span, at(2, SpanKind::Backward, 2, 3));
+  EXPECT_GT(rulerHeight(widget.scene()), before) << "its lane";
+  EXPECT_FALSE(document.isPredicting()) << "no prediction depends on notes";
+  EXPECT_EQ(document.prediction(), prediction);
+  EXPECT_TRUE(document.isModified());
+  EXPECT_EQ(document.undoText(), "Add note");
+  document.undo();
+  EXPECT_TRUE(notes().empty());
+  EXPECT_EQ(rulerHeight(widget.scene()), before);
+  document.redo();
+  EXPECT_EQ(notes().size(), 1U);
+}
+
+TEST_F(NotesShown, EscapeAndAnEmptyTextAddNothing) {
+  click(middleOf(at(0, SpanKind::Forward, 0, 0)));
+  key(Qt::Key_N);
+  QTest::keyClicks(field(), QStringLiteral("no"));
+  QTest::keyClick(field(), Qt::Key_Escape);
+  EXPECT_FALSE(field()->isVisible());
+  EXPECT_TRUE(selected()) << "Escape was the field's";
+  key(Qt::Key_N);
+  write(QString());
+  EXPECT_TRUE(notes().empty());
+  EXPECT_TRUE(document.undoText().isEmpty());
+}
+
+TEST_F(NotesShown, ANoteGoesWhereItsBlockGoes) {
+  const SourcedSpan block = at(3, SpanKind::Forward, 3, 1);
+  widget.select(block);
+  key(Qt::Key_N);
+  write(QStringLiteral("here"));
+  const Ns before = widget.scene().notes[0].time;
+  EXPECT_EQ(before, spanOf(timeline(), block.span).start);
+  recost([](CostTable& costs) { costs.stages[0].forward *= 2; });
+  EXPECT_GT(widget.scene().notes[0].time, before);
+  EXPECT_EQ(widget.scene().notes[0].time, spanOf(timeline(), at(3, SpanKind::Forward, 3, 1).span).start);
+  open("gpipe", 2, 4);  // another document: its notes are its own
+  EXPECT_TRUE(widget.scene().notes.empty());
+}
+
+TEST_F(NotesShown, BookmarksAreSetAndTakenBackAtTheMouse) {
+  const int y = yOf(1);
+  moveTo({xOf(5 * kMs), y});
+  key(Qt::Key_F2, Qt::ControlModifier);
+  moveTo({xOf(9 * kMs), y});
+  key(Qt::Key_F2, Qt::ControlModifier);
+  ASSERT_EQ(notes().size(), 2U);
+  EXPECT_TRUE(notes()[0].text.empty());
+  EXPECT_FALSE(notes()[0].block);
+  EXPECT_NEAR(static_cast<double>(notes()[0].time), 5e6, 2 * widget.viewport().nsPerPixel);
+  key(Qt::Key_F2, Qt::ControlModifier);  // the mouse has not moved: the same one
+  ASSERT_EQ(notes().size(), 1U);
+  EXPECT_EQ(document.undoText(), "Delete bookmark");
+  document.undo();
+  EXPECT_EQ(notes().size(), 2U);
+}
+
+TEST_F(NotesShown, F2GoesFromOneToTheNextInTimeAndAround) {
+  for (const auto& [rank, microbatch] : {std::pair(1, 5), std::pair(0, 0), std::pair(3, 2)}) {
+    widget.select(at(rank, SpanKind::Forward, rank, microbatch));
+    key(Qt::Key_N);
+    write(QStringLiteral("note"));
+  }
+  widget.clearSelection();
+  key(Qt::Key_F2);  // after the one added last, which is in the middle
+  EXPECT_EQ(selected(), at(1, SpanKind::Forward, 1, 5));
+  key(Qt::Key_F2);
+  EXPECT_EQ(selected(), at(0, SpanKind::Forward, 0, 0));
+  key(Qt::Key_F2, Qt::ShiftModifier);
+  EXPECT_EQ(selected(), at(1, SpanKind::Forward, 1, 5));
+  key(Qt::Key_N);  // writes the one that is there
+  write(QStringLiteral("another text"));
+  EXPECT_EQ(notes()[0].text, "another text");
+  EXPECT_EQ(document.undoText(), "Edit note");
+  key(Qt::Key_Delete);
+  EXPECT_EQ(notes().size(), 2U);
+}
+
+TEST_F(NotesShown, AClickOnAFlagGoesThereADoubleClickWritesIt) {
+  widget.select(at(2, SpanKind::Forward, 2, 4));
+  key(Qt::Key_N);
+  write(QStringLiteral("slow?"));
+  widget.clearSelection();
+  click(flagOf(0));
+  EXPECT_EQ(selected(), at(2, SpanKind::Forward, 2, 4));
+  EXPECT_FALSE(widget.scene().range) << "no range begins there";
+  doubleClick(flagOf(0));
+  write(QStringLiteral("not so slow"));
+  EXPECT_EQ(notes()[0].text, "not so slow");
+}
+
+TEST_F(NotesShown, ThePanelListsThemInOrderOfTimeAndGoesThere) {
+  auto* list = panel().findChild<QTreeWidget*>();
+  EXPECT_EQ(list->topLevelItemCount(), 0);
+  ASSERT_TRUE(addNote(document, {"second", 7 * kMs, {}}));
+  ASSERT_TRUE(addNote(document, {"first", 0, BlockName{false, Rank(1), {SpanKind::Forward, Stage(1), Microbatch(0), Rank(1)}}}));
+  ASSERT_EQ(list->topLevelItemCount(), 2);
+  EXPECT_EQ(list->topLevelItem(0)->text(2), "first");
+  EXPECT_EQ(list->topLevelItem(0)->text(1), "1F0, rank 1");
+  EXPECT_TRUE(list->topLevelItem(0)->text(0).startsWith("1.3")) << "where its block is: after 1 ms, a transfer of 0.2 and a latency of 0.1";
+  QTest::mouseClick(list->viewport(), Qt::LeftButton, {}, list->visualItemRect(list->topLevelItem(0)).center());
+  EXPECT_EQ(selected(), at(1, SpanKind::Forward, 1, 0));
+  list->topLevelItem(1)->setText(2, QStringLiteral("third"));  // as its editor does
+  EXPECT_EQ(notes()[0].text, "third");
+  EXPECT_EQ(document.undoText(), "Edit note");
+  list->setCurrentItem(list->topLevelItem(1));
+  for (auto* button : panel().findChildren<QPushButton*>()) {
+    if (button->text() == "De&lete") QTest::mouseClick(button, Qt::LeftButton);
+  }
+  ASSERT_EQ(notes().size(), 1U);
+  EXPECT_EQ(notes()[0].text, "first");
+}
+
+TEST(Notes, AreSavedInAProject) {
+  Project project;
+  project.design.models = {"a.pt2"};
+  project.design.notes = {{"a \"quoted\" text, µ", 5, {}},
+                          {"", 7, BlockName{true, Rank(3), {SpanKind::SendBackward, Stage(3), Microbatch(1), Rank(2)}}}};
+  const std::string text = toJson(project);
+  EXPECT_EQ(parseProject(text, "p").design.notes, project.design.notes);
+  EXPECT_EQ(toJson(parseProject(text, "p")), text);
+  project.design.notes.clear();
+  EXPECT_EQ(toJson(project).find("notes"), std::string::npos) << "as older versions wrote it";
+}
+
+TEST(Notes, OfAProjectThatAreWrongAreRefused) {
+  Project project;
+  project.design.notes = {{"x", 5, BlockName{false, Rank(3), {SpanKind::Forward, Stage(3), Microbatch(1), Rank(3)}}}};
+  const std::string good = toJson(project);
+  const auto with = [&](const std::string& old, const std::string& wrong) {
+    std::string text = good;
+    const auto at = text.find(old);
+    EXPECT_NE(at, std::string::npos) << old;
+    return text.replace(at, old.size(), wrong);
+  };
+  EXPECT_NO_THROW((void)parseProject(good, "p"));
+  EXPECT_THROW((void)parseProject(with("\"kind\": \"F\"", "\"kind\": \"Q\""), "p"), UsageError);
+  EXPECT_THROW((void)parseProject(with("\"time_ns\": 5", "\"time_ns\": -5"), "p"), UsageError);
+  EXPECT_THROW((void)parseProject(with("\"rank\": 3", "\"rank\": 99999999"), "p"), UsageError);
+  EXPECT_EQ(noteText(QStringLiteral("two\nlines")), "two lines");
+  EXPECT_LE(noteText(QString(100'000, QChar(0x4E2D))).size(), kLongestNote);
+}
+
+}  // namespace
+}  // namespace pw::gui

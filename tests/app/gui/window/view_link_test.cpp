@@ -1,0 +1,129 @@
+// The command line that opens what a window shows: taken apart as a shell does, parsed as the program does, opened in another window.
+#include "app/gui/window/view_link.h"
+
+#include <QClipboard>
+#include <QLabel>
+#include <QProcess>
+#include <algorithm>
+
+#include "app/gui/command_line.h"
+#include "app/gui/timeline/navigation.h"
+#include "tests/app/gui/window_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+/// The words of a command, as the shell takes it apart.
+QStringList wordsOf(const QString& command) {
+  QProcess shell;
+  shell.start(QStringLiteral("/bin/sh"), {QStringLiteral("-c"), QStringLiteral("printf '%s\\n' ") + command});
+  EXPECT_TRUE(shell.waitForFinished(kLongMs));
+  QStringList words = QString::fromUtf8(shell.readAllStandardOutput()).split(QLatin1Char('\n'));
+  words.removeLast();
+  return words;
+}
+
+struct ViewLink : WindowFixture {
+  /// Another window, opened by the link.
+  void openLink(const QString& link) {
+    const QStringList words = wordsOf(link);
+    const Call call = parse(words);
+    ASSERT_FALSE(call.status) << link.toStdString();
+    other_ = std::make_unique<MainWindow>(false);
+    other_->document().setStorePath(folder_.filePath("other.db"));
+    other_->resize(1400, 900);
+    other_->show();
+    other_->open(call.options.files);
+    goWhenOpen(*other_, call.options.target);
+    ASSERT_TRUE(
+        QTest::qWaitFor([&] { return other_->isIdle() && other_->timeline().saveView() == window_->timeline().saveView(); }, 20'000))
+        << link.toStdString() << "\nhere  " << window_->timeline().saveView().toStdString() << "\nthere "
+        << other_->timeline().saveView().toStdString();
+  }
+  SourcedSpan blockAt(int rank, int index) { return {Source::Predicted, {Rank(rank), TrackKind::Compute, index}}; }
+
+  std::unique_ptr<MainWindow> other_;
+};
+
+TEST(ViewLinkText, IsQuotedForAShell) {
+  for (const char* text : {"plain.json", "with space", "it's", "$(touch x)`y`\\\"!", "{\"a\":1}", "-x", "µ"}) {
+    const QString argument = QString::fromUtf8(text);
+    EXPECT_EQ(wordsOf(quoted(argument)), QStringList{argument});
+  }
+  EXPECT_EQ(quoted(QStringLiteral("/a/b-c_1.json")), "/a/b-c_1.json");
+  EXPECT_EQ(wordsOf(commandLineOf({QStringLiteral("-x.json")}, {})), (QStringList{"pipewright-gui", "./-x.json"}));
+}
+
+TEST(ViewLinkText, OfAViewThatIsUnusableIsRefused) {
+  for (const char* view : {"", "x", "[1]", "{\"from\":"}) {
+    const Call call = parse({"pipewright-gui", "a.json", "--view", QString::fromUtf8(view)});
+    EXPECT_EQ(call.status, kUnusable) << view;
+  }
+  EXPECT_EQ(parse({"pipewright-gui", "a.json", "--step", "0"}).status, kUnusable);
+}
+
+TEST_F(ViewLink, OpensTheSameFileAtTheSameBlockAndZoom) {
+  open(sample("gpt_small.pt2"));
+  EXPECT_FALSE(window_->document().isModified());
+  TimelineWidget& timeline = window_->timeline();
+  timeline.select(blockAt(2, 5));
+  timeline.fitSelection();
+  timeline.setColourBy(ColourBy::Stage);
+  timeline.togglePin();
+  openLink(window_->viewLink());
+  ASSERT_TRUE(other_);
+  EXPECT_EQ(other_->timeline().scene().selected, blockAt(2, 5));
+  EXPECT_EQ(other_->timeline().viewport(), timeline.viewport());
+  EXPECT_EQ(other_->timeline().scene().ranks, timeline.scene().ranks);
+  for (MainWindow* window : {window_.get(), other_.get()}) {
+    if (QWidget* focused = window->focusWidget()) focused->clearFocus();  // whose frame only one of them has
+  }
+  const QImage here = timeline.grab().toImage(), there = other_->timeline().grab().toImage();
+  EXPECT_EQ(there, here) << "they look alike";
+}
+
+TEST_F(ViewLink, OpensARangeABubbleAndAllOfTheStep) {
+  open(sample("gpt_small.pt2"));
+  TimelineWidget& timeline = window_->timeline();
+  openLink(window_->viewLink());
+  EXPECT_FALSE(window_->viewLink().contains("ranks")) << "what is as usual is left out: " << window_->viewLink().toStdString();
+  timeline.selectRange(1'000'000, 2'500'000);
+  openLink(window_->viewLink());
+  EXPECT_EQ(other_->timeline().scene().range, (std::pair<Ns, Ns>(1'000'000, 2'500'000)));
+  const auto bubble = bubbleUnder(*timeline.scene().predicted, Source::Predicted, Rank(3), 0);  // it waits from the beginning
+  ASSERT_TRUE(bubble);
+  timeline.selectBubble(*bubble);
+  openLink(window_->viewLink());
+  EXPECT_EQ(other_->timeline().selectedBubble(), bubble);
+}
+
+TEST_F(ViewLink, OfAProjectOpensTheProject) {
+  open(sample("gpt_small.pt2"));
+  document().edit(QStringLiteral("Choose"), [](Design& design) { design.request.microbatches = 6; });
+  ASSERT_TRUE(settle());
+  const QString path = folder_.filePath("it's a project.pwproj");
+  ASSERT_TRUE(window_->saveProject(path));
+  window_->timeline().select(blockAt(1, 2));
+  openLink(window_->viewLink());
+  EXPECT_EQ(other_->document().design().request.microbatches, 6);
+  EXPECT_EQ(other_->document().projectPath(), path);
+}
+
+TEST_F(ViewLink, IsCopiedByItsCommand) {
+  EXPECT_TRUE(window_->viewLink().isEmpty()) << "nothing is open";
+  open(sample("gpt_small.pt2"));
+  const auto& commands = window_->commands();
+  const auto copy = std::ranges::find_if(commands, [](const QAction* action) { return action->text() == "Copy &link to this view"; });
+  ASSERT_NE(copy, commands.end());
+  (*copy)->trigger();
+  EXPECT_EQ(QApplication::clipboard()->text(), window_->viewLink());
+  EXPECT_TRUE(QApplication::clipboard()->text().startsWith("pipewright-gui /")) << QApplication::clipboard()->text().toStdString();
+  EXPECT_TRUE(window_->message().isEmpty());
+  document().edit(QStringLiteral("Choose"), [](Design& design) { design.request.microbatches = 6; });
+  ASSERT_TRUE(settle());
+  (*copy)->trigger();
+  EXPECT_TRUE(window_->message().contains("without the changes since")) << window_->message().toStdString();
+}
+
+}  // namespace
+}  // namespace pw::gui
