@@ -3,13 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include "simulator/costs/cluster.h"
+#include "simulator/text/json_text.h"
 
 namespace pw {
 
 bool isClusterText(std::string_view name) { return name.starts_with('{'); }
 
 nlohmann::ordered_json clusterNameJson(const std::string& name) {
-  return isClusterText(name) ? nlohmann::ordered_json::parse(name) : nlohmann::ordered_json(name);
+  return isClusterText(name) ? ownJson(name) : nlohmann::ordered_json(name);
 }
 
 std::string clusterNameIn(const JsonPart& part, const std::string& source) {
