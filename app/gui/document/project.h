@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/gui/document/loading.h"
+#include "app/gui/document/pinned_plans.h"
 
 namespace pw::gui {
 
@@ -13,7 +14,11 @@ struct Project {
   Design design;
   QString store;
   QByteArray view;
+  std::vector<PinnedPlan> pins = {};  ///< custom rows of their designs are not in the text
 };
+
+/// Whether a project keeps a pinned plan: its step has at most 100,000 spans, which are about 6 MB there.
+[[nodiscard]] bool isKept(const PinnedPlan& plan);
 [[nodiscard]] std::string toJson(const Project& project);
 [[nodiscard]] Project parseProject(std::string_view json, const std::string& source);
 

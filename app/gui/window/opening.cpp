@@ -79,6 +79,7 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   if (use == ScheduleUse::None) return;
   if (use == ScheduleUse::Model) return window.useSchedule(*loaded.schedule);
   document.adopt(loaded);
+  if (!loaded.pins.empty()) pins.restore(loaded.pins);
   steps = loaded.measured;
   showSteps(loaded.chosen);
   const bool something = loaded.hasDesign || !loaded.measured.empty() || docksShown;
