@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <QAbstractButton>
+#include <QAccessible>
 #include <QCheckBox>
 #include <QComboBox>
 #include <QFile>
@@ -229,6 +231,41 @@ TEST_F(ClusterEditor, StartsFromEveryPreset) {
   settle();
   EXPECT_EQ(document.design().cluster, "a100-pcie") << "unchanged, it stays the preset";
   EXPECT_FALSE(dialog->isVisible());
+}
+
+TEST_F(ClusterEditor, EveryControlHasANameAndEveryMnemonicOneOfThem) {
+  int controls = 0;
+  QString mnemonics;
+  for (QWidget* w : dialog->findChildren<QWidget*>()) {
+    const auto* label = qobject_cast<QLabel*>(w);
+    const auto* button = qobject_cast<QAbstractButton*>(w);
+    const QString text = label != nullptr && label->buddy() != nullptr ? label->text() : button != nullptr ? button->text() : QString();
+    if (const auto at = text.indexOf('&'); at >= 0) mnemonics += text[at + 1].toLower();
+    const bool isPart = w->objectName().startsWith("qt_") || w->parentWidget()->inherits("QAbstractSpinBox") ||
+                        w->inherits("QTableCornerButton") || w->inherits("QComboBoxListView") ||
+                        qobject_cast<QComboBox*>(w->parentWidget());
+    if (isPart || w->focusPolicy() == Qt::NoFocus) continue;
+    QAccessibleInterface* face = QAccessible::queryAccessibleInterface(w);
+    ASSERT_NE(face, nullptr);
+    if (w->inherits("QHeaderView") || w->inherits("QScrollBar") || w->inherits("DeviceTable")) continue;
+    EXPECT_FALSE(face->text(QAccessible::Name).isEmpty()) << w->metaObject()->className();
+    ++controls;
+  }
+  EXPECT_GE(controls, 20);
+  EXPECT_GE(mnemonics.size(), 14);
+  std::ranges::sort(mnemonics);
+  EXPECT_EQ(std::ranges::adjacent_find(mnemonics), mnemonics.end()) << mnemonics.toStdString();
+}
+
+TEST_F(ClusterEditor, HasRoomInASmallWindow) {
+  dialog->resize(984, 660);
+  QApplication::processEvents();
+  ASSERT_EQ(dialog->size(), QSize(984, 660)) << "of a window of 1024 × 700";
+  for (const char* name : {"Latency within a node", "Bandwidth between nodes", "Memory per device"}) {
+    const auto& field = named<QLineEdit>(name);
+    EXPECT_EQ(field.visibleRegion().boundingRect(), field.rect()) << name;
+  }
+  for (const char* text : {"&Save as file…", "&Apply", "OK"}) EXPECT_EQ(button(text).visibleRegion().boundingRect(), button(text).rect());
 }
 
 TEST_F(ClusterEditor, IsKeptInProjectsAndPlans) {
