@@ -90,7 +90,7 @@ class ClusterEditor : public testing::Test {
     for (int column = 0; column < 3; ++column) {
       table.setCurrentCell(row, column);
       table.editItem(table.item(row, column));
-      auto* cell = table.viewport()->findChild<QLineEdit*>();
+      auto* cell = qobject_cast<QLineEdit*>(QApplication::focusWidget());
       ASSERT_NE(cell, nullptr);
       QTest::keyClicks(cell, cells[column]);
       QTest::keyClick(cell, Qt::Key_Return);
@@ -175,6 +175,7 @@ TEST_F(ClusterEditor, AppliesInOneStepOfUndoWithNewTimes) {
   EXPECT_EQ(document.undoText(), "Edit cluster two boxes");
   const Cluster cluster = loadCluster(document.design().cluster);
   EXPECT_EQ(cluster.topology.ranks.size(), 4U);
+  EXPECT_EQ(cluster.topology.ranks[3], (RankSpec{0.5, 1'000'000'000, 1}));
   EXPECT_EQ(cluster.topology.network, (LinkSpec{50'000, 1e9, true}));
   EXPECT_EQ(*document.profile(), estimate(*document.graph(), 2, cluster));
   EXPECT_GT(document.prediction()->step, before) << "a slow link, and a device of half the speed";
