@@ -54,7 +54,7 @@ ClusterDialog::ClusterDialog(Document& document, QWidget* parent)
     : QDialog(parent),
       document_(document),
       start_(new QComboBox),
-      fields_(new ClusterFields),
+      fields_(new ClusterFields(linkPresets())),
       devices_(new DeviceTable),
       messages_(new MessageTable),
       hidden_(sentenceLabel(tr("What stays as it is"))),

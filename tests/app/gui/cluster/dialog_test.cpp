@@ -10,6 +10,7 @@
 #include <QFile>
 #include <QLabel>
 #include <QLineEdit>
+#include <QMenu>
 #include <QProcess>
 #include <QPushButton>
 #include <QSettings>
@@ -17,6 +18,7 @@
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolButton>
 #include <nlohmann/json.hpp>
 
 #include "app/gui/document/document.h"
@@ -214,6 +216,26 @@ TEST_F(ClusterEditor, AppliesThePrecisionThatTheDeviceHas) {
   settle();
   EXPECT_EQ(document.design().precision, DType::BFloat16);
   EXPECT_EQ(*document.profile(), estimate(*document.graph(), 2, loadCluster("a100-nvlink"), DType::BFloat16));
+}
+
+TEST_F(ClusterEditor, TakesTheFiguresOfAKnownLink) {
+  const auto links = linkPresets();
+  const auto wanted = std::ranges::find(links, "ethernet-25", &NamedLink::name);
+  ASSERT_NE(wanted, links.end());
+  for (QAction* action : named<QToolButton>("Known links between nodes").menu()->actions()) {
+    if (action->text().startsWith("ethernet-25:")) action->trigger();
+  }
+  EXPECT_EQ(named<QLineEdit>("Bandwidth between nodes").text(), "3.125 GB/s") << "25 Gb/s";
+  EXPECT_EQ(dialog->state(), "Not applied yet.");
+  ASSERT_TRUE(dialog->apply());
+  settle();
+  EXPECT_EQ(loadCluster(document.design().cluster).topology.network, wanted->link);
+  EXPECT_EQ(*document.profile(), [&] {
+    Profile same = estimate(*document.graph(), 2, loadCluster("h100-nvlink+ethernet-25"));
+    same.cluster = document.profile()->cluster;
+    same.machine.host = "h100-nvlink";
+    return same;
+  }()) << "as with the link chosen under Plan";
 }
 
 TEST_F(ClusterEditor, StartsFromEveryPreset) {
