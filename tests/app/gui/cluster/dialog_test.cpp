@@ -346,7 +346,7 @@ TEST_F(ClusterEditor, IsOpenedFromThePlanPanelWhichNamesTheEditedCluster) {
   }
   ASSERT_NE(clusters, nullptr);
   const int presets = clusters->count();
-  for (auto* button : panel.findChildren<QPushButton*>()) {
+  for (auto* button : panel.findChildren<QToolButton*>()) {
     if (button->accessibleName() == "Edit cluster") QTest::mouseClick(button, Qt::LeftButton);
   }
   auto* editor = panel.findChild<ClusterDialog*>();
