@@ -18,7 +18,8 @@ namespace pw {
 /// The links of `resources/links.json`.
 [[nodiscard]] std::vector<NamedLink> linkPresets();
 /// A preset by name, else a file: a file in the current folder with the name of a preset is read as `./NAME`. `NAME+LINK+…`: with links of
-/// `linkPresets` instead of its own. Throws UsageError listing presets and links.
+/// `linkPresets` instead of its own. A cluster's text
+/// (simulator/costs/cluster_name.h) is that cluster. Throws UsageError listing presets and links.
 [[nodiscard]] Cluster loadCluster(const std::string& nameOrFile);
 
 /// This host and its processor.

@@ -14,7 +14,11 @@ nlohmann::ordered_json clusterNameJson(const std::string& name) {
 }
 
 std::string clusterNameIn(const JsonPart& part, const std::string& source) {
-  if (!part.json().is_object()) return part.as<std::string>();
+  if (!part.json().is_object()) {
+    auto name = part.as<std::string>();
+    if (isClusterText(name)) part.fail("is neither a cluster's name nor a cluster");
+    return name;
+  }
   return toJson(parseCluster(part.json().dump(), "The cluster in " + source));
 }
 

@@ -54,7 +54,7 @@ ClusterDialog::ClusterDialog(Document& document, QWidget* parent)
     : QDialog(parent),
       document_(document),
       start_(new QComboBox),
-      fields_(new ClusterFields),
+      fields_(new ClusterFields(linkPresets())),
       devices_(new DeviceTable),
       messages_(new MessageTable),
       hidden_(sentenceLabel(tr("What stays as it is"))),
@@ -119,7 +119,7 @@ QWidget* ClusterDialog::buildRight() {
   auto* right = new QWidget;
   auto* column = new QVBoxLayout(right);
   column->setContentsMargins({});
-  auto* devices = new QLabel(tr("&Devices that differ in speed or memory"));
+  auto* devices = new QLabel(tr("Devices that d&iffer in speed or memory"));
   devices->setBuddy(devices_);
   column->addWidget(devices);
   column->addWidget(devices_, 2);
@@ -134,7 +134,7 @@ QWidget* ClusterDialog::buildRight() {
 
 void ClusterDialog::buildButtons() {
   auto* row = new QHBoxLayout;
-  auto* cancel = new QPushButton(tr("Close"));
+  auto* cancel = new QPushButton(tr("C&lose"));
   save_->setToolTip(tr("Writes a file that `pipewright plan --cluster FILE` plans for"));
   apply_->setToolTip(tr("Estimates and simulates the plan on this cluster; Undo restores the one before"));
   accept_->setToolTip(tr("Applies and closes"));

@@ -6,9 +6,12 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QLineEdit>
+#include <QMenu>
 #include <QSignalBlocker>
 #include <QSpinBox>
+#include <QToolButton>
 
+#include "app/gui/cluster/figures.h"
 #include "app/gui/common/elided_label.h"
 #include "app/gui/common/theme.h"
 #include "simulator/costs/profile.h"
@@ -39,7 +42,7 @@ QWidget* beside(std::initializer_list<QWidget*> widgets) {
 
 }  // namespace
 
-ClusterFields::ClusterFields(QWidget* parent)
+ClusterFields::ClusterFields(const std::vector<NamedLink>& links, QWidget* parent)
     : QWidget(parent),
       device_(new ElidedLabel),
       count_(new QLabel),
@@ -65,8 +68,8 @@ ClusterFields::ClusterFields(QWidget* parent)
   connect(precision_, &QComboBox::currentIndexChanged, this, &ClusterFields::changed);
   addRow(*rows, tr("Pr&ecision"), precision_, precision_);
   rows->addRow(QString(), precisionProblem_);
-  addLink(*rows, tr("&Within a node: latency"), tr("within a node"), ClusterField::NodeLatency, nodeDuplex_);
-  addLink(*rows, tr("&Between nodes: latency"), tr("between nodes"), ClusterField::NetworkLatency, networkDuplex_);
+  addLink(*rows, tr("&Within a node: latency"), tr("within a node"), ClusterField::NodeLatency, nodeDuplex_, knownLinks(links, false));
+  addLink(*rows, tr("&Between nodes: latency"), tr("between nodes"), ClusterField::NetworkLatency, networkDuplex_, knownLinks(links, true));
 }
 
 QLabel* ClusterFields::problemLabel() {
@@ -126,7 +129,36 @@ void ClusterFields::addMemory(QFormLayout& rows) {
   rows.addRow(QString(), limits_);
 }
 
-void ClusterFields::addLink(QFormLayout& rows, const QString& label, const QString& where, ClusterField latency, QCheckBox*& duplex) {
+/// A button whose menu fills in the figures of a link.
+QWidget* ClusterFields::knownLinks(const std::vector<NamedLink>& links, bool betweenNodes) {
+  auto* button = new QToolButton;
+  button->setText(tr("Known"));
+  button->setAccessibleName(betweenNodes ? tr("Known links between nodes") : tr("Known links within a node"));
+  button->setToolTip(tr("Figures of a link that is sold"));
+  button->setPopupMode(QToolButton::InstantPopup);
+  button->setFocusPolicy(Qt::StrongFocus);
+  auto* menu = new QMenu(button);
+  menu->setToolTipsVisible(true);
+  for (const NamedLink& known : links) {
+    if (known.betweenNodes != betweenNodes) continue;
+    const LinkForm form{latencyInput(known.link.latency), bandwidthInput(known.link.bytesPerSecond), known.link.duplex};
+    QAction* action = menu->addAction(QStringLiteral("%1: %2, %3").arg(QString::fromStdString(known.name), form.latency, form.bandwidth));
+    action->setToolTip(QString::fromStdString(known.source));
+    connect(action, &QAction::triggered, this, [this, form, betweenNodes] {
+      const ClusterField latency = betweenNodes ? ClusterField::NetworkLatency : ClusterField::NodeLatency;
+      texts_[at(latency)]->setText(form.latency);
+      texts_[at(latency) + 1]->setText(form.bandwidth);
+      const QSignalBlocker quiet(this);
+      (betweenNodes ? networkDuplex_ : nodeDuplex_)->setChecked(form.duplex);
+    });
+    connect(action, &QAction::triggered, this, &ClusterFields::changed);
+  }
+  button->setMenu(menu);
+  return button;
+}
+
+void ClusterFields::addLink(QFormLayout& rows, const QString& label, const QString& where, ClusterField latency, QCheckBox*& duplex,
+                            QWidget* known) {
   const auto bandwidth = static_cast<ClusterField>(at(latency) + 1);
   addText(latency, tr("Latency %1").arg(where), tr("From the start of a message to its first byte: 5 µs, 0.2 ms"));
   addText(bandwidth, tr("Bandwidth %1").arg(where),
@@ -137,7 +169,7 @@ void ClusterFields::addLink(QFormLayout& rows, const QString& label, const QStri
   connect(duplex, &QCheckBox::toggled, this, &ClusterFields::changed);
   addRow(rows, label, texts_[at(latency)], texts_[at(latency)]);
   rows.addRow(QString(), problems_[at(latency)] = problemLabel());
-  addRow(rows, tr("bandwidth"), texts_[at(bandwidth)], texts_[at(bandwidth)]);
+  addRow(rows, tr("bandwidth"), beside({texts_[at(bandwidth)], known}), texts_[at(bandwidth)]);
   rows.addRow(QString(), problems_[at(bandwidth)] = problemLabel());
   rows.addRow(QString(), duplex);
 }

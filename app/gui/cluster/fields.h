@@ -21,7 +21,8 @@ namespace pw::gui {
 class ClusterFields : public QWidget {
   Q_OBJECT
  public:
-  explicit ClusterFields(QWidget* parent = nullptr);
+  /// `links`: known ones, which a menu beside each link offers.
+  explicit ClusterFields(const std::vector<NamedLink>& links, QWidget* parent = nullptr);
 
   void setForm(const ClusterForm& form, const QString& device, const QString& deviceDetails);
   /// Without devices that differ.
@@ -42,7 +43,8 @@ class ClusterFields : public QWidget {
   void addName(QFormLayout& rows);
   void addDevices(QFormLayout& rows);
   void addMemory(QFormLayout& rows);
-  void addLink(QFormLayout& rows, const QString& label, const QString& where, ClusterField latency, QCheckBox*& duplex);
+  void addLink(QFormLayout& rows, const QString& label, const QString& where, ClusterField latency, QCheckBox*& duplex, QWidget* known);
+  [[nodiscard]] QWidget* knownLinks(const std::vector<NamedLink>& links, bool betweenNodes);
   void addText(ClusterField field, const QString& name, const QString& tip);
   [[nodiscard]] QLabel* problemLabel();
   void showCount();

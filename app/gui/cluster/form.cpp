@@ -159,6 +159,9 @@ class Reader {
     if (!ranges)
       return refuse(ClusterField::Devices, translated("Devices: “%1” names none; write for example 3, or 0-3, 8.").arg(form.devices), row,
                     0);
+    if (form.speed.trimmed().isEmpty() && form.memory.trimmed().isEmpty())
+      return refuse(ClusterField::Devices,
+                    translated("Devices %1 are as the others; type their speed or memory, or remove the row.").arg(form.devices), row, 0);
     auto& ranks = read_.cluster.topology.ranks;
     for (const auto& [from, to] : *ranges) {
       if (static_cast<std::size_t>(to) >= ranks.size())

@@ -286,6 +286,28 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
   return loaded;
 }
 
+/// Those that the project's model still has. `fresh`: with the rows of the project's schedule file.
+void takePins(const Project& project, const Design& fresh, std::size_t nodes, Loaded& loaded) {
+  QStringList lost;
+  for (PinnedPlan pin : project.pins) {
+    Design& design = pin.design;
+    const std::vector<NodeId>& begins = design.request.begins;
+    if (design.models != project.design.models || design.source != project.design.source ||
+        (!begins.empty() && begins.back().index() >= nodes)) {
+      lost << pin.name;
+      continue;
+    }
+    if (!drawnNamed(design, design.request.schedule)) design.customRows = fresh.customRows;
+    design.customCosts = fresh.customCosts;
+    design.job = fresh.job;
+    if (fresh.job && !design.profile) design.profile = fresh.profile;
+    loaded.pins.push_back(std::move(pin));
+  }
+  if (!lost.isEmpty())
+    loaded.notes
+        << translated("Pinned plans %1 are of another model or schedule file and are not restored.").arg(lost.join(QLatin1String(", ")));
+}
+
 std::shared_ptr<Loaded> loadProject(const std::string& path) {
   const Project project = parseProject(readText(path), path);
   std::shared_ptr<Loaded> loaded;
@@ -314,6 +336,7 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
   }
   loaded->design.customRows = drawnNamed(project.design, project.design.request.schedule) ? nullptr : fresh.customRows;
   loaded->design.customCosts = fresh.customCosts;
+  takePins(project, fresh, nodes, *loaded);
   loaded->title = QString::fromStdString(fs::path(path).stem().string());
   loaded->store = project.store;
   loaded->view = project.view;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/gui/document/document.h"
+#include "app/gui/document/pinned_plans.h"
 
 namespace pw::hang {
 struct Dumps;
@@ -28,6 +29,7 @@ struct Loaded {
   QString study;                             ///< path of a study's results
   QString cluster;                           ///< path of a cluster to estimate for
   QString project;                           ///< path of the project file it comes from
+  std::vector<PinnedPlan> pins;              ///< of a project
   QByteArray view;                           ///< of a project: the timeline's and the window's
   std::shared_ptr<const hang::Dumps> dumps;  ///< of a job that hangs; see dumps.h
   std::shared_ptr<const Schedule> ran;       ///< what it ran, as the schedule beside the dumps says; null: what is open

@@ -4,23 +4,29 @@
 
 #include "app/gui/common/format.h"
 #include "simulator/text/counted.h"
+#include "simulator/timeline/fill.h"
 
 namespace pw::gui {
 namespace {
 
 std::shared_ptr<const Measured> stepOf(const Prediction& prediction, const QString& name) {
-  auto step = std::make_shared<Measured>();
   const Shape shape = shapeOf(*prediction.rows);
-  step->title = QStringLiteral("%1: %2, %3, %4, %5")
-                    .arg(name, QString::fromStdString(prediction.rows->name), QString::fromStdString(counted(shape.ranks, "rank")),
-                         QString::fromStdString(counted(shape.microbatches, "microbatch")), durationText(prediction.step));
-  step->pinnedAs = name;
-  step->trace = traceOf(prediction);
-  step->timeline = prediction.timeline;
-  return step;
+  const QString title = QStringLiteral("%1: %2, %3, %4, %5")
+                            .arg(name, QString::fromStdString(prediction.rows->name), QString::fromStdString(counted(shape.ranks, "rank")),
+                                 QString::fromStdString(counted(shape.microbatches, "microbatch")), durationText(prediction.step));
+  return pinnedStep(name, title, traceOf(prediction));
 }
 
 }  // namespace
+
+std::shared_ptr<const Measured> pinnedStep(const QString& name, const QString& title, Trace trace) {
+  auto step = std::make_shared<Measured>();
+  step->title = title;
+  step->pinnedAs = name;
+  step->timeline = timelineOf(trace);
+  step->trace = std::move(trace);
+  return step;
+}
 
 PinnedPlans::PinnedPlans(Document& document, QObject* parent) : QObject(parent), document_(document) {
   connect(&document, &Document::modelChanged, this, [this] {
@@ -48,6 +54,19 @@ void PinnedPlans::pin() {
   while (std::ranges::find(plans_, name, &PinnedPlan::name) != plans_.end()) name[0] = QChar(name[0].unicode() + 1);
   plans_.push_back({name, document_.design(), stepOf(*prediction, name)});
   std::ranges::sort(plans_, {}, &PinnedPlan::name);
+  noteChange();
+  emit changed();
+}
+
+/// A project keeps what is pinned: one that is saved differs from now on.
+void PinnedPlans::noteChange() {
+  if (!document_.projectPath().isEmpty()) document_.markUnsaved();
+}
+
+void PinnedPlans::restore(std::vector<PinnedPlan> plans) {
+  plans_ = std::move(plans);
+  graph_ = document_.graph();
+  std::ranges::sort(plans_, {}, &PinnedPlan::name);
   emit changed();
 }
 
@@ -55,6 +74,7 @@ void PinnedPlans::unpin(std::size_t index) {
   if (index >= plans_.size()) return;
   const bool isShown = compared() == &plans_[index];
   plans_.erase(plans_.begin() + static_cast<std::ptrdiff_t>(index));
+  noteChange();
   if (isShown)
     document_.setMeasured(nullptr);
   else
@@ -76,6 +96,12 @@ void PinnedPlans::goBackTo(std::size_t index) {
     design = plans_[index].design;
     design.notes = notes;
   });
+}
+
+void PinnedPlans::compare(std::size_t first, std::size_t second) {
+  if (first >= plans_.size() || second >= plans_.size()) return;
+  goBackTo(first);
+  compareWith(second);
 }
 
 }  // namespace pw::gui

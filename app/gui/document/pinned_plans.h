@@ -19,7 +19,10 @@ struct PinnedPlan {
   [[nodiscard]] QString title() const { return step->title; }
 };
 
-/// The plans that are pinned, by name. They are gone when another model is opened.
+/// The step of a plan that is pinned under this name: what the timeline shows of it.
+[[nodiscard]] std::shared_ptr<const Measured> pinnedStep(const QString& name, const QString& title, Trace trace);
+
+/// The plans that are pinned, by name. They are gone when another model is opened, but for those of its project.
 class PinnedPlans : public QObject {
   Q_OBJECT
  public:
@@ -35,17 +38,23 @@ class PinnedPlans : public QObject {
   /// Keeps the document's plan with its prediction, under the first free name. `refused` where there is no prediction of it.
   void pin();
   void unpin(std::size_t index);
+  /// Those of a project whose design the document has, in place of what was pinned. Names are different.
+  void restore(std::vector<PinnedPlan> plans);
   /// Shows its step below the document's prediction, action by action; the comparison follows every edit.
   void compareWith(std::size_t index);
   void compareWithNone();
   /// Makes the plan the document's, as one edit.
   void goBackTo(std::size_t index);
+  /// Two pinned plans, one over the other: goes back to the first and shows the second below it.
+  void compare(std::size_t first, std::size_t second);
 
  signals:
   void changed();
   void refused(const QString& sentence);
 
  private:
+  void noteChange();
+
   Document& document_;
   std::shared_ptr<const ModelGraph> graph_;  ///< the pinned plans are of; null: of a schedule alone
   std::vector<PinnedPlan> plans_;

@@ -5,6 +5,7 @@
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "backends/store/trace_blob.h"
 #include "engine/planning/limits.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
@@ -156,21 +157,89 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   return r;
 }
 
-}  // namespace
-
-std::string toJson(const Project& project) {
-  const Design& d = project.design;
-  Json j{
-      {"pipewright_project", kVersion}, {"models", d.models}, {"request", requestJson(d.request)}, {"cluster", clusterNameJson(d.cluster)}};
+/// What a project says of its design, and of those that are pinned.
+void addDesign(Json& j, const Design& d) {
+  j["models"] = d.models;
+  j["request"] = requestJson(d.request);
+  j["cluster"] = clusterNameJson(d.cluster);
   if (d.precision != DType::Unknown) j["precision"] = std::string(precisionName(d.precision));
   if (d.attention != Attention::AsTraced) j["attention"] = std::string(nameOf(d.attention));
   if (d.profile && !d.job) j["profile"] = ownJson(pw::toJson(*d.profile));
   if (!d.source.empty()) j["source"] = d.source;
   if (d.job) j["job"] = jobJson(d.job->from);
   for (const auto& drawn : d.drawn) j["schedules"].push_back({{"name", drawn->name}, {"csv", toCsv(*drawn)}});
-  if (!d.notes.empty()) j["notes"] = notesJson(d.notes);
+}
+
+Design parseDesign(const JsonPart& j, const std::string& source, const JsonDocument& document) {
+  Design design;
+  design.models = j["models"].listOf<std::string>();
+  design.request = parseRequest(j["request"], document);
+  design.cluster = clusterNameIn(j["cluster"], source);
+  if (j.has("precision")) {
+    const auto precision = precisionNamed(j["precision"].as<std::string>());
+    if (!precision) document.fail("`precision` is not traced, bf16, fp16 or fp8");
+    design.precision = *precision;
+  }
+  if (j.has("attention")) {
+    const auto attention = valueNamed<Attention>(j["attention"].as<std::string>());
+    if (!attention) document.fail("`attention` is not traced, fused or unfused");
+    design.attention = *attention;
+  }
+  if (j.has("profile"))
+    design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
+  design.source = textOr(j, "source");
+  if (j.has("schedules")) design.drawn = parseDrawn(j["schedules"], source, document);
+  return design;
+}
+
+/// A pinned plan has the measured costs of the project's, or its own.
+Json pinJson(const PinnedPlan& pin, const Design& of) {
+  Json j{{"name", pin.name.toStdString()}, {"title", pin.title().toStdString()}};
+  Design design = pin.design;
+  design.job.reset();  // it is the project's
+  if (design.profile && design.profile == of.profile) {
+    design.profile.reset();
+    j["same_profile"] = true;
+  }
+  addDesign(j, design);
+  j["trace"] = QByteArray::fromStdString(toBlob(pin.step->trace)).toBase64().toStdString();
+  return j;
+}
+
+std::vector<PinnedPlan> parsePins(const JsonPart& list, const Design& of, const std::string& source, const JsonDocument& document) {
+  std::vector<PinnedPlan> pins;
+  if (list.size() > PinnedPlans::kMost) document.fail(fmt::format("`pins` has more than {} plans", PinnedPlans::kMost));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonPart j = list[i];
+    const QString name = QString::fromStdString(j["name"].as<std::string>());
+    if (name.size() != 1 || name[0] < QLatin1Char('A') || name[0] > QLatin1Char('Z') ||
+        std::ranges::count(pins, name, &PinnedPlan::name) > 0)
+      document.fail(fmt::format("`pins[{}].name` is not a letter of its own", i));
+    Design design = parseDesign(j, source, document);
+    if (j.has("same_profile") && j["same_profile"].as<bool>()) design.profile = of.profile;
+    Trace trace = parseBlob(QByteArray::fromBase64(QByteArray::fromStdString(j["trace"].as<std::string>())).toStdString(),
+                            fmt::format("Pinned plan {} in {}", name.toStdString(), source));
+    pins.push_back({name, std::move(design), pinnedStep(name, QString::fromStdString(j["title"].as<std::string>()), std::move(trace))});
+  }
+  return pins;
+}
+
+}  // namespace
+
+bool isKept(const PinnedPlan& plan) {
+  constexpr std::size_t kMostSpans = 100'000;
+  return plan.step->trace.spans.size() <= kMostSpans;
+}
+
+std::string toJson(const Project& project) {
+  Json j{{"pipewright_project", kVersion}};
+  addDesign(j, project.design);
+  if (!project.design.notes.empty()) j["notes"] = notesJson(project.design.notes);
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
+  for (const PinnedPlan& pin : project.pins) {
+    if (isKept(pin)) j["pins"].push_back(pinJson(pin, project.design));
+  }
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -182,27 +251,12 @@ Project parseProject(std::string_view json, const std::string& source) {
   if (j["pipewright_project"].as<int>() > kVersion)
     throw UsageError(source + " was saved by a newer version of Pipewright; update this one.");
   Project project;
-  project.design.models = j["models"].listOf<std::string>();
-  project.design.request = parseRequest(j["request"], document);
-  project.design.cluster = clusterNameIn(j["cluster"], source);
-  if (j.has("precision")) {
-    const auto precision = precisionNamed(j["precision"].as<std::string>());
-    if (!precision) document.fail("`precision` is not traced, bf16, fp16 or fp8");
-    project.design.precision = *precision;
-  }
-  if (j.has("attention")) {
-    const auto attention = valueNamed<Attention>(j["attention"].as<std::string>());
-    if (!attention) document.fail("`attention` is not traced, fused or unfused");
-    project.design.attention = *attention;
-  }
-  if (j.has("profile"))
-    project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
-  project.design.source = textOr(j, "source");
+  project.design = parseDesign(j, source, document);
   if (j.has("job")) project.job = parseJobSource(j["job"], document);
-  if (j.has("schedules")) project.design.drawn = parseDrawn(j["schedules"], source, document);
   if (j.has("notes")) project.design.notes = parseNotes(j["notes"], document);
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));
+  if (j.has("pins")) project.pins = parsePins(j["pins"], project.design, source, document);
   return project;
 }
 

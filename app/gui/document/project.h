@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/gui/document/loading.h"
+#include "app/gui/document/pinned_plans.h"
 
 namespace pw::gui {
 
@@ -13,8 +14,12 @@ struct Project {
   Design design;
   QString store;
   QByteArray view;
-  JobOptions job = {};  ///< read: what the design's job is to be read from; written: that of `design.job`
+  std::vector<PinnedPlan> pins = {};  ///< custom rows of their designs, and their job, are not in the text
+  JobOptions job = {};                ///< read: what the design's job is to be read from; written: that of `design.job`
 };
+
+/// Whether a project keeps a pinned plan: its step has at most 100,000 spans, which are about 6 MB there.
+[[nodiscard]] bool isKept(const PinnedPlan& plan);
 [[nodiscard]] std::string toJson(const Project& project);
 [[nodiscard]] Project parseProject(std::string_view json, const std::string& source);
 

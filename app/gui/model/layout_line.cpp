@@ -20,7 +20,7 @@ LayoutLine::LayoutLine(QWidget* parent) : QWidget(parent), text_(new QLineEdit),
   text_->setReadOnly(true);
   text_->setAccessibleName(tr("Megatron layout"));
   text_->setObjectName(QStringLiteral("layoutString"));
-  text_->setToolTip(tip);
+  text_->setAccessibleDescription(tip);
   copy_->setText(tr("Copy"));
   copy_->setAccessibleName(tr("Copy Megatron layout"));
   copy_->setToolTip(tr("Copies the layout string"));
@@ -46,6 +46,7 @@ void LayoutLine::setBegins(const std::vector<NodeId>& begins) {
   copy_->setEnabled(whole);
   if (text == text_->text()) return;  // a selection stays
   text_->setText(text);
+  text_->setToolTip(text + QLatin1Char('\n') + text_->accessibleDescription());
   text_->setCursorPosition(0);
 }
 

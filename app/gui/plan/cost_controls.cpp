@@ -9,6 +9,7 @@
 #include <QPointer>
 #include <QPushButton>
 #include <QSettings>
+#include <QToolButton>
 #include <algorithm>
 #include <array>
 #include <string>
@@ -59,7 +60,8 @@ struct CostControls::Private {
   std::vector<NamedLink> links = linkPresets();
   QComboBox *cluster = new QComboBox, *link = new QComboBox, *precision = new QComboBox, *attention = new QComboBox;
   ElidedLabel* costs = new ElidedLabel;
-  QPushButton *estimate = new QPushButton, *edit = new QPushButton;
+  QPushButton* estimate = new QPushButton;
+  QToolButton* edit = new QToolButton;
   QPointer<ClusterDialog> dialog;
 
   Private(CostControls& c, Document& d) : controls(c), document(d) {}
@@ -104,6 +106,7 @@ void CostControls::Private::addCluster(QFormLayout& form) {
   });
   edit->setText(tr("E&dit…"));
   edit->setAccessibleName(tr("Edit cluster"));
+  edit->setFocusPolicy(Qt::StrongFocus);
   edit->setToolTip(tr("Nodes, devices, links, memory and precision of this cluster"));
   QObject::connect(edit, &QAbstractButton::clicked, &controls, &CostControls::editCluster);
   auto* row = new QWidget;
@@ -210,7 +213,7 @@ void CostControls::Private::showCluster(const std::string& name) {
   }
   if (cluster->findData(own) < 0) {  // a file's, before the separator
     cluster->insertItem(cluster->count() - 2, clusterTitle(parts.cluster), own);
-    if (!isClusterText(parts.cluster)) cluster->setItemData(cluster->count() - 3, own, Qt::ToolTipRole);
+    cluster->setItemData(cluster->count() - 3, isClusterText(parts.cluster) ? clusterTitle(parts.cluster) : own, Qt::ToolTipRole);
   }
   cluster->setCurrentIndex(cluster->findData(own));
   if (link->findData(added) < 0) link->addItem(added, added);

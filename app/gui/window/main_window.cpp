@@ -255,7 +255,7 @@ void MainWindow::showPanel(Panel panel) {
 
 bool MainWindow::saveProject(const QString& path) {
   try {
-    writeFile(path.toStdString(), toJson(Project{d->document.design(), d->document.storePath(), d->timeline->saveView()}));
+    writeFile(path.toStdString(), toJson(Project{d->document.design(), d->document.storePath(), d->timeline->saveView(), d->pins.plans()}));
   } catch (const Error& e) {
     showMessage(QString::fromUtf8(e.what()));
     return false;
@@ -264,6 +264,12 @@ bool MainWindow::saveProject(const QString& path) {
   d->document.markSaved();
   QFile::remove(autosavePath());
   d->remember({path});
+  QStringList lost;
+  for (const PinnedPlan& plan : d->pins.plans()) {
+    if (!isKept(plan)) lost << plan.name;
+  }
+  if (!lost.isEmpty())
+    showNote(tr("Pinned plans with more than 100,000 actions are not kept in a project: %1").arg(lost.join(QLatin1String(", "))));
   statusBar()->showMessage(tr("Saved %1").arg(QFileInfo(path).fileName()), 4000);
   return true;
 }
@@ -285,7 +291,7 @@ void MainWindow::Private::keep() {
     return;
   }
   try {
-    writeFile(autosavePath().toStdString(), toJson(Project{document.design(), document.storePath(), timeline->saveView()}));
+    writeFile(autosavePath().toStdString(), toJson(Project{document.design(), document.storePath(), timeline->saveView(), pins.plans()}));
   } catch (const Error&) {
     // unsaved work is lost only in a crash; saving reports what is wrong
   }

@@ -217,6 +217,11 @@ void MainWindow::Private::fillPinsMenu() {
     compare->setCheckable(true);
     compare->setChecked(pins.compared() == &pinned);
     QObject::connect(compare, &QAction::triggered, &window, [this, i](bool on) { on ? pins.compareWith(i) : pins.compareWithNone(); });
+    for (std::size_t other = 0; other < pins.plans().size(); ++other) {
+      if (other == i) continue;
+      QAction* both = own->addAction(MainWindow::tr("Compare it with plan &%1").arg(pins.plans()[other].name));
+      QObject::connect(both, &QAction::triggered, &window, [this, i, other] { pins.compare(i, other); });
+    }
     QObject::connect(own->addAction(MainWindow::tr("&Go back to it")), &QAction::triggered, &window, [this, i] { pins.goBackTo(i); });
     QObject::connect(own->addAction(MainWindow::tr("&Unpin")), &QAction::triggered, &window, [this, i] { pins.unpin(i); });
   }

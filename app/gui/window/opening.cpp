@@ -83,6 +83,7 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   document.adopt(loaded);
   opened.clear();
   for (const QString& path : paths) opened << QFileInfo(path).absoluteFilePath();
+  if (!loaded.pins.empty()) pins.restore(loaded.pins);
   steps = loaded.measured;
   showSteps(loaded.chosen);
   const bool something = loaded.hasDesign || !loaded.measured.empty() || docksShown;

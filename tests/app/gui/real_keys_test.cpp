@@ -6,6 +6,7 @@
 #include <QListWidget>
 #include <QProcess>
 
+#include "app/gui/cluster/dialog.h"
 #include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/hand_edit.h"
 #include "tests/app/gui/window_fixture.h"
@@ -93,6 +94,26 @@ TEST_F(RealKeys, AClickSelectsABlockAndKeysMoveOverTheTimeline) {
   ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.viewport().nsPerPixel < scale; }, kLongMs)) << "zoomed in";
   send({"key", "Home"});
   ASSERT_TRUE(QTest::qWaitFor([&] { return timeline.viewport().nsPerPixel == scale; }, kLongMs)) << "all fits";
+}
+
+TEST_F(RealKeys, AClusterIsEditedByTheKeyboardAlone) {
+  send({"key", "ctrl+k"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return named<QWidget>("Command palette") != nullptr; }, kLongMs));
+  send({"type", "--delay", "1", "edit cluster"});
+  send({"key", "Return"});
+  ClusterDialog* editor = nullptr;
+  ASSERT_TRUE(
+      QTest::qWaitFor([&] { return (editor = window_->findChild<ClusterDialog*>()) != nullptr && editor->isActiveWindow(); }, kLongMs));
+  auto* latency = named<QLineEdit>("Latency within a node");
+  send({"key", "alt+w"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return latency->hasFocus(); }, kLongMs));
+  send({"key", "ctrl+a"});
+  send({"type", "--delay", "1", "9 ms"});
+  send({"key", "Return"});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window_->findChild<ClusterDialog*>() == nullptr; }, kLongMs)) << "applied and closed";
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(document().cluster().topology.sameNode.latency, 9'000'000);
+  EXPECT_GE(document().prediction()->step, 6 * 9'000'000) << "a microbatch goes over three borders and back";
 }
 
 TEST_F(RealKeys, ABlockIsDraggedToAnotherPlaceOfItsRow) {

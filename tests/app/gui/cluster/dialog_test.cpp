@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <QAbstractButton>
+#include <QAccessible>
 #include <QCheckBox>
 #include <QComboBox>
 #include <QFile>
 #include <QLabel>
 #include <QLineEdit>
+#include <QMenu>
 #include <QProcess>
 #include <QPushButton>
 #include <QSettings>
@@ -15,6 +18,7 @@
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolButton>
 #include <nlohmann/json.hpp>
 
 #include "app/gui/document/document.h"
@@ -88,7 +92,7 @@ class ClusterEditor : public testing::Test {
     for (int column = 0; column < 3; ++column) {
       table.setCurrentCell(row, column);
       table.editItem(table.item(row, column));
-      auto* cell = table.viewport()->findChild<QLineEdit*>();
+      auto* cell = qobject_cast<QLineEdit*>(QApplication::focusWidget());
       ASSERT_NE(cell, nullptr);
       QTest::keyClicks(cell, cells[column]);
       QTest::keyClick(cell, Qt::Key_Return);
@@ -173,6 +177,7 @@ TEST_F(ClusterEditor, AppliesInOneStepOfUndoWithNewTimes) {
   EXPECT_EQ(document.undoText(), "Edit cluster two boxes");
   const Cluster cluster = loadCluster(document.design().cluster);
   EXPECT_EQ(cluster.topology.ranks.size(), 4U);
+  EXPECT_EQ(cluster.topology.ranks[3], (RankSpec{0.5, 1'000'000'000, 1}));
   EXPECT_EQ(cluster.topology.network, (LinkSpec{50'000, 1e9, true}));
   EXPECT_EQ(*document.profile(), estimate(*document.graph(), 2, cluster));
   EXPECT_GT(document.prediction()->step, before) << "a slow link, and a device of half the speed";
@@ -213,6 +218,26 @@ TEST_F(ClusterEditor, AppliesThePrecisionThatTheDeviceHas) {
   EXPECT_EQ(*document.profile(), estimate(*document.graph(), 2, loadCluster("a100-nvlink"), DType::BFloat16));
 }
 
+TEST_F(ClusterEditor, TakesTheFiguresOfAKnownLink) {
+  const auto links = linkPresets();
+  const auto wanted = std::ranges::find(links, "ethernet-25", &NamedLink::name);
+  ASSERT_NE(wanted, links.end());
+  for (QAction* action : named<QToolButton>("Known links between nodes").menu()->actions()) {
+    if (action->text().startsWith("ethernet-25:")) action->trigger();
+  }
+  EXPECT_EQ(named<QLineEdit>("Bandwidth between nodes").text(), "3.125 GB/s") << "25 Gb/s";
+  EXPECT_EQ(dialog->state(), "Not applied yet.");
+  ASSERT_TRUE(dialog->apply());
+  settle();
+  EXPECT_EQ(loadCluster(document.design().cluster).topology.network, wanted->link);
+  EXPECT_EQ(*document.profile(), [&] {
+    Profile same = estimate(*document.graph(), 2, loadCluster("h100-nvlink+ethernet-25"));
+    same.cluster = document.profile()->cluster;
+    same.machine.host = "h100-nvlink";
+    return same;
+  }()) << "as with the link chosen under Plan";
+}
+
 TEST_F(ClusterEditor, StartsFromEveryPreset) {
   auto& start = named<QComboBox>("Start from");
   EXPECT_EQ(start.currentText(), "h100-nvlink");
@@ -229,6 +254,41 @@ TEST_F(ClusterEditor, StartsFromEveryPreset) {
   settle();
   EXPECT_EQ(document.design().cluster, "a100-pcie") << "unchanged, it stays the preset";
   EXPECT_FALSE(dialog->isVisible());
+}
+
+TEST_F(ClusterEditor, EveryControlHasANameAndEveryMnemonicOneOfThem) {
+  int controls = 0;
+  QString mnemonics;
+  for (QWidget* w : dialog->findChildren<QWidget*>()) {
+    const auto* label = qobject_cast<QLabel*>(w);
+    const auto* button = qobject_cast<QAbstractButton*>(w);
+    const QString text = label != nullptr && label->buddy() != nullptr ? label->text() : button != nullptr ? button->text() : QString();
+    if (const auto at = text.indexOf('&'); at >= 0) mnemonics += text[at + 1].toLower();
+    const bool isPart = w->objectName().startsWith("qt_") || w->parentWidget()->inherits("QAbstractSpinBox") ||
+                        w->inherits("QTableCornerButton") || w->inherits("QComboBoxListView") ||
+                        qobject_cast<QComboBox*>(w->parentWidget());
+    if (isPart || w->focusPolicy() == Qt::NoFocus) continue;
+    QAccessibleInterface* face = QAccessible::queryAccessibleInterface(w);
+    ASSERT_NE(face, nullptr);
+    if (w->inherits("QHeaderView") || w->inherits("QScrollBar") || w->inherits("DeviceTable")) continue;
+    EXPECT_FALSE(face->text(QAccessible::Name).isEmpty()) << w->metaObject()->className();
+    ++controls;
+  }
+  EXPECT_GE(controls, 20);
+  EXPECT_GE(mnemonics.size(), 14);
+  std::ranges::sort(mnemonics);
+  EXPECT_EQ(std::ranges::adjacent_find(mnemonics), mnemonics.end()) << mnemonics.toStdString();
+}
+
+TEST_F(ClusterEditor, HasRoomInASmallWindow) {
+  dialog->resize(984, 660);
+  QApplication::processEvents();
+  ASSERT_EQ(dialog->size(), QSize(984, 660)) << "of a window of 1024 × 700";
+  for (const char* name : {"Latency within a node", "Bandwidth between nodes", "Memory per device"}) {
+    const auto& field = named<QLineEdit>(name);
+    EXPECT_EQ(field.visibleRegion().boundingRect(), field.rect()) << name;
+  }
+  for (const char* text : {"&Save as file…", "&Apply", "OK"}) EXPECT_EQ(button(text).visibleRegion().boundingRect(), button(text).rect());
 }
 
 TEST_F(ClusterEditor, IsKeptInProjectsAndPlans) {
@@ -286,7 +346,7 @@ TEST_F(ClusterEditor, IsOpenedFromThePlanPanelWhichNamesTheEditedCluster) {
   }
   ASSERT_NE(clusters, nullptr);
   const int presets = clusters->count();
-  for (auto* button : panel.findChildren<QPushButton*>()) {
+  for (auto* button : panel.findChildren<QToolButton*>()) {
     if (button->accessibleName() == "Edit cluster") QTest::mouseClick(button, Qt::LeftButton);
   }
   auto* editor = panel.findChild<ClusterDialog*>();

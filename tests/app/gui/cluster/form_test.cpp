@@ -133,6 +133,7 @@ TEST(ClusterForm, SaysWhatIsWrongWithEachField) {
   EXPECT_EQ(device({"0-3", "0.5", ""}), "Devices: 0 is named twice; leave one.");
   for (const char* text : {"", "x", "3-1", "1--2", "1-2-3", "-1", "1;2"})
     EXPECT_TRUE(device({text, "0.5", ""}).contains("names none")) << text;
+  EXPECT_EQ(device({"3", "", " "}), "Devices 3 are as the others; type their speed or memory, or remove the row.");
   EXPECT_TRUE(device({"3", "fast", ""}).startsWith("Speed of devices 3"));
   EXPECT_TRUE(device({"3", "", "40"}).startsWith("Memory of devices 3"));
 }

@@ -26,6 +26,8 @@ std::string seed(const std::string& model, bool isMeasured) {
   }
   project.store = QStringLiteral("runs.db");
   project.view = toJson(SavedView{});
+  const Trace trace{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 100}}, {{Rank(0), 0, 8}}};
+  project.pins.push_back({"A", project.design, pinnedStep("A", "A: 1f1b", trace)});
   return toJson(project);
 }
 
@@ -52,6 +54,15 @@ TEST(HostileProjects, ASharingThatIsNotKnownIsRefusedAndNotReplaced) {
     EXPECT_STREQ(e.what(),
                  "p.pwproj is not a usable project: `sharing` is \"borrowed\", neither replicate nor transmit; open a .pwproj file that "
                  "this app saved.");
+  }
+}
+
+TEST(HostileProjects, AClusterIsANameOrAWholeCluster) {
+  const std::string text = seed("model.pt2", false), name = "\"cpu-workstation\"";
+  for (const char* cluster : {"\"{\"", "{}", "{\"version\": 1}", "7", "[]"}) {
+    std::string damaged = text;
+    for (auto at = damaged.find(name); at != std::string::npos; at = damaged.find(name)) damaged.replace(at, name.size(), cluster);
+    EXPECT_THROW(static_cast<void>(parseProject(damaged, "p.pwproj")), UsageError) << cluster;
   }
 }
 

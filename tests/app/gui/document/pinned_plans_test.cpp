@@ -6,6 +6,9 @@
 #include <QTest>
 
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
+#include "backends/store/trace_blob.h"
+#include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
@@ -69,6 +72,74 @@ TEST_F(PinnedPlansTest, AreGoneBackToInOneStepOfUndo) {
   EXPECT_EQ(document.prediction()->step, step);
   document.undo();
   EXPECT_EQ(document.design(), second);
+}
+
+TEST_F(PinnedPlansTest, TwoAreComparedWithEachOther) {
+  pins.pin();
+  ASSERT_TRUE(choose("gpipe"));
+  pins.pin();
+  ASSERT_TRUE(choose("zb-h1"));
+  pins.compare(0, 1);
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.design(), pins.plans()[0].design);
+  EXPECT_EQ(document.measured(), pins.plans()[1].step) << "below it";
+  document.undo();
+  EXPECT_EQ(document.design().request.schedule, "zb-h1") << "one step";
+}
+
+TEST_F(PinnedPlansTest, AreKeptInProjects) {
+  document.edit("measured times", [this](Design& d) { d.profile = document.profile(); });
+  ASSERT_TRUE(predicted());
+  pins.pin();
+  document.edit("estimated", [](Design& d) { d.profile.reset(), d.cluster = "h100-nvlink", d.request.schedule = "gpipe"; });
+  ASSERT_TRUE(predicted());
+  pins.pin();
+  document.edit("again", [this](Design& d) { d.profile = pins.plans()[0].design.profile, d.request.schedule = "zb-h1"; });
+  ASSERT_TRUE(predicted());
+  const test::Folder folder;
+  const std::string path = folder.with("pinned.pwproj", toJson(Project{document.design(), {}, {}, pins.plans()}));
+  const std::vector<PinnedPlan> before = pins.plans();
+  const auto loaded = loadFiles({path}, {});
+  EXPECT_TRUE(loaded->notes.empty()) << loaded->notes.join(' ').toStdString();
+  document.adopt(*loaded);
+  pins.restore(loaded->pins);
+  ASSERT_TRUE(predicted());
+  ASSERT_EQ(pins.plans().size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const PinnedPlan &then = before[i], &now = pins.plans()[i];
+    EXPECT_EQ(now.name, then.name);
+    EXPECT_EQ(now.title(), then.title());
+    EXPECT_EQ(now.step->trace, then.step->trace);
+    EXPECT_EQ(now.design.request, then.design.request);
+    EXPECT_EQ(now.design.cluster, then.design.cluster);
+  }
+  EXPECT_EQ(pins.plans()[0].design.profile, document.design().profile) << "kept once";
+  EXPECT_EQ(pins.plans()[1].design.profile, nullptr);
+  const Ns step = durationOf(pins.plans()[1].step->trace);
+  pins.goBackTo(1);
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.prediction()->step, step) << "of the same plan";
+}
+
+TEST_F(PinnedPlansTest, MakeASavedProjectDifferFromItsFile) {
+  document.setProjectPath("saved.pwproj");
+  document.markSaved();
+  pins.pin();
+  EXPECT_TRUE(document.isModified());
+  document.markSaved();
+  pins.unpin(0);
+  EXPECT_TRUE(document.isModified());
+}
+
+TEST_F(PinnedPlansTest, AreLeftOutOfAProjectWhoseModelChanged) {
+  pins.pin();
+  Design other = document.design();
+  other.models = {PW_SOURCE_DIR "/resources/models/vit_small.pt2"};
+  other.request.begins.clear();
+  const test::Folder folder;
+  const auto loaded = loadFiles({folder.with("other.pwproj", toJson(Project{other, {}, {}, pins.plans()}))}, {});
+  EXPECT_TRUE(loaded->pins.empty());
+  EXPECT_TRUE(loaded->notes.join(' ').contains("Pinned plans A are of another model")) << loaded->notes.join(' ').toStdString();
 }
 
 TEST_F(PinnedPlansTest, TakeTheFirstFreeNameAndAreAtMostNine) {
