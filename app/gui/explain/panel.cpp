@@ -72,7 +72,8 @@ struct ExplainPanel::Private {
   QTabWidget* pages = nullptr;
   std::array<RowTree*, kPages> trees{};
   std::vector<Explainable> all;
-  std::optional<Explainable> shown;  ///< what is shown, or being computed
+  std::optional<ExplainedOf> chosen;  ///< by the user
+  std::optional<Explainable> shown;   ///< what is shown, or being computed
   std::shared_ptr<const ShownExplanation> explanation;
   Job job;
 };
@@ -82,7 +83,10 @@ QWidget* ExplainPanel::Private::makeSide() {
   source->setAccessibleName(ExplainPanel::tr("What is explained"));
   source->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   source->setMinimumContentsLength(12);
-  QObject::connect(source, &QComboBox::activated, &w, [this] { follow(); });
+  QObject::connect(source, &QComboBox::activated, &w, [this](int index) {
+    chosen = all[static_cast<std::size_t>(index)].of;
+    follow();
+  });
   summary = new QLabel;
   summary->setWordWrap(true);
   summary->setAccessibleName(ExplainPanel::tr("Where the step goes"));
@@ -148,16 +152,13 @@ void ExplainPanel::Private::update() {
   if (!w.isVisible() || document.isDragging() || document.isPredicting()) return;
   std::vector<Explainable> now = explainableIn(document);
   if (now != all) {
-    const int at = source->currentIndex();
-    const bool wasChosen = at >= 0 && shown;
-    const ExplainedOf chosen = at >= 0 ? all[static_cast<std::size_t>(at)].of : ExplainedOf::Plan;
     all = std::move(now);
     const QSignalBlocker quiet(source);
     source->clear();
     int index = all.empty() ? -1 : 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       source->addItem(all[i].title);
-      if (wasChosen && chosen == all[i].of) index = static_cast<int>(i);
+      if (chosen && *chosen == all[i].of) index = static_cast<int>(i);
     }
     source->setCurrentIndex(index);
     source->setEnabled(all.size() > 1);

@@ -386,6 +386,9 @@ void PlanPanel::Private::showDesign() {
                      static_cast<QWidget*>(limit), static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
     w->setEnabled(model);
   }
+  if (design.job) {  // there is no model behind its times
+    for (QPushButton* button : {run, profile}) button->setEnabled(false);
+  }
   QStringList names;
   for (const std::string& n : wordsOf(r.recompute)) names << QString::fromStdString(n);
   if (!recompute->lineEdit()->hasFocus()) recompute->setEditText(names.join(QLatin1Char(',')));
