@@ -147,7 +147,8 @@ void MainWindow::Private::arrangeDocks() {
   for (QDockWidget* dock : docks()) dock->setFloating(false);
   window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
   window.addDockWidget(Qt::RightDockWidgetArea, planDock);
-  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, explainDock, scheduleDock}) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
+  for (QDockWidget* dock : {candidatesDock, runsDock, analysisDock, explainDock, scheduleDock})
+    window.addDockWidget(Qt::BottomDockWidgetArea, dock);
   window.tabifyDockWidget(candidatesDock, runsDock);
   window.tabifyDockWidget(runsDock, analysisDock);
   window.tabifyDockWidget(analysisDock, explainDock);

@@ -1,6 +1,7 @@
 // Error bars of plans whose times were calibrated by past runs: as the command line prints them, beside the step and each candidate.
 #include <gtest/gtest.h>
 
+#include <QAction>
 #include <QFile>
 #include <QLabel>
 #include <QProcess>
@@ -8,6 +9,9 @@
 
 #include "app/gui/candidates/model.h"
 #include "app/gui/plan/panel.h"
+#include "backends/store/run_store.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/simulate.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -57,6 +61,45 @@ TEST_F(ErrorBarTest, StandsBesideTheStepAsTheCommandLinePrintsIt) {
   const QString printed = outputOf({QStringLiteral("simulate"), plan});
   const QString half = bar->text().section(QLatin1Char(' '), 1, 2);  // `12.3 µs`
   EXPECT_TRUE(printed.contains(QStringLiteral("± %1, by 4 past runs").arg(half))) << half.toStdString() << "\n" << printed.toStdString();
+}
+
+TEST_F(ErrorBarTest, PastRunsOfTheStoreGiveIt) {
+  open(sample("gpt_small.pt2"));
+  ASSERT_TRUE(document().prediction());
+  const auto calibrate = [this] {
+    for (QAction* action : window_->commands()) {
+      if (QString(action->text()).remove(QLatin1Char('&')) == QStringLiteral("Calibrate by past runs")) action->trigger();
+    }
+    ASSERT_TRUE(settle());
+  };
+  calibrate();
+  EXPECT_TRUE(window_->message().startsWith(QStringLiteral("No run of "))) << window_->message().toStdString();
+  const Plan plan = document().plan();
+  const Ns before = document().prediction()->makespan;
+  RunRecord run;
+  run.startedAt = "2024-11-22T14:03:00Z";
+  run.backend = "ucx";
+  run.plan = plan;
+  run.predicted = simulate(plan.schedule, plan.costs);
+  CostTable costs = plan.costs;
+  for (StageCost& stage : costs.stages) {
+    stage.forward *= 2;
+    stage.backward *= 2;
+  }
+  for (int step = 0; step < 4; ++step) run.steps.push_back({step, 2.5, simulate(plan.schedule, costs)});
+  for (int i = 0; i < 3; ++i) RunStore(document().storePath().toStdString(), RunStore::Mode::ReadWrite).add(run);
+  calibrate();
+  EXPECT_TRUE(window_->message().startsWith(QStringLiteral("Calibrated by 3 runs"))) << window_->message().toStdString();
+  const QLabel* bar = figure(QStringLiteral("Error bar"));
+  EXPECT_TRUE(bar->isVisible());
+  EXPECT_TRUE(bar->text().endsWith(QStringLiteral("(3 past runs)"))) << bar->text().toStdString();
+  // Forwards and backwards were twice as long as predicted.
+  EXPECT_NEAR(static_cast<double>(document().prediction()->makespan), static_cast<double>(metricsOf(run.steps.front().measured).makespan),
+              0.02 * static_cast<double>(before));
+  document().undo();
+  ASSERT_TRUE(settle());
+  EXPECT_FALSE(bar->isVisible());
+  EXPECT_EQ(document().prediction()->makespan, before);
 }
 
 Candidate candidate(const char* schedule, Ns step) {
