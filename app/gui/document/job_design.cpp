@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/host/paths.h"
+#include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/job/job_json.h"
@@ -23,7 +24,10 @@ QString translated(const char* text) { return QCoreApplication::translate("pw::g
 /// Whether a family's name and numbers say what it ran.
 bool isRegular(const pw::Job& job) {
   const Shape shape = shapeOf(job.schedule);
-  return shape.stages % shape.ranks == 0 && !job.schedule.name.empty() && !job.schedule.placement.bidirectional();
+  const auto known = std::ranges::find(generators(), job.schedule.name, &Generator::name);
+  if (known == generators().end() || shape.stages % shape.ranks != 0 || known->refusal(shape)) return false;
+  const Schedule made = generate(job.schedule.name, shape);
+  return made.placement == job.schedule.placement && made.rows == job.schedule.rows;
 }
 
 }  // namespace

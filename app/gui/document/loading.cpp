@@ -311,7 +311,8 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
     begins.clear();
     loaded->notes << translated("The project's splits lie outside its model, which has changed since; its stages are balanced anew.");
   }
-  loaded->design.customRows = drawnNamed(project.design, project.design.request.schedule) ? nullptr : fresh.customRows;
+  const bool isOther = drawnNamed(project.design, project.design.request.schedule) || (fresh.job && !project.isInOrderOfJob);
+  loaded->design.customRows = isOther ? nullptr : fresh.customRows;
   loaded->design.customCosts = fresh.customCosts;
   loaded->title = QString::fromStdString(fs::path(path).stem().string());
   loaded->store = project.store;

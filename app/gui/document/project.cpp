@@ -133,6 +133,7 @@ std::string toJson(const Project& project) {
   if (d.profile && !d.job) j["profile"] = ownJson(pw::toJson(*d.profile));
   if (!d.source.empty()) j["source"] = d.source;
   if (d.job) j["job"] = jobJson(d.job->from);
+  if (d.job && d.customRows) j["job"]["own_order"] = true;
   for (const auto& drawn : d.drawn) j["schedules"].push_back({{"name", drawn->name}, {"csv", toCsv(*drawn)}});
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
@@ -163,7 +164,10 @@ Project parseProject(std::string_view json, const std::string& source) {
   if (j.has("profile"))
     project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
   project.design.source = textOr(j, "source");
-  if (j.has("job")) project.job = parseJobSource(j["job"], document);
+  if (j.has("job")) {
+    project.job = parseJobSource(j["job"], document);
+    project.isInOrderOfJob = j["job"].has("own_order") && j["job"]["own_order"].as<bool>();
+  }
   if (j.has("schedules")) project.design.drawn = parseDrawn(j["schedules"], source, document);
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));

@@ -13,7 +13,8 @@ struct Project {
   Design design;
   QString store;
   QByteArray view;
-  JobOptions job = {};  ///< read: what the design's job is to be read from; written: that of `design.job`
+  JobOptions job = {};          ///< read: what the design's job is to be read from; written: that of `design.job`
+  bool isInOrderOfJob = false;  ///< read: the rows are the job's own, which no generator makes
 };
 [[nodiscard]] std::string toJson(const Project& project);
 [[nodiscard]] Project parseProject(std::string_view json, const std::string& source);

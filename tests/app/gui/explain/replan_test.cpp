@@ -103,6 +103,15 @@ TEST_F(ReplanTest, AJobsFileIsPlannedAsItRanAndAgain) {
   EXPECT_EQ(document().design().request.schedule, "zb-h1") << "one step back";
 }
 
+TEST_F(ReplanTest, PlansWhatTorchRanWithItsOwnOrder) {
+  for (const char* name : {"1f1b", "gpipe", "interleaved", "zbv", "dualpipev", "zero_bubble", "replicas"}) {
+    const QString folder = QStringLiteral(PW_SOURCE_DIR "/tests/data/torch_traces/") + QString::fromLatin1(name);
+    SCOPED_TRACE(name);
+    openAndReplan(folder);
+    expectAsSimulated(folder, {});
+  }
+}
+
 TEST_F(ReplanTest, TheMeasuredLanesStayAboveTheWhatIf) {
   open(kReplicas);
   const auto measured = document().measured();
@@ -150,6 +159,39 @@ TEST_F(ReplanTest, AProjectReadsItsJobAgain) {
   ASSERT_TRUE(document().prediction()) << document().problem().toStdString();
   EXPECT_EQ(document().design().request.schedule, "zbv");
   EXPECT_EQ(document().prediction()->step, step);
+}
+
+TEST_F(ReplanTest, AProjectKeepsWhoseOrderItHas) {
+  // torch ran DualPipeV in an order of its own.
+  openAndReplan(QStringLiteral(PW_SOURCE_DIR "/tests/data/torch_traces/dualpipev"));
+  ASSERT_TRUE(document().design().customRows);
+  const Ns own = document().prediction()->step;
+  const QString path = folder_.filePath(QStringLiteral("again.pwproj"));
+  ASSERT_TRUE(window_->saveProject(path));
+  open(path);
+  EXPECT_EQ(document().prediction()->step, own);
+  choose(QStringLiteral("dualpipev"));
+  ASSERT_TRUE(settle());
+  const Ns generated = document().prediction()->step;
+  EXPECT_NE(generated, own);
+  ASSERT_TRUE(window_->saveProject(path));
+  open(path);
+  EXPECT_EQ(document().prediction()->step, generated);
+}
+
+TEST_F(ReplanTest, AProjectWhoseJobIsGoneIsRefusedInASentence) {
+  openAndReplan(kReplicas);
+  const QString path = folder_.filePath(QStringLiteral("again.pwproj"));
+  ASSERT_TRUE(window_->saveProject(path));
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  QByteArray text = file.readAll();
+  file.close();
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(text.replace("timeline-ST.json.gz", "no-such-trace.json.gz"));
+  file.close();
+  open(path);
+  EXPECT_TRUE(window_->message().contains(QStringLiteral("no-such-trace.json.gz"))) << window_->message().toStdString();
 }
 
 TEST_F(ReplanTest, IsOfferedOnlyWhereThereIsAJob) {
