@@ -99,10 +99,11 @@ void RowTree::addRows(const ExplainedTable& table, QTreeWidgetItem* parent, int 
     item->setData(0, PlaceRole, static_cast<int>(places_.size()));
     item->setData(0, Qt::AccessibleTextRole, cells.join(QStringLiteral(", ")));
     item->setData(bar, ShareRole, most > 0 ? row.share / most : 0.0);
+    const QString tip = cells.join(QStringLiteral(", ")) + QLatin1Char('\n') + tr("Click to see where it is in the timeline");
     for (std::size_t c = 0; c < table.header.size(); ++c) {
       if (isNumber(table.header[c])) item->setTextAlignment(static_cast<int>(c), Qt::AlignRight | Qt::AlignVCenter);
     }
-    for (int column = 0; column <= bar; ++column) item->setToolTip(column, tr("Click to see where it is in the timeline"));
+    for (int column = 0; column <= bar; ++column) item->setToolTip(column, tip);
     places_.push_back(row.place);
   }
 }

@@ -42,7 +42,7 @@ void MainWindow::Private::showReplan() {
   replan->setToolTip(MainWindow::tr("Make a plan whose costs are the job's usual times, and try other schedules and numbers on it"));
 }
 
-/// The trace's steps stay, above the plan.
+/// The trace's steps stay, above the plan (`take`).
 void MainWindow::Private::replanJob() {
   const JobOptions from = replannable(document);
   if (from == JobOptions()) return;
@@ -65,7 +65,6 @@ void MainWindow::Private::replanJob() {
         }
       }
       take(*loaded, {});
-      timeline->setArrangement(Arrangement::Above);
     };
   });
 }
