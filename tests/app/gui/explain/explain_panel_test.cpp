@@ -1,7 +1,10 @@
 // The Explain panel in the window: what it says of traces, jobs and plans is what the command line says, and its rows lead to their places.
+#include <QAction>
 #include <QComboBox>
+#include <QElapsedTimer>
 #include <QLabel>
 #include <QProcess>
+#include <QPushButton>
 #include <QSignalSpy>
 #include <QTabWidget>
 #include <algorithm>
@@ -235,6 +238,34 @@ TEST_F(ExplainTest, StepsOfARunComeFromItsStore) {
   RowTree& path = page(QStringLiteral("Critical path"));
   click(path, path.topLevelItem(0));
   EXPECT_TRUE(selected(Source::Predicted));
+  // And a plan can be made of it, whose usual step is as long as that of the run's steps which were as predicted.
+  const Ns predicted = document().prediction()->makespan;
+  for (QAction* action : window_->commands()) {
+    if (action->shortcut() == QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R)) action->trigger();
+  }
+  ASSERT_TRUE(settle());
+  ASSERT_TRUE(document().design().job);
+  EXPECT_NEAR(static_cast<double>(document().prediction()->makespan), static_cast<double>(predicted),
+              0.01 * static_cast<double>(predicted));
+  EXPECT_TRUE(document().measured()->run) << "its measured lanes stay";
+}
+
+TEST_F(ExplainTest, CanBeCancelledAndBeginsAgainWhereItIsChosen) {
+  openExplained(kPrimus);
+  window_->open({kReplicas});
+  QElapsedTimer timer;
+  timer.start();
+  while (panel().isIdle() && timer.elapsed() < kLongMs) QCoreApplication::processEvents();
+  ASSERT_FALSE(panel().isIdle()) << "it reads the trace";
+  for (QPushButton* button : panel().findChildren<QPushButton*>()) {
+    if (button->text() == QStringLiteral("Cancel")) QTest::mouseClick(button, Qt::LeftButton);
+  }
+  ASSERT_TRUE(settle());
+  EXPECT_TRUE(said().startsWith(QStringLiteral("Not explained"))) << said().toStdString();
+  EXPECT_EQ(page(QStringLiteral("Critical path")).topLevelItemCount(), 0);
+  emit panel().findChild<QComboBox*>()->activated(0);
+  ASSERT_TRUE(settle());
+  EXPECT_GT(page(QStringLiteral("Critical path")).topLevelItemCount(), 0);
 }
 
 TEST_F(ExplainTest, FitsASmallWindow) {
