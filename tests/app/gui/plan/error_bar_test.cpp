@@ -130,6 +130,12 @@ TEST(CandidatesModel, SaysWhichPlansCannotBeToldApartFromTheBest) {
   EXPECT_FALSE(model.index(2, CandidatesModel::Step).data().toString().startsWith(QStringLiteral("≈ ")));
   EXPECT_TRUE(model.index(1, 0).data(Qt::ToolTipRole).toString().contains(QStringLiteral("error bars overlap")));
   EXPECT_TRUE(model.index(1, CandidatesModel::Step).data(Qt::AccessibleTextRole).toString().contains(QStringLiteral("told apart")));
+  // Twice as long for twice as much is as fast.
+  Candidate twice = candidate("gpipe", 20'100'000);
+  twice.samples = 16;
+  model.append({twice});
+  EXPECT_TRUE(model.isLikeBest(3));
+  model.set({candidate("zbv", 10'000'000), candidate("zb-h1", 10'250'000), candidate("1f1b", 10'270'000)});
   model.setUncertainty(Uncertainty{0.001, 4});
   EXPECT_EQ(model.certainty(), QStringLiteral("Steps ± 0.1 % (4 past runs): the first plan is the fastest."));
 }
