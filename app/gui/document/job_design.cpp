@@ -26,7 +26,8 @@ bool isRegular(const pw::Job& job) {
   const Shape shape = shapeOf(job.schedule);
   const auto known = std::ranges::find(generators(), job.schedule.name, &Generator::name);
   if (known == generators().end() || shape.stages % shape.ranks != 0 || known->refusal(shape)) return false;
-  const Schedule made = generate(job.schedule.name, shape);
+  Schedule made = generate(job.schedule.name, shape);
+  for (auto& row : made.rows) std::erase_if(row, [](const Action& action) { return action.kind == ActionKind::Idle; });
   return made.placement == job.schedule.placement && made.rows == job.schedule.rows;
 }
 

@@ -366,7 +366,8 @@ void PlanPanel::Private::showDesign() {
                           Qt::ToolTipRole);
   }
   if (design.customRows) {
-    schedule->addItem(PlanPanel::tr("%1 (as in the file)").arg(QString::fromStdString(r.schedule)));
+    schedule->addItem(
+        (design.job ? PlanPanel::tr("%1 (as it ran)") : PlanPanel::tr("%1 (as in the file)")).arg(QString::fromStdString(r.schedule)));
     schedule->setCurrentIndex(schedule->count() - 1);
   } else {
     schedule->setCurrentIndex(schedule->findText(QString::fromStdString(r.schedule)));
