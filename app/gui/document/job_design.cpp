@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/host/paths.h"
+#include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
@@ -80,8 +81,13 @@ std::shared_ptr<Loaded> planOfJob(std::shared_ptr<const JobBasis> basis) {
 
 std::vector<NodeId> evenBegins(const pw::Job& job, int stages) {
   const auto layers = static_cast<std::int64_t>(job.schedule.placement.stages()) * kPartsOfStage;
+  if (stages > layers) {
+    throw UsageError(translated("A job of %1 stages can be cut into %2 at most; use fewer ranks or chunks.")
+                         .arg(job.schedule.placement.stages())
+                         .arg(layers)
+                         .toStdString());
+  }
   std::vector<NodeId> begins;
-  if (stages > layers) return begins;
   for (std::int64_t s = 1; s < stages; ++s) begins.emplace_back(static_cast<std::int32_t>((2 * s * layers + stages) / (2 * stages)));
   return begins;
 }

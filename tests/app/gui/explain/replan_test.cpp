@@ -147,6 +147,17 @@ TEST_F(ReplanTest, SplitsCanBeMoved) {
   EXPECT_EQ(sum(after->costs), sum(before->costs)) << "the same work, cut elsewhere";
 }
 
+TEST_F(ReplanTest, SaysHowManyStagesAJobCanHave) {
+  openAndReplan(kReplicas);
+  field<QSpinBox>(QStringLiteral("Ranks"))->setValue(49);
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(document().problem(), QStringLiteral("A job of 4 stages can be cut into 48 at most; use fewer ranks or chunks."));
+  field<QSpinBox>(QStringLiteral("Ranks"))->setValue(48);
+  field<QSpinBox>(QStringLiteral("Microbatches"))->setValue(48);
+  expectAsSimulated(kReplicas, {QStringLiteral("--schedule"), QStringLiteral("1f1b"), QStringLiteral("--microbatches"),
+                                QStringLiteral("48"), QStringLiteral("--ranks"), QStringLiteral("48")});
+}
+
 TEST_F(ReplanTest, AProjectReadsItsJobAgain) {
   openAndReplan(kReplicas);
   choose(QStringLiteral("zbv"));
