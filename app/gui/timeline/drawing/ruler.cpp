@@ -66,8 +66,7 @@ QString rowName(const Scene& scene, const Row& row) {
              : row.source == Source::Predicted               ? scene.predictedName
                                                              : scene.measuredName;
     case Row::Kind::Communication:
-      return both && scene.arrangement != Arrangement::Over && row.source == Source::Measured ? scene.measuredName
-                                                                                               : translated("messages");
+      return both && scene.arrangement != Arrangement::Over && row.source == Source::Measured ? scene.measuredName : translated("messages");
     case Row::Kind::Memory: {
       const auto& timeline = row.source == Source::Predicted ? scene.predicted : scene.measured;
       if (!timeline || row.rank.index() >= timeline->ranks.size()) return translated("memory");
