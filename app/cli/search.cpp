@@ -24,6 +24,7 @@
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/report/json.h"
+#include "simulator/search/ranking.h"
 #include "simulator/search/search.h"
 
 namespace pw::cli {
@@ -114,9 +115,8 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
       first.scaled ? "; scaled to other microbatch sizes, which is too optimistic for small ones: profile the size you choose" : "",
       tableOf(searched, best)));
   if (profile.uncertainty) {
-    const auto alike = std::ranges::count_if(best, [&](const Candidate* c) {
-      return c != best.front() && areIndistinguishable(*profile.uncertainty, best.front()->step, c->step);
-    });
+    const auto alike = std::ranges::count_if(
+        best, [&](const Candidate* c) { return c != best.front() && areIndistinguishable(*profile.uncertainty, *best.front(), *c); });
     print(fmt::format(
         "\nSteps {}: {}.\n", formatErrorBar(*profile.uncertainty),
         alike == 0 ? "the first plan is the fastest" : fmt::format("the first {} shown cannot be told apart", counted(alike + 1, "plan"))));

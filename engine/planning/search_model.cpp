@@ -282,8 +282,8 @@ std::string searchJson(const SearchedModel& searched, int most) {
   if (!found.candidates.empty()) {
     const Candidate& first = found.candidates.front();
     if (const auto& uncertainty = profileOf(first).uncertainty) {
-      const auto alike = std::ranges::count_if(found.candidates,
-                                               [&](const Candidate& c) { return areIndistinguishable(*uncertainty, first.step, c.step); });
+      const auto alike =
+          std::ranges::count_if(found.candidates, [&](const Candidate& c) { return areIndistinguishable(*uncertainty, first, c); });
       json["uncertainty"] = {{"deviation", uncertainty->deviation}, {"runs", uncertainty->runs}, {"indistinguishable", alike}};
     }
   }

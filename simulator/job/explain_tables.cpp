@@ -161,15 +161,29 @@ JobPlace Places::ofStall(const Stall& stall) const {
   return place;
 }
 
-/// Its longest stall; else its action that is furthest above what is usual, of what took longer in it.
+/// Its longest stall; else what is furthest above what is usual, of the kind, rank and replica that took longer in it.
 JobPlace Places::ofStep(const WorstStep& worst) const {
   if (!worst.stalls.empty()) return ofStall(worst.stalls.front());
   Slowest slowest;
   const JobStep& own = job_.steps[worst.step];
-  for (std::size_t i = 0; i < own.actions.size(); ++i) {
-    const std::size_t worker = workerOf(i);
-    const bool isOfThem = (!worst.rank || worker % shape_.ranks == *worst.rank) && (!worst.replica || replicaOf(worker) == *worst.replica);
-    if (isOfThem) slowest.take(own.actions[i], explanation_.typical.times.actions[i], [&] { return placeOf(worst.step, i); });
+  const JobTimes& usual = explanation_.typical.times;
+  const std::string kind = worst.kind ? explanation_.slowdowns.byKind[*worst.kind].name : std::string();
+  const auto isOfThem = [&](std::size_t worker) {
+    return (!worst.rank || worker % shape_.ranks == *worst.rank) && (!worst.replica || replicaOf(worker) == *worst.replica);
+  };
+  for (std::size_t at = 0; at < own.operations.size(); ++at) {
+    const std::size_t operation = at % shape_.operations, worker = at / shape_.operations;
+    if (own.operations[at] < 0 || kindOf(job_.operations[operation]) != kind || !isOfThem(worker)) continue;
+    slowest.take(own.operations[at], std::max<Ns>(0, usual.operations[at]), [&] { return besideOperation(worst.step, worker, operation); });
+  }
+  const bool isOperation = slowest.place.worker.has_value();
+  for (std::size_t i = 0; i < own.actions.size() && !isOperation; ++i) {
+    const Action& action = slotOf(i).action;
+    if (!isOfThem(workerOf(i))) continue;
+    const auto where = [&] { return placeOf(worst.step, i); };
+    if (slotOf(i).crosses && own.messages[i] != kUnknownTime && messageKind(action) == kind)
+      slowest.take(own.messages[i], usual.messages[i], where);
+    if (kind.empty() || letters(action.kind) == kind) slowest.take(own.actions[i], usual.actions[i], where);
   }
   slowest.place.step = worst.step;
   return slowest.place;

@@ -1,6 +1,7 @@
 #include "simulator/search/ranking.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,6 +50,12 @@ void markLeads(std::vector<Candidate>& candidates) {
     if (leader != nullptr) leader->leads = false;
     leader = &c;
   }
+}
+
+bool areIndistinguishable(const Uncertainty& uncertainty, const Candidate& a, const Candidate& b) {
+  if (a.samples == b.samples || a.samples <= 0 || b.samples <= 0) return areIndistinguishable(uncertainty, a.step, b.step);
+  const double scaled = static_cast<double>(b.step) * static_cast<double>(a.samples) / static_cast<double>(b.samples);
+  return areIndistinguishable(uncertainty, a.step, static_cast<Ns>(std::llround(scaled)));
 }
 
 }  // namespace pw

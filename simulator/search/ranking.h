@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "simulator/costs/uncertainty.h"
 #include "simulator/search/search.h"
 
 namespace pw {
@@ -17,5 +18,8 @@ void markLeads(std::vector<Candidate>& candidates);
 
 /// Marks the Pareto front of samples per second and peak memory; of equal ones the first.
 void markFront(std::vector<Candidate>& candidates);
+
+/// Whether the error bars of what the candidates take for a sample overlap, so that which is faster is not known.
+[[nodiscard]] bool areIndistinguishable(const Uncertainty& uncertainty, const Candidate& a, const Candidate& b);
 
 }  // namespace pw

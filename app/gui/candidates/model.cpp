@@ -163,7 +163,7 @@ void CandidatesModel::setUncertainty(const std::optional<Uncertainty>& uncertain
 }
 
 bool CandidatesModel::isLikeBest(int row) const {
-  return uncertainty_ && areIndistinguishable(*uncertainty_, candidates_.front().step, at(row).step);
+  return uncertainty_ && areIndistinguishable(*uncertainty_, candidates_.front(), at(row));
 }
 
 QString CandidatesModel::certainty() const {

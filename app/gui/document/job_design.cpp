@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "backends/host/paths.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/job/job_json.h"
@@ -23,7 +25,11 @@ QString translated(const char* text) { return QCoreApplication::translate("pw::g
 /// Whether a family's name and numbers say what it ran.
 bool isRegular(const pw::Job& job) {
   const Shape shape = shapeOf(job.schedule);
-  return shape.stages % shape.ranks == 0 && !job.schedule.name.empty() && !job.schedule.placement.bidirectional();
+  const auto known = std::ranges::find(generators(), job.schedule.name, &Generator::name);
+  if (known == generators().end() || shape.stages % shape.ranks != 0 || known->refusal(shape)) return false;
+  Schedule made = generate(job.schedule.name, shape);
+  for (auto& row : made.rows) std::erase_if(row, [](const Action& action) { return action.kind == ActionKind::Idle; });
+  return made.placement == job.schedule.placement && made.rows == job.schedule.rows;
 }
 
 }  // namespace
@@ -75,8 +81,13 @@ std::shared_ptr<Loaded> planOfJob(std::shared_ptr<const JobBasis> basis) {
 
 std::vector<NodeId> evenBegins(const pw::Job& job, int stages) {
   const auto layers = static_cast<std::int64_t>(job.schedule.placement.stages()) * kPartsOfStage;
+  if (stages > layers) {
+    throw UsageError(translated("A job of %1 stages can be cut into %2 at most; use fewer ranks or chunks.")
+                         .arg(job.schedule.placement.stages())
+                         .arg(layers)
+                         .toStdString());
+  }
   std::vector<NodeId> begins;
-  if (stages > layers) return begins;
   for (std::int64_t s = 1; s < stages; ++s) begins.emplace_back(static_cast<std::int32_t>((2 * s * layers + stages) / (2 * stages)));
   return begins;
 }

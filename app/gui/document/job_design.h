@@ -23,7 +23,8 @@ namespace pw::gui {
 /// Makes a design that of the job as it ran.
 void setAsItRan(const JobBasis& basis, Design& design);
 
-/// Where so many stages begin in a job's layers, of which each stage has as many as another; empty where there are fewer layers.
+/// Where so many stages begin in a job's layers, of which each stage has as many as another. Throws UsageError where there are fewer
+/// layers.
 [[nodiscard]] std::vector<NodeId> evenBegins(const pw::Job& job, int stages);
 
 /// A step of a job, put together from its times; without `step` the usual one. Of the copy of the pipeline that has this worker.

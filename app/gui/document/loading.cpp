@@ -297,7 +297,7 @@ void takePins(const Project& project, const Design& fresh, std::size_t nodes, Lo
       lost << pin.name;
       continue;
     }
-    if (!drawnNamed(design, design.request.schedule)) design.customRows = fresh.customRows;
+    if (!drawnNamed(design, design.request.schedule)) design.customRows = fresh.job ? nullptr : fresh.customRows;
     design.customCosts = fresh.customCosts;
     design.job = fresh.job;
     if (fresh.job && !design.profile) design.profile = fresh.profile;
@@ -334,7 +334,8 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
     begins.clear();
     loaded->notes << translated("The project's splits lie outside its model, which has changed since; its stages are balanced anew.");
   }
-  loaded->design.customRows = drawnNamed(project.design, project.design.request.schedule) ? nullptr : fresh.customRows;
+  const bool isOther = drawnNamed(project.design, project.design.request.schedule) || (fresh.job && !project.isInOrderOfJob);
+  loaded->design.customRows = isOther ? nullptr : fresh.customRows;
   loaded->design.customCosts = fresh.customCosts;
   takePins(project, fresh, nodes, *loaded);
   loaded->title = QString::fromStdString(fs::path(path).stem().string());

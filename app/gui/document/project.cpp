@@ -167,6 +167,7 @@ void addDesign(Json& j, const Design& d) {
   if (d.profile && !d.job) j["profile"] = ownJson(pw::toJson(*d.profile));
   if (!d.source.empty()) j["source"] = d.source;
   if (d.job) j["job"] = jobJson(d.job->from);
+  if (d.job && d.customRows) j["job"]["own_order"] = true;
   for (const auto& drawn : d.drawn) j["schedules"].push_back({{"name", drawn->name}, {"csv", toCsv(*drawn)}});
 }
 
@@ -228,7 +229,7 @@ std::vector<PinnedPlan> parsePins(const JsonPart& list, const Design& of, const 
 
 bool isKept(const PinnedPlan& plan) {
   constexpr std::size_t kMostSpans = 100'000;
-  return plan.step->trace.spans.size() <= kMostSpans;
+  return plan.step->trace.spans.size() <= kMostSpans && !(plan.design.job && plan.design.customRows);
 }
 
 std::string toJson(const Project& project) {
@@ -252,7 +253,10 @@ Project parseProject(std::string_view json, const std::string& source) {
     throw UsageError(source + " was saved by a newer version of Pipewright; update this one.");
   Project project;
   project.design = parseDesign(j, source, document);
-  if (j.has("job")) project.job = parseJobSource(j["job"], document);
+  if (j.has("job")) {
+    project.job = parseJobSource(j["job"], document);
+    project.isInOrderOfJob = j["job"].has("own_order") && j["job"]["own_order"].as<bool>();
+  }
   if (j.has("notes")) project.design.notes = parseNotes(j["notes"], document);
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));

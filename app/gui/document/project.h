@@ -16,9 +16,11 @@ struct Project {
   QByteArray view;
   std::vector<PinnedPlan> pins = {};  ///< custom rows of their designs, and their job, are not in the text
   JobOptions job = {};                ///< read: what the design's job is to be read from; written: that of `design.job`
+  bool isInOrderOfJob = false;        ///< read: the rows are the job's own, which no generator makes
 };
 
-/// Whether a project keeps a pinned plan: its step has at most 100,000 spans, which are about 6 MB there.
+/// Whether a project keeps a pinned plan: its step has at most 100,000 spans, which are about 6 MB there, and its
+/// order is not that of a job, which no generator makes.
 [[nodiscard]] bool isKept(const PinnedPlan& plan);
 [[nodiscard]] std::string toJson(const Project& project);
 [[nodiscard]] Project parseProject(std::string_view json, const std::string& source);

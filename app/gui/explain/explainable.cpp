@@ -4,7 +4,9 @@
 #include <QFileInfo>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/job_design.h"
+#include "schedules/error.h"
 #include "simulator/job/recover.h"
 
 namespace pw::gui {
@@ -18,7 +20,22 @@ QString nameOf(const JobOptions& from) {
   return from.paths.size() == 1 ? first : translated("%1 and %2 more").arg(first).arg(from.paths.size() - 1);
 }
 
+constexpr double kMostWork = 500e6;  ///< actions to replay: some seconds
+
+/// A plan is explained after every edit, and each of its stages and ranks takes a replay.
+void requireSmall(const Prediction& prediction) {
+  double actions = 0;
+  for (const auto& row : prediction.rows->rows) actions += static_cast<double>(row.size());
+  const auto replays = static_cast<double>(prediction.rows->placement.stages() + prediction.rows->rows.size());
+  if (actions * replays <= kMostWork) return;
+  throw UsageError(translated("This step of %1 actions is too large to replay it for each of its stages and ranks here; save the plan, and "
+                              "`pipewright explain` does it.")
+                       .arg(countText(actions))
+                       .toStdString());
+}
+
 pw::Job jobOfPlan(const Prediction& prediction) {
+  requireSmall(prediction);
   MeasuredJob measured;
   measured.name = translated("the plan").toStdString();
   measured.steps.push_back({"predicted step", traceOf(prediction), {}});

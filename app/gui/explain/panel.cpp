@@ -4,6 +4,7 @@
 #include <QComboBox>
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QProgressBar>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QSignalBlocker>
@@ -57,6 +58,7 @@ struct ExplainPanel::Private {
   Private(ExplainPanel& panel, Document& owner) : w(panel), document(owner) { build(); }
   void build();
   QWidget* makeSide();
+  QLayout* makeProgress();
   QWidget* makePage(Page page);
   void update();
   void follow();
@@ -68,11 +70,14 @@ struct ExplainPanel::Private {
   Document& document;
   QComboBox* source = nullptr;
   QLabel *summary = nullptr, *common = nullptr;
-  QPushButton* replan = nullptr;
+  QPushButton *replan = nullptr, *cancel = nullptr;
+  QProgressBar* progress = nullptr;
   QTabWidget* pages = nullptr;
   std::array<RowTree*, kPages> trees{};
   std::vector<Explainable> all;
-  std::optional<Explainable> shown;  ///< what is shown, or being computed
+  std::optional<ExplainedOf> chosen;   ///< by the user
+  std::optional<Explainable> stopped;  ///< not to be explained until it is chosen again
+  std::optional<Explainable> shown;    ///< what is shown, or being computed
   std::shared_ptr<const ShownExplanation> explanation;
   Job job;
 };
@@ -82,7 +87,11 @@ QWidget* ExplainPanel::Private::makeSide() {
   source->setAccessibleName(ExplainPanel::tr("What is explained"));
   source->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   source->setMinimumContentsLength(12);
-  QObject::connect(source, &QComboBox::activated, &w, [this] { follow(); });
+  QObject::connect(source, &QComboBox::activated, &w, [this](int index) {
+    chosen = all[static_cast<std::size_t>(index)].of;
+    stopped.reset();
+    follow();
+  });
   summary = new QLabel;
   summary->setWordWrap(true);
   summary->setAccessibleName(ExplainPanel::tr("Where the step goes"));
@@ -101,8 +110,39 @@ QWidget* ExplainPanel::Private::makeSide() {
   column->setContentsMargins(6, 6, 6, 6);
   column->addWidget(source);
   column->addWidget(scroll, 1);
+  column->addLayout(makeProgress());
   column->addWidget(replan);
   return side;
+}
+
+/// Shown while it takes long.
+QLayout* ExplainPanel::Private::makeProgress() {
+  progress = new QProgressBar;
+  progress->setAccessibleName(ExplainPanel::tr("Progress of the explanation"));
+  progress->setTextVisible(false);
+  cancel = new QPushButton(ExplainPanel::tr("Cancel"));
+  auto* row = new QHBoxLayout;
+  row->addWidget(progress, 1);
+  row->addWidget(cancel);
+  const auto show = [this](bool on) {
+    progress->setRange(0, 0);
+    progress->setVisible(on);
+    cancel->setVisible(on);
+  };
+  show(false);
+  QObject::connect(&job, &Job::started, &w, [show] { show(true); });
+  QObject::connect(&job, &Job::finished, &w, [show] { show(false); });
+  QObject::connect(&job, &Job::progressed, &w, [this](qint64 done, qint64 of, const QString&) {
+    progress->setRange(0, of > 0 ? 1000 : 0);
+    if (of > 0) progress->setValue(static_cast<int>(1000.0 * static_cast<double>(done) / static_cast<double>(of)));
+  });
+  QObject::connect(cancel, &QAbstractButton::clicked, &w, [this] {
+    stopped = std::exchange(shown, std::nullopt);
+    job.cancel();
+    take(nullptr);
+    summary->setText(ExplainPanel::tr("Not explained. Choose it above to begin again."));
+  });
+  return row;
 }
 
 QWidget* ExplainPanel::Private::makePage(Page page) {
@@ -148,19 +188,16 @@ void ExplainPanel::Private::update() {
   if (!w.isVisible() || document.isDragging() || document.isPredicting()) return;
   std::vector<Explainable> now = explainableIn(document);
   if (now != all) {
-    const int at = source->currentIndex();
-    const bool wasChosen = at >= 0 && shown;
-    const ExplainedOf chosen = at >= 0 ? all[static_cast<std::size_t>(at)].of : ExplainedOf::Plan;
     all = std::move(now);
     const QSignalBlocker quiet(source);
     source->clear();
     int index = all.empty() ? -1 : 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       source->addItem(all[i].title);
-      if (wasChosen && chosen == all[i].of) index = static_cast<int>(i);
+      if (chosen && *chosen == all[i].of) index = static_cast<int>(i);
     }
     source->setCurrentIndex(index);
-    source->setEnabled(all.size() > 1);
+    source->setEnabled(!all.empty());
   }
   follow();
 }
@@ -172,7 +209,7 @@ std::optional<Explainable> ExplainPanel::Private::wanted() const {
 
 void ExplainPanel::Private::follow() {
   const std::optional<Explainable> what = wanted();
-  if (what == shown) return;
+  if (what == shown || (what && what == stopped)) return;
   shown = what;
   if (!what) {
     job.cancel();

@@ -12,7 +12,7 @@ namespace {
 
 enum Role : int { ShareRole = Qt::UserRole, PlaceRole };
 
-constexpr int kBarWidth = 90;
+constexpr int kBarWidth = 120;  ///< at most
 constexpr int kMargin = 6;
 
 /// Rows with room between them, and the bars of the last column.
@@ -28,7 +28,7 @@ class BarDelegate : public QStyledItemDelegate {
     if (share <= 0) return;
     const QRectF all = QRectF(option.rect).adjusted(kMargin, option.rect.height() / 4.0, -kMargin, -option.rect.height() / 4.0);
     const bool isChosen = (option.state & QStyle::State_Selected) != 0;
-    painter->fillRect(QRectF(all.left(), all.top(), std::max(1.0, all.width() * share), all.height()),
+    painter->fillRect(QRectF(all.left(), all.top(), std::max(1.0, std::min<double>(all.width(), kBarWidth) * share), all.height()),
                       isChosen ? option.palette.color(QPalette::HighlightedText) : currentTheme().accent);
   }
 };
@@ -53,7 +53,6 @@ RowTree::RowTree(const QString& name, QWidget* parent) : QTreeWidget(parent) {
   setSelectionBehavior(QAbstractItemView::SelectRows);
   setTabKeyNavigation(false);
   setFrameShape(QFrame::NoFrame);
-  header()->setStretchLastSection(false);
   viewport()->setCursor(Qt::PointingHandCursor);
   setItemDelegate(new BarDelegate(this));
   connect(this, &QTreeWidget::itemClicked, this, [this](const QTreeWidgetItem* item) { choose(item); });
@@ -87,7 +86,6 @@ void RowTree::show(const std::vector<const ExplainedTable*>& tables) {
     parent->setExpanded(true);
   }
   for (int column = 0; column < bar; ++column) resizeColumnToContents(column);
-  header()->resizeSection(bar, kBarWidth);
   if (topLevelItemCount() > 0) setCurrentItem(isOne ? topLevelItem(0) : topLevelItem(0)->child(0));
 }
 
@@ -101,10 +99,11 @@ void RowTree::addRows(const ExplainedTable& table, QTreeWidgetItem* parent, int 
     item->setData(0, PlaceRole, static_cast<int>(places_.size()));
     item->setData(0, Qt::AccessibleTextRole, cells.join(QStringLiteral(", ")));
     item->setData(bar, ShareRole, most > 0 ? row.share / most : 0.0);
+    const QString tip = cells.join(QStringLiteral(", ")) + QLatin1Char('\n') + tr("Click to see where it is in the timeline");
     for (std::size_t c = 0; c < table.header.size(); ++c) {
       if (isNumber(table.header[c])) item->setTextAlignment(static_cast<int>(c), Qt::AlignRight | Qt::AlignVCenter);
     }
-    for (int column = 0; column <= bar; ++column) item->setToolTip(column, tr("Click to see where it is in the timeline"));
+    for (int column = 0; column <= bar; ++column) item->setToolTip(column, tip);
     places_.push_back(row.place);
   }
 }

@@ -368,7 +368,8 @@ void PlanPanel::Private::showDesign() {
                           Qt::ToolTipRole);
   }
   if (design.customRows) {
-    schedule->addItem(PlanPanel::tr("%1 (as in the file)").arg(QString::fromStdString(r.schedule)));
+    schedule->addItem(
+        (design.job ? PlanPanel::tr("%1 (as it ran)") : PlanPanel::tr("%1 (as in the file)")).arg(QString::fromStdString(r.schedule)));
     schedule->setCurrentIndex(schedule->count() - 1);
   } else {
     schedule->setCurrentIndex(schedule->findText(QString::fromStdString(r.schedule)));
@@ -387,6 +388,9 @@ void PlanPanel::Private::showDesign() {
                      static_cast<QWidget*>(recompute), static_cast<QWidget*>(sharing), static_cast<QWidget*>(optimizer),
                      static_cast<QWidget*>(limit), static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
     w->setEnabled(model);
+  }
+  if (design.job) {  // there is no model behind its times
+    for (QPushButton* button : {run, profile}) button->setEnabled(false);
   }
   QStringList names;
   for (const std::string& n : wordsOf(r.recompute)) names << QString::fromStdString(n);

@@ -1,8 +1,10 @@
-// From an explanation to the timeline, and from a trace to a plan.
+// What was measured: from its explanation to the timeline, from a trace to a plan, from past runs to their times.
 #include <QTimer>
 #include <algorithm>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/job_design.h"
+#include "app/gui/runs/calibration.h"
 #include "app/gui/runs/run_loading.h"
 #include "app/gui/timeline/find_query.h"
 #include "app/gui/window/window_parts.h"
@@ -40,7 +42,7 @@ void MainWindow::Private::showReplan() {
   replan->setToolTip(MainWindow::tr("Make a plan whose costs are the job's usual times, and try other schedules and numbers on it"));
 }
 
-/// The trace's steps stay, above the plan.
+/// The trace's steps stay, above the plan (`take`).
 void MainWindow::Private::replanJob() {
   const JobOptions from = replannable(document);
   if (from == JobOptions()) return;
@@ -63,9 +65,27 @@ void MainWindow::Private::replanJob() {
         }
       }
       take(*loaded, {});
-      timeline->setArrangement(Arrangement::Above);
     };
   });
+}
+
+/// Times that past runs of this model bring closer to what is measured, with how far off predictions then are.
+void MainWindow::Private::calibrate() {
+  const auto graph = document.graph();
+  if (!graph || document.design().job)
+    return window.showNote(MainWindow::tr("Open a model first: its runs are what its times are calibrated by."));
+  const std::string store = document.storePath().toStdString();
+  loading.start(
+      MainWindow::tr("Calibrating"),
+      [this, graph, store, microbatch = document.design().request.microbatch](JobControl&) -> std::function<void()> {
+        return [this, made = calibratedFor(store, *graph, microbatch)] {
+          document.edit(MainWindow::tr("Calibrate by past runs"),
+                        [&](Design& design) { design.profile = std::shared_ptr<const Profile>(made, &made->profile); });
+          window.showNote(MainWindow::tr("Calibrated by %1: predictions were off by %2, and are now by %3.")
+                              .arg(made->ids.size() == 1 ? MainWindow::tr("1 run") : MainWindow::tr("%1 runs").arg(made->ids.size()),
+                                   percentText(made->report.errorBefore), percentText(made->report.errorAfter)));
+        };
+      });
 }
 
 /// Brings the step of a place to the timeline.

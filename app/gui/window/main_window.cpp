@@ -269,7 +269,8 @@ bool MainWindow::saveProject(const QString& path) {
     if (!isKept(plan)) lost << plan.name;
   }
   if (!lost.isEmpty())
-    showNote(tr("Pinned plans with more than 100,000 actions are not kept in a project: %1").arg(lost.join(QLatin1String(", "))));
+    showNote(tr("Pinned plans with more than 100,000 actions, or in a job's own order, are not kept in a project: %1")
+                 .arg(lost.join(QLatin1String(", "))));
   statusBar()->showMessage(tr("Saved %1").arg(QFileInfo(path).fileName()), 4000);
   return true;
 }

@@ -183,6 +183,7 @@ void MainWindow::Private::planMenu() {
   QMenu* menu = window.menuBar()->addMenu(MainWindow::tr("&Plan"));
   command(menu, MainWindow::tr("&Run this plan"), QKeySequence(Qt::CTRL | Qt::Key_R), [this] { emit plan->runRequested(); });
   command(menu, MainWindow::tr("&Profile the model here"), {}, [this] { emit plan->profileRequested(); });
+  command(menu, MainWindow::tr("Cali&brate by past runs"), {}, [this] { calibrate(); });
   command(menu, MainWindow::tr("&Search for plans"), QKeySequence(Qt::CTRL | Qt::Key_E), [this] {
     window.showPanel(Panel::Candidates);
     candidates->search();
@@ -420,6 +421,7 @@ void MainWindow::showKeys() {
       {tr("arrow keys on a split handle"), tr("move the split; S splits here, Del removes")},
       {tr("Ctrl+Z, Ctrl+Shift+Z"), tr("undo and redo; a whole drag is one step")},
       {tr("Ctrl+R, Ctrl+E"), tr("run the plan, search for plans")},
+      {tr("Ctrl+Shift+R"), tr("re-plan from the trace, job or run that is open")},
       {tr("Ctrl+P, Ctrl+D"), tr("critical path, differences")},
       {tr("Ctrl+Shift+E"), tr("a figure for a paper")},
       {tr("Ctrl+K"), tr("command palette")},

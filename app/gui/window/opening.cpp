@@ -91,6 +91,7 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
     stack->setCurrentWidget(timeline);
     showDocks(true);
   }
+  if (loaded.hasDesign && loaded.design.job && !loaded.measured.empty()) timeline->setArrangement(Arrangement::Above);
   if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
   if (!loaded.hasDesign && !loaded.store.isEmpty()) {
     if (!docksShown) {

@@ -104,6 +104,7 @@ struct MainWindow::Private {
   void connectExplaining();
   void showReplan();
   void replanJob();
+  void calibrate();
   void goTo(const ExplainedPlace& at);
   void showStepOf(const ExplainedPlace& at);
   void select(Source source, const JobPlace& place, Rank rank);

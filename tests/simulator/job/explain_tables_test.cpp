@@ -61,6 +61,19 @@ TEST(ExplainTables, AStragglersRowsLeadToTheActionThatTookLonger) {
   EXPECT_EQ(find(tables, ExplainTopic::Workers), nullptr) << "there is one replica";
 }
 
+TEST(ExplainTables, AWorstStepLeadsBesideTheOperationThatGrewInIt) {
+  MeasuredJob measured = jobOfSteps(std::vector<Trace>(5, pipeline("1f1b", kMicrobatches, {1000, 1000}, {2000, 2000})));
+  for (std::size_t k = 0; k < measured.steps.size(); ++k) {
+    // After the last backward of rank 1, which ends one F + B of a stage, less an F, before that of rank 0.
+    const Ns end = (kMicrobatches + 1) * 3000;
+    measured.steps[k].operations = {{Rank(1), "optimizer", end, end + (k == 2 ? 9000 : 1000)}};
+  }
+  const std::vector<ExplainedTable> tables = tablesOf(jobOf(measured));
+  const ExplainedRow& worst = find(tables, ExplainTopic::WorstSteps)->rows.front();
+  EXPECT_EQ(worst.cells.front(), "step 2");
+  EXPECT_EQ(worst.place, (JobPlace{2, Rank(1), action(1, ActionKind::Backward, kMicrobatches - 1), false}));
+}
+
 TEST(ExplainTables, BubblesLeadToTheActionThatTheyAreBefore) {
   const Trace trace = pipeline("1f1b", kMicrobatches, {1000, 1000, 1000}, {2000, 2000, 2000});
   const std::vector<ExplainedTable> tables = tablesOf(jobOf(jobOfSteps({trace, trace, trace})));

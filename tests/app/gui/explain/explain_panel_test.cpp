@@ -1,15 +1,20 @@
 // The Explain panel in the window: what it says of traces, jobs and plans is what the command line says, and its rows lead to their places.
+#include <QAction>
 #include <QComboBox>
+#include <QElapsedTimer>
 #include <QLabel>
 #include <QProcess>
+#include <QPushButton>
 #include <QSignalSpy>
 #include <QTabWidget>
 #include <algorithm>
 
 #include "app/gui/explain/panel.h"
 #include "app/gui/explain/row_tree.h"
+#include "backends/store/run_store.h"
 #include "engine/planning/job_source.h"
 #include "simulator/job/explain_tables.h"
+#include "simulator/step/simulate.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -37,6 +42,11 @@ class ExplainTest : public WindowFixture {
       if (tree->accessibleName() == title) return *tree;
     }
     throw std::runtime_error("no such page");
+  }
+  QString said() {
+    QStringList texts;
+    for (const QLabel* label : panel().findChildren<QLabel*>()) texts << label->text();
+    return texts.join(QString());
   }
   static QTreeWidgetItem* row(RowTree& tree, const QString& name) {
     const auto found = tree.findItems(name, Qt::MatchExactly | Qt::MatchRecursive);
@@ -83,9 +93,7 @@ TEST_F(ExplainTest, SaysOfATraceWhatTheCommandLineSays) {
     for (std::size_t c = 0; c < row.cells.size(); ++c)
       EXPECT_EQ(path.topLevelItem(i)->text(static_cast<int>(c)).toStdString(), row.cells[c]);
   }
-  QStringList texts;
-  for (const QLabel* label : panel().findChildren<QLabel*>()) texts << label->text();
-  EXPECT_TRUE(texts.join(QString()).contains(QStringLiteral("rank 7 (5.3 %)"))) << "as `explain` names the straggler";
+  EXPECT_TRUE(said().contains(QStringLiteral("rank 7 (5.3 %)"))) << "as `explain` names the straggler";
   RowTree& slow = page(QStringLiteral("Stragglers"));
   ASSERT_EQ(slow.topLevelItemCount(), 2) << "by kind and by stage: each stage is a rank";
   EXPECT_EQ(slow.topLevelItem(1)->child(0)->text(0), QStringLiteral("stage 7"));
@@ -190,6 +198,74 @@ TEST_F(ExplainTest, ExplainsThePlanWhereNothingIsMeasured) {
   document().undo();
   ASSERT_TRUE(settle());
   EXPECT_NE(path.topLevelItem(0)->text(1), before);
+}
+
+TEST_F(ExplainTest, StepsOfARunComeFromItsStore) {
+  open(sample("gpt_small.pt2"));
+  const Plan plan = document().plan();
+  RunRecord run;
+  run.startedAt = "2024-11-22T14:03:00Z";
+  run.backend = "ucx";
+  run.plan = plan;
+  run.predicted = simulate(plan.schedule, plan.costs);
+  for (int step = 0; step < 6; ++step) {
+    CostTable costs = plan.costs;
+    if (step == 4) costs.stages[1].backward *= 2;
+    run.steps.push_back({step, 2.5, simulate(plan.schedule, costs)});
+  }
+  const RunId id = RunStore(document().storePath().toStdString(), RunStore::Mode::ReadWrite).add(run);
+  window_->runs().refresh();
+  window_->runs().chooseRun(id.value);
+  ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs));
+  window_->showPanel(Panel::Explain);
+  ASSERT_TRUE(QTest::qWaitFor([this] { return panel().isVisible(); }, kLongMs));
+  ASSERT_TRUE(settle());
+  RowTree& worst = page(QStringLiteral("Worst steps"));
+  ASSERT_GT(worst.topLevelItemCount(), 0) << said().toStdString();
+  EXPECT_EQ(worst.topLevelItem(0)->text(0), QStringLiteral("step 4"));
+  click(worst, worst.topLevelItem(0));
+  EXPECT_EQ(document().measured()->step, 4);
+  const auto shown = selected(Source::Measured);
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->second.stage, Stage(1));
+  EXPECT_EQ(shown->second.kind, SpanKind::Backward);
+  // The predicted plan is explained where it is chosen.
+  auto* source = panel().findChild<QComboBox*>();
+  ASSERT_EQ(source->count(), 2);
+  source->setCurrentIndex(1);
+  emit source->activated(1);
+  ASSERT_TRUE(settle());
+  RowTree& path = page(QStringLiteral("Critical path"));
+  click(path, path.topLevelItem(0));
+  EXPECT_TRUE(selected(Source::Predicted));
+  // And a plan can be made of it, whose usual step is as long as that of the run's steps which were as predicted.
+  const Ns predicted = document().prediction()->makespan;
+  for (QAction* action : window_->commands()) {
+    if (action->shortcut() == QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R)) action->trigger();
+  }
+  ASSERT_TRUE(settle());
+  ASSERT_TRUE(document().design().job);
+  EXPECT_NEAR(static_cast<double>(document().prediction()->makespan), static_cast<double>(predicted),
+              0.01 * static_cast<double>(predicted));
+  EXPECT_TRUE(document().measured()->run) << "its measured lanes stay";
+}
+
+TEST_F(ExplainTest, CanBeCancelledAndBeginsAgainWhereItIsChosen) {
+  openExplained(kPrimus);
+  window_->open({kReplicas});
+  QElapsedTimer timer;
+  timer.start();
+  while (panel().isIdle() && timer.elapsed() < kLongMs) QCoreApplication::processEvents();
+  ASSERT_FALSE(panel().isIdle()) << "it reads the trace";
+  for (QPushButton* button : panel().findChildren<QPushButton*>()) {
+    if (button->text() == QStringLiteral("Cancel")) QTest::mouseClick(button, Qt::LeftButton);
+  }
+  ASSERT_TRUE(settle());
+  EXPECT_TRUE(said().startsWith(QStringLiteral("Not explained"))) << said().toStdString();
+  EXPECT_EQ(page(QStringLiteral("Critical path")).topLevelItemCount(), 0);
+  emit panel().findChild<QComboBox*>()->activated(0);
+  ASSERT_TRUE(settle());
+  EXPECT_GT(page(QStringLiteral("Critical path")).topLevelItemCount(), 0);
 }
 
 TEST_F(ExplainTest, FitsASmallWindow) {

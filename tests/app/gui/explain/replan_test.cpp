@@ -103,6 +103,16 @@ TEST_F(ReplanTest, AJobsFileIsPlannedAsItRanAndAgain) {
   EXPECT_EQ(document().design().request.schedule, "zb-h1") << "one step back";
 }
 
+TEST_F(ReplanTest, PlansWhatTorchRanWithItsOwnOrder) {
+  for (const char* name : {"1f1b", "gpipe", "interleaved", "zbv", "dualpipev", "zero_bubble", "replicas"}) {
+    const QString folder = QStringLiteral(PW_SOURCE_DIR "/tests/data/torch_traces/") + QString::fromLatin1(name);
+    SCOPED_TRACE(name);
+    openAndReplan(folder);
+    expectAsSimulated(folder, {});
+    EXPECT_EQ(document().design().customRows != nullptr, std::string_view(name) == "dualpipev") << "all others ran a family's order";
+  }
+}
+
 TEST_F(ReplanTest, TheMeasuredLanesStayAboveTheWhatIf) {
   open(kReplicas);
   const auto measured = document().measured();
@@ -137,6 +147,17 @@ TEST_F(ReplanTest, SplitsCanBeMoved) {
   EXPECT_EQ(sum(after->costs), sum(before->costs)) << "the same work, cut elsewhere";
 }
 
+TEST_F(ReplanTest, SaysHowManyStagesAJobCanHave) {
+  openAndReplan(kReplicas);
+  field<QSpinBox>(QStringLiteral("Ranks"))->setValue(49);
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(document().problem(), QStringLiteral("A job of 4 stages can be cut into 48 at most; use fewer ranks or chunks."));
+  field<QSpinBox>(QStringLiteral("Ranks"))->setValue(48);
+  field<QSpinBox>(QStringLiteral("Microbatches"))->setValue(48);
+  expectAsSimulated(kReplicas, {QStringLiteral("--schedule"), QStringLiteral("1f1b"), QStringLiteral("--microbatches"),
+                                QStringLiteral("48"), QStringLiteral("--ranks"), QStringLiteral("48")});
+}
+
 TEST_F(ReplanTest, AProjectReadsItsJobAgain) {
   openAndReplan(kReplicas);
   choose(QStringLiteral("zbv"));
@@ -150,6 +171,39 @@ TEST_F(ReplanTest, AProjectReadsItsJobAgain) {
   ASSERT_TRUE(document().prediction()) << document().problem().toStdString();
   EXPECT_EQ(document().design().request.schedule, "zbv");
   EXPECT_EQ(document().prediction()->step, step);
+}
+
+TEST_F(ReplanTest, AProjectKeepsWhoseOrderItHas) {
+  // torch ran DualPipeV in an order of its own.
+  openAndReplan(QStringLiteral(PW_SOURCE_DIR "/tests/data/torch_traces/dualpipev"));
+  ASSERT_TRUE(document().design().customRows);
+  const Ns own = document().prediction()->step;
+  const QString path = folder_.filePath(QStringLiteral("again.pwproj"));
+  ASSERT_TRUE(window_->saveProject(path));
+  open(path);
+  EXPECT_EQ(document().prediction()->step, own);
+  choose(QStringLiteral("dualpipev"));
+  ASSERT_TRUE(settle());
+  const Ns generated = document().prediction()->step;
+  EXPECT_NE(generated, own);
+  ASSERT_TRUE(window_->saveProject(path));
+  open(path);
+  EXPECT_EQ(document().prediction()->step, generated);
+}
+
+TEST_F(ReplanTest, AProjectWhoseJobIsGoneIsRefusedInASentence) {
+  openAndReplan(kReplicas);
+  const QString path = folder_.filePath(QStringLiteral("again.pwproj"));
+  ASSERT_TRUE(window_->saveProject(path));
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  QByteArray text = file.readAll();
+  file.close();
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(text.replace("timeline-ST.json.gz", "no-such-trace.json.gz"));
+  file.close();
+  open(path);
+  EXPECT_TRUE(window_->message().contains(QStringLiteral("no-such-trace.json.gz"))) << window_->message().toStdString();
 }
 
 TEST_F(ReplanTest, IsOfferedOnlyWhereThereIsAJob) {

@@ -1,6 +1,7 @@
 // Error bars of plans whose times were calibrated by past runs: as the command line prints them, beside the step and each candidate.
 #include <gtest/gtest.h>
 
+#include <QAction>
 #include <QFile>
 #include <QLabel>
 #include <QProcess>
@@ -8,6 +9,9 @@
 
 #include "app/gui/candidates/model.h"
 #include "app/gui/plan/panel.h"
+#include "backends/store/run_store.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/simulate.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -59,6 +63,45 @@ TEST_F(ErrorBarTest, StandsBesideTheStepAsTheCommandLinePrintsIt) {
   EXPECT_TRUE(printed.contains(QStringLiteral("± %1, by 4 past runs").arg(half))) << half.toStdString() << "\n" << printed.toStdString();
 }
 
+TEST_F(ErrorBarTest, PastRunsOfTheStoreGiveIt) {
+  open(sample("gpt_small.pt2"));
+  ASSERT_TRUE(document().prediction());
+  const auto calibrate = [this] {
+    for (QAction* action : window_->commands()) {
+      if (QString(action->text()).remove(QLatin1Char('&')) == QStringLiteral("Calibrate by past runs")) action->trigger();
+    }
+    ASSERT_TRUE(settle());
+  };
+  calibrate();
+  EXPECT_TRUE(window_->message().startsWith(QStringLiteral("No run of "))) << window_->message().toStdString();
+  const Plan plan = document().plan();
+  const Ns before = document().prediction()->makespan;
+  RunRecord run;
+  run.startedAt = "2024-11-22T14:03:00Z";
+  run.backend = "ucx";
+  run.plan = plan;
+  run.predicted = simulate(plan.schedule, plan.costs);
+  CostTable costs = plan.costs;
+  for (StageCost& stage : costs.stages) {
+    stage.forward *= 2;
+    stage.backward *= 2;
+  }
+  for (int step = 0; step < 4; ++step) run.steps.push_back({step, 2.5, simulate(plan.schedule, costs)});
+  for (int i = 0; i < 3; ++i) RunStore(document().storePath().toStdString(), RunStore::Mode::ReadWrite).add(run);
+  calibrate();
+  EXPECT_TRUE(window_->message().startsWith(QStringLiteral("Calibrated by 3 runs"))) << window_->message().toStdString();
+  const QLabel* bar = figure(QStringLiteral("Error bar"));
+  EXPECT_TRUE(bar->isVisible());
+  EXPECT_TRUE(bar->text().endsWith(QStringLiteral("(3 past runs)"))) << bar->text().toStdString();
+  // Forwards and backwards were twice as long as predicted.
+  EXPECT_NEAR(static_cast<double>(document().prediction()->makespan), static_cast<double>(metricsOf(run.steps.front().measured).makespan),
+              0.02 * static_cast<double>(before));
+  document().undo();
+  ASSERT_TRUE(settle());
+  EXPECT_FALSE(bar->isVisible());
+  EXPECT_EQ(document().prediction()->makespan, before);
+}
+
 Candidate candidate(const char* schedule, Ns step) {
   Candidate c;
   c.request.schedule = schedule;
@@ -87,6 +130,12 @@ TEST(CandidatesModel, SaysWhichPlansCannotBeToldApartFromTheBest) {
   EXPECT_FALSE(model.index(2, CandidatesModel::Step).data().toString().startsWith(QStringLiteral("≈ ")));
   EXPECT_TRUE(model.index(1, 0).data(Qt::ToolTipRole).toString().contains(QStringLiteral("error bars overlap")));
   EXPECT_TRUE(model.index(1, CandidatesModel::Step).data(Qt::AccessibleTextRole).toString().contains(QStringLiteral("told apart")));
+  // Twice as long for twice as much is as fast.
+  Candidate twice = candidate("gpipe", 20'100'000);
+  twice.samples = 16;
+  model.append({twice});
+  EXPECT_TRUE(model.isLikeBest(3));
+  model.set({candidate("zbv", 10'000'000), candidate("zb-h1", 10'250'000), candidate("1f1b", 10'270'000)});
   model.setUncertainty(Uncertainty{0.001, 4});
   EXPECT_EQ(model.certainty(), QStringLiteral("Steps ± 0.1 % (4 past runs): the first plan is the fastest."));
 }
