@@ -315,7 +315,7 @@ void declareSubject(CLI::App& command, SubjectOptions& o) {
       .add_option("--costs-from", o.costsFrom,
                   "The usual times of a job (pipewright import) or trace instead of these; without --schedule its own schedule")
       ->type_name("JOB.json|TRACE");
-  command.add_option("--steps", o.costsFromSteps, "With --costs-from: only these steps of it (default: all but those that warm up)")
+  command.add_option("--steps", o.costsFromSteps, "With --costs-from: only these steps of it (default: all)")
       ->option_text("A-B");
   declareSeconds(command, o.seconds);
   declareLayers(command, o);

@@ -23,7 +23,6 @@ namespace pw {
 namespace {
 
 constexpr int kMostRunSteps = 200;
-constexpr std::string_view kWarmUp = "(warm-up)";
 
 std::string headOf(const std::string& path) {
   constexpr std::size_t kEnough = 4096;
@@ -68,8 +67,8 @@ MeasuredJob ofStore(const JobOptions& options) {
   return measured;
 }
 
-std::optional<MeasuredJob> ofTraces(const std::vector<std::string>& paths, const JobProgress& progress) {
-  std::optional<ImportedTrace> imported = importTrace(paths, progress);
+std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress& progress) {
+  std::optional<ImportedTrace> imported = importTrace(options.paths, progress, {options.patterns});
   if (!imported) return std::nullopt;
   MeasuredJob measured{imported->title, imported->replicas, imported->tensor, imported->timedMessages, {}, std::move(imported->notes)};
   for (ImportedStep& step : imported->steps) measured.steps.push_back({step.name, std::move(step.trace), std::move(step.operations)});
@@ -79,16 +78,9 @@ std::optional<MeasuredJob> ofTraces(const std::vector<std::string>& paths, const
 void requireOneSource(const JobOptions& options) {
   if (options.paths.empty() == options.store.empty())
     throw UsageError("name a trace, a job or a plan, or a run store with --store, and only one of these");
-}
-
-/// Without the steps that warm up, where others are left.
-void leaveOutWarmUp(MeasuredJob& measured) {
-  const auto warms = [](const MeasuredStep& step) { return step.name.ends_with(kWarmUp); };
-  const auto count = static_cast<std::size_t>(std::ranges::count_if(measured.steps, warms));
-  if (count == 0 || count == measured.steps.size()) return;
-  measured.notes.push_back(
-      fmt::format("{} was left out; --steps with its number keeps it.", std::ranges::find_if(measured.steps, warms)->name));
-  std::erase_if(measured.steps, warms);
+  const bool traces =
+      options.store.empty() && (options.paths.size() > 1 || !(isJobFile(options.paths.front()) || isPlanFile(options.paths.front())));
+  if (!options.patterns.empty() && !traces) throw UsageError("--patterns is for names in traces; a job, a plan or a run has none, omit it");
 }
 
 }  // namespace
@@ -103,7 +95,7 @@ std::optional<MeasuredJob> measuredJob(const JobOptions& options, const JobProgr
   const std::string& first = options.paths.front();
   const bool one = options.paths.size() == 1;
   if (one && isJobFile(first)) throw UsageError(fmt::format("{} is a job, which holds times and no spans; give the trace it is of", first));
-  return one && isPlanFile(first) ? std::optional(ofPlan(first)) : ofTraces(options.paths, progress);
+  return one && isPlanFile(first) ? std::optional(ofPlan(first)) : ofTraces(options, progress);
 }
 
 std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progress) {
@@ -115,7 +107,6 @@ std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progres
   } else {
     std::optional<MeasuredJob> measured = measuredJob(options, progress);
     if (!measured) return std::nullopt;
-    if (options.steps.empty()) leaveOutWarmUp(*measured);
     job = jobOf(*measured);
   }
   if (options.steps.empty()) return job;

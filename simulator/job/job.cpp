@@ -96,7 +96,10 @@ JobShape::JobShape(const Job& job)
 
 Ns longestTime(const JobShape& shape) {
   constexpr Ns kMostSum = 4'000'000'000'000'000'000;
-  return kMostSum / (4 * static_cast<Ns>(shape.allSlots() + shape.workers * (1 + shape.operations)) + 1);
+  // A chain of what waits for each other takes in every time of one copy at most, but in each worker's operations only one of a kind.
+  const std::size_t times = shape.allSlots() + shape.workers * (1 + shape.operations);
+  const std::size_t chain = shape.slotsOfCopy() + 1 + shape.operations;
+  return kMostSum / (4 * static_cast<Ns>(std::max(times, shape.ranks * chain)) + 1);
 }
 
 std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker) {
@@ -108,6 +111,15 @@ std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group,
     case OperationGroup::All: return 0;
   }
   return 0;
+}
+
+std::vector<std::size_t> usualSteps(const Job& job) {
+  std::vector<std::size_t> all, usual;
+  for (std::size_t k = 0; k < job.steps.size(); ++k) {
+    all.push_back(k);
+    if (!job.steps[k].name.ends_with("(warm-up)")) usual.push_back(k);
+  }
+  return usual.empty() ? all : usual;
 }
 
 Job withSteps(Job job, std::int64_t first, std::int64_t last) {

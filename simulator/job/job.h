@@ -93,11 +93,16 @@ struct JobShape {
   [[nodiscard]] std::size_t allSlots() const { return copySlots.size() * copies; }
 };
 
-/// The longest single time that a job may hold [ns], so that the sums of any replay stay within 64 bits.
+/// The longest single time that a job may hold [ns], so that the sums of any replay, and of its makespan over the ranks, stay within 64
+/// bits.
 [[nodiscard]] Ns longestTime(const JobShape& shape);
 
 /// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
 [[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker);
+
+/// The steps that stand for the job, by index: all but those whose names end in `(warm-up)`, or all where there are no others. Means and
+/// medians are of these.
+[[nodiscard]] std::vector<std::size_t> usualSteps(const Job& job);
 
 /// The steps whose names hold a number from `first` to `last`: of `step 5` or `iteration 12`. Throws UsageError where none does.
 [[nodiscard]] Job withSteps(Job job, std::int64_t first, std::int64_t last);
