@@ -87,13 +87,14 @@ std::string worstTable(const JobShape& shape, const Job& job, const JobExplanati
 
 std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& explained) {
   const Slowdowns& slow = explained.slowdowns;
-  std::string text = fmt::format("{}: {}, {}\n", job.name, shapeText(job), counted(static_cast<std::int64_t>(job.steps.size()), "step"));
-  text +=
-      fmt::format("step {} on average = {} if all operations of a kind took equally long + {} by stragglers + {} of waits for hosts\n{}\n",
-                  formatDuration(slow.measured), formatDuration(slow.ideal), formatDuration(std::max<Ns>(0, slow.replayed - slow.ideal)),
-                  formatDuration(std::max<Ns>(0, slow.measured - slow.replayed)), stragglerText(explained));
+  std::string text = fmt::format("{}: {}, {}\n", job.name, shapeText(job), stepsText(job));
+  text += fmt::format(
+      "{} step {} on average = {} if all operations of a kind took equally long + {} by stragglers + {} of waits for hosts\n{}\n",
+      nameOf(job.times), formatDuration(slow.measured), formatDuration(slow.ideal),
+      formatDuration(std::max<Ns>(0, slow.replayed - slow.ideal)), formatDuration(std::max<Ns>(0, slow.measured - slow.replayed)),
+      stragglerText(explained));
   text += "\n" + pathTable(explained);
-  text += fmt::format("\nbubble {} of a usual pipeline of {}\n", percent(explained.metrics.bubbleFraction),
+  text += fmt::format("\nbubble {} of a usual pipeline, replayed in {}\n", percent(explained.metrics.bubbleFraction),
                       formatDuration(explained.metrics.makespan)) +
           bubbleTable(explained);
   text += "\n" + slowTable(slow.byKind, "kind", "");

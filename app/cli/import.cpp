@@ -99,8 +99,7 @@ int importJob(const ImportOptions& o) {
   }
   writeFile(o.out, text);
   const JobShape shape(job);
-  std::string said =
-      fmt::format("{}: {}: {}, {}\n", o.out, job.name, shapeText(job), counted(static_cast<std::int64_t>(job.steps.size()), "step"));
+  std::string said = fmt::format("{}: {}: {}, {}\n", o.out, job.name, shapeText(job), stepsText(job));
   said += "\n" + timesTable(shape, typicalTimes(shape, job));
   for (const std::string& note : job.notes) said += "note: " + note + "\n";
   print(said);

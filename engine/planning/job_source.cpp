@@ -49,6 +49,7 @@ MeasuredJob ofPlan(const std::string& path) {
   MeasuredJob measured;
   measured.name = plan.modelName.empty() ? std::filesystem::path(path).stem().string() : plan.modelName;
   measured.steps.push_back({"predicted step", simulate(plan.schedule, plan.costs), {}});
+  measured.times = TimesOf::Predicted;
   measured.notes.push_back("The step is predicted, of one replica.");
   return measured;
 }
@@ -59,6 +60,10 @@ MeasuredJob ofStore(const JobOptions& options) {
   MeasuredJob measured;
   measured.name = fmt::format("run {} ({})", run.id.value, run.plan.modelName);
   measured.replicas = run.plan.replicas;
+  if (run.facts.synthetic) {
+    measured.times = TimesOf::Rehearsed;
+    measured.notes.push_back("The steps are rehearsed: with --synthetic actions took as long as the plan says, and nothing was computed.");
+  }
   const int count = store.stepCount(run.id), first = count > 1 ? 1 : 0;
   for (StepRecord& step : store.loadSteps(run.id, first, kMostRunSteps))
     measured.steps.push_back({fmt::format("step {}", step.step), std::move(step.measured), {}});
@@ -72,6 +77,8 @@ std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress
   if (!imported) return std::nullopt;
   MeasuredJob measured{imported->title, imported->replicas, imported->tensor, imported->timedMessages, {}, std::move(imported->notes)};
   for (ImportedStep& step : imported->steps) measured.steps.push_back({step.name, std::move(step.trace), std::move(step.operations)});
+  const bool predicted = std::ranges::all_of(measured.steps, [](const MeasuredStep& step) { return step.name.starts_with("predicted"); });
+  if (predicted) measured.times = TimesOf::Predicted;  // a trace of ours
   return measured;
 }
 
@@ -120,13 +127,15 @@ StandingStep standingStep(const JobOptions& options) {
     const JobShape shape(job);
     JobReplay replay;
     replayJob(shape, job, typicalTimes(shape, job).times, replay);
-    return {fmt::format("{}, its usual step", job.name), traceOf(shape, replay)};
+    return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)), traceOf(shape, replay)};
   }
   MeasuredJob measured = *measuredJob(options);
   std::vector<Ns> durations;
   for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
   MeasuredStep& median = measured.steps[medianPosition(durations)];
-  return {fmt::format("{}, {}", measured.name, median.name), std::move(median.trace)};
+  return {fmt::format("{}, {}{}", measured.name, median.name,
+                      measured.times == TimesOf::Predicted ? "" : fmt::format(" ({})", nameOf(measured.times))),
+          std::move(median.trace)};
 }
 
 }  // namespace pw

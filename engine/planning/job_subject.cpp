@@ -23,7 +23,7 @@ Subject subjectWith(const Job& job, Schedule schedule) {
   if (schedule.placement == job.schedule.placement && schedule.microbatches == job.schedule.microbatches)
     subject.actionTimes = actionTimes(job);
   subject.schedule = std::move(schedule);
-  subject.costSource = fmt::format("usual times of {} ({})", job.name, counted(static_cast<std::int64_t>(job.steps.size()), "step"));
+  subject.costSource = fmt::format("usual times of {} ({})", job.name, stepsText(job));
   if (stages != own) subject.costSource += fmt::format(", spread from {} evenly over {} stages", counted(own, "stage"), stages);
   return subject;
 }

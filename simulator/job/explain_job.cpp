@@ -152,7 +152,7 @@ std::string stragglerText(const JobExplanation& explanation) {
   if (parts.empty()) return text + " No single kind, rank or replica explains half of it.";
   std::string list;
   for (const std::string& part : parts) list += (list.empty() ? "" : ", ") + part;
-  return text + " Alone as measured, all else ideal: " + list + ".";
+  return text + " With only that as it was, all else ideal: " + list + ".";
 }
 
 }  // namespace pw

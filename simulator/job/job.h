@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedules/schedule.h"
+#include "simulator/job/times_of.h"
 
 namespace pw {
 
@@ -71,6 +72,7 @@ struct Job {
   std::vector<JobOperation> operations;  ///< in the order in which they are done
   std::vector<JobStep> steps;            ///< at least one
   std::vector<std::string> notes;
+  TimesOf times = TimesOf::Measured;
 
   bool operator==(const Job&) const = default;
 };
@@ -103,11 +105,15 @@ struct JobShape {
 /// The steps that stand for the job, by index: all but those whose names end in `(warm-up)`, or all where there are no others. Means and
 /// medians are of these.
 [[nodiscard]] std::vector<std::size_t> usualSteps(const Job& job);
+/// The note of a job with so many steps that warm up; `withSteps` takes it out where none of them is left.
+[[nodiscard]] std::string warmUpNote(std::size_t count);
 
 /// The steps whose names hold a number from `first` to `last`: of `step 5` or `iteration 12`. Throws UsageError where none does.
 [[nodiscard]] Job withSteps(Job job, std::int64_t first, std::int64_t last);
 
 /// `1f1b, 4 ranks, 4 stages, 8 microbatches, 2 replicas`, for people.
 [[nodiscard]] std::string shapeText(const Job& job);
+/// `3 measured steps`.
+[[nodiscard]] std::string stepsText(const Job& job);
 
 }  // namespace pw

@@ -180,6 +180,7 @@ Job Recovery::run() {
   job_.replicas = std::max(1, measured_.replicas);
   job_.tensor = std::max(1, measured_.tensor);
   job_.timedMessages = measured_.timedMessages;
+  job_.times = measured_.times;
   job_.notes = measured_.notes;
   auto [schedule, others] = scheduleOf(measured_, ranks_);
   if (!schedule) {
@@ -217,8 +218,7 @@ Job Recovery::run() {
   if (job_.steps.empty()) throw UsageError(fmt::format("the times of {} are too far apart to add up; record it again", measured_.name));
   separateMessages(shape, job_);
   if (const std::size_t usual = usualSteps(job_).size(); usual < job_.steps.size())
-    job_.notes.emplace_back(job_.steps.size() - usual == 1 ? "A step that warms up counts in no mean or median."
-                                                           : "Steps that warm up count in no mean or median.");
+    job_.notes.push_back(warmUpNote(job_.steps.size() - usual));
   if (unsaid_ > 0) job_.notes.push_back(fmt::format("{} more notes of this kind.", unsaid_));
   if (!job_.timedMessages && job_.schedule.rows.size() > 1)
     job_.notes.emplace_back("Messages were not timed: their time is from the end of the sender's action, where the receiver waited.");

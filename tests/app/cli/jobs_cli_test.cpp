@@ -46,7 +46,7 @@ TEST(JobsCli, UsualTimesOfSomeStepsPredictTheNext) {
   const std::string job = folder.file("job.json");
   const Outcome imported = call({"import", kPrimus, "--steps", "5-8", "--out", job});
   EXPECT_EQ(imported.status, 0) << imported.err;
-  EXPECT_THAT(imported.out, HasSubstr("pp8: 1f1b, 8 ranks, 8 stages, 16 microbatches, 4 steps"));
+  EXPECT_THAT(imported.out, HasSubstr("pp8: 1f1b, 8 ranks, 8 stages, 16 microbatches, 4 measured steps"));
   const auto predicted = jsonOf({"simulate", "--costs-from", job, "--json"}).at("makespan_ns").get<double>();
   const Json measured = jsonOf({"explain", kPrimus, "--steps", "9-12", "--json"});
   for (const Json& step : measured.at("steps")) EXPECT_NEAR(predicted / step.at("makespan_ns").get<double>(), 1, 0.012);
@@ -57,7 +57,7 @@ TEST(JobsCli, UsualTimesOfSomeStepsPredictTheNext) {
 TEST(JobsCli, ExplainsAJobWithReplicasInWords) {
   const Outcome outcome = call({"explain", kNdTimeline});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  for (const char* part : {"1f1b, 4 ranks, 4 stages, 4 microbatches, 2 replicas, 16 steps", "Alone as measured, all else ideal: rank 3",
+  for (const char* part : {"1f1b, 4 ranks, 4 stages, 4 microbatches, 2 replicas, 16 measured steps", "With only that as it was, all else ideal: rank 3",
                            "critical path", "idle of rank", "worst steps", "at most 0.0 % off its pipeline's time"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
 }

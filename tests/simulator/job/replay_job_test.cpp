@@ -1,6 +1,7 @@
 // Jobs recovered from traces and replayed: what the replay takes is derived by hand or is the trace itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "schedules/error.h"
@@ -215,10 +216,12 @@ TEST(ReplayJob, ActionTimesKeepWhatDiffersBetweenMicrobatches) {
 TEST(ReplayJob, TakesAStepThatWarmsUpIntoNoMeanOrMedian) {
   // 1F1B takes (M + R - 1) (F + B).
   MeasuredJob measured = jobOfSteps({pipeline("1f1b", 4, {5000, 5000}, {9000, 9000}), pipeline("1f1b", 4, {1000, 1000}, {2000, 2000})});
-  measured.steps[0].name = "iteration 1 (warm-up)";
+  measured.steps[0].name = "step 0 (warm-up)";
   const Job job = jobOf(measured);
   ASSERT_EQ(job.steps.size(), 2U);
   EXPECT_EQ(job.notes.front(), "A step that warms up counts in no mean or median.");
+  EXPECT_EQ(std::ranges::count(withSteps(job, 1, 1).notes, job.notes.front()), 0) << "it is not there";
+  EXPECT_EQ(std::ranges::count(withSteps(job, 0, 1).notes, job.notes.front()), 1);
   const JobShape shape(job);
   const TypicalTimes typical = typicalTimes(shape, job);
   for (std::size_t s = 0; s < shape.copySlots.size(); ++s)
