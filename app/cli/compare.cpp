@@ -19,6 +19,7 @@
 #include "engine/run/backward.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/job/times_of.h"
 #include "simulator/report/compare.h"
 #include "simulator/report/json.h"
 #include "simulator/report/verdict.h"
@@ -93,9 +94,11 @@ std::string textOf(const Verdict& verdict, const std::string& sentence, const Pa
        {std::pair{"kind", &comparison.byKind}, {"stage", &comparison.byStage}, {"rank", &comparison.byRank}}) {
     if (!groups->empty()) text += "\n" + groupTable(title, *groups, pair);
   }
-  text += "\nA measured message (SEND) ends when its receiver takes it; the delay it causes is counted as WAIT.\n";
+  text += "\nA message (SEND) of a run ends when its receiver takes it; the delay it causes is counted as WAIT.\n";
   return text;
 }
+
+TimesOf timesOf(const RunRecord& run) { return run.facts.synthetic ? TimesOf::Rehearsed : TimesOf::Measured; }
 
 /// `sentence`: of the verdict. `with`, `withStep`: null where the run is compared with its prediction.
 std::string documentOf(const Verdict& verdict, const std::string& sentence, const RunRecord& run, const StepRecord& step,
@@ -103,6 +106,7 @@ std::string documentOf(const Verdict& verdict, const std::string& sentence, cons
   auto document = ownJson(comparisonJson(verdict, sentence));
   document["run_id"] = run.id.value;
   document["state"] = nameOf(run.state);
+  document["times"] = nameOf(timesOf(run));
   document["step"] = step.step;
   if (with != nullptr) {
     document["with_run_id"] = with->id.value;
@@ -149,25 +153,26 @@ std::string besidesText(const Verdict& verdict, const RunRecord& run) {
                          "step took {}.\n",
                          makespan, error)
                    : fmt::format(
-                         "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and "
+                         "Simulated with the {} compute durations the makespan is {}: running it took {} beyond computing and "
                          "predicted messages.\n",
-                         makespan, error);
+                         nameOf(timesOf(run)), makespan, error);
 }
 
 int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool json) {
   const StepRecord& step = chosen.step;
   const Verdict verdict = judge(run.predicted, step.measured, replayedMakespan(run.plan.schedule, run.plan.costs, step.measured));
-  const std::string sentence = verdictText(verdict);
+  const std::string sentence = run.facts.synthetic ? verdictText(verdict, "its prediction", "the rehearsal") : verdictText(verdict);
   if (json) {
     print(documentOf(verdict, sentence, run, step, nullptr, nullptr));
     return kYes;
   }
+  const std::string times(nameOf(timesOf(run)));
   const Pair pair{&run.predicted,
                   &step.measured,
                   "predicted",
-                  "measured",
+                  times,
                   "predicted",
-                  "measured, " + titleOf(run, step, chosen.steps),
+                  times + ", " + titleOf(run, step, chosen.steps),
                   utilisationOf(run, verdict.comparison.predictedStep),
                   utilisationOf(run, verdict.comparison.measuredStep)};
   printDrawn(pair);

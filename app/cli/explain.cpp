@@ -67,7 +67,7 @@ std::string stallText(const ExplainedTable& of) {
 std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& explained, const ExplainedTable& of) {
   switch (of.topic) {
     case ExplainTopic::Bubble:
-      return fmt::format("bubble {} of a usual pipeline of {}\n", percent(explained.metrics.bubbleFraction),
+      return fmt::format("bubble {} of a usual pipeline, replayed in {}\n", percent(explained.metrics.bubbleFraction),
                          formatDuration(explained.metrics.makespan)) +
              bubbleTable(explained);
     case ExplainTopic::Kinds:
@@ -86,8 +86,8 @@ std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& 
 }
 
 std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& explained) {
-  std::string text = fmt::format("{}: {}, {}\n", job.name, shapeText(job), counted(static_cast<std::int64_t>(job.steps.size()), "step"));
-  text += fmt::format("{}\n{}\n", stepText(explained), stragglerText(explained));
+  std::string text = fmt::format("{}: {}, {}\n", job.name, shapeText(job), stepsText(job));
+  text += fmt::format("{} {}\n{}\n", nameOf(job.times), stepText(explained), stragglerText(explained));
   for (const ExplainedTable& of : explainedTables(shape, job, explained)) text += "\n" + textOf(shape, job, explained, of);
   text += "\n" + replayText(explained) + "\n";
   for (const std::string& note : job.notes) text += "note: " + note + "\n";

@@ -26,7 +26,7 @@ namespace {
 
 struct ImportOptions {
   std::vector<std::string> files;
-  std::string steps, out;
+  std::string steps, patterns, out;
   ProgressStyle progressStyle = ProgressStyle::Automatic;
 };
 
@@ -38,6 +38,7 @@ bool hasLayers(const std::string& path) {
 
 int importLayers(const ImportOptions& o) {
   if (!o.steps.empty()) throw UsageError("--steps are of traces; a table of layers has none, omit them");
+  if (!o.patterns.empty()) throw UsageError("--patterns is for names in traces; a table of layers has none, omit it");
   const std::string& source = o.files.front();
   const LayerTable layers = parseMeasuredLayers(readFile(source), source);
   const std::string text = o.out.ends_with(".csv") ? toCsv(layers) : toJson(layers);
@@ -90,7 +91,7 @@ std::string timesTable(const JobShape& shape, const TypicalTimes& typical) {
 
 int importJob(const ImportOptions& o) {
   if (o.out.ends_with(".csv")) throw UsageError("a job is written as JSON; give --out a name that ends in .json");
-  const Job job = *loadJob({.paths = o.files, .steps = o.steps}, byteProgress("import", o.progressStyle));
+  const Job job = *loadJob({.paths = o.files, .steps = o.steps, .patterns = o.patterns}, byteProgress("import", o.progressStyle));
   const std::string text = toJson(job);
   if (o.out.empty()) {
     print(text);
@@ -98,8 +99,7 @@ int importJob(const ImportOptions& o) {
   }
   writeFile(o.out, text);
   const JobShape shape(job);
-  std::string said =
-      fmt::format("{}: {}: {}, {}\n", o.out, job.name, shapeText(job), counted(static_cast<std::int64_t>(job.steps.size()), "step"));
+  std::string said = fmt::format("{}: {}: {}, {}\n", o.out, job.name, shapeText(job), stepsText(job));
   said += "\n" + timesTable(shape, typicalTimes(shape, job));
   for (const std::string& note : job.notes) said += "note: " + note + "\n";
   print(said);
@@ -121,6 +121,7 @@ Command addImport(CLI::App& app) {
       ->required()
       ->option_text(" ");
   declareSteps(*command, options->steps);
+  declarePatterns(*command, options->patterns);
   command->add_option("--out", options->out, "Job (JSON) or layer table (JSON, or CSV if it ends in .csv) to write (default: on stdout)")
       ->option_text("F.json|F.csv");
   addProgress(*command, options->progressStyle);

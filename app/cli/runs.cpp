@@ -83,10 +83,11 @@ std::string textOf(const std::vector<RunSummary>& runs) {
     for (const RunColumn& column : kRunColumns) {
       if (!column.title.empty()) rows.back().push_back(orDash(textOf(column, run.facts)));
     }
-    append(rows.back(), {fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches), fmt::format("{}", run.steps),
-                         run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–",
-                         run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) : "–", comparable ? signedPercent(error) : "–",
-                         endOf(run)});
+    append(rows.back(),
+           {fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches), fmt::format("{}", run.steps),
+            run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–",
+            run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) + (run.facts.synthetic ? " rehearsed" : "") : "–",
+            comparable ? signedPercent(error) : "–", endOf(run)});
   }
   return table(rows);
 }
@@ -109,7 +110,7 @@ Command addRuns(CLI::App& app) {
   command->footer(
       "Example:\n"
       "  pipewright runs --store runs.db\n\n"
-      "Times are those of a whole step: predicted, and the median of the measured steps.");
+      "Times are those of a whole step: predicted, and the median of the measured steps, or of those that --synthetic rehearsed.");
   return [options] { return runRuns(*options); };
 }
 

@@ -110,7 +110,7 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
   const Candidate& first = searched.found.candidates.front();
   const Profile& profile = *searched.profiles.at(first.request.microbatch).profile;
   print(fmt::format(
-      "{}: {}\ncosts {}{}\n\n{}", searched.graph.name, triedLine(searched.options, searched.found),
+      "{}: {}\npredicted with costs {}{}\n\n{}", searched.graph.name, triedLine(searched.options, searched.found),
       sourceOf(profile, searched.options.ranks),
       first.scaled ? "; scaled to other microbatch sizes, which is too optimistic for small ones: profile the size you choose" : "",
       tableOf(searched, best)));

@@ -110,7 +110,7 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
   }
   if (p.certificate) rows.push_back({subject.schedule.name, "found by " + p.certificate->foundBy, toString(*p.certificate)});
   rows.insert(rows.begin(), std::vector<std::string>{});
-  return shapeLine(subject.schedule) + "\n" + (subject.costSource.empty() ? "" : subject.costSource + "\n") +
+  return shapeLine(subject.schedule) + "\n" + (subject.costSource.empty() ? "" : "predicted with " + subject.costSource + "\n") +
          std::string(inWords(sending)) + table(rows);
 }
 
@@ -315,8 +315,7 @@ void declareSubject(CLI::App& command, SubjectOptions& o) {
       .add_option("--costs-from", o.costsFrom,
                   "The usual times of a job (pipewright import) or trace instead of these; without --schedule its own schedule")
       ->type_name("JOB.json|TRACE");
-  command.add_option("--steps", o.costsFromSteps, "With --costs-from: only these steps of it (default: all but those that warm up)")
-      ->option_text("A-B");
+  command.add_option("--steps", o.costsFromSteps, "With --costs-from: only these steps of it (default: all)")->option_text("A-B");
   declareSeconds(command, o.seconds);
   declareLayers(command, o);
   command

@@ -172,7 +172,7 @@ void printStudy(const StudyStore& store, const std::string& path, int top, bool 
   std::vector<StudyRow> shown = best;
   shown.insert(shown.end(), ranks.begin(), ranks.end());
   const std::vector<std::string_view> names = varied(shown);
-  print(fmt::format("\nMost samples per second:\n{}", tableOf(best, names)));
+  print(fmt::format("\nMost samples per second, predicted:\n{}", tableOf(best, names)));
   if (ranks.size() > 1) print(fmt::format("\nBest of each number of ranks:\n{}", tableOf(ranks, names)));
 }
 

@@ -15,6 +15,7 @@
 #include "backends/traces/ranks.h"
 #include "backends/traces/replay.h"
 #include "backends/traces/steps.h"
+#include "backends/traces/unlabelled.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -213,6 +214,7 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
     if (!material.own && !timeless) putOnOneClock(material, clocks, places, result.notes);
     if (timeless && !material.own) replayOrder(material.spans, material.ranks, places);
+    if (!material.own) addUnlabelled(material, result.notes);
     if (std::ranges::none_of(material.spans, [](const Span& span) { return isCompute(span.kind); }))
       result.notes.emplace_back(
           "No forward or backward is labelled, only messages and optimizers: torch's Schedule1F1B labels no actions; run its order in "

@@ -81,8 +81,14 @@ void Numberer::cutByCount() {
   const auto ranks = static_cast<std::size_t>(facts_.ranks);
   std::vector<std::int64_t> pending(ranks), run(ranks), numbered(ranks);
   std::vector<char> done(ranks);
+  // Without actions a forward is one that was sent, and a backward one whose gradient came, on ranks of the first stage.
+  const bool messages = std::ranges::none_of(spans_, [](const Span& span) { return isCompute(span.kind); });
   for (const Span& span : spans_) {
     const std::size_t r = span.rank.index();
+    if (messages && done[r] == 0) {
+      if (span.kind == SpanKind::SendForward) ++pending[r], ++run[r];
+      if (span.kind == SpanKind::WaitBackward && --pending[r] <= 0) done[r] = 1;
+    }
     if (span.kind == SpanKind::Forward) numbered[r] = std::max<std::int64_t>(numbered[r], span.microbatch.value + 1);
     if (!isOrdered(span) || done[r] != 0) continue;
     if (span.kind == SpanKind::Forward) ++pending[r], ++run[r];
@@ -97,7 +103,9 @@ void Numberer::cutByCount() {
     const Span& span = spans_[i];
     const std::size_t r = span.rank.index();
     std::int64_t ofStep = each;
-    if (!isCompute(span.kind) && numbered[r] > 0) {
+    if (messages) {
+      ofStep = each;
+    } else if (!isCompute(span.kind) && numbered[r] > 0) {
       ofStep = numbered[r];
     } else if (!isCompute(span.kind)) {  // as often in a step as there are in all, shared among the steps
       const std::int64_t steps = std::max<std::int64_t>(1, all[r][{SpanKind::Forward, span.stage}] / each);

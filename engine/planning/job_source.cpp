@@ -23,7 +23,6 @@ namespace pw {
 namespace {
 
 constexpr int kMostRunSteps = 200;
-constexpr std::string_view kWarmUp = "(warm-up)";
 
 std::string headOf(const std::string& path) {
   constexpr std::size_t kEnough = 4096;
@@ -50,6 +49,7 @@ MeasuredJob ofPlan(const std::string& path) {
   MeasuredJob measured;
   measured.name = plan.modelName.empty() ? std::filesystem::path(path).stem().string() : plan.modelName;
   measured.steps.push_back({"predicted step", simulate(plan.schedule, plan.costs), {}});
+  measured.times = TimesOf::Predicted;
   measured.notes.push_back("The step is predicted, of one replica.");
   return measured;
 }
@@ -60,6 +60,10 @@ MeasuredJob ofStore(const JobOptions& options) {
   MeasuredJob measured;
   measured.name = fmt::format("run {} ({})", run.id.value, run.plan.modelName);
   measured.replicas = run.plan.replicas;
+  if (run.facts.synthetic) {
+    measured.times = TimesOf::Rehearsed;
+    measured.notes.push_back("The steps are rehearsed: with --synthetic actions took as long as the plan says, and nothing was computed.");
+  }
   const int count = store.stepCount(run.id), first = count > 1 ? 1 : 0;
   for (StepRecord& step : store.loadSteps(run.id, first, kMostRunSteps))
     measured.steps.push_back({fmt::format("step {}", step.step), std::move(step.measured), {}});
@@ -68,27 +72,22 @@ MeasuredJob ofStore(const JobOptions& options) {
   return measured;
 }
 
-std::optional<MeasuredJob> ofTraces(const std::vector<std::string>& paths, const JobProgress& progress) {
-  std::optional<ImportedTrace> imported = importTrace(paths, progress);
+std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress& progress) {
+  std::optional<ImportedTrace> imported = importTrace(options.paths, progress, {options.patterns});
   if (!imported) return std::nullopt;
   MeasuredJob measured{imported->title, imported->replicas, imported->tensor, imported->timedMessages, {}, std::move(imported->notes)};
   for (ImportedStep& step : imported->steps) measured.steps.push_back({step.name, std::move(step.trace), std::move(step.operations)});
+  const bool predicted = std::ranges::all_of(measured.steps, [](const MeasuredStep& step) { return step.name.starts_with("predicted"); });
+  if (predicted) measured.times = TimesOf::Predicted;  // a trace of ours
   return measured;
 }
 
 void requireOneSource(const JobOptions& options) {
   if (options.paths.empty() == options.store.empty())
     throw UsageError("name a trace, a job or a plan, or a run store with --store, and only one of these");
-}
-
-/// Without the steps that warm up, where others are left.
-void leaveOutWarmUp(MeasuredJob& measured) {
-  const auto warms = [](const MeasuredStep& step) { return step.name.ends_with(kWarmUp); };
-  const auto count = static_cast<std::size_t>(std::ranges::count_if(measured.steps, warms));
-  if (count == 0 || count == measured.steps.size()) return;
-  measured.notes.push_back(
-      fmt::format("{} was left out; --steps with its number keeps it.", std::ranges::find_if(measured.steps, warms)->name));
-  std::erase_if(measured.steps, warms);
+  const bool traces =
+      options.store.empty() && (options.paths.size() > 1 || !(isJobFile(options.paths.front()) || isPlanFile(options.paths.front())));
+  if (!options.patterns.empty() && !traces) throw UsageError("--patterns is for names in traces; a job, a plan or a run has none, omit it");
 }
 
 }  // namespace
@@ -103,7 +102,7 @@ std::optional<MeasuredJob> measuredJob(const JobOptions& options, const JobProgr
   const std::string& first = options.paths.front();
   const bool one = options.paths.size() == 1;
   if (one && isJobFile(first)) throw UsageError(fmt::format("{} is a job, which holds times and no spans; give the trace it is of", first));
-  return one && isPlanFile(first) ? std::optional(ofPlan(first)) : ofTraces(options.paths, progress);
+  return one && isPlanFile(first) ? std::optional(ofPlan(first)) : ofTraces(options, progress);
 }
 
 std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progress) {
@@ -115,7 +114,6 @@ std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progres
   } else {
     std::optional<MeasuredJob> measured = measuredJob(options, progress);
     if (!measured) return std::nullopt;
-    if (options.steps.empty()) leaveOutWarmUp(*measured);
     job = jobOf(*measured);
   }
   return withSteps(*std::move(job), options.steps);
@@ -133,13 +131,15 @@ StandingStep standingStep(const JobOptions& options) {
     const JobShape shape(job);
     JobReplay replay;
     replayJob(shape, job, typicalTimes(shape, job).times, replay);
-    return {fmt::format("{}, its usual step", job.name), traceOf(shape, replay)};
+    return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)), traceOf(shape, replay)};
   }
   MeasuredJob measured = *measuredJob(options);
   std::vector<Ns> durations;
   for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
   MeasuredStep& median = measured.steps[medianPosition(durations)];
-  return {fmt::format("{}, {}", measured.name, median.name), std::move(median.trace)};
+  return {fmt::format("{}, {}{}", measured.name, median.name,
+                      measured.times == TimesOf::Predicted ? "" : fmt::format(" ({})", nameOf(measured.times))),
+          std::move(median.trace)};
 }
 
 }  // namespace pw

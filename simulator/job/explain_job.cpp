@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,14 +38,15 @@ std::optional<std::size_t> grewMost(const std::vector<Culprit>& culprits, std::s
 }
 
 std::vector<WorstStep> worstOf(const Job& job, const JobExplanation& explanation) {
-  const std::size_t count = job.steps.size();
+  std::vector<std::size_t> order = usualSteps(job);
+  const std::size_t count = order.size();
   if (count < 3) return {};
   const Slowdowns& slow = explanation.slowdowns;
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t k) { return job.steps[k].step; });
-  std::vector<double> steps(slow.replayedSteps.begin(), slow.replayedSteps.end());
-  const double usual = std::max(1.0, medianOf(steps));
+  const std::vector<double> steps(slow.replayedSteps.begin(), slow.replayedSteps.end());
+  std::vector<double> usualOnes;
+  for (const std::size_t k : order) usualOnes.push_back(steps[k]);
+  const double usual = std::max(1.0, medianOf(usualOnes));
   std::vector<WorstStep> worst;
   for (std::size_t i = 0; i < std::min({kMostWorst, count / 3 + 1, count}); ++i) {
     const std::size_t k = order[i];
@@ -172,7 +172,7 @@ std::string stragglerText(const JobExplanation& explanation) {
   if (parts.empty()) return text + " No single kind, rank or replica explains half of it.";
   std::string list;
   for (const std::string& part : parts) list += (list.empty() ? "" : ", ") + part;
-  return text + " Alone as measured, all else ideal: " + list + ".";
+  return text + " With only that as it was, all else ideal: " + list + ".";
 }
 
 }  // namespace pw

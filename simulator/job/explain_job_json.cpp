@@ -124,6 +124,7 @@ std::string explanationJson(const JobShape& shape, const Job& job, const JobExpl
   json["microbatches"] = job.schedule.microbatches;
   json["replicas"] = job.replicas;
   json["tensor"] = job.tensor;
+  json["times"] = nameOf(job.times);
   json["step_ns"] = slow.measured;
   json["step_without_waits_ns"] = slow.replayed;
   json["ideal_ns"] = slow.ideal;

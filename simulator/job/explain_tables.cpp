@@ -76,7 +76,7 @@ Places::Places(const JobShape& shape, const Job& job, const JobExplanation& expl
       ranks_(shape.ranks),
       replicas_(static_cast<std::size_t>(job.replicas)),
       workers_(shape.workers) {
-  for (std::size_t k = 0; k < job.steps.size(); ++k) {
+  for (const std::size_t k : usualSteps(job)) {
     addActions(k);
     addOperations(k);
   }

@@ -41,8 +41,8 @@ struct ExplainedTable {
 
 /// The explanation as tables, in the order of the topics, without those that say nothing: stages of a single one, replicas of a single
 /// one, ranks that are the stages; that of the bubble may be empty. A row of the path is where its longest part is; a row of a bubble its
-/// longest idle time; a straggler is where it takes longest beyond what is usual there (ties: the longest, then the first). Cost: linear in
-/// the times of all steps.
+/// longest idle time; a straggler is where it takes longest beyond what is usual there (steps that warm up do not count; ties: the longest,
+/// then the first). Cost: linear in the times of all steps.
 [[nodiscard]] std::vector<ExplainedTable> explainedTables(const JobShape& shape, const Job& job, const JobExplanation& explanation);
 
 /// `step 2.31 s on average = 2.10 s if all operations of a kind took equally long + …`, without a stop.

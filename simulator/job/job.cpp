@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/text/counted.h"
 #include "simulator/text/number_text.h"
 
 namespace pw {
@@ -96,7 +97,10 @@ JobShape::JobShape(const Job& job)
 
 Ns longestTime(const JobShape& shape) {
   constexpr Ns kMostSum = 4'000'000'000'000'000'000;
-  return kMostSum / (4 * static_cast<Ns>(shape.allSlots() + shape.workers * (1 + shape.operations)) + 1);
+  // A chain of what waits for each other takes in every time of one copy at most, but in each worker's operations only one of a kind.
+  const std::size_t times = shape.allSlots() + shape.workers * (1 + shape.operations);
+  const std::size_t chain = shape.slotsOfCopy() + 1 + shape.operations;
+  return kMostSum / (4 * static_cast<Ns>(std::max(times, shape.ranks * chain)) + 1);
 }
 
 std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker) {
@@ -110,6 +114,19 @@ std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group,
   return 0;
 }
 
+std::string warmUpNote(std::size_t count) {
+  return count == 1 ? "A step that warms up counts in no mean or median." : "Steps that warm up count in no mean or median.";
+}
+
+std::vector<std::size_t> usualSteps(const Job& job) {
+  std::vector<std::size_t> all, usual;
+  for (std::size_t k = 0; k < job.steps.size(); ++k) {
+    all.push_back(k);
+    if (!job.steps[k].name.ends_with("(warm-up)")) usual.push_back(k);
+  }
+  return usual.empty() ? all : usual;
+}
+
 Job withSteps(Job job, std::int64_t first, std::int64_t last) {
   std::vector<JobStep> kept;
   for (JobStep& step : job.steps) {
@@ -120,6 +137,8 @@ Job withSteps(Job job, std::int64_t first, std::int64_t last) {
     throw UsageError(fmt::format("{} has no step from {} to {}; its steps go from {} to {}", job.name, first, last, job.steps.front().name,
                                  job.steps.back().name));
   job.steps = std::move(kept);
+  if (usualSteps(job).size() == job.steps.size())
+    std::erase_if(job.notes, [](const std::string& note) { return note == warmUpNote(1) || note == warmUpNote(2); });
   return job;
 }
 
@@ -131,6 +150,10 @@ std::string shapeText(const Job& job) {
   if (job.replicas > 1) text += fmt::format(", {} replicas", job.replicas);
   if (job.tensor > 1) text += fmt::format(", tensor groups of {}", job.tensor);
   return text;
+}
+
+std::string stepsText(const Job& job) {
+  return counted(static_cast<std::int64_t>(job.steps.size()), std::string(nameOf(job.times)) + " step");
 }
 
 }  // namespace pw

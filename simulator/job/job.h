@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedules/schedule.h"
+#include "simulator/job/times_of.h"
 
 namespace pw {
 
@@ -71,6 +72,7 @@ struct Job {
   std::vector<JobOperation> operations;  ///< in the order in which they are done
   std::vector<JobStep> steps;            ///< at least one
   std::vector<std::string> notes;
+  TimesOf times = TimesOf::Measured;
 
   bool operator==(const Job&) const = default;
 };
@@ -93,16 +95,25 @@ struct JobShape {
   [[nodiscard]] std::size_t allSlots() const { return copySlots.size() * copies; }
 };
 
-/// The longest single time that a job may hold [ns], so that the sums of any replay stay within 64 bits.
+/// The longest single time that a job may hold [ns], so that the sums of any replay, and of its makespan over the ranks, stay within 64
+/// bits.
 [[nodiscard]] Ns longestTime(const JobShape& shape);
 
 /// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
 [[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker);
+
+/// The steps that stand for the job, by index: all but those whose names end in `(warm-up)`, or all where there are no others. Means and
+/// medians are of these.
+[[nodiscard]] std::vector<std::size_t> usualSteps(const Job& job);
+/// The note of a job with so many steps that warm up; `withSteps` takes it out where none of them is left.
+[[nodiscard]] std::string warmUpNote(std::size_t count);
 
 /// The steps whose names hold a number from `first` to `last`: of `step 5` or `iteration 12`. Throws UsageError where none does.
 [[nodiscard]] Job withSteps(Job job, std::int64_t first, std::int64_t last);
 
 /// `1f1b, 4 ranks, 4 stages, 8 microbatches, 2 replicas`, for people.
 [[nodiscard]] std::string shapeText(const Job& job);
+/// `3 measured steps`.
+[[nodiscard]] std::string stepsText(const Job& job);
 
 }  // namespace pw

@@ -110,6 +110,14 @@ class Reader {
   Ns longest_ = 0;  ///< of one time
 };
 
+TimesOf timesNamed(const JsonPart& json) {
+  const auto name = json.as<std::string>();
+  for (const TimesOf times : {TimesOf::Measured, TimesOf::Rehearsed, TimesOf::Predicted}) {
+    if (name == nameOf(times)) return times;
+  }
+  json.fail("is none of measured, rehearsed, predicted");
+}
+
 void Reader::readSchedule() {
   std::string csv;
   const JsonPart rows = json_["rows"];
@@ -180,6 +188,7 @@ Job Reader::read() {
   job_.tensor = json_["tensor"].within<int>(1, kMostCopies);
   job_.timedMessages = json_["timed_messages"].as<bool>();
   job_.notes = json_["notes"].listOf<std::string>();
+  if (json_.has("times")) job_.times = timesNamed(json_["times"]);
   readSchedule();
   readOperations();
   std::int64_t actions = 0;
@@ -204,9 +213,10 @@ std::string toJson(const Job& job) {
   for (const JobStep& step : job.steps) steps.push_back(stepJson(step));
   return fmt::format(
       "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"name\": {},\n  \"schedule\": {},\n  \"replicas\": {},\n  \"tensor\": {},\n"
-      "  \"timed_messages\": {},\n  \"notes\": {},\n  \"rows\": {},\n  \"operations\": {},\n  \"typical\": {},\n  \"steps\": {}\n}}\n",
+      "  \"timed_messages\": {},\n  \"times\": \"{}\",\n  \"notes\": {},\n  \"rows\": {},\n  \"operations\": {},\n  \"typical\": {},\n  "
+      "\"steps\": {}\n}}\n",
       kFormat, kVersion, compact(Json(job.name)), compact(Json(job.schedule.name)), job.replicas, job.tensor, job.timedMessages,
-      listOf(std::vector<Json>(job.notes.begin(), job.notes.end())),
+      nameOf(job.times), listOf(std::vector<Json>(job.notes.begin(), job.notes.end())),
       [&] {
         const std::vector<std::string> rows = rowsOf(job.schedule);
         return listOf(std::vector<Json>(rows.begin(), rows.end()));

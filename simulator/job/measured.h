@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/job/times_of.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
@@ -34,6 +35,7 @@ struct MeasuredJob {
   bool timedMessages = false;  ///< the traces' messages are transfers alone, without the wait of either end
   std::vector<MeasuredStep> steps = {};
   std::vector<std::string> notes = {};
+  TimesOf times = TimesOf::Measured;
 
   bool operator==(const MeasuredJob&) const = default;
 };

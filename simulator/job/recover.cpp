@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "schedules/error.h"
 #include "simulator/job/operation_order.h"
@@ -40,24 +41,26 @@ Schedule plain(Schedule schedule) {
   return schedule;
 }
 
-/// The most frequent schedule of the first pipeline (ties: the first), and how many steps follow another.
-std::pair<std::optional<Schedule>, std::size_t> scheduleOf(const MeasuredJob& measured, int ranks) {
-  std::vector<std::pair<Schedule, std::size_t>> seen;
-  std::size_t whole = 0;
+/// The most frequent schedule of the first pipeline (ties: the first), and the names of steps that follow another.
+std::pair<std::optional<Schedule>, std::vector<std::string>> scheduleOf(const MeasuredJob& measured, int ranks) {
+  std::vector<std::pair<Schedule, std::vector<std::string>>> seen;
   for (const MeasuredStep& step : measured.steps) {
     std::optional<Schedule> schedule = executedSchedule(copyOf(step.trace, 0, ranks));
     if (!schedule) continue;
-    ++whole;
     Schedule found = plain(*std::move(schedule));
     const auto same = std::ranges::find_if(seen, [&](const auto& other) { return other.first == found; });
     if (same != seen.end())
-      ++same->second;
+      same->second.push_back(step.name);
     else
-      seen.emplace_back(std::move(found), 1);
+      seen.emplace_back(std::move(found), std::vector{step.name});
   }
-  if (seen.empty()) return {std::nullopt, 0};
-  const auto most = std::ranges::max_element(seen, {}, [](const auto& s) { return s.second; });
-  return {most->first, whole - most->second};
+  if (seen.empty()) return {std::nullopt, {}};
+  const auto most = std::ranges::max_element(seen, {}, [](const auto& s) { return s.second.size(); });
+  std::vector<std::string> others;
+  for (const auto& other : seen) {
+    if (&other != &*most) others.insert(others.end(), other.second.begin(), other.second.end());
+  }
+  return {most->first, std::move(others)};
 }
 
 /// The operations of a step: those that are named, else the optimizer and reductions of its trace.
@@ -177,6 +180,7 @@ Job Recovery::run() {
   job_.replicas = std::max(1, measured_.replicas);
   job_.tensor = std::max(1, measured_.tensor);
   job_.timedMessages = measured_.timedMessages;
+  job_.times = measured_.times;
   job_.notes = measured_.notes;
   auto [schedule, others] = scheduleOf(measured_, ranks_);
   if (!schedule) {
@@ -186,8 +190,14 @@ Job Recovery::run() {
                     measured_.name));
   }
   job_.schedule = *std::move(schedule);
-  if (others > 0)
-    note(fmt::format("In {} of {} steps a rank does its actions in another order than here.", others, measured_.steps.size()));
+  if (!others.empty()) {
+    constexpr std::size_t kNamed = 4;
+    const std::vector<std::string> named(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(std::min(kNamed, others.size())));
+    note(
+        fmt::format("In {} of {} steps ({}{}) a rank does its actions in another order than in most; they are replayed in the order of "
+                    "most, so that only their durations mean something.",
+                    others.size(), measured_.steps.size(), fmt::join(named, ", "), others.size() > kNamed ? ", …" : ""));
+  }
   const JobShape withoutOperations(job_);
   std::vector<std::pair<const MeasuredStep*, StepSpans>> whole;
   for (const MeasuredStep& step : measured_.steps) {
@@ -207,6 +217,8 @@ Job Recovery::run() {
   for (const auto& [step, times] : whole) addStep(*step, times, shape);
   if (job_.steps.empty()) throw UsageError(fmt::format("the times of {} are too far apart to add up; record it again", measured_.name));
   separateMessages(shape, job_);
+  if (const std::size_t usual = usualSteps(job_).size(); usual < job_.steps.size())
+    job_.notes.push_back(warmUpNote(job_.steps.size() - usual));
   if (unsaid_ > 0) job_.notes.push_back(fmt::format("{} more notes of this kind.", unsaid_));
   if (!job_.timedMessages && job_.schedule.rows.size() > 1)
     job_.notes.emplace_back("Messages were not timed: their time is from the end of the sender's action, where the receiver waited.");

@@ -40,6 +40,7 @@ class Attribution {
 
  private:
   void findIdeal();
+  [[nodiscard]] Ns usualMean(const std::vector<Ns>& steps) const;
   [[nodiscard]] std::vector<Ns> stepsWith(const Chosen& chosen);
   [[nodiscard]] Culprit culprit(std::string name, int number, const Chosen& chosen);
   [[nodiscard]] Culprit ofKind(ActionKind kind);
@@ -52,14 +53,15 @@ class Attribution {
   JobTimes ideal_;
   std::vector<JobTimes> own_;  ///< by step, without waits
   std::array<bool, kKinds> has_{};
-  std::vector<std::string> kinds_;  ///< by operation
+  std::vector<std::string> kinds_;        ///< by operation
+  const std::vector<std::size_t> usual_;  ///< steps that means are of
   JobReplay replay_;
   Slowdowns result_;
 };
 
 bool isForwardMessage(const Action& user) { return user.kind == ActionKind::Forward; }
 
-Attribution::Attribution(const JobShape& shape, const Job& job) : shape_(shape), job_(job) {
+Attribution::Attribution(const JobShape& shape, const Job& job) : shape_(shape), job_(job), usual_(usualSteps(job)) {
   for (const JobOperation& operation : job.operations) kinds_.push_back(kindOf(operation));
   findIdeal();
 }
@@ -70,7 +72,7 @@ void Attribution::findIdeal() {
   std::array<std::vector<Ns>, 2> messages;
   std::map<std::string, std::vector<Ns>> operations;  // by kind
   const std::vector<std::vector<Ns>> times = messageTimes(shape_, job_, typicalTimes(shape_, job_).times.waits);
-  for (std::size_t k = 0; k < job_.steps.size(); ++k) {
+  for (const std::size_t k : usual_) {
     const JobStep& step = job_.steps[k];
     for (std::size_t i = 0; i < step.actions.size(); ++i) {
       const JobShape::Slot& slot = shape_.copySlots[i % copy];
@@ -105,6 +107,12 @@ void Attribution::findIdeal() {
   }
 }
 
+Ns Attribution::usualMean(const std::vector<Ns>& steps) const {
+  std::vector<Ns> usual;
+  for (const std::size_t k : usual_) usual.push_back(steps[k]);
+  return meanOf(usual);
+}
+
 /// The times of all steps where only what is chosen is as measured.
 std::vector<Ns> Attribution::stepsWith(const Chosen& chosen) {
   const std::size_t copy = shape_.slotsOfCopy();
@@ -136,7 +144,7 @@ std::vector<Ns> Attribution::stepsWith(const Chosen& chosen) {
 Culprit Attribution::culprit(std::string name, int number, const Chosen& chosen) {
   const std::vector<Ns> steps = stepsWith(chosen);
   const double ideal = static_cast<double>(std::max<Ns>(1, result_.ideal));
-  Culprit made{std::move(name), number, static_cast<double>(meanOf(steps)) / ideal, {}};
+  Culprit made{std::move(name), number, static_cast<double>(usualMean(steps)) / ideal, {}};
   for (const Ns step : steps) made.bySteps.push_back(static_cast<double>(step) / ideal);
   return made;
 }
@@ -177,10 +185,10 @@ Slowdowns Attribution::run() {
   const auto none = [](std::size_t, const auto&) { return false; };
   std::vector<Ns> measured;
   for (const JobStep& step : job_.steps) measured.push_back(step.step);
-  result_.measured = meanOf(measured);
-  result_.ideal = meanOf(stepsWith({none, none, none}));
+  result_.measured = usualMean(measured);
+  result_.ideal = usualMean(stepsWith({none, none, none}));
   result_.replayedSteps = stepsWith({all, all, all});
-  result_.replayed = meanOf(result_.replayedSteps);
+  result_.replayed = usualMean(result_.replayedSteps);
   if (result_.ideal > 0) result_.slowdown = static_cast<double>(result_.replayed) / static_cast<double>(result_.ideal);
   if (result_.replayed > 0) result_.waits = static_cast<double>(result_.measured) / static_cast<double>(result_.replayed);
   for (std::size_t k = 0; k < kKinds; ++k) {

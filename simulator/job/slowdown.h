@@ -21,8 +21,8 @@ struct Culprit {
 /// How much stragglers slow a job down, by replay: steps with their own durations, against one in which every operation of a kind takes the
 /// same time. The definitions are those of "Understanding Stragglers in Large Model Training Using What-if Analysis" (2025), equations 1,
 /// 2 and 4: the ideal time of a kind is its mean over all stages, workers and steps, of messages and collectives its median, for they are
-/// sometimes far too long; waits of the host count in neither. Times are means over steps. Of a worker it is the smaller one of its
-/// pipeline rank (on all replicas) and its replica (all its workers), since all of them for each worker would cost too much and say as
+/// sometimes far too long; waits of the host count in neither. Times are means over the usual steps. Of a worker it is the smaller one of
+/// its pipeline rank (on all replicas) and its replica (all its workers), since all of them for each worker would cost too much and say as
 /// much.
 struct Slowdowns {
   Ns measured = 0;      ///< the step as measured, mean over steps

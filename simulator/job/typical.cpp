@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "simulator/job/replay_job.h"
-#include "simulator/text/counted.h"
 
 namespace pw {
 namespace {
@@ -121,7 +120,9 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
   TypicalTimes typical;
   std::vector<std::vector<Ns>> durations(shape.slotsOfCopy()), operations(shape.ranks * shape.operations), delays(operations.size());
   Usual waits(shape), messages(shape);
-  for (const JobStep& step : job.steps) {
+  const std::vector<std::size_t> usual = usualSteps(job);
+  for (const std::size_t k : usual) {
+    const JobStep& step = job.steps[k];
     forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot&) {
       durations[s].push_back(step.actions[i]);
       waits.add(s, step.waits[i]);
@@ -137,10 +138,11 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
     duration.push_back(median(values));
     typical.spread.push_back(halfQuartiles(values));
   }
-  const std::size_t count = job.steps.size() * shape.copies;
+  const std::size_t count = usual.size() * shape.copies;
   const std::vector<Ns> wait = waits.medians(count);
-  for (const std::vector<Ns>& step : messageTimes(shape, job, wait)) {
-    forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot&) { messages.add(s, step[i]); });
+  const std::vector<std::vector<Ns>> all = messageTimes(shape, job, wait);
+  for (const std::size_t k : usual) {
+    forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot&) { messages.add(s, all[k][i]); });
   }
   const std::vector<Ns> message = messages.medians(count);
   forSlots(shape, [&](std::size_t, std::size_t s, const JobShape::Slot& slot) {
@@ -161,7 +163,7 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
 }
 
 std::string usualText(const Job& job) {
-  return fmt::format("usual times of {} ({})", job.name, counted(static_cast<std::int64_t>(job.steps.size()), "step"));
+  return fmt::format("usual times of {} ({})", job.name, stepsText(job));
 }
 
 }  // namespace pw

@@ -8,8 +8,11 @@
 namespace pw::cli {
 
 void declareSteps(CLI::App& command, std::string& steps) {
-  command.add_option("--steps", steps, "Only these steps, by their numbers: 5-8 or 12 (default: all but those that warm up)")
-      ->option_text("A-B");
+  command.add_option("--steps", steps, "Only these steps, by their numbers: 5-8 or 12 (default: all)")->option_text("A-B");
+}
+
+void declarePatterns(CLI::App& command, std::string& patterns) {
+  command.add_option("--patterns", patterns, "Regular expressions for the names of a trace's events (JSON)")->option_text("F.json");
 }
 
 void declareJob(CLI::App& command, JobOptions& options) {
@@ -19,6 +22,7 @@ void declareJob(CLI::App& command, JobOptions& options) {
       ->option_text("ID")
       ->check(wholeFrom(1, 1 << 30));
   declareSteps(command, options.steps);
+  declarePatterns(command, options.patterns);
 }
 
 JobProgress byteProgress(const std::string& task, ProgressStyle style) {

@@ -9,6 +9,7 @@
 
 #include "app/cli/text/output.h"
 #include "schedules/units.h"
+#include "simulator/job/times_of.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/metrics.h"
 #include "simulator/text/json_text.h"
@@ -89,6 +90,7 @@ double utilisationOf(const RunRecord& record, Ns step) { return record.facts.syn
 void printJson(RunResult& result) {
   const Metrics predicted = metricsOf(result.record.predicted);
   Json head{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)},
+            {"times", nameOf(result.record.facts.synthetic ? TimesOf::Rehearsed : TimesOf::Measured)},
             {"predicted_makespan_ns", predicted.makespan},
             {"predicted_step_ns", predicted.step},
             {"predicted_bubble_fraction", predicted.bubbleFraction}};
@@ -129,12 +131,12 @@ void printText(RunResult& result, const std::string& store) {
   const std::string count = counted(steps.size(), "step");
   const bool isSynthetic = result.record.facts.synthetic;
   if (isSynthetic) {
-    print(fmt::format("{} of as long as the plan says: nothing was computed\n\n", count));
+    print(fmt::format("{}, rehearsed: actions took as long as the plan says, nothing was computed\n\n", count));
   } else {
     print(fmt::format("{}, loss {:.6f} before the first update", count, steps.at(0).loss));
     print(fmt::format("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.at(steps.size() - 1).loss) : ""));
   }
-  std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
+  std::vector<std::vector<std::string>> rows{{"", "predicted", isSynthetic ? "rehearsed" : "measured", "error"}};
   const auto time = [&](const std::string& what, Ns expected, Ns actual) {
     rows.push_back({what, formatDuration(expected), formatDuration(actual),
                     expected == 0 ? "–" : signedPercent(static_cast<double>(actual - expected) / static_cast<double>(expected))});

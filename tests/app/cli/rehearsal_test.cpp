@@ -24,6 +24,15 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
     std::filesystem::remove(model);
     const Outcome outcome = finish({"run", plan, "--synthetic", "--steps", "3", "--store", store, "--json", "--backend", transport});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(Json::parse(outcome.out).at("times"), "rehearsed");
+    // Nowhere are its times called measured.
+    for (const std::string command : {"compare", "explain"}) {
+      const Outcome said = call({command, "--store", store});
+      EXPECT_NE(said.out.find("rehears"), std::string::npos) << said.out;
+      EXPECT_EQ(said.out.find("easured"), std::string::npos) << said.out;
+      EXPECT_EQ(Json::parse(call({command, "--store", store, "--json"}).out).at("times"), "rehearsed");
+    }
+    EXPECT_NE(call({"runs", "--store", store}).out.find(" rehearsed"), std::string::npos);
     const RunRecord run = wholeRun(store);
     EXPECT_EQ(run.backend, transport);
     EXPECT_TRUE(run.facts.synthetic);

@@ -15,6 +15,7 @@
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 #include "tests/support/gzip.h"
+#include "tests/support/hostile.h"
 #include "tests/support/mutate.h"
 #include "tests/support/trace_rules.h"
 
@@ -225,6 +226,34 @@ TEST(HostileImport, SurvivesDamagedFiles) {
   }
   EXPECT_GT(read, 5'000);
   EXPECT_GT(refused, 500);
+}
+
+TEST(HostileImport, SurvivesDamagedMessagesWithoutActions) {
+  using Event = nlohmann::ordered_json;
+  Event events = Event::array();
+  const auto add = [&](const char* name, int rank, int start, int duration) {
+    events.push_back(
+        {{"ph", "X"}, {"cat", "user_annotation"}, {"name", name}, {"pid", rank}, {"tid", 1}, {"ts", start}, {"dur", duration}});
+  };
+  for (int step = 0; step < 2; ++step) {
+    const int at = 200 * step;
+    add("PP::fwd_send (stage 0)", 0, at + 10, 1);
+    add("PP::fwd_send_bwd_recv (stage 0)", 0, at + 21, 20);
+    add("PP::bwd_recv (stage 0)", 0, at + 61, 20);
+    add("PP::fwd_recv (stage 1)", 1, at + 1, 10);
+    add("PP::bwd_send_fwd_recv (stage 1)", 1, at + 41, 1);
+    add("PP::bwd_send (stage 1)", 1, at + 72, 1);
+    add("Optimizer.step#SGD.step", 0, at + 150, 5);
+  }
+  const std::string text = events.dump();
+  const MemoryFile file;
+  const test::Survived survived = test::survive(
+      "messages", test::mutations(3000), [&](std::mt19937_64& random) { return test::damaged(text, random); },
+      [&](const std::string& damaged) {
+        const ImportedTrace result = importTrace({file.with(damaged)}).value();
+        for (const ImportedStep& step : result.steps) test::expectKeepsRules(step.trace);
+      });
+  EXPECT_GT(survived.accepted, 500U);
 }
 
 TEST(HostileImport, SurvivesDamagedCompressedFiles) {

@@ -174,6 +174,63 @@ TEST(TorchTraces, NumberTheTransfersOfNewerVersionsByTheirOrder) {
       << "the first stage has nobody to send gradients to";
 }
 
+/// The messages of 1F1B on ranks with F of 10 and B of 20, as newer versions label those of Schedule1F1B, which labels no action. A receive
+/// is waited for at once, a message is under way for 2, and posting it takes 1. Adds the actions to `actions`.
+std::vector<std::string> messagesOf1f1b(int ranks, int microbatches, double begin, std::vector<Cell>& actions) {
+  const Schedule schedule = generate("1f1b", {ranks, ranks, microbatches});
+  std::map<std::tuple<ActionKind, int, int>, double> ends;
+  std::vector<double> now(static_cast<std::size_t>(ranks), begin);
+  std::vector<std::size_t> at(static_cast<std::size_t>(ranks));
+  std::vector<std::string> events;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int r = 0; r < ranks; ++r) {
+      const auto& row = schedule.rows[static_cast<std::size_t>(r)];
+      double& t = now[static_cast<std::size_t>(r)];
+      for (std::size_t& i = at[static_cast<std::size_t>(r)]; i < row.size(); ++i, moved = true) {
+        const Action& a = row[i];
+        if (!isCompute(a.kind)) continue;
+        const bool forward = a.kind == ActionKind::Forward;
+        const int from = forward ? r - 1 : r + 1, to = forward ? r + 1 : r - 1;
+        const std::string way = forward ? "PP::fwd_" : "PP::bwd_", of = " (stage " + std::to_string(r) + ")";
+        if (from >= 0 && from < ranks) {
+          const auto sent = ends.find({a.kind, from, a.microbatch.value});
+          if (sent == ends.end()) break;
+          const double start = std::max(t + 1, sent->second + 2);
+          events.push_back(event(way + "recv" + of, r, t, start - t));
+          t = start;
+        }
+        const double end = t + (forward ? 10 : 20);
+        actions.push_back({r, forward ? "F" : "B", r, a.microbatch.value, static_cast<Ns>(t * 1000), static_cast<Ns>(end * 1000)});
+        t = ends[{a.kind, r, a.microbatch.value}] = end;
+        if (to >= 0 && to < ranks) events.push_back(event(way + "send" + of, r, t, 1)), t += 1;
+      }
+    }
+  }
+  return events;
+}
+
+TEST(TorchTraces, FillTheTimeBetweenMessagesWhereNoActionIsLabelled) {
+  for (const int ranks : {2, 3, 4}) {
+    std::vector<Cell> actions;
+    std::vector<std::string> events = messagesOf1f1b(ranks, 6, 0, actions);
+    const double next = 1000;
+    std::vector<Cell> ignored;
+    std::ranges::copy(messagesOf1f1b(ranks, 6, next, ignored), std::back_inserter(events));
+    const ImportedTrace result = importedEvents(events);
+    EXPECT_THAT(result.notes, testing::Contains(HasSubstr("No forward or backward is labelled: they are taken to fill")));
+    ASSERT_EQ(result.steps.size(), 2U) << ranks;
+    for (const ImportedStep& step : result.steps) {
+      std::vector<Cell> found;
+      for (const Cell& cell : cellsOf(step.trace)) {
+        if (std::get<1>(cell) == "F" || std::get<1>(cell) == "B") found.push_back(cell);
+      }
+      EXPECT_THAT(found, testing::UnorderedElementsAreArray(actions)) << ranks;
+      EXPECT_EQ(executedSchedule(step.trace)->name, "1f1b");
+    }
+  }
+}
+
 TEST(TorchTraces, TakeAMessageThatIsLabelledTwiceOnce) {
   const ImportedTrace result =
       importedEvents({event("PP:0F0", 1, 0, 10), event("PP:0SEND_F0", 1, 10, 5), event("PP::fwd_send (stage 0)", 1, 11, 1),

@@ -56,6 +56,20 @@ TEST(JobJson, RoundTrips) {
   EXPECT_EQ(toJson(parseJob(text, "job.json")), text);
 }
 
+TEST(JobJson, SaysWhereItsTimesComeFrom) {
+  for (const TimesOf times : {TimesOf::Measured, TimesOf::Rehearsed, TimesOf::Predicted}) {
+    Job made = job();
+    made.times = times;
+    EXPECT_EQ(parseJob(toJson(made), "job.json").times, times);
+  }
+  auto older = nlohmann::ordered_json::parse(toJson(job()));
+  EXPECT_EQ(older["times"], "measured");
+  older.erase("times");
+  EXPECT_EQ(parseJob(older.dump(), "job.json").times, TimesOf::Measured);
+  older["times"] = "guessed";
+  EXPECT_THAT(refusal(older), HasSubstr("is none of measured, rehearsed, predicted"));
+}
+
 TEST(JobJson, NamesThePlaceOfWhatIsWrong) {
   const auto good = nlohmann::ordered_json::parse(toJson(job()));
   EXPECT_EQ(refusal(good), "");

@@ -1,9 +1,11 @@
 // Jobs recovered from traces and replayed: what the replay takes is derived by hand or is the trace itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "schedules/error.h"
+#include "simulator/job/explain_job.h"
 #include "simulator/job/job_costs.h"
 #include "simulator/job/recover.h"
 #include "simulator/job/replay_job.h"
@@ -209,6 +211,53 @@ TEST(ReplayJob, ActionTimesKeepWhatDiffersBetweenMicrobatches) {
   EXPECT_EQ(metricsOf(traceOf(job.schedule, costs, program, times)).makespan, metricsOf(trace).makespan);
   EXPECT_EQ(costs.stages[0].backward, 235);
   EXPECT_EQ(leastCosts(costs, actionTimes(job)).stages[0].backward, 200);
+}
+
+TEST(ReplayJob, TakesAStepThatWarmsUpIntoNoMeanOrMedian) {
+  // 1F1B takes (M + R - 1) (F + B).
+  MeasuredJob measured = jobOfSteps({pipeline("1f1b", 4, {5000, 5000}, {9000, 9000}), pipeline("1f1b", 4, {1000, 1000}, {2000, 2000})});
+  measured.steps[0].name = "step 0 (warm-up)";
+  const Job job = jobOf(measured);
+  ASSERT_EQ(job.steps.size(), 2U);
+  EXPECT_EQ(job.notes.front(), "A step that warms up counts in no mean or median.");
+  EXPECT_EQ(std::ranges::count(withSteps(job, 1, 1).notes, job.notes.front()), 0) << "it is not there";
+  EXPECT_EQ(std::ranges::count(withSteps(job, 0, 1).notes, job.notes.front()), 1);
+  const JobShape shape(job);
+  const TypicalTimes typical = typicalTimes(shape, job);
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s)
+    EXPECT_EQ(typical.times.actions[s], shape.copySlots[s].action.kind == ActionKind::Forward ? 1000 : 2000);
+  const Slowdowns slow = slowdownsOf(shape, job);
+  EXPECT_EQ(slow.measured, 5 * 3000);
+  EXPECT_EQ(slow.replayed, 5 * 3000);
+  EXPECT_EQ(slow.ideal, 5 * 3000);
+  EXPECT_EQ(slow.replayedSteps, (std::vector<Ns>{5 * 14000, 5 * 3000}));
+  measured.steps.pop_back();
+  EXPECT_EQ(usualSteps(jobOf(measured)), std::vector<std::size_t>{0});  // there is no other
+}
+
+TEST(ReplayJob, SaysWhichStepsHaveAnotherOrder) {
+  const Trace usual = pipeline("1f1b", 4, {1000, 1000}, {2000, 2000}), other = pipeline("gpipe", 4, {1000, 1000}, {2000, 2000});
+  const Job job = jobOf(jobOfSteps({usual, other, usual}));
+  EXPECT_EQ(job.schedule.name, "1f1b");
+  EXPECT_EQ(job.steps.size(), 3U);
+  EXPECT_EQ(job.notes.front(),
+            "In 1 of 3 steps (step 1) a rank does its actions in another order than in most; they are replayed in the order of most, so "
+            "that only their durations mean something.");
+}
+
+TEST(ReplayJob, AddsUpTheLongestTimesThatAJobMayHold) {
+  // With one microbatch the ranks work one after the other: each is idle for all but 1/R of the step.
+  for (const int ranks : {1, 2, 64, 500}) {
+    const std::vector<Ns> each(static_cast<std::size_t>(ranks), 10);
+    Job job = jobOf(jobOfSteps({pipeline("gpipe", 1, each, each)}));
+    const JobShape shape(job);
+    const Ns longest = longestTime(shape);
+    EXPECT_GE(longest, 1'000'000'000'000) << "1000 s";
+    for (Ns& time : job.steps[0].actions) time = longest;
+    const JobExplanation explained = explainJob(shape, job);
+    EXPECT_EQ(explained.usual.makespan, 2 * ranks * longest);
+    EXPECT_NEAR(explained.metrics.bubbleFraction, 1 - 1.0 / ranks, 1e-9) << ranks;
+  }
 }
 
 }  // namespace
