@@ -134,6 +134,8 @@ StandingStep standingStep(const JobOptions& options) {
     return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)), traceOf(shape, replay)};
   }
   MeasuredJob measured = *measuredJob(options);
+  const auto warmsUp = [](const MeasuredStep& step) { return step.name.ends_with("(warm-up)"); };
+  if (!std::ranges::all_of(measured.steps, warmsUp)) std::erase_if(measured.steps, warmsUp);
   std::vector<Ns> durations;
   for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
   MeasuredStep& median = measured.steps[medianPosition(durations)];

@@ -114,7 +114,12 @@ void Inquiry::receivesArePostedAhead() {
       if (oldest != waits.open[d].end()) op = oldest->op;
     }
     primary[d].clear();
-    std::ranges::copy_if(waits.open[d], std::back_inserter(primary[d]), [&](const Wait& wait) { return wait.op == op; });
+    if (!op) continue;
+    const std::vector<RecordedOp>& ops = dumps.dumps[d].ops;
+    const std::size_t batch = ops[*op].batch;
+    std::ranges::copy_if(waits.open[d], std::back_inserter(primary[d]), [&](const Wait& wait) {
+      return wait.op == *op || (batch > 0 && ops[wait.op].batch == batch && wait.reason != Reason::TheyAreDone);
+    });
   }
 }
 

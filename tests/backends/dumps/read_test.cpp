@@ -409,7 +409,9 @@ TEST(HangDumps, DamagedOnesAreDiagnosedOrRefused) {
       static_cast<void>(hang::diagnosisText(dumps, d));
     }
   };
-  for (const std::string& seed : {whole, ras().dump(), own.dump()}) {
+  const std::string pipeline =
+      readFile(std::string(PW_SOURCE_DIR) + "/tests/data/torch_pipelines/1f1b-3-wrong_size-1/nccl_trace_rank_1.json");
+  for (const std::string& seed : {whole, pipeline, ras().dump(), own.dump()}) {
     test::survive(
         "dump", test::mutations(200), [&](std::mt19937_64& random) { return test::damaged(seed, random); }, read);
     test::survive(
