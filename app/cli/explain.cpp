@@ -35,12 +35,12 @@ double share(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) /
 /// The idle time of the ranks of a usual step, by cause.
 std::string bubbleTable(const JobExplanation& explained) {
   std::vector<std::vector<std::string>> rows{{"idle of rank"}};
-  for (const BubbleCause cause : valuesOf<BubbleCause>()) rows.front().emplace_back(nameOf(cause));
+  for (const BubbleCause cause : kPlainCauses) rows.front().emplace_back(nameOf(cause));
   rows.front().emplace_back("all");
   const std::vector<IdleByCause> ranks = idleByCause(explained.causes);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::vector<std::string> row{fmt::format("{}", r)};
-    for (const Ns idle : ranks[r].idle) row.push_back(formatDuration(idle));
+    for (const BubbleCause cause : kPlainCauses) row.push_back(formatDuration(ranks[r].of(cause)));
     row.push_back(percent(share(ranks[r].sum(), explained.metrics.makespan)));
     rows.push_back(std::move(row));
   }

@@ -117,12 +117,12 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
 /// The bubble by cause: of each rank, the sums over all ranks last.
 std::string byCauseTable(const Explanation& explanation) {
   std::vector<std::vector<std::string>> rows{{"idle of rank"}};
-  for (const BubbleCause cause : valuesOf<BubbleCause>()) rows.front().emplace_back(nameOf(cause));
+  for (const BubbleCause cause : kPlainCauses) rows.front().emplace_back(nameOf(cause));
   rows.front().emplace_back("work ready");
   IdleByCause sum;
   const auto add = [&](std::string name, const IdleByCause& by) {
     std::vector<std::string> row{std::move(name)};
-    for (const Ns idle : by.idle) row.push_back(formatDuration(idle));
+    for (const BubbleCause cause : kPlainCauses) row.push_back(formatDuration(by.of(cause)));
     row.push_back(formatDuration(by.workReady));
     rows.push_back(std::move(row));
   };

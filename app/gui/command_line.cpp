@@ -201,6 +201,7 @@ Call parse(const QStringList& arguments) {
   o.exported = parser.value(flags.exported);
   if (parser.isSet(flags.panel)) {
     o.panel = valueNamed<Panel>(parser.value(flags.panel).toStdString());
+    o.target.panel = o.panel;
     if (!o.panel)
       return wrong(
           QObject::tr("There is no panel \"%1\"; use %2.").arg(parser.value(flags.panel), QString::fromStdString(namesOf<Panel>(", "))));

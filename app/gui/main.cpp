@@ -206,7 +206,6 @@ int main(int argc, char** argv) {
   if (call.picture) return grab(window, call.options);
   window.show();
   if (!call.options.files.isEmpty()) window.open(call.options.files);
-  if (call.options.panel) window.showPanel(*call.options.panel);
   if (call.options.target.isAny()) pw::gui::goWhenOpen(window, call.options.target);
   return QApplication::exec();
 }

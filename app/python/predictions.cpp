@@ -61,7 +61,7 @@ std::vector<std::map<std::string, Ns>> idleOf(const Prediction& p) {
   std::vector<std::map<std::string, Ns>> ranks;
   for (const IdleByCause& by : idleByCause(p.predicted.report.explanation)) {
     auto& rank = ranks.emplace_back();
-    for (const BubbleCause cause : valuesOf<BubbleCause>()) rank[std::string(nameOf(cause))] = by.of(cause);
+    for (const BubbleCause cause : kPlainCauses) rank[std::string(nameOf(cause))] = by.of(cause);
     rank["work ready"] = by.workReady;
   }
   return ranks;

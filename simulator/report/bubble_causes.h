@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ enum class BubbleCause : std::uint8_t {
   Imbalance,  ///< in its steady phase: other ranks take longer to compute what it needs
   Drain,      ///< in its cooldown: other ranks still compute
   Message,    ///< in any phase: a message is in flight, or waits for its channel
+  // Told apart only where it is known what is slow and what fits (`CauseContext`); else their time is part of the others.
+  Straggler,    ///< other ranks compute what it needs, and would have been done had they been as fast as the fastest
+  MemoryLimit,  ///< its next forward could have been computed meanwhile, but there was no memory for it
 };
 constexpr std::string_view nameOf(BubbleCause cause) {
   switch (cause) {
@@ -25,9 +29,14 @@ constexpr std::string_view nameOf(BubbleCause cause) {
     case BubbleCause::Imbalance: return "imbalance";
     case BubbleCause::Drain: return "drain";
     case BubbleCause::Message: return "message";
+    case BubbleCause::Straggler: return "straggler";
+    case BubbleCause::MemoryLimit: return "memory limit";
   }
   return {};
 }
+
+/// Those that an explanation alone tells apart.
+inline constexpr std::array kPlainCauses{BubbleCause::StartUp, BubbleCause::Imbalance, BubbleCause::Drain, BubbleCause::Message};
 
 /// The cause of what idles a rank in this phase: a message, or other ranks' computing.
 [[nodiscard]] BubbleCause causeOf(Phase phase, bool message);
@@ -51,5 +60,27 @@ struct IdleByCause {
 
 /// By rank. Cost: linear in ranks and groups.
 [[nodiscard]] std::vector<IdleByCause> idleByCause(const Explanation& explanation);
+
+/// What tells stragglers and the memory limit from other causes.
+struct CauseContext {
+  std::vector<double> slowness;             ///< by rank: how many times as long it computes as the fastest; empty: all are alike
+  Bytes memoryLimit = 0;                    ///< 0: none
+  std::function<Bytes(Rank, Ns)> memoryAt;  ///< of the step that is explained; without it there is no limit
+};
+
+/// A rank's idle time, and for each cause when its longest single wait begins (ties: the first).
+struct CausedIdle {
+  IdleByCause by;
+  std::array<Ns, countOf<BubbleCause>()> longestFrom{};
+
+  bool operator==(const CausedIdle&) const = default;
+};
+
+/// By rank, by all causes; they add up to the idle time as well. Of a wait for a rank that computes s times as long as the fastest, the
+/// part 1 − 1/s is the straggler's (rounded to the nearest ns). From when the row's next forward is ready in a gap before another action,
+/// the rest of the gap is the memory limit's, if memory then and what the forward keeps or needs exceed it. `explanation` has its bubbles;
+/// the other arguments are those it was made with. Cost: linear in steps, edges and causes.
+[[nodiscard]] std::vector<CausedIdle> idleByCause(const Explanation& explanation, const Schedule& rows, const CostTable& costs,
+                                                  const Program& program, const Times& times, const CauseContext& context);
 
 }  // namespace pw

@@ -106,9 +106,11 @@ class Readiness {
 
 }  // namespace
 
+std::vector<Ns> readyTimes(const ProgramView& view, const ComputeSteps& steps) { return Readiness(view, steps).run(); }
+
 /// In a gap some work is ready from the earliest such time of the actions after it.
 std::vector<Ns> readyWork(const ProgramView& view, const ComputeSteps& steps) {
-  const std::vector<Ns> ready = Readiness(view, steps).run();
+  const std::vector<Ns> ready = readyTimes(view, steps);
   std::vector<Ns> sums(steps.ofRank.size(), 0);
   for (std::size_t rank = 0; rank < sums.size(); ++rank) {
     const std::vector<ComputeStep>& row = steps.ofRank[rank];

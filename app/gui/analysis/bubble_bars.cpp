@@ -6,6 +6,7 @@
 #include <QPainter>
 #include <QToolTip>
 #include <algorithm>
+#include <utility>
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
@@ -17,12 +18,18 @@ constexpr int kLeastBar = 160;  ///< pixels
 constexpr int kReadyLine = 2;   ///< pixels
 constexpr int kMargin = 4;
 
+double share(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
+
+}  // namespace
+
 QString nameOfCause(BubbleCause cause) {
   switch (cause) {
     case BubbleCause::StartUp: return BubbleBars::tr("start-up");
     case BubbleCause::Imbalance: return BubbleBars::tr("imbalance");
     case BubbleCause::Drain: return BubbleBars::tr("drain");
     case BubbleCause::Message: return BubbleBars::tr("message");
+    case BubbleCause::Straggler: return BubbleBars::tr("straggler");
+    case BubbleCause::MemoryLimit: return BubbleBars::tr("memory limit");
   }
   return {};
 }
@@ -33,6 +40,8 @@ QString meaningOf(BubbleCause cause) {
     case BubbleCause::Imbalance: return BubbleBars::tr("in the steady phase, while other ranks take longer to compute what it needs");
     case BubbleCause::Drain: return BubbleBars::tr("after its last forward, while other ranks still compute");
     case BubbleCause::Message: return BubbleBars::tr("while a message is in flight or waits for its channel");
+    case BubbleCause::Straggler: return BubbleBars::tr("because the ranks that it waits for compute slower than the fastest one");
+    case BubbleCause::MemoryLimit: return BubbleBars::tr("while its next forward is ready and the memory limit leaves no room for it");
   }
   return {};
 }
@@ -43,13 +52,11 @@ QColor colourOf(BubbleCause cause, const Theme& theme) {
     case BubbleCause::Imbalance: return theme.slower;
     case BubbleCause::Drain: return theme.faintText;
     case BubbleCause::Message: return kindColour(SpanKind::SendForward, theme);
+    case BubbleCause::Straggler: return theme.error;
+    case BubbleCause::MemoryLimit: return theme.warning;
   }
   return {};
 }
-
-double share(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
-
-}  // namespace
 
 BubbleBars::BubbleBars(QWidget* parent) : QWidget(parent) {
   setAccessibleName(tr("Bubble by cause"));
@@ -71,18 +78,17 @@ QSize BubbleBars::sizeHint() const {
   return {texts + kLeastBar, static_cast<int>(ranks_.size() + 1) * row() + 2};
 }
 
-void BubbleBars::show(const Explanation& explanation, Ns makespan) {
-  ranks_ = idleByCause(explanation);
-  groups_ = explanation.groups;
+void BubbleBars::show(std::vector<CausedIdle> ranks, Ns makespan) {
+  ranks_ = std::move(ranks);
   makespan_ = makespan;
   longest_ = 0;
-  for (const IdleByCause& rank : ranks_) longest_ = std::max(longest_, rank.sum());
+  for (const CausedIdle& rank : ranks_) longest_ = std::max(longest_, rank.by.sum());
   at_ = std::min(at_, ranks_.empty() ? 0 : ranks_.size() - 1);
   QStringList words;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     QStringList parts;
     for (const BubbleCause cause : valuesOf<BubbleCause>())
-      parts << QStringLiteral("%1 %2").arg(nameOfCause(cause), durationText(ranks_[r].of(cause)));
+      parts << QStringLiteral("%1 %2").arg(nameOfCause(cause), durationText(ranks_[r].by.of(cause)));
     words << tr("rank %1: %2").arg(r).arg(parts.join(QStringLiteral(", ")));
   }
   setAccessibleDescription(words.join(QStringLiteral("; ")));
@@ -91,7 +97,7 @@ void BubbleBars::show(const Explanation& explanation, Ns makespan) {
 }
 
 QRectF BubbleBars::partOf(Rank rank, BubbleCause cause) const {
-  const IdleByCause& by = ranks_.at(rank.index());
+  const IdleByCause& by = ranks_.at(rank.index()).by;
   double left = labelWidth();
   for (const BubbleCause before : valuesOf<BubbleCause>()) {
     if (before == cause) break;
@@ -111,7 +117,7 @@ std::optional<BubbleBars::Part> BubbleBars::partAt(QPointF at) const {
 }
 
 QString BubbleBars::textOf(const Part& part) const {
-  const IdleByCause& by = ranks_[part.rank];
+  const IdleByCause& by = ranks_[part.rank].by;
   return tr("<p style='white-space:pre'><b>rank %1, %2: %3</b> (%4 of the makespan)<br>%5<br>Work was ready in %6 of its %7 idle.</p>")
       .arg(part.rank)
       .arg(nameOfCause(part.cause), durationText(by.of(part.cause)), percentText(share(by.of(part.cause), makespan_)),
@@ -119,9 +125,8 @@ QString BubbleBars::textOf(const Part& part) const {
 }
 
 void BubbleBars::choose(const Part& part) {
-  const auto isPart = [&](const BubbleGroup& g) { return g.rank.index() == part.rank && causeOf(g.phase, g.message) == part.cause; };
-  const auto largest = std::ranges::find_if(groups_, isPart);  // they come largest first
-  if (largest != groups_.end()) emit chosen(largest->rank, largest->longestFrom);
+  const CausedIdle& rank = ranks_[part.rank];
+  if (rank.by.of(part.cause) > 0) emit chosen(Rank(part.rank), rank.longestFrom[static_cast<std::size_t>(part.cause)]);
 }
 
 void BubbleBars::mousePressEvent(QMouseEvent* event) {
@@ -138,7 +143,7 @@ void BubbleBars::keyPressEvent(QKeyEvent* event) {
     at_ = std::clamp<std::size_t>(at_ + (down ? 1 : 0) - (up && at_ > 0 ? 1 : 0), 0, ranks_.size() - 1);
     update();
   } else if ((event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter) && at_ < ranks_.size()) {
-    const auto& idle = ranks_[at_].idle;
+    const auto& idle = ranks_[at_].by.idle;
     choose({at_, static_cast<BubbleCause>(std::ranges::max_element(idle) - idle.begin())});
   } else {
     QWidget::keyPressEvent(event);
@@ -165,7 +170,7 @@ bool BubbleBars::event(QEvent* event) {
 void BubbleBars::paintSums(QPainter& painter) const {
   const Theme& t = currentTheme();
   IdleByCause sum;
-  for (const IdleByCause& rank : ranks_) sum += rank;
+  for (const CausedIdle& rank : ranks_) sum += rank.by;
   double x = kMargin;
   const double side = fontMetrics().ascent();
   const auto add = [&](const QString& name, Ns time, const QColor& colour, double height) {
@@ -175,7 +180,10 @@ void BubbleBars::paintSums(QPainter& painter) const {
     painter.drawText(QPointF(x + side + 4, (row() - fontMetrics().height()) / 2.0 + fontMetrics().ascent()), text);
     x += side + 4 + fontMetrics().horizontalAdvance(text + QStringLiteral("   "));
   };
-  for (const BubbleCause cause : valuesOf<BubbleCause>()) add(nameOfCause(cause), sum.of(cause), colourOf(cause, t), side);
+  for (const BubbleCause cause : valuesOf<BubbleCause>()) {
+    const bool isPlain = std::ranges::find(kPlainCauses, cause) != kPlainCauses.end();
+    if (isPlain || sum.of(cause) > 0) add(nameOfCause(cause), sum.of(cause), colourOf(cause, t), side);
+  }
   add(tr("work ready"), sum.workReady, t.text, kReadyLine);
 }
 
@@ -186,7 +194,7 @@ void BubbleBars::paintEvent(QPaintEvent*) {
   paintSums(painter);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const double y = static_cast<double>(row()) * static_cast<double>(r + 1);
-    const Ns all = ranks_[r].sum();
+    const Ns all = ranks_[r].by.sum();
     if (hasFocus() && r == at_) {
       painter.setPen(t.focus);
       painter.drawRect(QRectF(0.5, y + 0.5, width() - 1.0, row() - 1.0));
@@ -194,7 +202,7 @@ void BubbleBars::paintEvent(QPaintEvent*) {
     painter.setPen(t.text);
     painter.drawText(QRectF(kMargin, y, labelWidth(), row()), Qt::AlignVCenter, tr("rank %1").arg(r));
     for (const BubbleCause cause : valuesOf<BubbleCause>()) painter.fillRect(partOf(Rank(r), cause), colourOf(cause, t));
-    painter.fillRect(QRectF(labelWidth(), y + row() - 4, pixels(ranks_[r].workReady), kReadyLine), t.text);
+    painter.fillRect(QRectF(labelWidth(), y + row() - 4, pixels(ranks_[r].by.workReady), kReadyLine), t.text);
     painter.drawText(QRectF(labelWidth() + pixels(all) + 6, y, width(), row()), Qt::AlignVCenter,
                      tr("%1, %2").arg(durationText(all), percentText(share(all, makespan_))));
   }

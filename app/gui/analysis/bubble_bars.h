@@ -4,9 +4,14 @@
 #include <optional>
 #include <vector>
 
+#include "app/gui/common/theme.h"
 #include "simulator/report/bubble_causes.h"
 
 namespace pw::gui {
+
+[[nodiscard]] QString nameOfCause(BubbleCause cause);
+[[nodiscard]] QString meaningOf(BubbleCause cause);  ///< a clause: `in the steady phase, while …`
+[[nodiscard]] QColor colourOf(BubbleCause cause, const Theme& theme);
 
 /// The bubble by cause: a bar for each rank, as long as it idles, with a part for each cause; a thin line under it is as long as work was
 /// ready meanwhile. Above them the causes with their sums. A click on a part, or Enter on a rank's longest, chooses a place in time.
@@ -14,8 +19,8 @@ class BubbleBars : public QWidget {
   Q_OBJECT
  public:
   explicit BubbleBars(QWidget* parent = nullptr);
-  void show(const Explanation& explanation, Ns makespan);
-  [[nodiscard]] const std::vector<IdleByCause>& ranks() const { return ranks_; }
+  void show(std::vector<CausedIdle> ranks, Ns makespan);
+  [[nodiscard]] const std::vector<CausedIdle>& ranks() const { return ranks_; }
   [[nodiscard]] QRectF partOf(Rank rank, BubbleCause cause) const;  ///< where it is drawn; empty: it is 0
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override { return sizeHint(); }
@@ -43,8 +48,7 @@ class BubbleBars : public QWidget {
   void choose(const Part& part);
   void paintSums(QPainter& painter) const;
 
-  std::vector<IdleByCause> ranks_;
-  std::vector<BubbleGroup> groups_;
+  std::vector<CausedIdle> ranks_;
   Ns makespan_ = 0, longest_ = 0;  ///< longest: idle time of a rank
   std::size_t at_ = 0;             ///< the rank that the keyboard is on
 };

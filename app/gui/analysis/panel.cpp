@@ -2,17 +2,22 @@
 
 #include <QLabel>
 #include <QScrollArea>
+#include <QSplitter>
 #include <QTabWidget>
 #include <QVBoxLayout>
+#include <algorithm>
 #include <functional>
 #include <optional>
+#include <ranges>
 
 #include "app/gui/analysis/bubble_bars.h"
+#include "app/gui/analysis/bubble_table.h"
 #include "app/gui/analysis/memory_view.h"
 #include "app/gui/analysis/tornado.h"
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
+#include "simulator/costs/topology.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/report/explain.h"
 
@@ -22,13 +27,15 @@ namespace {
 constexpr double kChange = 0.1;      ///< of a stage's or link's time
 constexpr double kMostWork = 500e6;  ///< actions to simulate: some seconds
 
+constexpr std::size_t kMostCauses = 20'000'000;  ///< actions × ranks: a gap may have a cause on each rank
+
 constexpr double kOrderSeconds = 0.5;  ///< of the search for an order with another memory limit
 
 struct Analysis {
   SensitivityReport sensitivity;
   QString refusal;  ///< why there is none
   PlanMemory memory;
-  Explanation explanation;
+  std::vector<CausedIdle> bubble;
   Ns makespan = 0;
   std::optional<LimitSensitivity> limit;
 };
@@ -40,6 +47,41 @@ struct Modelled {
   std::shared_ptr<const Profile> profile;
 };
 
+/// How many times as long each rank computes as the fastest; empty where all are alike.
+std::vector<double> slownessOf(const Prediction& prediction, const Modelled& modelled) {
+  if (!modelled.profile || allAtFullSpeed(modelled.profile->topology)) return {};
+  const PipelineTopology topology(modelled.profile->topology, {static_cast<int>(prediction.rows->rows.size())}, modelled.request.replicas);
+  std::vector<double> slowness;
+  for (std::size_t r = 0; r < prediction.rows->rows.size(); ++r) slowness.push_back(topology.slowness(Rank(r)));
+  const double fastest = slowness.empty() ? 1 : std::ranges::min(slowness);
+  for (double& one : slowness) one /= fastest;
+  return slowness;
+}
+
+std::vector<CausedIdle> bubbleOf(const Prediction& prediction, const Modelled& modelled) {
+  const Schedule& rows = *prediction.rows;
+  std::size_t actions = 0;
+  for (const auto& row : rows.rows) actions += row.size();
+  if (actions * rows.rows.size() > kMostCauses) {  // by group: a cause of each gap would take too much memory
+    std::vector<CausedIdle> ranks;
+    const Explanation explanation = explain(rows, prediction.costs, prediction.program, prediction.times, false);
+    for (const IdleByCause& by : idleByCause(explanation)) ranks.push_back({by, {}});
+    for (const BubbleGroup& group : std::views::reverse(explanation.groups))  // the largest comes first, and so last here
+      ranks[group.rank.index()].longestFrom[static_cast<std::size_t>(causeOf(group.phase, group.message))] = group.longestFrom;
+    return ranks;
+  }
+  CauseContext context;
+  context.slowness = slownessOf(prediction, modelled);
+  context.memoryLimit = modelled.request.memoryLimit;
+  context.memoryAt = [&](Rank rank, Ns time) -> Bytes {
+    const MemoryTrack& memory = prediction.timeline.ranks.at(rank.index()).memory;
+    const auto after = std::ranges::upper_bound(memory.time, time) - memory.time.begin();
+    return after == 0 ? 0 : memory.bytes[static_cast<std::size_t>(after - 1)];
+  };
+  return idleByCause(explain(rows, prediction.costs, prediction.program, prediction.times), rows, prediction.costs, prediction.program,
+                     prediction.times, context);
+}
+
 Analysis analysisOf(const Prediction& prediction, const Modelled& modelled, const std::function<bool(double)>& goOn) {
   Analysis analysis;
   const Schedule& rows = *prediction.rows;
@@ -50,7 +92,7 @@ Analysis analysisOf(const Prediction& prediction, const Modelled& modelled, cons
   } else {
     analysis.memory.ranks = memoryOf(rows, prediction.costs);
   }
-  analysis.explanation = explain(rows, prediction.costs, prediction.program, prediction.times, false);
+  analysis.bubble = bubbleOf(prediction, modelled);
   analysis.makespan = prediction.makespan;
   double actions = 0;
   for (const auto& row : rows.rows) actions += static_cast<double>(row.size());
@@ -88,6 +130,7 @@ struct AnalysisPanel::Private {
   QLabel* sentence = nullptr;
   Tornado* tornado = nullptr;
   BubbleBars* bubble = nullptr;
+  BubbleTable* causes = nullptr;
   MemoryView* memory = nullptr;
   Job job;
   std::shared_ptr<const Prediction> shown;  ///< whose figures these are, or are being computed
@@ -108,10 +151,15 @@ void AnalysisPanel::Private::build() {
   column->addWidget(bars, 1);
   memory = new MemoryView;
   bubble = new BubbleBars;
-  auto* bubbles = new QScrollArea;
-  bubbles->setWidget(bubble);
-  bubbles->setWidgetResizable(true);
-  bubbles->setFrameShape(QFrame::NoFrame);
+  auto* scroll = new QScrollArea;
+  scroll->setWidget(bubble);
+  scroll->setWidgetResizable(true);
+  scroll->setFrameShape(QFrame::NoFrame);
+  causes = new BubbleTable;
+  auto* bubbles = new QSplitter(Qt::Vertical);
+  bubbles->setChildrenCollapsible(false);
+  bubbles->addWidget(scroll);
+  bubbles->addWidget(causes);
   pages = new QTabWidget;
   pages->setDocumentMode(true);
   pages->addTab(sensitivity, AnalysisPanel::tr("Sensitivity"));
@@ -122,6 +170,7 @@ void AnalysisPanel::Private::build() {
   all->addWidget(pages);
   QObject::connect(&document, &Document::predictionChanged, &w, [this] { update(); });
   QObject::connect(bubble, &BubbleBars::chosen, &w, &AnalysisPanel::bubbleChosen);
+  QObject::connect(causes, &BubbleTable::chosen, &w, &AnalysisPanel::bubbleChosen);
   QObject::connect(&job, &Job::failed, &w, [this](const QString& problem) { sentence->setText(problem); });
   take({});
 }
@@ -156,7 +205,8 @@ void AnalysisPanel::Private::take(const Analysis& analysis) {
                       limitText(analysis.limit));
   }
   tornado->show(report);
-  bubble->show(analysis.explanation, analysis.makespan);
+  bubble->show(analysis.bubble, analysis.makespan);
+  causes->show(analysis.bubble, analysis.makespan);
   memory->show(analysis.memory);
   if (wanted && !analysis.memory.ranks.empty()) {
     memory->showRank(*wanted);

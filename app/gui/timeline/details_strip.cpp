@@ -1,6 +1,8 @@
 #include "app/gui/timeline/details_strip.h"
 
 #include <QEvent>
+#include <QKeyEvent>
+#include <QMouseEvent>
 #include <QScrollBar>
 #include <QTextBlock>
 #include <QTextDocument>
@@ -11,6 +13,8 @@ namespace pw::gui {
 
 DetailsStrip::DetailsStrip(QWidget* parent) : QPlainTextEdit(parent) {
   setReadOnly(true);
+  setMouseTracking(true);
+  viewport()->setMouseTracking(true);
   setTabChangesFocus(true);
   setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   setFrameShape(QFrame::NoFrame);
@@ -22,6 +26,7 @@ DetailsStrip::DetailsStrip(QWidget* parent) : QPlainTextEdit(parent) {
 void DetailsStrip::setDetails(const QString& text, const QString& hint) {
   if (placeholderText() != hint) setPlaceholderText(hint);
   if (text == details_) return;
+  links_.clear();
   details_ = text;
   setPlainText(text);
   QTextCursor cursor(document()->firstBlock());
@@ -30,6 +35,49 @@ void DetailsStrip::setDetails(const QString& text, const QString& hint) {
   bold.setFontWeight(QFont::DemiBold);
   cursor.mergeCharFormat(bold);
   fit();
+}
+
+void DetailsStrip::setLinks(const QStringList& parts) {
+  if (parts == links_) return;
+  links_ = parts;
+  qsizetype at = std::max<qsizetype>(0, details_.indexOf(QLatin1Char('\n')));
+  for (qsizetype i = 0; i < parts.size(); ++i) {
+    const qsizetype found = parts[i].isEmpty() ? -1 : details_.indexOf(parts[i], at);
+    if (found < 0) continue;
+    at = found + parts[i].size();
+    QTextCursor cursor(document());
+    cursor.setPosition(static_cast<int>(found));
+    cursor.setPosition(static_cast<int>(at), QTextCursor::KeepAnchor);
+    QTextCharFormat link;
+    link.setAnchor(true);
+    link.setAnchorHref(QString::number(i));
+    link.setFontUnderline(true);
+    link.setForeground(palette().link());
+    cursor.mergeCharFormat(link);
+  }
+}
+
+bool DetailsStrip::choose(const QString& link) {
+  bool isNumber = false;
+  const int number = link.toInt(&isNumber);
+  if (isNumber) emit linkChosen(number);
+  return isNumber;
+}
+
+void DetailsStrip::mouseMoveEvent(QMouseEvent* event) {
+  QPlainTextEdit::mouseMoveEvent(event);
+  viewport()->setCursor(anchorAt(event->position().toPoint()).isEmpty() ? Qt::IBeamCursor : Qt::PointingHandCursor);
+}
+
+void DetailsStrip::mouseReleaseEvent(QMouseEvent* event) {
+  QPlainTextEdit::mouseReleaseEvent(event);
+  if (event->button() == Qt::LeftButton && !textCursor().hasSelection()) (void)choose(anchorAt(event->position().toPoint()));
+}
+
+void DetailsStrip::keyPressEvent(QKeyEvent* event) {
+  const bool isEnter = event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter;
+  if (isEnter && choose(textCursor().charFormat().anchorHref())) return event->accept();
+  QPlainTextEdit::keyPressEvent(event);
 }
 
 void DetailsStrip::changeEvent(QEvent* event) {

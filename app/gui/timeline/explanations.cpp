@@ -21,6 +21,7 @@ struct Clause {
   Rank peer;
   bool message = false, queue = false;
   Ns until = 0;
+  std::optional<SourcedSpan> span = {};
 };
 
 QString placed(SpanKind kind, Stage stage, Microbatch microbatch) {
@@ -36,19 +37,26 @@ QString said(const Clause& clause) {
   return Text::tr("%1 of rank %2 until %3").arg(clause.what).arg(clause.rank.value).arg(until);
 }
 
-/// Consecutive causes; a message that takes a channel and is then in flight is one cause.
-QString chainText(const std::vector<Clause>& clauses) {
+/// What is said of each, the middle of a long chain left out.
+std::vector<CauseStep> stepsOf(const std::vector<Clause>& clauses) {
   constexpr std::size_t kShown = 8;
-  QStringList parts;
+  std::vector<CauseStep> steps;
   for (std::size_t i = 0; i < clauses.size(); ++i) {
     if (clauses.size() > kShown && i == kShown / 2) {
       const std::size_t cut = clauses.size() - kShown;
       i += cut;
-      parts << Text::tr("%n more", nullptr, static_cast<int>(cut));
+      steps.push_back({Text::tr("%n more", nullptr, static_cast<int>(cut)), std::nullopt});
     }
-    parts << said(clauses[i]);
+    steps.push_back({said(clauses[i]), clauses[i].span});
   }
-  return parts.join(QStringLiteral(" → "));
+  return steps;
+}
+
+void takeSteps(Cause& cause, const std::vector<Clause>& clauses) {
+  cause.steps = stepsOf(clauses);
+  QStringList parts;
+  for (const CauseStep& step : cause.steps) parts << step.text;
+  cause.chain = parts.join(QStringLiteral(" → "));
 }
 
 /// Why the awaited action was late: what precedes it in the chain.
@@ -62,19 +70,22 @@ QString lateness(const std::vector<Clause>& clauses, const QString& awaited, Ran
   return Text::tr(", which waits for %1 of rank %2").arg(before.what).arg(before.rank.value);
 }
 
-std::vector<Clause> clausesOf(const std::vector<Segment>& causes) {
+/// Consecutive causes; a message that takes a channel and is then in flight is one cause.
+std::vector<Clause> clausesOf(const std::vector<Segment>& causes, const Timeline& timeline, const Dependencies& dependencies) {
   std::vector<Clause> clauses;
   for (const Segment& s : causes) {
-    Clause clause{nameOf(s.action), s.rank, s.peer, isMessage(s.doing), s.doing == Doing::Queue, s.to};
+    Clause clause{nameOf(s.action), s.rank, s.peer, isMessage(s.doing), s.doing == Doing::Queue, s.to, std::nullopt};
     if (s.partner) clause.what = Text::tr("%1 with %2").arg(clause.what, nameOf(*s.partner));
     if (s.doing == Doing::Load) clause.what = Text::tr("loading");
     if (s.doing == Doing::Store) clause.what = Text::tr("storing");
     const bool goesOn = !clauses.empty() && s.doing == Doing::Latency && clauses.back().message && !clauses.back().queue &&
                         clauses.back().what == clause.what && clauses.back().peer == clause.peer;
-    if (goesOn)
+    if (goesOn) {
       clauses.back().until = s.to;
-    else
-      clauses.push_back(std::move(clause));
+      continue;
+    }
+    if (const auto spans = spansOf({s}, timeline, dependencies); !spans.empty()) clause.span = spans.front();
+    clauses.push_back(std::move(clause));
   }
   return clauses;
 }
@@ -150,7 +161,7 @@ std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Tim
 }
 
 Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies& dependencies) {
-  const std::vector<Clause> clauses = clausesOf(bubble.causes);
+  const std::vector<Clause> clauses = clausesOf(bubble.causes, timeline, dependencies);
   const QString awaited = nameOf(bubble.awaited);
   const QString time = durationText(bubble.end - bubble.start);
   Cause cause;
@@ -162,7 +173,7 @@ Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies
   else
     cause.headline = Text::tr("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
   cause.headline += lateness(clauses, awaited, bubble.awaitedRank);
-  cause.chain = chainText(clauses);
+  takeSteps(cause, clauses);
   cause.spans = spansOf(bubble.causes, timeline, dependencies);
   return cause;
 }
@@ -190,7 +201,8 @@ Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Depen
   for (const SpanRef& ref : chain) {
     const Span span = spanOf(timeline, ref);
     const SpanTag tag = carried({span.kind, span.stage, span.microbatch, span.peer});
-    clauses.push_back({nameOf(tag), span.rank, span.peer, ref.track == TrackKind::Communication, false, span.end});
+    clauses.push_back(
+        {nameOf(tag), span.rank, span.peer, ref.track == TrackKind::Communication, false, span.end, SourcedSpan{bubble.source, ref}});
     cause.spans.push_back({bubble.source, ref});
   }
   if (clauses.empty()) {
@@ -202,7 +214,7 @@ Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Depen
   const Clause& last = clauses.back();
   cause.headline = Text::tr("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, last.what).arg(last.rank.value);
   cause.headline += lateness(clauses, last.what, last.rank);
-  cause.chain = chainText(clauses);
+  takeSteps(cause, clauses);
   return cause;
 }
 

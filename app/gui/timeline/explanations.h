@@ -14,11 +14,18 @@ namespace pw::gui {
 [[nodiscard]] QString nameOf(const SpanTag& tag);
 [[nodiscard]] QString nameOf(const Action& action);
 
+/// One of a chain of causes as it is said, and its span, if the timeline has one.
+struct CauseStep {
+  QString text;
+  std::optional<SourcedSpan> span;
+};
+
 /// Why a rank is idle: a sentence, the chain of causes, and their spans.
 struct Cause {
   QString headline;  ///< `Rank 2 waits 1.8 ms for 3B5 of rank 3, which comes after 3F6`
   QString chain;  ///< `3F6 of rank 3 until 5.1 ms → 3B5 of rank 3 until 7 ms → message to rank 2 until 7.2 ms`; the middle of long ones
                   ///< left out
+  std::vector<CauseStep> steps;    ///< which `chain` consists of
   std::vector<SourcedSpan> spans;  ///< of the causes, in their order
 };
 

@@ -79,6 +79,7 @@ struct TimelineWidget::Private {
   std::optional<SavedView> pending;  ///< to restore with the first timeline
   bool paintedNewest = true;
   QString details;
+  std::vector<CauseStep> steps;  ///< that its links lead to
 };
 
 TimelineWidget::Private::Private(TimelineWidget& widget, Document& owner)
@@ -150,6 +151,11 @@ void TimelineWidget::Private::connectParts() {
     canvas->setFocus(Qt::OtherFocusReason);
   });
   connect(hand, &HandEdit::changed, &w, [this] { showEditing(); });
+  connect(strip, &DetailsStrip::linkChosen, &w, [this](int number) {
+    const auto step = static_cast<std::size_t>(number);
+    if (step < steps.size()) selection.selectSpan(steps[step].span);
+    canvas->setFocus(Qt::OtherFocusReason);
+  });
   connect(hand, &HandEdit::refused, &w, &TimelineWidget::editRefused);
   connect(&notes, &NoteMarks::refused, &w, &TimelineWidget::editRefused);
 }
@@ -228,7 +234,13 @@ void TimelineWidget::Private::explained() {
   canvas->update();
 }
 
-void TimelineWidget::Private::updateDetails() { showDetails(detailsOf(selection, scene, knowledge, shown.isMoving())); }
+void TimelineWidget::Private::updateDetails() {
+  showDetails(detailsOf(selection, scene, knowledge, shown.isMoving()));
+  steps = selection.gap() && !isEmpty(scene) ? knowledge.causeOf(*selection.gap()).steps : std::vector<CauseStep>();
+  QStringList links;
+  for (const CauseStep& step : steps) links << (step.span ? step.text : QString());
+  strip->setLinks(links);
+}
 
 void TimelineWidget::Private::showDetails(const QString& text) {
   const QString hint = tr("Click a block or a bubble for its details; drag on the ruler to sum up a range; press / to find.");

@@ -42,6 +42,7 @@ void goWhenOpen(MainWindow& window, const ViewTarget& target) {
     if (!window.isIdle() || window.runs().isBusy()) return;
     if (*next == Next::Measured) {
       *next = Next::View;
+      if (target.panel) window.showPanel(*target.panel);
       if (target.step > 0) window.showStep(target.step);
       if (target.run > 0) window.runs().chooseRun(target.run);
       return;

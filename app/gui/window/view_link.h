@@ -3,6 +3,9 @@
 #include <QByteArray>
 #include <QString>
 #include <QStringList>
+#include <optional>
+
+#include "app/gui/window/panel_names.h"
 
 namespace pw::gui {
 
@@ -11,19 +14,20 @@ class MainWindow;
 
 /// A place in a window, as a command line names it.
 struct ViewTarget {
-  QByteArray view;  ///< of `TimelineWidget::saveView`; what it does not say is as in a new window; empty: all of the step
-  QString store;    ///< of the run; empty: the usual one
-  int run = -1;     ///< that is shown beside the prediction, −1: none
-  int step = -1;    ///< of the trace that is opened, −1: a typical one
+  QByteArray view;             ///< of `TimelineWidget::saveView`; what it does not say is as in a new window; empty: all of the step
+  QString store;               ///< of the run; empty: the usual one
+  int run = 0;                 ///< that is shown beside the prediction, 0: none
+  int step = 0;                ///< of the trace that is opened, from 1; 0: a typical one
+  std::optional<Panel> panel;  ///< to the front
 
-  [[nodiscard]] bool isAny() const { return !view.isEmpty() || run > 0 || step > 0; }
+  [[nodiscard]] bool isAny() const { return !view.isEmpty() || run > 0 || step > 0 || panel; }
 };
 
 /// A command for a POSIX shell that opens these files at this place: `pipewright-gui plan.json --view '{"from":0,"to":1500000}'`.
 [[nodiscard]] QString commandLineOf(const QStringList& files, const ViewTarget& target);
 /// One argument for a POSIX shell, in quotes where it needs them.
 [[nodiscard]] QString quoted(const QString& argument);
-/// Goes to a place as soon as what was opened is there: its step or run first, then its view.
+/// Goes to a place as soon as what was opened is there: its panel, step or run first, then its view.
 void goWhenOpen(MainWindow& window, const ViewTarget& target);
 
 }  // namespace pw::gui

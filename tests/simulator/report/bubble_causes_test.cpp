@@ -156,5 +156,93 @@ TEST(BubbleCauses, AddUpToTheIdleTimeAndKnowReadyWork) {
   EXPECT_LT(ready, idle);
 }
 
+/// A step with all that is needed to tell its causes apart.
+struct Executed {
+  Schedule rows;
+  CostTable costs;
+  Program program;
+  Times times;
+  Explanation explanation;
+
+  Executed(const Schedule& schedule, const CostTable& of) : rows(lower(schedule)), costs(of), program(compile(rows, costs)) {
+    execute(program, times);
+    explanation = explain(rows, costs, program, times);
+  }
+  [[nodiscard]] std::vector<CausedIdle> by(const CauseContext& context) const {
+    return idleByCause(explanation, rows, costs, program, times, context);
+  }
+};
+
+TEST(BubbleCauses, WithoutAContextAreThoseOfTheGroups) {
+  const Executed step(generate("interleaved-1f1b", {4, 8, 8}), uniform(8, 2, 3, 1));
+  const std::vector<CausedIdle> all = step.by({});
+  const std::vector<IdleByCause> plain = idleByCause(step.explanation);
+  ASSERT_EQ(all.size(), plain.size());
+  for (std::size_t r = 0; r < all.size(); ++r) EXPECT_EQ(all[r].by, plain[r]) << r;
+}
+
+/// One microbatch on two ranks, of which the first takes twice as long (F = B = 10) as the other (5). The other waits 10 for its forward
+/// and 10 at the end; had the first been as fast, 5 and 5.
+TEST(BubbleCauses, OfARankOfHalfTheSpeedAreItsForThePartThatItIsSlower) {
+  CostTable costs = uniform(2, 5, 5);
+  costs.stages[0].forward = costs.stages[0].backward = 10;
+  const std::vector<CausedIdle> ranks = Executed(generate("1f1b", {2, 2, 1}), costs).by({.slowness = {2, 1}, .memoryAt = {}});
+  EXPECT_EQ(ranks[1].by.of(BubbleCause::Straggler), 10);
+  EXPECT_EQ(ranks[1].by.of(BubbleCause::StartUp), 5);
+  EXPECT_EQ(ranks[1].by.of(BubbleCause::Drain), 5);
+  EXPECT_EQ(ranks[1].longestFrom[static_cast<std::size_t>(BubbleCause::Straggler)], 0);
+  EXPECT_EQ(ranks[0].by.of(BubbleCause::Straggler), 0) << "it waits for the faster one";
+}
+
+/// 1F1B of equal stages, F = B = 1, on 4 ranks: rank 0 has four microbatches in flight, and waits 3 for its first gradient while its next
+/// forward is ready. A microbatch keeps 10 bytes, so a fifth needs 50.
+TEST(BubbleCauses, OfAForwardThatIsReadyAreTheMemoryLimitsWhereItDoesNotFit) {
+  CostTable costs = uniform(4, 1, 1);
+  for (StageCost& stage : costs.stages) stage.activationBytes = 10;
+  const Executed step(generate("1f1b", {4, 4, 8}), costs);
+  const auto of = [&](Bytes limit) {
+    return step.by({.slowness = {}, .memoryLimit = limit, .memoryAt = [](Rank rank, Ns) { return Bytes{10} * (4 - rank.value); }});
+  };
+  EXPECT_EQ(of(49)[0].by.of(BubbleCause::MemoryLimit), 3);
+  EXPECT_EQ(of(49)[0].by.of(BubbleCause::StartUp), 0);
+  EXPECT_EQ(of(49)[0].by.of(BubbleCause::Drain), 3);
+  EXPECT_EQ(of(49)[0].longestFrom[static_cast<std::size_t>(BubbleCause::MemoryLimit)], 4) << "after its four forwards";
+  EXPECT_EQ(of(49)[3].by.of(BubbleCause::MemoryLimit), 0) << "the last rank never has a forward ready that it holds back";
+  EXPECT_EQ(of(50)[0].by.of(BubbleCause::MemoryLimit), 0);
+  EXPECT_EQ(of(50)[0].by.of(BubbleCause::StartUp), 3);
+}
+
+/// Whatever is slow and whatever fits, the causes add up to the idle time, and the straggler's part follows from the groups.
+TEST(BubbleCauses, AddUpWithStragglersAndALimit) {
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < 60; ++trial) {
+    const int ranks = static_cast<int>(draw(random, 2, 5));
+    CostTable costs = uniform(ranks, draw(random, 2, 30), draw(random, 2, 30), draw(random, 0, 9));
+    std::vector<double> slowness;
+    for (StageCost& stage : costs.stages) {
+      const Ns slow = draw(random, 1, 3);
+      slowness.push_back(static_cast<double>(slow));
+      stage.forward *= slow, stage.backward *= slow;
+      stage.activationBytes = draw(random, 1, 9);
+    }
+    const Executed step(generate(oneIn(random, 2) ? "1f1b" : "gpipe", {ranks, ranks, static_cast<int>(draw(random, 1, 9))}), costs);
+    const auto memory = [](Rank rank, Ns time) { return (rank.value * 7 + time) % 40; };
+    const std::vector<CausedIdle> all = step.by({.slowness = slowness, .memoryLimit = 30, .memoryAt = memory});
+    const std::vector<CausedIdle> slow = step.by({.slowness = slowness, .memoryAt = {}});
+    const std::vector<IdleByCause> plain = idleByCause(step.explanation);
+    std::vector<double> expected(plain.size());
+    for (const BubbleGroup& g : step.explanation.groups) {
+      if (!g.message) expected[g.rank.index()] += static_cast<double>(g.idle) * (1 - 1 / slowness[g.cause.index()]);
+    }
+    for (std::size_t r = 0; r < plain.size(); ++r) {
+      EXPECT_EQ(all[r].by.sum(), plain[r].sum()) << trial;
+      EXPECT_EQ(slow[r].by.sum(), plain[r].sum()) << trial;
+      EXPECT_LE(all[r].by.of(BubbleCause::MemoryLimit), plain[r].workReady) << trial;
+      const auto pieces = static_cast<double>(step.explanation.bubbles.size() * 8);  // each rounded
+      EXPECT_NEAR(static_cast<double>(slow[r].by.of(BubbleCause::Straggler)), expected[r], pieces / 2) << trial;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pw

@@ -7,6 +7,7 @@
 #include <QTreeWidget>
 
 #include "app/gui/analysis/bubble_bars.h"
+#include "app/gui/analysis/bubble_table.h"
 #include "app/gui/analysis/memory_view.h"
 #include "app/gui/analysis/panel.h"
 #include "app/gui/analysis/tornado.h"
@@ -135,7 +136,7 @@ TEST_F(AnalysisTest, ShowsTheBubbleByCauseAndTheLongestWaitOfAPart) {
   for (std::size_t r = 0; r < bars.ranks().size(); ++r) {
     Ns sum = 0;
     for (const BubbleCause cause : valuesOf<BubbleCause>()) {
-      sum += bars.ranks()[r].of(cause);
+      sum += bars.ranks()[r].by.of(cause);
       const QRectF part = bars.partOf(Rank(r), cause);
       if (part.width() < 2) continue;
       QTest::mouseClick(&bars, Qt::LeftButton, {}, part.center().toPoint());
@@ -150,6 +151,51 @@ TEST_F(AnalysisTest, ShowsTheBubbleByCauseAndTheLongestWaitOfAPart) {
   bars.setFocus();
   QTest::keyClick(&bars, Qt::Key_Return);
   EXPECT_EQ(chosen.size(), parts + 1) << "the longest cause of the rank that the keyboard is on";
+}
+
+TEST_F(AnalysisTest, ListsTheBubbleByCauseAndAFigureLeadsToItsWait) {
+  openSchedule();
+  panel->findChild<QTabWidget*>()->setCurrentIndex(1);
+  BubbleTable& table = *panel->findChild<BubbleTable*>();
+  const Prediction& prediction = *document.prediction();
+  ASSERT_EQ(table.topLevelItemCount(), 3 + 1) << "three ranks, and all of them";
+  const int all = 1 + static_cast<int>(countOf<BubbleCause>());
+  for (std::size_t r = 0; r < 3; ++r) {
+    const QString text = table.topLevelItem(static_cast<int>(r))->text(all);
+    EXPECT_TRUE(text.startsWith(durationText(prediction.ranks[r].idle))) << text.toStdString();
+  }
+  QSignalSpy chosen(panel.get(), &AnalysisPanel::bubbleChosen);
+  const QModelIndex cell = table.model()->index(1, 1);  // rank 1 waits for its first forward
+  table.resizeColumnToContents(1);
+  QTest::mouseClick(table.viewport(), Qt::LeftButton, {}, table.visualRect(cell).center());
+  ASSERT_EQ(chosen.size(), 1);
+  EXPECT_EQ(chosen.front().front().value<Rank>(), Rank(1));
+  EXPECT_TRUE(bubbleUnder(prediction.timeline, Source::Predicted, Rank(1), chosen.front().back().value<Ns>()));
+}
+
+TEST_F(AnalysisTest, ShowsWhatTheMemoryLimitAndASlowRankAreTheCauseOf) {
+  openModel();
+  const BubbleBars& bars = *panel->findChild<BubbleBars*>();
+  const auto all = [&](BubbleCause cause) {
+    Ns sum = 0;
+    for (const CausedIdle& rank : bars.ranks()) sum += rank.by.of(cause);
+    return sum;
+  };
+  EXPECT_EQ(all(BubbleCause::MemoryLimit) + all(BubbleCause::Straggler), 0) << "no limit, and ranks of one speed";
+  ASSERT_GT(bars.ranks()[0].by.workReady, 0) << "1F1B holds back the forwards of the first rank";
+  // Exactly what the first rank needs: another microbatch would not fit there.
+  document.edit(QStringLiteral("limit"), [&](Design& design) { design.request.memoryLimit = document.prediction()->ranks[0].peakBytes; });
+  settle();
+  EXPECT_GT(bars.ranks()[0].by.of(BubbleCause::MemoryLimit), 0);
+  EXPECT_LE(bars.ranks()[0].by.of(BubbleCause::MemoryLimit), bars.ranks()[0].by.workReady);
+  for (std::size_t r = 0; r < bars.ranks().size(); ++r) EXPECT_EQ(bars.ranks()[r].by.sum(), document.prediction()->ranks[r].idle) << r;
+  document.edit(QStringLiteral("slow"), [](Design& design) {
+    design.request.memoryLimit = 0;
+    design.cluster = PW_SOURCE_DIR "/resources/examples/mixed_rack.json";
+  });
+  settle();
+  EXPECT_GT(all(BubbleCause::Straggler), 0) << document.problem().toStdString();
+  for (std::size_t r = 0; r < bars.ranks().size(); ++r) EXPECT_EQ(bars.ranks()[r].by.sum(), document.prediction()->ranks[r].idle) << r;
 }
 
 TEST_F(AnalysisTest, ComputesNothingWhileItIsHidden) {

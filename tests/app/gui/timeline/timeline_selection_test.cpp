@@ -353,5 +353,32 @@ TEST_F(TimelineSelection, CtrlAndAClickChooseBlocksAndShiftChoosesUpToOne) {
   EXPECT_EQ(selected(), third);
 }
 
+TEST_F(TimelineSelection, EachStepOfACauseIsALink) {
+  const auto bubble = bubbleUnder(timeline(), Source::Predicted, Rank(1), kMs / 2);  // it waits for the first forward and its message
+  ASSERT_TRUE(bubble);
+  auto* strip = widget.findChild<QPlainTextEdit*>();
+  const auto clickOn = [&](const QString& text) {
+    widget.selectBubble(*bubble);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return strip->toPlainText().contains(text); }, 10'000)) << strip->toPlainText().toStdString();
+    QTextCursor at(strip->document());
+    at.setPosition(static_cast<int>(strip->toPlainText().lastIndexOf(text)) + 2);
+    QTest::mouseClick(strip->viewport(), Qt::LeftButton, {}, strip->cursorRect(at).center());
+  };
+  clickOn(QStringLiteral("0F0 of rank 0 until 1.00 ms"));
+  EXPECT_EQ(selected(), at(0, SpanKind::Forward, 0, 0));
+  EXPECT_FALSE(widget.selectedBubble());
+  clickOn(QStringLiteral("message of 0F0 to rank 1 until 1.30 ms"));
+  EXPECT_EQ(selected(), at(0, SpanKind::SendForward, 0, 0));
+  const SourcedSpan before = *selected();
+  QTest::mouseClick(strip->viewport(), Qt::LeftButton, {}, QPoint(20, 8));  // what is said of a block has no links
+  EXPECT_EQ(selected(), before);
+  widget.selectBubble(*bubble);
+  QTextCursor cursor(strip->document());
+  cursor.setPosition(static_cast<int>(strip->toPlainText().indexOf(QStringLiteral("message of 0F0"))) + 3);
+  strip->setTextCursor(cursor);
+  QTest::keyClick(strip, Qt::Key_Return);
+  EXPECT_EQ(selected(), at(0, SpanKind::SendForward, 0, 0));
+}
+
 }  // namespace
 }  // namespace pw::gui

@@ -2,6 +2,10 @@
 #include "app/gui/window/view_link.h"
 
 #include <QClipboard>
+#include <QFile>
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QJsonObject>
 #include <QLabel>
 #include <QProcess>
 #include <algorithm>
@@ -107,6 +111,42 @@ TEST_F(ViewLink, OfAProjectOpensTheProject) {
   openLink(window_->viewLink());
   EXPECT_EQ(other_->document().design().request.microbatches, 6);
   EXPECT_EQ(other_->document().projectPath(), path);
+}
+
+/// A trace as torch.profiler writes it: three steps of two ranks, each longer than the one before.
+void writeTrace(const QString& path) {
+  QJsonArray events;
+  const auto add = [&](const QString& name, int rank, double start, double duration) {
+    events.append(QJsonObject{
+        {"ph", "X"}, {"cat", "user_annotation"}, {"name", name}, {"pid", rank}, {"tid", rank}, {"ts", start}, {"dur", duration}});
+  };
+  for (int step = 0; step < 3; ++step) {
+    const double from = 100'000.0 * step;
+    add(QStringLiteral("ProfilerStep#%1").arg(step), 0, from, 90'000);
+    for (int rank = 0; rank < 2; ++rank) {
+      add(QStringLiteral("PP:%1F0").arg(rank), rank, from + 5'000 * rank, 1'000 * (step + 1));
+      add(QStringLiteral("PP:%1B0").arg(rank), rank, from + 30'000 - 9'000 * rank, 2'000 * (step + 1));
+    }
+  }
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(QJsonDocument(QJsonObject{{"traceEvents", events}}).toJson());
+}
+
+TEST_F(ViewLink, OfATraceOpensTheSameStep) {
+  const QString path = folder_.filePath("three steps.json");
+  writeTrace(path);
+  open(path);
+  ASSERT_NE(document().measured(), nullptr) << window_->message().toStdString();
+  for (int step = 1; step <= 3; ++step) {
+    window_->showStep(step);
+    window_->timeline().select({Source::Measured, {Rank(1), TrackKind::Compute, 1}});
+    ASSERT_TRUE(settle());
+    EXPECT_TRUE(window_->viewLink().contains(QStringLiteral("--step %1 ").arg(step))) << window_->viewLink().toStdString();
+    openLink(window_->viewLink());
+    EXPECT_EQ(other_->document().measured()->title, document().measured()->title);
+    EXPECT_EQ(other_->document().measured()->trace, document().measured()->trace);
+  }
 }
 
 TEST_F(ViewLink, IsCopiedByItsCommand) {
