@@ -162,8 +162,6 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
   return typical;
 }
 
-std::string usualText(const Job& job) {
-  return fmt::format("usual times of {} ({})", job.name, stepsText(job));
-}
+std::string usualText(const Job& job) { return fmt::format("usual times of {} ({})", job.name, stepsText(job)); }
 
 }  // namespace pw

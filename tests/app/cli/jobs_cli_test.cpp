@@ -57,8 +57,9 @@ TEST(JobsCli, UsualTimesOfSomeStepsPredictTheNext) {
 TEST(JobsCli, ExplainsAJobWithReplicasInWords) {
   const Outcome outcome = call({"explain", kNdTimeline});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  for (const char* part : {"1f1b, 4 ranks, 4 stages, 4 microbatches, 2 replicas, 16 measured steps", "With only that as it was, all else ideal: rank 3",
-                           "critical path", "idle of rank", "worst steps", "at most 0.0 % off its pipeline's time"})
+  for (const char* part :
+       {"1f1b, 4 ranks, 4 stages, 4 microbatches, 2 replicas, 16 measured steps", "With only that as it was, all else ideal: rank 3",
+        "critical path", "idle of rank", "worst steps", "at most 0.0 % off its pipeline's time"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
 }
 
