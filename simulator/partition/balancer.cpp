@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <deque>
 #include <iterator>
 #include <limits>
@@ -114,22 +115,52 @@ struct Dynamic {
     return best[k - 1];
   }
 
-  /// Whether stages with room make a cut with none above `limit`.
+  [[nodiscard]] bool fits(std::size_t stage, std::size_t i, std::size_t j, double limit) const {
+    return weight(stage, i, j) <= limit && hasRoom(stage, i, j);
+  }
+
+  /// By stage, and one more for the end: where it begins at the earliest if all from there on are as long as they can be.
+  [[nodiscard]] std::vector<std::size_t> earliest(double limit) const {
+    std::vector<std::size_t> begins(static_cast<std::size_t>(stages) + 1, positions.size() - 1);
+    for (std::size_t s = begins.size() - 1; s-- > 0;) {
+      std::size_t low = 0, high = begins[s + 1];  // where not even the last node before `high` fits, the stage begins after it
+      while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (fits(s, middle, begins[s + 1], limit))
+          high = middle;
+        else
+          low = middle + 1;
+      }
+      begins[s] = low;
+    }
+    return begins;
+  }
+
+  /// Whether stages with room make a cut with none above `limit`. Only begins are looked at from which the rest can reach the end.
   [[nodiscard]] bool isPossible(double limit) const {
     const std::size_t k = positions.size();
-    std::vector<bool> reached(k, false);  // by the stages so far
-    reached[0] = true;
+    const std::vector<std::size_t> begins = earliest(limit);
+    if (begins.front() > 0) return false;
+    std::vector<std::uint8_t> reached(k, 0), next(k, 0);  // by the stages so far
+    reached[0] = 1;
+    std::size_t from = 0, to = 0;  // all that are reached are there
     for (std::size_t s = 0; s < static_cast<std::size_t>(stages); ++s) {
-      std::vector<bool> next(k, false);
-      std::size_t first = 0, count = 0;  // of the begins from `first` on, those that are reached
-      for (std::size_t j = 1; j < k; ++j) {
-        count += reached[j - 1] ? 1 : 0;
-        for (; first < j && (weight(s, first, j) > limit || !hasRoom(s, first, j)); ++first) count -= reached[first] ? 1 : 0;
-        next[j] = count > 0;
+      const std::size_t begin = std::max(from + 1, begins[s + 1]);
+      std::size_t first = from, added = from, count = 0, last = 0;  // of the begins in [first, added), those that are reached
+      for (std::size_t j = begin; j < k; ++j) {
+        for (; added < j && added <= to; ++added) count += reached[added];
+        for (; first < added && !fits(s, first, j, limit); ++first) count -= reached[first];
+        if (count == 0 && added > to) break;
+        next[j] = count > 0 ? 1 : 0;
+        last = j;
       }
-      reached = std::move(next);
+      if (last < begin) return false;
+      for (std::size_t i = from; i <= to; ++i) reached[i] = 0;
+      reached.swap(next);
+      from = begin;
+      to = last;
     }
-    return reached[k - 1];
+    return reached[k - 1] != 0;
   }
 
   /// Smallest possible heaviest stage where stages have rooms, which need not be alike: by bisection; infinite where no cut has room.
