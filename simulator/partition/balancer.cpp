@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <deque>
@@ -181,30 +182,41 @@ struct Dynamic {
   [[nodiscard]] std::vector<NodeId> cheapest(double limit) const {
     const std::size_t k = positions.size();
     constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 4;
-    std::vector<std::vector<std::size_t>> from(static_cast<std::size_t>(stages), std::vector<std::size_t>(k, 0));
-    std::vector<Bytes> best(k, kInfinite);
+    struct Row {
+      std::size_t first = 0;               ///< end of the stage
+      std::vector<std::uint32_t> sources;  ///< by end from there on: where the stage begins
+    };
+    std::vector<Row> rows(static_cast<std::size_t>(stages));
+    const std::vector<std::size_t> reaching = earliest(limit);
+    std::vector<Bytes> best(k, kInfinite), next(k, kInfinite);
     best[0] = 0;
-    for (std::size_t s = 0; s < from.size(); ++s) {
-      std::vector<std::size_t>& source = from[s];
-      std::vector<Bytes> next(k, kInfinite);
+    std::size_t from = 0, to = 0;  // all begins that are reached are there
+    for (std::size_t s = 0; s < rows.size(); ++s) {
+      Row& row = rows[s];
+      row.first = std::max(from + 1, reaching[s + 1]);
       std::deque<std::size_t> queue;  // begins, ascending, with ascending bytes
       const auto cost = [&](std::size_t i) { return best[i] + crossing[i]; };
-      for (std::size_t j = 1; j < k; ++j) {
-        if (best[j - 1] < kInfinite) {
-          while (!queue.empty() && cost(queue.back()) > cost(j - 1)) queue.pop_back();
-          queue.push_back(j - 1);
+      for (std::size_t j = row.first, added = from; j < k; ++j) {
+        for (; added < j && added <= to; ++added) {
+          if (best[added] >= kInfinite) continue;
+          while (!queue.empty() && cost(queue.back()) > cost(added)) queue.pop_back();
+          queue.push_back(added);
         }
-        while (!queue.empty() && (weight(s, queue.front(), j) > limit || !hasRoom(s, queue.front(), j))) queue.pop_front();
-        if (queue.empty()) continue;
-        next[j] = cost(queue.front());
-        source[j] = queue.front();
+        while (!queue.empty() && !fits(s, queue.front(), j, limit)) queue.pop_front();
+        if (queue.empty() && added > to) break;
+        row.sources.push_back(queue.empty() ? 0 : static_cast<std::uint32_t>(queue.front()));
+        next[j] = queue.empty() ? kInfinite : cost(queue.front());
       }
-      best = std::move(next);
+      assert(!row.sources.empty());
+      for (std::size_t i = from; i <= to; ++i) best[i] = kInfinite;
+      best.swap(next);
+      from = row.first;
+      to = row.first + row.sources.size() - 1;
     }
     std::vector<NodeId> begins;
     std::size_t j = k - 1;
-    for (std::size_t s = from.size(); s-- > 1;) {
-      j = from[s][j];
+    for (std::size_t s = rows.size(); s-- > 1;) {
+      j = rows[s].sources[j - rows[s].first];
       begins.emplace_back(positions[j]);
     }
     std::reverse(begins.begin(), begins.end());
