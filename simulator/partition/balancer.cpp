@@ -12,6 +12,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "schedules/error.h"
@@ -51,7 +52,7 @@ std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Bal
   const std::size_t n = graph.nodes.size();
   std::vector<double> weight(n, 0);
   const auto addParameters = [&](double factor) {
-    std::set<std::string> seen;
+    std::unordered_set<std::string> seen;
     const auto parameterOf = indexByValue(graph, graph.parameters);
     for (std::size_t i = 0; i < n; ++i) {
       for (const ValueId v : readsOf(graph.nodes[i])) {
