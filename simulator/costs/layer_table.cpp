@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -113,7 +113,7 @@ class Builder {
 
   const JsonDocument& document_;
   LayerTable& table_;
-  std::set<std::string> names_;
+  std::unordered_set<std::string> names_;
   std::map<std::string_view, std::int64_t> sums_;
 };
 

@@ -38,31 +38,56 @@ Ns boundOn(const OrderProblem& problem, const CostTable& relaxed) {
   return 0;
 }
 
+/// All choices of what is recomputed with the time that their orders take at least, ascending; empty where there are many.
+std::vector<std::pair<Ns, std::vector<bool>>> choicesByBound(const OrderProblem& problem) {
+  constexpr std::size_t kFewStages = 8;
+  const std::vector<Recomputed> open = openChoice(problem);
+  std::vector<std::size_t> stages;
+  for (std::size_t s = 0; s < open.size(); ++s) {
+    if (open[s] == Recomputed::Open) stages.push_back(s);
+  }
+  std::vector<std::pair<Ns, std::vector<bool>>> choices;
+  for (std::size_t bits = 0; stages.size() <= kFewStages && bits < std::size_t{1} << stages.size(); ++bits) {
+    std::vector<Recomputed> decided(open.size(), Recomputed::No);
+    std::vector<bool> recomputed(open.size(), false);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      if ((bits >> i & 1) == 0) continue;
+      decided[stages[i]] = Recomputed::Yes;
+      recomputed[stages[i]] = true;
+    }
+    choices.emplace_back(boundOn(problem, relaxedCosts(problem, decided)), std::move(recomputed));
+  }
+  std::sort(choices.begin(), choices.end());
+  return choices;
+}
+
 /// Looks for what to recompute, by short searches for an order with one choice after the other.
 class Chooser {
  public:
   using GoOn = std::function<bool(std::int64_t)>;
 
   Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, std::int64_t work, const GoOn& goOn)
-      : problem_(problem), open_(openChoice(problem)), bound_(bound), effort_(effort), work_(work), goOn_(goOn) {}
+      : problem_(problem),
+        open_(openChoice(problem)),
+        choices_(choicesByBound(problem)),
+        bound_(choices_.empty() ? bound : std::max(bound, choices_.front().first)),
+        effort_(effort),
+        work_(work),
+        goOn_(goOn) {}
 
   /// The best of none, all, and others: of few stages all choices, those first whose orders may take least, else neighbours of the best.
   Choice run() {
     attempt(Recomputation(open_.size(), false));
     attempt(whole());
     attempt(smallestRecomputation(problem_));
-    if (std::ranges::count(open_, Recomputed::Open) <= kFewStages) {
-      tryAll();
-    } else {
-      tryNeighbours();
-    }
+    choices_.empty() ? tryNeighbours() : tryAll();
     return best_;
   }
   [[nodiscard]] std::int64_t spent() const { return spent_; }
+  [[nodiscard]] Ns bound() const { return bound_; }  ///< of all choices: no order takes less
 
  private:
   using Recomputation = std::vector<bool>;
-  static constexpr std::ptrdiff_t kFewStages = 8;
   static constexpr std::int64_t kParts = 64;  ///< of the work
 
   [[nodiscard]] Recomputation whole() const {
@@ -89,25 +114,9 @@ class Chooser {
   }
 
   void tryAll() {
-    std::vector<std::pair<Ns, Recomputation>> choices;
-    std::vector<std::size_t> stages;
-    for (std::size_t s = 0; s < open_.size(); ++s) {
-      if (open_[s] == Recomputed::Open) stages.push_back(s);
-    }
-    for (std::size_t bits = 0; bits < std::size_t{1} << stages.size(); ++bits) {
-      std::vector<Recomputed> decided(open_.size(), Recomputed::No);
-      Recomputation recomputed(open_.size(), false);
-      for (std::size_t i = 0; i < stages.size(); ++i) {
-        if ((bits >> i & 1) == 0) continue;
-        decided[stages[i]] = Recomputed::Yes;
-        recomputed[stages[i]] = true;
-      }
-      choices.emplace_back(boundOn(problem_, relaxedCosts(problem_, decided)), std::move(recomputed));
-    }
-    std::sort(choices.begin(), choices.end());
-    for (auto& [bound, recomputed] : choices) {
+    for (const auto& [bound, recomputed] : choices_) {
       if (best_.found && bound >= best_.found->certificate.time) return;
-      attempt(std::move(recomputed));
+      attempt(recomputed);
     }
   }
 
@@ -128,6 +137,7 @@ class Chooser {
 
   const OrderProblem& problem_;
   std::vector<Recomputed> open_;
+  std::vector<std::pair<Ns, Recomputation>> choices_;  ///< by bound; empty: too many
   Ns bound_;
   const OrderEffort& effort_;
   std::int64_t work_;
@@ -171,7 +181,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
     throw UsageError("an order is searched for one replica of each stage; use a loop, V, wave or custom placement");
   if (!problem.costs.overlap.empty()) throw UsageError("an order is searched without slots of their own duration; omit the overlap");
   if (tooSmall(problem)) return std::nullopt;
-  const Ns bound = orderBound(problem);
+  Ns bound = orderBound(problem);
   const auto work = static_cast<std::int64_t>(std::clamp(effort.seconds, 0.001, 1e6) * 1e9);
   std::int64_t spent = 0;
   Choice choice{std::vector<bool>(problem.costs.stages.size(), false), std::nullopt};
@@ -181,6 +191,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!problem.recomputed.empty() && !problem.limits.empty()) {
     Chooser chooser(problem, bound, effort, work / 2, goOn);
     choice = chooser.run();
+    bound = chooser.bound();
     spent = chooser.spent();
   }
   OrderSearch search(problem, withRecomputation(problem, choice.recomputed), bound, effort);

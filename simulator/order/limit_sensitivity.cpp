@@ -46,6 +46,11 @@ std::vector<LimitSensitivity> limitSensitivity(const OrderProblem& problem, Ns n
     one.more = std::min(now, timeWith(one.rank, 1 + change).value_or(now));
     if (const std::optional<Ns> less = timeWith(one.rank, 1 - change)) one.less = std::max(now, *less);
   }
+  for (LimitSensitivity& one : all) {  // what fits beside one smaller limit fits beside the others as they are, and the reverse
+    all.front().more = std::min(all.front().more, one.more);
+    const std::optional<Ns> less = all.front().less;
+    if (less && (!one.less || *less < *one.less)) one.less = less;
+  }
   return all;
 }
 

@@ -213,13 +213,16 @@ void OrderSearch::polish(std::int64_t work) {
 }
 
 bool OrderSearch::improve(std::int64_t work, const std::function<bool(std::int64_t)>& goOn) {
-  constexpr int kRounds = 6;
+  constexpr double kFirstShare = 1.0 / 3, kFirstShareOfLarge = 0.15;
+  constexpr int kRounds = 6, kRoundsOfLarge = 2;  // large ones need long chains
+  const int rounds = isSmall() ? kRounds : kRoundsOfLarge;
   goOn_ = goOn;
   const std::int64_t forPolish = isSmall() ? work / 3 : 0, end = spent_ + work - forPolish;
-  if (best_ > bound_) tune((work - forPolish) / 3);
+  if (best_ > bound_)
+    tune(static_cast<std::int64_t>((isSmall() ? kFirstShare : kFirstShareOfLarge) * static_cast<double>(work - forPolish)));
   finish();
-  for (int round = 0; round < kRounds && best_ > bound_ && !stopped_ && !starts_.empty(); ++round) {
-    anneal((end - spent_) / (kRounds - round), round);
+  for (int round = 0; round < rounds && best_ > bound_ && !stopped_ && !starts_.empty(); ++round) {
+    anneal((end - spent_) / (rounds - round), round);
     finish();
   }
   if (forPolish > 0 && best_ > bound_ && !stopped_ && !starts_.empty()) {

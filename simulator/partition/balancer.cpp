@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <deque>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "schedules/error.h"
@@ -49,7 +52,7 @@ std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Bal
   const std::size_t n = graph.nodes.size();
   std::vector<double> weight(n, 0);
   const auto addParameters = [&](double factor) {
-    std::set<std::string> seen;
+    std::unordered_set<std::string> seen;
     const auto parameterOf = indexByValue(graph, graph.parameters);
     for (std::size_t i = 0; i < n; ++i) {
       for (const ValueId v : readsOf(graph.nodes[i])) {
@@ -114,22 +117,52 @@ struct Dynamic {
     return best[k - 1];
   }
 
-  /// Whether stages with room make a cut with none above `limit`.
+  [[nodiscard]] bool fits(std::size_t stage, std::size_t i, std::size_t j, double limit) const {
+    return weight(stage, i, j) <= limit && hasRoom(stage, i, j);
+  }
+
+  /// By stage, and one more for the end: where it begins at the earliest if all from there on are as long as they can be.
+  [[nodiscard]] std::vector<std::size_t> earliest(double limit) const {
+    std::vector<std::size_t> begins(static_cast<std::size_t>(stages) + 1, positions.size() - 1);
+    for (std::size_t s = begins.size() - 1; s-- > 0;) {
+      std::size_t low = 0, high = begins[s + 1];  // where not even the last node before `high` fits, the stage begins after it
+      while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (fits(s, middle, begins[s + 1], limit))
+          high = middle;
+        else
+          low = middle + 1;
+      }
+      begins[s] = low;
+    }
+    return begins;
+  }
+
+  /// Whether stages with room make a cut with none above `limit`. Only begins are looked at from which the rest can reach the end.
   [[nodiscard]] bool isPossible(double limit) const {
     const std::size_t k = positions.size();
-    std::vector<bool> reached(k, false);  // by the stages so far
-    reached[0] = true;
+    const std::vector<std::size_t> begins = earliest(limit);
+    if (begins.front() > 0) return false;
+    std::vector<std::uint8_t> reached(k, 0), next(k, 0);  // by the stages so far
+    reached[0] = 1;
+    std::size_t from = 0, to = 0;  // all that are reached are there
     for (std::size_t s = 0; s < static_cast<std::size_t>(stages); ++s) {
-      std::vector<bool> next(k, false);
-      std::size_t first = 0, count = 0;  // of the begins from `first` on, those that are reached
-      for (std::size_t j = 1; j < k; ++j) {
-        count += reached[j - 1] ? 1 : 0;
-        for (; first < j && (weight(s, first, j) > limit || !hasRoom(s, first, j)); ++first) count -= reached[first] ? 1 : 0;
-        next[j] = count > 0;
+      const std::size_t begin = std::max(from + 1, begins[s + 1]);
+      std::size_t first = from, added = from, count = 0, last = 0;  // of the begins in [first, added), those that are reached
+      for (std::size_t j = begin; j < k; ++j) {
+        for (; added < j && added <= to; ++added) count += reached[added];
+        for (; first < added && !fits(s, first, j, limit); ++first) count -= reached[first];
+        if (count == 0 && added > to) break;
+        next[j] = count > 0 ? 1 : 0;
+        last = j;
       }
-      reached = std::move(next);
+      if (last < begin) return false;
+      for (std::size_t i = from; i <= to; ++i) reached[i] = 0;
+      reached.swap(next);
+      from = begin;
+      to = last;
     }
-    return reached[k - 1];
+    return reached[k - 1] != 0;
   }
 
   /// Smallest possible heaviest stage where stages have rooms, which need not be alike: by bisection; infinite where no cut has room.
@@ -150,30 +183,41 @@ struct Dynamic {
   [[nodiscard]] std::vector<NodeId> cheapest(double limit) const {
     const std::size_t k = positions.size();
     constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 4;
-    std::vector<std::vector<std::size_t>> from(static_cast<std::size_t>(stages), std::vector<std::size_t>(k, 0));
-    std::vector<Bytes> best(k, kInfinite);
+    struct Row {
+      std::size_t first = 0;               ///< end of the stage
+      std::vector<std::uint32_t> sources;  ///< by end from there on: where the stage begins
+    };
+    std::vector<Row> rows(static_cast<std::size_t>(stages));
+    const std::vector<std::size_t> reaching = earliest(limit);
+    std::vector<Bytes> best(k, kInfinite), next(k, kInfinite);
     best[0] = 0;
-    for (std::size_t s = 0; s < from.size(); ++s) {
-      std::vector<std::size_t>& source = from[s];
-      std::vector<Bytes> next(k, kInfinite);
+    std::size_t from = 0, to = 0;  // all begins that are reached are there
+    for (std::size_t s = 0; s < rows.size(); ++s) {
+      Row& row = rows[s];
+      row.first = std::max(from + 1, reaching[s + 1]);
       std::deque<std::size_t> queue;  // begins, ascending, with ascending bytes
       const auto cost = [&](std::size_t i) { return best[i] + crossing[i]; };
-      for (std::size_t j = 1; j < k; ++j) {
-        if (best[j - 1] < kInfinite) {
-          while (!queue.empty() && cost(queue.back()) > cost(j - 1)) queue.pop_back();
-          queue.push_back(j - 1);
+      for (std::size_t j = row.first, added = from; j < k; ++j) {
+        for (; added < j && added <= to; ++added) {
+          if (best[added] >= kInfinite) continue;
+          while (!queue.empty() && cost(queue.back()) > cost(added)) queue.pop_back();
+          queue.push_back(added);
         }
-        while (!queue.empty() && (weight(s, queue.front(), j) > limit || !hasRoom(s, queue.front(), j))) queue.pop_front();
-        if (queue.empty()) continue;
-        next[j] = cost(queue.front());
-        source[j] = queue.front();
+        while (!queue.empty() && !fits(s, queue.front(), j, limit)) queue.pop_front();
+        if (queue.empty() && added > to) break;
+        row.sources.push_back(queue.empty() ? 0 : static_cast<std::uint32_t>(queue.front()));
+        next[j] = queue.empty() ? kInfinite : cost(queue.front());
       }
-      best = std::move(next);
+      assert(!row.sources.empty());
+      for (std::size_t i = from; i <= to; ++i) best[i] = kInfinite;
+      best.swap(next);
+      from = row.first;
+      to = row.first + row.sources.size() - 1;
     }
     std::vector<NodeId> begins;
     std::size_t j = k - 1;
-    for (std::size_t s = from.size(); s-- > 1;) {
-      j = from[s][j];
+    for (std::size_t s = rows.size(); s-- > 1;) {
+      j = rows[s].sources[j - rows[s].first];
       begins.emplace_back(positions[j]);
     }
     std::reverse(begins.begin(), begins.end());

@@ -52,6 +52,13 @@ TimeTable timeTableOf(const Windows& windows, Rank rank) {
       hold(windows.latestStart(action), windows.earliestEnd(action), model.classes[forward.index()].peak, 0);
     }
     const ClassId input = model.inputOf(model.stageOf(forward)), weight = model.weightOf(model.stageOf(forward));
+    for (const ClassId c : {input, weight}) {
+      const Bytes peak = model.classes[c.index()].peak;
+      for (Microbatch m(0); m.value < model.microbatches && peak > 0; ++m.value) {
+        const ActionId action = model.actionOf(c, m);
+        hold(windows.latestStart(action), windows.earliestEnd(action), peak, 0);
+      }
+    }
     const Bytes before = model.classes[forward.index()].gain, after = before - model.classes[input.index()].loss;
     for (Microbatch m(0); m.value < model.microbatches; ++m.value) {
       const Pair pair{model.actionOf(forward, m), model.actionOf(input, m), model.actionOf(weight, m), before, std::min(before, after)};
@@ -143,42 +150,50 @@ Held heldAt(const Windows& windows, const HeldPair& pair, ActionId action) {
   return held;
 }
 
-bool keepBalance(Windows& windows, Rank rank) {
-  const OrderModel& model = windows.model();
-  const Bytes limit = model.limit[rank.index()];
-  const std::int32_t most = model.liveLimit[rank.index()];
-  const std::vector<HeldPair> pairs = pairsOf(model, rank);
-  std::vector<Held> helds(pairs.size());
-  for (const HeldPair& own : pairs) {
-    const ActionId start = own.forward;
-    Bytes bytes = own.afterForward + model.classes[model.classOf(start).index()].peak;
-    std::int32_t live = 1;
-    for (std::size_t p = 0; p < pairs.size(); ++p) {
-      if (pairs[p].forward == start || !windows.precedes(pairs[p].forward, start)) continue;
-      helds[p] = heldAt(windows, pairs[p], start);
-      bytes += helds[p].least;
-      live += helds[p].live ? 1 : 0;
+/// Keeps the room of one action of a pair: `bytes` are what its own pair holds when it starts, and its peak.
+bool keepBalanceAt(Windows& windows, Rank rank, const std::vector<HeldPair>& pairs, std::vector<Held>& helds, const HeldPair& own,
+                   ActionId start, Bytes bytes) {
+  const Bytes limit = windows.model().limit[rank.index()];
+  const std::int32_t most = windows.model().liveLimit[rank.index()];
+  std::int32_t live = 1;
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
+    if (pairs[p].forward == own.forward || !windows.precedes(pairs[p].forward, start)) continue;
+    helds[p] = heldAt(windows, pairs[p], start);
+    bytes += helds[p].least;
+    live += helds[p].live ? 1 : 0;
+  }
+  if (bytes > limit || live > most) return false;
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
+    const HeldPair& pair = pairs[p];
+    if (pair.forward == own.forward || windows.precedes(start, pair.forward)) continue;
+    if (!windows.precedes(pair.forward, start)) {
+      const Held held = heldAt(windows, pair, start);
+      const bool room = bytes + held.least <= limit && live + (held.live ? 1 : 0) <= most;
+      if (!room && !windows.decide(start, pair.forward)) return false;
+      continue;
     }
-    if (bytes > limit || live > most) return false;
-    for (std::size_t p = 0; p < pairs.size(); ++p) {
-      const HeldPair& pair = pairs[p];
-      if (pair.forward == start || windows.precedes(start, pair.forward)) continue;
-      if (!windows.precedes(pair.forward, start)) {
-        const Held held = heldAt(windows, pair, start);
-        const bool room = bytes + held.least <= limit && live + (held.live ? 1 : 0) <= most;
-        if (!room && !windows.decide(start, pair.forward)) return false;
-        continue;
-      }
-      const Held& held = helds[p];
-      const Bytes others = bytes - held.least;
-      if (held.weight && (others + held.withoutWeight > limit || live + 1 > most)) {
-        if (!windows.decide(pair.weight, start)) return false;
-      } else if (held.input && others + held.withoutInput > limit) {
-        if (!windows.decide(pair.input, start)) return false;
-      }
+    const Held& held = helds[p];
+    const Bytes others = bytes - held.least;
+    if (held.weight && (others + held.withoutWeight > limit || live + 1 > most)) {
+      if (!windows.decide(pair.weight, start)) return false;
+    } else if (held.input && others + held.withoutInput > limit) {
+      if (!windows.decide(pair.input, start)) return false;
     }
   }
   return true;
+}
+
+bool keepBalance(Windows& windows, Rank rank) {
+  const OrderModel& model = windows.model();
+  const auto peakOf = [&](ActionId action) { return model.classes[model.classOf(action).index()].peak; };
+  const std::vector<HeldPair> pairs = pairsOf(model, rank);
+  std::vector<Held> helds(pairs.size());
+  return std::ranges::all_of(pairs, [&](const HeldPair& own) {
+    const Bytes atInput = peakOf(own.input), atWeight = peakOf(own.weight);
+    const auto keep = [&](ActionId start, Bytes bytes) { return keepBalanceAt(windows, rank, pairs, helds, own, start, bytes); };
+    return keep(own.forward, own.afterForward + peakOf(own.forward)) && (atInput <= 0 || keep(own.input, own.afterForward + atInput)) &&
+           (atWeight <= 0 || keep(own.weight, own.afterInput + atWeight));
+  });
 }
 
 }  // namespace

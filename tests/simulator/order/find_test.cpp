@@ -241,6 +241,42 @@ TEST(FindOrder, IsNeverSlowerThanAFamilyThatFits) {
   EXPECT_GT(families, 100);
 }
 
+/// An order for a limit fits where there is more room: bounds keep to that always, times where they are proven. The search may end
+/// elsewhere.
+TEST(FindOrder, IsNoSlowerWithMoreRoomWhereThatIsProven) {
+  int proven = 0, steps = 0, slower = 0;
+  for (std::uint64_t seed = 1; seed <= countFrom("PW_ORDERS", 200); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const int ranks = static_cast<int>(draw(random, 1, 4)), chunks = static_cast<int>(draw(random, 1, 2));
+    const Shape shape{ranks, ranks * chunks, static_cast<int>(draw(random, 2, 6))};
+    OrderProblem problem =
+        randomOrderProblem(random, ranks, oneIn(random, 2) ? wavePlacement(shape) : loopPlacement(shape), shape.microbatches);
+    const bool live = oneIn(random, 3);
+    if (live) problem.liveLimits.assign(static_cast<std::size_t>(ranks), chunks);
+    if (!live) limitRanks(random, problem, 2 * chunks);
+    std::optional<FoundOrder> before;
+    for (int rise = 0; rise < 5; ++rise) {
+      const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.01});
+      if (before) {
+        ASSERT_TRUE(found) << "what fits fits with more room";
+        EXPECT_LE(found->certificate.lowerBound, before->certificate.time);
+        if (found->certificate.optimal()) {
+          EXPECT_LE(found->certificate.time, before->certificate.time);
+          ++proven;
+        }
+        slower += found->certificate.time > before->certificate.time ? 1 : 0;
+        ++steps;
+      }
+      before = found;
+      for (int& limit : problem.liveLimits) limit += static_cast<int>(draw(random, 0, 1));
+      for (Bytes& limit : problem.limits) limit += draw(random, 0, 30);
+    }
+  }
+  EXPECT_GT(proven, steps / 2);
+  EXPECT_LE(slower, steps / 50) << "of " << steps;
+}
+
 TEST(FindOrder, ReachesThePublishedZeroBubbleRates) {
   // Zero Bubble (2401.10241), Table 5, 6.2B on 8 ranks, M = 24: bubble rate of the window with R (ZB-1p) and 2R (ZB-2p) microbatches'
   // activations; a layer holds M_B = 34h + 5as from F to I and M_W = 32h from I to W (h = 4096, a = 32, s = 1024).

@@ -191,5 +191,26 @@ TEST(Windows, KeepWhatIsDecidedAndWhatFollowsFromIt) {
   EXPECT_FALSE(windows.precedes(first, third));
 }
 
+/// Rank 0 holds two microbatches, but while I runs, which needs another 10 bytes, only that one. So F1 starts when I0 has ended: F and I of
+/// the first microbatch on both ranks to 4, F1 to 5, the other rank's F and I to 7, then I1 and W1.
+TEST(Windows, KeepRoomForWhatAnActionNeedsWhileItRuns) {
+  OrderProblem problem;
+  problem.ranks = problem.microbatches = 2;
+  problem.placement = loopPlacement({2, 2, 2});
+  problem.costs = syntheticTable({{1}, {}, {1}, {1}, 0, 0, {}}, 2);
+  for (StageCost& stage : problem.costs.stages) {
+    stage.activationBytes = 10;
+    stage.freedByInput = 0;
+  }
+  problem.costs.stages[0].inputPeak = 10;
+  problem.limits = {20, 1'000};
+  const OrderModel model(problem);
+  EXPECT_FALSE(Windows(model).hold(8));
+  EXPECT_TRUE(Windows(model).hold(9));
+  problem.limits[0] = 30;
+  const OrderModel wider(problem);
+  EXPECT_TRUE(Windows(wider).hold(8));
+}
+
 }  // namespace
 }  // namespace pw
