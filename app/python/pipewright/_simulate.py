@@ -132,6 +132,7 @@ def simulate(
     :param microbatches: with ``"auto"``: per step; with ``costs`` as there.
     :param seconds: with ``"auto"``: how long the order is searched, counted in work, so that the result is always the same.
     :raises UsageError: for unusable input, and a schedule that cannot run (:func:`check` says why).
+    :raises TypeError: without ``what`` and ``costs_from``.
     """
     o = native.SubjectOptions()
     o.forward, o.backward = duration_list("forward", forward), duration_list("backward", backward)
@@ -144,7 +145,7 @@ def simulate(
     o.costs_from = costs_from.name if isinstance(costs_from, Job) else os.fspath(costs_from) if costs_from is not None else ""
     o.costs_from_steps = steps
     if what is None and costs_from is None:
-        raise UsageError("there is nothing to simulate; give a schedule, a plan, or costs_from=, the job whose schedule to take")
+        raise TypeError("there is nothing to simulate; give a schedule, a plan, or costs_from=, the job whose schedule to take")
     o.layers = os.fspath(layers) if layers is not None else ""
     o.splits, o.cluster, o.optimizer = list(splits), cluster or "", optimizer or ""
     o.memory_limit = size_text("memory_limit", memory_limit)
