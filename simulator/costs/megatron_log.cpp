@@ -16,6 +16,7 @@
 #include "schedules/error.h"
 #include "schedules/placement.h"
 #include "simulator/costs/pipedream_graph.h"
+#include "simulator/text/median.h"
 #include "simulator/text/number_text.h"
 
 namespace pw {
@@ -39,12 +40,6 @@ std::optional<double> milliseconds(std::string_view text) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc() || end != text.data() + text.size() || !(value >= 0) || value > kMostMs) return std::nullopt;
   return value;
-}
-
-double medianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// Times of a timer by rank, one for each report; −1: of all ranks.
@@ -145,7 +140,7 @@ std::vector<double> Log::stageTimes(const Timer& timer) const {
   std::vector<double> sums(static_cast<std::size_t>(stages_)), counts(sums.size());
   for (const auto& [rank, all] : timer) {
     // The first report has what a training does once.
-    const double time = medianOf(all.size() > 1 ? std::vector<double>(all.begin() + 1, all.end()) : all);
+    const double time = *medianOf(all.size() > 1 ? std::vector<double>(all.begin() + 1, all.end()) : all);
     if (rank >= world_) refuse(fmt::format("it has times of rank {}, but {} ranks", rank, world_));
     for (std::int64_t stage = 0; stage < stages_; ++stage) {
       if (rank >= 0 && rank / std::max<std::int64_t>(1, world_ / stages_) != stage) continue;

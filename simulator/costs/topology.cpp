@@ -81,12 +81,6 @@ const LinkSpec& linkBetween(const Topology& topology, JobRank a, JobRank b) {
   return nodeOf(topology, a) == nodeOf(topology, b) ? topology.sameNode : topology.network;
 }
 
-void requireRanks(const Topology& topology, int ranks, const std::string& name) {
-  if (topology.ranks.empty() || static_cast<std::size_t>(ranks) <= topology.ranks.size()) return;
-  throw UsageError(fmt::format("The cluster {} lists {} ranks, and the job has {}; use fewer ranks or replicas, or list the others.", name,
-                               topology.ranks.size(), ranks));
-}
-
 std::string heterogeneityText(const Topology& topology, int ranks) {
   constexpr std::size_t kMostNamed = 4;
   std::set<int> nodes;

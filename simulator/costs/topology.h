@@ -61,9 +61,6 @@ struct Topology {
 /// Of two different ranks. Cost: linear in `links`.
 [[nodiscard]] const LinkSpec& linkBetween(const Topology& topology, JobRank a, JobRank b);
 
-/// Throws UsageError when the topology lists ranks, but fewer than the job has. `name`: of the cluster.
-void requireRanks(const Topology& topology, int ranks, const std::string& name);
-
 /// What is not the same everywhere among the first `ranks`: `on 2 nodes, rank 3 at 0.8 times the speed, rank 5 with 37.3 GiB`; empty where
 /// nothing is.
 [[nodiscard]] std::string heterogeneityText(const Topology& topology, int ranks);

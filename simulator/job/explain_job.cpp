@@ -11,6 +11,7 @@
 #include "simulator/job/job_costs.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
+#include "simulator/text/median.h"
 
 namespace pw {
 namespace {
@@ -18,18 +19,12 @@ namespace {
 constexpr std::size_t kMostWorst = 5;
 constexpr double kWorthSaying = 0.01;
 
-double medianOf(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
-
 /// Of which of them the share of the step grew most above what is usual.
 std::optional<std::size_t> grewMost(const std::vector<Culprit>& culprits, std::size_t step) {
   std::optional<std::size_t> most;
   double grown = kWorthSaying;
   for (std::size_t i = 0; i < culprits.size(); ++i) {
-    const double above = culprits[i].bySteps[step] - medianOf(culprits[i].bySteps);
+    const double above = culprits[i].bySteps[step] - medianOf(culprits[i].bySteps).value_or(0);
     if (above < grown) continue;
     grown = above;
     most = i;
@@ -46,7 +41,7 @@ std::vector<WorstStep> worstOf(const Job& job, const JobExplanation& explanation
   const std::vector<double> steps(slow.replayedSteps.begin(), slow.replayedSteps.end());
   std::vector<double> usualOnes;
   for (const std::size_t k : order) usualOnes.push_back(steps[k]);
-  const double usual = std::max(1.0, medianOf(usualOnes));
+  const double usual = std::max(1.0, medianOf(usualOnes).value_or(0));
   std::vector<WorstStep> worst;
   for (std::size_t i = 0; i < std::min({kMostWorst, count / 3 + 1, count}); ++i) {
     const std::size_t k = order[i];

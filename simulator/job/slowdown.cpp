@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "simulator/job/replay_job.h"
+#include "simulator/text/median.h"
 
 namespace pw {
 namespace {
@@ -17,13 +18,6 @@ Ns meanOf(const std::vector<Ns>& values) {
   if (values.empty()) return 0;
   const long double sum = std::accumulate(values.begin(), values.end(), 0.0L);
   return static_cast<Ns>(sum / static_cast<long double>(values.size()) + 0.5L);
-}
-
-Ns medianOf(std::vector<Ns> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const Ns low = values[(values.size() - 1) / 2], high = values[values.size() / 2];
-  return low + (high - low) / 2;
 }
 
 /// Which of the times of a step are as measured.
@@ -88,9 +82,10 @@ void Attribution::findIdeal() {
     has_[k] = !actions[k].empty();
     action[k] = meanOf(actions[k]);
   }
-  const std::array<Ns, 2> message{medianOf(std::move(messages[0])), medianOf(std::move(messages[1]))};
+  const std::array<Ns, 2> message{medianOf(std::move(messages[0])).value_or(0), medianOf(std::move(messages[1])).value_or(0)};
   std::vector<Ns> operation;
-  for (const std::string& kind : kinds_) operation.push_back(communicates(kind) ? medianOf(operations[kind]) : meanOf(operations[kind]));
+  for (const std::string& kind : kinds_)
+    operation.push_back(communicates(kind) ? medianOf(operations[kind]).value_or(0) : meanOf(operations[kind]));
   ideal_.waits.assign(shape_.allSlots(), 0);
   ideal_.operationWaits.assign(shape_.workers * shape_.operations, 0);
   for (std::size_t i = 0; i < shape_.allSlots(); ++i) {

@@ -56,19 +56,6 @@ TEST(Topology, ListedRanksAndLinksComeFirst) {
   EXPECT_EQ(speedOf(nodesOfFour(), JobRank(9)), 1);
 }
 
-TEST(Topology, RefusesAJobOfMoreRanksThanItLists) {
-  Topology topology = nodesOfFour();
-  requireRanks(topology, 1000, "any");
-  topology.ranks.resize(3);
-  requireRanks(topology, 3, "rack");
-  try {
-    requireRanks(topology, 4, "rack");
-    FAIL();
-  } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "The cluster rack lists 3 ranks, and the job has 4; use fewer ranks or replicas, or list the others.");
-  }
-}
-
 TEST(Topology, SaysWhatIsNotTheSameEverywhere) {
   Topology topology = nodesOfFour();
   EXPECT_EQ(heterogeneityText(topology, 4), "");

@@ -8,18 +8,12 @@
 #include <utility>
 
 #include "app/gui/common/format.h"
+#include "simulator/text/median.h"
 
 namespace pw::gui {
 namespace {
 
 QString tr(const char* text) { return QCoreApplication::translate("pw::gui::TimelineWidget", text); }
-
-Ns medianOf(std::vector<BusyRank> ranks) {
-  if (ranks.empty()) return 0;
-  std::ranges::sort(ranks, {}, &BusyRank::busy);
-  const std::size_t middle = ranks.size() / 2;
-  return ranks.size() % 2 == 1 ? ranks[middle].busy : (ranks[middle - 1].busy + ranks[middle].busy) / 2;
-}
 
 }  // namespace
 
@@ -31,7 +25,9 @@ Differing ranksThatDiffer(const Timeline& timeline, std::size_t most) {
     const Ns busy = track.busy.empty() ? 0 : std::accumulate(track.busy.back().begin(), track.busy.back().end(), Ns{0});
     result.ranks.push_back({Rank(r), busy});
   }
-  result.median = medianOf(result.ranks);
+  std::vector<Ns> busy;
+  for (const BusyRank& rank : result.ranks) busy.push_back(rank.busy);
+  result.median = medianOf(std::move(busy)).value_or(0);
   const auto difference = [&](const BusyRank& rank) { return std::abs(rank.busy - result.median); };
   std::erase_if(result.ranks, [&](const BusyRank& rank) { return difference(rank) == 0 || difference(rank) < result.median / 100; });
   std::ranges::stable_sort(result.ranks, std::ranges::greater{}, difference);
