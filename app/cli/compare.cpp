@@ -98,19 +98,18 @@ std::string textOf(const Verdict& verdict, const std::string& sentence, const Pa
   return text;
 }
 
-TimesOf timesOf(const RunRecord& run) { return run.facts.synthetic ? TimesOf::Rehearsed : TimesOf::Measured; }
-
 /// `sentence`: of the verdict. `with`, `withStep`: null where the run is compared with its prediction.
 std::string documentOf(const Verdict& verdict, const std::string& sentence, const RunRecord& run, const StepRecord& step,
                        const RunRecord* with, const StepRecord* withStep) {
   auto document = ownJson(comparisonJson(verdict, sentence));
   document["run_id"] = run.id.value;
   document["state"] = nameOf(run.state);
-  document["times"] = nameOf(timesOf(run));
+  document["times"] = nameOf(timesOf(run.facts));
   document["step"] = step.step;
   if (with != nullptr) {
     document["with_run_id"] = with->id.value;
     document["with_step"] = withStep->step;
+    document["with_times"] = nameOf(timesOf(with->facts));
   }
   const double before = utilisationOf(run, verdict.comparison.predictedStep);
   const double after = utilisationOf(with != nullptr ? *with : run, verdict.comparison.measuredStep);
@@ -155,7 +154,7 @@ std::string besidesText(const Verdict& verdict, const RunRecord& run) {
                    : fmt::format(
                          "Simulated with the {} compute durations the makespan is {}: running it took {} beyond computing and "
                          "predicted messages.\n",
-                         nameOf(timesOf(run)), makespan, error);
+                         nameOf(timesOf(run.facts)), makespan, error);
 }
 
 int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool json) {
@@ -166,7 +165,7 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
     print(documentOf(verdict, sentence, run, step, nullptr, nullptr));
     return kYes;
   }
-  const std::string times(nameOf(timesOf(run)));
+  const std::string times(nameOf(timesOf(run.facts)));
   const Pair pair{&run.predicted,
                   &step.measured,
                   "predicted",

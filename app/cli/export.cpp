@@ -86,7 +86,7 @@ Material fromStore(const ExportOptions& o) {
   material.plan = run.plan;
   if (o.predicted) return material;
   StepRecord step = store.loadStep(run, o.step >= 0 ? std::optional(o.step) : std::nullopt);
-  material.names.push_back(fmt::format("measured step {}", step.step));
+  material.names.push_back(fmt::format("{} step {}", nameOf(timesOf(run.facts)), step.step));
   material.traces.push_back(std::move(step.measured));
   material.chosen = 1;
   material.title = fmt::format("run {}: {}, {}, step {}", run.id.value, run.plan.modelName, run.plan.schedule.name, step.step);

@@ -53,7 +53,7 @@ std::string changeTable(const GateReport& report) {
 }
 
 std::string textOf(const JudgedRuns& judged) {
-  const auto& [run, runs, base, report, notes] = judged;
+  const auto& [run, runs, base, report] = judged;
   std::string text = gateText(report) + "\n\n" + changeTable(report);
   text += fmt::format("\n{}, {}, {}: {} {} against {} {} of the base.\n", run.plan.modelName, run.plan.schedule.name, howComputed(run),
                       runs.ids.size() == 1 ? "run" : "runs", idList(runs.ids), base.ids.size() == 1 ? "run" : "runs", idList(base.ids));
@@ -67,8 +67,7 @@ int runGate(const Options& options) {
   GateOptions asked = options.gate;
   asked.limit = options.percent / 100;
   if (options.run > 0) asked.only = RunId(options.run);
-  const JudgedRuns judged = judgeRuns(asked);
-  for (const std::string& note : judged.notes) warn(note);
+  const JudgedRuns judged = judgeRuns(asked, warn);
   print(options.json ? versioned(judgedRunsJson(judged)) + "\n" : textOf(judged));
   return judged.report.verdict == GateVerdict::Slower ? kNo : kYes;
 }

@@ -22,6 +22,9 @@ void bindStores(pybind11::module_& module);       ///< runs and comparisons
 void bindStudies(pybind11::module_& module);      ///< studies and their results
 void bindPredictions(pybind11::module_& module);  ///< simulate
 
+/// A warning of Python; the calling thread has released the GIL.
+void warn(const std::string& sentence);
+
 /// The value of an argument that names one of an enum's. Throws UsageError with all names for another.
 template <class Enum>
 Enum valueFor(std::string_view argument, const std::string& name) {

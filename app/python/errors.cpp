@@ -54,4 +54,9 @@ void bindErrors(py::module_& m) {
   });
 }
 
+void warn(const std::string& sentence) {
+  const py::gil_scoped_acquire held;
+  py::module_::import("warnings").attr("warn")(sentence);
+}
+
 }  // namespace pw::python

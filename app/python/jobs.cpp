@@ -25,7 +25,6 @@
 #include "simulator/job/explain_job_json.h"
 #include "simulator/job/job_json.h"
 #include "simulator/plan/optimizer.h"
-#include "simulator/text/counted.h"
 
 namespace py = pybind11;
 
@@ -60,12 +59,14 @@ void bindJob(py::module_& m) {
       .def_readwrite("paths", &JobOptions::paths)
       .def_readwrite("store", &JobOptions::store)
       .def_readwrite("run", &JobOptions::run)
-      .def_readwrite("steps", &JobOptions::steps);
+      .def_readwrite("steps", &JobOptions::steps)
+      .def_readwrite("patterns", &JobOptions::patterns);
   py::class_<Job, SharedJob>(m, "Job")
       .def_readonly("name", &Job::name)
       .def_readonly("replicas", &Job::replicas)
       .def_readonly("tensor", &Job::tensor)
       .def_readonly("notes", &Job::notes)
+      .def_property_readonly("times", [](const Job& j) { return nameOf(j.times); })
       .def_property_readonly("schedule", [](const Job& j) { return j.schedule; })
       .def_property_readonly("steps",
                              [](const Job& j) {
@@ -75,9 +76,7 @@ void bindJob(py::module_& m) {
                              })
       .def(
           "save", [](const Job& j, const std::filesystem::path& path) { writeFile(path, toJson(j)); }, py::arg("path"), Released())
-      .def("__repr__", [](const Job& j) {
-        return fmt::format("<Job {}: {}, {}>", j.name, shapeText(j), counted(static_cast<std::int64_t>(j.steps.size()), "step"));
-      });
+      .def("__repr__", [](const Job& j) { return fmt::format("<Job {}: {}, {}>", j.name, shapeText(j), stepsText(j)); });
   m.def("read_job", &readJob, Released());
   m.def("explain", &explain, Released());
   m.def("is_job", &isJobFile, Released());
@@ -109,7 +108,7 @@ void bindJobs(py::module_& m) {
   m.def(
       "gate",
       [](const std::string& store, const std::string& against, int run, double limit) {
-        return judgedRunsJson(judgeRuns({store, against, run > 0 ? std::optional(RunId(run)) : std::nullopt, limit}));
+        return judgedRunsJson(judgeRuns({store, against, run > 0 ? std::optional(RunId(run)) : std::nullopt, limit}, &warn));
       },
       Released());
 }

@@ -29,14 +29,6 @@ namespace {
 
 using Released = py::call_guard<py::gil_scoped_release>;
 
-/// Sentences for the user become warnings; on any thread.
-Tell warner() {
-  return [](const std::string& sentence) {
-    const py::gil_scoped_acquire held;
-    py::module_::import("warnings").attr("warn")(sentence);
-  };
-}
-
 void bindOptions(py::module_& m) {
   py::class_<MeasureOptions>(m, "MeasureOptions")
       .def(py::init<>())
@@ -108,7 +100,7 @@ py::dict optimizers() {
 Plan planned(PlanOptions options) {
   PendingSignals signals;
   options.goOn = signals.goOn();
-  PlannedModel planned = planModel(std::move(options), warner());
+  PlannedModel planned = planModel(std::move(options), &warn);
   signals.rethrow();
   if (planned.tooLarge) throw Error(tooLargeSentence(planned));
   return std::move(planned.plan);
@@ -122,7 +114,7 @@ Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch
   if (microbatch == 0) microbatch = exportedBatch(graph);
   if (loss.empty()) loss = defaultLoss(graph);
   if (!cluster.empty()) return estimateFor(graph, microbatch, loadCluster(cluster), how);
-  return measureWithRanks(models, microbatch, ranks, how, loss, warner());
+  return measureWithRanks(models, microbatch, ranks, how, loss, &warn);
 }
 
 std::string inspected(const std::vector<std::string>& models, std::int64_t microbatch) {

@@ -43,10 +43,6 @@ std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Prog
     interrupts.reset();
     if (!begins && interruptible) interrupts.emplace();
   };
-  const auto warn = [](const std::string& sentence) {
-    const py::gil_scoped_acquire held;
-    py::module_::import("warnings").attr("warn")(sentence);
-  };
   auto result = std::make_shared<SearchedModel>(searchModel(options, goesOn, warn, measuring));
   interrupts.reset();
   if (signal == SIGTERM) ::raise(SIGTERM);

@@ -1,6 +1,7 @@
 #include "backends/store/judged_runs.h"
 
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -28,13 +29,13 @@ nlohmann::ordered_json numbersOf(const std::vector<RunId>& ids) {
 
 }  // namespace
 
-JudgedRuns judgeRuns(const GateOptions& options) {
+JudgedRuns judgeRuns(const GateOptions& options, const std::function<void(const std::string& note)>& warn) {
   const RunStore store(options.store, RunStore::Mode::ReadOnly), base(options.against, RunStore::Mode::ReadOnly);
+  for (const RunStore* one : {&store, &base}) {
+    if (!one->note().empty()) warn(one->note());
+  }
   JudgedRuns judged;
   judged.run = store.load(options.only);
-  for (const RunStore* one : {&store, &base}) {
-    if (!one->note().empty()) judged.notes.push_back(one->note());
-  }
   judged.runs = comparableRuns(store, judged.run);
   if (options.only) keepOnly(judged.runs, judged.run.id);
   if (judged.runs.ids.empty()) {

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "backends/store/comparable_runs.h"
 #include "simulator/history/gate.h"
@@ -21,12 +21,11 @@ struct JudgedRuns {
   RunRecord run;  ///< the newest of `runs`
   ComparableRuns runs, base;
   GateReport report;
-  std::vector<std::string> notes;  ///< of the stores
 };
 
 /// Judges runs by those of the base that did the same (`whatDiffers`). Throws UsageError naming store and run where the run did not
-/// complete or has one step only, and where the base has nothing comparable, with what differs. Cost: that of `comparableRuns` on both.
-[[nodiscard]] JudgedRuns judgeRuns(const GateOptions& options);
+/// complete or has one step only, and where the base has nothing comparable, with what differs. `warn` gets what the stores say of themselves. Cost: that of `comparableRuns` on both.
+[[nodiscard]] JudgedRuns judgeRuns(const GateOptions& options, const std::function<void(const std::string& note)>& warn);
 
 /// The document of `gate --json` without its version and a final newline; keys have a fixed order.
 [[nodiscard]] std::string judgedRunsJson(const JudgedRuns& judged);

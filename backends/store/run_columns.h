@@ -10,6 +10,7 @@
 #include "backends/stages/backward.h"
 #include "simulator/costs/cost_source.h"
 #include "simulator/model/tensor_meta.h"
+#include "simulator/job/times_of.h"
 #include "simulator/plan/optimizer.h"
 
 namespace pw {
@@ -27,6 +28,9 @@ struct RunFacts {
 
   bool operator==(const RunFacts&) const = default;
 };
+
+/// What the times of such a run are.
+[[nodiscard]] constexpr TimesOf timesOf(const RunFacts& facts) { return facts.synthetic ? TimesOf::Rehearsed : TimesOf::Measured; }
 
 /// A column of a fact.
 struct RunColumn {

@@ -87,7 +87,7 @@ void Numberer::cutByCount() {
     const std::size_t r = span.rank.index();
     if (messages && done[r] == 0) {
       if (span.kind == SpanKind::SendForward) ++pending[r], ++run[r];
-      if (span.kind == SpanKind::WaitBackward && --pending[r] <= 0) done[r] = 1;
+      if (span.kind == SpanKind::WaitBackward && pending[r] > 0 && --pending[r] == 0) done[r] = 1;  // not of a step begun before
     }
     if (span.kind == SpanKind::Forward) numbered[r] = std::max<std::int64_t>(numbered[r], span.microbatch.value + 1);
     if (!isOrdered(span) || done[r] != 0) continue;
@@ -103,15 +103,15 @@ void Numberer::cutByCount() {
     const Span& span = spans_[i];
     const std::size_t r = span.rank.index();
     std::int64_t ofStep = each;
-    if (messages) {
-      ofStep = each;
+    if (messages) {  // as many of all
     } else if (!isCompute(span.kind) && numbered[r] > 0) {
       ofStep = numbered[r];
     } else if (!isCompute(span.kind)) {  // as often in a step as there are in all, shared among the steps
       const std::int64_t steps = std::max<std::int64_t>(1, all[r][{SpanKind::Forward, span.stage}] / each);
       ofStep = std::max<std::int64_t>(1, all[r][{span.kind, span.stage}] / steps);
     }
-    uneven = uneven || (isOrdered(span) && span.kind == SpanKind::Forward && all[r][{span.kind, span.stage}] % each != 0);
+    const bool counts = messages ? span.kind == SpanKind::SendForward : isOrdered(span) && span.kind == SpanKind::Forward;
+    uneven = uneven || (counts && all[r][{span.kind, span.stage}] % each != 0);
     step_[i] = static_cast<std::int32_t>(seen[r][{span.kind, span.stage}]++ / ofStep);
   }
   if (uneven)

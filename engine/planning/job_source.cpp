@@ -60,8 +60,8 @@ MeasuredJob ofStore(const JobOptions& options) {
   MeasuredJob measured;
   measured.name = fmt::format("run {} ({})", run.id.value, run.plan.modelName);
   measured.replicas = run.plan.replicas;
+  measured.times = timesOf(run.facts);
   if (run.facts.synthetic) {
-    measured.times = TimesOf::Rehearsed;
     measured.notes.push_back("The steps are rehearsed: with --synthetic actions took as long as the plan says, and nothing was computed.");
   }
   const int count = store.stepCount(run.id), first = count > 1 ? 1 : 0;
@@ -72,13 +72,23 @@ MeasuredJob ofStore(const JobOptions& options) {
   return measured;
 }
 
+/// A trace of ours says how its steps came about. Where a run has its prediction beside its steps, these are the job's.
+void takeTimesOf(MeasuredJob& measured) {
+  const auto isOf = [](TimesOf times) { return [times](const MeasuredStep& step) { return step.name.starts_with(nameOf(times)); }; };
+  if (std::ranges::all_of(measured.steps, isOf(TimesOf::Predicted))) {
+    measured.times = TimesOf::Predicted;
+    return;
+  }
+  std::erase_if(measured.steps, isOf(TimesOf::Predicted));
+  if (std::ranges::all_of(measured.steps, isOf(TimesOf::Rehearsed))) measured.times = TimesOf::Rehearsed;
+}
+
 std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress& progress) {
   std::optional<ImportedTrace> imported = importTrace(options.paths, progress, {options.patterns});
   if (!imported) return std::nullopt;
   MeasuredJob measured{imported->title, imported->replicas, imported->tensor, imported->timedMessages, {}, std::move(imported->notes)};
   for (ImportedStep& step : imported->steps) measured.steps.push_back({step.name, std::move(step.trace), std::move(step.operations)});
-  const bool predicted = std::ranges::all_of(measured.steps, [](const MeasuredStep& step) { return step.name.starts_with("predicted"); });
-  if (predicted) measured.times = TimesOf::Predicted;  // a trace of ours
+  takeTimesOf(measured);
   return measured;
 }
 
@@ -134,8 +144,8 @@ StandingStep standingStep(const JobOptions& options) {
     return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)), traceOf(shape, replay)};
   }
   MeasuredJob measured = *measuredJob(options);
-  const auto warmsUp = [](const MeasuredStep& step) { return step.name.ends_with("(warm-up)"); };
-  if (!std::ranges::all_of(measured.steps, warmsUp)) std::erase_if(measured.steps, warmsUp);
+  const auto isWarmUp = [](const MeasuredStep& step) { return warmsUp(step.name); };
+  if (!std::ranges::all_of(measured.steps, isWarmUp)) std::erase_if(measured.steps, isWarmUp);
   std::vector<Ns> durations;
   for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
   MeasuredStep& median = measured.steps[medianPosition(durations)];

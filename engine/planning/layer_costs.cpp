@@ -23,7 +23,7 @@ Profile layerCosts(const ModelGraph& chain, const LayerOptions& options) {
   const auto says = [](const Node& layer) { return keptIfRecomputed(layer).has_value(); };
   if (options.recomputes && std::ranges::none_of(chain.nodes, says)) {
     throw UsageError(
-        fmt::format("Layer table {} does not say what is kept when a layer is recomputed; give it as `{}`, or omit --recompute.",
+        fmt::format("{} does not say what is kept when a layer is recomputed; omit --recompute, or give it in a layer table as `{}`.",
                     chain.name, kKeptIfRecomputed));
   }
   const std::int64_t own = exportedBatch(chain);

@@ -224,9 +224,12 @@ bool hasTimes(const SubjectOptions& o) {
   return std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
 }
 
+/// Whether the times are those of a job.
+bool isFromJob(const SubjectOptions& o) { return o.job != nullptr || !o.costsFrom.empty(); }
+
 void refuseTimesBesideCosts(const SubjectOptions& o) {
-  if (o.costsFrom.empty() && !o.costsFromSteps.empty()) throw UsageError("--steps are of a job; add --costs-from, or omit them");
-  if (!o.costsFrom.empty() && (hasTimes(o) || !o.costs.empty() || !o.layers.empty() || !o.plan.empty())) {
+  if (!isFromJob(o) && !o.costsFromSteps.empty()) throw UsageError("--steps are of a job; add --costs-from, or omit them");
+  if (isFromJob(o) && (hasTimes(o) || !o.costs.empty() || !o.layers.empty() || !o.plan.empty())) {
     throw UsageError(
         "--costs-from has all times; omit a plan, --layers, --costs, --forward, --backward, --input, --weight, --overlap, --latency and "
         "--transfer");
@@ -304,9 +307,9 @@ Subject orderedWithoutProblem(const SubjectOptions& o) {
   const Shape shape{o.shape.ranks, o.shape.ranks * chunks, o.shape.microbatches};
   const auto on = [&](const Placement& placement) {
     Schedule serial = serialSchedule(placement, shape.ranks, shape.microbatches);
-    Subject subject = !o.costsFrom.empty() ? jobSubject(std::move(serial), o)
-                      : o.layers.empty()   ? withTimes(std::move(serial), o)
-                                           : layerSubject(std::move(serial), o);
+    Subject subject = isFromJob(o)       ? jobSubject(std::move(serial), o)
+                      : o.layers.empty() ? withTimes(std::move(serial), o)
+                                         : layerSubject(std::move(serial), o);
     subject.actionTimes.clear();  // an order is made for costs that are the same for all microbatches
     return ordered(limited(std::move(subject), o), {}, o);
   };
@@ -323,9 +326,10 @@ Subject orderedWithoutProblem(const SubjectOptions& o) {
 
 Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   constexpr Ns kSecond = 1'000'000'000;
-  if (hasTimes(o) || !o.costs.empty() || !o.layers.empty()) {
+  if (hasTimes(o) || !o.costs.empty() || !o.layers.empty() || isFromJob(o) || !o.costsFromSteps.empty()) {
     throw UsageError(
-        "a plan has its own costs; omit --layers, --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+        "a plan has its own costs; omit --costs-from, --steps, --layers, --costs, --forward, --backward, --input, --weight, --overlap, "
+        "--latency and --transfer");
   }
   const bool asPlanned = o.slow.empty() && o.liveLimit.empty() && o.memoryLimit.empty();
   Subject subject;
@@ -341,7 +345,7 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
 
 Subject subjectOf(Schedule schedule, const SubjectOptions& o) {
   refuseTimesBesideCosts(o);
-  if (!o.costsFrom.empty()) return limited(jobSubject(std::move(schedule), o), o);
+  if (isFromJob(o)) return limited(jobSubject(std::move(schedule), o), o);
   if (!o.layers.empty()) return limited(layerSubject(std::move(schedule), o), o);
   if (o.costs.empty()) return limited(withTimes(std::move(schedule), o), o);
   return limited(withProblem(std::move(schedule), parseProblem(readFile(o.costs), o.costs), o), o);
@@ -349,11 +353,11 @@ Subject subjectOf(Schedule schedule, const SubjectOptions& o) {
 
 Subject subjectOf(const SubjectOptions& o) {
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.schedule.empty()) + static_cast<int>(!o.csv.empty());
-  if (sources != 1 && (sources != 0 || o.costsFrom.empty()))
+  if (sources != 1 && (sources != 0 || !isFromJob(o)))
     throw UsageError(
         "simulate takes one of a plan file, --schedule NAME and --csv F.csv (the last two also with --costs F.json); see pipewright "
         "simulate --help");
-  if (o.schedule.empty() && o.costsFrom.empty() && o.shape.given()) {
+  if (o.schedule.empty() && !isFromJob(o) && o.shape.given()) {
     throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; omit those options, or use --schedule NAME");
   }
   if (o.letters && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
@@ -361,10 +365,10 @@ Subject subjectOf(const SubjectOptions& o) {
   if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
   if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) {
     SubjectOptions shaped = o;
-    if (!o.costsFrom.empty()) shaped.shape = jobShape(o);
+    if (isFromJob(o)) shaped.shape = jobShape(o);
     return orderedWithoutProblem(shaped);
   }
-  if (!o.costsFrom.empty()) return limited(jobSubject(o), o);
+  if (isFromJob(o)) return limited(jobSubject(o), o);
   if (!o.layers.empty()) return limited(layerSubject(scheduleOf(o, o.shape), o), o);
   if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);
   const ProblemFile problem = parseProblem(readFile(o.costs), o.costs);

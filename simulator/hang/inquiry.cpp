@@ -199,7 +199,9 @@ std::map<std::pair<int, int>, Inquiry::Seen> Inquiry::seenOf(JobRank rank) const
   const Rank row = rowOf(dumps, rank, static_cast<int>(rows->schedule.rows.size()));
   if (row.value < 0) return seen;
   std::map<Action, int> positions;
-  for (const Action& action : rows->schedule.rows[row.index()]) positions.emplace(action, static_cast<int>(positions.size()));
+  const std::vector<Action>& actions = rows->schedule.rows[row.index()];
+  for (std::size_t position = 0; position < actions.size(); ++position)  // the first, where an UNSHARD comes again
+    positions.emplace(actions[position], static_cast<int>(position));
   for (std::size_t d = 0; d < dumps.dumps.size(); ++d) {
     const RankRow& theirs = rows->ranks[d];
     if (theirs.row.value < 0) continue;

@@ -19,12 +19,14 @@ namespace {
 constexpr std::size_t kMostWorst = 5;
 constexpr double kWorthSaying = 0.01;
 
-/// Of which of them the share of the step grew most above what is usual.
-std::optional<std::size_t> grewMost(const std::vector<Culprit>& culprits, std::size_t step) {
+/// Of which of them the share of the step grew most above what is usual in these steps.
+std::optional<std::size_t> grewMost(const std::vector<Culprit>& culprits, std::size_t step, const std::vector<std::size_t>& usual) {
   std::optional<std::size_t> most;
   double grown = kWorthSaying;
   for (std::size_t i = 0; i < culprits.size(); ++i) {
-    const double above = culprits[i].bySteps[step] - medianOf(culprits[i].bySteps).value_or(0);
+    std::vector<double> shares;
+    for (const std::size_t k : usual) shares.push_back(culprits[i].bySteps[k]);
+    const double above = culprits[i].bySteps[step] - medianOf(std::move(shares)).value_or(0);
     if (above < grown) continue;
     grown = above;
     most = i;
@@ -34,6 +36,7 @@ std::optional<std::size_t> grewMost(const std::vector<Culprit>& culprits, std::s
 
 std::vector<WorstStep> worstOf(const Job& job, const JobExplanation& explanation) {
   std::vector<std::size_t> order = usualSteps(job);
+  const std::vector<std::size_t> usualOf = order;
   const std::size_t count = order.size();
   if (count < 3) return {};
   const Slowdowns& slow = explanation.slowdowns;
@@ -46,9 +49,9 @@ std::vector<WorstStep> worstOf(const Job& job, const JobExplanation& explanation
   for (std::size_t i = 0; i < std::min({kMostWorst, count / 3 + 1, count}); ++i) {
     const std::size_t k = order[i];
     WorstStep step{k, slow.ideal > 0 ? steps[k] / static_cast<double>(slow.ideal) : 1, steps[k] / usual - 1, {}, {}, {}, {}};
-    step.kind = grewMost(slow.byKind, k);
-    step.rank = slow.byRank.size() > 1 ? grewMost(slow.byRank, k) : std::nullopt;
-    step.replica = slow.byReplica.size() > 1 ? grewMost(slow.byReplica, k) : std::nullopt;
+    step.kind = grewMost(slow.byKind, k, usualOf);
+    step.rank = slow.byRank.size() > 1 ? grewMost(slow.byRank, k, usualOf) : std::nullopt;
+    step.replica = slow.byReplica.size() > 1 ? grewMost(slow.byReplica, k, usualOf) : std::nullopt;
     for (const Stall& stall : explanation.stalls) {
       if (stall.step == k && isWorthSaying(job, stall)) step.stalls.push_back(stall);
     }
@@ -113,6 +116,8 @@ JobExplanation explainJob(const JobShape& shape, const Job& job) {
   result.idleBefore = nextActions(trace, result.causes.groups);
   result.replay = replayErrors(shape, job, result.typical);
   result.stalls = stallsOf(shape, job, result.typical);
+  const std::vector<std::size_t> usual = usualSteps(job);
+  std::erase_if(result.stalls, [&](const Stall& stall) { return !std::ranges::binary_search(usual, stall.step); });
   result.worst = worstOf(job, result);
   return result;
 }

@@ -118,11 +118,13 @@ std::string warmUpNote(std::size_t count) {
   return count == 1 ? "A step that warms up counts in no mean or median." : "Steps that warm up count in no mean or median.";
 }
 
+bool warmsUp(std::string_view step) { return step.ends_with("(warm-up)"); }
+
 std::vector<std::size_t> usualSteps(const Job& job) {
   std::vector<std::size_t> all, usual;
   for (std::size_t k = 0; k < job.steps.size(); ++k) {
     all.push_back(k);
-    if (!job.steps[k].name.ends_with("(warm-up)")) usual.push_back(k);
+    if (!warmsUp(job.steps[k].name)) usual.push_back(k);
   }
   return usual.empty() ? all : usual;
 }
@@ -152,8 +154,6 @@ std::string shapeText(const Job& job) {
   return text;
 }
 
-std::string stepsText(const Job& job) {
-  return counted(static_cast<std::int64_t>(job.steps.size()), std::string(nameOf(job.times)) + " step");
-}
+std::string stepsText(const Job& job) { return counted(std::ssize(usualSteps(job)), std::string(nameOf(job.times)) + " step"); }
 
 }  // namespace pw

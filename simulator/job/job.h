@@ -102,7 +102,9 @@ struct JobShape {
 /// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
 [[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker);
 
-/// The steps that stand for the job, by index: all but those whose names end in `(warm-up)`, or all where there are no others. Means and
+/// Whether the name of a step says that it warms up.
+[[nodiscard]] bool warmsUp(std::string_view step);
+/// The steps that stand for the job, by index: all but those that warm up, or all where there are no others. Means and
 /// medians are of these.
 [[nodiscard]] std::vector<std::size_t> usualSteps(const Job& job);
 /// The note of a job with so many steps that warm up; `withSteps` takes it out where none of them is left.
@@ -113,7 +115,7 @@ struct JobShape {
 
 /// `1f1b, 4 ranks, 4 stages, 8 microbatches, 2 replicas`, for people.
 [[nodiscard]] std::string shapeText(const Job& job);
-/// `3 measured steps`.
+/// `3 measured steps`: those that stand for the job.
 [[nodiscard]] std::string stepsText(const Job& job);
 
 }  // namespace pw

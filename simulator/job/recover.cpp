@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "schedules/check.h"
 #include "schedules/error.h"
 #include "simulator/job/operation_order.h"
 #include "simulator/job/separate.h"
@@ -190,6 +191,11 @@ Job Recovery::run() {
                     measured_.name));
   }
   job_.schedule = *std::move(schedule);
+  for (const Problem& problem : check(job_.schedule)) {
+    if (problem.stops != Stops::Always) continue;
+    throw UsageError(fmt::format("{} holds steps that no pipeline can have done (rank {}: {}); record whole steps of all ranks",
+                                 measured_.name, problem.rank.value, problem.message));
+  }
   if (!others.empty()) {
     constexpr std::size_t kNamed = 4;
     const std::vector<std::string> named(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(std::min(kNamed, others.size())));

@@ -25,8 +25,8 @@ struct Culprit {
 /// its pipeline rank (on all replicas) and its replica (all its workers), since all of them for each worker would cost too much and say as
 /// much.
 struct Slowdowns {
-  Ns measured = 0;      ///< the step as measured, mean over steps
-  Ns replayed = 0;      ///< with its own durations and without waits, mean over steps
+  Ns measured = 0;      ///< the step as measured, mean over the usual steps
+  Ns replayed = 0;      ///< with its own durations and without waits, mean over the usual steps
   Ns ideal = 0;         ///< with ideal durations
   double slowdown = 1;  ///< replayed / ideal
   double waits = 1;     ///< measured / replayed: what hosts take before operations, and what is not in the model

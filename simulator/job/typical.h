@@ -24,7 +24,7 @@ struct TypicalTimes {
 /// that is never known is in the message before it. Cost: n log n.
 [[nodiscard]] TypicalTimes typicalTimes(const JobShape& shape, const Job& job);
 
-/// `usual times of pp8 (11 steps)`: where costs are from.
+/// `usual times of pp8 (11 measured steps)`: where costs are from.
 [[nodiscard]] std::string usualText(const Job& job);
 
 /// The messages of all steps [by step and slot], also those that their receivers did not wait for: such a one takes as long as the fastest

@@ -90,7 +90,7 @@ double utilisationOf(const RunRecord& record, Ns step) { return record.facts.syn
 void printJson(RunResult& result) {
   const Metrics predicted = metricsOf(result.record.predicted);
   Json head{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)},
-            {"times", nameOf(result.record.facts.synthetic ? TimesOf::Rehearsed : TimesOf::Measured)},
+            {"times", nameOf(timesOf(result.record.facts))},
             {"predicted_makespan_ns", predicted.makespan},
             {"predicted_step_ns", predicted.step},
             {"predicted_bubble_fraction", predicted.bubbleFraction}};

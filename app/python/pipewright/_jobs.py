@@ -11,22 +11,30 @@ from . import _pipewright as native
 from ._models import Path
 from ._pipewright import Job, Schedule, UsageError
 from ._progress import Progress, Reports
-from ._simulate import _whole, schedule as _schedule
+from ._simulate import _count, schedule as _schedule
 
 
-def read_job(*traces: Path, store: Path | None = None, run: int = 0, steps: str = "", progress: Progress | None = None) -> Job:
+def read_job(
+    *traces: Path,
+    store: Path | None = None,
+    run: int = 0,
+    steps: str = "",
+    patterns: Path | None = None,
+    progress: Progress | None = None,
+) -> Job:
     """The job that traces are of: its schedule, and how long each action took in each step. As ``pipewright import --out``.
 
     :param traces: files or folders of one job (torch.profiler, Nsight Systems SQLite, Chakra, NDTimeline, Primus, ours), a job that
         :meth:`Job.save` wrote, or a plan, whose one step is predicted.
     :param store: instead: a run store, and ``run`` in it (0: the newest).
-    :param steps: only these, by their numbers, ``"5-8"`` or ``"12"``; empty: all but those that warm up.
+    :param steps: only these, by their numbers, ``"5-8"`` or ``"12"``; empty: all. Those that warm up are kept, and stand for nothing.
+    :param patterns: a file of patterns for the names of actions in the traces (JSON, as of ``import --patterns``).
     :param progress: called as ``progress(done, all)`` with bytes read; returns False to end the reading.
     :raises UsageError: for what cannot be read, or has no whole step.
     """
     o = native.JobOptions()
     o.paths, o.store = [os.fspath(trace) for trace in traces], os.fspath(store) if store is not None else ""
-    o.run, o.steps = _whole("run", run), steps
+    o.run, o.steps, o.patterns = _count("run", run), steps, os.fspath(patterns) if patterns is not None else ""
     report = Reports(progress)
     job = native.read_job(o, report if progress is not None else None)
     report.reraise()
@@ -35,19 +43,19 @@ def read_job(*traces: Path, store: Path | None = None, run: int = 0, steps: str 
     return job
 
 
-def explain(what: Job | Path, *more: Path, steps: str = "") -> dict[str, Any]:
+def explain(what: Job | Path, *more: Path, steps: str = "", patterns: Path | None = None) -> dict[str, Any]:
     """Where the steps go, and who slows them down: the document of ``pipewright explain --json``.
 
     :param what: a job, or what :func:`read_job` reads.
     :param more: further traces of the same job.
-    :param steps: as of :func:`read_job`; a job at hand has its own.
+    :param steps: as of :func:`read_job`, as is ``patterns``; a job at hand has its own.
     """
     if isinstance(what, Job):
-        if more or steps:
+        if more or steps or patterns is not None:
             raise UsageError("a job at hand has its traces and steps; give them to read_job")
         job = what
     else:
-        job = read_job(what, *more, steps=steps)
+        job = read_job(what, *more, steps=steps, patterns=patterns)
     return _document(native.explain(job))
 
 
@@ -74,8 +82,8 @@ def layout(
     :param layers: a layer table (JSON or CSV): predicts step, bubble and memory, with messages of ``cluster`` and the state of ``optimizer``.
     """
     o = native.LayoutOptions()
-    o.layout, o.ranks, o.chunks = layout, _whole("ranks", ranks), _whole("chunks", chunks)
-    o.microbatches, o.group = _whole("microbatches", microbatches), _whole("group", group)
+    o.layout, o.ranks, o.chunks = layout, _count("ranks", ranks), _count("chunks", chunks)
+    o.microbatches, o.group = _count("microbatches", microbatches), _count("group", group)
     o.num_layers, o.mtp_num_layers = num_layers, mtp_num_layers
     o.table, o.cluster, o.optimizer = os.fspath(layers) if layers is not None else "", cluster or "", optimizer or ""
     return _document(native.layout(o))
@@ -101,7 +109,7 @@ def gate(store: Path, against: Path, *, run: int = 0, limit: float = 0.05) -> di
     """
     if not 0 < limit <= 10:
         raise UsageError(f"limit={limit} is not a share of the step from above 0 to 10; 5 % is 0.05")
-    return _document(native.gate(os.fspath(store), os.fspath(against), _whole("run", run), float(limit)))
+    return _document(native.gate(os.fspath(store), os.fspath(against), _count("run", run), float(limit)))
 
 
 def _document(text: str) -> dict[str, Any]:

@@ -414,6 +414,9 @@ class Job:
     @property
     def notes(self) -> list[str]:
         """What was missing or contradictory in the traces."""
+    @property
+    def times(self) -> str:
+        """What the times of its steps are: ``measured``, ``rehearsed`` or ``predicted``."""
     def save(self, path: str | os.PathLike[str]) -> None:
         """As JSON, for :func:`read_job` and every command that takes a job."""
 
@@ -422,6 +425,7 @@ class JobOptions:
     store: str
     run: int
     steps: str
+    patterns: str
 
 class LayoutOptions:
     layout: str

@@ -171,6 +171,8 @@ def search(
 def _sources(model: Paths | None, layers: Path | None, costs_from: Path | None) -> list[str]:
     if costs_from is not None and not native.is_job(os.fspath(costs_from)):
         raise UsageError(f"{os.fspath(costs_from)} is not a job; make one with pipewright.read_job(trace).save(file)")
+    if costs_from is not None and (model is not None or layers is not None):
+        raise UsageError("costs_from is instead of a model; omit model and layers")
     return files_of(model, layers, costs_from)
 
 

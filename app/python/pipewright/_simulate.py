@@ -178,6 +178,13 @@ def _slow(at: int | tuple[int, int], factor: float) -> str:
     return f"{'-'.join(str(rank) for rank in pair)}={factor!r}"
 
 
+def _count(name: str, value: int) -> int:
+    """A number of things, of which 0 is not given."""
+    if _whole(name, value) < 0:
+        raise UsageError(f"{name}={value} is below 0; give a number of 1 or more, or omit it")
+    return value
+
+
 def _whole(name: str, value: int) -> int:
     """A number that fits the library; its range is checked there."""
     if isinstance(value, bool) or not isinstance(value, int):

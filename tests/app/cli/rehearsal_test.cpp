@@ -33,6 +33,12 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
       EXPECT_EQ(Json::parse(call({command, "--store", store, "--json"}).out).at("times"), "rehearsed");
     }
     EXPECT_NE(call({"runs", "--store", store}).out.find(" rehearsed"), std::string::npos);
+    // Its trace has the prediction beside the step, which is not of the job.
+    const std::string trace = folder.file("trace.json");
+    ASSERT_EQ(call({"export", "--store", store, "--to", "chrome", "--out", trace}).status, 0);
+    const Json explained = Json::parse(call({"explain", trace, "--json"}).out);
+    EXPECT_EQ(explained.at("times"), "rehearsed");
+    EXPECT_EQ(explained.at("steps").size(), 1U);
     const RunRecord run = wholeRun(store);
     EXPECT_EQ(run.backend, transport);
     EXPECT_TRUE(run.facts.synthetic);

@@ -34,7 +34,7 @@ def test_a_job_is_what_its_traces_hold(job):
     assert (schedule.name, schedule.ranks, schedule.stages, schedule.microbatches) == ("1f1b", 8, 8, 16)
     assert [name for name, _ in job.steps] == [f"iteration {k}" for k in (5, 6, 7, 8)]
     assert all(time > 0 for _, time in job.steps)
-    assert "4 steps" in repr(job)
+    assert job.times == "measured" and "4 measured steps" in repr(job)
 
 
 def test_a_job_is_kept_in_a_file(job, tmp_path):
@@ -69,11 +69,40 @@ def test_a_job_times_other_schedules(job):
         pw.simulate()
 
 
+def test_a_jobs_costs_are_taken_or_refused_whatever_it_is_called(job, gpt_plan, tmp_path):
+    path = tmp_path / "job.json"
+    job.save(path)
+    document = json.loads(path.read_text())
+    document["name"] = ""
+    path.write_text(json.dumps(document))
+    nameless = pw.read_job(path)
+    own = pw.simulate(costs_from=job).makespan_ns
+    assert pw.simulate(costs_from=nameless).makespan_ns == own
+    assert pw.simulate(pw.schedule("1f1b", ranks=8, microbatches=16), costs_from=nameless).makespan_ns == own
+    for given in ({"costs_from": job}, {"costs_from": path}, {"steps": "1"}):
+        with pytest.raises(pw.UsageError, match="a plan has its own costs"):
+            pw.simulate(gpt_plan, **given)
+
+
+def test_counts_below_zero_are_refused(job, tmp_path):
+    for call in (lambda: pw.layout("Et|t|t|tL", ranks=-1), lambda: pw.layout("Et|tL", microbatches=-5),
+                 lambda: pw.read_job(store=tmp_path / "runs.db", run=-3), lambda: pw.gate("a.db", "b.db", run=-1)):
+        with pytest.raises(pw.UsageError, match="is below 0"):
+            call()
+
+
+def test_names_of_a_trace_are_read_by_patterns(primus, tmp_path):
+    with pytest.raises(pw.UsageError, match="patterns"):
+        pw.read_job(primus, patterns=tmp_path / "none.json")
+
+
 def test_a_search_cuts_a_jobs_stages_anew(job, primus, tmp_path):
     path = tmp_path / "job.json"
     job.save(path)
     found = pw.search(costs_from=path, ranks=8, microbatches=[16], schedules=["1f1b"], recompute=False)
     assert found.best[0].makespan_ns <= pw.simulate(costs_from=job).makespan_ns
+    with pytest.raises(pw.UsageError, match="instead of a model"):
+        pw.search(layers="layers.csv", costs_from=path, ranks=8)
     with pytest.raises(pw.UsageError, match="is not a job"):
         pw.search(costs_from=primus.parent / "README.md", ranks=8)
 

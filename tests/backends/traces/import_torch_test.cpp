@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,7 +11,10 @@
 
 #include "backends/traces/import.h"
 #include "schedules/csv.h"
+#include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/job/job_json.h"
+#include "simulator/job/recover.h"
 #include "simulator/trace/executed.h"
 #include "tests/support/folder.h"
 #include "tests/support/gzip.h"
@@ -227,6 +231,28 @@ TEST(TorchTraces, FillTheTimeBetweenMessagesWhereNoActionIsLabelled) {
       }
       EXPECT_THAT(found, testing::UnorderedElementsAreArray(actions)) << ranks;
       EXPECT_EQ(executedSchedule(step.trace)->name, "1f1b");
+    }
+  }
+}
+
+TEST(TorchTraces, OfMessagesThatBeginInsideAStepAreReadOrRefused) {
+  for (const int ranks : {2, 3, 4}) {
+    std::vector<Cell> ignored;
+    const std::vector<std::string> whole = messagesOf1f1b(ranks, 4, 0, ignored);
+    std::vector<std::string> more = messagesOf1f1b(ranks, 4, 1000, ignored);
+    for (std::size_t cut = 1; cut < whole.size(); ++cut) {
+      SCOPED_TRACE(fmt::format("{} ranks without {} events", ranks, cut));
+      std::vector<std::string> events(whole.begin() + static_cast<std::ptrdiff_t>(cut), whole.end());
+      std::ranges::copy(more, std::back_inserter(events));
+      try {
+        const ImportedTrace result = importedEvents(events);
+        MeasuredJob measured{.name = "cut"};
+        for (const ImportedStep& step : result.steps) measured.steps.push_back({step.name, step.trace, step.operations});
+        const Job job = jobOf(measured);
+        EXPECT_EQ(parseJob(toJson(job), "job.json"), job) << "what is written can be read";
+      } catch (const UsageError& refused) {
+        EXPECT_THAT(refused.what(), HasSubstr("record"));
+      }
     }
   }
 }

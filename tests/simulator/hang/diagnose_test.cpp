@@ -103,6 +103,19 @@ TEST(DiagnoseHang, AKilledRankIsNamedWithTheActionThatWaitsForItFirst) {
     for (const StuckJob::Op& op : trial.job.ops[static_cast<std::size_t>(trial.rank)]) next = op.done ? op.position + 1 : next;
     ASSERT_TRUE(with.silent.front().next);
     EXPECT_EQ(with.silent.front().next->position, next);
+    // Parameters that are gathered twice before all else move what comes after by four.
+    Schedule gathers = trial.job.schedule;
+    const Stage stage = gathers.rows[static_cast<std::size_t>(trial.rank)].front().stage;
+    for (int twice = 0; twice < 2; ++twice) {
+      for (const ActionKind kind : {ActionKind::Reshard, ActionKind::Unshard}) {
+        auto& row = gathers.rows[static_cast<std::size_t>(trial.rank)];
+        row.insert(row.begin(), Action{stage, kind, Microbatch{-1}});
+      }
+    }
+    const Diagnosis gathered = diagnose(dumps, &gathers);
+    ASSERT_TRUE(gathered.silent.front().next);
+    EXPECT_EQ(gathered.silent.front().next->position, next + 4);
+    EXPECT_EQ(gathered.silent.front().next->action, with.silent.front().next->action);
   }
 }
 

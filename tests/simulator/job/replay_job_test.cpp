@@ -235,6 +235,25 @@ TEST(ReplayJob, TakesAStepThatWarmsUpIntoNoMeanOrMedian) {
   EXPECT_EQ(usualSteps(jobOf(measured)), std::vector<std::size_t>{0});  // there is no other
 }
 
+TEST(ReplayJob, FindsWhatMadeAStepSlowHoweverManyStepsWarmUp) {
+  for (const int warming : {0, 1, 2, 4}) {
+    SCOPED_TRACE(warming);
+    const Trace usual = pipeline("1f1b", 4, {1000, 1000}, {2000, 2000}), slow = pipeline("1f1b", 4, {1000, 1000}, {4000, 2000});
+    std::vector<Trace> steps(static_cast<std::size_t>(warming), slow);
+    steps.insert(steps.end(), {usual, usual, slow});
+    MeasuredJob measured = jobOfSteps(std::move(steps));
+    for (int k = 0; k < warming; ++k) measured.steps[static_cast<std::size_t>(k)].name += " (warm-up)";
+    const Job job = jobOf(measured);
+    const JobExplanation explained = explainJob(JobShape(job), job);
+    ASSERT_FALSE(explained.worst.empty());
+    EXPECT_EQ(explained.worst.front().step, static_cast<std::size_t>(warming) + 2);
+    EXPECT_EQ(explained.worst.front().rank, std::optional<std::size_t>(0));
+    ASSERT_TRUE(explained.worst.front().kind);
+    EXPECT_EQ(explained.slowdowns.byKind[*explained.worst.front().kind].name, "B");
+    EXPECT_EQ(stepsText(job), "3 measured steps");
+  }
+}
+
 TEST(ReplayJob, SaysWhichStepsHaveAnotherOrder) {
   const Trace usual = pipeline("1f1b", 4, {1000, 1000}, {2000, 2000}), other = pipeline("gpipe", 4, {1000, 1000}, {2000, 2000});
   const Job job = jobOf(jobOfSteps({usual, other, usual}));
