@@ -1,4 +1,5 @@
 #include "app/gui/document/loading.h"
+#include "app/gui/document/copies.h"
 
 #include <QCoreApplication>
 #include <algorithm>
@@ -278,7 +279,7 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
     measured->trace = std::move(step.trace);
     measured->timeline = timelineOf(measured->trace);
     measured->metrics = metricsOf(measured->trace);
-    measured->executed = executedSchedule(measured->trace);
+    measured->executed = executedSchedule(firstCopy(measured->trace, copiesIn(measured->timeline)));
     for (const std::string& path : paths) measured->from.paths.push_back(absolutePath(path));
     measured->stepName = step.name;
     loaded->measured.push_back(std::move(measured));
