@@ -426,7 +426,8 @@ QString RunsPanel::Private::noteOn(const Measured& measured) const {
     if (!crowded.empty()) notes << QString::fromStdString(crowded) + QLatin1Char('.');
   }
   constexpr double kFarOff = 0.2;
-  if (measured.run && measured.run->facts.costs == CostSource::Estimated && std::abs(comparer.verdict().comparison.makespanError) > kFarOff)
+  const bool isOfEstimates = timesOf(measured) == TimesOf::Measured && measured.run && measured.run->facts.costs == CostSource::Estimated;
+  if (isOfEstimates && std::abs(comparer.verdict().comparison.makespanError) > kFarOff)
     notes << tr("It was predicted from estimated times; Profile measures those of this machine.");
   return notes.join(QLatin1Char('\n'));
 }
