@@ -20,6 +20,7 @@
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
 #include "backends/host/installation.h"
+#include "backends/resources/resources.h"
 #include "schedules/error.h"
 
 namespace {
@@ -161,6 +162,20 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   return 0;
 }
 
+/// Why no window can work: what comes with the program is not where it looks for it. Empty: it is there.
+QString missingResources() {
+  try {
+    static_cast<void>(pw::linkPresets());
+    static_cast<void>(pw::loadCluster(pw::gui::Design().cluster));
+    return {};
+  } catch (const pw::Error& e) {
+    return QObject::tr(
+               "The files that come with this program are not in %1 (%2); install it again, or set PIPEWRIGHT_RESOURCES to their "
+               "folder.")
+        .arg(QString::fromStdString(pw::resourceFolder()), QString::fromUtf8(e.what()));
+  }
+}
+
 /// Without a display Qt would end the process by a signal; this reports a sentence and an exit status instead.
 void onQtMessage(QtMsgType type, const QMessageLogContext& context, const QString& text) {
   if (type != QtFatalMsg) {
@@ -185,6 +200,7 @@ int main(int argc, char** argv) {
     call = pw::gui::parse(QCoreApplication::arguments());
   }
   if (call.status) return *call.status;
+  if (const QString missing = missingResources(); !missing.isEmpty()) return complain(missing, kUnusable);
   if (call.picture && qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
   const QtMessageHandler usual = qInstallMessageHandler(onQtMessage);
   QApplication app(argc, argv);

@@ -13,8 +13,10 @@ namespace pw {
 /// Hardware a plan is made for: a device, and where its ranks are and how they are connected (format: resources/docs/formats.md).
 struct Cluster {
   std::string name;
-  std::string source;       ///< where the figures come from
-  std::string origin = {};  ///< how to load it again (`loadCluster`): a preset's name or a file's path, with links; empty: unknown
+  std::string source;  ///< where the figures come from
+  /// How to load it again (`loadCluster`): a preset's name or a file's path, with links, or the cluster's own text (cluster_name.h); empty:
+  /// unknown.
+  std::string origin = {};
   std::string deviceName;
   Bytes memoryBytes = 0;
   std::map<std::string, double> peakFlops;  ///< by dtype name: fp64, fp32, tf32, bf16, fp16, fp8

@@ -1,4 +1,5 @@
 #include "app/gui/document/loading.h"
+#include "app/gui/document/copies.h"
 
 #include <QCoreApplication>
 #include <algorithm>
@@ -278,7 +279,7 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
     measured->trace = std::move(step.trace);
     measured->timeline = timelineOf(measured->trace);
     measured->metrics = metricsOf(measured->trace);
-    measured->executed = executedSchedule(measured->trace);
+    measured->executed = executedSchedule(firstCopy(measured->trace, copiesIn(measured->timeline)));
     for (const std::string& path : paths) measured->from.paths.push_back(absolutePath(path));
     measured->stepName = step.name;
     loaded->measured.push_back(std::move(measured));
@@ -308,7 +309,28 @@ void takePins(const Project& project, const Design& fresh, std::size_t nodes, Lo
         << translated("Pinned plans %1 are of another model or schedule file and are not restored.").arg(lost.join(QLatin1String(", ")));
 }
 
-std::shared_ptr<Loaded> loadProject(const std::string& path) {
+/// The step of the trace that a project names. Without a plan the project is nothing without it; else a note says why it is not there.
+/// False where it was stopped.
+bool takeTrace(const Project& project, const std::function<bool(std::int64_t, std::int64_t)>& progress, Loaded& loaded) {
+  if (project.trace.empty()) return true;
+  const bool isAlone = project.design.models.empty() && project.design.source.empty();
+  try {
+    for (const std::string& path : project.trace) {
+      if (!pathExists(path)) throw UsageError(path + ", the trace of this project, does not exist; put it back, or open it where it is.");
+    }
+    const auto trace = loadTraces(project.trace, progress);
+    if (!trace) return false;
+    loaded.measured = trace->measured;
+    loaded.chosen =
+        static_cast<std::size_t>(project.step) < trace->measured.size() ? static_cast<std::size_t>(project.step) : trace->chosen;
+  } catch (const Error& e) {
+    if (isAlone) throw;
+    loaded.notes << QString::fromUtf8(e.what());
+  }
+  return true;
+}
+
+std::shared_ptr<Loaded> loadProject(const std::string& path, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
   const Project project = parseProject(readText(path), path);
   std::shared_ptr<Loaded> loaded;
   if (project.job != JobOptions()) {
@@ -338,6 +360,7 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
   loaded->design.customRows = isOther ? nullptr : fresh.customRows;
   loaded->design.customCosts = fresh.customCosts;
   takePins(project, fresh, nodes, *loaded);
+  if (!takeTrace(project, progress, *loaded)) return nullptr;
   loaded->title = QString::fromStdString(fs::path(path).stem().string());
   loaded->store = project.store;
   loaded->view = project.view;
@@ -412,7 +435,7 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   }
   if (extension == ".pt2" || head.starts_with("PK") || isLayerTable(extension, head)) return loadArchives(paths, cluster);
   if (extension == ".csv") return loadSchedule(first);
-  if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first);
+  if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first, progress);
   if (head.starts_with("\x1f\x8b")) return loadTraces(paths, progress);  // compressed
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {

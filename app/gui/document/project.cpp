@@ -232,10 +232,17 @@ bool isKept(const PinnedPlan& plan) {
   return plan.step->trace.spans.size() <= kMostSpans && !(plan.design.job && plan.design.customRows);
 }
 
+void nameTrace(Project& project, const Measured* shown) {
+  if (shown == nullptr || shown->live || shown->isReplayed || !shown->pinnedAs.isEmpty()) return;
+  project.trace = shown->from.paths;
+  project.step = shown->step;
+}
+
 std::string toJson(const Project& project) {
   Json j{{"pipewright_project", kVersion}};
   addDesign(j, project.design);
   if (!project.design.notes.empty()) j["notes"] = notesJson(project.design.notes);
+  if (!project.trace.empty()) j["trace"] = {{"paths", project.trace}, {"step", project.step}};
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
   for (const PinnedPlan& pin : project.pins) {
@@ -258,6 +265,11 @@ Project parseProject(std::string_view json, const std::string& source) {
     project.isInOrderOfJob = j["job"].has("own_order") && j["job"]["own_order"].as<bool>();
   }
   if (j.has("notes")) project.design.notes = parseNotes(j["notes"], document);
+  if (j.has("trace")) {
+    project.trace = j["trace"]["paths"].listOf<std::string>();
+    project.step = j["trace"]["step"].within<int>(0, 1 << 30);
+    if (project.trace.empty()) document.fail("`trace` names no `paths`");
+  }
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));
   if (j.has("pins")) project.pins = parsePins(j["pins"], project.design, source, document);

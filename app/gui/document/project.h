@@ -14,10 +14,15 @@ struct Project {
   Design design;
   QString store;
   QByteArray view;
-  std::vector<PinnedPlan> pins = {};  ///< custom rows of their designs, and their job, are not in the text
-  JobOptions job = {};                ///< read: what the design's job is to be read from; written: that of `design.job`
-  bool isInOrderOfJob = false;        ///< read: the rows are the job's own, which no generator makes
+  std::vector<PinnedPlan> pins = {};    ///< custom rows of their designs, and their job, are not in the text
+  JobOptions job = {};                  ///< read: what the design's job is to be read from; written: that of `design.job`
+  bool isInOrderOfJob = false;          ///< read: the rows are the job's own, which no generator makes
+  std::vector<std::string> trace = {};  ///< absolute paths of the trace that is shown; empty: none
+  int step = 0;                         ///< of the trace, from 0
 };
+
+/// The shown step of a trace as a project names it; of a stored run, a pinned plan or a job's usual step it names none.
+void nameTrace(Project& project, const Measured* shown);
 
 /// Whether a project keeps a pinned plan: its step has at most 100,000 spans, which are about 6 MB there, and its
 /// order is not that of a job, which no generator makes.

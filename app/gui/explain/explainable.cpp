@@ -6,6 +6,7 @@
 
 #include "app/gui/common/format.h"
 #include "app/gui/document/job_design.h"
+#include "app/gui/document/times.h"
 #include "schedules/error.h"
 #include "simulator/job/recover.h"
 
@@ -52,7 +53,9 @@ std::vector<Explainable> explainableIn(const Document& document) {
   const bool isOfJob = canRead && job && job->from == measured->from;
   if (canRead && !measured->isReplayed)
     all.push_back(
-        {ExplainedOf::Measured, translated("Measured: %1").arg(nameOf(measured->from)), measured->from, isOfJob ? job : nullptr, nullptr});
+        {ExplainedOf::Measured,
+         (timesOf(*measured) == TimesOf::Rehearsed ? translated("Rehearsed: %1") : translated("Measured: %1")).arg(nameOf(measured->from)),
+         measured->from, isOfJob ? job : nullptr, nullptr});
   if (job && (!isOfJob || measured->isReplayed))
     all.push_back({ExplainedOf::Job, translated("Job: %1").arg(nameOf(job->from)), job->from, job, nullptr});
   if (const auto prediction = document.prediction(); prediction && document.problem().isEmpty())

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/document/times.h"
 #include "app/gui/figure/files.h"
 
 namespace pw::gui {
@@ -80,8 +81,13 @@ void FigureForm::addStepsAndWidth(QFormLayout& rows, const FigureSource& source)
   };
   const QString pinned = pinnedName(source);
   offer(FigureSteps::Predicted, tr("Predicted step"));
-  offer(FigureSteps::Measured, pinned.isEmpty() ? tr("Measured step") : tr("Step of plan %1").arg(pinned));
-  offer(FigureSteps::Both, pinned.isEmpty() ? tr("Predicted over measured") : tr("This plan over plan %1").arg(pinned));
+  const bool isRehearsed = source.measured && timesOf(*source.measured) == TimesOf::Rehearsed;
+  offer(FigureSteps::Measured, isRehearsed        ? tr("Rehearsed step")
+                               : pinned.isEmpty() ? tr("Measured step")
+                                                  : tr("Step of plan %1").arg(pinned));
+  offer(FigureSteps::Both, isRehearsed        ? tr("Predicted over rehearsed")
+                           : pinned.isEmpty() ? tr("Predicted over measured")
+                                              : tr("This plan over plan %1").arg(pinned));
   connect(steps_, &QComboBox::currentIndexChanged, this, [this] {
     showSteps();
     emit changed();

@@ -4,6 +4,7 @@
 #include <QObject>
 #include <QRegularExpression>
 
+#include "app/gui/document/times.h"
 #include "schedules/error.h"
 
 namespace pw::gui {
@@ -38,6 +39,13 @@ QStringList inputOf(const FigureSource& source, FigureSteps steps) {
   }
   if (steps == FigureSteps::Both) words << QStringLiteral("--both");
   return words;
+}
+
+/// With the usual title of the lower step as its times are.
+FigureStyle named(FigureStyle style, const FigureSource& source, FigureSteps steps) {
+  const bool isRehearsed = steps == FigureSteps::Both && source.measured && timesOf(*source.measured) == TimesOf::Rehearsed;
+  if (isRehearsed && style.measuredTitle == FigureStyle().measuredTitle) style.measuredTitle = QObject::tr("Rehearsed").toStdString();
+  return style;
 }
 
 }  // namespace
@@ -81,7 +89,8 @@ QString usualTitle(const FigureSource& source, FigureSteps steps) {
       .arg(source.measured->step);
 }
 
-Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const FigureFrame& frame) {
+Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle& chosen, const FigureFrame& frame) {
+  const FigureStyle style = named(chosen, source, steps);
   const bool both = steps == FigureSteps::Both;
   const QString pinned = pinnedName(source);
   const auto titleOf = [&](const std::string& given, const std::string& usual, const QString& ofPlan) {
@@ -95,7 +104,8 @@ Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle
   return layOut(lanes, style, frame);
 }
 
-QString figureCall(const FigureSource& source, FigureSteps steps, const FigureStyle& style, const QString& file, int dpi) {
+QString figureCall(const FigureSource& source, FigureSteps steps, const FigureStyle& chosen, const QString& file, int dpi) {
+  const FigureStyle style = named(chosen, source, steps);
   if (steps != FigureSteps::Predicted && !pinnedName(source).isEmpty()) return {};
   const QString suffix = QFileInfo(file).suffix().toLower();
   QStringList words;

@@ -29,6 +29,7 @@
 #include "app/gui/model/stage_list.h"
 #include "app/gui/model/tree_area.h"
 #include "app/gui/model/tree_view.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
 #include "simulator/report/split_report.h"
 
@@ -207,7 +208,7 @@ void ModelPanel::Private::adoptHandle(SplitHandle* handle) {
 /// In the background: a large model takes a moment.
 void ModelPanel::Private::report() {
   reporting.cancel();
-  if (!graph) return;
+  if (!graph || isLayerChain(*graph)) return;  // a table of times has no operators to find anything in
   reporting.start(tr("Report on the model"), [this, of = graph](JobControl&) -> std::function<void()> {
     return [this, found = splitReport(*of)] { showFindings(found); };
   });

@@ -128,7 +128,7 @@ void NotesPanel::Private::show() {
     item->setText(Time, timeText(time, static_cast<double>(std::max<Ns>(1, time)) / 1000));
     QStringList where;
     if (note.block) where << tr("%1, rank %2").arg(nameOf(note.block->tag)).arg(note.block->rank.value);
-    if (note.block && note.block->isMeasured) where << tr("measured");
+    if (note.block && note.block->isMeasured) where << timeline.scene().measuredName;
     if (note.text.empty()) where << tr("bookmark");
     item->setText(Where, where.join(QStringLiteral(", ")));
     item->setText(Text, QString::fromStdString(note.text));

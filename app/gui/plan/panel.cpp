@@ -429,6 +429,7 @@ void PlanPanel::Private::showTrace() {
   }
   for (QPushButton* button : {run, profile}) button->setVisible(!trace);
   replan->setVisible(trace && !trace->from.paths.empty());
+  ranks->setSuffix({});
   if (!trace) return;
   const bool isNamed = trace->executed && !trace->executed->name.empty();
   schedule->addItem(isNamed           ? PlanPanel::tr("%1 (as in the trace)").arg(QString::fromStdString(trace->executed->name))
@@ -439,11 +440,14 @@ void PlanPanel::Private::showTrace() {
     const QSignalBlocker quiet(box);
     box->setValue(value);
   };
-  show(ranks, trace->trace.ranks);
+  const int own = trace->executed ? static_cast<int>(trace->executed->rows.size()) : trace->trace.ranks;
+  const int copies = trace->trace.ranks / std::max(1, own);
+  if (copies > 1) ranks->setSuffix(PlanPanel::tr(" in each of %1 copies").arg(copies));
+  show(ranks, own);
   settings->setRowVisible(chunks, trace->executed.has_value());
   settings->setRowVisible(microbatches, trace->executed.has_value());
   if (!trace->executed) return;
-  show(chunks, static_cast<int>(trace->executed->placement.stages()) / std::max(1, trace->trace.ranks));
+  show(chunks, static_cast<int>(trace->executed->placement.stages()) / std::max(1, own));
   show(microbatches, trace->executed->microbatches);
 }
 

@@ -70,14 +70,24 @@ void ComparisonView::clear(const QString& sentence) {
   showGroups();
 }
 
-void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, const QString& note) {
-  const QString sentence = QString::fromStdString(verdictText(verdict, before.toStdString(), after.toStdString()));
-  sentence_->setText(note.isEmpty() ? sentence : sentence + QLatin1Char(' ') + note);
-  const QString first = before.isEmpty() ? tr("predicted") : before, second = after.isEmpty() ? tr("measured") : after;
-  if (verdict_ == verdict && first == before_ && second == after_) return;  // keeps what is selected
+void ComparisonView::show(const Verdict& verdict, TimesOf times, const QString& note) {
+  const bool isRehearsed = times == TimesOf::Rehearsed;
+  const QString sentence =
+      QString::fromStdString(isRehearsed ? verdictText(verdict, "its prediction", "the rehearsal") : verdictText(verdict));
+  show(verdict, Words{note.isEmpty() ? sentence : sentence + QLatin1Char(' ') + note, tr("predicted"),
+                      isRehearsed ? tr("rehearsed") : tr("measured")});
+}
+
+void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after) {
+  show(verdict, Words{QString::fromStdString(verdictText(verdict, before.toStdString(), after.toStdString())), before, after});
+}
+
+void ComparisonView::show(const Verdict& verdict, const Words& words) {
+  sentence_->setText(words.sentence);
+  if (verdict_ == verdict && words.before == before_ && words.after == after_) return;  // keeps what is selected
   verdict_ = verdict;
-  before_ = first;
-  after_ = second;
+  before_ = words.before;
+  after_ = words.after;
   showGroups();
 }
 

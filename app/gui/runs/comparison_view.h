@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "simulator/job/times_of.h"
 #include "simulator/report/verdict.h"
 
 class QComboBox;
@@ -24,8 +25,10 @@ class ComparisonView : public QWidget {
 
   /// Nothing is compared; `sentence` says why.
   void clear(const QString& sentence);
-  /// `before` and `after`: names of two runs; empty: prediction and measurement. `note`: a sentence after the verdict's.
-  void show(const Verdict& verdict, const QString& before, const QString& after, const QString& note);
+  /// Of a step and its prediction; `times` are the step's: measured or rehearsed. `note`: a sentence after the verdict's.
+  void show(const Verdict& verdict, TimesOf times, const QString& note);
+  /// Of two runs or plans of these names.
+  void show(const Verdict& verdict, const QString& before, const QString& after);
   /// The available steps: `Median (step 3)`, then each. Empty: none.
   void setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen);
   [[nodiscard]] QString sentence() const;
@@ -35,6 +38,10 @@ class ComparisonView : public QWidget {
   void stepChosen(std::optional<int> step);  ///< nothing: the median
 
  private:
+  struct Words {
+    QString sentence, before, after;  ///< the last two head the table
+  };
+  void show(const Verdict& verdict, const Words& words);
   void showGroups();
 
   QLabel* sentence_;

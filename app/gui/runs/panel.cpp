@@ -13,6 +13,7 @@
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/document/times.h"
 #include "app/gui/runs/comparer.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/run_controls.h"
@@ -383,8 +384,8 @@ void RunsPanel::Private::judge() {
   if (!measured || measured->live || (!measured->run && !prediction)) {
     comparer.forget();
     if (!measured && shown.record)
-      comparison->clear((shown.record->state == RunState::Failed ? tr("Run %1 has no measured step. It failed: %2")
-                                                                 : tr("Run %1 has no measured step. %2"))
+      comparison->clear((shown.record->state == RunState::Failed ? tr("Run %1 has no complete step. It failed: %2")
+                                                                 : tr("Run %1 has no complete step. %2"))
                             .arg(shown.record->id.value)
                             .arg(QString::fromStdString(shown.record->failure)));
     else if (!measured)
@@ -403,11 +404,11 @@ void RunsPanel::Private::present() {
   const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
   const auto& [measured, with, prediction] = comparer.subject();
   if (!measured->pinnedAs.isEmpty())
-    comparison->show(comparer.verdict(), tr("this plan"), tr("plan %1").arg(measured->pinnedAs), {});
+    comparison->show(comparer.verdict(), tr("this plan"), tr("plan %1").arg(measured->pinnedAs));
   else if (with)
-    comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured), {});
+    comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured));
   else
-    comparison->show(comparer.verdict(), {}, {}, noteOn(*measured));
+    comparison->show(comparer.verdict(), timesOf(*measured), noteOn(*measured));
   emit panel.compared();
 }
 
@@ -425,7 +426,8 @@ QString RunsPanel::Private::noteOn(const Measured& measured) const {
     if (!crowded.empty()) notes << QString::fromStdString(crowded) + QLatin1Char('.');
   }
   constexpr double kFarOff = 0.2;
-  if (measured.run && measured.run->facts.costs == CostSource::Estimated && std::abs(comparer.verdict().comparison.makespanError) > kFarOff)
+  const bool isOfEstimates = timesOf(measured) == TimesOf::Measured && measured.run && measured.run->facts.costs == CostSource::Estimated;
+  if (isOfEstimates && std::abs(comparer.verdict().comparison.makespanError) > kFarOff)
     notes << tr("It was predicted from estimated times; Profile measures those of this machine.");
   return notes.join(QLatin1Char('\n'));
 }

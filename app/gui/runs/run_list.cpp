@@ -66,7 +66,10 @@ QString textOf(const RunSummary& run, int column) {
     case RunList::Microbatches: return QString::number(run.microbatches);
     case RunList::Backend: return inset(QString::fromStdString(howComputed(run)));
     case RunList::Predicted: return run.predictedStep > 0 ? durationText(run.predictedStep) : nothing;
-    case RunList::Measured: return run.medianMeasuredStep > 0 ? durationText(run.medianMeasuredStep) : nothing;
+    case RunList::Measured:
+      if (run.medianMeasuredStep <= 0) return nothing;
+      return run.facts.synthetic ? RunList::tr("%1 rehearsed").arg(durationText(run.medianMeasuredStep))
+                                 : durationText(run.medianMeasuredStep);
     case RunList::Error:
       return isComparable(run) ? (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercentText(errorOf(run))
                                : nothing;
@@ -128,6 +131,9 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
     case Qt::ToolTipRole:
       if (column == When) return QString::fromStdString(run.startedAt);
       if (column == Ended && !run.failure.empty()) return QString::fromStdString(run.failure);
+      if (column == Measured && run.facts.synthetic)
+        return tr(
+            "Duration of the median step, which --synthetic rehearsed: its stages took as long as the plan says and computed nothing");
       if (column == Measured) return tr("Duration of the median step, without the first, which warms up");
       return {};
     case Qt::AccessibleTextRole:

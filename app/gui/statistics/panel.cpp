@@ -28,6 +28,7 @@ namespace {
 
 constexpr int kPauseMs = 80;                  ///< until a selection that changes with the mouse is summed up
 constexpr std::size_t kMostAtOnce = 100'000;  ///< blocks; more are summed up in the background
+constexpr int kMostSteps = 65;                ///< of a stored run that are read for the spread between them
 constexpr int kSpanRole = Qt::UserRole + 3;   ///< place in `spans`
 
 enum Column : int { Kind, StageOf, Count, Total, Share, Least, Median, Most, Distribution, Spread, kColumns };
@@ -38,13 +39,34 @@ struct Question {
   std::shared_ptr<const Timeline> timeline;
   Source source = Source::Predicted;
   std::optional<std::pair<Ns, Ns>> range;
-  std::vector<SourcedSpan> marked;  ///< without a range; empty: the whole step
-  std::vector<std::shared_ptr<const Measured>> steps;
+  std::vector<SourcedSpan> marked;                     ///< without a range; empty: the whole step
+  std::vector<std::shared_ptr<const Measured>> steps;  ///< of a trace
+  std::shared_ptr<const Measured> stored;              ///< a step of a stored run
 
   bool operator==(const Question&) const = default;
 };
 
-Summary answerTo(const Question& question) {
+/// The means of a stored run's steps, which are kept while its steps are looked at.
+struct StoredMeans {
+  std::string store;
+  RunId run;
+  std::vector<int> numbers;
+  std::vector<StepMeans> means;
+};
+
+/// Those of the run of a step, from `known` where it has not got others since; without the first step, which warms up.
+std::shared_ptr<const StoredMeans> meansOfRun(const Measured& step, const std::shared_ptr<const StoredMeans>& known) {
+  const RunStore store(step.from.store, RunStore::Mode::ReadOnly);
+  std::vector<int> numbers = store.stepNumbers(step.run->id, kMostSteps);
+  if (!numbers.empty()) numbers.erase(numbers.begin());
+  if (known && known->store == step.from.store && known->run == step.run->id && known->numbers == numbers) return known;
+  auto read = std::make_shared<StoredMeans>();
+  *read = {step.from.store, step.run->id, std::move(numbers), {}};
+  for (const int number : read->numbers) read->means.push_back(meansOf(timelineOf(store.loadStep(*step.run, number).measured)));
+  return read;
+}
+
+Summary answerTo(const Question& question, const std::vector<StepMeans>& means) {
   const Timeline& timeline = *question.timeline;
   std::vector<Block> blocks;
   if (question.range)
@@ -54,9 +76,7 @@ Summary answerTo(const Question& question) {
   else
     blocks = blocksIn(timeline, question.source, 0, timeline.end + 1);
   Summary summary = summaryOf(blocks);
-  std::vector<const Timeline*> steps;
-  for (const auto& step : question.steps) steps.push_back(&step->timeline);
-  if (steps.size() > 1) addSpread(summary, steps);
+  addSpread(summary, means);
   return summary;
 }
 
@@ -107,8 +127,9 @@ struct StatisticsPanel::Private {
   Job job;
   std::vector<std::shared_ptr<const Measured>> steps;
   std::optional<Question> asked;
-  std::vector<SourcedSpan> spans;  ///< of the rows
-  bool isGoing = false;            ///< to a row's block, which changes the selection: its figures stay
+  std::shared_ptr<const StoredMeans> stored;  ///< null: no stored run is shown
+  std::vector<SourcedSpan> spans;             ///< of the rows
+  bool isGoing = false;                       ///< to a row's block, which changes the selection: its figures stay
 };
 
 void StatisticsPanel::Private::build() {
@@ -123,7 +144,8 @@ void StatisticsPanel::Private::build() {
                   tr("Distribution"), tr("Between steps")},
                  tr("Blocks by kind and stage"));
   groups->headerItem()->setToolTip(Distribution, tr("Durations from the shortest to the longest block of the kind, on any stage"));
-  groups->headerItem()->setToolTip(Spread, tr("How far the means of whole steps lie apart, as a part of their mean"));
+  groups->headerItem()->setToolTip(
+      Spread, tr("How far the means of whole steps lie apart, as a part of their mean; of a run without its first step, which warms up"));
   groups->setItemDelegateForColumn(Distribution, new HistogramDelegate(groups));
   slowest = table({tr("Block"), tr("Rank"), tr("Start"), tr("Takes"), tr("Above median")}, tr("Slowest blocks"));
   slowest->headerItem()->setToolTip(Above, tr("How much longer than the median of its kind and stage"));
@@ -163,6 +185,8 @@ Question StatisticsPanel::Private::question() const {
   question.range = scene.range;
   if (!question.range) question.marked = timeline.markedSpans();
   if (question.source == Source::Measured && std::ranges::find(steps, document.measured()) != steps.end()) question.steps = steps;
+  const auto shown = document.measured();
+  if (question.source == Source::Measured && shown && shown->run && !shown->live && !shown->from.store.empty()) question.stored = shown;
   return question;
 }
 
@@ -174,22 +198,29 @@ void StatisticsPanel::Private::update() {
   if (both && source->count() == 0) source->addItems({scene.measuredName, scene.predictedName});
   if (both && source->itemText(0) != scene.measuredName) source->setItemText(0, scene.measuredName);
   Question next = question();
+  const bool wasGoing = std::exchange(isGoing, false);
   if (asked == next) return;
   // The block that a row led to is not a selection of its own.
-  if (std::exchange(isGoing, false) && asked && next.timeline == asked->timeline && !next.range && next.marked.empty()) return;
+  if (wasGoing && asked && next.timeline == asked->timeline && !next.range && next.marked.empty()) return;
   asked = std::move(next);
   if (!asked->timeline) {
     job.cancel();
     return take({});
   }
   const std::size_t size = asked->range || asked->marked.empty() ? sizeOf(*asked->timeline) : asked->marked.size();
-  if (size <= kMostAtOnce && asked->steps.empty()) {
+  if (size <= kMostAtOnce && asked->steps.empty() && !asked->stored) {
     job.cancel();
-    return take(answerTo(*asked));
+    return take(answerTo(*asked, {}));
   }
-  job.start(tr("Statistics"), [this, of = *asked](JobControl&) -> std::function<void()> {
-    auto summary = std::make_shared<const Summary>(answerTo(of));
-    return [this, summary] { take(*summary); };
+  job.start(tr("Statistics"), [this, of = *asked, known = stored](JobControl&) -> std::function<void()> {
+    std::vector<StepMeans> means;
+    for (const auto& step : of.steps) means.push_back(meansOf(step->timeline));
+    const auto read = of.stored ? meansOfRun(*of.stored, known) : nullptr;
+    auto summary = std::make_shared<const Summary>(answerTo(of, read ? read->means : means));
+    return [this, summary, read] {
+      stored = read;
+      take(*summary);
+    };
   });
 }
 
@@ -272,7 +303,7 @@ void StatisticsPanel::Private::goTo(const QTreeWidgetItem& item) {
   const auto at = static_cast<std::size_t>(item.data(0, kSpanRole).toInt());
   if (at >= spans.size()) return;
   isGoing = true;
-  timeline.select(spans[at]);
+  timeline.selectWithin(spans[at]);
 }
 
 StatisticsPanel::StatisticsPanel(Document& document, TimelineWidget& timeline, QWidget* parent)

@@ -18,7 +18,8 @@ class StatisticsPanel : public QWidget {
  public:
   StatisticsPanel(Document& document, TimelineWidget& timeline, QWidget* parent = nullptr);
   ~StatisticsPanel() override;
-  /// The steps of the trace that is open, for the spread between them; the measured one may be among them.
+  /// The steps of the trace that is open, for the spread between them; the measured one may be among them. Of a stored run they are
+  /// read from its store.
   void setSteps(std::vector<std::shared_ptr<const Measured>> steps);
   [[nodiscard]] bool isIdle() const;  ///< what it shows is of the selection, or it is hidden
 

@@ -40,20 +40,6 @@ std::size_t binOf(Ns duration, const BlockGroup& group) {
   return std::min(kBins - 1, static_cast<std::size_t>(share * kBins));
 }
 
-std::map<Key, std::pair<double, double>> sumsOf(const Timeline& step) {
-  std::map<Key, std::pair<double, double>> sums;  // durations, and how many
-  for (const Timeline::RankTracks& rank : step.ranks) {
-    for (const SpanTrack* track : {&rank.compute, &rank.communication}) {
-      for (std::size_t i = 0; i < track->size(); ++i) {
-        auto& [sum, count] = sums[{track->tags[i].kind, track->tags[i].stage}];
-        sum += static_cast<double>(track->end[i] - track->start[i]);
-        ++count;
-      }
-    }
-  }
-  return sums;
-}
-
 }  // namespace
 
 std::vector<Block> blocksIn(const Timeline& timeline, Source source, Ns from, Ns to) {
@@ -111,15 +97,27 @@ Summary summaryOf(const std::vector<Block>& blocks) {
   return summary;
 }
 
-void addSpread(Summary& summary, const std::vector<const Timeline*>& steps) {
-  std::vector<std::map<Key, std::pair<double, double>>> all;
-  all.reserve(steps.size());
-  for (const Timeline* step : steps) all.push_back(sumsOf(*step));
+StepMeans meansOf(const Timeline& step) {
+  std::map<Key, std::pair<double, double>> sums;  // durations, and how many
+  for (const Timeline::RankTracks& rank : step.ranks) {
+    for (const SpanTrack* track : {&rank.compute, &rank.communication}) {
+      for (std::size_t i = 0; i < track->size(); ++i) {
+        auto& [sum, count] = sums[{track->tags[i].kind, track->tags[i].stage}];
+        sum += static_cast<double>(track->end[i] - track->start[i]);
+        ++count;
+      }
+    }
+  }
+  StepMeans means;
+  for (const auto& [key, sum] : sums) means.emplace(key, sum.first / sum.second);
+  return means;
+}
+
+void addSpread(Summary& summary, const std::vector<StepMeans>& steps) {
   for (BlockGroup& group : summary.groups) {
     std::vector<double> means;
-    for (const auto& sums : all) {
-      if (const auto found = sums.find({group.kind, group.stage}); found != sums.end())
-        means.push_back(found->second.first / found->second.second);
+    for (const StepMeans& step : steps) {
+      if (const auto found = step.find({group.kind, group.stage}); found != step.end()) means.push_back(found->second);
     }
     if (means.size() < 2) continue;
     const auto [least, most] = std::ranges::minmax(means);

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "app/gui/timeline/drawing/scene.h"
@@ -58,8 +60,12 @@ inline constexpr std::size_t kMostSlow = 50;
 /// O(n log n).
 [[nodiscard]] Summary summaryOf(const std::vector<Block>& blocks);
 
+/// The mean duration that blocks of a kind and stage have in a step.
+using StepMeans = std::map<std::pair<SpanKind, Stage>, double>;
+[[nodiscard]] StepMeans meansOf(const Timeline& step);
+
 /// Sets the spread of each group: of the means that its kind and stage have in each step, (largest − smallest) / their mean. Steps that
 /// lack a group do not count for it.
-void addSpread(Summary& summary, const std::vector<const Timeline*>& steps);
+void addSpread(Summary& summary, const std::vector<StepMeans>& steps);
 
 }  // namespace pw::gui

@@ -39,7 +39,7 @@ void addSelecting(CommandList& commands, const CommandTargets& of) {
     if (of.mouse.cancelDrag()) return;
     of.editing.clearSelection();
     if (of.selection.isEmpty() && of.selection.showsPath()) of.selection.setShowsPath(false);
-    of.selection.clear();
+    of.selection.leave();
   });
 }
 

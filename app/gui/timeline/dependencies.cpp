@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "app/gui/document/copies.h"
+
 namespace pw::gui {
 namespace {
 
@@ -45,6 +47,7 @@ StageLinks chainLinks(int stages) {
 }
 
 Dependencies::Dependencies(const Timeline& timeline, StageLinks links) : timeline_(timeline), links_(std::move(links)) {
+  ranksOfCopy_ = std::max<std::size_t>(1, timeline.ranks.size() / copiesIn(timeline));
   first_.push_back(0);
   for (std::size_t t = 0; t < 2 * timeline.ranks.size(); ++t)
     first_.push_back(first_.back() + static_cast<std::int32_t>(trackAt(timeline, t).size()));
@@ -107,11 +110,13 @@ const StageLinks::Ends& Dependencies::endsOf(Stage stage, bool gradients) const 
   return stage.value >= 0 && stage.index() < ends.size() ? ends[stage.index()] : kNoEnds;
 }
 
-/// Of several that did this (replicas, repeated steps): on this rank rather than elsewhere, and then the last that ended in time.
+/// Of several of one copy of the pipeline that did this (replicas of a stage, repeated steps): on this rank rather than elsewhere, and then
+/// the last that ended in time.
 std::optional<SpanRef> Dependencies::producer(SpanKind kind, Stage stage, Microbatch microbatch, Rank rank, Ns before) const {
   std::optional<SpanRef> best;
   std::pair<int, Ns> bestScore;
   each(kind, stage, microbatch, [&](const SpanRef& ref, const SpanTag&) {
+    if (!isOfOneCopy(rank, ref.rank)) return;
     const Ns end = trackOf(timeline_, ref).end[static_cast<std::size_t>(ref.index)];
     const std::pair score(2 * (end <= before ? 1 : 0) + (ref.rank == rank ? 1 : 0), end <= before ? end : -end);
     if (!best || score > bestScore) std::tie(best, bestScore) = std::pair(std::optional(ref), score);
@@ -178,7 +183,7 @@ void Dependencies::addOutputs(std::vector<SpanRef>& found, const SpanTag& tag, R
     receivers.push_back(message.peer);
   });
   const auto consumer = [&](const SpanRef& ref, const SpanTag&) {
-    if (std::find(receivers.begin(), receivers.end(), ref.rank) == receivers.end()) found.push_back(ref);
+    if (isOfOneCopy(rank, ref.rank) && std::find(receivers.begin(), receivers.end(), ref.rank) == receivers.end()) found.push_back(ref);
   };
   for (const Stage target : endsOf(tag.stage, gradients).targets) {
     each(gradients ? SpanKind::Backward : SpanKind::Forward, target, tag.microbatch, consumer);

@@ -23,7 +23,8 @@ struct StageLinks {
 
 /// The dependencies between the spans of a timeline, by rule: the forward of a stage needs that of the stages before it, through a message
 /// if there is one; a backward needs its own forward and the backwards of the stages after it; W needs its I; a message the action whose
-/// result it carries. Refers to the timeline. Made in linear time; every question is answered in constant time for a chain of stages.
+/// result it carries. Copies of a pipeline (`copiesIn`) depend on nothing of each other. Refers to the timeline. Made in linear time; every
+/// question is answered in constant time for a chain of stages.
 class Dependencies {
  public:
   Dependencies(const Timeline& timeline, StageLinks links);
@@ -47,6 +48,7 @@ class Dependencies {
   [[nodiscard]] std::size_t bucketOf(SpanKind kind, Stage stage, Microbatch microbatch) const;
   template <class Visit>
   void each(SpanKind kind, Stage stage, Microbatch microbatch, Visit visit) const;
+  [[nodiscard]] bool isOfOneCopy(Rank one, Rank other) const { return one.index() / ranksOfCopy_ == other.index() / ranksOfCopy_; }
   [[nodiscard]] SpanRef refOf(std::int32_t number) const;
   [[nodiscard]] std::optional<SpanRef> producer(SpanKind kind, Stage stage, Microbatch microbatch, Rank rank, Ns before) const;
   void addInputs(std::vector<SpanRef>& found, const SpanTag& tag, Rank rank, Ns start, bool gradients) const;
@@ -58,6 +60,7 @@ class Dependencies {
   std::vector<std::int32_t> head_, next_;  ///< chains of spans of equal hash, in the order of their numbers
   std::vector<std::int32_t> first_;        ///< by track (compute and communication of rank 0, …), and one more: its first span's number
   std::size_t mask_ = 0;
+  std::size_t ranksOfCopy_ = 1;
 };
 
 /// What goes from one action to another, on the same rank or through a message.

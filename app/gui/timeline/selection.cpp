@@ -24,16 +24,21 @@ Selection::Selection(Scene& scene, Knowledge& knowledge, Place& place) : scene_(
 // ---- Selecting -----------------------------------------------------------------------------------------------------
 
 void Selection::selectSpan(const std::optional<SourcedSpan>& span) {
-  if (!span || !exists(timeline(span->source), span->span)) return clear();
-  const Timeline& t = *timeline(span->source);
-  scene_.selected = span;
-  selectedTag_ = tagOf(t, span->span);
-  gap_.reset();
   scene_.range.reset();
+  if (!span) return clear();
+  selectWithin(*span);
+}
+
+void Selection::selectWithin(const SourcedSpan& span) {
+  if (!exists(timeline(span.source), span.span)) return clear();
+  const Timeline& t = *timeline(span.source);
+  scene_.selected = span;
+  selectedTag_ = tagOf(t, span.span);
+  gap_.reset();
   leaveMarks();
   if (showsPath_ && emphasis_ == Emphasis::None) showPath();
-  const Span s = spanOf(t, span->span);
-  place_.revealRow(*span);
+  const Span s = spanOf(t, span.span);
+  place_.revealRow(span);
   place_.revealTime(s.start, s.end);
   markAlso();
   emit changed();
@@ -127,6 +132,12 @@ void Selection::clear() {
   emphasize(Emphasis::None, {});
   if (showsPath_) showPath();
   emit changed();
+}
+
+void Selection::leave() {
+  const auto around = scene_.selected ? scene_.range : std::nullopt;
+  clear();
+  if (around) selectTimes(around->first, around->second);
 }
 
 std::optional<Rank> Selection::rank() const {

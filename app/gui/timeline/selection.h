@@ -20,6 +20,7 @@ class Selection : public QObject {
 
   // ---- What is selected: one of these, or nothing ----
   void selectSpan(const std::optional<SourcedSpan>& span);  ///< and shows it; one that is not there selects nothing
+  void selectWithin(const SourcedSpan& span);               ///< likewise, and a range stays selected around it
   void selectGap(const BubbleRef& gap);                     ///< and shows it with its causes; no effect where there is none
   void selectTimes(Ns from, Ns to);                         ///< in any order; outside the step: as far as it goes
   /// Takes a block to those chosen, or out of them, beginning with the one that is selected; they stay until something else is selected.
@@ -27,6 +28,7 @@ class Selection : public QObject {
   void chooseUpTo(const SourcedSpan& span);  ///< all of its track from the selected one to it; where that is on another: `choose`
   void selectRank(Rank rank);                ///< nothing else stays selected, but for a span of it
   void clear();
+  void leave();                                                               ///< the span within a range, which stays; else clears
   [[nodiscard]] const std::optional<BubbleRef>& gap() const { return gap_; }  ///< the others are in the scene
   [[nodiscard]] bool isEmpty() const { return !scene_.selected && !gap_ && !scene_.range; }
   /// Of the span or bubble; else the rank that was pointed at.

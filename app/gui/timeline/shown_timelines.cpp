@@ -1,4 +1,5 @@
 #include "app/gui/timeline/shown_timelines.h"
+#include "app/gui/document/times.h"
 
 #include <algorithm>
 #include <utility>
@@ -57,7 +58,7 @@ ShownTimelines::Change ShownTimelines::takeMeasured() {
   measured_ = next;
   const bool isPlan = next && !next->pinnedAs.isEmpty();
   scene_.predictedName = isPlan ? tr("this plan") : tr("predicted");
-  scene_.measuredName = isPlan ? tr("plan %1").arg(next->pinnedAs) : next && next->isReplayed ? tr("replayed") : tr("measured");
+  scene_.measuredName = next ? nameOfTimes(*next) : tr("measured");
   scene_.measured = next ? std::shared_ptr<const Timeline>(next, &next->timeline) : nullptr;
   measureSize();
   return {true, false, !same && !scene_.predicted};

@@ -442,6 +442,7 @@ void TimelineWidget::showDifferingRanks() {
 }
 
 void TimelineWidget::select(const SourcedSpan& span) { d->selection.selectSpan(span); }
+void TimelineWidget::selectWithin(const SourcedSpan& span) { d->selection.selectWithin(span); }
 void TimelineWidget::selectBubble(const BubbleRef& bubble) { d->selection.selectGap(bubble); }
 void TimelineWidget::selectRange(Ns from, Ns to) { d->selection.selectTimes(from, to); }
 void TimelineWidget::clearSelection() { d->selection.clear(); }

@@ -44,6 +44,7 @@ class TimelineWidget : public QWidget {
   void moveRank(int direction);
   void showDifferingRanks();                   ///< the few whose busy time is furthest from the usual, with a table of them
   void select(const SourcedSpan& span);        ///< and shows it; a span that is not there selects nothing
+  void selectWithin(const SourcedSpan& span);  ///< likewise, and a selected range stays, until Escape is pressed twice
   void selectBubble(const BubbleRef& bubble);  ///< with the chain of its causes
   void selectRange(Ns from, Ns to);            ///< with its totals
   void clearSelection();

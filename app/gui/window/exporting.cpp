@@ -9,6 +9,7 @@
 #include <QSvgGenerator>
 
 #include "app/gui/common/theme.h"
+#include "app/gui/document/times.h"
 #include "app/gui/timeline/widget.h"
 #include "backends/host/files.h"
 #include "backends/resources/torch_export.h"
@@ -69,7 +70,7 @@ void exportData(const ExportSource& source, const QString& path) {
   if (source.measured) {
     traces.push_back(&source.measured->trace);
     const QString& pinned = source.measured->pinnedAs;
-    names.push_back(pinned.isEmpty() ? "measured" : "plan " + pinned.toStdString());
+    names.push_back(pinned.isEmpty() ? std::string(nameOf(timesOf(*source.measured))) : "plan " + pinned.toStdString());
   }
   const std::string suffix = suffixOf(path), file = path.toStdString();
   if (suffix == "json") return writeFile(file, toChromeJson(traces, names));

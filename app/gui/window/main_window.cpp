@@ -253,9 +253,15 @@ void MainWindow::showPanel(Panel panel) {
 
 // ---- Projects ----
 
+Project MainWindow::Private::project() const {
+  Project shown{document.design(), document.storePath(), timeline->saveView(), pins.plans()};
+  nameTrace(shown, document.measured().get());
+  return shown;
+}
+
 bool MainWindow::saveProject(const QString& path) {
   try {
-    writeFile(path.toStdString(), toJson(Project{d->document.design(), d->document.storePath(), d->timeline->saveView(), d->pins.plans()}));
+    writeFile(path.toStdString(), toJson(d->project()));
   } catch (const Error& e) {
     showMessage(QString::fromUtf8(e.what()));
     return false;
@@ -292,7 +298,7 @@ void MainWindow::Private::keep() {
     return;
   }
   try {
-    writeFile(autosavePath().toStdString(), toJson(Project{document.design(), document.storePath(), timeline->saveView(), pins.plans()}));
+    writeFile(autosavePath().toStdString(), toJson(project()));
   } catch (const Error&) {
     // unsaved work is lost only in a crash; saving reports what is wrong
   }

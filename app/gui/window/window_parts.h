@@ -19,6 +19,7 @@
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/pinned_plans.h"
+#include "app/gui/document/project.h"
 #include "app/gui/editor/csv_panel.h"
 #include "app/gui/explain/panel.h"
 #include "app/gui/model/panel.h"
@@ -95,6 +96,7 @@ struct MainWindow::Private {
   bool maySave();
   bool save();
   bool saveAs();
+  [[nodiscard]] Project project() const;  ///< what is open, as it is saved
   void keep();
   void recover();
   void saveLayout();

@@ -171,6 +171,24 @@ TEST(AppWithoutADisplay, SaysSoInsteadOfAborting) {
   EXPECT_EQ(outcome.status, 2) << outcome.err;
   EXPECT_NE(outcome.err.find("No window can be opened here"), std::string::npos) << outcome.err;
 }
+
+TEST(AppWithoutItsResources, SaysSoInsteadOfAborting) {
+  const Folder folder;
+  const std::string moved = folder.file("pipewright-gui"), picture = folder.file("window.png");
+  std::filesystem::copy_file(PIPEWRIGHT_GUI, moved);
+  const std::string before = "env -u PIPEWRIGHT_RESOURCES QT_QPA_PLATFORM=offscreen LD_LIBRARY_PATH=" +
+                             std::filesystem::path(PIPEWRIGHT_GUI).parent_path().string() + "/../lib HOME=" + folder.file("") + " ";
+  for (const std::string& arguments : {"--grab " + picture, std::string("--time-first-frame")}) {
+    const std::string line = before + moved + " " + arguments + " > /dev/null 2> " + folder.file("err");
+    const int status = std::system(line.c_str());
+    const std::string said = contentOf(folder.file("err"));
+    ASSERT_TRUE(WIFEXITED(status)) << said;
+    EXPECT_EQ(WEXITSTATUS(status), 2) << said;
+    EXPECT_EQ(said.find("pipewright-gui: The files that come with this program are not in "), 0U) << said;
+    EXPECT_NE(said.find("PIPEWRIGHT_RESOURCES"), std::string::npos) << said;
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  }
+}
 #endif
 
 }  // namespace

@@ -24,6 +24,8 @@ std::string seed(const std::string& model, bool isMeasured) {
     profile.nodes.resize(3);
     project.design.profile = std::make_shared<const Profile>(profile);
   }
+  project.trace = {"/t.json"};
+  project.step = 2;
   project.store = QStringLiteral("runs.db");
   project.view = toJson(SavedView{});
   const Trace trace{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 100}}, {{Rank(0), 0, 8}}};

@@ -5,6 +5,7 @@
 #include <QProcess>
 #include <QPushButton>
 #include <QSpinBox>
+#include <QToolButton>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -145,6 +146,12 @@ TEST_F(ReplanTest, SplitsCanBeMoved) {
   EXPECT_LT(after->costs.stages[0].forward, before->costs.stages[0].forward);
   EXPECT_NEAR(static_cast<double>(after->costs.stages[0].forward), static_cast<double>(before->costs.stages[0].forward) / 2, 1);
   EXPECT_EQ(sum(after->costs), sum(before->costs)) << "the same work, cut elsewhere";
+}
+
+TEST_F(ReplanTest, ATableOfTimesHasNoFindings) {
+  openAndReplan(kReplicas);
+  const auto* button = window_->findChild<QToolButton*>(QStringLiteral("findings"));
+  EXPECT_FALSE(QTest::qWaitFor([&] { return !button->isHidden(); }, 1'000)) << button->text().toStdString();
 }
 
 TEST_F(ReplanTest, SaysHowManyStagesAJobCanHave) {

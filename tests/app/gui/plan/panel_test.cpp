@@ -298,6 +298,17 @@ TEST_F(PlanPanelTest, PastRunsOfTheModelGiveTheStepARange) {
   EXPECT_EQ(figure("Prediction error so far"), QString("%1: from %2 to %3").arg(percentText(0.25), scaled(1 / 1.25), scaled(1.25)));
 }
 
+TEST_F(PlanPanelTest, ATraceOfReplicasIsOfAWholeStep) {
+  // 4 ranks of a pipeline on each of 2 replicas, as the trace's `pipeline-parallel` and `data-parallel` numbers say.
+  document.adopt(*loadFiles({PW_SOURCE_DIR "/tests/data/straggler_analysis/timeline-ST.json.gz"}, {}));
+  settle();
+  EXPECT_EQ(named<QComboBox>("Schedule").currentText(), "1f1b (as in the trace)");
+  EXPECT_EQ(named<QSpinBox>("Ranks").text(), "4 in each of 2 copies");
+  EXPECT_EQ(named<QSpinBox>("Chunks").value(), 1);
+  open();
+  EXPECT_FALSE(named<QSpinBox>("Ranks").text().contains("copies"));
+}
+
 TEST_F(PlanPanelTest, TheButtonsAskForARunAndAProfile) {
   open();
   QSignalSpy runs(panel.get(), &PlanPanel::runRequested), profiles(panel.get(), &PlanPanel::profileRequested);

@@ -17,6 +17,9 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "app/gui/document/times.h"
+#include "app/gui/explain/explainable.h"
+#include "app/gui/figure/source.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/group_table.h"
 #include "app/gui/runs/run_controls.h"
@@ -46,8 +49,9 @@ class RunsPanelTest : public testing::Test {
 
   /// Records a run of the document's plan whose backwards of stage 1 took longer by `more`, in each of three steps the more.
   int record(Ns more, const std::string& failure = {}, RunState state = RunState::Completed, CostSource times = CostSource::Measured,
-             int cores = 64) {
+             int cores = 64, bool synthetic = false) {
     RunRecord run;
+    run.facts.synthetic = synthetic;
     run.state = state;
     run.facts.costs = times;
     run.machine.cores = cores;
@@ -78,7 +82,10 @@ class RunsPanelTest : public testing::Test {
     waitForComparison();
   }
   void waitForComparison() {
-    waitFor([this] { return panel().summary().startsWith("Measured") || panel().summary().startsWith("run "); });
+    waitFor([this] {
+      return panel().summary().startsWith("Measured") || panel().summary().startsWith("the rehearsal") ||
+             panel().summary().startsWith("run ");
+    });
   }
   void waitFor(const std::function<bool()>& done) {
     ASSERT_TRUE(QTest::qWaitFor(done, kLongMs)) << panel().summary().toStdString() << sentences.join(" ").toStdString();
@@ -177,6 +184,23 @@ TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
   table.setGroups(compare(document.measured()->trace, run.predicted).byStage, "predicted", "measured");
   EXPECT_EQ(table.index(0, GroupTable::Difference).data(GroupTable::kBarRole), -1.0);
   EXPECT_TRUE(table.index(0, GroupTable::Difference).data().toString().startsWith("▼ −"));
+}
+
+TEST_F(RunsPanelTest, ARunThatComputedNothingIsRehearsedNotMeasured) {
+  choose(record(1'000'000, {}, RunState::Completed, CostSource::Estimated, 64, true));
+  EXPECT_TRUE(panel().summary().startsWith("the rehearsal took ")) << panel().summary().toStdString();
+  EXPECT_TRUE(panel().summary().contains("times as long as its prediction")) << panel().summary().toStdString();
+  EXPECT_FALSE(panel().summary().contains("easured"));
+  EXPECT_FALSE(panel().summary().contains("Profile measures")) << "it took as long as its plan says, whatever that is from";
+  const auto& table = panel().findChild<ComparisonView*>()->table();
+  EXPECT_EQ(table.headerData(GroupTable::After, Qt::Horizontal, Qt::DisplayRole).toString().trimmed(), "rehearsed");
+  EXPECT_EQ(nameOfTimes(*document.measured()), "rehearsed") << "in the timeline, its details and the statistics";
+  EXPECT_EQ(explainableIn(document).front().title.left(10), "Rehearsed:");
+  const FigureSource figure = figureSource(document);
+  EXPECT_TRUE(figureCall(figure, FigureSteps::Both, {}, "a.svg", 0).contains("--measured-title Rehearsed"));
+  RunList list;
+  list.setRuns(panel().runs());
+  EXPECT_TRUE(list.index(0, RunList::Measured).data().toString().endsWith(" rehearsed"));
 }
 
 TEST_F(RunsPanelTest, SaysWhenThePlanThatIsOpenIsAnotherOne) {

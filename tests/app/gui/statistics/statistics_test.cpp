@@ -2,11 +2,15 @@
 
 #include <QComboBox>
 #include <QLabel>
+#include <QTemporaryDir>
 #include <QTreeWidget>
 #include <numeric>
 
+#include "app/gui/document/loading.h"
+#include "app/gui/runs/run_loading.h"
 #include "app/gui/statistics/panel.h"
 #include "app/gui/statistics/summary.h"
+#include "tests/app/gui/stored_run.h"
 #include "tests/app/gui/timeline/timeline_fixture.h"
 
 namespace pw::gui {
@@ -149,12 +153,35 @@ TEST_F(StatisticsShown, AClickGoesToTheSlowestBlockAndTheFiguresStay) {
   EXPECT_EQ(selected()->source, Source::Measured);
   ASSERT_TRUE(settled());
   EXPECT_EQ(sentence(), before);
+  EXPECT_EQ(widget.scene().range, (std::pair<Ns, Ns>(0, timeline().end))) << "the range stays";
   int row = 0;
   while (groups()->topLevelItem(row)->text(0) != "F" || groups()->topLevelItem(row)->text(1) != "2") ++row;
   EXPECT_EQ(groups()->topLevelItem(row)->text(6), "3.00 ms");
   clickRow(groups(), row);
   ASSERT_TRUE(selected());
   EXPECT_EQ(widget.scene().measured->ranks[2].compute.tags[static_cast<std::size_t>(selected()->span.index)].stage, Stage(2));
+}
+
+TEST_F(StatisticsShown, EscapeLeavesTheBlockOfARowAndThenItsRange) {
+  const std::pair<Ns, Ns> range(kMs / 2, 5 * kMs);
+  widget.selectRange(range.first, range.second);
+  ASSERT_TRUE(settled());
+  const int inRange = countIn(*groups());
+  clickRow(groups(), 0);
+  ASSERT_TRUE(selected());
+  EXPECT_EQ(widget.scene().range, range);
+  key(Qt::Key_Escape);
+  EXPECT_FALSE(selected());
+  EXPECT_EQ(widget.scene().range, range);
+  ASSERT_TRUE(settled());
+  EXPECT_EQ(countIn(*groups()), inRange);
+  key(Qt::Key_Escape);
+  EXPECT_FALSE(widget.scene().range);
+  ASSERT_TRUE(settled());
+  EXPECT_EQ(countIn(*groups()), 112);
+  clickRow(groups(), 0);
+  click(middleOf(at(0, SpanKind::Forward, 0, 0)));
+  EXPECT_FALSE(widget.scene().range);
 }
 
 TEST_F(StatisticsShown, TheSpreadBetweenStepsIsOfTheirMeans) {
@@ -175,6 +202,30 @@ TEST_F(StatisticsShown, TheSpreadBetweenStepsIsOfTheirMeans) {
     const bool isChanged = item->text(0) == "F" && item->text(1) == "1";
     EXPECT_EQ(item->text(9), isChanged ? "66.7 %" : "0.0 %") << i << ": (2 − 1) / 1.5";
   }
+}
+
+TEST_F(StatisticsShown, TheSpreadOfAStoredRunIsThatOfItsStepsAfterTheFirst) {
+  document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
+  ASSERT_TRUE(QTest::qWaitFor([this] { return document.prediction() && !document.isPredicting(); }, 20'000));
+  const QTemporaryDir folder;
+  const std::string path = folder.filePath("runs.db").toStdString();
+  const RunId id = storeRun(path, document.plan(), {9, 1, 1.5, 2});
+  const RunStore store(path, RunStore::Mode::ReadOnly);
+  const auto shown = measuredOf(store, path, store.load(id), {});
+  document.setMeasured(shown);
+  ASSERT_TRUE(settled());
+  ASSERT_GT(groups()->topLevelItemCount(), 0);
+  for (int i = 0; i < groups()->topLevelItemCount(); ++i) {
+    const QTreeWidgetItem* item = groups()->topLevelItem(i);
+    const bool isChanged = item->text(0) == "F" && item->text(1) == "1";
+    EXPECT_EQ(item->text(9), isChanged ? "66.7 %" : "0.0 %") << i << ": (2 − 1) / 1.5";
+  }
+  widget.selectRange(0, kMs);
+  ASSERT_TRUE(settled());
+  EXPECT_EQ(groups()->topLevelItem(0)->text(9), "0.0 %") << "of whole steps, whatever is selected";
+  document.setMeasured(nullptr);
+  ASSERT_TRUE(settled());
+  EXPECT_EQ(groups()->topLevelItem(0)->text(9), "") << "of a prediction there is one step";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "app/gui/document/copies.h"
 #include "app/gui/timeline/navigation.h"
 #include "tests/app/gui/timeline/small_prediction.h"
 
@@ -170,6 +171,64 @@ TEST(Dependencies, EveryMessageOfAStepIsAFlowOfBothItsEnds) {
       }
     }
   }
+}
+
+/// A pipeline and copies of it, each a little later, as replicas are beside each other in a trace.
+Trace copiesOf(const Prediction& prediction, int copies) {
+  const Trace one = traceOf(prediction);
+  Trace all{one.ranks * copies, {}, {}};
+  for (int copy = 0; copy < copies; ++copy) {
+    for (Span span : one.spans) {
+      span.rank.value += copy * one.ranks;
+      span.peer.value += copy * one.ranks;
+      span.start += copy * kMs / 20;
+      span.end += copy * kMs / 20;
+      all.spans.push_back(span);
+    }
+  }
+  return all;
+}
+
+TEST(Dependencies, CopiesOfAPipelineNeedNothingOfEachOther) {
+  for (const char* schedule : {"1f1b", "interleaved-1f1b", "zbv", "dualpipev"}) {
+    const Of of{smallPrediction(schedule, 4, 8)};
+    Trace trace = copiesOf(*of.prediction, 2);
+    std::erase_if(trace.spans, [](const Span& span) { return !isCompute(span.kind); });  // as of traces without messages
+    const Timeline timeline = timelineOf(trace);
+    const Dependencies both(timeline, linksOf(of.prediction->costs));
+    const Trace alone = firstCopy(trace, 2);
+    const Timeline first = timelineOf(alone);
+    const Dependencies one(first, linksOf(of.prediction->costs));
+    for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
+      for (std::size_t i = 0; i < timeline.ranks[r].compute.size(); ++i) {
+        const SpanRef self{Rank(r), TrackKind::Compute, static_cast<std::int32_t>(i)};
+        SpanRef like = self;
+        like.rank = Rank(r % 4);
+        for (const bool inputs : {true, false}) {
+          std::vector<SpanRef> found = inputs ? both.inputs(self) : both.outputs(self);
+          for (SpanRef& ref : found) {
+            EXPECT_EQ(ref.rank.index() / 4, r / 4) << schedule;
+            ref.rank = Rank(ref.rank.index() % 4);
+          }
+          EXPECT_EQ(found, inputs ? one.inputs(like) : one.outputs(like)) << schedule << ": as if it were alone";
+        }
+      }
+    }
+  }
+}
+
+TEST(Copies, AreRanksThatDoTheSame) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved-1f1b", "zbv", "dualpipe", "chimera"}) {
+    for (const int ranks : {2, 4}) {
+      const auto prediction = smallPrediction(schedule, ranks, 8);
+      for (const int copies : {1, 2, 3}) {
+        const Trace trace = copiesOf(*prediction, copies);
+        EXPECT_EQ(copiesIn(timelineOf(trace)), static_cast<std::size_t>(copies)) << schedule << ranks;
+        EXPECT_EQ(firstCopy(trace, static_cast<std::size_t>(copies)).spans, traceOf(*prediction).spans) << schedule;
+      }
+    }
+  }
+  EXPECT_EQ(copiesIn(timelineOf({})), 1U);
 }
 
 }  // namespace

@@ -11,7 +11,9 @@
 #include <algorithm>
 
 #include "app/gui/command_line.h"
+#include "app/gui/runs/panel.h"
 #include "app/gui/timeline/navigation.h"
+#include "tests/app/gui/stored_run.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -34,7 +36,7 @@ struct ViewLink : WindowFixture {
     const Call call = parse(words);
     ASSERT_FALSE(call.status) << link.toStdString();
     other_ = std::make_unique<MainWindow>(false);
-    other_->document().setStorePath(folder_.filePath("other.db"));
+    other_->document().setStorePath(call.store.isEmpty() ? folder_.filePath("other.db") : call.store);
     other_->resize(1400, 900);
     other_->show();
     other_->open(call.options.files);
@@ -77,17 +79,15 @@ TEST_F(ViewLink, OpensTheSameFileAtTheSameBlockAndZoom) {
   openLink(window_->viewLink());
   ASSERT_TRUE(other_);
   EXPECT_EQ(other_->timeline().scene().selected, blockAt(2, 5));
-  const Viewport here = timeline.viewport(), there = other_->timeline().viewport();
-  EXPECT_EQ(there.width, here.width);
-  // The link has both ends as decimals: the scale follows from them but for rounding.
-  EXPECT_NEAR(there.xOf(0), here.xOf(0), 1e-6) << "pixels";
-  EXPECT_NEAR(there.nsPerPixel / here.nsPerPixel, 1, 1e-9);
+  const Viewport &there = other_->timeline().viewport(), &here = timeline.viewport();
+  EXPECT_EQ(std::pair(there.start, there.width), std::pair(here.start, here.width));
+  EXPECT_NEAR(there.nsPerPixel, here.nsPerPixel, 1e-9 * here.nsPerPixel) << "a link says where the view ends: the last bits are rounded";
   EXPECT_EQ(other_->timeline().scene().ranks, timeline.scene().ranks);
   for (MainWindow* window : {window_.get(), other_.get()}) {
     if (QWidget* focused = window->focusWidget()) focused->clearFocus();  // whose frame only one of them has
   }
-  const QImage here = timeline.grab().toImage(), there = other_->timeline().grab().toImage();
-  EXPECT_EQ(there, here) << "they look alike";
+  const QImage picture = timeline.grab().toImage(), other = other_->timeline().grab().toImage();
+  EXPECT_EQ(other, picture) << "they look alike";
 }
 
 TEST_F(ViewLink, OpensARangeABubbleAndAllOfTheStep) {
@@ -151,6 +151,31 @@ TEST_F(ViewLink, OfATraceOpensTheSameStep) {
     EXPECT_EQ(other_->document().measured()->title, document().measured()->title);
     EXPECT_EQ(other_->document().measured()->trace, document().measured()->trace);
   }
+}
+
+TEST_F(ViewLink, OfAStoredRunOpensTheRunOfItsStoreAtTheSameBlock) {
+  open(sample("gpt_small.pt2"));
+  const QString store = folder_.filePath("it's a store.db");
+  document().setStorePath(store);
+  static_cast<void>(storeRun(store.toStdString(), document().plan(), {1, 2}));
+  const RunId id = storeRun(store.toStdString(), document().plan(), {1, 3});
+  window_->showPanel(Panel::Runs);
+  window_->runs().chooseRun(id.value);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().measured() && document().measured()->run; }, 20'000));
+  ASSERT_TRUE(settle());
+  window_->timeline().select({Source::Measured, {Rank(1), TrackKind::Compute, 1}});
+  ASSERT_TRUE(settle());
+  const QString link = window_->viewLink();
+  EXPECT_TRUE(link.contains(QStringLiteral(" --show-run %1 --store ").arg(id.value))) << link.toStdString();
+  const Call call = parse(wordsOf(link));
+  EXPECT_EQ(call.store, store);
+  EXPECT_EQ(call.options.target.run, id.value);
+  openLink(link);
+  ASSERT_TRUE(other_->document().measured() && other_->document().measured()->run);
+  EXPECT_EQ(other_->document().storePath(), store);
+  EXPECT_EQ(other_->document().measured()->run->id, id);
+  EXPECT_EQ(other_->document().measured()->trace, document().measured()->trace);
+  EXPECT_EQ(other_->timeline().scene().selected, (SourcedSpan{Source::Measured, {Rank(1), TrackKind::Compute, 1}}));
 }
 
 TEST_F(ViewLink, IsCopiedByItsCommand) {

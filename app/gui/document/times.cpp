@@ -1,0 +1,27 @@
+#include "app/gui/document/times.h"
+
+#include <QCoreApplication>
+
+namespace pw::gui {
+namespace {
+
+QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Times", text); }
+
+}  // namespace
+
+TimesOf timesOf(const Measured& step) {
+  if (!step.pinnedAs.isEmpty()) return TimesOf::Predicted;
+  return step.run && step.run->facts.synthetic ? TimesOf::Rehearsed : TimesOf::Measured;
+}
+
+QString nameOfTimes(const Measured& step) {
+  if (step.isReplayed) return translated("replayed");
+  switch (timesOf(step)) {
+    case TimesOf::Measured: return translated("measured");
+    case TimesOf::Rehearsed: return translated("rehearsed");
+    case TimesOf::Predicted: return translated("plan %1").arg(step.pinnedAs);
+  }
+  return {};
+}
+
+}  // namespace pw::gui

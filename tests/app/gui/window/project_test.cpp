@@ -1,0 +1,79 @@
+// Projects as the window saves and opens them: what is open comes back, also without a plan.
+#include <QFile>
+
+#include "app/gui/document/notes.h"
+#include "app/gui/timeline/navigation.h"
+#include "tests/app/gui/window_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+const QString kTrace = QStringLiteral(PW_SOURCE_DIR "/tests/data/straggler_analysis/timeline-ST.json.gz");
+
+struct ProjectOfATrace : WindowFixture {
+  /// Opens the trace at its fourth step, with a note at a block of rank 6.
+  void openAndNote(const QString& trace) {
+    open(trace);
+    window_->showStep(4);
+    window_->timeline().select({Source::Measured, {Rank(6), TrackKind::Compute, 3}});
+    ASSERT_TRUE(addNote(document(), {"late", 0, blockName(window_->timeline().scene(), *window_->timeline().scene().selected)}));
+    ASSERT_TRUE(settle());
+    ASSERT_EQ(document().design().notes.size(), 1U);
+  }
+  const QString path = folder_.filePath(QStringLiteral("noted.pwproj"));
+};
+
+TEST_F(ProjectOfATrace, BringsTheTraceBackAtTheSameStepWithItsNotes) {
+  openAndNote(kTrace);
+  const auto before = document().measured();
+  const auto flags = window_->timeline().scene().notes;
+  ASSERT_TRUE(flags.front().span) << "at its block";
+  ASSERT_TRUE(window_->saveProject(path));
+  EXPECT_FALSE(document().isModified());
+  open(sample("gpt_small.pt2"));
+  EXPECT_FALSE(document().measured());
+  open(path);
+  ASSERT_TRUE(document().measured()) << window_->message().toStdString();
+  EXPECT_EQ(document().measured()->trace, before->trace);
+  EXPECT_EQ(document().measured()->title, before->title);
+  EXPECT_FALSE(document().graph());
+  EXPECT_FALSE(document().isModified());
+  EXPECT_EQ(document().problem(), QString());
+  EXPECT_TRUE(window_->message().isEmpty()) << window_->message().toStdString();
+  ASSERT_EQ(window_->timeline().scene().notes.size(), 1U);
+  EXPECT_EQ(window_->timeline().scene().notes.front().span, flags.front().span);
+  window_->showStep(5);
+  EXPECT_NE(document().measured()->title, before->title) << "with its other steps";
+}
+
+TEST_F(ProjectOfATrace, WhoseTraceIsGoneIsRefusedInASentence) {
+  const QString own = folder_.filePath(QStringLiteral("own.json.gz"));
+  ASSERT_TRUE(QFile::copy(kTrace, own));
+  openAndNote(own);
+  ASSERT_TRUE(window_->saveProject(path));
+  ASSERT_TRUE(QFile::remove(own));
+  open(path);
+  EXPECT_TRUE(window_->message().contains(own + QStringLiteral(", the trace of this project, does not exist")))
+      << window_->message().toStdString();
+}
+
+TEST_F(ProjectOfATrace, BesideAPlanIsNotNeededByThePlan) {
+  open(sample("gpt_small.pt2"));
+  const QString own = folder_.filePath(QStringLiteral("own.json.gz"));
+  ASSERT_TRUE(QFile::copy(kTrace, own));
+  open(own);
+  ASSERT_TRUE(document().measured());
+  ASSERT_TRUE(window_->saveProject(path));
+  open(sample("gpt_small.pt2"));
+  open(path);
+  EXPECT_TRUE(document().measured());
+  EXPECT_TRUE(document().prediction());
+  ASSERT_TRUE(QFile::remove(own));
+  open(path);
+  EXPECT_FALSE(document().measured());
+  EXPECT_TRUE(document().prediction());
+  EXPECT_TRUE(window_->message().contains(QStringLiteral("the trace of this project"))) << window_->message().toStdString();
+}
+
+}  // namespace
+}  // namespace pw::gui
