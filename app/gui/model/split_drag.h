@@ -4,7 +4,7 @@
 #include <QTimer>
 #include <optional>
 
-#include "app/gui/model/split_rules.h"
+#include "app/gui/model/parts/split_rules.h"
 
 namespace pw::gui {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "app/gui/common/format.h"
-#include "app/gui/model/finding_mark.h"
-#include "app/gui/model/row_geometry.h"
+#include "app/gui/model/parts/finding_mark.h"
+#include "app/gui/model/parts/row_geometry.h"
 
 namespace pw::gui {
 namespace {

@@ -3,8 +3,8 @@
 #include <QAbstractItemModel>
 #include <vector>
 
-#include "app/gui/model/call_tree.h"
-#include "app/gui/model/row_findings.h"
+#include "app/gui/model/parts/call_tree.h"
+#include "app/gui/model/parts/row_findings.h"
 
 namespace pw::gui {
 

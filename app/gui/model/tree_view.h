@@ -3,8 +3,8 @@
 #include <QTreeView>
 #include <optional>
 
+#include "app/gui/model/parts/row_geometry.h"
 #include "app/gui/model/row_delegate.h"
-#include "app/gui/model/row_geometry.h"
 #include "app/gui/model/tree_model.h"
 
 namespace pw::gui {

@@ -1,4 +1,4 @@
-#include "app/gui/model/call_tree.h"
+#include "app/gui/model/parts/call_tree.h"
 
 #include <algorithm>
 #include <cctype>

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/gui/model/call_tree.h"
+#include "app/gui/model/parts/call_tree.h"
 
 namespace pw::gui {
 

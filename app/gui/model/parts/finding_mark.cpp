@@ -1,4 +1,4 @@
-#include "app/gui/model/finding_mark.h"
+#include "app/gui/model/parts/finding_mark.h"
 
 #include <QCoreApplication>
 #include <QPainter>
