@@ -20,12 +20,13 @@
 #include "app/gui/common/work_bar.h"
 #include "app/gui/document/document.h"
 #include "app/gui/model/findings_view.h"
+#include "app/gui/model/graph/graph_area.h"
 #include "app/gui/model/layout_line.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/module_finder.h"
+#include "app/gui/model/parts/split_drag.h"
 #include "app/gui/model/parts/split_handle.h"
 #include "app/gui/model/split_commands.h"
-#include "app/gui/model/split_drag.h"
 #include "app/gui/model/stage_list.h"
 #include "app/gui/model/tree_area.h"
 #include "app/gui/model/tree_view.h"
@@ -37,12 +38,6 @@ namespace {
 
 constexpr int kRowsAboveFindings = 8;  ///< lines of text that the tree keeps: its header, four rows and a scroll bar
 
-/// What identifies a row when the tree is rebuilt.
-using RowKey = std::pair<std::string, int>;
-RowKey keyOf(const CallRow& row) {
-  return {row.isModule ? row.path : row.path + ":" + row.label, row.isModule ? row.call : row.firstNode.value};
-}
-
 }  // namespace
 
 struct ModelPanel::Private {
@@ -53,7 +48,9 @@ struct ModelPanel::Private {
 
   void layOut();
   void connectTree();
-  void adoptHandle(SplitHandle* handle);
+  void connectGraph();
+  void adoptHandle(SplitHandle* handle, SplitDrag& dragging, const QAbstractScrollArea& over);
+  void showPage();
 
   // ---- Following the document ----
   void modelChanged();
@@ -77,16 +74,18 @@ struct ModelPanel::Private {
   // Widgets inside `pages`, which is deleted before the objects they refer to.
   TreeView& view = *new TreeView(model);
   TreeArea& area = *new TreeArea(view);
+  GraphArea& graphArea = *new GraphArea(document, model.tree(), model.findings());
   StageList& stages = *new StageList;
   QLabel& nothing = *new QLabel;
   QStackedWidget& pages = *new QStackedWidget;
   QWidget& emptyPage = *new QWidget;
   SplitCommands commands{document, view};
-  SplitDrag drag{document, view};
+  SplitDrag drag{document, view.surface()};
+  SplitDrag graphDrag{document, graphArea.view().surface()};
   ModuleFinder finder{model, view};
   QLabel notice;
   LayoutLine& layoutLine = *new LayoutLine;
-  QToolButton findingsButton;
+  QToolButton findingsButton, graphButton;
   FindingsView findings;
   Job reporting;
   QTimer soon;  ///< shows a drag's totals and arcs
@@ -100,6 +99,7 @@ struct ModelPanel::Private {
 ModelPanel::Private::Private(Document& doc, ModelPanel& panel) : document(doc), q(panel) {
   layOut();
   connectTree();
+  connectGraph();
   connect(&document, &Document::modelChanged, &q, [this] { modelChanged(); });
   connect(&document, &Document::designChanged, &q, [this] { designChanged(); });
   connect(&document, &Document::predictionChanged, &q, [this] { predictionChanged(); });
@@ -108,6 +108,7 @@ ModelPanel::Private::Private(Document& doc, ModelPanel& panel) : document(doc), 
   connect(&soon, &QTimer::timeout, &q, [this] {
     showTotals();
     showArcs();
+    graphArea.follow();
   });
   modelChanged();
 }
@@ -127,11 +128,18 @@ void ModelPanel::Private::layOut() {
   emptyLayout->addWidget(&stages, 1);
   emptyLayout->addStretch(0);
   pages.addWidget(&area);
+  pages.addWidget(&graphArea);
   pages.addWidget(&emptyPage);
   auto* top = new QHBoxLayout;
   top->setContentsMargins(4, 4, 4, 4);
   top->addWidget(&finder, 1);
+  top->addWidget(&graphButton);
   top->addWidget(&findingsButton);
+  graphButton.setText(tr("Graph"));
+  graphButton.setCheckable(true);
+  graphButton.setAutoRaise(true);
+  graphButton.setObjectName(QStringLiteral("graph"));
+  graphButton.setToolTip(tr("Modules as a graph with what flows between them, instead of the tree"));
   findingsButton.setCheckable(true);
   findingsButton.hide();
   findings.hide();
@@ -167,37 +175,67 @@ void ModelPanel::Private::connectTree() {
   connect(&reporting, &Job::failed, &q, [this](const QString& sentence) { say(sentence); });
   connect(&commands, &SplitCommands::refused, &q, [this](const QString& sentence) { say(sentence); });
   connect(&commands, &SplitCommands::done, &q, [this] { say({}); });
-  connect(&drag, &SplitDrag::refusalChanged, &q, [this](bool refused) {
-    for (SplitHandle* handle : area.margin().handles()) handle->setRefused(refused && handle->isDragged());
-  });
-  connect(&area.margin(), &Margin::handleAdded, &q, [this](SplitHandle* handle) { adoptHandle(handle); });
-  area.margin().setHandleTip([this](int split) {
+  connect(&area.margin(), &Margin::handleAdded, &q, [this](SplitHandle* handle) { adoptHandle(handle, drag, view); });
+  const auto tip = [this](int split) {
     const auto& begins = document.design().request.begins;
     const auto s = static_cast<std::size_t>(split);
     return s < begins.size() ? crossingText(document, s, commands.rules().name(begins[s])) : QString();
+  };
+  area.margin().setHandleTip(tip);
+  graphArea.view().setHandleTip(tip);
+}
+
+void ModelPanel::Private::connectGraph() {
+  GraphView& graphView = graphArea.view();
+  connect(&graphButton, &QToolButton::toggled, &q, [this](bool asGraph) {
+    const int row = asGraph ? view.currentRow() : graphArea.view().current();
+    showPage();
+    if (graph && row >= 0) asGraph ? graphArea.view().choose(row) : view.goTo(row);
+  });
+  connect(&graphView, &GraphView::splitRequested, &commands, &SplitCommands::splitBefore);
+  connect(&graphView, &GraphView::removeRequested, &commands, &SplitCommands::removeBefore);
+  connect(&graphView, &GraphView::findRequested, &q, [this] { q.find(); });
+  connect(&graphView, &GraphView::menuRequested, &q, [this](int row, const QPoint& global) { showMenu(row, -1, global); });
+  connect(&graphView, &GraphView::handleAdded, &q, [this, &graphView](SplitHandle* handle) { adoptHandle(handle, graphDrag, graphView); });
+  // What the field finds and the list of findings goes to, the graph shows too.
+  connect(view.selectionModel(), &QItemSelectionModel::currentChanged, &q, [this](const QModelIndex& index) {
+    if (graphButton.isChecked() && index.isValid()) graphArea.view().choose(model.rowOf(index));
   });
 }
 
-void ModelPanel::Private::adoptHandle(SplitHandle* handle) {
-  connect(handle, &SplitHandle::dragStarted, &q, [this](int split) {
+void ModelPanel::Private::showPage() {
+  const bool asGraph = graphButton.isChecked();
+  QWidget& page = asGraph ? static_cast<QWidget&>(graphArea) : area;
+  pages.setCurrentWidget(graph ? &page : &emptyPage);
+  q.setFocusProxy(asGraph ? static_cast<QWidget*>(&graphArea.view()) : &view);
+}
+
+void ModelPanel::Private::adoptHandle(SplitHandle* handle, SplitDrag& dragging, const QAbstractScrollArea& over) {
+  connect(&dragging, &SplitDrag::refusalChanged, handle, [handle](bool refused) { handle->setRefused(refused && handle->isDragged()); });
+  connect(handle, &SplitHandle::dragStarted, &q, [this, &dragging](int split) {
     say({});
-    drag.begin(commands.rules(), static_cast<std::size_t>(split));
+    dragging.begin(commands.rules(), static_cast<std::size_t>(split));
   });
   connect(handle, &SplitHandle::dragged, &q,
-          [this](int, const QPoint& global) { drag.moveTo(view.viewport()->mapFromGlobal(global).y()); });
-  connect(handle, &SplitHandle::dragEnded, &q, [this](int, bool keep) { drag.end(keep); });
-  connect(handle, &SplitHandle::stepped, &q,
-          [this](int split, int direction) { commands.step(static_cast<std::size_t>(split), direction); });
+          [&dragging, &over](int, const QPoint& global) { dragging.moveTo(over.viewport()->mapFromGlobal(global).y()); });
+  connect(handle, &SplitHandle::dragEnded, &q, [&dragging](int, bool keep) { dragging.end(keep); });
+  connect(handle, &SplitHandle::stepped, &q, [this](int split, int direction) {
+    commands.step(static_cast<std::size_t>(split), direction);
+    graphArea.view().reveal(document.design().request.begins.at(static_cast<std::size_t>(split)));
+  });
   // After the event that requests it, because the handle itself may be deleted.
   connect(
       handle, &SplitHandle::removed, &q, [this](int split) { commands.remove(static_cast<std::size_t>(split)); }, Qt::QueuedConnection);
   connect(handle, &SplitHandle::focused, &q, [this](int split) {
     const auto& begins = document.design().request.begins;
-    if (static_cast<std::size_t>(split) < begins.size()) view.reveal(begins[static_cast<std::size_t>(split)]);
+    if (static_cast<std::size_t>(split) >= begins.size()) return;
+    view.reveal(begins[static_cast<std::size_t>(split)]);
+    graphArea.view().reveal(begins[static_cast<std::size_t>(split)]);
   });
   connect(
       handle, &SplitHandle::menuRequested, &q, [this](int split, const QPoint& global) { showMenu(-1, split, global); },
       Qt::QueuedConnection);
+  if (&over != &view) return;
   const auto& handles = area.margin().handles();
   setTabOrder(handles.size() > 1 ? static_cast<QWidget*>(handles[handles.size() - 2]) : &view, handle);
 }
@@ -220,6 +258,7 @@ void ModelPanel::Private::showFindings(std::vector<Finding> found) {
   findings.setFindings(found, graph ? QString::fromStdString(graph->name) : QString());
   findings.setVisible(count > 0 && findingsButton.isChecked());
   model.setFindings(std::move(found));
+  graphArea.factsChanged();
   view.viewport()->update();
 }
 
@@ -251,6 +290,7 @@ void ModelPanel::Private::makeTree() {
     setCosts(tree, profile.get());
   }
   model.setTree(std::move(tree));
+  graphArea.treeChanged(sameModel);
   if (sameModel) {
     for (int r = 0; r < model.tree().size(); ++r) {
       const RowKey key = keyOf(model.tree().row(r));
@@ -271,6 +311,7 @@ void ModelPanel::Private::modelChanged() {
         return places;
       }())) {
     drag.end(false);
+    graphDrag.end(false);
     if (!sameGraph) readers = document.graph() ? Readers(*document.graph()) : Readers();
     if (!sameGraph) takeProfile();
     if (!sameGraph) showFindings({});
@@ -281,13 +322,16 @@ void ModelPanel::Private::modelChanged() {
   if (!sameGraph) layoutLine.setModel(graph.get());
   commands.setRules(graph ? SplitRules(graph, document.splitPoints(), document.design().request.microbatch) : SplitRules());
   const bool hasTree = graph != nullptr;
-  pages.setCurrentWidget(hasTree ? static_cast<QWidget*>(&area) : &emptyPage);
+  graphButton.setEnabled(hasTree);
+  showPage();
   finder.setEnabled(hasTree);
   designChanged();
 }
 
 void ModelPanel::Private::designChanged() {
-  if (drag.isActive() && !document.isDragging()) drag.end(false);  // undone meanwhile
+  for (SplitDrag* active : {&drag, &graphDrag}) {
+    if (active->isActive() && !document.isDragging()) active->end(false);  // undone meanwhile
+  }
   std::vector<NodeId> begins;
   if (graph) begins = document.design().request.begins;
   if (!begins.empty() && begins.back().index() >= graph->nodes.size()) begins.clear();  // of another model
@@ -296,7 +340,8 @@ void ModelPanel::Private::designChanged() {
   Margin& margin = area.margin();
   const bool hadFocus = std::any_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); });
   model.setBegins(begins);
-  if (!drag.isActive()) {  // a split that moved into a collapsed row expands it; a row collapsed by hand stays collapsed
+  if (!drag.isActive() &&
+      !graphDrag.isActive()) {  // a split that moved into a collapsed row expands it; a row collapsed by hand stays collapsed
     std::vector<int> hidden;
     for (const NodeId node : begins) {
       if (!std::binary_search(before.begin(), before.end(), node) && !view.visibleRows().isBetweenRows(node))
@@ -308,6 +353,7 @@ void ModelPanel::Private::designChanged() {
   std::vector<QString> names;
   for (const NodeId node : begins) names.push_back(commands.rules().name(node));
   margin.setSplits(begins, names);
+  graphArea.setSplits(begins, names, commands.rules().points());
   layoutLine.setBegins(begins);  // also during a drag
   if (hadFocus && std::none_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); }))
     view.setFocus();
@@ -323,6 +369,7 @@ void ModelPanel::Private::follow() {
   soon.stop();
   showTotals();
   showArcs();
+  graphArea.follow();
 }
 
 void ModelPanel::Private::takeProfile() {
@@ -344,6 +391,7 @@ void ModelPanel::Private::predictionChanged() {
   if (profile != document.profile()) {
     takeProfile();
     model.setProfile(profile.get());
+    graphArea.factsChanged();
   }
   follow();
 }

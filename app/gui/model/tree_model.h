@@ -52,7 +52,6 @@ class TreeModel : public QAbstractItemModel {
   [[nodiscard]] QString number(const CallRow& row, Column column) const;
   [[nodiscard]] double fraction(int row, Column column) const;
   [[nodiscard]] QString toolTip(int row) const;
-  [[nodiscard]] QString findingsTip(int row) const;
 
   CallTree tree_;
   BarScale scale_;

@@ -106,6 +106,15 @@ void TreeView::reveal(NodeId node) {
   if (y < margin || y > viewport()->height() - margin) scrollTo(model_.indexOf(row), y < margin ? EnsureVisible : PositionAtCenter);
 }
 
+SplitSurface TreeView::surface() {
+  return {this,
+          [this] { return rowHeight(); },
+          [this](double y) { return visibleRows().nearest(rowAt(y)); },
+          [this](double y) { return visibleRows().closedUnder(rowAt(y)); },
+          [this](int row) { open(row); },
+          [this](const std::optional<DropMark>& mark) { setDropMark(mark); }};
+}
+
 void TreeView::setDropMark(const std::optional<DropMark>& mark) {
   if (mark == mark_) return;
   for (const auto& shown : {mark_, mark}) {

@@ -4,18 +4,11 @@
 #include <optional>
 
 #include "app/gui/model/parts/row_geometry.h"
+#include "app/gui/model/parts/split_drag.h"
 #include "app/gui/model/row_delegate.h"
 #include "app/gui/model/tree_model.h"
 
 namespace pw::gui {
-
-/// What a drag shows over the rows, in addition to the splits.
-struct DropMark {
-  NodeId node;
-  QString refusal;  ///< empty: a stage may begin there
-
-  bool operator==(const DropMark&) const = default;
-};
 
 /// The tree with the lines of the splits over it. All y are of the viewport, in pixels.
 class TreeView : public QTreeView {
@@ -34,6 +27,8 @@ class TreeView : public QTreeView {
   void openAround(int row);
   void open(int row);
   void goTo(int row);  ///< opens what is around the row and makes it the current one
+  /// For dragging splits over it.
+  [[nodiscard]] SplitSurface surface();
   /// Shows a drag's place; nothing: no drag.
   void setDropMark(const std::optional<DropMark>& mark);
   [[nodiscard]] const std::optional<DropMark>& dropMark() const { return mark_; }

@@ -183,6 +183,10 @@ bool endsInNumber(const std::string& path) {
 
 }  // namespace
 
+RowKey keyOf(const CallRow& row) {
+  return {row.isModule ? row.path : row.path + ":" + row.label, row.isModule ? row.call : row.firstNode.value};
+}
+
 CallTree callTree(const ModelGraph& graph, const std::vector<NodeId>& cuts) {
   CallTree tree = Builder(graph, cuts).build();
   countParameters(graph, tree);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "simulator/costs/profile.h"
@@ -30,6 +31,10 @@ struct CallRow {
   std::int64_t parameters = 0;  ///< elements
   Bytes parameterBytes = 0;
 };
+
+/// What identifies a row when the tree is built again with other cuts.
+using RowKey = std::pair<std::string, int>;
+[[nodiscard]] RowKey keyOf(const CallRow& row);
 
 /// A model's calls in execution order, each before what is inside it: row 0 is the model.
 struct CallTree {
