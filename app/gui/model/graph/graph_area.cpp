@@ -119,7 +119,7 @@ void GraphArea::showEvent(QShowEvent* event) {
 
 void GraphArea::hideEvent(QHideEvent* event) {
   QWidget::hideEvent(event);
-  view_->setSplits({}, {});  // handles that nobody sees would follow every drag in the tree
+  view_->dropHandles();  // handles that nobody sees would follow every drag in the tree
 }
 
 }  // namespace pw::gui

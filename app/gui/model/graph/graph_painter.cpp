@@ -285,7 +285,9 @@ QRectF cutLabel(const GraphScene& scene, std::size_t stage) {
   const double height = metrics.height() + 4;
   const double width = stage < scene.cuts.size() ? metrics.horizontalAdvance(scene.cuts[stage]) + 2 * kPadding : 0;
   const double y = stage == 0 ? scene.metrics.gap / 2 : scene.layout.yOf(scene.begins[stage - 1]);
-  return {4, y - height / 2, std::min(width, scene.columns.spine - 2 * kPadding), height};
+  const double shown = std::min(width, scene.columns.right - scene.columns.left);
+  const bool isInside = stage > 0 && scene.layout.boxAt(y) >= 0;  // of a folded box, whose words are at the left
+  return {isInside ? scene.columns.width - shown - 4 : 4, y - height / 2, shown, height};
 }
 
 int branchAt(const GraphLayout& layout, const GraphColumns& columns, const QPointF& point) {

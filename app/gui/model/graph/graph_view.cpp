@@ -9,6 +9,7 @@
 #include <QToolTip>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
@@ -91,15 +92,22 @@ void GraphView::place() {
   horizontalScrollBar()->setRange(0, std::max(0, static_cast<int>(columns_.width) - viewport()->width()));
   const GraphScene painted = scene();
   for (std::size_t s = 0; s < handles_.size(); ++s) {
-    const int x = static_cast<int>(cutLabel(painted, s + 1).right()) + 2;  // beside the words, across all the rest
-    handles_[s]->setGeometry(x, static_cast<int>(std::round(yOf(begins_[s]))) - kHandleHeight / 2 - 1,
-                             std::max(40, viewport()->width() - x - 2), kHandleHeight);
+    const QRectF label = cutLabel(painted, s + 1);  // beside it, across all the rest
+    const bool atRight = label.left() > columns_.left;
+    const int x = atRight ? 4 : static_cast<int>(label.right()) + 2;
+    const int end = atRight ? static_cast<int>(label.left()) - horizontalScrollBar()->value() - 2 : viewport()->width() - 2;
+    handles_[s]->setGeometry(x, static_cast<int>(std::round(yOf(begins_[s]))) - kHandleHeight / 2 - 1, std::max(40, end - x),
+                             kHandleHeight);
   }
   viewport()->update();
 }
 
 void GraphView::setSplits(const std::vector<NodeId>& begins, const std::vector<QString>& names) {
-  begins_ = begins;
+  const std::vector<NodeId> before = std::exchange(begins_, begins);
+  // A cut that comes into a folded box unfolds it, but not under a drag; what is folded by hand afterwards stays so.
+  for (const NodeId node : begins) {
+    if (!mark_ && !std::binary_search(before.begin(), before.end(), node)) openAround(node);
+  }
   while (handles_.size() > begins.size()) {
     delete handles_.back();
     handles_.pop_back();
@@ -116,6 +124,11 @@ void GraphView::setSplits(const std::vector<NodeId>& begins, const std::vector<Q
   if (isVisible()) place();
 }
 
+void GraphView::dropHandles() {
+  for (SplitHandle* handle : handles_) delete handle;
+  handles_.clear();
+}
+
 void GraphView::setCutLabels(std::vector<QString> labels) {
   if (labels == cuts_) return;
   cuts_ = std::move(labels);
@@ -125,6 +138,15 @@ void GraphView::setCutLabels(std::vector<QString> labels) {
 void GraphView::setHandleTip(std::function<QString(int)> tip) {
   tip_ = std::move(tip);
   for (SplitHandle* handle : handles_) handle->setTip(tip_);
+}
+
+void GraphView::openAround(NodeId node) {
+  if (node.index() >= tree_.rowOfNode.size()) return;
+  bool isNew = false;
+  for (int row = tree_.rowOfNode[node.index()]; row > 0; row = tree_.row(row).parent) {
+    if (tree_.row(row).firstNode != node) isNew = open_.insert(keyOf(tree_.row(row))).second || isNew;
+  }
+  if (isNew) relayout();
 }
 
 double GraphView::yOf(NodeId node) const { return drawn().yOf(node) - verticalScrollBar()->value(); }

@@ -27,6 +27,7 @@ class GraphView : public QAbstractScrollArea {
   [[nodiscard]] const ModelFlow& flow() const { return flow_; }
   /// Where stages 1, 2, … begin, with names for display. Handles are reused, so that one keeps the focus while it moves.
   void setSplits(const std::vector<NodeId>& begins, const std::vector<QString>& names);
+  void dropHandles();                              ///< until the next setSplits
   void setCutLabels(std::vector<QString> labels);  ///< of every stage's beginning, the first included
   void setLegal(std::vector<NodeId> legal) { legal_ = std::move(legal); }
   void setHandleTip(std::function<QString(int)> tip);
@@ -69,7 +70,8 @@ class GraphView : public QAbstractScrollArea {
  private:
   void measure();
   void relayout();
-  void place();  // handles and scroll bars
+  void openAround(NodeId node);  // so that it lies between two boxes
+  void place();                  // handles and scroll bars
   void makeCurrent(int row);
   void scrollTo(double top, double bottom);  // of the layout
   void step(int boxes);

@@ -116,6 +116,22 @@ TEST_F(GraphShown, ArrowKeysMoveACut) {
   EXPECT_EQ(begins(), places({"blocks.1", "blocks.2", "blocks.3"}));
 }
 
+TEST_F(GraphShown, ACutThatComesIntoAFoldedBlockUnfoldsItAndOneFoldedByHandStaysSo) {
+  const int block = row("blocks.2");
+  EXPECT_FALSE(isFrame(block));
+  document_.edit("move", [&](Design& d) { d.request.begins = places({"blocks.1", "blocks.2.mlp", "blocks.3"}); });
+  EXPECT_TRUE(isFrame(block));
+  graph().setOpen(block, false);
+  EXPECT_FALSE(isFrame(block));
+  auto* button = panel_.findChild<QToolButton*>("graph");
+  QTest::mouseClick(button, Qt::LeftButton);
+  QTest::mouseClick(button, Qt::LeftButton);
+  EXPECT_FALSE(isFrame(block));
+  const GraphBox& box = graph().drawn().box(graph().drawn().showing(tree(), block));
+  const double y = graph().drawn().yOf(at("blocks.2.mlp"));
+  EXPECT_TRUE(y > box.top && y < box.bottom()) << "through the folded box";
+}
+
 TEST_F(GraphShown, KeysChooseFoldAndSplit) {
   graph().setFocus();
   graph().choose(row("blocks.0"));
