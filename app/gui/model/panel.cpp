@@ -1,7 +1,5 @@
 #include "app/gui/model/panel.h"
 
-#include <QApplication>
-#include <QClipboard>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QMenu>
@@ -21,10 +19,10 @@
 #include "app/gui/document/document.h"
 #include "app/gui/model/findings_view.h"
 #include "app/gui/model/graph/graph_area.h"
+#include "app/gui/model/handle_links.h"
 #include "app/gui/model/layout_line.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/module_finder.h"
-#include "app/gui/model/parts/split_drag.h"
 #include "app/gui/model/parts/split_handle.h"
 #include "app/gui/model/split_commands.h"
 #include "app/gui/model/stage_list.h"
@@ -49,7 +47,7 @@ struct ModelPanel::Private {
   void layOut();
   void connectTree();
   void connectGraph();
-  void adoptHandle(SplitHandle* handle, SplitDrag& dragging, const QAbstractScrollArea& over);
+  void link(HandleLinks& handles);
   void showPage();
 
   // ---- Following the document ----
@@ -58,12 +56,12 @@ struct ModelPanel::Private {
   void predictionChanged();
   void makeTree();
   void follow();
+  void followNow();
   void showTotals();
   void showArcs();
   void takeProfile();
   void report();
   void showFindings(std::vector<Finding> found);
-  [[nodiscard]] bool rowsBeginAt(const std::vector<NodeId>& begins) const;
 
   void say(const QString& sentence);
   void showMenu(int row, int split, const QPoint& global);
@@ -80,8 +78,8 @@ struct ModelPanel::Private {
   QStackedWidget& pages = *new QStackedWidget;
   QWidget& emptyPage = *new QWidget;
   SplitCommands commands{document, view};
-  SplitDrag drag{document, view.surface()};
-  SplitDrag graphDrag{document, graphArea.view().surface()};
+  HandleLinks links{document, commands, view.surface(), [this](NodeId node) { view.reveal(node); }};
+  HandleLinks cutLinks{document, commands, graphArea.view().surface(), [this](NodeId node) { graphArea.view().reveal(node); }};
   ModuleFinder finder{model, view};
   QLabel notice;
   LayoutLine& layoutLine = *new LayoutLine;
@@ -105,11 +103,7 @@ ModelPanel::Private::Private(Document& doc, ModelPanel& panel) : document(doc), 
   connect(&document, &Document::predictionChanged, &q, [this] { predictionChanged(); });
   soon.setSingleShot(true);
   soon.setInterval(kReadableMs);
-  connect(&soon, &QTimer::timeout, &q, [this] {
-    showTotals();
-    showArcs();
-    graphArea.follow();
-  });
+  connect(&soon, &QTimer::timeout, &q, [this] { followNow(); });
   modelChanged();
 }
 
@@ -175,7 +169,8 @@ void ModelPanel::Private::connectTree() {
   connect(&reporting, &Job::failed, &q, [this](const QString& sentence) { say(sentence); });
   connect(&commands, &SplitCommands::refused, &q, [this](const QString& sentence) { say(sentence); });
   connect(&commands, &SplitCommands::done, &q, [this] { say({}); });
-  connect(&area.margin(), &Margin::handleAdded, &q, [this](SplitHandle* handle) { adoptHandle(handle, drag, view); });
+  link(links);
+  connect(&area.margin(), &Margin::handleAdded, &q, [this](SplitHandle* handle) { links.adopt(handle, area.margin().handles(), view); });
   const auto tip = [this](int split) {
     const auto& begins = document.design().request.begins;
     const auto s = static_cast<std::size_t>(split);
@@ -196,11 +191,18 @@ void ModelPanel::Private::connectGraph() {
   connect(&graphView, &GraphView::removeRequested, &commands, &SplitCommands::removeBefore);
   connect(&graphView, &GraphView::findRequested, &q, [this] { q.find(); });
   connect(&graphView, &GraphView::menuRequested, &q, [this](int row, const QPoint& global) { showMenu(row, -1, global); });
-  connect(&graphView, &GraphView::handleAdded, &q, [this, &graphView](SplitHandle* handle) { adoptHandle(handle, graphDrag, graphView); });
+  link(cutLinks);
+  connect(&graphView, &GraphView::handleAdded, &q,
+          [this, &graphView](SplitHandle* handle) { cutLinks.adopt(handle, graphView.handles(), graphView); });
   // What the field finds and the list of findings goes to, the graph shows too.
   connect(view.selectionModel(), &QItemSelectionModel::currentChanged, &q, [this](const QModelIndex& index) {
     if (graphButton.isChecked() && index.isValid()) graphArea.view().choose(model.rowOf(index));
   });
+}
+
+void ModelPanel::Private::link(HandleLinks& handles) {
+  connect(&handles, &HandleLinks::dragStarted, &q, [this] { say({}); });
+  connect(&handles, &HandleLinks::menuRequested, &q, [this](int split, const QPoint& global) { showMenu(-1, split, global); });
 }
 
 void ModelPanel::Private::showPage() {
@@ -208,36 +210,6 @@ void ModelPanel::Private::showPage() {
   QWidget& page = asGraph ? static_cast<QWidget&>(graphArea) : area;
   pages.setCurrentWidget(graph ? &page : &emptyPage);
   q.setFocusProxy(asGraph ? static_cast<QWidget*>(&graphArea.view()) : &view);
-}
-
-void ModelPanel::Private::adoptHandle(SplitHandle* handle, SplitDrag& dragging, const QAbstractScrollArea& over) {
-  connect(&dragging, &SplitDrag::refusalChanged, handle, [handle](bool refused) { handle->setRefused(refused && handle->isDragged()); });
-  connect(handle, &SplitHandle::dragStarted, &q, [this, &dragging](int split) {
-    say({});
-    dragging.begin(commands.rules(), static_cast<std::size_t>(split));
-  });
-  connect(handle, &SplitHandle::dragged, &q,
-          [&dragging, &over](int, const QPoint& global) { dragging.moveTo(over.viewport()->mapFromGlobal(global).y()); });
-  connect(handle, &SplitHandle::dragEnded, &q, [&dragging](int, bool keep) { dragging.end(keep); });
-  connect(handle, &SplitHandle::stepped, &q, [this](int split, int direction) {
-    commands.step(static_cast<std::size_t>(split), direction);
-    graphArea.view().reveal(document.design().request.begins.at(static_cast<std::size_t>(split)));
-  });
-  // After the event that requests it, because the handle itself may be deleted.
-  connect(
-      handle, &SplitHandle::removed, &q, [this](int split) { commands.remove(static_cast<std::size_t>(split)); }, Qt::QueuedConnection);
-  connect(handle, &SplitHandle::focused, &q, [this](int split) {
-    const auto& begins = document.design().request.begins;
-    if (static_cast<std::size_t>(split) >= begins.size()) return;
-    view.reveal(begins[static_cast<std::size_t>(split)]);
-    graphArea.view().reveal(begins[static_cast<std::size_t>(split)]);
-  });
-  connect(
-      handle, &SplitHandle::menuRequested, &q, [this](int split, const QPoint& global) { showMenu(-1, split, global); },
-      Qt::QueuedConnection);
-  if (&over != &view) return;
-  const auto& handles = area.margin().handles();
-  setTabOrder(handles.size() > 1 ? static_cast<QWidget*>(handles[handles.size() - 2]) : &view, handle);
 }
 
 // ---- Following the document ----
@@ -260,14 +232,6 @@ void ModelPanel::Private::showFindings(std::vector<Finding> found) {
   model.setFindings(std::move(found));
   graphArea.factsChanged();
   view.viewport()->update();
-}
-
-bool ModelPanel::Private::rowsBeginAt(const std::vector<NodeId>& begins) const {
-  const CallTree& tree = model.tree();
-  return std::all_of(begins.begin(), begins.end(), [&](NodeId node) {
-    if (node.index() >= tree.rowOfNode.size()) return true;
-    return tree.row(tree.rowOfNode[node.index()]).firstNode == node;
-  });
 }
 
 void ModelPanel::Private::makeTree() {
@@ -305,13 +269,13 @@ void ModelPanel::Private::makeTree() {
 
 void ModelPanel::Private::modelChanged() {
   const bool sameGraph = graph == document.graph();
-  if (!sameGraph || !rowsBeginAt([&] {
+  if (!sameGraph || !rowsBeginAt(model.tree(), [&] {
         std::vector<NodeId> places;
         for (const SplitPoint& point : document.splitPoints()) places.push_back(point.begin);
         return places;
       }())) {
-    drag.end(false);
-    graphDrag.end(false);
+    links.drag().end(false);
+    cutLinks.drag().end(false);
     if (!sameGraph) readers = document.graph() ? Readers(*document.graph()) : Readers();
     if (!sameGraph) takeProfile();
     if (!sameGraph) showFindings({});
@@ -329,19 +293,19 @@ void ModelPanel::Private::modelChanged() {
 }
 
 void ModelPanel::Private::designChanged() {
-  for (SplitDrag* active : {&drag, &graphDrag}) {
+  for (SplitDrag* active : {&links.drag(), &cutLinks.drag()}) {
     if (active->isActive() && !document.isDragging()) active->end(false);  // undone meanwhile
   }
   std::vector<NodeId> begins;
   if (graph) begins = document.design().request.begins;
   if (!begins.empty() && begins.back().index() >= graph->nodes.size()) begins.clear();  // of another model
-  if (!rowsBeginAt(begins)) makeTree();
+  if (!rowsBeginAt(model.tree(), begins)) makeTree();
   const std::vector<NodeId> before = model.begins();
   Margin& margin = area.margin();
   const bool hadFocus = std::any_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); });
   model.setBegins(begins);
-  if (!drag.isActive() &&
-      !graphDrag.isActive()) {  // a split that moved into a collapsed row expands it; a row collapsed by hand stays collapsed
+  if (!links.drag().isActive() && !cutLinks.drag().isActive()) {
+    // A split that moved into a collapsed row expands it; a row collapsed by hand stays collapsed.
     std::vector<int> hidden;
     for (const NodeId node : begins) {
       if (!std::binary_search(before.begin(), before.end(), node) && !view.visibleRows().isBetweenRows(node))
@@ -367,6 +331,10 @@ void ModelPanel::Private::follow() {
     return;
   }
   soon.stop();
+  followNow();
+}
+
+void ModelPanel::Private::followNow() {
   showTotals();
   showArcs();
   graphArea.follow();
@@ -418,13 +386,7 @@ void ModelPanel::Private::showMenu(int row, int split, const QPoint& global) {
   commands.fillMenu(menu, row, split);
   if (row >= 0) {
     menu.addSeparator();
-    menu.addAction(tr("Expand all inside"), &q, [this, row] { view.expandRecursively(model.indexOf(row)); });
-    menu.addAction(tr("Collapse to layers"), &q, [this] {
-      view.collapseAll();
-      for (const int r : openAtFirst(model.tree())) view.open(r);
-    });
-    menu.addAction(tr("Copy name"), &q,
-                   [this, row] { QApplication::clipboard()->setText(QString::fromStdString(model.tree().row(row).path)); });
+    view.fillMenu(menu, row);
   }
   menu.exec(global);
 }

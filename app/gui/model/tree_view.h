@@ -8,6 +8,8 @@
 #include "app/gui/model/row_delegate.h"
 #include "app/gui/model/tree_model.h"
 
+class QMenu;
+
 namespace pw::gui {
 
 /// The tree with the lines of the splits over it. All y are of the viewport, in pixels.
@@ -26,7 +28,8 @@ class TreeView : public QTreeView {
   void reveal(NodeId node);
   void openAround(int row);
   void open(int row);
-  void goTo(int row);  ///< opens what is around the row and makes it the current one
+  void goTo(int row);                   ///< opens what is around the row and makes it the current one
+  void fillMenu(QMenu& menu, int row);  ///< what can be done with a row, apart from splits
   /// For dragging splits over it.
   [[nodiscard]] SplitSurface surface();
   /// Shows a drag's place; nothing: no drag.

@@ -241,7 +241,7 @@ void GraphView::step(int boxes) {
   const GraphLayout& shown = drawn();
   if (shown.boxes.empty()) return;
   const bool onFrame =
-      current_ >= 0 && std::any_of(shown.frames.begin(), shown.frames.end(), [&](const GraphFrame& f) { return f.row == current_; });
+      current_ == 0 || std::any_of(shown.frames.begin(), shown.frames.end(), [&](const GraphFrame& f) { return f.row == current_; });
   const int last = static_cast<int>(shown.boxes.size()) - 1;
   const int to = std::clamp(currentBox() + (onFrame && boxes == 1 ? 0 : boxes), 0, last);
   makeCurrent(shown.box(to).row);

@@ -30,10 +30,11 @@ QString table(const QString& title, const std::vector<TensorFact>& tensors, std:
   QString text = QStringLiteral("<tr><td colspan='4'><b>%1</b> · %2</td></tr>").arg(title, sizeText(bytes));
   for (std::size_t i = 0; i < tensors.size() && i < most; ++i) {
     const TensorFact& t = tensors[i];
-    text += QStringLiteral(
-                "<tr><td style='padding-right:12px'>%1</td><td style='padding-right:12px'>%2</td><td style='padding-right:12px'>%3</td>"
-                "<td align='right'>%4</td></tr>")
-                .arg(t.name.toHtmlEscaped(), t.shape, t.type, t.bytes > 0 ? sizeText(t.bytes) : QString());
+    text +=
+        QStringLiteral(
+            "<tr><td style='padding-right:12px'>%1</td><td style='padding-right:12px'>%2</td><td style='padding-right:12px'>%3</td>"
+            "<td align='right'>%4</td></tr>")
+            .arg(t.name.toHtmlEscaped(), QString(t.shape).replace(' ', QChar::Nbsp), t.type, t.bytes > 0 ? sizeText(t.bytes) : QString());
   }
   if (tensors.size() > most) text += QStringLiteral("<tr><td colspan='4'>%1</td></tr>").arg(tr("… and %1 more").arg(tensors.size() - most));
   return text;

@@ -193,6 +193,13 @@ CallTree callTree(const ModelGraph& graph, const std::vector<NodeId>& cuts) {
   return tree;
 }
 
+bool rowsBeginAt(const CallTree& tree, const std::vector<NodeId>& begins) {
+  return std::all_of(begins.begin(), begins.end(), [&](NodeId node) {
+    if (node.index() >= tree.rowOfNode.size()) return true;
+    return tree.row(tree.rowOfNode[node.index()]).firstNode == node;
+  });
+}
+
 void setCosts(CallTree& tree, const Profile* profile) {
   const bool fits = profile != nullptr && profile->nodes.size() == tree.rowOfNode.size();
   const CostSums sums(fits ? *profile : Profile{});
