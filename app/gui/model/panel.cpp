@@ -9,7 +9,6 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -87,7 +86,6 @@ struct ModelPanel::Private {
   FindingsView findings;
   Job reporting;
   QTimer soon;  ///< shows a drag's totals and arcs
-
   std::shared_ptr<const ModelGraph> graph;
   std::shared_ptr<const Profile> profile;
   std::unique_ptr<CostSums> sums;
@@ -166,13 +164,13 @@ void ModelPanel::Private::connectTree() {
   connect(&findingsButton, &QToolButton::toggled, &findings, &QWidget::setVisible);
   connect(&findings, &FindingsView::chosen, &q,
           [this](int finding) { view.goTo(model.findings().rowOf(static_cast<std::size_t>(finding))); });
-  connect(&reporting, &Job::failed, &q, [this](const QString& sentence) { say(sentence); });
-  connect(&commands, &SplitCommands::refused, &q, [this](const QString& sentence) { say(sentence); });
+  const auto complain = [this](const QString& sentence) { say(sentence); };
+  connect(&reporting, &Job::failed, &q, complain);
+  connect(&commands, &SplitCommands::refused, &q, complain);
   connect(&commands, &SplitCommands::done, &q, [this] { say({}); });
   link(links);
   connect(&area.margin(), &Margin::handleAdded, &q, [this](SplitHandle* handle) { links.adopt(handle, area.margin().handles(), view); });
-  const auto tip = [this](int split) {
-    const auto& begins = document.design().request.begins;
+  const auto tip = [this, &begins = document.design().request.begins](int split) {
     const auto s = static_cast<std::size_t>(split);
     return s < begins.size() ? crossingText(document, s, commands.rules().name(begins[s])) : QString();
   };
@@ -182,10 +180,10 @@ void ModelPanel::Private::connectTree() {
 
 void ModelPanel::Private::connectGraph() {
   GraphView& graphView = graphArea.view();
-  connect(&graphButton, &QToolButton::toggled, &q, [this](bool asGraph) {
-    const int row = asGraph ? view.currentRow() : graphArea.view().current();
+  connect(&graphButton, &QToolButton::toggled, &q, [this, &graphView](bool asGraph) {
     showPage();
-    if (graph && row >= 0) asGraph ? graphArea.view().choose(row) : view.goTo(row);
+    if (!graph || (!asGraph && graphView.current() < 0)) return;
+    asGraph ? graphView.choose(view.currentRow()) : view.goTo(graphView.current());
   });
   connect(&graphView, &GraphView::splitRequested, &commands, &SplitCommands::splitBefore);
   connect(&graphView, &GraphView::removeRequested, &commands, &SplitCommands::removeBefore);
@@ -386,7 +384,7 @@ void ModelPanel::Private::showMenu(int row, int split, const QPoint& global) {
   commands.fillMenu(menu, row, split);
   if (row >= 0) {
     menu.addSeparator();
-    view.fillMenu(menu, row);
+    graphButton.isChecked() ? graphArea.fillMenu(menu, row) : view.fillMenu(menu, row);
   }
   menu.exec(global);
 }
@@ -396,9 +394,7 @@ ModelPanel::ModelPanel(Document& document, QWidget* parent) : QWidget(parent), d
 }
 
 ModelPanel::~ModelPanel() = default;
-
 void ModelPanel::find() { d->finder.edit(); }
-
 void ModelPanel::cancel() { d->commands.job().cancel(); }
 
 }  // namespace pw::gui

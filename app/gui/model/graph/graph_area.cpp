@@ -1,7 +1,11 @@
 #include "app/gui/model/graph/graph_area.h"
 
+#include <QApplication>
+#include <QClipboard>
+#include <QMenu>
 #include <QSplitter>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "app/gui/common/format.h"
 #include "app/gui/model/graph/node_facts.h"
@@ -89,6 +93,14 @@ void GraphArea::follow() {
     labels.push_back(std::move(label));
   }
   view_->setCutLabels(std::move(labels));
+}
+
+void GraphArea::fillMenu(QMenu& menu, int row) {
+  const auto& frames = view_->drawn().frames;
+  const bool isOpen = std::any_of(frames.begin(), frames.end(), [&](const GraphFrame& frame) { return frame.row == row; });
+  QAction* fold = menu.addAction(isOpen ? tr("Fold") : tr("Unfold"), this, [this, row, isOpen] { view_->setOpen(row, !isOpen); });
+  fold->setEnabled(row > 0 && tree_.row(row).end > row + 1);
+  menu.addAction(tr("Copy name"), this, [this, row] { QApplication::clipboard()->setText(QString::fromStdString(tree_.row(row).path)); });
 }
 
 void GraphArea::factsChanged() {

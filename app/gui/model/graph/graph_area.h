@@ -8,6 +8,8 @@
 #include "app/gui/document/document.h"
 #include "app/gui/model/graph/graph_view.h"
 
+class QMenu;
+
 namespace pw::gui {
 
 /// The graph, and below it what the chosen node is. Works only while it is shown.
@@ -20,8 +22,9 @@ class GraphArea : public QWidget {
   /// The tree is another: of another model, or with other cuts of the same.
   void treeChanged(bool sameModel);
   void setSplits(const std::vector<NodeId>& begins, const std::vector<QString>& names, const std::vector<SplitPoint>& points);
-  void follow();        ///< the prediction or a drag's splits: what crosses the cuts
-  void factsChanged();  ///< costs or findings
+  void follow();                        ///< the prediction or a drag's splits: what crosses the cuts
+  void fillMenu(QMenu& menu, int row);  ///< what can be done with a box, apart from splits
+  void factsChanged();                  ///< costs or findings
 
  protected:
   void showEvent(QShowEvent* event) override;
