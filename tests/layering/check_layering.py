@@ -31,6 +31,7 @@ ROOMS = {
     "app/cli": [BESIDE, "options", "text"],
     "app/gui": ["window", "figure", "plan", "cluster", "runs", "candidates", "analysis", "explain", "statistics", "notes", "editor", "model",
                 "timeline", "document", "common"],
+    "app/gui/model": [BESIDE, "graph", "parts"],
     "app/gui/timeline": [BESIDE, "overview", "drawing"],
     "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],

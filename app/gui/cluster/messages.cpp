@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "app/gui/model/links.h"
+#include "app/gui/model/parts/links.h"
 
 namespace pw::gui {
 

@@ -5,7 +5,7 @@
 #include <QTreeWidget>
 #include <QVBoxLayout>
 
-#include "app/gui/model/finding_mark.h"
+#include "app/gui/model/parts/finding_mark.h"
 #include "simulator/report/split_verdict.h"
 
 namespace pw::gui {

@@ -2,7 +2,7 @@
 
 #include <QWidget>
 
-#include "app/gui/model/row_findings.h"
+#include "app/gui/model/parts/row_findings.h"
 
 class QLabel;
 class QTreeWidget;

@@ -13,7 +13,7 @@
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
-#include "app/gui/model/split_handle.h"
+#include "app/gui/model/parts/split_handle.h"
 #include "app/gui/model/tree_view.h"
 
 namespace pw::gui {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "app/gui/model/links.h"
-#include "app/gui/model/stage_totals.h"
+#include "app/gui/model/parts/links.h"
+#include "app/gui/model/parts/stage_totals.h"
 
 namespace pw::gui {
 

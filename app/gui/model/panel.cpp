@@ -1,7 +1,5 @@
 #include "app/gui/model/panel.h"
 
-#include <QApplication>
-#include <QClipboard>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QMenu>
@@ -11,7 +9,6 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -20,12 +17,13 @@
 #include "app/gui/common/work_bar.h"
 #include "app/gui/document/document.h"
 #include "app/gui/model/findings_view.h"
+#include "app/gui/model/graph/graph_area.h"
+#include "app/gui/model/handle_links.h"
 #include "app/gui/model/layout_line.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/module_finder.h"
+#include "app/gui/model/parts/split_handle.h"
 #include "app/gui/model/split_commands.h"
-#include "app/gui/model/split_drag.h"
-#include "app/gui/model/split_handle.h"
 #include "app/gui/model/stage_list.h"
 #include "app/gui/model/tree_area.h"
 #include "app/gui/model/tree_view.h"
@@ -38,12 +36,6 @@ namespace {
 
 constexpr int kRowsAboveFindings = 8;  ///< lines of text that the tree keeps: its header, four rows and a scroll bar
 
-/// What identifies a row when the tree is rebuilt.
-using RowKey = std::pair<std::string, int>;
-RowKey keyOf(const CallRow& row) {
-  return {row.isModule ? row.path : row.path + ":" + row.label, row.isModule ? row.call : row.firstNode.value};
-}
-
 }  // namespace
 
 struct ModelPanel::Private {
@@ -54,7 +46,9 @@ struct ModelPanel::Private {
 
   void layOut();
   void connectTree();
-  void adoptHandle(SplitHandle* handle);
+  void connectGraph();
+  void link(HandleLinks& handles);
+  void showPage();
 
   // ---- Following the document ----
   void modelChanged();
@@ -62,12 +56,12 @@ struct ModelPanel::Private {
   void predictionChanged();
   void makeTree();
   void follow();
+  void followNow();
   void showTotals();
   void showArcs();
   void takeProfile();
   void report();
   void showFindings(std::vector<Finding> found);
-  [[nodiscard]] bool rowsBeginAt(const std::vector<NodeId>& begins) const;
 
   void say(const QString& sentence);
   void showMenu(int row, int split, const QPoint& global);
@@ -78,20 +72,21 @@ struct ModelPanel::Private {
   // Widgets inside `pages`, which is deleted before the objects they refer to.
   TreeView& view = *new TreeView(model);
   TreeArea& area = *new TreeArea(view);
+  GraphArea& graphArea = *new GraphArea(document, model.tree(), model.findings());
   StageList& stages = *new StageList;
   QLabel& nothing = *new QLabel;
   QStackedWidget& pages = *new QStackedWidget;
   QWidget& emptyPage = *new QWidget;
   SplitCommands commands{document, view};
-  SplitDrag drag{document, view};
+  HandleLinks links{document, commands, view.surface(), [this](NodeId node) { view.reveal(node); }};
+  HandleLinks cutLinks{document, commands, graphArea.view().surface(), [this](NodeId node) { graphArea.view().reveal(node); }};
   ModuleFinder finder{model, view};
   QLabel notice;
   LayoutLine& layoutLine = *new LayoutLine;
-  QToolButton findingsButton;
+  QToolButton findingsButton, graphButton;
   FindingsView findings;
   Job reporting;
   QTimer soon;  ///< shows a drag's totals and arcs
-
   std::shared_ptr<const ModelGraph> graph;
   std::shared_ptr<const Profile> profile;
   std::unique_ptr<CostSums> sums;
@@ -101,15 +96,13 @@ struct ModelPanel::Private {
 ModelPanel::Private::Private(Document& doc, ModelPanel& panel) : document(doc), q(panel) {
   layOut();
   connectTree();
+  connectGraph();
   connect(&document, &Document::modelChanged, &q, [this] { modelChanged(); });
   connect(&document, &Document::designChanged, &q, [this] { designChanged(); });
   connect(&document, &Document::predictionChanged, &q, [this] { predictionChanged(); });
   soon.setSingleShot(true);
   soon.setInterval(kReadableMs);
-  connect(&soon, &QTimer::timeout, &q, [this] {
-    showTotals();
-    showArcs();
-  });
+  connect(&soon, &QTimer::timeout, &q, [this] { followNow(); });
   modelChanged();
 }
 
@@ -128,11 +121,18 @@ void ModelPanel::Private::layOut() {
   emptyLayout->addWidget(&stages, 1);
   emptyLayout->addStretch(0);
   pages.addWidget(&area);
+  pages.addWidget(&graphArea);
   pages.addWidget(&emptyPage);
   auto* top = new QHBoxLayout;
   top->setContentsMargins(4, 4, 4, 4);
   top->addWidget(&finder, 1);
+  top->addWidget(&graphButton);
   top->addWidget(&findingsButton);
+  graphButton.setText(tr("Graph"));
+  graphButton.setCheckable(true);
+  graphButton.setAutoRaise(true);
+  graphButton.setObjectName(QStringLiteral("graph"));
+  graphButton.setToolTip(tr("Modules as a graph with what flows between them, instead of the tree"));
   findingsButton.setCheckable(true);
   findingsButton.hide();
   findings.hide();
@@ -165,42 +165,50 @@ void ModelPanel::Private::connectTree() {
   connect(&findingsButton, &QToolButton::toggled, &findings, &QWidget::setVisible);
   connect(&findings, &FindingsView::chosen, &q,
           [this](int finding) { view.goTo(model.findings().rowOf(static_cast<std::size_t>(finding))); });
-  connect(&reporting, &Job::failed, &q, [this](const QString& sentence) { say(sentence); });
-  connect(&commands, &SplitCommands::refused, &q, [this](const QString& sentence) { say(sentence); });
+  const auto complain = [this](const QString& sentence) { say(sentence); };
+  connect(&reporting, &Job::failed, &q, complain);
+  connect(&commands, &SplitCommands::refused, &q, complain);
   connect(&commands, &SplitCommands::done, &q, [this] { say({}); });
-  connect(&drag, &SplitDrag::refusalChanged, &q, [this](bool refused) {
-    for (SplitHandle* handle : area.margin().handles()) handle->setRefused(refused && handle->isDragged());
-  });
-  connect(&area.margin(), &Margin::handleAdded, &q, [this](SplitHandle* handle) { adoptHandle(handle); });
-  area.margin().setHandleTip([this](int split) {
-    const auto& begins = document.design().request.begins;
+  link(links);
+  connect(&area.margin(), &Margin::handleAdded, &q, [this](SplitHandle* handle) { links.adopt(handle, area.margin().handles(), view); });
+  const auto tip = [this, &begins = document.design().request.begins](int split) {
     const auto s = static_cast<std::size_t>(split);
     return s < begins.size() ? crossingText(document, s, commands.rules().name(begins[s])) : QString();
+  };
+  area.margin().setHandleTip(tip);
+  graphArea.view().setHandleTip(tip);
+}
+
+void ModelPanel::Private::connectGraph() {
+  GraphView& graphView = graphArea.view();
+  connect(&graphButton, &QToolButton::toggled, &q, [this, &graphView](bool asGraph) {
+    showPage();
+    if (!graph || (!asGraph && graphView.current() < 0)) return;
+    asGraph ? graphView.choose(view.currentRow()) : view.goTo(graphView.current());
+  });
+  connect(&graphView, &GraphView::splitRequested, &commands, &SplitCommands::splitBefore);
+  connect(&graphView, &GraphView::removeRequested, &commands, &SplitCommands::removeBefore);
+  connect(&graphView, &GraphView::findRequested, &q, [this] { q.find(); });
+  connect(&graphView, &GraphView::menuRequested, &q, [this](int row, const QPoint& global) { showMenu(row, -1, global); });
+  link(cutLinks);
+  connect(&graphView, &GraphView::handleAdded, &q,
+          [this, &graphView](SplitHandle* handle) { cutLinks.adopt(handle, graphView.handles(), graphView); });
+  // What the field finds and the list of findings goes to, the graph shows too.
+  connect(view.selectionModel(), &QItemSelectionModel::currentChanged, &q, [this](const QModelIndex& index) {
+    if (graphButton.isChecked() && index.isValid()) graphArea.view().choose(model.rowOf(index));
   });
 }
 
-void ModelPanel::Private::adoptHandle(SplitHandle* handle) {
-  connect(handle, &SplitHandle::dragStarted, &q, [this](int split) {
-    say({});
-    drag.begin(commands.rules(), static_cast<std::size_t>(split));
-  });
-  connect(handle, &SplitHandle::dragged, &q,
-          [this](int, const QPoint& global) { drag.moveTo(view.viewport()->mapFromGlobal(global).y()); });
-  connect(handle, &SplitHandle::dragEnded, &q, [this](int, bool keep) { drag.end(keep); });
-  connect(handle, &SplitHandle::stepped, &q,
-          [this](int split, int direction) { commands.step(static_cast<std::size_t>(split), direction); });
-  // After the event that requests it, because the handle itself may be deleted.
-  connect(
-      handle, &SplitHandle::removed, &q, [this](int split) { commands.remove(static_cast<std::size_t>(split)); }, Qt::QueuedConnection);
-  connect(handle, &SplitHandle::focused, &q, [this](int split) {
-    const auto& begins = document.design().request.begins;
-    if (static_cast<std::size_t>(split) < begins.size()) view.reveal(begins[static_cast<std::size_t>(split)]);
-  });
-  connect(
-      handle, &SplitHandle::menuRequested, &q, [this](int split, const QPoint& global) { showMenu(-1, split, global); },
-      Qt::QueuedConnection);
-  const auto& handles = area.margin().handles();
-  setTabOrder(handles.size() > 1 ? static_cast<QWidget*>(handles[handles.size() - 2]) : &view, handle);
+void ModelPanel::Private::link(HandleLinks& handles) {
+  connect(&handles, &HandleLinks::dragStarted, &q, [this] { say({}); });
+  connect(&handles, &HandleLinks::menuRequested, &q, [this](int split, const QPoint& global) { showMenu(-1, split, global); });
+}
+
+void ModelPanel::Private::showPage() {
+  const bool asGraph = graphButton.isChecked();
+  QWidget& page = asGraph ? static_cast<QWidget&>(graphArea) : area;
+  pages.setCurrentWidget(graph ? &page : &emptyPage);
+  q.setFocusProxy(asGraph ? static_cast<QWidget*>(&graphArea.view()) : &view);
 }
 
 // ---- Following the document ----
@@ -221,15 +229,8 @@ void ModelPanel::Private::showFindings(std::vector<Finding> found) {
   findings.setFindings(found, graph ? QString::fromStdString(graph->name) : QString());
   findings.setVisible(count > 0 && findingsButton.isChecked());
   model.setFindings(std::move(found));
+  graphArea.factsChanged();
   view.viewport()->update();
-}
-
-bool ModelPanel::Private::rowsBeginAt(const std::vector<NodeId>& begins) const {
-  const CallTree& tree = model.tree();
-  return std::all_of(begins.begin(), begins.end(), [&](NodeId node) {
-    if (node.index() >= tree.rowOfNode.size()) return true;
-    return tree.row(tree.rowOfNode[node.index()]).firstNode == node;
-  });
 }
 
 void ModelPanel::Private::makeTree() {
@@ -252,6 +253,7 @@ void ModelPanel::Private::makeTree() {
     setCosts(tree, profile.get());
   }
   model.setTree(std::move(tree));
+  graphArea.treeChanged(sameModel);
   if (sameModel) {
     for (int r = 0; r < model.tree().size(); ++r) {
       const RowKey key = keyOf(model.tree().row(r));
@@ -266,12 +268,13 @@ void ModelPanel::Private::makeTree() {
 
 void ModelPanel::Private::modelChanged() {
   const bool sameGraph = graph == document.graph();
-  if (!sameGraph || !rowsBeginAt([&] {
+  if (!sameGraph || !rowsBeginAt(model.tree(), [&] {
         std::vector<NodeId> places;
         for (const SplitPoint& point : document.splitPoints()) places.push_back(point.begin);
         return places;
       }())) {
-    drag.end(false);
+    links.drag().end(false);
+    cutLinks.drag().end(false);
     if (!sameGraph) readers = document.graph() ? Readers(*document.graph()) : Readers();
     if (!sameGraph) takeProfile();
     if (!sameGraph) showFindings({});
@@ -282,22 +285,26 @@ void ModelPanel::Private::modelChanged() {
   if (!sameGraph) layoutLine.setModel(graph.get());
   commands.setRules(graph ? SplitRules(graph, document.splitPoints(), document.design().request.microbatch) : SplitRules());
   const bool hasTree = graph != nullptr;
-  pages.setCurrentWidget(hasTree ? static_cast<QWidget*>(&area) : &emptyPage);
+  graphButton.setEnabled(hasTree);
+  showPage();
   finder.setEnabled(hasTree);
   designChanged();
 }
 
 void ModelPanel::Private::designChanged() {
-  if (drag.isActive() && !document.isDragging()) drag.end(false);  // undone meanwhile
+  for (SplitDrag* active : {&links.drag(), &cutLinks.drag()}) {
+    if (active->isActive() && !document.isDragging()) active->end(false);  // undone meanwhile
+  }
   std::vector<NodeId> begins;
   if (graph) begins = document.design().request.begins;
   if (!begins.empty() && begins.back().index() >= graph->nodes.size()) begins.clear();  // of another model
-  if (!rowsBeginAt(begins)) makeTree();
+  if (!rowsBeginAt(model.tree(), begins)) makeTree();
   const std::vector<NodeId> before = model.begins();
   Margin& margin = area.margin();
   const bool hadFocus = std::any_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); });
   model.setBegins(begins);
-  if (!drag.isActive()) {  // a split that moved into a collapsed row expands it; a row collapsed by hand stays collapsed
+  if (!links.drag().isActive() && !cutLinks.drag().isActive()) {
+    // A split that moved into a collapsed row expands it; a row collapsed by hand stays collapsed.
     std::vector<int> hidden;
     for (const NodeId node : begins) {
       if (!std::binary_search(before.begin(), before.end(), node) && !view.visibleRows().isBetweenRows(node))
@@ -309,6 +316,7 @@ void ModelPanel::Private::designChanged() {
   std::vector<QString> names;
   for (const NodeId node : begins) names.push_back(commands.rules().name(node));
   margin.setSplits(begins, names);
+  graphArea.setSplits(begins, names, commands.rules().points());
   layoutLine.setBegins(begins);  // also during a drag
   if (hadFocus && std::none_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); }))
     view.setFocus();
@@ -322,8 +330,13 @@ void ModelPanel::Private::follow() {
     return;
   }
   soon.stop();
+  followNow();
+}
+
+void ModelPanel::Private::followNow() {
   showTotals();
   showArcs();
+  graphArea.follow();
 }
 
 void ModelPanel::Private::takeProfile() {
@@ -345,6 +358,7 @@ void ModelPanel::Private::predictionChanged() {
   if (profile != document.profile()) {
     takeProfile();
     model.setProfile(profile.get());
+    graphArea.factsChanged();
   }
   follow();
 }
@@ -371,13 +385,7 @@ void ModelPanel::Private::showMenu(int row, int split, const QPoint& global) {
   commands.fillMenu(menu, row, split);
   if (row >= 0) {
     menu.addSeparator();
-    menu.addAction(tr("Expand all inside"), &q, [this, row] { view.expandRecursively(model.indexOf(row)); });
-    menu.addAction(tr("Collapse to layers"), &q, [this] {
-      view.collapseAll();
-      for (const int r : openAtFirst(model.tree())) view.open(r);
-    });
-    menu.addAction(tr("Copy name"), &q,
-                   [this, row] { QApplication::clipboard()->setText(QString::fromStdString(model.tree().row(row).path)); });
+    graphButton.isChecked() ? graphArea.fillMenu(menu, row) : view.fillMenu(menu, row);
   }
   menu.exec(global);
 }
@@ -387,9 +395,7 @@ ModelPanel::ModelPanel(Document& document, QWidget* parent) : QWidget(parent), d
 }
 
 ModelPanel::~ModelPanel() = default;
-
 void ModelPanel::find() { d->finder.edit(); }
-
 void ModelPanel::cancel() { d->commands.job().cancel(); }
 
 }  // namespace pw::gui

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "app/gui/common/theme.h"
-#include "app/gui/model/finding_mark.h"
+#include "app/gui/model/parts/finding_mark.h"
 #include "app/gui/model/row_delegate.h"
 #include "app/gui/model/tree_view.h"
 

@@ -3,7 +3,7 @@
 #include <QObject>
 
 #include "app/gui/common/jobs.h"
-#include "app/gui/model/split_rules.h"
+#include "app/gui/model/parts/split_rules.h"
 
 class QMenu;
 

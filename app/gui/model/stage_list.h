@@ -3,7 +3,7 @@
 #include <QTreeWidget>
 #include <vector>
 
-#include "app/gui/model/stage_totals.h"
+#include "app/gui/model/parts/stage_totals.h"
 
 namespace pw::gui {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "app/gui/common/format.h"
-#include "app/gui/model/finding_mark.h"
-#include "app/gui/model/row_geometry.h"
+#include "app/gui/model/parts/finding_mark.h"
+#include "app/gui/model/parts/row_geometry.h"
 
 namespace pw::gui {
 namespace {
@@ -114,25 +114,7 @@ QString TreeModel::toolTip(int row) const {
   line(tr("backward"), number(r, Backward));
   line(tr("parameters"), r.parameters > 0 ? tr("%1 (%2)").arg(number(r, Parameters), sizeText(r.parameterBytes)) : kNone);
   line(tr("kept until the backward"), number(r, Activations));
-  return text + QStringLiteral("</table>") + findingsTip(row);
-}
-
-/// By kind, each with its number of places, for as many as a tip can hold.
-QString TreeModel::findingsTip(int row) const {
-  constexpr int kMostKinds = 3;
-  const std::vector<const Finding*> found = findings_.inside(tree_, row);
-  QString text;
-  int kinds = 0;
-  for (std::size_t f = 0, next = 0; f < found.size(); f = next) {
-    while (next < found.size() && found[next]->kind == found[f]->kind) ++next;
-    if (++kinds > kMostKinds) continue;
-    const auto places = static_cast<int>(next - f);
-    text += QStringLiteral("<p><b>%1</b>, %2: %3</p>")
-                .arg(findingTitle(found[f]->kind),
-                     places == 1 ? QString::fromStdString(found[f]->op).toHtmlEscaped() : tr("%1 places").arg(places),
-                     findingExplanation(found[f]->kind).toHtmlEscaped());
-  }
-  return kinds > kMostKinds ? text + QStringLiteral("<p>%1</p>").arg(tr("… and %1 more kinds of findings").arg(kinds - kMostKinds)) : text;
+  return text + QStringLiteral("</table>") + findingsText(findings_.inside(tree_, row));
 }
 
 QVariant TreeModel::data(const QModelIndex& index, int role) const {

@@ -3,8 +3,8 @@
 #include <QAbstractItemModel>
 #include <vector>
 
-#include "app/gui/model/call_tree.h"
-#include "app/gui/model/row_findings.h"
+#include "app/gui/model/parts/call_tree.h"
+#include "app/gui/model/parts/row_findings.h"
 
 namespace pw::gui {
 
@@ -52,7 +52,6 @@ class TreeModel : public QAbstractItemModel {
   [[nodiscard]] QString number(const CallRow& row, Column column) const;
   [[nodiscard]] double fraction(int row, Column column) const;
   [[nodiscard]] QString toolTip(int row) const;
-  [[nodiscard]] QString findingsTip(int row) const;
 
   CallTree tree_;
   BarScale scale_;

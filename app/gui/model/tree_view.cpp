@@ -1,9 +1,12 @@
 #include "app/gui/model/tree_view.h"
 #include "app/gui/model/row_delegate.h"
 
+#include <QApplication>
+#include <QClipboard>
 #include <QContextMenuEvent>
 #include <QHeaderView>
 #include <QKeyEvent>
+#include <QMenu>
 #include <QPainter>
 #include <QScrollBar>
 #include <algorithm>
@@ -104,6 +107,25 @@ void TreeView::reveal(NodeId node) {
   openAround(row);
   const double y = yOf(node), margin = rowHeight();
   if (y < margin || y > viewport()->height() - margin) scrollTo(model_.indexOf(row), y < margin ? EnsureVisible : PositionAtCenter);
+}
+
+void TreeView::fillMenu(QMenu& menu, int row) {
+  menu.addAction(tr("Expand all inside"), this, [this, row] { expandRecursively(model_.indexOf(row)); });
+  menu.addAction(tr("Collapse to layers"), this, [this] {
+    collapseAll();
+    for (const int r : openAtFirst(model_.tree())) open(r);
+  });
+  menu.addAction(tr("Copy name"), this,
+                 [this, row] { QApplication::clipboard()->setText(QString::fromStdString(model_.tree().row(row).path)); });
+}
+
+SplitSurface TreeView::surface() {
+  return {this,
+          [this] { return rowHeight(); },
+          [this](double y) { return visibleRows().nearest(rowAt(y)); },
+          [this](double y) { return visibleRows().closedUnder(rowAt(y)); },
+          [this](int row) { open(row); },
+          [this](const std::optional<DropMark>& mark) { setDropMark(mark); }};
 }
 
 void TreeView::setDropMark(const std::optional<DropMark>& mark) {

@@ -3,19 +3,14 @@
 #include <QTreeView>
 #include <optional>
 
+#include "app/gui/model/parts/row_geometry.h"
+#include "app/gui/model/parts/split_drag.h"
 #include "app/gui/model/row_delegate.h"
-#include "app/gui/model/row_geometry.h"
 #include "app/gui/model/tree_model.h"
 
+class QMenu;
+
 namespace pw::gui {
-
-/// What a drag shows over the rows, in addition to the splits.
-struct DropMark {
-  NodeId node;
-  QString refusal;  ///< empty: a stage may begin there
-
-  bool operator==(const DropMark&) const = default;
-};
 
 /// The tree with the lines of the splits over it. All y are of the viewport, in pixels.
 class TreeView : public QTreeView {
@@ -33,7 +28,10 @@ class TreeView : public QTreeView {
   void reveal(NodeId node);
   void openAround(int row);
   void open(int row);
-  void goTo(int row);  ///< opens what is around the row and makes it the current one
+  void goTo(int row);                   ///< opens what is around the row and makes it the current one
+  void fillMenu(QMenu& menu, int row);  ///< what can be done with a row, apart from splits
+  /// For dragging splits over it.
+  [[nodiscard]] SplitSurface surface();
   /// Shows a drag's place; nothing: no drag.
   void setDropMark(const std::optional<DropMark>& mark);
   [[nodiscard]] const std::optional<DropMark>& dropMark() const { return mark_; }

@@ -9,7 +9,7 @@
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/model/margin.h"
-#include "app/gui/model/split_handle.h"
+#include "app/gui/model/parts/split_handle.h"
 #include "app/gui/runs/panel.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"

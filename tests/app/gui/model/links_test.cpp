@@ -1,4 +1,4 @@
-#include "app/gui/model/links.h"
+#include "app/gui/model/parts/links.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "app/gui/model/row_geometry.h"
+#include "app/gui/model/parts/row_geometry.h"
 
 #include "simulator/partition/split.h"
 #include "tests/app/gui/model/samples.h"

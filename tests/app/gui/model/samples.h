@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/gui/model/call_tree.h"
+#include "app/gui/model/parts/call_tree.h"
 #include "backends/pt2/read.h"
 #include "simulator/partition/partition.h"
 #include "simulator/partition/split.h"

@@ -1,4 +1,4 @@
-#include "app/gui/model/split_rules.h"
+#include "app/gui/model/parts/split_rules.h"
 
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"

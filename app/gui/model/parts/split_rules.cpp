@@ -1,4 +1,4 @@
-#include "app/gui/model/split_rules.h"
+#include "app/gui/model/parts/split_rules.h"
 
 #include <QCoreApplication>
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/gui/model/call_tree.h"
+#include "app/gui/model/parts/call_tree.h"
 #include "simulator/report/split_report.h"
 
 namespace pw::gui {

@@ -1,8 +1,7 @@
-#include "app/gui/model/split_drag.h"
+#include "app/gui/model/parts/split_drag.h"
 
 #include <QScrollBar>
-
-#include "app/gui/model/tree_view.h"
+#include <utility>
 
 namespace pw::gui {
 namespace {
@@ -12,7 +11,8 @@ constexpr int kOpenAfter = 12;  // ticks
 
 }  // namespace
 
-SplitDrag::SplitDrag(Document& document, TreeView& view, QObject* parent) : QObject(parent), document_(document), view_(view) {
+SplitDrag::SplitDrag(Document& document, SplitSurface surface, QObject* parent)
+    : QObject(parent), document_(document), surface_(std::move(surface)) {
   timer_.setInterval(kTick);
   connect(&timer_, &QTimer::timeout, this, &SplitDrag::tick);
 }
@@ -31,7 +31,7 @@ void SplitDrag::begin(const SplitRules& rules, std::size_t split) {
 void SplitDrag::moveTo(double y) {
   if (!split_) return;
   y_ = y;
-  const NodeId node = view_.visibleRows().nearest(view_.rowAt(y));
+  const NodeId node = surface_.nearest(y);
   const auto& begins = document_.design().request.begins;
   const QString refusal = rules_->refusalToMove(begins, *split_, node);
   if (refused_ != !refusal.isEmpty()) {
@@ -41,14 +41,14 @@ void SplitDrag::moveTo(double y) {
   if (!refused_ && begins[*split_] != node) {
     document_.edit(tr("Move split"), [&](Design& design) { design.request.begins[*split_] = node; });
   }
-  view_.setDropMark(DropMark{node, refusal});
+  surface_.setMark(DropMark{node, refusal});
 }
 
 void SplitDrag::end(bool keep) {
   if (!split_) return;
   split_.reset();
   timer_.stop();
-  view_.setDropMark(std::nullopt);
+  surface_.setMark(std::nullopt);
   if (refused_) {
     refused_ = false;
     emit refusalChanged(false);
@@ -57,20 +57,20 @@ void SplitDrag::end(bool keep) {
 }
 
 void SplitDrag::tick() {
-  const int height = view_.viewport()->height(), edge = view_.rowHeight();
+  const int height = surface_.area->viewport()->height(), edge = surface_.edge();
   const int step = y_ < edge ? -edge / 2 : y_ > height - edge ? edge / 2 : 0;
   if (step != 0) {
-    const int before = view_.verticalScrollBar()->value();
-    view_.verticalScrollBar()->setValue(before + step);
-    if (view_.verticalScrollBar()->value() != before) moveTo(y_);
+    const int before = surface_.area->verticalScrollBar()->value();
+    surface_.area->verticalScrollBar()->setValue(before + step);
+    if (surface_.area->verticalScrollBar()->value() != before) moveTo(y_);
     return;
   }
-  const int closed = view_.visibleRows().closedUnder(view_.rowAt(y_));
+  const int closed = surface_.closedUnder(y_);
   waited_ = closed == waitingOn_ ? waited_ + 1 : 0;
   waitingOn_ = closed;
   if (closed < 0 || waited_ < kOpenAfter) return;
   waited_ = 0;
-  view_.open(closed);
+  surface_.open(closed);
   moveTo(y_);
 }
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/gui/model/call_tree.h"
+#include "app/gui/model/parts/call_tree.h"
 
 namespace pw::gui {
 
@@ -37,7 +37,7 @@ class VisibleRows {
 };
 
 /// Lanes for arcs so that those in one lane do not overlap: shorter ones first, each in the lowest free lane, of at most `lanes` ≥ 1 (what
-/// does not fit takes the last). One lane for each span; spans are (from, to) with from ≤ to. Cost: quadratic in spans.
+/// does not fit takes the last). One lane for each span; spans are (from, to) with from ≤ to. Cost: n log n in spans, for each lane.
 [[nodiscard]] std::vector<int> arcLanes(const std::vector<std::pair<double, double>>& spans, int lanes);
 
 /// The stage a node is in, for stages that begin at `begins` (ascending).

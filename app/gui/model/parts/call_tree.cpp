@@ -1,4 +1,4 @@
-#include "app/gui/model/call_tree.h"
+#include "app/gui/model/parts/call_tree.h"
 
 #include <algorithm>
 #include <cctype>
@@ -183,10 +183,21 @@ bool endsInNumber(const std::string& path) {
 
 }  // namespace
 
+RowKey keyOf(const CallRow& row) {
+  return {row.isModule ? row.path : row.path + ":" + row.label, row.isModule ? row.call : row.firstNode.value};
+}
+
 CallTree callTree(const ModelGraph& graph, const std::vector<NodeId>& cuts) {
   CallTree tree = Builder(graph, cuts).build();
   countParameters(graph, tree);
   return tree;
+}
+
+bool rowsBeginAt(const CallTree& tree, const std::vector<NodeId>& begins) {
+  return std::all_of(begins.begin(), begins.end(), [&](NodeId node) {
+    if (node.index() >= tree.rowOfNode.size()) return true;
+    return tree.row(tree.rowOfNode[node.index()]).firstNode == node;
+  });
 }
 
 void setCosts(CallTree& tree, const Profile* profile) {

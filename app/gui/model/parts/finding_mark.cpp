@@ -1,4 +1,4 @@
-#include "app/gui/model/finding_mark.h"
+#include "app/gui/model/parts/finding_mark.h"
 
 #include <QCoreApplication>
 #include <QPainter>
@@ -51,6 +51,23 @@ QString findingTitle(FindingKind kind) { return textOf(factsOf(kind).name).repla
 QString findingExplanation(FindingKind kind) {
   const FindingFacts& facts = factsOf(kind);
   return QCoreApplication::translate("pw::gui::Findings", "%1. What to do: %2.").arg(textOf(facts.meaning), textOf(facts.cure));
+}
+
+QString findingsText(const std::vector<const Finding*>& findings) {
+  constexpr int kMostKinds = 3;
+  const auto tr = [](const char* text) { return QCoreApplication::translate("Findings", text); };
+  QString text;
+  int kinds = 0;
+  for (std::size_t f = 0, next = 0; f < findings.size(); f = next) {
+    while (next < findings.size() && findings[next]->kind == findings[f]->kind) ++next;
+    if (++kinds > kMostKinds) continue;
+    const auto places = static_cast<int>(next - f);
+    text += QStringLiteral("<p><b>%1</b>, %2: %3</p>")
+                .arg(findingTitle(findings[f]->kind),
+                     places == 1 ? QString::fromStdString(findings[f]->op).toHtmlEscaped() : tr("%1 places").arg(places),
+                     findingExplanation(findings[f]->kind).toHtmlEscaped());
+  }
+  return kinds > kMostKinds ? text + QStringLiteral("<p>%1</p>").arg(tr("… and %1 more kinds of findings").arg(kinds - kMostKinds)) : text;
 }
 
 }  // namespace pw::gui

@@ -1,7 +1,9 @@
-#include "app/gui/model/row_geometry.h"
+#include "app/gui/model/parts/row_geometry.h"
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <numeric>
 
 namespace pw::gui {
@@ -55,14 +57,17 @@ std::vector<int> arcLanes(const std::vector<std::pair<double, double>>& spans, i
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return spans[a].second - spans[a].first < spans[b].second - spans[b].first; });
   std::vector<int> laneOf(spans.size(), 0);
-  std::vector<std::vector<std::size_t>> taken(static_cast<std::size_t>(lanes));
+  std::vector<std::map<double, double>> taken(static_cast<std::size_t>(lanes));  // of a lane but the last: disjoint, start and end
   for (const std::size_t s : order) {
+    const auto [from, to] = spans[s];
     int lane = 0;
-    const auto overlaps = [&](std::size_t other) { return spans[s].first < spans[other].second && spans[other].first < spans[s].second; };
-    while (lane + 1 < lanes &&
-           std::any_of(taken[static_cast<std::size_t>(lane)].begin(), taken[static_cast<std::size_t>(lane)].end(), overlaps))
-      ++lane;
-    taken[static_cast<std::size_t>(lane)].push_back(s);
+    const auto overlaps = [&, from = from, to = to](const std::map<double, double>& others) {
+      const auto after = others.lower_bound(to);
+      return after != others.begin() && std::prev(after)->second > from;
+    };
+    while (lane + 1 < lanes && overlaps(taken[static_cast<std::size_t>(lane)])) ++lane;
+    double& end = taken[static_cast<std::size_t>(lane)].emplace(from, to).first->second;
+    end = std::max(end, to);
     laneOf[s] = lane;
   }
   return laneOf;

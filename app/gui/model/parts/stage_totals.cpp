@@ -1,10 +1,10 @@
-#include "app/gui/model/stage_totals.h"
+#include "app/gui/model/parts/stage_totals.h"
 
 #include <QCoreApplication>
 #include <algorithm>
 
 #include "app/gui/common/format.h"
-#include "app/gui/model/links.h"
+#include "app/gui/model/parts/links.h"
 
 namespace pw::gui {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/gui/model/split_handle.h"
+#include "app/gui/model/parts/split_handle.h"
 
 #include <QContextMenuEvent>
 #include <QHelpEvent>

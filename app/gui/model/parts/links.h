@@ -8,6 +8,9 @@
 
 namespace pw::gui {
 
+/// `2 × 128 × 64`, `scalar`, or that it depends on data.
+[[nodiscard]] QString shapeText(const TensorMeta& meta, const Bindings& bindings);
+
 /// A value that crosses one split.
 struct Crossing {
   ValueId value;

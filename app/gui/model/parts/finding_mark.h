@@ -3,6 +3,7 @@
 #include <QIcon>
 #include <QRectF>
 #include <QString>
+#include <vector>
 
 #include "simulator/report/split_report.h"
 
@@ -19,5 +20,8 @@ void paintFindingMark(QPainter& painter, const QRectF& square, FindingEffect eff
 [[nodiscard]] QString findingTitle(FindingKind kind);
 /// `Batch norm in training takes … . What to do: Keep microbatches large … .`
 [[nodiscard]] QString findingExplanation(FindingKind kind);
+
+/// Findings as rich text, by kind, each with its number of places, for as many kinds as a tip can hold. They are ordered by kind.
+[[nodiscard]] QString findingsText(const std::vector<const Finding*>& findings);
 
 }  // namespace pw::gui

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "simulator/costs/profile.h"
@@ -31,6 +32,10 @@ struct CallRow {
   Bytes parameterBytes = 0;
 };
 
+/// What identifies a row when the tree is built again with other cuts.
+using RowKey = std::pair<std::string, int>;
+[[nodiscard]] RowKey keyOf(const CallRow& row);
+
 /// A model's calls in execution order, each before what is inside it: row 0 is the model.
 struct CallTree {
   std::vector<CallRow> rows;
@@ -45,6 +50,9 @@ struct CallTree {
 /// rows only if one of `cuts` (ascending) is inside the module. Every cut is then the beginning of a row. Adjacent calls of a module are
 /// merged. Cost: linear in nodes times the depth of modules.
 [[nodiscard]] CallTree callTree(const ModelGraph& graph, const std::vector<NodeId>& cuts);
+
+/// Whether a row begins at each of the nodes; those behind the model's end count as well.
+[[nodiscard]] bool rowsBeginAt(const CallTree& tree, const std::vector<NodeId>& begins);
 
 /// Sets times and kept bytes of all rows; null: 0.
 void setCosts(CallTree& tree, const Profile* profile);

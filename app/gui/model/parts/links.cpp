@@ -1,4 +1,4 @@
-#include "app/gui/model/links.h"
+#include "app/gui/model/parts/links.h"
 
 #include <QCoreApplication>
 #include <QStringList>
@@ -20,16 +20,6 @@ QString tr(const char* text) { return QCoreApplication::translate("Links", text)
 QString operators(std::size_t count) { return count == 1 ? tr("1 operator") : tr("%1 operators").arg(count); }
 
 QString nameOf(const ModelGraph& graph, ValueId value) { return QString::fromStdString(graph.value(value).name); }
-
-QString shapeText(const TensorMeta& meta, const Bindings& bindings) {
-  QStringList sizes;
-  try {
-    for (const std::int64_t size : shapeOf(meta, bindings)) sizes << QString::number(size);
-  } catch (const Error&) {
-    return tr("data-dependent");
-  }
-  return sizes.isEmpty() ? tr("scalar") : sizes.join(QStringLiteral(" × "));
-}
 
 QString names(const ModelGraph& graph, const std::vector<ValueId>& values) {
   QStringList list;
@@ -114,6 +104,16 @@ QString sharedText(const SharedParameter& shared, const SharingChoice* choice, c
 }
 
 }  // namespace
+
+QString shapeText(const TensorMeta& meta, const Bindings& bindings) {
+  QStringList sizes;
+  try {
+    for (const std::int64_t size : shapeOf(meta, bindings)) sizes << QString::number(size);
+  } catch (const Error&) {
+    return tr("data-dependent");
+  }
+  return sizes.isEmpty() ? tr("scalar") : sizes.join(QStringLiteral(" × "));
+}
 
 Readers::Readers(const ModelGraph& graph) : nodes_(graph.values.size()), isOutput_(graph.values.size(), false) {
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {

@@ -1,4 +1,4 @@
-#include "app/gui/model/row_findings.h"
+#include "app/gui/model/parts/row_findings.h"
 
 #include <algorithm>
 
