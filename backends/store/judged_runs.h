@@ -24,7 +24,8 @@ struct JudgedRuns {
 };
 
 /// Judges runs by those of the base that did the same (`whatDiffers`). Throws UsageError naming store and run where the run did not
-/// complete or has one step only, and where the base has nothing comparable, with what differs. `warn` gets what the stores say of themselves. Cost: that of `comparableRuns` on both.
+/// complete or has one step only, and where the base has nothing comparable, with what differs. `warn` gets what the stores say of
+/// themselves. Cost: that of `comparableRuns` on both.
 [[nodiscard]] JudgedRuns judgeRuns(const GateOptions& options, const std::function<void(const std::string& note)>& warn);
 
 /// The document of `gate --json` without its version and a final newline; keys have a fixed order.

@@ -9,8 +9,8 @@
 
 #include "backends/stages/backward.h"
 #include "simulator/costs/cost_source.h"
-#include "simulator/model/tensor_meta.h"
 #include "simulator/job/times_of.h"
+#include "simulator/model/tensor_meta.h"
 #include "simulator/plan/optimizer.h"
 
 namespace pw {

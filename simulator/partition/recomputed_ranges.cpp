@@ -178,8 +178,8 @@ std::optional<Impossible> trySetRecompute(const ModelGraph& graph, Partition& pa
     }
     for (const NodeRange& range : stage.checkpoints) {
       if (const auto obstacle = obstacleToRecompute(graph, range, changes)) {
-        return Impossible{fmt::format("Nodes {} to {} cannot be recomputed: {}; name other modules with --recompute, or omit it.", range.begin.value,
-                                      range.end.value - 1, *obstacle)};
+        return Impossible{fmt::format("Nodes {} to {} cannot be recomputed: {}; name other modules with --recompute, or omit it.",
+                                      range.begin.value, range.end.value - 1, *obstacle)};
       }
     }
   }
