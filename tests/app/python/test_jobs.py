@@ -91,9 +91,20 @@ def test_counts_below_zero_are_refused(job, tmp_path):
             call()
 
 
-def test_names_of_a_trace_are_read_by_patterns(primus, tmp_path):
-    with pytest.raises(pw.UsageError, match="patterns"):
-        pw.read_job(primus, patterns=tmp_path / "none.json")
+def test_names_of_a_trace_are_read_by_patterns(tmp_path):
+    # GPipe of one microbatch: F of 5, B of 9, one after the other [us].
+    events = [
+        {"ph": "X", "name": f"mb0 {kind}", "pid": rank, "tid": 1, "ts": 100 * step + begin, "dur": time}
+        for step in range(2) for rank in range(2) for kind, begin, time in (("fwd", 5 * rank, 5), ("bwd", 19 - 9 * rank, 9))
+    ]
+    trace, patterns = tmp_path / "t.json", tmp_path / "p.json"
+    trace.write_text(json.dumps(events))
+    patterns.write_text(json.dumps({"patterns": [{"regex": r"mb(?<microbatch>\d+) (?<kind>fwd|bwd)"}]}))
+    job = pw.read_job(trace, patterns=patterns)
+    assert pw.simulate(costs_from=job).makespan_ns == 28_000
+    assert pw.explain(trace, patterns=patterns)["step_ns"] == 28_000
+    with pytest.raises(pw.UsageError, match="no pipeline labels"):
+        pw.read_job(trace)
 
 
 def test_a_search_cuts_a_jobs_stages_anew(job, primus, tmp_path):
