@@ -55,6 +55,7 @@ struct Material {
   std::vector<std::string> names;
   std::vector<Trace> traces;
   std::size_t chosen = 0;
+  TimesOf times = TimesOf::Measured;  ///< of the chosen one, beside a prediction
   std::string title;
   std::optional<Plan> plan;  ///< of which the first trace is the prediction
 };
@@ -89,6 +90,7 @@ Material fromStore(const ExportOptions& o) {
   material.names.push_back(fmt::format("{} step {}", nameOf(timesOf(run.facts)), step.step));
   material.traces.push_back(std::move(step.measured));
   material.chosen = 1;
+  material.times = timesOf(run.facts);
   material.title = fmt::format("run {}: {}, {}, step {}", run.id.value, run.plan.modelName, run.plan.schedule.name, step.step);
   return material;
 }
@@ -138,7 +140,9 @@ std::string figureOf(const ExportOptions& o, const Material& material) {
   if (std::ranges::find(o.figure.given, "title") == o.figure.given.end()) style.title = material.title;
   std::vector<FigureLane> lanes;
   if (o.both) lanes.push_back({&material.traces.front(), style.predictedTitle});
-  lanes.push_back({&material.traces[material.chosen], o.both ? style.measuredTitle : std::string()});
+  const bool isRehearsed = material.times == TimesOf::Rehearsed && style.measuredTitle == FigureStyle().measuredTitle;
+  const std::string below = isRehearsed ? "Rehearsed" : style.measuredTitle;
+  lanes.push_back({&material.traces[material.chosen], o.both ? below : std::string()});
   const Figure figure = layOut(lanes, style, o.to == "tikz" ? kTikzFrame : FigureFrame{});
   if (figure.mergedSpans > 0)
     warn(fmt::format("{} merged, too narrow or too many to be drawn one by one at a width of {:g} mm; --time or --ranks draws fewer",

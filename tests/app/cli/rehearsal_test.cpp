@@ -36,6 +36,10 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
     // Its trace has the prediction beside the step, which is not of the job.
     const std::string trace = folder.file("trace.json");
     ASSERT_EQ(call({"export", "--store", store, "--to", "chrome", "--out", trace}).status, 0);
+    const std::string figure = folder.file("step.svg");
+    ASSERT_EQ(call({"export", "--store", store, "--both", "--to", "svg", "--out", figure}).status, 0);
+    EXPECT_NE(contentOf(figure).find("Rehearsed"), std::string::npos);
+    EXPECT_EQ(contentOf(figure).find("easured"), std::string::npos);
     const Json explained = Json::parse(call({"explain", trace, "--json"}).out);
     EXPECT_EQ(explained.at("times"), "rehearsed");
     EXPECT_EQ(explained.at("steps").size(), 1U);
