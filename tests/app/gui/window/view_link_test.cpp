@@ -77,11 +77,11 @@ TEST_F(ViewLink, OpensTheSameFileAtTheSameBlockAndZoom) {
   openLink(window_->viewLink());
   ASSERT_TRUE(other_);
   EXPECT_EQ(other_->timeline().scene().selected, blockAt(2, 5));
-  const Viewport here = timeline.viewport(), there = other_->timeline().viewport();
-  EXPECT_EQ(there.width, here.width);
+  const Viewport own = timeline.viewport(), opened = other_->timeline().viewport();
+  EXPECT_EQ(opened.width, own.width);
   // The link has both ends as decimals: the scale follows from them but for rounding.
-  EXPECT_NEAR(there.xOf(0), here.xOf(0), 1e-6) << "pixels";
-  EXPECT_NEAR(there.nsPerPixel / here.nsPerPixel, 1, 1e-9);
+  EXPECT_NEAR(opened.xOf(0), own.xOf(0), 1e-6) << "pixels";
+  EXPECT_NEAR(opened.nsPerPixel / own.nsPerPixel, 1, 1e-9);
   EXPECT_EQ(other_->timeline().scene().ranks, timeline.scene().ranks);
   for (MainWindow* window : {window_.get(), other_.get()}) {
     if (QWidget* focused = window->focusWidget()) focused->clearFocus();  // whose frame only one of them has
