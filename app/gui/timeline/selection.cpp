@@ -184,11 +184,21 @@ void Selection::keep(bool isSameShape) {
   }
   if (scene_.range) scene_.range->second = std::min(scene_.range->second, endOf(scene_));
   if (scene_.range && scene_.range->first >= scene_.range->second) scene_.range.reset();
+  if (isSameShape) return unmarkWhatIsGone();
   also_.clear();
-  if (isSameShape) return;
   scene_.highlighted.clear();
   scene_.dimsOthers = false;
   emphasis_ = Emphasis::None;
+}
+
+/// The measured timeline may have gone, or be a shorter one, beside a prediction of the same shape.
+void Selection::unmarkWhatIsGone() {
+  const auto isGone = [this](const SourcedSpan& span) { return !exists(timeline(span.source), span.span); };
+  std::erase_if(scene_.highlighted, isGone);
+  std::erase_if(also_, isGone);
+  if (emphasis_ != Emphasis::Chosen || !emphasized().empty()) return;
+  emphasis_ = Emphasis::None;
+  scene_.dimsOthers = false;
 }
 
 SavedSelection Selection::saved() const {

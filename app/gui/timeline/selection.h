@@ -68,6 +68,7 @@ class Selection : public QObject {
  private:
   void chooseAll(std::vector<SourcedSpan> chosen);
   void leaveMarks();
+  void unmarkWhatIsGone();
   void showCauses();
   [[nodiscard]] std::optional<SourcedSpan> startingPoint() const;
   [[nodiscard]] const Timeline* timeline(Source source) const { return timelineFrom(scene_, source); }
