@@ -71,20 +71,28 @@ void Selection::selectTimes(Ns from, Ns to) {
 void Selection::choose(const SourcedSpan& span) {
   if (!exists(timeline(span.source), span.span)) return;
   std::vector<SourcedSpan> chosen;
-  if (emphasis_ == Emphasis::Chosen)
+  if (emphasis_ == Emphasis::Chosen) {
     chosen = emphasized();
-  else if (scene_.selected)
-    chosen.push_back(*scene_.selected);
-  if (std::erase(chosen, span) == 0) chosen.push_back(span);
+  } else {
+    anchor_.reset();
+    if (scene_.selected) chosen.push_back(*scene_.selected);
+  }
+  if (std::erase(chosen, span) == 0) {
+    chosen.push_back(span);
+    anchor_ = span;
+  } else if (anchor_ == span) {
+    anchor_.reset();
+  }
   chooseAll(std::move(chosen));
 }
 
 void Selection::chooseUpTo(const SourcedSpan& span) {
-  const auto& from = scene_.selected;
+  const auto from = emphasis_ == Emphasis::Chosen && anchor_ ? anchor_ : scene_.selected;
   if (!from || from->source != span.source || from->span.rank != span.span.rank || from->span.track != span.span.track) return choose(span);
   const auto [first, last] = std::minmax(from->span.index, span.span.index);
   std::vector<SourcedSpan> chosen = emphasis_ == Emphasis::Chosen ? emphasized() : std::vector<SourcedSpan>();
   for (std::int32_t i = first; i <= last; ++i) chosen.push_back({span.source, {span.span.rank, span.span.track, i}});
+  anchor_ = from;
   chooseAll(std::move(chosen));
 }
 
