@@ -66,6 +66,13 @@ TEST(ViewLinkText, OfAViewThatIsUnusableIsRefused) {
   EXPECT_EQ(parse({"pipewright-gui", "a.json", "--step", "0"}).status, kUnusable);
 }
 
+TEST_F(ViewLink, OfAViewAsWideAsNumbersGoIsShown) {
+  open(sample("gpt_small.pt2"));
+  window_->timeline().restoreView(R"({"from": -1e19, "to": 1e19})");
+  (void)window_->grab();  // ends
+  EXPECT_LE(window_->timeline().viewport().end() - window_->timeline().viewport().start, 1e17);
+}
+
 TEST_F(ViewLink, OpensTheSameFileAtTheSameBlockAndZoom) {
   open(sample("gpt_small.pt2"));
   EXPECT_FALSE(window_->document().isModified());
