@@ -2,7 +2,9 @@
 #include "app/gui/window/view_link.h"
 
 #include <QClipboard>
+#include <QDir>
 #include <QFile>
+#include <QFileInfo>
 #include <QJsonArray>
 #include <QJsonDocument>
 #include <QJsonObject>
@@ -158,6 +160,47 @@ TEST_F(ViewLink, OfATraceOpensTheSameStep) {
     EXPECT_EQ(other_->document().measured()->title, document().measured()->title);
     EXPECT_EQ(other_->document().measured()->trace, document().measured()->trace);
   }
+}
+
+TEST_F(ViewLink, OfAStepOrRunThatIsNotThereSaysSo) {
+  const QString path = folder_.filePath("three steps.json");
+  writeTrace(path);
+  open(path);
+  const auto measured = document().measured();
+  ViewTarget target;
+  target.step = 99;
+  goWhenOpen(*window_, target);
+  const QString sentence = QStringLiteral("There is no step 99: the trace has 3, numbered from 1.");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window_->message() == sentence; }, 20'000)) << window_->message().toStdString();
+  EXPECT_EQ(document().measured(), measured);
+  ASSERT_TRUE(window_->showStep(2));
+  target.step = 0;
+  target.run = 99;
+  goWhenOpen(*window_, target);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window_->message().startsWith(QStringLiteral("There is no run 99 in ")); }, kLongMs))
+      << window_->message().toStdString();
+  EXPECT_TRUE(window_->message().contains(QStringLiteral("runs.db"))) << window_->message().toStdString();
+}
+
+TEST_F(ViewLink, ThePictureOfAStepOrRunThatIsNotThereIsRefused) {
+  const QString path = folder_.filePath("three steps.json");
+  writeTrace(path);
+  const auto grab = [&](const QStringList& more) {
+    QProcess process;
+    process.start(
+        QFileInfo(QStringLiteral(PIPEWRIGHT)).dir().filePath(QStringLiteral("pipewright-gui")),
+        QStringList{path, QStringLiteral("--grab"), folder_.filePath("a.png"), QStringLiteral("--store"), folder_.filePath("none.db")} +
+            more);
+    EXPECT_TRUE(process.waitForFinished(kLongMs));
+    return std::pair(process.exitCode(), QString::fromUtf8(process.readAllStandardError()));
+  };
+  const auto [status, sentence] = grab({QStringLiteral("--step"), QStringLiteral("99")});
+  EXPECT_EQ(status, kUnusable);
+  EXPECT_TRUE(sentence.contains(QStringLiteral("There is no step 99: the trace has 3"))) << sentence.toStdString();
+  const auto [noRun, said] = grab({QStringLiteral("--show-run"), QStringLiteral("99")});
+  EXPECT_EQ(noRun, kUnusable);
+  EXPECT_TRUE(said.contains(QStringLiteral("There is no run 99 in "))) << said.toStdString();
+  EXPECT_EQ(grab({QStringLiteral("--step"), QStringLiteral("2")}).first, 0);
 }
 
 TEST_F(ViewLink, IsCopiedByItsCommand) {
