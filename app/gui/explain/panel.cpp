@@ -257,7 +257,7 @@ bool ExplainPanel::isIdle() const { return !isVisible() || !d->job.isRunning(); 
 
 void ExplainPanel::setReplanAction(QAction* action) {
   const auto show = [this, action] {
-    d->replan->setText(action->text());
+    d->replan->setText(action->text().remove(QLatin1Char('&')));  // the letter is that of the same button beside the plan
     d->replan->setVisible(action->isEnabled());
     d->replan->setToolTip(action->toolTip());
   };

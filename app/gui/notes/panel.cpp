@@ -68,7 +68,7 @@ void NotesPanel::Private::build() {
   list->header()->setSectionsMovable(false);
   auto* add = new QPushButton(tr("&Add at selection"));
   add->setToolTip(tr("Write a note at the selected block, or in the middle of what the timeline shows (N there)"));
-  edit = new QPushButton(tr("&Edit"));
+  edit = new QPushButton(tr("Ed&it"));
   edit->setToolTip(tr("Write the chosen note (F2)"));
   remove = new QPushButton(tr("De&lete"));
   remove->setToolTip(tr("Delete the chosen note (Delete)"));
