@@ -59,7 +59,10 @@ TEST(WorkBar, IsNotShownForShortWork) {
   window.show();
   ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
   bool answered = false;
-  job.start("Balance splits", [&](JobControl&) -> std::function<void()> { return [&] { answered = true; }; });
+  job.start("Balance splits", [&](JobControl&) -> std::function<void()> {
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));  // long enough for the window to show the bar, were it to
+    return [&] { answered = true; };
+  });
   ASSERT_TRUE(QTest::qWaitFor([&] { return answered; }, kLongMs));
   QTest::qWait(300);
   EXPECT_FALSE(watch.wasShown);
