@@ -70,6 +70,7 @@ class Selection : public QObject {
   void chooseAll(std::vector<SourcedSpan> chosen);
   void leaveMarks();
   void unmarkWhatIsGone();
+  void followChosen();
   void showCauses();
   [[nodiscard]] std::optional<SourcedSpan> startingPoint() const;
   [[nodiscard]] const Timeline* timeline(Source source) const { return timelineFrom(scene_, source); }
@@ -78,7 +79,8 @@ class Selection : public QObject {
   Knowledge& knowledge_;
   Place& place_;
   SpanTag selectedTag_;
-  std::optional<SourcedSpan> anchor_;  ///< of those chosen: the one from which `chooseUpTo` goes
+  std::vector<std::pair<SourcedSpan, SpanTag>> chosen_;  ///< while `emphasis_` is of those chosen
+  std::optional<SourcedSpan> anchor_;                    ///< of those chosen: the one from which `chooseUpTo` goes
   std::optional<BubbleRef> gap_;
   std::optional<SpanTag> afterGap_;  ///< what the gap is before; nothing: the end of the row
   std::optional<Rank> rank_;

@@ -130,6 +130,19 @@ TEST_F(SelectionTest, ChosenBlocksGoWithTheirTimeline) {
   EXPECT_EQ(selection.emphasis(), Emphasis::None);
 }
 
+TEST_F(SelectionTest, ChosenBlocksStayTheSameActions) {
+  predict(smallPrediction());
+  selection.choose(at(0, SpanKind::Backward, 0, 0));
+  selection.choose(at(3, SpanKind::Forward, 3, 7));
+  const std::vector before = selection.emphasized();
+  measure(*smallPrediction("gpipe"));
+  selection.keep(true);
+  selection.markAlso();
+  const std::vector same{at(0, SpanKind::Backward, 0, 0), at(3, SpanKind::Forward, 3, 7)};
+  EXPECT_NE(same, before) << "they are at other places of their tracks";
+  EXPECT_EQ(selection.emphasized(), same);
+}
+
 TEST_F(SelectionTest, WhereNoneOfThoseChosenIsLeftNothingIsChosen) {
   predict(smallPrediction());
   selection.choose(at(1, SpanKind::Forward, 1, 2));
