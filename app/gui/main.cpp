@@ -8,6 +8,7 @@
 #include <QIcon>
 #include <QSettings>
 #include <QThread>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -127,17 +128,29 @@ bool openAll(pw::gui::MainWindow& window, const Options& o) {
   return true;
 }
 
+/// Overlays a run; false, and a message, where the store has no such run.
+bool showRun(pw::gui::MainWindow& window, int id) {
+  bool isListed = false;
+  const auto seen = QObject::connect(&window.runs(), &pw::gui::RunsPanel::listed, &window, [&] { isListed = true; });
+  window.showPanel(pw::gui::Panel::Runs);
+  window.runs().chooseRun(id);
+  const QDeadlineTimer deadline(kPictureDeadlineMs);
+  while (!isListed && !deadline.hasExpired()) {
+    QApplication::processEvents(QEventLoop::AllEvents, 20);
+    QThread::msleep(5);
+  }
+  QObject::disconnect(seen);
+  return std::ranges::any_of(window.runs().runs(), [&](const pw::RunSummary& run) { return run.id.value == id; });
+}
+
 /// Draws the window without showing it and writes its picture, or the timeline alone.
 int grab(pw::gui::MainWindow& window, const Options& o) {
   window.resize(o.size);
   window.show();
   if (!openAll(window, o))
     return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
-  if (o.target.step > 0) window.showStep(o.target.step);
-  if (o.target.run > 0) {
-    window.showPanel(pw::gui::Panel::Runs);
-    window.runs().chooseRun(o.target.run);
-  }
+  if (o.target.step > 0 && !window.showStep(o.target.step)) return complain(window.message(), kUnusable);
+  if (o.target.run > 0 && !showRun(window, o.target.run)) return complain(window.message(), kUnusable);
   if (o.search) {
     window.showPanel(pw::gui::Panel::Candidates);
     window.candidates().search();

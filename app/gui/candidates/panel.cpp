@@ -115,7 +115,7 @@ void CandidatesPanel::Private::build() {
   options = new SearchOptions(document);
   everything = new QCheckBox(tr("Every &split"));
   everything->setToolTip(tr("List every choice of splits that was tried for a schedule, not only the best one"));
-  fitting = new QCheckBox(tr("Only what &fits"));
+  fitting = new QCheckBox(tr("Only &what fits"));
   fitting->setToolTip(tr("Leave out plans that need more memory than a rank has"));
   progress = new QProgressBar;
   progress->setAccessibleName(tr("Progress of the search"));

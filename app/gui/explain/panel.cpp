@@ -79,6 +79,7 @@ struct ExplainPanel::Private {
   std::optional<Explainable> stopped;  ///< not to be explained until it is chosen again
   std::optional<Explainable> shown;    ///< what is shown, or being computed
   std::shared_ptr<const ShownExplanation> explanation;
+  ExplainedOf explainedOf = ExplainedOf::Plan;  ///< what `explanation` is of: while the next one is computed, its rows stay
   Job job;
 };
 
@@ -148,7 +149,7 @@ QLayout* ExplainPanel::Private::makeProgress() {
 QWidget* ExplainPanel::Private::makePage(Page page) {
   auto* tree = trees[static_cast<std::size_t>(page)] = new RowTree(titleOf(page));
   QObject::connect(tree, &RowTree::chosen, &w, [this](const JobPlace& place) {
-    if (explanation && shown) emit w.placeChosen({shown->of, explanation->job, place});
+    if (explanation) emit w.placeChosen({explainedOf, explanation->job, place});
   });
   if (page != Page::WorstSteps) return tree;
   common = new QLabel;
@@ -225,22 +226,24 @@ void ExplainPanel::Private::start() {
       control.progress(done, of);
       return !control.isCancelled();
     });
-    return [this, made = std::move(made)] {
-      if (made) take(made);
+    return [this, made = std::move(made), madeOf = what.of] {
+      if (!made) return;
+      explainedOf = madeOf;
+      take(made);
     };
   });
 }
 
 void ExplainPanel::Private::take(std::shared_ptr<const ShownExplanation> made) {
   explanation = std::move(made);
-  std::array<std::vector<const ExplainedTable*>, kPages> of;
+  std::array<std::vector<const ExplainedTable*>, kPages> tables;
   if (explanation) {
-    for (const ExplainedTable& table : explanation->tables) of[static_cast<std::size_t>(pageOf(table.topic))].push_back(&table);
+    for (const ExplainedTable& table : explanation->tables) tables[static_cast<std::size_t>(pageOf(table.topic))].push_back(&table);
   }
   for (std::size_t p = 0; p < kPages; ++p) {
-    trees[p]->show(of[p]);
+    trees[p]->show(tables[p]);
     const bool isAlways = static_cast<Page>(p) == Page::Path || static_cast<Page>(p) == Page::Bubble;
-    pages->setTabVisible(static_cast<int>(p), isAlways || !of[p].empty());
+    pages->setTabVisible(static_cast<int>(p), isAlways || !tables[p].empty());
   }
   common->setText(explanation ? explanation->common : QString());
   common->setVisible(explanation && !explanation->common.isEmpty());
@@ -257,7 +260,7 @@ bool ExplainPanel::isIdle() const { return !isVisible() || !d->job.isRunning(); 
 
 void ExplainPanel::setReplanAction(QAction* action) {
   const auto show = [this, action] {
-    d->replan->setText(action->text());
+    d->replan->setText(action->text().remove(QLatin1Char('&')));  // the letter is that of the same button beside the plan
     d->replan->setVisible(action->isEnabled());
     d->replan->setToolTip(action->toolTip());
   };

@@ -30,8 +30,18 @@ class TextDelegate : public QStyledItemDelegate {
  public:
   using QStyledItemDelegate::QStyledItemDelegate;
   QWidget* createEditor(QWidget* parent, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
-    return index.column() == Text ? QStyledItemDelegate::createEditor(parent, option, index) : nullptr;
+    QWidget* editor = index.column() == Text ? QStyledItemDelegate::createEditor(parent, option, index) : nullptr;
+    isWriting_ = editor != nullptr;
+    return editor;
   }
+  void destroyEditor(QWidget* editor, const QModelIndex& index) const override {
+    isWriting_ = false;
+    QStyledItemDelegate::destroyEditor(editor, index);
+  }
+  [[nodiscard]] bool isWriting() const { return isWriting_; }
+
+ private:
+  mutable bool isWriting_ = false;
 };
 
 }  // namespace
@@ -42,11 +52,15 @@ struct NotesPanel::Private {
   void show();
   [[nodiscard]] std::size_t chosen() const;
   void write();
+  void enable();
+  [[nodiscard]] bool hasNewest() const;
 
   NotesPanel& w;
   Document& document;
   TimelineWidget& timeline;
   QTreeWidget* list = nullptr;
+  TextDelegate* delegate = nullptr;
+  std::vector<Note> listed;
   QLabel* empty = nullptr;
   QPushButton *edit = nullptr, *remove = nullptr;
 };
@@ -64,11 +78,12 @@ void NotesPanel::Private::build() {
   list->setAllColumnsShowFocus(true);
   list->setAccessibleName(tr("Notes and bookmarks"));
   list->setEditTriggers(QAbstractItemView::NoEditTriggers);
-  list->setItemDelegate(new TextDelegate(list));
+  delegate = new TextDelegate(list);
+  list->setItemDelegate(delegate);
   list->header()->setSectionsMovable(false);
   auto* add = new QPushButton(tr("&Add at selection"));
   add->setToolTip(tr("Write a note at the selected block, or in the middle of what the timeline shows (N there)"));
-  edit = new QPushButton(tr("&Edit"));
+  edit = new QPushButton(tr("Ed&it"));
   edit->setToolTip(tr("Write the chosen note (F2)"));
   remove = new QPushButton(tr("De&lete"));
   remove->setToolTip(tr("Delete the chosen note (Delete)"));
@@ -90,6 +105,10 @@ void NotesPanel::Private::build() {
   };
   key(Qt::Key_F2, [this] { write(); });
   key(Qt::Key_Delete, [this] { removeNote(document, chosen()); });
+  connect(list, &QTreeWidget::currentItemChanged, &w, [this] { enable(); });
+  // Later: it is not gone yet.
+  connect(
+      delegate, &QAbstractItemDelegate::closeEditor, &w, [this] { show(); }, Qt::QueuedConnection);
   connect(list, &QTreeWidget::itemClicked, &w, [this] { timeline.goToNote(chosen()); });
   connect(list, &QTreeWidget::itemActivated, &w, [this] { timeline.goToNote(chosen()); });
   connect(list, &QTreeWidget::itemChanged, &w, [this](const QTreeWidgetItem* item, int changed) {
@@ -110,13 +129,25 @@ void NotesPanel::Private::write() {
   if (QTreeWidgetItem* item = list->currentItem()) list->editItem(item, Text);
 }
 
+void NotesPanel::Private::enable() {
+  for (QPushButton* button : {edit, remove}) button->setEnabled(list->currentItem() != nullptr);
+}
+
+/// Whether the last note was added to those that are listed.
+bool NotesPanel::Private::hasNewest() const {
+  const std::vector<Note>& notes = document.design().notes;
+  return notes.size() == listed.size() + 1 && std::equal(listed.begin(), listed.end(), notes.begin());
+}
+
+/// Other times alone wait until the note that is being written is done.
 void NotesPanel::Private::show() {
   const std::vector<Note>& notes = document.design().notes;
+  if (delegate->isWriting() && notes == listed) return;
   const std::vector<NoteFlag>& flags = timeline.scene().notes;
   empty->setVisible(notes.empty());
-  for (QPushButton* button : {edit, remove}) button->setEnabled(!notes.empty());
   const QSignalBlocker quiet(list);
-  const std::size_t before = chosen();
+  const std::size_t current = hasNewest() ? listed.size() : chosen();
+  listed = notes;
   list->clear();
   std::vector<std::tuple<Ns, std::size_t>> order;
   for (std::size_t i = 0; i < notes.size(); ++i) order.emplace_back(i < flags.size() ? flags[i].time : notes[i].time, i);
@@ -133,8 +164,9 @@ void NotesPanel::Private::show() {
     item->setText(Where, where.join(QStringLiteral(", ")));
     item->setText(Text, QString::fromStdString(note.text));
     item->setFlags(item->flags() | Qt::ItemIsEditable);
-    if (i == before) list->setCurrentItem(item);
+    if (i == current) list->setCurrentItem(item);
   }
+  enable();
   for (const int column : {Time, Where}) list->resizeColumnToContents(column);
 }
 

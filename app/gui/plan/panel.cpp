@@ -140,13 +140,13 @@ void PlanPanel::Private::build() {
   column->addWidget(results);
   QObject::connect(costs, &CostControls::problem, results, &PlanResults::showProblem);
   auto* buttons = new QHBoxLayout;
-  profile = new QPushButton(PlanPanel::tr("&Profile here"));
+  profile = new QPushButton(PlanPanel::tr("Pr&ofile here"));
   profile->setToolTip(PlanPanel::tr("Measure the model's operators on this machine instead of estimating them"));
   run = new QPushButton(PlanPanel::tr("&Run"));
   run->setToolTip(PlanPanel::tr("Train a few steps of this plan on this machine and measure them"));
   QObject::connect(profile, &QAbstractButton::clicked, &panel, &PlanPanel::profileRequested);
   QObject::connect(run, &QAbstractButton::clicked, &panel, &PlanPanel::runRequested);
-  replan = new QPushButton(PlanPanel::tr("Re-&plan from this trace"));
+  replan = new QPushButton(PlanPanel::tr("Re-plan from this &trace"));
   replan->setObjectName(QStringLiteral("replan"));
   replan->setToolTip(PlanPanel::tr("Make a plan whose costs are the job's usual times, and try other schedules and numbers on it"));
   QObject::connect(replan, &QAbstractButton::clicked, &panel, &PlanPanel::replanRequested);

@@ -196,7 +196,10 @@ void StatisticsPanel::Private::update() {
   const bool both = scene.predicted && scene.measured;
   source->setVisible(both);
   if (both && source->count() == 0) source->addItems({scene.measuredName, scene.predictedName});
-  if (both && source->itemText(0) != scene.measuredName) source->setItemText(0, scene.measuredName);
+  if (both) {
+    source->setItemText(0, scene.measuredName);
+    source->setItemText(1, scene.predictedName);
+  }
   Question next = question();
   const bool wasGoing = std::exchange(isGoing, false);
   if (asked == next) return;
@@ -233,9 +236,9 @@ QString StatisticsPanel::Private::sentenceOf(const Summary& summary) const {
   } else if (!asked->marked.empty()) {
     what = tr("Marked blocks");
   }
-  return tr("%1: %2 blocks, together %3. Select a range on the ruler, find (/), or Ctrl+click blocks for theirs; a row here goes to its "
-            "block.")
-      .arg(what, countText(static_cast<double>(summary.count)), durationText(summary.total));
+  const QString count = summary.count == 1 ? tr("1 block") : tr("%1 blocks").arg(countText(static_cast<double>(summary.count)));
+  return tr("%1: %2, together %3. Select a range on the ruler, find (/), or Ctrl+click blocks for theirs; a row here goes to its block.")
+      .arg(what, count, durationText(summary.total));
 }
 
 void StatisticsPanel::Private::take(const Summary& summary) {
@@ -327,6 +330,7 @@ void StatisticsPanel::showEvent(QShowEvent* event) {
 void StatisticsPanel::changeEvent(QEvent* event) {
   QWidget::changeEvent(event);
   if (d && event->type() == QEvent::PaletteChange) {
+    d->job.cancel();  // whose answer would be to nothing
     d->asked.reset();
     d->pause.start();
   }

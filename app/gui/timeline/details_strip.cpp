@@ -1,13 +1,16 @@
 #include "app/gui/timeline/details_strip.h"
 
+#include <QAbstractTextDocumentLayout>
 #include <QEvent>
 #include <QKeyEvent>
 #include <QMouseEvent>
 #include <QScrollBar>
 #include <QTextBlock>
 #include <QTextDocument>
+#include <QTextLayout>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pw::gui {
 
@@ -90,21 +93,36 @@ void DetailsStrip::resizeEvent(QResizeEvent* event) {
   fit();
 }
 
-/// A table keeps its lines and can be scrolled sideways; sentences wrap, and where they take a third line they get it.
+/// How many lines there are, and how high the first of them are together [pixels]. Bold ones may be higher than others.
+std::pair<int, double> DetailsStrip::linesOf(int most) const {
+  int lines = 0;
+  double height = 0;
+  for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) {
+    (void)document()->documentLayout()->blockBoundingRect(block);  // lays it out
+    for (int i = 0; i < block.layout()->lineCount(); ++i) {
+      if (lines++ < most) height += block.layout()->lineAt(i).height();
+    }
+  }
+  return {lines, height};
+}
+
+/// A table keeps its lines and can be scrolled sideways; sentences wrap, and where they take a third line they get it. A scroll bar that
+/// comes or goes changes the width, and so the lines: that is looked at once, not again from within.
 void DetailsStrip::fit() {
+  if (std::exchange(isFitting_, true)) return;
   const bool isTable = details_.contains(QLatin1Char('\t'));
   const auto wrap = isTable ? QPlainTextEdit::NoWrap : QPlainTextEdit::WidgetWidth;
   if (lineWrapMode() != wrap) setLineWrapMode(wrap);
   setTabStopDistance(fontMetrics().horizontalAdvance(QStringLiteral("000.00 ms (00.0 %)  ")));
-  int lines = 0;
-  for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) lines += std::max(1, block.lineCount());
-  const int shown = std::clamp(lines, 2, isTable ? 7 : 4);
-  setVerticalScrollBarPolicy(lines > shown ? Qt::ScrollBarAsNeeded : Qt::ScrollBarAlwaysOff);
+  const int most = isTable ? 7 : 4;
+  setVerticalScrollBarPolicy(linesOf(most).first > most ? Qt::ScrollBarAsNeeded : Qt::ScrollBarAlwaysOff);
+  const auto [lines, shown] = linesOf(most);
+  const double least = shown + std::max(0, 2 - lines) * QFontMetricsF(font()).lineSpacing();
   const bool isWide = isTable && document()->size().width() > viewport()->width();
   const int bar = isWide ? horizontalScrollBar()->sizeHint().height() : 0;
-  const int height =
-      bar + static_cast<int>(std::ceil(shown * QFontMetricsF(font()).lineSpacing() + 2 * document()->documentMargin())) + 2 * frameWidth();
+  const int height = bar + static_cast<int>(std::ceil(least + 2 * document()->documentMargin())) + 2 * frameWidth();
   if (height != minimumHeight() || height != maximumHeight()) setFixedHeight(height);
+  isFitting_ = false;
 }
 
 }  // namespace pw::gui

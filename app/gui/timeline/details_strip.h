@@ -1,6 +1,7 @@
 #pragma once
 
 #include <QPlainTextEdit>
+#include <utility>
 
 namespace pw::gui {
 
@@ -27,9 +28,11 @@ class DetailsStrip : public QPlainTextEdit {
 
  private:
   void fit();
+  [[nodiscard]] std::pair<int, double> linesOf(int most) const;
   [[nodiscard]] bool choose(const QString& link);
   QString details_;
   QStringList links_;
+  bool isFitting_ = false;
 };
 
 }  // namespace pw::gui

@@ -4,7 +4,6 @@
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -235,9 +234,12 @@ std::optional<SavedView> parseView(const QByteArray& text) {
   const QJsonObject json = readObject(text);
   if (json.isEmpty()) return std::nullopt;
   SavedView view;
-  const double from = json[QLatin1String("from")].toDouble(std::numeric_limits<double>::quiet_NaN());
-  const double to = json[QLatin1String("to")].toDouble(std::numeric_limits<double>::quiet_NaN());
-  if (std::isfinite(from) && std::isfinite(to) && to > from) view.shown = {from, to};
+  const auto edge = [&](const char* name) {
+    constexpr auto latest = static_cast<double>(kLatestNote);
+    return std::clamp(json[QLatin1String(name)].toDouble(std::numeric_limits<double>::quiet_NaN()), -latest, latest);
+  };
+  const double from = edge("from"), to = edge("to");
+  if (to > from) view.shown = {from, to};  // not where either is no number
   view.scroll = std::max(0, json[QLatin1String("scroll")].toInt());
   const QJsonArray ranks = json[QLatin1String("ranks")].toArray();
   for (const QJsonValue& value : ranks) {

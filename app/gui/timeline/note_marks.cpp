@@ -179,7 +179,9 @@ void NoteMarks::bookmark() {
   if (isEmpty(scene_)) return;
   const auto here = noteHere();
   if (here && document_.design().notes[*here].text.empty()) return removeNote(document_, *here);
-  if (!here || !scene_.selected) add(place());
+  if (here && scene_.selected)
+    return emit refused(tr("The block has a note already, so it needs no bookmark; N writes that note, Delete deletes it."));
+  add(place());
 }
 
 void NoteMarks::goTo(std::size_t note) {

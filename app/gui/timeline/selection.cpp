@@ -76,20 +76,24 @@ void Selection::selectTimes(Ns from, Ns to) {
 void Selection::choose(const SourcedSpan& span) {
   if (!exists(timeline(span.source), span.span)) return;
   std::vector<SourcedSpan> chosen;
+  if (emphasis_ != Emphasis::Chosen) anchor_.reset();
   if (emphasis_ == Emphasis::Chosen)
     chosen = emphasized();
   else if (scene_.selected)
     chosen.push_back(*scene_.selected);
-  if (std::erase(chosen, span) == 0) chosen.push_back(span);
+  const bool isNew = std::erase(chosen, span) == 0;
+  if (isNew) chosen.push_back(span);
+  if (isNew || anchor_ == span) anchor_ = isNew ? std::optional(span) : std::nullopt;
   chooseAll(std::move(chosen));
 }
 
 void Selection::chooseUpTo(const SourcedSpan& span) {
-  const auto& from = scene_.selected;
+  const auto from = emphasis_ == Emphasis::Chosen && anchor_ ? anchor_ : scene_.selected;
   if (!from || from->source != span.source || from->span.rank != span.span.rank || from->span.track != span.span.track) return choose(span);
   const auto [first, last] = std::minmax(from->span.index, span.span.index);
   std::vector<SourcedSpan> chosen = emphasis_ == Emphasis::Chosen ? emphasized() : std::vector<SourcedSpan>();
   for (std::int32_t i = first; i <= last; ++i) chosen.push_back({span.source, {span.span.rank, span.span.track, i}});
+  anchor_ = from;
   chooseAll(std::move(chosen));
 }
 
@@ -99,6 +103,8 @@ void Selection::chooseAll(std::vector<SourcedSpan> chosen) {
   scene_.range.reset();
   const bool isAny = !chosen.empty();
   emphasize(isAny ? Emphasis::Chosen : Emphasis::None, std::move(chosen));
+  chosen_.clear();
+  for (const SourcedSpan& span : emphasized()) chosen_.emplace_back(span, tagOf(*timeline(span.source), span.span));
   if (!isAny) scene_.selected.reset();
   emit changed();
 }
@@ -195,11 +201,40 @@ void Selection::keep(bool isSameShape) {
   }
   if (scene_.range) scene_.range->second = std::min(scene_.range->second, endOf(scene_));
   if (scene_.range && scene_.range->first >= scene_.range->second) scene_.range.reset();
+  if (isSameShape) return unmarkWhatIsGone();
   also_.clear();
-  if (isSameShape) return;
   scene_.highlighted.clear();
   scene_.dimsOthers = false;
   emphasis_ = Emphasis::None;
+}
+
+/// The measured timeline may have gone, or be a shorter one, beside a prediction of the same shape.
+void Selection::unmarkWhatIsGone() {
+  const auto isGone = [this](const SourcedSpan& span) { return !exists(timeline(span.source), span.span); };
+  for (auto* spans : {&scene_.highlighted, &also_}) std::erase_if(*spans, isGone);
+  if (emphasis_ == Emphasis::Chosen) followChosen();
+}
+
+/// Those chosen stay the same actions, also where a longer or another measured timeline has them elsewhere.
+void Selection::followChosen() {
+  std::optional<SourcedSpan> anchor;
+  std::vector<std::pair<SourcedSpan, SpanTag>> left;
+  scene_.highlighted.clear();
+  for (const auto& [span, tag] : chosen_) {
+    const Timeline* t = timeline(span.source);
+    const auto same = t == nullptr ? std::nullopt : sameSpan(*t, span.span, tag);
+    if (!same) continue;
+    left.emplace_back(SourcedSpan{span.source, *same}, tag);
+    if (anchor_ == span) anchor = left.back().first;
+    scene_.highlighted.push_back(left.back().first);
+  }
+  std::erase_if(also_, [this](const SourcedSpan& span) { return std::ranges::find(scene_.highlighted, span) != scene_.highlighted.end(); });
+  if (left.empty()) emphasis_ = Emphasis::None;
+  scene_.dimsOthers = !left.empty();
+  std::ranges::copy(also_, std::back_inserter(scene_.highlighted));
+  std::sort(scene_.highlighted.begin(), scene_.highlighted.end());
+  chosen_ = std::move(left);
+  anchor_ = anchor;
 }
 
 SavedSelection Selection::saved() const {

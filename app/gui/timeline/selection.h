@@ -25,8 +25,9 @@ class Selection : public QObject {
   void selectTimes(Ns from, Ns to);                         ///< in any order; outside the step: as far as it goes
   /// Takes a block to those chosen, or out of them, beginning with the one that is selected; they stay until something else is selected.
   void choose(const SourcedSpan& span);
-  void chooseUpTo(const SourcedSpan& span);  ///< all of its track from the selected one to it; where that is on another: `choose`
-  void selectRank(Rank rank);                ///< nothing else stays selected, but for a span of it
+  /// All of its track to it from the one that was chosen last, else selected; where that is on another track, or none is: `choose`.
+  void chooseUpTo(const SourcedSpan& span);
+  void selectRank(Rank rank);  ///< nothing else stays selected, but for a span of it
   void clear();
   void leave();                                                               ///< the span within a range, which stays; else clears
   [[nodiscard]] const std::optional<BubbleRef>& gap() const { return gap_; }  ///< the others are in the scene
@@ -70,6 +71,8 @@ class Selection : public QObject {
  private:
   void chooseAll(std::vector<SourcedSpan> chosen);
   void leaveMarks();
+  void unmarkWhatIsGone();
+  void followChosen();
   void showCauses();
   [[nodiscard]] std::optional<SourcedSpan> startingPoint() const;
   [[nodiscard]] const Timeline* timeline(Source source) const { return timelineFrom(scene_, source); }
@@ -78,6 +81,8 @@ class Selection : public QObject {
   Knowledge& knowledge_;
   Place& place_;
   SpanTag selectedTag_;
+  std::vector<std::pair<SourcedSpan, SpanTag>> chosen_;  ///< while `emphasis_` is of those chosen
+  std::optional<SourcedSpan> anchor_;                    ///< of those chosen: the one from which `chooseUpTo` goes
   std::optional<BubbleRef> gap_;
   std::optional<SpanTag> afterGap_;  ///< what the gap is before; nothing: the end of the row
   std::optional<Rank> rank_;

@@ -38,7 +38,7 @@ void MainWindow::Private::showReplan() {
   replan->setEnabled(from != JobOptions());
   replan->setText(job && job->from == from ? MainWindow::tr("Re-plan as the &job ran")
                   : from.store.empty()     ? MainWindow::tr("Re-plan from this &trace")
-                                           : MainWindow::tr("Re-plan from this &run"));
+                                           : MainWindow::tr("Re-plan from this r&un"));
   replan->setToolTip(MainWindow::tr("Make a plan whose costs are the job's usual times, and try other schedules and numbers on it"));
 }
 

@@ -42,7 +42,7 @@ class MainWindow : public QMainWindow {
   /// All commands of menus, for the palette: each with a text and perhaps a key.
   [[nodiscard]] const std::vector<QAction*>& commands() const;
   void showPanel(Panel panel);
-  void showStep(int step);                    ///< of the trace that is open, from 1; none where it has fewer
+  bool showStep(int step);                    ///< of the trace that is open, from 1; false, and a message, where it has no such step
   [[nodiscard]] QString viewLink() const;     ///< a command line that opens what is shown here, at the same place; empty: no file is open
   void useSchedule(Schedule schedule);        ///< compute-only, for the open model; shows why where that is not possible
   void showMessage(const QString& sentence);  ///< what went wrong

@@ -58,7 +58,7 @@ void MainWindow::Private::fileMenu() {
     if (!folder.isEmpty()) window.open({folder});
   });
   recentMenu = menu->addMenu(MainWindow::tr("Open &recent"));
-  QMenu* sampleMenu = menu->addMenu(MainWindow::tr("Open &sample"));
+  QMenu* sampleMenu = menu->addMenu(MainWindow::tr("Open sa&mple"));
   for (const Sample& sample : samples())
     command(sampleMenu, MainWindow::tr("Sample: %1").arg(sample.title), {}, [this, sample] { window.open({sample.path}); });
   command(menu, MainWindow::tr("Start &page"), {}, [this] { window.showPanel(Panel::Start); });
@@ -139,13 +139,13 @@ void MainWindow::Private::viewMenu() {
   QAction* byKind = choice(colours, MainWindow::tr("Colour by &kind"), true, [this] { timeline->setColourBy(ColourBy::Kind); });
   QAction* byStage = choice(colours, MainWindow::tr("Colour by s&tage"), false, [this] { timeline->setColourBy(ColourBy::Stage); });
   QAction* byMicrobatch =
-      choice(colours, MainWindow::tr("Colour by &microbatch"), false, [this] { timeline->setColourBy(ColourBy::Microbatch); });
+      choice(colours, MainWindow::tr("Colour by mi&crobatch"), false, [this] { timeline->setColourBy(ColourBy::Microbatch); });
   menu->addSeparator();
   auto* arrangements = new QActionGroup(&window);
   QAction* below =
       choice(arrangements, MainWindow::tr("Measured &below predicted"), true, [this] { timeline->setArrangement(Arrangement::Below); });
   QAction* above =
-      choice(arrangements, MainWindow::tr("Measured &above predicted"), false, [this] { timeline->setArrangement(Arrangement::Above); });
+      choice(arrangements, MainWindow::tr("Measured abov&e predicted"), false, [this] { timeline->setArrangement(Arrangement::Above); });
   QAction* over =
       choice(arrangements, MainWindow::tr("Measured o&ver predicted"), false, [this] { timeline->setArrangement(Arrangement::Over); });
   const auto toggle = [&](const QString& text, const QKeySequence& key, const std::function<void(bool)>& run) {
@@ -169,7 +169,7 @@ void MainWindow::Private::viewMenu() {
   });
   menu->addSeparator();
   for (QDockWidget* dock : docks()) menu->addAction(dock->toggleViewAction());
-  command(menu, MainWindow::tr("&Reset layout"), {}, [this] { resetLayout(); });
+  command(menu, MainWindow::tr("Reset la&yout"), {}, [this] { resetLayout(); });
   menu->addSeparator();
   QMenu* themes = menu->addMenu(MainWindow::tr("T&heme"));
   command(themes, MainWindow::tr("Theme: as the system"), {}, [this] { setTheme(QStringLiteral("system")); });

@@ -136,10 +136,15 @@ void MainWindow::Private::takeCluster(const QString& path) {
   });
 }
 
-void MainWindow::showStep(int step) {
-  if (step < 1 || step > static_cast<int>(d->steps.size())) return;
+bool MainWindow::showStep(int step) {
+  if (step < 1 || step > static_cast<int>(d->steps.size())) {
+    showMessage(d->steps.empty() ? tr("There is no step %1: what is open has no measured steps.").arg(step)
+                                 : tr("There is no step %1: the trace has %2, numbered from 1.").arg(step).arg(d->steps.size()));
+    return false;
+  }
   d->step->setCurrentIndex(step - 1);
   d->document.setMeasured(d->steps[static_cast<std::size_t>(step - 1)]);
+  return true;
 }
 
 QString MainWindow::viewLink() const {

@@ -268,6 +268,38 @@ TEST_F(ExplainTest, StepsOfARunComeFromItsStore) {
   EXPECT_TRUE(document().measured()->run) << "its measured lanes stay";
 }
 
+TEST_F(ExplainTest, RowsLeadWhereTheyWereFoundUntilOthersAreThere) {
+  open(kPrimus);
+  for (QAction* action : window_->commands()) {
+    if (action->shortcut() == QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R)) action->trigger();
+  }
+  ASSERT_TRUE(settle());
+  window_->showPanel(Panel::Explain);
+  ASSERT_TRUE(QTest::qWaitFor([this] { return panel().isVisible(); }, kLongMs));
+  ASSERT_TRUE(settle());
+  auto* source = panel().findChild<QComboBox*>();
+  ASSERT_GE(source->count(), 2);
+  QSignalSpy chosen(&panel(), &ExplainPanel::placeChosen);
+  RowTree& path = page(QStringLiteral("Critical path"));
+  const auto clickFirst = [&] {
+    QTest::mouseClick(path.viewport(), Qt::LeftButton, {}, path.visualItemRect(path.topLevelItem(0)).center());
+    return chosen.isEmpty() ? std::nullopt : std::optional(chosen.takeLast()[0].value<ExplainedPlace>());
+  };
+  const auto before = clickFirst();
+  ASSERT_TRUE(before);
+  source->setCurrentIndex(source->count() - 1);
+  emit source->activated(source->count() - 1);
+  ASSERT_FALSE(panel().isIdle()) << "the next one is being found";
+  const auto meanwhile = clickFirst();
+  ASSERT_TRUE(meanwhile);
+  EXPECT_EQ(meanwhile->of, before->of);
+  EXPECT_EQ(meanwhile->job, before->job);
+  ASSERT_TRUE(settle());
+  const auto after = clickFirst();
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->of, ExplainedOf::Plan);
+}
+
 TEST_F(ExplainTest, CanBeCancelledAndBeginsAgainWhereItIsChosen) {
   openExplained(kPrimus);
   QPushButton* cancel = nullptr;

@@ -165,6 +165,63 @@ TEST_F(NotesShown, ThePanelListsThemInOrderOfTimeAndGoesThere) {
   EXPECT_EQ(notes()[0].text, "first");
 }
 
+TEST_F(NotesShown, ThePanelsButtonsAreForTheChosenOneAndWhatIsAddedIsChosen) {
+  const auto button = [&](const QString& text) {
+    for (auto* one : panel().findChildren<QPushButton*>()) {
+      if (one->text().remove(QLatin1Char('&')) == text) return one;
+    }
+    throw std::runtime_error("no such button");
+  };
+  auto* list = panel().findChild<QTreeWidget*>();
+  ASSERT_TRUE(addNote(document, {"late", 7 * kMs, {}}));
+  ASSERT_TRUE(addNote(document, {"early", 1 * kMs, {}}));
+  ASSERT_TRUE(list->currentItem());
+  EXPECT_EQ(list->currentItem()->text(2), "early") << "added last";
+  EXPECT_TRUE(button("Edit")->isEnabled());
+  list->setCurrentItem(nullptr);
+  EXPECT_FALSE(button("Edit")->isEnabled());
+  EXPECT_FALSE(button("Delete")->isEnabled());
+  list->setCurrentItem(list->topLevelItem(1));
+  EXPECT_TRUE(button("Delete")->isEnabled());
+  button("Delete")->click();
+  ASSERT_EQ(notes().size(), 1U);
+  EXPECT_EQ(notes()[0].text, "early");
+}
+
+TEST_F(NotesShown, WhatIsBeingWrittenInThePanelStaysWhileARunIsMeasured) {
+  ASSERT_TRUE(addNote(document, {"slow", 7 * kMs, {}}));
+  auto* list = panel().findChild<QTreeWidget*>();
+  list->setCurrentItem(list->topLevelItem(0));
+  list->editItem(list->topLevelItem(0), 2);
+  auto* editor = list->findChild<QLineEdit*>();
+  ASSERT_TRUE(editor);
+  editor->selectAll();
+  QTest::keyClicks(editor, QStringLiteral("slow lin"));
+  for (int step = 0; step < 3; ++step) {
+    measure([&](CostTable& costs) { costs.stages[0].forward += step; });
+    QTest::qWait(10);
+  }
+  ASSERT_EQ(list->findChild<QLineEdit*>(), editor);
+  QTest::keyClicks(editor, QStringLiteral("k"));
+  QTest::keyClick(editor, Qt::Key_Return);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return notes()[0].text != "slow"; }));
+  EXPECT_EQ(notes()[0].text, "slow link");
+  QTest::qWait(10);
+  ASSERT_TRUE(addNote(document, {"another", 8 * kMs, {}}));
+  EXPECT_EQ(list->topLevelItemCount(), 2);
+}
+
+TEST_F(NotesShown, ABookmarkAtABlockWithANoteIsRefusedInWords) {
+  QSignalSpy refused(&widget, &TimelineWidget::editRefused);
+  click(middleOf(at(2, SpanKind::Backward, 2, 3)));
+  key(Qt::Key_N);
+  write(QStringLiteral("slow"));
+  key(Qt::Key_F2, Qt::ControlModifier);
+  EXPECT_EQ(notes().size(), 1U);
+  ASSERT_EQ(refused.count(), 1);
+  EXPECT_TRUE(refused[0][0].toString().startsWith("The block has a note already")) << refused[0][0].toString().toStdString();
+}
+
 TEST(Notes, AreSavedInAProject) {
   Project project;
   project.design.models = {"a.pt2"};

@@ -3,8 +3,11 @@
 #include <QComboBox>
 #include <QLabel>
 #include <QTemporaryDir>
+#include <QTimer>
 #include <QTreeWidget>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "app/gui/document/loading.h"
 #include "app/gui/runs/run_loading.h"
@@ -182,6 +185,68 @@ TEST_F(StatisticsShown, EscapeLeavesTheBlockOfARowAndThenItsRange) {
   clickRow(groups(), 0);
   click(middleOf(at(0, SpanKind::Forward, 0, 0)));
   EXPECT_FALSE(widget.scene().range);
+}
+
+TEST_F(StatisticsShown, AreCalledWhatTheLanesAre) {
+  measure([](CostTable& costs) { costs.stages[2].forward *= 3; });
+  ASSERT_TRUE(settled());
+  auto* source = panel.findChild<QComboBox*>();
+  EXPECT_EQ(source->itemText(1), "predicted");
+  auto pinned = std::make_shared<Measured>(*document.measured());
+  pinned->pinnedAs = QStringLiteral("A");
+  document.setMeasured(pinned);
+  ASSERT_TRUE(settled());
+  EXPECT_EQ(source->itemText(0), "plan A");
+  EXPECT_EQ(source->itemText(1), "this plan");
+}
+
+TEST_F(StatisticsShown, OfOneBlockAreOfOneBlock) {
+  QTest::mouseClick(canvas(), Qt::LeftButton, Qt::ControlModifier, middleOf(at(2, SpanKind::Backward, 2, 4)));
+  ASSERT_TRUE(settled());
+  EXPECT_TRUE(sentence().startsWith("Marked blocks: 1 block, together 2.00 ms")) << sentence().toStdString();
+}
+
+/// Calls something after each pause of the panel, before whatever the pause set going can answer.
+class AfterPause : public QObject {
+ public:
+  explicit AfterPause(std::function<void()> act) : act_(std::move(act)) { qApp->installEventFilter(this); }
+  int count = 0;
+
+  bool eventFilter(QObject* watched, QEvent* event) override {
+    const auto* timer = qobject_cast<QTimer*>(watched);
+    if (event->type() == QEvent::Timer && timer != nullptr && timer->isSingleShot() && timer->interval() == 80) {
+      ++count;
+      QMetaObject::invokeMethod(this, act_, Qt::QueuedConnection);
+    }
+    return QObject::eventFilter(watched, event);
+  }
+
+ private:
+  std::function<void()> act_;
+};
+
+TEST_F(StatisticsShown, AThemeThatChangesWhileTheyAreSummedUpIsSurvived) {
+  measure([](CostTable& costs) { costs.stages[2].forward *= 3; });
+  ASSERT_TRUE(settled());
+  bool changed = false;
+  AfterPause change([&] {
+    if (std::exchange(changed, true)) return;
+    QEvent palette(QEvent::PaletteChange);
+    QApplication::sendEvent(&panel, &palette);
+  });
+  panel.setSteps({document.measured(), document.measured()});  // which are summed up in the background
+  bool wasLost = false;
+  ASSERT_TRUE(QTest::qWaitFor(
+      [&] {
+        wasLost = wasLost || sentence().startsWith("Open a model");
+        return panel.isIdle();
+      },
+      10'000));
+  EXPECT_TRUE(changed);
+  EXPECT_FALSE(wasLost) << "an answer without its question";
+  EXPECT_EQ(change.count, 2) << "once for the steps, once for the colours";
+  EXPECT_EQ(countIn(*groups()), 112);
+  EXPECT_GT(slowest()->topLevelItemCount(), 0);
 }
 
 TEST_F(StatisticsShown, TheSpreadBetweenStepsIsOfTheirMeans) {

@@ -106,6 +106,16 @@ TEST(Navigation, WhatIsNoViewIsRefusedAndOddPartsAreLeftOut) {
   EXPECT_EQ(parseView(R"({"scroll": 0, "rowScale": 1e9})")->rowScale, kMostRowScale);
 }
 
+TEST(Navigation, AViewEndsWhereTimesDo) {
+  const auto latest = static_cast<double>(kLatestNote);
+  for (const char* text : {R"({"from": -1e19, "to": 1e19})", R"({"from": -1e308, "to": 1e308})"}) {
+    const auto view = parseView(text);
+    ASSERT_TRUE(view && view->shown) << text;
+    EXPECT_EQ(*view->shown, std::pair(-latest, latest)) << text;
+  }
+  EXPECT_FALSE(parseView(R"({"from": 1e18, "to": 1e19})")->shown) << "nothing of it is a time";
+}
+
 TEST(ViewHistory, GoesBackAndForwardAsABrowserDoes) {
   ViewHistory history;
   const VisitedView a{0, 10, 0}, b{2, 4, 0}, c{3, 4, 50};

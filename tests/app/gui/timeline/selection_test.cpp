@@ -109,6 +109,70 @@ TEST_F(SelectionTest, MarksTheCounterpartsOfWhatIsSelectedAndHovered) {
   EXPECT_TRUE(scene.highlighted.empty());
 }
 
+TEST_F(SelectionTest, ChosenBlocksGoWithTheirTimeline) {
+  predict(smallPrediction());
+  selection.choose(at(1, SpanKind::Forward, 1, 2));
+  selection.choose(at(3, SpanKind::Backward, 3, 7));
+  const SourcedSpan predicted = PartsFixture::at(Source::Predicted, 0, SpanKind::Forward, 0, 1);
+  const auto said = [&] { return detailsOf(selection, scene, knowledge, false); };
+  EXPECT_TRUE(said().startsWith(QStringLiteral("2 blocks chosen"))) << said().toStdString();
+  measure(*smallPrediction("1f1b", 4, 4));  // has no eighth backward
+  selection.keep(true);                     // as where a prediction is shown beside it
+  EXPECT_EQ(selection.emphasized(), std::vector{at(1, SpanKind::Forward, 1, 2)});
+  selection.choose(predicted);
+  document.setMeasured(nullptr);
+  shown.takeMeasured();
+  knowledge.forget(Source::Measured);
+  selection.keep(true);
+  EXPECT_EQ(selection.emphasized(), std::vector{predicted});
+  EXPECT_TRUE(said().startsWith(QStringLiteral("1 block chosen"))) << said().toStdString();
+  selection.choose(predicted);
+  EXPECT_EQ(selection.emphasis(), Emphasis::None);
+}
+
+TEST_F(SelectionTest, ChosenBlocksStayTheSameActions) {
+  predict(smallPrediction());
+  selection.choose(at(0, SpanKind::Backward, 0, 0));
+  selection.choose(at(3, SpanKind::Forward, 3, 7));
+  const std::vector before = selection.emphasized();
+  measure(*smallPrediction("gpipe"));
+  selection.keep(true);
+  selection.markAlso();
+  const std::vector same{at(0, SpanKind::Backward, 0, 0), at(3, SpanKind::Forward, 3, 7)};
+  EXPECT_NE(same, before) << "they are at other places of their tracks";
+  EXPECT_EQ(selection.emphasized(), same);
+}
+
+TEST_F(SelectionTest, WhereNoneOfThoseChosenIsLeftNothingIsChosen) {
+  predict(smallPrediction());
+  selection.choose(at(1, SpanKind::Forward, 1, 2));
+  EXPECT_TRUE(scene.dimsOthers);
+  document.setMeasured(nullptr);
+  shown.takeMeasured();
+  knowledge.forget(Source::Measured);
+  selection.keep(true);
+  EXPECT_EQ(selection.emphasis(), Emphasis::None);
+  EXPECT_TRUE(scene.highlighted.empty());
+  EXPECT_FALSE(scene.dimsOthers);
+  EXPECT_TRUE(detailsOf(selection, scene, knowledge, false).isEmpty());
+}
+
+TEST_F(SelectionTest, ThoseChosenStayAsManyInAnotherTimelineOfTheSameShape) {
+  predict(smallPrediction());
+  const SourcedSpan first = PartsFixture::at(Source::Predicted, 1, SpanKind::Forward, 1, 2);
+  const SourcedSpan second = PartsFixture::at(Source::Predicted, 3, SpanKind::Backward, 3, 0);
+  selection.selectSpan(first);
+  selection.choose(second);
+  EXPECT_EQ(scene.highlighted.size(), 3u) << "both, and what was measured of the selected one";
+  for (int edits = 0; edits < 2; ++edits) {
+    predict(smallPrediction());
+    selection.keep(true);
+    selection.markAlso();
+    EXPECT_EQ(selection.emphasized(), (std::vector{first, second}));
+    EXPECT_EQ(scene.highlighted.size(), 3u);
+  }
+}
+
 TEST_F(SelectionTest, IsSaidInWords) {
   const auto said = [&] { return detailsOf(selection, scene, knowledge, false); };
   EXPECT_TRUE(said().isEmpty());

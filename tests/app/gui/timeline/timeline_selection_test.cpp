@@ -353,6 +353,22 @@ TEST_F(TimelineSelection, CtrlAndAClickChooseBlocksAndShiftChoosesUpToOne) {
   EXPECT_EQ(selected(), third);
 }
 
+TEST_F(TimelineSelection, ShiftChoosesFromTheBlockThatWasChosenLast) {
+  const auto press = [&](const SourcedSpan& span, Qt::KeyboardModifiers modifiers) {
+    QTest::mouseClick(canvas(), Qt::LeftButton, modifiers, middleOf(span));
+  };
+  const auto forward = [&](int microbatch) { return at(0, SpanKind::Forward, 0, microbatch); };
+  const SourcedSpan other = at(2, SpanKind::Backward, 2, 4);
+  press(forward(0), Qt::ControlModifier);  // where nothing was selected
+  press(forward(2), Qt::ShiftModifier);
+  EXPECT_EQ(widget.markedSpans(), (std::vector{forward(0), forward(1), forward(2)}));
+  key(Qt::Key_Escape);
+  press(other, Qt::NoModifier);
+  press(forward(1), Qt::ControlModifier);
+  press(forward(3), Qt::ShiftModifier);
+  EXPECT_EQ(widget.markedSpans(), (std::vector{forward(1), forward(2), forward(3), other})) << "not from the selected one";
+}
+
 TEST_F(TimelineSelection, EachStepOfACauseIsALink) {
   const auto bubble = bubbleUnder(timeline(), Source::Predicted, Rank(1), kMs / 2);  // it waits for the first forward and its message
   ASSERT_TRUE(bubble);

@@ -62,7 +62,7 @@ TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {
   dock("plan")->setFloating(true);
   window_->addDockWidget(Qt::LeftDockWidgetArea, dock("candidates"));
   const auto& commands = window_->commands();
-  const auto reset = std::ranges::find_if(commands, [](const QAction* action) { return action->text() == QLatin1String("&Reset layout"); });
+  const auto reset = std::ranges::find_if(commands, [](const QAction* action) { return action->text() == QLatin1String("Reset la&yout"); });
   ASSERT_NE(reset, commands.end());
   (*reset)->trigger();
   QApplication::processEvents();

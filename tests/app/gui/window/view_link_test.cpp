@@ -2,7 +2,9 @@
 #include "app/gui/window/view_link.h"
 
 #include <QClipboard>
+#include <QDir>
 #include <QFile>
+#include <QFileInfo>
 #include <QJsonArray>
 #include <QJsonDocument>
 #include <QJsonObject>
@@ -68,6 +70,13 @@ TEST(ViewLinkText, OfAViewThatIsUnusableIsRefused) {
   EXPECT_EQ(parse({"pipewright-gui", "a.json", "--step", "0"}).status, kUnusable);
 }
 
+TEST_F(ViewLink, OfAViewAsWideAsNumbersGoIsShown) {
+  open(sample("gpt_small.pt2"));
+  window_->timeline().restoreView(R"({"from": -1e19, "to": 1e19})");
+  (void)window_->grab();  // ends
+  EXPECT_LE(window_->timeline().viewport().end() - window_->timeline().viewport().start, 1e17);
+}
+
 TEST_F(ViewLink, OpensTheSameFileAtTheSameBlockAndZoom) {
   open(sample("gpt_small.pt2"));
   EXPECT_FALSE(window_->document().isModified());
@@ -79,9 +88,11 @@ TEST_F(ViewLink, OpensTheSameFileAtTheSameBlockAndZoom) {
   openLink(window_->viewLink());
   ASSERT_TRUE(other_);
   EXPECT_EQ(other_->timeline().scene().selected, blockAt(2, 5));
-  const Viewport &there = other_->timeline().viewport(), &here = timeline.viewport();
-  EXPECT_EQ(std::pair(there.start, there.width), std::pair(here.start, here.width));
-  EXPECT_NEAR(there.nsPerPixel, here.nsPerPixel, 1e-9 * here.nsPerPixel) << "a link says where the view ends: the last bits are rounded";
+  const Viewport own = timeline.viewport(), opened = other_->timeline().viewport();
+  EXPECT_EQ(opened.width, own.width);
+  // The link has both ends as decimals: the scale follows from them but for rounding.
+  EXPECT_NEAR(opened.xOf(0), own.xOf(0), 1e-6) << "pixels";
+  EXPECT_NEAR(opened.nsPerPixel / own.nsPerPixel, 1, 1e-9);
   EXPECT_EQ(other_->timeline().scene().ranks, timeline.scene().ranks);
   for (MainWindow* window : {window_.get(), other_.get()}) {
     if (QWidget* focused = window->focusWidget()) focused->clearFocus();  // whose frame only one of them has
@@ -176,6 +187,47 @@ TEST_F(ViewLink, OfAStoredRunOpensTheRunOfItsStoreAtTheSameBlock) {
   EXPECT_EQ(other_->document().measured()->run->id, id);
   EXPECT_EQ(other_->document().measured()->trace, document().measured()->trace);
   EXPECT_EQ(other_->timeline().scene().selected, (SourcedSpan{Source::Measured, {Rank(1), TrackKind::Compute, 1}}));
+}
+
+TEST_F(ViewLink, OfAStepOrRunThatIsNotThereSaysSo) {
+  const QString path = folder_.filePath("three steps.json");
+  writeTrace(path);
+  open(path);
+  const auto measured = document().measured();
+  ViewTarget target;
+  target.step = 99;
+  goWhenOpen(*window_, target);
+  const QString sentence = QStringLiteral("There is no step 99: the trace has 3, numbered from 1.");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window_->message() == sentence; }, 20'000)) << window_->message().toStdString();
+  EXPECT_EQ(document().measured(), measured);
+  ASSERT_TRUE(window_->showStep(2));
+  target.step = 0;
+  target.run = 99;
+  goWhenOpen(*window_, target);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window_->message().startsWith(QStringLiteral("There is no run 99 in ")); }, kLongMs))
+      << window_->message().toStdString();
+  EXPECT_TRUE(window_->message().contains(QStringLiteral("runs.db"))) << window_->message().toStdString();
+}
+
+TEST_F(ViewLink, ThePictureOfAStepOrRunThatIsNotThereIsRefused) {
+  const QString path = folder_.filePath("three steps.json");
+  writeTrace(path);
+  const auto grab = [&](const QStringList& more) {
+    QProcess process;
+    process.start(
+        QFileInfo(QStringLiteral(PIPEWRIGHT)).dir().filePath(QStringLiteral("pipewright-gui")),
+        QStringList{path, QStringLiteral("--grab"), folder_.filePath("a.png"), QStringLiteral("--store"), folder_.filePath("none.db")} +
+            more);
+    EXPECT_TRUE(process.waitForFinished(kLongMs));
+    return std::pair(process.exitCode(), QString::fromUtf8(process.readAllStandardError()));
+  };
+  const auto [status, sentence] = grab({QStringLiteral("--step"), QStringLiteral("99")});
+  EXPECT_EQ(status, kUnusable);
+  EXPECT_TRUE(sentence.contains(QStringLiteral("There is no step 99: the trace has 3"))) << sentence.toStdString();
+  const auto [noRun, said] = grab({QStringLiteral("--show-run"), QStringLiteral("99")});
+  EXPECT_EQ(noRun, kUnusable);
+  EXPECT_TRUE(said.contains(QStringLiteral("There is no run 99 in "))) << said.toStdString();
+  EXPECT_EQ(grab({QStringLiteral("--step"), QStringLiteral("2")}).first, 0);
 }
 
 TEST_F(ViewLink, IsCopiedByItsCommand) {

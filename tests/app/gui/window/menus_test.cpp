@@ -1,0 +1,71 @@
+// Alt and a letter open a menu, whatever is in front, and choose one thing in it.
+#include <QAction>
+#include <QMenu>
+#include <QMenuBar>
+#include <algorithm>
+
+#include "schedules/named_values.h"
+#include "tests/app/gui/window_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+const QString kPrimus = QStringLiteral(PW_SOURCE_DIR "/tests/data/primus/pp8");
+
+/// The letter after the `&`; a null character where there is none.
+QChar letterOf(const QString& text) {
+  const QKeySequence keys = QKeySequence::mnemonic(text);
+  return keys.isEmpty() ? QChar() : QChar(static_cast<char16_t>(keys[0].key()));
+}
+
+class MenusTest : public WindowFixture {
+ protected:
+  /// With each panel in front, each menu opens by its letter.
+  void expectLettersOpenMenus() {
+    for (const Panel panel : {Panel::Candidates, Panel::Runs, Panel::Analysis, Panel::Explain, Panel::Schedule, Panel::Statistics,
+                              Panel::Notes, Panel::Model, Panel::Plan}) {
+      window_->showPanel(panel);
+      ASSERT_TRUE(settle());
+      QTest::qWait(20);
+      for (const QAction* title : window_->menuBar()->actions()) expectOpens(*title, std::string(nameOf(panel)));
+    }
+  }
+  void expectOpens(const QAction& title, const std::string& inFront) {
+    const QChar letter = letterOf(title.text());
+    ASSERT_FALSE(letter.isNull()) << title.text().toStdString();
+    QTest::keyClick(window_.get(), static_cast<Qt::Key>(letter.unicode()), Qt::AltModifier);
+    QApplication::processEvents();
+    EXPECT_TRUE(title.menu()->isVisible()) << title.text().toStdString() << " with " << inFront << " in front";
+    for (QWidget* popup = QApplication::activePopupWidget(); popup != nullptr; popup = QApplication::activePopupWidget()) popup->close();
+    window_->menuBar()->setActiveAction(nullptr);
+  }
+  static void expectOneForEachLetter(const QMenu& menu) {
+    QString letters;
+    for (const QAction* action : menu.actions()) {
+      const QChar letter = letterOf(action->text());
+      if (!letter.isNull() && action->isVisible()) {
+        EXPECT_FALSE(letters.contains(letter)) << menu.title().toStdString() << ": " << action->text().toStdString();
+        letters += letter;
+      }
+      if (action->menu() != nullptr) expectOneForEachLetter(*action->menu());
+    }
+  }
+};
+
+TEST_F(MenusTest, OpenByTheirLettersWithAModelOpen) {
+  open(sample("gpt_small.pt2"));
+  expectLettersOpenMenus();
+}
+
+TEST_F(MenusTest, OpenByTheirLettersWithATraceOpen) {
+  open(kPrimus);
+  expectLettersOpenMenus();
+}
+
+TEST_F(MenusTest, HaveOneEntryForEachLetter) {
+  open(kPrimus);
+  for (const QAction* title : window_->menuBar()->actions()) expectOneForEachLetter(*title->menu());
+}
+
+}  // namespace
+}  // namespace pw::gui
