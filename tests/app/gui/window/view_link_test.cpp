@@ -86,8 +86,8 @@ TEST_F(ViewLink, OpensTheSameFileAtTheSameBlockAndZoom) {
   for (MainWindow* window : {window_.get(), other_.get()}) {
     if (QWidget* focused = window->focusWidget()) focused->clearFocus();  // whose frame only one of them has
   }
-  const QImage here = timeline.grab().toImage(), there = other_->timeline().grab().toImage();
-  EXPECT_EQ(there, here) << "they look alike";
+  const QImage picture = timeline.grab().toImage(), other = other_->timeline().grab().toImage();
+  EXPECT_EQ(other, picture) << "they look alike";
 }
 
 TEST_F(ViewLink, OpensARangeABubbleAndAllOfTheStep) {
