@@ -88,6 +88,23 @@ void MainWindow::Private::calibrate() {
       });
 }
 
+/// Among the steps that the tool bar offers, so that one sees which it is, and goes back to the others: besides the usual one only the
+/// last, as a job may have many.
+void MainWindow::Private::showReplayed(const std::shared_ptr<const Measured>& replayed) {
+  const bool isUsual = replayed->stepName.empty();
+  const auto same = std::ranges::find_if(steps, [&](const auto& one) { return one->isReplayed && one->stepName.empty() == isUsual; });
+  const auto at = static_cast<int>(same - steps.begin());
+  if (same == steps.end()) {
+    steps.push_back(replayed);
+    step->addItem(stepTitle(*replayed));
+  } else {
+    *same = replayed;
+    step->setItemText(at, stepTitle(*replayed));
+  }
+  step->setCurrentIndex(at);
+  document.setMeasured(replayed);
+}
+
 /// Brings the step of a place to the timeline.
 void MainWindow::Private::showStepOf(const ExplainedPlace& at) {
   const auto& wanted = at.place.step;
@@ -96,11 +113,11 @@ void MainWindow::Private::showStepOf(const ExplainedPlace& at) {
   if (at.of == ExplainedOf::Job) {
     const bool isShown = measured && measured->isReplayed && measured->from == at.job->from && measured->stepName == name;
     const int copies = at.job->job.replicas * at.job->job.tensor;
-    if (!isShown || copies > 1) document.setMeasured(replayedStep(*at.job, wanted, at.place.worker.value_or(Rank(0))));
+    if (!isShown || copies > 1) showReplayed(replayedStep(*at.job, wanted, at.place.worker.value_or(Rank(0))));
     return;
   }
   if (!wanted || !measured || measured->stepName == name) return;
-  const auto found = std::ranges::find(steps, name, [](const auto& one) { return one->stepName; });
+  const auto found = std::ranges::find_if(steps, [&](const auto& one) { return !one->isReplayed && one->stepName == name; });
   if (found != steps.end()) {
     document.setMeasured(*found);
     step->setCurrentIndex(static_cast<int>(found - steps.begin()));

@@ -13,6 +13,7 @@
 #include <QStackedWidget>
 #include <QTimer>
 #include <array>
+#include <optional>
 
 #include "app/gui/analysis/panel.h"
 #include "app/gui/candidates/panel.h"
@@ -70,6 +71,7 @@ struct MainWindow::Private {
   std::shared_ptr<const hang::Dumps> dumps;  ///< to be explained as soon as the schedule's timeline is there
   std::shared_ptr<const Schedule> ran;       ///< by that job; null: what is open
   QStringList opened;                        ///< the files that are shown
+  std::optional<Arrangement> beforeJob;      ///< how the timeline was before a job was opened, which changed it
   QByteArray docksState;
   bool docksShown = true;
 
@@ -86,6 +88,7 @@ struct MainWindow::Private {
   void showBusy(const QString& title, Job* job);
   void showTitle();
   void take(const Loaded& loaded, const QStringList& paths);
+  void arrangeFor(const Loaded& loaded);
   void takeCluster(const QString& path);
   void explainHang(bool marks);
   enum class ScheduleUse : std::uint8_t { Model, Alone, None };
@@ -107,6 +110,7 @@ struct MainWindow::Private {
   void calibrate();
   void goTo(const ExplainedPlace& at);
   void showStepOf(const ExplainedPlace& at);
+  void showReplayed(const std::shared_ptr<const Measured>& replayed);
   void select(Source source, const JobPlace& place, Rank rank);
 
   // menus.cpp
@@ -124,6 +128,7 @@ struct MainWindow::Private {
   void copyLink();
   void showRecent();
   void showSteps(std::size_t chosen);
+  [[nodiscard]] static QString stepTitle(const Measured& measured);  ///< in the tool bar's list
   void setTheme(const QString& name);
   void scaleFont(double factor);
 
