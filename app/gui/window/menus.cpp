@@ -209,6 +209,7 @@ void MainWindow::Private::planMenu() {
     model->cancel();
     loading.cancel();
     exporting.cancel();
+    replaying.cancel();
   });
 }
 

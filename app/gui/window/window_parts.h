@@ -13,6 +13,8 @@
 #include <QStackedWidget>
 #include <QTimer>
 #include <array>
+#include <functional>
+#include <memory>
 #include <optional>
 
 #include "app/gui/analysis/panel.h"
@@ -43,7 +45,7 @@ struct MainWindow::Private {
   const bool recovers;
   Document document;
   PinnedPlans pins{document};
-  Job loading, exporting;
+  Job loading, exporting, replaying;
   QTimer autosave;
   StartPage* start = nullptr;
   TimelineWidget* timeline = nullptr;
@@ -109,7 +111,8 @@ struct MainWindow::Private {
   void replanJob();
   void calibrate();
   void goTo(const ExplainedPlace& at);
-  void showStepOf(const ExplainedPlace& at);
+  std::function<std::shared_ptr<const Measured>()> stepOf(const ExplainedPlace& at);
+  void select(const ExplainedPlace& at);
   void showReplayed(const std::shared_ptr<const Measured>& replayed);
   void select(Source source, const JobPlace& place, Rank rank);
 

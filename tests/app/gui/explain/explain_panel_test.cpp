@@ -70,9 +70,10 @@ class ExplainTest : public WindowFixture {
     const auto found = tree.findItems(name, Qt::MatchExactly | Qt::MatchRecursive);
     return found.isEmpty() ? nullptr : found.front();
   }
-  static void click(RowTree& tree, const QTreeWidgetItem* item) {
+  void click(RowTree& tree, const QTreeWidgetItem* item) {
     tree.scrollToItem(item);
     QTest::mouseClick(tree.viewport(), Qt::LeftButton, {}, tree.visualItemRect(item).center());
+    ASSERT_TRUE(settle());
     QTest::qWait(20);  // the selection follows when the timeline has the step
   }
   /// The box in the tool bar that offers steps.
