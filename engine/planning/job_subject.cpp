@@ -39,9 +39,7 @@ ShapeOptions shapeFor(const Job& job, const SubjectOptions& o) {
 
 }  // namespace
 
-std::string jobTimesText(const Job& job, bool isByAction) {
-  return usualText(job) + (isByAction ? ", each microbatch's own" : ", means by stage");
-}
+std::string jobTimesText(const Job& job, bool isByAction) { return (isByAction ? "each microbatch's " : "each stage's ") + usualText(job); }
 
 ShapeOptions jobShape(const SubjectOptions& o) { return shapeFor(jobFor(o), o); }
 

@@ -17,7 +17,7 @@ namespace pw {
 /// The same for a schedule at hand.
 [[nodiscard]] Subject jobSubject(Schedule schedule, const SubjectOptions& options);
 
-/// `usual times of pp8 (11 steps), each microbatch's own`; without `isByAction`: `…, means by stage`.
+/// `each microbatch's usual times of pp8 (11 steps)`; without `isByAction` `each stage's …`, which are means over microbatches.
 [[nodiscard]] std::string jobTimesText(const Job& job, bool isByAction);
 
 }  // namespace pw
