@@ -25,7 +25,7 @@ Subject subjectWith(const Job& job, Schedule schedule) {
   subject.costs = std::move(times.costs);
   subject.actionTimes = std::move(times.actions);
   subject.schedule = std::move(schedule);
-  subject.costSource = usualText(job);
+  subject.costSource = jobTimesText(job, !subject.actionTimes.empty());
   if (stages != own) subject.costSource += fmt::format(", spread from {} evenly over {} stages", counted(own, "stage"), stages);
   return subject;
 }
@@ -38,6 +38,8 @@ ShapeOptions shapeFor(const Job& job, const SubjectOptions& o) {
 }
 
 }  // namespace
+
+std::string jobTimesText(const Job& job, bool isByAction) { return (isByAction ? "each microbatch's " : "each stage's ") + usualText(job); }
 
 ShapeOptions jobShape(const SubjectOptions& o) { return shapeFor(jobFor(o), o); }
 

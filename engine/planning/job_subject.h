@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "engine/planning/subject.h"
 
 namespace pw {
@@ -14,5 +16,8 @@ namespace pw {
 
 /// The same for a schedule at hand.
 [[nodiscard]] Subject jobSubject(Schedule schedule, const SubjectOptions& options);
+
+/// `each microbatch's usual times of pp8 (11 steps)`; without `isByAction` `each stage's …`, which are means over microbatches.
+[[nodiscard]] std::string jobTimesText(const Job& job, bool isByAction);
 
 }  // namespace pw

@@ -6,6 +6,7 @@
 #include <QPainter>
 #include <QToolTip>
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "app/gui/common/format.h"
@@ -57,6 +58,28 @@ QColor colourOf(BubbleCause cause, const Theme& theme) {
   }
   return {};
 }
+
+Qt::BrushStyle patternOf(BubbleCause cause) {
+  switch (cause) {
+    case BubbleCause::StartUp:
+    case BubbleCause::Imbalance:
+    case BubbleCause::Drain:
+    case BubbleCause::Message: return Qt::SolidPattern;
+    case BubbleCause::Straggler: return Qt::BDiagPattern;
+    case BubbleCause::MemoryLimit: return Qt::DiagCrossPattern;
+  }
+  return Qt::SolidPattern;
+}
+
+namespace {
+
+/// With its hatching in the background's colour, for those who do not tell its colour from others.
+void fillCause(QPainter& painter, const QRectF& area, BubbleCause cause, const Theme& theme) {
+  painter.fillRect(area, colourOf(cause, theme));
+  if (patternOf(cause) != Qt::SolidPattern) painter.fillRect(area, QBrush(theme.background, patternOf(cause)));
+}
+
+}  // namespace
 
 BubbleBars::BubbleBars(QWidget* parent) : QWidget(parent) {
   setAccessibleName(tr("Bubble by cause"));
@@ -173,18 +196,19 @@ void BubbleBars::paintSums(QPainter& painter) const {
   for (const CausedIdle& rank : ranks_) sum += rank.by;
   double x = kMargin;
   const double side = fontMetrics().ascent();
-  const auto add = [&](const QString& name, Ns time, const QColor& colour, double height) {
+  const auto add = [&](const QString& name, Ns time, double height, const std::function<void(const QRectF&)>& fill) {
     const QString text = QStringLiteral("%1 %2").arg(name, percentText(share(time, sum.sum()), 0));
-    painter.fillRect(QRectF(x, (row() - height) / 2, side, height), colour);
+    fill(QRectF(x, (row() - height) / 2, side, height));
     painter.setPen(t.text);
     painter.drawText(QPointF(x + side + 4, (row() - fontMetrics().height()) / 2.0 + fontMetrics().ascent()), text);
     x += side + 4 + fontMetrics().horizontalAdvance(text + QStringLiteral("   "));
   };
   for (const BubbleCause cause : valuesOf<BubbleCause>()) {
     const bool isPlain = std::ranges::find(kPlainCauses, cause) != kPlainCauses.end();
-    if (isPlain || sum.of(cause) > 0) add(nameOfCause(cause), sum.of(cause), colourOf(cause, t), side);
+    if (isPlain || sum.of(cause) > 0)
+      add(nameOfCause(cause), sum.of(cause), side, [&](const QRectF& area) { fillCause(painter, area, cause, t); });
   }
-  add(tr("work ready"), sum.workReady, t.text, kReadyLine);
+  add(tr("work ready"), sum.workReady, kReadyLine, [&](const QRectF& area) { painter.fillRect(area, t.text); });
 }
 
 void BubbleBars::paintEvent(QPaintEvent*) {
@@ -201,7 +225,7 @@ void BubbleBars::paintEvent(QPaintEvent*) {
     }
     painter.setPen(t.text);
     painter.drawText(QRectF(kMargin, y, labelWidth(), row()), Qt::AlignVCenter, tr("rank %1").arg(r));
-    for (const BubbleCause cause : valuesOf<BubbleCause>()) painter.fillRect(partOf(Rank(r), cause), colourOf(cause, t));
+    for (const BubbleCause cause : valuesOf<BubbleCause>()) fillCause(painter, partOf(Rank(r), cause), cause, t);
     painter.fillRect(QRectF(labelWidth(), y + row() - 4, pixels(ranks_[r].by.workReady), kReadyLine), t.text);
     painter.drawText(QRectF(labelWidth() + pixels(all) + 6, y, width(), row()), Qt::AlignVCenter,
                      tr("%1, %2").arg(durationText(all), percentText(share(all, makespan_))));

@@ -13,6 +13,8 @@ namespace pw::gui {
 [[nodiscard]] QString meaningOf(BubbleCause cause);  ///< a clause: `in the steady phase, while …`
 [[nodiscard]] QColor colourOf(BubbleCause cause, const Theme& theme);
 
+[[nodiscard]] Qt::BrushStyle patternOf(BubbleCause cause);  ///< solid; hatched where something can be mended
+
 /// The bubble by cause: a bar for each rank, as long as it idles, with a part for each cause; a thin line under it is as long as work was
 /// ready meanwhile. Above them the causes with their sums. A click on a part, or Enter on a rank's longest, chooses a place in time.
 class BubbleBars : public QWidget {

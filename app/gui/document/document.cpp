@@ -141,7 +141,7 @@ struct Document::Worker {
   std::shared_ptr<const Prediction> priced(const Request& request, const PlanRequest& wanted, const Profile& profile,
                                            const std::shared_ptr<const Schedule>& rows) {
     if (!request.design.job) return predictor_.predict(wanted, *request.graph, profile, rows);
-    return predictor_.predict(wanted, *request.graph, profile, rows, jobTimes_.of(*request.design.job, wanted, rows));
+    return predictor_.predict(wanted, *request.graph, profile, rows, jobTimes_.of(request.design.job, wanted, rows));
   }
 
   /// An order made for the costs of a design that was already answered; nothing where another design comes meanwhile.

@@ -2,6 +2,7 @@
 
 #include <QCoreApplication>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <utility>
@@ -30,6 +31,19 @@ bool isRegular(const pw::Job& job) {
   Schedule made = generate(job.schedule.name, shape);
   for (auto& row : made.rows) std::erase_if(row, [](const Action& action) { return action.kind == ActionKind::Idle; });
   return made.placement == job.schedule.placement && made.rows == job.schedule.rows;
+}
+
+/// The times of actions after their stages were cut anew: as much longer or shorter as their stage's costs. Both tables are of the same
+/// stages; where a cost was 0, its times stay.
+std::vector<ActionTime> cutTimes(std::vector<ActionTime> times, const CostTable& own, const CostTable& cut) {
+  constexpr std::array<Ns StageCost::*, 4> kCosts{&StageCost::forward, &StageCost::backward, &StageCost::backwardInput,
+                                                  &StageCost::backwardWeight};
+  for (auto& [action, time] : times) {
+    Ns StageCost::*const cost = kCosts.at(static_cast<std::size_t>(action.kind));
+    const Ns before = own.stages.at(action.stage.index()).*cost, after = cut.stages.at(action.stage.index()).*cost;
+    if (before > 0) time = std::llround(static_cast<double>(time) * static_cast<double>(after) / static_cast<double>(before));
+  }
+  return times;
 }
 
 }  // namespace
@@ -111,23 +125,26 @@ std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optiona
   return measured;
 }
 
-const JobStepTimes& JobTimes::of(const JobBasis& basis, const PlanRequest& request, const std::shared_ptr<const Schedule>& rows) {
-  const bool isSame = basis_ == &basis;
+const JobStepTimes& JobTimes::of(const std::shared_ptr<const JobBasis>& basis, const PlanRequest& request,
+                                 const std::shared_ptr<const Schedule>& rows) {
+  const bool isSame = basis_ == basis;
   if (isSame && rows == rows_ && request.begins == begins_) return times_;
-  if (!isSame) own_ = costsOf(basis.job);
-  basis_ = &basis;
+  if (!isSame) own_ = costsOf(basis->job), actions_ = actionTimes(basis->job);
+  basis_ = basis;
   rows_ = rows;
   begins_ = request.begins;
   const auto stages = static_cast<int>(rows->placement.stages());
-  const double layers = static_cast<double>(basis.job.schedule.placement.stages()) * kPartsOfStage;
-  if (begins_ != evenBegins(basis.job, stages)) {
+  const double layers = static_cast<double>(basis->job.schedule.placement.stages()) * kPartsOfStage;
+  if (begins_ != evenBegins(basis->job, stages)) {
     std::vector<double> cuts;
     for (const NodeId begin : begins_) cuts.push_back(static_cast<double>(begin.value) / layers);
     times_ = {costsCutAt(own_, cuts), {}};
+    const pw::Schedule& ran = basis->job.schedule;
+    if (rows->placement == ran.placement && rows->microbatches == ran.microbatches) times_.actions = cutTimes(actions_, own_, times_.costs);
   } else {
-    times_ = timesFor(basis.job, *rows);
-    if (madeSchedule(request.schedule) != nullptr) times_.actions.clear();  // their order is made for the costs alone
+    times_ = timesFor(basis->job, *rows);
   }
+  if (madeSchedule(request.schedule) != nullptr) times_.actions.clear();  // their order is made for the costs alone
   return times_;
 }
 

@@ -30,15 +30,18 @@ void setAsItRan(const JobBasis& basis, Design& design);
 /// A step of a job, put together from its times; without `step` the usual one. Of the copy of the pipeline that has this worker.
 [[nodiscard]] std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, Rank worker);
 
-/// What a job's times make of schedules: as `simulate --costs-from` has them where stages are even, else of the job's work at the splits.
+/// What a job's times make of schedules: as `simulate --costs-from` has them where stages are even, else of the job's work at the splits:
+/// then each action takes as much longer or shorter as its stage's costs, where the schedule does the job's microbatches on its ranks.
 /// What was asked last is kept, as a job may be large.
 class JobTimes {
  public:
-  [[nodiscard]] const JobStepTimes& of(const JobBasis& basis, const PlanRequest& request, const std::shared_ptr<const Schedule>& rows);
+  [[nodiscard]] const JobStepTimes& of(const std::shared_ptr<const JobBasis>& basis, const PlanRequest& request,
+                                       const std::shared_ptr<const Schedule>& rows);
 
  private:
-  const JobBasis* basis_ = nullptr;
+  std::shared_ptr<const JobBasis> basis_;  ///< held, so that no other has its address
   CostTable own_;
+  std::vector<ActionTime> actions_;  ///< of the job's own stages
   std::shared_ptr<const Schedule> rows_;
   std::vector<NodeId> begins_;
   JobStepTimes times_;

@@ -337,7 +337,6 @@ std::shared_ptr<Loaded> loadProject(const std::string& path, const std::function
     const auto basis = readJob(project.job, {});
     loaded = planOfJob(basis);
     loaded->notes.clear();
-    loaded->measured.clear();
   } else if (!project.design.source.empty()) {
     loaded = extensionOf(project.design.source) == ".csv" ? loadSchedule(project.design.source) : loadPlan(project.design.source);
   } else if (!project.design.models.empty()) {

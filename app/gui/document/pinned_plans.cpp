@@ -30,8 +30,9 @@ std::shared_ptr<const Measured> pinnedStep(const QString& name, const QString& t
 
 PinnedPlans::PinnedPlans(Document& document, QObject* parent) : QObject(parent), document_(document) {
   connect(&document, &Document::modelChanged, this, [this] {
-    if (document_.graph() == graph_ && (graph_ || document_.design().customCosts)) return;
+    if (document_.graph() == graph_ && document_.design().customCosts == costs_ && (graph_ || costs_)) return;
     graph_ = document_.graph();
+    costs_ = document_.design().customCosts;
     if (plans_.empty()) return;
     plans_.clear();
     emit changed();
@@ -50,6 +51,7 @@ void PinnedPlans::pin() {
     return emit refused(tr("There is no prediction of this plan to pin; wait for it, or mend the plan."));
   if (plans_.size() >= kMost) return emit refused(tr("%1 plans are pinned; unpin one first.").arg(kMost));
   graph_ = document_.graph();
+  costs_ = document_.design().customCosts;
   QString name = QStringLiteral("A");
   while (std::ranges::find(plans_, name, &PinnedPlan::name) != plans_.end()) name[0] = QChar(name[0].unicode() + 1);
   plans_.push_back({name, document_.design(), stepOf(*prediction, name)});
@@ -66,6 +68,7 @@ void PinnedPlans::noteChange() {
 void PinnedPlans::restore(std::vector<PinnedPlan> plans) {
   plans_ = std::move(plans);
   graph_ = document_.graph();
+  costs_ = document_.design().customCosts;
   std::ranges::sort(plans_, {}, &PinnedPlan::name);
   emit changed();
 }

@@ -57,6 +57,7 @@ class PinnedPlans : public QObject {
 
   Document& document_;
   std::shared_ptr<const ModelGraph> graph_;  ///< the pinned plans are of; null: of a schedule alone
+  std::shared_ptr<const CostTable> costs_;   ///< of that schedule, which every file that is opened brings anew
   std::vector<PinnedPlan> plans_;
 };
 

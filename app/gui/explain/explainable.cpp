@@ -39,6 +39,7 @@ pw::Job jobOfPlan(const Prediction& prediction) {
   requireSmall(prediction);
   MeasuredJob measured;
   measured.name = translated("the plan").toStdString();
+  measured.times = TimesOf::Predicted;
   measured.steps.push_back({"predicted step", traceOf(prediction), {}});
   return jobOf(measured);
 }
@@ -76,7 +77,7 @@ std::shared_ptr<const ShownExplanation> explained(const Explainable& what,
   shown->tables = explainedTables(shape, job, explanation);
   shown->common = QString::fromStdString(commonText(shape, job, explanation));
   const auto text = [](const std::string& sentence) { return QString::fromStdString(sentence).toHtmlEscaped(); };
-  QString step = text(stepText(explanation) + ".");
+  QString step = text(std::string(nameOf(job.times)) + " " + stepText(explanation) + ".");
   step[0] = step[0].toUpper();
   QStringList parts{text(shapeText(job)), step, text(stragglerText(explanation))};
   if (what.of != ExplainedOf::Plan) parts << text(replayText(explanation));

@@ -282,7 +282,7 @@ void ModelPanel::Private::modelChanged() {
     if (!sameGraph) report();
     finder.refresh();
   }
-  if (!sameGraph) layoutLine.setModel(graph.get());
+  if (!sameGraph) layoutLine.setModel(document.design().job ? nullptr : graph.get());  // a job's layers are parts of its stages
   commands.setRules(graph ? SplitRules(graph, document.splitPoints(), document.design().request.microbatch) : SplitRules());
   const bool hasTree = graph != nullptr;
   graphButton.setEnabled(hasTree);

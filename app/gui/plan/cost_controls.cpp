@@ -21,10 +21,10 @@
 #include "app/gui/document/cluster_title.h"
 #include "app/gui/document/document.h"
 #include "backends/resources/resources.h"
+#include "engine/planning/job_subject.h"
 #include "schedules/error.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/cluster_name.h"
-#include "simulator/job/typical.h"
 
 namespace pw::gui {
 namespace {
@@ -53,6 +53,8 @@ ClusterName partsOf(const std::string& name, const std::vector<NamedLink>& links
 QString gigabytesPerSecond(const LinkSpec& link) { return QString::number(link.bytesPerSecond / 1e9, 'g', 3); }
 
 }  // namespace
+
+bool hasCluster(const Document& document) { return document.graph() != nullptr && !document.design().job; }
 
 struct CostControls::Private {
   CostControls& controls;
@@ -194,7 +196,7 @@ void CostControls::useClusterFile(const QString& path) {
 }
 
 void CostControls::editCluster() {
-  if (!d->document.graph()) return;
+  if (!hasCluster(d->document)) return;
   if (!d->dialog) {
     d->dialog = new ClusterDialog(d->document, d->cluster->window());
     d->dialog->setAttribute(Qt::WA_DeleteOnClose);
@@ -222,8 +224,9 @@ void CostControls::Private::showCluster(const std::string& name) {
 
 void CostControls::showDesign() {
   const Design& design = d->document.design();
-  const bool model = d->document.graph() != nullptr;
+  const bool model = hasCluster(d->document);
   for (QWidget* w : std::initializer_list<QWidget*>{d->cluster, d->edit, d->link, d->precision, d->attention}) w->setEnabled(model);
+  if (!model && d->dialog) d->dialog->close();  // it was opened for another model
   d->showCluster(design.cluster);
   d->precision->setCurrentIndex(d->precision->findData(static_cast<int>(design.precision)));
   d->attention->setCurrentIndex(d->attention->findData(static_cast<int>(design.attention)));
@@ -241,7 +244,8 @@ void CostControls::showSource() {
   if (design.job) {
     for (QComboBox* box : {d->cluster, d->link, d->precision, d->attention}) box->setEnabled(false);
     d->estimate->setVisible(false);
-    d->costs->setText(QString::fromStdString(usualText(design.job->job)));
+    const auto prediction = d->document.prediction();
+    d->costs->setText(QString::fromStdString(jobTimesText(design.job->job, prediction && !prediction->actionTimes.empty())));
   } else if (!d->document.graph()) {
     d->costs->setText(design.customCosts ? tr("default times") : QStringLiteral("–"));
   } else if (own || ofLayers) {

@@ -8,6 +8,9 @@ namespace pw::gui {
 
 class Document;
 
+/// Whether the document has times that a cluster decides on: those of a model, but not those of a job.
+[[nodiscard]] bool hasCluster(const Document& document);
+
 /// What times and sizes of a plan are estimated from: cluster, links, precision and attention; and where those in use come from. Rows of a
 /// form, which owns the widgets. Choosing one of them replaces measured times by estimates.
 class CostControls : public QObject {

@@ -389,8 +389,12 @@ void PlanPanel::Private::showDesign() {
                      static_cast<QWidget*>(limit), static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
     w->setEnabled(model);
   }
-  if (design.job) {  // there is no model behind its times
-    for (QPushButton* button : {run, profile}) button->setEnabled(false);
+  if (design.job) {  // there is no model behind its times, and they are of its own microbatches, replicas and memory
+    for (QWidget* w : {static_cast<QWidget*>(microbatch), static_cast<QWidget*>(replicas), static_cast<QWidget*>(recompute),
+                       static_cast<QWidget*>(sharing), static_cast<QWidget*>(optimizer), static_cast<QWidget*>(limit),
+                       static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
+      w->setEnabled(false);
+    }
   }
   QStringList names;
   for (const std::string& n : wordsOf(r.recompute)) names << QString::fromStdString(n);

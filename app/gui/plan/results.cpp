@@ -202,8 +202,9 @@ void PlanResults::Private::showResults() {
   const double samplesPerStep = static_cast<double>(samplesOf(r));
   const double seconds = static_cast<double>(p->step) * 1e-9;
   const std::int64_t tokens = document.graph() ? tokensPerSample(*document.graph()) : 0;
-  rateName->setText(document.graph() ? PlanResults::tr("Samples/s") : PlanResults::tr("Microbatches/s"));
-  const double perSecond = seconds > 0 ? (document.graph() ? samplesPerStep : r.microbatches) / seconds : 0;
+  const bool hasSamples = document.graph() && !document.design().job;  // a job does not say how many samples a microbatch has
+  rateName->setText(hasSamples ? PlanResults::tr("Samples/s") : PlanResults::tr("Microbatches/s"));
+  const double perSecond = seconds > 0 ? (hasSamples ? samplesPerStep : r.microbatches) / seconds : 0;
   rate->setText(tokens > 0
                     ? PlanResults::tr("%1 (%2 tokens/s)").arg(countText(perSecond), countText(perSecond * static_cast<double>(tokens)))
                     : countText(perSecond));

@@ -60,6 +60,8 @@ ShownTimelines::Change ShownTimelines::takeMeasured() {
   scene_.predictedName = isPlan ? tr("this plan") : tr("predicted");
   scene_.measuredName = next ? nameOfTimes(*next) : tr("measured");
   scene_.measured = next ? std::shared_ptr<const Timeline>(next, &next->timeline) : nullptr;
+  const bool isOneOfMany = next && next->isReplayed && !next->stepName.empty();  // not the usual one
+  if (isOneOfMany) scene_.measuredName = tr("%1, replayed").arg(QString::fromStdString(next->stepName));
   measureSize();
   return {true, false, !same && !scene_.predicted};
 }

@@ -88,35 +88,62 @@ void MainWindow::Private::calibrate() {
       });
 }
 
-/// Brings the step of a place to the timeline.
-void MainWindow::Private::showStepOf(const ExplainedPlace& at) {
+/// Among the steps that the tool bar offers, so that one sees which it is, and goes back to the others: besides the usual one only the
+/// last, as a job may have many.
+void MainWindow::Private::showReplayed(const std::shared_ptr<const Measured>& replayed) {
+  const bool isUsual = replayed->stepName.empty();
+  const auto same = std::ranges::find_if(steps, [&](const auto& one) { return one->isReplayed && one->stepName.empty() == isUsual; });
+  const auto at = static_cast<int>(same - steps.begin());
+  if (same == steps.end()) {
+    steps.push_back(replayed);
+    step->addItem(stepTitle(*replayed));
+  } else {
+    *same = replayed;
+    step->setItemText(at, stepTitle(*replayed));
+  }
+  step->setCurrentIndex(at);
+  document.setMeasured(replayed);
+}
+
+/// What makes the step of a place, which may take a while; empty where the timeline has it by now.
+std::function<std::shared_ptr<const Measured>()> MainWindow::Private::stepOf(const ExplainedPlace& at) {
   const auto& wanted = at.place.step;
   const std::string name = wanted ? at.job->job.steps.at(*wanted).name : std::string();
   const auto measured = document.measured();
   if (at.of == ExplainedOf::Job) {
     const bool isShown = measured && measured->isReplayed && measured->from == at.job->from && measured->stepName == name;
     const int copies = at.job->job.replicas * at.job->job.tensor;
-    if (!isShown || copies > 1) document.setMeasured(replayedStep(*at.job, wanted, at.place.worker.value_or(Rank(0))));
-    return;
+    if (isShown && copies == 1) return {};
+    return [job = at.job, wanted, worker = at.place.worker.value_or(Rank(0))] { return replayedStep(*job, wanted, worker); };
   }
-  if (!wanted || !measured || measured->stepName == name) return;
-  const auto found = std::ranges::find(steps, name, [](const auto& one) { return one->stepName; });
+  if (!wanted || !measured || measured->stepName == name) return {};
+  const auto found = std::ranges::find_if(steps, [&](const auto& one) { return !one->isReplayed && one->stepName == name; });
   if (found != steps.end()) {
     document.setMeasured(*found);
     step->setCurrentIndex(static_cast<int>(found - steps.begin()));
   } else if (measured->run && !measured->from.store.empty()) {
     const int number = QString::fromStdString(name).section(QLatin1Char(' '), -1).toInt();
-    document.setMeasured(
-        measuredOf(RunStore(measured->from.store, RunStore::Mode::ReadOnly), measured->from.store, *measured->run, number));
+    return [store = measured->from.store, run = *measured->run, number] {
+      return measuredOf(RunStore(store, RunStore::Mode::ReadOnly), store, run, number);
+    };
   }
+  return {};
 }
 
 void MainWindow::Private::goTo(const ExplainedPlace& at) {
-  try {
-    if (at.of != ExplainedOf::Plan) showStepOf(at);
-  } catch (const Error& e) {
-    return window.showMessage(QString::fromUtf8(e.what()));
-  }
+  replaying.cancel();  // the place that was chosen before
+  const auto make = at.of == ExplainedOf::Plan ? std::function<std::shared_ptr<const Measured>()>() : stepOf(at);
+  if (!make) return select(at);
+  replaying.start(MainWindow::tr("Reading the step"), [this, at, make, before = document.measured()](JobControl&) -> std::function<void()> {
+    return [this, at, before, made = make()] {
+      if (!made || document.measured() != before) return;  // something else was opened meanwhile
+      made->isReplayed ? showReplayed(made) : document.setMeasured(made);
+      select(at);
+    };
+  });
+}
+
+void MainWindow::Private::select(const ExplainedPlace& at) {
   if (!at.place.worker) return;
   const Source source = at.of == ExplainedOf::Plan ? Source::Predicted : Source::Measured;
   const auto ranks = static_cast<std::int32_t>(at.job->job.schedule.rows.size());

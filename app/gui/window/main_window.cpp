@@ -59,6 +59,7 @@ MainWindow::MainWindow(bool recovers, QWidget* parent) : QMainWindow(parent), d(
 MainWindow::~MainWindow() {
   d->loading.cancel();
   d->exporting.cancel();
+  d->replaying.cancel();
   // The panels hold references to the document, which goes before a window's children would.
   delete takeCentralWidget();
   for (QDockWidget* dock : d->docks()) delete dock;
@@ -70,8 +71,8 @@ RunsPanel& MainWindow::runs() { return *d->runs; }
 CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
 bool MainWindow::isIdle() const {
-  return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && !d->document.isOrdering() &&
-         d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle() && d->statistics->isIdle();
+  return !d->loading.isRunning() && !d->exporting.isRunning() && !d->replaying.isRunning() && !d->document.isPredicting() &&
+         !d->document.isOrdering() && d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle() && d->statistics->isIdle();
 }
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 
@@ -211,7 +212,7 @@ void MainWindow::Private::connectAll() {
   });
   QObject::connect(&document, &Document::undoChanged, &window, [this] { showTitle(); });
   QObject::connect(&autosave, &QTimer::timeout, &window, [this] { keep(); });
-  for (Job* job : {&loading, &exporting}) {
+  for (Job* job : {&loading, &exporting, &replaying}) {
     QObject::connect(job, &Job::started, &window, [this, job](const QString& title) { showBusy(title, job); });
     QObject::connect(job, &Job::progressed, &window, [this](qint64 done, qint64 all, const QString&) {
       busyBar->setRange(0, all > 0 ? 1000 : 0);
@@ -223,6 +224,7 @@ void MainWindow::Private::connectAll() {
   QObject::connect(busyCancel, &QAbstractButton::clicked, &window, [this] {
     loading.cancel();
     exporting.cancel();
+    replaying.cancel();
   });
 }
 

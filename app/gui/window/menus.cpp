@@ -17,6 +17,7 @@
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "app/gui/plan/cost_controls.h"
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
@@ -190,7 +191,11 @@ void MainWindow::Private::planMenu() {
   });
   replan =
       command(menu, MainWindow::tr("Re-plan from this &trace"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R), [this] { replanJob(); });
-  command(menu, MainWindow::tr("Edit c&luster…"), {}, [this] { plan->editCluster(); });
+  QAction* cluster = command(menu, MainWindow::tr("Edit c&luster…"), {}, [this] { plan->editCluster(); });
+  const auto allow = [this, cluster] { cluster->setEnabled(hasCluster(document)); };
+  QObject::connect(&document, &Document::modelChanged, &window, allow);
+  QObject::connect(&document, &Document::designChanged, &window, allow);
+  allow();
   menu->addSeparator();
   command(menu, MainWindow::tr("P&in this plan"), QKeySequence(Qt::CTRL | Qt::Key_I), [this] { pins.pin(); });
   command(menu, MainWindow::tr("Compare with &no plan"), {}, [this] { pins.compareWithNone(); });
@@ -204,6 +209,7 @@ void MainWindow::Private::planMenu() {
     model->cancel();
     loading.cancel();
     exporting.cancel();
+    replaying.cancel();
   });
 }
 
@@ -277,9 +283,13 @@ void MainWindow::Private::toolBar() {
   add(MainWindow::tr("Keys"), MainWindow::tr("Keyboard shortcuts (?)"), [this] { window.showKeys(); });
 }
 
+QString MainWindow::Private::stepTitle(const Measured& measured) {
+  return measured.isReplayed ? MainWindow::tr("%1, replayed").arg(measured.title) : measured.title;
+}
+
 void MainWindow::Private::showSteps(std::size_t chosen) {
   step->clear();
-  for (const auto& measured : steps) step->addItem(measured->title);
+  for (const auto& measured : steps) step->addItem(stepTitle(*measured));
   step->setCurrentIndex(static_cast<int>(chosen));
   stepAction->setVisible(steps.size() > 1);
   statistics->setSteps(steps);

@@ -4,20 +4,36 @@
 #include <QStyle>
 
 class QLabel;
+class QPushButton;
+class QVBoxLayout;
 
 namespace pw::gui {
 
-/// One sentence above the content, with an icon for its kind, until it is dismissed or the next comes. Hidden at first.
+/// A message above the content, with an icon for its kind, until it is dismissed or the next comes: as many lines
+/// as its buttons are high, and all of it in a dialog when that is asked for. Hidden at first.
 class MessageBar : public QFrame {
   Q_OBJECT
  public:
+  static constexpr int kLines = 3;
+
   explicit MessageBar(QWidget* parent = nullptr);
   /// A full stop is added where the sentence has no end; empty: nothing happens.
   void show(const QString& sentence, QStyle::StandardPixmap icon);
-  [[nodiscard]] QString text() const;
+  [[nodiscard]] QString text() const { return all_; }  ///< all of it
+
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
+  void changeEvent(QEvent* event) override;
 
  private:
+  void fit();
+  void showAll();
+
   QLabel *icon_, *text_;
+  QPushButton* more_;  ///< where not all of the message has room
+  QVBoxLayout* buttons_;
+  QString all_;
+  QStyle::StandardPixmap kind_ = QStyle::SP_MessageBoxInformation;
 };
 
 }  // namespace pw::gui

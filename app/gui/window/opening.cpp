@@ -3,6 +3,8 @@
 #include <QMessageBox>
 #include <QSettings>
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/dumps.h"
@@ -91,7 +93,7 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
     stack->setCurrentWidget(timeline);
     showDocks(true);
   }
-  if (loaded.hasDesign && loaded.design.job && !loaded.measured.empty()) timeline->setArrangement(Arrangement::Above);
+  arrangeFor(loaded);
   if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
   if (!loaded.hasDesign && !loaded.store.isEmpty()) {
     if (!docksShown) {
@@ -112,6 +114,19 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   showTitle();
 }
 
+/// What a job did stands above what is made of it. The next that is opened gets back what was there before, unless another was chosen.
+void MainWindow::Private::arrangeFor(const Loaded& loaded) {
+  const bool isJob = loaded.hasDesign && loaded.design.job && !loaded.measured.empty();
+  const Arrangement now = timeline->scene().arrangement;
+  if (isJob && now != Arrangement::Above) {
+    beforeJob = now;
+    timeline->setArrangement(Arrangement::Above);
+  } else if (!isJob && (loaded.hasDesign || !loaded.measured.empty())) {
+    const std::optional<Arrangement> before = std::exchange(beforeJob, std::nullopt);
+    if (before && now == Arrangement::Above) timeline->setArrangement(*before);
+  }
+}
+
 /// Says what stopped the job and marks it in the timeline, once that is the schedule's.
 void MainWindow::Private::explainHang(bool marks) {
   if (!dumps || document.isPredicting()) return;
@@ -130,6 +145,7 @@ void MainWindow::Private::explainHang(bool marks) {
 
 void MainWindow::Private::takeCluster(const QString& path) {
   if (!document.graph()) return window.showNote(tr("This is a cluster: open a model, then this file again, to estimate times for it"));
+  if (document.design().job) return window.showNote(tr("This is a cluster: the plan of a job has the job's own times"));
   document.edit(tr("Choose cluster %1").arg(QFileInfo(path).fileName()), [&](Design& design) {
     design.cluster = path.toStdString();
     design.profile.reset();
@@ -153,7 +169,7 @@ QString MainWindow::viewLink() const {
   ViewTarget target;
   target.view = d->timeline->shortView();
   const auto measured = document.measured();
-  if (const auto step = std::ranges::find(d->steps, measured); step != d->steps.end() && d->steps.size() > 1)
+  if (const auto step = std::ranges::find(d->steps, measured); step != d->steps.end() && d->steps.size() > 1 && !measured->isReplayed)
     target.step = 1 + static_cast<int>(step - d->steps.begin());
   if (measured && measured->run) {
     target.run = static_cast<int>(measured->run->id.value);

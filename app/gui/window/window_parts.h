@@ -13,6 +13,9 @@
 #include <QStackedWidget>
 #include <QTimer>
 #include <array>
+#include <functional>
+#include <memory>
+#include <optional>
 
 #include "app/gui/analysis/panel.h"
 #include "app/gui/candidates/panel.h"
@@ -43,7 +46,7 @@ struct MainWindow::Private {
   const bool recovers;
   Document document;
   PinnedPlans pins{document};
-  Job loading, exporting;
+  Job loading, exporting, replaying;
   QTimer autosave;
   StartPage* start = nullptr;
   TimelineWidget* timeline = nullptr;
@@ -71,6 +74,7 @@ struct MainWindow::Private {
   std::shared_ptr<const hang::Dumps> dumps;  ///< to be explained as soon as the schedule's timeline is there
   std::shared_ptr<const Schedule> ran;       ///< by that job; null: what is open
   QStringList opened;                        ///< the files that are shown
+  std::optional<Arrangement> beforeJob;      ///< how the timeline was before a job was opened, which changed it
   QByteArray docksState;
   bool docksShown = true;
 
@@ -87,6 +91,7 @@ struct MainWindow::Private {
   void showBusy(const QString& title, Job* job);
   void showTitle();
   void take(const Loaded& loaded, const QStringList& paths);
+  void arrangeFor(const Loaded& loaded);
   void takeCluster(const QString& path);
   void explainHang(bool marks);
   enum class ScheduleUse : std::uint8_t { Model, Alone, None };
@@ -108,7 +113,9 @@ struct MainWindow::Private {
   void replanJob();
   void calibrate();
   void goTo(const ExplainedPlace& at);
-  void showStepOf(const ExplainedPlace& at);
+  std::function<std::shared_ptr<const Measured>()> stepOf(const ExplainedPlace& at);
+  void select(const ExplainedPlace& at);
+  void showReplayed(const std::shared_ptr<const Measured>& replayed);
   void select(Source source, const JobPlace& place, Rank rank);
 
   // menus.cpp
@@ -126,6 +133,7 @@ struct MainWindow::Private {
   void copyLink();
   void showRecent();
   void showSteps(std::size_t chosen);
+  [[nodiscard]] static QString stepTitle(const Measured& measured);  ///< in the tool bar's list
   void setTheme(const QString& name);
   void scaleFont(double factor);
 

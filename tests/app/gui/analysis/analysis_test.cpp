@@ -5,6 +5,7 @@
 #include <QTabWidget>
 #include <QTest>
 #include <QTreeWidget>
+#include <set>
 
 #include "app/gui/analysis/bubble_bars.h"
 #include "app/gui/analysis/bubble_table.h"
@@ -196,6 +197,24 @@ TEST_F(AnalysisTest, ShowsWhatTheMemoryLimitAndASlowRankAreTheCauseOf) {
   settle();
   EXPECT_GT(all(BubbleCause::Straggler), 0) << document.problem().toStdString();
   for (std::size_t r = 0; r < bars.ranks().size(); ++r) EXPECT_EQ(bars.ranks()[r].by.sum(), document.prediction()->ranks[r].idle) << r;
+}
+
+TEST_F(AnalysisTest, CausesThatCanBeMendedAreToldApartWithoutColours) {
+  openModel();
+  document.edit(QStringLiteral("limit"), [&](Design& design) { design.request.memoryLimit = document.prediction()->ranks[0].peakBytes; });
+  settle();
+  BubbleBars& bars = *panel->findChild<BubbleBars*>();
+  const auto coloursOf = [&](BubbleCause cause) {
+    const QImage picture = bars.grab(bars.partOf(Rank(0), cause).toAlignedRect().adjusted(1, 1, -1, -4)).toImage();
+    std::set<QRgb> colours;
+    for (int y = 0; y < picture.height(); ++y) {
+      for (int x = 0; x < picture.width(); ++x) colours.insert(picture.pixel(x, y));
+    }
+    return colours.size();
+  };
+  EXPECT_GT(coloursOf(BubbleCause::MemoryLimit), 1U) << "hatched";
+  EXPECT_EQ(coloursOf(BubbleCause::Drain), 1U);
+  EXPECT_NE(patternOf(BubbleCause::MemoryLimit), patternOf(BubbleCause::Straggler));
 }
 
 TEST_F(AnalysisTest, ComputesNothingWhileItIsHidden) {

@@ -170,5 +170,16 @@ TEST_F(PinnedPlansTest, GoWithTheirModel) {
   EXPECT_EQ(refused.count(), 1) << "there is no prediction yet";
 }
 
+TEST_F(PinnedPlansTest, GoWithTheirScheduleWhereThereIsNoModel) {
+  const test::Folder folder;
+  const std::string one = folder.with("one.csv", "0F0,0F1,0B0,0B1\n"), other = folder.with("other.csv", "0F0,0B0,0F1,0B1\n");
+  document.adopt(*loadFiles({one}, {}));
+  ASSERT_TRUE(predicted());
+  pins.pin();
+  ASSERT_EQ(pins.plans().size(), 1U);
+  document.adopt(*loadFiles({other}, {}));
+  EXPECT_TRUE(pins.plans().empty());
+}
+
 }  // namespace
 }  // namespace pw::gui

@@ -70,10 +70,18 @@ class ExplainTest : public WindowFixture {
     const auto found = tree.findItems(name, Qt::MatchExactly | Qt::MatchRecursive);
     return found.isEmpty() ? nullptr : found.front();
   }
-  static void click(RowTree& tree, const QTreeWidgetItem* item) {
+  void click(RowTree& tree, const QTreeWidgetItem* item) {
     tree.scrollToItem(item);
     QTest::mouseClick(tree.viewport(), Qt::LeftButton, {}, tree.visualItemRect(item).center());
+    ASSERT_TRUE(settle());
     QTest::qWait(20);  // the selection follows when the timeline has the step
+  }
+  /// The box in the tool bar that offers steps.
+  QComboBox* replayedSteps() {
+    for (auto* box : window_->findChildren<QComboBox*>()) {
+      if (box->accessibleName() == QStringLiteral("Step of the imported trace")) return box;
+    }
+    return nullptr;
   }
   [[nodiscard]] const Scene& scene() { return window_->timeline().scene(); }
   /// The action that is selected in the timeline, and on which rank.
@@ -193,6 +201,21 @@ TEST_F(ExplainTest, StepsOfAJobArePutTogetherFromItsTimes) {
   const ExplainedRow& expected = tableOf(tables, ExplainTopic::WorstSteps).rows.front();
   click(worst, worst.topLevelItem(0));
   EXPECT_EQ(document().measured()->stepName, expected.cells.front());
+  // It is said which step that is, and the usual one is beside it.
+  EXPECT_EQ(scene().measuredName, QString::fromStdString(expected.cells.front() + ", replayed"));
+  auto* const usual = replayedSteps();
+  ASSERT_TRUE(usual && usual->isVisible());
+  ASSERT_EQ(usual->count(), 2);
+  EXPECT_TRUE(usual->currentText().contains(QString::fromStdString(expected.cells.front()))) << usual->currentText().toStdString();
+  const auto one = document().measured();
+  click(worst, worst.topLevelItem(1));
+  EXPECT_EQ(usual->count(), 2) << "only the last besides the usual one";
+  usual->setCurrentIndex(0);
+  emit usual->activated(0);
+  EXPECT_EQ(document().measured()->stepName, "");
+  EXPECT_EQ(scene().measuredName, QStringLiteral("replayed"));
+  click(worst, worst.topLevelItem(0));
+  EXPECT_EQ(document().measured()->trace, one->trace);
   // A copy of its pipeline, no longer than the step was for all copies, but for the 0.01 % that replays of this job are off.
   const auto makespan = static_cast<double>(document().measured()->metrics->makespan);
   const auto whole = static_cast<double>(job.steps[*expected.place.step].makespan);
@@ -203,6 +226,7 @@ TEST_F(ExplainTest, StepsOfAJobArePutTogetherFromItsTimes) {
 TEST_F(ExplainTest, ExplainsThePlanWhereNothingIsMeasured) {
   openExplained(sample("gpt_small.pt2"));
   ASSERT_TRUE(document().prediction());
+  EXPECT_TRUE(said().contains(QStringLiteral("<p>Predicted step "))) << said().toStdString();
   RowTree& path = page(QStringLiteral("Critical path"));
   ASSERT_GT(path.topLevelItemCount(), 0);
   click(path, row(path, QStringLiteral("F")));

@@ -1,7 +1,10 @@
 // Plans made from a trace or a job: whatever `simulate --costs-from` gives, the app shows.
 #include <QAction>
 #include <QComboBox>
+#include <QDialog>
 #include <QFile>
+#include <QLabel>
+#include <QLineEdit>
 #include <QProcess>
 #include <QPushButton>
 #include <QSpinBox>
@@ -9,6 +12,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/job_design.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/timeline/drawing/rows.h"
@@ -154,6 +158,86 @@ TEST_F(ReplanTest, ATableOfTimesHasNoFindings) {
   EXPECT_FALSE(QTest::qWaitFor([&] { return !button->isHidden(); }, 1'000)) << button->text().toStdString();
 }
 
+TEST_F(ReplanTest, AWorseSplitIsNotFaster) {
+  openAndReplan(kPrimus);
+  const auto before = document().prediction();
+  ASSERT_FALSE(before->actionTimes.empty());
+  document().edit(QStringLiteral("move"), [](Design& design) { design.request.begins[0].value += 2; });
+  ASSERT_TRUE(settle());
+  const auto after = document().prediction();
+  // The first stage has a sixth of the second one besides its own work, and each of its actions takes as much longer.
+  const double own = static_cast<double>(before->costs.stages[0].forward), next = static_cast<double>(before->costs.stages[1].forward);
+  ASSERT_EQ(after->actionTimes.size(), before->actionTimes.size());
+  for (std::size_t i = 0; i < before->actionTimes.size(); ++i) {
+    const auto& [action, time] = before->actionTimes[i];
+    ASSERT_EQ(after->actionTimes[i].first, action);
+    if (action.stage != Stage(0) || action.kind != ActionKind::Forward) continue;
+    EXPECT_NEAR(static_cast<double>(after->actionTimes[i].second), static_cast<double>(time) * (1 + next / 6 / own), 2);
+  }
+  EXPECT_GT(after->step, before->step) << "the first stage is now the slowest of all";
+  document().undo();
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(document().prediction()->step, before->step);
+}
+
+TEST_F(ReplanTest, SaysWhoseTimesAreUsed) {
+  openAndReplan(kReplicas);
+  const auto* times = field<QLabel>(QStringLiteral("Where times come from"));
+  EXPECT_TRUE(times->text().startsWith(QStringLiteral("each microbatch's usual times of "))) << times->text().toStdString();
+  field<QSpinBox>(QStringLiteral("Microbatches"))->setValue(12);
+  ASSERT_TRUE(settle());
+  EXPECT_TRUE(times->text().startsWith(QStringLiteral("each stage's usual times of "))) << times->text().toStdString();
+}
+
+TEST_F(ReplanTest, OffersOnlyWhatAppliesToAJob) {
+  openAndReplan(kReplicas);
+  for (const char* name : {"Microbatch size", "Replicas"}) EXPECT_FALSE(field<QSpinBox>(QString::fromLatin1(name))->isEnabled()) << name;
+  for (const char* name : {"Recompute", "Shared parameters", "Optimizer", "Cluster"})
+    EXPECT_FALSE(field<QComboBox>(QString::fromLatin1(name))->isEnabled()) << name;
+  EXPECT_FALSE(field<QLineEdit>(QStringLiteral("Memory limit of a rank"))->isEnabled());
+  for (const char* name : {"Ranks", "Chunks", "Microbatches"}) EXPECT_TRUE(field<QSpinBox>(QString::fromLatin1(name))->isEnabled()) << name;
+  EXPECT_EQ(field<QLabel>(QStringLiteral("Samples/s"))->text(),
+            countText(document().design().request.microbatches / (static_cast<double>(document().prediction()->step) * 1e-9)));
+  const auto labels = window_->findChild<PlanPanel*>()->findChildren<QLabel*>();
+  EXPECT_TRUE(std::ranges::any_of(labels, [](const QLabel* label) { return label->text() == QStringLiteral("Microbatches/s"); }));
+}
+
+TEST_F(ReplanTest, HasNoClusterToEditAndNoLayersOfMegatron) {
+  const auto command = [&] {
+    return *std::ranges::find_if(window_->commands(), [](QAction* action) { return action->text() == QStringLiteral("Edit c&luster…"); });
+  };
+  EXPECT_FALSE(command()->isEnabled()) << "nothing is open";
+  open(sample("gpt_small.pt2"));
+  EXPECT_TRUE(command()->isEnabled());
+  const auto* layout = window_->findChild<QLineEdit*>(QStringLiteral("layoutString"));
+  EXPECT_TRUE(layout->isVisible());
+  command()->trigger();
+  ASSERT_TRUE(window_->findChild<QDialog*>());
+  openAndReplan(kPrimus);
+  EXPECT_TRUE(QTest::qWaitFor([&] { return window_->findChild<QDialog*>() == nullptr; }, kLongMs)) << "the model's is closed";
+  EXPECT_FALSE(command()->isEnabled());
+  EXPECT_FALSE(field<QToolButton>(QStringLiteral("Edit cluster"))->isEnabled());
+  EXPECT_FALSE(layout->isVisible());
+  const Design before = document().design();
+  open(QStringLiteral(PW_SOURCE_DIR "/resources/examples/mixed_rack.json"));
+  EXPECT_EQ(document().design(), before) << "its times are the job's own";
+  EXPECT_TRUE(window_->message().contains(QStringLiteral("the job's own times"))) << window_->message().toStdString();
+}
+
+TEST_F(ReplanTest, TheArrangementForAJobEndsWithIt) {
+  for (const Arrangement own : {Arrangement::Below, Arrangement::Over}) {
+    window_->timeline().setArrangement(own);
+    openAndReplan(kReplicas);
+    EXPECT_EQ(window_->timeline().scene().arrangement, Arrangement::Above);
+    open(sample("gpt_small.pt2"));
+    EXPECT_EQ(window_->timeline().scene().arrangement, own);
+  }
+  window_->timeline().setArrangement(Arrangement::Above);
+  openAndReplan(kReplicas);
+  open(sample("gpt_small.pt2"));
+  EXPECT_EQ(window_->timeline().scene().arrangement, Arrangement::Above) << "the user's own choice";
+}
+
 TEST_F(ReplanTest, SaysHowManyStagesAJobCanHave) {
   openAndReplan(kReplicas);
   field<QSpinBox>(QStringLiteral("Ranks"))->setValue(49);
@@ -178,6 +262,8 @@ TEST_F(ReplanTest, AProjectReadsItsJobAgain) {
   ASSERT_TRUE(document().prediction()) << document().problem().toStdString();
   EXPECT_EQ(document().design().request.schedule, "zbv");
   EXPECT_EQ(document().prediction()->step, step);
+  ASSERT_TRUE(document().measured()) << "what it is planned from is above the plan";
+  EXPECT_EQ(window_->timeline().scene().arrangement, Arrangement::Above);
 }
 
 TEST_F(ReplanTest, AProjectKeepsWhoseOrderItHas) {

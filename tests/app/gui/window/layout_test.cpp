@@ -1,7 +1,10 @@
 // Where the panels of the window are, in windows of every size.
 #include <QAction>
 #include <QDockWidget>
+#include <QLabel>
+#include <QMessageBox>
 #include <QPushButton>
+#include <algorithm>
 
 #include "tests/app/gui/window_fixture.h"
 
@@ -39,6 +42,35 @@ TEST_F(WindowLayout, PanelsStayInTheWindowBesideEachOtherAtEverySize) {
       EXPECT_TRUE(window_->rect().contains(placeOf(button))) << "Run leaves the window of " << size.width();
     }
   }
+}
+
+TEST_F(WindowLayout, ALongNoteTakesFewLinesAndADialogHasAll) {
+  open(sample("gpt_small.pt2"));
+  resize(1024, 700);
+  const QString word = QStringLiteral("microbatch "), sentence = word.repeated(120).trimmed() + QStringLiteral(" ends.");
+  window_->showNote(sentence);
+  auto* const bar = window_->findChild<QFrame*>(QStringLiteral("message"));
+  QLabel* text = nullptr;
+  for (QLabel* label : bar->findChildren<QLabel*>()) {
+    if (label->accessibleName() == QStringLiteral("Message")) text = label;
+  }
+  const auto buttons = bar->findChildren<QPushButton*>();
+  auto* const more = *std::ranges::find_if(buttons, [](const QPushButton* button) { return button->text() == QStringLiteral("More…"); });
+  const int line = text->fontMetrics().lineSpacing();
+  EXPECT_TRUE(QTest::qWaitFor([&] { return bar->height() <= 6 * line; }, 2000)) << bar->height() << ", lines of " << line;
+  EXPECT_LE(text->heightForWidth(text->width()), 3 * line + 2);
+  EXPECT_TRUE(more->isVisible());
+  EXPECT_GE(text->height(), text->heightForWidth(text->width())) << "none is cut";
+  EXPECT_TRUE(text->text().endsWith(QChar(0x2026))) << text->text().toStdString();
+  EXPECT_EQ(window_->message(), sentence);
+  QTest::mouseClick(more, Qt::LeftButton);
+  const auto* all = window_->findChild<QMessageBox*>();
+  ASSERT_NE(all, nullptr);
+  EXPECT_EQ(all->text(), sentence);
+  delete all;
+  window_->showNote(QStringLiteral("Short"));
+  EXPECT_FALSE(more->isVisible());
+  EXPECT_EQ(text->text(), QStringLiteral("Short."));
 }
 
 TEST_F(WindowLayout, EveryControlOfASearchIsInSightInASmallWindow) {
