@@ -127,6 +127,7 @@ void CandidatesPanel::Private::build() {
   status->setAccessibleName(tr("Result of the search"));
   status->setTextFormat(Qt::PlainText);
   loader = new QPushButton(tr("&Load plan"));
+  loader->setEnabled(false);
   loader->setToolTip(tr("Replace the current plan by the selected one; Undo restores it"));
   pages = new QStackedWidget;
   pages->addWidget(buildEmpty());
