@@ -11,7 +11,7 @@ QString translated(const char* text) { return QCoreApplication::translate("pw::g
 
 TimesOf timesOf(const Measured& step) {
   if (!step.pinnedAs.isEmpty()) return TimesOf::Predicted;
-  return step.run && step.run->facts.synthetic ? TimesOf::Rehearsed : TimesOf::Measured;
+  return step.run ? pw::timesOf(step.run->facts) : TimesOf::Measured;
 }
 
 QString nameOfTimes(const Measured& step) {

@@ -10,7 +10,7 @@ class QVBoxLayout;
 namespace pw::gui {
 
 /// A message above the content, with an icon for its kind, until it is dismissed or the next comes: as many lines
-/// as its buttons are high, and all of it in a dialog when that is asked for. Hidden at first.
+/// as its buttons are high, and all of it in a dialog, which a button opens. Hidden at first.
 class MessageBar : public QFrame {
   Q_OBJECT
  public:

@@ -179,7 +179,7 @@ TEST(TorchTraces, NumberTheTransfersOfNewerVersionsByTheirOrder) {
 }
 
 /// The messages of 1F1B on ranks with F of 10 and B of 20, as newer versions label those of Schedule1F1B, which labels no action. A receive
-/// is waited for at once, a message is under way for 2, and posting it takes 1. Adds the actions to `actions`.
+/// is waited for at once, a message is in flight for 2, and posting it takes 1. Adds the actions to `actions`.
 std::vector<std::string> messagesOf1f1b(int ranks, int microbatches, double begin, std::vector<Cell>& actions) {
   const Schedule schedule = generate("1f1b", {ranks, ranks, microbatches});
   std::map<std::tuple<ActionKind, int, int>, double> ends;
