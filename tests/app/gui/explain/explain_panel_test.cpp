@@ -167,6 +167,7 @@ TEST_F(ExplainTest, GoesByKeyboard) {
   slow.setCurrentItem(slow.topLevelItem(0));
   QTest::keyClick(&slow, Qt::Key_Down);
   QTest::keyClick(&slow, Qt::Key_Return);
+  ASSERT_TRUE(settle());
   QTest::qWait(20);
   const std::vector<ExplainedTable> tables = expectedFor(kPrimus);
   expectPlace(selected(Source::Measured), tableOf(tables, ExplainTopic::Kinds).rows.front().place);
