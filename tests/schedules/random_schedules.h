@@ -53,7 +53,7 @@ inline Placement randomPlacement(Random& random, int ranks, int microbatches) {
 
 /// Grows a sound schedule: at every step any of the actions that are possible then, so that the steps themselves are an
 /// execution of it. A message is two steps, send and receive, in order on each wire; for one channel no rank sends while
-/// something is under way to it from that peer; for rendezvous they are one step.
+/// something is in flight to it from that peer; for rendezvous they are one step.
 class Grower {
  public:
   Grower(Random& random, const Wish& wish) : random_(random), wish_(wish) {
@@ -146,7 +146,7 @@ class Grower {
     possible_.push_back({stage, forward ? ActionKind::Forward : split ? ActionKind::BackwardInput : ActionKind::Backward, m});
   }
 
-  /// On one channel no send goes before what is under way to its rank from its peer has been taken.
+  /// On one channel no send goes before what is in flight to its rank from its peer has been taken.
   bool maySend(const Action& a) {
     return !isSend(a.kind) || wish_.soundUnder != Transport::OneChannel || wires_[{receiverOf(a), rankOf(a)}].empty();
   }
