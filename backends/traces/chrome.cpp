@@ -13,6 +13,7 @@
 #include "backends/traces/events.h"
 #include "backends/traces/names/label.h"
 #include "backends/traces/time_text.h"
+#include "backends/traces/window_objects.h"
 #include "backends/traces/windows.h"
 #include "schedules/error.h"
 #include "simulator/text/number_text.h"
@@ -23,7 +24,8 @@ namespace {
 namespace json = simdjson::ondemand;
 using Meaning = PipelineLabel::Meaning;
 
-constexpr std::size_t kDeepestNesting = 100'000;  ///< of B events on one thread
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;  ///< of a message, so that no sum overflows
+constexpr std::size_t kDeepestNesting = 100'000;            ///< of B events on one thread
 
 /// One event as it stands in the file: tokens, strings without their quotes. Valid as long as its window.
 struct Event {
@@ -192,7 +194,7 @@ void ChromeReader::add(const PipelineLabel& label, std::int32_t track, Ns start,
   const bool own = file_.tracks[static_cast<std::size_t>(track)].own;
   Span span{.rank = Rank(track), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = start + duration};
   if (own && message && event.to >= 0 && event.to < kMaxRanks) span.peer = Rank(static_cast<std::int32_t>(event.to));
-  if (own) span.bytes = std::clamp<std::int64_t>(event.bytes, 0, kLatestTime);
+  if (own) span.bytes = Bytes(std::clamp<std::int64_t>(event.bytes, 0, kMostBytes));
   addLabelled(label, span, file_.spans);
 }
 
@@ -220,7 +222,7 @@ void ChromeReader::takeBegin(const Event& event) {
   if (open.size() >= kDeepestNesting)
     throw UsageError(
         fmt::format("{} opens {} events on one thread without closing any; it is not a usable trace", file_.source, open.size()));
-  open.push_back({label, start.value_or(0)});
+  open.push_back({label, start.value_or(Ns{0})});
 }
 
 void ChromeReader::takeEnd(const Event& event) {
@@ -255,13 +257,13 @@ void ChromeReader::takeCounter(const Event& event) {
   // The counter of a trace belongs to its process; the rank is in its name.
   Event place = event;
   place.thread = std::string_view(event.name).substr(kCounter.size());
-  file_.memory.push_back({Rank(trackOf(place, false, true)), *time, event.bytes});
+  file_.memory.push_back({Rank(trackOf(place, false, true)), *time, Bytes(event.bytes)});
 }
 
 void ChromeReader::takeMemory(const Event& event) {
   const auto time = nanoseconds(event.start);
   if (event.allocated < 0 || !time) return;
-  file_.memory.push_back({Rank(trackOf(event, event.deviceType != 0, false)), *time, event.allocated});
+  file_.memory.push_back({Rank(trackOf(event, event.deviceType != 0, false)), *time, Bytes(event.allocated)});
 }
 
 void ChromeReader::takeName(const Event& event) {
@@ -309,31 +311,12 @@ void ChromeReader::take(const Event& event) {
 }
 
 void ChromeReader::readWindow(std::string_view events) {
-  const auto refuse = [&](simdjson::error_code problem) {
-    throw UsageError(fmt::format("{} is damaged: its JSON is broken about {} bytes in ({}); record or copy it again", file_.source,
-                                 windows_.position() - events.size() / 2, simdjson::error_message(problem)));
-  };
-  json::document document;
-  const simdjson::padded_string_view text(events.data(), events.size(), events.size() + EventWindows::kPadding);
-  auto problem = parser_.iterate(text).get(document);
-  if (problem == simdjson::UTF8_ERROR) {  // labels are ASCII: what a foreign name holds does not matter
-    windows_.replaceBeyondAscii(events);
-    problem = parser_.iterate(text).get(document);
-  }
-  if (problem != simdjson::SUCCESS) refuse(problem);
-  json::array array;
-  if (const auto broken = document.get_array().get(array)) refuse(broken);
-  for (auto element : array) {
-    json::value value;
-    if (const auto broken = element.get(value)) refuse(broken);
-    json::object object;
-    const auto notObject = value.get_object().get(object);
-    if (notObject == simdjson::INCORRECT_TYPE) continue;
-    if (notObject != simdjson::SUCCESS) refuse(notObject);
+  forEachObject(parser_, windows_, events, file_.source, [this](json::object& object) {
     Event event;
-    if (const auto broken = readEvent(object, event)) refuse(broken);
-    take(event);
-  }
+    const auto broken = readEvent(object, event);
+    if (!broken) take(event);
+    return broken;
+  });
 }
 
 /// Room for as many spans as the part read so far promises: growing step by step would need up to three times the memory.
@@ -376,7 +359,7 @@ void ChromeReader::finish() {
   file_.truncated = windows_.isTruncated();
   const auto& members = windows_.members();
   if (const auto base = members.find("baseTimeNanoseconds"); base != members.end()) {
-    file_.origin = numberOf<std::int64_t>(base->second).value_or(0);
+    file_.origin = Ns(numberOf<std::int64_t>(base->second).value_or(0));
     if (file_.origin < 0 || file_.origin > kLatestTime) file_.origin = 0;
   }
   if (const auto info = members.find("distributedInfo"); info != members.end()) {

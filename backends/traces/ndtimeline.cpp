@@ -13,6 +13,7 @@
 
 #include "backends/traces/events.h"
 #include "backends/traces/time_text.h"
+#include "backends/traces/window_objects.h"
 #include "backends/traces/windows.h"
 #include "schedules/error.h"
 #include "simulator/text/number_text.h"
@@ -157,7 +158,7 @@ void NdReader::take(const Event& event) {
   auto duration = nanoseconds(event.duration);
   // A collective's time counts from its last worker's start, whose clock may be a little ahead.
   constexpr Ns kClocksApart = 10'000'000;
-  if (duration && *duration < 0 && *duration > -kClocksApart) duration = 0;
+  if (duration && *duration < 0 && *duration > -kClocksApart) duration = Ns{0};
   if (!start || !duration || *duration < 0 || *duration > kLongestDuration || event.step < 0 || event.step > kMostSteps) {
     ++events_.unusable;
     return;
@@ -173,32 +174,12 @@ void NdReader::take(const Event& event) {
 }
 
 void NdReader::readWindow(std::string_view events, EventWindows& windows, const std::string& path) {
-  const auto refuse = [&](simdjson::error_code problem) {
-    throw UsageError(fmt::format("{} is damaged: its JSON is broken about {} bytes in ({}); record or copy it again", path,
-                                 windows.position() - std::min<std::uint64_t>(windows.position(), events.size() / 2),
-                                 simdjson::error_message(problem)));
-  };
-  json::document document;
-  const simdjson::padded_string_view text(events.data(), events.size(), events.size() + EventWindows::kPadding);
-  auto problem = parser_.iterate(text).get(document);
-  if (problem == simdjson::UTF8_ERROR) {
-    windows.replaceBeyondAscii(events);
-    problem = parser_.iterate(text).get(document);
-  }
-  if (problem != simdjson::SUCCESS) refuse(problem);
-  json::array array;
-  if (const auto broken = document.get_array().get(array)) refuse(broken);
-  for (auto element : array) {
-    json::value value;
-    if (const auto broken = element.get(value)) refuse(broken);
-    json::object object;
-    const auto notObject = value.get_object().get(object);
-    if (notObject == simdjson::INCORRECT_TYPE) continue;
-    if (notObject != simdjson::SUCCESS) refuse(notObject);
+  forEachObject(parser_, windows, events, path, [this](json::object& object) {
     Event event;
-    if (const auto broken = readEvent(object, event)) refuse(broken);
-    take(event);
-  }
+    const auto broken = readEvent(object, event);
+    if (!broken) take(event);
+    return broken;
+  });
 }
 
 bool NdReader::read(const std::string& path, const std::function<bool(std::uint64_t)>& advance) {
