@@ -12,6 +12,7 @@
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
 #include "simulator/text/median.h"
+#include "simulator/text/percent.h"
 
 namespace pw {
 namespace {
@@ -91,7 +92,7 @@ std::vector<std::optional<Action>> nextActions(const Trace& trace, const std::ve
   return next;
 }
 
-std::string longer(double slowdown) { return fmt::format("{:.1f} %", 100 * (slowdown - 1)); }
+std::string longer(double slowdown) { return percent(slowdown - 1); }
 
 }  // namespace
 

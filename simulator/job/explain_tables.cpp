@@ -12,13 +12,12 @@
 
 #include "schedules/units.h"
 #include "simulator/report/bubble_causes.h"
+#include "simulator/text/percent.h"
 
 namespace pw {
 namespace {
 
 double shareOf(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
-std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
-std::string signedPercent(double fraction) { return fmt::format("{:+.1f} %", 100 * fraction); }
 
 std::string messageKind(const Action& carried) {
   return std::string(letters(carried.kind == ActionKind::Forward ? ActionKind::SendForward : ActionKind::SendBackward));
@@ -204,7 +203,7 @@ ExplainedTable pathTable(const JobExplanation& explanation, const Places& places
 
 ExplainedTable bubbleTable(const JobExplanation& explanation) {
   ExplainedTable table{ExplainTopic::Bubble, {"idle", "phase", "cause", "waits for", "time", "share"}, {}};
-  const Ns all = static_cast<Ns>(explanation.metrics.ranks.size()) * explanation.metrics.makespan;
+  const Ns all = explanation.metrics.ranks.size() * explanation.metrics.makespan;
   for (std::size_t g = 0; g < explanation.causes.groups.size(); ++g) {
     const BubbleGroup& group = explanation.causes.groups[g];
     const double share = shareOf(group.idle, all);

@@ -9,14 +9,13 @@
 #include "simulator/report/metrics.h"
 #include "simulator/report/verdict.h"
 #include "simulator/text/counted.h"
+#include "simulator/text/percent.h"
 
 namespace pw {
 namespace {
 
-std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
-
 std::string errorOf(Ns before, Ns after) {
-  return before > 0 ? fmt::format("{:+.1f} %", 100 * static_cast<double>(after - before) / static_cast<double>(before)) : "–";
+  return before > 0 ? signedPercent(static_cast<double>(after - before) / static_cast<double>(before)) : "–";
 }
 
 std::string shareOf(Ns part, Ns whole) { return whole > 0 ? percent(static_cast<double>(part) / static_cast<double>(whole)) : "–"; }

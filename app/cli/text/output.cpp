@@ -83,10 +83,6 @@ std::string table(const std::vector<std::vector<std::string>>& cells) {
   return text;
 }
 
-std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
-
-std::string signedPercent(double fraction) { return fmt::format("{:+.1f} %", 100 * fraction); }
-
 std::string sentence(std::string_view text) {
   std::string line;
   for (const char c : printable(text)) {

@@ -9,16 +9,13 @@
 #include "backends/host/files.h"
 #include "engine/planning/progress_style.h"
 #include "simulator/text/counted.h"
+#include "simulator/text/percent.h"
 
 namespace pw::cli {
 
 /// Right-aligned numbers, left-aligned words: columns as wide as their widest cell, two spaces between. The first row is the header. Cells
 /// may hold UTF-8; width counts code points; line ends and tabs are escaped as by `printableLine`.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
-
-/// `12.3 %`, and with `signedPercent` `+12.3 %`, of a fraction.
-[[nodiscard]] std::string percent(double fraction);
-[[nodiscard]] std::string signedPercent(double fraction);
 
 /// The text as one line that ends in a full stop, for errors on stderr.
 [[nodiscard]] std::string sentence(std::string_view text);
