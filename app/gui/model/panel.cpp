@@ -1,5 +1,6 @@
 #include "app/gui/model/panel.h"
 
+#include <QAction>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QMenu>
@@ -83,6 +84,7 @@ struct ModelPanel::Private {
   ModuleFinder finder{model, view};
   QLabel notice;
   LayoutLine& layoutLine = *new LayoutLine;
+  QAction graphAction;
   QToolButton findingsButton, graphButton;
   FindingsView findings;
   Job reporting;
@@ -128,11 +130,13 @@ void ModelPanel::Private::layOut() {
   top->addWidget(&finder, 1);
   top->addWidget(&graphButton);
   top->addWidget(&findingsButton);
-  graphButton.setText(tr("Graph"));
-  graphButton.setCheckable(true);
+  graphAction.setText(tr("Model as a &graph"));
+  graphAction.setIconText(tr("Graph"));
+  graphAction.setToolTip(tr("Modules as a graph with what flows between them, instead of the tree"));
+  graphAction.setCheckable(true);
+  graphButton.setDefaultAction(&graphAction);
   graphButton.setAutoRaise(true);
   graphButton.setObjectName(QStringLiteral("graph"));
-  graphButton.setToolTip(tr("Modules as a graph with what flows between them, instead of the tree"));
   findingsButton.setCheckable(true);
   findingsButton.hide();
   findings.hide();
@@ -181,7 +185,7 @@ void ModelPanel::Private::connectTree() {
 
 void ModelPanel::Private::connectGraph() {
   GraphView& graphView = graphArea.view();
-  connect(&graphButton, &QToolButton::toggled, &q, [this, &graphView](bool asGraph) {
+  connect(&graphAction, &QAction::toggled, &q, [this, &graphView](bool asGraph) {
     showPage();
     if (!graph || (!asGraph && graphView.current() < 0)) return;
     asGraph ? graphView.choose(view.currentRow()) : view.goTo(graphView.current());
@@ -195,7 +199,7 @@ void ModelPanel::Private::connectGraph() {
           [this, &graphView](SplitHandle* handle) { cutLinks.adopt(handle, graphView.handles(), graphView); });
   // What the field finds and the list of findings goes to, the graph shows too.
   connect(view.selectionModel(), &QItemSelectionModel::currentChanged, &q, [this](const QModelIndex& index) {
-    if (graphButton.isChecked() && index.isValid()) graphArea.view().choose(model.rowOf(index));
+    if (graphAction.isChecked() && index.isValid()) graphArea.view().choose(model.rowOf(index));
   });
 }
 
@@ -205,7 +209,7 @@ void ModelPanel::Private::link(HandleLinks& handles) {
 }
 
 void ModelPanel::Private::showPage() {
-  const bool asGraph = graphButton.isChecked();
+  const bool asGraph = graphAction.isChecked();
   QWidget& page = asGraph ? static_cast<QWidget&>(graphArea) : area;
   pages.setCurrentWidget(graph ? &page : &emptyPage);
   q.setFocusProxy(asGraph ? static_cast<QWidget*>(&graphArea.view()) : &view);
@@ -285,7 +289,7 @@ void ModelPanel::Private::modelChanged() {
   if (!sameGraph) layoutLine.setModel(document.design().job ? nullptr : graph.get());  // a job's layers are parts of its stages
   commands.setRules(graph ? SplitRules(graph, document.splitPoints(), document.design().request.microbatch) : SplitRules());
   const bool hasTree = graph != nullptr;
-  graphButton.setEnabled(hasTree);
+  graphAction.setEnabled(hasTree);
   showPage();
   finder.setEnabled(hasTree);
   designChanged();
@@ -385,7 +389,7 @@ void ModelPanel::Private::showMenu(int row, int split, const QPoint& global) {
   commands.fillMenu(menu, row, split);
   if (row >= 0) {
     menu.addSeparator();
-    graphButton.isChecked() ? graphArea.fillMenu(menu, row) : view.fillMenu(menu, row);
+    graphAction.isChecked() ? graphArea.fillMenu(menu, row) : view.fillMenu(menu, row);
   }
   menu.exec(global);
 }
@@ -396,6 +400,8 @@ ModelPanel::ModelPanel(Document& document, QWidget* parent) : QWidget(parent), d
 
 ModelPanel::~ModelPanel() = default;
 void ModelPanel::find() { d->finder.edit(); }
+QAction* ModelPanel::graphAction() { return &d->graphAction; }
 void ModelPanel::cancel() { d->commands.job().cancel(); }
+bool ModelPanel::isIdle() const { return !d->reporting.isRunning(); }
 
 }  // namespace pw::gui

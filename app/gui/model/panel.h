@@ -18,6 +18,8 @@ class ModelPanel : public QWidget {
   void find();
   /// Ends balancing or fitting splits, which then stay as they are.
   void cancel();
+  [[nodiscard]] QAction* graphAction();  ///< checked: the graph stands in place of the tree
+  [[nodiscard]] bool isIdle() const;     ///< what was found in the model is shown
   [[nodiscard]] QSize sizeHint() const override { return {640, 700}; }
 
  private:

@@ -72,7 +72,7 @@ CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
 bool MainWindow::isIdle() const {
   return !d->loading.isRunning() && !d->exporting.isRunning() && !d->replaying.isRunning() && !d->document.isPredicting() &&
-         !d->document.isOrdering() && d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle() && d->statistics->isIdle();
+         !d->document.isOrdering() && d->model->isIdle() && d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle() && d->statistics->isIdle();
 }
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 
@@ -342,6 +342,7 @@ void MainWindow::Private::saveLayout() {
   if (!recovers) return;
   QSettings settings;
   settings.setValue(QStringLiteral("geometry"), window.saveGeometry());
+  settings.setValue(QStringLiteral("model as graph"), model->graphAction()->isChecked());
   if (docksShown) settings.setValue(QStringLiteral("docks"), window.saveState());
 }
 
@@ -350,6 +351,7 @@ void MainWindow::Private::restoreLayout() {
   const QSettings settings;
   window.restoreGeometry(settings.value(QStringLiteral("geometry")).toByteArray());
   docksState = settings.value(QStringLiteral("docks")).toByteArray();
+  model->graphAction()->setChecked(settings.value(QStringLiteral("model as graph")).toBool());
   showRecent();
 }
 

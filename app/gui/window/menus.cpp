@@ -168,6 +168,8 @@ void MainWindow::Private::viewMenu() {
     const QSignalBlocker quiet(differences);
     differences->setChecked(scene.differences);
   });
+  menu->addAction(model->graphAction());
+  commands.push_back(model->graphAction());
   menu->addSeparator();
   for (QDockWidget* dock : docks()) menu->addAction(dock->toggleViewAction());
   command(menu, MainWindow::tr("Reset la&yout"), {}, [this] { resetLayout(); });

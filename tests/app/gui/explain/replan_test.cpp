@@ -155,7 +155,7 @@ TEST_F(ReplanTest, SplitsCanBeMoved) {
 TEST_F(ReplanTest, ATableOfTimesHasNoFindings) {
   openAndReplan(kReplicas);
   const auto* button = window_->findChild<QToolButton*>(QStringLiteral("findings"));
-  EXPECT_FALSE(QTest::qWaitFor([&] { return !button->isHidden(); }, 1'000)) << button->text().toStdString();
+  EXPECT_TRUE(button->isHidden()) << button->text().toStdString();
 }
 
 TEST_F(ReplanTest, AWorseSplitIsNotFaster) {

@@ -4,6 +4,8 @@
 #include <QLabel>
 #include <QMessageBox>
 #include <QPushButton>
+#include <QSettings>
+#include <QToolButton>
 #include <algorithm>
 
 #include "tests/app/gui/window_fixture.h"
@@ -103,6 +105,27 @@ TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {
   EXPECT_EQ(window_->dockWidgetArea(dock("candidates")), Qt::BottomDockWidgetArea);
   EXPECT_NEAR(placeOf(dock("plan")).width(), before.width(), 4);
   expectNoneLiesOverAnother();
+}
+
+// From the menu as by the button; the next window shows what the last one did.
+TEST_F(WindowLayout, KeepsWhetherTheModelIsAGraph) {
+  const auto graph = [](MainWindow& window) {
+    const auto& commands = window.commands();
+    return *std::ranges::find_if(commands, [](const QAction* action) { return action->text() == QLatin1String("Model as a &graph"); });
+  };
+  const bool before = QSettings().value(QStringLiteral("model as graph")).toBool();
+  for (const bool asGraph : {true, false}) {
+    {
+      MainWindow window;
+      window.show();
+      graph(window)->setChecked(asGraph);
+      EXPECT_EQ(window.findChild<QToolButton*>(QStringLiteral("graph"))->isChecked(), asGraph);
+      window.close();
+    }
+    MainWindow next;
+    EXPECT_EQ(graph(next)->isChecked(), asGraph);
+  }
+  QSettings().setValue(QStringLiteral("model as graph"), before);
 }
 
 }  // namespace
