@@ -132,7 +132,7 @@ std::vector<FileTensor> mergePieces(const std::vector<std::vector<StatePiece>>& 
       const auto [place, isNew] = places.emplace(piece.name, tensors.size());
       if (isNew) tensors.push_back(describe(piece, static_cast<int>(rank)));
       FileTensor& tensor = tensors[place->second];
-      const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, bytesPerElement(piece.dtype));
+      const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, bytesPerElement(piece.dtype).value);
       if (piece.dtype != tensor.what.dtype || piece.shape != tensor.what.shape || piece.first < 0 ||
           piece.first > tensor.elements - count) {
         throw Error(

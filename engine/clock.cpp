@@ -25,7 +25,7 @@ ClockReading readClock(JobRank peer, Communicator& communicator, const ClockFunc
     best = {theirs, theirs - (sent + trip / 2), trip};
   }
   // Theirs was read within the round trip: with one clock the offset is at most half of it, rounded up.
-  if (std::abs(best.offset) <= (best.roundTrip + 1) / 2) best.offset = 0;
+  if (abs(best.offset) <= (best.roundTrip + 1) / 2) best.offset = 0;
   return best;
 }
 
@@ -55,7 +55,7 @@ Ns onOurClock(Ns time, const ClockReading& first, const ClockReading& last) {
   if (time >= last.at || first.at >= last.at || first.offset == last.offset) return time - last.offset;
   if (time <= first.at) return time - first.offset;
   const double share = static_cast<double>(time - first.at) / static_cast<double>(last.at - first.at);
-  return time - (first.offset + std::llround(share * static_cast<double>(last.offset - first.offset)));
+  return time - (first.offset + Ns(std::llround(share * static_cast<double>(last.offset - first.offset))));
 }
 
 }  // namespace pw

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kSizeTag = 0x7FFF0001, kPayloadTag = 0x7FFF0002, kStepTag = 0x7FFF0003, kRestTag = 0x7FFF0004,
                         kComparisonTag = 0x7FFF0005;
-constexpr Ns kBetweenComparisons = 5'000'000'000;  // clocks of hosts drift apart by some 10 µs a second
+constexpr Ns kBetweenComparisons{5'000'000'000};  // clocks of hosts drift apart by some 10 µs a second
 constexpr int kMostStepsBetween = 1 << 20;
 // A span for the action, one for a wait and one or two for messages, three samples of memory; with room to spare.
 constexpr std::size_t kBytesOfAction = 4 * 44 + 4 * 20, kBytesOfStep = 1024;
@@ -144,7 +144,8 @@ void StepGatherer::compare() {
     const bool shared = std::ranges::all_of(readings, [](const ClockReading& r) { return r.offset == 0; });
     const Ns step = std::max<Ns>(1, passed / std::max(1, sinceComparison_));
     if (!shared)
-      next = sinceComparison_ == 0 ? 1 : static_cast<std::int32_t>(std::clamp<Ns>(kBetweenComparisons / step, 1, kMostStepsBetween));
+      next =
+          sinceComparison_ == 0 ? 1 : static_cast<std::int32_t>(std::clamp<std::int64_t>(kBetweenComparisons / step, 1, kMostStepsBetween));
     first_ = last_.empty() ? readings : std::move(last_);
     last_ = std::move(readings);
     for (int r = 1; r < communicator_.size(); ++r) communicator_.wait(communicator_.send(JobRank(r), kComparisonTag, bufferOf(next)));

@@ -32,7 +32,7 @@ char* put(char* at, std::string_view text) {
   return at + text.size();
 }
 
-char* put(char* at, Ns number) {
+char* put(char* at, std::int64_t number) {
   if (number >= 0 && number < 10) {  // most are
     *at = static_cast<char>('0' + number);
     return at + 1;
@@ -113,10 +113,10 @@ Span readSpan(Scanner& scanner, Ns from, std::int32_t ranksOfPipeline) {
   span.stage = Stage(next(-1, kMostStages));
   span.microbatch = Microbatch(next(-1, kMostMicrobatches));
   span.peer = Rank(next(0, ranksOfPipeline - 1));
-  span.bytes = nextLarge(0, kMostBytes);
-  const Ns start = nextLarge(-kMostApart, kMostApart);
+  span.bytes = Bytes(nextLarge(0, kMostBytes.value));
+  const Ns start(nextLarge(-kMostApart.value, kMostApart.value));
   span.start = from + start;
-  span.end = from + nextLarge(start, start + kLongestSpan);
+  span.end = from + Ns(nextLarge(start.value, (start + kLongestSpan).value));
   scanner.expect("]");
   return span;
 }
@@ -147,15 +147,16 @@ void LiveWriter::write(const StepLog& log, bool done) {
   const Ns from = spans_ < log.spans.size() ? log.spans[spans_].start : samples_ < log.memory.size() ? log.memory[samples_].time : 0;
   char* at = line_.data();  // a local variable, so that stores through it cannot alias our members
   if (cut_) at = put(at, "\n");
-  at = put(put(at, "{\"rank\":"), Ns{rank_.value});
-  at = put(put(at, ",\"step\":"), Ns{step_});
-  at = put(put(at, ",\"from\":"), from);
+  at = put(put(at, "{\"rank\":"), std::int64_t{rank_.value});
+  at = put(put(at, ",\"step\":"), std::int64_t{step_});
+  at = put(put(at, ",\"from\":"), from.value);
   at = put(at, ",\"spans\":[");
   for (bool first = true; spans_ < log.spans.size(); ++spans_, first = false) {
     const Span& span = log.spans[spans_];
     at = put(put(put(at, first ? "[\"" : ",[\""), nameOf(span.kind)), "\"");
-    for (const Ns number : {Ns{span.rank.value}, Ns{span.stage.value}, Ns{span.microbatch.value}, Ns{span.peer.value}, span.bytes,
-                            span.start - from, span.end - from}) {
+    for (const std::int64_t number :
+         {std::int64_t{span.rank.value}, std::int64_t{span.stage.value}, std::int64_t{span.microbatch.value}, std::int64_t{span.peer.value},
+          span.bytes.value, (span.start - from).value, (span.end - from).value}) {
       *at++ = ',';
       at = put(at, number);
     }
@@ -163,9 +164,9 @@ void LiveWriter::write(const StepLog& log, bool done) {
   }
   at = put(at, "],\"memory\":[");
   for (bool first = true; samples_ < log.memory.size(); ++samples_, first = false) {
-    at = put(put(at, first ? "[" : ",["), log.memory[samples_].time - from);
+    at = put(put(at, first ? "[" : ",["), (log.memory[samples_].time - from).value);
     *at++ = ',';
-    at = put(at, log.memory[samples_].bytes);
+    at = put(at, log.memory[samples_].bytes.value);
     *at++ = ']';
   }
   at = put(at, done ? "],\"done\":true}\n" : "],\"done\":false}\n");
@@ -210,16 +211,16 @@ bool LiveReader::take(std::string_view line) {
   scanner.expect(",\"step\":");
   const int step = scanner.number<std::int32_t>(0, std::numeric_limits<std::int32_t>::max());
   scanner.expect(",\"from\":");
-  const Ns from = scanner.number<std::int64_t>(0, kLatest);
+  const Ns from(scanner.number<std::int64_t>(0, kLatest.value));
   scanner.expect(",\"spans\":");
   scanner.list([&] { log.spans.push_back(readSpan(scanner, from, static_cast<std::int32_t>(ranksOfPipeline_))); });
   scanner.expect(",\"memory\":");
   scanner.list([&] {
     MemorySample sample{Replicas{static_cast<int>(ranksOfPipeline_)}.rank(JobRank(rank)), 0, 0};
     scanner.expect("[");
-    sample.time = from + scanner.number<std::int64_t>(-kMostApart, kMostApart);
+    sample.time = from + Ns(scanner.number<std::int64_t>(-kMostApart.value, kMostApart.value));
     scanner.expect(",");
-    sample.bytes = scanner.number<std::int64_t>(-kMostBytes, kMostBytes);
+    sample.bytes = Bytes(scanner.number<std::int64_t>(-kMostBytes.value, kMostBytes.value));
     scanner.expect("]");
     log.memory.push_back(sample);
   });

@@ -14,11 +14,11 @@ constexpr std::uint32_t kGroupsPerStage = 8;  // more element types than there a
 constexpr std::uint32_t kNumberTag = 0x7FFF0400, kNumbersPerStep = 4;  // the loss, the norm
 
 std::int64_t elementsOf(const ParameterGroup& group) {
-  return static_cast<std::int64_t>(group.values.bytes) / bytesPerElement(group.dtype);
+  return static_cast<std::int64_t>(group.values.bytes) / bytesPerElement(group.dtype).value;
 }
 
 Buffer part(Buffer whole, DType dtype, std::pair<std::int64_t, std::int64_t> elements) {
-  const Bytes width = bytesPerElement(dtype);
+  const std::int64_t width = bytesPerElement(dtype).value;
   return {whole.data + elements.first * width, static_cast<std::size_t>((elements.second - elements.first) * width)};
 }
 

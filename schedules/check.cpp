@@ -260,8 +260,8 @@ void requireSizes(const Schedule& schedule, const MessageSizes& sizes) {
     }
     const auto negative = std::ranges::find_if(*list, [](Bytes bytes) { return bytes < 0; });
     if (negative == list->end()) continue;
-    throw UsageError(
-        fmt::format("the {} message size of stage {} is {} bytes; sizes cannot be negative", what, negative - list->begin(), *negative));
+    throw UsageError(fmt::format("the {} message size of stage {} is {} bytes; sizes cannot be negative", what, negative - list->begin(),
+                                 negative->value));
   }
 }
 
@@ -336,7 +336,7 @@ std::vector<Problem> checkSizes(const Schedule& schedule, const MessageSizes& si
     problems.push_back({rank, position, receive,
                         fmt::format("stage {} sends {} bytes to stage {}, which expects {} bytes ({}): the receive hangs or reads wrong "
                                     "values, and so does that of the gradient",
-                                    stage - 1, sizes.sends[stage - 1], stage, sizes.receives[stage], toString(receive))});
+                                    stage - 1, sizes.sends[stage - 1].value, stage, sizes.receives[stage].value, toString(receive))});
   }
   std::ranges::stable_sort(problems, {}, [](const Problem& p) { return std::tuple(p.rank, p.position); });
   return problems;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "schedules/quantity.h"
+
 namespace pw {
 
 /// An integer that names one kind of thing. Mixing up ranks, stages and microbatches is a classic bug in this field, so each has its own
@@ -28,10 +30,10 @@ using ValueId = Id<struct ValueTag>;          ///< index of a value in `ModelGra
 using RunId = Id<struct RunTag>;              ///< row of a run in the run store
 
 /// Time in nanoseconds, from the start of the iteration unless said otherwise. Never a double.
-using Ns = std::int64_t;
+using Ns = Quantity<struct NsTag>;
 
 /// Sizes of tensors, files and memory.
-using Bytes = std::int64_t;
+using Bytes = Quantity<struct BytesTag>;
 
 }  // namespace pw
 

@@ -33,7 +33,7 @@ Time timeOf(const Action& a, const ActionTimes* times) {
                        : a.kind == ActionKind::Backward      ? times->backward
                        : a.kind == ActionKind::BackwardInput ? times->input
                                                              : times->weight;
-  return ofKind[a.stage.index()];
+  return ofKind[a.stage.index()].value;
 }
 
 /// A message, as seen on both ranks, at the moment its action ends.

@@ -37,7 +37,7 @@ constexpr std::string_view nameOf(Lowering lowering) {
 
 /// How long actions take, by stage.
 struct ActionTimes {
-  std::vector<std::int64_t> forward, backward, input, weight;
+  std::vector<Ns> forward, backward, input, weight;
 
   bool operator==(const ActionTimes&) const = default;
 };

@@ -100,17 +100,17 @@ std::string format(std::int64_t value, std::span<const Unit> units) {
 
 Ns parseDuration(std::string_view text) {
   if (text == "0") return 0;
-  if (const auto time = parse(text, kReadTimes)) return *time;
+  if (const auto time = parse(text, kReadTimes)) return Ns(*time);
   throw UsageError(fmt::format("\"{}\" is not a duration; write a number and ns, us, ms or s, like 1.5ms", text));
 }
 
 Bytes parseSize(std::string_view text) {
-  if (const auto size = parse(text, kReadSizes)) return *size;
+  if (const auto size = parse(text, kReadSizes)) return Bytes(*size);
   throw UsageError(fmt::format("\"{}\" is not a size; write a number and B, KB, MB, GB, KiB, MiB or GiB, like 1.5GiB", text));
 }
 
-std::string formatDuration(Ns time) { return format(time, kShownTimes); }
+std::string formatDuration(Ns time) { return format(time.value, kShownTimes); }
 
-std::string formatSize(Bytes bytes) { return format(bytes, kShownSizes); }
+std::string formatSize(Bytes bytes) { return format(bytes.value, kShownSizes); }
 
 }  // namespace pw

@@ -42,13 +42,13 @@ std::string documentOf(const CalibratedProfile& result) {
 std::string textOf(const CalibratedProfile& result) {
   const auto& [calibration, uncertainty, before, after] = result.report;
   std::string text = fmt::format("Calibrated by {}:\n", counted(static_cast<std::int64_t>(result.ids.size()), "run"));
-  text += table(
-      {{"", ""},
-       {"forward", fmt::format("× {:.3f}", calibration.forward)},
-       {"backward", fmt::format("× {:.3f}", calibration.backward)},
-       {"optimizer", fmt::format("× {:.3f}", calibration.optimizer)},
-       {"each action", "+ " + formatDuration(calibration.perAction)},
-       {"each message", fmt::format("{} {}", calibration.perMessage < 0 ? "−" : "+", formatDuration(std::abs(calibration.perMessage)))}});
+  text +=
+      table({{"", ""},
+             {"forward", fmt::format("× {:.3f}", calibration.forward)},
+             {"backward", fmt::format("× {:.3f}", calibration.backward)},
+             {"optimizer", fmt::format("× {:.3f}", calibration.optimizer)},
+             {"each action", "+ " + formatDuration(calibration.perAction)},
+             {"each message", fmt::format("{} {}", calibration.perMessage < 0 ? "−" : "+", formatDuration(abs(calibration.perMessage)))}});
   text += fmt::format("\nSteps were {} off what was predicted (median); {}, they are {} off.\n", percent(before),
                       result.ids.size() > 1 ? "predicted with a calibration by the other runs" : "with this calibration", percent(after));
   text += fmt::format("Predictions made from it have an error bar of {}: four of five steps are within.\n", formatErrorBar(uncertainty));

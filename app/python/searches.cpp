@@ -149,7 +149,7 @@ void bindCandidates(py::module_& m) {
       .def(py::pickle(&packed, &unpacked))
       .def("__repr__", [](const Candidate& c) {
         return "<Candidate " + c.request.schedule + ", " + std::to_string(c.stages) + " stages, " + std::to_string(c.request.microbatches) +
-               " microbatches, step " + std::to_string(c.step) + " ns>";
+               " microbatches, step " + std::to_string(c.step.value) + " ns>";
       });
 }
 

@@ -147,14 +147,14 @@ void finish(std::chrono::milliseconds deadline, const std::function<void()>& mea
 
 Bytes bytesAlive() {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(use().index));
-  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current + recordedBytes();
+  return Bytes(stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current) + recordedBytes();
 }
 
 Bytes takePeakBytes() {
   const auto device = static_cast<c10::DeviceIndex>(use().index);
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device);
   c10::cuda::CUDACachingAllocator::resetPeakStats(device);
-  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak + recordedBytes();
+  return Bytes(stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak) + recordedBytes();
 }
 
 Gpu::Gpu(int number, c10::cuda::CUDAStream stream)
@@ -174,7 +174,7 @@ Gpu::Gpu(int number, c10::cuda::CUDAStream stream)
     return recordGraph(use().index, computeStream(), work, pool);
   };
   device.launch = [](const std::shared_ptr<void>& recording) { launchGraph(recording, computeStream()); };
-  device.spin = [](Ns duration) { spinKernel(duration, computeStream()); };
+  device.spin = [](Ns duration) { spinKernel(duration.value, computeStream()); };
   device.name = [](const char* what) { what != nullptr ? static_cast<void>(nvtxRangePushA(what)) : static_cast<void>(nvtxRangePop()); };
   device.bytesAlive = &bytesAlive;
   device.takePeakBytes = &takePeakBytes;

@@ -16,8 +16,8 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-std::atomic<Bytes>& allRecorded() {
-  static std::atomic<Bytes> bytes{0};
+std::atomic<std::int64_t>& allRecorded() {
+  static std::atomic<std::int64_t> bytes{0};
   return bytes;
 }
 
@@ -29,8 +29,8 @@ struct Pool {
   Bytes most = 0;  ///< that it needs at a time
   Bytes uncounted = 0;
 
-  explicit Pool(c10::DeviceIndex on) : device(on), before(stats().current) {}
-  ~Pool() { allRecorded() -= uncounted; }
+  explicit Pool(c10::DeviceIndex on) : device(on), before(Bytes(stats().current)) {}
+  ~Pool() { allRecorded() -= uncounted.value; }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
@@ -40,9 +40,9 @@ struct Pool {
   /// Called after a recording; the peak is counted from the last reset.
   void count() {
     const auto now = stats();
-    most = std::max(most, now.peak - before);
-    const Bytes more = std::max<Bytes>(0, most - (now.current - before));
-    allRecorded() += more - uncounted;
+    most = std::max(most, Bytes(now.peak) - before);
+    const Bytes more = std::max<Bytes>(0, most - (Bytes(now.current) - before));
+    allRecorded() += (more - uncounted).value;
     uncounted = more;
   }
 };
@@ -120,6 +120,6 @@ void launchGraph(const std::shared_ptr<void>& recording, void* stream) {
               "; see dmesg, or run with --no-graphs.");
 }
 
-Bytes recordedBytes() { return allRecorded(); }
+Bytes recordedBytes() { return Bytes(allRecorded().load()); }
 
 }  // namespace pw

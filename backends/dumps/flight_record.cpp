@@ -91,8 +91,8 @@ void readFlightRecord(const dom::element& root, const Source& source) {
     op.state = state == "done" || state == "queued"    ? OpState::Done
                : state == "moving" || state == "begun" ? OpState::Started
                                                        : OpState::Posted;
-    op.posted = std::max<std::int64_t>(0, numberAt(entry, "enqueued_ns", 0));
-    op.bytes = std::max<std::int64_t>(0, numberAt(entry, "bytes", 0));
+    op.posted = Ns(std::max<std::int64_t>(0, numberAt(entry, "enqueued_ns", 0)));
+    op.bytes = Bytes(std::max<std::int64_t>(0, numberAt(entry, "bytes", 0)));
     op.kind = kind == "send"      ? OpKind::Send
               : kind == "receive" ? OpKind::Receive
               : kind == "compute" ? OpKind::Compute

@@ -98,7 +98,7 @@ Bytes bytesOf(const dom::object& entry, std::string_view sizesKey, std::string_v
     total += bytes;
     if (total > kMostBytes) return 0;
   }
-  return total;
+  return Bytes(total);
 }
 
 /// The form of an entry's only tensor.
@@ -250,7 +250,7 @@ void Reader::readEntry(const dom::object& entry) {
   op.state = state;
   op.name = std::string(full.substr(0, 200));
   op.group = groupOf(entry);
-  op.posted = std::max<std::int64_t>(0, numberAt(entry, "time_created_ns").value_or(0));
+  op.posted = Ns(std::max<std::int64_t>(0, numberAt(entry, "time_created_ns").value_or(0)));
   op.kind = OpKind::Collective;
   if (name.starts_with("send")) {
     op.kind = OpKind::Send;

@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "schedules/quantity.h"
+
 namespace pw {
 
 /// Appends values. A string is its size in 8 bytes and its characters; a double its IEEE bits; an optional double a bool and a double.
@@ -24,6 +26,10 @@ class Packer {
     char bytes[sizeof(T)];
     for (std::size_t i = 0; i < sizeof(T); ++i) bytes[i] = static_cast<char>(static_cast<std::uint64_t>(bits) >> (8 * i) & 0xFFU);
     bytes_.append(bytes, sizeof(T));
+  }
+  template <class Tag>
+  void add(Quantity<Tag> quantity) {
+    add(quantity.value);
   }
   void add(double number) { add(std::bit_cast<std::uint64_t>(number)); }
   void add(std::string_view text) {
@@ -60,6 +66,10 @@ class Unpacker {
     }
     number = static_cast<T>(bits);
   }
+  template <class Tag>
+  void take(Quantity<Tag>& quantity) {
+    take(quantity.value);
+  }
   void take(double& number) { number = std::bit_cast<double>(next<std::uint64_t>()); }
   void take(std::string& value) { value = text(); }
   void take(std::optional<double>& number) {
@@ -74,7 +84,7 @@ class Unpacker {
     return value;
   }
   /// An integer in [low, high]; `low`, and no longer sound, where it is outside or missing.
-  template <std::integral T>
+  template <class T>
   [[nodiscard]] T within(T low, T high) {
     const T number = next<T>();
     sound_ = sound_ && low <= number && number <= high;

@@ -20,7 +20,7 @@ void copy(Buffer into, Buffer from) {
 }  // namespace
 
 Ns monotonicNow() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return Ns(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
 const Device& hostDevice() {
@@ -29,7 +29,7 @@ const Device& hostDevice() {
       .copy = &copy,
       .addInto = &addInto,
       .sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds) { return sumOfSquares(dtype, buffer); },
-      .timestamp = [] { return Timestamp{monotonicNow()}; },
+      .timestamp = [] { return Timestamp{monotonicNow().value}; },
       .timeOf = [](Timestamp timestamp) { return Ns{timestamp.number}; },
       .forgetTimestamps = [] {},
       .finish = [](std::chrono::milliseconds, const std::function<void()>&) {},

@@ -11,7 +11,7 @@ namespace pw {
 /// time.
 class HeadStart {
  public:
-  static constexpr Ns kSteps = 64;
+  static constexpr int kSteps = 64;
 
   explicit HeadStart(const Device& device) : device_(device) {}
 
@@ -39,7 +39,8 @@ class HeadStart {
 
   const Device& device_;
   bool spins_ = false;
-  Ns steps_ = 0, began_ = 0;
+  std::int64_t steps_ = 0;
+  Ns began_ = 0;
   Ns perStep_ = 1'000'000;  ///< time to enqueue one step: the shortest measured, at most this
 };
 

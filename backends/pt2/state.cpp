@@ -84,7 +84,7 @@ class Payloads {
     const auto found = archive_.entries.find("data/" + entry);
     if (found != archive_.entries.end() && found->second.bytes >= needed && (found->second.bytes > 0 || needed == 0)) {
       stored.offset = found->second.offset;
-      stored.bytes = found->second.bytes;
+      stored.bytes = Bytes(found->second.bytes);
       state.storage = "0:" + entry;
       state.stored = std::move(stored);
       return;
@@ -95,7 +95,7 @@ class Payloads {
       throw UsageError(
           fmt::format("{} lacks bytes of `{:.120}`: its entry data/{:.120} {}; export it again", archive_.path, state.name, entry,
                       found == archive_.entries.end() ? std::string("is missing")
-                                                      : fmt::format("has {} bytes, {} are needed", found->second.bytes, needed)));
+                                                      : fmt::format("has {} bytes, {} are needed", found->second.bytes, needed.value)));
     }
   }
 
@@ -126,7 +126,8 @@ class Payloads {
                   __builtin_add_overflow(last, step, &last);
     }
     Bytes bytes = 0;
-    if (overflows || __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, bytesPerElement(meta.dtype), &bytes)) {
+    if (overflows || __builtin_add_overflow(last, 1, &last) ||
+        __builtin_mul_overflow(last, bytesPerElement(meta.dtype).value, &bytes.value)) {
       damaged(where, "is larger than any memory");
     }
     return bytes;

@@ -93,7 +93,7 @@ class SyntheticStage final : public StageModule {
   [[nodiscard]] double scale(Microbatch m) const {
     return plan_.costs.microbatchScale.empty() ? 1 : plan_.costs.microbatchScale[m.index()];
   }
-  [[nodiscard]] Ns scaled(Ns time, Microbatch m) const { return std::llround(static_cast<double>(time) * scale(m)); }
+  [[nodiscard]] Ns scaled(Ns time, Microbatch m) const { return Ns(std::llround(static_cast<double>(time) * scale(m))); }
   /// The same at both ends of a transfer: the plan alone says it.
   [[nodiscard]] std::size_t sizeOf(std::size_t transfer, Microbatch m) const {
     return static_cast<std::size_t>(std::llround(static_cast<double>(plan_.partition.transfers.at(transfer).bytes) * scale(m)));
@@ -206,12 +206,12 @@ std::shared_ptr<void> SyntheticStage::hold(Bytes planned, Bytes inBuffers, const
 /// Waits until `duration` after the start, so that work done meanwhile is included; a GPU is kept busy.
 void SyntheticStage::work(Clock::time_point begin, Ns duration) const {
   if (!isHost()) on_.spin(duration);
-  const Clock::time_point end = begin + nanoseconds(isHost() ? duration : 0);
+  const Clock::time_point end = begin + nanoseconds(isHost() ? duration.value : 0);
   for (;;) {
     if (betweenOperators_) betweenOperators_();
     const nanoseconds left = end - Clock::now();
     if (left.count() <= 0) return;
-    on_.spin(std::min(left, kSlice).count());
+    on_.spin(Ns(std::min(left, kSlice).count()));
   }
 }
 
@@ -327,7 +327,8 @@ void SyntheticStage::optimizerStep(std::size_t group, std::int64_t first, std::i
   Bytes all = cost().updatedBytes;
   for (const Group& g : groups_) all += cost().updatedBytes > 0 ? 0 : static_cast<Bytes>(g.values.buffer.bytes);
   const double share = std::min(1.0, static_cast<double>(last - first) * sizeof(float) / static_cast<double>(all));
-  if (!updated.state) updated.state = hold(std::llround(share * static_cast<double>(cost().optimizerBytes)), 0, "the optimizer's state");
+  if (!updated.state)
+    updated.state = hold(Bytes(std::llround(share * static_cast<double>(cost().optimizerBytes))), 0, "the optimizer's state");
   if (isHost()) {
     auto* values = reinterpret_cast<float*>(updated.values.buffer.data);
     const auto* gradients = reinterpret_cast<const float*>(updated.gradients.buffer.data);
@@ -335,14 +336,14 @@ void SyntheticStage::optimizerStep(std::size_t group, std::int64_t first, std::i
     for (std::int64_t i = (first + stride - 1) / stride * stride; i < last; i += stride)
       values[i] -= static_cast<float>(gradientScale) * gradients[i];
   }
-  work(begin, std::llround(share * static_cast<double>(cost().optimizer)));
+  work(begin, Ns(std::llround(share * static_cast<double>(cost().optimizer))));
 }
 
 }  // namespace
 
 SyntheticDevice syntheticHost() {
   const auto spin = [](Ns duration) {
-    const Clock::time_point end = Clock::now() + nanoseconds(duration);
+    const Clock::time_point end = Clock::now() + nanoseconds(duration.value);
     while (Clock::now() < end) {}
   };
   return {&hostDevice(), spin, std::make_shared<SyntheticMemory>()};

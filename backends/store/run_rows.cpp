@@ -105,7 +105,7 @@ RunSummary summaryOf(SQLite::Statement& row) {
   for (std::string* text : {&s.startedAt, &s.model, &s.schedule, &s.backend, &s.failure}) *text = textOf(row.getColumn(++at));
   s.ranks = row.getColumn(6).getInt();
   s.microbatches = row.getColumn(7).getInt();
-  s.predictedStep = row.getColumn(8).getInt64();
+  s.predictedStep = Ns(row.getColumn(8).getInt64());
   std::tie(s.state, s.failure) = endOf(textOf(row.getColumn(9)), s.failure);
   s.facts = factsOf(row, 10);
   return s;

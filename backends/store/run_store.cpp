@@ -51,8 +51,8 @@ std::pair<Ns, int> medianOf(SQLite::Database& db, RunId run, int steps) {
   median.bind(1, run.value);
   median.bind(2, steps == 1 ? 0 : 1);
   median.bind(3, steps == 1 ? 0 : (steps - 2) / 2);
-  if (!median.executeStep()) return {0, 0};
-  return {median.getColumn(0).getInt64(), median.getColumn(1).getInt()};
+  if (!median.executeStep()) return {};
+  return {Ns(median.getColumn(0).getInt64()), median.getColumn(1).getInt()};
 }
 
 /// The position of the first step of this number.

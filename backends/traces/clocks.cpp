@@ -140,7 +140,7 @@ Ns Aligner::move(std::size_t from, std::size_t to) const {
     if (agree) return 0;
     if (b.least > b.most) return middle;
     const Ns nearest = b.least > 0 ? b.least : b.most < 0 ? b.most : 0;
-    return std::abs(nearest) < b.most - b.least ? nearest : middle;
+    return abs(nearest) < b.most - b.least ? nearest : middle;
   }
   if (below && (!agree || -b.least / kFarApart > extent)) return b.least;
   if (above && (!agree || b.most / kFarApart > extent)) return b.most;

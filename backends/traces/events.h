@@ -15,8 +15,8 @@ namespace pw {
 
 /// Limits of the times that an import accepts from a file [ns]: points within 69 years of its origin (files may count from 1970), durations
 /// up to 46 days. So the sum of a file's origin and a time, and the difference of two such sums, stay within 64 bits.
-inline constexpr Ns kLatestTime = 2'200'000'000'000'000'000;
-inline constexpr Ns kLongestDuration = 4'000'000'000'000'000;
+inline constexpr Ns kLatestTime{2'200'000'000'000'000'000};
+inline constexpr Ns kLongestDuration{4'000'000'000'000'000};
 
 /// A thread of a process of a file.
 struct EventTrack {

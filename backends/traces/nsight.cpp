@@ -118,7 +118,7 @@ void NsightReader::readRanges() {
       ++file_.unclosed;
       continue;
     }
-    takeRange(label, rows.integer(2).value_or(0), *start, *end);
+    takeRange(label, rows.integer(2).value_or(0), Ns(*start), Ns(*end));
   }
 }
 
@@ -131,9 +131,9 @@ void NsightReader::readKernels(Launches& launches) {
   while (rows.next()) {
     ++file_.events;
     const auto start = rows.integer(0), end = rows.integer(1), correlation = rows.integer(2);
-    if (!start || !end || !correlation || !isUsable(*start, *end)) continue;
+    if (!start || !end || !correlation || !isUsable(Ns(*start), Ns(*end))) continue;
     const std::int64_t process = rows.integer(3) ? processOf(*rows.integer(3)) : only;
-    launches.addKernel(process, *correlation, *start, *end);
+    launches.addKernel(process, *correlation, Ns(*start), Ns(*end));
     if (const auto device = rows.integer(4)) {
       const auto [at, isNew] = deviceOf_.try_emplace(process, *device);
       if (!isNew && at->second != *device) at->second = -1;
@@ -154,7 +154,7 @@ void NsightReader::readLaunches() {
     while (rows.next() && ++count < kMostLaunches) {
       ++file_.events;
       const auto start = rows.integer(0), correlation = rows.integer(1);
-      if (start && correlation) launches.addLaunch(rows.integer(2) ? processOf(*rows.integer(2)) : only, *correlation, *start);
+      if (start && correlation) launches.addLaunch(rows.integer(2) ? processOf(*rows.integer(2)) : only, *correlation, Ns(*start));
     }
   }
   if (launches.any() && !tables_.stopped()) readKernels(launches);
@@ -241,7 +241,7 @@ void NsightReader::readOrigin() {
   if (!tables_.hasTable("TARGET_INFO_SESSION_START_TIME") || !tables_.hasColumn("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")) return;
   TableFile::Rows rows(tables_, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME");
   if (!rows.next()) return;
-  const std::int64_t time = rows.integer(0).value_or(0);
+  const Ns time(rows.integer(0).value_or(0));
   if (time > 0 && time < kLatestTime) file_.origin = time;
 }
 

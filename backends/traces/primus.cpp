@@ -155,7 +155,7 @@ void Reader::readRank(int rank) {
     Iteration iteration{series(file, object, "fwd"), series(file, object, "bwd"), series(file, object, "wgrad"), 0};
     double memory = 0;  // of torch.cuda.max_memory_reserved, / 1024³
     if (object["memory"].get(memory) == simdjson::SUCCESS && memory > 0 && memory < 1e9)
-      iteration.memory = std::llround(memory * 1024 * 1024 * 1024);
+      iteration.memory = Bytes(std::llround(memory * 1024 * 1024 * 1024));
     iterations.insert_or_assign(number, std::move(iteration));
   }
   if (iterations.empty()) refuse(file, "it holds no iteration");

@@ -8,7 +8,7 @@
 namespace pw {
 
 std::optional<Ns> nanoseconds(std::string_view text) {
-  constexpr std::int64_t kMost = kLatestTime / 1000 - 1;
+  constexpr std::int64_t kMost = kLatestTime.value / 1000 - 1;
   const bool negative = text.starts_with('-');
   std::string_view rest = text.substr(negative ? 1 : 0);
   std::int64_t whole = 0;
@@ -28,7 +28,7 @@ std::optional<Ns> nanoseconds(std::string_view text) {
     }
     for (; taken < 3; ++taken) fraction *= 10;
   }
-  if (digits && rest.empty()) return (negative ? -1 : 1) * (whole * 1000 + fraction);
+  if (digits && rest.empty()) return Ns((negative ? -1 : 1) * (whole * 1000 + fraction));
   double number = 0;  // 1.5e3
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (problem != std::errc() || end != text.data() + text.size() || !(std::abs(number) < static_cast<double>(kMost))) return std::nullopt;

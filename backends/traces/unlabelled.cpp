@@ -132,12 +132,12 @@ void Filler::place(const Gap& gap) {
   const bool known = std::ranges::all_of(gap.actions, [&](const Unlabelled& a) { return usual_.of(a).has_value(); });
   long double all = 0;
   for (const Unlabelled& action : gap.actions) {
-    const Ns twice = action.kind == SpanKind::Forward ? 1 : 2;
-    weights.push_back(static_cast<long double>(known ? std::max<Ns>(1, *usual_.of(action)) : twice));
+    const std::int64_t twice = action.kind == SpanKind::Forward ? 1 : 2;
+    weights.push_back(static_cast<long double>(known ? std::max<Ns>(1, *usual_.of(action)).value : twice));
     all += weights.back();
   }
-  Ns start = gap.start.value_or(0), end = gap.end.value_or(0);
-  const auto open = known ? static_cast<Ns>(std::min<long double>(all, kLongestDuration)) : 0;
+  Ns start = gap.start.value_or(Ns{0}), end = gap.end.value_or(Ns{0});
+  const auto open = known ? static_cast<Ns>(std::min(all, static_cast<long double>(kLongestDuration))) : Ns{0};
   if (!gap.end) end = std::min(start + open, gap.latest);
   if (!gap.start) start = std::max(end - open, gap.earliest);
   long double before = 0;

@@ -78,12 +78,12 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
       if (!peak && recomputes) break;
       for (const Cluster& cluster : clusters) {
         plan.cluster = cluster.origin;
-        plan.fits = peak.value_or(0) <= cluster.memoryBytes;
+        plan.fits = peak.value_or(Bytes{0}) <= cluster.memoryBytes;
         if (!plan.fits) continue;
         if (cluster.origin == clusters.front().origin || !graph.splitMarkers.empty() || ranks == 1) return plan;
         FirstPlan balanced = plan;  // by the times of this cluster, if it fits so, too
         balanced.begins = balancedSplits(graph, estimate(graph, microbatch, cluster), ranks, Balance::Time);
-        return peakOf(graph, bytes, balanced).value_or(0) <= cluster.memoryBytes ? balanced : plan;
+        return peakOf(graph, bytes, balanced).value_or(Bytes{0}) <= cluster.memoryBytes ? balanced : plan;
       }
     }
   }

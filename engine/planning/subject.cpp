@@ -25,7 +25,7 @@
 namespace pw {
 namespace {
 
-constexpr Ns kLongest = 30'000'000'000'000'000;  ///< about a year; twice as long, for the default backward, is still far from overflow
+constexpr Ns kLongest{30'000'000'000'000'000};  ///< about a year; twice as long, for the default backward, is still far from overflow
 
 std::vector<Ns> durations(const std::string& text) {
   std::vector<Ns> list;

@@ -47,7 +47,7 @@ std::string outOfMemory(std::string_view text) {
   constexpr std::string_view kTried = "tried to allocate ";
   if (const std::size_t tried = text.find(kTried); tried != std::string_view::npos) {
     Bytes bytes = 0;
-    std::from_chars(text.data() + tried + kTried.size(), text.data() + text.size(), bytes);
+    std::from_chars(text.data() + tried + kTried.size(), text.data() + text.size(), bytes.value);
     if (bytes > 0) sentence += fmt::format(", {} {} more", failed == std::string_view::npos ? "for" : "which requested", formatSize(bytes));
   }
   return sentence.append(kMemoryCure);

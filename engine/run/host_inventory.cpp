@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 Bytes memoryInfo(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(name + ":")) return std::strtoll(line.c_str() + name.size() + 1, nullptr, 10) * 1024;
+    if (line.starts_with(name + ":")) return Bytes(std::strtoll(line.c_str() + name.size() + 1, nullptr, 10) * 1024);
   }
   return 0;
 }
@@ -55,7 +55,7 @@ HostMachine thisHost() {
     if (cpu >> quota >> period && period > 0)
       host.machine.cores = std::min(host.machine.cores, std::max(1, static_cast<int>(quota / period)));
     Bytes limit = 0;
-    if (memory >> limit) host.memory = std::min(host.memory, limit);
+    if (memory >> limit.value) host.memory = std::min(host.memory, limit);
   }
   host.availableMemory = std::min(memoryInfo("MemAvailable"), host.memory);
   std::error_code ignored;

@@ -133,16 +133,16 @@ StepFigures StepFigureFile::median() {
   if (size_ == 1) return at(0);
   constexpr int kBits = 16;
   std::int64_t wanted = (size_ - 2) / 2;  // among those that share the digits found so far
-  Ns digits = 0;
+  std::int64_t digits = 0;
   for (int shift = 64 - kBits; shift >= 0; shift -= kBits) {
     std::vector<std::int64_t> counts(std::size_t{1} << kBits);
     forEachDuration([&](std::int64_t, Ns duration) {
-      const bool shares = shift + kBits == 64 || duration >> (shift + kBits) == digits;
-      if (shares) ++counts[static_cast<std::size_t>((duration >> shift) & ((1 << kBits) - 1))];
+      const bool shares = shift + kBits == 64 || duration.value >> (shift + kBits) == digits;
+      if (shares) ++counts[static_cast<std::size_t>((duration.value >> shift) & ((1 << kBits) - 1))];
     });
     std::size_t digit = 0;
     while (wanted >= counts[digit]) wanted -= counts[digit++];
-    digits = digits << kBits | static_cast<Ns>(digit);
+    digits = digits << kBits | static_cast<std::int64_t>(digit);
   }
   std::int64_t found = 1;
   forEachDuration([&](std::int64_t position, Ns duration) {

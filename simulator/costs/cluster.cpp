@@ -106,7 +106,7 @@ Cluster parseCluster(std::string_view json, const std::string& source) {
   cluster.source = part["source"].as<std::string>();
   const JsonPart device = part["device"];
   cluster.deviceName = device["name"].as<std::string>();
-  cluster.memoryBytes = device["memory_bytes"].within(1, kMostBytes);
+  cluster.memoryBytes = device["memory_bytes"].within<Bytes>(1, kMostBytes);
   const JsonPart peaks = device["peak_flops"];
   for (const std::string& dtype : peaks.keys()) {
     if (std::ranges::find(kPrecisions, dtype) == kPrecisions.end())
@@ -121,7 +121,7 @@ Cluster parseCluster(std::string_view json, const std::string& source) {
     if (dtype != kDefault && !cluster.peakFlops.contains(dtype))
       device["efficiency"].fail(fmt::format("has {}, of which there is no peak", dtype));
   }
-  cluster.launchOverhead = device["launch_overhead_ns"].within(0, kMostLatency);
+  cluster.launchOverhead = device["launch_overhead_ns"].within<Ns>(0, kMostLatency);
   Topology& topology = cluster.topology;
   topology.ranksPerNode = part["ranks_per_node"].within<int>(1, kMostRanksPerNode);
   if (part.has("ranks")) topology.ranks = ranksIn(part["ranks"], topology);

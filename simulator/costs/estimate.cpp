@@ -31,7 +31,7 @@ struct Sizes {
 
   /// Nothing where the size depends on data and cannot be expected.
   [[nodiscard]] std::optional<Bytes> of(ValueId v, const std::vector<bool>& isLower) const {
-    if (inRegisters[v.index()]) return 0;
+    if (inRegisters[v.index()]) return Bytes{0};
     const std::optional<Bytes> bytes = knownBytes(*graph.value(v).tensor, bindings);
     return bytes && isLower[v.index()] ? *bytes / 2 : bytes;
   }
@@ -165,7 +165,7 @@ class MemoryEstimate {
  private:
   [[nodiscard]] Bytes bytesFor(ValueId v) const {
     const bool isTensor = graph_.value(v).tensor && !graph_.value(v).symbolic;
-    return isTensor ? sizes_.computed(v).value_or(0) : 0;  // 0 of a size that depends on data: `notCounted` names it
+    return isTensor ? sizes_.computed(v).value_or(Bytes{0}) : 0;  // 0 of a size that depends on data: `notCounted` names it
   }
 
   const ModelGraph& graph_;
@@ -238,7 +238,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     bool trained = false;
     for (const ValueId v : node.outputs) {
       trained = trained || gradient[v.index()];
-      if (gradient[v.index()] && bytes > 0) cost.saved += sizes.kept(v).value_or(0);
+      if (gradient[v.index()] && bytes > 0) cost.saved += sizes.kept(v).value_or(Bytes{0});
     }
     if (trained) cost.saved += scores.back();  // the probabilities
     if (trained) cost.backward = cost.flops > 0 ? 2 * cost.forward : kernelTime(cluster, type, 0, bytes, 1, node.target);

@@ -46,20 +46,20 @@ ModelGraph chainOf(const LayerTable& table, const std::string& path) {
   graph.parameters.reserve(table.layers.size());
   graph.values.reserve(2 * table.layers.size() + 1);
   for (const Layer& layer : table.layers) {
-    const ValueId parameter = addValue(graph, "p_" + layer.name, ValueOrigin::Parameter, bytesTensor({{layer.parameters, ""}}, true));
+    const ValueId parameter = addValue(graph, "p_" + layer.name, ValueOrigin::Parameter, bytesTensor({{layer.parameters.value, ""}}, true));
     graph.parameters.push_back({layer.name + ".parameters", parameter, "", std::nullopt, true});
     Node node;
     node.target = kLayerTarget;
     node.inputs.reserve(kLayerNumbers.size() + 5);
     node.inputs = {{"input", before}, {"parameters", parameter}};
     for (const LayerNumber& of : kLayerNumbers) {
-      if (of.key != kKeptIfRecomputed || layer.kept != Layer::kNotSaid) node.inputs.push_back({std::string(of.key), layer.*of.number});
+      if (of.key != kKeptIfRecomputed || layer.kept != Layer::kNotSaid) node.inputs.push_back({std::string(of.key), of.of(layer)});
     }
     if (!layer.module.empty()) node.inputs.push_back({"module", layer.module});
     if (graph.nodes.empty())
-      node.inputs.insert(node.inputs.end(), {{kOverhead, table.actionOverhead}, {kOptimizer, table.optimizerNsPerByte}});
+      node.inputs.insert(node.inputs.end(), {{kOverhead, table.actionOverhead.value}, {kOptimizer, table.optimizerNsPerByte}});
     node.modules = framesOf(layer);
-    before = addValue(graph, layer.name, ValueOrigin::Node, bytesTensor({{layer.output, ""}}));
+    before = addValue(graph, layer.name, ValueOrigin::Node, bytesTensor({{layer.output.value, ""}}));
     graph.values.back().producer = NodeId(graph.nodes.size());
     node.outputs = {before};
     graph.nodes.push_back(std::move(node));
@@ -76,11 +76,11 @@ LayerTable tableOf(const ModelGraph& chain) {
     layer.name = chain.value(node.outputs.front()).name;
     auto number = kLayerNumbers.begin();  // they are in this order
     for (const NamedArgument& argument : node.inputs) {
-      if (argument.name == kOverhead) table.actionOverhead = std::get<std::int64_t>(argument.value);
+      if (argument.name == kOverhead) table.actionOverhead = Ns(std::get<std::int64_t>(argument.value));
       if (argument.name == kOptimizer) table.optimizerNsPerByte = std::get<double>(argument.value);
       if (argument.name == "module") layer.module = std::get<std::string>(argument.value);
       if (number == kLayerNumbers.end() || argument.name != number->key) continue;
-      layer.*number->number = std::get<std::int64_t>(argument.value);
+      number->set(layer, std::get<std::int64_t>(argument.value));
       ++number;
     }
   }
@@ -90,7 +90,7 @@ LayerTable tableOf(const ModelGraph& chain) {
 std::optional<Bytes> keptIfRecomputed(const Node& layer) {
   for (const NamedArgument& argument : layer.inputs) {
     if (argument.name != kKeptIfRecomputed) continue;
-    return std::get<std::int64_t>(argument.value);
+    return Bytes(std::get<std::int64_t>(argument.value));
   }
   return std::nullopt;
 }

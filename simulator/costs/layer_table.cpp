@@ -74,7 +74,7 @@ class Builder {
     table_.layers.push_back(complete(row));
     for (const LayerNumber& field : kLayerNumbers) {
       std::int64_t& sum = sums_[field.key];
-      const std::int64_t number = std::max<std::int64_t>(0, table_.layers.back().*field.number);
+      const std::int64_t number = std::max<std::int64_t>(0, field.of(table_.layers.back()));
       if (number > kMostSum - sum) fail(row, fmt::format("makes the sum of `{}` too large to add up", field.key));
       sum += number;
     }
@@ -92,7 +92,7 @@ class Builder {
     layer.module = row.module;
     for (const LayerNumber& field : kLayerNumbers) {
       const auto found = row.numbers.find(field.key);
-      if (found != row.numbers.end()) layer.*field.number = found->second;
+      if (found != row.numbers.end()) field.set(layer, found->second);
       if (found == row.numbers.end() && field.required) fail(row, fmt::format("lacks `{}`", field.key));
     }
     if (!row.numbers.contains(kAfterInput)) layer.afterInput = layer.activations;
@@ -103,9 +103,9 @@ class Builder {
       if (!input || !weight) fail(row, fmt::format("lacks `{}`; give it and the other part, or `{}`", input ? kWeight : kInput, kBackward));
       return layer;
     }
-    const Ns whole = backward->second;
+    const Ns whole(backward->second);
     if (layer.input > whole || layer.weight > whole || (input && weight && layer.input != whole - layer.weight))
-      fail(row, fmt::format("has a `{}` of {} that is not the sum of its parts", kBackward, whole));
+      fail(row, fmt::format("has a `{}` of {} that is not the sum of its parts", kBackward, whole.value));
     if (!input) layer.input = weight ? whole - layer.weight : whole / 2;
     if (!weight) layer.weight = whole - layer.input;
     return layer;
@@ -306,7 +306,7 @@ std::string toJson(const LayerTable& table) {
   for (const Layer& layer : table.layers) {
     Json row{{kName, layer.name}};
     for (const LayerNumber& field : kLayerNumbers) {
-      if (isSaid(layer, field)) row[std::string(field.key)] = layer.*field.number;
+      if (isSaid(layer, field)) row[std::string(field.key)] = field.of(layer);
     }
     if (!layer.module.empty()) row[std::string(kModule)] = layer.module;
     json["layers"].push_back(std::move(row));
@@ -330,7 +330,7 @@ std::string toCsv(const LayerTable& table) {
   text += modules ? ",module\n" : "\n";
   for (const Layer& layer : table.layers) {
     text += cellOf(layer.name);
-    for (const LayerNumber& column : columns) text += isSaid(layer, column) ? fmt::format(",{}", layer.*column.number) : ",";
+    for (const LayerNumber& column : columns) text += isSaid(layer, column) ? fmt::format(",{}", column.of(layer)) : ",";
     text += last + (modules ? "," + cellOf(layer.module) : "") + "\n";
   }
   return text;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "schedules/ids.h"
@@ -38,8 +39,15 @@ inline constexpr std::string_view kKeptIfRecomputed = "activation_if_recomputed_
 /// A number of a layer by its name in files.
 struct LayerNumber {
   std::string_view key;
-  std::int64_t Layer::*number;
+  std::variant<Ns Layer::*, Bytes Layer::*> member;
   bool required = false;
+
+  [[nodiscard]] std::int64_t of(const Layer& layer) const {
+    return std::visit([&](auto number) { return (layer.*number).value; }, member);
+  }
+  void set(Layer& layer, std::int64_t to) const {
+    std::visit([&](auto number) { (layer.*number).value = to; }, member);
+  }
 };
 inline constexpr std::array<LayerNumber, 9> kLayerNumbers{{{"forward_ns", &Layer::forward, true},
                                                            {"input_ns", &Layer::input},

@@ -113,10 +113,10 @@ class Parser {
       if (std::from_chars(op.data() + kItem.size(), op.data() + op.size(), item).ec == std::errc()) node.item = item;
     }
     const std::string_view costs = line.substr(last + kSeparator.size());
-    node.forward = one(costs, "forward_compute_time", kNsPerMs);
-    node.backward = one(costs, "backward_compute_time", kNsPerMs);
-    node.outputs = numbers(costs, "activation_size", 1);
-    node.parameters = one(costs, "parameter_size", 1);
+    node.forward = Ns(one(costs, "forward_compute_time", kNsPerMs));
+    node.backward = Ns(one(costs, "backward_compute_time", kNsPerMs));
+    for (const std::int64_t bytes : numbers(costs, "activation_size", 1)) node.outputs.emplace_back(bytes);
+    node.parameters = Bytes(one(costs, "parameter_size", 1));
     if (!places_.emplace(node.id, nodes_.size()).second) failLine("repeats a node");
     nodes_.push_back(std::move(node));
   }

@@ -29,6 +29,11 @@ class Reader {
     }
     return numbers;
   }
+  template <class Unit>
+  [[nodiscard]] std::vector<Unit> list(const std::string& key, std::size_t length, std::string_view what, bool optional = false) {
+    const std::vector<std::int64_t> numbers = list(key, length, what, optional);
+    return {numbers.begin(), numbers.end()};
+  }
   [[noreturn]] void fail(const std::string& what) const { document_.fail(what); }
 
   std::int64_t microbatches = 1;
@@ -73,19 +78,19 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
              kept = reader.list("activation_after_input", stages, "stages", true);
   for (std::size_t s = 0; s < stages; ++s) {
     StageCost& cost = problem.costs.stages.emplace_back();
-    cost.forward = forward[s];
-    cost.backwardInput = input[s];
-    cost.backwardWeight = weight[s];
-    cost.backward = input[s] + weight[s];
-    cost.activationBytes = activation[s];
+    cost.forward = Ns(forward[s]);
+    cost.backwardInput = Ns(input[s]);
+    cost.backwardWeight = Ns(weight[s]);
+    cost.backward = cost.backwardInput + cost.backwardWeight;
+    cost.activationBytes = Bytes(activation[s]);
     if (kept.empty()) continue;
     if (kept[s] > activation[s])
       reader.fail(fmt::format("stage {} keeps {} after its input's backward, more than its activation of {}", s, kept[s], activation[s]));
-    cost.freedByInput = activation[s] - kept[s];
+    cost.freedByInput = Bytes(activation[s] - kept[s]);
   }
-  addMessages(problem, reader.list("latency_ns", static_cast<std::size_t>(problem.shape.ranks) - 1, "links"));
-  problem.limits = reader.list("limit", static_cast<std::size_t>(problem.shape.ranks), "ranks", true);
-  problem.ifRecomputed = reader.list("activation_if_recomputed", stages, "stages", true);
+  addMessages(problem, reader.list<Ns>("latency_ns", static_cast<std::size_t>(problem.shape.ranks) - 1, "links"));
+  problem.limits = reader.list<Bytes>("limit", static_cast<std::size_t>(problem.shape.ranks), "ranks", true);
+  problem.ifRecomputed = reader.list<Bytes>("activation_if_recomputed", stages, "stages", true);
   const std::string objective = json.has("objective") ? json["objective"].as<std::string>() : "flush";
   if (objective != "flush" && objective != "window") reader.fail(fmt::format("`objective` is \"{}\"; use flush or window", objective));
   problem.window = objective == "window";

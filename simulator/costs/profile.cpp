@@ -81,10 +81,9 @@ bool isSummable(const Profile& p) {
   constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.topology.sameNode.latency);
   const auto add = [&](const NodeCost& c) {
-    for (const std::int64_t number :
-         {c.forward, c.backward, c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak}) {
-      sum += std::abs(static_cast<double>(number));
-    }
+    for (const Ns time : {c.forward, c.backward}) sum += std::abs(static_cast<double>(time));
+    for (const Bytes bytes : {c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak})
+      sum += std::abs(static_cast<double>(bytes));
   };
   add(p.loss);
   for (const NodeCost& node : p.nodes) add(node);

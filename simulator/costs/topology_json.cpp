@@ -43,7 +43,7 @@ double rateIn(const JsonPart& part) {
 }
 
 LinkSpec linkIn(const JsonPart& link) {
-  return {link["latency_ns"].within(0, kMostLatency), rateIn(link["bytes_per_s"]), link["duplex"].as<bool>()};
+  return {link["latency_ns"].within<Ns>(0, kMostLatency), rateIn(link["bytes_per_s"]), link["duplex"].as<bool>()};
 }
 
 Json ranksJson(const Topology& topology) {

@@ -16,11 +16,11 @@ constexpr double kFourOfFive = 1.2816;  ///< quantile 0.9 of the normal distribu
 }  // namespace
 
 Ns errorBar(const Uncertainty& uncertainty, Ns step) {
-  return std::llround(kFourOfFive * uncertainty.deviation * static_cast<double>(step));
+  return Ns(std::llround(kFourOfFive * uncertainty.deviation * static_cast<double>(step)));
 }
 
 bool areIndistinguishable(const Uncertainty& uncertainty, Ns a, Ns b) {
-  return std::abs(a - b) <= errorBar(uncertainty, a) + errorBar(uncertainty, b);
+  return abs(a - b) <= errorBar(uncertainty, a) + errorBar(uncertainty, b);
 }
 
 std::string formatErrorBar(const Uncertainty& uncertainty) {

@@ -161,8 +161,8 @@ bool Diagnosing::foundSizes() {
   result_.cause = inquiry_.spotOf(theirs, *first->other, first->rank);
   const Bytes mine = inquiry_.opOf(*first).bytes, other = inquiry_.dumps.dumps[theirs].ops[*first->other].bytes;
   result_.sentence =
-      fmt::format("the two ends disagree about the size: rank {} has {} bytes in {}, rank {} has {} bytes in {}", first->rank.value, mine,
-                  placeText(*result_.firstStuck), first->on.value, other, placeText(*result_.cause));
+      fmt::format("the two ends disagree about the size: rank {} has {} bytes in {}, rank {} has {} bytes in {}", first->rank.value,
+                  mine.value, placeText(*result_.firstStuck), first->on.value, other.value, placeText(*result_.cause));
   return true;
 }
 

@@ -107,7 +107,7 @@ std::optional<Ns> predictedArrival(const PastRun& run, const Span& span, const s
       if (const auto found = actions.find({sender, kind, message.from, span.microbatch}); found != actions.end()) producer = found->second;
     }
     if (producer == nullptr) return std::nullopt;
-    arrival = std::max(arrival.value_or(0), producer->end + message.latency + message.transfer);
+    arrival = std::max(arrival.value_or(Ns{0}), producer->end + message.latency + message.transfer);
   }
   return arrival;
 }
@@ -179,9 +179,9 @@ Calibration fit(const std::vector<Evidence>& runs, std::optional<std::size_t> wi
     all.pause += runs[i].pause;
     all.delay += runs[i].delay;
   }
-  const Ns pause = std::llround(all.pause.value());
+  const Ns pause(std::llround(all.pause.value()));
   // A pause passes before every action, also before those that waited.
-  const Ns delay = all.delay.count > 0 ? std::llround(all.delay.value()) - pause : 0;
+  const Ns delay = all.delay.count > 0 ? Ns(std::llround(all.delay.value())) - pause : 0;
   return {all.forward.ratio(), all.backward.ratio(), all.optimizer.ratio(), pause, delay};
 }
 

@@ -48,7 +48,7 @@ std::vector<double> units(const std::vector<Durations>& runs, bool runsAreUnits)
 }
 
 Ns geometricMean(const std::vector<double>& logs) {
-  return std::llround(std::exp(std::accumulate(logs.begin(), logs.end(), 0.0) / static_cast<double>(logs.size())));
+  return Ns(std::llround(std::exp(std::accumulate(logs.begin(), logs.end(), 0.0) / static_cast<double>(logs.size()))));
 }
 
 Change changeOf(const std::vector<Durations>& before, const std::vector<Durations>& after, bool runsAreUnits, double probability) {

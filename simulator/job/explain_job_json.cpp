@@ -55,7 +55,7 @@ Json path(const JobExplanation& explanation) {
 
 Json bubbles(const JobExplanation& explanation) {
   Json json = Json::array();
-  const Ns all = static_cast<Ns>(explanation.metrics.ranks.size()) * explanation.metrics.makespan;
+  const Ns all = explanation.metrics.ranks.size() * explanation.metrics.makespan;
   for (const BubbleGroup& group : explanation.causes.groups)
     json.push_back(Json{{"rank", group.rank.value},
                         {"phase", nameOf(group.phase)},

@@ -96,11 +96,11 @@ JobShape::JobShape(const Job& job)
 }
 
 Ns longestTime(const JobShape& shape) {
-  constexpr Ns kMostSum = 4'000'000'000'000'000'000;
+  constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;
   // A chain of what waits for each other takes in every time of one copy at most, but in each worker's operations only one of a kind.
   const std::size_t times = shape.allSlots() + shape.workers * (1 + shape.operations);
   const std::size_t chain = shape.slotsOfCopy() + 1 + shape.operations;
-  return kMostSum / (4 * static_cast<Ns>(std::max(times, shape.ranks * chain)) + 1);
+  return Ns(kMostSum / (4 * static_cast<std::int64_t>(std::max(times, shape.ranks * chain)) + 1));
 }
 
 std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker) {

@@ -17,11 +17,11 @@ namespace {
 /// Sums of a stage, of which the means are its costs.
 struct Sum {
   std::array<Ns, 4> time{};  ///< by compute kind
-  std::array<Ns, 4> count{};
+  std::array<std::int64_t, 4> count{};
 
   [[nodiscard]] Ns mean(ActionKind kind) const {
     const auto k = static_cast<std::size_t>(kind);
-    return count[k] > 0 ? time[k] / count[k] : 0;
+    return count[k] > 0 ? time[k] / count[k] : Ns{0};
   }
 };
 
@@ -64,7 +64,7 @@ double upTo(const std::vector<StageCost>& stages, Ns StageCost::*time, double fr
   return sum;
 }
 
-Ns parts(Ns whole, int part) { return whole / kPartsOfStage + (part < whole % kPartsOfStage ? 1 : 0); }
+Ns parts(Ns whole, int part) { return whole / kPartsOfStage + (part < whole % kPartsOfStage ? Ns{1} : Ns{0}); }
 
 }  // namespace
 

@@ -158,10 +158,10 @@ std::vector<Ns> Reader::times(const JsonPart& list, std::size_t count, bool mayB
   std::vector<Ns> values;
   values.reserve(count);
   for (const Json& element : list.json()) {
-    const auto value = integerIn<Ns>(element);
+    const auto value = integerIn<std::int64_t>(element);
     if (!value || *value < (mayBeUnknown ? kUnknownTime : 0) || *value > longest_)
-      list.fail(fmt::format("holds something other than times from {} to {} ns", mayBeUnknown ? kUnknownTime : 0, longest_));
-    values.push_back(*value);
+      list.fail(fmt::format("holds something other than times from {} to {} ns", mayBeUnknown ? kUnknownTime.value : 0, longest_.value));
+    values.emplace_back(*value);
   }
   return values;
 }
@@ -169,8 +169,8 @@ std::vector<Ns> Reader::times(const JsonPart& list, std::size_t count, bool mayB
 JobStep Reader::step(const JsonPart& json, const JobShape& shape) const {
   JobStep step;
   step.name = json["name"].as<std::string>();
-  step.step = json["step_ns"].within(0, kMostStep);
-  step.makespan = json["makespan_ns"].within(0, kMostStep);
+  step.step = json["step_ns"].within<Ns>(0, kMostStep);
+  step.makespan = json["makespan_ns"].within<Ns>(0, kMostStep);
   step.actions = times(json["actions_ns"], shape.allSlots(), false);
   step.waits = times(json["waits_ns"], shape.allSlots(), true);
   step.messages = times(json["messages_ns"], shape.allSlots(), true);

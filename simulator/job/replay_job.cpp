@@ -173,7 +173,7 @@ std::vector<ReplayError> replayErrors(const JobShape& shape, const Job& job, con
       const Ns first = *std::ranges::min_element(replayed.start), measuredFirst = *std::ranges::min_element(measured.start);
       double sum = 0;
       for (std::size_t i = 0; i < replayed.start.size(); ++i)
-        sum += static_cast<double>(std::abs((replayed.start[i] - first) - (measured.start[i] - measuredFirst)));
+        sum += static_cast<double>(abs((replayed.start[i] - first) - (measured.start[i] - measuredFirst)));
       error.start = sum / static_cast<double>(replayed.start.size()) / static_cast<double>(error.measured);
     }
     errors.push_back(error);

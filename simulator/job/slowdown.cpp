@@ -16,7 +16,8 @@ constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
 
 Ns meanOf(const std::vector<Ns>& values) {
   if (values.empty()) return 0;
-  const long double sum = std::accumulate(values.begin(), values.end(), 0.0L);
+  long double sum = 0;
+  for (const Ns value : values) sum += static_cast<long double>(value);
   return static_cast<Ns>(sum / static_cast<long double>(values.size()) + 0.5L);
 }
 
@@ -82,10 +83,10 @@ void Attribution::findIdeal() {
     has_[k] = !actions[k].empty();
     action[k] = meanOf(actions[k]);
   }
-  const std::array<Ns, 2> message{medianOf(std::move(messages[0])).value_or(0), medianOf(std::move(messages[1])).value_or(0)};
+  const std::array<Ns, 2> message{medianOf(std::move(messages[0])).value_or(Ns{0}), medianOf(std::move(messages[1])).value_or(Ns{0})};
   std::vector<Ns> operation;
   for (const std::string& kind : kinds_)
-    operation.push_back(communicates(kind) ? medianOf(operations[kind]).value_or(0) : meanOf(operations[kind]));
+    operation.push_back(communicates(kind) ? medianOf(operations[kind]).value_or(Ns{0}) : meanOf(operations[kind]));
   ideal_.waits.assign(shape_.allSlots(), 0);
   ideal_.operationWaits.assign(shape_.workers * shape_.operations, 0);
   for (std::size_t i = 0; i < shape_.allSlots(); ++i) {

@@ -268,10 +268,10 @@ std::optional<std::vector<std::int64_t>> knownShape(const TensorMeta& meta, cons
 std::optional<Bytes> knownBytes(const TensorMeta& meta, const Bindings& bindings) {
   const auto shape = knownShape(meta, bindings);
   if (!shape) return std::nullopt;
-  if (std::ranges::find(*shape, 0) != shape->end()) return 0;
+  if (std::ranges::find(*shape, 0) != shape->end()) return Bytes{0};
   Bytes bytes = bytesPerElement(meta.dtype);
   for (const std::int64_t size : *shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
+    if (__builtin_mul_overflow(bytes.value, size, &bytes.value)) return std::nullopt;
   }
   return bytes;
 }

@@ -30,7 +30,7 @@ Json laneJson(const PageLane& lane, page::Tags& tags) {
   json["reasons"] = Json::object();
   if (lane.explanation != nullptr) {
     for (const auto& [at, reason] : page::longReasons(*lane.explanation, kReasonBytes))
-      json["reasons"][fmt::format("{}:{}", at.first, page::base36(at.second))] = reason;
+      json["reasons"][fmt::format("{}:{}", at.first, page::base36(at.second.value))] = reason;
   }
   return json;
 }

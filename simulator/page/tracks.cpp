@@ -46,9 +46,9 @@ std::string tracksText(const SpanTrack& track, Rank rank, bool fromEnd, Tags& ta
     const auto known = durations.find(tag);
     const int microbatch = track.tags[i].microbatch.value;
     if (i > 0) text += ';';
-    text += gap == 0 ? "" : base36(gap);
+    text += gap == 0 ? "" : base36(gap.value);
     text += ',';
-    if (known == durations.end() || known->second != duration) text += base36(duration);
+    if (known == durations.end() || known->second != duration) text += base36(duration.value);
     text += ',' + (tag == 0 ? std::string() : base36(static_cast<std::int64_t>(tag)));
     if (microbatch != 0) text += ',' + base36(microbatch);
     durations[tag] = duration;
@@ -62,7 +62,7 @@ std::string shortReasons(const PageLane& lane, Rank rank, const SpanTrack& compu
   Ns before = 0;
   const auto add = [&](Ns start, const std::string& who) {
     if (!text.empty()) text += ';';
-    text += base36(start - before) + ',' + who;
+    text += base36((start - before).value) + ',' + who;
     before = start;
   };
   if (lane.explanation != nullptr) {

@@ -78,7 +78,7 @@ class Lifetimes {
 std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
   std::vector<Bytes> sizes;
   for (const Value& value : graph.values) {
-    sizes.push_back(value.tensor ? knownBytes(*value.tensor, bindings).value_or(-1) : -1);
+    sizes.push_back(value.tensor ? knownBytes(*value.tensor, bindings).value_or(Bytes{-1}) : -1);
   }
   return sizes;
 }
@@ -274,7 +274,7 @@ class FoldTables {
       undo(node(n - 1), inputOnly, curve);
       if (node(n - 1).backwardChange != 0) {
         const Bytes kept = inputOnly ? node(n - 1).heldForWeight : 0;
-        const Bytes ofRange = std::max<Bytes>(0, std::exchange(heldOfRange, 0) - kept);
+        const Bytes ofRange = std::max<Bytes>(0, std::exchange(heldOfRange, Bytes{0}) - kept);
         if (!std::exchange(result.adds, true)) {  // the caller's gradients are added, and the curve begins anew from there
           result.before = curve.peak;
           result.level = curve.level;
@@ -287,7 +287,7 @@ class FoldTables {
         addedOfRange += ofRange;
       }
       if (range != spec.checkpoints.crend() && range->begin.index() == n - 1)
-        curve.change(-lifetimes_.leaving(*range++) - std::exchange(addedOfRange, 0));
+        curve.change(-lifetimes_.leaving(*range++) - std::exchange(addedOfRange, Bytes{0}));
     }
     (result.adds ? result.after : result.before) = curve.peak;
     return result;

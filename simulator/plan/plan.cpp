@@ -75,12 +75,12 @@ StageCost costOf(const JsonPart& j) {
   c.backwardInput = j["input_ns"].as<Ns>();
   c.backwardWeight = j["weight_ns"].as<Ns>();
   c.optimizer = j["optimizer_ns"].as<Ns>();
-  c.parameterBytes = j["parameter_bytes"].as<Ns>();
-  c.gradientBytes = j["gradient_bytes"].as<Ns>();
-  c.optimizerBytes = j["optimizer_bytes"].as<Ns>();
-  c.activationBytes = j["activation_bytes"].as<Ns>();
-  const auto later = [&](const char* key, std::int64_t& value) {  // absent in older plans
-    if (j.json().contains(key)) value = j[key].as<std::int64_t>();
+  c.parameterBytes = j["parameter_bytes"].as<Bytes>();
+  c.gradientBytes = j["gradient_bytes"].as<Bytes>();
+  c.optimizerBytes = j["optimizer_bytes"].as<Bytes>();
+  c.activationBytes = j["activation_bytes"].as<Bytes>();
+  const auto later = [&](const char* key, auto& value) {  // absent in older plans
+    if (j.json().contains(key)) value = j[key].as<std::remove_cvref_t<decltype(value)>>();
   };
   c.updatedBytes = c.gradientBytes;
   later("reduce_ns", c.reduce);
@@ -163,7 +163,7 @@ bool ascend(const auto& list) { return std::adjacent_find(list.begin(), list.end
 
 /// Checks signs; `requireSummable` checks the sizes.
 void checkCosts(const CostTable& costs, const Fail& fail) {
-  const auto check = [&](std::int64_t number) {
+  const auto check = [&](auto number) {
     if (number < 0) fail("a time or size is negative");
   };
   for (const double factor : costs.microbatchScale) {
@@ -179,7 +179,9 @@ void checkCosts(const CostTable& costs, const Fail& fail) {
     if (c.freedByInput < 0 || c.freedByInput > c.activationBytes) fail("a stage frees more than it holds");
   }
   for (const MessageCost& m : costs.messages) {
-    for (const std::int64_t number : {m.bytes, m.latency, m.transfer}) check(number);
+    check(m.bytes);
+    check(m.latency);
+    check(m.transfer);
   }
 }
 
@@ -299,8 +301,8 @@ Certificate certificateIn(const JsonPart& json, int stages) {
   const auto clock = valueNamed<StepClock>(json["objective"].as<std::string>());
   if (!clock) json["objective"].fail("is neither flush nor window");
   certificate.clock = *clock;
-  certificate.time = json["time_ns"].within<Ns>(0, std::numeric_limits<Ns>::max());
-  certificate.lowerBound = json["lower_bound_ns"].within<Ns>(0, certificate.time);
+  certificate.time = json["time_ns"].within<Ns>(0, std::numeric_limits<std::int64_t>::max());
+  certificate.lowerBound = json["lower_bound_ns"].within<Ns>(0, certificate.time.value);
   certificate.foundBy = json["found_by"].as<std::string>();
   certificate.recomputed =
       json["recomputed_stages"].list([&](const JsonPart& stage) { return Stage(stage.within<std::int32_t>(0, stages - 1)); });

@@ -78,7 +78,7 @@ class Sums {
     add(BubbleCause::MemoryLimit, to, segment.to - to);
     const bool message = isMessage(segment.doing);
     const double slow = message || slowness.empty() ? 1 : std::max(1.0, slowness[segment.rank.index()]);
-    const Ns time = to - segment.from, fast = std::llround(static_cast<double>(time) / slow);
+    const Ns time = to - segment.from, fast(std::llround(static_cast<double>(time) / slow));
     add(causeOf(phase, message), segment.from, fast);
     add(BubbleCause::Straggler, segment.from, time - fast);
   }

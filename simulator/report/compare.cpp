@@ -49,7 +49,7 @@ void matchActions(const Trace& predicted, const Trace& measured, Comparison& res
       ++b;
     } else {
       ++result.matched;
-      error += static_cast<double>(std::abs(b->start - a->start));
+      error += static_cast<double>(abs(b->start - a->start));
       ++a;
       ++b;
     }
@@ -75,8 +75,7 @@ auto sumsBy(const Trace& predicted, const Trace& measured, GroupOf groupOf) {
 }
 
 GroupError groupError(std::string group, const Sums& sums) {
-  return {std::move(group), sums.predicted, sums.measured, relative(sums.predicted, sums.measured),
-          std::abs(sums.measured - sums.predicted)};
+  return {std::move(group), sums.predicted, sums.measured, relative(sums.predicted, sums.measured), abs(sums.measured - sums.predicted)};
 }
 
 /// Compute spans grouped by a number; others get `kOther`, which is left out.

@@ -68,7 +68,8 @@ Json stagesOf(const Schedule& schedule, const CostTable& costs) {
 
 Json jitterOf(const Jitter& jitter) {
   const auto& makespans = jitter.makespans;
-  const double sum = std::accumulate(makespans.begin(), makespans.end(), 0.0);
+  double sum = 0;
+  for (const Ns makespan : makespans) sum += static_cast<double>(makespan);
   return {{"sigma", jitter.sigma},
           {"seed", jitter.seed},
           {"draws", makespans.size()},

@@ -104,8 +104,8 @@ struct RankWork {
   Ns lives = 0, leastLife = kFar;             ///< from the start of F to the end of W (or B): all pairs together, and the shortest
   long double area = 0;                       ///< the same times the bytes held meanwhile
   std::int64_t live = kUnlimited;             ///< pairs that it may hold
-  Bytes bytes = kUnlimited;                   ///< that its pairs may hold, and at least do: before I, after it
-  Bytes firstHeld = 0, allHeld = 0, leastHeld = kUnlimited;
+  Bytes bytes{kUnlimited};                    ///< that its pairs may hold, and at least do: before I, after it
+  Bytes firstHeld = 0, allHeld = 0, leastHeld{kUnlimited};
   std::vector<Piece> forwards, inputs, weights, rest;  ///< by its stages: with the bytes held before I, or the fewer of before and after;
                                                        ///< `rest`: I and W before I, W after it
 };
@@ -193,7 +193,7 @@ RankSpan spanOf(const RankWork& rank, const Way& way, bool whole) {
   const Ns outstanding = most(live, rank.most.weight, rank.weights, rank.bytes);
   RankSpan span{work + std::max<Ns>(0, rank.all.weight - outstanding) + idle(most(live - 1, rank.most.input, rank.inputs, beside)),
                 work + rank.all.weight + idle(most(live - 1, rank.mostAfter, rank.rest, beside))};
-  const auto shared = [&](Ns time) { return (time + live - 1) / live; };
+  const auto shared = [&](auto all) { return (all + decltype(all)(live - 1)) / live; };
   const Ns ramps = (live - 1) * (rank.leastForward + rank.leastDeath) / 2;  // on average
   span.toEnd = std::max({span.toEnd, shared(rank.lives) + ramps, shared(rank.pairs) * rank.leastLife});
   if (rank.bytes > 0 && rank.bytes < kUnlimited / 2)

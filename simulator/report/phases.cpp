@@ -120,10 +120,10 @@ Ns steadyPeriod(const Trace& trace) {
   const std::size_t n = beats.starts.size();
   if (n < kLeast || beats.microbatches < kLeast) return 0;
   const std::size_t a = n / 4, b = n - 1 - a;
-  const Ns time = (beats.starts[b] - beats.starts[a]) * static_cast<Ns>(beats.all);
-  const auto count = static_cast<Ns>((b - a) * beats.microbatches);
-  const auto work = (busiest + static_cast<Ns>(beats.microbatches) - 1) / static_cast<Ns>(beats.microbatches);
-  return std::max(work, (time + count / 2) / count);
+  const Ns time = (beats.starts[b] - beats.starts[a]) * beats.all;
+  const auto count = static_cast<std::int64_t>((b - a) * beats.microbatches);
+  const auto work = (busiest + Ns(beats.microbatches) - 1) / beats.microbatches;
+  return std::max(work, (time + Ns(count / 2)) / count);
 }
 
 }  // namespace pw

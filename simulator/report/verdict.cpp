@@ -51,13 +51,13 @@ std::optional<MainPart> mainPart(const Comparison& c, const std::optional<Ns>& r
   const Ns difference = c.measuredMakespan - c.predictedMakespan;
   // What remains when actions take their measured times comes from outside of them.
   const Ns besides = replayed ? c.measuredMakespan - *replayed : 0, computing = replayed ? *replayed - c.predictedMakespan : 0;
-  if (replayed && std::abs(c.makespanError) >= kAsPredicted && std::abs(besides) > std::abs(computing) && (besides > 0) == (difference > 0))
+  if (replayed && std::abs(c.makespanError) >= kAsPredicted && abs(besides) > abs(computing) && (besides > 0) == (difference > 0))
     return MainPart{"", true, besides};
   if (!cause) return std::nullopt;
   // Groups that are offset by others do not explain the total.
   const Ns off = differenceOf(*cause), net = netOf(c);
-  const bool explains = (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted && std::abs(off) <= std::abs(net) &&
-                        (net > 0) == (off > 0);
+  const bool explains =
+      (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted && abs(off) <= abs(net) && (net > 0) == (off > 0);
   return MainPart{cause->group, explains, off};
 }
 
@@ -97,7 +97,7 @@ std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measure
   for (const Span& span : measured.spans) groupOf(span).measured += span.end - span.start;
   std::optional<GroupError> largest;
   for (auto& [key, group] : groups) {
-    group.contribution = isCause(key.first) ? std::abs(differenceOf(group)) : 0;
+    group.contribution = isCause(key.first) ? abs(differenceOf(group)) : 0;
     if (group.contribution <= (largest ? largest->contribution : 0)) continue;
     largest = group;
     largest->group = nameOf(key.first);
@@ -111,7 +111,7 @@ std::string verdictText(const Verdict& verdict, const std::string& before, const
   std::string text = howFarOff(verdict.comparison, before, after);
   if (verdict.main) {
     const MainPart& main = *verdict.main;
-    const std::string difference = (main.difference > 0 ? "+" : "−") + formatDuration(std::abs(main.difference));
+    const std::string difference = (main.difference > 0 ? "+" : "−") + formatDuration(abs(main.difference));
     if (main.group.empty())
       text += fmt::format("; most of it beside computing, in messages and the engine: {}", difference);
     else

@@ -65,7 +65,7 @@ std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& 
     if (!candidate) return best;
     if (!best || Evaluator::isBetterCut(*candidate, *best)) best = *candidate;
     if (best->fits()) return best;
-    for (StageRoom& room : rooms) room.bytes = std::max<Bytes>(room.bytes > 0 ? 1 : 0, room.bytes - candidate->excess);
+    for (StageRoom& room : rooms) room.bytes = std::max<Bytes>(room.bytes > 0 ? Bytes{1} : Bytes{0}, room.bytes - candidate->excess);
   }
   return best;
 }

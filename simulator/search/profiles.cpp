@@ -14,13 +14,15 @@ namespace {
 constexpr double kMost = 4e18;
 
 NodeCost scaledCost(NodeCost cost, double by) {
-  for (std::int64_t NodeCost::*field :
-       {&NodeCost::forward, &NodeCost::backward, &NodeCost::forwardSpread, &NodeCost::backwardSpread, &NodeCost::saved, &NodeCost::weight,
-        &NodeCost::heldForWeight, &NodeCost::forwardPeak, &NodeCost::backwardPeak, &NodeCost::backwardChange, &NodeCost::weightPeak}) {
-    const double product = static_cast<double>(cost.*field) * by;
-    if (std::abs(product) > kMost) throw UsageError("costs scaled to this microbatch size are too large; use smaller microbatches");
-    cost.*field = std::llround(product);
-  }
+  const auto scale = [by](auto&... quantities) {
+    for (std::int64_t* number : {&quantities.value...}) {
+      const double product = static_cast<double>(*number) * by;
+      if (std::abs(product) > kMost) throw UsageError("costs scaled to this microbatch size are too large; use smaller microbatches");
+      *number = std::llround(product);
+    }
+  };
+  scale(cost.forward, cost.backward, cost.forwardSpread, cost.backwardSpread, cost.weight);
+  scale(cost.saved, cost.heldForWeight, cost.forwardPeak, cost.backwardPeak, cost.backwardChange, cost.weightPeak);
   cost.weight = std::min(cost.weight, cost.backward);
   cost.flops *= by;
   return cost;

@@ -53,7 +53,7 @@ std::vector<Number> numbersIn(const JsonPart& part, std::int64_t most, const std
       part.fail(fmt::format("has {}; a range has from, to, and step or times", key));
   }
   if (part.has("step") && part.has("times")) part.fail("has both step and times");
-  const std::int64_t from = read(part["from"]), to = read(part["to"]);
+  const std::int64_t from{read(part["from"])}, to{read(part["to"])};
   const bool byFactor = part.has("times");
   const std::int64_t step = byFactor ? part["times"].within(2, most) : part.has("step") ? std::int64_t{read(part["step"])} : 1;
   if (step == 0) part.fail("has steps of 0");

@@ -12,7 +12,7 @@ constexpr std::size_t kMostKept = 1U << 16U;  ///< peaks; some tens of MB
 
 /// Everything besides its row that determines the peak of a rank.
 std::vector<Bytes> keyOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, Rank rank) {
-  std::vector<Bytes> key{rank.value};
+  std::vector<Bytes> key{Bytes(rank.index())};
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     if (!rows.placement.holds(rank, Stage(s))) continue;
     const StageCost& c = costs.stages[s];

@@ -13,7 +13,7 @@ namespace {
 
 std::vector<Ns> perStage(const std::vector<Ns>& list, std::string_view what, std::size_t stages) {
   for (const Ns time : list) {
-    if (time < 0) throw UsageError(fmt::format("a {} time is negative ({} ns); times are 0 or more", what, time));
+    if (time < 0) throw UsageError(fmt::format("a {} time is negative ({} ns); times are 0 or more", what, time.value));
   }
   if (list.empty() || list.size() == stages) return list;
   if (list.size() == 1) return std::vector<Ns>(stages, list.front());
@@ -96,20 +96,16 @@ void requireSummable(const CostTable& costs, const Shape& shape) {
   constexpr double kMost = 4e18;
   double once = 0, each = 0;
   for (const StageCost& c : costs.stages) {
-    for (const std::int64_t number :
-         {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.activationBytes, c.addedByInput, c.dataBytes}) {
-      each += static_cast<double>(number);
-    }
+    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight}) each += static_cast<double>(time);
+    for (const Bytes bytes : {c.activationBytes, c.addedByInput, c.dataBytes}) each += static_cast<double>(bytes);
     for (const Bytes peak : {c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak}) each += static_cast<double>(peak);
-    for (const std::int64_t number :
-         {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.updatedBytes, c.fixedBytes, c.reduce}) {
-      once += static_cast<double>(number);
-    }
+    for (const Ns time : {c.optimizer, c.reduce}) once += static_cast<double>(time);
+    for (const Bytes bytes : {c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.updatedBytes, c.fixedBytes})
+      once += static_cast<double>(bytes);
   }
   for (const Ns time : costs.overlap) each += static_cast<double>(time);
-  for (const MessageCost& m : costs.messages) {
-    for (const std::int64_t number : {m.bytes, m.latency, m.transfer}) each += static_cast<double>(number);
-  }
+  for (const MessageCost& m : costs.messages)
+    each += static_cast<double>(m.bytes) + static_cast<double>(m.latency) + static_cast<double>(m.transfer);
   each += static_cast<double>(costs.load) + static_cast<double>(costs.store);
   double scale = 1;
   for (const double factor : costs.microbatchScale) scale = std::max(scale, factor);

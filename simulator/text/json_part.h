@@ -91,6 +91,10 @@ class BasicJsonPart {
   void read(Id<Tag>& value) const {
     read(value.value);
   }
+  template <class Tag>
+  void read(Quantity<Tag>& value) const {
+    read(value.value);
+  }
   template <class Int>
   [[nodiscard]] Int integer() const;
 

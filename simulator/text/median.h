@@ -14,7 +14,8 @@ template <class Number>
   if (numbers.empty()) return std::nullopt;
   std::ranges::sort(numbers);
   const std::size_t middle = numbers.size() / 2;
-  return numbers.size() % 2 == 1 ? numbers[middle] : std::midpoint(numbers[middle - 1], numbers[middle]);
+  using std::midpoint;
+  return numbers.size() % 2 == 1 ? numbers[middle] : midpoint(numbers[middle - 1], numbers[middle]);
 }
 
 }  // namespace pw

@@ -28,7 +28,8 @@ std::string jsonString(std::string_view text) {
 
 /// Nanoseconds as the format's microseconds, exactly.
 std::string micros(Ns time) {
-  return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::max(time, -time) / 1000, std::max(time, -time) % 1000);
+  const std::int64_t ns = abs(time).value;
+  return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", ns / 1000, ns % 1000);
 }
 
 std::string labelOf(const Span& span) {
@@ -131,8 +132,8 @@ class Writer {
 void Writer::slice(const Span& span, const Span* partner, std::size_t process, std::size_t thread) {
   const std::string label = partner == nullptr ? labelOf(span) : fmt::format("({};{})", labelOf(span), labelOf(*partner));
   std::string arguments = fmt::format(R"("stage":{},"microbatch":{})", span.stage.value, span.microbatch.value);
-  if (isMessage(span)) arguments += fmt::format(R"(,"from":{},"to":{},"bytes":{})", span.rank.value, span.peer.value, span.bytes);
-  if (isBeside(span) || (!isMessage(span) && span.bytes != 0)) arguments += fmt::format(R"(,"bytes":{})", span.bytes);
+  if (isMessage(span)) arguments += fmt::format(R"(,"from":{},"to":{},"bytes":{})", span.rank.value, span.peer.value, span.bytes.value);
+  if (isBeside(span) || (!isMessage(span) && span.bytes != 0)) arguments += fmt::format(R"(,"bytes":{})", span.bytes.value);
   event(fmt::format(R"("ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}})", jsonString(label),
                     jsonString(nameOf(span.kind)), process, thread, micros(span.start), micros(span.end - span.start), arguments));
 }
@@ -165,7 +166,7 @@ void Writer::trace(const Trace& trace, std::string_view title, std::size_t proce
   for (std::size_t i = 0; i < lanes.names().size(); ++i) threadName(process, ranks + i, lanes.names()[i]);
   for (const MemorySample& sample : trace.memory) {
     event(fmt::format(R"("ph":"C","name":"memory of rank {}","pid":{},"ts":{},"args":{{"bytes":{}}})", sample.rank.value, process,
-                      micros(sample.time), sample.bytes));
+                      micros(sample.time), sample.bytes.value));
   }
 }
 

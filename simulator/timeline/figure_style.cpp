@@ -112,10 +112,10 @@ void setTimes(FigureStyle& style, std::string_view text) {
 /// Without rounding.
 std::string exactDuration(Ns time) {
   if (time == 0) return "0ms";
-  if (time % 1'000'000'000 == 0) return fmt::format("{}s", time / 1'000'000'000);
-  if (time % 1'000'000 == 0) return fmt::format("{}ms", time / 1'000'000);
-  if (time % 1'000 == 0) return fmt::format("{}us", time / 1'000);
-  return fmt::format("{}ns", time);
+  if (time % 1'000'000'000 == 0) return fmt::format("{}s", (time / 1'000'000'000).value);
+  if (time % 1'000'000 == 0) return fmt::format("{}ms", (time / 1'000'000).value);
+  if (time % 1'000 == 0) return fmt::format("{}us", (time / 1'000).value);
+  return fmt::format("{}ns", time.value);
 }
 
 /// One line of at most that many bytes.

@@ -71,7 +71,7 @@ Scale scaleOf(const Trace& trace, const TextOptions& options, std::int64_t room)
   const Ns end = lastEnd(trace);
   Ns unit = 0;
   for (const Span& span : trace.spans) {
-    if (lookOf(span.kind) != nullptr) unit = std::gcd(unit, std::gcd(span.start, span.end));
+    if (lookOf(span.kind) != nullptr) unit = Ns(std::gcd(unit.value, std::gcd(span.start.value, span.end.value)));
   }
   if (unit == 0 || end / unit > room) return {end, room};
   return {end, room / (end / unit) * (end / unit)};
@@ -88,17 +88,17 @@ const Span* slotPartner(const Trace& trace, const Span& span) {
 std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& scale, bool beside) {
   const auto columns = static_cast<std::size_t>(scale.columns);
   std::vector<const Span*> shown(columns, nullptr);
-  std::vector<Ns> most(columns, 0);
-  std::vector<Ns> covered(columns, 0);
+  std::vector<std::int64_t> most(columns, 0);
+  std::vector<std::int64_t> covered(columns, 0);
   for (const Span& span : trace.spans) {
     if (span.rank != rank || lookOf(span.kind) == nullptr || isBeside(span) != beside) continue;
     if (&span != trace.spans.data() && isSlot(*(&span - 1), span)) continue;
     // In units of 1 / columns ns, where a column is `scale.span` long, so that nothing is rounded.
-    const Ns begin = std::clamp<Ns>(span.start, 0, scale.span) * scale.columns;
-    const Ns end = std::clamp<Ns>(span.end, 0, scale.span) * scale.columns;
-    for (Ns at = begin; at < end;) {
-      const Ns column = at / scale.span;
-      const Ns part = std::min(end, (column + 1) * scale.span) - at;
+    const std::int64_t begin = std::clamp<Ns>(span.start, 0, scale.span).value * scale.columns;
+    const std::int64_t end = std::clamp<Ns>(span.end, 0, scale.span).value * scale.columns;
+    for (std::int64_t at = begin; at < end;) {
+      const std::int64_t column = at / scale.span.value;
+      const std::int64_t part = std::min(end, (column + 1) * scale.span.value) - at;
       const auto c = static_cast<std::size_t>(column);
       covered[c] += part;
       if (part > most[c]) {
@@ -109,7 +109,7 @@ std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& s
     }
   }
   for (std::size_t c = 0; c < columns; ++c) {
-    if (scale.span - covered[c] > most[c]) shown[c] = nullptr;
+    if (scale.span.value - covered[c] > most[c]) shown[c] = nullptr;
   }
   return shown;
 }

@@ -32,7 +32,7 @@ std::string wordsOf(Ns time, Unit unit) {
 Ns stepFor(Ns length, std::int64_t count) {
   Ns step = 1;
   while (length / step > count) {
-    for (const Ns factor : {2, 5, 10}) {
+    for (const int factor : {2, 5, 10}) {
       if (length / (step * factor) <= count) return step * factor;
     }
     step *= 10;

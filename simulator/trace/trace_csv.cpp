@@ -17,7 +17,7 @@ namespace pw {
 namespace {
 
 constexpr std::size_t kColumns = 8;
-constexpr Ns kMostTime = 4'000'000'000'000'000;  ///< 46 days
+constexpr std::int64_t kMostTime = 4'000'000'000'000'000;  ///< 46 days
 
 /// A line of the table while it is read.
 struct Line {
@@ -74,8 +74,8 @@ std::string toSpanCsv(const Trace& trace) {
   text += '\n';
   const auto out = std::back_inserter(text);
   for (const Span& s : trace.spans) {
-    fmt::format_to(out, "{},{},{},{},{},{},{},{}\n", s.rank.value, nameOf(s.kind), s.stage.value, s.microbatch.value, s.peer.value, s.bytes,
-                   s.start, s.end);
+    fmt::format_to(out, "{},{},{},{},{},{},{},{}\n", s.rank.value, nameOf(s.kind), s.stage.value, s.microbatch.value, s.peer.value,
+                   s.bytes.value, s.start.value, s.end.value);
   }
   return text;
 }
@@ -91,10 +91,10 @@ Trace parseSpanCsv(std::string_view text, std::string_view source) {
     const std::string_view line = takeLine(text);
     if (line.empty()) continue;
     const Line cells = cellsOf(line, number, source);
-    const Span span{cells.id<Rank>(0, 0, kMaxRanks),       cells.kind(),
-                    cells.id<Stage>(2, -1, kMaxStages),    cells.id<Microbatch>(3, -1, kMaxMicrobatches),
-                    cells.id<Rank>(4, 0, kMaxRanks),       cells.whole(5, 0, kMostTime),
-                    cells.whole(6, -kMostTime, kMostTime), cells.whole(7, -kMostTime, kMostTime)};
+    const Span span{cells.id<Rank>(0, 0, kMaxRanks),           cells.kind(),
+                    cells.id<Stage>(2, -1, kMaxStages),        cells.id<Microbatch>(3, -1, kMaxMicrobatches),
+                    cells.id<Rank>(4, 0, kMaxRanks),           Bytes(cells.whole(5, 0, kMostTime)),
+                    Ns(cells.whole(6, -kMostTime, kMostTime)), Ns(cells.whole(7, -kMostTime, kMostTime))};
     if (span.end < span.start) cells.refuse("the span ends before it starts");
     if (isCompute(span.kind) && span.stage.value < 0) cells.refuse("an action needs its stage");
     trace.ranks = std::max({trace.ranks, span.rank.value + 1, span.peer.value + 1});

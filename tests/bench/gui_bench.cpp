@@ -60,8 +60,8 @@ struct Case {
   explicit Case(long tasks) : rows(generate("1f1b", {kRanks, kRanks, static_cast<int>(tasks / (2 * kRanks))})) {
     SyntheticCosts synthetic;
     for (int s = 0; s < kRanks; ++s) {
-      synthetic.forward.push_back(1'000'000 + 20'000 * (s % 3));
-      synthetic.backward.push_back(2'000'000 - 30'000 * (s % 2));
+      synthetic.forward.push_back(1'000'000 + Ns{20'000} * (s % 3));
+      synthetic.backward.push_back(2'000'000 - Ns{30'000} * (s % 2));
     }
     synthetic.latency = 10'000;
     synthetic.transfer = 100'000;
@@ -135,7 +135,7 @@ void refill(long tasks, double limit) {
   std::vector<double> runs, fills, paints, all;
   const int repeats = tasks > 500'000 ? kRefills / 5 : kRefills;
   for (int i = 0; i < repeats; ++i) {
-    for (std::size_t s = 0; s < c.program.duration.size(); s += 97) c.program.duration[s] += i % 2 == 0 ? 1000 : -1000;
+    for (std::size_t s = 0; s < c.program.duration.size(); s += 97) c.program.duration[s] += i % 2 == 0 ? Ns{1000} : Ns{-1000};
     const double begin = now();
     execute(c.program, c.times);
     const double executed = now();

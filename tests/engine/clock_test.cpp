@@ -9,17 +9,17 @@
 namespace pw {
 namespace {
 
-constexpr Ns kHour = 3'600'000'000'000;
+constexpr Ns kHour(3'600'000'000'000);
 
 /// Readings of ranks whose clocks are `offsets` ahead of one that moves 100 ns whenever any of them is read.
 std::vector<ClockReading> compared(const std::vector<Ns>& offsets) {
   auto communicators = inMemoryCommunicators(static_cast<int>(offsets.size()), std::chrono::seconds(20));
-  std::atomic<Ns> time{0};
+  std::atomic<std::int64_t> time{0};
   std::vector<ClockReading> readings;
   std::vector<std::thread> ranks;
   for (std::size_t r = 0; r < offsets.size(); ++r) {
     ranks.emplace_back([&, r] {
-      const auto seen = compareClocks(*communicators[r], [&, r] { return (time += 100) + offsets[r]; });
+      const auto seen = compareClocks(*communicators[r], [&, r] { return Ns(time += 100) + offsets[r]; });
       if (r == 0)
         readings = seen;
       else
@@ -42,8 +42,8 @@ TEST(Clocks, ThatDifferByHoursAreFoundToDifferByThat) {
 
 TEST(Clocks, ThatAreOneStaySo) {
   // Seen at the very start or end of the round trip, one clock seems to differ by half of it.
-  for (const Ns apparent : {0, 99, -99, 100, -100}) EXPECT_EQ(compared({0, apparent}).at(1).offset, 0) << apparent;
-  for (const Ns real : {101, -101}) EXPECT_EQ(compared({0, real}).at(1).offset, real) << "no round trip of 200 ns explains this";
+  for (const Ns apparent : {Ns{0}, Ns{99}, Ns{-99}, Ns{100}, Ns{-100}}) EXPECT_EQ(compared({0, apparent}).at(1).offset, 0) << apparent;
+  for (const Ns real : {Ns{101}, Ns{-101}}) EXPECT_EQ(compared({0, real}).at(1).offset, real) << "no round trip of 200 ns explains this";
 }
 
 TEST(Clocks, OfRealThreadsAreRightToHalfARoundTrip) {
@@ -51,7 +51,7 @@ TEST(Clocks, OfRealThreadsAreRightToHalfARoundTrip) {
   std::thread peer([&] { static_cast<void>(compareClocks(*communicators[1], [] { return monotonicNow() + 9 * kHour; })); });
   const ClockReading reading = compareClocks(*communicators[0]).at(1);
   peer.join();
-  EXPECT_LE(std::abs(reading.offset - 9 * kHour), reading.roundTrip / 2 + 1);
+  EXPECT_LE(abs(reading.offset - 9 * kHour), reading.roundTrip / 2 + 1);
 }
 
 TEST(Times, BetweenTwoReadingsFollowTheDrift) {

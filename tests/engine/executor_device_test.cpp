@@ -55,7 +55,7 @@ struct LateDevice {
   }
 };
 
-const Ns kSent = monotonicNow() + 3'600'000'000'000, kCame = kSent + 7;  // no clock says this yet
+const Ns kSent = monotonicNow() + Ns(3'600'000'000'000), kCame = kSent + 7;  // no clock says this yet
 
 /// Knows when a message went, from its wait and the device's end of work to the second barrier after it.
 class TimingCommunicator final : public Communicator {
@@ -108,7 +108,7 @@ LateRun runLate(const Plan& plan, int steps, const ExecutorOptions& options = {}
   run.mostAlive.resize(communicators.size());
   test::runJob(run.job, plan, communicators, options, [&](Executor& executor, std::size_t r) {
     std::optional<LiveWriter> writer;
-    if (!live.empty()) executor.tellTo(&writer.emplace(live, JobRank(r), 0));
+    if (!live.empty()) executor.tellTo(&writer.emplace(live, JobRank(r), Ns{0}));
     for (int s = 0; s < steps; ++s) run.logs[static_cast<std::size_t>(s)][r] = executor.step(s, {});
     run.mostAlive[r] = LateDevice::current().mostAlive;
     return run.logs.back()[r];

@@ -287,7 +287,8 @@ TEST(Executor, ALostPeerIsNamedWithTheActionThatWaitsForIt) {
 
 TEST(Executor, NoTagIsUsedTwiceBetweenBarriersAndLockstepHasABarrierAfterEveryCycle) {
   forAllFamilies([](Plan plan) {
-    plan.partition.shared.push_back({"w", "w", {Stage(0), Stage(plan.partition.stages.size() - 1)}, sizeof(double), Sharing::Transmit});
+    plan.partition.shared.push_back(
+        {"w", "w", {Stage(0), Stage(plan.partition.stages.size() - 1)}, Bytes(sizeof(double)), Sharing::Transmit});
     if (plan.partition.stages.size() == 1) plan.partition.shared.clear();
     NumberJob job = test::prepareJob(plan);
     auto communicators = inMemoryCommunicators(worldSize(plan), std::chrono::seconds(20));

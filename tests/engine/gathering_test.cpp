@@ -24,12 +24,13 @@ Plan planOf(int ranks) {
 /// A log with so many spans, which names its rank and step.
 StepLog logOf(JobRank process, int step, std::size_t spans, Ns start) {
   const Rank rank(process.value);
+  const Bytes bytes = Bytes{1} * step;
   StepLog log;
   for (std::size_t i = 0; i < spans; ++i) {
     const auto at = start + static_cast<Ns>(i);
-    log.spans.push_back({rank, SpanKind::Forward, Stage(rank.value), Microbatch(static_cast<std::int32_t>(i)), rank, step, at, at + 1});
+    log.spans.push_back({rank, SpanKind::Forward, Stage(rank.value), Microbatch(static_cast<std::int32_t>(i)), rank, bytes, at, at + 1});
   }
-  log.memory = {{rank, start, 64 + step}};
+  log.memory = {{rank, start, 64 + bytes}};
   log.loss = 0.5 * step;
   log.whatNotFinite = "the loss of rank " + std::to_string(rank.value);
   log.notFinite = process;

@@ -131,8 +131,8 @@ TEST(LiveSpans, HaveTheFormThatTheHeaderShows) {
   const LiveFile file;
   LiveWriter writer(file.path, JobRank(2));
   writer.begin(7);
-  writer.write({{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(3), Rank(1), 0, 812345678901, 812345688901}},
-                {{Rank(0), 812345688901, 1048576}},
+  writer.write({{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(3), Rank(1), 0, Ns(812345678901), Ns(812345688901)}},
+                {{Rank(0), Ns(812345688901), 1048576}},
                 {},
                 {},
                 {},
@@ -149,7 +149,7 @@ TEST(LiveSpans, KeepTheLastWholeStepInSightWhileTheNextIsYoung) {
   LiveReader reader(2, 2);
   const auto line = [](int rank, int step, Ns start, Ns end, bool done) {
     return "{\"rank\":" + std::to_string(rank) + ",\"step\":" + std::to_string(step) + ",\"from\":0,\"spans\":[[\"F\"," +
-           std::to_string(rank) + ",0,0," + std::to_string(rank) + ",0," + std::to_string(start) + "," + std::to_string(end) +
+           std::to_string(rank) + ",0,0," + std::to_string(rank) + ",0," + std::to_string(start.value) + "," + std::to_string(end.value) +
            "]],\"memory\":[],\"done\":" + (done ? "true" : "false") + "}\n";
   };
   EXPECT_FALSE(reader.worthShowing().has_value());

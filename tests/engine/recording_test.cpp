@@ -186,14 +186,14 @@ TEST_F(Recording, RunsInReadyOrder) {
 
 /// A device whose clock only work moves: a timestamp takes 1 ns, the first of the recordings that launch in turn 8 ms, the second 20 ms.
 constexpr Ns kForward = 8'000'000, kBackward = 20'000'000;
-std::atomic<Ns> counted{0};
+std::atomic<std::int64_t> counted{0};  // [ns]
 
 Device clockedHost() {
   Device device = recordingHost();
   device.timestamp = []() -> Timestamp { return {++counted}; };
-  device.timeOf = [](Timestamp timestamp) -> Ns { return timestamp.number; };
+  device.timeOf = [](Timestamp timestamp) -> Ns { return Ns(timestamp.number); };
   device.launch = [](const std::shared_ptr<void>& recording) {
-    counted += count().launched++ % 2 == 0 ? kForward : kBackward;
+    counted += count().launched++ % 2 == 0 ? kForward.value : kBackward.value;
     (*static_cast<std::function<void()>*>(recording.get()))();
   };
   return device;

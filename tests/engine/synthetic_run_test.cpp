@@ -38,10 +38,10 @@ Plan planOf(const std::string& name, int ranks, int microbatches, int replicas =
   for (Transfer& t : plan.partition.transfers) t.bytes = kMessage;
   for (std::size_t s = 0; s < plan.costs.stages.size(); ++s) {
     StageCost& cost = plan.costs.stages[s];
-    cost.forward += 10'000 * static_cast<Ns>(s);
+    cost.forward += s * Ns{10'000};
     cost.optimizer = kOptimizer;
-    cost.parameterBytes = cost.gradientBytes = cost.updatedBytes = 4'000 + 400 * static_cast<Bytes>(s);
-    cost.activationBytes = kActivations * static_cast<Bytes>(s + 1);
+    cost.parameterBytes = cost.gradientBytes = cost.updatedBytes = 4'000 + s * Bytes{400};
+    cost.activationBytes = kActivations * (s + 1);
     cost.freedByInput = kActivations / 4;
     cost.backwardPeak = cost.inputPeak = kActivations / 2;
   }
@@ -102,7 +102,7 @@ Ns costOf(const Plan& plan, const Span& span) {
                    : span.kind == SpanKind::Backward      ? cost.backward
                    : span.kind == SpanKind::BackwardInput ? cost.backwardInput
                                                           : cost.backwardWeight;
-  return std::llround(static_cast<double>(whole) * plan.costs.microbatchScale[span.microbatch.index()]);
+  return Ns(std::llround(static_cast<double>(whole) * plan.costs.microbatchScale[span.microbatch.index()]));
 }
 
 using Work = std::tuple<std::size_t, SpanKind, Stage, Microbatch>;  // rank first
@@ -149,7 +149,7 @@ TEST_P(SyntheticRun, HoldsTheMemoryThatTheSimulatorPredicts) {
   ASSERT_THAT(run.errors, IsEmpty());
   const std::vector<Bytes> predicted = peaksOf(simulate(plan.schedule, plan.costs)), measured = peaksOf(joinTraces(run.logs[0], 4));
   for (std::size_t r = 0; r < 4; ++r)
-    EXPECT_NEAR(static_cast<double>(measured[r]), static_cast<double>(predicted[r]), 40.0 * kMessage) << "rank " << r;
+    EXPECT_NEAR(static_cast<double>(measured[r]), static_cast<double>(predicted[r]), 40.0 * static_cast<double>(kMessage)) << "rank " << r;
   for (const auto& stages : run.stages) {
     Bytes constant = 0;
     for (const auto& [s, stage] : stages) constant += 2 * plan.costs.stages[s.index()].gradientBytes;

@@ -196,7 +196,7 @@ TEST_F(GpuPlan, InLockstepHasTimesInOrderOverHundredsOfCycles) {
   const Result written = call("export --store " + store + " --run 1 --step 1 --to csv --out " + csv);
   ASSERT_EQ(written.status, 0) << written.output;
   const Trace trace = parseSpanCsv(test::contentOf(csv), csv);  // refuses spans that end before they start
-  constexpr Ns kMinute = 60'000'000'000, kUncertain = 10'000;
+  constexpr Ns kMinute(60'000'000'000), kUncertain = 10'000;
   std::map<Rank, Ns> end;
   std::map<Rank, int> spans;
   std::vector<Span> computed;

@@ -79,14 +79,14 @@ TEST(Units, DurationsAreShownWithThreeDigits) {
   EXPECT_EQ(formatDuration(999), "999 ns");
   EXPECT_EQ(formatDuration(1'000), "1.00 µs");
   EXPECT_EQ(formatDuration(1'234'567), "1.23 ms");
-  EXPECT_EQ(formatDuration(12'345'678'901), "12.3 s");
+  EXPECT_EQ(formatDuration(Ns(12'345'678'901)), "12.3 s");
   EXPECT_EQ(formatDuration(123'456'789), "123 ms");
-  EXPECT_EQ(formatDuration(59'960'000'000), "60.0 s");
-  EXPECT_EQ(formatDuration(60'000'000'000), "1.00 min");
-  EXPECT_EQ(formatDuration(868'000'000'000), "14.5 min");
-  EXPECT_EQ(formatDuration(48'119'000'000'000), "13.4 h");
-  EXPECT_EQ(formatDuration(3'599'999'000'000), "60.0 min");
-  EXPECT_EQ(formatDuration(12'345'678'000'000'000), "3429 h");
+  EXPECT_EQ(formatDuration(Ns(59'960'000'000)), "60.0 s");
+  EXPECT_EQ(formatDuration(Ns(60'000'000'000)), "1.00 min");
+  EXPECT_EQ(formatDuration(Ns(868'000'000'000)), "14.5 min");
+  EXPECT_EQ(formatDuration(Ns(48'119'000'000'000)), "13.4 h");
+  EXPECT_EQ(formatDuration(Ns(3'599'999'000'000)), "60.0 min");
+  EXPECT_EQ(formatDuration(Ns(12'345'678'000'000'000)), "3429 h");
   EXPECT_EQ(formatDuration(-1'500), "-1.50 µs");
 }
 
@@ -107,14 +107,14 @@ TEST(Units, SizesAreShownInBinaryUnits) {
   EXPECT_EQ(formatSize(1'572'864), "1.50 MiB");
   EXPECT_EQ(formatSize(Bytes{1'000} * 1'024), "1000 KiB");
   EXPECT_EQ(formatSize(1'048'575), "1.00 MiB");  // 1024 KiB less one byte
-  EXPECT_EQ(formatSize(25'769'803'776), "24.0 GiB");
-  EXPECT_EQ(formatSize(1LL << 40), "1.00 TiB");
+  EXPECT_EQ(formatSize(Bytes(25'769'803'776)), "24.0 GiB");
+  EXPECT_EQ(formatSize(Bytes{1} << 40), "1.00 TiB");
 }
 
 TEST(Units, TheExtremesAreShownToo) {
-  EXPECT_EQ(formatDuration(kMost), "2562048 h");
+  EXPECT_EQ(formatDuration(Ns(kMost)), "2562048 h");
   EXPECT_EQ(formatDuration(std::numeric_limits<Ns>::min()), "-2562048 h");
-  EXPECT_EQ(formatSize(kMost), "8388608 TiB");  // 2^63 / 2^40 = 2^23
+  EXPECT_EQ(formatSize(Bytes(kMost)), "8388608 TiB");  // 2^63 / 2^40 = 2^23
 }
 
 }  // namespace

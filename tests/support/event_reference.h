@@ -69,7 +69,7 @@ class EventReference {
            kind == ActionKind::RecvBackward;
   }
   [[nodiscard]] Ns scaled(Ns time, Microbatch m) const {
-    return costs_.microbatchScale.empty() ? time : std::llround(static_cast<double>(time) * costs_.microbatchScale[m.index()]);
+    return costs_.microbatchScale.empty() ? time : Ns(std::llround(static_cast<double>(time) * costs_.microbatchScale[m.index()]));
   }
   [[nodiscard]] Ns durationOf(const Action& a) const {
     const StageCost& cost = costs_.stages[a.stage.index()];
@@ -131,7 +131,7 @@ class EventReference {
     if (sending_ != Sending::Overlapped) return;
     for (const Message& message : messagesOf(a, true)) {
       if (staysOnItsRank(message)) continue;
-      flights_[message] = {.sent = end, .received = 0, .over = {}, .there = {}};
+      flights_[message] = {.sent = end, .received = Ns{0}, .over = {}, .there = {}};
       waiting_[endsOf(message)].push_back(message);
     }
   }

@@ -83,7 +83,7 @@ class LongestPath {
     return at->second;
   }
   [[nodiscard]] Ns scaled(Ns time, Microbatch m) const {
-    return costs_.microbatchScale.empty() ? time : std::llround(static_cast<double>(time) * costs_.microbatchScale[m.index()]);
+    return costs_.microbatchScale.empty() ? time : Ns(std::llround(static_cast<double>(time) * costs_.microbatchScale[m.index()]));
   }
   [[nodiscard]] Ns duration(const Action& action) const {
     const StageCost& cost = costs_.stages[action.stage.index()];

@@ -234,10 +234,11 @@ inline Plan chainPlan(Schedule schedule, const std::vector<Skip>& skips = {}, in
   const int stages = static_cast<int>(schedule.placement.stages());
   plan.schedule = std::move(schedule);
   plan.partition.stages.resize(static_cast<std::size_t>(stages));
-  for (int s = 0; s + 1 < stages; ++s) plan.partition.transfers.push_back({ValueId(s), Stage(s), Stage(s + 1), true, sizeof(double)});
+  for (int s = 0; s + 1 < stages; ++s)
+    plan.partition.transfers.push_back({ValueId(s), Stage(s), Stage(s + 1), true, Bytes(sizeof(double))});
   for (const Skip& skip : skips) {
     if (skip.to < stages && skip.from < skip.to)
-      plan.partition.transfers.push_back({ValueId(skip.from), Stage(skip.from), Stage(skip.to), skip.gradient, sizeof(double)});
+      plan.partition.transfers.push_back({ValueId(skip.from), Stage(skip.from), Stage(skip.to), skip.gradient, Bytes(sizeof(double))});
   }
   return plan;
 }

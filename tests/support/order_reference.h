@@ -23,17 +23,17 @@ inline OrderProblem randomOrderProblem(std::mt19937_64& random, int ranks, const
   SyntheticCosts times;
   const int stages = static_cast<int>(placement.stages());
   for (auto* list : {&times.forward, &times.backwardInput, &times.backwardWeight}) {
-    for (int s = 0; s < stages; ++s) list->push_back(draw(random, list == &times.backwardWeight ? 0 : 1, 12));
+    for (int s = 0; s < stages; ++s) list->push_back(draw<Ns>(random, list == &times.backwardWeight ? Ns{0} : Ns{1}, 12));
   }
   problem.costs = syntheticTable(times, stages);
   for (MessageCost& message : problem.costs.messages) {
-    message.latency = draw(random, 0, 8);
-    message.transfer = oneIn(random, 3) ? draw(random, 0, 5) : 0;
+    message.latency = draw<Ns>(random, 0, 8);
+    message.transfer = oneIn(random, 3) ? draw<Ns>(random, 0, 5) : 0;
   }
   for (StageCost& stage : problem.costs.stages) {
-    stage.activationBytes = draw(random, 20, 40);
-    stage.freedByInput = oneIn(random, 2) ? draw(random, 0, 20) : 0;
-    stage.inputPeak = stage.backwardPeak = oneIn(random, 3) ? draw(random, 0, 10) : 0;
+    stage.activationBytes = draw<Bytes>(random, 20, 40);
+    stage.freedByInput = oneIn(random, 2) ? draw<Bytes>(random, 0, 20) : 0;
+    stage.inputPeak = stage.backwardPeak = oneIn(random, 3) ? draw<Bytes>(random, 0, 10) : 0;
   }
   problem.clock = oneIn(random, 2) ? StepClock::Window : StepClock::Flush;
   return problem;
@@ -41,7 +41,7 @@ inline OrderProblem randomOrderProblem(std::mt19937_64& random, int ranks, const
 
 inline void limitRanks(std::mt19937_64& random, OrderProblem& problem, int most) {
   problem.limits.reserve(static_cast<std::size_t>(problem.ranks));
-  for (int r = 0; r < problem.ranks; ++r) problem.limits.push_back(draw(random, 25, std::int64_t{45} * most));
+  for (int r = 0; r < problem.ranks; ++r) problem.limits.push_back(draw<Bytes>(random, 25, 45 * Bytes(most)));
 }
 
 inline Ns orderTimeOf(const OrderProblem& problem, const Program& program, const Times& times) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "schedules/generate.h"
@@ -10,8 +11,9 @@
 
 namespace pw::test {
 
-inline std::int64_t draw(std::mt19937_64& random, std::int64_t least, std::int64_t most) {
-  return least + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most - least + 1));
+template <class Number = std::int64_t>
+Number draw(std::mt19937_64& random, std::type_identity_t<Number> least, std::type_identity_t<Number> most) {
+  return least + Number(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most - least + 1)));
 }
 
 inline bool oneIn(std::mt19937_64& random, std::int64_t n) { return draw(random, 1, n) == 1; }
@@ -70,25 +72,26 @@ inline CostTable randomCosts(std::mt19937_64& random, const Schedule& schedule) 
   const int stages = static_cast<int>(schedule.placement.rankOfStage.size());
   for (int s = 0; s < stages; ++s) {
     StageCost cost;
-    cost.forward = draw(random, 1, 100);
-    cost.backwardInput = draw(random, 1, 100);
-    cost.backwardWeight = draw(random, 0, 100);
+    cost.forward = draw<Ns>(random, 1, 100);
+    cost.backwardInput = draw<Ns>(random, 1, 100);
+    cost.backwardWeight = draw<Ns>(random, 0, 100);
     cost.backward = cost.backwardInput + cost.backwardWeight;
-    cost.optimizer = draw(random, 0, 20);
-    cost.parameterBytes = draw(random, 0, 1000);
-    cost.activationBytes = draw(random, 0, 1000);
+    cost.optimizer = draw<Ns>(random, 0, 20);
+    cost.parameterBytes = draw<Bytes>(random, 0, 1000);
+    cost.activationBytes = draw<Bytes>(random, 0, 1000);
     table.stages.push_back(cost);
   }
   const auto both = [&](int from, int to) {
-    table.messages.push_back({Stage(from), Stage(to), false, draw(random, 0, 500), draw(random, 0, 30), draw(random, 0, 60)});
-    table.messages.push_back({Stage(to), Stage(from), true, draw(random, 0, 500), draw(random, 0, 30), draw(random, 0, 60)});
+    table.messages.push_back(
+        {Stage(from), Stage(to), false, draw<Bytes>(random, 0, 500), draw<Ns>(random, 0, 30), draw<Ns>(random, 0, 60)});
+    table.messages.push_back({Stage(to), Stage(from), true, draw<Bytes>(random, 0, 500), draw<Ns>(random, 0, 30), draw<Ns>(random, 0, 60)});
   };
   for (int s = 1; s < stages; ++s) {
     both(s - 1, s);
     if (oneIn(random, 6)) both(s - 1, s);
     if (s >= 2 && oneIn(random, 3)) both(static_cast<int>(draw(random, 0, s - 2)), s);
   }
-  if (oneIn(random, 3)) table.reduceTime = draw(random, 1, 50);
+  if (oneIn(random, 3)) table.reduceTime = draw<Ns>(random, 1, 50);
   if (oneIn(random, 2)) {
     for (int m = 0; m < schedule.microbatches; ++m) table.microbatchScale.push_back(static_cast<double>(draw(random, 1, 8)) / 4.0);
   }

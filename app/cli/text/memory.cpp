@@ -53,7 +53,7 @@ std::string savingText(const MemorySaving& saving, Ns step) {
 }  // namespace
 
 std::string memoryText(const std::vector<RankMemory>& ranks, bool inBytes) {
-  const auto shown = [&](Bytes bytes) { return inBytes ? formatSize(bytes) : fmt::format("{}", bytes); };
+  const auto shown = [&](Bytes bytes) { return inBytes ? formatSize(bytes) : fmt::format("{}", bytes.value); };
   std::vector<std::vector<std::string>> rows{{"rank", "peak at", "what", "stage", "microbatches", "bytes", "share"}};
   for (const RankMemory& rank : ranks) {
     rows.push_back({fmt::format("{}", rank.rank.value), rank.at.kind == ActionKind::Idle ? "" : toString(rank.at), "peak", "", "",

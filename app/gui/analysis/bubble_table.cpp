@@ -55,7 +55,7 @@ void BubbleTable::show(const std::vector<CausedIdle>& ranks, Ns makespan) {
     add(QString::number(r), ranks[r].by, makespan);
     sum += ranks[r].by;
   }
-  if (ranks.size() > 1) add(tr("all"), sum, makespan * static_cast<Ns>(ranks.size()));
+  if (ranks.size() > 1) add(tr("all"), sum, makespan * ranks.size());
   for (const BubbleCause cause : valuesOf<BubbleCause>()) {
     QPixmap colour(10, 10);
     colour.fill(colourOf(cause, currentTheme()));

@@ -32,7 +32,7 @@ QString shareOf(Bytes part, Bytes whole) {
 void addModules(QTreeWidgetItem& parent, std::vector<ModuleMemory> modules, Bytes ModuleMemory::*bytes, std::size_t times) {
   std::ranges::stable_sort(modules, std::greater<>(), bytes);
   for (const ModuleMemory& m : modules) {
-    const Bytes all = m.*bytes * static_cast<Bytes>(times);
+    const Bytes all = m.*bytes * times;
     if (all <= 0) break;
     parent.addChild(row(m.module.empty() ? Text::tr("outside of modules") : QString::fromStdString(m.module), sizeText(all)));
   }

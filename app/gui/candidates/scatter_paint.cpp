@@ -56,7 +56,7 @@ QPointF CandidatesScatter::toPlace(double time, double bytes) const {
 
 QString CandidatesScatter::wordsOf(int index) const {
   const ScatterPoint& p = points_[static_cast<std::size_t>(index)];
-  return tr("%1: %2, %3").arg(p.title, durationText(std::llround(p.time)), sizeText(p.bytes));
+  return tr("%1: %2, %3").arg(p.title, durationText(Ns(std::llround(p.time))), sizeText(p.bytes));
 }
 
 void CandidatesScatter::paintEvent(QPaintEvent*) {
@@ -93,7 +93,7 @@ void CandidatesScatter::paintAxes(QPainter& painter) const {
     painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()));
     painter.setPen(t.faintText);
     painter.drawText(QRectF(x - 80, area.bottom() + 3, 160, metrics.height()), Qt::AlignHCenter | Qt::AlignTop,
-                     durationText(std::llround(tick)));
+                     durationText(Ns(std::llround(tick))));
   }
   for (const double tick : memory_.ticks(upward, true)) {
     const double y = toPlace(0, tick).y();
@@ -101,7 +101,7 @@ void CandidatesScatter::paintAxes(QPainter& painter) const {
     painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y));
     painter.setPen(t.faintText);
     painter.drawText(QRectF(0, y - metrics.height() / 2, area.left() - 6, metrics.height()), Qt::AlignRight | Qt::AlignVCenter,
-                     sizeText(std::llround(tick)));
+                     sizeText(Bytes(std::llround(tick))));
   }
   painter.setPen(t.text);
   painter.drawText(QRectF(area.left(), area.bottom() + 3 + metrics.height(), area.width(), metrics.height() + 2),
@@ -214,7 +214,7 @@ void CandidatesScatter::paintLabel(QPainter& painter, int index) const {
   const Theme& t = currentTheme();
   const ScatterPoint& p = points_[static_cast<std::size_t>(index)];
   const QFontMetricsF metrics(font());
-  const QString figures = tr("%1, %2").arg(durationText(std::llround(p.time)), sizeText(p.bytes));
+  const QString figures = tr("%1, %2").arg(durationText(Ns(std::llround(p.time))), sizeText(p.bytes));
   const double wide = std::max(metrics.horizontalAdvance(p.title), metrics.horizontalAdvance(figures)) + 14,
                high = 2 * metrics.height() + 8;
   const QPointF at = positionOf(index);

@@ -67,7 +67,7 @@ std::optional<Ns> latencyIn(const QString& text) {
 QString latencyInput(Ns latency) {
   static constexpr std::array<std::pair<const char*, std::int64_t>, 4> kUnits{
       {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"µs", 1'000}, {"ns", 1}}};
-  return latency == 0 ? QStringLiteral("0 µs") : inWhole(latency, kUnits);
+  return latency == 0 ? QStringLiteral("0 µs") : inWhole(latency.value, kUnits);
 }
 
 std::optional<double> bandwidthIn(const QString& text) {
@@ -94,7 +94,7 @@ QString memoryInput(Bytes bytes) {
                                                                                {"KB", 1'000},
                                                                                {"KiB", 1 << 10},
                                                                                {"B", 1}}};
-  return inWhole(bytes, kUnits);
+  return inWhole(bytes.value, kUnits);
 }
 
 std::optional<double> speedIn(const QString& text) {

@@ -154,7 +154,7 @@ class Reader {
       refuse(ClusterField::Devices,
              translated("Memory of devices %1: “%2” is not a size; write for example 40 GB.").arg(form.devices, form.memory), row, 2);
     as.speed = speed.value_or(1);
-    as.memoryBytes = memory.value_or(0);
+    as.memoryBytes = memory.value_or(Bytes{0});
     const auto ranges = rangesIn(form.devices);
     if (!ranges)
       return refuse(ClusterField::Devices, translated("Devices: “%1” names none; write for example 3, or 0-3, 8.").arg(form.devices), row,

@@ -41,7 +41,7 @@ std::vector<ActionTime> cutTimes(std::vector<ActionTime> times, const CostTable&
   for (auto& [action, time] : times) {
     Ns StageCost::*const cost = kCosts.at(static_cast<std::size_t>(action.kind));
     const Ns before = own.stages.at(action.stage.index()).*cost, after = cut.stages.at(action.stage.index()).*cost;
-    if (before > 0) time = std::llround(static_cast<double>(time) * static_cast<double>(after) / static_cast<double>(before));
+    if (before > 0) time = Ns(std::llround(static_cast<double>(time) * static_cast<double>(after) / static_cast<double>(before)));
   }
   return times;
 }

@@ -117,7 +117,7 @@ std::vector<Note> parseNotes(const JsonPart& j, const JsonDocument& document) {
   for (std::size_t i = 0; i < j.size(); ++i) {
     Note& note = notes.emplace_back();
     note.text = noteText(QString::fromStdString(j[i]["text"].as<std::string>()));
-    note.time = j[i]["time_ns"].within<Ns>(0, kLatestNote);
+    note.time = j[i]["time_ns"].within<Ns>(0, kLatestNote.value);
     if (!j[i].has("block")) continue;
     const JsonPart block = j[i]["block"];
     const auto kind = valueNamed<SpanKind>(block["kind"].as<std::string>());

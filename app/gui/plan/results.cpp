@@ -303,7 +303,7 @@ void PlanResults::Private::findLowerBound() {
       // it cannot be one stage
     }
     return [this, p, found, one, hasModel] {
-      const Ns bound = found.value_or(0);
+      const Ns bound = found.value_or(Ns{0});
       lowerOf = p;
       if (document.prediction() != p) return;
       showOneRank(one, hasModel, p->step);

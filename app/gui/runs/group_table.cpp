@@ -20,7 +20,7 @@ constexpr int kGap = 6;
 /// `▲ +2.10 ms`, `▼ −1.00 ms`, `0`.
 QString signedDuration(Ns difference) {
   if (difference == 0) return QStringLiteral("0");
-  return (difference > 0 ? QStringLiteral("▲ +") : QStringLiteral("▼ −")) + durationText(std::abs(difference));
+  return (difference > 0 ? QStringLiteral("▲ +") : QStringLiteral("▼ −")) + durationText(abs(difference));
 }
 
 QString differenceText(const GroupError& group) {
@@ -98,7 +98,7 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
       if (column != Difference) return data(index, Qt::DisplayRole);
       if (group.measured == group.predicted) return tr("no difference");
       return (group.measured > group.predicted ? tr("%1 longer") : tr("%1 shorter"))
-          .arg(durationText(std::abs(group.measured - group.predicted)));
+          .arg(durationText(abs(group.measured - group.predicted)));
     default: return {};
   }
 }

@@ -144,10 +144,10 @@ void search(const FindQuery& query, Source source, const Timeline* timeline, std
 }  // namespace
 
 std::pair<Ns, Ns> gapOf(const Timeline& timeline, const BubbleRef& bubble) {
-  if (bubble.rank.value < 0 || bubble.rank.index() >= timeline.ranks.size()) return {0, 0};
+  if (bubble.rank.value < 0 || bubble.rank.index() >= timeline.ranks.size()) return {};
   const SpanTrack& track = timeline.ranks[bubble.rank.index()].compute;
   const auto next = static_cast<std::size_t>(bubble.next);
-  if (bubble.next < 0 || next > track.size()) return {0, 0};
+  if (bubble.next < 0 || next > track.size()) return {};
   const Ns from = next == 0 ? 0 : track.end[next - 1];
   const Ns to = next == track.size() ? timeline.end : track.start[next];
   return {from, std::max(from, to)};

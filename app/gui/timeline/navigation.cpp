@@ -165,7 +165,7 @@ QJsonObject jsonOf(const SavedSelection& selection) {
 }
 
 SavedSelection selectionIn(const QJsonObject& json) {
-  const auto timeOf = [](const QJsonValue& value) { return std::clamp<qint64>(value.toInteger(), 0, kLatestNote); };
+  const auto timeOf = [](const QJsonValue& value) { return std::clamp<Ns>(Ns(value.toInteger()), 0, kLatestNote); };
   if (const QJsonObject block = json[QLatin1String("block")].toObject(); !block.isEmpty()) {
     const auto kind = valueNamed<SpanKind>(block[QLatin1String("kind")].toString().toStdString());
     const int rank = block[QLatin1String("rank")].toInt(-1);

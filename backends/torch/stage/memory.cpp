@@ -10,25 +10,25 @@
 namespace pw {
 namespace {
 
-std::atomic<Bytes>& alive() {
-  static std::atomic<Bytes> bytes{0};
+std::atomic<std::int64_t>& alive() {
+  static std::atomic<std::int64_t> bytes{0};
   return bytes;
 }
 
-std::atomic<Bytes>& peak() {
-  static std::atomic<Bytes> bytes{0};
+std::atomic<std::int64_t>& peak() {
+  static std::atomic<std::int64_t> bytes{0};
   return bytes;
 }
 
-void count(Bytes bytes) {
-  const Bytes now = alive().fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  Bytes most = peak().load(std::memory_order_relaxed);
+void count(std::int64_t bytes) {
+  const std::int64_t now = alive().fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::int64_t most = peak().load(std::memory_order_relaxed);
   while (now > most && !peak().compare_exchange_weak(most, now, std::memory_order_relaxed)) {}
 }
 
 void release(void* memory) {
   if (memory == nullptr) return;
-  alive().fetch_sub(static_cast<Bytes>(malloc_usable_size(memory)), std::memory_order_relaxed);
+  alive().fetch_sub(static_cast<std::int64_t>(malloc_usable_size(memory)), std::memory_order_relaxed);
   c10::free_cpu(memory);
 }
 
@@ -36,7 +36,7 @@ class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     void* memory = c10::alloc_cpu(bytes);
-    if (memory != nullptr) count(static_cast<Bytes>(malloc_usable_size(memory)));
+    if (memory != nullptr) count(static_cast<std::int64_t>(malloc_usable_size(memory)));
     return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -57,19 +57,19 @@ void installCountingAllocator() {
   static_cast<void>(installed);
 }
 
-Bytes tensorBytesAlive() { return alive().load(std::memory_order_relaxed); }
+Bytes tensorBytesAlive() { return Bytes(alive().load(std::memory_order_relaxed)); }
 
 Bytes takePeakBytes() {
   static_cast<void>(mostTensorBytes());
-  return peak().exchange(tensorBytesAlive(), std::memory_order_relaxed);
+  return Bytes(peak().exchange(tensorBytesAlive().value, std::memory_order_relaxed));
 }
 
 Bytes mostTensorBytes() {
-  static std::atomic<Bytes> most{0};
-  const Bytes now = peak().load(std::memory_order_relaxed);
-  Bytes before = most.load(std::memory_order_relaxed);
+  static std::atomic<std::int64_t> most{0};
+  const std::int64_t now = peak().load(std::memory_order_relaxed);
+  std::int64_t before = most.load(std::memory_order_relaxed);
   while (now > before && !most.compare_exchange_weak(before, now, std::memory_order_relaxed)) {}
-  return std::max(now, before);
+  return Bytes(std::max(now, before));
 }
 
 }  // namespace pw

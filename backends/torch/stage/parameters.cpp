@@ -119,7 +119,7 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
   for (std::size_t begin = 0; begin < order.size();) {
     const auto [shared, dtype, ignored] = order[begin];
     const DType real = realOf(dtype);
-    const auto step = static_cast<std::int64_t>(kAlignment / bytesPerElement(real));
+    const auto step = static_cast<std::int64_t>(kAlignment) / bytesPerElement(real).value;
     const auto flatShape = [&](std::size_t p) {
       auto shape = shapeAt(p);
       if (real != dtype) shape.push_back(2);

@@ -127,11 +127,11 @@ OrderTimer::OrderTimer(const OrderModel& model)
 
 bool OrderTimer::run(const OrderRows& rows) {
   std::copy(inputs_.begin(), inputs_.end(), missing_.begin());
-  std::fill(arrival_.begin(), arrival_.end(), 0);
+  std::fill(arrival_.begin(), arrival_.end(), Ns{0});
   std::fill(cause_.begin(), cause_.end(), kNoAction);
   std::fill(next_.begin(), next_.end(), std::size_t{0});
-  std::fill(rankEnd_.begin(), rankEnd_.end(), 0);
-  std::fill(channelEnd_.begin(), channelEnd_.end(), 0);
+  std::fill(rankEnd_.begin(), rankEnd_.end(), Ns{0});
+  std::fill(channelEnd_.begin(), channelEnd_.end(), Ns{0});
   ready_.clear();
   for (std::int32_t r = model_.ranks; r-- > 0;) ready_.emplace_back(r);
   const Send* const sends = sends_.data();

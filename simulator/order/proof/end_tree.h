@@ -22,7 +22,7 @@ class EndTree {
   [[nodiscard]] Ns end() const { return nodes_[1].end; }
 
  private:
-  static constexpr Ns kNever = -(Ns{1} << 60);
+  static constexpr Ns kNever{-(std::int64_t{1} << 60)};
   struct Node {
     Ns sum = 0, end = kNever;
   };
@@ -53,7 +53,7 @@ class OptionalEndTree {
   [[nodiscard]] int optional() const { return nodes_[1].ofEnd; }
 
  private:
-  static constexpr Ns kNever = -(Ns{1} << 60);
+  static constexpr Ns kNever{-(std::int64_t{1} << 60)};
   struct Node {
     Ns sum = 0, end = kNever;                  ///< of the set
     Ns optionalSum = 0, optionalEnd = kNever;  ///< with at most one optional leaf

@@ -232,7 +232,7 @@ TEST(Simulate, PredictsAPlanFromItsOwnCosts) {
   const Folder folder;
   const Plan plan = planOfTwoStages();
   const Outcome outcome = call({"simulate", folder.with("plan.json", toJson(plan)), "--json"});
-  EXPECT_EQ(parsed(outcome)["makespan_ns"], metricsOf(simulate(plan.schedule, plan.costs)).makespan);
+  EXPECT_EQ(parsed(outcome)["makespan_ns"], metricsOf(simulate(plan.schedule, plan.costs)).makespan.value);
   EXPECT_EQ(parsed(outcome)["stages"][1]["forward_ns"], 10);
 }
 
@@ -263,7 +263,7 @@ TEST(Compare, TakesTheMedianStepAfterTheWarmUp) {
 std::string storeOfAlikeSteps(const Folder& folder, const std::string& name, Ns step) {
   RunStore store(folder.file(name), RunStore::Mode::ReadWrite);
   std::vector<Ns> steps{9'000};
-  for (int i = 0; i < 12; ++i) steps.push_back(step + i % 3 - 1);
+  for (std::int64_t i = 0; i < 12; ++i) steps.push_back(step + Ns(i % 3 - 1));
   for (int run = 0; run < 2; ++run) static_cast<void>(store.add(runOf(steps)));
   return folder.file(name);
 }

@@ -65,8 +65,8 @@ RunRecord stored(const Folder& folder) {
   for (const int step : {0, 1, 2}) {
     run.steps.push_back({step, 1.0, run.predicted});
     for (Span& span : run.steps.back().measured.spans) {
-      span.start += span.start > 0 ? step : 0;
-      span.end += step;
+      if (span.start > 0) span.start += Ns(step);
+      span.end += Ns(step);
     }
   }
   RunStore(folder.file("runs.db"), RunStore::Mode::ReadWrite).add(run);

@@ -12,10 +12,11 @@ namespace {
 pw::GpuRates rates(int device) {
   if (device > 1) throw pw::Error("The GPU could not multiply matrices: out of memory; end what else uses it.");
   const double part = device == 0 ? 1 : 0.5;
-  return {700.04e12 * part, 400e12 * part, 50e12 * part, 3000e9 * part, 55.25e9 * part, 54e9 * part, device == 0 ? 2'100 : 4'200};
+  const pw::Ns launch = device == 0 ? pw::Ns{2'100} : pw::Ns{4'200};
+  return {700.04e12 * part, 400e12 * part, 50e12 * part, 3000e9 * part, 55.25e9 * part, 54e9 * part, launch};
 }
 
-pw::GpuLinkRate linkRate(int from, int to) { return {(from < to ? 150.5e9 : 140e9), 3'000 + 100 * to}; }
+pw::GpuLinkRate linkRate(int from, int to) { return {(from < to ? 150.5e9 : 140e9), 3'000 + pw::Ns{100} * to}; }
 
 const pw::Device& hostThatRecords() {
   static const pw::Device device = [] {

@@ -64,7 +64,7 @@ TEST(StudyCommand, PredictsWhatPlanDoes) {
                                    "--recompute",    wordsOf(p.recompute).front(),
                                    "--balance",      std::string(nameOf(p.balance)),
                                    "--optimizer",    "adamw",
-                                   "--memory-limit", std::to_string(p.memoryLimit) + "B",
+                                   "--memory-limit", std::to_string(p.memoryLimit.value) + "B",
                                    "--json"};
     if (p.zero1) words.emplace_back("--zero1");
     const Outcome plan = call(words);
@@ -73,8 +73,8 @@ TEST(StudyCommand, PredictsWhatPlanDoes) {
       continue;
     }
     const Json prediction = Json::parse(plan.out);
-    EXPECT_EQ(prediction["step_ns"], r.step) << p.number;
-    EXPECT_EQ(prediction["makespan_ns"], r.makespan) << p.number;
+    EXPECT_EQ(prediction["step_ns"], r.step.value) << p.number;
+    EXPECT_EQ(prediction["makespan_ns"], r.makespan.value) << p.number;
     EXPECT_EQ(peakOf(prediction), r.peak) << p.number;
     EXPECT_EQ(plan.status, r.excess == 0 ? 0 : 1) << p.number;
     EXPECT_NEAR(prediction["flop_utilisation"].get<double>(), r.flopUtilisation, 1e-12);

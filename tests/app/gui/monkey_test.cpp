@@ -79,7 +79,7 @@ class Monkey {
           r.recompute = parseRecompute(
               {std::vector<std::string>{"none", "full", "auto", "blocks", "nothing of this name"}[static_cast<std::size_t>(below(5))]});
           break;
-        case 5: r.memoryLimit = below(3) * 1'500'000; break;
+        case 5: r.memoryLimit = below(3) * Bytes{1'500'000}; break;
         case 6:
           d.cluster =
               std::vector<std::string>{"cpu-workstation", "h100-nvlink", "a100-pcie", "none of these"}[static_cast<std::size_t>(below(4))];

@@ -19,7 +19,7 @@ inline RunId storeRun(const std::string& path, const Plan& plan, const std::vect
   run.predicted = simulate(plan.schedule, plan.costs);
   for (const double factor : factors) {
     CostTable costs = plan.costs;
-    costs.stages[1].forward = std::llround(factor * static_cast<double>(costs.stages[1].forward));
+    costs.stages[1].forward = Ns(std::llround(factor * static_cast<double>(costs.stages[1].forward)));
     run.steps.push_back({static_cast<int>(run.steps.size()), 2.5, simulate(plan.schedule, costs)});
   }
   return RunStore(path, RunStore::Mode::ReadWrite).add(run);

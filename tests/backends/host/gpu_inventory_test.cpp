@@ -78,7 +78,7 @@ TEST_F(GpuInventoryTest, SaysOfEachGpuWhatTheDriverKnows) {
   expected.name = "NVIDIA H100 80GB HBM3";
   expected.uuid = "GPU-1aaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";
   expected.pciAddress = "0000:2a:00.0";
-  expected.memory = 85'520'809'984;
+  expected.memory = Bytes(85'520'809'984);
   expected.usedMemory = 1 << 29;
   expected.major = 9;
   expected.mig = false;

@@ -17,9 +17,9 @@ TEST(LinkTimes, AreOfEachSizeAtTheTwoRanksAndNoneElsewhere) {
       threads.emplace_back([&, r] { times[r] = linkTimes(*ranks[r], hostDevice(), std::chrono::seconds(20)); });
   }
   for (const std::size_t r : {0U, 1U}) {
-    std::vector<Bytes> sizes;
+    std::vector<std::int64_t> sizes;
     for (const auto& [size, time] : times[r]) {
-      sizes.push_back(size);
+      sizes.push_back(size.value);
       EXPECT_GT(time, 0);
     }
     EXPECT_THAT(sizes, testing::ElementsAre(1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22));

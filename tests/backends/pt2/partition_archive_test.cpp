@@ -33,7 +33,7 @@ Partition cutAt(const ModelGraph& graph, const std::vector<NodeId>& begins, cons
 Profile profileOf(const ModelGraph& graph, bool slow) {
   Profile profile;
   profile.microbatch = exportedBatch(graph);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) profile.nodes.push_back({slow ? 1'000'000'000 : 0, 0, 0, 0, 0, 0});
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) profile.nodes.push_back({slow ? Ns{1'000'000'000} : Ns{0}, 0, 0, 0, 0, 0});
   profile.topology.sameNode = {1, 1e9, true};
   return profile;
 }

@@ -85,7 +85,7 @@ TEST(Pt2Samples, StoredTensorsLieWhereTheReaderSays) {
     const Bytes needed = bytesOf(*graph.value(parameter.value).tensor, {});
     EXPECT_GE(parameter.stored->offset, 0);
     EXPECT_GE(parameter.stored->bytes, needed) << parameter.name;
-    EXPECT_LE(parameter.stored->offset + parameter.stored->bytes, static_cast<Bytes>(file.size()));
+    EXPECT_LE(parameter.stored->offset + parameter.stored->bytes.value, static_cast<std::int64_t>(file.size()));
   }
 }
 

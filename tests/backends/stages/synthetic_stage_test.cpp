@@ -45,7 +45,7 @@ Plan smallPlan() {
 /// A device like a GPU in that a stage asks it to be busy, and allocates all that the plan says.
 struct NotingDevice {
   Device device = hostDevice();
-  std::vector<Ns> spins;
+  std::vector<std::int64_t> spins;  // [ns]
   SyntheticDevice on;
 
   NotingDevice() {
@@ -54,7 +54,7 @@ struct NotingDevice {
       if (bytes > 1'000'000) throw Error("out of memory");
       return hostDevice().allocate(bytes);
     };
-    on = {&device, [this](Ns duration) { spins.push_back(duration); }, nullptr};
+    on = {&device, [this](Ns duration) { spins.push_back(duration.value); }, nullptr};
   }
   NotingDevice(const NotingDevice&) = delete;
 };
@@ -102,11 +102,11 @@ TEST(SyntheticStage, AsksADeviceForTheTimesOfThePlanScaledByTheMicrobatch) {
 TEST(SyntheticStage, LastsAsLongOnTheHostAndLetsMessagesMoveEvery50Microseconds) {
   const Plan plan = smallPlan();
   SyntheticDevice host = syntheticHost();
-  std::vector<Ns> spins;
+  std::vector<std::int64_t> spins;  // [ns]
   int looks = 0;
   const auto spin = host.spin;
   host.spin = [&](Ns duration) {
-    spins.push_back(duration);
+    spins.push_back(duration.value);
     EXPECT_EQ(looks, static_cast<int>(spins.size())) << "a spin without a look before";
     spin(duration);
   };
@@ -181,10 +181,10 @@ TEST(SyntheticStage, AWrongByteAtTheBeginTheMiddleAndTheEndIsSeen) {
 }
 
 TEST(SyntheticStage, MessagesOfAFewBytesAreCheckedToo) {
-  for (const Bytes bytes : {0, 1, 8, 65, 128, 191, 192}) {
+  for (const std::int64_t bytes : {0, 1, 8, 65, 128, 191, 192}) {
     Plan plan = smallPlan();
     plan.costs.microbatchScale.clear();
-    plan.partition.transfers[kFirst].bytes = bytes;
+    plan.partition.transfers[kFirst].bytes = Bytes(bytes);
     Pipeline p(plan);
     p.stages[0]->forward(kM0);
     p.stages[0]->forward(kM1);

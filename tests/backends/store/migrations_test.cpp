@@ -96,11 +96,11 @@ class OtherVersions : public testing::Test {
       if (profileColumn) insert.bind(5, profile);
       insert.exec();
       const auto run = db.getLastInsertRowid();
-      for (const Ns duration : {9, 4, 5}) {
+      for (const Ns duration : {Ns{9}, Ns{4}, Ns{5}}) {
         const std::string measured = toBlob(traceOf(duration));
         SQLite::Statement step(db, "INSERT INTO step VALUES (?1, (SELECT count(*) FROM step WHERE run = ?1), 0, 0.25, ?2, ?3)");
         step.bind(1, run);
-        step.bind(2, duration);
+        step.bind(2, duration.value);
         step.bind(3, measured.data(), static_cast<int>(measured.size()));
         step.exec();
       }

@@ -25,7 +25,7 @@ StudyRow rowOf(const Study& study, std::int64_t number) {
   StudyResult result;
   result.point = number;
   result.stages = static_cast<int>(number) + 1;
-  result.step = 1'000 + number;
+  result.step = Ns(1'000 + number);
   result.samples = 8;
   result.samplesPerSecond = 100.5 - static_cast<double>(number);
   result.peak = 50;

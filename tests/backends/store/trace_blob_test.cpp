@@ -17,9 +17,9 @@ using ::testing::HasSubstr;
 Trace smallTrace() {
   return {2,
           {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 1'000},
-           {Rank(0), SpanKind::SendForward, Stage(0), Microbatch(0), Rank(1), Bytes{1} << 40, 1'000, 4'000'000'000},
-           {Rank(1), SpanKind::Optimizer, Stage(1), Microbatch(-1), Rank(1), 0, 4'000'000'000, 4'000'000'001}},
-          {{Rank(1), 17, 123'456'789'012}}};
+           {Rank(0), SpanKind::SendForward, Stage(0), Microbatch(0), Rank(1), Bytes{1} << 40, 1'000, Ns(4'000'000'000)},
+           {Rank(1), SpanKind::Optimizer, Stage(1), Microbatch(-1), Rank(1), 0, Ns(4'000'000'000), Ns(4'000'000'001)}},
+          {{Rank(1), 17, Bytes(123'456'789'012)}}};
 }
 
 std::string errorOf(const std::string& blob) {
@@ -73,10 +73,10 @@ TEST(TraceBlob, IdsAndTimesOutOfRangeAreRefused) {
       [](Trace& t) { t.spans[1].kind = static_cast<SpanKind>(static_cast<int>(SpanKind::Store) + 1); },
       [](Trace& t) { t.spans[2].stage = Stage(-2); },
       [](Trace& t) { t.spans[0].microbatch = Microbatch(-2); },
-      [](Trace& t) { t.spans[0].start = INT64_MIN; },
-      [](Trace& t) { t.spans[0].end = INT64_MAX; },
+      [](Trace& t) { t.spans[0].start = Ns(INT64_MIN); },
+      [](Trace& t) { t.spans[0].end = Ns(INT64_MAX); },
       [](Trace& t) { t.memory[0].rank = Rank(2); },
-      [](Trace& t) { t.memory[0].time = INT64_MAX; },
+      [](Trace& t) { t.memory[0].time = Ns(INT64_MAX); },
       [](Trace& t) { t.ranks = -1; },
       [](Trace& t) { t.ranks = 0; },
   };

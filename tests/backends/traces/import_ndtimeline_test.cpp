@@ -140,16 +140,16 @@ TEST(NdTimelineImport, MatchesMessagesByTheirOrder) {
   for (const bool named : {true, false}) {
     const ImportedTrace result = imported(small(named));
     ASSERT_EQ(result.steps.size(), 2U);
-    std::map<std::pair<SpanKind, Microbatch>, std::pair<Ns, Ns>> messages;
+    using Times = std::pair<std::int64_t, std::int64_t>;
+    std::map<std::pair<SpanKind, Microbatch>, Times> messages;
     for (const Span& span : result.steps[1].trace.spans) {
-      if (span.peer != span.rank) messages[{span.kind, span.microbatch}] = {span.start, span.end};
+      if (span.peer != span.rank) messages[{span.kind, span.microbatch}] = {span.start.value, span.end.value};
       if (span.kind == SpanKind::SendForward) {
         EXPECT_EQ(span.stage, Stage(0));
         EXPECT_EQ(span.peer, Rank(1));
       }
     }
     // The second forward ends at 20; its message is in transfer from when both ends wait for it, at 21.
-    using Times = std::pair<Ns, Ns>;
     EXPECT_EQ((messages[{SpanKind::SendForward, Microbatch(0)}]), Times(10'000, 11'000));
     EXPECT_EQ((messages[{SpanKind::SendForward, Microbatch(1)}]), Times(21'000, 22'000));
     EXPECT_EQ((messages[{SpanKind::SendBackward, Microbatch(1)}]), Times(80'000, 81'000));

@@ -49,7 +49,7 @@ TEST(PrimusImport, ReadsTheMeasuredRunTimeByTime) {
   const auto fileOf = [](int rank) {
     return nlohmann::json::parse(test::contentOf(kMeasured + "/pp_rank_" + std::to_string(rank) + ".json")).at("7");
   };
-  const auto ns = [](const nlohmann::json& ms) { return std::llround(ms.get<double>() * 1e6); };
+  const auto ns = [](const nlohmann::json& ms) { return Ns(std::llround(ms.get<double>() * 1e6)); };
   const Ns origin = ns(fileOf(0).at("fwd_start").at(0));
   const Trace& trace = result.steps[6].trace;
   EXPECT_EQ(trace.ranks, 8);

@@ -62,11 +62,11 @@ ImportedTrace importedEvents(const std::vector<std::string>& events) {
   return imported(folder.with("trace.json", text + "]"));
 }
 
-using Cell = std::tuple<int, std::string, int, int, Ns, Ns>;  ///< rank, kind, stage, microbatch, start, end
+using Cell = std::tuple<int, std::string, int, int, std::int64_t, std::int64_t>;  ///< rank, kind, stage, microbatch, start, end
 std::vector<Cell> cellsOf(const Trace& trace) {
   std::vector<Cell> cells;
   for (const Span& s : trace.spans)
-    cells.emplace_back(s.rank.value, std::string(nameOf(s.kind)), s.stage.value, s.microbatch.value, s.start, s.end);
+    cells.emplace_back(s.rank.value, std::string(nameOf(s.kind)), s.stage.value, s.microbatch.value, s.start.value, s.end.value);
   return cells;
 }
 
@@ -142,7 +142,7 @@ TEST(TorchTraces, AreMergedOnOneClockByTheirMessages) {
       for (std::size_t s = 0; s < sound.steps.size(); ++s) {
         const auto firstOf = [](const Trace& trace, int rank) { return std::ranges::find(trace.spans, Rank(rank), &Span::rank)->start; };
         const auto apart = [&](const Trace& trace) { return firstOf(trace, 1) - firstOf(trace, 0); };
-        EXPECT_LE(std::abs(apart(result.steps[s].trace) - apart(sound.steps[s].trace)), (most - least + 1) / 2 + 1);
+        EXPECT_LE(abs(apart(result.steps[s].trace) - apart(sound.steps[s].trace)), (most - least + 1) / 2 + 1);
       }
     }
   }
@@ -205,7 +205,8 @@ std::vector<std::string> messagesOf1f1b(int ranks, int microbatches, double begi
           t = start;
         }
         const double end = t + (forward ? 10 : 20);
-        actions.push_back({r, forward ? "F" : "B", r, a.microbatch.value, static_cast<Ns>(t * 1000), static_cast<Ns>(end * 1000)});
+        actions.push_back(
+            {r, forward ? "F" : "B", r, a.microbatch.value, static_cast<std::int64_t>(t * 1000), static_cast<std::int64_t>(end * 1000)});
         t = ends[{a.kind, r, a.microbatch.value}] = end;
         if (to >= 0 && to < ranks) events.push_back(event(way + "send" + of, r, t, 1)), t += 1;
       }

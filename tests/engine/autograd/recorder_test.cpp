@@ -105,8 +105,8 @@ TEST(CallRecorder, ShowsOnALaneTheWorkThatBeganLast) {
   log.work = {{SpanKind::Forward, a, 100, 200}, {SpanKind::Backward, b, 120, 150}, {SpanKind::Forward, b, 180, 220}};
   const Trace trace = joinCalls({log});
   expectKeepsRules(trace);
-  std::vector<std::tuple<SpanKind, int, Ns, Ns>> spans;
-  for (const Span& span : trace.spans) spans.emplace_back(span.kind, span.microbatch.value, span.start, span.end);
+  std::vector<std::tuple<SpanKind, int, std::int64_t, std::int64_t>> spans;
+  for (const Span& span : trace.spans) spans.emplace_back(span.kind, span.microbatch.value, span.start.value, span.end.value);
   EXPECT_THAT(spans, testing::ElementsAre(std::tuple(SpanKind::Forward, 0, 0, 20), std::tuple(SpanKind::Backward, 1, 20, 50),
                                           std::tuple(SpanKind::Forward, 0, 50, 80), std::tuple(SpanKind::Forward, 1, 80, 120)));
 }

@@ -20,8 +20,9 @@ namespace {
 std::vector<StepLog> logsOf(int step, std::size_t spans = 1) {
   StepLog log;
   for (std::size_t i = 0; i < spans; ++i) {
-    const auto at = static_cast<Ns>(10 * i);
-    log.spans.push_back({Rank(0), SpanKind::Forward, Stage(0), Microbatch(static_cast<std::int32_t>(i)), Rank(0), 0, at, at + step + 1});
+    const auto at = static_cast<std::int64_t>(10 * i);
+    log.spans.push_back(
+        {Rank(0), SpanKind::Forward, Stage(0), Microbatch(static_cast<std::int32_t>(i)), Rank(0), 0, Ns(at), Ns(at + step + 1)});
   }
   log.loss = step;
   return {log};

@@ -15,20 +15,20 @@ StepFigures figuresOf(int step, Ns duration) {
   figures.metrics.makespan = duration - 1;
   figures.metrics.step = duration;
   figures.metrics.bubbleFraction = 0.25;
-  figures.metrics.ranks = {{Rank(0), 1, 2, 3, 4, 5}, {Rank(1), 6, 7, 8, duration, step}};
+  figures.metrics.ranks = {{Rank(0), 1, 2, 3, 4, 5}, {Rank(1), 6, 7, 8, Bytes(duration.value), step}};
   return figures;
 }
 
 TEST(StepFigures, ComeBackAsTheyWereInAnyOrder) {
   StepFigureFile file;
-  for (int step = 0; step < 5; ++step) file.add(figuresOf(step, 10 + step));
+  for (int step = 0; step < 5; ++step) file.add(figuresOf(step, Ns(10 + step)));
   EXPECT_EQ(file.size(), 5);
   EXPECT_EQ(file.at(3), figuresOf(3, 13));
   EXPECT_EQ(file.at(0), figuresOf(0, 10));
   file.add(figuresOf(5, 15));
   int next = 0;
   file.forEach([&](const StepFigures& figures) {
-    EXPECT_EQ(figures, figuresOf(next, 10 + next));
+    EXPECT_EQ(figures, figuresOf(next, Ns(10 + next)));
     ++next;
   });
   EXPECT_EQ(next, 6);

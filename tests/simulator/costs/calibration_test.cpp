@@ -19,7 +19,7 @@ namespace {
 constexpr Calibration kAdded{.forward = 1.25, .backward = 1.5, .optimizer = 2, .perAction = 30'000, .perMessage = 70'000};
 
 /// Equal up to what rounding each node instead of their sum changes.
-void expectAlike(Ns a, Ns b, std::size_t nodes) { EXPECT_LE(std::abs(a - b), static_cast<Ns>(nodes)) << a << " and " << b; }
+void expectAlike(Ns a, Ns b, std::size_t nodes) { EXPECT_LE(abs(a - b), nodes) << a << " and " << b; }
 
 TEST(Calibration, OfAProfileIsThatOfItsPlansCosts) {
   const ModelGraph graph = loadModel({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"});

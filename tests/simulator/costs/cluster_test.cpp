@@ -106,7 +106,8 @@ TEST(TransferTime, IsBytesOverBandwidthWithoutTheLatency) {
 }
 
 TEST(FitLink, RecoversAnExactLink) {
-  const LinkSpec link = fitLink({{1000, 130'000 + 500}, {1'000'000, 130'000 + 500'000}, {16'000'000, 130'000 + 8'000'000}});
+  const LinkSpec link = fitLink({std::pair(Bytes{1000}, Ns{130'000 + 500}), std::pair(Bytes{1'000'000}, Ns{130'000 + 500'000}),
+                                 std::pair(Bytes{16'000'000}, Ns{130'000 + 8'000'000})});
   EXPECT_EQ(link.latency, 130'000);
   EXPECT_NEAR(link.bytesPerSecond, 2e9, 1);
   EXPECT_TRUE(link.duplex);

@@ -59,11 +59,11 @@ TEST(LayerTable, IsReadBackAsItWasWritten) {
   EXPECT_EQ(tableOf(chainOf(sample(), "/t.json")), sample()) << "as a model";
   std::mt19937_64 random(7);
   for (int i = 0; i < 200; ++i) {
-    LayerTable table{"t", std::uniform_int_distribution<std::int64_t>(1, 3)(random), i % 7, 0.1 * i, {}};
+    LayerTable table{"t", std::uniform_int_distribution<std::int64_t>(1, 3)(random), Ns(i % 7), 0.1 * i, {}};
     for (int l = 0; l < 1 + i % 5; ++l) {
       const auto draw = [&] { return std::uniform_int_distribution<std::int64_t>(0, i % 2 == 0 ? 3 : 1LL << 55)(random); };
-      table.layers.push_back({"l\"," + std::to_string(l), draw(), draw(), draw(), draw(), draw(), draw(), draw(),
-                              i % 3 == 0 ? Layer::kByLink : draw(), i % 4 == 0 ? "m, \"x\"" : ""});
+      table.layers.push_back({"l\"," + std::to_string(l), Ns(draw()), Ns(draw()), Ns(draw()), Bytes(draw()), Bytes(draw()), Bytes(draw()),
+                              Bytes(draw()), i % 3 == 0 ? Layer::kByLink : Ns(draw()), i % 4 == 0 ? "m, \"x\"" : ""});
     }
     EXPECT_EQ(read(toJson(table)), table);
     EXPECT_EQ(read(toCsv(table), "t.csv"), table);

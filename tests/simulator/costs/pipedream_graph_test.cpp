@@ -86,8 +86,8 @@ TEST(PipeDreamGraph, CrossingBytesAreThoseOfValuesReadLaterInRandomGraphs) {
     std::set<std::pair<int, int>> edges;
     std::vector<Bytes> bytes;
     for (int n = 0; n < count; ++n) {
-      bytes.push_back(std::uniform_int_distribution<Bytes>(0, 99)(random));
-      text += nodeLine(fmt::format("node{}", n), "Op", "1.000", "2.000", fmt::format("{}.000", bytes.back()));
+      bytes.push_back(Bytes(std::uniform_int_distribution<std::int64_t>(0, 99)(random)));
+      text += nodeLine(fmt::format("node{}", n), "Op", "1.000", "2.000", fmt::format("{}.000", bytes.back().value));
     }
     for (int n = 0; n < 2 * count; ++n) {
       const int a = std::uniform_int_distribution<int>(0, count - 2)(random),

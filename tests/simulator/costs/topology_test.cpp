@@ -28,12 +28,12 @@ Topology randomTopology(std::mt19937_64& random, int ranks) {
   Topology topology = nodesOfFour();
   topology.ranksPerNode = static_cast<int>(draw(random, 1, 5));
   for (int r = 0; r < ranks; ++r) {
-    topology.ranks.push_back({1 / static_cast<double>(draw(random, 1, 3)), draw(random, 0, 2) == 0 ? Bytes{0} : draw(random, 1, 100),
+    topology.ranks.push_back({1 / static_cast<double>(draw(random, 1, 3)), draw(random, 0, 2) == 0 ? Bytes{0} : draw<Bytes>(random, 1, 100),
                               static_cast<int>(draw(random, 0, 2))});
   }
   for (int l = 0; l < 3; ++l) {
     const int a = static_cast<int>(draw(random, 0, ranks - 2)), b = static_cast<int>(draw(random, a + 1, ranks - 1));
-    topology.links.push_back({JobRank(a), JobRank(b), {draw(random, 0, 20'000), 1e8, true}});
+    topology.links.push_back({JobRank(a), JobRank(b), {draw<Ns>(random, 0, 20'000), 1e8, true}});
   }
   return topology;
 }
@@ -60,7 +60,7 @@ TEST(Topology, SaysWhatIsNotTheSameEverywhere) {
   Topology topology = nodesOfFour();
   EXPECT_EQ(heterogeneityText(topology, 4), "");
   EXPECT_EQ(heterogeneityText(topology, 5), "on 2 nodes");
-  topology.ranks = {{1, 0, 0}, {0.8, 40'000'000'000, 0}};
+  topology.ranks = {{1, 0, 0}, {0.8, Bytes(40'000'000'000), 0}};
   topology.links = {{JobRank(0), JobRank(1), {}}};
   EXPECT_EQ(heterogeneityText(topology, 2), "rank 1 at 0.8 times the speed, rank 1 with 37.3 GiB, 1 link of its own");
 }
@@ -87,7 +87,7 @@ TEST(PipelineTopology, TakesTheSlowestReplicaAtEachPlace) {
       EXPECT_EQ(pipeline.memory(Rank(a)), memory);
       for (int b = 0; b < ranks; ++b) {
         if (a == b) continue;
-        const Bytes bytes = draw(random, 0, 5'000);
+        const Bytes bytes = draw<Bytes>(random, 0, 5'000);
         Ns slowest = 0;
         for (int d = 0; d < replicas; ++d) {
           const LinkSpec& link = linkBetween(topology, place.jobRank(d, Rank(a)), place.jobRank(d, Rank(b)));

@@ -9,7 +9,7 @@ namespace {
 constexpr Ns kMs = 1'000'000;
 
 TEST(ErrorBar, HoldsFourOfFiveStepsOfANormalDistribution) {
-  EXPECT_NEAR(static_cast<double>(errorBar({0.1, 3}, 1000 * kMs)), 128.16 * kMs, 0.01 * kMs);
+  EXPECT_NEAR(static_cast<double>(errorBar({0.1, 3}, 1000 * kMs)), 128.16e6, 0.01e6);
   EXPECT_EQ(errorBar({0, 3}, 1000 * kMs), 0);
 }
 

@@ -223,7 +223,7 @@ TEST(DiagnoseHang, RanksThatWaitForEachOtherAreNamedInTheOrderTheyWait) {
       const Diagnosis d = diagnose(job.dumps(), schedule);
       ASSERT_EQ(nameOf(d.verdict), "cycle") << d.sentence;
       std::vector<int> ranks;
-      std::int64_t earliest = d.cycle.front().posted;
+      Ns earliest = d.cycle.front().posted;
       for (std::size_t k = 0; k < d.cycle.size(); ++k) {
         ranks.push_back(d.cycle[k].rank.value);
         EXPECT_EQ(d.cycle[k].on, d.cycle[(k + 1) % d.cycle.size()].rank);

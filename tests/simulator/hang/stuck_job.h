@@ -149,7 +149,7 @@ inline hang::Dumps StuckJob::dumps(int left) const {
       recorded.name = (op.sends ? "nccl:send " : "nccl:recv ") + std::to_string(r) + (op.sends ? "->" : "<-") + std::to_string(op.peer);
       recorded.peer = JobRank{op.peer};
       recorded.bytes = 1024;
-      recorded.posted = op.posted;
+      recorded.posted = Ns(op.posted);
       dump.ops.push_back(recorded);
     }
     all.dumps.push_back(dump);

@@ -30,9 +30,7 @@ struct Machine {
     const double all = std::exp(runDeviation * normal(random));
     RunTimes times;
     for (int step = 0; step < steps; ++step) {
-      const auto duration = [&](double factor) {
-        return std::llround(10.0 * kMs * factor * all * std::exp(stepDeviation * normal(random)));
-      };
+      const auto duration = [&](double factor) { return Ns(std::llround(10e6 * factor * all * std::exp(stepDeviation * normal(random)))); };
       const Ns a = duration(first), b = duration(second);
       times.push_back({a + b, {a, b}});
     }

@@ -66,7 +66,7 @@ TEST(ExplainTables, AWorstStepLeadsBesideTheOperationThatGrewInIt) {
   for (std::size_t k = 0; k < measured.steps.size(); ++k) {
     // After the last backward of rank 1, which ends one F + B of a stage, less an F, before that of rank 0.
     const Ns end = (kMicrobatches + 1) * 3000;
-    measured.steps[k].operations = {{Rank(1), "optimizer", end, end + (k == 2 ? 9000 : 1000)}};
+    measured.steps[k].operations = {{Rank(1), "optimizer", end, end + (k == 2 ? Ns{9000} : Ns{1000})}};
   }
   const std::vector<ExplainedTable> tables = tablesOf(jobOf(measured));
   const ExplainedRow& worst = find(tables, ExplainTopic::WorstSteps)->rows.front();

@@ -23,7 +23,7 @@ Job job() {
   measured.replicas = 2;
   for (int k = 0; k < 3; ++k) {
     MeasuredStep step{"step " + std::to_string(k), {}, {}};
-    for (int copy = 0; copy < 2; ++copy) addCopy(step.trace, pipeline("1f1b", 3, {100, 110 + k}, {200, 210}, 10), copy);
+    for (int copy = 0; copy < 2; ++copy) addCopy(step.trace, pipeline("1f1b", 3, {100, 110 + Ns(k)}, {200, 210}, 10), copy);
     normalize(step.trace);
     for (int w = 0; w < 4; ++w) {
       step.operations.push_back({Rank(w), "params-all-gather", -40, -20});

@@ -33,8 +33,8 @@ TEST(ReplayJob, GivesEverySchedulesTraceBackWhereNothingWaitsForItsHost) {
     const Schedule schedule = generate(name, {4, 4 * chunks, 8});
     SyntheticCosts costs;
     for (int s = 0; s < 4 * chunks; ++s) {
-      costs.forward.push_back(1000 + 100 * (s % 3));
-      costs.backwardInput.push_back(900 + 50 * (s % 4));
+      costs.forward.push_back(1000 + s % 3 * Ns{100});
+      costs.backwardInput.push_back(900 + s % 4 * Ns{50});
       costs.backwardWeight.push_back(800);
     }
     const Trace trace = simulate(schedule, syntheticTable(costs, 4 * chunks));
@@ -90,7 +90,7 @@ TEST(ReplayJob, EndsACollectiveADurationAfterItsLastWorkerCame) {
   addCopy(step.trace, slow, 1);
   normalize(step.trace);
   for (int w = 0; w < 2; ++w) {
-    const Ns ready = w == 0 ? 200 : 500;
+    const Ns ready = w == 0 ? Ns{200} : Ns{500};
     step.operations.push_back({Rank(w), "grads-reduce-scatter", ready, 550});
     step.operations.push_back({Rank(w), "optimizer", 550, 570});
   }
@@ -110,7 +110,8 @@ TEST(ReplayJob, EndsACollectiveADurationAfterItsLastWorkerCame) {
   replayJob(shape, job, times, replay);
   EXPECT_EQ(replay.step, 320);
   const ReplayPath path = pathOf(shape, job, times, replay);
-  EXPECT_EQ(path.byKind, (std::map<std::string, Ns>{{"F", 100}, {"B", 150}, {"grads-reduce-scatter", 50}, {"optimizer", 20}}));
+  EXPECT_EQ(path.byKind,
+            (std::map<std::string, Ns>{{"F", Ns{100}}, {"B", Ns{150}}, {"grads-reduce-scatter", Ns{50}}, {"optimizer", Ns{20}}}));
 }
 
 TEST(ReplayJob, OperationsBesideTheRowDelayOnlyThoseAfterThem) {
@@ -141,8 +142,8 @@ TEST(ReplayJob, OperationsBesideTheRowDelayOnlyThoseAfterThem) {
   EXPECT_EQ(replay.makespan, 400);
   EXPECT_EQ(replay.step, 1110 + 110);
   const ReplayPath path = pathOf(shape, job, times, replay);
-  EXPECT_EQ(path.byKind,
-            (std::map<std::string, Ns>{{"params-all-gather", 1110}, {"grads-reduce-scatter", 100}, {"optimizer-clip-main-grad", 10}}));
+  EXPECT_EQ(path.byKind, (std::map<std::string, Ns>{
+                             {"params-all-gather", Ns{1110}}, {"grads-reduce-scatter", Ns{100}}, {"optimizer-clip-main-grad", Ns{10}}}));
 }
 
 TEST(ReplayJob, ThePathOfAUsualStepAddsUpToIt) {

@@ -64,22 +64,24 @@ struct Case {
 
 Case randomCase(std::mt19937& random) {
   const auto up = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
+  const auto time = [&](int least, int most) { return Ns(up(least, most)); };
   Case c;
   c.shape = {up(2, 3), up(1, 2), 0};
   c.shape.microbatches = c.shape.ranks * up(1, 2);
   c.table.name = "random";
   c.table.microbatch = 1;
-  c.table.actionOverhead = up(0, 1);
+  c.table.actionOverhead = time(0, 1);
   const bool embedding = up(0, 1) == 1, loss = up(0, 1) == 1;
   const int mtp = up(0, 3) / 3;
-  if (embedding) c.table.layers.push_back(layer("embedding", up(0, 9), up(0, 9), up(0, 9)));
+  if (embedding) c.table.layers.push_back(layer("embedding", time(0, 9), time(0, 9), time(0, 9)));
   c.letters = "E";
   for (int i = 0, n = up(2, 6); i < n; ++i, c.letters += 't')
-    c.table.layers.push_back(layer("blocks." + std::to_string(i), up(1, 9), up(0, 9), up(0, 9)));
-  for (int i = 0; i < mtp; ++i, c.letters += 'm') c.table.layers.push_back(layer("mtp." + std::to_string(i), up(1, 9), up(0, 9), up(0, 9)));
-  if (loss) c.table.layers.push_back(layer("head", up(0, 20), up(0, 20), up(0, 20)));
+    c.table.layers.push_back(layer("blocks." + std::to_string(i), time(1, 9), time(0, 9), time(0, 9)));
+  for (int i = 0; i < mtp; ++i, c.letters += 'm')
+    c.table.layers.push_back(layer("mtp." + std::to_string(i), time(1, 9), time(0, 9), time(0, 9)));
+  if (loss) c.table.layers.push_back(layer("head", time(0, 20), time(0, 20), time(0, 20)));
   c.letters += 'L';
-  for (Layer& of : c.table.layers) of.sent = up(0, 3);
+  for (Layer& of : c.table.layers) of.sent = time(0, 3);
   return c;
 }
 

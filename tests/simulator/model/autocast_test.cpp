@@ -80,7 +80,7 @@ TEST(Autocast, HalvesWhatProductsMakeAndKeep) {
   const ValueId n = b.op("layer_norm", {r, g}, "n", square());
   const ValueId y = b.call("linear", {{"input", n}, {"weight", v}}, "y", square());
   const ModelGraph graph = b.done(b.op("add", {y, n}, "z", square()));
-  const Bytes full = 4 * kWidth * kWidth;
+  const Bytes full(4 * kWidth * kWidth);
   const Profile wide = estimate(graph, kWidth, cluster()), half = estimate(graph, kWidth, cluster(), DType::BFloat16);
   for (const NodeCost& node : wide.nodes) EXPECT_EQ(node.saved, full);
   EXPECT_EQ(half.nodes[0].saved, full / 2) << "a product's result";
@@ -106,7 +106,7 @@ TEST(Autocast, KeepsTheCopyOfWhatOnlyProductsRead) {
 TEST(Autocast, TakesEighteenBytesForEachParameterOfAProductWithAdamW) {
   // Float32 weights and gradients stay (4 + 4), Adam has two moments (8), and products read a copy in 16 bits (2).
   const ModelGraph graph = products(2);
-  const Bytes parameters = kWidth * kWidth;  // of each stage
+  const Bytes parameters(kWidth * kWidth);  // of each stage
   const Profile wide = estimate(graph, kWidth, cluster()), half = estimate(graph, kWidth, cluster(), DType::BFloat16);
   const std::vector<NodeId> begins{NodeId(1)};
   EXPECT_EQ(peakOf(request(begins, 2), graph, wide, 0) - peakOf(request(begins, 0), graph, wide, 0), 8 * parameters);
@@ -128,7 +128,7 @@ TEST(Autocast, TheOptimizersStateDecidesWhetherAPlanFitsAndReplicasShareIt) {
   const Profile profile = estimate(graph, kWidth, cluster(), DType::BFloat16);
   PlanRequest adam = request({NodeId(1)}, 2), sgd = request({NodeId(1)}, 0);
   adam.replicas = sgd.replicas = 4;
-  const Bytes parameters = kWidth * kWidth;
+  const Bytes parameters(kWidth * kWidth);
   const Bytes limit = peakOf(sgd, graph, profile, 0) + 4 * parameters;
   EXPECT_LE(peakOf(sgd, graph, profile, 0), limit);
   EXPECT_GT(peakOf(adam, graph, profile, 0), limit) << "8 bytes more for each";

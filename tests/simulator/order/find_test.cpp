@@ -83,8 +83,8 @@ TEST(FindOrder, HasABoundThatNoMixtureOfWholeAndSplitBackwardsBeats) {
     std::mt19937_64 random(seed);
     OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 2}), 2);
     for (StageCost& stage : problem.costs.stages) {
-      stage.backward = draw(random, 1, stage.backward);
-      stage.addedByInput = oneIn(random, 3) ? draw(random, 0, 20) : 0;
+      stage.backward = draw<Ns>(random, 1, stage.backward);
+      stage.addedByInput = oneIn(random, 3) ? draw<Bytes>(random, 0, 20) : 0;
     }
     if (oneIn(random, 2)) limitRanks(random, problem, 2);
     const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.02});
@@ -174,7 +174,7 @@ TEST(FindOrder, HasABoundThatRoundingDoesNotLiftAboveTheTime) {
     OrderProblem problem = randomOrderProblem(random, 1, loopPlacement({1, 1, microbatches}), microbatches);
     StageCost& stage = problem.costs.stages[0];
     stage.backward = stage.backwardInput + stage.backwardWeight;
-    if (oneIn(random, 2)) stage.backward = std::max<Ns>(0, stage.backward + draw(random, -3, 3));
+    if (oneIn(random, 2)) stage.backward = std::max<Ns>(0, stage.backward + draw<Ns>(random, -3, 3));
     for (int m = 0; m < microbatches; ++m) problem.costs.microbatchScale.push_back(static_cast<double>(draw(random, 1, 99)) / 100);
     const std::optional<Ns> whole = simulatedOrder(problem, problem.costs, generate("1f1b", {1, 1, microbatches}));
     ASSERT_TRUE(whole);
@@ -196,8 +196,8 @@ TEST(FindOrder, ChoosesWhatToRecomputeAsTheBestOfAllChoices) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
     OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 2}), 2);
-    for (int r = 0; r < 2; ++r) problem.limits.push_back(draw(random, 40, 70));
-    for (const StageCost& stage : problem.costs.stages) problem.recomputed.push_back(recomputedCost(stage, draw(random, 2, 15)));
+    for (int r = 0; r < 2; ++r) problem.limits.push_back(draw<Bytes>(random, 40, 70));
+    for (const StageCost& stage : problem.costs.stages) problem.recomputed.push_back(recomputedCost(stage, draw<Bytes>(random, 2, 15)));
     std::optional<Ns> best;
     for (const std::vector<bool>& which : {std::vector{false, false}, {true, false}, {false, true}, {true, true}}) {
       const std::optional<Ns> time = leastTimeOfAllOrders(problem, withRecomputation(problem, which), true);
@@ -222,7 +222,7 @@ TEST(FindOrder, IsNeverSlowerThanAFamilyThatFits) {
         randomOrderProblem(random, ranks, oneIn(random, 2) ? wavePlacement(shape) : loopPlacement(shape), shape.microbatches);
     if (oneIn(random, 2)) limitRanks(random, problem, 2 * ranks * chunks);
     for (const StageCost& stage : problem.costs.stages) {
-      if (seed % 3 == 0) problem.recomputed.push_back(recomputedCost(stage, draw(random, 2, 30)));
+      if (seed % 3 == 0) problem.recomputed.push_back(recomputedCost(stage, draw<Bytes>(random, 2, 30)));
     }
     for (StageCost& stage : problem.costs.stages) stage.backward -= oneIn(random, 3) ? stage.backward / 4 : 0;
     const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.01});
@@ -270,7 +270,7 @@ TEST(FindOrder, IsNoSlowerWithMoreRoomWhereThatIsProven) {
       }
       before = found;
       for (int& limit : problem.liveLimits) limit += static_cast<int>(draw(random, 0, 1));
-      for (Bytes& limit : problem.limits) limit += draw(random, 0, 30);
+      for (Bytes& limit : problem.limits) limit += draw<Bytes>(random, 0, 30);
     }
   }
   EXPECT_GT(proven, steps / 2);

@@ -55,7 +55,7 @@ TEST(Page, TracksHaveEverySpanToTheNanosecond) {
   trace.ranks = 2;
   Ns now = 0;
   for (int i = 0; i < 500; ++i) {
-    const Ns start = now + test::draw(random, 0, 1) * test::draw(random, 0, 1'000'000'000), end = start + test::draw(random, 0, 40);
+    const Ns start = now + test::draw(random, 0, 1) * test::draw<Ns>(random, 0, 1'000'000'000), end = start + test::draw<Ns>(random, 0, 40);
     const SpanKind kind = test::draw(random, 0, 1) == 0 ? SpanKind::Forward : SpanKind::BackwardWeight;
     trace.spans.push_back({Rank{1}, kind, Stage{static_cast<int>(test::draw(random, 0, 3))}, Microbatch{i}, Rank{1}, 0, start, end});
     now = end;
@@ -67,7 +67,7 @@ TEST(Page, TracksHaveEverySpanToTheNanosecond) {
   const SpanTrack& track = timeline.ranks[1].compute;
   ASSERT_EQ(spans.size(), track.size());
   std::map<std::int64_t, std::int64_t> lasted;
-  Ns before = 0;
+  std::int64_t before = 0;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     std::vector<std::string> parts = split(spans[i], ',');
     parts.resize(4);
@@ -89,7 +89,7 @@ TEST(Page, TheLongestBubblesHaveTheirReasonInFullAndAllInShort) {
   const nlohmann::json data = dataOf(toHtml({"t", "", {}, {{"predicted", &trace, &why}}, {}}));
   ASSERT_FALSE(why.bubbles.empty());
   for (const Bubble& bubble : why.bubbles) {
-    const std::string at = std::to_string(bubble.rank.value) + ":" + page::base36(bubble.start);
+    const std::string at = std::to_string(bubble.rank.value) + ":" + page::base36(bubble.start.value);
     EXPECT_EQ(data["lanes"][0]["reasons"][at], toString(bubble));
     EXPECT_THAT(data["lanes"][0]["ranks"][bubble.rank.index()][2].get<std::string>(),
                 HasSubstr("," + std::to_string(bubble.awaitedRank.value) + "," + toString(bubble.awaited)));

@@ -138,7 +138,7 @@ TEST(Balancer, CutsAsThePlainDynamicProgramDoes) {
     std::vector<double> weight;
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       NodeCost cost;
-      cost.forward = oneIn(random, 4) ? 0 : draw(random, 1, seed % 2 == 0 ? 4 : 1'000);  // many that weigh the same, or none
+      cost.forward = oneIn(random, 4) ? 0 : draw<Ns>(random, 1, seed % 2 == 0 ? Ns{4} : Ns{1'000});  // many that weigh the same, or none
       profile.nodes.push_back(cost);
       weight.push_back(static_cast<double>(cost.forward));
     }

@@ -248,7 +248,7 @@ TEST(Balance, IsOptimalAgainstAllCutsOfRandomModels) {
     }
     const ModelGraph graph = b.done(values.back());
     Profile profile = profileOf(graph);
-    for (NodeCost& node : profile.nodes) node.forward = oneIn(random, 2) ? draw(random, 0, 10) : draw(random, 990, 1010);
+    for (NodeCost& node : profile.nodes) node.forward = oneIn(random, 2) ? draw<Ns>(random, 0, 10) : draw<Ns>(random, 990, 1010);
     double best = 1e18;
     const auto cuts = allCuts(graph.nodes.size(), stages);
     for (const auto& begins : cuts) best = std::min(best, heaviest(profile, begins));

@@ -35,9 +35,9 @@ TEST(TopologyCosts, MessagesBetweenNodesTakeTheNetwork) {
   pair.profile.topology.ranksPerNode = 1;
   const auto between = pair.costs(kTwo, 1).messages.front();
   EXPECT_EQ(inNode.latency, 100);
-  EXPECT_EQ(inNode.transfer, inNode.bytes);
+  EXPECT_EQ(inNode.transfer, inNode.bytes.value);
   EXPECT_EQ(between.latency, 1'000);
-  EXPECT_EQ(between.transfer, 10 * between.bytes);
+  EXPECT_EQ(between.transfer, 10 * between.bytes.value);
 }
 
 TEST(TopologyCosts, RingsTakeTheirSlowestHop) {

@@ -32,20 +32,20 @@ namespace pw::test {
 namespace {
 
 LayerTable randomTable(std::mt19937_64& random, int layers, bool sends) {
-  LayerTable table{"random", draw(random, 1, 4), draw(random, 0, 2), 0, {}};
+  LayerTable table{"random", draw(random, 1, 4), draw<Ns>(random, 0, 2), 0, {}};
   for (int i = 0; i < layers; ++i) {
     Layer layer{"layer" + std::to_string(i),
-                draw(random, 0, 9),
-                draw(random, 0, 9),
-                draw(random, 0, 9),
-                draw(random, 0, 50),
-                draw(random, 0, 20),
+                draw<Ns>(random, 0, 9),
+                draw<Ns>(random, 0, 9),
+                draw<Ns>(random, 0, 9),
+                draw<Bytes>(random, 0, 50),
+                draw<Bytes>(random, 0, 20),
                 0,
-                draw(random, 0, 9),
+                draw<Bytes>(random, 0, 9),
                 Layer::kByLink,
                 ""};
-    layer.afterInput = draw(random, 0, 25);
-    if (sends) layer.sent = draw(random, 0, 12);
+    layer.afterInput = draw<Bytes>(random, 0, 25);
+    if (sends) layer.sent = draw<Ns>(random, 0, 12);
     table.layers.push_back(layer);
   }
   return table;
@@ -134,7 +134,7 @@ class SlowPipeline {
   [[nodiscard]] std::optional<Ns> readyAt(const Action& a) const {
     const std::size_t s = a.stage.index();
     const bool forward = a.kind == ActionKind::Forward;
-    if (a.kind == ActionKind::BackwardWeight || (forward ? s == 0 : s + 1 == stages_.size())) return 0;
+    if (a.kind == ActionKind::BackwardWeight || (forward ? s == 0 : s + 1 == stages_.size())) return Ns{0};
     const std::size_t other = forward ? s - 1 : s + 1;
     const auto found = ends_.find({forward, false, other, a.microbatch.index()});
     if (found == ends_.end()) return std::nullopt;
@@ -320,7 +320,7 @@ TEST(LayerChain, SearchFindsTheBestOfAllCutsAndAllOrders) {
     space.recompute = false;
     Bytes all = 0;
     for (const Layer& layer : table.layers) all += layer.parameters + layer.activations;
-    if (t % 3 > 0) space.base.memoryLimit = std::max<Bytes>(1, draw(random, all / 2, all));
+    if (t % 3 > 0) space.base.memoryLimit = std::max<Bytes>(1, draw<Bytes>(random, all / 2, all));
     const Candidate best = searchPlans(chain, measuredProfiles({std::make_shared<Profile>(profileOf(chain))}), space).candidates.front();
     const std::optional<Ns> least = leastOfAll(table, space.microbatches.front(), space.base.memoryLimit);
     ASSERT_EQ(best.fits(), least.has_value()) << t << "\n" << toJson(table);

@@ -26,14 +26,14 @@ Profile randomProfile(std::mt19937_64& random, int nodes) {
   Profile profile;
   for (int n = 0; n < nodes; ++n) {
     NodeCost cost;
-    cost.forward = draw(random, 200, 2'000);
+    cost.forward = draw<Ns>(random, 200, 2'000);
     cost.backward = 2 * cost.forward;
-    cost.weight = draw(random, 0, cost.forward);
-    cost.saved = draw(random, 10, 500);
+    cost.weight = draw<Ns>(random, 0, cost.forward);
+    cost.saved = draw<Bytes>(random, 10, 500);
     profile.nodes.push_back(cost);
   }
   profile.actionOverhead = 40;
-  profile.topology.sameNode = {draw(random, 0, 500), 1e9, true};
+  profile.topology.sameNode = {draw<Ns>(random, 0, 500), 1e9, true};
   profile.optimizerNsPerByte = 2;
   return profile;
 }
@@ -120,7 +120,7 @@ TEST(MadeOrder, IsWhatAPlanOfItTakesAndNoFamilyThatFitsIsFaster) {
     if (oneIn(random, 2)) {
       const MadeOrder free = makeOrder(c.request, model, c.stages, {.seconds = 0.01});
       const Bytes peak = figuresOf(c.request, free.rows, free.priced.costs).peak;
-      c.request.memoryLimit = peak - draw(random, 0, peak / 4);
+      c.request.memoryLimit = peak - draw<Bytes>(random, 0, peak / 4);
       if (oneIn(random, 2)) c.request.recompute = RecomputeAuto();
       ++limited;
     }

@@ -60,7 +60,7 @@ TEST(Predictor, PredictsOtherCostsOfTheSameRowsAsAFreshOneDoes) {
     Predictor predictor;
     const auto rows = std::make_shared<const Schedule>(planRows(schedule, 1));
     const int stages = static_cast<int>(rows->placement.stages());
-    for (const Ns forward : {1000, 1700, 300, 1000}) {
+    for (const Ns forward : {Ns{1000}, Ns{1700}, Ns{300}, Ns{1000}}) {
       CostTable costs = costsOf(stages, forward);
       costs.stages.front().forward += 11;
       const auto again = predictor.predict(rows, costs);

@@ -129,10 +129,10 @@ TEST(BubbleCauses, AddUpToTheIdleTimeAndKnowReadyWork) {
       if (schedule.lockstep) continue;
       SyntheticCosts times;
       for (int s = 0; s < shape.stages; ++s) {
-        times.forward.push_back(draw(random, 1, 20));
-        times.backward.push_back(draw(random, 2, 40));
+        times.forward.push_back(draw<Ns>(random, 1, 20));
+        times.backward.push_back(draw<Ns>(random, 2, 40));
       }
-      times.latency = oneIn(random, 2) ? 0 : draw(random, 1, 9);
+      times.latency = oneIn(random, 2) ? 0 : draw<Ns>(random, 1, 9);
       const CostTable costs = syntheticTable(times, shape.stages);
       const Trace trace = simulate(schedule, costs);
       const Metrics metrics = metricsOf(trace);
@@ -217,17 +217,17 @@ TEST(BubbleCauses, AddUpWithStragglersAndALimit) {
   std::mt19937_64 random(11);
   for (int trial = 0; trial < 60; ++trial) {
     const int ranks = static_cast<int>(draw(random, 2, 5));
-    CostTable costs = uniform(ranks, draw(random, 2, 30), draw(random, 2, 30), draw(random, 0, 9));
+    CostTable costs = uniform(ranks, draw<Ns>(random, 2, 30), draw<Ns>(random, 2, 30), draw<Ns>(random, 0, 9));
     std::vector<double> slowness;
     for (StageCost& stage : costs.stages) {
-      const Ns slow = draw(random, 1, 3);
+      const std::int64_t slow = draw(random, 1, 3);
       slowness.push_back(static_cast<double>(slow));
       stage.forward *= slow, stage.backward *= slow;
-      stage.activationBytes = draw(random, 1, 9);
+      stage.activationBytes = draw<Bytes>(random, 1, 9);
     }
     const Executed step(generate(oneIn(random, 2) ? "1f1b" : "gpipe", {ranks, ranks, static_cast<int>(draw(random, 1, 9))}), costs);
-    const auto memory = [](Rank rank, Ns time) { return (rank.value * 7 + time) % 40; };
-    const std::vector<CausedIdle> all = step.by({.slowness = slowness, .memoryLimit = 30, .memoryAt = memory});
+    const auto memory = [](Rank rank, Ns time) { return Bytes((rank.value * 7 + time.value) % 40); };
+    const std::vector<CausedIdle> all = step.by({.slowness = slowness, .memoryLimit = Bytes{30}, .memoryAt = memory});
     const std::vector<CausedIdle> slow = step.by({.slowness = slowness, .memoryAt = {}});
     const std::vector<IdleByCause> plain = idleByCause(step.explanation);
     std::vector<double> expected(plain.size());

@@ -37,12 +37,12 @@ std::vector<int> peaksOf(const Metrics& metrics) {
 }
 
 TEST(LowerBounds, Of1f1bWithItsMemoryAreReachedAtEqualTimes) {
-  for (const auto& [f, b] : std::vector<std::pair<Ns, Ns>>{{1, 2}, {7, 5}, {3, 3}}) {
+  for (const auto& [f, b] : {std::pair{1, 2}, {7, 5}, {3, 3}}) {
     for (int r = 1; r <= 7; ++r) {
       std::vector<int> limits;
       for (int i = 0; i < r; ++i) limits.push_back(r - i);
       for (int m = 1; m <= 3 * r; ++m) {
-        const LowerBounds bounds = lowerBounds(generate("1f1b", {r, r, m}), uniform(r, f, b, 0), limits);
+        const LowerBounds bounds = lowerBounds(generate("1f1b", {r, r, m}), uniform(r, Ns(f), Ns(b), 0), limits);
         EXPECT_EQ(bounds.flush, (m + r - 1) * (f + b)) << "R=" << r << " M=" << m;
         EXPECT_EQ(bounds.window, (m + r - 1) * (f + b)) << "R=" << r << " M=" << m;
       }
@@ -120,10 +120,10 @@ TEST(LowerBounds, OfOneLiveMicrobatchAreItsWholeLifeEachTime) {
 TEST(LowerBounds, GrowWithLatencyAs1f1bDoes) {
   // R more microbatches cost R(F+B) + 2(R−1)c: the round trip of all hops cannot be hidden with R places.
   for (int r = 2; r <= 6; ++r) {
-    for (const Ns c : {1, 5, 40}) {
+    for (const int c : {1, 5, 40}) {
       std::vector<int> limits;
       for (int i = 0; i < r; ++i) limits.push_back(r - i);
-      const auto at = [&](int m) { return lowerBounds(generate("1f1b", {r, r, m}), uniform(r, 10, 20, 0, c), limits).flush; };
+      const auto at = [&](int m) { return lowerBounds(generate("1f1b", {r, r, m}), uniform(r, 10, 20, 0, Ns(c)), limits).flush; };
       // With enough of them this bound is the largest.
       EXPECT_EQ(at(1001 * r) - at(1000 * r), r * 30 + 2 * (r - 1) * c) << "R=" << r << " c=" << c;
     }
@@ -221,10 +221,10 @@ CostTable smallCosts(std::mt19937_64& random, int stages, int microbatches) {
   SyntheticCosts costs;
   const int count = test::oneIn(random, 3) ? 1 : stages;
   for (auto* list : {&costs.forward, &costs.backwardInput, &costs.backwardWeight}) {
-    for (int s = 0; s < count; ++s) list->push_back(test::draw(random, list == &costs.backwardWeight ? 0 : 1, 6));
+    for (int s = 0; s < count; ++s) list->push_back(test::draw<Ns>(random, list == &costs.backwardWeight ? Ns{0} : Ns{1}, 6));
   }
-  costs.latency = test::oneIn(random, 2) ? test::draw(random, 1, 8) : 0;
-  costs.transfer = test::oneIn(random, 3) ? test::draw(random, 1, 4) : 0;
+  costs.latency = test::oneIn(random, 2) ? test::draw<Ns>(random, 1, 8) : 0;
+  costs.transfer = test::oneIn(random, 3) ? test::draw<Ns>(random, 1, 4) : 0;
   CostTable table = syntheticTable(costs, stages);
   if (test::oneIn(random, 4)) {
     for (int m = 0; m < microbatches; ++m) table.microbatchScale.push_back(static_cast<double>(test::draw(random, 1, 8)) / 4.0);
@@ -282,10 +282,10 @@ TEST(LowerBounds, AreNeverAboveAnyOrderWithinItsBytes) {
     ++orders;
     CostTable costs = smallCosts(random, shape.stages, microbatches);
     for (StageCost& stage : costs.stages) {
-      stage.parameterBytes = test::draw(random, 0, 50);
-      stage.activationBytes = test::draw(random, 0, 20);
-      stage.freedByInput = test::draw(random, 0, stage.activationBytes);
-      stage.addedByInput = test::oneIn(random, 4) ? test::draw(random, 0, 30) : 0;
+      stage.parameterBytes = test::draw<Bytes>(random, 0, 50);
+      stage.activationBytes = test::draw<Bytes>(random, 0, 20);
+      stage.freedByInput = test::draw<Bytes>(random, 0, stage.activationBytes);
+      stage.addedByInput = test::oneIn(random, 4) ? test::draw<Bytes>(random, 0, 30) : 0;
     }
     const Metrics metrics = metricsOf(simulate(schedule, costs));
     std::vector<Bytes> peaks;
@@ -306,7 +306,7 @@ TEST(LowerBounds, InBytesAreThoseOfAsManyPairs) {
       const Schedule schedule = generate("gpipe", {r, r, 3 * r});
       CostTable costs = uniform(r, 10, 9, 8, 4);
       for (StageCost& stage : costs.stages) stage.activationBytes = 100;
-      const std::vector<Bytes> bytes(static_cast<std::size_t>(r), 100 * k + 99);
+      const std::vector<Bytes> bytes(static_cast<std::size_t>(r), Bytes(100 * k + 99));
       EXPECT_EQ(lowerBounds(schedule, costs, {}, bytes), lowerBounds(schedule, costs, same(r, k))) << r << " ranks, " << k;
     }
   }

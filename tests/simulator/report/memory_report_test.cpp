@@ -25,7 +25,7 @@ TEST(MemoryReport, NamesTheMicrobatchesOf1F1B) {
     stage.gradientBytes = 900;
     stage.optimizerBytes = 1800;
     stage.fixedBytes = 11;
-    stage.dataBytes = &stage == costs.stages.data() ? 5 : 0;
+    stage.dataBytes = &stage == costs.stages.data() ? Bytes{5} : Bytes{0};
   }
   const auto memory = memoryOf(generate("1f1b", {4, 4, 8}), costs);
   ASSERT_EQ(memory.size(), 4U);
@@ -56,18 +56,19 @@ TEST(MemoryReport, AddsUpToThePeakOfEveryScheduleAndWayOfSending) {
       Schedule schedule = family.generate(shape);
       if (oneIn(random, 3) && !schedule.lockstep) schedule = splitBackward(schedule);
       if (oneIn(random, 2)) schedule = lower(schedule);
-      CostTable costs = syntheticTable({{draw(random, 1, 20)}, {draw(random, 1, 40)}, {}, {}, draw(random, 0, 3), draw(random, 0, 3), {}},
-                                       static_cast<int>(schedule.placement.stages()));
+      CostTable costs =
+          syntheticTable({{draw<Ns>(random, 1, 20)}, {draw<Ns>(random, 1, 40)}, {}, {}, draw<Ns>(random, 0, 3), draw<Ns>(random, 0, 3), {}},
+                         static_cast<int>(schedule.placement.stages()));
       for (StageCost& stage : costs.stages) {
         for (Bytes* bytes : {&stage.parameterBytes, &stage.gradientBytes, &stage.optimizerBytes, &stage.fixedBytes, &stage.dataBytes,
                              &stage.backwardPeak, &stage.inputPeak, &stage.weightPeak})
-          *bytes = oneIn(random, 3) ? 0 : draw(random, 0, 50);
-        stage.activationBytes = draw(random, 0, 60);
-        stage.forwardPeak = stage.activationBytes + (oneIn(random, 2) ? draw(random, 0, 20) : 0);
-        stage.freedByInput = draw(random, 0, stage.activationBytes);
-        stage.addedByInput = oneIn(random, 3) ? draw(random, 0, 30) : 0;
+          *bytes = oneIn(random, 3) ? 0 : draw<Bytes>(random, 0, 50);
+        stage.activationBytes = draw<Bytes>(random, 0, 60);
+        stage.forwardPeak = stage.activationBytes + (oneIn(random, 2) ? draw<Bytes>(random, 0, 20) : 0);
+        stage.freedByInput = draw<Bytes>(random, 0, stage.activationBytes);
+        stage.addedByInput = oneIn(random, 3) ? draw<Bytes>(random, 0, 30) : 0;
       }
-      for (MessageCost& message : costs.messages) message.bytes = oneIn(random, 3) ? 0 : draw(random, 0, 30);
+      for (MessageCost& message : costs.messages) message.bytes = oneIn(random, 3) ? 0 : draw<Bytes>(random, 0, 30);
       const Sending sending = schedule.lockstep || oneIn(random, 2) ? Sending::Overlapped : Sending::Posted;
       const Program program = compile(schedule, costs, sending);
       const auto memory = memoryOf(schedule, costs, sending);

@@ -61,7 +61,7 @@ TEST(Phases, OfGpipeHaveNoSteadyState) {
 
 TEST(Phases, WithoutBackwardsAreWarmupUntilTheLastForward) {
   const auto phases = phasesOf(simulate(generate("forward-only", {4, 4, 5}), table({3}, {0}, {0}, 4)));
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(phases[static_cast<std::size_t>(i)].idle, (Idle{i * 3, 0, (3 - i) * 3}));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(phases[static_cast<std::size_t>(i)].idle, (Idle{Ns(i * 3), 0, Ns((3 - i) * 3)}));
 }
 
 TEST(Phases, OfASteadyStateThatStutters) {
@@ -137,10 +137,11 @@ TEST(SteadyPeriod, TakesTheMiddleHalfInTheOrderOfExecution) {
   trace.ranks = 2;
   trace.spans = {compute(0, SpanKind::Forward, 0, 0, 50), compute(0, SpanKind::Forward, 9, 199, 200),
                  compute(1, SpanKind::Forward, 0, 199, 200)};
-  for (int m = 0; m < 9; ++m) trace.spans.push_back(compute(1, SpanKind::BackwardInput, m, 7 * m, 7 * m + 1));  // more, but less busy
+  for (int m = 0; m < 9; ++m)
+    trace.spans.push_back(compute(1, SpanKind::BackwardInput, m, Ns(7 * m), Ns(7 * m + 1)));  // more, but less busy
   int microbatch = 6;
-  for (const Ns start : {10, 20, 30, 41, 52, 100})
-    trace.spans.push_back(compute(0, SpanKind::BackwardInput, --microbatch, start, start + 2));
+  for (const int start : {10, 20, 30, 41, 52, 100})
+    trace.spans.push_back(compute(0, SpanKind::BackwardInput, --microbatch, Ns(start), Ns(start + 2)));
   EXPECT_EQ(steadyPeriod(trace), 11);
 }
 

@@ -169,7 +169,7 @@ TEST(Runtime, RunsOneStagePerRankInTheTimeOfTheClosedForm) {
     for (const int microbatches : {ranks, ranks + 1, 3 * ranks}) {
       const CostTable costs = costsOf(ranks, 3, 5);
       const Schedule plain = generate("1f1b", {ranks, ranks, microbatches});
-      const Ns expected = (microbatches + ranks - 1) * (3 + 5);
+      const Ns expected((microbatches + ranks - 1) * (3 + 5));
       EXPECT_EQ(makespan(megatronRows(plain), costs), expected);
       EXPECT_EQ(makespan(torchRows(plain, PendingReceives::Block, true), costs), expected);
       EXPECT_EQ(makespan(torchRows(plain, PendingReceives::Overlap), costs), expected);
@@ -233,8 +233,8 @@ TEST(Runtime, IsWhatItsRulesSay) {
     const Schedule schedule =
         chunks == 1 ? generate("1f1b", {ranks, ranks, microbatches}) : interleavedWithGroups({ranks, ranks * chunks, microbatches}, ranks);
     CostTable costs = costsOf(ranks * chunks, 1, 1);
-    for (StageCost& cost : costs.stages) cost.forward = up(1, 9), cost.backward = up(1, 9);
-    for (MessageCost& message : costs.messages) message.transfer = up(0, 3), message.latency = up(0, 3);
+    for (StageCost& cost : costs.stages) cost.forward = Ns(up(1, 9)), cost.backward = Ns(up(1, 9));
+    for (MessageCost& message : costs.messages) message.transfer = Ns(up(0, 3)), message.latency = Ns(up(0, 3));
     std::vector<RuntimeRows> all{megatronRows(schedule), torchRows(schedule, PendingReceives::Block),
                                  torchRows(schedule, PendingReceives::Overlap), torchRows(lower(schedule), PendingReceives::Block)};
     if (chunks == 1) all.push_back(torchRows(schedule, PendingReceives::Block, true));

@@ -26,13 +26,13 @@ LayerTable randomTable(std::mt19937_64& random, int layers) {
   LayerTable table{"random", 1, 0, 0, {}};
   for (int i = 0; i < layers; ++i) {
     Layer layer{"layer" + std::to_string(i),
-                draw(random, 1, 9),
-                draw(random, 1, 9),
-                draw(random, 1, 9),
-                draw(random, 0, 60),
-                draw(random, 1, 20),
+                draw<Ns>(random, 1, 9),
+                draw<Ns>(random, 1, 9),
+                draw<Ns>(random, 1, 9),
+                draw<Bytes>(random, 0, 60),
+                draw<Bytes>(random, 1, 20),
                 0,
-                draw(random, 0, 9),
+                draw<Bytes>(random, 0, 9),
                 Layer::kByLink,
                 ""};
     layer.afterInput = layer.activations;
@@ -51,7 +51,7 @@ TEST(BeginsWithin, IsTheShortestBottleneckOfAllCutsWithRoom) {
     std::vector<StageRoom> rooms;
     rooms.reserve(4);
     for (int s = 0; s < 4; ++s)
-      rooms.push_back({draw(random, 0, 3) == 0 ? 0 : draw(random, 60, 400), static_cast<int>(draw(random, 1, 3)),
+      rooms.push_back({draw(random, 0, 3) == 0 ? 0 : draw<Bytes>(random, 60, 400), static_cast<int>(draw(random, 1, 3)),
                        static_cast<int>(draw(random, 1, 4))});
     double least = -1;
     for (std::vector<NodeId> begins : allBegins(9, 4)) {

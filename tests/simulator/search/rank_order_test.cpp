@@ -29,10 +29,10 @@ LayerTable randomTable(std::mt19937_64& random, int layers) {
   for (int l = 0; l < layers; ++l) {
     Layer layer;
     layer.name = fmt::format("l{}", l);
-    layer.forward = draw(random, 10, 100);
-    layer.input = draw(random, 10, 100);
-    layer.weight = draw(random, 10, 100);
-    layer.activations = draw(random, 1, 20);
+    layer.forward = draw<Ns>(random, 10, 100);
+    layer.input = draw<Ns>(random, 10, 100);
+    layer.weight = draw<Ns>(random, 10, 100);
+    layer.activations = draw<Bytes>(random, 1, 20);
     layer.afterInput = layer.activations;
     layer.output = 10;
     layer.sent = Layer::kByLink;
@@ -44,11 +44,11 @@ LayerTable randomTable(std::mt19937_64& random, int layers) {
 /// Ranks of half and a quarter of the speed, with memory of their own, on two nodes.
 Topology randomRack(std::mt19937_64& random) {
   Topology topology;
-  topology.sameNode = {draw(random, 0, 20), 0, true};
-  topology.network = {draw(random, 20, 200), 0, true};
+  topology.sameNode = {draw<Ns>(random, 0, 20), 0, true};
+  topology.network = {draw<Ns>(random, 20, 200), 0, true};
   for (int r = 0; r < kRanks; ++r) {
     topology.ranks.push_back({1.0 / static_cast<double>(1 << draw(random, 0, 2)),
-                              draw(random, 0, 1) == 0 ? Bytes{0} : draw(random, 60, 400), static_cast<int>(draw(random, 0, 1))});
+                              draw(random, 0, 1) == 0 ? Bytes{0} : draw<Bytes>(random, 60, 400), static_cast<int>(draw(random, 0, 1))});
   }
   return topology;
 }
@@ -66,7 +66,7 @@ Expected expectedOf(LayerTable table, const std::vector<NodeId>& begins, const s
   std::size_t stage = 0;
   for (std::size_t l = 0; l < table.layers.size(); ++l) {
     if (stage < begins.size() && begins[stage].index() == l) ++stage;
-    const auto times = static_cast<Ns>(1 / rack.ranks[rankOf(stage)].speed);
+    const auto times = static_cast<std::int64_t>(1 / rack.ranks[rankOf(stage)].speed);
     Layer& layer = table.layers[l];
     layer.forward *= times;
     layer.input *= times;

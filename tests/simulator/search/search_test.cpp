@@ -30,10 +30,10 @@ Profile randomProfile(std::mt19937_64& random, int nodes, Ns least = 100) {
   Profile profile;
   for (int n = 0; n < nodes; ++n) {
     NodeCost cost;
-    cost.forward = draw(random, least, 1'000);
+    cost.forward = draw<Ns>(random, least, 1'000);
     cost.backward = 2 * cost.forward;
     cost.weight = cost.forward;
-    cost.saved = draw(random, 10, 500);
+    cost.saved = draw<Bytes>(random, 10, 500);
     profile.nodes.push_back(cost);
   }
   profile.actionOverhead = 40;
@@ -372,7 +372,7 @@ TEST(ParetoFront, IsWhatItsDefinitionSays) {
     std::vector<Candidate> all(static_cast<std::size_t>(draw(random, 0, 40)));
     for (Candidate& c : all) {
       c.samplesPerSecond = static_cast<double>(draw(random, 1, 12));
-      c.peak = draw(random, 1, 12);
+      c.peak = draw<Bytes>(random, 1, 12);
     }
     markFront(all);
     for (std::size_t i = 0; i < all.size(); ++i) {

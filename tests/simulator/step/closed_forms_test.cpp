@@ -50,8 +50,8 @@ std::vector<int> peaks(const Metrics& metrics) {
 int highestPeak(const Metrics& metrics) { return std::ranges::max(peaks(metrics)); }
 
 std::string said(const Shape& shape, const Times& times = {}) {
-  return fmt::format("R={} stages={} M={} F={} I={} W={} c={}", shape.ranks, shape.stages, shape.microbatches, times.forward, times.input,
-                     times.weight, times.latency);
+  return fmt::format("R={} stages={} M={} F={} I={} W={} c={}", shape.ranks, shape.stages, shape.microbatches, times.forward.value,
+                     times.input.value, times.weight.value, times.latency.value);
 }
 
 /// Forward shorter, equal, longer than either part of the backward, and the parts uneven; W ≤ F and W ≤ I, the domain of ZB-H1.
@@ -86,11 +86,11 @@ TEST(ClosedForms, OneForwardOneBackwardTakesAsLongAsGpipeWithRMinusIMicrobatches
 TEST(ClosedForms, LatencyAddsOneRoundTripOfAllHopsForEveryRMicrobatchesTo1f1b) {
   // For R ≥ 2 (one rank sends nothing) and R | M; latencies longer than any action too.
   for (Times t : kTimes) {
-    for (const Ns c : {1, 4, 50}) {
-      t.latency = c;
+    for (const int c : {1, 4, 50}) {
+      t.latency = Ns(c);
       for (int r = 2; r <= 7; ++r) {
         for (int m = r; m <= 4 * r; m += r) {
-          EXPECT_EQ(simulated("1f1b", {r, r, m}, t).makespan, (m + r - 1) * t.whole() + 2 * (r - 1) * c * m / r + 2 * (r - 2) * c)
+          EXPECT_EQ(simulated("1f1b", {r, r, m}, t).makespan, (m + r - 1) * t.whole() + Ns(2 * (r - 1) * c * m / r + 2 * (r - 2) * c))
               << said({r, r, m}, t);
         }
       }

@@ -23,10 +23,10 @@ using test::UnitCosts;
 
 CostTable table(const UnitCosts& unit, int stages, Ns latency = 0, Ns transfer = 0) {
   SyntheticCosts costs;
-  costs.forward = {unit.f};
-  costs.backward = {unit.b};
-  costs.backwardInput = {unit.i};
-  costs.backwardWeight = {unit.w};
+  costs.forward = {Ns(unit.f)};
+  costs.backward = {Ns(unit.b)};
+  costs.backwardInput = {Ns(unit.i)};
+  costs.backwardWeight = {Ns(unit.w)};
   costs.latency = latency;
   costs.transfer = transfer;
   return syntheticTable(costs, stages);
@@ -52,7 +52,7 @@ std::string said(const Shape& shape, const UnitCosts& unit = {}) {
 
 /// Bubble of every rank where all do the same work: M microbatches of V chunks.
 Ns bubble(const Metrics& metrics, const Shape& shape, const UnitCosts& unit) {
-  return metrics.makespan - Ns{shape.microbatches} * (shape.stages / shape.ranks) * (unit.f + unit.b);
+  return metrics.makespan - Ns(shape.microbatches * (shape.stages / shape.ranks) * (unit.f + unit.b));
 }
 
 TEST(Families, FreeMessagesGiveEveryGeneratorTheTimesOfItsRowsAlone) {
@@ -88,12 +88,12 @@ TEST(Families, GpipeWithMessagesIsTwoPipelinesOfItsSlowestLink) {
   // Each way a row of queues: the first microbatch passes R actions and R−1 messages, each other one comes after the slower of action and
   // transfer. The last rank turns round at once.
   for (const UnitCosts& unit : {whole(10, 7, 5), whole(3, 20, 2), whole(9, 4, 0)}) {
-    for (const Ns transfer : {0, 3, 10, 15, 40}) {
-      for (const Ns latency : {0, 1, 30}) {
+    for (const int transfer : {0, 3, 10, 15, 40}) {
+      for (const int latency : {0, 1, 30}) {
         for (int r = 1; r <= 6; ++r) {
           for (const int m : {1, 2, 5, 11}) {
-            const Ns steady = r == 1 ? unit.f + unit.b : std::max<Ns>(unit.f, transfer) + std::max<Ns>(unit.b, transfer);
-            EXPECT_EQ(simulated("gpipe", {r, r, m}, unit, latency, transfer).makespan,
+            const int steady = r == 1 ? unit.f + unit.b : std::max(unit.f, transfer) + std::max(unit.b, transfer);
+            EXPECT_EQ(simulated("gpipe", {r, r, m}, unit, Ns(latency), Ns(transfer)).makespan,
                       r * (unit.f + unit.b) + 2 * (r - 1) * (latency + transfer) + (m - 1) * steady)
                 << said({r, r, m}, unit) << " c=" << latency << " transfer=" << transfer;
           }
@@ -193,15 +193,15 @@ TEST(Families, LockstepTakesACycleForEveryExchangeAndTheSlowestRanksSum) {
   // Of M+2R−2 cycles R−1 have forwards only, then M have a rank that does both, then R−1 backwards only; all but the last end in an
   // exchange. In the first R−1 the first rank loads; in the M the last one loads and stores. The first load is before the makespan.
   for (const auto& [f, b] : {std::pair{1, 2}, {12, 7}, {5, 5}}) {
-    for (const auto& [latency, transfer] : {std::pair<Ns, Ns>{0, 0}, {3, 0}, {0, 4}, {50, 60}}) {
-      for (const auto& [load, store] : {std::pair<Ns, Ns>{0, 0}, {2, 0}, {1, 30}}) {
+    for (const auto& [latency, transfer] : {std::pair{0, 0}, {3, 0}, {0, 4}, {50, 60}}) {
+      for (const auto& [load, store] : {std::pair{0, 0}, {2, 0}, {1, 30}}) {
         for (int r = 2; r <= 6; ++r) {
           for (const int m : {r - 1, r, r + 1, 3 * r}) {
             const Shape shape{r, r, m};
             const UnitCosts unit{.f = f, .b = b};
-            CostTable costs = table(unit, r, latency, transfer);
-            costs.load = load;
-            costs.store = store;
+            CostTable costs = table(unit, r, Ns(latency), Ns(transfer));
+            costs.load = Ns(load);
+            costs.store = Ns(store);
             const Metrics metrics = metricsOf(simulate(generate("lockstep", shape), costs));
             EXPECT_EQ(metrics.makespan,
                       (m + r - 1) * (f + b) + (m + 2 * r - 3) * (latency + transfer) + (r - 1) * load + m * (load + store) - load)
@@ -233,13 +233,13 @@ TEST(Families, LockstepWaitsInEveryCycleForTheOneSlowRank) {
         costs.stages[static_cast<std::size_t>(k)].backward = 90;
         Ns expected = 0;
         for (int cycle = 0; cycle < m + 2 * r - 2; ++cycle) {
-          Ns slowest = 0;
+          int slowest = 0;
           for (int i = 0; i < r; ++i) {
             const bool forward = cycle >= i && cycle < i + m;
             const bool backward = cycle >= 2 * r - 2 - i && cycle < 2 * r - 2 - i + m;
-            slowest = std::max<Ns>(slowest, (forward ? (i == k ? 60 : 6) : 0) + (backward ? (i == k ? 90 : 6) : 0));
+            slowest = std::max(slowest, (forward ? (i == k ? 60 : 6) : 0) + (backward ? (i == k ? 90 : 6) : 0));
           }
-          expected += slowest;
+          expected += Ns(slowest);
         }
         EXPECT_EQ(metricsOf(simulate(generate("lockstep", {r, r, m}), costs)).makespan, expected) << "R=" << r << " k=" << k << " M=" << m;
       }

@@ -34,14 +34,14 @@ CostTable uniformCosts(std::mt19937_64& random, const Schedule& rows) {
   CostTable costs = randomCosts(random, rows);
   costs.microbatchScale.clear();
   for (StageCost& stage : costs.stages) {
-    stage.reduce = draw(random, 1, 200);
+    stage.reduce = draw<Ns>(random, 1, 200);
     for (Bytes* bytes : {&stage.gradientBytes, &stage.optimizerBytes, &stage.addedByInput, &stage.forwardPeak, &stage.backwardPeak,
                          &stage.inputPeak, &stage.weightPeak, &stage.fixedBytes}) {
-      *bytes = draw(random, 0, 500);
+      *bytes = draw<Bytes>(random, 0, 500);
     }
-    stage.freedByInput = draw(random, 0, stage.activationBytes);
+    stage.freedByInput = draw<Bytes>(random, 0, stage.activationBytes);
   }
-  for (MessageCost& m : costs.messages) m.transfer = draw(random, 1, 60);  // all channels are held: one structure
+  for (MessageCost& m : costs.messages) m.transfer = draw<Ns>(random, 1, 60);  // all channels are held: one structure
   return costs;
 }
 
@@ -49,16 +49,16 @@ CostTable uniformCosts(std::mt19937_64& random, const Schedule& rows) {
 CostTable otherTimes(std::mt19937_64& random, const Schedule& rows, CostTable costs) {
   for (StageCost& stage : costs.stages) {
     for (Ns* time : {&stage.forward, &stage.backward, &stage.backwardInput, &stage.backwardWeight, &stage.optimizer})
-      *time = draw(random, 0, 120);
-    stage.reduce = draw(random, 1, 200);
-    stage.activationBytes = draw(random, stage.freedByInput, 1500);
+      *time = draw<Ns>(random, 0, 120);
+    stage.reduce = draw<Ns>(random, 1, 200);
+    stage.activationBytes = draw<Bytes>(random, stage.freedByInput, 1500);
   }
   for (MessageCost& m : costs.messages) {
-    m.latency = draw(random, 0, 30);
-    m.transfer = draw(random, 1, 60);
-    m.bytes = draw(random, 0, 500);
+    m.latency = draw<Ns>(random, 0, 30);
+    m.transfer = draw<Ns>(random, 1, 60);
+    m.bytes = draw<Bytes>(random, 0, 500);
   }
-  costs.reduceTime = oneIn(random, 2) ? draw(random, 1, 50) : 0;
+  costs.reduceTime = oneIn(random, 2) ? draw<Ns>(random, 1, 50) : 0;
   static_cast<void>(rows);
   return costs;
 }

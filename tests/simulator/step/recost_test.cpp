@@ -28,27 +28,28 @@ constexpr std::array kSendings{Sending::Overlapped, Sending::Posted, Sending::On
 
 /// Other numbers in the same places, of which some are 0. `structure`: also where a 0 may change who waits for whom.
 CostTable otherNumbers(std::mt19937_64& random, CostTable costs, const Schedule& rows, bool structure) {
-  const auto some = [&](Ns most) { return oneIn(random, 4) ? 0 : draw(random, 1, most); };
+  const auto some = [&](std::int64_t most) { return oneIn(random, 4) ? 0 : draw(random, 1, most); };
   for (StageCost& s : costs.stages) {
-    for (Ns* time : {&s.forward, &s.backward, &s.backwardInput, &s.backwardWeight, &s.optimizer}) *time = some(100);
+    for (Ns* time : {&s.forward, &s.backward, &s.backwardInput, &s.backwardWeight, &s.optimizer}) *time = Ns(some(100));
     for (Bytes* bytes : {&s.parameterBytes, &s.gradientBytes, &s.optimizerBytes, &s.activationBytes, &s.addedByInput, &s.forwardPeak,
                          &s.backwardPeak, &s.inputPeak, &s.weightPeak, &s.fixedBytes, &s.dataBytes}) {
-      *bytes = some(1000);
+      *bytes = Bytes(some(1000));
     }
-    s.freedByInput = draw(random, 0, s.activationBytes);
-    if (s.reduce > 0 || structure) s.reduce = structure ? some(50) : draw(random, 1, 50);
+    s.freedByInput = draw<Bytes>(random, 0, s.activationBytes);
+    if (s.reduce > 0 || structure) s.reduce = Ns(structure ? some(50) : draw(random, 1, 50));
   }
   for (MessageCost& m : costs.messages) {
-    m.bytes = some(500);
-    m.latency = some(30);
-    if (m.transfer > 0 || structure) m.transfer = structure && oneIn(random, 2) ? 0 : draw(random, 1, 60);
+    m.bytes = Bytes(some(500));
+    m.latency = Ns(some(30));
+    if (m.transfer > 0 || structure) m.transfer = structure && oneIn(random, 2) ? 0 : draw<Ns>(random, 1, 60);
   }
   for (Ns* time : {&costs.load, &costs.store}) {
-    if (*time > 0 || structure) *time = structure ? some(20) : draw(random, 1, 20);
+    if (*time > 0 || structure) *time = Ns(structure ? some(20) : draw(random, 1, 20));
   }
-  costs.reduceTime = some(50);
+  costs.reduceTime = Ns(some(50));
   costs.overlap.clear();
-  for (std::size_t s = 0; s < costs.stages.size() && oneIn(random, 2); ++s) costs.overlap.assign(costs.stages.size(), draw(random, 1, 200));
+  for (std::size_t s = 0; s < costs.stages.size() && oneIn(random, 2); ++s)
+    costs.overlap.assign(costs.stages.size(), draw<Ns>(random, 1, 200));
   costs.microbatchScale.clear();
   if (oneIn(random, 2)) {
     for (int m = 0; m < rows.microbatches; ++m) costs.microbatchScale.push_back(static_cast<double>(draw(random, 1, 5)) / 4.0);
@@ -61,9 +62,9 @@ CostTable costsFor(std::mt19937_64& random, const Schedule& rows, Sending sendin
   CostTable costs = test::randomCosts(random, rows);
   if (sending != Sending::Overlapped)
     std::erase_if(costs.messages, [](const MessageCost& m) { return std::abs(m.from.value - m.to.value) > 1; });
-  for (StageCost& stage : costs.stages) stage.reduce = oneIn(random, 2) ? draw(random, 1, 50) : 0;
-  costs.load = rows.lockstep ? draw(random, 0, 2) : 0;
-  costs.store = rows.lockstep ? draw(random, 0, 2) : 0;
+  for (StageCost& stage : costs.stages) stage.reduce = oneIn(random, 2) ? draw<Ns>(random, 1, 50) : 0;
+  costs.load = rows.lockstep ? draw<Ns>(random, 0, 2) : 0;
+  costs.store = rows.lockstep ? draw<Ns>(random, 0, 2) : 0;
   return costs;
 }
 

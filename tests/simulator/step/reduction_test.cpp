@@ -47,7 +47,7 @@ TEST(Reductions, GoOnBesideTheRowAndHoldUpTheOptimizerOnly) {
   table.stages[0].optimizer = table.stages[1].optimizer = 7;
   const Trace trace = simulate(withReductions(generate("1f1b", {2, 2, 2})), table);
   // Rank 1: F 10..20, B 20..40, F 40..50, B 50..70; rank 0: F 0..10, F 10..20, B 40..60, B 70..90.
-  EXPECT_EQ(reductionsOf(trace), (Reduced{{1, 1, 70, 100}, {0, 0, 90, 120}}));
+  EXPECT_EQ(reductionsOf(trace), (Reduced{{1, 1, Ns{70}, Ns{100}}, {0, 0, Ns{90}, Ns{120}}}));
   const Metrics metrics = metricsOf(trace);
   EXPECT_EQ(metrics.makespan, 90);
   EXPECT_EQ(metrics.step, 120 + 7);

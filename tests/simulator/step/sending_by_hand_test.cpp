@@ -23,15 +23,19 @@ CostTable uniform(int stages, Ns forward, Ns backward, Ns latency, Ns transfer) 
   return syntheticTable(costs, stages);
 }
 
-std::pair<Ns, Ns> timesOf(const Trace& trace, SpanKind kind, int stage, int microbatch) {
+struct Interval {
+  Ns start, end;
+
+  bool operator==(const Interval&) const = default;
+};
+
+Interval timesOf(const Trace& trace, SpanKind kind, int stage, int microbatch) {
   for (const Span& span : trace.spans) {
     if (span.kind == kind && span.stage == Stage(stage) && span.microbatch == Microbatch(microbatch)) return {span.start, span.end};
   }
   ADD_FAILURE() << "no " << nameOf(kind) << " of stage " << stage << ", microbatch " << microbatch;
   return {};
 }
-
-using Interval = std::pair<Ns, Ns>;
 
 /// 1F1B of two microbatches whose first rank posts the receive of a gradient before it sends the second forward.
 Schedule earlyReceive() {

@@ -102,13 +102,13 @@ bool isPosted(const Placement& placement, const MessageCost& message) {
 CostTable randomTable(std::mt19937_64& random, const Schedule& rows, Sending sending) {
   CostTable costs = test::randomCosts(random, rows);
   for (StageCost& stage : costs.stages) {
-    stage.gradientBytes = draw(random, 0, 100);
-    stage.optimizerBytes = draw(random, 0, 100);
-    stage.freedByInput = draw(random, 0, stage.activationBytes);
-    stage.addedByInput = stage.freedByInput > 0 ? 0 : draw(random, 0, 500);
+    stage.gradientBytes = draw<Bytes>(random, 0, 100);
+    stage.optimizerBytes = draw<Bytes>(random, 0, 100);
+    stage.freedByInput = draw<Bytes>(random, 0, stage.activationBytes);
+    stage.addedByInput = stage.freedByInput > 0 ? 0 : draw<Bytes>(random, 0, 500);
   }
   if (oneIn(random, 2)) {
-    for (const StageCost& stage : costs.stages) costs.overlap.push_back(draw(random, 1, stage.forward + 100));
+    for (const StageCost& stage : costs.stages) costs.overlap.push_back(draw<Ns>(random, 1, stage.forward + 100));
   }
   const bool free = oneIn(random, 4);
   for (MessageCost& message : costs.messages) {
@@ -116,8 +116,8 @@ CostTable randomTable(std::mt19937_64& random, const Schedule& rows, Sending sen
     message.transfer = free ? 0 : message.transfer;
   }
   if (rows.lockstep && rows.rows.size() > 1) {
-    costs.load = draw(random, 0, 20);
-    costs.store = draw(random, 0, 20);
+    costs.load = draw<Ns>(random, 0, 20);
+    costs.store = draw<Ns>(random, 0, 20);
   }
   const bool posts = sending != Sending::Overlapped && !rows.lockstep;
   const bool skips = !posts || (sending != Sending::OneChannel && oneIn(random, 4));
@@ -131,7 +131,7 @@ CostTable randomTable(std::mt19937_64& random, const Schedule& rows, Sending sen
 
 std::string text(const Span& span) {
   return fmt::format("rank {} to {}: {}{}{} {}..{}, {} bytes", span.rank.value, span.peer.value, span.stage.value, nameOf(span.kind),
-                     span.microbatch.value, span.start, span.end, span.bytes);
+                     span.microbatch.value, span.start.value, span.end.value, span.bytes.value);
 }
 
 /// The first span that only one of the two has, in words; empty where they are equal.

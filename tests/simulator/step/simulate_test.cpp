@@ -79,12 +79,12 @@ TEST(Simulate, UnitCostsOnFourRanksAndEightMicrobatchesTake33) {
 TEST(Simulate, LatencyAddsTheClosedFormTo1f1b) {
   // (M + R − 1)(F + B) + 2(R − 1)cM/R + 2(R − 2)c, for R ≥ 2, R | M; it holds for latencies above F and B as well. (One rank sends
   // nothing.)
-  for (const auto& [forward, backward] : std::vector<std::pair<Ns, Ns>>{{10, 10}, {10, 20}, {20, 10}, {7, 12}}) {
-    for (const Ns c : {1, 3, 7, 10, 25, 60}) {
+  for (const auto& [forward, backward] : {std::pair{10, 10}, {10, 20}, {20, 10}, {7, 12}}) {
+    for (const int c : {1, 3, 7, 10, 25, 60}) {
       for (int r = 2; r <= 8; ++r) {
         for (int m = r; m <= 4 * r; m += r) {
-          const Ns expected = (m + r - 1) * (forward + backward) + 2 * (r - 1) * c * m / r + 2 * (r - 2) * c;
-          EXPECT_EQ(makespan(generate("1f1b", {r, r, m}), uniform(r, forward, backward, c)), expected)
+          const int expected = (m + r - 1) * (forward + backward) + 2 * (r - 1) * c * m / r + 2 * (r - 2) * c;
+          EXPECT_EQ(makespan(generate("1f1b", {r, r, m}), uniform(r, Ns(forward), Ns(backward), Ns(c))), expected)
               << "F=" << forward << " B=" << backward << " c=" << c << " R=" << r << " M=" << m;
         }
       }
@@ -226,7 +226,7 @@ TEST(Simulate, ForwardOnlyHasNoGradientsAndNoOptimizer) {
   EXPECT_EQ(count(trace, SpanKind::SendForward), 2 * 4);
   EXPECT_EQ(count(trace, SpanKind::SendBackward) + count(trace, SpanKind::Optimizer) + count(trace, SpanKind::ReduceGrad), 0);
   // Each activation goes when its F ends, as the next begins: one at a time.
-  EXPECT_EQ(memoryOf(trace, 0), (std::vector<std::pair<Ns, Bytes>>{{0, 10}, {8, 0}}));
+  EXPECT_EQ(memoryOf(trace, 0), (std::vector{std::pair(Ns{0}, Bytes{10}), std::pair(Ns{8}, Bytes{0})}));
 }
 
 TEST(Simulate, MemoryHoldsParametersActivationsAndReceivedBuffers) {

@@ -299,7 +299,7 @@ TEST(TimeRuler, HasRoundTimesThatFit) {
   ASSERT_FALSE(part.ticks.empty());
   EXPECT_GE(part.ticks.front().first, 1'300'000);
   EXPECT_LE(part.ticks.back().first, 1'900'000);
-  EXPECT_FALSE(rulerOf({0, 9'000'000'000'000'000'000}, width, 100).ticks.empty());
+  EXPECT_FALSE(rulerOf({0, Ns(9'000'000'000'000'000'000)}, width, 100).ticks.empty());
 }
 
 }  // namespace

@@ -98,8 +98,8 @@ TEST(Svg, KeepsBubblesBetweenMergedSpans) {
   // 10,000 spans of 1 ns each in the first and the last tenth of the time: what lies between stays open.
   Trace trace{1, {}, {}};
   for (std::int32_t k = 0; k < 10'000; ++k)
-    trace.spans.push_back(
-        {Rank(0), SpanKind::Forward, Stage(0), Microbatch(k), Rank(0), 0, k < 5'000 ? k : 45'000 + k, (k < 5'000 ? k : 45'000 + k) + 1});
+    trace.spans.push_back({Rank(0), SpanKind::Forward, Stage(0), Microbatch(k), Rank(0), 0, Ns(k < 5'000 ? k : 45'000 + k),
+                           Ns((k < 5'000 ? k : 45'000 + k) + 1)});
   const std::string svg = toSvg(trace, {.title = "", .width = 1000});
   // The lane begins at 76 and is 828 wide: merged columns lie in its first and last tenth, with half a pixel's width to spare.
   const std::size_t path = svg.find("<path");
@@ -117,7 +117,7 @@ TEST(Svg, KeepsBubblesBetweenMergedSpans) {
 TEST(Svg, DrawsAnEmptyTraceAndTimesOfAnySize) {
   EXPECT_TRUE(isWellFormed(toSvg(Trace{})));
   EXPECT_TRUE(isWellFormed(toSvg(Trace{3, {}, {}})));
-  const Trace huge{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 4'000'000'000'000'000'000}}, {}};
+  const Trace huge{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, Ns(4'000'000'000'000'000'000)}}, {}};
   EXPECT_TRUE(isWellFormed(toSvg(huge)));
 }
 

@@ -157,7 +157,8 @@ TEST(TextTimeline, LinesOfADrawingAreEquallyLongAndNoLongerThanColumns) {
     const Schedule schedule = test::randomSchedule(random);
     const int columns = static_cast<int>(test::draw(random, 40, 200));
     const Trace trace = simulate(schedule, test::randomCosts(random, schedule));
-    const std::vector<std::string> text = lines(toText(trace, {columns, false, test::oneIn(random, 2) ? 0 : test::draw(random, 1, 10000)}));
+    const std::vector<std::string> text =
+        lines(toText(trace, {columns, false, test::oneIn(random, 2) ? 0 : test::draw<Ns>(random, 1, 10000)}));
     ASSERT_EQ(text.size(), schedule.rows.size() + 2);
     const std::string suffix = " 100 % busy";
     for (std::size_t r = 0; r < schedule.rows.size(); ++r) {

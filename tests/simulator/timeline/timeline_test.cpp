@@ -79,7 +79,7 @@ TEST(Timeline, FilledFromAProgramIsThatOfTheTraceForEveryFamily) {
       mirrored += schedule.placement.bidirectional() ? 1 : 0;
       for (const auto& [latency, transfer] : std::vector<std::pair<Ns, Ns>>{{0, 0}, {3, 0}, {0, 4}, {3, 4}}) {
         CostTable costs = uniform(4 * chunks, latency, transfer);
-        costs.reduceTime = chunks;
+        costs.reduceTime = Ns(chunks);
         costs.load = latency;
         costs.store = transfer;
         for (StageCost& stage : costs.stages) stage.optimizer = 2 * latency;
@@ -117,9 +117,9 @@ TEST(Timeline, FilledFromAProgramIsThatOfTheTraceForRandomSchedulesAndCosts) {
     }
     for (StageCost& stage : costs.stages) {
       if (oneIn(random, 4)) stage.forward = 0;
-      stage.reduce = oneIn(random, 2) ? draw(random, 1, 200) : 0;
-      stage.backwardPeak = draw(random, 0, 300);
-      stage.forwardPeak = stage.activationBytes + draw(random, 0, 50);
+      stage.reduce = oneIn(random, 2) ? draw<Ns>(random, 1, 200) : 0;
+      stage.backwardPeak = draw<Bytes>(random, 0, 300);
+      stage.forwardPeak = stage.activationBytes + draw<Bytes>(random, 0, 50);
     }
     expectSameAsOfTrace(schedule, costs, sending, reused);
     EXPECT_FALSE(HasFailure()) << "case " << i;
@@ -171,14 +171,14 @@ SpanTrack randomCompute(std::mt19937_64& random, int spans) {
   std::vector<Span> list;
   Ns now = 0;
   for (int i = 0; i < spans; ++i) {
-    const Ns end = now + 2 * (oneIn(random, 8) ? 0 : draw(random, 1, 20));
+    const Ns end = now + 2 * (oneIn(random, 8) ? 0 : draw<Ns>(random, 1, 20));
     if (oneIn(random, 4) && end > now) {
       list.push_back(span(SpanKind::Forward, now, end, i));
       list.push_back(span(SpanKind::Backward, now, end, i));
     } else {
       list.push_back(span(static_cast<SpanKind>(draw(random, 0, 3)), now, end, i));
     }
-    now = end + (oneIn(random, 3) ? 2 * draw(random, 0, 15) : 0);
+    now = end + (oneIn(random, 3) ? 2 * draw<Ns>(random, 0, 15) : 0);
   }
   return trackOf(std::move(list), TrackKind::Compute);
 }
@@ -188,9 +188,9 @@ SpanTrack randomMessages(std::mt19937_64& random, int spans) {
   std::vector<Span> list{span(SpanKind::SendForward, 0, 2)};
   Ns now = 0;
   for (int i = 0; i < spans; ++i) {
-    now += 2 * draw(random, 0, 6);
+    now += Ns(2 * draw(random, 0, 6));
     list.push_back(span(oneIn(random, 2) ? SpanKind::SendForward : SpanKind::SendBackward, now,
-                        now + 2 * draw(random, 0, oneIn(random, 20) ? 2000 : 12), i));
+                        now + 2 * draw<Ns>(random, 0, Ns(oneIn(random, 20) ? 2000 : 12)), i));
   }
   return trackOf(std::move(list), TrackKind::Communication);
 }
@@ -202,7 +202,7 @@ class TimelineSearch : public testing::TestWithParam<TrackKind> {
     return GetParam() == TrackKind::Compute ? randomCompute(random, spans) : randomMessages(random, spans);
   }
   static Ns somewhere(std::mt19937_64& random, const SpanTrack& track) {
-    return 2 * draw(random, -5, track.size() == 0 ? 5 : track.latestEnd.back() / 2 + 5);
+    return 2 * draw<Ns>(random, -5, track.size() == 0 ? 5 : track.latestEnd.back() / 2 + 5);
   }
 };
 
@@ -298,7 +298,7 @@ TEST(Timeline, WaitsAreNotSpansAndReductionsOfStagesLieBesideCompute) {
 TEST(Timeline, BubblesReachFromTheSpanBeforeToTheNextOrTheEnd) {
   const Timeline t = small();
   EXPECT_EQ(bubbleAt(t, Rank(0), 3), std::nullopt);
-  for (const Ns time : {4, 7, 9}) EXPECT_EQ(bubbleAt(t, Rank(0), time), std::pair(Ns{4}, Ns{10})) << time;
+  for (const int time : {4, 7, 9}) EXPECT_EQ(bubbleAt(t, Rank(0), Ns(time)), std::pair(Ns{4}, Ns{10})) << time;
   EXPECT_EQ(bubbleAt(t, Rank(0), 10), std::nullopt);
   EXPECT_EQ(bubbleAt(t, Rank(0), 14), std::pair(Ns{14}, Ns{20}));
   EXPECT_EQ(bubbleAt(t, Rank(1), 0), std::pair(Ns{0}, Ns{9}));

@@ -29,7 +29,7 @@ TEST(Executed, FindsTheScheduleOfEveryFamilyInItsTraceWhateverItCosts) {
       costs.stages.resize(static_cast<std::size_t>(shape.stages));
       for (auto& stage : costs.stages) {
         for (Ns* const time : {&stage.forward, &stage.backwardInput, &stage.backwardWeight})
-          *time = std::uniform_int_distribution<Ns>(100, 900)(random);
+          *time = Ns(std::uniform_int_distribution<std::int64_t>(100, 900)(random));
         stage.backward = stage.backwardInput + stage.backwardWeight;
       }
       const auto executed = executedSchedule(simulate(schedule, costs));

@@ -136,10 +136,10 @@ void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const 
   }
   const Ns step = rulerStep(view, scene);
   const int parts = step % 5 == 0 || step == 1 ? 5 : 4;  // minor ticks: 1 and 5 by fifths, 2 by quarters
-  const auto first = static_cast<Ns>(std::floor(view.start / static_cast<double>(step))) - 1;
-  const auto last = static_cast<Ns>(std::ceil(view.end() / static_cast<double>(step)));
+  const auto first = static_cast<std::int64_t>(std::floor(view.start / static_cast<double>(step))) - 1;
+  const auto last = static_cast<std::int64_t>(std::ceil(view.end() / static_cast<double>(step)));
   const int bottom = area.bottom();
-  for (Ns tick = first; tick <= last; ++tick) {
+  for (std::int64_t tick = first; tick <= last; ++tick) {
     const Ns time = tick * step;
     const int x = area.left() + static_cast<int>(std::lround(view.xOf(time)));
     painter.setPen(theme.faintText);

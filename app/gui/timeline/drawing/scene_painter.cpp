@@ -193,7 +193,7 @@ void ScenePainter::Cache::paintRow(const Scene& scene, const Row& row, Canvas& c
   canvas.fill(Box{left, 0, right, height}, look->background());
   if (row.kind != Row::Kind::Compute && content.tick > 0) {  // the ruler's ticks continue as faint lines
     const QRgb grid = mixed(look->background(), look->theme().grid.rgb(), 0.6);
-    const auto first = static_cast<Ns>(std::floor(static_cast<double>(columns.begin(left)) / static_cast<double>(content.tick)));
+    const auto first = static_cast<std::int64_t>(std::floor(static_cast<double>(columns.begin(left)) / static_cast<double>(content.tick)));
     for (Ns tick = first * content.tick; columns.edge(tick) < right; tick += content.tick)
       canvas.fill(Box{columns.edge(tick), 0, columns.edge(tick) + 1, height}, grid);
   }

@@ -199,7 +199,7 @@ struct NarrowMessages {
       if (busy <= 0) continue;
       const auto lane = static_cast<std::size_t>(messageLane(kind));
       if (time[lane] == 0) tags[lane] = track.tags[first].kind == kind ? track.tags[first] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};
-      time[lane] += std::max<Ns>(1, busy * static_cast<Ns>(last - first) / static_cast<Ns>(SpanTrack::kBlock));
+      time[lane] += std::max<Ns>(1, busy * (last - first) / SpanTrack::kBlock);
     }
   }
 };

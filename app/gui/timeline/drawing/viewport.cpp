@@ -55,7 +55,7 @@ Viewport revealing(const Viewport& view, Ns from, Ns to) {
 Ns tickStep(const Viewport& view, int pixels) {
   const double least = view.nsPerPixel * pixels;
   for (Ns step = 1;; step *= 10) {
-    for (const Ns factor : {1, 2, 5}) {
+    for (const int factor : {1, 2, 5}) {
       if (static_cast<double>(step * factor) >= least || step > 400'000'000'000'000'000) return step * factor;
     }
   }

@@ -27,8 +27,8 @@ Differing ranksThatDiffer(const Timeline& timeline, std::size_t most) {
   }
   std::vector<Ns> busy;
   for (const BusyRank& rank : result.ranks) busy.push_back(rank.busy);
-  result.median = medianOf(std::move(busy)).value_or(0);
-  const auto difference = [&](const BusyRank& rank) { return std::abs(rank.busy - result.median); };
+  result.median = medianOf(std::move(busy)).value_or(Ns{0});
+  const auto difference = [&](const BusyRank& rank) { return abs(rank.busy - result.median); };
   std::erase_if(result.ranks, [&](const BusyRank& rank) { return difference(rank) == 0 || difference(rank) < result.median / 100; });
   std::ranges::stable_sort(result.ranks, std::ranges::greater{}, difference);
   if (result.ranks.size() > most) {

@@ -75,7 +75,7 @@ TEST_F(AnalysisTest, SaysWhatTheMakespanDependsOn) {
     CostTable costs = document.prediction()->costs;
     StageCost& cost = costs.stages[stage->index()];
     for (Ns* time : {&cost.forward, &cost.backward, &cost.backwardInput, &cost.backwardWeight})
-      *time = std::llround(static_cast<double>(*time) * 1.1);
+      *time = Ns(std::llround(static_cast<double>(*time) * 1.1));
     EXPECT_NEAR(static_cast<double>(s.slower), static_cast<double>(Predictor().predict(document.prediction()->rows, costs)->makespan), 20);
   }
   EXPECT_TRUE(tornado().accessibleDescription().contains(QStringLiteral("stage 0: ")));

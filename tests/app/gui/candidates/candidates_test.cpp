@@ -372,10 +372,10 @@ std::string studyIn(const test::Folder& folder) {
     row.result.point = n;
     row.result.stages = row.point.ranks;
     row.result.samples = std::int64_t{2} * row.point.microbatches;
-    row.result.step = 1'000'000 + 100'000 * n;
+    row.result.step = Ns(1'000'000 + 100'000 * n);
     row.result.samplesPerSecond = static_cast<double>(row.result.samples) * 1e9 / static_cast<double>(row.result.step);
-    row.result.peak = (5 - n) * 1'000'000;
-    row.result.excess = n == 0 ? 1 : 0;
+    row.result.peak = Bytes((5 - n) * 1'000'000);
+    row.result.excess = n == 0 ? Bytes{1} : Bytes{0};
     row.result.splits = row.point.ranks == 2 ? "blocks.3" : "blocks.0 blocks.1 blocks.3";
     rows.push_back(row);
   }

@@ -325,12 +325,12 @@ TEST_F(ClusterEditor, AFileOfItGivesTheSamePredictionOnTheCommandLine) {
   ASSERT_EQ(call.exitCode(), 0) << call.readAllStandardError().toStdString();
   const auto said = nlohmann::json::parse(call.readAllStandardOutput().toStdString());
   const Prediction& prediction = *document.prediction();
-  EXPECT_EQ(said["step_ns"], prediction.step);
-  EXPECT_EQ(said["makespan_ns"], prediction.makespan);
+  EXPECT_EQ(said["step_ns"], prediction.step.value);
+  EXPECT_EQ(said["makespan_ns"], prediction.makespan.value);
   ASSERT_EQ(said["ranks"].size(), prediction.ranks.size());
   for (std::size_t r = 0; r < prediction.ranks.size(); ++r) {
-    EXPECT_EQ(said["ranks"][r]["busy_ns"], prediction.ranks[r].busy) << r;
-    EXPECT_EQ(said["ranks"][r]["peak_bytes"], prediction.ranks[r].peakBytes) << r;
+    EXPECT_EQ(said["ranks"][r]["busy_ns"], prediction.ranks[r].busy.value) << r;
+    EXPECT_EQ(said["ranks"][r]["peak_bytes"], prediction.ranks[r].peakBytes.value) << r;
   }
 }
 

@@ -46,9 +46,9 @@ TEST(ClusterFigures, AreWrittenAsTheyAreReadAgain) {
   std::mt19937_64 random(5);
   for (int run = 0; run < 20'000; ++run) {
     const auto value = static_cast<std::int64_t>(random() >> (random() % 60 + 4));
-    const Ns latency = value % 1'000'000'000'000;
+    const Ns latency(value % 1'000'000'000'000);
     ASSERT_EQ(latencyIn(latencyInput(latency)), latency) << latency;
-    const Bytes bytes = value % (Bytes{1} << 50) + 1;
+    const Bytes bytes(value % (std::int64_t{1} << 50) + 1);
     ASSERT_EQ(memoryIn(memoryInput(bytes)), bytes) << bytes << " " << memoryInput(bytes).toStdString();
     const double rate = 1 + static_cast<double>(random()) / static_cast<double>(1 + random() % 1'000'000);
     ASSERT_EQ(bandwidthIn(bandwidthInput(rate)), rate);
@@ -56,7 +56,7 @@ TEST(ClusterFigures, AreWrittenAsTheyAreReadAgain) {
   EXPECT_EQ(latencyInput(5'000), "5 µs");
   EXPECT_EQ(latencyInput(1'500), "1.5 µs");
   EXPECT_EQ(bandwidthInput(450e9), "450 GB/s");
-  EXPECT_EQ(memoryInput(80'000'000'000), "80 GB");
+  EXPECT_EQ(memoryInput(Bytes(80'000'000'000)), "80 GB");
   EXPECT_EQ(memoryInput(Bytes{64} << 30), "64 GiB");
 }
 

@@ -36,7 +36,7 @@ TEST_P(CallTreeOfSample, CostsOfChildrenAddUpToTheRowAround) {
   SampleModel sample(GetParam());
   const Profile profile = countingProfile(*sample.graph);
   setCosts(sample.tree, &profile);
-  const auto nodes = static_cast<Ns>(sample.graph->nodes.size());
+  const auto nodes = static_cast<std::int64_t>(sample.graph->nodes.size());
   EXPECT_EQ(sample.tree.row(0).forward, nodes * (nodes + 1) / 2);
   EXPECT_EQ(sample.tree.row(0).backward, nodes * nodes);
   EXPECT_EQ(sample.tree.row(0).saved, 8 * nodes * (nodes - 1) / 2);

@@ -106,7 +106,7 @@ TEST(Links, WhatCrossesASplitIsWhatLeadsOverIt) {
     ASSERT_EQ(values.size(), count);
     for (const Crossing& value : values) {
       sum += value.bytes;
-      EXPECT_EQ(value.time, 1000 + value.bytes);  // of the link above
+      EXPECT_EQ(value.time, 1000 + value.bytes.value);  // of the link above
     }
     EXPECT_EQ(sum, expected);
     EXPECT_TRUE(std::is_sorted(values.begin(), values.end(), [](const Crossing& a, const Crossing& b) { return a.bytes > b.bytes; }));

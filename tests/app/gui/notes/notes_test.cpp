@@ -198,7 +198,7 @@ TEST_F(NotesShown, WhatIsBeingWrittenInThePanelStaysWhileARunIsMeasured) {
   editor->selectAll();
   QTest::keyClicks(editor, QStringLiteral("slow lin"));
   for (int step = 0; step < 3; ++step) {
-    measure([&](CostTable& costs) { costs.stages[0].forward += step; });
+    measure([&](CostTable& costs) { costs.stages[0].forward += Ns(step); });
     QTest::qWait(10);
   }
   ASSERT_EQ(list->findChild<QLineEdit*>(), editor);

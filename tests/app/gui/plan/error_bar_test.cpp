@@ -108,7 +108,7 @@ Candidate candidate(const char* schedule, Ns step) {
   c.request.ranks = 2;
   c.stages = 2;
   c.step = step;
-  c.peak = step;  // each on the front
+  c.peak = Bytes(step.value);  // each on the front
   c.samples = 8;
   c.samplesPerSecond = 8e9 / static_cast<double>(step);
   return c;

@@ -23,7 +23,7 @@ std::vector<Block> blocksLasting(SpanKind kind, int stage, const std::vector<Ns>
   std::vector<Block> blocks;
   for (const Ns duration : durations) {
     const auto index = static_cast<std::int32_t>(blocks.size());
-    blocks.push_back({{Source::Predicted, {Rank(stage), TrackKind::Compute, index}}, kind, Stage(stage), 100 * index, duration});
+    blocks.push_back({{Source::Predicted, {Rank(stage), TrackKind::Compute, index}}, kind, Stage(stage), Ns{100} * index, duration});
   }
   return blocks;
 }
@@ -44,14 +44,14 @@ TEST(SummaryOf, CountsByKindAndStageWithTheirOrderStatistics) {
   EXPECT_EQ(one.median, 30);
   EXPECT_EQ(one.most, 50);
   EXPECT_EQ(one.longest.span.index, 3);
-  EXPECT_EQ(std::pair(one.axisFrom, one.axisTo), (std::pair<Ns, Ns>(10, 90))) << "the axis of all forwards";
+  EXPECT_EQ(std::pair(one.axisFrom, one.axisTo), std::pair(Ns{10}, Ns{90})) << "the axis of all forwards";
   EXPECT_EQ(summary.groups[0].median, 90) << "the larger one of the two in the middle";
   EXPECT_FALSE(one.spread);
 }
 
 TEST(SummaryOf, PutsEachBlockIntoItsPartOfTheAxis) {
   std::vector<Ns> durations(kBins);
-  std::iota(durations.begin(), durations.end(), 0);
+  std::iota(durations.begin(), durations.end(), Ns{0});
   const Summary summary = summaryOf(blocksLasting(SpanKind::Backward, 0, durations));
   const auto& bins = summary.groups.at(0).bins;
   // The axis goes from 0 to kBins − 1, so part i is [i (kBins − 1) / kBins, …): one block in each, and the longest joins the last.
@@ -156,7 +156,7 @@ TEST_F(StatisticsShown, AClickGoesToTheSlowestBlockAndTheFiguresStay) {
   EXPECT_EQ(selected()->source, Source::Measured);
   ASSERT_TRUE(settled());
   EXPECT_EQ(sentence(), before);
-  EXPECT_EQ(widget.scene().range, (std::pair<Ns, Ns>(0, timeline().end))) << "the range stays";
+  EXPECT_EQ(widget.scene().range, std::pair(Ns{0}, timeline().end)) << "the range stays";
   int row = 0;
   while (groups()->topLevelItem(row)->text(0) != "F" || groups()->topLevelItem(row)->text(1) != "2") ++row;
   EXPECT_EQ(groups()->topLevelItem(row)->text(6), "3.00 ms");
@@ -252,7 +252,7 @@ TEST_F(StatisticsShown, AThemeThatChangesWhileTheyAreSummedUpIsSurvived) {
 TEST_F(StatisticsShown, TheSpreadBetweenStepsIsOfTheirMeans) {
   const auto stepOf = [&](double factor) {
     CostTable costs = document.prediction()->costs;
-    costs.stages[1].forward = static_cast<Ns>(factor * kMs);
+    costs.stages[1].forward = Ns(factor * static_cast<double>(kMs));
     auto step = std::make_shared<Measured>();
     step->trace = traceOf(*Predictor().predict(document.prediction()->rows, costs));
     step->timeline = timelineOf(step->trace);

@@ -78,7 +78,7 @@ TEST(Explanations, EveryCauseAndEveryStepOfTheCriticalPathIsASpan) {
 
 TEST(Explanations, BubbleInTakesTheOneThatHasMostOfTheRange) {
   Explanation explanation;
-  for (const auto& [rank, from, to] : {std::tuple(0, 10, 20), {0, 30, 90}, {1, 5, 95}}) {
+  for (const auto& [rank, from, to] : {std::tuple(0, Ns{10}, Ns{20}), {0, Ns{30}, Ns{90}}, {1, Ns{5}, Ns{95}}}) {
     Bubble bubble;
     bubble.rank = Rank(rank);
     bubble.start = from;
@@ -104,7 +104,7 @@ TEST(Details, SayWhenWhatForAndForWhom) {
 TEST(Details, AMessageSaysItsBytesAndBothEnds) {
   const Explained e;
   CostTable costs = e.prediction->costs;
-  for (MessageCost& m : costs.messages) m.bytes = m.backward ? 2048 : 1024 * (1 + m.from.value);
+  for (MessageCost& m : costs.messages) m.bytes = m.backward ? Bytes{2048} : Bytes{1024} * (1 + m.from.value);
   const SourcedSpan at{Source::Predicted, e.at(2, SpanKind::SendForward, 2, 4)};
   const Bytes bytes = bytesOf(costs, *e.prediction->rows, spanOf(e.timeline, at.span));
   EXPECT_EQ(bytes, 3072);
@@ -118,7 +118,7 @@ TEST(Details, BytesOfAMeasuredMessageComeFromItsTrace) {
   const Explained e;
   Trace trace = traceOf(*e.prediction);
   for (Span& span : trace.spans) {
-    if (span.kind == SpanKind::SendBackward) span.bytes = 100 + span.microbatch.value;
+    if (span.kind == SpanKind::SendBackward) span.bytes = Bytes{1} * (100 + span.microbatch.value);
   }
   const Timeline timeline = timelineOf(trace);
   const Dependencies dependencies(timeline, chainLinks(4));

@@ -37,7 +37,7 @@ TEST_F(SelectionTest, IsOneThing) {
   EXPECT_EQ(selection.rank(), Rank(2));
   selection.selectTimes(3'000'000, 1'000'000);
   EXPECT_FALSE(scene.selected);
-  EXPECT_EQ(scene.range, (std::pair<Ns, Ns>{1'000'000, 3'000'000}));
+  EXPECT_EQ(scene.range, std::pair(Ns{1'000'000}, Ns{3'000'000}));
   EXPECT_FALSE(selection.rank());
   selection.selectGap({Source::Measured, Rank(1), 0});
   EXPECT_FALSE(scene.range);
@@ -63,7 +63,7 @@ TEST_F(SelectionTest, OfWhatIsNotThereIsNone) {
   selection.selectTimes(scene.measured->end, scene.measured->end + 5);
   EXPECT_TRUE(selection.isEmpty());
   selection.selectTimes(-5, scene.measured->end + 5);
-  EXPECT_EQ(scene.range, (std::pair<Ns, Ns>{0, scene.measured->end}));
+  EXPECT_EQ(scene.range, std::pair(Ns{0}, scene.measured->end));
 }
 
 TEST_F(SelectionTest, WalksAlongTracksRowsAndDependencies) {

@@ -108,7 +108,7 @@ TEST_F(ViewLink, OpensARangeABubbleAndAllOfTheStep) {
   EXPECT_FALSE(window_->viewLink().contains("ranks")) << "what is as usual is left out: " << window_->viewLink().toStdString();
   timeline.selectRange(1'000'000, 2'500'000);
   openLink(window_->viewLink());
-  EXPECT_EQ(other_->timeline().scene().range, (std::pair<Ns, Ns>(1'000'000, 2'500'000)));
+  EXPECT_EQ(other_->timeline().scene().range, std::pair(Ns{1'000'000}, Ns{2'500'000}));
   const auto bubble = bubbleUnder(*timeline.scene().predicted, Source::Predicted, Rank(3), 0);  // it waits from the beginning
   ASSERT_TRUE(bubble);
   timeline.selectBubble(*bubble);

@@ -63,17 +63,17 @@ Bytes leastOfAllOrders(const OrderProblem& problem) {
 OrderProblem oneRank(std::mt19937_64& random, int stages, int microbatches) {
   OrderProblem problem = randomOrderProblem(random, 1, loopPlacement({1, stages, microbatches}), microbatches);
   for (StageCost& stage : problem.costs.stages) {
-    stage.addedByInput = oneIn(random, 3) ? draw(random, 0, 40) : 0;
-    stage.forwardPeak = oneIn(random, 3) ? draw(random, 0, 80) : 0;
-    stage.backwardPeak = oneIn(random, 2) ? draw(random, 0, 60) : 0;
-    stage.inputPeak = oneIn(random, 2) ? draw(random, 0, 60) : 0;
-    stage.weightPeak = oneIn(random, 2) ? draw(random, 0, 60) : 0;
+    stage.addedByInput = oneIn(random, 3) ? draw<Bytes>(random, 0, 40) : 0;
+    stage.forwardPeak = oneIn(random, 3) ? draw<Bytes>(random, 0, 80) : 0;
+    stage.backwardPeak = oneIn(random, 2) ? draw<Bytes>(random, 0, 60) : 0;
+    stage.inputPeak = oneIn(random, 2) ? draw<Bytes>(random, 0, 60) : 0;
+    stage.weightPeak = oneIn(random, 2) ? draw<Bytes>(random, 0, 60) : 0;
   }
   if (oneIn(random, 3)) {
     for (const StageCost& stage : problem.costs.stages) {
-      StageCost with = recomputedCost(stage, draw(random, 0, 20));
-      if (oneIn(random, 2)) with.inputPeak += draw(random, 0, 30);
-      if (oneIn(random, 2)) with.backwardPeak += draw(random, 0, 30);
+      StageCost with = recomputedCost(stage, draw<Bytes>(random, 0, 20));
+      if (oneIn(random, 2)) with.inputPeak += draw<Bytes>(random, 0, 30);
+      if (oneIn(random, 2)) with.backwardPeak += draw<Bytes>(random, 0, 30);
       problem.recomputed.push_back(with);
     }
   }

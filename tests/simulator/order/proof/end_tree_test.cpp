@@ -29,7 +29,7 @@ Ns endOf(const std::vector<Leaf>& leaves, std::size_t optional) {
 
 std::vector<Leaf> randomLeaves(std::mt19937_64& random, Leaf::State state) {
   std::vector<Leaf> leaves(static_cast<std::size_t>(draw(random, 1, 13)));
-  for (Leaf& leaf : leaves) leaf = {draw(random, 0, 60), draw(random, 0, 12), state};
+  for (Leaf& leaf : leaves) leaf = {draw<Ns>(random, 0, 60), draw<Ns>(random, 0, 12), state};
   std::ranges::sort(leaves, {}, &Leaf::earliest);
   return leaves;
 }
@@ -41,7 +41,7 @@ TEST(EndTree, EndsWhenItsLeavesDoOneAfterTheOther) {
     std::vector<Leaf> leaves = randomLeaves(random, Leaf::State::Out);
     tree.reset(leaves.size());
     for (int change = 0; change < 40; ++change) {
-      const auto i = static_cast<std::size_t>(draw(random, 0, static_cast<Ns>(leaves.size()) - 1));
+      const auto i = static_cast<std::size_t>(draw(random, 0, static_cast<std::int64_t>(leaves.size()) - 1));
       Leaf& leaf = leaves[i];
       if (leaf.state == Leaf::State::Out) {
         leaf.state = Leaf::State::In;
@@ -69,7 +69,7 @@ TEST(OptionalEndTree, EndsWithTheOptionalLeafThatEndsLatest) {
     for (const Leaf& leaf : leaves) all.push_back({leaf.earliest, leaf.time});
     tree.fill(all);
     for (int change = 0; change < 20; ++change) {
-      const auto i = static_cast<std::size_t>(draw(random, 0, static_cast<Ns>(leaves.size()) - 1));
+      const auto i = static_cast<std::size_t>(draw(random, 0, static_cast<std::int64_t>(leaves.size()) - 1));
       Leaf& leaf = leaves[i];
       if (leaf.state == Leaf::State::In && !oneIn(random, 4)) {
         leaf.state = Leaf::State::Optional;

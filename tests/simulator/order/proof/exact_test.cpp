@@ -92,7 +92,7 @@ TEST(Windows, HoldWhatAnOrderDoes) {
         oneIn(random, 2) ? loopPlacement({ranks, 2 * ranks, microbatches}) : wavePlacement({ranks, 2 * ranks, microbatches});
     OrderProblem problem = randomOrderProblem(random, ranks, placement, microbatches);
     for (MessageCost& message : problem.costs.messages) message.transfer = 0;
-    for (StageCost& stage : problem.costs.stages) stage.addedByInput = oneIn(random, 3) ? draw(random, 0, 40) : 0;
+    for (StageCost& stage : problem.costs.stages) stage.addedByInput = oneIn(random, 3) ? draw<Bytes>(random, 0, 40) : 0;
     if (oneIn(random, 3)) problem.liveLimits.assign(static_cast<std::size_t>(ranks), static_cast<int>(draw(random, 2, 6)));
     limitRanks(random, problem, 5);
     const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.02});

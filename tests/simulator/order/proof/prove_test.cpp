@@ -27,7 +27,7 @@ OrderProblem problemWithChoices(std::mt19937_64& random, int microbatches = 2) {
   OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, microbatches}), microbatches);
   limitRanks(random, problem, microbatches);
   for (const StageCost& stage : problem.costs.stages)
-    problem.recomputed.push_back(recomputedCost(stage, draw(random, 2, stage.activationBytes - 1)));
+    problem.recomputed.push_back(recomputedCost(stage, draw<Bytes>(random, 2, stage.activationBytes - 1)));
   return problem;
 }
 

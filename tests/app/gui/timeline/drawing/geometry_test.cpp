@@ -75,7 +75,7 @@ TEST_F(Places, WhatIsOutOfSightHasNoRectangleAndWhatReachesBeyondIsCut) {
   const Geometry where = geometry();
   const int width = where.view.width;
   EXPECT_FALSE(where.rectOf(Rank(4), 0, 1000)) << "no such rank";
-  const Ns right = static_cast<Ns>(width) * 10'000;
+  const Ns right = width * Ns{10'000};
   EXPECT_FALSE(where.rectOf(Rank(0), right + 10'000, right + 90'000));
   const auto all = where.rectOf(Rank(0), -1'000'000, right + 1'000'000);
   ASSERT_TRUE(all);

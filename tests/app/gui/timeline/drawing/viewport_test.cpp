@@ -33,7 +33,7 @@ TEST(Viewport, FittedLeavesMarginsOnBothSides) {
 }
 
 TEST(Viewport, FittedToNothingOrToAlmostNothingIsStillAView) {
-  for (const Ns length : {0, 1}) {
+  for (const Ns length : {Ns{0}, Ns{1}}) {
     const Viewport view = fitted(700, 700 + length, 416, 8);
     EXPECT_GT(view.nsPerPixel, 0);
     EXPECT_GE(view.xOf(700), 0);
