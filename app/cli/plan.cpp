@@ -182,7 +182,7 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   const std::string count = counted(o.microbatches, "microbatch") + (planned.microbatchesByDefault ? " (by default)" : "");
   const bool layers = isLayerChain(planned.graph);  // without a loss and a trace
   print(fmt::format("{}: {}{}, {}, {} of {}{}\ncosts {}\n{}\n", planned.graph.name, counted(ranks, "rank"), copies, o.schedule, count,
-                    o.microbatch, layers ? "" : ", loss " + o.loss, sourceOf(plan.profile, ranks),
+                    o.microbatch, layers ? "" : ", loss " + toString(plan.loss), sourceOf(plan.profile, ranks),
                     layers ? "" : fmt::format("trace {}\n", describe(exported))));
   printRanks(plan, planned.request.rankOrder);
   printStages(plan, planned.graph, metrics);

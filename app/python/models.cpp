@@ -106,15 +106,14 @@ Plan planned(PlanOptions options) {
   return std::move(planned.plan);
 }
 
-Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& how, std::string loss,
-                 const std::string& cluster) {
+Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& how,
+                 const std::string& loss, const std::string& cluster) {
   refuseWhatCannotMeasure(how, cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const ModelGraph graph = loadModel(models);
   requireOperators(graph);
   if (microbatch == 0) microbatch = exportedBatch(graph);
-  if (loss.empty()) loss = defaultLoss(graph);
   if (!cluster.empty()) return estimateFor(graph, microbatch, loadCluster(cluster), how);
-  return measureWithRanks(models, microbatch, ranks, how, loss, &warn);
+  return measureWithRanks(models, microbatch, ranks, how, loss.empty() ? defaultLoss(graph) : parseLoss(loss), &warn);
 }
 
 std::string inspected(const std::vector<std::string>& models, std::int64_t microbatch) {

@@ -32,7 +32,7 @@ void bindPlans(py::module_& m) {
       .def_readonly("replicas", &Plan::replicas)
       .def_readonly("microbatch", &Plan::microbatchSize)
       .def_readonly("batch", &Plan::batch)
-      .def_readonly("loss", &Plan::loss)
+      .def_property_readonly("loss", [](const Plan& plan) { return toString(plan.loss); })
       .def_readonly("splits", &Plan::splitNames)
       .def_readonly("schedule", &Plan::schedule)
       .def_property_readonly("optimizer",

@@ -77,7 +77,7 @@ PackedCandidate packed(const Candidate& c) {
   return {{r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch},
           begins,
           rankOrder,
-          r.loss,
+          toString(r.loss),
           wordsOf(r.recompute),
           {std::string(nameOf(r.optimizer.kind)), r.optimizer.momentum, r.zero1, r.memoryLimit},
           {c.stages, std::string(nameOf(c.split)), c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples,
@@ -92,7 +92,7 @@ Candidate unpacked(const PackedCandidate& state) {
   std::tie(r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch) = shape;
   for (const int node : begins) r.begins.emplace_back(node);
   for (const int rank : rankOrder) r.rankOrder.emplace_back(rank);
-  r.loss = loss;
+  r.loss = parseLoss(loss);
   r.recompute = parseRecompute(recompute);
   r.optimizer = plannedOptimizer(std::get<0>(memory), std::get<1>(memory));
   r.zero1 = std::get<2>(memory);

@@ -41,7 +41,7 @@ class ModelRunner {
       : graph_(graph),
         meter_{options.stage.device != nullptr ? *options.stage.device : hostDevice()},
         where_(deviceOf(meter_.device.index)),
-        lossSpec_(parseLoss(graph, options.loss)),
+        lossSpec_(lossSpec(graph, options.loss)),
         data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.data),
         symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))),
         samples_(graph.nodes.size() + 1),

@@ -7,12 +7,13 @@
 #include "backends/messages/communicator.h"
 #include "backends/torch/stage/stage.h"
 #include "simulator/costs/profile.h"
+#include "simulator/model/loss.h"
 
 namespace pw {
 
 struct ProfileOptions {
   std::int64_t microbatch = 1;
-  std::string loss = "cross_entropy";
+  Loss loss;
   StageOptions stage;
   int warmup = 3;
   int samples = 15;

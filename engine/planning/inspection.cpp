@@ -93,7 +93,7 @@ Json differenceJson(const TrialDifference& difference) {
 Json trialJson(const Trial& trial) {
   if (!trial.refused.empty()) return {{"refused", trial.refused}};
   Json json{{"batch", trial.batch},
-            {"loss", trial.loss},
+            {"loss", toString(trial.loss)},
             {"loss_count", trial.lossCount},
             {"ignored_targets", trial.ignoredTargets},
             {"switched_off", trial.switchedOff},

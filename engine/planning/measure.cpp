@@ -70,7 +70,7 @@ Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Clus
 }
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,
-                         const std::string& loss, const Tell& tell) {
+                         const Loss& loss, const Tell& tell) {
   if (gpuNumber(options)) {
     const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
     ranks = std::holds_alternative<OnGpus>(*options.device) ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
@@ -90,7 +90,7 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   std::vector<std::string> argv{ownPath(), "profile"};
   argv.insert(argv.end(), models.begin(), models.end());
   argv.insert(argv.end(),
-              {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress",
+              {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", toString(loss), "--progress",
                std::string(nameOf(options.progressStyle)), "--json", "--precision", std::string(precisionName(options.precision))});
   if (options.device) argv.insert(argv.end(), {"--device", nameOf(*options.device)});
   if (options.tf32) argv.emplace_back("--tf32");

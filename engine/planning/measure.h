@@ -10,6 +10,7 @@
 #include "engine/planning/progress_style.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/profile.h"
+#include "simulator/model/loss.h"
 
 namespace pw {
 
@@ -62,6 +63,6 @@ using Tell = std::function<void(const std::string& sentence)>;
 /// `launch`; takes seconds to minutes, at most 30. Throws UsageError for a device, a number of ranks or a model that cannot be used, Error
 /// where measuring fails.
 [[nodiscard]] Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks,
-                                       const MeasureOptions& options, const std::string& loss, const Tell& tell);
+                                       const MeasureOptions& options, const Loss& loss, const Tell& tell);
 
 }  // namespace pw

@@ -101,6 +101,8 @@ LayerOptions layerOptions(const PlanOptions& o) {
   return {o.cluster, o.profileAtHand || !o.profile.empty(), recomputes, o.microbatch, o.how};
 }
 
+Loss lossOf(const PlanOptions& o, const ModelGraph& graph) { return o.loss.empty() ? defaultLoss(graph) : parseLoss(o.loss); }
+
 Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_t microbatch, int ranks, const Tell& tell) {
   if (o.profileAtHand || !o.profile.empty()) {
     const std::string source = o.profileAtHand ? "The profile" : o.profile;
@@ -115,7 +117,7 @@ Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_
     return profile;
   }
   if (!o.cluster.empty()) return estimateFor(graph, microbatch, loadCluster(o.cluster), o.how);
-  return measureWithRanks(o.models, microbatch, ranks, o.how, o.loss, tell);
+  return measureWithRanks(o.models, microbatch, ranks, o.how, lossOf(o, graph), tell);
 }
 
 PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit) {
@@ -128,7 +130,7 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
   request.batch = o.batch;
   for (const int rank : o.rankOrder) request.rankOrder.emplace_back(rank);
   request.begins = chooseSplits(o, graph, profile, orderedPlacement(schedule, request.rankOrder));
-  request.loss = o.loss;
+  request.loss = lossOf(o, graph);
   request.recompute = o.recompute;
   request.sharing = o.share;
   request.optimizer = o.optimizer;
@@ -243,7 +245,6 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   requireConsistent(o.optimizer);
   planned.microbatchesByDefault = settleShape(o, graph);
   settleBatch(o, graph);
-  if (o.loss.empty()) o.loss = defaultLoss(graph);
   const Schedule schedule = chooseSchedule(o, graph);
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
   if (!layers) planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);

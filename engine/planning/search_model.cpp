@@ -71,7 +71,7 @@ ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cl
   }
   if (!o.cluster.empty()) return estimatedProfiles(graph, cluster, o.how.precision, o.how.attention);
   return [&o, &tell](std::int64_t microbatch) {
-    return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, o.loss, tell)), false};
+    return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, parseLoss(o.loss), tell)), false};
   };
 }
 
@@ -81,7 +81,6 @@ SearchSpace spaceOf(const SearchOptions& o) {
   space.base.replicas = o.replicas;
   for (const int rank : o.rankOrder) space.base.rankOrder.emplace_back(rank);
   space.base.batch = o.batch;
-  space.base.loss = o.loss;
   requireConsistent(o.optimizer);
   space.base.optimizer = o.optimizer;
   space.base.zero1 = o.zero1;
@@ -169,7 +168,8 @@ SearchedModel prepared(SearchOptions options) {
     refuseWhatCannotMeasure(o.how, given ? CostsFrom::Profile : o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   }
   result.space = spaceOf(o);
-  if (o.loss.empty()) o.loss = result.space.base.loss = defaultLoss(result.graph);
+  if (o.loss.empty()) o.loss = toString(defaultLoss(result.graph));
+  result.space.base.loss = parseLoss(o.loss);
   return result;
 }
 

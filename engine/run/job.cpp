@@ -65,7 +65,7 @@ PlanToRun planToRun(const RunRequest& o) {
                     o.plan, plan.modelName));
   }
   takeModels(o, plan);
-  if (!o.loss.empty()) plan.loss = o.loss;
+  if (!o.loss.empty()) plan.loss = parseLoss(o.loss);
   plan.libraries.insert(plan.libraries.end(), o.libraries.begin(), o.libraries.end());
   if (!o.synthetic) plan.libraries = libraryPaths(plan.libraries);
   RunSettings settings = settle(o, plan);

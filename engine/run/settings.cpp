@@ -157,9 +157,7 @@ std::string lossNote(const RunSettings& o, const Plan& plan, const ModelGraph& g
 
 std::string decayNote(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
   if (o.request.evaluates || graph.outputs.empty()) return "";
-  constexpr std::string_view kOwn = "output:";
-  const auto own = plan.loss.starts_with(kOwn) ? findOutput(graph, plan.loss.substr(kOwn.size())) : std::nullopt;
-  std::vector<std::string> names = unreachedParameters(graph, graph.outputs[own.value_or(0)]);
+  std::vector<std::string> names = unreachedParameters(graph, graph.outputs[outputOf(graph, plan.loss)]);
   std::erase_if(names, [&](const std::string& name) { return ofGroup(o.update, groupOf(o.update, name)).weightDecay == 0; });
   if (names.empty()) return "";
   return fmt::format(

@@ -36,7 +36,7 @@ JobField planField(const RunSettings& o, const Plan& plan) {
   Plan what = plan;
   what.modelFiles.clear();  // may lie elsewhere on each host
   what.libraries.clear();   // likewise
-  what.loss.clear();        // a field of its own
+  what.loss = {};           // a field of its own
   const std::string digest = hex(sha256(toJson(what)));
   return {"the plan", digest, shownFile(o.request.plan, digest)};
 }
@@ -136,7 +136,7 @@ JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& gra
   add(fields, "--steps", o.request.steps);
   add(fields, "--seed", o.request.seed);
   addOptimizer(fields, o);
-  add(fields, "--loss", plan.loss);
+  add(fields, "--loss", toString(plan.loss));
   add(fields, "--loss-count", o.request.lossCount);
   add(fields, "--loss-over", nameOf(o.request.lossOver));
   add(fields, "--skip-nonfinite", o.request.skipNonFinite);

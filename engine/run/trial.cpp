@@ -197,7 +197,8 @@ class Trier {
   }
 
   void compare(TrialStep& step, const Outcome& actual, const Outcome& whole) const {
-    note(step.lossDifference, options_.loss, distance({actual.loss}, {whole.loss}, std::max(std::abs(whole.loss), 1e-6)), allowed_);
+    note(step.lossDifference, toString(options_.loss), distance({actual.loss}, {whole.loss}, std::max(std::abs(whole.loss), 1e-6)),
+         allowed_);
     double most = 0;
     for (const auto& [name, gradient] : whole.gradients) most = std::max(most, largest(gradient));
     for (const auto& [name, gradient] : whole.gradients) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/torch/backend.h"
+#include "simulator/model/loss.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
@@ -33,7 +34,8 @@ struct TrialStep {
 struct Trial {
   std::string refused;  ///< why nothing was tried, a sentence; otherwise empty
   std::int64_t batch = 0;
-  std::string loss, lossCount;  ///< of `--loss` and `--loss-count`
+  Loss loss;
+  std::string lossCount;        ///< of `--loss-count`
   bool ignoredTargets = false;  ///< whether targets that the model's loss ignores were among the data
   std::vector<std::string> switchedOff,
       random;  ///< names of random operators: those that were switched off (dropout), and those that could not be, so that results differ
@@ -45,7 +47,7 @@ struct Trial {
 };
 
 struct TrialOptions {
-  std::string loss;       ///< `output:loss`, …
+  Loss loss;
   std::string lossCount;  ///< of --loss-count; may be empty
   std::uint64_t seed = 0;
   std::chrono::milliseconds deadline{600000};

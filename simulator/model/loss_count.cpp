@@ -12,13 +12,13 @@
 namespace pw {
 namespace {
 
-constexpr const char* kOutput = "output:";
 constexpr std::int64_t kIgnored = -100;  // of torch's losses
 
-Answer<LossCount> ofLoss(const ModelGraph& graph, const std::string& loss) {
-  const auto output = findOutput(graph, loss.substr(std::string(kOutput).size()));
+Answer<LossCount> ofLoss(const ModelGraph& graph, const Loss& loss) {
+  const auto output = findOutput(graph, loss.output);
   if (!output)
-    return Impossible{fmt::format("Model {} has no output {}; its outputs are {}.", graph.name, loss, fmt::join(graph.outputNames, ", "))};
+    return Impossible{
+        fmt::format("Model {} has no output {}; its outputs are {}.", graph.name, loss.output, fmt::join(graph.outputNames, ", "))};
   const auto own = ownLossOf(graph, graph.outputs[*output]);
   const std::string& name = graph.outputNames[*output];
   if (own && own->counted && own->form == LossForm::TargetMean) return LossCount{*own->counted, own->ignored, {}};
@@ -86,29 +86,17 @@ Answer<std::vector<NodeId>> nodesFor(const ModelGraph& graph, ValueId value) {
 
 }  // namespace
 
-std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted) {
-  std::vector<std::string> traceNames, indices;
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    traceNames.push_back(graph.value(graph.outputs[i]).name);
-    indices.push_back(std::to_string(i));
-  }
-  for (const std::vector<std::string>* names : {&graph.outputNames, &std::as_const(traceNames), &std::as_const(indices)}) {
-    const auto found = std::find(names->begin(), names->end(), wanted);
-    if (found != names->end()) return static_cast<std::size_t>(found - names->begin());
-  }
-  return std::nullopt;
-}
-
-std::string lossBias(const ModelGraph& graph, const std::string& loss) {
-  const auto output = loss.starts_with(kOutput) ? findOutput(graph, loss.substr(std::string(kOutput).size())) : std::nullopt;
+std::string lossBias(const ModelGraph& graph, const Loss& loss) {
+  const auto output = loss.kind == LossKind::Output ? findOutput(graph, loss.output) : std::nullopt;
   const auto own = output ? ownLossOf(graph, graph.outputs[*output]) : std::nullopt;
   return own ? lossBias(graph, *own) : "";
 }
 
-Answer<LossCount> tryLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text) {
-  if (!loss.starts_with(kOutput)) {
+Answer<LossCount> tryLossCount(const ModelGraph& graph, const Loss& loss, const std::string& text) {
+  if (loss.kind != LossKind::Output) {
     return Impossible{fmt::format(
-        "--loss-count weighs a loss that the model computes, and {} weights its targets itself; use it with --loss output:NAME.", loss)};
+        "--loss-count weighs a loss that the model computes, and {} weights its targets itself; use it with --loss output:NAME.",
+        nameOf(loss.kind))};
   }
   Answer<LossCount> count = text == "auto" ? ofLoss(graph, loss) : named(graph, text);
   if (!count) return count;
@@ -118,7 +106,7 @@ Answer<LossCount> tryLossCount(const ModelGraph& graph, const std::string& loss,
   return count;
 }
 
-LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text) {
+LossCount parseLossCount(const ModelGraph& graph, const Loss& loss, const std::string& text) {
   return tryLossCount(graph, loss, text).orThrow();
 }
 

@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "schedules/answer.h"
+#include "simulator/model/loss.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
-
-/// Position of the output with this name, otherwise with this name in the trace, otherwise with this index; nothing if there is none.
-[[nodiscard]] std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted);
 
 /// The weight of a microbatch's own loss (`--loss output:NAME`) in the loss of the batch: a number that depends on the model's inputs only,
 /// so that the weights of all microbatches are known before the first backward.
@@ -28,11 +26,11 @@ struct LossCount {
 /// `NAME[:ignore=V]` of an input (its elements that are not V, −100 without it; an output too takes `:ignore=V`). Throws UsageError naming
 /// what there is for another word, for a loss that `auto` cannot weigh, and for a value that needs parameters, buffers, random numbers or
 /// memory that is changed in place.
-[[nodiscard]] LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text);
+[[nodiscard]] LossCount parseLossCount(const ModelGraph& graph, const Loss& loss, const std::string& text);
 /// The same, with that sentence as an answer.
-Answer<LossCount> tryLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text);
+Answer<LossCount> tryLossCount(const ModelGraph& graph, const Loss& loss, const std::string& text);
 
 /// `lossBias` of a loss `output:NAME`; empty for other losses, which weight their targets themselves.
-[[nodiscard]] std::string lossBias(const ModelGraph& graph, const std::string& loss);
+[[nodiscard]] std::string lossBias(const ModelGraph& graph, const Loss& loss);
 
 }  // namespace pw

@@ -248,7 +248,7 @@ std::string toJson(const Plan& plan) {
          {"microbatch_size", plan.microbatchSize},
          {"batch", plan.batch},
          {"replicas", plan.replicas},
-         {"loss", plan.loss},
+         {"loss", toString(plan.loss)},
          {"estimated", plan.profile.estimated},
          {"splits", plan.splitNames},
          {"schedule",
@@ -336,7 +336,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.microbatchSize = j["microbatch_size"].as<std::int64_t>();
   plan.batch = j["batch"].as<std::int64_t>();
   if (j.json().contains("replicas")) plan.replicas = j["replicas"].as<int>();
-  plan.loss = j["loss"].as<std::string>();
+  plan.loss = parseLoss(j["loss"].as<std::string>());
   if (j.json().contains("optimizer")) plan.optimizer = optimizerIn(j["optimizer"], document);
   plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
   plan.splitNames = j["splits"].listOf<std::string>();

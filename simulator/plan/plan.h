@@ -7,6 +7,7 @@
 
 #include "schedules/schedule.h"
 #include "simulator/model/fingerprint.h"
+#include "simulator/model/loss.h"
 #include "simulator/partition/partition.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/report/certificate.h"
@@ -34,7 +35,7 @@ struct Plan {
   std::int64_t microbatchSize = 1;     ///< samples in a full microbatch
   std::int64_t batch = 1;              ///< samples per step, of all replicas together; the last microbatches may be smaller
   int replicas = 1;                    ///< copies of the pipeline (data parallel): D·R ranks; copy d is ranks [d·R, (d+1)·R)
-  std::string loss = "cross_entropy";  ///< cross_entropy, mse, sum, output:NAME
+  Loss loss;
   Partition partition;
   std::vector<std::string> splitNames;        ///< how each stage after the first begins, for display
   Schedule schedule;                          ///< lowered

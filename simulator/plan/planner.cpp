@@ -15,16 +15,6 @@
 #include "simulator/step/compiled_rows.h"
 
 namespace pw {
-std::string defaultLoss(const ModelGraph& graph) {
-  const auto isNumber = [&](std::size_t i) {
-    const Value& output = graph.value(graph.outputs[i]);
-    return output.tensor && output.tensor->sizes.empty() && isDifferentiable(output.tensor->dtype);
-  };
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    if (graph.outputNames[i] == "loss" && isNumber(i)) return "output:loss";
-  }
-  return !graph.outputs.empty() && isNumber(0) ? "output:" + graph.outputNames.front() : "cross_entropy";
-}
 
 int usualChunks(std::string_view schedule) { return madeSchedule(schedule) != nullptr ? 1 : generatorOf(schedule).chunks; }
 

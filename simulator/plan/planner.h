@@ -25,7 +25,7 @@ struct PlanRequest {
   std::int64_t microbatch = 1;  ///< samples in a full microbatch
   std::int64_t batch = 0;       ///< samples per step over all replicas; 0: all microbatches are full
   std::vector<NodeId> begins;   ///< where stages 1, 2, … begin
-  std::string loss = "cross_entropy";
+  Loss loss;
   Recompute recompute = RecomputeNone();  ///< RecomputeAuto: as little as `memoryLimit` allows
   std::optional<Sharing> sharing;         ///< of parameters used by several stages; nothing: whichever makes the step shorter
   OptimizerSpec optimizer;                ///< whose state is counted in memory and time; a run may use another
@@ -35,9 +35,6 @@ struct PlanRequest {
 
   bool operator==(const PlanRequest&) const = default;
 };
-
-/// The default loss: the model's own if an output named `loss`, or otherwise its first output, is a single number; otherwise cross_entropy.
-[[nodiscard]] std::string defaultLoss(const ModelGraph& graph);
 
 /// The default number of stages per rank: 1 for `auto`, else the family's. Throws UsageError for an unknown name.
 [[nodiscard]] int usualChunks(std::string_view schedule);

@@ -25,22 +25,6 @@ std::string nodeName(const ModelGraph& graph, NodeId id) {
       fmt::format("node {} of {} has no name, so torch cannot be told to cut before it; move the split point", id.value, graph.name));
 }
 
-/// Position and kind of the loss: which output, and what is made of it.
-struct Loss {
-  std::string kind;
-  std::size_t output = 0;
-};
-
-Loss lossOf(const Plan& plan, const ModelGraph& graph) {
-  constexpr std::string_view kOutput = "output:";
-  if (!plan.loss.starts_with(kOutput)) return {plan.loss, 0};
-  const std::string wanted = plan.loss.substr(kOutput.size());
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    if (graph.outputNames[i] == wanted || graph.value(graph.outputs[i]).name == wanted) return {"output", i};
-  }
-  throw UsageError(fmt::format("{} has no output {}, which the plan takes as its loss; plan the model again", graph.name, wanted));
-}
-
 nlohmann::ordered_json sharedOf(const Plan& plan, const ModelGraph& graph) {
   auto shared = nlohmann::ordered_json::array();
   for (const SharedParameter& parameter : plan.partition.shared) {
@@ -120,9 +104,10 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   if (plan.modelFiles.size() != 1)
     throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
   const Bindings bindings = bindBatch(graph, plan.microbatchSize);
-  const Loss loss = lossOf(plan, graph);
+  const std::size_t lossOutput = outputOf(graph, plan.loss);
   for (const ValueId input : graph.inputs) requireRowsOfSamples(graph, input);
-  if (loss.kind == "cross_entropy" || loss.kind == "mse") requireRowsOfSamples(graph, graph.outputs.at(loss.output));
+  if (plan.loss.kind == LossKind::CrossEntropy || plan.loss.kind == LossKind::MeanSquaredError)
+    requireRowsOfSamples(graph, graph.outputs.at(lossOutput));
 
   nlohmann::ordered_json settings;
   settings["model"] = plan.modelFiles.front();
@@ -139,9 +124,9 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   for (const Rank rank : plan.schedule.placement.rankOfStage) owners.push_back(rank.value);
   auto& inputs = settings["inputs"] = nlohmann::ordered_json::array();
   for (const ValueId input : graph.inputs) inputs.push_back(inputOf(graph.value(input), bindings));
-  settings["loss"] = loss.kind;
-  settings["loss_output"] = loss.output;
-  const Value& output = graph.value(graph.outputs.at(loss.output));
+  settings["loss"] = nameOf(plan.loss.kind);
+  settings["loss_output"] = lossOutput;
+  const Value& output = graph.value(graph.outputs.at(lossOutput));
   settings["output_shape"] = output.tensor ? shapeOf(*output.tensor, bindings) : std::vector<std::int64_t>{};
   settings["shared"] = sharedOf(plan, graph);
   return {toCsv(computeOnly(plan.schedule)), settings.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n",

@@ -39,7 +39,7 @@ nlohmann::json timeSplit(const std::string& path, const std::string& loss) {
   plan.modelFiles = graph.files;
   plan.microbatchSize = exportedBatch(graph);
   plan.batch = plan.microbatchSize * kMicrobatches;
-  plan.loss = loss;
+  plan.loss = parseLoss(loss);
   plan.partition = cutGraph(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
   plan.schedule = lower(generate("gpipe", {1, 1, kMicrobatches}));
   const auto stage = torch.makeTracedStage(graph, plan, Stage(0), {});

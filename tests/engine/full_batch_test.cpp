@@ -135,20 +135,20 @@ TEST_F(FullBatch, DiffersFromMicrobatchesThatAreNot) {
 
 TEST_F(FullBatch, CountsComeFromInputsAlone) {
   const ModelGraph graph = graphOf("token_mean");
-  const LossCount count = parseLossCount(graph, "output:loss", "auto");
+  const LossCount count = parseLossCount(graph, parseLoss("output:loss"), "auto");
   EXPECT_EQ(count.ignored, -100);
   EXPECT_FALSE(count.nodes.empty()) << "the labels are shifted first";
-  EXPECT_EQ(parseLossCount(graph, "output:loss", "labels").value, graph.inputs[1]);
-  EXPECT_THROW(static_cast<void>(parseLossCount(graph, "output:loss", "logits")), UsageError) << "needs parameters";
-  EXPECT_THROW(static_cast<void>(parseLossCount(graph, "output:loss", "words")), UsageError);
-  EXPECT_THROW(static_cast<void>(parseLossCount(graph, "cross_entropy", "auto")), UsageError);
+  EXPECT_EQ(parseLossCount(graph, parseLoss("output:loss"), "labels").value, graph.inputs[1]);
+  EXPECT_THROW(static_cast<void>(parseLossCount(graph, parseLoss("output:loss"), "logits")), UsageError) << "needs parameters";
+  EXPECT_THROW(static_cast<void>(parseLossCount(graph, parseLoss("output:loss"), "words")), UsageError);
+  EXPECT_THROW(static_cast<void>(parseLossCount(graph, parseLoss("cross_entropy"), "auto")), UsageError);
 }
 
 TEST_F(FullBatch, IsTriedOnARandomBatch) {
   const auto tried = [](const std::string& name, const std::string& loss, const std::string& lossCount) {
     torchBackend().prepareProcess(1);
     TrialOptions options;
-    options.loss = loss;
+    options.loss = parseLoss(loss);
     options.lossCount = lossCount;
     return tryMicrobatches(graphOf(name), options, torchBackend());
   };
@@ -168,7 +168,7 @@ TEST_F(FullBatch, IsTriedOnARandomBatch) {
 TEST(Trial, FindsWhatBatchNormChangesAndSwitchesDropoutOff) {
   torchBackend().prepareProcess(1);
   TrialOptions options;
-  options.loss = "cross_entropy";
+  options.loss = Loss{};
   const Trial norm = tryMicrobatches(test::sample("resnet18_narrow"), options, torchBackend());
   EXPECT_FALSE(norm.sameResults());
   EXPECT_FALSE(norm.sameBuffers());

@@ -36,7 +36,7 @@ Plan planOfOneRank(const ModelGraph& graph, int microbatches, std::int64_t size)
   plan.modelFiles = graph.files;
   plan.microbatchSize = size;
   plan.batch = size * microbatches;
-  plan.loss = "cross_entropy";
+  plan.loss = {};
   plan.partition = cutGraph(graph, {}, bindBatch(graph, size), nullptr);
   plan.schedule = lower(generate("1f1b", {1, 1, microbatches}));
   plan.costs.stages.resize(1);

@@ -59,7 +59,7 @@ inline Plan planFor(const ModelGraph& graph, const std::string& schedule, int ra
   plan.modelName = graph.name;
   plan.batch = batch;
   plan.microbatchSize = size;
-  plan.loss = loss;
+  plan.loss = parseLoss(loss);
   const auto begins = splits.empty() ? balancedSplits(graph, estimate(graph, size, cluster), stages, Balance::Time) : splits;
   plan.partition = cutGraph(graph, begins, bindBatch(graph, size), nullptr);
   plan.schedule = lower(generate(schedule, {ranks, stages, microbatches}));

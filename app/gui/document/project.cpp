@@ -31,7 +31,7 @@ Json requestJson(const PlanRequest& r) {
          {"microbatch", r.microbatch},
          {"batch", r.batch},
          {"begins", begins},
-         {"loss", r.loss},
+         {"loss", toString(r.loss)},
          {"recompute", wordsOf(r.recompute)},
          {"optimizer", {{"name", std::string(factsOf(r.optimizer.kind).name)}, {"momentum", r.optimizer.momentum}}},
          {"zero1", r.zero1},
@@ -147,7 +147,7 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
     if (begin <= before) document.fail("`begins` is not a list of ascending nodes after the first");
     before = begin;
   }
-  r.loss = j["loss"].as<std::string>();
+  r.loss = parseLoss(j["loss"].as<std::string>());
   r.recompute = parseRecompute(j["recompute"].listOf<std::string>());
   r.optimizer = optimizerOf(j, document);
   r.memoryLimit = j["memory_limit"].within<Bytes>(0, std::int64_t{1} << 60);

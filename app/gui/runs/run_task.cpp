@@ -166,10 +166,10 @@ void RunTask::profile(const ProfileRequest& request) {
   QStringList words{QStringLiteral("profile")};
   for (const std::string& model : request.models) words << QString::fromStdString(model);
   words << QStringLiteral("--microbatch") << QString::number(request.microbatch) << QStringLiteral("--ranks")
-        << QString::number(request.ranks) << QStringLiteral("--loss") << QString::fromStdString(request.loss) << QStringLiteral("--out")
-        << d->file(QStringLiteral("profile.json")) << QStringLiteral("--progress") << QStringLiteral("json") << QStringLiteral("--quiet")
-        << QStringLiteral("--precision") << precisionWord(request.computing.precision) << QStringLiteral("--device")
-        << (request.computing.onGpu ? QStringLiteral("cuda") : QStringLiteral("cpu"));
+        << QString::number(request.ranks) << QStringLiteral("--loss") << QString::fromStdString(toString(request.loss))
+        << QStringLiteral("--out") << d->file(QStringLiteral("profile.json")) << QStringLiteral("--progress") << QStringLiteral("json")
+        << QStringLiteral("--quiet") << QStringLiteral("--precision") << precisionWord(request.computing.precision)
+        << QStringLiteral("--device") << (request.computing.onGpu ? QStringLiteral("cuda") : QStringLiteral("cpu"));
   d->start(words);
 }
 

@@ -25,7 +25,7 @@ struct ProfileRequest {
   std::vector<std::string> models;
   std::int64_t microbatch = 1;
   int ranks = 1;  ///< processes that compute at once
-  std::string loss;
+  Loss loss;
   Computing computing;
 };
 

@@ -25,28 +25,7 @@ std::vector<std::int64_t> hints(const TensorMeta& meta) {
 
 }  // namespace
 
-LossSpec parseLoss(const ModelGraph& graph, const std::string& loss) {
-  if (graph.outputs.empty()) throw UsageError("Model " + graph.name + " has no outputs, so it has no loss.");
-  LossSpec spec;
-  spec.output = graph.outputs.front();
-  if (loss == "cross_entropy") return spec;
-  if (loss == "mse" || loss == "sum") {
-    spec.kind = loss == "mse" ? LossSpec::Kind::MeanSquaredError : LossSpec::Kind::Sum;
-    return spec;
-  }
-  spec.kind = LossSpec::Kind::Output;
-  std::string known;
-  if (loss.rfind("output:", 0) == 0) {
-    const std::string wanted = loss.substr(7);
-    if (const auto position = findOutput(graph, wanted)) {
-      spec.output = graph.outputs[*position];
-      return spec;
-    }
-    for (const std::string& name : graph.outputNames) known += (known.empty() ? "" : ", ") + name;
-    throw UsageError("Model " + graph.name + " has no output " + wanted + "; its outputs are " + known + ".");
-  }
-  throw UsageError("Unknown loss " + loss + "; use cross_entropy, mse, sum or output:NAME.");
-}
+LossSpec lossSpec(const ModelGraph& graph, const Loss& loss) { return {loss.kind, graph.outputs[outputOf(graph, loss)]}; }
 
 namespace {
 
@@ -57,7 +36,7 @@ struct Column {
   at::Tensor all, current;
 };
 
-bool hasTargets(const LossSpec& loss) { return loss.kind == LossSpec::Kind::CrossEntropy || loss.kind == LossSpec::Kind::MeanSquaredError; }
+bool hasTargets(const LossSpec& loss) { return loss.kind == LossKind::CrossEntropy || loss.kind == LossKind::MeanSquaredError; }
 
 at::Tensor rowsOf(const at::Tensor& tensor, const std::optional<BatchAxis>& axis, std::int64_t first, std::int64_t count) {
   if (!axis) return tensor;
@@ -162,7 +141,7 @@ void BatchSource::Impl::checkLoss() {
     const std::size_t dimensions = output.tensor ? output.tensor->sizes.size() : 0;
     if (dimensions == 0)
       throw UsageError("Output " + output.name + " is a single number; take it as the loss with --loss output:" + output.name + ".");
-    const bool isCrossEntropy = loss.kind == LossSpec::Kind::CrossEntropy;
+    const bool isCrossEntropy = loss.kind == LossKind::CrossEntropy;
     if (!outputAxis || (isCrossEntropy && outputAxis->dimension + 1 == dimensions)) {
       throw UsageError(
           "Output " + output.name + " has no batch dimension" + (isCrossEntropy ? " before its classes" : "") +
@@ -170,19 +149,19 @@ void BatchSource::Impl::checkLoss() {
     }
     classes = isCrossEntropy ? output.tensor->sizes.back().hint : 0;
   }
-  if (data.masked && (!outputAxis || loss.kind == LossSpec::Kind::Output)) {
+  if (data.masked && (!outputAxis || loss.kind == LossKind::Output)) {
     throw UsageError("Masked microbatches need the loss cross_entropy, mse or sum of an output with a batch dimension; " + output.name +
                      " cannot be split by samples.");
   }
 }
 
 DType BatchSource::Impl::targetType() const {
-  return loss.kind == LossSpec::Kind::CrossEntropy ? DType::Int64 : graph->value(loss.output).tensor->dtype;
+  return loss.kind == LossKind::CrossEntropy ? DType::Int64 : graph->value(loss.output).tensor->dtype;
 }
 
 std::vector<std::int64_t> BatchSource::Impl::targetShape() const {
   std::vector<std::int64_t> shape = hints(*graph->value(loss.output).tensor);
-  if (loss.kind == LossSpec::Kind::CrossEntropy) shape.pop_back();
+  if (loss.kind == LossKind::CrossEntropy) shape.pop_back();
   return shape;
 }
 
@@ -294,7 +273,7 @@ void BatchSource::beginStep(int step) {
   d.normaliser = 1;
   if (hasTargets(d.loss) && !d.targets.current.defined()) return;  // nobody computes the loss here
   switch (d.loss.kind) {
-    case LossSpec::Kind::CrossEntropy: {
+    case LossKind::CrossEntropy: {
       const at::Tensor& labels = d.targets.current;
       const at::Tensor wrong = labels.ne(-100).logical_and(labels.lt(0).logical_or(labels.ge(d.classes)));
       if (wrong.any().item<bool>()) {
@@ -305,9 +284,9 @@ void BatchSource::beginStep(int step) {
       d.normaliser = labels.ne(-100).sum().item<double>();
       break;
     }
-    case LossSpec::Kind::MeanSquaredError: d.normaliser = static_cast<double>(d.targets.current.numel()); break;
-    case LossSpec::Kind::Sum:
-    case LossSpec::Kind::Output: d.normaliser = static_cast<double>(d.batch); break;
+    case LossKind::MeanSquaredError: d.normaliser = static_cast<double>(d.targets.current.numel()); break;
+    case LossKind::Sum:
+    case LossKind::Output: d.normaliser = static_cast<double>(d.batch); break;
   }
   d.normaliser = std::max(d.normaliser, 1.0);
 }
@@ -332,7 +311,7 @@ std::uint64_t BatchSource::digest() const {
 }
 
 std::uint64_t checkBatch(const ModelGraph& graph, const Plan& plan, const DataOptions& data, int step) {
-  BatchSource source(graph, parseLoss(graph, plan.loss), microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches), 0, data);
+  BatchSource source(graph, lossSpec(graph, plan.loss), microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches), 0, data);
   source.beginStep(step);
   return source.digest();
 }
@@ -348,7 +327,7 @@ at::Tensor BatchSource::Impl::lossOf(const at::Tensor& output, std::int64_t firs
   at::Tensor target;
   if (hasTargets(loss)) {
     target = onDevice(rowsOf(targets.current, targets.axis, first, count), output.device());
-    const bool isCrossEntropy = loss.kind == LossSpec::Kind::CrossEntropy;
+    const bool isCrossEntropy = loss.kind == LossKind::CrossEntropy;
     const auto fitting =
         isCrossEntropy && output.dim() > 0 ? output.sizes().slice(0, static_cast<std::size_t>(output.dim() - 1)) : output.sizes();
     if (target.sizes() != fitting) {
@@ -357,11 +336,11 @@ at::Tensor BatchSource::Impl::lossOf(const at::Tensor& output, std::int64_t firs
     }
   }
   switch (loss.kind) {
-    case LossSpec::Kind::CrossEntropy:
+    case LossKind::CrossEntropy:
       return at::cross_entropy_loss(output.reshape({-1, output.size(-1)}), target.reshape({-1}), {}, at::Reduction::Sum) / normaliser;
-    case LossSpec::Kind::MeanSquaredError: return at::mse_loss(output, target, at::Reduction::Sum) / normaliser;
-    case LossSpec::Kind::Sum: return output.sum() / normaliser;
-    case LossSpec::Kind::Output: break;
+    case LossKind::MeanSquaredError: return at::mse_loss(output, target, at::Reduction::Sum) / normaliser;
+    case LossKind::Sum: return output.sum() / normaliser;
+    case LossKind::Output: break;
   }
   return output;
 }
@@ -385,13 +364,13 @@ void BatchSource::weigh(std::vector<double> counts) {
 }
 
 at::Tensor BatchSource::loss(const at::Tensor& output, std::size_t microbatch) const {
-  if (impl_->loss.kind == LossSpec::Kind::Output) return impl_->ownLoss(output, microbatch);
+  if (impl_->loss.kind == LossKind::Output) return impl_->ownLoss(output, microbatch);
   return impl_->lossOf(impl_->own(output, microbatch), impl_->begins[microbatch], impl_->sizes[microbatch]);
 }
 
 at::Tensor BatchSource::lossOver(const std::vector<at::Tensor>& outputs, std::size_t first) const {
   const Impl& d = *impl_;
-  if (d.loss.kind == LossSpec::Kind::Output || !d.outputAxis) {  // values that cannot be put together
+  if (d.loss.kind == LossKind::Output || !d.outputAxis) {  // values that cannot be put together
     at::Tensor sum = loss(outputs.front(), first);
     for (std::size_t i = 1; i < outputs.size(); ++i) sum = sum + loss(outputs[i], first + i);
     return sum;

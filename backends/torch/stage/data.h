@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/torch/stage/stage.h"
+#include "simulator/model/loss.h"
 #include "simulator/model/model_graph.h"
 
 namespace at {
@@ -14,14 +15,13 @@ class Tensor;
 
 namespace pw {
 
-/// What a loss is computed from; parsed from `cross_entropy`, `mse`, `sum`, `output:NAME` (NAME: an output's
-/// name, its value's name in the trace, or its index; tried in this order).
+/// A loss with the value of the model's graph that it reads.
 struct LossSpec {
-  enum class Kind : std::uint8_t { CrossEntropy, MeanSquaredError, Sum, Output } kind = Kind::CrossEntropy;
-  ValueId output;  ///< the value it reads
+  LossKind kind = LossKind::CrossEntropy;
+  ValueId output;
 };
-/// Throws UsageError for an unknown loss or output, listing what there is.
-[[nodiscard]] LossSpec parseLoss(const ModelGraph& graph, const std::string& loss);
+/// Throws UsageError as `outputOf` does.
+[[nodiscard]] LossSpec lossSpec(const ModelGraph& graph, const Loss& loss);
 
 /// Inputs and targets of a whole batch, cut into the microbatches of all replicas. An input is cut along its batch axis
 /// (simulator/model/batch.h); one without such a dimension is passed unchanged to every microbatch. Synthetic data (no file) is drawn from

@@ -293,14 +293,23 @@ TEST(FailedRun, NamesStepAndActionThatRanOutOfMemory) {
   EXPECT_TRUE(job.leavesNone(milliseconds(0)));
 }
 
+TEST(FailedRun, RefusesALossThatThereIsNot) {
+  const Folder folder;
+  const std::string model = std::string(PW_SOURCE_DIR) + "/resources/models/gpt_small.pt2";
+  const std::vector<std::string> sizes{"--ranks", "2", "--microbatches", "2"};
+  const std::string plan = planned(folder, {"gpt_small"}, sizes);
+  expectRefusal(finish({"run", plan, "--loss", "nonsense"}), 2, {"Unknown loss nonsense", "cross_entropy, mse, sum or output:NAME"});
+  expectRefusal(finish({"run", plan, "--loss", "output:nothing"}), 2, {"no output nothing", "logits"});
+  expectRefusal(finish({"plan", model, "--cluster", "cpu-workstation", "--ranks", "2", "--loss", "output"}), 2, {"Unknown loss output"});
+}
+
 TEST(FailedRun, RefusesWhatOnlyARankCanSeeAsUnusable) {
   const Folder folder;
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
-  expectRefusal(finish({"run", plan, "--loss", "nonsense"}), 2, {"Unknown loss nonsense", "cross_entropy"});
   expectRefusal(finish({"run", plan, "--data", folder.file("none.pt")}), 2, {"does not exist", "none.pt"});
   const std::string store = folder.file("runs.db");
-  expectRefusal(finish({"run", plan, "--loss", "nonsense", "--store", store}), 2, {"Unknown loss nonsense"});
-  EXPECT_NE(finish({"runs", "--store", store}).out.find("Unknown loss nonsense"), std::string::npos);
+  expectRefusal(finish({"run", plan, "--data", folder.file("none.pt"), "--store", store}), 2, {"none.pt"});
+  EXPECT_NE(finish({"runs", "--store", store}).out.find("none.pt"), std::string::npos);
   expectRefusal(finish({"run", plan, "--data", folder.with("text", "no tensors")}), 2, {"text", "torch.save"});
 }
 

@@ -36,7 +36,7 @@ struct Model {
     g.output(y);
   }
   [[nodiscard]] BatchSource source(const std::string& loss, const DataOptions& data = {}, std::uint64_t seed = 5) {
-    return {g.graph(), parseLoss(g.graph(), loss), kSizes, seed, data};
+    return {g.graph(), lossSpec(g.graph(), parseLoss(loss)), kSizes, seed, data};
   }
 };
 

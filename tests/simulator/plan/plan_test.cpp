@@ -50,7 +50,7 @@ Plan plan() {
   p.modelName = "hand";
   p.microbatchSize = 2;
   p.batch = 7;
-  p.loss = "mse";
+  p.loss = parseLoss("mse");
   p.partition = cutGraph(model(), {NodeId(2), NodeId(3)}, kBindings, nullptr);
   p.splitNames = {"@m", "@l"};
   p.schedule = lower(generate("1f1b", {3, 3, 4}));

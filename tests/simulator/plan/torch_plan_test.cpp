@@ -35,7 +35,7 @@ Plan plan(const Schedule& schedule) {
   p.modelName = "hand";
   p.microbatchSize = 2;
   p.batch = 2 * schedule.microbatches;
-  p.loss = "mse";
+  p.loss = parseLoss("mse");
   p.partition = cutGraph(model(), {NodeId(1), NodeId(2)}, kBindings, nullptr);
   p.splitNames = {"@m", "@y"};
   p.schedule = lower(schedule);
@@ -66,9 +66,9 @@ TEST(TorchPlan, HoldsTheScheduleBeforeLoweringAndWhatTheScriptNeeds) {
 
 TEST(TorchPlan, TakesAnOutputOfTheModelAsItsLoss) {
   Plan p = plan(generate("1f1b", {3, 3, 4}));
-  p.loss = "output:y";
+  p.loss = parseLoss("output:y");
   EXPECT_EQ(Json::parse(torchPlan(p, model()).settings).at("loss"), "output");
-  p.loss = "output:z";
+  p.loss = parseLoss("output:z");
   EXPECT_THAT(refusal(p), HasSubstr("has no output z"));
 }
 
