@@ -97,7 +97,7 @@ std::string trialText(const Trial& trial) {
   if (!trial.refused.empty()) return fmt::format("Not tried: {}.\n", trial.refused);
   std::vector<int> numbers;
   for (const TrialStep& step : trial.steps) numbers.push_back(step.microbatches);
-  std::string how = "loss " + trial.loss;
+  std::string how = "loss " + toString(trial.loss);
   if (!trial.lossCount.empty()) how += " with --loss-count " + trial.lossCount;
   if (trial.ignoredTargets) how += ", some targets ignored";
   if (!trial.switchedOff.empty()) how += fmt::format(", without {}", fmt::join(trial.switchedOff, " and "));

@@ -157,7 +157,7 @@ TEST_F(RunTaskTest, AProfileIsReadFromWhatTheChildWrote) {
   file.write(QByteArray::fromStdString(toJson(measured)));
   file.close();
   useScript("while [ \"$1\" != --out ]; do shift; done\ncp " + quoted("profile.json") + " \"$2\"\n");
-  task.profile({{"a.pt2", "b.pt2"}, 2, 1, "mse", {}});
+  task.profile({{"a.pt2", "b.pt2"}, 2, 1, parseLoss("mse"), {}});
   ended(profiles);
   const auto profile = profiles.front()[0].value<std::shared_ptr<const Profile>>();
   ASSERT_NE(profile, nullptr) << profiles.front()[1].toString().toStdString();
@@ -170,7 +170,7 @@ TEST_F(RunTaskTest, AProfileIsReadFromWhatTheChildWrote) {
 
 TEST_F(RunTaskTest, AProfileThatIsNoneIsRefusedInOneSentence) {
   useScript("while [ \"$1\" != --out ]; do shift; done\necho '{' > \"$2\"\n");
-  task.profile({{"a.pt2"}, 1, 1, "sum", {}});
+  task.profile({{"a.pt2"}, 1, 1, parseLoss("sum"), {}});
   ended(profiles);
   EXPECT_EQ(profiles.front()[0].value<std::shared_ptr<const Profile>>(), nullptr);
   EXPECT_TRUE(profiles.front()[1].toString().contains("is not a usable profile")) << profiles.front()[1].toString().toStdString();
