@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "app/python/quantities.h"
 #include "schedules/error.h"
 #include "schedules/named_values.h"
 

@@ -4,6 +4,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include "app/python/quantities.h"
+
 namespace pw::python {
 
 void bindErrors(pybind11::module_& module);    ///< first
