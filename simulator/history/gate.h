@@ -17,6 +17,7 @@ struct StepTimes {
 
   bool operator==(const StepTimes&) const = default;
 };
+/// Of a plan with so many stages; computation of others is left out. All 0 of an empty trace. Cost: linear.
 [[nodiscard]] StepTimes stepTimes(const Trace& trace, int stages);
 
 /// The steps of one run, in order, without those that warm up.
