@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cassert>
 #include <string>
 #include <utility>
 #include <variant>
@@ -24,14 +25,14 @@ class [[nodiscard]] Answer {
   Answer(Impossible refusal) : held_(std::move(refusal)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] explicit operator bool() const { return std::holds_alternative<T>(held_); }
-  /// Only where there is a value.
-  [[nodiscard]] const T& operator*() const& { return *std::get_if<T>(&held_); }
-  [[nodiscard]] T& operator*() & { return *std::get_if<T>(&held_); }
-  [[nodiscard]] T&& operator*() && { return std::move(*std::get_if<T>(&held_)); }
-  [[nodiscard]] const T* operator->() const { return std::get_if<T>(&held_); }
-  [[nodiscard]] T* operator->() { return std::get_if<T>(&held_); }
-  /// Only where there is none.
-  [[nodiscard]] const Impossible& refusal() const { return *std::get_if<Impossible>(&held_); }
+  /// Only where there is a value, which is asserted.
+  [[nodiscard]] const T& operator*() const& { return only<T>(held_); }
+  [[nodiscard]] T& operator*() & { return only<T>(held_); }
+  [[nodiscard]] T&& operator*() && { return std::move(only<T>(held_)); }
+  [[nodiscard]] const T* operator->() const { return &only<T>(held_); }
+  [[nodiscard]] T* operator->() { return &only<T>(held_); }
+  /// Only where there is none, which is asserted.
+  [[nodiscard]] const Impossible& refusal() const { return only<Impossible>(held_); }
 
   /// The value, for callers that cannot continue without it. Throws UsageError with the reason where there is none.
   [[nodiscard]] T orThrow() && {
@@ -40,6 +41,13 @@ class [[nodiscard]] Answer {
   }
 
  private:
+  template <class Held, class Variant>
+  [[nodiscard]] static auto& only(Variant& held) {
+    auto* part = std::get_if<Held>(&held);
+    assert(part != nullptr);
+    return *part;
+  }
+
   std::variant<T, Impossible> held_;
 };
 

@@ -17,28 +17,29 @@
 namespace pw {
 namespace {
 
-using Time = std::int64_t;
-constexpr Time kNotYet = -1;
+constexpr Ns kNotYet = -1;
+constexpr Ns kUnit = 1;
 
 /// Whether the action makes a gradient that the previous stage waits for.
 bool makesGradient(ActionKind kind) { return kind == ActionKind::Backward || kind == ActionKind::BackwardInput; }
 
 bool hasMicrobatch(ActionKind kind) { return isCompute(kind) || isSend(kind) || isReceive(kind); }
 
-/// The times that decide where a receive goes; only their order matters, so any costs give a valid lowering. Without `times` units.
-Time timeOf(const Action& a, const ActionTimes* times) {
+/// The times that decide where a receive goes; only their order matters, so any costs give a valid lowering. Without `times` units, of 1
+/// ns.
+Ns timeOf(const Action& a, const ActionTimes* times) {
   if (!isCompute(a.kind)) return 0;
-  if (times == nullptr) return a.kind == ActionKind::Backward ? 2 : 1;
+  if (times == nullptr) return a.kind == ActionKind::Backward ? 2 * kUnit : kUnit;
   const auto& ofKind = a.kind == ActionKind::Forward         ? times->forward
                        : a.kind == ActionKind::Backward      ? times->backward
                        : a.kind == ActionKind::BackwardInput ? times->input
                                                              : times->weight;
-  return ofKind[a.stage.index()].value;
+  return ofKind[a.stage.index()];
 }
 
 /// A message, as seen on both ranks, at the moment its action ends.
 struct Message {
-  Time time = 0;
+  Ns time = 0;
   Action send;
   Rank from, to;
 
@@ -48,12 +49,12 @@ struct Message {
 /// The execution of compute rows in units or given times: when each action starts, and the messages.
 struct UnitRun {
   const Schedule& schedule;
-  const ActionTimes* times;                    ///< null: units
-  std::vector<std::vector<Time>> starts;       ///< as the rows
-  std::array<std::vector<Time>, 2> made = {};  ///< by stage × microbatch: end of F; of B or I
+  const ActionTimes* times;                  ///< null: units
+  std::vector<std::vector<Ns>> starts;       ///< as the rows
+  std::array<std::vector<Ns>, 2> made = {};  ///< by stage × microbatch: end of F; of B or I
   std::vector<Message> messages = {};
 
-  [[nodiscard]] Time& madeBy(Stage stage, Microbatch m, bool forward) {
+  [[nodiscard]] Ns& madeBy(Stage stage, Microbatch m, bool forward) {
     return made[forward ? 0 : 1][stage.index() * static_cast<std::size_t>(schedule.microbatches) + m.index()];
   }
   /// The neighbour that hands this stage its input (forward) or output gradient; nothing at the ends of the pipeline.
@@ -63,15 +64,15 @@ struct UnitRun {
     return Stage{other};
   }
   /// When the input that the action needs from its neighbour is available; kNotYet while it is not.
-  [[nodiscard]] Time readyAt(const Action& a) {
+  [[nodiscard]] Ns readyAt(const Action& a) {
     if (!isForward(a.kind) && !makesGradient(a.kind)) return 0;
     const auto stage = giver(a);
     return stage ? madeBy(*stage, a.microbatch, isForward(a.kind)) : 0;
   }
-  void finish(const Action& a, Time end);
+  void finish(const Action& a, Ns end);
 };
 
-void UnitRun::finish(const Action& a, Time end) {
+void UnitRun::finish(const Action& a, Ns end) {
   const bool forward = isForward(a.kind);
   if (!forward && !makesGradient(a.kind)) return;
   madeBy(a.stage, a.microbatch, forward) = end;
@@ -84,7 +85,7 @@ void UnitRun::finish(const Action& a, Time end) {
 }
 
 /// Advances a rank as far as its inputs allow. Returns whether it made progress.
-bool advance(UnitRun& run, std::size_t rank, Time& clock) {
+bool advance(UnitRun& run, std::size_t rank, Ns& clock) {
   const auto& row = run.schedule.rows[rank];
   auto& starts = run.starts[rank];
   const std::size_t before = starts.size();
@@ -92,10 +93,10 @@ bool advance(UnitRun& run, std::size_t rank, Time& clock) {
     const Action& first = row[starts.size()];
     const bool slot = first.overlapsNext && starts.size() + 1 < row.size();
     const Action& last = slot ? row[starts.size() + 1] : first;
-    const Time firstReady = run.readyAt(first);
-    const Time lastReady = slot ? run.readyAt(last) : 0;
+    const Ns firstReady = run.readyAt(first);
+    const Ns lastReady = slot ? run.readyAt(last) : 0;
     if (firstReady == kNotYet || lastReady == kNotYet) break;
-    const Time start = std::max({clock, firstReady, lastReady});
+    const Ns start = std::max({clock, firstReady, lastReady});
     starts.insert(starts.end(), slot ? 2 : 1, start);
     clock = start + timeOf(first, run.times) + (slot ? timeOf(last, run.times) : 0);
     run.finish(first, clock);
@@ -142,10 +143,10 @@ void requireIds(const Schedule& compute) {
 
 /// Compute rows by rounds over the ranks that still can: each message wakes its receiver.
 UnitRun runUnits(const Schedule& compute, const ActionTimes* times = nullptr) {
-  UnitRun run{.schedule = compute, .times = times, .starts = std::vector<std::vector<Time>>(compute.rows.size())};
+  UnitRun run{.schedule = compute, .times = times, .starts = std::vector<std::vector<Ns>>(compute.rows.size())};
   const std::size_t pairs = compute.placement.stages() * static_cast<std::size_t>(compute.microbatches);
   for (auto& ends : run.made) ends.assign(pairs, kNotYet);
-  std::vector<Time> clocks(compute.rows.size(), 0);
+  std::vector<Ns> clocks(compute.rows.size(), 0);
   std::vector<std::size_t> awake(compute.rows.size());
   for (std::size_t r = 0; r < awake.size(); ++r) awake[r] = awake.size() - 1 - r;
   while (!awake.empty()) {
@@ -173,7 +174,7 @@ Schedule insertMessages(const Schedule& compute, UnitRun& run) {
   Schedule lowered = compute;
   std::vector<std::size_t> taken(compute.rows.size(), 0);
   for (auto& row : lowered.rows) row.clear();
-  const auto copyUntil = [&](Rank rank, Time time) {
+  const auto copyUntil = [&](Rank rank, Ns time) {
     const auto& starts = run.starts[rank.index()];
     std::size_t& at = taken[rank.index()];
     for (; at < starts.size() && starts[at] < time; ++at) lowered.rows[rank.index()].push_back(compute.rows[rank.index()][at]);
@@ -223,7 +224,7 @@ Schedule lower(const Schedule& compute, const ActionTimes& times) {
   return insertMessages(plain, run);
 }
 
-std::vector<std::vector<std::int64_t>> unitStarts(const Schedule& compute) {
+std::vector<std::vector<Ns>> unitStarts(const Schedule& compute) {
   requireIds(compute);
   return runUnits(compute).starts;
 }
@@ -269,26 +270,6 @@ Schedule mergeBackward(const Schedule& compute) {
     row.resize(kept);
   }
   return merged;
-}
-
-Schedule splitBackward(const Schedule& compute) {
-  Schedule split = compute;
-  for (std::size_t rank = 0; rank < split.rows.size(); ++rank) {
-    auto& row = split.rows[rank];
-    row.clear();
-    bool inSlot = false;
-    for (const Action& a : compute.rows[rank]) {
-      const bool whole = inSlot || a.kind != ActionKind::Backward;
-      inSlot = a.overlapsNext;
-      if (whole) {
-        row.push_back(a);
-        continue;
-      }
-      row.push_back({a.stage, ActionKind::BackwardInput, a.microbatch});
-      row.push_back({a.stage, ActionKind::BackwardWeight, a.microbatch});
-    }
-  }
-  return split;
 }
 
 }  // namespace pw

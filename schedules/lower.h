@@ -53,15 +53,12 @@ struct ActionTimes {
 /// Removes messages, sharding and reductions; idle cells stay. `computeOnly(lower(s)) == s` for every compute-only s without idle cells.
 [[nodiscard]] Schedule computeOnly(const Schedule& schedule);
 
-/// When each action starts, as in the rows, where F = I = W = 1, B = 2 and messages take no time; those of an overlapped pair together.
-/// Takes a compute-only schedule; idle cells take no time and start when what follows them could. Cost: linear. Throws as `lower`.
-[[nodiscard]] std::vector<std::vector<std::int64_t>> unitStarts(const Schedule& compute);
+/// When each action starts, as in the rows, where F = I = W = 1 ns, B = 2 ns and messages take no time; those of an overlapped pair
+/// together. Takes a compute-only schedule; idle cells take no time and start when what follows them could. Cost: linear. Throws as
+/// `lower`.
+[[nodiscard]] std::vector<std::vector<Ns>> unitStarts(const Schedule& compute);
 
 /// Joins every I directly followed by the W of the same stage and microbatch into a B, as torch's `_merge_bw` does; idle cells are dropped.
 [[nodiscard]] Schedule mergeBackward(const Schedule& compute);
-
-/// Splits every B into I and W, one after the other; the B of a slot stays whole, because a slot is one overlapped action.
-/// `mergeBackward(splitBackward(s)) == s` for every s of F and B without idle cells.
-[[nodiscard]] Schedule splitBackward(const Schedule& compute);
 
 }  // namespace pw

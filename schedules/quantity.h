@@ -102,6 +102,20 @@ struct Quantity {
   }
 };
 
+/// In so many equal whole parts ≥ 1: the smallest that together are no less than the quantity ≥ 0.
+template <class Tag, std::integral T>
+[[nodiscard]] constexpr Quantity<Tag> dividedUp(Quantity<Tag> quantity, T parts) {
+  const Quantity<Tag> part = quantity / parts;
+  return part * parts == quantity ? part : part + 1;
+}
+/// One of so many parts ≥ 1 of a quantity ≥ 0, to the nearest whole; halves go up.
+template <class Tag, std::integral T>
+[[nodiscard]] constexpr Quantity<Tag> dividedToNearest(Quantity<Tag> quantity, T parts) {
+  const auto count = static_cast<std::int64_t>(parts);
+  const Quantity<Tag> part = quantity / count;
+  return (quantity - part * count).value >= count - count / 2 ? part + 1 : part;
+}
+
 /// For JSON (found by argument-dependent lookup, so that no JSON header is needed here).
 template <class Json, class Tag>
 void to_json(Json& json, const Quantity<Tag>& quantity) {

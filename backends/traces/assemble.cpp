@@ -21,8 +21,6 @@
 namespace pw {
 namespace {
 
-bool isMessage(const Span& span) { return span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward; }
-
 /// The rank of each stage's microbatches in each pipeline; a stage that two ranks share is found by microbatch.
 class StageRanks {
  public:
@@ -53,10 +51,11 @@ class StageRanks {
 /// Finds the receiver of messages by the next stage; those to the same rank, or without a receiver, are dropped.
 void findPeers(Material& material, const std::vector<std::int32_t>& pipeline, std::vector<std::string>& notes) {
   std::optional<StageRanks> ranks;
-  if (!material.own && std::ranges::any_of(material.spans, isMessage)) ranks.emplace(material.spans, pipeline);
+  if (!material.own && std::ranges::any_of(material.spans, [](const Span& span) { return isMessage(span.kind); }))
+    ranks.emplace(material.spans, pipeline);
   std::uint64_t lost = 0;
   std::erase_if(material.spans, [&](Span& span) {
-    if (!isMessage(span)) {
+    if (!isMessage(span.kind)) {
       span.peer = span.rank;
       return false;
     }

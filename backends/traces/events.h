@@ -34,7 +34,7 @@ struct StepMark {
 };
 
 /// A message as a transport posted it on a track; `end`: when somebody waited for it, and it was there.
-struct Transfer {
+struct PostedTransfer {
   std::int32_t track = 0;
   Ns start = 0, end = 0;
 };
@@ -54,7 +54,7 @@ struct FileEvents {
   std::vector<EventTrack> tracks;
   std::vector<MemorySample> memory;  ///< `rank`: the rank of the counter where `own`, else the track
   std::vector<StepMark> marks;
-  std::vector<Transfer> receives, sends;
+  std::vector<PostedTransfer> receives, sends;
   std::vector<RankGroup> groups;     ///< those with this rank
   bool exactStarts = false;          ///< actions start when they compute, not when they begin to wait for their input
   bool chunks = false;               ///< the schedule gives several stages to a rank

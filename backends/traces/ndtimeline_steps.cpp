@@ -179,7 +179,7 @@ void Assembly::addOthers(Rank rank, std::vector<const NdOperation*>& others, Imp
   for (const NdOperation* other : others) {
     const std::string& kind = events_.kinds[static_cast<std::size_t>(other->kind)];
     const int count = ++seen[other->kind];
-    step.operations.push_back({rank, count == 1 ? kind : fmt::format("{} {}", kind, count), other->start, other->end});
+    step.operations.push_back({JobRank(rank.value), count == 1 ? kind : fmt::format("{} {}", kind, count), other->start, other->end});
     if (other->start == other->end) continue;
     Span span{rank, SpanKind::ReduceGrad, Stage(-1), Microbatch(-1), rank, 0, other->start, other->end};
     const bool isSum = kind.find("reduce") != std::string::npos || kind.find("gather") != std::string::npos;

@@ -12,8 +12,6 @@
 namespace pw {
 namespace {
 
-bool isMessage(SpanKind kind) { return kind == SpanKind::SendForward || kind == SpanKind::SendBackward; }
-bool isWait(SpanKind kind) { return kind == SpanKind::WaitForward || kind == SpanKind::WaitBackward; }
 bool isOrdered(const Span& span) {
   return span.microbatch.value < 0 && (isCompute(span.kind) || isMessage(span.kind) || isWait(span.kind));
 }

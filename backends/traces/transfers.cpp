@@ -8,12 +8,10 @@
 namespace pw {
 namespace {
 
-bool isWait(const Span& span) { return span.kind == SpanKind::WaitForward || span.kind == SpanKind::WaitBackward; }
-
 /// The wait at the front of the span; nothing where no receive ended within it. `byEnd`: by (track, end).
-std::optional<Span> waitOf(const Span& span, const std::vector<Transfer>& byEnd) {
+std::optional<Span> waitOf(const Span& span, const std::vector<PostedTransfer>& byEnd) {
   const auto track = span.rank.value;
-  const auto before = [](const Transfer& of, const std::tuple<std::int32_t, Ns>& at) { return std::tie(of.track, of.end) < at; };
+  const auto before = [](const PostedTransfer& of, const std::tuple<std::int32_t, Ns>& at) { return std::tie(of.track, of.end) < at; };
   const auto first = std::lower_bound(byEnd.begin(), byEnd.end(), std::tuple(track, span.start + 1), before);
   const auto last = std::lower_bound(first, byEnd.end(), std::tuple(track, span.end + 1), before);
   if (first == last) return std::nullopt;
@@ -24,8 +22,8 @@ std::optional<Span> waitOf(const Span& span, const std::vector<Transfer>& byEnd)
 }
 
 /// The send at the end of the span; nothing where none was posted within it. `byStart`: by (track, start).
-std::optional<Span> sendOf(const Span& span, const std::vector<Transfer>& byStart) {
-  const auto before = [](const Transfer& of, const std::tuple<std::int32_t, Ns>& at) { return std::tie(of.track, of.start) < at; };
+std::optional<Span> sendOf(const Span& span, const std::vector<PostedTransfer>& byStart) {
+  const auto before = [](const PostedTransfer& of, const std::tuple<std::int32_t, Ns>& at) { return std::tie(of.track, of.start) < at; };
   const auto first = std::lower_bound(byStart.begin(), byStart.end(), std::tuple(span.rank.value, span.start + 1), before);
   if (first == byStart.end() || first->track != span.rank.value || first->start >= span.end) return std::nullopt;
   Span send = span;
@@ -47,9 +45,9 @@ bool inSlot(const std::vector<Span>& spans, std::size_t i) {
 }
 
 void cutTransfers(FileEvents& file) {
-  std::vector<Transfer>&byEnd = file.receives, &byStart = file.sends;
-  std::ranges::sort(byEnd, {}, [](const Transfer& of) { return std::tuple(of.track, of.end); });
-  std::ranges::sort(byStart, {}, [](const Transfer& of) { return std::tuple(of.track, of.start); });
+  std::vector<PostedTransfer>&byEnd = file.receives, &byStart = file.sends;
+  std::ranges::sort(byEnd, {}, [](const PostedTransfer& of) { return std::tuple(of.track, of.end); });
+  std::ranges::sort(byStart, {}, [](const PostedTransfer& of) { return std::tuple(of.track, of.start); });
   std::vector<Span> waits, sends;
   for (std::size_t i = 0; i < file.spans.size() && !(byEnd.empty() && byStart.empty()); ++i) {
     Span& span = file.spans[i];
@@ -65,7 +63,7 @@ void cutTransfers(FileEvents& file) {
   }
   if (!waits.empty()) {
     file.exactStarts = true;
-    std::erase_if(file.spans, isWait);
+    std::erase_if(file.spans, [](const Span& span) { return isWait(span.kind); });
   }
   file.spans.insert(file.spans.end(), waits.begin(), waits.end());
   file.spans.insert(file.spans.end(), sends.begin(), sends.end());

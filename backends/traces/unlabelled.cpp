@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "backends/traces/events.h"
+#include "simulator/text/median.h"
 
 namespace pw {
 namespace {
 
-bool isWait(SpanKind kind) { return kind == SpanKind::WaitForward || kind == SpanKind::WaitBackward; }
-bool isTransfer(SpanKind kind) { return isWait(kind) || kind == SpanKind::SendForward || kind == SpanKind::SendBackward; }
+bool isTransfer(SpanKind kind) { return isWait(kind) || isMessage(kind); }
 
 struct Unlabelled {
   SpanKind kind = SpanKind::Forward;
@@ -38,8 +38,8 @@ class Usual {
   }
   /// Takes what was added into account.
   void settle() {
-    for (auto& [place, times] : places_) ofPlace_[place] = middleOf(times);
-    for (auto& [kind, times] : kinds_) ofKind_[kind] = middleOf(times);
+    for (const auto& [place, times] : places_) ofPlace_[place] = *upperMedianOf(times);
+    for (const auto& [kind, times] : kinds_) ofKind_[kind] = *upperMedianOf(times);
   }
   [[nodiscard]] std::optional<Ns> of(const Unlabelled& action) const {
     if (const auto found = ofPlace_.find(action.place()); found != ofPlace_.end()) return found->second;
@@ -48,11 +48,6 @@ class Usual {
   }
 
  private:
-  static Ns middleOf(std::vector<Ns>& times) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
-  }
   std::map<std::pair<Stage, SpanKind>, std::vector<Ns>> places_{};
   std::map<SpanKind, std::vector<Ns>> kinds_{};
   std::map<std::pair<Stage, SpanKind>, Ns> ofPlace_{};

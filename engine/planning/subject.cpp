@@ -281,7 +281,7 @@ Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOption
                       .limits = subject.limits,
                       .liveLimits = subject.liveLimits,
                       .recomputed = std::move(recomputed),
-                      .clock = problem.window ? StepClock::Window : StepClock::Flush};
+                      .clock = problem.objective};
   const MadeSchedule& made = *madeSchedule(o.schedule);
   limitRoom(sought, made);
   if (made.room > 0 && o.costs.empty()) sought.clock = StepClock::Window;  // the paper's; a problem file says which

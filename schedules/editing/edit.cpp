@@ -281,9 +281,9 @@ void apply(Attempt& attempt, const MoveStage& edit) {
   const Rank from = placement.rankOfStage[edit.stage.index()];
   if (from == edit.rank) return attempt.refuse(fmt::format("stage {} is on rank {} already", edit.stage.value, from.value));
   for (const Rank rank : {from, edit.rank}) std::erase(attempt.row(rank), kIdle);
-  const std::vector<std::vector<std::int64_t>> starts = unitStarts(schedule);
+  const std::vector<std::vector<Ns>> starts = unitStarts(schedule);
   Row stays, goes;
-  std::vector<std::int64_t> times;  // of those that go
+  std::vector<Ns> times;  // of those that go
   const Row& row = schedule.rows[from.index()];
   for (std::size_t i = 0; i < row.size(); ++i) {
     const bool inPair = row[i].overlapsNext || (i > 0 && row[i - 1].overlapsNext);

@@ -9,11 +9,6 @@
 namespace pw {
 namespace {
 
-bool isSoftmax(const Node& node) {
-  const std::string_view name = operatorOf(node.target).name;
-  return name == "softmax" || name == "_softmax" || name == "_safe_softmax" || name == "special_softmax";
-}
-
 /// Whether a fused kernel applies it to the scores as they come: scales, masks, casts, dropouts, views.
 bool isOnTheWay(const Node& node) {
   const Operator& op = operatorOf(node.target);
@@ -89,7 +84,7 @@ std::vector<bool> fusedAttentionValues(const ModelGraph& graph) {
   std::vector<bool> fused(graph.values.size(), false);
   const Chains chains(graph);
   for (const Node& node : graph.nodes) {
-    if (!isSoftmax(node)) continue;
+    if (!operatorOf(node.target).softmax) continue;
     const std::vector<ValueId> before = chains.before(node), after = chains.after(node);
     if (before.empty() || after.empty()) continue;
     for (const ValueId v : before) fused[v.index()] = true;

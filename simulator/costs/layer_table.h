@@ -42,6 +42,7 @@ struct LayerNumber {
   std::variant<Ns Layer::*, Bytes Layer::*> member;
   bool required = false;
 
+  /// A plain number, of ns or bytes as the key says: readers and writers treat both alike, and cells of a table have no type.
   [[nodiscard]] std::int64_t of(const Layer& layer) const {
     return std::visit([&](auto number) { return (layer.*number).value; }, member);
   }

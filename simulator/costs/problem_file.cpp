@@ -1,7 +1,7 @@
 #include "simulator/costs/problem_file.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -73,27 +73,31 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
       reader.fail(fmt::format("`place` names rank {}, but the ranks are 0 to {}", rank, problem.shape.ranks - 1));
     problem.placement.rankOfStage.emplace_back(static_cast<std::int32_t>(rank));
   }
-  const auto forward = reader.list("forward_ns", stages, "stages"), input = reader.list("input_ns", stages, "stages"),
-             weight = reader.list("weight_ns", stages, "stages"), activation = reader.list("activation", stages, "stages"),
-             kept = reader.list("activation_after_input", stages, "stages", true);
+  const auto forward = reader.list<Ns>("forward_ns", stages, "stages"), input = reader.list<Ns>("input_ns", stages, "stages"),
+             weight = reader.list<Ns>("weight_ns", stages, "stages");
+  const auto activation = reader.list<Bytes>("activation", stages, "stages"),
+             kept = reader.list<Bytes>("activation_after_input", stages, "stages", true);
   for (std::size_t s = 0; s < stages; ++s) {
     StageCost& cost = problem.costs.stages.emplace_back();
-    cost.forward = Ns(forward[s]);
-    cost.backwardInput = Ns(input[s]);
-    cost.backwardWeight = Ns(weight[s]);
+    cost.forward = forward[s];
+    cost.backwardInput = input[s];
+    cost.backwardWeight = weight[s];
     cost.backward = cost.backwardInput + cost.backwardWeight;
-    cost.activationBytes = Bytes(activation[s]);
+    cost.activationBytes = activation[s];
     if (kept.empty()) continue;
     if (kept[s] > activation[s])
-      reader.fail(fmt::format("stage {} keeps {} after its input's backward, more than its activation of {}", s, kept[s], activation[s]));
-    cost.freedByInput = Bytes(activation[s] - kept[s]);
+      reader.fail(fmt::format("stage {} keeps {} after its input's backward, more than its activation of {}", s, kept[s].value,
+                              activation[s].value));
+    cost.freedByInput = activation[s] - kept[s];
   }
   addMessages(problem, reader.list<Ns>("latency_ns", static_cast<std::size_t>(problem.shape.ranks) - 1, "links"));
   problem.limits = reader.list<Bytes>("limit", static_cast<std::size_t>(problem.shape.ranks), "ranks", true);
   problem.ifRecomputed = reader.list<Bytes>("activation_if_recomputed", stages, "stages", true);
-  const std::string objective = json.has("objective") ? json["objective"].as<std::string>() : "flush";
-  if (objective != "flush" && objective != "window") reader.fail(fmt::format("`objective` is \"{}\"; use flush or window", objective));
-  problem.window = objective == "window";
+  if (!json.has("objective")) return problem;
+  const auto objective = json["objective"].as<std::string>();
+  const std::optional<StepClock> clock = valueNamed<StepClock>(objective);
+  if (!clock) reader.fail(fmt::format("`objective` is \"{}\"; use flush or window", objective));
+  problem.objective = *clock;
   return problem;
 }
 

@@ -7,6 +7,7 @@
 #include "schedules/schedule.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/step_clock.h"
 
 namespace pw {
 
@@ -17,7 +18,7 @@ struct ProblemFile {
   CostTable costs;
   std::vector<Bytes> limits;        ///< by rank; empty: none
   std::vector<Bytes> ifRecomputed;  ///< activation by stage when it is recomputed; empty: recomputation is not possible
-  bool window = false;              ///< the objective is the window clock, not the flush clock
+  StepClock objective = StepClock::Flush;
 };
 
 /// Reads {"ranks", "microbatches", "place": [rank of each stage], "forward_ns", "input_ns", "weight_ns": [per stage], "latency_ns": [per

@@ -54,7 +54,9 @@ struct Topology {
   bool operator==(const Topology&) const = default;
 };
 
+/// Throws std::out_of_range for a rank beyond `ranks`, where there are any.
 [[nodiscard]] int nodeOf(const Topology& topology, JobRank rank);
+/// As a fraction of the speed that the costs are of. Throws likewise.
 [[nodiscard]] double speedOf(const Topology& topology, JobRank rank);
 /// Whether all ranks compute at the speed that the costs are of.
 [[nodiscard]] bool allAtFullSpeed(const Topology& topology);

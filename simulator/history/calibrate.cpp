@@ -12,6 +12,7 @@
 #include "schedules/schedule.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/simulate.h"
+#include "simulator/text/median.h"
 
 namespace pw {
 namespace {
@@ -22,15 +23,6 @@ constexpr double kLeastFactor = 0.01, kMostFactor = 100;  ///< beyond, the profi
 
 using ActionKey = std::tuple<Rank, SpanKind, Stage, Microbatch>;
 ActionKey keyOf(const Span& span) { return {span.rank, span.kind, span.stage, span.microbatch}; }
-
-/// The middle number; of an even count the lower one. Nothing of none.
-template <class Number>
-std::optional<Number> middleOf(std::vector<Number> numbers) {
-  if (numbers.empty()) return std::nullopt;
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>((numbers.size() - 1) / 2);
-  std::ranges::nth_element(numbers, middle);
-  return *middle;
-}
 
 /// Measured and predicted time of the same actions.
 struct Sums {
@@ -78,7 +70,7 @@ std::vector<Pair> neighbours(const Trace& trace) {
   std::vector<Pair> pairs;
   std::map<Rank, std::pair<const Span*, bool>> last;
   for (const Span& span : trace.spans) {  // in the order of their starts
-    if (span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward || isBeside(span)) continue;
+    if (isMessage(span.kind) || isBeside(span)) continue;
     auto& [before, waits] = last[span.rank];
     if (!isCompute(span.kind)) {
       waits = true;
@@ -202,7 +194,7 @@ MeasuredSteps measuredSteps(const PastRun& run) {
     return std::log(std::max(1.0, static_cast<double>(steps[static_cast<std::size_t>(part * static_cast<double>(steps.size() - 1))])));
   };
   constexpr double kNormalQuartiles = 1.349;  ///< distance of a normal distribution's quartiles, in deviations
-  return {*middleOf(steps), (at(0.75) - at(0.25)) / kNormalQuartiles};
+  return {*lowerMedianOf(steps), (at(0.75) - at(0.25)) / kNormalQuartiles};
 }
 
 double relativeError(Ns measured, Ns predicted) {
@@ -227,8 +219,8 @@ CalibrationReport calibrate(std::span<const PastRun> runs, Ns actionOverhead) {
     squares += after.back() * after.back() + measured.deviation * measured.deviation;
   }
   report.uncertainty = {std::sqrt(squares / (kPriorRuns + static_cast<double>(runs.size()))), static_cast<int>(runs.size())};
-  report.errorBefore = *middleOf(before);
-  report.errorAfter = *middleOf(after);
+  report.errorBefore = *lowerMedianOf(before);
+  report.errorAfter = *lowerMedianOf(after);
   return report;
 }
 

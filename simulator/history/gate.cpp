@@ -62,7 +62,7 @@ std::vector<Durations> durationsOf(std::span<const RunTimes> runs, std::optional
   std::vector<Durations> result;
   for (const RunTimes& run : runs) {
     Durations& durations = result.emplace_back();
-    for (const StepTimes& step : run) durations.push_back(stage ? step.stages[*stage] : step.step);
+    for (const GatedStep& step : run) durations.push_back(stage ? step.stages[*stage] : step.step);
   }
   return result;
 }
@@ -104,8 +104,8 @@ std::string slowerText(const GateReport& report, std::string_view answer) {
 
 }  // namespace
 
-StepTimes stepTimes(const Trace& trace, int stages) {
-  StepTimes times;
+GatedStep stepTimes(const Trace& trace, int stages) {
+  GatedStep times;
   times.stages.resize(static_cast<std::size_t>(stages));
   if (trace.spans.empty()) return times;
   Ns first = trace.spans.front().start, last = first;

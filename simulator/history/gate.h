@@ -11,16 +11,17 @@
 namespace pw {
 
 /// What a step took, as the gate compares it.
-struct StepTimes {
+struct GatedStep {
   Ns step = 0;             ///< from its first start to its last end
   std::vector<Ns> stages;  ///< compute of each stage, replicas summed
 
-  bool operator==(const StepTimes&) const = default;
+  bool operator==(const GatedStep&) const = default;
 };
-[[nodiscard]] StepTimes stepTimes(const Trace& trace, int stages);
+/// Of a plan with so many stages; computation of others is left out. All 0 of an empty trace. Cost: linear.
+[[nodiscard]] GatedStep stepTimes(const Trace& trace, int stages);
 
 /// The steps of one run, in order, without those that warm up.
-using RunTimes = std::vector<StepTimes>;
+using RunTimes = std::vector<GatedStep>;
 
 /// How much slower the runs at hand are than the base. Signed fractions: + is slower.
 struct Change {

@@ -138,7 +138,7 @@ std::string commonText(const JobShape& shape, const Job& job, const JobExplanati
   if (kind) parts.push_back(fmt::format("{} takes longer than usual in {}", explanation.slowdowns.byKind[kind->first].name, kind->second));
   if (rank) parts.push_back(fmt::format("rank {} is slower than usual in {}", rank->first, rank->second));
   if (replica) parts.push_back(fmt::format("replica {} is slower than usual in {}", replica->first, replica->second));
-  std::map<std::pair<Rank, std::int32_t>, std::size_t> stalls;
+  std::map<std::pair<JobRank, std::int32_t>, std::size_t> stalls;
   for (const WorstStep& step : worst) {
     if (!step.stalls.empty()) ++stalls[{step.stalls.front().worker, step.stalls.front().operation}];
   }

@@ -26,7 +26,7 @@ std::string messageKind(const Action& carried) {
 /// The place of something that takes a time, of which the one furthest above what is usual stays.
 struct Slowest {
   Ns above = std::numeric_limits<Ns>::min(), time = 0;
-  JobPlace place;
+  StepPlace place;
 
   template <class Where>
   void take(Ns own, Ns usual, const Where& where) {
@@ -42,21 +42,21 @@ struct Slowest {
 class Places {
  public:
   Places(const JobShape& shape, const Job& job, const JobExplanation& explanation);
-  [[nodiscard]] JobPlace ofKind(const std::string& kind) const;
-  [[nodiscard]] JobPlace ofStage(std::size_t stage) const { return stages_[stage].place; }
-  [[nodiscard]] JobPlace ofRank(std::size_t rank) const { return ranks_[rank].place; }
-  [[nodiscard]] JobPlace ofReplica(std::size_t replica) const { return replicas_[replica].place; }
-  [[nodiscard]] JobPlace ofWorker(std::size_t worker) const { return workers_[worker].place; }
-  [[nodiscard]] JobPlace ofPath(const std::string& kind) const;
-  [[nodiscard]] JobPlace ofStall(const Stall& stall) const;
-  [[nodiscard]] JobPlace ofStep(const WorstStep& worst) const;
+  [[nodiscard]] StepPlace ofKind(const std::string& kind) const;
+  [[nodiscard]] StepPlace ofStage(std::size_t stage) const { return stages_[stage].place; }
+  [[nodiscard]] StepPlace ofRank(std::size_t rank) const { return ranks_[rank].place; }
+  [[nodiscard]] StepPlace ofReplica(std::size_t replica) const { return replicas_[replica].place; }
+  [[nodiscard]] StepPlace ofWorker(std::size_t worker) const { return workers_[worker].place; }
+  [[nodiscard]] StepPlace ofPath(const std::string& kind) const;
+  [[nodiscard]] StepPlace ofStall(const Stall& stall) const;
+  [[nodiscard]] StepPlace ofStep(const WorstStep& worst) const;
 
  private:
   [[nodiscard]] std::size_t workerOf(std::size_t slot) const;
   [[nodiscard]] std::size_t replicaOf(std::size_t worker) const;
   [[nodiscard]] const JobShape::Slot& slotOf(std::size_t slot) const { return shape_.copySlots[slot % shape_.slotsOfCopy()]; }
-  [[nodiscard]] JobPlace placeOf(std::optional<std::size_t> step, std::size_t slot) const;
-  [[nodiscard]] JobPlace besideOperation(std::optional<std::size_t> step, std::size_t worker, std::size_t operation) const;
+  [[nodiscard]] StepPlace placeOf(std::optional<std::size_t> step, std::size_t slot) const;
+  [[nodiscard]] StepPlace besideOperation(std::optional<std::size_t> step, std::size_t worker, std::size_t operation) const;
   void addActions(std::size_t step);
   void addOperations(std::size_t step);
 
@@ -85,14 +85,14 @@ std::size_t Places::workerOf(std::size_t slot) const { return slot / shape_.slot
 
 std::size_t Places::replicaOf(std::size_t worker) const { return worker / shape_.ranks / static_cast<std::size_t>(job_.tensor); }
 
-JobPlace Places::placeOf(std::optional<std::size_t> step, std::size_t slot) const {
-  return {step, Rank(workerOf(slot)), slotOf(slot).action, false};
+StepPlace Places::placeOf(std::optional<std::size_t> step, std::size_t slot) const {
+  return {step, JobRank(workerOf(slot)), slotOf(slot).action, false};
 }
 
 /// At the action before it, or the first one.
-JobPlace Places::besideOperation(std::optional<std::size_t> step, std::size_t worker, std::size_t operation) const {
+StepPlace Places::besideOperation(std::optional<std::size_t> step, std::size_t worker, std::size_t operation) const {
   const std::size_t rank = worker % shape_.ranks;
-  JobPlace place{step, Rank(worker), std::nullopt, false};
+  StepPlace place{step, JobRank(worker), std::nullopt, false};
   if (shape_.begin[rank] == shape_.begin[rank + 1]) return place;
   const auto after = static_cast<std::size_t>(std::max(1, job_.operations[operation].after[rank]));
   const std::size_t last = shape_.begin[rank + 1] - 1;
@@ -128,13 +128,13 @@ void Places::addOperations(std::size_t step) {
   }
 }
 
-JobPlace Places::ofKind(const std::string& kind) const {
+StepPlace Places::ofKind(const std::string& kind) const {
   const auto found = kinds_.find(kind);
-  return found == kinds_.end() ? JobPlace() : found->second.place;
+  return found == kinds_.end() ? StepPlace() : found->second.place;
 }
 
 /// The longest part of that kind on the path, in the usual step.
-JobPlace Places::ofPath(const std::string& kind) const {
+StepPlace Places::ofPath(const std::string& kind) const {
   const Segment* longest = nullptr;
   for (const Segment& segment : explanation_.causes.path.segments) {
     const bool computes = segment.doing == Doing::Compute;
@@ -148,20 +148,20 @@ JobPlace Places::ofPath(const std::string& kind) const {
     const auto end = waits.begin() + static_cast<std::ptrdiff_t>(shape_.slotsOfCopy());
     return placeOf(std::nullopt, static_cast<std::size_t>(std::max_element(waits.begin(), end) - waits.begin()));
   }
-  JobPlace place = ofKind(kind);
+  StepPlace place = ofKind(kind);
   place.step.reset();
   return place;
 }
 
-JobPlace Places::ofStall(const Stall& stall) const {
+StepPlace Places::ofStall(const Stall& stall) const {
   if (stall.operation >= 0) return besideOperation(stall.step, stall.worker.index(), static_cast<std::size_t>(stall.operation));
-  JobPlace place = placeOf(stall.step, static_cast<std::size_t>(stall.slot));
+  StepPlace place = placeOf(stall.step, static_cast<std::size_t>(stall.slot));
   place.idle = true;
   return place;
 }
 
 /// Its longest stall; else what is furthest above what is usual, of the kind, rank and replica that took longer in it.
-JobPlace Places::ofStep(const WorstStep& worst) const {
+StepPlace Places::ofStep(const WorstStep& worst) const {
   if (!worst.stalls.empty()) return ofStall(worst.stalls.front());
   Slowest slowest;
   const JobStep& own = job_.steps[worst.step];
@@ -217,7 +217,7 @@ ExplainedTable bubbleTable(const JobExplanation& explanation) {
 }
 
 ExplainedTable slowTable(ExplainTopic topic, const char* title, const std::vector<Culprit>& culprits,
-                         const std::function<JobPlace(const Culprit&)>& placeOf) {
+                         const std::function<StepPlace(const Culprit&)>& placeOf) {
   std::vector<const Culprit*> sorted;
   for (const Culprit& one : culprits) sorted.push_back(&one);
   std::ranges::stable_sort(sorted, std::ranges::greater(), [](const Culprit* one) { return one->slowdown; });
@@ -261,7 +261,7 @@ ExplainedTable stallTable(const JobShape& shape, const Job& job, const JobExplan
 std::vector<ExplainedTable> explainedTables(const JobShape& shape, const Job& job, const JobExplanation& explanation) {
   const Places places(shape, job, explanation);
   const Slowdowns& slow = explanation.slowdowns;
-  const auto numbered = [&](JobPlace (Places::*of)(std::size_t) const) {
+  const auto numbered = [&](StepPlace (Places::*of)(std::size_t) const) {
     return [&places, of](const Culprit& one) { return (places.*of)(static_cast<std::size_t>(one.number)); };
   };
   std::vector<ExplainedTable> tables{pathTable(explanation, places), bubbleTable(explanation)};

@@ -6,18 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "schedules/job_rank.h"
 #include "simulator/job/explain_job.h"
 
 namespace pw {
 
 /// A place in a job's steps, for a look at it.
-struct JobPlace {
+struct StepPlace {
   std::optional<std::size_t> step;  ///< of the job; nothing: its usual one, or any
-  std::optional<Rank> worker;
+  std::optional<JobRank> worker;
   std::optional<Action> action;  ///< of the worker; where an operation is meant, the action beside it
   bool idle = false;             ///< the worker's idle time before the action is meant; without an action that after its last one
 
-  bool operator==(const JobPlace&) const = default;
+  bool operator==(const StepPlace&) const = default;
 };
 
 /// What a table of an explanation is about.
@@ -26,7 +27,7 @@ enum class ExplainTopic : std::uint8_t { Path, Bubble, Kinds, Stages, Ranks, Rep
 struct ExplainedRow {
   std::vector<std::string> cells;  ///< as people read them
   double share = 0;                ///< how much it is, to be compared with the other rows of its table; 0: it says no size
-  JobPlace place;                  ///< where it is, or where it is worst
+  StepPlace place;                 ///< where it is, or where it is worst
 
   bool operator==(const ExplainedRow&) const = default;
 };

@@ -103,11 +103,11 @@ Ns longestTime(const JobShape& shape) {
   return Ns(kMostSum / (4 * static_cast<std::int64_t>(std::max(times, shape.ranks * chain)) + 1));
 }
 
-std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker) {
-  const std::size_t copy = worker / shape.ranks;
+std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, JobRank worker) {
+  const std::size_t copy = shape.copyOf(worker);
   switch (group) {
-    case OperationGroup::Alone: return worker;
-    case OperationGroup::Replicas: return copy % static_cast<std::size_t>(job.tensor) * shape.ranks + worker % shape.ranks;
+    case OperationGroup::Alone: return worker.index();
+    case OperationGroup::Replicas: return copy % static_cast<std::size_t>(job.tensor) * shape.ranks + shape.rankOf(worker).index();
     case OperationGroup::Ends: return copy;
     case OperationGroup::All: return 0;
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/job_rank.h"
 #include "schedules/schedule.h"
 #include "simulator/job/times_of.h"
 
@@ -77,7 +78,7 @@ struct Job {
   bool operator==(const Job&) const = default;
 };
 
-/// The slots of a job and what each needs. A worker is copy × ranks + rank, a slot `copy × slotsOfCopy + slot of the copy`.
+/// The slots of a job and what each needs. A worker is the process copy × ranks + rank, a slot `copy × slotsOfCopy + slot of the copy`.
 struct JobShape {
   explicit JobShape(const Job& job);  ///< Throws Error where the schedule deadlocks. Cost: linear in actions, times ranks at worst.
 
@@ -93,14 +94,24 @@ struct JobShape {
   std::vector<std::int32_t> order;  ///< slots of a copy, each after what it needs
   [[nodiscard]] std::size_t slotsOfCopy() const { return copySlots.size(); }
   [[nodiscard]] std::size_t allSlots() const { return copySlots.size() * copies; }
+  [[nodiscard]] Rank rankOf(JobRank worker) const { return Rank(worker.index() % ranks); }
+  [[nodiscard]] std::size_t copyOf(JobRank worker) const { return worker.index() / ranks; }
 };
+
+/// Calls with the index of every slot, that in its copy, and the slot.
+template <class Visit>
+void forSlots(const JobShape& shape, const Visit& visit) {
+  for (std::size_t copy = 0, i = 0; copy < shape.copies; ++copy) {
+    for (std::size_t s = 0; s < shape.copySlots.size(); ++s, ++i) visit(i, s, shape.copySlots[s]);
+  }
+}
 
 /// The longest single time that a job may hold [ns], so that the sums of any replay, and of its makespan over the ranks, stay within 64
 /// bits.
 [[nodiscard]] Ns longestTime(const JobShape& shape);
 
 /// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
-[[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, std::size_t worker);
+[[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, JobRank worker);
 
 /// Whether the name of a step says that it warms up.
 [[nodiscard]] bool warmsUp(std::string_view step);

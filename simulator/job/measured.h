@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/job_rank.h"
 #include "simulator/job/times_of.h"
 #include "simulator/trace/trace.h"
 
@@ -10,7 +11,7 @@ namespace pw {
 
 /// An operation of a worker that is none of its pipeline's actions: a collective, the optimizer, garbage collection. Times as of its trace.
 struct NamedSpan {
-  Rank worker;
+  JobRank worker;    ///< as a rank of the trace
   std::string name;  ///< as the trace names it: `grads-reduce-scatter`; of several in a step with a number, `params-all-gather 2`
   Ns start = 0, end = 0;
 

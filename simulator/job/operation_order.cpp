@@ -21,8 +21,8 @@ struct Seen {
 };
 
 /// How many actions of the worker's row ended before this time.
-std::int32_t endedBefore(const JobShape& shape, const StepSpans& spans, Rank worker, Ns time) {
-  const std::size_t rank = worker.index() % shape.ranks, base = worker.index() / shape.ranks * shape.slotsOfCopy();
+std::int32_t endedBefore(const JobShape& shape, const StepSpans& spans, JobRank worker, Ns time) {
+  const std::size_t rank = shape.rankOf(worker).index(), base = shape.copyOf(worker) * shape.slotsOfCopy();
   std::int32_t count = 0;
   // Both ends of an action are stamped by different streams: what starts in its last hundredth came after it.
   for (std::size_t s = shape.begin[rank]; s < shape.begin[rank + 1]; ++s) {
@@ -34,9 +34,9 @@ std::int32_t endedBefore(const JobShape& shape, const StepSpans& spans, Rank wor
 
 /// Whether an operation ended before the first action of its worker started, or within a hundredth of that.
 bool isBeforeRow(const JobShape& shape, const StepSpans& spans, const NamedSpan& operation) {
-  const std::size_t rank = operation.worker.index() % shape.ranks;
+  const std::size_t rank = shape.rankOf(operation.worker).index();
   if (shape.begin[rank] == shape.begin[rank + 1]) return false;
-  const std::size_t first = operation.worker.index() / shape.ranks * shape.slotsOfCopy() + shape.begin[rank];
+  const std::size_t first = shape.copyOf(operation.worker) * shape.slotsOfCopy() + shape.begin[rank];
   return operation.end <= spans.start[first] + (spans.end[first] - spans.start[first]) / 100;
 }
 
@@ -61,7 +61,7 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
       one.start += static_cast<double>(sorted[i]->start - first);
       ++one.count;
       one.before += isBeforeRow(shape, *spans[k], *sorted[i]) ? 1 : 0;
-      ++one.after[Rank(sorted[i]->worker.index() % shape.ranks)][endedBefore(shape, *spans[k], sorted[i]->worker, sorted[i]->start)];
+      ++one.after[shape.rankOf(sorted[i]->worker)][endedBefore(shape, *spans[k], sorted[i]->worker, sorted[i]->start)];
       if (i > 0 && sorted[i - 1]->worker == sorted[i]->worker && sorted[i - 1]->name != sorted[i]->name)
         ++follows[{sorted[i - 1]->name, sorted[i]->name}];
     }

@@ -16,6 +16,7 @@
 #include "simulator/job/operation_order.h"
 #include "simulator/job/separate.h"
 #include "simulator/trace/executed.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {
@@ -73,7 +74,7 @@ std::vector<NamedSpan> operationsOf(const MeasuredStep& step) {
     if (span.kind != SpanKind::Optimizer && span.kind != SpanKind::ReduceGrad) continue;
     const int count = ++seen[{span.rank, span.kind}];
     const std::string name(nameOf(span.kind));
-    named.push_back({span.rank, count == 1 ? name : fmt::format("{} {}", name, count), span.start, span.end});
+    named.push_back({JobRank(span.rank.value), count == 1 ? name : fmt::format("{} {}", name, count), span.start, span.end});
   }
   return named;
 }
@@ -118,19 +119,19 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
   std::map<std::tuple<Rank, SpanKind, Stage, Microbatch>, std::size_t> slots;
   for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
     const JobShape::Slot& slot = shape.copySlots[s];
-    slots[{slot.rank, static_cast<SpanKind>(slot.action.kind), slot.action.stage, slot.action.microbatch}] = s;
+    slots[{slot.rank, *spanKind(slot.action.kind), slot.action.stage, slot.action.microbatch}] = s;
   }
   StepSpans spans;
   spans.start.assign(shape.allSlots(), kUnknownTime);
   spans.end.assign(shape.allSlots(), kUnknownTime);
   spans.message.assign(shape.allSlots(), kUnknownTime);
   for (const Span& span : step.trace.spans) {
-    const bool message = span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward;
+    const bool message = isMessage(span.kind);
     if (!isCompute(span.kind) && !(message && measured_.timedMessages)) continue;
-    const Rank worker = message ? span.peer : span.rank;
+    const JobRank worker((message ? span.peer : span.rank).value);
     if (worker.value < 0 || worker.index() >= shape.workers) continue;
-    const std::size_t base = worker.index() / shape.ranks * shape.slotsOfCopy();
-    const Rank rank(worker.index() % shape.ranks);
+    const std::size_t base = shape.copyOf(worker) * shape.slotsOfCopy();
+    const Rank rank = shape.rankOf(worker);
     const auto at = [&](SpanKind kind, Stage stage) { return slots.find({rank, kind, stage, span.microbatch}); };
     if (message) {
       const bool forward = span.kind == SpanKind::SendForward;

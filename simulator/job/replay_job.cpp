@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "simulator/trace/span_kind.h"
+
 namespace pw {
 namespace {
 
@@ -42,11 +44,11 @@ void Operations::one(std::size_t operation, std::vector<Ns>& free) {
     Ns ready = free[w];
     if (after > 0) ready = std::max(ready, replay_.end[w / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + after - 1]);
     replay_.operationStart[at] = ready + times_.operationWaits[at];
-    Ns& all = all_[groupOf(shape_, job_, done.group, w)];
+    Ns& all = all_[groupOf(shape_, job_, done.group, JobRank(w))];
     all = std::max(all, replay_.operationStart[at]);
   });
   forWorkers([&](std::size_t w, std::size_t at) {
-    free[w] = replay_.operationEnd[at] = all_[groupOf(shape_, job_, done.group, w)] + times_.operations[at];
+    free[w] = replay_.operationEnd[at] = all_[groupOf(shape_, job_, done.group, JobRank(w))] + times_.operations[at];
     replay_.step = std::max(replay_.step, free[w]);
   });
 }
@@ -54,14 +56,6 @@ void Operations::one(std::size_t operation, std::vector<Ns>& free) {
 void Operations::run(bool before, std::vector<Ns>& free) {
   for (std::size_t o = 0; o < shape_.operations; ++o) {
     if (job_.operations[o].blocks == before) one(o, free);
-  }
-}
-
-/// Calls with the index of every slot, its copy's and the slot.
-template <class Visit>
-void forSlots(const JobShape& shape, const Visit& visit) {
-  for (std::size_t copy = 0, i = 0; copy < shape.copies; ++copy) {
-    for (std::size_t s = 0; s < shape.copySlots.size(); ++s, ++i) visit(i, s, shape.copySlots[s]);
   }
 }
 
@@ -110,14 +104,14 @@ std::vector<Stall> stallsOf(const JobShape& shape, const Job& job, const Typical
       stalls.push_back(stall);
     };
     forSlots(shape, [&](std::size_t i, std::size_t, const JobShape::Slot& slot) {
-      const Stall stall{.worker = Rank(i / shape.slotsOfCopy() * shape.ranks + slot.rank.index()), .slot = static_cast<std::int32_t>(i)};
+      const Stall stall{.worker = JobRank(i / shape.slotsOfCopy() * shape.ranks + slot.rank.index()), .slot = static_cast<std::int32_t>(i)};
       note(stall, step.waits[i], typical.times.waits[i]);
       Stall message = stall;
       message.message = true;
       if (slot.crosses) note(message, step.messages[i], typical.times.messages[i]);
     });
     for (std::size_t at = 0; at < step.operationWaits.size(); ++at) {
-      const Stall stall{.worker = Rank(at / shape.operations), .operation = static_cast<std::int32_t>(at % shape.operations)};
+      const Stall stall{.worker = JobRank(at / shape.operations), .operation = static_cast<std::int32_t>(at % shape.operations)};
       note(stall, step.operationWaits[at], typical.times.operationWaits[at]);
     }
   }
@@ -187,8 +181,8 @@ Trace traceOf(const JobShape& shape, const JobReplay& replay, std::size_t copy) 
   for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
     const JobShape::Slot& slot = shape.copySlots[s];
     const std::size_t i = copy * shape.slotsOfCopy() + s;
-    const auto kind = static_cast<SpanKind>(slot.action.kind);  // the first kinds of spans are those of actions
-    trace.spans.push_back({slot.rank, kind, slot.action.stage, slot.action.microbatch, slot.rank, 0, replay.start[i], replay.end[i]});
+    trace.spans.push_back(
+        {slot.rank, *spanKind(slot.action.kind), slot.action.stage, slot.action.microbatch, slot.rank, 0, replay.start[i], replay.end[i]});
   }
   normalize(trace);
   return trace;

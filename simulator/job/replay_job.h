@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "schedules/job_rank.h"
 #include "simulator/job/job.h"
 #include "simulator/job/typical.h"
 #include "simulator/trace/trace.h"
@@ -24,7 +25,7 @@ void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, Job
 /// Time that a worker lost before an action or operation, far beyond what is usual there.
 struct Stall {
   std::size_t step = 0;
-  Rank worker;
+  JobRank worker;
   std::int32_t slot = -1;  ///< of all slots; −1: an operation
   std::int32_t operation = -1;
   bool message = false;  ///< it waited for a message, not for its host

@@ -47,10 +47,10 @@ void Walk::walkOperations(std::size_t worker, std::size_t operation) {
   for (;;) {
     const JobOperation& done = job_.operations[operation];
     add(kindOf(done), worker, times_.operations[worker * shape_.operations + operation]);
-    const std::size_t group = groupOf(shape_, job_, done.group, worker);
+    const std::size_t group = groupOf(shape_, job_, done.group, JobRank(worker));
     std::size_t last = worker;  // of its group to come
     for (std::size_t w = 0; w < shape_.workers; ++w) {
-      if (done.group == OperationGroup::Alone || !does(w, operation) || groupOf(shape_, job_, done.group, w) != group) continue;
+      if (done.group == OperationGroup::Alone || !does(w, operation) || groupOf(shape_, job_, done.group, JobRank(w)) != group) continue;
       if (replay_.operationStart[w * shape_.operations + operation] > replay_.operationStart[last * shape_.operations + operation])
         last = w;
     }

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "simulator/text/median.h"
+
 namespace pw {
 namespace {
 
@@ -59,14 +61,14 @@ void Separator::addOperation(std::size_t operation, const std::vector<const Name
       ready = std::max(ready,
                        spans_.end[worker / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + static_cast<std::size_t>(after) - 1]);
     allReady = std::max(allReady, ready);
-    auto [at, isNew] = groups.try_emplace(groupOf(shape_, job_, done.group, worker), Arrival{span->start, ready});
+    auto [at, isNew] = groups.try_emplace(groupOf(shape_, job_, done.group, span->worker), Arrival{span->start, ready});
     at->second.started = std::max(at->second.started, span->start);
     at->second.ready = std::max(at->second.ready, ready);
   }
   for (const NamedSpan* span : spans) {
     const std::size_t worker = span->worker.index();
     if (done.after[worker % shape_.ranks] < 0) continue;
-    const Arrival& all = groups.at(groupOf(shape_, job_, done.group, worker));
+    const Arrival& all = groups.at(groupOf(shape_, job_, done.group, span->worker));
     const std::size_t at = worker * shape_.operations + operation;
     step_.operations[at] = std::max<Ns>(0, span->end - all.started);
     step_.operationWaits[at] = std::max<Ns>(0, all.started - std::max(all.ready, allReady));
@@ -141,10 +143,8 @@ void separateMessages(const JobShape& shape, Job& job) {
     }
   }
   std::map<Place, Ns> usual;
-  for (auto& [place, waits] : known) {
-    const auto middle = waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 2);
-    std::nth_element(waits.begin(), middle, waits.end());
-    if (4 * waits.size() >= all[place]) usual[place] = *middle;
+  for (const auto& [place, waits] : known) {
+    if (4 * waits.size() >= all[place]) usual[place] = *upperMedianOf(waits);
   }
   for (JobStep& step : job.steps) {
     for (std::size_t i = 0; i < step.waits.size(); ++i) {

@@ -9,32 +9,18 @@
 #include <fmt/format.h>
 
 #include "simulator/job/replay_job.h"
+#include "simulator/text/median.h"
 
 namespace pw {
 namespace {
 
-/// The middle value, of an even number the mean of the two in the middle; 0 of none. Reorders.
-Ns median(std::vector<Ns>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  const Ns below = *std::max_element(values.begin(), middle);
-  return below + (*middle - below) / 2;
-}
+/// 0 of none.
+Ns median(const std::vector<Ns>& values) { return medianOf(values).value_or(Ns{0}); }
 
 Ns halfQuartiles(std::vector<Ns>& values) {
   if (values.size() < 2) return 0;
   std::sort(values.begin(), values.end());
   return (values[values.size() - 1 - values.size() / 4] - values[values.size() / 4]) / 2;
-}
-
-/// Calls with the index of every slot, its copy's and the slot.
-template <class Visit>
-void forSlots(const JobShape& shape, const Visit& visit) {
-  for (std::size_t copy = 0, i = 0; copy < shape.copies; ++copy) {
-    for (std::size_t s = 0; s < shape.copySlots.size(); ++s, ++i) visit(i, s, shape.copySlots[s]);
-  }
 }
 
 /// What is usual of a time that is not always known.
@@ -44,15 +30,15 @@ class Usual {
   void add(std::size_t slot, Ns time) {
     if (time >= 0) bySlot_[slot].push_back(time);
   }
-  /// By slot of a copy; `count`: how often each was done. Reorders.
-  [[nodiscard]] std::vector<Ns> medians(std::size_t count);
+  /// By slot of a copy; `count`: how often each was done.
+  [[nodiscard]] std::vector<Ns> medians(std::size_t count) const;
 
  private:
   const JobShape& shape_;
   std::vector<std::vector<Ns>> bySlot_;
 };
 
-std::vector<Ns> Usual::medians(std::size_t count) {
+std::vector<Ns> Usual::medians(std::size_t count) const {
   constexpr std::size_t kEnough = 3;
   const auto placeOf = [&](std::size_t s) {
     const JobShape::Slot& slot = shape_.copySlots[s];
@@ -64,7 +50,7 @@ std::vector<Ns> Usual::medians(std::size_t count) {
     place.insert(place.end(), bySlot_[s].begin(), bySlot_[s].end());
   }
   std::map<std::tuple<Rank, Stage, ActionKind>, Ns> usual;
-  for (auto& [place, times] : places) usual[place] = median(times);
+  for (const auto& [place, times] : places) usual[place] = median(times);
   std::vector<Ns> result;
   for (std::size_t s = 0; s < bySlot_.size(); ++s) {
     const bool known = bySlot_[s].size() >= std::min(kEnough, count) && 2 * bySlot_[s].size() >= count;
@@ -151,8 +137,8 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
     typical.times.messages.push_back(slot.crosses ? message[s] : 0);
   });
   std::vector<Ns> operation, delay;
-  for (auto& values : operations) operation.push_back(values.empty() ? kUnknownTime : median(values));
-  for (auto& values : delays) delay.push_back(median(values));
+  for (const auto& values : operations) operation.push_back(values.empty() ? kUnknownTime : median(values));
+  for (const auto& values : delays) delay.push_back(median(values));
   for (std::size_t w = 0; w < shape.workers; ++w) {
     for (std::size_t o = 0; o < shape.operations; ++o) {
       typical.times.operations.push_back(operation[w % shape.ranks * shape.operations + o]);

@@ -122,6 +122,7 @@ struct Operator {
   Statistics statistics = Statistics::None;
   Waits waits = Waits::Never;
   bool reproducible = true;  ///< false: on a GPU two identical runs may differ in the last digits
+  bool softmax = false;      ///< makes weights of the scores between the two products of an attention, which one kernel can compute
 };
 
 /// The row of a node's target: `torch.ops.aten.relu_.default`; one without a name where nothing is known. The reference stays valid.

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <random>
 
+#include "simulator/order/problem/index.h"
+
 namespace pw {
 namespace {
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// A rank's actions that follow each other on the critical path: positions in its row.
 struct Block {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "schedules/error.h"
+#include "simulator/order/problem/index.h"
 #include "simulator/order/problem/model.h"
 #include "simulator/order/problem/recomputation.h"
-#include "simulator/order/problem/work.h"
 #include "simulator/order/proof/bound.h"
 #include "simulator/order/proof/prove.h"
 #include "simulator/order/search.h"
@@ -15,8 +15,6 @@
 
 namespace pw {
 namespace {
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// A choice of what is recomputed, and the best order met while choosing.
 struct Choice {
@@ -64,9 +62,9 @@ std::vector<std::pair<Ns, std::vector<bool>>> choicesByBound(const OrderProblem&
 /// Looks for what to recompute, by short searches for an order with one choice after the other.
 class Chooser {
  public:
-  using GoOn = std::function<bool(std::int64_t)>;
+  using GoOn = std::function<bool(OrderWork)>;
 
-  Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, std::int64_t work, const GoOn& goOn)
+  Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, OrderWork work, const GoOn& goOn)
       : problem_(problem),
         open_(openChoice(problem)),
         choices_(choicesByBound(problem)),
@@ -83,7 +81,7 @@ class Chooser {
     choices_.empty() ? tryNeighbours() : tryAll();
     return best_;
   }
-  [[nodiscard]] std::int64_t spent() const { return spent_; }
+  [[nodiscard]] OrderWork spent() const { return spent_; }
   [[nodiscard]] Ns bound() const { return bound_; }  ///< of all choices: no order takes less
 
  private:
@@ -104,7 +102,7 @@ class Chooser {
     OrderSearch search(problem_, withRecomputation(problem_, recomputed), bound_, effort_);
     Choice choice{std::move(recomputed), std::nullopt};
     if (search.begin()) {
-      stopped_ = !search.improve(work_ / kParts, [&](std::int64_t done) { return goOn_(spent_ + done); });
+      stopped_ = !search.improve(work_ / kParts, [&](OrderWork done) { return goOn_(spent_ + done); });
       choice.found = search.result();
     }
     spent_ += search.spent();
@@ -140,11 +138,11 @@ class Chooser {
   std::vector<std::pair<Ns, Recomputation>> choices_;  ///< by bound; empty: too many
   Ns bound_;
   const OrderEffort& effort_;
-  std::int64_t work_;
+  OrderWork work_;
   const GoOn& goOn_;
   std::vector<Recomputation> tried_;
   Choice best_;
-  std::int64_t spent_ = 0;
+  OrderWork spent_ = 0;
   bool stopped_ = false;
 };
 
@@ -160,14 +158,14 @@ Ns boundOfWindows(const OrderProblem& problem, Ns found, double seconds) {
   OrderProblem relaxed = problem;
   relaxed.costs = relaxedCosts(problem, openChoice(problem));
   const OrderModel model(relaxed);
-  return static_cast<double>(OrderWork::ofWindows(model)) > seconds * 0.25e9 ? bound : windowBound(model, bound, found);
+  return workOfWindows(model) > workOf(seconds / 4) ? bound : windowBound(model, bound, found);
 }
 
 }  // namespace
 
 Ns orderBound(const OrderProblem& problem, Ns found, double seconds) {
   const Ns bound = boundOfWindows(problem, found, seconds);
-  return proveOrder(problem, bound, found, static_cast<std::int64_t>(seconds * 0.25e9)).bound;
+  return proveOrder(problem, bound, found, workOf(seconds / 4)).bound;
 }
 
 std::vector<Placement> orderPlacements(const Shape& shape) {
@@ -182,10 +180,10 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!problem.costs.overlap.empty()) throw UsageError("an order is searched without slots of their own duration; omit the overlap");
   if (tooSmall(problem)) return std::nullopt;
   Ns bound = orderBound(problem);
-  const auto work = static_cast<std::int64_t>(std::clamp(effort.seconds, 0.001, 1e6) * 1e9);
-  std::int64_t spent = 0;
+  const OrderWork work = workOf(std::clamp(effort.seconds, 0.001, 1e6));
+  OrderWork spent = 0;
   Choice choice{std::vector<bool>(problem.costs.stages.size(), false), std::nullopt};
-  const Chooser::GoOn goOn = [&](std::int64_t done) {
+  const Chooser::GoOn goOn = [&](OrderWork done) {
     return !effort.goOn || effort.goOn(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
   };
   if (!problem.recomputed.empty() && !problem.limits.empty()) {
@@ -197,9 +195,9 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   OrderSearch search(problem, withRecomputation(problem, choice.recomputed), bound, effort);
   if (!search.begin()) return std::nullopt;
   search.raiseBound(boundOfWindows(problem, search.best(), effort.seconds));
-  const std::int64_t left = std::max<std::int64_t>(work / 4, work - spent - search.spent());
-  const std::int64_t forProof = left / (search.isSmall() ? 3 : 4);
-  const bool whole = search.improve(left - forProof, [&](std::int64_t done) { return goOn(spent + done); });
+  const OrderWork left = std::max(work / 4, work - spent - search.spent());
+  const OrderWork forProof = left / (search.isSmall() ? 3 : 4);
+  const bool whole = search.improve(left - forProof, [&](OrderWork done) { return goOn(spent + done); });
   const Choice last{choice.recomputed, search.result()};
   FoundOrder found = choice.beats(last) ? *choice.found : *last.found;
   found.certificate.lowerBound = last.found->certificate.lowerBound;
@@ -210,7 +208,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!whole || found.certificate.optimal()) return found;
   spent += search.spent();
   OrderProof proof = proveOrder(problem, found.certificate.lowerBound, found.certificate.time, forProof,
-                                [&](std::int64_t done) { return goOn(spent + done); });
+                                [&](OrderWork done) { return goOn(spent + done); });
   if (proof.better) {
     found = *std::move(proof.better);
   } else {

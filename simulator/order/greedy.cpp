@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "simulator/order/problem/index.h"
+
 namespace pw {
 namespace {
 
 constexpr Ns kNever = std::numeric_limits<Ns>::max();
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

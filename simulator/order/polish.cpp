@@ -5,12 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "simulator/order/problem/index.h"
 #include "simulator/order/proof/exact.h"
 
 namespace pw {
 namespace {
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 class Polisher {
  public:

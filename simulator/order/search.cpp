@@ -9,16 +9,12 @@
 #include "schedules/lower.h"
 #include "simulator/order/anneal.h"
 #include "simulator/order/polish.h"
+#include "simulator/order/problem/index.h"
 #include "simulator/order/problem/judge.h"
-#include "simulator/order/problem/work.h"
 #include "simulator/order/tune.h"
 
 namespace pw {
-namespace {
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
+namespace {}  // namespace
 
 OrderSearch::OrderSearch(const OrderProblem& problem, CostTable costs, Ns bound, const OrderEffort& effort)
     : problem_(problem),
@@ -55,7 +51,7 @@ void OrderSearch::addFamilies() {
     if (!generator.trains || generator.refusal(shape)) continue;
     const Schedule schedule = generator.generate(shape);
     const OrderRows rows = rowsOf(model_, problem_, schedule);
-    spent_ += OrderWork::ofBuild(model_);
+    spent_ += workOfBuild(model_);
     if (rows.empty()) continue;
     tryWhole(schedule, generator.name);
     consider(rows, generator.name);
@@ -63,9 +59,9 @@ void OrderSearch::addFamilies() {
 }
 
 void OrderSearch::addGreedy(const GreedyRule& rule) {
-  if (spent_ > static_cast<std::int64_t>(effort_.seconds * kStartShare)) return;
+  if (spent_ > OrderWork(effort_.seconds * kStartShare)) return;
   const OrderRows& rows = greedy_.build(rule);
-  spent_ += OrderWork::ofBuild(model_);
+  spent_ += workOfBuild(model_);
   if (rows.front().empty() || !timer_.run(rows)) return;
   rules_.emplace_back(timer_.objective(), rule);
   consider(rows, "greedy");
@@ -157,7 +153,7 @@ void OrderSearch::share(int count, const std::function<void(int)>& work) const {
 }
 
 /// Counts work that some thread did. Returns whether to continue.
-bool OrderSearch::count(std::int64_t work) {
+bool OrderSearch::count(OrderWork work) {
   const std::scoped_lock lock(mutex_);
   counted_ += work;
   stopped_ = stopped_ || !goOn_(spent_ + counted_);
@@ -165,15 +161,16 @@ bool OrderSearch::count(std::int64_t work) {
 }
 
 /// The work has been done, whether or not it was counted on the way.
-void OrderSearch::settle(std::int64_t work) {
+void OrderSearch::settle(OrderWork work) {
   spent_ += work;
   counted_ = 0;
 }
 
-void OrderSearch::tune(std::int64_t work) {
+void OrderSearch::tune(OrderWork work) {
   const auto rules = static_cast<int>(std::min<std::size_t>(2, rules_.size()));
   if (rules == 0) return;
-  const std::int64_t cost = OrderWork::ofBuild(model_) + OrderWork::ofTrial(model_), trials = work / rules / cost;
+  const OrderWork cost = workOfBuild(model_) + workOfTrial(model_);
+  const std::int64_t trials = work / rules / cost;
   std::vector<OrderRows> tuned(at(rules));
   share(rules, [&](int i) {
     const std::function<bool()> goOn = [&] { return count(TuneOptions::kAskEvery * cost); };
@@ -184,9 +181,10 @@ void OrderSearch::tune(std::int64_t work) {
 }
 
 /// Several chains: the first and every third from the best, the others from the rest in turn; hot, cold and in between.
-void OrderSearch::anneal(std::int64_t work, int round) {
+void OrderSearch::anneal(OrderWork work, int round) {
   constexpr std::array temperatures{0.5, 2.0, 0.2, 1.0, 0.1, 4.0};
-  const std::int64_t cost = OrderWork::ofTrial(model_), trials = work / kChains / cost;
+  const OrderWork cost = workOfTrial(model_);
+  const std::int64_t trials = work / kChains / cost;
   std::array<OrderRows, kChains> better;
   share(kChains, [&](int i) {
     const auto chain = at(round) * at(kChains) + at(i);
@@ -199,8 +197,9 @@ void OrderSearch::anneal(std::int64_t work, int round) {
 }
 
 /// Two of the best, in turn.
-void OrderSearch::polish(std::int64_t work) {
-  const std::int64_t cost = OrderWork::ofWindow(model_), windows = work / kChains / cost;
+void OrderSearch::polish(OrderWork work) {
+  const OrderWork cost = workOfWindow(model_);
+  const std::int64_t windows = work / kChains / cost;
   std::array<OrderRows, kChains> better;
   share(kChains, [&](int i) {
     std::int64_t told = 0;
@@ -212,14 +211,13 @@ void OrderSearch::polish(std::int64_t work) {
   for (const OrderRows& rows : better) consider(rows, "branch and bound");
 }
 
-bool OrderSearch::improve(std::int64_t work, const std::function<bool(std::int64_t)>& goOn) {
+bool OrderSearch::improve(OrderWork work, const std::function<bool(OrderWork)>& goOn) {
   constexpr double kFirstShare = 1.0 / 3, kFirstShareOfLarge = 0.15;
   constexpr int kRounds = 6, kRoundsOfLarge = 2;  // large ones need long chains
   const int rounds = isSmall() ? kRounds : kRoundsOfLarge;
   goOn_ = goOn;
-  const std::int64_t forPolish = isSmall() ? work / 3 : 0, end = spent_ + work - forPolish;
-  if (best_ > bound_)
-    tune(static_cast<std::int64_t>((isSmall() ? kFirstShare : kFirstShareOfLarge) * static_cast<double>(work - forPolish)));
+  const OrderWork forPolish = isSmall() ? work / 3 : 0, end = spent_ + work - forPolish;
+  if (best_ > bound_) tune(static_cast<OrderWork>((isSmall() ? kFirstShare : kFirstShareOfLarge) * static_cast<double>(work - forPolish)));
   finish();
   for (int round = 0; round < rounds && best_ > bound_ && !stopped_ && !starts_.empty(); ++round) {
     anneal((end - spent_) / (rounds - round), round);

@@ -13,6 +13,7 @@
 #include "simulator/order/find.h"
 #include "simulator/order/greedy.h"
 #include "simulator/order/problem/model.h"
+#include "simulator/order/problem/work.h"
 
 namespace pw {
 
@@ -24,13 +25,13 @@ class OrderSearch {
   /// Families and greedy orders: false where nothing fits.
   bool begin();
   /// Improves what it has with this much work; false: it was stopped.
-  bool improve(std::int64_t work, const std::function<bool(std::int64_t)>& goOn);
+  bool improve(OrderWork work, const std::function<bool(OrderWork done)>& goOn);
 
   /// Whether branch and bound is likely to end.
   [[nodiscard]] bool isSmall() const { return model_.actions() <= 250; }
   void raiseBound(Ns bound) { bound_ = std::max(bound_, bound); }
   [[nodiscard]] Ns best() const { return best_; }
-  [[nodiscard]] std::int64_t spent() const { return spent_; }
+  [[nodiscard]] OrderWork spent() const { return spent_; }
   FoundOrder result();
 
  private:
@@ -50,11 +51,11 @@ class OrderSearch {
   void consider(const OrderRows& rows, std::string_view by);
   void tryWhole(const Schedule& schedule, std::string_view by);
   void share(int count, const std::function<void(int)>& work) const;
-  bool count(std::int64_t work);
-  void settle(std::int64_t work);
-  void tune(std::int64_t work);
-  void anneal(std::int64_t work, int round);
-  void polish(std::int64_t work);
+  bool count(OrderWork work);
+  void settle(OrderWork work);
+  void tune(OrderWork work);
+  void anneal(OrderWork work, int round);
+  void polish(OrderWork work);
   void finish();
 
   OrderProblem problem_;  ///< with the costs of this choice, and limits lowered by what the model leaves out
@@ -69,10 +70,10 @@ class OrderSearch {
   std::optional<Schedule> whole_;                 ///< the best that the simulator has judged
   std::string wholeBy_;
   Ns best_ = 0;
-  std::int64_t spent_ = 0;
-  std::function<bool(std::int64_t)> goOn_;
-  std::mutex mutex_;          ///< of `counted_`, `stopped_` while threads run
-  std::int64_t counted_ = 0;  ///< work on the way to be in `spent_`
+  OrderWork spent_ = 0;
+  std::function<bool(OrderWork)> goOn_;
+  std::mutex mutex_;       ///< of `counted_`, `stopped_` while threads run
+  OrderWork counted_ = 0;  ///< work on the way to be in `spent_`
   bool stopped_ = false;
 };
 

@@ -27,7 +27,7 @@ struct TunedOrder {
 /// Anneals the offsets of a greedy rule: a few numbers that decide all microbatches at once.
 [[nodiscard]] TunedOrder tuneOrder(const OrderModel& model, const GreedyRule& start, const TuneOptions& options);
 
-/// Offsets of one microbatch that runs alone as early as possible (`late`: W and forwards as late as the others allow), with the busiest
+/// Offsets of one microbatch that runs alone as early as possible (W and forwards as late as the others allow), with the busiest
 /// rank's work on a microbatch as period.
 [[nodiscard]] GreedyRule ruleOfOneMicrobatch(const OrderModel& model);
 

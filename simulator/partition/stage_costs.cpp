@@ -124,7 +124,7 @@ void Assembly::addReductions() {
   std::vector<Bytes> own;
   for (const StageCost& stage : table_.stages) own.push_back(stage.updatedBytes);  // gradients that are summed, before one of several owns
   const auto asList = [](const std::set<Rank>& ranks) { return std::vector<Rank>(ranks.begin(), ranks.end()); };
-  double reduceTime = 0;
+  double reduceTime = 0;  // [ns], whole; no number of transfers of the longest kind overflows it
   for (const SharedParameter& shared : partition_.shared) {
     const std::vector<Rank> ranks = asList(ranksOf(shared.stages, placement_));
     if (shared.sharing == Sharing::Transmit) {
@@ -137,8 +137,9 @@ void Assembly::addReductions() {
       const auto time = rank == owner ? slowest : topology_.message(owner, rank, shared.bytes);
       if (time.latency + time.transfer > slowest.latency + slowest.transfer) slowest = time;
     }
-    const Ns exchange = slowest.latency + static_cast<std::int64_t>(ranks.size() - 1) * slowest.transfer;
-    reduceTime += (shared.sharing == Sharing::Transmit ? 2.0 : 1.0) * static_cast<double>(exchange);
+    const double exchange =
+        static_cast<double>(slowest.latency) + static_cast<double>(ranks.size() - 1) * static_cast<double>(slowest.transfer);
+    reduceTime += shared.sharing == Sharing::Transmit ? 2 * exchange : exchange;
     Ns slowestRing = 0;
     for (const Rank rank : ranks)
       slowestRing = std::max(slowestRing, ringTime(topology_.ringHop({rank}, shared.bytes / replicas_), shared.bytes, replicas_));

@@ -1,25 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "schedules/ids.h"
-#include "schedules/named_values.h"
+#include "simulator/step/step_clock.h"
 
 namespace pw {
-
-/// Which time is to be small: `makespan` or `window` of Metrics.
-enum class StepClock : std::uint8_t { Flush, Window };
-
-constexpr std::string_view nameOf(StepClock clock) {
-  switch (clock) {
-    case StepClock::Flush: return "flush";
-    case StepClock::Window: return "window";
-  }
-  return {};
-}
 
 /// How good an order made for given costs is.
 struct Certificate {

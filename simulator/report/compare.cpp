@@ -107,7 +107,7 @@ Comparison compare(const Trace& predicted, const Trace& measured) {
   for (const auto& [kind, sums] : sumsBy(predicted, measured, [](const Span& span) { return span.kind; })) {
     result.byKind.push_back(groupError(std::string(nameOf(kind)), sums));
     // A measured message ends when its receiver takes it, often long after it arrived; the delay that it causes shows as waiting.
-    if (kind == SpanKind::SendForward || kind == SpanKind::SendBackward) result.byKind.back().contribution = 0;
+    if (isMessage(kind)) result.byKind.back().contribution = 0;
   }
   result.byStage = computeBy(predicted, measured, "stage", [](const Span& span) { return span.stage.value; });
   result.byRank = computeBy(predicted, measured, "rank", [](const Span& span) { return span.rank.value; });

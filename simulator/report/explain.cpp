@@ -11,15 +11,11 @@
 #include "simulator/report/ready_work.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
+#include "simulator/step/path_bound.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {
-
-/// What a step waited for: the step `from`, and the message in flight between them (0: none), as in `Edge::delay`.
-struct Binding {
-  std::int32_t from = kNoStep;
-  std::int32_t delay = 0;
-};
 
 class Explainer {
  public:
@@ -83,7 +79,9 @@ Microbatch Explainer::microbatchOf(std::int32_t step, const MessageCost& message
 
 // ---- Bindings ----------------------------------------------------------------------------------------------------
 
-/// One pass in the order of execution: sources come before their targets, so of equal sources on a lane the earliest stays.
+/// One pass in the order of execution: sources come before their targets, so of equal sources on a lane the earliest stays. Unlike those of
+/// `execute`, which takes any of several that determine a start, these do not depend on the order of the lanes' steps among each other: of
+/// messages the one from the lowest lane counts.
 void Explainer::bind() {
   bindings_.assign(view_.program.origin.size(), {});
   std::vector<std::int32_t> previous(view_.program.laneBegin.size() - 1, kNoStep);
@@ -91,7 +89,7 @@ void Explainer::bind() {
     Binding& own = bindings_[static_cast<std::size_t>(step)];
     std::int32_t& before = previous[static_cast<std::size_t>(view_.laneOf(step))];
     // A busy rank did not wait; a message that was sent at that moment waited for its sender rather than for the channel.
-    if (before != kNoStep && view_.endOf(before) == view_.startOf(step) && (!view_.onChannel(step) || own.from == kNoStep))
+    if (before != kNoStep && view_.endOf(before) == view_.startOf(step) && (!view_.onChannel(step) || own.step == kNoStep))
       own = {before, 0};
     before = step;
     for (std::int32_t e = view_.program.steps[static_cast<std::size_t>(step)].firstEdge;
@@ -99,7 +97,7 @@ void Explainer::bind() {
       const Edge& edge = view_.program.edges[static_cast<std::size_t>(e)];
       if (view_.endOf(step) + view_.program.delays[static_cast<std::size_t>(edge.delay)] != view_.startOf(edge.to)) continue;
       Binding& other = bindings_[static_cast<std::size_t>(edge.to)];
-      if (other.from == kNoStep || view_.laneOf(step) < view_.laneOf(other.from)) other = {step, edge.delay};
+      if (other.step == kNoStep || view_.laneOf(step) < view_.laneOf(other.step)) other = {step, edge.delay};
     }
   }
 }
@@ -108,8 +106,7 @@ std::vector<RankPhases> Explainer::phases() const {
   Trace trace;
   trace.ranks = view_.program.ranks;
   const auto add = [&](Rank rank, const ComputeStep& done, const Action& a) {
-    const auto kind = static_cast<SpanKind>(a.kind);  // the first kinds of spans are those of actions
-    trace.spans.push_back({rank, kind, a.stage, a.microbatch, rank, 0, done.start, done.end});
+    trace.spans.push_back({rank, *spanKind(a.kind), a.stage, a.microbatch, rank, 0, done.start, done.end});
   };
   for (std::size_t rank = 0; rank < steps_.ofRank.size(); ++rank) {
     for (const ComputeStep& done : steps_.ofRank[rank]) {
@@ -160,14 +157,14 @@ void Explainer::addStep(std::vector<Segment>& chain, std::int32_t step, bool que
 void Explainer::follow(std::vector<Segment>& chain, std::int32_t step, Ns until) const {
   while (view_.startOf(step) > until) {
     const Binding& binding = bindings_[static_cast<std::size_t>(step)];
-    assert(binding.from != kNoStep);
+    assert(binding.step != kNoStep);
     if (binding.delay > 0) {
       const MessageCost& m = view_.costs.messages[static_cast<std::size_t>(binding.delay) - 1];
-      add(chain, messageSegment(Doing::Latency, binding.delay - 1, microbatchOf(binding.from, m)), view_.endOf(binding.from),
+      add(chain, messageSegment(Doing::Latency, binding.delay - 1, microbatchOf(binding.step, m)), view_.endOf(binding.step),
           view_.startOf(step), until);
     }
-    addStep(chain, binding.from, view_.onChannel(step) && view_.onChannel(binding.from), until);
-    step = binding.from;
+    addStep(chain, binding.step, view_.onChannel(step) && view_.onChannel(binding.step), until);
+    step = binding.step;
   }
 }
 
@@ -179,13 +176,13 @@ std::pair<Action, Rank> Explainer::awaitedBy(std::int32_t step) const {
     return std::pair(producerOf(m, microbatch), view_.rows.placement.rankOf(m.from, microbatch));
   };
   std::int32_t at = step;
-  while (bindings_[static_cast<std::size_t>(at)].from != kNoStep) {
+  while (bindings_[static_cast<std::size_t>(at)].step != kNoStep) {
     const Binding& binding = bindings_[static_cast<std::size_t>(at)];
     if (binding.delay > 0)
-      return senderOf(binding.delay - 1, microbatchOf(binding.from, view_.costs.messages[static_cast<std::size_t>(binding.delay) - 1]));
-    if (view_.onChannel(binding.from)) return senderOf(view_.originOf(binding.from).index, view_.originOf(binding.from).microbatch);
-    if (const Action* action = view_.actionOf(binding.from)) return {*action, Rank(view_.laneOf(binding.from))};
-    at = binding.from;
+      return senderOf(binding.delay - 1, microbatchOf(binding.step, view_.costs.messages[static_cast<std::size_t>(binding.delay) - 1]));
+    if (view_.onChannel(binding.step)) return senderOf(view_.originOf(binding.step).index, view_.originOf(binding.step).microbatch);
+    if (const Action* action = view_.actionOf(binding.step)) return {*action, Rank(view_.laneOf(binding.step))};
+    at = binding.step;
   }
   return {*view_.actionOf(step), Rank(view_.laneOf(step))};  // loaded from the host since time 0
 }

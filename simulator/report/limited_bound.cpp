@@ -193,9 +193,8 @@ RankSpan spanOf(const RankWork& rank, const Way& way, bool whole) {
   const Ns outstanding = most(live, rank.most.weight, rank.weights, rank.bytes);
   RankSpan span{work + std::max<Ns>(0, rank.all.weight - outstanding) + idle(most(live - 1, rank.most.input, rank.inputs, beside)),
                 work + rank.all.weight + idle(most(live - 1, rank.mostAfter, rank.rest, beside))};
-  const auto shared = [&](auto all) { return (all + decltype(all)(live - 1)) / live; };
   const Ns ramps = (live - 1) * (rank.leastForward + rank.leastDeath) / 2;  // on average
-  span.toEnd = std::max({span.toEnd, shared(rank.lives) + ramps, shared(rank.pairs) * rank.leastLife});
+  span.toEnd = std::max({span.toEnd, dividedUp(rank.lives, live) + ramps, (rank.pairs + live - 1) / live * rank.leastLife});
   if (rank.bytes > 0 && rank.bytes < kUnlimited / 2)
     span.toEnd = std::max(span.toEnd, static_cast<Ns>(std::floor(rank.area / static_cast<long double>(rank.bytes) * (1 - 1e-15L))));
   if (whole) span.toLastInput = span.toEnd;

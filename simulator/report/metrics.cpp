@@ -38,7 +38,7 @@ void sweep(const Trace& trace, const Window& whole, std::vector<RankMetrics>& ra
   for (const Span& span : trace.spans) {
     if (isCompute(span.kind)) {
       add(span.rank, span.start, span.end, 1, 0);
-    } else if (span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward) {
+    } else if (isMessage(span.kind)) {
       add(span.peer, std::max(span.start, whole.first), std::min(span.end, whole.last), 0, 1);
     }
   }

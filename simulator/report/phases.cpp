@@ -122,8 +122,7 @@ Ns steadyPeriod(const Trace& trace) {
   const std::size_t a = n / 4, b = n - 1 - a;
   const Ns time = (beats.starts[b] - beats.starts[a]) * beats.all;
   const auto count = static_cast<std::int64_t>((b - a) * beats.microbatches);
-  const auto work = (busiest + Ns(beats.microbatches) - 1) / beats.microbatches;
-  return std::max(work, (time + Ns(count / 2)) / count);
+  return std::max(dividedUp(busiest, beats.microbatches), dividedToNearest(time, count));
 }
 
 }  // namespace pw

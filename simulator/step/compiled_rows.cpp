@@ -1,6 +1,7 @@
 #include "simulator/step/compiled_rows.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "simulator/step/lanes.h"
 #include "simulator/step/recost.h"
@@ -10,17 +11,17 @@ namespace {
 
 constexpr std::size_t kMostKept = 1U << 16U;  ///< peaks; some tens of MB
 
-/// Everything besides its row that determines the peak of a rank.
-std::vector<Bytes> keyOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, Rank rank) {
-  std::vector<Bytes> key{Bytes(rank.index())};
+/// The rank, and everything besides its row that determines its peak.
+std::pair<Rank, std::vector<Bytes>> keyOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, Rank rank) {
+  std::vector<Bytes> sizes;
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     if (!rows.placement.holds(rank, Stage(s))) continue;
     const StageCost& c = costs.stages[s];
-    key.insert(key.end(), {c.parameterBytes + c.gradientBytes + c.optimizerBytes + c.fixedBytes + c.dataBytes * rows.microbatches,
-                           c.activationBytes, c.freedByInput, c.addedByInput, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak,
-                           crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
+    sizes.insert(sizes.end(), {c.parameterBytes + c.gradientBytes + c.optimizerBytes + c.fixedBytes + c.dataBytes * rows.microbatches,
+                               c.activationBytes, c.freedByInput, c.addedByInput, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak,
+                               crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
   }
-  return key;
+  return {rank, std::move(sizes)};
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ int CompiledRows::prepare(const CostTable& costs) {
 void CompiledRows::updatePeaks(const CostTable& costs, const std::vector<Rank>& ranks, std::vector<Bytes>& peaks) {
   const CrossingBytes crossing(rows_.placement, costs);
   for (const Rank rank : ranks) {
-    std::vector<Bytes> key = keyOf(rows_, costs, crossing, rank);
+    auto key = keyOf(rows_, costs, crossing, rank);
     const auto found = kept_.find(key);
     if (found != kept_.end()) {
       peaks[rank.index()] = found->second;

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "simulator/step/compile.h"
@@ -32,7 +33,7 @@ class CompiledRows {
   const Schedule& rows_;
   std::optional<Program> program_;
   int structure_ = 0;
-  std::map<std::vector<Bytes>, Bytes> kept_;  ///< peaks, by rank and all that decides them
+  std::map<std::pair<Rank, std::vector<Bytes>>, Bytes> kept_;  ///< peaks, by rank and all that decides them
 };
 
 }  // namespace pw

@@ -18,4 +18,22 @@ template <class Number>
   return numbers.size() % 2 == 1 ? numbers[middle] : midpoint(numbers[middle - 1], numbers[middle]);
 }
 
+/// As `medianOf`, but always one of the numbers: of two in the middle the lower one. Cost: linear.
+template <class Number>
+[[nodiscard]] std::optional<Number> lowerMedianOf(std::vector<Number> numbers) {
+  if (numbers.empty()) return std::nullopt;
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>((numbers.size() - 1) / 2);
+  std::ranges::nth_element(numbers, middle);
+  return *middle;
+}
+
+/// Likewise: of two in the middle the upper one.
+template <class Number>
+[[nodiscard]] std::optional<Number> upperMedianOf(std::vector<Number> numbers) {
+  if (numbers.empty()) return std::nullopt;
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
+  std::ranges::nth_element(numbers, middle);
+  return *middle;
+}
+
 }  // namespace pw

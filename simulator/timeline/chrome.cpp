@@ -18,8 +18,6 @@ namespace {
 
 // Threads of a process: ranks' compute lanes come first, then message lanes. See the Trace Event Format (Google, 2016).
 
-bool isMessage(const Span& span) { return span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward; }
-
 bool isBackward(SpanKind kind) { return kind == SpanKind::Backward || kind == SpanKind::BackwardInput || kind == SpanKind::SendBackward; }
 
 std::string jsonString(std::string_view text) {
@@ -132,8 +130,9 @@ class Writer {
 void Writer::slice(const Span& span, const Span* partner, std::size_t process, std::size_t thread) {
   const std::string label = partner == nullptr ? labelOf(span) : fmt::format("({};{})", labelOf(span), labelOf(*partner));
   std::string arguments = fmt::format(R"("stage":{},"microbatch":{})", span.stage.value, span.microbatch.value);
-  if (isMessage(span)) arguments += fmt::format(R"(,"from":{},"to":{},"bytes":{})", span.rank.value, span.peer.value, span.bytes.value);
-  if (isBeside(span) || (!isMessage(span) && span.bytes != 0)) arguments += fmt::format(R"(,"bytes":{})", span.bytes.value);
+  if (isMessage(span.kind))
+    arguments += fmt::format(R"(,"from":{},"to":{},"bytes":{})", span.rank.value, span.peer.value, span.bytes.value);
+  if (isBeside(span) || (!isMessage(span.kind) && span.bytes != 0)) arguments += fmt::format(R"(,"bytes":{})", span.bytes.value);
   event(fmt::format(R"("ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}})", jsonString(label),
                     jsonString(nameOf(span.kind)), process, thread, micros(span.start), micros(span.end - span.start), arguments));
 }
@@ -149,11 +148,11 @@ void Writer::trace(const Trace& trace, std::string_view title, std::size_t proce
   const Actions actions(trace);
   MessageLanes lanes;
   for (const Span* span : spans) {
-    const std::size_t thread = isMessage(*span) || isBeside(*span) ? ranks + lanes.place(*span) : span->rank.index();
+    const std::size_t thread = isMessage(span->kind) || isBeside(*span) ? ranks + lanes.place(*span) : span->rank.index();
     const auto at = static_cast<std::size_t>(span - trace.spans.data());
     if (at > 0 && isSlot(trace.spans[at - 1], *span)) continue;  // drawn with its forward
     slice(*span, at + 1 < trace.spans.size() && isSlot(*span, trace.spans[at + 1]) ? &trace.spans[at + 1] : nullptr, process, thread);
-    if (!isMessage(*span)) continue;
+    if (!isMessage(span->kind)) continue;
     const Span* producer = actions.producer(*span);
     const Span* consumer = actions.consumer(*span);
     if (producer == nullptr || consumer == nullptr) continue;  // a measured trace may lack one, or its clocks disagree

@@ -229,8 +229,8 @@ std::string Layout::labelOf(const Span& span) const {
     return span.stage.value < 0 ? std::string(nameOf(span.kind)) : fmt::format("{}{}", span.stage.value, nameOf(span.kind));
   }
   if (labels_ == BlockLabels::Number) return fmt::format("{}", span.microbatch.value);
-  return severalStages_ || isMessage(span) ? fmt::format("{}{}{}", span.stage.value, nameOf(span.kind), span.microbatch.value)
-                                           : fmt::format("{}{}", nameOf(span.kind), span.microbatch.value);
+  return severalStages_ || isMessage(span.kind) ? fmt::format("{}{}{}", span.stage.value, nameOf(span.kind), span.microbatch.value)
+                                                : fmt::format("{}{}", nameOf(span.kind), span.microbatch.value);
 }
 
 void Layout::text(double x, double y, TextRole role, TextAlign align, std::string words) {

@@ -35,9 +35,7 @@ std::vector<double> busyShares(const FigureSpans& spans, const FigureStyle& styl
 
 }  // namespace
 
-bool isMessage(const Span& span) { return span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward; }
-
-bool isBelow(const Span& span) { return isMessage(span) || isBeside(span); }
+bool isBelow(const Span& span) { return isMessage(span.kind) || isBeside(span); }
 
 Ns endOf(const std::vector<FigureLane>& lanes) {
   Ns end = 1;

@@ -24,7 +24,6 @@ struct FigureSpans {
 /// The last end of a span that figures draw; at least 1.
 [[nodiscard]] Ns endOf(const std::vector<FigureLane>& lanes);
 
-[[nodiscard]] bool isMessage(const Span& span);
 /// On the strip below its rank's row: messages and reductions that run beside the rank's work.
 [[nodiscard]] bool isBelow(const Span& span);
 

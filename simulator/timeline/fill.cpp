@@ -9,6 +9,7 @@
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
 #include "simulator/timeline/writers.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {
@@ -289,8 +290,7 @@ void Filler::fillStep(Rank rank, Lane& lane, std::int32_t step) {
   if (!isCompute(action.kind)) return;
   rowsPass_.first = std::min(rowsPass_.first, start);
   trains_ = trains_ || action.kind != ActionKind::Forward;
-  lane.spans.push(start, end,
-                  {static_cast<SpanKind>(action.kind), action.stage, action.microbatch, rank});  // the first kinds are those of actions
+  lane.spans.push(start, end, {*spanKind(action.kind), action.stage, action.microbatch, rank});
   if (!action.overlapsNext) return;
   const std::size_t next = index(origin.index) + 1;
   if (next == row.size() || row[next].kind != ActionKind::Backward) return;
@@ -394,32 +394,6 @@ void Filler::shift(Ns first) {
 
 void fillTimeline(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline) {
   Filler(rows, costs, program, times, timeline).run();
-}
-
-Timeline timelineOf(const Trace& trace) {
-  Timeline timeline;
-  timeline.ranks.resize(index(trace.ranks));
-  std::vector<std::pair<SpanWriter, SpanWriter>> writers;
-  std::vector<MemoryWriter> memory;
-  for (Timeline::RankTracks& rank : timeline.ranks) {
-    writers.emplace_back(SpanWriter(rank.compute, 0), SpanWriter(rank.communication, 0));
-    memory.emplace_back(rank.memory);
-  }
-  for (const Span& s : trace.spans) {
-    if (s.kind == SpanKind::WaitForward || s.kind == SpanKind::WaitBackward) continue;
-    auto& [compute, communication] = writers[s.rank.index()];
-    const bool beside = s.kind == SpanKind::SendForward || s.kind == SpanKind::SendBackward || isBeside(s);
-    (beside ? communication : compute).push(s.start, s.end, {s.kind, s.stage, s.microbatch, s.peer});
-    timeline.stages = std::max(timeline.stages, s.stage.value + 1);
-  }
-  for (const MemorySample& sample : trace.memory) memory[sample.rank.index()].put(sample.time, sample.bytes);
-  for (auto& [compute, communication] : writers) {
-    compute.finish();
-    communication.finish();
-  }
-  for (MemoryWriter& writer : memory) writer.finish();
-  summarize(timeline);
-  return timeline;
 }
 
 }  // namespace pw

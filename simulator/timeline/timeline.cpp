@@ -4,6 +4,8 @@
 #include <cassert>
 #include <limits>
 
+#include "simulator/timeline/writers.h"
+
 namespace pw {
 namespace {
 
@@ -48,6 +50,32 @@ Ns covered(const SpanTrack& track, Ns from, Ns to) {
 }
 
 }  // namespace
+
+Timeline timelineOf(const Trace& trace) {
+  Timeline timeline;
+  timeline.ranks.resize(static_cast<std::size_t>(trace.ranks));
+  std::vector<std::pair<SpanWriter, SpanWriter>> writers;
+  std::vector<MemoryWriter> memory;
+  for (Timeline::RankTracks& rank : timeline.ranks) {
+    writers.emplace_back(SpanWriter(rank.compute, 0), SpanWriter(rank.communication, 0));
+    memory.emplace_back(rank.memory);
+  }
+  for (const Span& s : trace.spans) {
+    if (isWait(s.kind)) continue;
+    auto& [compute, communication] = writers[s.rank.index()];
+    const bool beside = isMessage(s.kind) || isBeside(s);
+    (beside ? communication : compute).push(s.start, s.end, {s.kind, s.stage, s.microbatch, s.peer});
+    timeline.stages = std::max(timeline.stages, s.stage.value + 1);
+  }
+  for (const MemorySample& sample : trace.memory) memory[sample.rank.index()].put(sample.time, sample.bytes);
+  for (auto& [compute, communication] : writers) {
+    compute.finish();
+    communication.finish();
+  }
+  for (MemoryWriter& writer : memory) writer.finish();
+  summarize(timeline);
+  return timeline;
+}
 
 const SpanTrack& trackOf(const Timeline& timeline, const SpanRef& ref) {
   const Timeline::RankTracks& tracks = timeline.ranks[ref.rank.index()];

@@ -77,6 +77,9 @@ struct Timeline {
   bool operator==(const Timeline&) const = default;
 };
 
+/// The timeline of a trace, which must be in order (`normalize`). Linear.
+[[nodiscard]] Timeline timelineOf(const Trace& trace);
+
 enum class TrackKind : std::uint8_t { Compute, Communication };
 
 /// One span of a timeline.

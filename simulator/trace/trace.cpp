@@ -23,6 +23,10 @@ bool isCompute(SpanKind kind) {
   return false;
 }
 
+bool isMessage(SpanKind kind) { return kind == SpanKind::SendForward || kind == SpanKind::SendBackward; }
+
+bool isWait(SpanKind kind) { return kind == SpanKind::WaitForward || kind == SpanKind::WaitBackward; }
+
 bool isSlot(const Span& f, const Span& b) {
   return f.kind == SpanKind::Forward && b.kind == SpanKind::Backward && f.rank == b.rank && f.start == b.start && f.end == b.end &&
          f.end > f.start;
@@ -43,6 +47,17 @@ void normalize(Trace& trace) {
     span.end -= origin;
   }
   for (MemorySample& sample : trace.memory) sample.time -= origin;
+}
+
+bool isSummable(const Trace& trace) {
+  constexpr double kMost = 4e18;
+  Ns last = 0;
+  double all = 0;
+  for (const Span& span : trace.spans) {
+    last = std::max(last, span.end);
+    all += static_cast<double>(span.end) - static_cast<double>(span.start);
+  }
+  return static_cast<double>(last) * trace.ranks <= kMost && all <= kMost;
 }
 
 }  // namespace pw

@@ -45,6 +45,8 @@ constexpr std::string_view nameOf(SpanKind kind) {
   return {};
 }
 [[nodiscard]] bool isCompute(SpanKind kind);  ///< F, B, I, W
+[[nodiscard]] bool isMessage(SpanKind kind);  ///< in flight
+[[nodiscard]] bool isWait(SpanKind kind);     ///< for a message
 
 /// One interval on a lane of a rank. Compute, waits, sums of shared parameters' gradients and the optimizer are on the rank's compute lane;
 /// a message is on the lane of its direction and rank pair (rank → peer), a stage's reduction on a separate lane of its rank.
@@ -89,5 +91,9 @@ struct Trace {
 
 /// Sorts into the order above and shifts times so that the first span starts at 0.
 void normalize(Trace& trace);
+
+/// Whether sums of its times stay within 64 bits: the idle time of all ranks, and that of all spans, which may overlap. Of a normalized
+/// trace. Cost: linear.
+[[nodiscard]] bool isSummable(const Trace& trace);
 
 }  // namespace pw

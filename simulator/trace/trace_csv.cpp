@@ -17,7 +17,8 @@ namespace pw {
 namespace {
 
 constexpr std::size_t kColumns = 8;
-constexpr std::int64_t kMostTime = 4'000'000'000'000'000;  ///< 46 days
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  ///< of a message
+constexpr std::int64_t kMostTime = 4'000'000'000'000'000;   ///< 46 days
 
 /// A line of the table while it is read.
 struct Line {
@@ -86,27 +87,22 @@ Trace parseSpanCsv(std::string_view text, std::string_view source) {
   if (takeLine(text) != kSpanCsvHead)
     throw UsageError(fmt::format("{} is not a table of spans: its first line is not {}", source, kSpanCsvHead));
   Trace trace;
-  double sum = 0;
   for (std::size_t number = 2; !text.empty(); ++number) {
     const std::string_view line = takeLine(text);
     if (line.empty()) continue;
     const Line cells = cellsOf(line, number, source);
     const Span span{cells.id<Rank>(0, 0, kMaxRanks),           cells.kind(),
                     cells.id<Stage>(2, -1, kMaxStages),        cells.id<Microbatch>(3, -1, kMaxMicrobatches),
-                    cells.id<Rank>(4, 0, kMaxRanks),           Bytes(cells.whole(5, 0, kMostTime)),
+                    cells.id<Rank>(4, 0, kMaxRanks),           Bytes(cells.whole(5, 0, kMostBytes)),
                     Ns(cells.whole(6, -kMostTime, kMostTime)), Ns(cells.whole(7, -kMostTime, kMostTime))};
     if (span.end < span.start) cells.refuse("the span ends before it starts");
     if (isCompute(span.kind) && span.stage.value < 0) cells.refuse("an action needs its stage");
     trace.ranks = std::max({trace.ranks, span.rank.value + 1, span.peer.value + 1});
-    sum += static_cast<double>(span.end - span.start);
     trace.spans.push_back(span);
   }
   if (trace.spans.empty()) throw UsageError(fmt::format("{} contains no span; one line per span must follow the header", source));
   normalize(trace);
-  // Idle time is summed over ranks, and spans may overlap: both sums must fit into 64 bits.
-  Ns last = 0;
-  for (const Span& span : trace.spans) last = std::max(last, span.end);
-  if (sum > 4e18 || static_cast<double>(last) * trace.ranks > 4e18)
+  if (!isSummable(trace))
     throw UsageError(fmt::format("{} has times too long to add up; use nanoseconds from the start of the step", source));
   return trace;
 }

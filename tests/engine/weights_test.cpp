@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/split_backward.h"
 #include "tests/support/training.h"
 
 namespace pw {
@@ -81,7 +82,7 @@ TEST(SplitBackward, GivesTheBitsOfTheWholeBackward) {
     const ModelGraph graph = test::sample(model);
     Plan plan = test::planFor(graph, "gpipe", 1, kMicrobatches, kSamples * kMicrobatches, "mse");
     const test::Trained whole = test::trainInThreads(graph, plan, 2, {});
-    plan.schedule = lower(splitBackward(generate("gpipe", {1, 1, kMicrobatches})));
+    plan.schedule = lower(test::splitBackward(generate("gpipe", {1, 1, kMicrobatches})));
     const test::Trained parts = test::trainInThreads(graph, plan, 2, {});
     EXPECT_EQ(whole.losses, parts.losses) << model;
     EXPECT_EQ(test::firstDifference(parts.gradients, whole.gradients, 0, 0), "") << model;
@@ -139,7 +140,7 @@ TEST(SplitBackward, GivesTheBitsOfTheWholeBackwardInBfloat16) {
     options.stage.precision = DType::BFloat16;
     Plan plan = test::planFor(graph, "gpipe", 1, kMicrobatches, kSamples * kMicrobatches, loss);
     const test::Trained whole = test::trainInThreads(graph, plan, 3, options);
-    plan.schedule = lower(splitBackward(generate("gpipe", {1, 1, kMicrobatches})));
+    plan.schedule = lower(test::splitBackward(generate("gpipe", {1, 1, kMicrobatches})));
     const test::Trained parts = test::trainInThreads(graph, plan, 3, options);
     EXPECT_EQ(whole.losses, parts.losses) << model << ": the weights in bfloat16 follow the optimizer";
     EXPECT_EQ(test::firstDifference(parts.parameters, whole.parameters, 0, 0), "") << model;

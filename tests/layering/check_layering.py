@@ -16,6 +16,7 @@
    names are filtered.
 8. A source or header that a comment names is one that the file includes, or lies beside it, or is written as a path from the root.
 9. A folder of the chain is a room that ROOMS places, at every depth. A folder holds 45 files of code (a warning above 40).
+10. No two files define types of one name in one namespace, unless it is anonymous: a program with both links the members of either.
 """
 
 import os
@@ -120,6 +121,8 @@ COMMENT = re.compile(r"//.*")
 NAMED_FILE = re.compile(r"(?<![\w./<-])((?:[\w-]+/)*[\w-]+\.(?:h|cpp|cu|cuh))\b(?!>)")
 COMMENT_OR_STRING = re.compile(r'R"([^\s()\\]{0,16})\(.*?\)\1"|/\*.*?\*/', re.S)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|import|include_next)\b[ \t]*(.*)$", re.M)
+NAMESPACE = re.compile(r"(?:inline )?namespace ?([\w:]*) ?\{")
+TYPE = re.compile(r"(?:struct|class) (?:\[\[[\w:]+\]\] )?(\w+)(?: final)?(?: :[^;{]*)? ?\{")
 TARGET = re.compile(r'<([^>]+)>|"([^"]+)"')
 
 
@@ -142,6 +145,7 @@ def check(root):
     violations, warnings = list(top_level(root)), []
     count = 0
     files_in = {}  # folder: how many
+    defined = {}  # type: the file that defines it
     for path in code_files(root):
         count += 1
         files_in[os.path.dirname(path)] = files_in.get(os.path.dirname(path), 0) + 1
@@ -156,6 +160,8 @@ def check(root):
             violations += includes(path, text)
             violations += misplaced(path, text)
             violations += lost_names(root, path, text)
+        if path.split("/")[0] in CHAIN and not path.endswith(".py"):
+            violations += defined_twice(path, text, defined)
     for folder, files in files_in.items():
         if folder.split("/")[0] in CHAIN and not is_placed(folder):
             violations.append(f"{folder}: a room that ROOMS does not place")
@@ -300,6 +306,20 @@ def lost_names(root, path, text):
         for name in NAMED_FILE.findall(comment.group(0)) if comment else ():
             if name not in near and not ("/" in name and os.path.exists(os.path.join(root, name))):
                 yield f"{path}:{number}: {name} is not beside this file, nor included; write its path from the root, or its name as it is now"
+
+
+def defined_twice(path, text, defined):
+    """Rule 10 for one C++ file; `defined` holds the types of those before it, and takes its own."""
+    inside = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if entered := NAMESPACE.match(line):
+            inside.append(entered.group(1))
+        elif line.startswith("}  // namespace") and inside:
+            inside.pop()
+        elif (named := TYPE.match(line)) and "" not in inside:
+            name = "::".join([*inside, named.group(1)])
+            if defined.setdefault(name, path) != path:
+                yield f"{path}:{number}: {name} is a type of {defined[name]}, too; name one of them differently"
 
 
 def include_lines(text):

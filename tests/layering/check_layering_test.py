@@ -72,6 +72,22 @@ class CheckLayering(unittest.TestCase):
     def test_a_clean_tree_passes(self):
         self.assertEqual(check({}), ([], []))
 
+    def test_types_of_one_name_are_found(self):
+        plan = "#include <cstdint>\nnamespace pw {\nstruct Part {\n};\n}  // namespace pw\n"
+        again = "namespace pw {\nclass Part final : public Base {\n};\n}  // namespace pw\n"
+        self.clean({"simulator/plan/plan.h": plan})
+        violations, _ = check({"simulator/plan/plan.h": plan, "backends/stage.h": again})
+        self.assertEqual(len(violations), 1, violations)
+        for word in ("pw::Part", "simulator/plan/plan.h", "backends/stage.h"):
+            self.assertIn(word, violations[0])
+        for other in (
+            again.replace("namespace pw {", "namespace pw {\nnamespace {", 1).replace("}  // namespace pw", "}  // namespace\n}  // namespace pw"),
+            again.replace("namespace pw", "namespace pw::traces"),
+            again.replace("Part", "Piece"),
+            "namespace pw {\nstruct Part;\n}  // namespace pw\n",
+        ):
+            self.clean({"simulator/plan/plan.h": plan, "backends/stage.h": other})
+
     def test_a_source_without_a_header_of_its_name_is_found(self):
         violations, _ = check({"engine/new.cpp": '#include "engine/processes/launcher.h"\n'}, has_headers=False)
         self.assertEqual(violations, ["engine/new.cpp: has no header of its name, and is of no family in SEVERAL_SOURCES"])

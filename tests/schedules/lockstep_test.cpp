@@ -10,6 +10,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "tests/support/split_backward.h"
 #include "tests/support/unit_times.h"
 
 namespace pw {
@@ -158,7 +159,7 @@ TEST(CycleTable, FewMicrobatchesFlushWithoutMainPhase) {
 TEST(CycleTable, LoweredAndSplitSchedulesShowTheirComputeActions) {
   const Schedule schedule = lockstep(3, 5);
   EXPECT_EQ(cycleTable(lower(schedule), 200), kThreeRanks);
-  const std::string split = cycleTable(splitBackward(schedule), 200);
+  const std::string split = cycleTable(test::splitBackward(schedule), 200);
   EXPECT_NE(split.find("F2 I0 W0  F3 I1 W1"), std::string::npos) << split;
   EXPECT_EQ(split.find("<B0 <B0"), std::string::npos) << "a W sends nothing";
 }

@@ -9,6 +9,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "tests/support/split_backward.h"
 
 namespace pw {
 namespace {
@@ -127,11 +128,11 @@ TEST(WithReductions, AreCheckedReadBackAndTakenAwayAgainForEveryGenerator) {
 
 TEST(SplitBackward, IsUndoneByMergingAndLeavesPairsWhole) {
   const Schedule whole = parsed("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
-  EXPECT_EQ(toCsv(splitBackward(whole)), "0F0,(0F1;0B0)OVERLAP_F_B,0I1,0W1\r\n");
+  EXPECT_EQ(toCsv(test::splitBackward(whole)), "0F0,(0F1;0B0)OVERLAP_F_B,0I1,0W1\r\n");
   for (const Generator& generator : generators()) {
     const Shape shape{4, 4 * generator.chunks, 8};
     const Schedule merged = mergeBackward(generate(generator.name, shape));
-    EXPECT_EQ(mergeBackward(splitBackward(merged)), merged) << generator.name;
+    EXPECT_EQ(mergeBackward(test::splitBackward(merged)), merged) << generator.name;
   }
 }
 

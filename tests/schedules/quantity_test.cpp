@@ -26,6 +26,10 @@ template <class A, class B>
 concept Multiplies = requires(A a, B b) {
   a* b;
 };
+template <class A, class B>
+concept DividesUp = requires(A a, B b) {
+  dividedUp(a, b);
+};
 
 TEST(Quantity, OfOneUnitDoesNotPassForAnother) {
   static_assert(!std::constructible_from<Ns, Bytes> && !std::assignable_from<Ns&, Bytes>);
@@ -63,6 +67,33 @@ TEST(Quantity, CountsInWholes) {
   time -= 1;
   time /= 2;
   EXPECT_EQ(time, Ns{19});
+}
+
+TEST(Quantity, IsDividedUp) {
+  static_assert(DividesUp<Ns, std::size_t> && !DividesUp<Ns, double> && !DividesUp<Ns, Ns>);
+  for (std::int64_t whole = 0; whole < 50; ++whole) {
+    for (const std::int64_t parts : {1, 2, 3, 7, 60}) {
+      const Bytes part = dividedUp(Bytes(whole), parts);
+      EXPECT_GE(part * parts, whole) << whole << " in " << parts;
+      EXPECT_LT(part * parts - Bytes(whole), parts) << whole << " in " << parts << ": one less each would be too little";
+    }
+  }
+  const Ns most = std::numeric_limits<Ns>::max();
+  EXPECT_EQ(dividedUp(most, 1), most) << "without a sum that is larger than the quantity";
+  EXPECT_EQ(dividedUp(most, 2), Ns(std::int64_t{1} << 62));
+}
+
+TEST(Quantity, IsDividedToTheNearest) {
+  for (std::int64_t whole = 0; whole < 50; ++whole) {
+    for (const std::int64_t parts : {1, 2, 3, 7, 60}) {
+      const std::int64_t twice = (2 * dividedToNearest(Ns(whole), parts) * parts - 2 * Ns(whole)).value;
+      EXPECT_LE(twice, parts) << whole << " in " << parts << ": at most half a unit too much";
+      EXPECT_GT(twice, -parts) << whole << " in " << parts << ": less than half a unit too little";
+    }
+  }
+  const Ns most = std::numeric_limits<Ns>::max();
+  EXPECT_EQ(dividedToNearest(most, 1), most);
+  EXPECT_EQ(dividedToNearest(most, std::size_t{2}), Ns(std::int64_t{1} << 62));
 }
 
 TEST(Quantity, HasTheOrderAndTheLimitsOfItsNumber) {

@@ -11,6 +11,7 @@
 
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "simulator/trace/span_kind.h"
 #include "simulator/trace/trace.h"
 
 namespace pw::test {
@@ -124,8 +125,7 @@ class EventReference {
   }
   /// Notes the span; in the background its messages queue up at once.
   void record(Rank rank, const Action& a, Ns start, Ns end) {
-    spans_.push_back(
-        {rank, static_cast<SpanKind>(a.kind), a.stage, a.microbatch, rank, 0, start, end});  // the first kinds are those of actions
+    spans_.push_back({rank, *spanKind(a.kind), a.stage, a.microbatch, rank, 0, start, end});
     if (a.kind == ActionKind::BackwardWeight) return;
     ends_[{a.stage, goesBack(a.kind), a.microbatch}] = end;
     if (sending_ != Sending::Overlapped) return;

@@ -8,6 +8,7 @@
 #include "schedules/schedule.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "tests/support/split_backward.h"
 
 namespace pw::test {
 
@@ -17,25 +18,6 @@ Number draw(std::mt19937_64& random, std::type_identity_t<Number> least, std::ty
 }
 
 inline bool oneIn(std::mt19937_64& random, std::int64_t n) { return draw(random, 1, n) == 1; }
-
-/// Every full backward as I directly followed by W, or with all W at the end of the row.
-inline Schedule splitBackwards(const Schedule& full, bool weightsLast) {
-  Schedule split = full;
-  for (auto& row : split.rows) {
-    std::vector<Action> actions, weights;
-    for (const Action& action : row) {
-      if (action.kind != ActionKind::Backward) {
-        actions.push_back(action);
-        continue;
-      }
-      actions.push_back({action.stage, ActionKind::BackwardInput, action.microbatch});
-      (weightsLast ? weights : actions).push_back({action.stage, ActionKind::BackwardWeight, action.microbatch});
-    }
-    actions.insert(actions.end(), weights.begin(), weights.end());
-    row = actions;
-  }
-  return split;
-}
 
 /// Chunk after chunk all forwards, then in the opposite order of chunks all backwards (looped breadth first), on a loop placement.
 inline Schedule loopedGpipe(int ranks, int chunks, int microbatches) {
@@ -63,7 +45,7 @@ inline Schedule randomSchedule(std::mt19937_64& random) {
   const int microbatches = static_cast<int>(draw(random, 1, 12));
   if (oneIn(random, 5)) return loopedGpipe(ranks, static_cast<int>(draw(random, 2, 3)), microbatches);
   const Schedule schedule = generate(oneIn(random, 2) ? "gpipe" : "1f1b", {ranks, ranks, microbatches});
-  return oneIn(random, 3) ? splitBackwards(schedule, oneIn(random, 2)) : schedule;
+  return oneIn(random, 3) ? splitBackward(schedule, oneIn(random, 2) ? Weights::Last : Weights::AtOnce) : schedule;
 }
 
 /// Costs of every kind: uneven stages and links, values that skip stages, several messages between two stages, uneven microbatches.

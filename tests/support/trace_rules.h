@@ -26,8 +26,8 @@ inline void expectKeepsRules(const Trace& trace) {
     ASSERT_LE(span.start, span.end);
     ASSERT_GE(span.bytes, 0);
     ASSERT_TRUE(before == nullptr || before->start < span.start || (before->start == span.start && before->rank <= span.rank));
-    const bool message = span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward;
-    const bool wait = span.kind == SpanKind::WaitForward || span.kind == SpanKind::WaitBackward;
+    const bool message = isMessage(span.kind);
+    const bool wait = isWait(span.kind);
     ASSERT_EQ(message, span.peer != span.rank);
     if (!message && !wait && !isBeside(span)) {
       Ns& until = busyUntil[span.rank.index()];

@@ -87,7 +87,7 @@ std::shared_ptr<Loaded> planOfJob(std::shared_ptr<const JobBasis> basis) {
   loaded->design.request.microbatch = 1;
   loaded->design.job = basis;
   setAsItRan(*basis, loaded->design);
-  loaded->measured.push_back(replayedStep(*basis, std::nullopt, Rank(0)));
+  loaded->measured.push_back(replayedStep(*basis, std::nullopt, JobRank(0)));
   loaded->notes << translated("Planned as the job ran: %1. A job does not show memory.").arg(QString::fromStdString(shapeText(job)));
   for (const std::string& note : job.notes) loaded->notes << QString::fromStdString(note);
   return loaded;
@@ -106,7 +106,7 @@ std::vector<NodeId> evenBegins(const pw::Job& job, int stages) {
   return begins;
 }
 
-std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, Rank worker) {
+std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, JobRank worker) {
   const pw::Job& job = basis.job;
   const JobShape shape(job);
   const TypicalTimes typical = typicalTimes(shape, job);
@@ -116,7 +116,7 @@ std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optiona
   const QString name = QString::fromStdString(job.name);
   measured->title =
       step ? translated("%1 · %2").arg(name, QString::fromStdString(job.steps[*step].name)) : translated("%1 · usual step").arg(name);
-  measured->trace = traceOf(shape, replay, worker.index() / shape.ranks);
+  measured->trace = traceOf(shape, replay, shape.copyOf(worker));
   measured->timeline = timelineOf(measured->trace);
   measured->metrics = metricsOf(measured->trace);
   measured->from = basis.from;

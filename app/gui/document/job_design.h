@@ -28,7 +28,7 @@ void setAsItRan(const JobBasis& basis, Design& design);
 [[nodiscard]] std::vector<NodeId> evenBegins(const pw::Job& job, int stages);
 
 /// A step of a job, put together from its times; without `step` the usual one. Of the copy of the pipeline that has this worker.
-[[nodiscard]] std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, Rank worker);
+[[nodiscard]] std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, JobRank worker);
 
 /// What a job's times make of schedules: as `simulate --costs-from` has them where stages are even, else of the job's work at the splits:
 /// then each action takes as much longer or shorter as its stage's costs, where the schedule does the job's microbatches on its ranks.

@@ -148,7 +148,7 @@ QLayout* ExplainPanel::Private::makeProgress() {
 
 QWidget* ExplainPanel::Private::makePage(Page page) {
   auto* tree = trees[static_cast<std::size_t>(page)] = new RowTree(titleOf(page));
-  QObject::connect(tree, &RowTree::chosen, &w, [this](const JobPlace& place) {
+  QObject::connect(tree, &RowTree::chosen, &w, [this](const StepPlace& place) {
     if (explanation) emit w.placeChosen({explainedOf, explanation->job, place});
   });
   if (page != Page::WorstSteps) return tree;

@@ -11,7 +11,7 @@ namespace pw::gui {
 struct ExplainedPlace {
   ExplainedOf of = ExplainedOf::Plan;
   std::shared_ptr<const JobBasis> job;  ///< whose place it is; for a plan it has the one predicted step
-  JobPlace place;
+  StepPlace place;
 };
 
 /// Where the step of what is open goes: the critical path, bubbles by phase and cause, stragglers by kind, stage, rank and worker, and the

@@ -18,13 +18,13 @@ class RowTree : public QTreeWidget {
   void show(const std::vector<const ExplainedTable*>& tables);
 
  signals:
-  void chosen(const pw::JobPlace& place);
+  void chosen(const pw::StepPlace& place);
 
  private:
   void addRows(const ExplainedTable& table, QTreeWidgetItem* parent, int bar);
   void choose(const QTreeWidgetItem* item);
 
-  std::vector<JobPlace> places_;
+  std::vector<StepPlace> places_;
 };
 
 }  // namespace pw::gui

@@ -9,7 +9,6 @@
 namespace pw::gui {
 namespace {
 
-bool isMessage(SpanKind kind) { return kind == SpanKind::SendForward || kind == SpanKind::SendBackward; }
 bool isLinked(SpanKind kind) { return isCompute(kind) || isMessage(kind); }
 bool isGradient(SpanKind kind) { return kind == SpanKind::Backward || kind == SpanKind::BackwardInput || kind == SpanKind::SendBackward; }
 SpanKind messageOf(bool gradients) { return gradients ? SpanKind::SendBackward : SpanKind::SendForward; }

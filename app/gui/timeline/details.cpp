@@ -16,7 +16,6 @@ struct Text {
   Q_DECLARE_TR_FUNCTIONS(Timeline)
 };
 
-bool isMessage(const Span& span) { return span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward; }
 SpanTag tagOf(const Span& span) { return {span.kind, span.stage, span.microbatch, span.peer}; }
 
 QString capitalized(QString text) {
@@ -26,8 +25,8 @@ QString capitalized(QString text) {
 
 /// The rank or, for a message, both ends.
 QString placeOf(const Span& span) {
-  return isMessage(span) ? Text::tr("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value)
-                         : Text::tr("rank %1").arg(span.rank.value);
+  return isMessage(span.kind) ? Text::tr("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value)
+                              : Text::tr("rank %1").arg(span.rank.value);
 }
 
 /// A resolution of a hundredth of the span distinguishes its ends.
@@ -71,7 +70,7 @@ QString comparisonOf(const SpanFacts& facts) {
 QString waitText(const SpanFacts& facts) {
   if (!facts.waitedFor) return facts.wait > 0 ? Text::tr("waited %1").arg(durationText(facts.wait)) : Text::tr("has no predecessor");
   const Span& input = *facts.waitedFor;
-  const QString what = isMessage(input)                ? Text::tr("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
+  const QString what = isMessage(input.kind)           ? Text::tr("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
                        : input.rank == facts.span.rank ? nameOf(tagOf(input))
                                                        : Text::tr("%1 of rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value);
   if (facts.wait > 0) return Text::tr("waited %1 for %2").arg(durationText(facts.wait), what);
@@ -84,7 +83,7 @@ QString neededText(const SpanFacts& facts) {
   QStringList names;
   for (std::size_t i = 0; i < std::min(kShown, facts.neededBy.size()); ++i) {
     const Span& user = facts.neededBy[i];
-    names << (isMessage(user)                ? Text::tr("%1 to rank %2").arg(nameOf(tagOf(user))).arg(user.peer.value)
+    names << (isMessage(user.kind)           ? Text::tr("%1 to rank %2").arg(nameOf(tagOf(user))).arg(user.peer.value)
               : user.rank == facts.span.rank ? nameOf(tagOf(user))
                                              : Text::tr("%1 of rank %2").arg(nameOf(tagOf(user))).arg(user.rank.value));
   }
@@ -136,7 +135,7 @@ SpanFacts factsOf(const SourcedSpan& at, const Timeline& timeline, const Depende
 }
 
 Bytes bytesOf(const CostTable& costs, const Schedule& rows, const Span& message) {
-  if (!isMessage(message)) return 0;
+  if (!isMessage(message.kind)) return 0;
   for (const MessageCost& m : costs.messages) {
     const bool same =
         m.from == message.stage && m.backward == (message.kind == SpanKind::SendBackward) && m.to.index() < rows.placement.stages();

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "app/gui/common/format.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw::gui {
 namespace {
@@ -139,8 +140,8 @@ std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Tim
     const bool gradients = s.action.kind != ActionKind::Forward;
     switch (s.doing) {
       case Doing::Compute:
-        add(dependencies.find(s.rank, static_cast<SpanKind>(s.action.kind), s.action.stage, s.action.microbatch));
-        if (s.partner) add(dependencies.find(s.rank, static_cast<SpanKind>(s.partner->kind), s.partner->stage, s.partner->microbatch));
+        add(dependencies.find(s.rank, *spanKind(s.action.kind), s.action.stage, s.action.microbatch));
+        if (s.partner) add(dependencies.find(s.rank, *spanKind(s.partner->kind), s.partner->stage, s.partner->microbatch));
         break;
       case Doing::Transfer:
       case Doing::Queue:

@@ -10,6 +10,7 @@
 #include "app/gui/window/window_parts.h"
 #include "backends/store/run_store.h"
 #include "schedules/error.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw::gui {
 namespace {
@@ -114,7 +115,7 @@ std::function<std::shared_ptr<const Measured>()> MainWindow::Private::stepOf(con
     const bool isShown = measured && measured->isReplayed && measured->from == at.job->from && measured->stepName == name;
     const int copies = at.job->job.replicas * at.job->job.tensor;
     if (isShown && copies == 1) return {};
-    return [job = at.job, wanted, worker = at.place.worker.value_or(Rank(0))] { return replayedStep(*job, wanted, worker); };
+    return [job = at.job, wanted, worker = at.place.worker.value_or(JobRank(0))] { return replayedStep(*job, wanted, worker); };
   }
   if (!wanted || !measured || measured->stepName == name) return {};
   const auto found = std::ranges::find_if(steps, [&](const auto& one) { return !one->isReplayed && one->stepName == name; });
@@ -147,18 +148,17 @@ void MainWindow::Private::select(const ExplainedPlace& at) {
   if (!at.place.worker) return;
   const Source source = at.of == ExplainedOf::Plan ? Source::Predicted : Source::Measured;
   const auto ranks = static_cast<std::int32_t>(at.job->job.schedule.rows.size());
-  const Rank rank = at.of == ExplainedOf::Job && ranks > 0 ? Rank(at.place.worker->value % ranks) : *at.place.worker;
+  const Rank rank = at.of == ExplainedOf::Job && ranks > 0 ? Rank(at.place.worker->value % ranks) : Rank(at.place.worker->value);
   // After the timeline has the step.
   QTimer::singleShot(0, &window, [this, source, place = at.place, rank] { select(source, place, rank); });
 }
 
 /// Selects the action, or the idle time before it, of this rank; where neither is there, the rank is found.
-void MainWindow::Private::select(Source source, const JobPlace& place, Rank rank) {
+void MainWindow::Private::select(Source source, const StepPlace& place, Rank rank) {
   const Timeline* shown = timelineFrom(timeline->scene(), source);
   if (shown == nullptr || rank.value < 0 || rank.index() >= shown->ranks.size()) return;
-  const auto span = place.action
-                        ? findAction(*shown, rank, static_cast<SpanKind>(place.action->kind), place.action->stage, place.action->microbatch)
-                        : std::nullopt;
+  const std::optional<SpanKind> kind = place.action ? spanKind(place.action->kind) : std::nullopt;
+  const auto span = kind ? findAction(*shown, rank, *kind, place.action->stage, place.action->microbatch) : std::nullopt;
   if (place.idle) {
     const Ns until = span ? spanOf(*shown, *span).start : shown->end;
     if (const auto bubble = bubbleUnder(*shown, source, rank, until - 1)) return timeline->selectBubble(*bubble);

@@ -116,7 +116,7 @@ struct MainWindow::Private {
   std::function<std::shared_ptr<const Measured>()> stepOf(const ExplainedPlace& at);
   void select(const ExplainedPlace& at);
   void showReplayed(const std::shared_ptr<const Measured>& replayed);
-  void select(Source source, const JobPlace& place, Rank rank);
+  void select(Source source, const StepPlace& place, Rank rank);
 
   // menus.cpp
   void buildMenus();

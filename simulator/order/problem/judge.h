@@ -12,6 +12,8 @@ struct JudgedOrder {
   std::vector<Bytes> excess;  ///< by rank: bytes above its limit
   bool fits = true;
 };
+/// Simulates the schedule with these costs, on the clock and against the limits of the problem. Throws as `compile`. Cost: linear in
+/// actions and messages.
 [[nodiscard]] JudgedOrder judgeOrder(const OrderProblem& problem, const CostTable& costs, const Schedule& schedule);
 
 }  // namespace pw

@@ -8,6 +8,7 @@
 
 #include "schedules/error.h"
 #include "schedules/lower.h"
+#include "simulator/order/problem/index.h"
 #include "simulator/order/problem/made_schedules.h"
 #include "simulator/order/problem/recomputation.h"
 #include "simulator/step/compile.h"
@@ -17,22 +18,20 @@ namespace {
 
 constexpr int kMostPairs = 4'000'000;  ///< (stage, microbatch) pairs: about 2 GB
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 /// An action of one microbatch on a rank.
 struct Part {
-  std::size_t stage;
+  Stage stage;
   ActionKind kind;
 };
 
 /// Bytes of one microbatch in one stage.
 struct StageNeed {
-  std::size_t stage;
+  Stage stage;
   Bytes kept, after;                    ///< between F and I, between I and W
   Bytes forward, whole, input, weight;  ///< while it is in F, B, I and W
 };
 
-StageNeed needOf(const StageCost& cost, std::size_t stage) {
+StageNeed needOf(const StageCost& cost, Stage stage) {
   const Bytes kept = cost.activationBytes, after = kept - cost.freedByInput + cost.addedByInput;
   return {stage,
           kept,
@@ -122,7 +121,8 @@ Bytes leastLimit(const std::vector<StageNeed>& stages) {
 
 std::vector<std::vector<StageNeed>> needsOf(const Placement& placement, int ranks, const CostTable& costs) {
   std::vector<std::vector<StageNeed>> needs(at(ranks));
-  for (std::size_t s = 0; s < costs.stages.size(); ++s) needs[placement.rankOfStage[s].index()].push_back(needOf(costs.stages[s], s));
+  for (std::size_t s = 0; s < costs.stages.size(); ++s)
+    needs[placement.rankOfStage[s].index()].push_back(needOf(costs.stages[s], Stage(s)));
   return needs;
 }
 
@@ -133,7 +133,7 @@ Schedule mixedSchedule(const Placement& placement, int ranks, int microbatches, 
     auto& row = schedule.rows.emplace_back();
     const std::vector<Part> parts = partsWithin(stages, leastLimit(stages));
     for (int m = 0; m < microbatches; ++m) {
-      for (const Part& part : parts) row.push_back({Stage(part.stage), part.kind, Microbatch(m)});
+      for (const Part& part : parts) row.push_back({part.stage, part.kind, Microbatch(m)});
     }
   }
   return schedule;
@@ -144,12 +144,12 @@ void chooseSmallest(const std::vector<StageNeed>& without, const std::vector<Sta
   constexpr std::size_t kFew = 10;
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < with.size(); ++i) {
-    if (recomputed[with[i].stage] && !needsNoMore(with[i], without[i])) open.push_back(i);
+    if (recomputed[with[i].stage.index()] && !needsNoMore(with[i], without[i])) open.push_back(i);
   }
   if (open.empty() || open.size() > kFew) return;
   std::vector<StageNeed> stages(without);
   for (std::size_t i = 0; i < with.size(); ++i) {
-    if (recomputed[with[i].stage]) stages[i] = with[i];
+    if (recomputed[with[i].stage.index()]) stages[i] = with[i];
   }
   Bytes best = leastLimit(stages);
   std::size_t chosen = 0;  // bits of those that do not
@@ -161,7 +161,7 @@ void chooseSmallest(const std::vector<StageNeed>& without, const std::vector<Sta
     chosen = bits;
   }
   for (std::size_t i = 0; i < open.size(); ++i) {
-    if ((chosen >> i & 1) != 0) recomputed[with[open[i]].stage] = false;
+    if ((chosen >> i & 1) != 0) recomputed[with[open[i]].stage.index()] = false;
   }
 }
 

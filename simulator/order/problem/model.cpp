@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "simulator/order/problem/index.h"
 #include "simulator/step/recost.h"
 #include "simulator/text/rounding.h"
 
@@ -16,8 +17,6 @@ namespace {
 constexpr std::int32_t kKinds = 3;  ///< F, I, W
 
 using Channels = std::map<std::pair<Rank, Rank>, ChannelId>;  ///< by sender and receiver
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 void addStage(OrderModel& model, const OrderProblem& problem, Stage stage) {
   const StageCost& cost = problem.costs.stages[stage.index()];

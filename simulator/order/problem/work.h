@@ -1,5 +1,7 @@
 #pragma once
 
+// Internal to the search for orders: what it costs.
+
 #include <algorithm>
 #include <cstdint>
 
@@ -7,18 +9,28 @@
 
 namespace pw {
 
-/// What a search costs, in nanoseconds on one core of a machine of 2020: counted, so that the same input gives the same order.
-struct OrderWork {
-  static std::int64_t ofTrial(const OrderModel& model) { return 225 + 5 * static_cast<std::int64_t>(model.actions()); }
-  static std::int64_t ofWindows(const OrderModel& model) {
-    const auto actions = static_cast<std::int64_t>(model.actions()), ranks = static_cast<std::int64_t>(std::max(1, model.ranks));
-    return actions * (8'000 * static_cast<std::int64_t>(model.classes.size()) + 100 * actions) / ranks;
-  }
-  /// That branch and bound looks at.
-  static std::int64_t ofWindow(const OrderModel& model) {
-    return 350 + 6 * static_cast<std::int64_t>(model.actions()) / std::max(1, model.ranks);
-  }
-  static std::int64_t ofBuild(const OrderModel& model) { return 750 + 50 * static_cast<std::int64_t>(model.actions()); }
-};
+/// Work of a search, as the nanoseconds that one core of a machine of 2020 needs for it: counted, not measured, so that the same input
+/// gives the same order. A type of its own, so that it is not taken for the time of an order.
+using OrderWork = Quantity<struct OrderWorkTag>;
+
+[[nodiscard]] constexpr OrderWork workOf(double seconds) { return OrderWork(seconds * 1e9); }
+
+[[nodiscard]] inline OrderWork workOfTrial(const OrderModel& model) {
+  return OrderWork(225 + 5 * static_cast<std::int64_t>(model.actions()));
+}
+
+[[nodiscard]] inline OrderWork workOfWindows(const OrderModel& model) {
+  const auto actions = static_cast<std::int64_t>(model.actions()), ranks = static_cast<std::int64_t>(std::max(1, model.ranks));
+  return OrderWork(actions * (8'000 * static_cast<std::int64_t>(model.classes.size()) + 100 * actions) / ranks);
+}
+
+/// Of one that branch and bound looks at.
+[[nodiscard]] inline OrderWork workOfWindow(const OrderModel& model) {
+  return OrderWork(350 + 6 * static_cast<std::int64_t>(model.actions()) / std::max(1, model.ranks));
+}
+
+[[nodiscard]] inline OrderWork workOfBuild(const OrderModel& model) {
+  return OrderWork(750 + 50 * static_cast<std::int64_t>(model.actions()));
+}
 
 }  // namespace pw

@@ -9,7 +9,6 @@
 #include "simulator/order/problem/judge.h"
 #include "simulator/order/problem/made_schedules.h"
 #include "simulator/order/problem/recomputation.h"
-#include "simulator/order/problem/work.h"
 #include "simulator/order/proof/exact.h"
 #include "simulator/order/proof/windows.h"
 
@@ -106,13 +105,13 @@ std::optional<FoundOrder> orderOf(const OrderProblem& problem, const ChoiceSearc
 
 }  // namespace
 
-OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, std::int64_t work, const std::function<bool(std::int64_t)>& goOn) {
+OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, OrderWork work, const std::function<bool(OrderWork)>& goOn) {
   constexpr std::array shares{0.5, 0.75, 0.9, 1.0};  // of what lies between the bound and the time
   constexpr std::int64_t part = 4;                   // of the work left, for all but the last
   OrderProof proof{bound, std::nullopt, 0};
   const OrderModel model = relaxedModel(problem, openChoice(problem));
-  if (OrderWork::ofWindows(model) > work) return proof;  // not even the windows of one time
-  const std::int64_t cost = OrderWork::ofWindow(model);
+  if (workOfWindows(model) > work) return proof;  // not even the windows of one time
+  const OrderWork cost = workOfWindow(model);
   bool stopped = false;
   for (std::size_t i = 0; i < shares.size() && time > proof.bound && !stopped && proof.work < work;) {
     const Ns trial = time - static_cast<Ns>((1 - shares[i]) * static_cast<double>(time - proof.bound));

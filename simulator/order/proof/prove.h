@@ -1,11 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 
 #include "simulator/order/problem/found.h"
 #include "simulator/order/problem/problem.h"
+#include "simulator/order/problem/work.h"
 
 namespace pw {
 
@@ -13,7 +13,7 @@ namespace pw {
 struct OrderProof {
   Ns bound = 0;                      ///< no order takes less, whatever it recomputes
   std::optional<FoundOrder> better;  ///< that takes less than the time; its certificate has this bound
-  std::int64_t work = 0;             ///< in nanoseconds (`OrderWork`)
+  OrderWork work = 0;                ///< that was done
 };
 
 /// Raises `bound`, which no order undercuts, and lowers `time`, which an order takes, with about that much work: searches for an order that
@@ -21,7 +21,7 @@ struct OrderProof {
 /// `time`. Where stages may recompute, each search branches over these choices, too. A choice still open costs neither time nor memory;
 /// where the windows are empty even so, no choice below it is tried. Does nothing where the work is less than that of narrowing windows
 /// once. `goOn` is polled with the work done; false: returns what is known so far.
-[[nodiscard]] OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, std::int64_t work,
-                                    const std::function<bool(std::int64_t work)>& goOn = {});
+[[nodiscard]] OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, OrderWork work,
+                                    const std::function<bool(OrderWork work)>& goOn = {});
 
 }  // namespace pw

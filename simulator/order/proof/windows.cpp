@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "simulator/order/problem/index.h"
 #include "simulator/order/proof/room.h"
 
 namespace pw {
 namespace {
 
 constexpr int kMostPasses = 100;  ///< for one time; what is not narrow by then stays wide
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 Microbatch smallestMicrobatch(const OrderModel& model) {
   return Microbatch(static_cast<std::size_t>(std::ranges::min_element(model.scale) - model.scale.begin()));

@@ -13,6 +13,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "tests/schedules/random_schedules.h"
+#include "tests/support/split_backward.h"
 
 namespace pw {
 namespace {
@@ -168,7 +169,7 @@ TEST(Edit, MovesAStageToAnotherRank) {
 TEST(Edit, TurnsOneFOneBIntoZbH1ByItsMoves) {
   // Zero-bubble H1 of 4 ranks: the weights' parts are put off, so that the gradients of inputs reach the ranks before earlier.
   const Shape shape{4, 4, 6};
-  Schedule s = splitBackward(generate("1f1b", shape));
+  Schedule s = test::splitBackward(generate("1f1b", shape));
   const Schedule target = generate("zb-h1", shape);
   int moves = 0;
   for (std::size_t r = 0; r < s.rows.size(); ++r) {

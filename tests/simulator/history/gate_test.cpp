@@ -46,10 +46,10 @@ struct Machine {
 TEST(StepTimes, SumTheComputeOfEachStage) {
   const CostTable costs = syntheticTable(
       {.forward = {kMs}, .backward = {2 * kMs}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}}, 2);
-  const StepTimes times = stepTimes(simulate(lower(generate("1f1b", {2, 2, 4})), costs), 2);
+  const GatedStep times = stepTimes(simulate(lower(generate("1f1b", {2, 2, 4})), costs), 2);
   EXPECT_EQ(times.stages, (std::vector<Ns>{4 * 3 * kMs, 4 * 3 * kMs}));
   EXPECT_EQ(times.step, (4 + 1) * 3 * kMs);  // (M + R − 1)(F + B)
-  EXPECT_EQ(stepTimes(Trace{}, 2), (StepTimes{0, {0, 0}}));
+  EXPECT_EQ(stepTimes(Trace{}, 2), (GatedStep{0, {0, 0}}));
 }
 
 TEST(Gate, NamesTheStageThatGotSlowerAndByHowMuch) {
@@ -106,7 +106,7 @@ TEST(Gate, SaysThatNoStageIsSlowerWhereOnlyTheStepIs) {
   Machine machine{std::mt19937(5), 0, 0.001};
   std::vector<RunTimes> after = machine.runs(2, 20);
   for (RunTimes& run : after) {
-    for (StepTimes& step : run) step.step += 3 * kMs;
+    for (GatedStep& step : run) step.step += 3 * kMs;
   }
   const GateReport report = gate(machine.runs(2, 20), after, 0.05);
   EXPECT_EQ(report.verdict, GateVerdict::Slower);
@@ -118,7 +118,7 @@ TEST(Gate, DoesNotSayThatNoStageIsSlowerWhereSomeAreBelowTheLimit) {
   Machine machine{std::mt19937(9), 0, 0.001};
   std::vector<RunTimes> after = machine.runs(2, 20, 1.03, 1.03);
   for (RunTimes& run : after) {
-    for (StepTimes& step : run) step.step += 2 * kMs;
+    for (GatedStep& step : run) step.step += 2 * kMs;
   }
   const GateReport report = gate(machine.runs(2, 20), after, 0.05);
   EXPECT_EQ(report.verdict, GateVerdict::Slower);

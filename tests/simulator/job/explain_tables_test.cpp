@@ -51,7 +51,7 @@ Job withOneLongAction(const Action& which, Ns time) {
 TEST(ExplainTables, AStragglersRowsLeadToTheActionThatTookLonger) {
   const Action slow = action(1, ActionKind::Backward, 2);
   const std::vector<ExplainedTable> tables = tablesOf(withOneLongAction(slow, 2700));
-  const JobPlace expected{3, Rank(1), slow, false};
+  const StepPlace expected{3, JobRank(1), slow, false};
   EXPECT_EQ(find(*find(tables, ExplainTopic::Kinds), "B")->place, expected);
   EXPECT_EQ(find(*find(tables, ExplainTopic::Stages), "stage 1")->place, expected);
   const ExplainedTable& worst = *find(tables, ExplainTopic::WorstSteps);
@@ -66,12 +66,12 @@ TEST(ExplainTables, AWorstStepLeadsBesideTheOperationThatGrewInIt) {
   for (std::size_t k = 0; k < measured.steps.size(); ++k) {
     // After the last backward of rank 1, which ends one F + B of a stage, less an F, before that of rank 0.
     const Ns end = (kMicrobatches + 1) * 3000;
-    measured.steps[k].operations = {{Rank(1), "optimizer", end, end + (k == 2 ? Ns{9000} : Ns{1000})}};
+    measured.steps[k].operations = {{JobRank(1), "optimizer", end, end + (k == 2 ? Ns{9000} : Ns{1000})}};
   }
   const std::vector<ExplainedTable> tables = tablesOf(jobOf(measured));
   const ExplainedRow& worst = find(tables, ExplainTopic::WorstSteps)->rows.front();
   EXPECT_EQ(worst.cells.front(), "step 2");
-  EXPECT_EQ(worst.place, (JobPlace{2, Rank(1), action(1, ActionKind::Backward, kMicrobatches - 1), false}));
+  EXPECT_EQ(worst.place, (StepPlace{2, JobRank(1), action(1, ActionKind::Backward, kMicrobatches - 1), false}));
 }
 
 TEST(ExplainTables, BubblesLeadToTheActionThatTheyAreBefore) {
@@ -103,8 +103,8 @@ TEST(ExplainTables, PartsOfThePathLeadToALongestOne) {
   const ExplainedTable& path = *find(tables, ExplainTopic::Path);
   EXPECT_EQ(path.rows.front().cells.front(), "B");
   for (const char* kind : {"F", "B"}) {
-    const JobPlace& place = find(path, kind)->place;
-    EXPECT_EQ(place.worker, Rank(2)) << kind;
+    const StepPlace& place = find(path, kind)->place;
+    EXPECT_EQ(place.worker, JobRank(2)) << kind;
     EXPECT_EQ(place.action->stage, Stage(2)) << kind;
     EXPECT_EQ(place.step, std::nullopt);
   }

@@ -26,9 +26,9 @@ Job job() {
     for (int copy = 0; copy < 2; ++copy) addCopy(step.trace, pipeline("1f1b", 3, {100, 110 + Ns(k)}, {200, 210}, 10), copy);
     normalize(step.trace);
     for (int w = 0; w < 4; ++w) {
-      step.operations.push_back({Rank(w), "params-all-gather", -40, -20});
-      step.operations.push_back({Rank(w), "grads-reduce-scatter", 1400, 1450});
-      step.operations.push_back({Rank(w), "optimizer-clip-main-grad", 1450, 1460});
+      step.operations.push_back({JobRank(w), "params-all-gather", -40, -20});
+      step.operations.push_back({JobRank(w), "grads-reduce-scatter", 1400, 1450});
+      step.operations.push_back({JobRank(w), "optimizer-clip-main-grad", 1450, 1460});
     }
     measured.steps.push_back(step);
   }

@@ -75,7 +75,7 @@ TEST(ReplayJob, CallsWhatIsFarBeyondUsualAStallAndReplaysItOnlyInItsStep) {
   const std::vector<Stall> stalls = stallsOf(shape, job, typical);
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].step, 2U);
-  EXPECT_EQ(stalls[0].worker, Rank(0));
+  EXPECT_EQ(stalls[0].worker, JobRank(0));
   EXPECT_EQ(stalls[0].lost, 5000);
   const std::vector<ReplayError> errors = replayErrors(shape, job, typical);
   EXPECT_EQ(errors[2].replayed, usual + 5000);
@@ -91,8 +91,8 @@ TEST(ReplayJob, EndsACollectiveADurationAfterItsLastWorkerCame) {
   normalize(step.trace);
   for (int w = 0; w < 2; ++w) {
     const Ns ready = w == 0 ? Ns{200} : Ns{500};
-    step.operations.push_back({Rank(w), "grads-reduce-scatter", ready, 550});
-    step.operations.push_back({Rank(w), "optimizer", 550, 570});
+    step.operations.push_back({JobRank(w), "grads-reduce-scatter", ready, 550});
+    step.operations.push_back({JobRank(w), "optimizer", 550, 570});
   }
   MeasuredJob measured{.name = "made"};
   measured.replicas = 2;
@@ -117,11 +117,11 @@ TEST(ReplayJob, EndsACollectiveADurationAfterItsLastWorkerCame) {
 TEST(ReplayJob, OperationsBesideTheRowDelayOnlyThoseAfterThem) {
   // F0 F1 B0 B1 of 100 each from 0 on. The first gather is waited for, the second runs beside F0; the first sum runs beside B1.
   MeasuredStep step{"step 0", pipeline("gpipe", 2, {100}, {100}), {}};
-  step.operations = {{Rank(0), "params-all-gather", -50, -10},
-                     {Rank(0), "params-all-gather 2", -10, 60},
-                     {Rank(0), "grads-reduce-scatter", 300, 350},
-                     {Rank(0), "grads-reduce-scatter 2", 400, 450},
-                     {Rank(0), "optimizer-clip-main-grad", 450, 460}};
+  step.operations = {{JobRank(0), "params-all-gather", -50, -10},
+                     {JobRank(0), "params-all-gather 2", -10, 60},
+                     {JobRank(0), "grads-reduce-scatter", 300, 350},
+                     {JobRank(0), "grads-reduce-scatter 2", 400, 450},
+                     {JobRank(0), "optimizer-clip-main-grad", 450, 460}};
   MeasuredJob measured{.name = "made"};
   measured.steps = {step};
   const Job job = jobOf(measured);

@@ -64,7 +64,7 @@ TEST(Slowdown, OfASlowReplicaIsThatOfItsWorkersAndOfNoOthers) {
         if (span.rank == Rank(w)) end = std::max(end, span.end);
       }
       const Ns together = w % 2 == 0 ? Ns{9 * 4500} : Ns{9 * 4500 - 3000};  // rank 1 ends before rank 0's last backward
-      one.operations.push_back({Rank(w), "grads-reduce-scatter", end, together + 100});
+      one.operations.push_back({JobRank(w), "grads-reduce-scatter", end, together + 100});
     }
     measured.steps.push_back(one);
   }

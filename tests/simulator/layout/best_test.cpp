@@ -91,6 +91,7 @@ TEST(BestLayout, IsTheOneThatBruteForceFinds) {
   const int cases = wanted != nullptr ? std::atoi(wanted) : 200;
   std::mt19937 random(3);
   for (int i = 0; i < cases; ++i) {
+    SCOPED_TRACE("case " + std::to_string(i));
     const Case c = randomCase(random);
     std::vector<Layout> all;
     Layout none;
@@ -106,7 +107,7 @@ TEST(BestLayout, IsTheOneThatBruteForceFinds) {
     TimedLayouts layouts(c.table, {}, c.shape, {});
     const BestLayout found = bestLayout(layouts, c.shape);
     ASSERT_TRUE(found.all);
-    ASSERT_EQ(found.times.step, best) << "case " << i << ": " << c.letters << ", " << toString(layouts.layoutOf(found.begins));
+    ASSERT_EQ(found.times.step, best) << c.letters << ", " << toString(layouts.layoutOf(found.begins));
     ASSERT_TRUE(problemsOf(layouts.layoutOf(found.begins), {c.shape.ranks}).empty());
     ASSERT_EQ(stepOf(c.table, layouts.layoutOf(found.begins), c.shape), best);
     if (c.letters.find('m') == std::string::npos) {

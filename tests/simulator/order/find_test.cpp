@@ -134,7 +134,10 @@ TEST(FindOrder, HasACloserBoundThatNoOrderBeats) {
   EXPECT_GE(proven, 10);
 }
 
-/// Working memory of split backwards that whole ones do not need: an order of whole ones takes 95.
+/// Working memory of split backwards that whole ones do not need: with both microbatches alive, stage 0 needs 2 · 100 + 50 ≤ 300 for a
+/// whole one and 2 · 100 + 200 > 300 for the input's part. With whole ones there, its first B begins when the microbatch has been through
+/// both forwards and the input's part of stage 1, and its second follows at once (stage 1 has sent it since 60): 10 + 10 + 15 + 2 · 30
+/// = 95.
 TEST(FindOrder, HasABoundForWholeBackwardsThatNeedLessMemory) {
   OrderProblem problem;
   problem.ranks = problem.microbatches = 2;
@@ -154,8 +157,9 @@ TEST(FindOrder, HasABoundForWholeBackwardsThatNeedLessMemory) {
   problem.limits = {300, 1'000'000};
   const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.2});
   ASSERT_TRUE(found);
-  EXPECT_LE(orderBound(problem, 10'000, 1), 95);
-  EXPECT_LE(found->certificate.lowerBound, 95);
+  constexpr Ns ofWholeOnes = 10 + 10 + 15 + 2 * 30;
+  EXPECT_LE(orderBound(problem, 10'000, 1), ofWholeOnes);
+  EXPECT_LE(found->certificate.lowerBound, ofWholeOnes);
   // With room for one microbatch only as a whole backward, there is an order all the same.
   problem.limits = {150, 1'000'000};
   const std::optional<FoundOrder> whole = findOrder(problem, {.seconds = 0.2});

@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 #include <sstream>
+#include <string>
 #include <tuple>
 
 #include "schedules/check.h"
@@ -179,14 +180,15 @@ TEST(LayerChain, EverySplitTakesExactlyTheTimeAndMemoryOfTheTable) {
     const Schedule schedule = generate(c.schedule, {c.ranks, c.stages, c.microbatches});
     for (int t = 0; t < 12; ++t) {
       const LayerTable table = randomTable(random, c.stages + t % 4, t % 3 != 0);
+      SCOPED_TRACE(std::string(c.schedule) + ", table " + std::to_string(t) + "\n" + toJson(table));
       const ModelGraph chain = chainOf(table, "/t.json");
       const Profile profile = profileOf(chain);
       for (const std::vector<NodeId>& begins : allBegins(static_cast<int>(table.layers.size()), c.stages)) {
         for (const auto kind : {OptimizerSpec::Kind::Sgd, OptimizerSpec::Kind::AdamW}) {
           const Expected expected = SlowPipeline(table, begins, schedule, kind == OptimizerSpec::Kind::AdamW ? 2 : 0).run();
           const Expected found = planned(chain, profile, begins, schedule, kind);
-          ASSERT_EQ(found.makespan, expected.makespan) << c.schedule << ", table " << t << "\n" << toJson(table);
-          ASSERT_EQ(found.peaks, expected.peaks) << c.schedule << ", table " << t << "\n" << toJson(table);
+          ASSERT_EQ(found.makespan, expected.makespan);
+          ASSERT_EQ(found.peaks, expected.peaks);
         }
       }
     }

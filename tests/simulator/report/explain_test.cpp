@@ -16,6 +16,7 @@
 #include "simulator/step/compile.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"
+#include "simulator/trace/span_kind.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {
@@ -261,7 +262,7 @@ class Explained {
   /// A span of the trace says so; only a cause at the start of a gap may begin in the middle of it.
   [[nodiscard]] bool happened(const Segment& s) const {
     const bool produced = std::any_of(trace_.spans.begin(), trace_.spans.end(), [&](const Span& span) {
-      return span.rank == s.rank && span.kind == static_cast<SpanKind>(s.action.kind) && span.stage == s.action.stage &&
+      return span.rank == s.rank && span.kind == spanKind(s.action.kind) && span.stage == s.action.stage &&
              span.microbatch == s.action.microbatch;
     });
     return (produced || s.doing == Doing::Load || s.doing == Doing::Store) &&
@@ -270,7 +271,7 @@ class Explained {
              if (s.doing == Doing::Load || s.doing == Doing::Store)
                return span.kind == (s.doing == Doing::Load ? SpanKind::Load : SpanKind::Store) && span.end == s.to;
              if (span.stage != s.action.stage || span.microbatch != s.action.microbatch) return false;
-             if (!isMessage(s.doing)) return span.kind == static_cast<SpanKind>(s.action.kind) && span.end == s.to;
+             if (!isMessage(s.doing)) return span.kind == spanKind(s.action.kind) && span.end == s.to;
              const SpanKind kind = s.action.kind == ActionKind::Forward ? SpanKind::SendForward : SpanKind::SendBackward;
              return span.kind == kind && span.peer == s.peer && (s.doing != Doing::Latency || span.end == s.to);
            });

@@ -15,6 +15,7 @@
 #include "simulator/report/metrics.h"
 #include "simulator/step/cost_table.h"
 #include "tests/support/random_costs.h"
+#include "tests/support/split_backward.h"
 
 namespace pw {
 namespace {
@@ -111,7 +112,7 @@ TEST(LowerBounds, AreReachedByVHalfVMinZbVAndInterleaved) {
 
 TEST(LowerBounds, OfOneLiveMicrobatchAreItsWholeLifeEachTime) {
   // One at a time on rank 0: F0 0–10, F1 13–23, I1 23–33, I0 36–46, W0 46–51; then the next.
-  const Schedule schedule = test::splitBackwards(generate("1f1b", {2, 2, 3}), false);
+  const Schedule schedule = test::splitBackward(generate("1f1b", {2, 2, 3}));
   const LowerBounds bounds = lowerBounds(schedule, uniform(2, 10, 10, 5, 3), std::vector{1, 1});
   EXPECT_EQ(bounds.flush, 3 * 51);
   EXPECT_EQ(bounds.window, 3 * 51);

@@ -10,6 +10,7 @@
 #include "schedules/lower.h"
 #include "simulator/report/metrics.h"
 #include "tests/support/random_costs.h"
+#include "tests/support/split_backward.h"
 
 namespace pw::test {
 namespace {
@@ -54,7 +55,7 @@ TEST(MemoryReport, AddsUpToThePeakOfEveryScheduleAndWayOfSending) {
       const Shape shape{4, 4 * family.chunks, static_cast<int>(draw(random, 4, 10))};
       if (family.refusal(shape)) continue;
       Schedule schedule = family.generate(shape);
-      if (oneIn(random, 3) && !schedule.lockstep) schedule = splitBackward(schedule);
+      if (oneIn(random, 3) && !schedule.lockstep) schedule = test::splitBackward(schedule);
       if (oneIn(random, 2)) schedule = lower(schedule);
       CostTable costs =
           syntheticTable({{draw<Ns>(random, 1, 20)}, {draw<Ns>(random, 1, 40)}, {}, {}, draw<Ns>(random, 0, 3), draw<Ns>(random, 0, 3), {}},

@@ -14,6 +14,7 @@
 #include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"
 #include "tests/support/random_costs.h"
+#include "tests/support/split_backward.h"
 
 namespace pw {
 namespace {
@@ -167,7 +168,7 @@ TEST(LowerBound, OfSplitBackwardsLetsWeightsComeLate) {
   costs.forward = {10};
   costs.backwardInput = {10};
   costs.backwardWeight = {10};
-  const Schedule split = test::splitBackwards(generate("gpipe", {3, 3, 20}), true);
+  const Schedule split = test::splitBackward(generate("gpipe", {3, 3, 20}), test::Weights::Last);
   // Last rank: 20 to arrive, 20 (F + I), 20 I's upstream, one W: 470; or all its work: 20 + 600.
   EXPECT_EQ(lowerBound(split, syntheticTable(costs, 3)), 620);
   costs.backwardWeight = {0};

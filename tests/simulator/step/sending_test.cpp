@@ -27,6 +27,7 @@
 #include "tests/schedules/random_schedules.h"
 #include "tests/support/event_reference.h"
 #include "tests/support/random_costs.h"
+#include "tests/support/split_backward.h"
 
 namespace pw {
 namespace {
@@ -61,10 +62,10 @@ Schedule generatedSchedule(std::mt19937_64& random) {
     if (generator.refusal(shape)) continue;
     const Schedule schedule = generator.generate(shape);
     switch (draw(random, 0, 5)) {
-      case 0: return splitBackward(schedule);
+      case 0: return test::splitBackward(schedule);
       case 1: return mergeBackward(schedule);
       case 2: return flattened(schedule);
-      case 3: return schedule.lockstep ? schedule : test::splitBackwards(flattened(schedule), true);
+      case 3: return schedule.lockstep ? schedule : test::splitBackward(flattened(schedule), test::Weights::Last);
       default: return schedule;
     }
   }
@@ -143,13 +144,12 @@ std::string firstDifference(const std::vector<Span>& actual, const std::vector<S
   return fmt::format("{} spans instead of {}", actual.size(), expected.size());
 }
 
-bool isWait(const Span& span) { return span.kind == SpanKind::WaitForward || span.kind == SpanKind::WaitBackward; }
 bool endsTheStep(const Span& span) { return span.kind == SpanKind::ReduceGrad || span.kind == SpanKind::Optimizer; }
 
 /// What the schedule itself does: no waits, no end of the step.
 std::vector<Span> doneIn(const Trace& trace) {
   std::vector<Span> spans = trace.spans;
-  std::erase_if(spans, [](const Span& s) { return isWait(s) || endsTheStep(s); });
+  std::erase_if(spans, [](const Span& s) { return isWait(s.kind) || endsTheStep(s); });
   return spans;
 }
 
@@ -342,11 +342,11 @@ TEST_P(EveryWayOfSending, ARankIsBusyOrWaitsFromTheStartToTheEndOfItsRow) {
     std::vector<Ns> clock(rows.rows.size(), 0);
     const Span* before = nullptr;
     for (const Span& span : trace.spans) {
-      if (!isCompute(span.kind) && !isWait(span)) continue;
+      if (!isCompute(span.kind) && !isWait(span.kind)) continue;
       const bool slot = before != nullptr && before->rank == span.rank && before->start == span.start && before->end == span.end &&
                         before->kind == SpanKind::Forward && span.kind == SpanKind::Backward;
       ASSERT_TRUE(slot || span.start == clock[span.rank.index()]) << text(span) << " after " << clock[span.rank.index()];
-      ASSERT_TRUE(!isWait(span) || span.end > span.start) << text(span);
+      ASSERT_TRUE(!isWait(span.kind) || span.end > span.start) << text(span);
       clock[span.rank.index()] = span.end;
       before = &span;
     }

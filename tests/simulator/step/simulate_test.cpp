@@ -15,6 +15,7 @@
 #include "simulator/report/metrics.h"
 #include "tests/support/longest_path.h"
 #include "tests/support/random_costs.h"
+#include "tests/support/split_backward.h"
 
 namespace pw {
 namespace {
@@ -108,7 +109,7 @@ TEST(Simulate, AThousandRandomCasesEqualTheLongestPath) {
         const auto kind = static_cast<ActionKind>(span.kind);  // the first kinds of spans are those of actions
         spans[{span.stage, kind, span.microbatch}] = &span;
       }
-      if (span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward) messages.emplace(span.start, span.end);
+      if (isMessage(span.kind)) messages.emplace(span.start, span.end);
     }
     std::size_t actions = 0;
     for (const auto& row : schedule.rows) {
@@ -186,7 +187,7 @@ TEST(Simulate, GradientsLeaveAfterInputBackwards) {
   synthetic.forward = {1};
   synthetic.backwardInput = {2};
   synthetic.backwardWeight = {4};
-  const Schedule split = test::splitBackwards(generate("gpipe", {2, 2, 1}), false);
+  const Schedule split = test::splitBackward(generate("gpipe", {2, 2, 1}));
   const Trace trace = simulate(split, syntheticTable(synthetic, 2));
   // Rank 1: F 1..2, I 2..4, W 4..8. Rank 0: I at 4, not at 8.
   EXPECT_EQ(spanOf(trace, SpanKind::BackwardInput, 0, 0).start, 4);

@@ -15,5 +15,16 @@ TEST(Medians, AreTheMiddleOrTheMeanOfTheTwoThere) {
   EXPECT_EQ(medianOf(std::vector<double>{9, 1, 4, 5}), 4.5);
 }
 
+TEST(Medians, LowerAndUpperOnesOccur) {
+  EXPECT_EQ(lowerMedianOf(std::vector<double>{}), std::nullopt);
+  EXPECT_EQ(upperMedianOf(std::vector<double>{}), std::nullopt);
+  EXPECT_EQ(lowerMedianOf(std::vector<double>{7}), 7);
+  EXPECT_EQ(upperMedianOf(std::vector<double>{7}), 7);
+  EXPECT_EQ(lowerMedianOf(std::vector<double>{9, 1, 4}), 4);
+  EXPECT_EQ(upperMedianOf(std::vector<double>{9, 1, 4}), 4);
+  EXPECT_EQ(lowerMedianOf(std::vector<double>{9, 1, 4, 5}), 4);
+  EXPECT_EQ(upperMedianOf(std::vector<double>{9, 1, 4, 5}), 5);
+}
+
 }  // namespace
 }  // namespace pw

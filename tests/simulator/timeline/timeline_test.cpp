@@ -105,6 +105,7 @@ TEST(Timeline, FilledFromAProgramIsThatOfTheTraceForRandomSchedulesAndCosts) {
   std::mt19937_64 random(42);
   Timeline reused;
   for (int i = 0; i < 1000 && !HasFailure(); ++i) {
+    SCOPED_TRACE("case " + std::to_string(i));
     const Sending sending = kSendings[static_cast<std::size_t>(draw(random, 0, 3))];
     const bool plain = sending == Sending::Overlapped && oneIn(random, 2);
     const Schedule schedule = plain ? test::randomSchedule(random) : randomRows(random, sending);
@@ -122,7 +123,6 @@ TEST(Timeline, FilledFromAProgramIsThatOfTheTraceForRandomSchedulesAndCosts) {
       stage.forwardPeak = stage.activationBytes + draw<Bytes>(random, 0, 50);
     }
     expectSameAsOfTrace(schedule, costs, sending, reused);
-    EXPECT_FALSE(HasFailure()) << "case " << i;
   }
 }
 

@@ -14,6 +14,7 @@
 #include "engine/planning/job_source.h"
 #include "simulator/job/explain_tables.h"
 #include "simulator/step/simulate.h"
+#include "simulator/trace/span_kind.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -99,10 +100,10 @@ class ExplainTest : public WindowFixture {
   static const ExplainedTable& tableOf(const std::vector<ExplainedTable>& tables, ExplainTopic topic) {
     return *std::ranges::find(tables, topic, &ExplainedTable::topic);
   }
-  static void expectPlace(const std::optional<std::pair<Rank, SpanTag>>& shown, const JobPlace& place) {
+  static void expectPlace(const std::optional<std::pair<Rank, SpanTag>>& shown, const StepPlace& place) {
     ASSERT_TRUE(shown && place.action && place.worker);
-    EXPECT_EQ(shown->first, *place.worker);
-    EXPECT_EQ(shown->second.kind, static_cast<SpanKind>(place.action->kind));
+    EXPECT_EQ(shown->first.value, place.worker->value);
+    EXPECT_EQ(shown->second.kind, spanKind(place.action->kind));
     EXPECT_EQ(shown->second.stage, place.action->stage);
     EXPECT_EQ(shown->second.microbatch, place.action->microbatch);
   }
@@ -155,7 +156,7 @@ TEST_F(ExplainTest, ABubblesRowSelectsTheIdleTimeBeforeItsAction) {
     click(bubble, bubble.topLevelItem(i));
     const auto gap = window_->timeline().selectedBubble();
     ASSERT_TRUE(gap) << i;
-    EXPECT_EQ(gap->rank, expected.rows[static_cast<std::size_t>(i)].place.worker);
+    EXPECT_EQ(gap->rank.value, expected.rows[static_cast<std::size_t>(i)].place.worker->value);
     EXPECT_EQ(gap->source, Source::Measured);
   }
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -38,6 +39,7 @@ TEST(EndTree, EndsWhenItsLeavesDoOneAfterTheOther) {
   std::mt19937_64 random(1);
   EndTree tree;
   for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
     std::vector<Leaf> leaves = randomLeaves(random, Leaf::State::Out);
     tree.reset(leaves.size());
     for (int change = 0; change < 40; ++change) {
@@ -64,6 +66,7 @@ TEST(OptionalEndTree, EndsWithTheOptionalLeafThatEndsLatest) {
   std::mt19937_64 random(2);
   OptionalEndTree tree;
   for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
     std::vector<Leaf> leaves = randomLeaves(random, Leaf::State::In);
     std::vector<OptionalEndTree::Leaf> all;
     for (const Leaf& leaf : leaves) all.push_back({leaf.earliest, leaf.time});

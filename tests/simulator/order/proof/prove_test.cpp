@@ -20,7 +20,7 @@ using test::oneIn;
 using test::randomOrderProblem;
 using test::simulatedOrder;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr OrderWork kSecond = workOf(1);
 
 /// Two ranks, where recomputing saves memory.
 OrderProblem problemWithChoices(std::mt19937_64& random, int microbatches = 2) {
@@ -75,7 +75,7 @@ TEST(ProveOrder, NeitherRaisesNorFindsAnythingWithoutWork) {
   EXPECT_EQ(none.bound, 7);
   EXPECT_FALSE(none.better);
   int polled = 0;
-  const OrderProof stopped = proveOrder(problem, 7, 10'000, kSecond, [&](std::int64_t) { return ++polled < 2; });
+  const OrderProof stopped = proveOrder(problem, 7, 10'000, kSecond, [&](OrderWork) { return ++polled < 2; });
   EXPECT_EQ(polled, 2);
   EXPECT_FALSE(stopped.better);
 }
