@@ -34,19 +34,6 @@ struct Event {
   std::int64_t from = -1, to = -1, bytes = 0, allocated = -1, deviceType = 0;
 };
 
-/// The token without trailing blanks and surrounding quotes.
-std::string_view bare(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t'))
-    token.remove_suffix(1);
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
-  return token;
-}
-
-template <std::size_t Size>
-bool is(const simdjson::ondemand::raw_json_string& key, const char (&name)[Size]) {
-  return std::strncmp(key.raw(), name, Size - 1) == 0 && key.raw()[Size - 1] == '"';
-}
-
 void readArguments(json::value value, Event& event) {
   json::object object;
   if (value.get_object().get(object) != simdjson::SUCCESS) return;
@@ -58,12 +45,12 @@ void readArguments(json::value value, Event& event) {
     const auto number = [&](std::int64_t& target) {
       if (const auto read = numberOf<std::int64_t>(bare(content.raw_json_token()))) target = *read;
     };
-    if (is(key, "name")) event.argumentName = bare(content.raw_json_token());
-    if (is(key, "from")) number(event.from);
-    if (is(key, "to")) number(event.to);
-    if (is(key, "bytes")) number(event.bytes);
-    if (is(key, "Total Allocated")) number(event.allocated);
-    if (is(key, "Device Type")) number(event.deviceType);
+    if (isNamed(key, "name")) event.argumentName = bare(content.raw_json_token());
+    if (isNamed(key, "from")) number(event.from);
+    if (isNamed(key, "to")) number(event.to);
+    if (isNamed(key, "bytes")) number(event.bytes);
+    if (isNamed(key, "Total Allocated")) number(event.allocated);
+    if (isNamed(key, "Device Type")) number(event.deviceType);
   }
 }
 
@@ -86,25 +73,25 @@ simdjson::error_code readEvent(json::object& object, Event& event) {
     const auto token = [&] { return bare(value.raw_json_token()); };
     switch (key.raw()[0]) {
       case 'n':
-        if (is(key, "name")) event.name = token();
+        if (isNamed(key, "name")) event.name = token();
         break;
       case 'c':
-        if (is(key, "cat")) event.category = token();
+        if (isNamed(key, "cat")) event.category = token();
         break;
       case 'd':
-        if (is(key, "dur")) event.duration = token();
+        if (isNamed(key, "dur")) event.duration = token();
         break;
       case 't':
-        if (is(key, "ts")) event.start = token();
-        if (is(key, "tid")) event.thread = token();
+        if (isNamed(key, "ts")) event.start = token();
+        if (isNamed(key, "tid")) event.thread = token();
         break;
       case 'p':
-        if (is(key, "pid")) event.process = token();
-        if (is(key, "ph")) event.phase = token().size() == 1 ? token().front() : '?';
+        if (isNamed(key, "pid")) event.process = token();
+        if (isNamed(key, "ph")) event.phase = token().size() == 1 ? token().front() : '?';
         break;
       case 'a':
         // Millions of events have arguments that say nothing here.
-        if (is(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category)))
+        if (isNamed(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category)))
           readArguments(value, event);
         break;
       default: break;
