@@ -132,7 +132,7 @@ std::vector<FileTensor> mergePieces(const std::vector<std::vector<StatePiece>>& 
       const auto [place, isNew] = places.emplace(piece.name, tensors.size());
       if (isNew) tensors.push_back(describe(piece, static_cast<int>(rank)));
       FileTensor& tensor = tensors[place->second];
-      const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, bytesPerElement(piece.dtype).value);
+      const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, widthOf(piece.dtype));
       if (piece.dtype != tensor.what.dtype || piece.shape != tensor.what.shape || piece.first < 0 ||
           piece.first > tensor.elements - count) {
         throw Error(
@@ -159,7 +159,7 @@ std::string failureOf(const std::function<void()>& work) {
 const std::byte* assemble(const FileTensor& tensor, const std::vector<StatePiece>& own, std::vector<Channel>& peers,
                           std::vector<std::byte>& memory) {
   if (tensor.parts.size() == 1 && tensor.parts.front().rank == 0) return own[tensor.parts.front().index].data.data;
-  const auto width = static_cast<std::size_t>(bytesPerElement(tensor.what.dtype));
+  const std::size_t width = widthOf(tensor.what.dtype);
   memory.resize(static_cast<std::size_t>(tensor.elements) * width);
   for (const Part& part : tensor.parts) {
     const Buffer target{memory.data() + static_cast<std::size_t>(part.first) * width,
@@ -227,7 +227,7 @@ std::vector<StateTensorCopy> wholeState(const std::vector<StatePiece>& own, Comm
   std::vector<StateTensorCopy> copies;
   std::uint32_t tag = kStateTags.first + 2;
   for (const FileTensor& tensor : mergePieces(manifestsOf(own, communicator))) {
-    const auto width = static_cast<std::size_t>(bytesPerElement(tensor.what.dtype));
+    const std::size_t width = widthOf(tensor.what.dtype);
     const auto memory = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(tensor.elements) * width);
     copies.push_back({tensor.what.name, tensor.what.dtype, tensor.what.shape, {{memory->data(), memory->size()}, memory}});
     for (const Part& part : tensor.parts) {

@@ -12,12 +12,10 @@ namespace {
 
 constexpr std::uint32_t kGroupsPerStage = 8;  // more element types than there are
 
-std::int64_t elementsOf(const ParameterGroup& group) {
-  return static_cast<std::int64_t>(group.values.bytes) / bytesPerElement(group.dtype).value;
-}
+std::int64_t elementsOf(const ParameterGroup& group) { return static_cast<std::int64_t>(group.values.bytes) / widthOf(group.dtype); }
 
 Buffer part(Buffer whole, DType dtype, std::pair<std::int64_t, std::int64_t> elements) {
-  const std::int64_t width = bytesPerElement(dtype).value;
+  const std::int64_t width = widthOf(dtype);
   return {whole.data + elements.first * width, static_cast<std::size_t>((elements.second - elements.first) * width)};
 }
 

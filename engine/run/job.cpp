@@ -117,7 +117,7 @@ void launchRanks(const RunSettings& o, const Plan& plan, const std::vector<std::
   stored.begin();
   const FileTime started = FileTime::clock::now();
   const LaunchResult result =
-      launch(worldSize(plan), callOfRanks(call, stored.id()), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o.request));
+      launch(worldSize(plan), callOfRanks(call, stored.id()), o.threads, {}, std::chrono::milliseconds(0), o.request.timeout);
   if (result.ok) return;
   LaunchResult told = result;
   told.failure += flightNote(o.request, started, 0, worldSize(plan));
