@@ -158,7 +158,7 @@ void NdReader::take(const Event& event) {
   }
   const auto small = [](std::int64_t number) { return number >= 0 && number < kMaxMicrobatches ? static_cast<std::int32_t>(number) : -1; };
   events_.operations.push_back(
-      {trackOf(event), kind->second, event.step, small(event.chunk), small(event.microbatch), *start, *start + *duration});
+      {trackOf(event), kind->second, event.step, small(event.chunk), Microbatch(small(event.microbatch)), *start, *start + *duration});
 }
 
 void NdReader::readWindow(std::string_view events, EventWindows& windows, const std::string& path) {
@@ -189,7 +189,7 @@ NdEvents NdReader::finish() {
   for (std::size_t t = 0; t < tracksFound_.size(); ++t) {
     const Track& track = tracksFound_[t];
     if (track.pipeline < 0) continue;
-    const NdWorker worker{replicas_[static_cast<std::size_t>(track.process)], track.tensor, track.pipeline};
+    const NdWorker worker{replicas_[static_cast<std::size_t>(track.process)], track.tensor, Rank(track.pipeline)};
     const auto [at, isNew] = workers.try_emplace(worker, static_cast<std::int32_t>(events_.workers.size()));
     if (isNew) events_.workers.push_back(worker);
     workerOf[t] = at->second;
