@@ -9,12 +9,13 @@
 
 #include <fmt/format.h>
 
+#include "backends/messages/tags.h"
 #include "schedules/error.h"
 
 namespace pw {
 namespace {
 
-constexpr std::uint32_t kWordTag = 0x7D000001, kVerdictTag = 0x7D000002;
+constexpr std::uint32_t kWordTag = kAgreementTags.first, kVerdictTag = kWordTag + 1;
 
 /// What a rank tells rank 0, and rank 0 all others. Of one size, so that a message tells no other's size.
 struct Word {

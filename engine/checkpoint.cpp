@@ -11,12 +11,12 @@
 #include "backends/checkpoints/safetensors.h"
 #include "backends/checkpoints/writer.h"
 #include "backends/host/packed.h"
+#include "backends/messages/tags.h"
 #include "schedules/error.h"
 
 namespace pw {
 namespace {
 
-constexpr std::uint32_t kFirstTag = 0x7E000000;
 /// Commands of rank 0; smaller numbers are positions in the peer's `own`.
 constexpr std::uint64_t kDone = ~std::uint64_t{0}, kFailed = kDone - 1, kStillWriting = kDone - 2;
 constexpr std::size_t kMostDimensions = 64;
@@ -47,7 +47,7 @@ class Channel {
  private:
   Communicator& communicator_;
   JobRank peer_;
-  std::uint32_t tag_ = kFirstTag;
+  std::uint32_t tag_ = kStateTags.first;
 };
 
 /// What a rank holds, without the values: name, type, shape, first element and bytes of each piece.
@@ -132,7 +132,7 @@ std::vector<FileTensor> mergePieces(const std::vector<std::vector<StatePiece>>& 
       const auto [place, isNew] = places.emplace(piece.name, tensors.size());
       if (isNew) tensors.push_back(describe(piece, static_cast<int>(rank)));
       FileTensor& tensor = tensors[place->second];
-      const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, bytesPerElement(piece.dtype).value);
+      const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, widthOf(piece.dtype));
       if (piece.dtype != tensor.what.dtype || piece.shape != tensor.what.shape || piece.first < 0 ||
           piece.first > tensor.elements - count) {
         throw Error(
@@ -159,7 +159,7 @@ std::string failureOf(const std::function<void()>& work) {
 const std::byte* assemble(const FileTensor& tensor, const std::vector<StatePiece>& own, std::vector<Channel>& peers,
                           std::vector<std::byte>& memory) {
   if (tensor.parts.size() == 1 && tensor.parts.front().rank == 0) return own[tensor.parts.front().index].data.data;
-  const auto width = static_cast<std::size_t>(bytesPerElement(tensor.what.dtype));
+  const std::size_t width = widthOf(tensor.what.dtype);
   memory.resize(static_cast<std::size_t>(tensor.elements) * width);
   for (const Part& part : tensor.parts) {
     const Buffer target{memory.data() + static_cast<std::size_t>(part.first) * width,
@@ -207,12 +207,12 @@ std::vector<std::vector<StatePiece>> manifestsOf(const std::vector<StatePiece>& 
     for (const auto request : requests) communicator.wait(request);
   };
   std::vector<std::uint64_t> lengths(ranks.size());
-  toAll(kFirstTag, {reinterpret_cast<std::byte*>(&bytes), sizeof bytes}, [&](int r) {
+  toAll(kStateTags.first, {reinterpret_cast<std::byte*>(&bytes), sizeof bytes}, [&](int r) {
     return Buffer{reinterpret_cast<std::byte*>(&lengths[static_cast<std::size_t>(r)]), sizeof(std::uint64_t)};
   });
   std::vector<std::string> texts;
   for (const std::uint64_t length : lengths) texts.emplace_back(length, '\0');
-  toAll(kFirstTag + 1, {reinterpret_cast<std::byte*>(text.data()), text.size()}, [&](int r) {
+  toAll(kStateTags.first + 1, {reinterpret_cast<std::byte*>(text.data()), text.size()}, [&](int r) {
     std::string& place = texts[static_cast<std::size_t>(r)];
     return Buffer{reinterpret_cast<std::byte*>(place.data()), place.size()};
   });
@@ -225,9 +225,9 @@ std::vector<std::vector<StatePiece>> manifestsOf(const std::vector<StatePiece>& 
 
 std::vector<StateTensorCopy> wholeState(const std::vector<StatePiece>& own, Communicator& communicator) {
   std::vector<StateTensorCopy> copies;
-  std::uint32_t tag = kFirstTag + 2;
+  std::uint32_t tag = kStateTags.first + 2;
   for (const FileTensor& tensor : mergePieces(manifestsOf(own, communicator))) {
-    const auto width = static_cast<std::size_t>(bytesPerElement(tensor.what.dtype));
+    const std::size_t width = widthOf(tensor.what.dtype);
     const auto memory = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(tensor.elements) * width);
     copies.push_back({tensor.what.name, tensor.what.dtype, tensor.what.shape, {{memory->data(), memory->size()}, memory}});
     for (const Part& part : tensor.parts) {

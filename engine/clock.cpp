@@ -4,11 +4,13 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "backends/messages/tags.h"
+
 namespace pw {
 namespace {
 
 constexpr std::uint32_t kTrips = 10;
-constexpr std::uint32_t kPingTag = 0x7FFF0100;
+static_assert(2 * kTrips <= kClockTags.count);
 
 Buffer bufferOf(Ns& value) { return {reinterpret_cast<std::byte*>(&value), sizeof(value)}; }
 
@@ -16,9 +18,9 @@ ClockReading readClock(JobRank peer, Communicator& communicator, const ClockFunc
   ClockReading best;
   for (std::uint32_t i = 0; i < kTrips; ++i) {
     Ns theirs = 0;
-    const auto reply = communicator.receive(peer, kPingTag + 2 * i + 1, bufferOf(theirs));
+    const auto reply = communicator.receive(peer, kClockTags.first + 2 * i + 1, bufferOf(theirs));
     Ns sent = now();
-    communicator.wait(communicator.send(peer, kPingTag + 2 * i, bufferOf(sent)));
+    communicator.wait(communicator.send(peer, kClockTags.first + 2 * i, bufferOf(sent)));
     communicator.wait(reply);
     const Ns trip = now() - sent;
     if (i > 0 && trip >= best.roundTrip) continue;
@@ -32,9 +34,9 @@ ClockReading readClock(JobRank peer, Communicator& communicator, const ClockFunc
 void answer(Communicator& communicator, const ClockFunction& now) {
   for (std::uint32_t i = 0; i < kTrips; ++i) {
     Ns sent = 0;
-    communicator.wait(communicator.receive(JobRank(0), kPingTag + 2 * i, bufferOf(sent)));
+    communicator.wait(communicator.receive(JobRank(0), kClockTags.first + 2 * i, bufferOf(sent)));
     Ns theirs = now();
-    communicator.wait(communicator.send(JobRank(0), kPingTag + 2 * i + 1, bufferOf(theirs)));
+    communicator.wait(communicator.send(JobRank(0), kClockTags.first + 2 * i + 1, bufferOf(theirs)));
   }
 }
 

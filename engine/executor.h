@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/messages/communicator.h"
+#include "backends/messages/waits.h"
 #include "backends/stages/stage_module.h"
 #include "engine/exchange.h"
 #include "engine/flight_record.h"
@@ -51,7 +52,7 @@ struct ExecutorOptions {
   std::function<void(const std::map<Stage, StageModule*>& stages, Communicator&, StepLog&)> instead{};
   std::string flightFiles{};  ///< file-name prefix of flight records (flight_record.h), which failing ranks write to `<prefix><rank>.json`;
                               ///< empty: none
-  std::chrono::milliseconds deadline{60000};  ///< for work that is pending on a device at a step's end
+  std::chrono::milliseconds deadline = kUsualWait;  ///< for work that is pending on a device at a step's end
 };
 
 /// Runs one rank's row of a plan: one loop over ops. Sends do not block the loop. On a GPU the loop runs ahead of the work that it

@@ -163,7 +163,7 @@ bool writeWhole(const std::string& path, const std::string& text) noexcept {
   try {
     writeFile(path, text);
     return true;
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // the rank is failing already, and that failure is the one to report
     return false;
   }
 }

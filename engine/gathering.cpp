@@ -11,14 +11,16 @@
 #include <fmt/format.h>
 
 #include "backends/host/packed.h"
+#include "backends/messages/tags.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
 
 namespace pw {
 namespace {
 
-constexpr std::uint32_t kSizeTag = 0x7FFF0001, kPayloadTag = 0x7FFF0002, kStepTag = 0x7FFF0003, kRestTag = 0x7FFF0004,
-                        kComparisonTag = 0x7FFF0005;
+constexpr std::uint32_t kSizeTag = kGatheringTags.first, kPayloadTag = kSizeTag + 1, kStepTag = kSizeTag + 2, kRestTag = kSizeTag + 3,
+                        kComparisonTag = kSizeTag + 4;
+static_assert(kComparisonTag < kGatheringTags.end());
 constexpr Ns kBetweenComparisons{5'000'000'000};  // clocks of hosts drift apart by some 10 µs a second
 constexpr int kMostStepsBetween = 1 << 20;
 // A span for the action, one for a wait and one or two for messages, three samples of memory; with room to spare.

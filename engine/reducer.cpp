@@ -5,20 +5,17 @@
 #include <utility>
 
 #include "backends/messages/buffer_math.h"
+#include "backends/messages/tags.h"
 
 namespace pw {
 namespace {
 
 constexpr std::uint32_t kGroupsPerStage = 8;  // more element types than there are
-// The transports use the tags from 0x7FFF0200 to 0x7FFF03FF, the worker those around them.
-constexpr std::uint32_t kNumberTag = 0x7FFF0400, kNumbersPerStep = 4;  // the loss, the norm
 
-std::int64_t elementsOf(const ParameterGroup& group) {
-  return static_cast<std::int64_t>(group.values.bytes) / bytesPerElement(group.dtype).value;
-}
+std::int64_t elementsOf(const ParameterGroup& group) { return static_cast<std::int64_t>(group.values.bytes) / widthOf(group.dtype); }
 
 Buffer part(Buffer whole, DType dtype, std::pair<std::int64_t, std::int64_t> elements) {
-  const std::int64_t width = bytesPerElement(dtype).value;
+  const std::int64_t width = widthOf(dtype);
   return {whole.data + elements.first * width, static_cast<std::size_t>((elements.second - elements.first) * width)};
 }
 
@@ -317,8 +314,6 @@ void Reducer::gatherByMessages(const Reduction& reduction, bool values) {
   for (const Posted& posted : all) await(posted);
 }
 
-double Reducer::norm() { return std::sqrt(allSum(squares())); }
-
 double Reducer::squares() {
   double squares = 0;
   for (const Reduction& reduction : reductions_) {
@@ -350,7 +345,7 @@ std::optional<Stage> Reducer::firstNotFinite() {
 
 std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
   const int ranks = communicator_.size(), self = communicator_.rank().value;
-  const std::uint32_t tag = kNumberTag + numbers_++ % kNumbersPerStep;  // a tag is used once between two barriers
+  const std::uint32_t tag = kNumberTags.first + numbers_++ % kNumberTags.count;  // a tag is used once between two barriers
   std::vector<StepNumbers> all(static_cast<std::size_t>(ranks));
   StepNumbers sent = own;
   std::vector<Posted> posted;

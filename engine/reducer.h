@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/messages/communicator.h"
+#include "backends/messages/waits.h"
 #include "backends/stages/stage_module.h"
 #include "engine/flight_record.h"
 #include "engine/non_finite.h"
@@ -17,9 +18,9 @@
 namespace pw {
 
 struct ReducerOptions {
-  bool shardOptimizer = false;                ///< ZeRO stage 1: each holder updates a piece
-  bool inRowOrder = true;                     ///< `start` is called where the rows have REDUCE_GRAD, in their order
-  std::chrono::milliseconds deadline{60000};  ///< for what a device has to do before a number is known
+  bool shardOptimizer = false;                      ///< ZeRO stage 1: each holder updates a piece
+  bool inRowOrder = true;                           ///< `start` is called where the rows have REDUCE_GRAD, in their order
+  std::chrono::milliseconds deadline = kUsualWait;  ///< for what a device has to do before a number is known
 };
 
 /// The numbers of a step that ranks exchange.
@@ -56,12 +57,10 @@ class Reducer {
   /// Starts what was not started, waits for everything and sums. The gradients of all groups are then complete where they are used or, with
   /// `everywhere`, at all their holders. Spans here and in `update` get their times from `times`.
   void sum(StepLog& log, bool everywhere);
-  /// The norm of the gradients of the whole model, each parameter counted once; after `sum`. Collective.
-  [[nodiscard]] double norm();
   /// The optimizer, then the exchange of values where holders update pieces.
   void update(double gradientScale, StepLog& log);
 
-  /// This rank's part of the square of `norm`.
+  /// This rank's part of the squared norm of the whole model's gradients, each parameter counted once; after `sum`.
   [[nodiscard]] double squares();
   /// The first of this rank's stages whose gradients are not all finite, in the pieces that this rank sums. After `sum`.
   [[nodiscard]] std::optional<Stage> firstNotFinite();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/messages/waits.h"
 #include "backends/stages/synthetic_stage.h"
 #include "backends/torch/stage/stage.h"
 #include "engine/executor.h"
@@ -20,7 +21,7 @@ struct TrainOptions {
   StageOptions stage;
   std::optional<SyntheticDevice> synthetic;  ///< use synthetic stages, which take as long as the plan says, instead of the model's
   ExecutorOptions executor;
-  std::chrono::milliseconds deadline{60000};
+  std::chrono::milliseconds deadline = kUsualWait;
   std::string resumeNote;                           ///< what of a resumed checkpoint is not used; reported once it has been read
   std::string save;                                 ///< checkpoint, written at the end and every `saveEvery` steps; see `checkpointPath`
   int keep = 0;                                     ///< how many checkpoints of the history are kept; 0: all

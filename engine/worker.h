@@ -1,9 +1,7 @@
 #pragma once
 
 #include <chrono>
-#include <vector>
 
-#include "backends/checkpoints/outputs.h"
 #include "backends/messages/communicator.h"
 #include "backends/torch/backend.h"
 #include "engine/gathering.h"
@@ -17,17 +15,6 @@ namespace pw {
 /// step and action.
 [[nodiscard]] RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
                                 const TorchBackend& torch);
-
-/// An evaluation step's loss, on all ranks, and on rank 0 the outputs of all microbatches, which `kept` keeps.
-struct Evaluation {
-  double loss = 0;
-  std::vector<ModelOutput> outputs;
-  std::vector<HeldBuffer> kept;
-};
-
-/// One step of forwards only.
-[[nodiscard]] Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
-                                  const TorchBackend& torch);
 
 /// Binds this process, and the threads it will start, to its share of the cores when the ranks of this host have a core or more each: else
 /// the kernel may keep two busy ranks on one core for a while, and they compute in turn (step times up to 1.7 times as long went away with

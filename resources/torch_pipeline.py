@@ -14,6 +14,7 @@ records torch.profiler's trace, which Pipewright opens.
 """
 
 import argparse
+import inspect
 import json
 import math
 import operator
@@ -29,11 +30,11 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def parse(arguments):
-    """Command line to options."""
+def parse(arguments, optimizers):
+    """Command line to options; `optimizers`: their names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--optimizer", default="sgd", choices=("sgd", "adam", "adamw", "rmsprop"))
+    parser.add_argument("--optimizer", default="sgd", choices=tuple(optimizers))
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--nesterov", action="store_true")
@@ -190,14 +191,12 @@ def learning_rate(options, step):
     return options.lr * (options.final_rate + (1 - options.final_rate) * (1 + math.cos(math.pi * passed)) / 2)
 
 
-def optimizer_of(options, parameters):
-    """The optimizer of torch.optim, with the options."""
-    if options.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=options.lr, momentum=options.momentum, nesterov=options.nesterov, weight_decay=options.weight_decay)
-    if options.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameters, lr=options.lr, alpha=options.alpha, momentum=options.momentum, weight_decay=options.weight_decay)
-    kind = torch.optim.Adam if options.optimizer == "adam" else torch.optim.AdamW
-    return kind(parameters, lr=options.lr, betas=options.betas, weight_decay=options.weight_decay)
+def optimizer_of(options, parameters, class_name):
+    """The optimizer of torch.optim, with those of the options that its class has."""
+    kind = getattr(torch.optim, class_name)
+    known = inspect.signature(kind).parameters
+    names = ("lr", "momentum", "nesterov", "betas", "alpha", "weight_decay")
+    return kind(parameters, **{name: getattr(options, name) for name in names if name in known})
 
 
 class LossScale:
@@ -342,7 +341,7 @@ class Update:
         self.options, self.stages, self.device, self.group, self.copies, self.shared = options, stages, device, group, copies, shared
         self.replicas = settings["replicas"]
         self.parameters = list({id(p): p for stage in stages.values() for p in stage.submod.parameters()}.values())
-        self.optimizer = optimizer_of(options, self.parameters)
+        self.optimizer = optimizer_of(options, self.parameters, settings["optimizers"][options.optimizer])
         self.scale = LossScale(options.precision == "fp16")
 
     def sum_gradients(self):
@@ -429,9 +428,9 @@ def run(settings, options):
 
 def main(arguments=None):
     """Runs the plan next to this script."""
-    options = parse(arguments)
     with open(os.path.join(HERE, "pipeline.json"), encoding="utf-8") as file:
         settings = json.load(file)
+    options = parse(arguments, settings["optimizers"])
     options.precision = options.precision or settings.get("precision", "traced")
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)

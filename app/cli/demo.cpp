@@ -37,7 +37,7 @@ int show(const std::vector<std::string>& arguments) {
   pid_t child = 0;
   if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0)
     throw Error("The demo cannot start " + words[0] + "; check that it may be executed.");
-  int status = 0;
+  int status = 0;  // without a limit: the commands have their own (--timeout), and Ctrl-C in the terminal ends both
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   return WIFEXITED(status) ? WEXITSTATUS(status) : kNo;
 }

@@ -1,17 +1,20 @@
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <CLI/App.hpp>
-#include <CLI/Validators.hpp>
+#include <CLI/Option.hpp>
 
 #include "app/cli/commands.h"
 #include "app/cli/export_plan.h"
+#include "app/cli/options/choices.h"
 #include "app/cli/options/figure.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/options/shared.h"
@@ -21,6 +24,7 @@
 #include "backends/store/run_store.h"
 #include "backends/traces/import.h"
 #include "schedules/error.h"
+#include "schedules/named_values.h"
 #include "schedules/units.h"
 #include "simulator/page/content.h"
 #include "simulator/plan/layer_export.h"
@@ -37,8 +41,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
+enum class ExportFormat : std::uint8_t { Torch, Torchtitan, Megatron, Layers, Chrome, Csv, Html, Svg, Tikz };
+constexpr std::string_view nameOf(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::Torch: return "torch";
+    case ExportFormat::Torchtitan: return "torchtitan";
+    case ExportFormat::Megatron: return "megatron";
+    case ExportFormat::Layers: return "layers";
+    case ExportFormat::Chrome: return "chrome";
+    case ExportFormat::Csv: return "csv";
+    case ExportFormat::Html: return "html";
+    case ExportFormat::Svg: return "svg";
+    case ExportFormat::Tikz: return "tikz";
+  }
+  return {};
+}
+
 struct ExportOptions {
-  std::string plan, store, to, out;
+  std::string plan, store, out;
+  ExportFormat to = ExportFormat::Torch;
   std::string patterns;  ///< of names in `traces`
   ProgressStyle progressStyle = ProgressStyle::Automatic;
   std::vector<std::string> traces;
@@ -48,7 +69,7 @@ struct ExportOptions {
   FigureOptions figure;
 };
 
-bool isFigure(const ExportOptions& o) { return o.to == "svg" || o.to == "tikz"; }
+bool isFigure(const ExportOptions& o) { return o.to == ExportFormat::Svg || o.to == ExportFormat::Tikz; }
 
 /// Traces that go into one file, and the one that is drawn if there can be only one.
 struct Material {
@@ -143,11 +164,11 @@ std::string figureOf(const ExportOptions& o, const Material& material) {
   const bool isRehearsed = material.times == TimesOf::Rehearsed && style.measuredTitle == FigureStyle().measuredTitle;
   const std::string below = isRehearsed ? "Rehearsed" : style.measuredTitle;
   lanes.push_back({&material.traces[material.chosen], o.both ? below : std::string()});
-  const Figure figure = layOut(lanes, style, o.to == "tikz" ? kTikzFrame : FigureFrame{});
+  const Figure figure = layOut(lanes, style, o.to == ExportFormat::Tikz ? kTikzFrame : FigureFrame{});
   if (figure.mergedSpans > 0)
     warn(fmt::format("{} merged, too narrow or too many to be drawn one by one at a width of {:g} mm; --time or --ranks draws fewer",
                      figure.mergedSpans == 1 ? "1 span is" : fmt::format("{} spans are", figure.mergedSpans), style.width));
-  return o.to == "svg" ? toSvg(figure) : toTikz(figure);
+  return o.to == ExportFormat::Svg ? toSvg(figure) : toTikz(figure);
 }
 
 /// Of a run or of a plan with a trace the prediction and the measured step; else the one step there is.
@@ -169,8 +190,8 @@ std::string pageOf(const Material& material) {
 
 std::string textOf(const ExportOptions& o, const Material& material) {
   const Trace& chosen = material.traces[material.chosen];
-  if (o.to == "html") return pageOf(material);
-  if (o.to == "csv") return toSpanCsv(chosen);
+  if (o.to == ExportFormat::Html) return pageOf(material);
+  if (o.to == ExportFormat::Csv) return toSpanCsv(chosen);
   if (isFigure(o)) return figureOf(o, material);
   std::vector<const Trace*> traces;
   for (const Trace& trace : material.traces) traces.push_back(&trace);
@@ -195,7 +216,7 @@ int exportTrace(const ExportOptions& o) {
 
 /// The plan that these options export for another program.
 Plan planFor(const ExportOptions& o) {
-  if (o.plan.empty()) throw UsageError(fmt::format("--to {} exports a plan; give PLAN.json", o.to));
+  if (o.plan.empty()) throw UsageError(fmt::format("--to {} exports a plan; give PLAN.json", nameOf(o.to)));
   return parsePlan(readFile(o.plan), o.plan);
 }
 
@@ -237,7 +258,7 @@ void checkFigure(const ExportOptions& o) {
 int runExport(const ExportOptions& o) {
   checkFigure(o);
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.store.empty()) + static_cast<int>(!o.traces.empty());
-  const bool page = o.to == "html" && sources == 2 && o.store.empty();  // a plan and a trace
+  const bool page = o.to == ExportFormat::Html && sources == 2 && o.store.empty();  // a plan and a trace
   if (sources != 1 && !o.both && !page)
     throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
   if (o.run > 0 && o.store.empty()) throw UsageError("--run selects a run of a store; add --store F.db, or omit it");
@@ -245,10 +266,18 @@ int runExport(const ExportOptions& o) {
   if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
   if (o.step >= 0 && (o.predicted || (!o.plan.empty() && o.traces.empty())))
     throw UsageError("a prediction has one step only; omit --step");
-  if (o.to == "layers") return exportLayers(o);
-  if (o.to == "megatron") return exportMegatron(planFor(o), o.out);
-  if (o.to == "torchtitan") return exportTorchtitan(planFor(o), o.out);
-  return o.to == "torch" ? exportForTorch(o) : exportTrace(o);
+  switch (o.to) {
+    case ExportFormat::Torch: return exportForTorch(o);
+    case ExportFormat::Torchtitan: return exportTorchtitan(planFor(o), o.out);
+    case ExportFormat::Megatron: return exportMegatron(planFor(o), o.out);
+    case ExportFormat::Layers: return exportLayers(o);
+    case ExportFormat::Chrome:
+    case ExportFormat::Csv:
+    case ExportFormat::Html:
+    case ExportFormat::Svg:
+    case ExportFormat::Tikz: break;
+  }
+  return exportTrace(o);
 }
 
 }  // namespace
@@ -277,16 +306,14 @@ Command addExport(CLI::App& app) {
       ->check(wholeFrom(0, 1 << 30))
       ->option_text("N");
   command->add_flag("--predicted", options->predicted, "Export only the prediction of the run");
-  command
-      ->add_option(
-          "--to", options->to,
-          "torch: a schedule, split points and a script; torchtitan: schedule, modules of each stage and arguments; megatron: arguments of "
-          "Megatron-LM, with its pipeline layout; layers: the model's costs as a table for --layers; chrome: all steps, for Perfetto; csv: "
-          "one line per span; html: a page in one file with pan and zoom, of a run or of PLAN.json and --trace both steps; svg, tikz: a "
-          "figure for papers (as PDF or PNG: pipewright-gui --export F.pdf, which takes the same options)")
-      ->option_text("torch|torchtitan|megatron|layers|chrome|csv|html|svg|tikz (required)")
-      ->required()
-      ->check(CLI::IsMember({"torch", "torchtitan", "megatron", "layers", "chrome", "csv", "html", "svg", "tikz"}));
+  addChoice(
+      *command, "--to", options->to,
+      "torch: a schedule, split points and a script; torchtitan: schedule, modules of each stage and arguments; megatron: arguments of "
+      "Megatron-LM, with its pipeline layout; layers: the model's costs as a table for --layers; chrome: all steps, for Perfetto; csv: "
+      "one line per span; html: a page in one file with pan and zoom, of a run or of PLAN.json and --trace both steps; svg, tikz: a "
+      "figure for papers (as PDF or PNG: pipewright-gui --export F.pdf, which takes the same options)")
+      ->option_text(namesOf<ExportFormat>("|") + " (required)")
+      ->required();
   command->add_option("--out", options->out, "File to write, or with --to torch and torchtitan a folder (default: stdout)")
       ->option_text("F");
   addProgress(*command, options->progressStyle);

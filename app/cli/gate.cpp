@@ -64,10 +64,10 @@ std::string textOf(const JudgedRuns& judged) {
 }
 
 int runGate(const Options& options) {
-  GateOptions asked = options.gate;
-  asked.limit = options.percent / 100;
-  if (options.run > 0) asked.only = RunId(options.run);
-  const JudgedRuns judged = judgeRuns(asked, warn);
+  GateOptions requested = options.gate;
+  requested.limit = options.percent / 100;
+  if (options.run > 0) requested.only = RunId(options.run);
+  const JudgedRuns judged = judgeRuns(requested, warn);
   print(options.json ? versioned(judgedRunsJson(judged)) + "\n" : textOf(judged));
   return judged.report.verdict == GateVerdict::Slower ? kNo : kYes;
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
 
 #include "app/cli/commands.h"
@@ -212,7 +213,12 @@ void declareConditions(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
   sub.add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")
       ->check(wholeFrom(1, 1024))
       ->option_text("N");
-  sub.add_option("--timeout", o->timeoutSeconds, "Longest time that a wait between ranks may take, in seconds (default 120)")
+  sub.add_option_function<double>(
+         "--timeout",
+         [o](double seconds) {
+           o->timeout = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+         },
+         "Longest time that a wait between ranks may take, in seconds (default 120)")
       ->check(numberFrom(0.1, 1e6))
       ->option_text("SECONDS");
   addLibraryOption(sub, o->libraries);

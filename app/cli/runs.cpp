@@ -31,8 +31,11 @@ Json jsonOf(std::optional<Enum> value) {
 }
 
 Json documentOf(const RunSummary& run) {
-  Json document{
-      {"run_id", run.id.value}, {"started_at", run.startedAt}, {"model", run.model}, {"schedule", run.schedule}, {"backend", run.backend}};
+  Json document{{"run_id", run.id.value},
+                {"started_at", run.startedAt},
+                {"model", run.model},
+                {"schedule", run.schedule},
+                {"backend", jsonOf(run.transport)}};
   for (const RunColumn& column : kRunColumns) {
     std::visit([&](auto member) { document[column.name] = jsonOf(run.facts.*member); }, column.member);
   }

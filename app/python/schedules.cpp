@@ -92,8 +92,7 @@ void bindGenerators(py::module_& m) {
   });
   m.def(
       "schedule",
-      [](const std::string& name, int ranks, int chunks, int microbatches, int group, const std::string& strict,
-         const std::string& lowered) {
+      [](const std::string& name, int ranks, int chunks, int microbatches, int group, bool strict, const std::string& lowered) {
         Schedule schedule = generateFrom(name, {ranks, chunks, microbatches, group, strict});
         return lowered.empty() ? schedule : lower(schedule, valueFor<Lowering>("lowered", lowered));
       },

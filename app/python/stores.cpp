@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/python/bindings.h"
@@ -19,6 +20,8 @@ namespace {
 using Released = py::call_guard<py::gil_scoped_release>;
 
 std::optional<RunId> idOf(std::optional<int> number) { return number ? std::optional<RunId>(RunId(*number)) : std::nullopt; }
+
+std::string_view textOf(std::optional<Transport> transport) { return transport ? nameOf(*transport) : ""; }
 
 /// Every fact of how a run was computed, by the store's names.
 py::dict factsOf(const RunFacts& facts) {
@@ -44,7 +47,7 @@ void bindRecords(py::module_& m) {
       .def_readonly("started_at", &RunSummary::startedAt)
       .def_readonly("model", &RunSummary::model)
       .def_readonly("schedule", &RunSummary::schedule)
-      .def_readonly("backend", &RunSummary::backend)
+      .def_property_readonly("backend", [](const RunSummary& r) { return textOf(r.transport); })
       .def_readonly("failure", &RunSummary::failure)
       .def_readonly("ranks", &RunSummary::ranks)
       .def_readonly("microbatches", &RunSummary::microbatches)
@@ -59,7 +62,7 @@ void bindRecords(py::module_& m) {
   py::class_<RunRecord>(m, "RunRecord")
       .def_property_readonly("id", [](const RunRecord& r) { return r.id.value; })
       .def_readonly("started_at", &RunRecord::startedAt)
-      .def_readonly("backend", &RunRecord::backend)
+      .def_property_readonly("backend", [](const RunRecord& r) { return textOf(r.transport); })
       .def_readonly("failure", &RunRecord::failure)
       .def_readonly("seed", &RunRecord::seed)
       .def_readonly("plan", &RunRecord::plan)

@@ -302,7 +302,7 @@ std::pair<const std::byte*, Sizes> DistributedCheckpoint::Impl::chunkOf(const st
   };
   const pickle::TensorEntry entry = pickle::readTensor(bytesOf(archive.entries.at("data.pkl")), path);
   const auto record = archive.entries.find("data/" + entry.storage);
-  const std::int64_t width = bytesPerElement(tensor.dtype).value;
+  const std::int64_t width = widthOf(tensor.dtype);
   const auto reach = pickle::reachOf(entry), elements = pickle::elementsOf(chunk.sizes);
   if (entry.dtype != tensor.dtype || entry.sizes != chunk.sizes || record == archive.entries.end() || !reach ||
       *reach > record->second.bytes / width || *elements > record->second.bytes / width) {
@@ -324,7 +324,7 @@ MappedTensor DistributedCheckpoint::Impl::read(const std::string& name, const Ch
     made.strides[i - 1] = stride;
     stride *= tensor.sizes[i - 1];
   }
-  const std::int64_t width = bytesPerElement(tensor.dtype).value;
+  const std::int64_t width = widthOf(tensor.dtype);
   auto& copy = copies[name];
   if (!copy) {
     std::vector<std::pair<const std::byte*, Sizes>> chunks;

@@ -128,7 +128,7 @@ struct DistributedCheckpointWriter::Impl {
   void addTensor(KeyPath path, DType dtype, const Sizes& sizes, const std::byte* bytes) {
     const std::int64_t elements = pickle::elementsOf(sizes).value_or(0);
     const std::string pickled = pickle::writeTensor({joined(path), dtype, "0", elements, 0, sizes, {}});
-    addArchive(std::move(path), pickled, std::pair(dtype, sizes), bytes, static_cast<std::size_t>(elements * bytesPerElement(dtype)));
+    addArchive(std::move(path), pickled, std::pair(dtype, sizes), bytes, static_cast<std::size_t>(elements * widthOf(dtype)));
   }
   void addOptimizer(const OptimizerLayout& layout);
   [[nodiscard]] std::string metadata() const;

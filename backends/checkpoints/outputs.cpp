@@ -39,14 +39,14 @@ void check(const ModelOutput& output) {
     bool fits = part.shape.size() == first.size() && (!output.dimension || *output.dimension < first.size());
     for (std::size_t i = 0; fits && i < first.size(); ++i) fits = part.shape[i] == first[i] || output.dimension == i;
     fits = fits && (!output.dimension || part.shape[*output.dimension] % output.outer == 0);
-    fits = fits && part.data.bytes == product(part.shape, 0, part.shape.size()) * static_cast<std::size_t>(bytesPerElement(output.dtype));
+    fits = fits && part.data.bytes == product(part.shape, 0, part.shape.size()) * widthOf(output.dtype);
     if (!fits) refuse(output, part);
   }
 }
 
 Merged join(const ModelOutput& output, std::size_t dimension) {
   Merged merged{output.dtype, output.parts.front().shape, {}};
-  const auto width = static_cast<std::size_t>(bytesPerElement(output.dtype));
+  const std::size_t width = widthOf(output.dtype);
   const std::size_t outer = product(merged.shape, 0, dimension) * static_cast<std::size_t>(output.outer);
   const std::size_t inner = product(merged.shape, dimension + 1, merged.shape.size()) * width;
   std::int64_t rows = 0;

@@ -82,8 +82,6 @@ void putReal(std::string& out, double number) {
 
 void putBool(std::string& out, bool truth) { out += truth ? '\x88' : '\x89'; }
 
-void putNone(std::string& out) { out += 'N'; }
-
 void putGlobal(std::string& out, std::string_view module, std::string_view name) { out += fmt::format("c{}\n{}\n", module, name); }
 
 DType storageType(std::string_view name) {

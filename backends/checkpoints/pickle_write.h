@@ -15,7 +15,6 @@ namespace pw::pickle {
 void putInteger(std::string& out, std::int64_t number);
 void putReal(std::string& out, double number);
 void putBool(std::string& out, bool truth);
-void putNone(std::string& out);
 void putText(std::string& out, std::string_view text);
 void putTuple(std::string& out, const std::vector<std::int64_t>& numbers);
 /// `torch` and `Size`, say.

@@ -63,8 +63,7 @@ SafeTensor tensorIn(const std::string& name, const HeaderPart& entry, std::uint6
   tensor.offset = static_cast<std::int64_t>(dataBegin) + begin;
   tensor.bytes = end - begin;
   std::int64_t needed = 0;
-  if (tensor.dtype != DType::Unknown &&
-      (__builtin_mul_overflow(*elements, bytesPerElement(tensor.dtype).value, &needed) || needed != tensor.bytes))
+  if (tensor.dtype != DType::Unknown && (__builtin_mul_overflow(*elements, widthOf(tensor.dtype), &needed) || needed != tensor.bytes))
     entry.fail("has a different size from what its shape implies");
   return tensor;
 }
@@ -135,7 +134,7 @@ void SafetensorsWriter::add(const std::string& name, DType dtype, const std::vec
   if (type == kTypes.end())
     throw UsageError(
         fmt::format("Tensor {} is of type {}, which safetensors files cannot hold; save another format.", name, pw::nameOf(dtype)));
-  SafeTensor tensor{name, dtype, shape, static_cast<std::int64_t>(size_), bytesPerElement(dtype).value};
+  SafeTensor tensor{name, dtype, shape, static_cast<std::int64_t>(size_), widthOf(dtype)};
   for (const std::int64_t size : shape) tensor.bytes *= size;
   write(bytes, static_cast<std::size_t>(tensor.bytes), kPrefix + headerBytes_ + size_);
   size_ += static_cast<std::uint64_t>(tensor.bytes);

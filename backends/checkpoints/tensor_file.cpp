@@ -116,7 +116,7 @@ std::optional<MappedTensor> OneFile::find(const std::string& name) const {
   const std::optional<std::int64_t> elements = pickle::reachOf(entry);
   if (elements == 0) return tensor;
   const auto record = archive.entries.find("data/" + entry.storage);
-  const std::int64_t width = bytesPerElement(entry.dtype).value;
+  const std::int64_t width = widthOf(entry.dtype);
   if (!elements || record == archive.entries.end() || *elements > record->second.bytes / width) {
     throw UsageError(fmt::format("Tensor {} reaches past its bytes in {}; the file is damaged, save it again", name, path));
   }

@@ -65,7 +65,7 @@ void CheckpointWriter::add(const std::string& name, DType dtype, const std::vect
   pickle::TensorDict one;
   one.tensors.push_back(entry);
   static_cast<void>(pickle::write(one));  // refuses a type before its bytes are written
-  impl_->zip->add(kTop + ("data/" + entry.storage), bytes, static_cast<std::size_t>(entry.storageElements * bytesPerElement(dtype)));
+  impl_->zip->add(kTop + ("data/" + entry.storage), bytes, static_cast<std::size_t>(entry.storageElements * widthOf(dtype)));
   impl_->dictOf(name).tensors.push_back(std::move(entry));
 }
 

@@ -78,6 +78,8 @@ HeldBuffer allocate(std::size_t bytes) {
           })};
 }
 
+/// Waits without a deadline of its own: what another rank could hold up on this stream is a receive, and the thread of the links
+/// (`backends/cuda/nccl.cpp`) ends all operations that are in flight for longer than theirs.
 void copy(Buffer into, Buffer from) {
   if (from.bytes == 0) return;
   const cudaStream_t stream = use().compute.stream();
@@ -110,7 +112,8 @@ Ns timeOf(Timestamp timestamp) {
 }
 
 /// Reads both clocks at one moment: the fastest of several tries, since an idle stream reaches an event almost as soon as it is recorded.
-/// Accurate to half the duration of that try, some microseconds.
+/// Accurate to half the duration of that try, some microseconds. Called where nothing is pending on the stream, so that it need not watch
+/// a deadline.
 void Gpu::readClocks() {
   if (origin == nullptr) check(cudaEventCreateWithFlags(&origin, cudaEventDefault), "make an event");
   cudaEvent_t candidate = nullptr;

@@ -131,7 +131,7 @@ std::uint64_t NcclLinks::begin(const NcclMembers& members, const NcclOperation& 
 std::optional<std::uint64_t> NcclLinks::startCollective(Collective what, std::span<const JobRank> group, DType dtype, Buffer buffer) {
   assert(group.size() >= 2 && std::ranges::is_sorted(group) && std::ranges::find(group, self_) != group.end());
   if (!supportsCollectives(dtype)) return std::nullopt;
-  assert(buffer.bytes % static_cast<std::size_t>(bytesPerElement(dtype)) == 0);
+  assert(buffer.bytes % widthOf(dtype) == 0);
   return begin({true, {group.begin(), group.end()}}, {.buffer = buffer, .collective = what, .dtype = dtype}, true);
 }
 

@@ -10,7 +10,7 @@ namespace pw {
 /// Messages and collectives between GPUs by NCCL: for each direction between two ranks a communicator of two, for each group one of its
 /// own, each with a stream of high priority, made at first use. Only `order`, `abort` and the destructor block, so that two ranks can
 /// connect in both directions at once; every call but `times` and `stateOf` makes progress, and so does a separate thread. `host`
-/// carries what NCCL needs to connect, by tag 0x7FFF4000, and must outlive the links. `computeStream` is a CUDA stream of the calling
+/// carries what NCCL needs to connect, by `kNcclIdTags`, and must outlive the links. `computeStream` is a CUDA stream of the calling
 /// thread's device; `timeOf` turns a CUDA event into a time on the host's monotonic clock [ns].
 ///
 /// A receive may write to its buffer at once, whatever compute is pending on that memory: see Device::allocate. Operations of a link or

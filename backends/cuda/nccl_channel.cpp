@@ -226,7 +226,7 @@ int NcclChannel::submit(const NcclOperation& operation) const {
   const Buffer buffer = operation.buffer;
   if (buffer.bytes == 0) return ncclSuccess;
   if (operation.collective) {
-    const auto bytesEach = static_cast<std::size_t>(bytesPerElement(operation.dtype));
+    const std::size_t bytesEach = widthOf(operation.dtype);
     const Pieces all{.data = buffer.data,
                      .elements = buffer.bytes / bytesEach,
                      .bytesEach = bytesEach,

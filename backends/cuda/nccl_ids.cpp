@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/messages/tags.h"
+
 namespace pw {
 namespace {
 
-constexpr std::uint32_t kTag = 0x7FFF4000;
+constexpr std::uint32_t kTag = kNcclIdTags.first;
 
 }  // namespace
 

@@ -25,7 +25,7 @@ struct NcclMembers {
   auto operator<=>(const NcclMembers&) const = default;
 };
 
-/// Sends unique ids from first ranks to the others over the host's transport, with tag 0x7FFF4000. Each message names its members, as ranks
+/// Sends unique ids from first ranks to the others over the host's transport, with `kNcclIdTags`. Each message names its members, as ranks
 /// may need the ids of one first rank in a different order from the one it sends them in. A receive is open only while an id is needed.
 /// Nothing blocks; for one thread.
 class NcclIds {

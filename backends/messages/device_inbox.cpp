@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/messages/tags.h"
 #include "backends/messages/transport.h"
 
 namespace pw {
 namespace {
 
-/// Announcements from one sender to one receiver use these tags in turn; more may be in flight, as messages with one tag keep their order.
-constexpr std::uint32_t kFirstTag = 0x7FFF0500, kTags = 0x100;
-static_assert(DeviceInbox::kBellTag == kFirstTag + kTags);
-
 Buffer bytesOf(Announcement& announcement) { return {reinterpret_cast<std::byte*>(&announcement), sizeof announcement}; }
 
-std::uint32_t nextTag(std::uint32_t& count) { return kFirstTag + count++ % kTags; }
+/// Announcements from one sender to one receiver take the tags in turn; more may be in flight, as messages with one tag keep their order.
+std::uint32_t nextTag(std::uint32_t& count) { return kAnnouncementTags.first + count++ % kAnnouncementTags.count; }
 
 /// Takes the first of a tag's queue.
 template <class Value>

@@ -10,6 +10,7 @@
 #include "backends/messages/communicator.h"
 #include "backends/messages/device.h"
 #include "backends/messages/device_messages.h"
+#include "backends/messages/tags.h"
 
 namespace pw {
 
@@ -44,7 +45,7 @@ struct DeviceMessage {
 class DeviceInbox {
  public:
   /// A message with this tag from a rank to itself is not an announcement.
-  static constexpr std::uint32_t kBellTag = 0x7FFF0600;
+  static constexpr std::uint32_t kBellTag = kBellTags.first;
 
   /// Keeps references, which are used by later calls; the constructor itself uses `host` only.
   DeviceInbox(Communicator& host, const Device& device, const DeviceLinks& links)

@@ -50,7 +50,7 @@ struct DeviceLinks {
 /// `wait` for a receive returns when compute is ordered after it, for a send when the buffer is free, for a collective when all of its
 /// group have joined and compute is ordered after it. `isDone` and `waitAny`: of a receive, once its message is announced; of a collective,
 /// once all have come. `timesOf`: for device messages and collectives. A barrier waits for `device.finish` and forgets the operations,
-/// unless messages are in flight across it. Tags from 0x7FFF0500 to 0x7FFF0600 are used for announcements. Every wait ends at the deadline
+/// unless messages are in flight across it. Announcements take `kAnnouncementTags`. Every wait ends at the deadline
 /// with an Error naming the peer; while device messages are in flight it yields the core but does not sleep. The first device message
 /// throws UsageError if `host` cannot tell which message has arrived (Gloo).
 [[nodiscard]] std::unique_ptr<Communicator> communicatorOver(std::unique_ptr<Communicator> host, const Device& device, DeviceLinks links,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "backends/messages/waits.h"
 #include "schedules/job_rank.h"
 
 namespace pw {
@@ -19,7 +20,7 @@ struct Rendezvous {
   int listenFd = -1;              ///< rank 0: a listening socket to serve the store on; −1: bind `masterPort`
   bool storeIsElsewhere = false;  ///< another process (torchrun's agent) serves the store
   bool oneHost = true;            ///< all ranks on this host: connect over the loopback device
-  std::chrono::milliseconds deadline{60000};
+  std::chrono::milliseconds deadline = kUsualWait;
   const std::atomic<bool>* jobFailed =
       nullptr;  ///< may be set at any time, also by a signal handler: ends all waits with an error (UCX only; null: never)
 };

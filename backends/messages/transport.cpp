@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/messages/tags.h"
+
 namespace pw {
 
 Transport defaultTransport(bool onGpu) {
@@ -20,9 +22,8 @@ std::string hostTransports(std::string_view separator) {
 }
 
 void meetByMessages(Communicator& communicator) {
-  constexpr std::uint32_t kFirstTag = 0x7FFF0200;
   const int rank = communicator.rank().value, size = communicator.size();
-  std::uint32_t tag = kFirstTag;
+  std::uint32_t tag = kMeetingTags.first;
   for (int distance = 1; distance < size; distance *= 2, ++tag) {
     std::byte out{}, in{};
     const auto sent = communicator.send(JobRank((rank + distance) % size), tag, {&out, 1});

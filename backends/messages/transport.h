@@ -41,9 +41,8 @@ constexpr std::string_view nameOf(Transport transport) { return factsOf(transpor
 
 // What the transports share: how ranks meet, and the sentences for failures between ranks.
 
-/// A barrier of messages, by dissemination (Hensgen, Finkel & Manber, 1988): ⌈log2(ranks)⌉ rounds of one byte. Takes the tags from
-/// 0x7FFF0200 on, far from those of the executor and the worker; barriers may follow each other, because messages of one tag keep their
-/// order.
+/// A barrier of messages, by dissemination (Hensgen, Finkel & Manber, 1988): ⌈log2(ranks)⌉ rounds of one byte, with
+/// `kMeetingTags` (`backends/messages/tags.h`); barriers may follow each other, because messages of one tag keep their order.
 void meetByMessages(Communicator& communicator);
 
 /// `60 s`, `1500 ms`.

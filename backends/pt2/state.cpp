@@ -126,8 +126,7 @@ class Payloads {
                   __builtin_add_overflow(last, step, &last);
     }
     Bytes bytes = 0;
-    if (overflows || __builtin_add_overflow(last, 1, &last) ||
-        __builtin_mul_overflow(last, bytesPerElement(meta.dtype).value, &bytes.value)) {
+    if (overflows || __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, widthOf(meta.dtype), &bytes.value)) {
       damaged(where, "is larger than any memory");
     }
     return bytes;

@@ -18,13 +18,14 @@ namespace pw {
 /// How a run was computed: facts with a column each in the store's table `run`. A new fact is a member here and a row of `kRunColumns`;
 /// store, migration, JSON and lists follow from the row.
 struct RunFacts {
-  DType precision = DType::Unknown;  ///< Unknown: as traced; BFloat16, Float16
-  bool tf32 = false;                 ///< GPUs rounded the inputs of float32 matrix products
-  bool synthetic = false;            ///< its stages computed nothing, so it says nothing about its model's times
+  // None has a default of its own, so that the compiler names who fills only some; `{}` is traced, no, unknown.
+  DType precision;  ///< Unknown: as traced; BFloat16, Float16
+  bool tf32;        ///< GPUs rounded the inputs of float32 matrix products
+  bool synthetic;   ///< its stages computed nothing, so it says nothing about its model's times
   // Nothing: written before this was stored, or by a newer Pipewright with a value that is unknown here.
-  std::optional<OptimizerSpec::Kind> optimizer{};
-  std::optional<Backward> backward{};
-  std::optional<CostSource> costs{};  ///< of the times that it was predicted from; nothing also where no model has any
+  std::optional<OptimizerSpec::Kind> optimizer;
+  std::optional<Backward> backward;
+  std::optional<CostSource> costs;  ///< of the times that it was predicted from; nothing also where no model has any
 
   bool operator==(const RunFacts&) const = default;
 };

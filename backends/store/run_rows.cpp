@@ -35,7 +35,7 @@ void read(const SQLite::Column& column, std::optional<Enum>& value) {
 
 /// The facts in a row, from a column on.
 RunFacts factsOf(SQLite::Statement& row, int at) {
-  RunFacts facts;
+  RunFacts facts{};
   for (const RunColumn& column : kRunColumns) {
     std::visit([&](auto member) { read(row.getColumn(at++), facts.*member); }, column.member);
   }
@@ -101,8 +101,11 @@ std::string stepRows() {
 RunSummary summaryOf(SQLite::Statement& row) {
   RunSummary s;
   s.id = RunId(row.getColumn(0).getInt());
-  int at = 0;
-  for (std::string* text : {&s.startedAt, &s.model, &s.schedule, &s.backend, &s.failure}) *text = textOf(row.getColumn(++at));
+  s.startedAt = textOf(row.getColumn(1));
+  s.model = textOf(row.getColumn(2));
+  s.schedule = textOf(row.getColumn(3));
+  read(row.getColumn(4), s.transport);
+  s.failure = textOf(row.getColumn(5));
   s.ranks = row.getColumn(6).getInt();
   s.microbatches = row.getColumn(7).getInt();
   s.predictedStep = Ns(row.getColumn(8).getInt64());
@@ -115,7 +118,7 @@ RunRecord runOf(SQLite::Statement& row, RunId id, const std::string& source) {
   RunRecord run;
   run.id = id;
   run.startedAt = textOf(row.getColumn(0));
-  run.backend = textOf(row.getColumn(1));
+  read(row.getColumn(1), run.transport);
   run.failure = textOf(row.getColumn(2));
   run.seed = std::bit_cast<std::uint64_t>(row.getColumn(3).getInt64());
   run.machine = {textOf(row.getColumn(4)), textOf(row.getColumn(5)), row.getColumn(6).getInt(), textOf(row.getColumn(7))};
@@ -148,7 +151,7 @@ RunId insertRun(SQLite::Database& db, const RunRecord& run) {
   const bool unfinished = run.state == RunState::Unfinished;
   const RunState state = unfinished ? run.state : run.failure.empty() ? RunState::Completed : RunState::Failed;
   insert.bind(++at, run.startedAt);
-  insert.bind(++at, run.backend);
+  write(insert, ++at, run.transport);
   insert.bind(++at, std::string(nameOf(state)));
   insert.bind(++at, unfinished ? "" : run.failure);
   insert.bind(++at, std::bit_cast<std::int64_t>(run.seed));

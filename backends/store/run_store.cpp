@@ -22,8 +22,8 @@ namespace {
 
 int number(SQLite::Database& db, const char* query) { return db.execAndGet(query).getInt(); }
 
-std::string joinedWords(const std::string& backend, const RunFacts& facts) {
-  std::string words = backend;
+std::string joinedWords(std::optional<Transport> transport, const RunFacts& facts) {
+  std::string words(transport ? nameOf(*transport) : "unknown");
   if (facts.precision != DType::Unknown) words += fmt::format(", {}", precisionName(facts.precision));
   if (facts.tf32) words += ", tf32";
   if (facts.synthetic) words += ", synthetic";
@@ -68,7 +68,7 @@ std::optional<int> positionOf(SQLite::Database& db, RunId run, int step) {
 /// The open file. Every use of SQLite goes through `guarded`, which words what it throws.
 struct RunStore::Database {
   std::string path;
-  int lockWaitMs;
+  std::chrono::milliseconds lockWait;
   std::optional<SQLite::Database> db;
   std::string note;
 
@@ -84,7 +84,7 @@ struct RunStore::Database {
     try {
       return work();
     } catch (const SQLite::Exception& problem) {
-      rethrow(problem, path, lockWaitMs);
+      rethrow(problem, path, lockWait);
     }
   }
   [[nodiscard]] RunId find(std::optional<RunId> wanted);
@@ -102,20 +102,20 @@ void RunStore::Database::create() {
 /// A store in a read-only folder, closed by its writer, can be read only when SQLite takes it for unchanging: WAL needs to
 /// create a file beside it.
 void RunStore::Database::openExisting() {
-  db.emplace(path, SQLite::OPEN_READONLY, lockWaitMs);
+  db.emplace(path, SQLite::OPEN_READONLY, static_cast<int>(lockWait.count()));
   try {
     (void)number(*db, "PRAGMA application_id");
   } catch (const SQLite::Exception& problem) {
     const int code = problem.getErrorCode() & 0xff;
     if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || pathExists(path + "-wal")) throw;
-    db.emplace(immutableUri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI, lockWaitMs);
+    db.emplace(immutableUri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI, static_cast<int>(lockWait.count()));
   }
 }
 
 /// Brings the file itself to our version where it can be written, else what this reader sees of it.
 void RunStore::Database::migrateForReading() {
   try {
-    SQLite::Database writing(path, SQLite::OPEN_READWRITE, lockWaitMs);
+    SQLite::Database writing(path, SQLite::OPEN_READWRITE, static_cast<int>(lockWait.count()));
     if (sqlite3_db_readonly(writing.getHandle(), "main") == 0) {
       migrateStore(writing, path);
       return;
@@ -155,7 +155,7 @@ void RunStore::Database::open(Mode mode) {
     if (!pathExists(path)) throw UsageError(fmt::format("there is no run store {}; `pipewright run --store {}` makes one", path, path));
     return openForReading();
   }
-  db.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, lockWaitMs);
+  db.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, static_cast<int>(lockWait.count()));
   if (sqlite3_db_readonly(db->getHandle(), "main") == 1) throw Error(cannotWrite(path));
   db->exec("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL");
   if (number(*db, "SELECT count(*) FROM sqlite_master") == 0) create();
@@ -173,8 +173,8 @@ void RunStore::Database::open(Mode mode) {
   }
 }
 
-RunStore::RunStore(const std::string& path, Mode mode, int lockWaitMs)
-    : database_(std::make_unique<Database>(Database{path, lockWaitMs, std::nullopt, ""})) {
+RunStore::RunStore(const std::string& path, Mode mode, std::chrono::milliseconds lockWait)
+    : database_(std::make_unique<Database>(Database{path, lockWait, std::nullopt, ""})) {
   database_->guarded([&] { database_->open(mode); });
 }
 
@@ -182,8 +182,8 @@ RunStore::~RunStore() = default;
 
 const std::string& RunStore::note() const { return database_->note; }
 
-std::string howComputed(const RunRecord& run) { return joinedWords(run.backend, run.facts); }
-std::string howComputed(const RunSummary& run) { return joinedWords(run.backend, run.facts); }
+std::string howComputed(const RunRecord& run) { return joinedWords(run.transport, run.facts); }
+std::string howComputed(const RunSummary& run) { return joinedWords(run.transport, run.facts); }
 
 std::size_t medianPosition(std::span<const Ns> durations) {
   if (durations.size() == 1) return 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/messages/transport.h"
 #include "backends/store/run_columns.h"
 #include "schedules/named_values.h"
 #include "simulator/costs/profile.h"
@@ -47,10 +49,10 @@ inline constexpr std::string_view kUnfinishedRun = "Unfinished: it is still runn
 
 /// A run. It may have many steps: they are written with it or appended, and read separately.
 struct RunRecord {
-  RunId id;               ///< given by the store
-  std::string startedAt;  ///< UTC, ISO 8601
-  std::string backend;    ///< gloo, ucx, nccl
-  RunFacts facts{};       ///< how it was computed
+  RunId id;                              ///< given by the store
+  std::string startedAt;                 ///< UTC, ISO 8601
+  std::optional<Transport> transport{};  ///< nothing: one that is unknown here
+  RunFacts facts{};                      ///< how it was computed
   RunState state = RunState::Completed;
   std::string failure;  ///< why it failed, a sentence, or kUnfinishedRun; empty exactly when it completed
   std::uint64_t seed = 0;
@@ -69,7 +71,8 @@ struct RunRecord {
 /// A run as `runs` lists it, without plan and traces.
 struct RunSummary {
   RunId id;
-  std::string startedAt, model, schedule, backend, failure;
+  std::string startedAt, model, schedule, failure;
+  std::optional<Transport> transport{};  ///< nothing: one that is unknown here
   int ranks = 0, microbatches = 0, steps = 0;
   Ns predictedStep = 0;
   Ns medianMeasuredStep = 0;  ///< of the step at `medianPosition`
@@ -79,7 +82,7 @@ struct RunSummary {
   bool operator==(const RunSummary&) const = default;
 };
 
-/// How a run was computed, in a few words: `ucx`, `nccl, bf16, tf32`, `gloo, synthetic`.
+/// How a run was computed, in a few words: `ucx`, `nccl, bf16, tf32`, `gloo, synthetic`; `unknown` for a transport that is unknown here.
 [[nodiscard]] std::string howComputed(const RunRecord& run);
 [[nodiscard]] std::string howComputed(const RunSummary& run);
 
@@ -94,7 +97,7 @@ class RunStore {
  public:
   enum class Mode : std::uint8_t { ReadOnly, ReadWrite };
   /// Opens; ReadWrite creates a missing file. `lockWait` bounds the wait for another writer.
-  RunStore(const std::string& path, Mode mode, int lockWaitMs = 2000);
+  RunStore(const std::string& path, Mode mode, std::chrono::milliseconds lockWait = std::chrono::seconds(2));
   ~RunStore();
   RunStore(const RunStore&) = delete;
   RunStore& operator=(const RunStore&) = delete;

@@ -38,13 +38,13 @@ std::string noRunStore(const std::string& path) {
   return fmt::format("{} is not a Pipewright run store; give the file that `pipewright run --store` wrote", path);
 }
 
-void rethrow(const SQLite::Exception& problem, const std::string& path, int lockWaitMs, std::string_view kind) {
+void rethrow(const SQLite::Exception& problem, const std::string& path, std::chrono::milliseconds lockWait, std::string_view kind) {
   const std::string reason = printableLine(problem.what());  // quotes what a damaged file holds
   switch (problem.getErrorCode() & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw Error(
-          fmt::format("the {} {} has been locked by another program for {} ms; try again when that has ended", kind, path, lockWaitMs));
+      throw Error(fmt::format("the {} {} has been locked by another program for {} ms; try again when that has ended", kind, path,
+                              lockWait.count()));
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM: throw Error(cannotWrite(path, kind));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,7 @@ inline constexpr std::string_view kRunStore = "run store";
 [[nodiscard]] std::string noRunStore(const std::string& path);
 
 /// Throws SQLite's complaint about the store as a sentence of ours: UsageError where the file is no store, else Error.
-[[noreturn]] void rethrow(const SQLite::Exception& problem, const std::string& path, int lockWaitMs, std::string_view kind = kRunStore);
+[[noreturn]] void rethrow(const SQLite::Exception& problem, const std::string& path, std::chrono::milliseconds lockWait,
+                          std::string_view kind = kRunStore);
 
 }  // namespace pw

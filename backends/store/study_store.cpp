@@ -1,6 +1,7 @@
 #include "backends/store/study_store.h"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <sstream>
@@ -21,7 +22,7 @@
 namespace pw {
 namespace {
 
-constexpr int kLockWaitMs = 30'000;
+constexpr std::chrono::milliseconds kLockWait{30'000};
 constexpr int kApplicationId = 0x70775374;  ///< of SQLite's header: a study of Pipewright
 constexpr int kVersion = 3;                 ///< of the tables; versions 1 and 2 lack columns, see `migrate`
 using Value = StudyValue;
@@ -161,7 +162,7 @@ struct StudyStore::Database {
     try {
       return work();
     } catch (const SQLite::Exception& problem) {
-      rethrow(problem, path, kLockWaitMs, "study");
+      rethrow(problem, path, kLockWait, "study");
     }
   }
 
@@ -170,7 +171,7 @@ struct StudyStore::Database {
   Texts open(const std::optional<Texts>& made) {
     return guarded([&]() -> Texts {
       if (!made && !pathExists(path)) throw UsageError(fmt::format("There is no study {}; name a file that `search --study` wrote.", path));
-      db.emplace(path, made ? SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE : SQLite::OPEN_READWRITE, kLockWaitMs);
+      db.emplace(path, made ? SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE : SQLite::OPEN_READWRITE, static_cast<int>(kLockWait.count()));
       if (made) {
         SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
         if (db->execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
@@ -344,9 +345,9 @@ std::vector<std::pair<std::string, std::int64_t>> StudyStore::problems(int most)
 
 bool isStudy(const std::string& path) {
   try {
-    SQLite::Database db(path, SQLite::OPEN_READONLY, kLockWaitMs);
+    SQLite::Database db(path, SQLite::OPEN_READONLY, static_cast<int>(kLockWait.count()));
     return db.execAndGet("PRAGMA application_id").getInt() == kApplicationId;
-  } catch (const SQLite::Exception&) {
+  } catch (const SQLite::Exception&) {  // no database, or none that can be read: whoever opens it next says why
     return false;
   }
 }

@@ -74,21 +74,21 @@ void findPeers(Material& material, const std::vector<std::int32_t>& pipeline, st
 
 /// Memory and marks of a file go where their tracks do.
 void placeSamples(const FileEvents& file, const std::vector<TrackTarget>& targets, std::vector<Material>& materials) {
-  const auto isDevice = [&](Rank track) { return file.tracks[track.index()].device; };
-  const bool fromDevice = std::any_of(file.memory.begin(), file.memory.end(), [&](const MemorySample& m) { return isDevice(m.rank); });
+  const auto isDevice = [&](Track track) { return file.tracks[track.index()].device; };
+  const bool fromDevice = std::any_of(file.memory.begin(), file.memory.end(), [&](const MemorySample& m) { return isDevice(trackOf(m)); });
   for (const MemorySample& sample : file.memory) {
-    const TrackTarget& target = targets[sample.rank.index()];
-    const bool wanted = file.tracks[sample.rank.index()].own || !fromDevice || isDevice(sample.rank);
+    const TrackTarget& target = targets[trackOf(sample).index()];
+    const bool wanted = file.tracks[trackOf(sample).index()].own || !fromDevice || isDevice(trackOf(sample));
     if (target.trace >= 0 && wanted)
-      materials[static_cast<std::size_t>(target.trace)].memory.push_back({Rank(target.rank), sample.time, sample.bytes});
+      materials[static_cast<std::size_t>(target.trace)].memory.push_back({target.rank, sample.time, sample.bytes});
   }
   bool deviceMarks = false;  // a device works on one step when its program begins the next
   for (std::size_t t = 0; t < targets.size(); ++t)
     deviceMarks = deviceMarks || (file.tracks[t].device && targets[t].trace >= 0 && targets[t].spans);
   for (const StepMark& mark : file.marks) {
-    const TrackTarget& target = targets[static_cast<std::size_t>(mark.track)];
-    if (target.trace < 0 || isDevice(Rank(mark.track)) != deviceMarks || materials[static_cast<std::size_t>(target.trace)].own) continue;
-    materials[static_cast<std::size_t>(target.trace)].marks[static_cast<std::size_t>(target.rank)].emplace_back(mark.start, mark.number);
+    const TrackTarget& target = targets[mark.track.index()];
+    if (target.trace < 0 || isDevice(mark.track) != deviceMarks || materials[static_cast<std::size_t>(target.trace)].own) continue;
+    materials[static_cast<std::size_t>(target.trace)].marks[target.rank.index()].emplace_back(mark.start, mark.number);
   }
 }
 
@@ -100,17 +100,17 @@ std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& 
     materials.back().marks.resize(static_cast<std::size_t>(traced.ranks));
   }
   for (std::size_t f = 0; f < files.size(); ++f) {
-    const auto targetOf = [&](Rank track) -> const TrackTarget& { return map.targets[f][track.index()]; };
+    const auto targetOf = [&](Track track) -> const TrackTarget& { return map.targets[f][track.index()]; };
     const auto place = [&](Span& span) {
-      const TrackTarget& target = targetOf(span.rank);
-      span.rank = Rank(target.rank);
+      const TrackTarget& target = targetOf(trackOf(span));
+      span.rank = target.rank;
       const bool own = map.traces[static_cast<std::size_t>(target.trace)].own;
       if (!own && span.stage.value < 0 && span.microbatch.value >= 0)
-        span.stage = Stage(places.firstStage[span.rank.index()]);  // one stage on each rank
+        span.stage = places.firstStage[span.rank.index()];  // one stage on each rank
       return static_cast<std::size_t>(target.trace);
     };
     std::vector<Span>& spans = files[f].spans;
-    std::erase_if(spans, [&](const Span& span) { return !targetOf(span.rank).takes(span); });
+    std::erase_if(spans, [&](const Span& span) { return !targetOf(trackOf(span)).takes(span); });
     if (files.size() == 1 && materials.size() == 1) {
       for (Span& span : spans) place(span);
       materials.front().spans = std::move(spans);
@@ -128,7 +128,7 @@ std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& 
 
 /// Each file has a clock, in the order of their lowest ranks.
 RankClocks clocksOf(const std::vector<FileEvents>& files, const RankMap& map) {
-  std::map<std::int32_t, std::size_t> fileOf;  // by rank
+  std::map<Rank, std::size_t> fileOf;
   for (std::size_t f = 0; f < files.size(); ++f) {
     for (const TrackTarget& target : map.targets[f]) {
       if (target.trace >= 0 && !map.traces[static_cast<std::size_t>(target.trace)].own) fileOf.try_emplace(target.rank, f);
@@ -142,7 +142,7 @@ RankClocks clocksOf(const std::vector<FileEvents>& files, const RankMap& map) {
       clocks.sources.push_back(files[file].source);
       clocks.exactStarts.push_back(files[file].exactStarts ? 1 : 0);
     }
-    clocks.ofRank.resize(static_cast<std::size_t>(rank) + 1);
+    clocks.ofRank.resize(rank.index() + 1);
     clocks.ofRank.back() = at->second;
   }
   return clocks;
@@ -164,7 +164,7 @@ void renumber(RankMap& map, const RankPlaces& places) {
   for (auto& targets : map.targets) {
     for (TrackTarget& target : targets) {
       if (target.trace >= 0 && !map.traces[static_cast<std::size_t>(target.trace)].own)
-        target.rank = places.renumbered[static_cast<std::size_t>(target.rank)];
+        target.rank = places.renumbered[target.rank.index()];
     }
   }
 }

@@ -339,7 +339,7 @@ void ChakraReader::addSpans() {
     const Ns start = file_.timeless ? worked : sum.first, end = file_.timeless ? worked + duration : sum.last;
     if (label.meaning == Meaning::Chunks) file_.chunks = true;
     if (label.meaning == Meaning::Unused) ++file_.unused;
-    if (label.meaning == Meaning::Step) file_.marks.push_back({0, label.microbatch, file_.timeless ? worked : nodes_[i].start});
+    if (label.meaning == Meaning::Step) file_.marks.push_back({Track(0), label.number, file_.timeless ? worked : nodes_[i].start});
     if (label.meaning == Meaning::Chunks || label.meaning == Meaning::Unused || label.meaning == Meaning::Step) continue;
     if ((!file_.timeless && sum.last == 0) || end - start > kLongestDuration || end >= kLatestTime) {
       ++file_.unusable;
@@ -347,7 +347,8 @@ void ChakraReader::addSpans() {
     }
     any = any || duration > 0;
     worked = file_.timeless ? end : 0;
-    addLabelled(label, {.rank = Rank(0), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = end}, file_.spans);
+    addLabelled(label, {.rank = asRank(Track(0)), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = end},
+                file_.spans);
   }
   if (!file_.spans.empty() && !any) refuse("its actions have no durations (link the traces of host and device before converting)");
 }
@@ -361,7 +362,7 @@ void ChakraReader::readRank() {
   }
   const std::size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return;
-  if (const auto rank = numberOf<std::int32_t>(name.substr(dot + 1)); rank && *rank >= 0) file_.rank = *rank;
+  if (const auto rank = numberOf<std::int32_t>(name.substr(dot + 1)); rank && *rank >= 0) file_.rank = JobRank(*rank);
 }
 
 std::optional<FileEvents> ChakraReader::read() {

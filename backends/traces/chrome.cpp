@@ -34,19 +34,6 @@ struct Event {
   std::int64_t from = -1, to = -1, bytes = 0, allocated = -1, deviceType = 0;
 };
 
-/// The token without trailing blanks and surrounding quotes.
-std::string_view bare(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t'))
-    token.remove_suffix(1);
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
-  return token;
-}
-
-template <std::size_t Size>
-bool is(const simdjson::ondemand::raw_json_string& key, const char (&name)[Size]) {
-  return std::strncmp(key.raw(), name, Size - 1) == 0 && key.raw()[Size - 1] == '"';
-}
-
 void readArguments(json::value value, Event& event) {
   json::object object;
   if (value.get_object().get(object) != simdjson::SUCCESS) return;
@@ -58,12 +45,12 @@ void readArguments(json::value value, Event& event) {
     const auto number = [&](std::int64_t& target) {
       if (const auto read = numberOf<std::int64_t>(bare(content.raw_json_token()))) target = *read;
     };
-    if (is(key, "name")) event.argumentName = bare(content.raw_json_token());
-    if (is(key, "from")) number(event.from);
-    if (is(key, "to")) number(event.to);
-    if (is(key, "bytes")) number(event.bytes);
-    if (is(key, "Total Allocated")) number(event.allocated);
-    if (is(key, "Device Type")) number(event.deviceType);
+    if (isNamed(key, "name")) event.argumentName = bare(content.raw_json_token());
+    if (isNamed(key, "from")) number(event.from);
+    if (isNamed(key, "to")) number(event.to);
+    if (isNamed(key, "bytes")) number(event.bytes);
+    if (isNamed(key, "Total Allocated")) number(event.allocated);
+    if (isNamed(key, "Device Type")) number(event.deviceType);
   }
 }
 
@@ -86,25 +73,25 @@ simdjson::error_code readEvent(json::object& object, Event& event) {
     const auto token = [&] { return bare(value.raw_json_token()); };
     switch (key.raw()[0]) {
       case 'n':
-        if (is(key, "name")) event.name = token();
+        if (isNamed(key, "name")) event.name = token();
         break;
       case 'c':
-        if (is(key, "cat")) event.category = token();
+        if (isNamed(key, "cat")) event.category = token();
         break;
       case 'd':
-        if (is(key, "dur")) event.duration = token();
+        if (isNamed(key, "dur")) event.duration = token();
         break;
       case 't':
-        if (is(key, "ts")) event.start = token();
-        if (is(key, "tid")) event.thread = token();
+        if (isNamed(key, "ts")) event.start = token();
+        if (isNamed(key, "tid")) event.thread = token();
         break;
       case 'p':
-        if (is(key, "pid")) event.process = token();
-        if (is(key, "ph")) event.phase = token().size() == 1 ? token().front() : '?';
+        if (isNamed(key, "pid")) event.process = token();
+        if (isNamed(key, "ph")) event.phase = token().size() == 1 ? token().front() : '?';
         break;
       case 'a':
         // Millions of events have arguments that say nothing here.
-        if (is(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category)))
+        if (isNamed(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category)))
           readArguments(value, event);
         break;
       default: break;
@@ -132,8 +119,8 @@ class ChromeReader {
   void takeCounter(const Event& event);
   void takeMemory(const Event& event);
   void takeName(const Event& event);
-  void add(const PipelineLabel& label, std::int32_t track, Ns start, Ns duration, const Event& event);
-  std::int32_t trackOf(const Event& event, bool device, bool own);
+  void add(const PipelineLabel& label, Track track, Ns start, Ns duration, const Event& event);
+  Track trackOf(const Event& event, bool device, bool own);
   std::int64_t trackNumber(std::string_view token);
   void reserve();
   void nameTracks();
@@ -143,13 +130,13 @@ class ChromeReader {
   const NamePatterns& patterns_;
   FileEvents file_;
   json::parser parser_;
-  std::unordered_map<std::uint64_t, std::int32_t> tracks_;  ///< by numbers of process and thread, and what kind
-  std::unordered_map<std::string, std::int64_t> texts_;     ///< numbers of processes and threads that are texts
-  std::string lastProcess_, lastThread_;                    ///< events of a thread often follow each other
-  std::int32_t lastTrack_ = -1;
+  std::unordered_map<std::uint64_t, Track> tracks_;      ///< by numbers of process and thread, and what kind
+  std::unordered_map<std::string, std::int64_t> texts_;  ///< numbers of processes and threads that are texts
+  std::string lastProcess_, lastThread_;                 ///< events of a thread often follow each other
+  std::optional<Track> lastTrack_;
   std::map<std::int64_t, std::string> processNames_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::string> threadNames_;
-  std::unordered_map<std::int32_t, std::vector<Open>> open_;  ///< by track
+  std::unordered_map<Track, std::vector<Open>> open_;  ///< by track
 };
 
 /// Processes and threads are numbers, or now and then words; the latter count down from −1.
@@ -160,26 +147,24 @@ std::int64_t ChromeReader::trackNumber(std::string_view token) {
   return texts_.try_emplace(std::string(token), -1 - static_cast<std::int64_t>(texts_.size())).first->second;
 }
 
-std::int32_t ChromeReader::trackOf(const Event& event, bool device, bool own) {
-  const bool again = lastTrack_ >= 0 && event.process == lastProcess_ && event.thread == lastThread_;
-  if (again && file_.tracks[static_cast<std::size_t>(lastTrack_)].device == device &&
-      file_.tracks[static_cast<std::size_t>(lastTrack_)].own == own)
-    return lastTrack_;
+Track ChromeReader::trackOf(const Event& event, bool device, bool own) {
+  const bool again = lastTrack_ && event.process == lastProcess_ && event.thread == lastThread_;
+  if (again && file_.tracks[lastTrack_->index()].device == device && file_.tracks[lastTrack_->index()].own == own) return *lastTrack_;
   const std::int64_t process = trackNumber(event.process), thread = trackNumber(event.thread);
   // 31 bits and a sign for each, then the two flags: a collision would need 2^29 texts.
   const std::uint64_t key = (static_cast<std::uint64_t>(process) << 34U) ^ ((static_cast<std::uint64_t>(thread) & 0xFFFFFFFFU) << 2U) ^
                             (device ? 1U : 0U) ^ (own ? 2U : 0U);
-  const auto [at, isNew] = tracks_.try_emplace(key, static_cast<std::int32_t>(file_.tracks.size()));
+  const auto [at, isNew] = tracks_.try_emplace(key, Track(file_.tracks.size()));
   if (isNew) file_.tracks.push_back({.process = process, .thread = thread, .device = device, .own = own});
   lastProcess_ = event.process;
   lastThread_ = event.thread;
   lastTrack_ = at->second;
-  return lastTrack_;
+  return at->second;
 }
 
-void ChromeReader::add(const PipelineLabel& label, std::int32_t track, Ns start, Ns duration, const Event& event) {
+void ChromeReader::add(const PipelineLabel& label, Track track, Ns start, Ns duration, const Event& event) {
   if (label.meaning == Meaning::Step) {
-    file_.marks.push_back({track, label.microbatch, start});
+    file_.marks.push_back({track, label.number, start});
     return;
   }
   if (label.meaning == Meaning::Receive || label.meaning == Meaning::Sent) {
@@ -191,8 +176,8 @@ void ChromeReader::add(const PipelineLabel& label, std::int32_t track, Ns start,
     return;
   }
   const bool message = label.kind == SpanKind::SendForward || label.kind == SpanKind::SendBackward;
-  const bool own = file_.tracks[static_cast<std::size_t>(track)].own;
-  Span span{.rank = Rank(track), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = start + duration};
+  const bool own = file_.tracks[track.index()].own;
+  Span span{.rank = asRank(track), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = start + duration};
   if (own && message && event.to >= 0 && event.to < kMaxRanks) span.peer = Rank(static_cast<std::int32_t>(event.to));
   if (own) span.bytes = Bytes(std::clamp<std::int64_t>(event.bytes, 0, kMostBytes));
   addLabelled(label, span, file_.spans);
@@ -226,7 +211,7 @@ void ChromeReader::takeBegin(const Event& event) {
 }
 
 void ChromeReader::takeEnd(const Event& event) {
-  const std::int32_t track = trackOf(event, event.category == "gpu_user_annotation", false);
+  const Track track = trackOf(event, event.category == "gpu_user_annotation", false);
   std::vector<Open>& open = open_[track];
   const auto end = nanoseconds(event.start);
   if (open.empty()) {
@@ -257,13 +242,13 @@ void ChromeReader::takeCounter(const Event& event) {
   // The counter of a trace belongs to its process; the rank is in its name.
   Event place = event;
   place.thread = std::string_view(event.name).substr(kCounter.size());
-  file_.memory.push_back({Rank(trackOf(place, false, true)), *time, Bytes(event.bytes)});
+  file_.memory.push_back({asRank(trackOf(place, false, true)), *time, Bytes(event.bytes)});
 }
 
 void ChromeReader::takeMemory(const Event& event) {
   const auto time = nanoseconds(event.start);
   if (event.allocated < 0 || !time) return;
-  file_.memory.push_back({Rank(trackOf(event, event.deviceType != 0, false)), *time, Bytes(event.allocated)});
+  file_.memory.push_back({asRank(trackOf(event, event.deviceType != 0, false)), *time, Bytes(event.allocated)});
 }
 
 void ChromeReader::takeName(const Event& event) {
@@ -339,7 +324,7 @@ void ChromeReader::nameTracks() {
     if (own.contains(place.first)) {
       const std::uint64_t key =
           (static_cast<std::uint64_t>(place.first) << 34U) ^ ((static_cast<std::uint64_t>(place.second) & 0xFFFFFFFFU) << 2U) ^ 2U;
-      if (tracks_.try_emplace(key, static_cast<std::int32_t>(file_.tracks.size())).second) {
+      if (tracks_.try_emplace(key, Track(file_.tracks.size())).second) {
         file_.tracks.push_back({.process = place.first, .thread = place.second, .device = false, .own = true});
       }
     }

@@ -195,7 +195,7 @@ std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector
 
 void countFromOneOrigin(std::vector<FileEvents>& files, const RankMap& map) {
   std::optional<Ns> first;
-  std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
+  Rank lowest(std::numeric_limits<std::int32_t>::max());
   std::vector<char> ofJob(files.size());
   for (std::size_t f = 0; f < files.size(); ++f) {
     for (const TrackTarget& target : map.targets[f]) {

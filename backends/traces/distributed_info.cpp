@@ -15,7 +15,7 @@ void readDistributedInfo(const std::string& text, FileEvents& file) {
   if (parser.parse(text).get(info) != simdjson::SUCCESS) return;
   std::int64_t rank = -1;
   if (info["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31))
-    file.rank = static_cast<std::int32_t>(rank);
+    file.rank = JobRank(static_cast<std::int32_t>(rank));
   simdjson::dom::array groups;
   if (info["pg_config"].get(groups) != simdjson::SUCCESS) return;
   std::size_t members = 0;
@@ -27,7 +27,9 @@ void readDistributedInfo(const std::string& text, FileEvents& file) {
     RankGroup group{std::string(name), {}};
     for (const simdjson::dom::element member : ranks) {
       std::int64_t number = 0;
-      if (member.get(number) == simdjson::SUCCESS && ++members < kMostMembers) group.ranks.push_back(number);
+      if (member.get(number) != simdjson::SUCCESS || ++members >= kMostMembers) continue;
+      const bool fits = number >= 0 && number < (std::int64_t{1} << 31);
+      group.ranks.emplace_back(fits ? static_cast<std::int32_t>(number) : -1);  // −1: no rank of ours
     }
     file.groups.push_back(std::move(group));
   }

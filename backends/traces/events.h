@@ -26,42 +26,51 @@ struct EventTrack {
   std::string processName = {}, threadName = {};
 };
 
+/// A track of a file: its position in `FileEvents::tracks`.
+using Track = Id<struct TrackTag>;
+
+/// Until `assemble` has found the ranks, `rank` of a file's spans and memory samples holds their track: a file may have millions, which are
+/// placed without a copy. These three are the only way in and out.
+[[nodiscard]] constexpr Rank asRank(Track track) { return Rank(track.value); }
+[[nodiscard]] constexpr Track trackOf(const Span& span) { return Track(span.rank.value); }
+[[nodiscard]] constexpr Track trackOf(const MemorySample& sample) { return Track(sample.rank.value); }
+
 /// A step the profiler marked, on a track.
 struct StepMark {
-  std::int32_t track = 0;
+  Track track;
   std::int32_t number = 0;
   Ns start = 0;
 };
 
 /// A message as a transport posted it on a track; `end`: when somebody waited for it, and it was there.
 struct PostedTransfer {
-  std::int32_t track = 0;
+  Track track;
   Ns start = 0, end = 0;
 };
 
 /// Ranks of the job that communicate, as a file lists those of its own rank.
 struct RankGroup {
   std::string name;  ///< `mesh_tp`, `PIPELINE_MODEL_PARALLEL_GROUP`, …; often empty or `undefined`
-  std::vector<std::int64_t> ranks;
+  std::vector<JobRank> ranks;
 };
 
 /// The pipeline's spans of one file. Times count from any origin, one for the file.
 struct FileEvents {
   std::string source;  ///< path, for people
-  /// `rank`: the track. Stage −1 of F and B: the only one of its rank. Peer of messages: −1 where unknown. Microbatch −1 of compute,
-  /// messages and waits: known by the order of the rank's operations (`numberByOrder`).
+  /// `rank`: the track (`trackOf`). Stage −1 of F and B: the only one of its rank. Peer of messages: −1 where unknown. Microbatch −1 of
+  /// compute, messages and waits: known by the order of the rank's operations (`numberByOrder`).
   std::vector<Span> spans;
   std::vector<EventTrack> tracks;
-  std::vector<MemorySample> memory;  ///< `rank`: the rank of the counter where `own`, else the track
+  std::vector<MemorySample> memory;  ///< `rank`: the track; of `own` ones, that of the rank's counter
   std::vector<StepMark> marks;
   std::vector<PostedTransfer> receives, sends;
-  std::vector<RankGroup> groups;     ///< those with this rank
-  bool exactStarts = false;          ///< actions start when they compute, not when they begin to wait for their input
-  bool chunks = false;               ///< the schedule gives several stages to a rank
-  bool timeless = false;             ///< the file holds durations and an order: starts are how long a rank had worked before
-  bool severalRanks = false;         ///< each of its processes is a rank
-  std::optional<std::int32_t> rank;  ///< of the job, where the file says so
-  Ns origin = 0;                     ///< absolute time of the file's 0, where it says so
+  std::vector<RankGroup> groups;  ///< those with this rank
+  bool exactStarts = false;       ///< actions start when they compute, not when they begin to wait for their input
+  bool chunks = false;            ///< the schedule gives several stages to a rank
+  bool timeless = false;          ///< the file holds durations and an order: starts are how long a rank had worked before
+  bool severalRanks = false;      ///< each of its processes is a rank
+  std::optional<JobRank> rank;    ///< where the file says so
+  Ns origin = 0;                  ///< absolute time of the file's 0, where it says so
   bool truncated = false;
   std::uint64_t events = 0;    ///< all, pipeline or not
   std::uint64_t unused = 0;    ///< UNSHARD and RESHARD

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/job_rank.h"
 #include "simulator/job/measured.h"
 #include "simulator/timeline/chrome.h"
 #include "simulator/trace/trace.h"
@@ -23,9 +24,9 @@ struct ImportedStep {
 
 /// A rank of an imported trace in the job that it was recorded of.
 struct ImportedRank {
-  std::int64_t job = -1;      ///< its number there; −1: not said
-  std::int32_t pipeline = 0;  ///< which of the pipelines beside each other it is in (data-parallel replicas times tensor-parallel ranks)
-  std::int32_t tensor = 0;    ///< its place in its tensor-parallel group
+  std::optional<JobRank> job;  ///< its number there, if the files say it
+  std::int32_t pipeline = 0;   ///< which of the pipelines beside each other it is in (data-parallel replicas times tensor-parallel ranks)
+  std::int32_t tensor = 0;     ///< its place in its tensor-parallel group
 
   bool operator==(const ImportedRank&) const = default;
 };

@@ -33,18 +33,6 @@ struct Event {
   std::int64_t step = -1, chunk = -1, microbatch = -1;
 };
 
-std::string_view bare(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t'))
-    token.remove_suffix(1);
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
-  return token;
-}
-
-template <std::size_t Size>
-bool is(const json::raw_json_string& key, const char (&name)[Size]) {
-  return std::strncmp(key.raw(), name, Size - 1) == 0 && key.raw()[Size - 1] == '"';
-}
-
 void readArguments(json::value value, Event& event) {
   json::object object;
   if (value.get_object().get(object) != simdjson::SUCCESS) return;
@@ -53,10 +41,10 @@ void readArguments(json::value value, Event& event) {
     json::value content;
     if (member.key().get(key) != simdjson::SUCCESS || member.value().get(content) != simdjson::SUCCESS) return;
     const auto number = [&](std::int64_t& target) { target = numberOf<std::int64_t>(bare(content.raw_json_token())).value_or(-1); };
-    if (is(key, "name")) event.argumentName = bare(content.raw_json_token());
-    if (is(key, "step")) number(event.step);
-    if (is(key, "model_chunk")) number(event.chunk);
-    if (is(key, "mb_id")) number(event.microbatch);
+    if (isNamed(key, "name")) event.argumentName = bare(content.raw_json_token());
+    if (isNamed(key, "step")) number(event.step);
+    if (isNamed(key, "model_chunk")) number(event.chunk);
+    if (isNamed(key, "mb_id")) number(event.microbatch);
   }
 }
 
@@ -68,13 +56,13 @@ simdjson::error_code readEvent(json::object& object, Event& event) {
     if (const auto problem = member.key().get(key)) return problem;
     if (const auto problem = member.value().get(value)) return problem;
     const auto take = [&](std::string_view& into) { into = bare(value.raw_json_token()); };
-    if (is(key, "name")) take(event.name);
-    if (is(key, "pid")) take(event.process);
-    if (is(key, "tid")) take(event.thread);
-    if (is(key, "ts")) take(event.start);
-    if (is(key, "dur")) take(event.duration);
-    if (is(key, "args")) readArguments(value, event);
-    if (is(key, "ph")) {
+    if (isNamed(key, "name")) take(event.name);
+    if (isNamed(key, "pid")) take(event.process);
+    if (isNamed(key, "tid")) take(event.thread);
+    if (isNamed(key, "ts")) take(event.start);
+    if (isNamed(key, "dur")) take(event.duration);
+    if (isNamed(key, "args")) readArguments(value, event);
+    if (isNamed(key, "ph")) {
       const std::string_view phase = bare(value.raw_json_token());
       event.phase = phase.size() == 1 ? phase.front() : '?';
     }
@@ -170,7 +158,7 @@ void NdReader::take(const Event& event) {
   }
   const auto small = [](std::int64_t number) { return number >= 0 && number < kMaxMicrobatches ? static_cast<std::int32_t>(number) : -1; };
   events_.operations.push_back(
-      {trackOf(event), kind->second, event.step, small(event.chunk), small(event.microbatch), *start, *start + *duration});
+      {trackOf(event), kind->second, event.step, small(event.chunk), Microbatch(small(event.microbatch)), *start, *start + *duration});
 }
 
 void NdReader::readWindow(std::string_view events, EventWindows& windows, const std::string& path) {
@@ -201,7 +189,7 @@ NdEvents NdReader::finish() {
   for (std::size_t t = 0; t < tracksFound_.size(); ++t) {
     const Track& track = tracksFound_[t];
     if (track.pipeline < 0) continue;
-    const NdWorker worker{replicas_[static_cast<std::size_t>(track.process)], track.tensor, track.pipeline};
+    const NdWorker worker{replicas_[static_cast<std::size_t>(track.process)], track.tensor, Rank(track.pipeline)};
     const auto [at, isNew] = workers.try_emplace(worker, static_cast<std::int32_t>(events_.workers.size()));
     if (isNew) events_.workers.push_back(worker);
     workerOf[t] = at->second;

@@ -18,7 +18,7 @@ namespace pw {
 struct NdWorker {
   std::int32_t replica = 0;  ///< `DP rank [3]`
   std::int32_t tensor = 0;   ///< `PP rank 0, TP rank 1, compute`
-  std::int32_t pipeline = 0;
+  Rank pipeline;
 
   auto operator<=>(const NdWorker&) const = default;
 };
@@ -28,7 +28,8 @@ struct NdOperation {
   std::int32_t worker = 0;  ///< in `NdEvents::workers`
   std::int32_t kind = 0;    ///< in `NdEvents::kinds`
   std::int64_t step = 0;
-  std::int32_t chunk = -1, microbatch = -1;
+  std::int32_t chunk = -1;
+  Microbatch microbatch = Microbatch(-1);
   Ns start = 0, end = 0;
 };
 

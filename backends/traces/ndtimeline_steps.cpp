@@ -71,7 +71,7 @@ void Assembly::placeWorkers() {
   for (const NdWorker& worker : events_.workers) {
     replicas.insert(worker.replica);
     tensor.insert(worker.tensor);
-    ranks_ = std::max(ranks_, worker.pipeline + 1);
+    ranks_ = std::max(ranks_, worker.pipeline.value + 1);
   }
   const auto copies = static_cast<std::int64_t>(replicas.size()) * static_cast<std::int64_t>(tensor.size());
   if (copies * ranks_ > kMaxRanks)
@@ -84,7 +84,7 @@ void Assembly::placeWorkers() {
     return static_cast<std::int32_t>(std::distance(set.begin(), set.find(value)));
   };
   for (const NdWorker& w : events_.workers)
-    rankOf_.emplace_back((placeIn(replicas, w.replica) * result_.tensor + placeIn(tensor, w.tensor)) * ranks_ + w.pipeline);
+    rankOf_.emplace_back((placeIn(replicas, w.replica) * result_.tensor + placeIn(tensor, w.tensor)) * ranks_ + w.pipeline.value);
   if (static_cast<std::size_t>(workers_) != events_.workers.size())
     result_.notes.push_back(fmt::format("Of {} workers {} are in the trace.", workers_, events_.workers.size()));
 }
@@ -110,15 +110,14 @@ void Assembly::addActions(Rank rank, SpanKind kind, std::vector<const NdOperatio
   std::map<std::int32_t, std::vector<const NdOperation*>> chunks;
   for (const NdOperation* operation : done) chunks[std::max(0, operation->chunk)].push_back(operation);
   for (const auto& [chunk, operations] : chunks) {
-    std::set<std::int32_t> named;
+    std::set<Microbatch> named;
     for (const NdOperation* operation : operations) {
-      if (operation->microbatch >= 0 && static_cast<std::size_t>(operation->microbatch) < operations.size())
-        named.insert(operation->microbatch);
+      if (operation->microbatch.value >= 0 && operation->microbatch.index() < operations.size()) named.insert(operation->microbatch);
     }
     const bool isNamed = named.size() == operations.size();
     const Stage stage(chunk * ranks_ + rank.value % ranks_);
     for (std::size_t k = 0; k < operations.size(); ++k) {
-      const Microbatch microbatch = isNamed ? Microbatch(operations[k]->microbatch) : Microbatch(k);
+      const Microbatch microbatch = isNamed ? operations[k]->microbatch : Microbatch(k);
       actions_[rank.index()].push_back({rank, kind, stage, microbatch, rank, 0, operations[k]->start, operations[k]->end});
     }
     reordered_ += isNamed ? 0 : 1;

@@ -46,7 +46,7 @@ class NsightReader {
   void addSpans();
   void nameProcesses();
   void readOrigin();
-  std::int32_t trackOf(std::int64_t process, std::int64_t thread, bool device);
+  Track trackOf(std::int64_t process, std::int64_t thread, bool device);
 
   TableFile tables_;
   const NamePatterns& patterns_;
@@ -56,7 +56,7 @@ class NsightReader {
   std::map<std::int64_t, std::int64_t> deviceOf_;           ///< by process; −1: several
   std::vector<AnnotatedRange> ranges_;
   std::vector<std::pair<PipelineLabel, std::int64_t>> meanings_;  ///< of each range: label and thread
-  std::map<std::pair<std::int64_t, bool>, std::int32_t> tracks_;
+  std::map<std::pair<std::int64_t, bool>, Track> tracks_;
   std::map<std::pair<std::int64_t, Ns>, Ns> launched_;  ///< by process and begin of a range: its first kernel
 };
 
@@ -160,8 +160,8 @@ void NsightReader::readLaunches() {
   if (launches.any() && !tables_.stopped()) readKernels(launches);
 }
 
-std::int32_t NsightReader::trackOf(std::int64_t process, std::int64_t thread, bool device) {
-  const auto [at, isNew] = tracks_.try_emplace({process, device}, static_cast<std::int32_t>(file_.tracks.size()));
+Track NsightReader::trackOf(std::int64_t process, std::int64_t thread, bool device) {
+  const auto [at, isNew] = tracks_.try_emplace({process, device}, Track(file_.tracks.size()));
   if (isNew) file_.tracks.push_back({.process = process, .thread = threadOf(thread), .device = device});
   return at->second;
 }
@@ -192,8 +192,8 @@ void NsightReader::addSpans() {
     const auto& [label, thread] = meanings_[i];
     const bool device = onDevice.contains(range.process);
     if (label.meaning == Meaning::Step) {
-      const std::int32_t track = trackOf(range.process, thread, device);
-      file_.marks.push_back({track, label.microbatch, device ? firstKernelFrom(range) : range.start});
+      const Track track = trackOf(range.process, thread, device);
+      file_.marks.push_back({track, label.number, device ? firstKernelFrom(range) : range.start});
       continue;
     }
     if (device && range.kernels == 0) {
@@ -201,7 +201,7 @@ void NsightReader::addSpans() {
       continue;
     }
     addLabelled(label,
-                {.rank = Rank(trackOf(range.process, thread, device)),
+                {.rank = asRank(trackOf(range.process, thread, device)),
                  .stage = {},
                  .microbatch = {},
                  .peer = Rank(-1),

@@ -127,7 +127,7 @@ void Numberer::inferChunks() {
   std::optional<Rank> first;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     const Span& span = spans_[i];
-    if (!isOrdered(span) || facts_.places->pipeline[span.rank.index()] != 0 || facts_.places->firstStage[span.rank.index()] != 0 ||
+    if (!isOrdered(span) || facts_.places->pipeline[span.rank.index()] != 0 || facts_.places->firstStage[span.rank.index()] != Stage(0) ||
         step_[i] != step_.front())
       continue;
     if (!first) first = span.rank;
@@ -171,7 +171,7 @@ bool Numberer::hasOtherEnd(SpanKind kind, Stage stage) const {
 
 /// Of the k-th of the `all` spans like this one in their step.
 std::optional<Place> Numberer::placeOf(const Span& span, std::size_t k, std::size_t all) const {
-  const std::int32_t place = facts_.places->firstStage[span.rank.index()];
+  const std::int32_t place = facts_.places->firstStage[span.rank.index()].value;
   if (chunks_ == 1) {
     const Stage stage = span.stage.value >= 0 ? span.stage : Stage(place);
     if (k >= static_cast<std::size_t>(kMaxMicrobatches) || !hasOtherEnd(span.kind, stage)) return std::nullopt;
@@ -192,7 +192,7 @@ void Numberer::number() {
   dropRepeated();
   if (std::ranges::none_of(spans_, isOrdered)) return;
   cutSteps();
-  for (const std::int32_t stage : facts_.places->firstStage) stages_ = std::max(stages_, stage + 1);
+  for (const Stage stage : facts_.places->firstStage) stages_ = std::max(stages_, stage.value + 1);
   for (const Span& span : spans_) stages_ = std::max(stages_, span.stage.value + 1);
   pipelineRanks_ = static_cast<int>(std::ranges::count(facts_.places->pipeline, 0));
   if (facts_.chunks && std::ranges::any_of(spans_, [](const Span& s) { return isOrdered(s) && s.kind == SpanKind::Forward; }))
@@ -210,7 +210,7 @@ void Numberer::number() {
       const Like like = likeOf(i);
       const auto place = placeOf(span, seen[like]++, all[like]);
       const bool single =
-          chunks_ == 1 && !hasOtherEnd(span.kind, span.stage.value >= 0 ? span.stage : Stage(facts_.places->firstStage[span.rank.index()]));
+          chunks_ == 1 && !hasOtherEnd(span.kind, span.stage.value >= 0 ? span.stage : facts_.places->firstStage[span.rank.index()]);
       lost += place || single ? 0 : 1;
       lostCompute += !place && isCompute(span.kind) ? 1 : 0;
       if (!place) continue;

@@ -57,8 +57,8 @@ class Placer {
   std::vector<std::string>& notes_;
   std::size_t ranks_ = 0;
   std::vector<Work> work_;
-  std::vector<std::int64_t> jobRank_;                   ///< by rank; −1: not said
-  std::map<std::int64_t, std::int32_t> ofJob_;          ///< rank here by the job's
+  std::vector<std::optional<JobRank>> jobRank_;         ///< by rank, where it is said
+  std::map<JobRank, std::int32_t> ofJob_;               ///< rank here by the job's
   std::vector<std::optional<std::int32_t>> stageHint_;  ///< by rank: the stage that its messages name
   std::vector<std::int32_t> tensor_;                    ///< by rank: place in its tensor-parallel group
   std::size_t tensorSize_ = 1;
@@ -68,13 +68,14 @@ class Placer {
 
 void Placer::gather() {
   for (std::size_t f = 0; f < files_.size(); ++f) {
-    std::int32_t lastRank = -1, lastStage = -1;
+    Rank lastRank(-1);
+    std::int32_t lastStage = -1;
     std::pair<std::int32_t, std::int32_t>* range = nullptr;
     for (const Span& span : files_[f].spans) {
-      const TrackTarget& target = map_.targets[f][span.rank.index()];
+      const TrackTarget& target = map_.targets[f][trackOf(span).index()];
       if (!target.takes(span) || map_.traces[static_cast<std::size_t>(target.trace)].own) continue;
-      const auto r = static_cast<std::size_t>(target.rank);
-      if (files_[f].rank) jobRank_[r] = *files_[f].rank;
+      const std::size_t r = target.rank.index();
+      if (files_[f].rank) jobRank_[r] = files_[f].rank;
       if (!isCompute(span.kind) && span.microbatch.value < 0 && span.stage.value >= 0) stageHint_[r] = span.stage.value;
       if (span.kind != SpanKind::Forward) continue;
       if (span.stage.value < 0) {
@@ -90,7 +91,7 @@ void Placer::gather() {
     }
   }
   for (std::size_t r = 0; r < ranks_; ++r) {
-    if (jobRank_[r] >= 0) ofJob_.emplace(jobRank_[r], static_cast<std::int32_t>(r));
+    if (jobRank_[r]) ofJob_.emplace(*jobRank_[r], static_cast<std::int32_t>(r));
   }
 }
 
@@ -109,7 +110,7 @@ void Placer::readGroups() {
   for (const FileEvents& file : files_) {
     for (const RankGroup& group : file.groups) {
       std::vector<std::int32_t> here;
-      for (const std::int64_t rank : group.ranks) {
+      for (const JobRank rank : group.ranks) {
         if (const auto at = ofJob_.find(rank); at != ofJob_.end()) here.push_back(at->second);
       }
       if (here.size() < 2 || here.size() != group.ranks.size()) continue;
@@ -135,8 +136,8 @@ void Placer::readGroups() {
 /// A rank whose actions name no stage has the one that its messages, or its place in the pipeline's group, say; else its own number.
 void Placer::stagesOfSilentRanks() {
   for (std::size_t r = 0; r < ranks_; ++r) {
-    places_.firstStage.push_back(stageHint_[r].value_or(static_cast<std::int32_t>(r)));
-    if (silent_[r] != 0) work_[r].try_emplace(places_.firstStage[r], 0, 0);
+    places_.firstStage.emplace_back(stageHint_[r].value_or(static_cast<std::int32_t>(r)));
+    if (silent_[r] != 0) work_[r].try_emplace(places_.firstStage[r].value, 0, 0);
   }
 }
 
@@ -156,8 +157,7 @@ void Placer::pair() {
 /// is one pipeline, or copies differ in size.
 void Placer::renumber() {
   const auto copies = static_cast<std::size_t>(1 + *std::ranges::max_element(places_.pipeline));
-  places_.renumbered.resize(ranks_);
-  std::iota(places_.renumbered.begin(), places_.renumbered.end(), 0);
+  for (std::size_t r = 0; r < ranks_; ++r) places_.renumbered.emplace_back(r);
   std::vector<std::size_t> sizes(copies), tensorOf(copies), replicaOf(copies), seen(tensorSize_);
   for (std::size_t r = 0; r < ranks_; ++r) {
     const auto copy = static_cast<std::size_t>(places_.pipeline[r]);
@@ -176,15 +176,16 @@ void Placer::renumber() {
     return std::tuple(replicaOf[copy] * tensorSize_ + tensorOf[copy], work_[r].empty() ? 0 : work_[r].begin()->first, r);
   };
   std::ranges::sort(order, {}, keyOf);
-  std::vector<std::int32_t> firstStage, pipeline, tensor;
-  std::vector<std::int64_t> jobRank;
+  std::vector<Stage> firstStage;
+  std::vector<std::int32_t> pipeline, tensor;
+  std::vector<std::optional<JobRank>> jobRank;
   for (std::size_t n = 0; n < ranks_; ++n) {
     const std::size_t r = order[n];
-    places_.renumbered[r] = static_cast<std::int32_t>(n);
+    places_.renumbered[r] = Rank(n);
     firstStage.push_back(places_.firstStage[r]);
     pipeline.push_back(static_cast<std::int32_t>(std::get<0>(keyOf(r))));
     tensor.push_back(tensor_[r]);
-    jobRank.push_back(jobRank_[r] >= 0 ? jobRank_[r] : static_cast<std::int64_t>(r));
+    jobRank.emplace_back(jobRank_[r].value_or(JobRank(r)));
   }
   places_.firstStage = firstStage;
   places_.pipeline = pipeline;
@@ -194,7 +195,7 @@ void Placer::renumber() {
 
 void Placer::say() {
   const std::size_t pipelines = static_cast<std::size_t>(places_.replicas) * static_cast<std::size_t>(places_.tensor);
-  const bool renumbered = std::ranges::any_of(ofJob_, [](const auto& pair) { return pair.first != pair.second; });
+  const bool renumbered = std::ranges::any_of(ofJob_, [](const auto& pair) { return pair.first.value != pair.second; });
   if (pipelines < 2 && !renumbered) return;
   for (std::size_t r = 0; r < ranks_; ++r) places_.ranks.push_back({jobRank_[r], places_.pipeline[r], tensor_[r]});
   if (pipelines < 2) return;
@@ -203,9 +204,11 @@ void Placer::say() {
   if (places_.tensor > 1)
     kinds = fmt::format(", {} tensor-parallel in each of {} data-parallel replica{}", places_.tensor, places_.replicas,
                         places_.replicas == 1 ? "" : "s");
-  notes_.push_back(fmt::format(
-      "{} pipelines run beside each other{}; ranks are numbered one pipeline after another, the first has the job's {}{}.", pipelines,
-      kinds, fmt::join(jobRank_.begin(), jobRank_.begin() + static_cast<std::ptrdiff_t>(shown), ", "), each > shown ? " …" : ""));
+  std::vector<std::int32_t> first;
+  for (std::size_t r = 0; r < shown; ++r) first.push_back(jobRank_[r].value_or(JobRank(-1)).value);
+  notes_.push_back(
+      fmt::format("{} pipelines run beside each other{}; ranks are numbered one pipeline after another, the first has the job's {}{}.",
+                  pipelines, kinds, fmt::join(first, ", "), each > shown ? " …" : ""));
 }
 
 RankPlaces Placer::place() && {
@@ -214,7 +217,7 @@ RankPlaces Placer::place() && {
   }
   if (ranks_ == 0) return {};
   work_.resize(ranks_);
-  jobRank_.assign(ranks_, -1);
+  jobRank_.assign(ranks_, std::nullopt);
   stageHint_.resize(ranks_);
   tensor_.assign(ranks_, 0);
   silent_.assign(ranks_, 0);

@@ -13,11 +13,11 @@ namespace pw {
 
 /// Where the ranks of a job's trace stand (the trace that is not this program's own).
 struct RankPlaces {
-  std::vector<std::int32_t> renumbered;  ///< by rank of the map: the rank that it is in all that follows
-  std::vector<std::int32_t> pipeline;    ///< by rank: which of the pipelines beside each other, from 0
-  std::vector<std::int32_t> firstStage;  ///< by rank: the stage of actions that name none, where a rank has one
-  int replicas = 1, tensor = 1;          ///< their product is the number of pipelines
-  std::vector<ImportedRank> ranks;       ///< by rank; empty where the job is one pipeline of ranks that are numbered as here
+  std::vector<Rank> renumbered;        ///< by rank of the map: the rank that it is in all that follows
+  std::vector<std::int32_t> pipeline;  ///< by rank: which of the pipelines beside each other, from 0
+  std::vector<Stage> firstStage;       ///< by rank: the stage of actions that name none, where a rank has one
+  int replicas = 1, tensor = 1;        ///< their product is the number of pipelines
+  std::vector<ImportedRank> ranks;     ///< by rank; empty where the job is one pipeline of ranks that are numbered as here
 };
 
 /// Where pipelines run beside each other, ranks are numbered by data-parallel replica, then tensor-parallel rank, then pipeline rank, as in

@@ -43,7 +43,7 @@ std::optional<std::int64_t> rankIn(std::string name) {
 std::vector<Ns> computeTimes(const FileEvents& file) {
   std::vector<Ns> times(file.tracks.size(), -1);  // −1: no pipeline span at all
   for (const Span& span : file.spans) {
-    Ns& time = times[span.rank.index()];
+    Ns& time = times[trackOf(span).index()];
     time = std::max<Ns>(time, 0);
     if (isCompute(span.kind) && time < std::numeric_limits<Ns>::max() / 2) time += std::min(span.end - span.start, kLongestDuration);
   }
@@ -86,10 +86,10 @@ void Mapper::mapOwn(std::size_t file) {
     const std::int64_t rank = rankIn(tracks[t].threadName).value_or(tracks[t].thread);
     if (rank < 0 || rank >= kMaxRanks) continue;
     target.trace = traces.at(tracks[t].process);
-    target.rank = static_cast<std::int32_t>(rank);
+    target.rank = Rank(static_cast<std::int32_t>(rank));
     RankMap::Traced& trace = map_.traces[static_cast<std::size_t>(target.trace)];
     if (trace.name.empty()) trace.name = tracks[t].processName;
-    trace.ranks = std::max(trace.ranks, target.rank + 1);
+    trace.ranks = std::max(trace.ranks, target.rank.value + 1);
   }
 }
 
@@ -103,7 +103,7 @@ void Mapper::keyOf(std::size_t file) {
     const EventTrack& track = events.tracks[t];
     if (track.own || times_[file][t] < 0) continue;
     std::optional<std::int64_t> rank;
-    if (events.rank) rank = *events.rank;
+    if (events.rank) rank = events.rank->value;
     if (!rank) rank = rankIn(track.threadName);
     if (!rank) rank = rankIn(track.processName);
     if (!rank && files_.size() > 1 && !events.severalRanks) rank = rankIn(std::filesystem::path(events.source).filename().string());
@@ -176,7 +176,7 @@ void Mapper::number() {
     for (std::size_t t = 0; t < keys_[f].size(); ++t) {
       if (!keys_[f][t]) continue;
       map_.targets[f][t].trace = trace;
-      map_.targets[f][t].rank = ranks.at(*keys_[f][t]);
+      map_.targets[f][t].rank = Rank(ranks.at(*keys_[f][t]));
     }
   }
 }

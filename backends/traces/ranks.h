@@ -12,7 +12,7 @@ namespace pw {
 /// The rank and trace that the spans of a track belong to.
 struct TrackTarget {
   std::int32_t trace = -1;  ///< of `RankMap::traces`; −1: nowhere
-  std::int32_t rank = 0;
+  Rank rank;
   bool spans = true;    ///< false: only its marks and memory are taken
   bool compute = true;  ///< false: its compute spans are another stream's
 

@@ -8,10 +8,12 @@
 namespace pw {
 namespace {
 
+bool isWait(const Span& span) { return span.kind == SpanKind::WaitForward || span.kind == SpanKind::WaitBackward; }
+
 /// The wait at the front of the span; nothing where no receive ended within it. `byEnd`: by (track, end).
 std::optional<Span> waitOf(const Span& span, const std::vector<PostedTransfer>& byEnd) {
-  const auto track = span.rank.value;
-  const auto before = [](const PostedTransfer& of, const std::tuple<std::int32_t, Ns>& at) { return std::tie(of.track, of.end) < at; };
+  const Track track = trackOf(span);
+  const auto before = [](const PostedTransfer& of, const std::tuple<Track, Ns>& at) { return std::tie(of.track, of.end) < at; };
   const auto first = std::lower_bound(byEnd.begin(), byEnd.end(), std::tuple(track, span.start + 1), before);
   const auto last = std::lower_bound(first, byEnd.end(), std::tuple(track, span.end + 1), before);
   if (first == last) return std::nullopt;
@@ -23,9 +25,9 @@ std::optional<Span> waitOf(const Span& span, const std::vector<PostedTransfer>& 
 
 /// The send at the end of the span; nothing where none was posted within it. `byStart`: by (track, start).
 std::optional<Span> sendOf(const Span& span, const std::vector<PostedTransfer>& byStart) {
-  const auto before = [](const PostedTransfer& of, const std::tuple<std::int32_t, Ns>& at) { return std::tie(of.track, of.start) < at; };
-  const auto first = std::lower_bound(byStart.begin(), byStart.end(), std::tuple(span.rank.value, span.start + 1), before);
-  if (first == byStart.end() || first->track != span.rank.value || first->start >= span.end) return std::nullopt;
+  const auto before = [](const PostedTransfer& of, const std::tuple<Track, Ns>& at) { return std::tie(of.track, of.start) < at; };
+  const auto first = std::lower_bound(byStart.begin(), byStart.end(), std::tuple(trackOf(span), span.start + 1), before);
+  if (first == byStart.end() || first->track != trackOf(span) || first->start >= span.end) return std::nullopt;
   Span send = span;
   send.kind = span.kind == SpanKind::Forward ? SpanKind::SendForward : SpanKind::SendBackward;
   send.peer = Rank(-1);
@@ -63,7 +65,7 @@ void cutTransfers(FileEvents& file) {
   }
   if (!waits.empty()) {
     file.exactStarts = true;
-    std::erase_if(file.spans, [](const Span& span) { return isWait(span.kind); });
+    std::erase_if(file.spans, isWait);
   }
   file.spans.insert(file.spans.end(), waits.begin(), waits.end());
   file.spans.insert(file.spans.end(), sends.begin(), sends.end());

@@ -1,30 +1,42 @@
 #pragma once
 
-// Internal to the import of traces: the events of a window, one JSON object after the other.
+// Internal to the import of traces: the events of a window, one JSON object after the other, and their members.
 
-#include <fmt/format.h>
 #include <simdjson.h>
 
-#include <algorithm>
-#include <cstdint>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "backends/traces/windows.h"
-#include "schedules/error.h"
 
 namespace pw {
+
+/// The token without trailing blanks and surrounding quotes.
+[[nodiscard]] inline std::string_view bare(std::string_view token) {
+  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t'))
+    token.remove_suffix(1);
+  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
+  return token;
+}
+
+/// Whether a member of an object has that name, which needs no escapes.
+template <std::size_t Size>
+[[nodiscard]] bool isNamed(const simdjson::ondemand::raw_json_string& key, const char (&name)[Size]) {
+  return std::strncmp(key.raw(), name, Size - 1) == 0 && key.raw()[Size - 1] == '"';
+}
+
+/// Throws UsageError, which names the file and about where its JSON is broken.
+[[noreturn]] void refuseBrokenWindow(const EventWindows& windows, std::string_view events, const std::string& path,
+                                     simdjson::error_code problem);
 
 /// Gives every object of the window's array to `take`, which returns what simdjson said when it read its members; other elements are
 /// skipped. Throws UsageError, which names the file and about where, when the JSON is broken. Bytes that are not UTF-8 are read as
 /// question marks: labels are ASCII, and what a foreign name holds does not matter.
 template <class Take>
 void forEachObject(simdjson::ondemand::parser& parser, EventWindows& windows, std::string_view events, const std::string& path, Take take) {
-  const auto refuse = [&](simdjson::error_code problem) {
-    const std::uint64_t position = windows.position();
-    throw UsageError(fmt::format("{} is damaged: its JSON is broken about {} bytes in ({}); record or copy it again", path,
-                                 position - std::min<std::uint64_t>(position, events.size() / 2), simdjson::error_message(problem)));
-  };
+  const auto refuse = [&](simdjson::error_code problem) { refuseBrokenWindow(windows, events, path, problem); };
   simdjson::ondemand::document document;
   const simdjson::padded_string_view text(events.data(), events.size(), events.size() + EventWindows::kPadding);
   auto problem = parser.iterate(text).get(document);

@@ -7,11 +7,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/autograd/pass_part.h"
 #include "engine/remote/deadlines.h"
 #include "engine/remote/future.h"
+#include "schedules/named_values.h"
 
 namespace pw {
 
@@ -26,6 +28,14 @@ enum class BackwardMode : std::uint8_t {
   /// computed twice. So it is right for all graphs, and costs nothing more where all messages are used, or unused ones hold nothing up.
   Auto,
 };
+constexpr std::string_view nameOf(BackwardMode mode) {
+  switch (mode) {
+    case BackwardMode::Fast: return "fast";
+    case BackwardMode::Smart: return "smart";
+    case BackwardMode::Auto: return "auto";
+  }
+  return {};
+}
 
 /// The side of a pass that started it: knows when it has come to rest, what comes next, and how it ended.
 class PassRoot : public std::enable_shared_from_this<PassRoot> {

@@ -1,5 +1,6 @@
 #include "engine/dynamic/lane.h"
 
+#include <atomic>
 #include <exception>
 #include <future>
 #include <memory>
@@ -23,10 +24,12 @@ void Lane::post(Task task) {
   changed_.notify_one();
 }
 
-void Lane::call(const Task& task) {
+void Lane::call(const Task& task, std::chrono::milliseconds deadline) {
   auto done = std::make_shared<std::promise<void>>();  // of the task alone: who drops it breaks the promise
   std::future<void> result = done->get_future();
-  post([&task, done = std::move(done)] {
+  auto isTaken = std::make_shared<std::atomic<bool>>(false);  // by the lane, which then runs it, or by the caller, who gave up
+  post([&task, isTaken, done = std::move(done)] {
+    if (isTaken->exchange(true)) return;
     try {
       task();
       done->set_value();
@@ -34,8 +37,11 @@ void Lane::call(const Task& task) {
       done->set_exception(std::current_exception());  // it is the caller's
     }
   });
+  if (result.wait_for(deadline) == std::future_status::timeout && !isTaken->exchange(true))
+    throw Error(fmt::format("this rank was busy with other work for {} s, so that a piece of a backward pass could not begin",
+                            std::chrono::duration_cast<std::chrono::seconds>(deadline).count()));
   try {
-    result.get();
+    result.get();  // of a task that has begun: its own waits have deadlines
   } catch (const std::future_error&) {
     throw Error("This rank has ended, and with it what it still had to compute.");
   }

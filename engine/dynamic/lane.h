@@ -16,8 +16,8 @@ class Lane {
   /// Any thread. A task that throws ends `work`.
   void post(Task task);
   /// Any thread but the lane's: blocks until the lane has run the task, and rethrows what it throws. Throws Error where the lane was closed
-  /// before that.
-  void call(const Task& task);
+  /// before that, or has not begun the task within the deadline; then it never will.
+  void call(const Task& task, std::chrono::milliseconds deadline);
   /// Runs the tasks posted so far and those that follow, until `isDone`. Throws what a task or `meanwhile` (called often while there is
   /// none) throws, and Error where none is posted within the deadline.
   void work(const std::function<bool()>& isDone, std::chrono::milliseconds deadline, const std::function<void()>& meanwhile);

@@ -107,7 +107,7 @@ AutogradWatch DynamicPipeline::Impl::watch() {
     for (const TensorHandle& tensor : tensors) arrived[tensor.get()] = message;
   };
   watch.piece = [this](ContextId context, AutogradMessageId message, const std::function<void()>& piece) {
-    lane.call([&, came = monotonicNow()] { step->runPiece(context, message, piece, came); });
+    lane.call([&, came = monotonicNow()] { step->runPiece(context, message, piece, came); }, deadline);
   };
   watch.gradient = [this](ContextId, AutogradMessageId message, JobRank, const std::vector<TensorHandle>& gradients) {
     step->noteGradient(message, gradients);

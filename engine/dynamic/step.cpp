@@ -175,9 +175,9 @@ void DynamicStep::noteGradient(AutogradMessageId message, const std::vector<Tens
 /// Microbatch after microbatch, so that sums have the same bits in every run.
 void DynamicStep::passed(Microbatch microbatch) {
   passed_.insert(microbatch);
-  for (; passed_.contains(Microbatch(asked_)); ++asked_) {
-    const WithContext within(contexts_[static_cast<std::size_t>(asked_)]);
-    for (int r = 0; r < rank_.replicas.ranks; ++r) call(Rank(r), "collect", asked_);
+  for (; passed_.contains(Microbatch(requested_)); ++requested_) {
+    const WithContext within(contexts_[static_cast<std::size_t>(requested_)]);
+    for (int r = 0; r < rank_.replicas.ranks; ++r) call(Rank(r), "collect", requested_);
   }
 }
 

@@ -105,8 +105,8 @@ class DynamicStep {
   std::map<AutogradMessageId, Link> messages_;
   Link sending_;
   std::set<Microbatch> passed_, toCollect_;
-  std::map<Microbatch, int> collectedBy_;  ///< ranks
-  int asked_ = 0, added_ = 0, ended_ = 0;  ///< microbatches
+  std::map<Microbatch, int> collectedBy_;      ///< ranks
+  int requested_ = 0, added_ = 0, ended_ = 0;  ///< microbatches
 };
 
 }  // namespace pw

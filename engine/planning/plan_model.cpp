@@ -52,8 +52,8 @@ int piecesOf(const PlanOptions& o, const ModelGraph& graph) {
 /// Our name of the schedule, and defaults for ranks and microbatches that were not given; whether the latter were not.
 bool settleShape(PlanOptions& o, const ModelGraph& graph) {
   if (o.schedule.ends_with(".csv")) {
-    const Shape shape =
-        shapeOf(generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}}));
+    const Shape shape = shapeOf(
+        generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = false}));
     o.microbatches = shape.microbatches;
     return false;
   }
@@ -75,7 +75,7 @@ Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
   const Shape shape{o.ranks, o.ranks * std::max(1, o.chunks), o.microbatches};
   Schedule schedule =
       made ? serialSchedule(loopPlacement(shape), shape.ranks, shape.microbatches)
-           : generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
+           : generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = false});
   if (made) schedule.name = o.schedule;
   requireRunnable(o.schedule, schedule);
   const int stages = shapeOf(schedule).stages;

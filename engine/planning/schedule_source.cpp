@@ -34,7 +34,7 @@ Schedule readShaped(const std::string& path, const ShapeOptions& options) {
   agree("ranks", options.ranks, shape.ranks);
   agree("stages", std::int64_t{options.chunks} * shape.ranks, shape.stages);
   agree("microbatches", options.microbatches, shape.microbatches);
-  if (options.group > 0 || !options.strict.empty())
+  if (options.group > 0 || options.strict)
     throw UsageError(path + " is not a schedule of torch's or Megatron's; omit --strict and --group");
   return schedule;
 }
@@ -60,7 +60,7 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   const int chunks = options.chunks == 0 ? family.chunks : options.chunks;
   const std::int64_t stages = std::int64_t{options.ranks} * chunks;
   const Shape shape{options.ranks, static_cast<int>(std::min<std::int64_t>(stages, std::numeric_limits<int>::max())), options.microbatches};
-  if (!options.strict.empty()) {
+  if (options.strict) {
     if (family.torchName.empty()) throw UsageError(fmt::format("torch has no schedule {}; omit --strict torch", name));
     const auto refusal = family.torchRefusal == nullptr ? std::nullopt : family.torchRefusal(shape);
     if (!family.refusal(shape) && refusal) throw UsageError(refusalSentence(name, *refusal));
@@ -69,7 +69,7 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
     if (family.name != "interleaved-1f1b")
       throw UsageError(fmt::format("schedule {} has no groups; omit --group, or use interleaved-1f1b", name));
     Schedule schedule = interleavedWithGroups(shape, options.group);
-    if (!options.strict.empty() && withoutIdle(schedule).rows != withoutIdle(generate(name, shape)).rows) {
+    if (options.strict && withoutIdle(schedule).rows != withoutIdle(generate(name, shape)).rows) {
       throw UsageError(fmt::format("groups of {} are not those of torch; omit --group or --strict torch", options.group));
     }
     return schedule;

@@ -12,10 +12,10 @@ struct ShapeOptions {
   int ranks = 0;
   int chunks = 0;  ///< 0: as the family usually has
   int microbatches = 0;
-  int group = 0;         ///< interleaved-1f1b: Megatron's group of microbatches
-  std::string strict{};  ///< "torch": refuse what torch refuses
+  int group = 0;        ///< interleaved-1f1b: Megatron's group of microbatches
+  bool strict = false;  ///< refuse what torch refuses
 
-  [[nodiscard]] bool given() const { return ranks > 0 || chunks > 0 || microbatches > 0 || group > 0 || !strict.empty(); }
+  [[nodiscard]] bool given() const { return ranks > 0 || chunks > 0 || microbatches > 0 || group > 0 || strict; }
 };
 
 /// The named schedule, which is compute-only, or that of a CSV file (a name that ends in .csv; the options must then be absent or agree,

@@ -185,9 +185,9 @@ Answer<PlanRequest> StudyWorker::requestOf(const StudyPoint& point) const {
 }
 
 Answer<Candidate> StudyWorker::evaluated(const StudyPoint& point) {
-  Answer<PlanRequest> asked = requestOf(point);
-  if (!asked) return asked.refusal();
-  const PlanRequest request = *std::move(asked);
+  Answer<PlanRequest> requested = requestOf(point);
+  if (!requested) return requested.refusal();
+  const PlanRequest request = *std::move(requested);
   const Answer<std::shared_ptr<StudyCosts::Shared>> shared = costs_.of(point, request.microbatch);
   if (!shared) return shared.refusal();
   const Profile& profile = *(*shared)->profile.profile;

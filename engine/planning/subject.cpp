@@ -267,7 +267,7 @@ Schedule serialFor(const ProblemFile& problem, const SubjectOptions& o) {
 
 /// A subject with one microbatch after the other, in an order made for its costs where one fits.
 Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOptions& o) {
-  if (!o.shape.strict.empty() || o.shape.group > 0)
+  if (o.shape.strict || o.shape.group > 0)
     throw UsageError(fmt::format("{} is not one of torch's or Megatron's schedules; omit --strict and --group", o.schedule));
   requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
   const Shape shape = shapeOf(subject.schedule);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/messages/channel/message.h"
+#include "backends/messages/waits.h"
 #include "engine/remote/future.h"
 #include "engine/remote/value.h"
 
@@ -18,9 +19,10 @@ class Deadlines;
 
 struct RemoteSettings {
   JobRank self;
-  std::vector<std::string> names;                ///< of all workers, in the order of their ranks; each once
-  std::uint64_t token = 0;                       ///< of the job: messages with another are refused
-  std::chrono::milliseconds deadline{60000};     ///< of a call that gives none; one made by a function ends before that function's own call
+  std::vector<std::string> names;  ///< of all workers, in the order of their ranks; each once
+  std::uint64_t token = 0;         ///< of the job: messages with another are refused
+  std::chrono::milliseconds deadline =
+      kUsualWait;                                ///< of a call that gives none; one made by a function ends before that function's own call
   int runningCalls = 16;                         ///< calls that compute at a time; those that wait for other calls do not count
   int mostThreads = 1024;                        ///< for calls, waiting ones included
   const AutogradFunctions* functions = nullptr;  ///< `torchBackend().autograd()`; null: no tensors

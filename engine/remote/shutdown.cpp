@@ -91,7 +91,7 @@ void Shutdown::handle(JobRank from, std::string_view body) {
   std::unique_lock lock(mutex_);
   switch (what) {
     case What::Ask:
-      asked_ = in.next<std::uint32_t>();
+      requested_ = in.next<std::uint32_t>();
       lock.unlock();
       becameIdle();
       break;
@@ -115,15 +115,15 @@ void Shutdown::handle(JobRank from, std::string_view body) {
 
 void Shutdown::becameIdle() {
   std::unique_lock lock(mutex_);
-  if (!here_ || !asked_ || !parts_.isIdle()) return;
+  if (!here_ || !requested_ || !parts_.isIdle()) return;
   Packer answer;
   answer.add(static_cast<std::uint8_t>(What::Answer));
-  answer.add(*asked_);
+  answer.add(*requested_);
   const CallCounts counts = parts_.counts();
   for (const auto* numbers : {&counts.sent, &counts.received}) {
     for (const std::uint64_t number : *numbers) answer.add(number);
   }
-  asked_.reset();
+  requested_.reset();
   lock.unlock();
   parts_.send(kLeader, answer.finish());
 }

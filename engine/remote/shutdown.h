@@ -53,7 +53,7 @@ class Shutdown {
   std::condition_variable changed_;
   bool here_ = false;
   std::uint32_t round_ = 0;                      ///< worker 0's
-  std::optional<std::uint32_t> asked_;           ///< the round that waits for an answer
+  std::optional<std::uint32_t> requested_;       ///< the round that waits for an answer
   std::map<JobRank, CallCounts> counts_, last_;  ///< worker 0's: this round's and the last's
   std::optional<std::string> ended_;             ///< empty: well
 };

@@ -149,7 +149,7 @@ TensorHandle Stream::tensor(const Part& described) {
   const auto dtype = dtypeNamed(type);
   if (!dtype) described.fail(fmt::format("is of the type {}, which models do not take", type));
   image.dtype = *dtype;
-  std::int64_t bytes = bytesPerElement(*dtype).value;
+  std::int64_t bytes = widthOf(*dtype);
   for (const std::int64_t size : described["shape"].listOf<std::int64_t>()) {
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes) || bytes > kMostBytes) described.fail("is too large");
     image.shape.push_back(size);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/messages/waits.h"
 #include "backends/stages/batch_feed.h"
 
 namespace pw {
@@ -15,11 +16,11 @@ namespace pw {
 
 /// Which batches of a Python function a rank reads, and how long it waits for one.
 struct StreamRequest {
-  std::string function;                       ///< `module:function`; returns an iterable of batches
-  int firstStep = 0;                          ///< so many batches are left out
-  std::uint64_t seed = 0;                     ///< of Python's and torch's random numbers
-  std::vector<std::string> inputs;            ///< the model's, for batches that are tuples
-  std::chrono::milliseconds deadline{60000};  ///< for each batch
+  std::string function;                             ///< `module:function`; returns an iterable of batches
+  int firstStep = 0;                                ///< so many batches are left out
+  std::uint64_t seed = 0;                           ///< of Python's and torch's random numbers
+  std::vector<std::string> inputs;                  ///< the model's, for batches that are tuples
+  std::chrono::milliseconds deadline = kUsualWait;  ///< for each batch
 };
 
 /// The batches that a function gives to a process of Python, one for each step from the first on; that process begins now and ends with

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "engine/evaluation.h"
 #include "engine/training_files.h"
 #include "schedules/error.h"
 

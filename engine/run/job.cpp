@@ -80,21 +80,21 @@ std::vector<std::string> notesOn(const RunSettings& o, const Plan& plan) {
 }
 
 void prepareFiles(const RunSettings& o) {
-  const RunRequest& asked = o.request;
-  if (!asked.resume.empty()) static_cast<void>(resumptionOf(asked.resume, o.update, asked.resetOptimizer || asked.evaluates));
-  if (!asked.store.empty())
-    static_cast<void>(RunStore(asked.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
-  if (!asked.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
-    const std::string path = checkpointPath(asked.save, 0);
+  const RunRequest& request = o.request;
+  if (!request.resume.empty()) static_cast<void>(resumptionOf(request.resume, o.update, request.resetOptimizer || request.evaluates));
+  if (!request.store.empty())
+    static_cast<void>(RunStore(request.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
+  if (!request.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
+    const std::string path = checkpointPath(request.save, 0);
     if (isFolder(path) && !path.ends_with('/')) {
       throw UsageError(
           fmt::format("{} is a folder; give --save the name of a file, or {}/ for a folder of torch.distributed.checkpoint.", path, path));
     }
     static_cast<void>(CheckpointWriter(path));
   }
-  if (!asked.live.empty()) {  // the ranks append
-    std::ofstream(asked.live, std::ios::trunc).flush();
-    static_cast<void>(LiveWriter(asked.live, JobRank(0)));
+  if (!request.live.empty()) {  // the ranks append
+    std::ofstream(request.live, std::ios::trunc).flush();
+    static_cast<void>(LiveWriter(request.live, JobRank(0)));
   }
 }
 
@@ -117,7 +117,7 @@ void launchRanks(const RunSettings& o, const Plan& plan, const std::vector<std::
   stored.begin();
   const FileTime started = FileTime::clock::now();
   const LaunchResult result =
-      launch(worldSize(plan), callOfRanks(call, stored.id()), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o.request));
+      launch(worldSize(plan), callOfRanks(call, stored.id()), o.threads, {}, std::chrono::milliseconds(0), o.request.timeout);
   if (result.ok) return;
   LaunchResult told = result;
   told.failure += flightNote(o.request, started, 0, worldSize(plan));

@@ -15,7 +15,7 @@
 namespace pw {
 namespace {
 
-constexpr int kLockWaitMs = 20'000;  // of one who writes while it trains: others write for milliseconds
+constexpr std::chrono::seconds kLockWait{20};  // of one who writes while it trains: others write for milliseconds
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
@@ -53,8 +53,13 @@ std::optional<CostSource> costSourceOf(const Plan& plan) {
 RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
-  record.backend = nameOf(o.transport);
-  record.facts = {o.computing.precision, o.computing.tf32, o.request.synthetic, o.update.kind, o.request.backward, costSourceOf(plan)};
+  record.transport = o.transport;
+  record.facts = {.precision = o.computing.precision,
+                  .tf32 = o.computing.tf32,
+                  .synthetic = o.request.synthetic,
+                  .optimizer = o.update.kind,
+                  .backward = o.request.backward,
+                  .costs = costSourceOf(plan)};
   record.seed = o.request.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;
@@ -66,7 +71,7 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
 }  // namespace
 
 RunStore& StoredRun::Access::open() {
-  if (!store) store = std::make_unique<RunStore>(path, RunStore::Mode::ReadWrite, kLockWaitMs);
+  if (!store) store = std::make_unique<RunStore>(path, RunStore::Mode::ReadWrite, kLockWait);
   return *store;
 }
 
@@ -105,7 +110,9 @@ void StoredRun::fail(const std::string& failure) noexcept {
     RunRecord failed = record();
     failed.failure = failure;
     id_ = access_->open().add(failed);
-  } catch (const std::exception&) {}
+  } catch (const std::exception&) {  // the job ends with the failure that is to be stored: it is reported, and a store that cannot be
+                                     // written must not take its place
+  }
 }
 
 /// Shared with the recorder's thread, which may hang in `write`.

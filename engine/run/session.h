@@ -30,8 +30,9 @@ struct JobPlace {
 /// The same place for the job's next training, of which all ranks give the same number.
 [[nodiscard]] JobPlace forTraining(const JobPlace& place, int number);
 
-/// On rank 0, once: tells all other ranks a text, or why there is none.
+/// On rank 0, once: tells all other ranks a text.
 void tellRanks(const JobPlace& place, const std::string& text);
+/// In its place: tells them why there is none. `unusable`: they throw UsageError, else Error.
 void refuseRanks(const JobPlace& place, const std::string& sentence, bool unusable);
 /// On the others: that text. Throws what rank 0 refused with, and Error where it is gone or says nothing within the deadline.
 [[nodiscard]] std::string hearRankZero(const JobPlace& place);

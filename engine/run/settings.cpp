@@ -97,53 +97,54 @@ std::string costsNote(const RunSettings& o, const Plan& plan) {
 }
 
 void refuseWhatCannotRun(const RunSettings& o, const Plan& plan) {
-  const RunRequest& asked = o.request;
-  requireRunnable("The schedule of " + asked.plan, plan.schedule);
-  if (!trains(plan.schedule) && !asked.evaluates)
+  const RunRequest& request = o.request;
+  requireRunnable("The schedule of " + request.plan, plan.schedule);
+  if (!trains(plan.schedule) && !request.evaluates)
     throw UsageError(
-        fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", asked.plan));
-  if (asked.lossOver == LossScope::WholeBatch && !asked.evaluates && !forwardsComeFirst(plan.schedule)) {
+        fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", request.plan));
+  if (request.lossOver == LossScope::WholeBatch && !request.evaluates && !forwardsComeFirst(plan.schedule)) {
     throw UsageError(
         fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with "
                     "--schedule gpipe, or use --loss-over microbatch.",
-                    asked.plan));
+                    request.plan));
   }
   if (o.computing.onGpu) {
     const std::string why = whyUnusable(gpuInventory(), 0);
     const std::string option = fmt::format("--backend {}", nameOf(o.transport));
-    const std::string who = plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and {}", asked.plan, option) : option;
+    const std::string who = plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and {}", request.plan, option) : option;
     if (!why.empty()) throw UsageError(fmt::format("{} runs on GPUs. {} Without one, use --backend ucx.", who, why));
-  } else if (o.computing.tf32 || asked.graphs) {
-    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or omit it.", o.computing.tf32 ? "--tf32"
-                                                                                    : *asked.graphs  ? "--graphs"
-                                                                                                     : "--no-graphs"));
+  } else if (o.computing.tf32 || request.graphs) {
+    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or omit it.", o.computing.tf32  ? "--tf32"
+                                                                                    : *request.graphs ? "--graphs"
+                                                                                                      : "--no-graphs"));
   }
-  if (asked.synthetic && (asked.verify || asked.evaluates || !asked.save.empty() || !asked.resume.empty() || asked.data != "synthetic" ||
-                          o.computing.precision != DType::Unknown || asked.initRandom || asked.masked || asked.skipNonFinite ||
-                          asked.findNan || asked.lossOver != LossScope::PerMicrobatch || !asked.loss.empty() || !asked.lossCount.empty())) {
+  if (request.synthetic &&
+      (request.verify || request.evaluates || !request.save.empty() || !request.resume.empty() || request.data != "synthetic" ||
+       o.computing.precision != DType::Unknown || request.initRandom || request.masked || request.skipNonFinite || request.findNan ||
+       request.lossOver != LossScope::PerMicrobatch || !request.loss.empty() || !request.lossCount.empty())) {
     throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; omit them.");
   }
   refuseWhatIsNotDynamic(o, plan);
-  if (asked.verify && o.computing.precision != DType::Unknown) {
+  if (request.verify && o.computing.precision != DType::Unknown) {
     throw UsageError(fmt::format("--verify compares bits that {} rounds away; omit it, or add --precision traced.",
                                  precisionName(o.computing.precision)));
   }
-  if (const TransportFacts facts = factsOf(o.transport); asked.order == Order::Ready && !facts.tellsArrivals && worldSize(plan) > 1)
+  if (const TransportFacts facts = factsOf(o.transport); request.order == Order::Ready && !facts.tellsArrivals && worldSize(plan) > 1)
     throw UsageError(fmt::format("{} cannot tell which message came first, so --order ready needs --backend ucx.", facts.title));
-  if (asked.evaluates && asked.masked)
+  if (request.evaluates && request.masked)
     throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
-  if (asked.evaluates && (asked.verify || !asked.save.empty()))
+  if (request.evaluates && (request.verify || !request.save.empty()))
     throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
-  if (asked.evaluates && (asked.skipNonFinite || asked.findNan))
+  if (request.evaluates && (request.skipNonFinite || request.findNan))
     throw UsageError("--skip-nonfinite and --find-nan are for training, and --eval trains nothing; omit them.");
-  if (asked.evaluates && (!asked.store.empty() || !asked.log.empty()))
+  if (request.evaluates && (!request.store.empty() || !request.log.empty()))
     throw UsageError("--eval measures no steps, so --store and --log do not go with it; omit them.");
-  if (!asked.outputs.empty() && !asked.evaluates) throw UsageError("--outputs belongs to --eval; add it, or omit --outputs.");
-  if (asked.keep > 0 && !isHistory(asked.save))
+  if (!request.outputs.empty() && !request.evaluates) throw UsageError("--outputs belongs to --eval; add it, or omit --outputs.");
+  if (request.keep > 0 && !isHistory(request.save))
     throw UsageError("--keep is about a history of checkpoints; name them by step: --save 'checkpoint-{step}.pt'.");
-  if (asked.resetOptimizer && asked.resume.empty())
+  if (request.resetOptimizer && request.resume.empty())
     throw UsageError("--reset-optimizer belongs to --resume FILE; add it, or omit --reset-optimizer.");
-  if (asked.saveEvery > 0 && asked.save.empty()) throw UsageError("--save-every needs --save FILE.");
+  if (request.saveEvery > 0 && request.save.empty()) throw UsageError("--save-every needs --save FILE.");
 }
 
 std::string lossNote(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
@@ -177,43 +178,39 @@ void refuseSharesOfComplexNumbers(const RunSettings& o, const Plan& plan, const 
   }
 }
 
-std::chrono::milliseconds deadlineOf(const RunRequest& request) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(request.timeoutSeconds * 1000));
-}
-
 TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
-  const RunRequest& asked = o.request;
+  const RunRequest& request = o.request;
   TrainOptions options;
-  options.steps = asked.steps;
-  options.verify = asked.verify;
-  options.deadline = deadlineOf(asked);
-  options.stage.seed = asked.seed;
+  options.steps = request.steps;
+  options.verify = request.verify;
+  options.deadline = request.timeout;
+  options.stage.seed = request.seed;
   options.stage.optimizer = o.update;
-  options.stage.initRandom = asked.initRandom;
-  options.stage.data = {asked.data == "synthetic" || namesFunction(asked.data) ? "" : asked.data, asked.lossOver, asked.masked,
-                        asked.lossCount};
-  options.stage.data.feed = asked.feed;
-  options.stage.resume = asked.resume;
-  options.stage.resetOptimizer = asked.resetOptimizer;
-  options.stage.graphs = o.computing.graphs && !asked.findNan;  // the values of a recorded stage cannot be observed
-  options.stage.findNan = asked.findNan;
-  options.stage.keepBuffers = asked.skipNonFinite;
+  options.stage.initRandom = request.initRandom;
+  options.stage.data = {request.data == "synthetic" || namesFunction(request.data) ? "" : request.data, request.lossOver, request.masked,
+                        request.lossCount};
+  options.stage.data.feed = request.feed;
+  options.stage.resume = request.resume;
+  options.stage.resetOptimizer = request.resetOptimizer;
+  options.stage.graphs = o.computing.graphs && !request.findNan;  // the values of a recorded stage cannot be observed
+  options.stage.findNan = request.findNan;
+  options.stage.keepBuffers = request.skipNonFinite;
   options.stage.precision = o.computing.precision;
-  if (asked.synthetic) options.synthetic = syntheticHost();
-  options.executor = {.order = asked.order,
+  if (request.synthetic) options.synthetic = syntheticHost();
+  options.executor = {.order = request.order,
                       .shardOptimizer = o.zero1,
-                      .clipNorm = asked.clipNorm,
-                      .scaleLoss = o.computing.precision == DType::Float16 && !asked.evaluates,
-                      .checkFinite = !asked.synthetic,
-                      .skipNonFinite = asked.skipNonFinite,
-                      .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !asked.log.empty(),
-                      .flightFiles = flightFiles(asked),
+                      .clipNorm = request.clipNorm,
+                      .scaleLoss = o.computing.precision == DType::Float16 && !request.evaluates,
+                      .checkFinite = !request.synthetic,
+                      .skipNonFinite = request.skipNonFinite,
+                      .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !request.log.empty(),
+                      .flightFiles = flightFiles(request),
                       .deadline = options.deadline};
-  options.save = asked.save;
-  options.saveEvery = asked.saveEvery;
-  options.keep = asked.keep;
-  if (!asked.resume.empty()) {
-    const Resumption resumption = resumptionOf(asked.resume, o.update, asked.resetOptimizer || asked.evaluates);
+  options.save = request.save;
+  options.saveEvery = request.saveEvery;
+  options.keep = request.keep;
+  if (!request.resume.empty()) {
+    const Resumption resumption = resumptionOf(request.resume, o.update, request.resetOptimizer || request.evaluates);
     options.firstStep = resumption.firstStep;
     options.resumeNote = resumption.note;
     options.executor.lossScale = resumption.lossScale.value_or(LossScale::kInitial);

@@ -15,8 +15,11 @@
 
 namespace pw {
 
-/// What is asked of a run: the options of `pipewright run`, but for those about what it prints. What is not given (nothing, 0, empty) is
-/// taken from the plan (`settle`).
+/// How long a wait of a run may take where `--timeout` does not say otherwise.
+inline constexpr std::chrono::milliseconds kRunTimeout{120'000};
+
+/// What is requested of a run: the options of `pipewright run`, but for those about what it prints. What is not given (nothing, 0, empty)
+/// is taken from the plan (`settle`).
 struct RunRequest {
   std::string plan, store, data = "synthetic", loss, lossCount, outputs, save, resume, log, live;
   std::vector<std::string> models;  ///< archives to use instead of the plan's, if those have moved
@@ -35,9 +38,9 @@ struct RunRequest {
   OptimizerSpec update;                ///< what of it is not given above
   double clipNorm = 0;
   std::uint64_t seed = 0;
-  double timeoutSeconds = 120;
-  std::shared_ptr<const BatchFeed> feed;  ///< gives this process the batches, in place of `data`; null: none
-  int recordedAs = 0;                     ///< the run's number in the store, where our launcher began its record; 0: nobody did
+  std::chrono::milliseconds timeout = kRunTimeout;  ///< of every wait between ranks
+  std::shared_ptr<const BatchFeed> feed;            ///< gives this process the batches, in place of `data`; null: none
+  int recordedAs = 0;                               ///< the run's number in the store, where our launcher began its record; 0: nobody did
   bool skipNonFinite = false, findNan = false, resetOptimizer = false;
   bool verify = false, masked = false, evaluates = false, initRandom = false, synthetic = false;
 };
@@ -62,8 +65,6 @@ struct RunSettings {
 void refuseWhatCannotRun(const RunSettings& settings, const Plan& plan);
 /// Throws UsageError where ZeRO would cut complex parameters into shares: a share may end between real and imaginary part.
 void refuseSharesOfComplexNumbers(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);
-/// How long any wait between ranks may last.
-[[nodiscard]] std::chrono::milliseconds deadlineOf(const RunRequest& request);
 /// Throws UsageError for a --loss-count that does not fit the model; otherwise a sentence on how training on the model's own loss differs
 /// from training on the whole batch, if it does and the microbatches are not weighted.
 [[nodiscard]] std::string lossNote(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);

@@ -172,7 +172,7 @@ void reportRankAbsence(const RunRequest& request, const RankEnvironment& environ
   try {
     const std::string sentence = causeOf(cause), name = fmt::format("Rank {}", environment.rank.value);
     const bool isNamed = sentence.starts_with(name + " ") || sentence.starts_with(name + ":");
-    reportAbsence(rendezvousOf(environment, deadlineOf(request)), isNamed ? sentence : fmt::format("{}: {}", name, sentence),
+    reportAbsence(rendezvousOf(environment, request.timeout), isNamed ? sentence : fmt::format("{}: {}", name, sentence),
                   dynamic_cast<const UsageError*>(&cause) != nullptr);
   } catch (const std::exception&) {
     // The cause is what the user reads.

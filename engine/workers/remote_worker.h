@@ -6,18 +6,19 @@
 #include <string>
 
 #include "backends/messages/transport.h"
+#include "backends/messages/waits.h"
 #include "engine/autograd/linked_worker.h"
 #include "engine/processes/rank_environment.h"
 
 namespace pw {
 
 struct RemoteWorkerSettings {
-  std::string name = {};                           ///< others call this worker by it; empty: `worker` and its rank
-  Transport transport = Transport::Ucx;            ///< one between hosts; the same on all workers
-  std::chrono::milliseconds startDeadline{60000};  ///< to meet all others and connect
-  std::chrono::milliseconds deadline{60000};       ///< of a call or pass that gives none
-  std::chrono::milliseconds lostAfter{10000};      ///< a worker that sends nothing for so long, not even that it lives, is lost
-  int runningCalls = 16;                           ///< see RemoteSettings
+  std::string name = {};                                 ///< others call this worker by it; empty: `worker` and its rank
+  Transport transport = Transport::Ucx;                  ///< one between hosts; the same on all workers
+  std::chrono::milliseconds startDeadline = kUsualWait;  ///< to meet all others and connect
+  std::chrono::milliseconds deadline = kUsualWait;       ///< of a call or pass that gives none
+  std::chrono::milliseconds lostAfter{10000};            ///< a worker that sends nothing for so long, not even that it lives, is lost
+  int runningCalls = 16;                                 ///< see RemoteSettings
   int mostThreads = 1024;
   std::function<bool(JobRank to, const ChannelMessage&)> sends = {};  ///< false: this message gets lost; for tests
 };

@@ -96,15 +96,12 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
   if (plan.profile.computing.precision == DType::Float16) add("--fp16");
   if (plan.optimizer) {
     const OptimizerSpec& update = plan.optimizer->update;
-    switch (update.kind) {
-      case OptimizerSpec::Kind::Sgd:
-        add("--optimizer sgd");
-        add(fmt::format("--sgd-momentum {}", update.momentum));
-        break;
-      case OptimizerSpec::Kind::Adam:
-      case OptimizerSpec::Kind::AdamW: add("--optimizer adam"); break;
-      case OptimizerSpec::Kind::RmsProp: megatron.notes.emplace_back("Megatron has no RMSprop; --optimizer is left to you."); break;
-    }
+    const OptimizerFacts facts = factsOf(update.kind);
+    if (facts.megatron.empty())
+      megatron.notes.push_back(fmt::format("Megatron has no {}; --optimizer is left to you.", facts.className));
+    else
+      add(fmt::format("--optimizer {}", facts.megatron));
+    if (update.kind == OptimizerSpec::Kind::Sgd) add(fmt::format("--sgd-momentum {}", update.momentum));
     if (plan.optimizer->zero1) add("--use-distributed-optimizer");
   }
 }

@@ -36,6 +36,8 @@ Bytes bytesPerElement(DType dtype) {
   return 0;
 }
 
+unsigned widthOf(DType dtype) { return static_cast<unsigned>(bytesPerElement(dtype).value); }
+
 bool isDifferentiable(DType dtype) {
   switch (dtype) {
     case DType::Float8:

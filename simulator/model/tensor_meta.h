@@ -31,6 +31,8 @@ enum class DType : std::uint8_t {
 };
 
 [[nodiscard]] Bytes bytesPerElement(DType dtype);
+/// The same number for arithmetic with elements and buffers, whether they are counted by `std::int64_t` or `std::size_t`.
+[[nodiscard]] unsigned widthOf(DType dtype);
 /// True for the floating and complex types: only these carry gradients.
 [[nodiscard]] bool isDifferentiable(DType dtype);
 [[nodiscard]] std::string_view nameOf(DType dtype);

@@ -42,6 +42,7 @@ struct OptimizerFacts {
   OptimizerSpec::Kind kind{};
   std::string_view name;       ///< on the command line and in files: `adamw`
   std::string_view className;  ///< in torch.optim
+  std::string_view megatron;   ///< for Megatron's `--optimizer`; empty: it has none
   bool hasMomentum = false, hasBetas = false, hasAlpha = false;
   bool countsSteps = false;  ///< whether torch.optim keeps a count of steps for each parameter
   /// torch.optim's names of what is kept for each parameter besides `momentum_buffer`; empty at the end.
@@ -52,10 +53,10 @@ struct OptimizerFacts {
 
 constexpr OptimizerFacts factsOf(OptimizerSpec::Kind kind) {
   switch (kind) {
-    case OptimizerSpec::Kind::Sgd: return {kind, "sgd", "SGD", true, false, false, false, {}, 0, 1};
-    case OptimizerSpec::Kind::Adam: return {kind, "adam", "Adam", false, true, false, true, {"exp_avg", "exp_avg_sq"}, 2};
-    case OptimizerSpec::Kind::AdamW: return {kind, "adamw", "AdamW", false, true, false, true, {"exp_avg", "exp_avg_sq"}, 3};
-    case OptimizerSpec::Kind::RmsProp: return {kind, "rmsprop", "RMSprop", true, false, true, true, {"square_avg"}, 4, 5};
+    case OptimizerSpec::Kind::Sgd: return {kind, "sgd", "SGD", "sgd", true, false, false, false, {}, 0, 1};
+    case OptimizerSpec::Kind::Adam: return {kind, "adam", "Adam", "adam", false, true, false, true, {"exp_avg", "exp_avg_sq"}, 2};
+    case OptimizerSpec::Kind::AdamW: return {kind, "adamw", "AdamW", "adam", false, true, false, true, {"exp_avg", "exp_avg_sq"}, 3};
+    case OptimizerSpec::Kind::RmsProp: return {kind, "rmsprop", "RMSprop", "", true, false, true, true, {"square_avg"}, 4, 5};
   }
   return {};
 }

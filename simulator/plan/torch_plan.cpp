@@ -129,6 +129,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   const Value& output = graph.value(graph.outputs.at(lossOutput));
   settings["output_shape"] = output.tensor ? shapeOf(*output.tensor, bindings) : std::vector<std::int64_t>{};
   settings["shared"] = sharedOf(plan, graph);
+  for (const OptimizerFacts& optimizer : kOptimizers) settings["optimizers"][optimizer.name] = optimizer.className;
   return {toCsv(computeOnly(plan.schedule)), settings.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n",
           notesOf(plan, graph)};
 }

@@ -200,7 +200,7 @@ TEST(HostileFiles, CheckpointFoldersAreReadOrRefused) {
           std::size_t last = 0;
           for (std::size_t d = 0; d < tensor->shape.size(); ++d)
             last += static_cast<std::size_t>((tensor->shape[d] - 1) * tensor->strides[d]);
-          sum += std::to_integer<int>(tensor->data[last * static_cast<std::size_t>(bytesPerElement(tensor->dtype))]);
+          sum += std::to_integer<int>(tensor->data[last * widthOf(tensor->dtype)]);
         }
         ASSERT_GE(sum, 0);
       });
@@ -237,7 +237,7 @@ TEST(HostileFiles, DataFilesAreReadOrRefused) {
           std::size_t last = 0;
           for (std::size_t d = 0; d < tensor->shape.size(); ++d)
             last += static_cast<std::size_t>((tensor->shape[d] - 1) * tensor->strides[d]);
-          sum += std::to_integer<int>(tensor->data[last * static_cast<std::size_t>(bytesPerElement(tensor->dtype))]);
+          sum += std::to_integer<int>(tensor->data[last * widthOf(tensor->dtype)]);
         }
         ASSERT_GE(sum, 0);
       });

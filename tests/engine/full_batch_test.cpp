@@ -12,6 +12,7 @@
 #include "backends/checkpoints/outputs.h"
 #include "backends/checkpoints/tensor_file.h"
 #include "backends/messages/in_memory_communicator.h"
+#include "engine/evaluation.h"
 #include "engine/run/trial.h"
 #include "engine/worker.h"
 #include "schedules/error.h"

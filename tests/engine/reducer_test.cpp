@@ -104,7 +104,7 @@ Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool ev
           for (auto it = stages.rbegin(); it != stages.rend(); ++it) reducer.start(it->first);
         }
         reducer.sum(log, everywhere);
-        outcome.norms[r] = reducer.norm();
+        outcome.norms[r] = std::sqrt(reducer.allSum(reducer.squares()));
         reducer.update(kScale, log);
         communicators[r]->barrier();
       } catch (const std::exception& e) {

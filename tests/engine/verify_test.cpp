@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "engine/evaluation.h"
 #include "engine/worker.h"
 #include "simulator/partition/split.h"
 #include "tests/support/training.h"

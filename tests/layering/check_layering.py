@@ -79,6 +79,7 @@ PRIVATE_HEADERS = {
     "app/python/torch/tensors.h": ("pybind11", "app/python/torch/"),
     "app/python/torch/values.h": ("pybind11", "app/python/torch/"),
     "backends/messages/ucx/worker.h": ("UCX", "backends/messages/ucx/"),
+    "backends/traces/window_objects.h": ("JSON", "backends/traces/"),
     "backends/torch/gloo_group.h": ("Torch", "backends/torch/"),
     "backends/torch/autograd/local_pass.h": ("Torch", "backends/torch/"),
     "backends/torch/autograd/nodes.h": ("Torch", "backends/torch/"),

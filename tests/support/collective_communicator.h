@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/messages/communicator.h"
+#include "backends/messages/tags.h"
 #include "schedules/error.h"
 
 namespace pw::test {
@@ -69,7 +70,7 @@ class CollectiveCommunicator final : public Communicator {
 
  private:
   static constexpr Request kFirst = Request{1} << 62;
-  static constexpr std::uint32_t kTag = 0x7FFF0700;
+  static constexpr std::uint32_t kTag = kTestTags.first;
   struct Begun {
     Collective what{};
     std::vector<JobRank> group;

@@ -76,7 +76,7 @@ inline void sumInto(DType dtype, Buffer into, Buffer what) {
 
 /// Does a collective; what it leaves undefined becomes 0xDD.
 inline void combineNow(Collective what, DType dtype, std::span<const Buffer> buffers) {
-  const auto bytesEach = static_cast<std::size_t>(bytesPerElement(dtype));
+  const std::size_t bytesEach = widthOf(dtype);
   const std::size_t ranks = buffers.size(), elements = buffers[0].bytes / bytesEach;
   std::vector<std::byte> result(buffers[0].bytes);
   for (std::size_t k = 0; k < ranks; ++k) {

@@ -31,7 +31,7 @@ struct Planned {
   [[nodiscard]] bool isOf(JobRank rank) const {
     return group.empty() ? from == rank.value || to == rank.value : std::ranges::find(group, rank) != group.end();
   }
-  [[nodiscard]] std::size_t elements() const { return bytes / static_cast<std::size_t>(bytesPerElement(dtype)); }
+  [[nodiscard]] std::size_t elements() const { return bytes / widthOf(dtype); }
 };
 
 inline Planned randomCollective(int ranks, std::mt19937_64& random) {
@@ -44,7 +44,7 @@ inline Planned randomCollective(int ranks, std::mt19937_64& random) {
   }
   planned.what = std::array{Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather}[random() % 3];
   planned.dtype = kSummed[random() % std::size(kSummed)];
-  planned.bytes = (random() % 2 == 0 ? random() % 6 : random() % 700) * static_cast<std::size_t>(bytesPerElement(planned.dtype));
+  planned.bytes = (random() % 2 == 0 ? random() % 6 : random() % 700) * widthOf(planned.dtype);
   return planned;
 }
 
@@ -165,8 +165,7 @@ class RandomRank {
     const auto place = static_cast<std::size_t>(std::ranges::find(planned.group, me_.rank()) - planned.group.begin());
     const Combined right = combinedAt(place, planned.what, planned.group, planned.elements(), salt + static_cast<int>(planned.tag));
     const std::string what = "collective " + std::to_string(planned.tag) + " at rank " + std::to_string(me_.rank().value);
-    job_.expect(open.memory, right.first * static_cast<std::size_t>(bytesPerElement(planned.dtype)), encoded(planned.dtype, right.values),
-                what);
+    job_.expect(open.memory, right.first * widthOf(planned.dtype), encoded(planned.dtype, right.values), what);
     held_.push_back(open.memory);
   }
 

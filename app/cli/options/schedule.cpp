@@ -1,11 +1,13 @@
 #include "app/cli/options/schedule.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
 
+#include "app/cli/options/choices.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 
@@ -24,9 +26,8 @@ void declareShape(CLI::App& command, ShapeOptions& options) {
                   "For interleaved-1f1b: microbatches that a chunk processes before the next chunk's turn (Megatron)")
       ->option_text("G")
       ->check(wholeFrom(1, kMaxMicrobatches));
-  command.add_option("--strict", options.strict, "Refuse combinations that torch refuses")
-      ->option_text("torch")
-      ->check(CLI::IsMember({"torch"}));
+  addChoice(
+      command, "--strict", "torch", [&options](std::string_view) { options.strict = true; }, "Refuse combinations that torch refuses");
 }
 
 void declareRankOrder(CLI::App& command, std::vector<int>& order) {

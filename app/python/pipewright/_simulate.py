@@ -42,7 +42,7 @@ def schedule(
     :raises UsageError: for an unknown name or an impossible combination; the sentence says what would work.
     """
     return native.schedule(os.fspath(name), _whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches),
-                           _whole("group", group), "torch" if strict else "", lowered or "")
+                           _whole("group", group), bool(strict), lowered or "")
 
 
 def check(

@@ -15,6 +15,7 @@
 #include "app/python/torch/worker.h"
 #include "engine/autograd/optimizer.h"
 #include "schedules/error.h"
+#include "schedules/named_values.h"
 
 namespace py = pybind11;
 
@@ -27,11 +28,8 @@ struct Opened {
 };
 
 BackwardMode modeOf(const std::string& name) {
-  static const std::map<std::string, BackwardMode> kModes{
-      {"auto", BackwardMode::Auto}, {"fast", BackwardMode::Fast}, {"smart", BackwardMode::Smart}};
-  const auto found = kModes.find(name);
-  if (found == kModes.end()) throw UsageError("There is no mode '" + name + "' of backward passes; auto, fast and smart are known.");
-  return found->second;
+  if (const auto mode = valueNamed<BackwardMode>(name)) return *mode;
+  throw UsageError("There is no mode '" + name + "' of backward passes; use one of " + namesOf<BackwardMode>(", ") + ".");
 }
 
 void backward(Worker& worker, std::uint64_t context, const py::list& roots, bool retainGraph, const std::string& mode) {

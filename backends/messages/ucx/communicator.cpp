@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/messages/tags.h"
 #include "backends/messages/transport.h"
 #include "backends/messages/ucx/worker.h"
 #include "schedules/error.h"
@@ -21,8 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// Far from the tags of the executor, the worker and barriers.
-constexpr std::uint32_t kMeetTag = 0x7FFF0300, kFarewellTag = 0x7FFF0301;
+constexpr std::uint32_t kMeetTag = kUcxTags.first, kFarewellTag = kMeetTag + 1;
 
 /// How long a wait polls before it sleeps. Sleeping and waking costs about 10 µs; between polls the core is offered to others, so that a
 /// peer waiting for this very core gets it (else each message between two ranks of one core takes as long as this).

@@ -28,7 +28,9 @@ struct ReceiveFunction final : torch::autograd::Node {
   std::string origin;
 };
 
+/// The node of a message that goes out with these tensors, each of which needs a gradient.
 [[nodiscard]] NodeHandle attachSend(const std::vector<TensorHandle>& tensors);
+/// Makes these tensors, which came with a message of the worker `origin`, outputs of one node, which it returns: they then need gradients.
 [[nodiscard]] NodeHandle attachReceive(const std::vector<TensorHandle>& tensors, AutogradMessageId message, const std::string& origin);
 
 [[nodiscard]] inline at::Tensor& tensorIn(const TensorHandle& handle) { return *static_cast<at::Tensor*>(handle.get()); }

@@ -90,11 +90,20 @@ StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stag
 
 StageParameters::~StageParameters() = default;
 
-/// Gives every trained parameter its place: own ones first, then shared ones by index, each by element type. What lies between two is zero
-/// in both tensors, and stays so.
 void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage stage) {
+  const std::vector<Place> places = addParameters(graph, plan, stage);
+  for (auto begin = places.begin(); begin != places.end();) {
+    const auto end =
+        std::find_if(begin, places.end(), [&](const Place& p) { return p.shared != begin->shared || p.dtype != begin->dtype; });
+    addGroup(graph, {begin, end});
+    begin = end;
+  }
+}
+
+/// Adds the stage's parameters, without values, and returns the places of those that are trained.
+std::vector<StageParameters::Place> StageParameters::addParameters(const ModelGraph& graph, const Plan& plan, Stage stage) {
   const auto& sharedOnes = plan.partition.shared;
-  std::vector<std::tuple<std::size_t, DType, std::size_t>> order;  // shared + 1 or 0, type, parameter
+  std::vector<Place> places;
   for (const std::size_t index : plan.partition.stages.at(stage.index()).parameters) {
     const StateTensor& state = graph.parameters[index];
     const TensorMeta& meta = *graph.value(state.value).tensor;
@@ -108,50 +117,49 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
     if (isDifferentiable(meta.dtype) && meta.requiresGrad) {
       const auto shared =
           std::find_if(sharedOnes.begin(), sharedOnes.end(), [&](const SharedParameter& s) { return s.storage == parameter.identity; });
-      order.emplace_back(shared == sharedOnes.end() ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1, meta.dtype,
-                         parameters_.size());
+      places.push_back(
+          {shared == sharedOnes.end() ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1, meta.dtype, parameters_.size()});
     }
     parameter.tensor = at::empty({0}, at::TensorOptions().dtype(scalarType(meta.dtype)));
     parameters_.push_back(std::move(parameter));
   }
-  std::sort(order.begin(), order.end());
-  const auto shapeAt = [&](std::size_t p) { return shapeOf(*graph.value(parameters_[p].values.front()).tensor, {}); };
-  for (std::size_t begin = 0; begin < order.size();) {
-    const auto [shared, dtype, ignored] = order[begin];
-    const DType real = realOf(dtype);
-    const auto step = static_cast<std::int64_t>(kAlignment) / bytesPerElement(real).value;
-    const auto flatShape = [&](std::size_t p) {
-      auto shape = shapeAt(p);
-      if (real != dtype) shape.push_back(2);
-      return shape;
-    };
-    std::int64_t elements = 0;
-    std::vector<std::pair<std::int64_t, std::int64_t>> gaps;  // where they begin, and how long they are
-    std::size_t end = begin;
-    for (; end < order.size() && std::get<0>(order[end]) == shared && std::get<1>(order[end]) == dtype; ++end) {
-      Parameter& parameter = parameters_[std::get<2>(order[end])];
-      parameter.group = groups_.size();
-      parameter.first = (elements + step - 1) / step * step;
-      if (parameter.first > elements) gaps.emplace_back(elements, parameter.first - elements);
-      elements = parameter.first + c10::multiply_integers(flatShape(std::get<2>(order[end])));
-    }
-    Group group;
-    if (shared > 0) group.shared = shared - 1;
-    group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(real)).device(deviceOf(device_)));
-    group.gradients = at::empty_like(group.values);
-    group.last = elements;
-    for (const auto& [first, count] : gaps) {
-      for (const at::Tensor& flat : {group.values, group.gradients}) flat.narrow(0, first, count).zero_();
-    }
-    for (std::size_t i = begin; i < end; ++i) {
-      Parameter& parameter = parameters_[std::get<2>(order[i])];
-      const auto shape = flatShape(std::get<2>(order[i]));
-      parameter.tensor = partOf(group.values, parameter.first, shape, real != dtype);
-      parameter.gradient = std::make_shared<at::Tensor>(partOf(group.gradients, parameter.first, shape, real != dtype));
-    }
-    groups_.push_back(std::move(group));
-    begin = end;
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+/// Gives these parameters, of one group, their places in its two tensors. What lies between two is zero in both, and stays so.
+void StageParameters::addGroup(const ModelGraph& graph, std::span<const Place> places) {
+  const DType dtype = places.front().dtype, real = realOf(dtype);
+  const auto step = static_cast<std::int64_t>(kAlignment) / widthOf(real);
+  const auto flatShape = [&](const Parameter& parameter) {
+    auto shape = shapeOf(*graph.value(parameter.values.front()).tensor, {});
+    if (real != dtype) shape.push_back(2);
+    return shape;
+  };
+  std::int64_t elements = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> gaps;  // where they begin, and how long they are
+  for (const Place& place : places) {
+    Parameter& parameter = parameters_[place.parameter];
+    parameter.group = groups_.size();
+    parameter.first = (elements + step - 1) / step * step;
+    if (parameter.first > elements) gaps.emplace_back(elements, parameter.first - elements);
+    elements = parameter.first + c10::multiply_integers(flatShape(parameter));
   }
+  Group group;
+  if (places.front().shared > 0) group.shared = places.front().shared - 1;
+  group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(real)).device(deviceOf(device_)));
+  group.gradients = at::empty_like(group.values);
+  group.last = elements;
+  for (const auto& [first, count] : gaps) {
+    for (const at::Tensor& flat : {group.values, group.gradients}) flat.narrow(0, first, count).zero_();
+  }
+  for (const Place& place : places) {
+    Parameter& parameter = parameters_[place.parameter];
+    const auto shape = flatShape(parameter);
+    parameter.tensor = partOf(group.values, parameter.first, shape, real != dtype);
+    parameter.gradient = std::make_shared<at::Tensor>(partOf(group.gradients, parameter.first, shape, real != dtype));
+  }
+  groups_.push_back(std::move(group));
 }
 
 void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,8 +64,18 @@ class StageParameters {
   struct Parameter;
   struct Group;
   struct Fixed;
+  /// A trained parameter in the order of the groups: own ones first, then shared ones by index, each by element type.
+  struct Place {
+    std::size_t shared = 0;  ///< its index and 1; 0: not shared
+    DType dtype = DType::Unknown;
+    std::size_t parameter = 0;  ///< of `parameters_`
+
+    auto operator<=>(const Place&) const = default;
+  };
 
   void arrange(const ModelGraph& graph, const Plan& plan, Stage stage);
+  [[nodiscard]] std::vector<Place> addParameters(const ModelGraph& graph, const Plan& plan, Stage stage);
+  void addGroup(const ModelGraph& graph, std::span<const Place> places);
   void read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options);
   void settle();
   void resumeOptimizer(std::size_t group);

@@ -29,8 +29,7 @@ class Recorder {
 
   /// Begins a training step: no microbatch is in flight.
   void beginStep();
-  /// As the functions of StageProgram, by a recording; false if the caller must do it itself. `requiresGradient`: whether `lossOutput`
-  /// does.
+  /// As the functions of StageProgram, by a recording; false if the caller must do it itself.
   [[nodiscard]] bool forward(InFlight& inFlight);
   [[nodiscard]] bool backward(InFlight& inFlight, bool splits);
   [[nodiscard]] bool addWeightGradients(InFlight& inFlight);

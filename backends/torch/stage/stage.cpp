@@ -160,7 +160,7 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
 
 HeldBuffer TracedStage::allocate(std::size_t transfer, Microbatch m) {
   if (device_.index < 0) return held(at::empty(shape(transfer, m), typeOf(transfer)));
-  return device_.allocate(static_cast<std::size_t>(c10::multiply_integers(shape(transfer, m)) * bytesPerElement(meta(transfer).dtype)));
+  return device_.allocate(static_cast<std::size_t>(c10::multiply_integers(shape(transfer, m)) * widthOf(meta(transfer).dtype)));
 }
 
 at::Tensor TracedStage::tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const {

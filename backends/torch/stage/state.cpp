@@ -76,7 +76,7 @@ void StateReader::readInto(const StateTensor& state, at::Tensor& into) const {
   std::int64_t last = stored.storageOffset + 1;
   for (std::size_t i = 0; i < shape.size(); ++i) last += (shape[i] - 1) * stored.strides[i];
   if (into.numel() == 0) return;
-  const std::int64_t width = bytesPerElement(meta.dtype).value;
+  const std::int64_t width = widthOf(meta.dtype);
   if (stored.storageOffset < 0 || stored.offset < 0 || last * width > stored.bytes ||
       static_cast<std::size_t>(stored.offset + stored.bytes.value) > file.size()) {
     throw UsageError("Tensor " + state.name + " reaches past its bytes in " + graph_.files[stored.file] +

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "schedules/placement.h"
@@ -58,7 +59,7 @@ PipelineLabel actionOf(std::string_view text, Alphabet alphabet) {
   if (!text.empty() && (text.front() == '-' || (text.front() >= '0' && text.front() <= '9'))) {
     const auto stage = takeNumber(text, kMaxStages);
     if (!stage) return {};
-    label.stage = *stage;
+    label.stage = Stage(*stage);
   }
   const std::size_t size = std::min(text.find_first_of("0123456789"), text.size());
   const std::string_view kind = text.substr(0, size);
@@ -66,13 +67,13 @@ PipelineLabel actionOf(std::string_view text, Alphabet alphabet) {
   if (!text.empty()) {
     const auto microbatch = takeNumber(text, kMaxMicrobatches);
     if (!microbatch || !text.empty()) return {};
-    label.microbatch = *microbatch;
+    label.microbatch = Microbatch(*microbatch);
   }
   const auto known = alphabet(kind);
   if (!known) return {};
   label.kind = known->kind;
   label.meaning = known->used ? Meaning::Action : Meaning::Unused;
-  const bool whole = label.stage >= 0 && label.microbatch >= 0;
+  const bool whole = label.stage.value >= 0 && label.microbatch.value >= 0;
   return needsStageAndMicrobatch(label.kind) && !whole ? PipelineLabel{} : label;
 }
 
@@ -86,9 +87,7 @@ PipelineLabel pairOf(std::string_view text, Alphabet alphabet) {
   if (label.meaning != Meaning::Action || partner.meaning != Meaning::Action || label.kind != SpanKind::Forward ||
       partner.kind != SpanKind::Backward)
     return {};
-  label.hasPartner = true;
-  label.partnerStage = partner.stage;
-  label.partnerMicrobatch = partner.microbatch;
+  label.partner = {partner.stage, partner.microbatch};
   return label;
 }
 
@@ -98,7 +97,10 @@ PipelineLabel numbered(std::string_view text, Meaning meaning, SpanKind kind) {
   PipelineLabel label;
   label.meaning = meaning;
   label.kind = kind;
-  label.microbatch = *number;
+  if (meaning == Meaning::Step)
+    label.number = *number;
+  else
+    label.microbatch = Microbatch(*number);
   return label;
 }
 
@@ -142,7 +144,7 @@ PipelineLabel transferOfStage(std::string_view text) {
   text.remove_prefix(middle + kMiddle.size());
   const auto stage = takeNumber(text, kMaxStages);
   if (!stage || *stage < 0 || text != ")") return {};
-  label.stage = *stage;
+  label.stage = Stage(*stage);
   return label;
 }
 
@@ -228,17 +230,16 @@ PipelineLabel ownLabel(std::string_view name) {
 
 void addLabelled(const PipelineLabel& label, Span span, std::vector<Span>& spans) {
   span.kind = label.kind;
-  span.stage = Stage(label.stage);
-  span.microbatch = Microbatch(label.microbatch);
+  span.stage = label.stage;
+  span.microbatch = label.microbatch;
   spans.push_back(span);
   if (label.second) {
     span.kind = *label.second;
     spans.push_back(span);
   }
-  if (!label.hasPartner) return;
+  if (!label.partner) return;
   span.kind = SpanKind::Backward;
-  span.stage = Stage(label.partnerStage);
-  span.microbatch = Microbatch(label.partnerMicrobatch);
+  std::tie(span.stage, span.microbatch) = *label.partner;
   spans.push_back(span);
 }
 

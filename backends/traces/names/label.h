@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "simulator/timeline/chrome.h"
@@ -16,10 +17,10 @@ namespace pw {
 struct PipelineLabel {
   enum class Meaning : std::uint8_t {
     None,       ///< nothing
-    Action,     ///< an action of `kind`, and where `hasPartner`, a backward in the same slot
+    Action,     ///< an action of `kind`, and where there is a `partner`, that backward in the same slot
     StageFree,  ///< an action of a schedule with one stage on each rank, which the label does not name
     Optimizer,  ///< the optimizer's step
-    Step,       ///< a step of the profiler; its number is `microbatch`
+    Step,       ///< a step of the profiler; it has a `number`
     Unused,     ///< of torch's schedules, but without meaning here: UNSHARD, RESHARD
     Ordered,  ///< an action whose microbatch, and perhaps stage, is known by its place in the rank's order; perhaps a second one, `second`
     Receive,  ///< how long a message that was posted was waited for, of whatever kind (`gloo:recv`)
@@ -28,11 +29,10 @@ struct PipelineLabel {
   };
   Meaning meaning = Meaning::None;
   SpanKind kind = SpanKind::Forward;
-  std::int32_t stage = -1;
-  std::int32_t microbatch = -1;
-  bool hasPartner = false;
-  std::int32_t partnerStage = -1;
-  std::int32_t partnerMicrobatch = -1;
+  Stage stage = Stage(-1);                 ///< −1: not said, as in a span
+  Microbatch microbatch = Microbatch(-1);  ///< likewise
+  std::int32_t number = -1;                ///< of Step
+  std::optional<std::pair<Stage, Microbatch>> partner = std::nullopt;
   std::optional<SpanKind> second = std::nullopt;  ///< of Ordered: what was batched with it, as a receive with a send
 };
 

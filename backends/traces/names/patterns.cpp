@@ -139,21 +139,22 @@ PipelineLabel labelOf(const std::cmatch& match, const Pattern& pattern) {
   PipelineLabel label;
   if (!kind || !stage || !microbatch || !step) return label;
   label.kind = kind->kind;
-  label.stage = *stage;
-  label.microbatch = *microbatch < 0 ? -1 : *microbatch - pattern.first;
+  label.stage = Stage(*stage);
+  label.microbatch = Microbatch(*microbatch < 0 ? -1 : *microbatch - pattern.first);
   if (kind->step) {
     label.meaning = Meaning::Step;
-    label.microbatch = std::max(0, std::max(*step, *microbatch));
+    label.number = std::max(0, std::max(*step, *microbatch));
   } else if (kind->kind == SpanKind::Optimizer) {
     label.meaning = Meaning::Optimizer;
-    label.stage = label.microbatch = -1;
+    label.stage = Stage(-1);
+    label.microbatch = Microbatch(-1);
   } else if (kind->kind == SpanKind::ReduceGrad || kind->kind == SpanKind::Load || kind->kind == SpanKind::Store) {
     label.meaning = Meaning::Action;
-    label.microbatch = -1;
-  } else if (*microbatch >= 0 && label.microbatch < 0) {
+    label.microbatch = Microbatch(-1);
+  } else if (*microbatch >= 0 && label.microbatch.value < 0) {
     label.meaning = Meaning::None;
   } else {
-    label.meaning = label.microbatch < 0 ? Meaning::Ordered : label.stage < 0 ? Meaning::StageFree : Meaning::Action;
+    label.meaning = label.microbatch.value < 0 ? Meaning::Ordered : label.stage.value < 0 ? Meaning::StageFree : Meaning::Action;
   }
   return label;
 }

@@ -221,7 +221,7 @@ Trace traceOf(Ns duration) {
 RunRecord runOf(const std::vector<Ns>& steps) {
   RunRecord run;
   run.startedAt = "2026-11-21T12:00:00Z";
-  run.backend = "gloo";
+  run.transport = Transport::Gloo;
   run.plan = planOfTwoStages();
   run.predicted = traceOf(1'000);
   for (std::size_t s = 0; s < steps.size(); ++s) run.steps.push_back({static_cast<int>(s), 1.0, traceOf(steps[s])});
@@ -285,7 +285,7 @@ TEST(Gate, RefusesABaseWithoutSuchRuns) {
   const Folder folder;
   const std::string store = storeOfAlikeSteps(folder, "runs.db", 1'000);
   RunRecord run = runOf({9'000, 1'000, 1'000});
-  run.backend = "ucx";
+  run.transport = Transport::Ucx;
   RunStore(folder.file("base.db"), RunStore::Mode::ReadWrite).add(run);
   const Outcome outcome = call({"gate", "--store", store, "--against", folder.file("base.db")});
   EXPECT_EQ(outcome.status, 2);

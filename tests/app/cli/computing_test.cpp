@@ -39,9 +39,9 @@ TEST(Computing, OfAPlanIsThatOfItsProfile) {
       HasSubstr(plan +
                 " was planned from times on CPUs in bf16, and this run computes on CPUs as traced: predicted times are not its own"));
   const RunStore runs(store, RunStore::Mode::ReadOnly);
-  EXPECT_EQ(runs.load(RunId(1)).backend, "ucx");
+  EXPECT_EQ(runs.load(RunId(1)).transport, Transport::Ucx);
   EXPECT_EQ(runs.load(RunId(1)).facts.precision, DType::BFloat16);
-  EXPECT_EQ(runs.load(RunId(2)).backend, "ucx");
+  EXPECT_EQ(runs.load(RunId(2)).transport, Transport::Ucx);
   EXPECT_EQ(runs.load(RunId(2)).facts.precision, DType::Unknown);
   EXPECT_EQ(runs.load(RunId(1)).plan.profile.computing.precision, DType::BFloat16);
   expectRefusal(finish({"run", plan, "--verify"}), 2, {"--verify compares bits that bf16 rounds away", "--precision traced"});
@@ -179,7 +179,7 @@ TEST_F(OnGpus, APlanIsMeasuredThereAndRunsThere) {
   ASSERT_EQ(there.size(), here.size());
   for (std::size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i], 1e-6 * here[i]) << "by recordings";
   const RunRecord run = wholeRun(store);
-  EXPECT_EQ(run.backend, "nccl");
+  EXPECT_EQ(run.transport, Transport::Nccl);
   EXPECT_TRUE(run.facts.tf32);
   EXPECT_EQ(run.machine.device, "cuda:0");
   EXPECT_EQ(run.machine.processor, "NVIDIA H100 80GB HBM3");

@@ -29,8 +29,8 @@ TEST(JobsCli, ReplaysEveryIterationOfPrimusWithinATenthOfAPercent) {
   const Json explained = jsonOf({"explain", kPrimus, "--json"});
   ASSERT_EQ(explained.at("steps").size(), 12U);
   for (const Json& step : explained.at("steps")) {
-    EXPECT_LE(std::abs(step.at("makespan_error").get<double>()), 0.01) << step.at("step");
-    EXPECT_LE(step.at("start_error").get<double>(), 0.006) << step.at("step");
+    EXPECT_LE(std::abs(step.at("makespan_error").get<double>()), 0.001) << step.at("step");
+    EXPECT_LE(step.at("start_error").get<double>(), 0.001) << step.at("step");
   }
   EXPECT_EQ(explained.at("by_worker").size(), 8U);
   EXPECT_EQ(explained.at("critical_path").at("by_kind").at(0).at("kind"), "B");

@@ -65,7 +65,7 @@ void expectGoodCheckpoint(const std::string& path, double steps) {
   EXPECT_EQ(file.numbers().at("step"), steps);
   for (const std::string& name : file.names()) {
     const MappedTensor tensor = file.find(name).value();
-    std::size_t bytes = static_cast<std::size_t>(bytesPerElement(tensor.dtype));
+    std::size_t bytes = widthOf(tensor.dtype);
     for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
     EXPECT_TRUE(allFinite(tensor.dtype, {tensor.data, bytes})) << name;
   }

@@ -44,7 +44,7 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
     EXPECT_EQ(explained.at("times"), "rehearsed");
     EXPECT_EQ(explained.at("steps").size(), 1U);
     const RunRecord run = wholeRun(store);
-    EXPECT_EQ(run.backend, transport);
+    EXPECT_EQ(run.transport, valueNamed<Transport>(transport));
     EXPECT_TRUE(run.facts.synthetic);
     ASSERT_EQ(run.steps.size(), 3U);
     for (const StepRecord& step : run.steps) {

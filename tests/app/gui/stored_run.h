@@ -14,7 +14,7 @@ inline RunId storeRun(const std::string& path, const Plan& plan, const std::vect
   RunRecord run;
   run.state = RunState::Completed;
   run.startedAt = "2024-11-22T14:03:00Z";
-  run.backend = "gloo";
+  run.transport = Transport::Gloo;
   run.plan = plan;
   run.predicted = simulate(plan.schedule, plan.costs);
   for (const double factor : factors) {

@@ -220,7 +220,7 @@ void readAll(const std::string& path) {
     std::int64_t last = 0;
     for (std::size_t i = 0; i < tensor->shape.size(); ++i) last += (tensor->shape[i] - 1) * tensor->strides[i];
     volatile std::byte sink = tensor->data[0];
-    sink = tensor->data[(last + 1) * bytesPerElement(tensor->dtype).value - 1];
+    sink = tensor->data[(last + 1) * widthOf(tensor->dtype) - 1];
     static_cast<void>(sink);
   }
 }

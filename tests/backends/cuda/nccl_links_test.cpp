@@ -166,7 +166,7 @@ TEST(NcclLinks, CollectivesGiveThePlainSumForAllTypesAndUnevenPieces) {
             ASSERT_TRUE(request.has_value());
             me.wait(*request);
             const test::Combined right = test::combinedAt(me.rank().index(), what, group, elements, salt);
-            const auto first = right.first * static_cast<std::size_t>(bytesPerElement(dtype));
+            const std::size_t first = right.first * widthOf(dtype);
             job.expect(memory, first, test::encoded(dtype, right.values),
                        std::string(nameOf(dtype)) + ", " + std::to_string(elements) + " elements");
           }

@@ -21,7 +21,7 @@ constexpr Ns kMs = 1'000'000;
 RunRecord recordOf(const std::string& schedule, int steps) {
   RunRecord run;
   run.startedAt = "2026-01-01T00:00:00Z";
-  run.backend = "ucx";
+  run.transport = Transport::Ucx;
   run.plan.modelName = "chain";
   run.plan.modelFiles = {"/chain.pt2"};
   run.plan.schedule = lower(generate(schedule, {2, 2, 4}));
@@ -79,7 +79,7 @@ TEST(ComparableRuns, DifferInWhatChangesTheirTimes) {
   other.machine.host = "elsewhere";
   EXPECT_EQ(whatDiffers(run, other), std::nullopt) << "predictions and machines do not count";
   other = run;
-  other.backend = "gloo";
+  other.transport = Transport::Gloo;
   EXPECT_EQ(whatDiffers(run, other), "computed with: ucx and gloo");
   other = run;
   other.facts.precision = DType::BFloat16;

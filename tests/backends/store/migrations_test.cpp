@@ -156,7 +156,9 @@ TEST_F(OtherVersions, Version2GetsTheColumnsOfLaterVersions) {
   RunStore store(path_, Mode::ReadWrite);
   EXPECT_TRUE(files().contains("runs.db.v2.bak"));
   RunRecord run = store.load({});
-  EXPECT_EQ(run.facts, (RunFacts{DType::Unknown, true, false, {}}));
+  RunFacts known{};
+  known.tf32 = true;
+  EXPECT_EQ(run.facts, known);
   run.facts.optimizer = OptimizerSpec::Kind::AdamW;
   EXPECT_EQ(store.load(store.add(run)).facts.optimizer, OptimizerSpec::Kind::AdamW);
   SQLite::Database fresh(folder_.file("fresh.db"), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE), migrated = open();
@@ -168,17 +170,17 @@ TEST_F(OtherVersions, Version2GetsTheColumnsOfLaterVersions) {
 TEST_F(OtherVersions, Version1GetsItsColumnsFromTheTextThatHeldThem) {
   makeVersion1({{"gloo", ""}, {"ucx, bf16", ""}, {"nccl, fp16, tf32", "Rank 1 was ended"}, {"nccl, tf32", ""}, {"ucx, synthetic", ""}});
   const std::vector<RunSummary> runs = RunStore(path_, Mode::ReadWrite).list();
-  std::vector<std::tuple<std::string, DType, bool, bool, RunState, std::string>> how;
+  std::vector<std::tuple<std::optional<Transport>, DType, bool, bool, RunState, std::string>> how;
   for (const RunSummary& run : runs) {
-    how.emplace_back(run.backend, run.facts.precision, run.facts.tf32, run.facts.synthetic, run.state, run.failure);
+    how.emplace_back(run.transport, run.facts.precision, run.facts.tf32, run.facts.synthetic, run.state, run.failure);
     EXPECT_EQ(run.steps, 3);
     EXPECT_EQ(run.medianMeasuredStep, 4) << "of 4 and 5 after the first, the shorter";
   }
-  EXPECT_THAT(how, ElementsAre(std::tuple("gloo", DType::Unknown, false, false, RunState::Completed, ""),
-                               std::tuple("ucx", DType::BFloat16, false, false, RunState::Completed, ""),
-                               std::tuple("nccl", DType::Float16, true, false, RunState::Failed, "Rank 1 was ended"),
-                               std::tuple("nccl", DType::Unknown, true, false, RunState::Completed, ""),
-                               std::tuple("ucx", DType::Unknown, false, true, RunState::Completed, "")));
+  EXPECT_THAT(how, ElementsAre(std::tuple(Transport::Gloo, DType::Unknown, false, false, RunState::Completed, ""),
+                               std::tuple(Transport::Ucx, DType::BFloat16, false, false, RunState::Completed, ""),
+                               std::tuple(Transport::Nccl, DType::Float16, true, false, RunState::Failed, "Rank 1 was ended"),
+                               std::tuple(Transport::Nccl, DType::Unknown, true, false, RunState::Completed, ""),
+                               std::tuple(Transport::Ucx, DType::Unknown, false, true, RunState::Completed, "")));
 }
 
 TEST_F(OtherVersions, RunsOfVersion1ComeBackWhole) {
@@ -267,27 +269,27 @@ TEST_F(OtherVersions, AReaderOfAnOlderStoreItMayNotWriteSeesAMigratedCopy) {
 void makeNewer(const std::string& path, const char* change) {
   RunRecord run;
   run.startedAt = "2030-01-01T00:00:00Z";
-  run.backend = "ucx";
+  run.transport = Transport::Ucx;
   run.plan = smallPlan();
   run.predicted = traceOf(10);
   run.steps = {{0, 0.5, traceOf(12), std::nullopt}};
   static_cast<void>(RunStore(path, Mode::ReadWrite).add(run));
   SQLite::Database db(path, SQLite::OPEN_READWRITE);
   db.exec(change);
-  db.exec("PRAGMA user_version = 7");
+  db.exec(fmt::format("PRAGMA user_version = {}", kStoreVersion + 1));
 }
 
 TEST_F(OtherVersions, ANewerStoreIsReadWithANoteAndRefusedForWriting) {
   makeNewer(path_, "ALTER TABLE run ADD COLUMN mood TEXT NOT NULL DEFAULT 'fine'; CREATE TABLE wish (text TEXT)");
   const RunStore store(path_, Mode::ReadOnly);
-  EXPECT_THAT(store.note(),
-              AllOf(HasSubstr(path_), HasSubstr(fmt::format("format 7, here {}", kStoreVersion)), HasSubstr("update Pipewright")));
+  EXPECT_THAT(store.note(), AllOf(HasSubstr(path_), HasSubstr(fmt::format("format {}, here {}", kStoreVersion + 1, kStoreVersion)),
+                                  HasSubstr("update Pipewright")));
   ASSERT_EQ(store.list().size(), 1U);
   EXPECT_EQ(store.list().front().medianMeasuredStep, 12);
   EXPECT_EQ(test::wholeRun(store).steps.front().measured, traceOf(12));
-  EXPECT_THAT(errorOf(Mode::ReadWrite), AllOf(HasSubstr(fmt::format("format 7, newer than the {}", kStoreVersion)),
+  EXPECT_THAT(errorOf(Mode::ReadWrite), AllOf(HasSubstr(fmt::format("format {}, newer than the {}", kStoreVersion + 1, kStoreVersion)),
                                               HasSubstr("can be listed and compared"), HasSubstr("update Pipewright or give another")));
-  EXPECT_FALSE(files().contains("runs.db.v7.bak"));
+  EXPECT_FALSE(files().contains(fmt::format("runs.db.v{}.bak", kStoreVersion + 1)));
 }
 
 TEST_F(OtherVersions, ANewerStateOfARunIsTakenForAFailure) {
@@ -297,10 +299,17 @@ TEST_F(OtherVersions, ANewerStateOfARunIsTakenForAFailure) {
   EXPECT_EQ(run.failure, "paused");
 }
 
+TEST_F(OtherVersions, ATransportThatIsUnknownHereIsCalledSo) {
+  makeNewer(path_, "UPDATE run SET backend = 'pigeons'");
+  const RunSummary run = RunStore(path_, Mode::ReadOnly).list().front();
+  EXPECT_EQ(run.transport, std::nullopt);
+  EXPECT_EQ(howComputed(run), "unknown");
+}
+
 TEST_F(OtherVersions, ANewerStoreWithoutWhatWeReadIsRefusedByNumber) {
   makeNewer(path_, "ALTER TABLE run RENAME COLUMN predicted_ns TO forecast_ns");
-  EXPECT_THAT(errorOf(Mode::ReadOnly),
-              AllOf(HasSubstr("format 7"), HasSubstr(fmt::format("reads up to {}", kStoreVersion)), HasSubstr("update Pipewright")));
+  EXPECT_THAT(errorOf(Mode::ReadOnly), AllOf(HasSubstr(fmt::format("format {}", kStoreVersion + 1)),
+                                             HasSubstr(fmt::format("reads up to {}", kStoreVersion)), HasSubstr("update Pipewright")));
 }
 
 TEST_F(OtherVersions, AStoreOfOurVersionHasNoNote) {

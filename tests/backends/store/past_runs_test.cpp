@@ -21,7 +21,7 @@ constexpr Ns kMs = 1'000'000;
 RunRecord recordOf(const std::string& schedule, double factor, int steps) {
   RunRecord run;
   run.startedAt = "2026-01-01T00:00:00Z";
-  run.backend = "ucx";
+  run.transport = Transport::Ucx;
   Plan& plan = run.plan;
   plan.modelFiles = {"/chain.pt2"};
   plan.modelName = "chain";
@@ -61,7 +61,7 @@ TEST_F(PastRuns, CalibrateTheProfileThatTheyWerePlannedFrom) {
   store.add(rehearsed);                // 4
   store.add(recordOf("gpipe", 9, 1));  // 5: warms up only
   RunRecord gloo = recordOf("gpipe", 9, 4);
-  gloo.backend = "gloo";
+  gloo.transport = Transport::Gloo;
   store.add(gloo);  // 6
   const CalibratedProfile result = calibratedBy(store, RunId(2));
   EXPECT_EQ(result.ids, (std::vector<RunId>{RunId(1), RunId(2)}));

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -48,7 +49,7 @@ Trace traceOf(Ns duration) {
 RunRecord runOf(const std::vector<Ns>& steps) {
   RunRecord run;
   run.startedAt = "2026-11-21T12:00:00Z";
-  run.backend = "gloo";
+  run.transport = Transport::Gloo;
   run.seed = std::numeric_limits<std::uint64_t>::max();
   run.machine = {"host", "a processor", 2, "cpu"};
   run.plan.modelFiles = {"/models/small.pt2"};
@@ -147,7 +148,7 @@ TEST_F(RunStoreTest, TheListShowsRunsOldestFirstWithMedians) {
   RunRecord failed = runOf({});
   failed.failure = "rank 0: no memory";
   store.add(failed);
-  const RunSummary first{RunId(1), failed.startedAt, "small", "1f1b", "gloo", "", 2, 3, 3, 1'000, 100};
+  const RunSummary first{RunId(1), failed.startedAt, "small", "1f1b", "", Transport::Gloo, 2, 3, 3, 1'000, 100};
   RunSummary second = first, third = first;
   second.id = RunId(2), second.steps = 4, second.medianMeasuredStep = 200;
   third.id = RunId(3), third.steps = 0, third.medianMeasuredStep = 0, third.failure = failed.failure, third.state = RunState::Failed;
@@ -176,7 +177,7 @@ TEST_F(RunStoreTest, ThreadsThatCreateAndAddAtOnceLoseNothing) {
   writers.reserve(kWriters);
   for (int w = 0; w < kWriters; ++w) {
     writers.push_back(std::async(std::launch::async, [&] {
-      RunStore store(path_, Mode::ReadWrite, 20'000);
+      RunStore store(path_, Mode::ReadWrite, std::chrono::seconds(20));
       for (int i = 0; i < 10; ++i) store.add(runOf({1}));
     }));
   }
@@ -187,7 +188,7 @@ TEST_F(RunStoreTest, ThreadsThatCreateAndAddAtOnceLoseNothing) {
 TEST_F(RunStoreTest, TwoProcessesAddAtOnceAndLoseNothing) {
   const pid_t child = ::fork();
   const auto addTen = [&] {
-    RunStore store(path_, Mode::ReadWrite, 20'000);
+    RunStore store(path_, Mode::ReadWrite, std::chrono::seconds(20));
     for (int i = 0; i < 10; ++i) store.add(runOf({1}));
   };
   if (child == 0) ::_exit(errorOf(addTen).empty() ? 0 : 1);
@@ -207,7 +208,7 @@ TEST_F(RunStoreTest, ReadersWorkWhileAnotherWrites) {
 }
 
 TEST_F(RunStoreTest, ALockedStoreIsAnErrorAfterTheWait) {
-  RunStore store(path_, Mode::ReadWrite, 20);
+  RunStore store(path_, Mode::ReadWrite, std::chrono::milliseconds(20));
   store.add(runOf({1}));
   {
     SQLite::Database other(path_, SQLite::OPEN_READWRITE);
@@ -345,7 +346,7 @@ TEST_F(RunStoreTest, StepsOfARunThatIsGoneAreRefused) {
 
 TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
   RunRecord run = runOf({1});
-  run.backend = "nccl";
+  run.transport = Transport::Nccl;
   run.facts.precision = DType::BFloat16;
   run.facts.tf32 = run.facts.synthetic = true;
   run.facts.optimizer = OptimizerSpec::Kind::RmsProp;
@@ -355,7 +356,7 @@ TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
   run.id = writer().add(run);
   EXPECT_EQ(test::wholeRun(reader()), run);
   const RunSummary summary = reader().list().front();
-  EXPECT_EQ(std::tuple(summary.backend, summary.facts), std::tuple("nccl", run.facts));
+  EXPECT_EQ(std::tuple(summary.transport, summary.facts), std::tuple(run.transport, run.facts));
   std::vector<std::string> texts;
   texts.reserve(kRunColumns.size());
   for (const RunColumn& column : kRunColumns) texts.push_back(textOf(column, summary.facts));

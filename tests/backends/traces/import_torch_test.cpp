@@ -153,7 +153,8 @@ TEST(TorchTraces, ShowReplicasBesideEachOther) {
   EXPECT_THAT(
       result.notes,
       testing::Contains("2 pipelines run beside each other; ranks are numbered one pipeline after another, the first has the job's 0, 2."));
-  EXPECT_THAT(result.ranks, ElementsAre(ImportedRank{0, 0, 0}, ImportedRank{2, 0, 0}, ImportedRank{1, 1, 0}, ImportedRank{3, 1, 0}));
+  EXPECT_THAT(result.ranks, ElementsAre(ImportedRank{JobRank(0), 0, 0}, ImportedRank{JobRank(2), 0, 0}, ImportedRank{JobRank(1), 1, 0},
+                                        ImportedRank{JobRank(3), 1, 0}));
   ASSERT_EQ(result.steps.size(), 2U);
   std::size_t messages = 0;
   for (const Span& span : result.steps[1].trace.spans) {
@@ -388,8 +389,8 @@ TEST(TorchTraces, FindPipelinesAndTensorParallelRanksInTheGroupsOfTheFiles) {
   EXPECT_EQ(result.replicas, 2);
   EXPECT_EQ(result.tensor, 2);
   // By replica, then tensor-parallel rank, then stage.
-  std::vector<std::int64_t> jobs;
-  for (const ImportedRank& rank : result.ranks) jobs.push_back(rank.job);
+  std::vector<std::int32_t> jobs;
+  for (const ImportedRank& rank : result.ranks) jobs.push_back(rank.job.value().value);
   EXPECT_THAT(jobs, ElementsAre(0, 6, 1, 7, 2, 4, 3, 5));
   for (const Span& span : result.steps.at(0).trace.spans) {
     if (span.kind != SpanKind::SendForward) continue;

@@ -27,10 +27,10 @@ TEST(Lane, RunsACallOnItsOwnThreadAndGivesTheCallerWhatItThrows) {
   std::thread::id ran;
   bool ends = false;
   auto caller = std::async(std::launch::async, [&] {
-    lane.call([&] { ran = std::this_thread::get_id(); });
+    lane.call([&] { ran = std::this_thread::get_id(); }, kPatience);
     std::string problem;
     try {
-      lane.call([] { throw UsageError("no"); });
+      lane.call([] { throw UsageError("no"); }, kPatience);
     } catch (const UsageError& error) {
       problem = error.what();
     }
@@ -62,10 +62,19 @@ TEST(Lane, SaysThatNothingCame) {
 
 TEST(Lane, FailsCallsThatWaitWhenItCloses) {
   Lane lane;
-  auto waiting = std::async(std::launch::async, [&] { lane.call([] {}); });
+  auto waiting = std::async(std::launch::async, [&] { lane.call([] {}, kPatience); });
   lane.close();
   EXPECT_THROW(waiting.get(), Error);
-  EXPECT_THROW(lane.call([] {}), Error);
+  EXPECT_THROW(lane.call([] {}, kPatience), Error);
+}
+
+TEST(Lane, GivesUpACallThatDoesNotBeginInTimeAndNeverBeginsIt) {
+  Lane lane;
+  bool ran = false, ends = false;
+  EXPECT_THROW(lane.call([&] { ran = true; }, std::chrono::milliseconds(20)), Error);
+  lane.post([&] { ends = true; });
+  lane.work([&] { return ends; }, kPatience, [] {});
+  EXPECT_FALSE(ran);
 }
 
 }  // namespace

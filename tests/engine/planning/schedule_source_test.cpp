@@ -50,7 +50,7 @@ TEST(GenerateFrom, ReadsAFileWhoseShapeTheOptionsMustNotContradict) {
   EXPECT_EQ(refusalOf(path, {.ranks = 3}), path + " has 2 ranks, not 3; leave out the option");
   EXPECT_EQ(refusalOf(path, {.chunks = 2}), path + " has 2 stages, not 4; leave out the option");
   EXPECT_EQ(refusalOf(path, {.microbatches = 8}), path + " has 4 microbatches, not 8; leave out the option");
-  EXPECT_EQ(refusalOf(path, {.strict = "torch"}), path + " is not a schedule of torch's or Megatron's; omit --strict and --group");
+  EXPECT_EQ(refusalOf(path, {.strict = true}), path + " is not a schedule of torch's or Megatron's; omit --strict and --group");
 }
 
 TEST(ShapeLine, CountsInWords) {

@@ -54,7 +54,7 @@ TEST(OptimizerSpec, KnowsItsNamesAndItsState) {
     EXPECT_EQ(stateCopies(spec), 2);
   }
   EXPECT_EQ(test::usageErrorOf([] { static_cast<void>(parseOptimizer("lion")); }),
-            "Unknown optimizer lion; the known ones are sgd, adam, adamw, rmsprop.");
+            "Unknown optimizer lion; the known ones are " + optimizerNames(", ") + ".");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ DType dtypeOf(ncclDataType_t type) {
   }
 }
 
-std::size_t bytesOf(const Asked& asked) { return asked.count * static_cast<std::size_t>(bytesPerElement(dtypeOf(asked.type))); }
+std::size_t bytesOf(const Asked& asked) { return asked.count * widthOf(dtypeOf(asked.type)); }
 
 /// All members came: their memory is read and written.
 void perform(FakeCuda& cuda, const Meeting& meeting) {

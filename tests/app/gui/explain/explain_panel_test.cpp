@@ -249,7 +249,7 @@ TEST_F(ExplainTest, StepsOfARunComeFromItsStore) {
   const Plan plan = document().plan();
   RunRecord run;
   run.startedAt = "2024-11-22T14:03:00Z";
-  run.backend = "ucx";
+  run.transport = Transport::Ucx;
   run.plan = plan;
   run.predicted = simulate(plan.schedule, plan.costs);
   for (int step = 0; step < 6; ++step) {

@@ -78,7 +78,7 @@ TEST_F(ErrorBarTest, PastRunsOfTheStoreGiveIt) {
   const Ns before = document().prediction()->makespan;
   RunRecord run;
   run.startedAt = "2024-11-22T14:03:00Z";
-  run.backend = "ucx";
+  run.transport = Transport::Ucx;
   run.plan = plan;
   run.predicted = simulate(plan.schedule, plan.costs);
   CostTable costs = plan.costs;

@@ -285,7 +285,7 @@ TEST_F(PlanPanelTest, PastRunsOfTheModelGiveTheStepARange) {
   open();
   RunRecord run;
   run.startedAt = "2024-11-22T14:03:00Z";
-  run.backend = "ucx";
+  run.transport = Transport::Ucx;
   run.plan = document.plan();
   const Ns step = 1'000'000;
   run.predicted = {1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, step}}, {}};

@@ -56,7 +56,7 @@ class RunsPanelTest : public testing::Test {
     run.facts.costs = times;
     run.machine.cores = cores;
     run.startedAt = "2024-11-22T14:03:00Z";
-    run.backend = "ucx";
+    run.transport = Transport::Ucx;
     run.failure = failure;
     run.plan = document.plan();
     run.predicted = simulate(run.plan.schedule, run.plan.costs);

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "backends/checkpoints/outputs.h"
+#include "backends/messages/communicator.h"
+#include "backends/torch/backend.h"
+#include "engine/train_options.h"
+#include "simulator/plan/plan.h"
+
+namespace pw {
+
+/// An evaluation step's loss, on all ranks, and on rank 0 the outputs of all microbatches, which `kept` keeps.
+struct Evaluation {
+  double loss = 0;
+  std::vector<ModelOutput> outputs;
+  std::vector<HeldBuffer> kept;
+};
+
+/// One step of forwards only.
+[[nodiscard]] Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                                  const TorchBackend& torch);
+
+}  // namespace pw
