@@ -3,12 +3,33 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "app/python/quantities.h"
 #include "schedules/error.h"
 #include "schedules/named_values.h"
+#include "schedules/quantity.h"
+
+/// Times [ns] and sizes are whole numbers in Python.
+namespace pybind11::detail {
+
+template <class Tag>
+struct type_caster<pw::Quantity<Tag>> {
+  PYBIND11_TYPE_CASTER(pw::Quantity<Tag>, const_name("int"));
+
+  bool load(handle source, bool convert) {
+    make_caster<std::int64_t> number;
+    if (!number.load(source, convert)) return false;
+    value = pw::Quantity<Tag>(cast_op<std::int64_t>(number));
+    return true;
+  }
+  static handle cast(pw::Quantity<Tag> quantity, return_value_policy policy, handle parent) {
+    return make_caster<std::int64_t>::cast(quantity.value, policy, parent);
+  }
+};
+
+}  // namespace pybind11::detail
 
 namespace pw::python {
 

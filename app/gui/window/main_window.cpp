@@ -72,7 +72,8 @@ CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
 bool MainWindow::isIdle() const {
   return !d->loading.isRunning() && !d->exporting.isRunning() && !d->replaying.isRunning() && !d->document.isPredicting() &&
-         !d->document.isOrdering() && d->model->isIdle() && d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle() && d->statistics->isIdle();
+         !d->document.isOrdering() && d->model->isIdle() && d->plan->isIdle() && d->analysis->isIdle() && d->explain->isIdle() &&
+         d->statistics->isIdle();
 }
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 

@@ -4,8 +4,6 @@
 
 #include <pybind11/pybind11.h>
 
-#include "app/python/quantities.h"
-
 namespace pw::python {
 
 void bindErrors(pybind11::module_& module);    ///< first

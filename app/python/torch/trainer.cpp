@@ -157,7 +157,7 @@ py::dict step(Trainer& trainer, const std::string& kind, const py::dict& numbers
   figures["skipped"] = done.skipped;
   if (seen) {
     figures["trace"] = py::cast(std::move(seen->first));
-    figures["step_ns"] = seen->second.step;
+    figures["step_ns"] = seen->second.step.value;
     figures["bubble"] = seen->second.bubbleFraction;
   }
   return figures;
