@@ -88,7 +88,7 @@ std::size_t sizeOf(const Timeline& timeline) {
 
 QString lettersOf(SpanKind kind) {
   const std::string_view letters = nameOf(kind);
-  return QString::fromUtf8(letters.data(), static_cast<qsizetype>(letters.size()));
+  return textOf(letters);
 }
 
 QTreeWidget* table(const QStringList& heads, const QString& name) {
