@@ -10,7 +10,6 @@
 #include "app/gui/common/theme.h"
 
 namespace pw::gui {
-namespace {}  // namespace
 
 void paintFindingMark(QPainter& painter, const QRectF& square, FindingEffect effect) {
   if (effect == FindingEffect::Note) return;
