@@ -46,7 +46,7 @@ MeasuredJob ofPlan(const std::string& path) {
 
 MeasuredJob ofStore(const JobOptions& options) {
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
-  const RunRecord run = store.load(options.run > 0 ? std::optional<RunId>(RunId(options.run)) : std::nullopt);
+  const RunRecord run = store.load(options.run);
   MeasuredJob measured;
   measured.name = fmt::format("run {} ({})", run.id.value, run.plan.modelName);
   measured.replicas = run.plan.replicas;

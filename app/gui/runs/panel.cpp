@@ -63,9 +63,9 @@ struct RunsPanel::Private {
   void updateControls();
   void followCosts();
   void begin();
-  void endRun(bool ok, int id, const QString& error);
+  void endRun(bool ok, std::optional<RunId> id, const QString& error);
   void endProfile(const std::shared_ptr<const Profile>& result, const QString& error);
-  void load(const std::vector<int>& ids);
+  void load(const std::vector<RunId>& ids);
   void showStep(std::optional<int> step);
   void loadPlan();
   void follow();
@@ -156,7 +156,7 @@ void RunsPanel::Private::connectAll() {
   connect(&task, &RunTask::arrived, p, [this](const std::shared_ptr<const Measured>& measured) {
     if (follows) document.setMeasured(measured);
   });
-  connect(&task, &RunTask::runEnded, p, [this](bool ok, int id, const QString& error) { endRun(ok, id, error); });
+  connect(&task, &RunTask::runEnded, p, [this](bool ok, std::optional<RunId> id, const QString& error) { endRun(ok, id, error); });
   connect(&task, &RunTask::profileEnded, p,
           [this](const std::shared_ptr<const Profile>& result, const QString& error) { endProfile(result, error); });
 }
@@ -218,20 +218,20 @@ void RunsPanel::Private::begin() {
     task.run(request);
     updateControls();
   } catch (const Error& e) {
-    endRun(false, 0, QString::fromUtf8(e.what()));
+    endRun(false, {}, QString::fromUtf8(e.what()));
   }
 }
 
-void RunsPanel::Private::endRun(bool ok, int id, const QString& error) {
+void RunsPanel::Private::endRun(bool ok, std::optional<RunId> id, const QString& error) {
   const auto last = std::exchange(shownBefore, nullptr);
   if (ok)
-    controls->say(id > 0 ? tr("Run %1 is recorded.").arg(id) : QString());
+    controls->say(id ? tr("Run %1 is recorded.").arg(id->value) : QString());
   else
     controls->say(error.isEmpty() ? tr("The run was cancelled.") : tr("The run failed: %1").arg(error));
   updateControls();
   const auto now = document.measured();
   if (!ok && now && now->live) document.setMeasured(last);
-  if (ok && id > 0) history->choose({id});
+  if (ok && id) history->choose({*id});
   emit document.storeChanged();  // lists it, also one that failed
   if (!error.isEmpty()) emit panel.failed(error);
   emit panel.runFinished(ok);
@@ -272,7 +272,7 @@ void RunsPanel::Private::endProfile(const std::shared_ptr<const Profile>& result
 void RunsPanel::cancel() {
   if (d->pendingSteps) {
     d->pendingSteps.reset();
-    d->endRun(false, 0, {});
+    d->endRun(false, {}, {});
     return;
   }
   d->controls->setProgress(0, 0, tr("Cancelling …"));
@@ -287,12 +287,12 @@ void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program)
 
 void RunsPanel::refresh() { d->history->list(d->document.storePath()); }
 
-void RunsPanel::chooseRun(int id) {
+void RunsPanel::chooseRun(RunId id) {
   d->history->choose({id});
   refresh();
 }
 
-void RunsPanel::compareRuns(int id, int with) {
+void RunsPanel::compareRuns(RunId id, RunId with) {
   d->history->choose({id, with});
   refresh();
 }
@@ -308,14 +308,14 @@ void RunsPanel::showNothing() {
 const std::vector<RunSummary>& RunsPanel::runs() const { return d->history->runs(); }
 
 /// Shows the newest of these runs, compared with the one before it.
-void RunsPanel::Private::load(const std::vector<int>& ids) {
+void RunsPanel::Private::load(const std::vector<RunId>& ids) {
   if (ids.empty()) return;
   const std::string store = document.storePath().toStdString();
-  loading.start(tr("Load run %1").arg(ids.back()), [this, store, ids](JobControl&) -> std::function<void()> {
+  loading.start(tr("Load run %1").arg(ids.back().value), [this, store, ids](JobControl&) -> std::function<void()> {
     const RunStore file(store, RunStore::Mode::ReadOnly);
-    const auto main = std::make_shared<const RunRecord>(file.load(RunId(ids.back())));
+    const auto main = std::make_shared<const RunRecord>(file.load(ids.back()));
     const auto measured = measuredOf(file, store, *main, {});
-    const auto with = ids.size() > 1 ? measuredOf(file, store, file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
+    const auto with = ids.size() > 1 ? measuredOf(file, store, file.load(ids[ids.size() - 2]), {}) : nullptr;
     const std::vector<int> steps = file.stepNumbers(main->id, kMostStepsListed);
     return [this, store, main, measured, with, steps] {
       shown = {store, main, steps, measured ? measured->step : 0, measured, with};
@@ -337,12 +337,12 @@ void RunsPanel::Private::showStep(std::optional<int> step) {
 
 /// Of the model that is open: an edit, which can be undone; of another: to be opened as a file.
 void RunsPanel::Private::loadPlan() {
-  const std::vector<int> ids = history->selected();
+  const std::vector<RunId> ids = history->selected();
   if (ids.empty()) return;
   const std::string store = document.storePath().toStdString();
-  planning.start(tr("Load the plan of run %1").arg(ids.back()),
+  planning.start(tr("Load the plan of run %1").arg(ids.back().value),
                  [this, store, id = ids.back(), models = document.design().models](JobControl&) -> std::function<void()> {
-                   const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load(RunId(id));
+                   const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load(id);
                    const std::string path = keepPlan(run);
                    const auto loaded = run.plan.modelFiles == models ? loadFiles({path}, {}) : nullptr;
                    return [this, loaded, path, id] {
@@ -350,7 +350,7 @@ void RunsPanel::Private::loadPlan() {
                        emit panel.openRequested({QString::fromStdString(path)});
                        return;
                      }
-                     document.edit(tr("Load the plan of run %1").arg(id), [&](Design& design) {
+                     document.edit(tr("Load the plan of run %1").arg(id.value), [&](Design& design) {
                        const std::string cluster = design.cluster;
                        design = loaded->design;
                        design.cluster = cluster;

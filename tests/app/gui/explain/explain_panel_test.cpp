@@ -258,7 +258,7 @@ TEST_F(ExplainTest, StepsOfARunComeFromItsStore) {
   }
   const RunId id = RunStore(document().storePath().toStdString(), RunStore::Mode::ReadWrite).add(run);
   window_->runs().refresh();
-  window_->runs().chooseRun(id.value);
+  window_->runs().chooseRun(id);
   ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs));
   window_->showPanel(Panel::Explain);
   ASSERT_TRUE(QTest::qWaitFor([this] { return panel().isVisible(); }, kLongMs));
