@@ -14,6 +14,7 @@
 #include "engine/planning/job_source.h"
 #include "simulator/job/explain_tables.h"
 #include "simulator/step/simulate.h"
+#include "tests/app/gui/next_turn.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -74,7 +75,7 @@ class ExplainTest : public WindowFixture {
     tree.scrollToItem(item);
     QTest::mouseClick(tree.viewport(), Qt::LeftButton, {}, tree.visualItemRect(item).center());
     ASSERT_TRUE(settle());
-    QTest::qWait(20);  // the selection follows when the timeline has the step
+    waitForNextTurn();  // the selection follows when the timeline has the step
   }
   /// The box in the tool bar that offers steps.
   QComboBox* replayedSteps() {
@@ -168,7 +169,7 @@ TEST_F(ExplainTest, GoesByKeyboard) {
   QTest::keyClick(&slow, Qt::Key_Down);
   QTest::keyClick(&slow, Qt::Key_Return);
   ASSERT_TRUE(settle());
-  QTest::qWait(20);
+  waitForNextTurn();
   const std::vector<ExplainedTable> tables = expectedFor(kPrimus);
   expectPlace(selected(Source::Measured), tableOf(tables, ExplainTopic::Kinds).rows.front().place);
   EXPECT_FALSE(slow.accessibleName().isEmpty());
