@@ -7,7 +7,6 @@
 #include <QTimer>
 #include <QVBoxLayout>
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "app/gui/common/jobs.h"
@@ -15,6 +14,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/times.h"
 #include "app/gui/runs/comparer.h"
+#include "app/gui/runs/comparison_notes.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/run_controls.h"
 #include "app/gui/runs/run_history.h"
@@ -72,7 +72,6 @@ struct RunsPanel::Private {
   void judge();
   void present();
   void showCrowding();
-  [[nodiscard]] QString noteOn(const Measured& measured) const;
 
   int cores = 0;  ///< of this machine; 0: not known yet
 };
@@ -383,16 +382,7 @@ void RunsPanel::Private::judge() {
   const auto prediction = measured && !measured->run ? document.prediction() : nullptr;  // a run has its own
   if (!measured || measured->live || (!measured->run && !prediction)) {
     comparer.forget();
-    if (!measured && shown.record)
-      comparison->clear((shown.record->state == RunState::Failed ? tr("Run %1 has no complete step. It failed: %2")
-                                                                 : tr("Run %1 has no complete step. %2"))
-                            .arg(shown.record->id.value)
-                            .arg(QString::fromStdString(shown.record->failure)));
-    else if (!measured)
-      comparison->clear(tr("Select a run to see where prediction and measurement differ, or two runs to compare them."));
-    else
-      comparison->clear(measured->live ? tr("The comparison is shown when the run has ended.")
-                                       : tr("There is no prediction to compare this with."));
+    comparison->clear(whyNotCompared(measured.get(), shown.record.get()));
     emit panel.compared();
     return;
   }
@@ -408,28 +398,8 @@ void RunsPanel::Private::present() {
   else if (with)
     comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured));
   else
-    comparison->show(comparer.verdict(), timesOf(*measured), noteOn(*measured));
+    comparison->show(comparer.verdict(), timesOf(*measured), noteOn(*measured, document.prediction().get(), comparer.verdict()));
   emit panel.compared();
-}
-
-QString RunsPanel::Private::noteOn(const Measured& measured) const {
-  const auto prediction = document.prediction();
-  QStringList notes;
-  if (measured.run && measured.run->state != RunState::Completed)
-    notes << (measured.run->state == RunState::Failed ? tr("The run failed after these steps: %1") : QStringLiteral("%1"))
-                 .arg(QString::fromStdString(measured.run->failure));
-  if (measured.run && prediction && !isOfPlan(*prediction, measured.run->plan))
-    notes << tr("This run used a different plan: it is compared with what was predicted for that plan.");
-  if (measured.run && measured.run->machine.device == "cpu") {
-    const Plan& plan = measured.run->plan;
-    const std::string crowded = crowdingNote(static_cast<int>(plan.schedule.rows.size()) * plan.replicas, measured.run->machine.cores);
-    if (!crowded.empty()) notes << QString::fromStdString(crowded) + QLatin1Char('.');
-  }
-  constexpr double kFarOff = 0.2;
-  const bool isOfEstimates = timesOf(measured) == TimesOf::Measured && measured.run && measured.run->facts.costs == CostSource::Estimated;
-  if (isOfEstimates && std::abs(comparer.verdict().comparison.makespanError) > kFarOff)
-    notes << tr("It was predicted from estimated times; Profile measures those of this machine.");
-  return notes.join(QLatin1Char('\n'));
 }
 
 QString RunsPanel::summary() const { return d->comparison->sentence(); }

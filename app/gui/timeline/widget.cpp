@@ -22,6 +22,7 @@
 #include "app/gui/timeline/overview/differing.h"
 #include "app/gui/timeline/overview/groups.h"
 #include "app/gui/timeline/overview/strip.h"
+#include "app/gui/timeline/selection_details.h"
 
 namespace pw::gui {
 namespace {
