@@ -5,7 +5,7 @@
 #include <QSettings>
 #include <cstdio>
 
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "schedules/error.h"
 #include "schedules/named_values.h"
 

@@ -19,8 +19,8 @@
 #include "app/gui/document/document.h"
 #include "app/gui/statistics/histogram_delegate.h"
 #include "app/gui/statistics/summary.h"
-#include "app/gui/timeline/details.h"
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/details.h"
+#include "app/gui/timeline/facts/explanations.h"
 #include "app/gui/timeline/widget.h"
 
 namespace pw::gui {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 
 namespace pw::gui {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "app/gui/common/format.h"
-#include "app/gui/timeline/details.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/details.h"
+#include "app/gui/timeline/facts/navigation.h"
 
 namespace pw::gui {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "app/gui/timeline/drawing/scene.h"
-#include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/facts/find_query.h"
 
 namespace pw::gui {
 

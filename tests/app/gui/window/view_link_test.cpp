@@ -14,7 +14,7 @@
 
 #include "app/gui/command_line.h"
 #include "app/gui/runs/panel.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "tests/app/gui/stored_run.h"
 #include "tests/app/gui/window_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/explanations.h"
 
 #include <QCoreApplication>
 #include <QStringList>
