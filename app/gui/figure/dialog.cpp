@@ -161,7 +161,7 @@ QString FigureDialog::commandLine() const {
   try {
     return figureCall(source_, form_->steps(), form_->style(), file, form_->dpi());
   } catch (const UsageError&) {
-    return {};
+    return {};  // a style that is half typed; the preview says what is wrong
   }
 }
 
@@ -204,7 +204,7 @@ void FigureDialog::remember() const {
   try {
     style = form_->style();
   } catch (const UsageError&) {
-    return;
+    return;  // a style that is half typed is not worth remembering
   }
   QSettings settings;
   settings.beginGroup(kGroup);
