@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "schedules/error.h"
-
 namespace pw {
 namespace {
 
@@ -98,19 +96,23 @@ std::string format(std::int64_t value, std::span<const Unit> units) {
 
 }  // namespace
 
-Ns parseDuration(std::string_view text) {
-  if (text == "0") return 0;
-  if (const auto time = parse(text, kReadTimes)) return Ns(*time);
-  throw UsageError(fmt::format("\"{}\" is not a duration; write a number and ns, us, ms or s, like 1.5ms", text));
-}
+Ns parseDuration(std::string_view text) { return tryDuration(text).orThrow(); }
 
-Bytes parseSize(std::string_view text) {
-  if (const auto size = parse(text, kReadSizes)) return Bytes(*size);
-  throw UsageError(fmt::format("\"{}\" is not a size; write a number and B, KB, MB, GB, KiB, MiB or GiB, like 1.5GiB", text));
-}
+Bytes parseSize(std::string_view text) { return trySize(text).orThrow(); }
 
 std::string formatDuration(Ns time) { return format(time.value, kShownTimes); }
 
 std::string formatSize(Bytes bytes) { return format(bytes.value, kShownSizes); }
+
+Answer<Ns> tryDuration(std::string_view text) {
+  if (text == "0") return Ns(0);
+  if (const auto time = parse(text, kReadTimes)) return Ns(*time);
+  return Impossible{fmt::format("\"{}\" is not a duration; write a number and ns, us, ms or s, like 1.5ms", text)};
+}
+
+Answer<Bytes> trySize(std::string_view text) {
+  if (const auto size = parse(text, kReadSizes)) return Bytes(*size);
+  return Impossible{fmt::format("\"{}\" is not a size; write a number and B, KB, MB, GB, KiB, MiB or GiB, like 1.5GiB", text)};
+}
 
 }  // namespace pw

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "schedules/answer.h"
 #include "schedules/ids.h"
 
 namespace pw {
@@ -19,5 +20,9 @@ namespace pw {
 
 /// Three significant digits with binary unit: `1.50 MiB`, `512 B`; four where 1000 to 1023 of a unit need them.
 [[nodiscard]] std::string formatSize(Bytes bytes);
+
+/// `parseDuration` and `parseSize`, for those to whom another text is an answer: that sentence.
+[[nodiscard]] Answer<Ns> tryDuration(std::string_view text);
+[[nodiscard]] Answer<Bytes> trySize(std::string_view text);
 
 }  // namespace pw

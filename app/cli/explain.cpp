@@ -49,7 +49,8 @@ std::string bubbleTable(const JobExplanation& explained) {
 
 /// A table of the explanation: all of its rows, or the first of them and what comes after.
 std::string textOf(const ExplainedTable& of, std::size_t most) {
-  std::vector<std::vector<std::string>> rows{of.header};
+  std::vector<std::vector<std::string>> rows(1);
+  for (const ExplainedColumn& column : of.columns) rows.front().push_back(column.title);
   for (std::size_t i = 0; i < std::min(most, of.rows.size()); ++i) rows.push_back(of.rows[i].cells);
   std::string text = table(rows);
   if (of.rows.size() > most) text += fmt::format("… and {} that slow it less\n", of.rows.size() - most);

@@ -245,7 +245,9 @@ void declareChecks(CLI::App& sub, const std::shared_ptr<RunCall>& call) {
   sub.add_flag(
       "--masked", o->masked,
       "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");
-  sub.add_option("--recorded-as", o->recordedAs, "Of our launcher to its ranks: the run's number in the store")->group("");
+  sub.add_option_function<int>(
+         "--recorded-as", [o](int id) { o->recordedAs = RunId(id); }, "Of our launcher to its ranks: the run's number in the store")
+      ->group("");
   sub.add_flag("--json", call->json, "Print the result as JSON");
 }
 

@@ -5,7 +5,7 @@
 #include <QSettings>
 #include <cstdio>
 
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "schedules/error.h"
 #include "schedules/named_values.h"
 
@@ -166,9 +166,10 @@ QString sentenceOf(const std::string& text) {
 std::optional<QString> readTarget(const QCommandLineParser& parser, const Flags& flags, ViewTarget& target) {
   bool isNumber = false;
   if (parser.isSet(flags.run)) {
-    target.run = parser.value(flags.run).toInt(&isNumber);
-    if (!isNumber || target.run < 1)
+    const int id = parser.value(flags.run).toInt(&isNumber);
+    if (!isNumber || id < 1)
       return QObject::tr("\"%1\" is not a number of a run; `pipewright runs` lists them.").arg(parser.value(flags.run));
+    target.run = RunId(id);
   }
   if (parser.isSet(flags.step)) {
     target.step = parser.value(flags.step).toInt(&isNumber);

@@ -129,7 +129,7 @@ bool openAll(pw::gui::MainWindow& window, const Options& o) {
 }
 
 /// Overlays a run; false, and a message, where the store has no such run.
-bool showRun(pw::gui::MainWindow& window, int id) {
+bool showRun(pw::gui::MainWindow& window, pw::RunId id) {
   bool isListed = false;
   const auto seen = QObject::connect(&window.runs(), &pw::gui::RunsPanel::listed, &window, [&] { isListed = true; });
   window.showPanel(pw::gui::Panel::Runs);
@@ -140,7 +140,7 @@ bool showRun(pw::gui::MainWindow& window, int id) {
     QThread::msleep(5);
   }
   QObject::disconnect(seen);
-  return std::ranges::any_of(window.runs().runs(), [&](const pw::RunSummary& run) { return run.id.value == id; });
+  return std::ranges::any_of(window.runs().runs(), [&](const pw::RunSummary& run) { return run.id == id; });
 }
 
 /// Draws the window without showing it and writes its picture, or the timeline alone.
@@ -150,7 +150,7 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   if (!openAll(window, o))
     return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
   if (o.target.step > 0 && !window.showStep(o.target.step)) return complain(window.message(), kUnusable);
-  if (o.target.run > 0 && !showRun(window, o.target.run)) return complain(window.message(), kUnusable);
+  if (o.target.run && !showRun(window, *o.target.run)) return complain(window.message(), kUnusable);
   if (o.search) {
     window.showPanel(pw::gui::Panel::Candidates);
     window.candidates().search();

@@ -58,7 +58,9 @@ void bindJob(py::module_& m) {
       .def(py::init<>())
       .def_readwrite("paths", &JobOptions::paths)
       .def_readwrite("store", &JobOptions::store)
-      .def_readwrite("run", &JobOptions::run)
+      .def_property(
+          "run", [](const JobOptions& options) { return options.run ? options.run->value : 0; },
+          [](JobOptions& options, int id) { options.run = id > 0 ? std::optional(RunId(id)) : std::nullopt; })
       .def_readwrite("steps", &JobOptions::steps)
       .def_readwrite("patterns", &JobOptions::patterns);
   py::class_<Job, SharedJob>(m, "Job")

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -45,6 +47,15 @@ bool writeAll(int descriptor, std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(written));
   }
   return true;
+}
+
+std::string headOf(const std::string& path) {
+  constexpr std::size_t kEnough = 4096;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kEnough, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
+  return text;
 }
 
 std::string readFile(const std::string& path) {

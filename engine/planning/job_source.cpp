@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -23,15 +22,6 @@ namespace pw {
 namespace {
 
 constexpr int kMostRunSteps = 200;
-
-std::string headOf(const std::string& path) {
-  constexpr std::size_t kEnough = 4096;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kEnough, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
-  return text;
-}
 
 /// First and last number of `5-8`.
 std::pair<std::int64_t, std::int64_t> rangeOf(const std::string& steps) {
@@ -56,7 +46,7 @@ MeasuredJob ofPlan(const std::string& path) {
 
 MeasuredJob ofStore(const JobOptions& options) {
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
-  const RunRecord run = store.load(options.run > 0 ? std::optional<RunId>(RunId(options.run)) : std::nullopt);
+  const RunRecord run = store.load(options.run);
   MeasuredJob measured;
   measured.name = fmt::format("run {} ({})", run.id.value, run.plan.modelName);
   measured.replicas = run.plan.replicas;

@@ -16,7 +16,7 @@ namespace pw {
 struct JobOptions {
   std::vector<std::string> paths = {};  ///< a job (JSON), a plan, or traces of one job: files or folders; or else
   std::string store = {};               ///< a run store
-  int run = 0;                          ///< of the store; 0: the newest
+  std::optional<RunId> run = {};        ///< of the store; nothing: the newest
   std::string steps = {};               ///< by their numbers: `5-8`, `12`; empty: all
   std::string patterns = {};            ///< path of a file of patterns for the names in traces; empty: none
 

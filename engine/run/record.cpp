@@ -76,7 +76,7 @@ RunStore& StoredRun::Access::open() {
 }
 
 StoredRun::StoredRun(const RunSettings& settings, const Plan& plan) : settings_(settings), plan_(plan), startedAt_(now()) {
-  if (settings.request.recordedAs > 0) id_ = RunId(settings.request.recordedAs);
+  id_ = settings.request.recordedAs;  // rank 0 of such a run continues it
   if (!settings.request.store.empty()) access_ = std::make_shared<Access>(Access{settings.request.store});
 }
 

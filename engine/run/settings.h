@@ -40,7 +40,7 @@ struct RunRequest {
   std::uint64_t seed = 0;
   std::chrono::milliseconds timeout = kRunTimeout;  ///< of every wait between ranks
   std::shared_ptr<const BatchFeed> feed;            ///< gives this process the batches, in place of `data`; null: none
-  int recordedAs = 0;                               ///< the run's number in the store, where our launcher began its record; 0: nobody did
+  std::optional<RunId> recordedAs;                  ///< the run in the store, where our launcher began its record
   bool skipNonFinite = false, findNan = false, resetOptimizer = false;
   bool verify = false, masked = false, evaluates = false, initRandom = false, synthetic = false;
 };

@@ -144,7 +144,7 @@ StepPlace Places::ofPath(const std::string& kind) const {
   }
   if (longest != nullptr) return {std::nullopt, longest->rank, longest->action, false};
   const std::vector<Ns>& waits = explanation_.typical.times.waits;
-  if (kind == "wait" && shape_.slotsOfCopy() > 0) {
+  if (kind == kWaitKind && shape_.slotsOfCopy() > 0) {
     const auto end = waits.begin() + static_cast<std::ptrdiff_t>(shape_.slotsOfCopy());
     return placeOf(std::nullopt, static_cast<std::size_t>(std::max_element(waits.begin(), end) - waits.begin()));
   }
@@ -193,7 +193,7 @@ StepPlace Places::ofStep(const WorstStep& worst) const {
 ExplainedTable pathTable(const JobExplanation& explanation, const Places& places) {
   std::vector<std::pair<std::string, Ns>> kinds(explanation.path.byKind.begin(), explanation.path.byKind.end());
   std::ranges::stable_sort(kinds, std::ranges::greater(), [](const auto& kind) { return kind.second; });
-  ExplainedTable table{ExplainTopic::Path, {"critical path", "time", "share"}, {}};
+  ExplainedTable table{ExplainTopic::Path, {{"critical path"}, {"time", true}, {"share", true}}, {}};
   for (const auto& [kind, time] : kinds) {
     const double share = shareOf(time, explanation.usual.step);
     table.rows.push_back({{kind, formatDuration(time), percent(share)}, share, places.ofPath(kind)});
@@ -202,7 +202,7 @@ ExplainedTable pathTable(const JobExplanation& explanation, const Places& places
 }
 
 ExplainedTable bubbleTable(const JobExplanation& explanation) {
-  ExplainedTable table{ExplainTopic::Bubble, {"idle", "phase", "cause", "waits for", "time", "share"}, {}};
+  ExplainedTable table{ExplainTopic::Bubble, {{"idle"}, {"phase"}, {"cause"}, {"waits for"}, {"time", true}, {"share", true}}, {}};
   const Ns all = explanation.metrics.ranks.size() * explanation.metrics.makespan;
   for (std::size_t g = 0; g < explanation.causes.groups.size(); ++g) {
     const BubbleGroup& group = explanation.causes.groups[g];
@@ -221,7 +221,7 @@ ExplainedTable slowTable(ExplainTopic topic, const char* title, const std::vecto
   std::vector<const Culprit*> sorted;
   for (const Culprit& one : culprits) sorted.push_back(&one);
   std::ranges::stable_sort(sorted, std::ranges::greater(), [](const Culprit* one) { return one->slowdown; });
-  ExplainedTable table{topic, {title, "slows the step by"}, {}};
+  ExplainedTable table{topic, {{title}, {"slows the step by", true}}, {}};
   for (const Culprit* one : sorted) {
     const std::string name = one->number < 0 ? one->name : fmt::format("{} {}", title, one->number);
     table.rows.push_back({{name, signedPercent(one->slowdown - 1)}, std::max(0.0, one->slowdown - 1), placeOf(*one)});
@@ -230,7 +230,7 @@ ExplainedTable slowTable(ExplainTopic topic, const char* title, const std::vecto
 }
 
 ExplainedTable worstTable(const JobShape& shape, const Job& job, const JobExplanation& explanation, const Places& places) {
-  ExplainedTable table{ExplainTopic::WorstSteps, {"worst steps", "time", "above usual", "because of"}, {}};
+  ExplainedTable table{ExplainTopic::WorstSteps, {{"worst steps"}, {"time", true}, {"above usual", true}, {"because of"}}, {}};
   for (const WorstStep& step : explanation.worst) {
     std::string why;
     const auto add = [&](const std::string& part) { why += (why.empty() ? "" : ", ") + part; };
@@ -250,7 +250,7 @@ ExplainedTable stallTable(const JobShape& shape, const Job& job, const JobExplan
   std::vector<Stall> stalls = explanation.stalls;
   std::erase_if(stalls, [&](const Stall& stall) { return !isWorthSaying(job, stall); });
   std::ranges::stable_sort(stalls, std::ranges::greater(), &Stall::lost);
-  ExplainedTable table{ExplainTopic::Stalls, {"stalls"}, {}};
+  ExplainedTable table{ExplainTopic::Stalls, {{"stalls"}}, {}};
   for (const Stall& stall : stalls)
     table.rows.push_back({{toString(shape, job, stall)}, shareOf(stall.lost, job.steps[stall.step].step), places.ofStall(stall)});
   return table;

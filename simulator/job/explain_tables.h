@@ -32,10 +32,17 @@ struct ExplainedRow {
   bool operator==(const ExplainedRow&) const = default;
 };
 
+struct ExplainedColumn {
+  std::string title;
+  bool isNumber = false;  ///< a time, a share or a slowdown
+
+  bool operator==(const ExplainedColumn&) const = default;
+};
+
 struct ExplainedTable {
   ExplainTopic topic = ExplainTopic::Path;
-  std::vector<std::string> header;  ///< of the cells
-  std::vector<ExplainedRow> rows;   ///< the largest first
+  std::vector<ExplainedColumn> columns;  ///< of the cells
+  std::vector<ExplainedRow> rows;        ///< the largest first
 
   bool operator==(const ExplainedTable&) const = default;
 };

@@ -56,7 +56,7 @@ void Walk::walkOperations(std::size_t worker, std::size_t operation) {
     }
     worker = last;
     const std::size_t at = worker * shape_.operations + operation;
-    add("wait", worker, times_.operationWaits[at]);
+    add(kWaitKind, worker, times_.operationWaits[at]);
     const Ns ready = replay_.operationStart[at] - times_.operationWaits[at];
     std::optional<std::size_t> previous;
     for (std::size_t o = 0; o < operation; ++o) {
@@ -88,7 +88,7 @@ void Walk::walkActions(std::size_t slot) {
     const JobShape::Slot& done = shape_.copySlots[slot - base];
     const std::size_t worker = copy * shape_.ranks + done.rank.index();
     add(std::string(letters(done.action.kind)), worker, times_.actions[slot]);
-    add("wait", worker, times_.waits[slot]);
+    add(kWaitKind, worker, times_.waits[slot]);
     const Ns ready = replay_.start[slot] - times_.waits[slot];
     const bool isFirst = slot - base == shape_.begin[done.rank.index()];
     if (!isFirst && replay_.end[slot - 1] == ready) {

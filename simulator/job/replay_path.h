@@ -8,9 +8,12 @@
 
 namespace pw {
 
+/// The kind of waits of hosts, beside the letters of actions and messages and the names of operations.
+inline constexpr const char* kWaitKind = "wait";
+
 /// Time on the longest chain of a replayed step, from its start to its last end; the sum is the step.
 struct ReplayPath {
-  std::map<std::string, Ns> byKind;  ///< letters of actions and messages, names of operations, and `wait`: of hosts, before either
+  std::map<std::string, Ns> byKind;  ///< letters of actions and messages, names of operations, and `kWaitKind`: of hosts, before either
   std::vector<Ns> byRank;            ///< pipeline rank that computes, waits, or receives
 };
 

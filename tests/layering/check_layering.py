@@ -33,7 +33,7 @@ ROOMS = {
     "app/gui": ["window", "figure", "plan", "cluster", "runs", "candidates", "analysis", "explain", "statistics", "notes", "editor", "model",
                 "timeline", "document", "common"],
     "app/gui/model": [BESIDE, "graph", "parts"],
-    "app/gui/timeline": [BESIDE, "overview", "drawing"],
+    "app/gui/timeline": [BESIDE, "facts", "overview", "drawing"],
     "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],
     "schedules": ["editing", BESIDE],

@@ -117,5 +117,12 @@ TEST(Units, TheExtremesAreShownToo) {
   EXPECT_EQ(formatSize(Bytes(kMost)), "8388608 TiB");  // 2^63 / 2^40 = 2^23
 }
 
+TEST(Units, AnotherTextIsAnAnswerToThoseWhoTry) {
+  EXPECT_EQ(*tryDuration("1.5ms"), Ns(1'500'000));
+  EXPECT_EQ(*trySize("2KiB"), Bytes(2'048));
+  EXPECT_EQ(tryDuration("soon").refusal().why, "\"soon\" is not a duration; write a number and ns, us, ms or s, like 1.5ms");
+  EXPECT_EQ(trySize("large").refusal().why, "\"large\" is not a size; write a number and B, KB, MB, GB, KiB, MiB or GiB, like 1.5GiB");
+}
+
 }  // namespace
 }  // namespace pw

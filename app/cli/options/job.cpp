@@ -18,7 +18,9 @@ void declarePatterns(CLI::App& command, std::string& patterns) {
 void declareJob(CLI::App& command, JobOptions& options) {
   command.add_option("TRACE", options.paths, "Traces of one job (files or folders), a job or a plan (JSON)")->option_text(" ");
   command.add_option("--store", options.store, "File that `pipewright run --store` wrote, instead")->option_text("F.db");
-  command.add_option("--run", options.run, "With --store: which run (default: the newest)")
+  command
+      .add_option_function<int>(
+          "--run", [&options](int id) { options.run = RunId(id); }, "With --store: which run (default: the newest)")
       ->option_text("ID")
       ->check(wholeFrom(1, 1 << 30));
   declareSteps(command, options.steps);

@@ -134,28 +134,28 @@ std::optional<BubbleBars::Part> BubbleBars::partAt(QPointF at) const {
   if (at.y() < row() || rank >= std::ssize(ranks_)) return std::nullopt;
   for (const BubbleCause cause : valuesOf<BubbleCause>()) {
     const QRectF part = partOf(Rank(static_cast<int>(rank)), cause);
-    if (at.x() >= part.left() && at.x() < part.right()) return Part{static_cast<std::size_t>(rank), cause};
+    if (at.x() >= part.left() && at.x() < part.right()) return Part{Rank(static_cast<std::size_t>(rank)), cause};
   }
   return std::nullopt;
 }
 
 QString BubbleBars::textOf(const Part& part) const {
-  const IdleByCause& by = ranks_[part.rank].by;
+  const IdleByCause& by = ranks_[part.rank.index()].by;
   return tr("<p style='white-space:pre'><b>rank %1, %2: %3</b> (%4 of the makespan)<br>%5<br>Work was ready in %6 of its %7 idle.</p>")
-      .arg(part.rank)
+      .arg(part.rank.value)
       .arg(nameOfCause(part.cause), durationText(by.of(part.cause)), percentText(share(by.of(part.cause), makespan_)),
            meaningOf(part.cause), durationText(by.workReady), durationText(by.sum()));
 }
 
 void BubbleBars::choose(const Part& part) {
-  const CausedIdle& rank = ranks_[part.rank];
-  if (rank.by.of(part.cause) > 0) emit chosen(Rank(part.rank), rank.longestFrom[static_cast<std::size_t>(part.cause)]);
+  const CausedIdle& rank = ranks_[part.rank.index()];
+  if (rank.by.of(part.cause) > 0) emit chosen(part.rank, rank.longestFrom[static_cast<std::size_t>(part.cause)]);
 }
 
 void BubbleBars::mousePressEvent(QMouseEvent* event) {
   const auto part = partAt(event->position());
   if (!part || event->button() != Qt::LeftButton) return QWidget::mousePressEvent(event);
-  at_ = part->rank;
+  at_ = part->rank.index();
   update();
   choose(*part);
 }
@@ -167,7 +167,7 @@ void BubbleBars::keyPressEvent(QKeyEvent* event) {
     update();
   } else if ((event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter) && at_ < ranks_.size()) {
     const auto& idle = ranks_[at_].by.idle;
-    choose({at_, static_cast<BubbleCause>(std::ranges::max_element(idle) - idle.begin())});
+    choose({Rank(at_), static_cast<BubbleCause>(std::ranges::max_element(idle) - idle.begin())});
   } else {
     QWidget::keyPressEvent(event);
   }
@@ -182,7 +182,7 @@ bool BubbleBars::event(QEvent* event) {
   if (event->type() != QEvent::ToolTip) return QWidget::event(event);
   const auto* help = static_cast<QHelpEvent*>(event);
   if (const auto part = partAt(help->pos())) {
-    QToolTip::showText(help->globalPos(), textOf(*part), this, partOf(Rank(part->rank), part->cause).toRect());
+    QToolTip::showText(help->globalPos(), textOf(*part), this, partOf(part->rank, part->cause).toRect());
   } else {
     QToolTip::hideText();
   }

@@ -39,7 +39,7 @@ class BubbleBars : public QWidget {
 
  private:
   struct Part {
-    std::size_t rank = 0;
+    Rank rank;
     BubbleCause cause = BubbleCause::StartUp;
   };
   [[nodiscard]] int row() const;  ///< its height

@@ -2,7 +2,6 @@
 
 #include <QCheckBox>
 #include <QEvent>
-#include <QFileInfo>
 #include <QLabel>
 #include <QProgressBar>
 #include <QPushButton>
@@ -11,6 +10,7 @@
 #include <QTableView>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -27,7 +27,6 @@
 #include "app/gui/document/document.h"
 
 namespace pw::gui {
-namespace {}  // namespace
 
 struct CandidatesPanel::Private {
   CandidatesPanel& panel;
@@ -66,6 +65,7 @@ struct CandidatesPanel::Private {
   void clear();
   void refresh();
   void showStatus();
+  [[nodiscard]] Ns shownTime(Ns step, std::int64_t samples) const;
   void showPoints();
   void showCurrent();
   void hoverRow(int row);
@@ -231,12 +231,8 @@ void CandidatesPanel::Private::append(const std::vector<Candidate>& more) {
 void CandidatesPanel::Private::finish(const Found& found) {
   const int row = chosenRow();
   const std::optional<PlanRequest> chosen = row < 0 ? std::nullopt : std::optional(model->at(row).request);
-  outcome = found.skipped.empty()       ? QString()
-            : found.skipped.size() == 1 ? tr("1 combination is impossible.")
-                                        : tr("%1 combinations are impossible.").arg(found.skipped.size());
-  QStringList reasons;
-  for (const std::string& reason : found.skipped) reasons << QString::fromStdString(reason);
-  outcomeDetails = reasons.join(QLatin1Char('\n'));
+  outcome = skippedIn(found);
+  outcomeDetails = reasonsIn(found);
   model->set(found.candidates);
   model->setUncertainty(basis && basis->profile ? basis->profile->uncertainty : std::nullopt);
   table->resizeColumnsToContents();
@@ -294,13 +290,7 @@ void CandidatesPanel::Private::showStatus() {
   if (!plans->isRunning() && !model->certainty().isEmpty()) words << model->certainty();
   if (!outcome.isEmpty()) words << outcome;
   if (study) {
-    words = {tr("%1: %2 of %3 points, %4 fit, %5 need too much memory, %6 are impossible.")
-                 .arg(QFileInfo(QString::fromStdString(study->path)).fileName())
-                 .arg(study->counts.done)
-                 .arg(study->points)
-                 .arg(study->counts.fitting)
-                 .arg(study->counts.tooLarge)
-                 .arg(study->counts.impossible)};
+    words = {countsOf(*study)};
     if (!outcome.isEmpty()) words << outcome;
   }
   const bool stale = basis && !(*basis == SearchBasis(document.design()));
@@ -313,12 +303,16 @@ void CandidatesPanel::Private::showStatus() {
   status->setPalette(palette);
 }
 
+/// Of a step of so many samples, or, where those differ, of a sample: to the nearest nanosecond.
+Ns CandidatesPanel::Private::shownTime(Ns step, std::int64_t samples) const {
+  return perSample ? Ns(std::llround(static_cast<double>(step) / static_cast<double>(samples))) : step;
+}
+
 void CandidatesPanel::Private::showPoints() {
   std::vector<ScatterPoint> points;
   for (int row = 0; row < model->rowCount(); ++row) {
     const Candidate& c = model->at(row);
-    const double time = perSample ? static_cast<double>(c.step) / static_cast<double>(c.samples) : static_cast<double>(c.step);
-    points.push_back({time, c.peak, c.onFront, c.fits(), shownRow(row) >= 0, titleOf(c), 0, 1});
+    points.push_back({shownTime(c.step, c.samples), c.peak, c.onFront, c.fits(), shownRow(row) >= 0, titleOf(c), 0, 1});
   }
   if (study) showRanks(model->all(), points);
   scatter->setPoints(std::move(points));
@@ -330,8 +324,7 @@ void CandidatesPanel::Private::showCurrent() {
   if (!prediction || !document.graph() || document.isPredicting()) return scatter->setCurrentPlan(std::nullopt);
   Bytes peak = 0;
   for (const RankMetrics& rank : prediction->ranks) peak = std::max(peak, rank.peakBytes);
-  const double step = static_cast<double>(prediction->step);
-  scatter->setCurrentPlan(std::pair(perSample ? step / static_cast<double>(samplesOf(document.design().request)) : step, peak));
+  scatter->setCurrentPlan(TimeAndMemory{shownTime(prediction->step, samplesOf(document.design().request)), peak});
 }
 
 void CandidatesPanel::Private::hoverRow(int row) {

@@ -42,6 +42,18 @@ SearchBasis::SearchBasis(const Design& design)
           .rankOrder = {}};
 }
 
+QString skippedIn(const Found& found) {
+  if (found.skipped.empty()) return {};
+  return found.skipped.size() == 1 ? PlanSearch::tr("1 combination is impossible.")
+                                   : PlanSearch::tr("%1 combinations are impossible.").arg(found.skipped.size());
+}
+
+QString reasonsIn(const Found& found) {
+  QStringList reasons;
+  for (const std::string& reason : found.skipped) reasons << QString::fromStdString(reason);
+  return reasons.join(QLatin1Char('\n'));
+}
+
 PlanSearch::PlanSearch(QObject* parent) : QObject(parent) {
   arrivals_.setInterval(120);
   connect(&arrivals_, &QTimer::timeout, this, [this] { drain(); });

@@ -22,6 +22,11 @@ struct SearchBasis {
   PlanRequest base;  ///< without what a search chooses
 };
 
+/// How many combinations of a search are impossible, in a sentence; empty: none.
+[[nodiscard]] QString skippedIn(const Found& found);
+/// Why they are, one reason in a line.
+[[nodiscard]] QString reasonsIn(const Found& found);
+
 /// A search in the background. What it finds arrives in batches, several times a second, and then as a whole in its order.
 class PlanSearch : public QObject {
   Q_OBJECT

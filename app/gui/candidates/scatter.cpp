@@ -38,7 +38,7 @@ void CandidatesScatter::setLimit(Bytes limit) {
   rescale();
 }
 
-void CandidatesScatter::setCurrentPlan(const std::optional<std::pair<double, Bytes>>& plan) {
+void CandidatesScatter::setCurrentPlan(const std::optional<TimeAndMemory>& plan) {
   if (current_ == plan) return;
   current_ = plan;
   rescale();
@@ -47,12 +47,12 @@ void CandidatesScatter::setCurrentPlan(const std::optional<std::pair<double, Byt
 void CandidatesScatter::rescale() {
   std::vector<double> times, bytes;
   for (const ScatterPoint& p : points_) {
-    times.push_back(p.time);
+    times.push_back(static_cast<double>(p.time));
     bytes.push_back(static_cast<double>(p.bytes));
   }
   if (current_ && !points_.empty()) {
-    times.push_back(current_->first);
-    bytes.push_back(static_cast<double>(current_->second));
+    times.push_back(static_cast<double>(current_->time));
+    bytes.push_back(static_cast<double>(current_->bytes));
   }
   // The limit is included unless it is so far away that it would squeeze all points together.
   const double most = bytes.empty() ? 0 : *std::ranges::max_element(bytes);
@@ -89,7 +89,7 @@ void CandidatesScatter::hover(int index) {
 
 QPointF CandidatesScatter::positionOf(int index) const {
   const ScatterPoint& p = points_[static_cast<std::size_t>(index)];
-  return toPlace(p.time, static_cast<double>(p.bytes));
+  return toPlace({p.time, p.bytes});
 }
 
 int CandidatesScatter::pointAt(const QPointF& place) const {
@@ -129,7 +129,7 @@ void CandidatesScatter::keyPressEvent(QKeyEvent* event) {
   }
   std::ranges::stable_sort(order, {}, [&](int i) {
     const ScatterPoint& p = points_[static_cast<std::size_t>(i)];
-    return byTime ? std::pair(p.time, static_cast<double>(p.bytes)) : std::pair(static_cast<double>(p.bytes), p.time);
+    return byTime ? std::pair(p.time.value, p.bytes.value) : std::pair(p.bytes.value, p.time.value);
   });
   if (order.empty()) return QWidget::keyPressEvent(event);
   const auto found = std::ranges::find(order, selected_);

@@ -5,7 +5,6 @@
 #include <QString>
 #include <QWidget>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "app/gui/candidates/scatter_axis.h"
@@ -13,9 +12,17 @@
 
 namespace pw::gui {
 
+/// Where a plan stands in the plot.
+struct TimeAndMemory {
+  Ns time = 0;  ///< of a step or of a sample
+  Bytes bytes = 0;
+
+  bool operator==(const TimeAndMemory&) const = default;
+};
+
 /// A plan in the plot.
 struct ScatterPoint {
-  double time = 0;  ///< ns, of a step or of a sample
+  Ns time = 0;  ///< of a step or of a sample
   Bytes bytes = 0;
   bool front = false, fits = true;
   bool shown = true;  ///< can be selected; otherwise only a dot
@@ -36,7 +43,7 @@ class CandidatesScatter : public QWidget {
   void setPoints(std::vector<ScatterPoint> points);
   void setTimeTitle(const QString& title);  ///< title of the time axis
   void setLimit(Bytes limit);               ///< 0: none
-  void setCurrentPlan(const std::optional<std::pair<double, Bytes>>& plan);
+  void setCurrentPlan(const std::optional<TimeAndMemory>& plan);
   void setHovered(int index);  ///< −1: none; without a signal
   void setSelected(int index);
   [[nodiscard]] int hovered() const { return hovered_; }
@@ -65,6 +72,7 @@ class CandidatesScatter : public QWidget {
   void rescale();
   [[nodiscard]] QRectF plot() const;
   [[nodiscard]] QPointF toPlace(double time, double bytes) const;
+  [[nodiscard]] QPointF toPlace(const TimeAndMemory& plan) const;
   void select(int index);
   void hover(int index);
   [[nodiscard]] QString wordsOf(int index) const;
@@ -80,7 +88,7 @@ class CandidatesScatter : public QWidget {
   ScatterAxis time_, memory_;
   QString timeTitle_;
   Bytes limit_ = 0;
-  std::optional<std::pair<double, Bytes>> current_;
+  std::optional<TimeAndMemory> current_;
   int hovered_ = -1, selected_ = -1;
 };
 

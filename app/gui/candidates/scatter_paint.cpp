@@ -54,9 +54,13 @@ QPointF CandidatesScatter::toPlace(double time, double bytes) const {
   return {area.left() + area.width() * time_.place(time), area.bottom() - area.height() * memory_.place(bytes)};
 }
 
+QPointF CandidatesScatter::toPlace(const TimeAndMemory& plan) const {
+  return toPlace(static_cast<double>(plan.time), static_cast<double>(plan.bytes));
+}
+
 QString CandidatesScatter::wordsOf(int index) const {
   const ScatterPoint& p = points_[static_cast<std::size_t>(index)];
-  return tr("%1: %2, %3").arg(p.title, durationText(Ns(std::llround(p.time))), sizeText(p.bytes));
+  return tr("%1: %2, %3").arg(p.title, durationText(p.time), sizeText(p.bytes));
 }
 
 void CandidatesScatter::paintEvent(QPaintEvent*) {
@@ -181,9 +185,7 @@ void CandidatesScatter::paintPoints(QPainter& painter) const {
 }
 
 void CandidatesScatter::paintCurrent(QPainter& painter) const {
-  if (current_ && !points_.empty())
-    drawCross(painter, toPlace(current_->first, static_cast<double>(current_->second)), std::max(5.0, fontMetrics().height() * 0.4),
-              currentTheme());
+  if (current_ && !points_.empty()) drawCross(painter, toPlace(*current_), std::max(5.0, fontMetrics().height() * 0.4), currentTheme());
 }
 
 void CandidatesScatter::paintLegend(QPainter& painter) const {
@@ -214,7 +216,7 @@ void CandidatesScatter::paintLabel(QPainter& painter, int index) const {
   const Theme& t = currentTheme();
   const ScatterPoint& p = points_[static_cast<std::size_t>(index)];
   const QFontMetricsF metrics(font());
-  const QString figures = tr("%1, %2").arg(durationText(Ns(std::llround(p.time))), sizeText(p.bytes));
+  const QString figures = tr("%1, %2").arg(durationText(p.time), sizeText(p.bytes));
   const double wide = std::max(metrics.horizontalAdvance(p.title), metrics.horizontalAdvance(figures)) + 14,
                high = 2 * metrics.height() + 8;
   const QPointF at = positionOf(index);

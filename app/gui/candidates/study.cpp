@@ -89,6 +89,16 @@ void markFrontOfRanks(const std::set<int>& known, std::vector<ScatterPoint>& poi
 
 }  // namespace
 
+QString countsOf(const StudyPlans& study) {
+  return tr("%1: %2 of %3 points, %4 fit, %5 need too much memory, %6 are impossible.")
+      .arg(QFileInfo(QString::fromStdString(study.path)).fileName())
+      .arg(study.counts.done)
+      .arg(study.points)
+      .arg(study.counts.fitting)
+      .arg(study.counts.tooLarge)
+      .arg(study.counts.impossible);
+}
+
 void showRanks(const std::vector<Candidate>& candidates, std::vector<ScatterPoint>& points) {
   std::set<int> known;
   for (const Candidate& c : candidates) known.insert(c.request.ranks * c.request.replicas);

@@ -23,6 +23,9 @@ struct StudyPlans {
   [[nodiscard]] std::vector<Candidate> candidates() const;
 };
 
+/// What became of its points, in a sentence.
+[[nodiscard]] QString countsOf(const StudyPlans& study);
+
 /// Numbers and larger marks for more ranks, where these differ, and a front of its own for each number: the plans than which none on as
 /// many ranks or fewer is faster with no more memory. `points`: of the candidates, in their order.
 void showRanks(const std::vector<Candidate>& candidates, std::vector<ScatterPoint>& points);

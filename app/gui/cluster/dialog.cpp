@@ -17,6 +17,7 @@
 #include "app/gui/cluster/device_table.h"
 #include "app/gui/cluster/fields.h"
 #include "app/gui/cluster/message_table.h"
+#include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/cluster_title.h"
 #include "app/gui/document/document.h"
@@ -27,8 +28,6 @@
 
 namespace pw::gui {
 namespace {
-
-QString textOf(std::string_view text) { return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())); }
 
 /// Peaks by precision, and what memory gives.
 QString detailsOf(const Cluster& cluster) {

@@ -13,6 +13,7 @@
 
 #include "app/gui/cluster/figures.h"
 #include "app/gui/common/elided_label.h"
+#include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
 #include "simulator/costs/profile.h"
 
@@ -60,8 +61,7 @@ ClusterFields::ClusterFields(const std::vector<NamedLink>& links, QWidget* paren
   addMemory(*rows);
   for (const DType one : kPrecisions) {
     const std::string_view name = precisionName(one);
-    precision_->addItem(one == DType::Unknown ? tr("as traced") : QString::fromUtf8(name.data(), static_cast<qsizetype>(name.size())),
-                        static_cast<int>(one));
+    precision_->addItem(one == DType::Unknown ? tr("as traced") : textOf(name), static_cast<int>(one));
   }
   precision_->setAccessibleName(tr("Precision of the plan"));
   precision_->setToolTip(tr("Type that estimates count matrix products in (autocast); a setting of the plan, not of the cluster's file"));

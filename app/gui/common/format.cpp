@@ -7,6 +7,8 @@
 
 namespace pw::gui {
 
+QString textOf(std::string_view text) { return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())); }
+
 QString durationText(Ns time) { return QString::fromStdString(formatDuration(time)); }
 
 QString sizeText(Bytes bytes) { return QString::fromStdString(formatSize(bytes)); }

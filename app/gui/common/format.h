@@ -1,10 +1,14 @@
 #pragma once
 
 #include <QString>
+#include <string_view>
 
 #include "schedules/ids.h"
 
 namespace pw::gui {
+
+/// Of UTF-8.
+[[nodiscard]] QString textOf(std::string_view text);
 
 /// For labels, in the format of the command line (`1.25 ms`, `3.2 MiB`).
 [[nodiscard]] QString durationText(Ns time);

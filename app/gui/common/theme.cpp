@@ -2,6 +2,7 @@
 
 #include <QApplication>
 #include <QStyleFactory>
+#include <algorithm>
 #include <cmath>
 
 namespace pw::gui {
@@ -90,15 +91,15 @@ QColor kindColour(SpanKind kind, const Theme& theme) {
   return theme.faintText;
 }
 
-QColor stageColour(int stage, const Theme& theme) {
+QColor stageColour(Stage stage, const Theme& theme) {
   // Hue walks by the golden angle, so that neighbours differ; lightness alternates, so that they differ without hue too.
-  const int index = stage < 0 ? 0 : stage;
+  const int index = std::max(0, stage.value);
   const int hue = (205 + index * 137) % 360;
   const int lightness = (theme.dark ? 135 : 150) + (index % 2 == 0 ? 0 : theme.dark ? 40 : -45);
   return QColor::fromHsl(hue, 150, lightness);
 }
 
-QColor microbatchColour(int microbatch, const Theme& theme) { return stageColour(microbatch + 3, theme); }
+QColor microbatchColour(Microbatch microbatch, const Theme& theme) { return stageColour(Stage(microbatch.value + 3), theme); }
 
 Qt::BrushStyle kindPattern(SpanKind kind) {
   switch (kind) {

@@ -4,6 +4,7 @@
 #include <QColor>
 #include <QPalette>
 
+#include "schedules/ids.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw::gui {
@@ -26,8 +27,8 @@ void applyTheme(bool dark);
 /// What span colours stand for.
 enum class ColourBy : std::uint8_t { Kind, Stage, Microbatch };
 [[nodiscard]] QColor kindColour(SpanKind kind, const Theme& theme);
-[[nodiscard]] QColor stageColour(int stage, const Theme& theme);
-[[nodiscard]] QColor microbatchColour(int microbatch, const Theme& theme);
+[[nodiscard]] QColor stageColour(Stage stage, const Theme& theme);
+[[nodiscard]] QColor microbatchColour(Microbatch microbatch, const Theme& theme);
 [[nodiscard]] Qt::BrushStyle kindPattern(SpanKind kind);  ///< F solid, B dense, I and W hatched to either side
 [[nodiscard]] QColor textOn(const QColor& fill);          ///< black or white, whichever reads better
 

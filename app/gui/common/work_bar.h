@@ -21,7 +21,7 @@ class WorkBar : public QWidget {
  private:
   QLabel* text_;
   QPushButton* cancel_;
-  QTimer moment_;
+  QTimer* moment_;  ///< runs from the start of work until the bar is shown
 };
 
 }  // namespace pw::gui

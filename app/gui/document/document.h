@@ -68,6 +68,8 @@ constexpr int kReadableMs = 30;  ///< update interval of the numbers during a dr
 
 /// What a file brings; see loading.h.
 struct Loaded;
+struct PredictionAnswer;
+class PredictionWorker;
 
 /// The current values. All panels read them here, change them through `edit`, and react to the signals. Predictions are made in the
 /// background: the newest design wins, and the last prediction stays until then. Main thread only.
@@ -138,12 +140,10 @@ class Document : public QObject {
     QString what;
     Design design;
   };
-  struct Worker;
-  struct Answer;
   void remember(const QString& what, const Design& before);
   void apply(const Design& design);
   void request();
-  void take(const Answer& answer);
+  void take(const PredictionAnswer& answer);
 
   Design design_;
   std::optional<Design> saved_;  ///< nothing: the current design was never saved
@@ -161,7 +161,7 @@ class Document : public QObject {
   QString title_, problem_, storePath_, projectPath_;
   std::uint64_t requested_ = 0, answered_ = 0;  ///< numbers of requests
   std::uint64_t adopted_ = 0;                   ///< answers to requests up to this one belong to another model
-  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<PredictionWorker> worker_;
 };
 
 }  // namespace pw::gui

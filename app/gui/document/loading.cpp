@@ -1,13 +1,11 @@
 #include "app/gui/document/loading.h"
-#include "app/gui/document/copies.h"
 
 #include <QCoreApplication>
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <fstream>
 
 #include "app/gui/document/cluster_title.h"
+#include "app/gui/document/copies.h"
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/dumps.h"
 #include "app/gui/document/job_design.h"
@@ -21,15 +19,13 @@
 #include "backends/traces/formats.h"
 #include "backends/traces/import.h"
 #include "engine/planning/first_plan.h"
+#include "engine/planning/plan_settings.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
-#include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/split.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/timeline/fill.h"
@@ -50,13 +46,6 @@ std::string extensionOf(const std::string& path) {
   std::string extension = fs::path(path).extension().string();
   std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return extension;
-}
-
-std::string headOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::array<char, 4096> text{};
-  file.read(text.data(), text.size());
-  return {text.data(), static_cast<std::size_t>(file.gcount())};
 }
 
 std::string readText(const std::string& path) {
@@ -93,7 +82,7 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths, cons
   const FirstPlan first = [&] {
     try {
       return firstPlan(*graph, cluster);
-    } catch (const UsageError&) {
+    } catch (const UsageError&) {  // the cluster used last is gone, or says less than this model needs: opening does not depend on it
       return firstPlan(*graph);
     }
   }();
@@ -114,78 +103,17 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths, cons
   return loaded;
 }
 
-/// The setting that leads to these checkpoints; nothing if it cannot be determined.
-std::optional<Recompute> recomputeOf(const Plan& plan, const ModelGraph& graph) {
-  const auto makes = [&](const Recompute& recompute) {
-    Partition trial = plan.partition;
-    for (StageSpec& stage : trial.stages) stage.checkpoints.clear();
-    try {
-      setRecompute(graph, trial, recompute);
-    } catch (const Error&) {
-      return false;
-    }
-    return trial == plan.partition;
-  };
-  if (makes(RecomputeNone())) return RecomputeNone();
-  if (makes(RecomputeFull())) return RecomputeFull();
-  std::vector<std::string> containers;  // `blocks` of blocks.0, blocks.1, …
-  for (const Node& node : graph.nodes) {
-    for (const ModuleFrame& frame : node.modules) {
-      const auto dot = frame.path.rfind('.');
-      if (dot == std::string::npos || frame.path.find_first_not_of("0123456789", dot + 1) != std::string::npos) continue;
-      const std::string container = frame.path.substr(0, dot);
-      if (std::ranges::find(containers, container) == containers.end()) containers.push_back(container);
-    }
-  }
-  for (const std::string& container : containers) {
-    if (const RecomputeModules modules{{container}}; makes(modules)) return modules;
-  }
-  return std::nullopt;
-}
-
-/// How the generator of the schedule's name makes these rows.
-struct Generated {
-  int chunks = 0;               ///< stages per rank
-  std::vector<Rank> rankOrder;  ///< empty: as numbered
-};
-
-/// Nothing where it makes others.
-std::optional<Generated> generatedAs(const Schedule& schedule, int replicas) {
-  const Shape shape = shapeOf(schedule);
-  const auto known = std::ranges::find(generators(), schedule.name, &Generator::name);
-  if (known == generators().end() || shape.ranks == 0 || shape.stages % shape.ranks != 0 || known->refusal(shape)) return std::nullopt;
-  const Schedule usual = generate(schedule.name, shape);
-  Generated generated{shape.stages / shape.ranks, std::vector<Rank>(schedule.rows.size())};
-  for (std::size_t s = 0; s < schedule.placement.stages(); ++s)
-    generated.rankOrder[usual.placement.rankOfStage[s].index()] = schedule.placement.rankOfStage[s];
-  if (usual.placement == schedule.placement) generated.rankOrder.clear();
-  try {
-    if (planRows(usual, replicas, generated.rankOrder).rows != schedule.rows) return std::nullopt;
-  } catch (const UsageError&) {
-    return std::nullopt;  // its stages are on other ranks than those of any order
-  }
-  return generated;
-}
-
 /// Costs of a plan. Those that were estimated for a cluster that is found here are estimated again, so that they follow the design; others
 /// stay as in the plan.
 void takeCosts(const std::shared_ptr<const Plan>& plan, const ModelGraph& graph, Design& d) {
   d.profile = std::shared_ptr<const Profile>(plan, &plan->profile);
-  const Profile& profile = plan->profile;
-  const std::string& host = profile.machine.host;
-  const std::string named =
-      profile.cluster.empty() && profile.estimated ? host : profile.cluster;  // older plans have a preset's name there
-  if (named.empty()) return;
-  try {
-    const Cluster cluster = loadCluster(named);
-    d.cluster = named;
-    if (!profile.estimated) return;
-    d.precision = plan->profile.computing.precision;
-    d.attention = plan->profile.attention;
-    if (estimate(graph, plan->microbatchSize, cluster, d.precision, d.attention) == plan->profile) d.profile.reset();
-  } catch (const UsageError&) {
-    return;  // its file is gone: the plan has its costs
-  }
+  const auto settings = costSettingsOf(*plan, graph);
+  if (!settings) return;
+  d.cluster = settings->cluster;
+  if (!settings->isEstimated) return;
+  d.precision = settings->precision;
+  d.attention = settings->attention;
+  if (settings->isAsEstimated) d.profile.reset();
 }
 
 std::shared_ptr<Loaded> loadPlan(const std::string& path) {

@@ -45,7 +45,7 @@ Json jobJson(const JobOptions& from) {
   Json j = Json::object();
   if (!from.paths.empty()) j["paths"] = from.paths;
   if (!from.store.empty()) j["store"] = from.store;
-  if (from.run > 0) j["run"] = from.run;
+  if (from.run) j["run"] = from.run->value;
   return j;
 }
 
@@ -60,7 +60,10 @@ JobOptions parseJobSource(const JsonPart& j, const JsonDocument& document) {
   JobOptions from;
   if (j.has("paths")) from.paths = j["paths"].listOf<std::string>();
   from.store = textOr(j, "store");
-  if (j.has("run")) from.run = j["run"].within<int>(0, 1 << 30);
+  if (j.has("run")) {
+    const int id = j["run"].within<int>(0, 1 << 30);
+    if (id > 0) from.run = RunId(id);
+  }
   if (from.paths.empty() == from.store.empty()) document.fail("`job` names neither `paths` nor a `store`, or both");
   return from;
 }

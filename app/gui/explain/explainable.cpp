@@ -16,7 +16,7 @@ namespace {
 QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Explainable", text); }
 
 QString nameOf(const JobOptions& from) {
-  if (!from.store.empty()) return translated("run %1").arg(from.run);
+  if (!from.store.empty()) return from.run ? translated("run %1").arg(from.run->value) : translated("newest run");
   const QString first = QFileInfo(QString::fromStdString(from.paths.front())).fileName();
   return from.paths.size() == 1 ? first : translated("%1 and %2 more").arg(first).arg(from.paths.size() - 1);
 }

@@ -33,11 +33,6 @@ class BarDelegate : public QStyledItemDelegate {
   }
 };
 
-/// Whether a column has numbers, by its header in `explainedTables`.
-bool isNumber(const std::string& title) {
-  return title == "time" || title == "share" || title == "slows the step by" || title == "above usual";
-}
-
 QString capitalized(const std::string& text) {
   QString result = QString::fromStdString(text);
   if (!result.isEmpty()) result[0] = result[0].toUpper();
@@ -63,20 +58,20 @@ void RowTree::show(const std::vector<const ExplainedTable*>& tables) {
   clear();
   places_.clear();
   std::size_t cells = 1;
-  for (const ExplainedTable* table : tables) cells = std::max(cells, table->header.size());
+  for (const ExplainedTable* table : tables) cells = std::max(cells, table->columns.size());
   const int bar = static_cast<int>(cells);
   setColumnCount(bar + 1);
   QStringList titles;
   const bool isOne = tables.size() == 1;
   for (std::size_t i = 0; i < cells; ++i)
-    titles << (!tables.empty() && i < tables.front()->header.size() ? capitalized(tables.front()->header[i]) : QString());
+    titles << (!tables.empty() && i < tables.front()->columns.size() ? capitalized(tables.front()->columns[i].title) : QString());
   if (tables.empty() || !isOne || tables.front()->topic == ExplainTopic::Path) titles.front() = tr("What");
   setHeaderLabels(titles << QString());
   setRootIsDecorated(!isOne);
   for (const ExplainedTable* table : tables) {
     QTreeWidgetItem* parent = invisibleRootItem();
     if (!isOne) {
-      parent = new QTreeWidgetItem(this, {tr("By %1").arg(QString::fromStdString(table->header.front()))});
+      parent = new QTreeWidgetItem(this, {tr("By %1").arg(QString::fromStdString(table->columns.front().title))});
       parent->setFirstColumnSpanned(true);
       QFont bold = parent->font(0);
       bold.setBold(true);
@@ -100,8 +95,8 @@ void RowTree::addRows(const ExplainedTable& table, QTreeWidgetItem* parent, int 
     item->setData(0, Qt::AccessibleTextRole, cells.join(QStringLiteral(", ")));
     item->setData(bar, ShareRole, most > 0 ? row.share / most : 0.0);
     const QString tip = cells.join(QStringLiteral(", ")) + QLatin1Char('\n') + tr("Click to see where it is in the timeline");
-    for (std::size_t c = 0; c < table.header.size(); ++c) {
-      if (isNumber(table.header[c])) item->setTextAlignment(static_cast<int>(c), Qt::AlignRight | Qt::AlignVCenter);
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      if (table.columns[c].isNumber) item->setTextAlignment(static_cast<int>(c), Qt::AlignRight | Qt::AlignVCenter);
     }
     for (int column = 0; column <= bar; ++column) item->setToolTip(column, tip);
     places_.push_back(row.place);

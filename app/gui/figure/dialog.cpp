@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "app/gui/figure/files.h"
 #include "app/gui/figure/form.h"
 #include "app/gui/figure/preview.h"
@@ -24,8 +25,6 @@ namespace {
 
 constexpr int kPauseMs = 120;
 const QString kGroup = QStringLiteral("figure");
-
-QString keyOf(std::string_view name) { return QString::fromUtf8(name.data(), static_cast<qsizetype>(name.size())); }
 
 /// Settings of one document, which another would not fit.
 bool isOfDocument(std::string_view name) { return name == "ranks" || name == "time" || name == "title"; }
@@ -162,7 +161,7 @@ QString FigureDialog::commandLine() const {
   try {
     return figureCall(source_, form_->steps(), form_->style(), file, form_->dpi());
   } catch (const UsageError&) {
-    return {};
+    return {};  // a style that is half typed; the preview says what is wrong
   }
 }
 
@@ -184,9 +183,9 @@ void FigureDialog::restore() {
     }
     form_->setDpi(settings.value(QStringLiteral("dpi"), kUsualDpi).toInt());
     for (const FigureSetting& setting : figureSettings()) {
-      if (isOfDocument(setting.name) || !settings.contains(keyOf(setting.name))) continue;
+      if (isOfDocument(setting.name) || !settings.contains(textOf(setting.name))) continue;
       try {
-        setting.set(style, settings.value(keyOf(setting.name)).toString().toStdString());
+        setting.set(style, settings.value(textOf(setting.name)).toString().toStdString());
       } catch (const UsageError&) {
         // settings may hold anything; the default stays
       }
@@ -205,15 +204,15 @@ void FigureDialog::remember() const {
   try {
     style = form_->style();
   } catch (const UsageError&) {
-    return;
+    return;  // a style that is half typed is not worth remembering
   }
   QSettings settings;
   settings.beginGroup(kGroup);
-  settings.setValue(QStringLiteral("steps"), keyOf(nameOf(form_->steps())));
+  settings.setValue(QStringLiteral("steps"), textOf(nameOf(form_->steps())));
   settings.setValue(QStringLiteral("dpi"), form_->dpi());
   if (!file_.isEmpty()) settings.setValue(QStringLiteral("suffix"), QFileInfo(file_).suffix().toLower());
   for (const FigureSetting& setting : figureSettings()) {
-    if (!isOfDocument(setting.name)) settings.setValue(keyOf(setting.name), QString::fromStdString(setting.text(style)));
+    if (!isOfDocument(setting.name)) settings.setValue(textOf(setting.name), QString::fromStdString(setting.text(style)));
   }
 }
 

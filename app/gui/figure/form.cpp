@@ -12,13 +12,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/times.h"
 #include "app/gui/figure/files.h"
 
 namespace pw::gui {
 namespace {
-
-QString textOf(std::string_view text) { return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())); }
 
 QDoubleSpinBox* numberField(double least, double most, double step, int decimals, const QString& suffix, const QString& name) {
   auto* field = new QDoubleSpinBox;

@@ -80,7 +80,7 @@ void Margin::setStages(std::vector<StageTotals> stages) {
   }
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     if (before[s] == stages_[s]) continue;
-    const auto [top, bottom] = extent(s);
+    const auto [top, bottom] = extent(Stage(s));
     const double was = before[s].begin == stages_[s].begin ? top : view_.yOf(before[s].begin);
     updateBetween(std::min(top, was), bottom);
   }
@@ -169,9 +169,10 @@ void Margin::placeArcs() {
   for (std::size_t a = 0; a < drawn_.size(); ++a) drawn_[a].lane = lanes[a];
 }
 
-std::pair<double, double> Margin::extent(std::size_t stage) const {
-  const double top = stage == 0 ? yOf(0) : view_.yOf(stages_[stage].begin);
-  const double bottom = stage + 1 < stages_.size() ? view_.yOf(stages_[stage + 1].begin) : yOf(view_.visibleRows().count());
+std::pair<double, double> Margin::extent(Stage stage) const {
+  const std::size_t s = stage.index();
+  const double top = s == 0 ? yOf(0) : view_.yOf(stages_[s].begin);
+  const double bottom = s + 1 < stages_.size() ? view_.yOf(stages_[s + 1].begin) : yOf(view_.visibleRows().count());
   return {top, bottom};
 }
 
@@ -180,7 +181,7 @@ void Margin::paintEvent(QPaintEvent* event) {
   const QRect dirty = event->rect();
   QPainter painter(this);
   painter.fillRect(dirty, theme.background);
-  for (std::size_t s = 0; s < stages_.size(); ++s) paintStage(painter, s, dirty);
+  for (std::size_t s = 0; s < stages_.size(); ++s) paintStage(painter, Stage(s), dirty);
   QColor border = theme.text;
   border.setAlpha(150);
   for (const NodeId begin : begins_)
@@ -195,12 +196,12 @@ void Margin::paintEvent(QPaintEvent* event) {
   if (hovered_ >= 0) paintArc(painter, drawn_[static_cast<std::size_t>(hovered_)], true);
 }
 
-void Margin::paintStage(QPainter& painter, std::size_t stage, const QRect& dirty) const {
+void Margin::paintStage(QPainter& painter, Stage stage, const QRect& dirty) const {
   const auto [top, bottom] = extent(stage);
   const double from = std::max(top, 0.0), to = std::min<double>(bottom, height());  // the visible part
   if (to <= from || to < dirty.top() || from > dirty.bottom() + 1) return;
   const Theme& theme = currentTheme();
-  const QColor colour = stageColour(static_cast<int>(stage), theme);
+  const QColor colour = stageColour(stage, theme);
   QColor tint = colour;
   tint.setAlpha(theme.dark ? 50 : 38);
   painter.fillRect(QRectF(0, top + 1, bracketWidth_ - kBar, bottom - top - 2), tint);
@@ -209,9 +210,9 @@ void Margin::paintStage(QPainter& painter, std::size_t stage, const QRect& dirty
 }
 
 /// As much as fits: one line, two, and a bar of the stage's time relative to the longest.
-void Margin::paintTotals(QPainter& painter, std::size_t stage, double from, double to) const {
+void Margin::paintTotals(QPainter& painter, Stage stage, double from, double to) const {
   const Theme& theme = currentTheme();
-  const StageTotals& totals = stages_[stage];
+  const StageTotals& totals = stages_[stage.index()];
   const double line = QFontMetricsF(font()).lineSpacing(), room = to - from - 2;
   if (room < line * 0.9) return;
   const Ns time = totals.forward + totals.backward;
@@ -225,7 +226,7 @@ void Margin::paintTotals(QPainter& painter, std::size_t stage, double from, doub
   };
   QRectF text(kTextPadding, (from + to - (two ? 2 : 1) * line - (bar ? 7 : 0)) / 2, bracketWidth_ - kBar - 2 * kTextPadding, line);
   painter.setPen(theme.text);
-  const QString number = two ? stageTitle(totals, static_cast<int>(stage)) : QString::number(stage);
+  const QString number = two ? stageTitle(totals, stage) : QString::number(stage.value);
   draw(bold_, text, number);
   if (two) {
     text.translate(0, line);
@@ -238,7 +239,7 @@ void Margin::paintTotals(QPainter& painter, std::size_t stage, double from, doub
   painter.fillRect(track, theme.grid);
   painter.fillRect(
       QRectF(track.left(), track.top(), track.width() * static_cast<double>(time) / static_cast<double>(longest_), track.height()),
-      stageColour(static_cast<int>(stage), theme));
+      stageColour(stage, theme));
 }
 
 void Margin::paintArc(QPainter& painter, const DrawnArc& arc, bool strong) const {
@@ -291,9 +292,8 @@ bool Margin::event(QEvent* event) {
     text += (a == 0 ? "<p>" : "</p><p>") + arcs_[arcs[a]].text.toHtmlEscaped();
   if (arcs.size() > kMostInTip) text += "</p><p>" + tr("… and %1 more").arg(arcs.size() - kMostInTip);
   for (std::size_t s = 0; s < stages_.size() && text.isEmpty(); ++s) {
-    const auto [top, bottom] = extent(s);
-    if (help->pos().y() >= top && help->pos().y() < bottom && help->pos().x() < bracketWidth_)
-      text = stageText(stages_[s], static_cast<int>(s));
+    const auto [top, bottom] = extent(Stage(s));
+    if (help->pos().y() >= top && help->pos().y() < bottom && help->pos().x() < bracketWidth_) text = stageText(stages_[s], Stage(s));
   }
   QToolTip::showText(help->globalPos(), text, this);
   return true;

@@ -59,11 +59,11 @@ class Margin : public QWidget {
   void measure();  ///< the font
   [[nodiscard]] double laneX(int lane) const;
   [[nodiscard]] double yOf(double row) const;
-  [[nodiscard]] std::pair<double, double> extent(std::size_t stage) const;  ///< y
+  [[nodiscard]] std::pair<double, double> extent(Stage stage) const;  ///< y
   [[nodiscard]] const DrawnArc* drawnAt(const QPointF& point) const;
   void updateBetween(double top, double bottom);
-  void paintStage(QPainter& painter, std::size_t stage, const QRect& dirty) const;
-  void paintTotals(QPainter& painter, std::size_t stage, double from, double to) const;
+  void paintStage(QPainter& painter, Stage stage, const QRect& dirty) const;
+  void paintTotals(QPainter& painter, Stage stage, double from, double to) const;
   void paintArc(QPainter& painter, const DrawnArc& arc, bool strong) const;
 
   const TreeView& view_;

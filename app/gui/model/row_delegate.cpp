@@ -28,12 +28,11 @@ QColor textColour(const QStyleOptionViewItem& option, bool faint) {
 void paintSwatch(QPainter& painter, const QRectF& where, const CallRow& row, const std::vector<NodeId>& begins, const Theme& theme) {
   const double nodes = std::max(1, row.endNode.value - row.firstNode.value);
   NodeId from = row.firstNode;
-  for (int stage = stageOf(begins, from); from < row.endNode; ++stage) {
-    const auto s = static_cast<std::size_t>(stage);
+  for (std::size_t s = stageOf(begins, from).index(); from < row.endNode; ++s) {
     const NodeId to = s < begins.size() ? std::min(begins[s], row.endNode) : row.endNode;
     const double top = where.top() + where.height() * (from.value - row.firstNode.value) / nodes;
     const double bottom = where.top() + where.height() * (to.value - row.firstNode.value) / nodes;
-    painter.fillRect(QRectF(where.left(), top, where.width(), bottom - top), stageColour(stage, theme));
+    painter.fillRect(QRectF(where.left(), top, where.width(), bottom - top), stageColour(Stage(s), theme));
     from = to;
   }
 }

@@ -31,7 +31,7 @@ void StageList::setStages(const std::vector<StageTotals>& stages) {
     auto* item = new QTreeWidgetItem(this, {QString::number(s), rank, durationText(t.forward), durationText(t.backward),
                                             memory > 0 ? sizeText(memory) : QStringLiteral("–")});
     QPixmap swatch(QSize(side, side) * devicePixelRatioF());
-    swatch.fill(stageColour(static_cast<int>(s), currentTheme()));
+    swatch.fill(stageColour(Stage(s), currentTheme()));
     item->setIcon(0, swatch);
     for (int column = 1; column < columnCount(); ++column) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
   }

@@ -103,12 +103,12 @@ double TreeModel::fraction(int row, Column column) const {
 
 QString TreeModel::toolTip(int row) const {
   const CallRow& r = tree_.row(row);
-  const int first = stageOf(begins_, r.firstNode), last = r.firstNode < r.endNode ? stageOf(begins_, NodeId(r.endNode.value - 1)) : first;
+  const Stage first = stageOf(begins_, r.firstNode), last = r.firstNode < r.endNode ? stageOf(begins_, NodeId(r.endNode.value - 1)) : first;
   QString text = QStringLiteral("<b>%1</b><table cellspacing='0' cellpadding='2'>").arg(title(row).toHtmlEscaped());
   const auto line = [&](const QString& what, const QString& value) {
     text += QStringLiteral("<tr><td>%1</td><td align='right'>%2</td></tr>").arg(what, value);
   };
-  line(tr("stage"), first == last ? QString::number(first) : tr("%1 to %2").arg(first).arg(last));
+  line(tr("stage"), first == last ? QString::number(first.value) : tr("%1 to %2").arg(first.value).arg(last.value));
   line(tr("operators"), QString::number(r.endNode.value - r.firstNode.value));
   line(tr("forward, one microbatch"), number(r, Forward));
   line(tr("backward"), number(r, Backward));
@@ -128,14 +128,14 @@ QVariant TreeModel::data(const QModelIndex& index, int role) const {
     case Qt::AccessibleTextRole:
       if (column == Name) {
         const auto marked = static_cast<int>(findings_.inside(tree_, row).size());
-        const QString text = tr("%1, stage %2").arg(title(row)).arg(stageOf(begins_, r.firstNode));
+        const QString text = tr("%1, stage %2").arg(title(row)).arg(stageOf(begins_, r.firstNode).value);
         return marked == 0 ? text : marked == 1 ? tr("%1, 1 finding").arg(text) : tr("%1, %2 findings").arg(text).arg(marked);
       }
       return tr("%1: %2").arg(headerData(column, Qt::Horizontal, Qt::DisplayRole).toString(), number(r, column));
     case Qt::TextAlignmentRole:
       return static_cast<int>(column == Name ? Qt::AlignLeft | Qt::AlignVCenter : Qt::AlignRight | Qt::AlignVCenter);
     case RowRole: return row;
-    case StageRole: return stageOf(begins_, r.firstNode);
+    case StageRole: return stageOf(begins_, r.firstNode).value;
     case FractionRole: return fraction(row, column);
     default: return {};
   }

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "app/gui/document/document.h"
-#include "app/gui/timeline/details.h"
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/details.h"
+#include "app/gui/timeline/facts/explanations.h"
 #include "app/gui/timeline/widget.h"
 
 namespace pw::gui {

@@ -18,6 +18,7 @@
 
 #include "app/gui/cluster/dialog.h"
 #include "app/gui/common/elided_label.h"
+#include "app/gui/common/format.h"
 #include "app/gui/document/cluster_title.h"
 #include "app/gui/document/document.h"
 #include "backends/resources/resources.h"
@@ -31,8 +32,6 @@ namespace {
 
 constexpr std::array kPrecisions{DType::Unknown, DType::BFloat16, DType::Float16, DType::Float8};
 constexpr std::array kAttentions{Attention::AsTraced, Attention::Fused, Attention::Unfused};
-
-QString textOf(std::string_view text) { return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())); }
 
 /// A design's cluster without the links that were added to it, and those: `h100-nvlink`, `ethernet-25`.
 struct ClusterName {

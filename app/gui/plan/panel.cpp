@@ -8,29 +8,24 @@
 #include <QScrollArea>
 #include <QSignalBlocker>
 #include <QSpinBox>
-#include <QStandardItemModel>
 #include <QStyle>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <initializer_list>
 
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
-#include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/plan/cost_controls.h"
 #include "app/gui/plan/results.h"
+#include "app/gui/plan/schedule_box.h"
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
-#include "schedules/generate.h"
 #include "schedules/units.h"
-#include "simulator/order/find.h"
 #include "simulator/plan/planner.h"
 
 namespace pw::gui {
 namespace {
-
-/// Of the first item that is the project's or a file's own schedule; the families and what is made for costs come before.
-int ownIndex() { return static_cast<int>(generators().size() + kMadeSchedules.size()); }
 
 QString placementText(PlacementKind kind) {
   switch (kind) {
@@ -41,6 +36,12 @@ QString placementText(PlacementKind kind) {
     case PlacementKind::Custom: return PlanPanel::tr("as in the file");
   }
   return {};
+}
+
+/// The design has it already.
+void setQuietly(QSpinBox* box, int value) {
+  const QSignalBlocker quiet(box);
+  box->setValue(value);
 }
 
 /// What the box offers, in its order: each kind, and with a momentum where it has one.
@@ -59,7 +60,8 @@ std::vector<OptimizerSpec> offeredOptimizers() {
 struct PlanPanel::Private {
   PlanPanel& panel;
   Document& document;
-  QComboBox *schedule = nullptr, *recompute = nullptr, *sharing = nullptr, *optimizer = nullptr;
+  ScheduleBox* schedule = nullptr;
+  QComboBox *recompute = nullptr, *sharing = nullptr, *optimizer = nullptr;
   CostControls* costs = nullptr;
   QSpinBox *ranks = nullptr, *chunks = nullptr, *microbatches = nullptr, *microbatch = nullptr, *replicas = nullptr;
   QLineEdit* limit = nullptr;
@@ -72,8 +74,6 @@ struct PlanPanel::Private {
   Private(PlanPanel& p, Document& d) : panel(p), document(d) {}
   void build();
   QSpinBox* addSpin(QFormLayout& form, const QString& name, int low, int high, const std::function<void(PlanRequest&, int)>& change);
-  void addSchedule(QFormLayout& form);
-  void chooseDrawn(const std::string& name);
   void addShape(QFormLayout& form);
   void addRecompute(QFormLayout& form);
   void addSharing(QFormLayout& form);
@@ -81,11 +81,11 @@ struct PlanPanel::Private {
   void addLimit(QFormLayout& form);
   [[nodiscard]] Design unsplit() const;
   void showDesign();
+  void showShape();
+  void allowWhatThereIs();
   void showPlacement();
   void showTrace();
   [[nodiscard]] std::shared_ptr<const Measured> traceAlone() const;
-  void refuseSchedules();
-  void changeShape(const QString& what, const std::function<void(PlanRequest&)>& change);
 };
 
 PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
@@ -113,22 +113,14 @@ bool PlanPanel::isIdle() const { return d->results->isIdle(); }
 
 void PlanPanel::editCluster() { d->costs->editCluster(); }
 
-/// Other numbers of ranks or chunks lead to other stages: the splits are balanced again with the prediction.
-void PlanPanel::Private::changeShape(const QString& what, const std::function<void(PlanRequest&)>& change) {
-  document.edit(what, [&](Design& design) {
-    change(design.request);
-    design.customRows.reset();
-    design.source.clear();
-  });
-}
-
 void PlanPanel::Private::build() {
   auto* inside = new QWidget;
   auto* column = new QVBoxLayout(inside);
   auto* form = settings = new QFormLayout;
   form->setFieldGrowthPolicy(QFormLayout::ExpandingFieldsGrow);
   form->setLabelAlignment(Qt::AlignRight);
-  addSchedule(*form);
+  schedule = new ScheduleBox(document);
+  form->addRow(PlanPanel::tr("Schedule"), schedule);
   addShape(*form);
   addRecompute(*form);
   addSharing(*form);
@@ -180,57 +172,12 @@ QSpinBox* PlanPanel::Private::addSpin(QFormLayout& form, const QString& name, in
   box->setKeyboardTracking(false);
   box->setAccessibleName(name);
   QObject::connect(box, &QSpinBox::valueChanged, &panel, [this, name, change](int value) {
-    changeShape(PlanPanel::tr("Change %1").arg(name.toLower()), [&](PlanRequest& r) { change(r, value); });
+    changeShape(document, PlanPanel::tr("Change %1").arg(name.toLower()), [&](PlanRequest& r) { change(r, value); });
   });
   auto* label = new QLabel(name);
   label->setBuddy(box);
   form.addRow(label, box);
   return box;
-}
-
-void PlanPanel::Private::addSchedule(QFormLayout& form) {
-  schedule = new QComboBox;
-  schedule->setAccessibleName(PlanPanel::tr("Schedule"));
-  for (const Generator& g : generators()) {
-    schedule->addItem(QString::fromUtf8(g.name.data(), static_cast<qsizetype>(g.name.size())));
-    schedule->setItemData(schedule->count() - 1, QString::fromUtf8(g.summary.data(), static_cast<qsizetype>(g.summary.size())),
-                          Qt::ToolTipRole);
-  }
-  for (const MadeSchedule& made : kMadeSchedules) {
-    schedule->addItem(QString::fromUtf8(made.name.data(), static_cast<qsizetype>(made.name.size())));
-    const QString about =
-        made.room == 0
-            ? PlanPanel::tr("An order made for the costs of these stages and the memory limit; it follows every change of theirs")
-            : PlanPanel::tr("As auto, with the activations of at most %n times as many microbatches as ranks", nullptr, made.room);
-    schedule->setItemData(schedule->count() - 1, about, Qt::ToolTipRole);
-  }
-  QObject::connect(schedule, &QComboBox::activated, &panel, [this](int index) {
-    const std::string name = schedule->itemText(index).toStdString();
-    if (index >= ownIndex()) return chooseDrawn(name);
-    changeShape(PlanPanel::tr("Choose schedule %1").arg(schedule->itemText(index)), [&](PlanRequest& r) {
-      r.schedule = name;
-      if (madeSchedule(name) != nullptr) {
-        if (r.chunks == 0) r.chunks = usualChunks(name);
-        return;
-      }
-      const Generator& family = generatorOf(name);
-      const auto allowed = [&](int n) { return !family.refusal({r.ranks, r.ranks * n, r.microbatches}); };
-      r.chunks = r.chunks > 0 && allowed(r.chunks) && r.chunks != 1 ? r.chunks : family.chunks;
-    });
-  });
-  form.addRow(PlanPanel::tr("Schedule"), schedule);
-}
-
-/// The ranks and chunks that it was drawn for come with it; it adapts to the plan's microbatches.
-void PlanPanel::Private::chooseDrawn(const std::string& name) {
-  const auto drawn = drawnNamed(document.design(), name);
-  if (!drawn) return;  // the file's own
-  changeShape(PlanPanel::tr("Choose schedule %1").arg(QString::fromStdString(name)), [&](PlanRequest& r) {
-    r.schedule = name;
-    r.ranks = static_cast<int>(drawn->rows.size());
-    r.chunks = std::max(1, static_cast<int>(drawn->placement.stages()) / std::max(1, r.ranks));
-    r.rankOrder.clear();
-  });
 }
 
 void PlanPanel::Private::addShape(QFormLayout& form) {
@@ -312,31 +259,12 @@ void PlanPanel::Private::addLimit(QFormLayout& form) {
   limit->setAccessibleName(PlanPanel::tr("Memory limit of a rank"));
   QObject::connect(limit, &QLineEdit::editingFinished, &panel, [this] {
     limit->setModified(false);  // taken: undo is the document's from here on
-    Bytes bytes = 0;
-    try {
-      bytes = limit->text().trimmed().isEmpty() ? 0 : parseSize(QString(limit->text()).remove(QLatin1Char(' ')).toStdString());
-    } catch (const Error& e) {
-      return results->showProblem(QString::fromUtf8(e.what()));
-    }
-    document.edit(PlanPanel::tr("Change memory limit"), [&](Design& design) { design.request.memoryLimit = bytes; });
+    const std::string text = QString(limit->text()).remove(QLatin1Char(' ')).toStdString();
+    const Answer<Bytes> bytes = text.empty() ? Bytes(0) : trySize(text);
+    if (!bytes) return results->showProblem(QString::fromStdString(bytes.refusal().why));
+    document.edit(PlanPanel::tr("Change memory limit"), [&](Design& design) { design.request.memoryLimit = *bytes; });
   });
   form.addRow(PlanPanel::tr("Memory limit"), limit);
-}
-
-/// Greys out schedules that do not support the combination, with the reason as their tooltip.
-void PlanPanel::Private::refuseSchedules() {
-  const PlanRequest& r = document.design().request;
-  auto* items = qobject_cast<QStandardItemModel*>(schedule->model());
-  for (int i = 0; i < static_cast<int>(generators().size()); ++i) {
-    const Generator& family = generators()[static_cast<std::size_t>(i)];
-    const int n = r.chunks > 1 ? r.chunks : family.chunks;
-    auto refusal = family.refusal({r.ranks, r.ranks * n, r.microbatches});
-    if (refusal && n != family.chunks) refusal = family.refusal({r.ranks, r.ranks * family.chunks, r.microbatches});
-    QStandardItem* item = items->item(i);
-    item->setForeground(refusal ? panel.palette().color(QPalette::Disabled, QPalette::Text) : panel.palette().color(QPalette::Text));
-    const QString summary = QString::fromUtf8(family.summary.data(), static_cast<qsizetype>(family.summary.size()));
-    item->setToolTip(refusal ? summary + QStringLiteral("\n") + QString::fromStdString(*refusal) : summary);
-  }
 }
 
 /// Everything of the design that this panel shows.
@@ -348,54 +276,9 @@ Design PlanPanel::Private::unsplit() const {
 
 void PlanPanel::Private::showDesign() {
   shown = unsplit();
-  const Design& design = document.design();
-  const PlanRequest& r = design.request;
-  const bool model = document.graph() != nullptr, any = model || design.customCosts;
-  const auto set = [](QSpinBox* box, int value) {
-    const QSignalBlocker quiet(box);
-    box->setValue(value);
-  };
-  const QSignalBlocker quiet(schedule);
-  const int own = ownIndex();
-  while (schedule->count() > own) schedule->removeItem(own);
-  for (const auto& drawn : design.drawn) {
-    schedule->addItem(QString::fromStdString(drawn->name));
-    schedule->setItemData(schedule->count() - 1,
-                          PlanPanel::tr("Edited by hand, or from a CSV; drawn for %1 ranks, %2 stages and %3 microbatches")
-                              .arg(drawn->rows.size())
-                              .arg(drawn->placement.stages())
-                              .arg(drawn->microbatches),
-                          Qt::ToolTipRole);
-  }
-  if (design.customRows) {
-    schedule->addItem(
-        (design.job ? PlanPanel::tr("%1 (as it ran)") : PlanPanel::tr("%1 (as in the file)")).arg(QString::fromStdString(r.schedule)));
-    schedule->setCurrentIndex(schedule->count() - 1);
-  } else {
-    schedule->setCurrentIndex(schedule->findText(QString::fromStdString(r.schedule)));
-  }
-  set(ranks, r.ranks);
-  set(microbatches, r.microbatches);
-  set(microbatch, static_cast<int>(std::min(r.microbatch, kMostMicrobatchSamples)));
-  set(replicas, r.replicas);
-  int stages = 0;
-  try {
-    stages = any ? stagesOf(design) : 0;
-  } catch (const Error&) {}
-  set(chunks, r.ranks > 0 ? std::max(1, stages / r.ranks) : 1);
-  for (QWidget* w : {static_cast<QWidget*>(schedule), static_cast<QWidget*>(ranks), static_cast<QWidget*>(chunks),
-                     static_cast<QWidget*>(microbatches), static_cast<QWidget*>(microbatch), static_cast<QWidget*>(replicas),
-                     static_cast<QWidget*>(recompute), static_cast<QWidget*>(sharing), static_cast<QWidget*>(optimizer),
-                     static_cast<QWidget*>(limit), static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
-    w->setEnabled(model);
-  }
-  if (design.job) {  // there is no model behind its times, and they are of its own microbatches, replicas and memory
-    for (QWidget* w : {static_cast<QWidget*>(microbatch), static_cast<QWidget*>(replicas), static_cast<QWidget*>(recompute),
-                       static_cast<QWidget*>(sharing), static_cast<QWidget*>(optimizer), static_cast<QWidget*>(limit),
-                       static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
-      w->setEnabled(false);
-    }
-  }
+  const PlanRequest& r = document.design().request;
+  schedule->showDesign();
+  showShape();
   QStringList names;
   for (const std::string& n : wordsOf(r.recompute)) names << QString::fromStdString(n);
   if (!recompute->lineEdit()->hasFocus()) recompute->setEditText(names.join(QLatin1Char(',')));
@@ -404,9 +287,31 @@ void PlanPanel::Private::showDesign() {
   const auto chosen = std::ranges::find(offered, r.optimizer);
   optimizer->setCurrentIndex(chosen == offered.end() ? -1 : static_cast<int>(chosen - offered.begin()));
   if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? sizeText(r.memoryLimit) : QString());
-  refuseSchedules();
+  allowWhatThereIs();
   showTrace();
   costs->showDesign();  // after it: a row of its own may be hidden
+}
+
+void PlanPanel::Private::showShape() {
+  const Design& design = document.design();
+  const PlanRequest& r = design.request;
+  setQuietly(ranks, r.ranks);
+  setQuietly(microbatches, r.microbatches);
+  setQuietly(microbatch, static_cast<int>(std::min(r.microbatch, kMostMicrobatchSamples)));
+  setQuietly(replicas, r.replicas);
+  int stages = 0;
+  try {
+    stages = document.graph() || design.customCosts ? stagesOf(design) : 0;
+  } catch (const UsageError&) {}  // a project may name a schedule that is none; the prediction says so
+  setQuietly(chunks, r.ranks > 0 ? std::max(1, stages / r.ranks) : 1);
+}
+
+/// Enables the settings of a model. There is none behind a job's times, which are of its own microbatches, replicas and memory.
+void PlanPanel::Private::allowWhatThereIs() {
+  const bool model = document.graph() != nullptr, job = document.design().job != nullptr;
+  for (QWidget* w : std::initializer_list<QWidget*>{schedule, ranks, chunks, microbatches}) w->setEnabled(model);
+  for (QWidget* w : std::initializer_list<QWidget*>{microbatch, replicas, recompute, sharing, optimizer, limit, run, profile})
+    w->setEnabled(model && !job);
 }
 
 void PlanPanel::Private::showPlacement() {
@@ -435,24 +340,16 @@ void PlanPanel::Private::showTrace() {
   replan->setVisible(trace && !trace->from.paths.empty());
   ranks->setSuffix({});
   if (!trace) return;
-  const bool isNamed = trace->executed && !trace->executed->name.empty();
-  schedule->addItem(isNamed           ? PlanPanel::tr("%1 (as in the trace)").arg(QString::fromStdString(trace->executed->name))
-                    : trace->executed ? PlanPanel::tr("an order of its own")
-                                      : PlanPanel::tr("not a whole step"));
-  schedule->setCurrentIndex(schedule->count() - 1);
-  const auto show = [](QSpinBox* box, int value) {
-    const QSignalBlocker quiet(box);
-    box->setValue(value);
-  };
+  schedule->showExecuted(trace->executed ? &*trace->executed : nullptr);
   const int own = trace->executed ? static_cast<int>(trace->executed->rows.size()) : trace->trace.ranks;
   const int copies = trace->trace.ranks / std::max(1, own);
   if (copies > 1) ranks->setSuffix(PlanPanel::tr(" in each of %1 copies").arg(copies));
-  show(ranks, own);
+  setQuietly(ranks, own);
   settings->setRowVisible(chunks, trace->executed.has_value());
   settings->setRowVisible(microbatches, trace->executed.has_value());
   if (!trace->executed) return;
-  show(chunks, static_cast<int>(trace->executed->placement.stages()) / std::max(1, own));
-  show(microbatches, trace->executed->microbatches);
+  setQuietly(chunks, static_cast<int>(trace->executed->placement.stages()) / std::max(1, own));
+  setQuietly(microbatches, trace->executed->microbatches);
 }
 
 }  // namespace pw::gui

@@ -7,7 +7,6 @@
 #include <QTimer>
 #include <QVBoxLayout>
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "app/gui/common/jobs.h"
@@ -15,6 +14,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/times.h"
 #include "app/gui/runs/comparer.h"
+#include "app/gui/runs/comparison_notes.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/run_controls.h"
 #include "app/gui/runs/run_history.h"
@@ -63,16 +63,15 @@ struct RunsPanel::Private {
   void updateControls();
   void followCosts();
   void begin();
-  void endRun(bool ok, int id, const QString& error);
+  void endRun(bool ok, std::optional<RunId> id, const QString& error);
   void endProfile(const std::shared_ptr<const Profile>& result, const QString& error);
-  void load(const std::vector<int>& ids);
+  void load(const std::vector<RunId>& ids);
   void showStep(std::optional<int> step);
   void loadPlan();
   void follow();
   void judge();
   void present();
   void showCrowding();
-  [[nodiscard]] QString noteOn(const Measured& measured) const;
 
   int cores = 0;  ///< of this machine; 0: not known yet
 };
@@ -156,7 +155,7 @@ void RunsPanel::Private::connectAll() {
   connect(&task, &RunTask::arrived, p, [this](const std::shared_ptr<const Measured>& measured) {
     if (follows) document.setMeasured(measured);
   });
-  connect(&task, &RunTask::runEnded, p, [this](bool ok, int id, const QString& error) { endRun(ok, id, error); });
+  connect(&task, &RunTask::runEnded, p, [this](bool ok, std::optional<RunId> id, const QString& error) { endRun(ok, id, error); });
   connect(&task, &RunTask::profileEnded, p,
           [this](const std::shared_ptr<const Profile>& result, const QString& error) { endProfile(result, error); });
 }
@@ -218,20 +217,20 @@ void RunsPanel::Private::begin() {
     task.run(request);
     updateControls();
   } catch (const Error& e) {
-    endRun(false, 0, QString::fromUtf8(e.what()));
+    endRun(false, {}, QString::fromUtf8(e.what()));
   }
 }
 
-void RunsPanel::Private::endRun(bool ok, int id, const QString& error) {
+void RunsPanel::Private::endRun(bool ok, std::optional<RunId> id, const QString& error) {
   const auto last = std::exchange(shownBefore, nullptr);
   if (ok)
-    controls->say(id > 0 ? tr("Run %1 is recorded.").arg(id) : QString());
+    controls->say(id ? tr("Run %1 is recorded.").arg(id->value) : QString());
   else
     controls->say(error.isEmpty() ? tr("The run was cancelled.") : tr("The run failed: %1").arg(error));
   updateControls();
   const auto now = document.measured();
   if (!ok && now && now->live) document.setMeasured(last);
-  if (ok && id > 0) history->choose({id});
+  if (ok && id) history->choose({*id});
   emit document.storeChanged();  // lists it, also one that failed
   if (!error.isEmpty()) emit panel.failed(error);
   emit panel.runFinished(ok);
@@ -272,7 +271,7 @@ void RunsPanel::Private::endProfile(const std::shared_ptr<const Profile>& result
 void RunsPanel::cancel() {
   if (d->pendingSteps) {
     d->pendingSteps.reset();
-    d->endRun(false, 0, {});
+    d->endRun(false, {}, {});
     return;
   }
   d->controls->setProgress(0, 0, tr("Cancelling …"));
@@ -287,12 +286,12 @@ void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program)
 
 void RunsPanel::refresh() { d->history->list(d->document.storePath()); }
 
-void RunsPanel::chooseRun(int id) {
+void RunsPanel::chooseRun(RunId id) {
   d->history->choose({id});
   refresh();
 }
 
-void RunsPanel::compareRuns(int id, int with) {
+void RunsPanel::compareRuns(RunId id, RunId with) {
   d->history->choose({id, with});
   refresh();
 }
@@ -308,14 +307,14 @@ void RunsPanel::showNothing() {
 const std::vector<RunSummary>& RunsPanel::runs() const { return d->history->runs(); }
 
 /// Shows the newest of these runs, compared with the one before it.
-void RunsPanel::Private::load(const std::vector<int>& ids) {
+void RunsPanel::Private::load(const std::vector<RunId>& ids) {
   if (ids.empty()) return;
   const std::string store = document.storePath().toStdString();
-  loading.start(tr("Load run %1").arg(ids.back()), [this, store, ids](JobControl&) -> std::function<void()> {
+  loading.start(tr("Load run %1").arg(ids.back().value), [this, store, ids](JobControl&) -> std::function<void()> {
     const RunStore file(store, RunStore::Mode::ReadOnly);
-    const auto main = std::make_shared<const RunRecord>(file.load(RunId(ids.back())));
+    const auto main = std::make_shared<const RunRecord>(file.load(ids.back()));
     const auto measured = measuredOf(file, store, *main, {});
-    const auto with = ids.size() > 1 ? measuredOf(file, store, file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
+    const auto with = ids.size() > 1 ? measuredOf(file, store, file.load(ids[ids.size() - 2]), {}) : nullptr;
     const std::vector<int> steps = file.stepNumbers(main->id, kMostStepsListed);
     return [this, store, main, measured, with, steps] {
       shown = {store, main, steps, measured ? measured->step : 0, measured, with};
@@ -337,12 +336,12 @@ void RunsPanel::Private::showStep(std::optional<int> step) {
 
 /// Of the model that is open: an edit, which can be undone; of another: to be opened as a file.
 void RunsPanel::Private::loadPlan() {
-  const std::vector<int> ids = history->selected();
+  const std::vector<RunId> ids = history->selected();
   if (ids.empty()) return;
   const std::string store = document.storePath().toStdString();
-  planning.start(tr("Load the plan of run %1").arg(ids.back()),
+  planning.start(tr("Load the plan of run %1").arg(ids.back().value),
                  [this, store, id = ids.back(), models = document.design().models](JobControl&) -> std::function<void()> {
-                   const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load(RunId(id));
+                   const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load(id);
                    const std::string path = keepPlan(run);
                    const auto loaded = run.plan.modelFiles == models ? loadFiles({path}, {}) : nullptr;
                    return [this, loaded, path, id] {
@@ -350,7 +349,7 @@ void RunsPanel::Private::loadPlan() {
                        emit panel.openRequested({QString::fromStdString(path)});
                        return;
                      }
-                     document.edit(tr("Load the plan of run %1").arg(id), [&](Design& design) {
+                     document.edit(tr("Load the plan of run %1").arg(id.value), [&](Design& design) {
                        const std::string cluster = design.cluster;
                        design = loaded->design;
                        design.cluster = cluster;
@@ -383,16 +382,7 @@ void RunsPanel::Private::judge() {
   const auto prediction = measured && !measured->run ? document.prediction() : nullptr;  // a run has its own
   if (!measured || measured->live || (!measured->run && !prediction)) {
     comparer.forget();
-    if (!measured && shown.record)
-      comparison->clear((shown.record->state == RunState::Failed ? tr("Run %1 has no complete step. It failed: %2")
-                                                                 : tr("Run %1 has no complete step. %2"))
-                            .arg(shown.record->id.value)
-                            .arg(QString::fromStdString(shown.record->failure)));
-    else if (!measured)
-      comparison->clear(tr("Select a run to see where prediction and measurement differ, or two runs to compare them."));
-    else
-      comparison->clear(measured->live ? tr("The comparison is shown when the run has ended.")
-                                       : tr("There is no prediction to compare this with."));
+    comparison->clear(whyNotCompared(measured.get(), shown.record.get()));
     emit panel.compared();
     return;
   }
@@ -408,28 +398,8 @@ void RunsPanel::Private::present() {
   else if (with)
     comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured));
   else
-    comparison->show(comparer.verdict(), timesOf(*measured), noteOn(*measured));
+    comparison->show(comparer.verdict(), timesOf(*measured), noteOn(*measured, document.prediction().get(), comparer.verdict()));
   emit panel.compared();
-}
-
-QString RunsPanel::Private::noteOn(const Measured& measured) const {
-  const auto prediction = document.prediction();
-  QStringList notes;
-  if (measured.run && measured.run->state != RunState::Completed)
-    notes << (measured.run->state == RunState::Failed ? tr("The run failed after these steps: %1") : QStringLiteral("%1"))
-                 .arg(QString::fromStdString(measured.run->failure));
-  if (measured.run && prediction && !isOfPlan(*prediction, measured.run->plan))
-    notes << tr("This run used a different plan: it is compared with what was predicted for that plan.");
-  if (measured.run && measured.run->machine.device == "cpu") {
-    const Plan& plan = measured.run->plan;
-    const std::string crowded = crowdingNote(static_cast<int>(plan.schedule.rows.size()) * plan.replicas, measured.run->machine.cores);
-    if (!crowded.empty()) notes << QString::fromStdString(crowded) + QLatin1Char('.');
-  }
-  constexpr double kFarOff = 0.2;
-  const bool isOfEstimates = timesOf(measured) == TimesOf::Measured && measured.run && measured.run->facts.costs == CostSource::Estimated;
-  if (isOfEstimates && std::abs(comparer.verdict().comparison.makespanError) > kFarOff)
-    notes << tr("It was predicted from estimated times; Profile measures those of this machine.");
-  return notes.join(QLatin1Char('\n'));
 }
 
 QString RunsPanel::summary() const { return d->comparison->sentence(); }

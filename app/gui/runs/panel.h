@@ -23,8 +23,8 @@ class RunsPanel : public QWidget {
   void startProfile();           ///< measures the model; the profile becomes part of the design (one undo step)
   void cancel();                 ///< ends the running child process
   [[nodiscard]] bool isBusy() const;
-  void chooseRun(int id);  ///< overlays its median step, once the store is listed
-  void compareRuns(int id, int with);
+  void chooseRun(RunId id);  ///< overlays its median step, once the store is listed
+  void compareRuns(RunId id, RunId with);
   void showNothing();
   [[nodiscard]] QString summary() const;  ///< `Measured 3.1 % slower than predicted (…); most of it: B of stage 1, +2.1 ms.`
   [[nodiscard]] const std::vector<RunSummary>& runs() const;  ///< of the store, oldest first; see `pastError`

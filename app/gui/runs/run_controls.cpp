@@ -10,14 +10,10 @@
 #include <algorithm>
 
 #include "app/gui/common/flow_layout.h"
+#include "app/gui/common/format.h"
 #include "app/gui/runs/run_task.h"
 
 namespace pw::gui {
-namespace {
-
-QString wordOf(std::string_view word) { return QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size())); }
-
-}  // namespace
 
 RunControls::RunControls(QWidget* parent)
     : QWidget(parent),
@@ -38,7 +34,7 @@ RunControls::RunControls(QWidget* parent)
   steps_->setToolTip(tr("Training steps; the first one warms up and is not counted as typical"));
   std::vector<TransportHere> unknown;
   for (const Transport transport : valuesOf<Transport>()) {  // each in the row of its value
-    transport_->addItem(wordOf(nameOf(transport)));
+    transport_->addItem(textOf(nameOf(transport)));
     unknown.push_back({transport, !factsOf(transport).onGpu, ""});
   }
   setTransports(unknown);

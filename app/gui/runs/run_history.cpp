@@ -69,7 +69,7 @@ void RunHistory::list(const QString& store) {
 }
 
 void RunHistory::show(std::vector<RunSummary> runs, const QString& store) {
-  const std::vector<int> ids = selected();
+  const std::vector<RunId> ids = selected();
   isSilent_ = true;
   runs_->setRuns(std::move(runs));
   select(ids);
@@ -81,23 +81,23 @@ void RunHistory::show(std::vector<RunSummary> runs, const QString& store) {
   setCurrentIndex(runs_->rowCount() > 0 ? 1 : 0);
   if (const auto wanted = std::exchange(wanted_, {}); !wanted.empty()) {
     select(wanted);
-    if (selected().empty()) emit failed(tr("There is no run %1 in %2; choose one from the list.").arg(wanted.front()).arg(file));
+    if (selected().empty()) emit failed(tr("There is no run %1 in %2; choose one from the list.").arg(wanted.front().value).arg(file));
   }
   emit listed();
 }
 
-void RunHistory::choose(const std::vector<int>& ids) { wanted_ = ids; }
+void RunHistory::choose(const std::vector<RunId>& ids) { wanted_ = ids; }
 
-std::vector<int> RunHistory::selected() const {
-  std::vector<int> ids;
-  for (const QModelIndex& index : view_->selectionModel()->selectedRows()) ids.push_back(runs_->at(index.row()).id.value);
+std::vector<RunId> RunHistory::selected() const {
+  std::vector<RunId> ids;
+  for (const QModelIndex& index : view_->selectionModel()->selectedRows()) ids.push_back(runs_->at(index.row()).id);
   std::ranges::sort(ids);
   return ids;
 }
 
-void RunHistory::select(const std::vector<int>& ids) {
+void RunHistory::select(const std::vector<RunId>& ids) {
   QItemSelection selection;
-  for (const int id : ids) {
+  for (const RunId id : ids) {
     const int row = runs_->rowOf(id);
     if (row >= 0) selection.select(runs_->index(row, 0), runs_->index(row, runs_->columnCount() - 1));
   }

@@ -21,9 +21,9 @@ class RunHistory : public QStackedWidget {
   ~RunHistory() override;
 
   void list(const QString& store);                            ///< lists the store in the background; what is selected stays
-  void choose(const std::vector<int>& ids);                   ///< selects these as soon as a store is listed
+  void choose(const std::vector<RunId>& ids);                 ///< selects these as soon as a store is listed
   void selectNone();                                          ///< silently
-  [[nodiscard]] std::vector<int> selected() const;            ///< ids, ascending
+  [[nodiscard]] std::vector<RunId> selected() const;          ///< ascending
   [[nodiscard]] const std::vector<RunSummary>& runs() const;  ///< oldest first
 
  signals:
@@ -37,13 +37,13 @@ class RunHistory : public QStackedWidget {
 
  private:
   void show(std::vector<RunSummary> runs, const QString& store);
-  void select(const std::vector<int>& ids);
+  void select(const std::vector<RunId>& ids);
 
   RunList* runs_;
   QLabel* nothing_;
   QTreeView* view_;
-  std::vector<int> wanted_;  ///< runs to choose when the store is listed
-  bool isSilent_ = false;    ///< the selection changes, not the choice
+  std::vector<RunId> wanted_;  ///< runs to choose when the store is listed
+  bool isSilent_ = false;      ///< the selection changes, not the choice
   Job listing_;
 };
 

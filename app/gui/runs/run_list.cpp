@@ -104,9 +104,9 @@ void RunList::setRuns(std::vector<RunSummary> runs) {
   endResetModel();
 }
 
-int RunList::rowOf(int id) const {
+int RunList::rowOf(RunId id) const {
   for (int row = 0; row < rowCount(); ++row) {
-    if (at(row).id.value == id) return row;
+    if (at(row).id == id) return row;
   }
   return -1;
 }

@@ -19,7 +19,7 @@ class RunList : public QAbstractTableModel {
   void setRuns(std::vector<RunSummary> runs);
   [[nodiscard]] const std::vector<RunSummary>& runs() const { return runs_; }  ///< oldest first
   [[nodiscard]] const RunSummary& at(int row) const { return runs_[runs_.size() - 1 - static_cast<std::size_t>(row)]; }
-  [[nodiscard]] int rowOf(int id) const;  ///< −1: not there
+  [[nodiscard]] int rowOf(RunId id) const;  ///< −1: not there
 
   [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
   [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;

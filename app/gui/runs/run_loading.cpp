@@ -37,7 +37,7 @@ std::shared_ptr<const Measured> measuredOf(const RunStore& store, const std::str
   measured->timeline = timelineOf(measured->trace);
   measured->run = run;
   measured->step = chosen.step;
-  measured->from = {.paths = {}, .store = path, .run = static_cast<int>(run.id.value), .steps = {}};
+  measured->from = {.paths = {}, .store = path, .run = run.id, .steps = {}};
   measured->stepName = "step " + std::to_string(chosen.step);
   return measured;
 }

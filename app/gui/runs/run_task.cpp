@@ -54,7 +54,11 @@ std::shared_ptr<const Measured> measuredOf(LiveStep step) {
   return measured;
 }
 
-int runIdOf(const QByteArray& output) { return readObject(output).value(QLatin1String("run_id")).toInt(0); }
+/// What the child says of where its run is stored.
+std::optional<RunId> runIdOf(const QByteArray& output) {
+  const int id = readObject(output).value(QLatin1String("run_id")).toInt(0);
+  return id > 0 ? std::optional(RunId(id)) : std::nullopt;
+}
 
 }  // namespace
 
@@ -74,7 +78,7 @@ struct RunTask::Private {
   /// Ends a task that did not complete.
   void fail(RunTask& task, const QString& error) {
     const auto what = std::exchange(kind, Kind::None);
-    if (what == Kind::Run) emit task.runEnded(false, 0, error);
+    if (what == Kind::Run) emit task.runEnded(false, {}, error);
     if (what == Kind::Profile) emit task.profileEnded(nullptr, error);
   }
   /// Whether there is a folder for a new task; else that will fail.

@@ -3,6 +3,7 @@
 #include <QObject>
 #include <QString>
 #include <memory>
+#include <optional>
 
 #include "app/gui/document/document.h"
 #include "backends/messages/transport.h"
@@ -48,8 +49,8 @@ class RunTask : public QObject {
   void progressed(qint64 done, qint64 all, const QString& note);
   /// The newest step as far as it is known, at most ten times a second; its `live` is set.
   void arrived(std::shared_ptr<const pw::gui::Measured> measured);
-  /// `id`: where the run was stored, 0 where it was not. `error` is empty when it completed or was cancelled.
-  void runEnded(bool ok, int id, const QString& error);
+  /// `id`: where the run was stored; nothing where it was not. `error` is empty when it completed or was cancelled.
+  void runEnded(bool ok, std::optional<pw::RunId> id, const QString& error);
   /// `profile` is null when it did not complete.
   void profileEnded(std::shared_ptr<const pw::Profile> profile, const QString& error);
 

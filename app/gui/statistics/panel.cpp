@@ -19,8 +19,8 @@
 #include "app/gui/document/document.h"
 #include "app/gui/statistics/histogram_delegate.h"
 #include "app/gui/statistics/summary.h"
-#include "app/gui/timeline/details.h"
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/details.h"
+#include "app/gui/timeline/facts/explanations.h"
 #include "app/gui/timeline/widget.h"
 
 namespace pw::gui {
@@ -88,7 +88,7 @@ std::size_t sizeOf(const Timeline& timeline) {
 
 QString lettersOf(SpanKind kind) {
   const std::string_view letters = nameOf(kind);
-  return QString::fromUtf8(letters.data(), static_cast<qsizetype>(letters.size()));
+  return textOf(letters);
 }
 
 QTreeWidget* table(const QStringList& heads, const QString& name) {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 
 namespace pw::gui {
 namespace {

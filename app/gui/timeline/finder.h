@@ -4,8 +4,8 @@
 #include <QTimer>
 #include <vector>
 
+#include "app/gui/timeline/facts/find_query.h"
 #include "app/gui/timeline/find_bar.h"
-#include "app/gui/timeline/find_query.h"
 #include "app/gui/timeline/selection.h"
 
 namespace pw::gui {

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 
 namespace pw::gui {
 namespace {

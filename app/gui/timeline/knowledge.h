@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "app/gui/common/jobs.h"
-#include "app/gui/timeline/dependencies.h"
-#include "app/gui/timeline/details.h"
 #include "app/gui/timeline/drawing/matches.h"
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/dependencies.h"
+#include "app/gui/timeline/facts/details.h"
+#include "app/gui/timeline/facts/explanations.h"
 #include "app/gui/timeline/shown_timelines.h"
 #include "simulator/report/explain.h"
 

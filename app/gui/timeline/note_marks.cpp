@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "app/gui/timeline/drawing/note_flags.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 
 namespace pw::gui {
 namespace {

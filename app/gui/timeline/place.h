@@ -9,7 +9,7 @@
 
 #include "app/gui/timeline/drawing/drawing_area.h"
 #include "app/gui/timeline/drawing/geometry.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "app/gui/timeline/view_history.h"
 
 namespace pw::gui {

@@ -91,7 +91,4 @@ class Selection : public QObject {
   std::vector<SourcedSpan> also_;  ///< put into `scene_.highlighted` beside the emphasis
 };
 
-/// What is said of what is selected, in plain text; empty where nothing is. `isMoving`: timelines change, so only what is known at once.
-[[nodiscard]] QString detailsOf(const Selection& selection, const Scene& scene, Knowledge& knowledge, bool isMoving);
-
 }  // namespace pw::gui

@@ -22,6 +22,7 @@
 #include "app/gui/timeline/overview/differing.h"
 #include "app/gui/timeline/overview/groups.h"
 #include "app/gui/timeline/overview/strip.h"
+#include "app/gui/timeline/selection_details.h"
 
 namespace pw::gui {
 namespace {
@@ -274,7 +275,6 @@ void TimelineWidget::Private::showEditing() {
   commands.updateToggles();
   editing.show();
   canvas->updateSoon();
-  emit w.editingChanged(hand->isOn());
 }
 
 // ---- Events --------------------------------------------------------------------------------------------------------
@@ -403,8 +403,6 @@ void TimelineWidget::fitAll() { d->place.fitAll(); }
 void TimelineWidget::fitSelection() { d->selection.fit(); }
 void TimelineWidget::zoomIn() { d->mouse.zoom(kZoomStep); }
 void TimelineWidget::zoomOut() { d->mouse.zoom(1 / kZoomStep); }
-void TimelineWidget::selectNext(int direction) { d->selection.walk(direction); }
-void TimelineWidget::followDependency(int direction) { d->selection.follow(direction); }
 void TimelineWidget::find() { d->findBar->open(); }
 
 int TimelineWidget::findText(const QString& query) {
@@ -412,7 +410,6 @@ int TimelineWidget::findText(const QString& query) {
   return d->finder.search(query, true);
 }
 
-void TimelineWidget::findStep(int direction) { d->finder.step(direction); }
 void TimelineWidget::viewBack() { d->place.back(); }
 void TimelineWidget::viewForward() { d->place.forward(); }
 void TimelineWidget::showCriticalPath(bool on) { d->selection.setShowsPath(on); }

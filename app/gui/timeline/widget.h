@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "app/gui/timeline/drawing/scene.h"
-#include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/facts/find_query.h"
 
 namespace pw::gui {
 
@@ -28,12 +28,9 @@ class TimelineWidget : public QWidget {
   void fitSelection();
   void zoomIn();
   void zoomOut();
-  void selectNext(int direction);        ///< `.` and `,`
-  void followDependency(int direction);  ///< `]` forward, `[` backward
-  void find();                           ///< opens the find bar
-  int findText(const QString& query);    ///< `F 2.5`, `rank 3`, `bubble`: number found; selects the first
-  void findStep(int direction);          ///< Enter, Shift+Enter: the next or previous one found, around the ends
-  void viewBack();                       ///< Alt+Left, Alt+Right
+  void find();                         ///< opens the find bar
+  int findText(const QString& query);  ///< `F 2.5`, `rank 3`, `bubble`: number found; selects the first
+  void viewBack();                     ///< Alt+Left, Alt+Right
   void viewForward();
   void showCriticalPath(bool on);
   void setArrangement(Arrangement arrangement);
@@ -77,7 +74,6 @@ class TimelineWidget : public QWidget {
   void detailsChanged(const QString& text);
   void selectionChanged();                    ///< or what is marked, or the timelines
   void memoryClicked(Rank rank);              ///< on a rank's curve
-  void editingChanged(bool on);               ///< or what is edited, selected or said of it
   void editRefused(const QString& sentence);  ///< why an edit by hand is not possible
   void timelinePainted();                     ///< a frame with the newest prediction is on the screen (benches measure this)
 

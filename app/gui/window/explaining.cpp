@@ -6,7 +6,7 @@
 #include "app/gui/document/job_design.h"
 #include "app/gui/runs/calibration.h"
 #include "app/gui/runs/run_loading.h"
-#include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/facts/find_query.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/store/run_store.h"
 #include "schedules/error.h"

@@ -1,31 +1,27 @@
-#include <QAbstractItemView>
 #include <QActionGroup>
 #include <QApplication>
 #include <QClipboard>
 #include <QDesktopServices>
 #include <QFileDialog>
 #include <QFileInfo>
-#include <QHeaderView>
 #include <QMenuBar>
 #include <QMessageBox>
 #include <QPainter>
 #include <QSettings>
 #include <QStatusBar>
-#include <QTableWidget>
 #include <QToolBar>
-#include <QVBoxLayout>
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "app/gui/plan/cost_controls.h"
+#include "app/gui/window/appearance.h"
 #include "app/gui/window/command_palette.h"
+#include "app/gui/window/keys_dialog.h"
+#include "app/gui/window/palette_commands.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
 #include "backends/traces/formats.h"
 #include "schedules/error.h"
-#include "schedules/generate.h"
-#include "simulator/order/find.h"
-#include "simulator/plan/planner.h"
 
 namespace pw::gui {
 
@@ -129,45 +125,7 @@ void MainWindow::Private::viewMenu() {
   menu->addMenu(MainWindow::tr("&Rows"))->addActions(timeline->rowActions());
   menu->addActions(timeline->overviewActions());
   menu->addSeparator();
-  const auto choice = [&](QActionGroup* group, const QString& text, bool on, const std::function<void()>& run) {
-    QAction* action = command(menu, text, {}, run);
-    action->setCheckable(true);
-    action->setChecked(on);
-    group->addAction(action);
-    return action;
-  };
-  auto* colours = new QActionGroup(&window);
-  QAction* byKind = choice(colours, MainWindow::tr("Colour by &kind"), true, [this] { timeline->setColourBy(ColourBy::Kind); });
-  QAction* byStage = choice(colours, MainWindow::tr("Colour by s&tage"), false, [this] { timeline->setColourBy(ColourBy::Stage); });
-  QAction* byMicrobatch =
-      choice(colours, MainWindow::tr("Colour by mi&crobatch"), false, [this] { timeline->setColourBy(ColourBy::Microbatch); });
-  menu->addSeparator();
-  auto* arrangements = new QActionGroup(&window);
-  QAction* below =
-      choice(arrangements, MainWindow::tr("Measured &below predicted"), true, [this] { timeline->setArrangement(Arrangement::Below); });
-  QAction* above =
-      choice(arrangements, MainWindow::tr("Measured abov&e predicted"), false, [this] { timeline->setArrangement(Arrangement::Above); });
-  QAction* over =
-      choice(arrangements, MainWindow::tr("Measured o&ver predicted"), false, [this] { timeline->setArrangement(Arrangement::Over); });
-  const auto toggle = [&](const QString& text, const QKeySequence& key, const std::function<void(bool)>& run) {
-    auto* action = new QAction(text, &window);
-    action->setShortcut(key);
-    action->setCheckable(true);
-    QObject::connect(action, &QAction::toggled, &window, run);
-    menu->addAction(action);
-    commands.push_back(action);
-    return action;
-  };
-  QAction* differences =
-      toggle(MainWindow::tr("Show &differences"), QKeySequence(Qt::CTRL | Qt::Key_D), [this](bool on) { timeline->setDifferences(on); });
-  toggle(MainWindow::tr("Show critical &path"), QKeySequence(Qt::CTRL | Qt::Key_P), [this](bool on) { timeline->showCriticalPath(on); });
-  QObject::connect(timeline, &TimelineWidget::viewChanged, &window, [=, this] {  // the timeline has its own keys for these
-    const Scene& scene = timeline->scene();
-    (scene.colourBy == ColourBy::Kind ? byKind : scene.colourBy == ColourBy::Stage ? byStage : byMicrobatch)->setChecked(true);
-    (scene.arrangement == Arrangement::Below ? below : scene.arrangement == Arrangement::Above ? above : over)->setChecked(true);
-    const QSignalBlocker quiet(differences);
-    differences->setChecked(scene.differences);
-  });
+  timelineLook(menu);
   menu->addAction(model->graphAction());
   commands.push_back(model->graphAction());
   menu->addSeparator();
@@ -175,11 +133,61 @@ void MainWindow::Private::viewMenu() {
   command(menu, MainWindow::tr("Reset la&yout"), {}, [this] { resetLayout(); });
   menu->addSeparator();
   QMenu* themes = menu->addMenu(MainWindow::tr("T&heme"));
-  command(themes, MainWindow::tr("Theme: as the system"), {}, [this] { setTheme(QStringLiteral("system")); });
-  command(themes, MainWindow::tr("Theme: light"), {}, [this] { setTheme(QStringLiteral("light")); });
-  command(themes, MainWindow::tr("Theme: dark"), {}, [this] { setTheme(QStringLiteral("dark")); });
-  command(menu, MainWindow::tr("&Larger text"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Plus), [this] { scaleFont(1.1); });
-  command(menu, MainWindow::tr("S&maller text"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Minus), [this] { scaleFont(1 / 1.1); });
+  command(themes, MainWindow::tr("Theme: as the system"), {}, [this] {
+    if (!chooseTheme(QStringLiteral("system")))
+      window.statusBar()->showMessage(MainWindow::tr("The system theme is used from the next start."), 4000);
+  });
+  command(themes, MainWindow::tr("Theme: light"), {}, [] { chooseTheme(QStringLiteral("light")); });
+  command(themes, MainWindow::tr("Theme: dark"), {}, [] { chooseTheme(QStringLiteral("dark")); });
+  command(menu, MainWindow::tr("&Larger text"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Plus), [] { scaleFont(1.1); });
+  command(menu, MainWindow::tr("S&maller text"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Minus), [] { scaleFont(1 / 1.1); });
+}
+
+/// One of several: exactly one of the group is checked, at first its first.
+QAction* MainWindow::Private::choice(QMenu* menu, QActionGroup* group, const QString& text, const std::function<void()>& run) {
+  QAction* action = command(menu, text, {}, run);
+  action->setCheckable(true);
+  action->setChecked(group->actions().isEmpty());
+  group->addAction(action);
+  return action;
+}
+
+QAction* MainWindow::Private::toggle(QMenu* menu, const QString& text, const QKeySequence& key, const std::function<void(bool)>& run) {
+  auto* action = new QAction(text, &window);
+  action->setShortcut(key);
+  action->setCheckable(true);
+  QObject::connect(action, &QAction::toggled, &window, run);
+  menu->addAction(action);
+  commands.push_back(action);
+  return action;
+}
+
+/// Colours, what stands above what, and what is shown beside the blocks.
+void MainWindow::Private::timelineLook(QMenu* menu) {
+  auto* colours = new QActionGroup(&window);
+  QAction* byKind = choice(menu, colours, MainWindow::tr("Colour by &kind"), [this] { timeline->setColourBy(ColourBy::Kind); });
+  QAction* byStage = choice(menu, colours, MainWindow::tr("Colour by s&tage"), [this] { timeline->setColourBy(ColourBy::Stage); });
+  QAction* byMicrobatch =
+      choice(menu, colours, MainWindow::tr("Colour by mi&crobatch"), [this] { timeline->setColourBy(ColourBy::Microbatch); });
+  menu->addSeparator();
+  auto* arrangements = new QActionGroup(&window);
+  QAction* below =
+      choice(menu, arrangements, MainWindow::tr("Measured &below predicted"), [this] { timeline->setArrangement(Arrangement::Below); });
+  QAction* above =
+      choice(menu, arrangements, MainWindow::tr("Measured abov&e predicted"), [this] { timeline->setArrangement(Arrangement::Above); });
+  QAction* over =
+      choice(menu, arrangements, MainWindow::tr("Measured o&ver predicted"), [this] { timeline->setArrangement(Arrangement::Over); });
+  QAction* differences = toggle(menu, MainWindow::tr("Show &differences"), QKeySequence(Qt::CTRL | Qt::Key_D),
+                                [this](bool on) { timeline->setDifferences(on); });
+  toggle(menu, MainWindow::tr("Show critical &path"), QKeySequence(Qt::CTRL | Qt::Key_P),
+         [this](bool on) { timeline->showCriticalPath(on); });
+  QObject::connect(timeline, &TimelineWidget::viewChanged, &window, [=, this] {  // the timeline has its own keys for these
+    const Scene& scene = timeline->scene();
+    (scene.colourBy == ColourBy::Kind ? byKind : scene.colourBy == ColourBy::Stage ? byStage : byMicrobatch)->setChecked(true);
+    (scene.arrangement == Arrangement::Below ? below : scene.arrangement == Arrangement::Above ? above : over)->setChecked(true);
+    const QSignalBlocker quiet(differences);
+    differences->setChecked(scene.differences);
+  });
 }
 
 void MainWindow::Private::planMenu() {
@@ -353,118 +361,12 @@ void MainWindow::Private::copyLink() {
   window.statusBar()->showMessage(MainWindow::tr("A command line that opens this view is on the clipboard."), 6000);
 }
 
-void MainWindow::Private::setTheme(const QString& name) {
-  QSettings().setValue(QStringLiteral("theme"), name);
-  if (name == QStringLiteral("system")) {
-    window.statusBar()->showMessage(MainWindow::tr("The system theme is used from the next start."), 4000);
-    return;
-  }
-  applyTheme(name == QStringLiteral("dark"));
-}
-
-void MainWindow::Private::scaleFont(double factor) {
-  QFont font = QApplication::font();
-  font.setPointSizeF(std::clamp(font.pointSizeF() * factor, 6.0, 32.0));
-  QApplication::setFont(font);
-  QSettings().setValue(QStringLiteral("font size"), font.pointSizeF());
-}
-
 void MainWindow::showCommandPalette() {
-  std::vector<Command> all;
-  for (QAction* action : d->commands) {
-    if (!action->isEnabled()) continue;
-    QString text = action->text();
-    all.push_back({text.remove(QLatin1Char('&')).remove(QStringLiteral("…")), action->shortcut().toString(QKeySequence::NativeText),
-                   [action] { action->trigger(); }});
-  }
-  for (QAction* action : d->timeline->actions()) {
-    if (action->isEnabled() && !action->text().isEmpty())
-      all.push_back({tr("Timeline: %1").arg(action->text().remove(QLatin1Char('&'))), action->shortcut().toString(QKeySequence::NativeText),
-                     [action] { action->trigger(); }});
-  }
-  if (d->document.graph()) {
-    std::vector<std::string> schedules;
-    schedules.reserve(std::size(kMadeSchedules) + generators().size());
-    for (const MadeSchedule& made : kMadeSchedules) schedules.emplace_back(made.name);
-    for (const Generator& g : generators()) schedules.emplace_back(g.name);
-    for (const std::string& name : schedules) {
-      all.push_back({tr("Schedule: %1").arg(QString::fromStdString(name)), {}, [this, name, chunks = usualChunks(name)] {
-                       d->document.edit(tr("Choose schedule %1").arg(QString::fromStdString(name)), [&](Design& design) {
-                         design.request.schedule = name;
-                         design.request.chunks = chunks;
-                         design.customRows.reset();
-                         design.source.clear();
-                       });
-                     }});
-    }
-  }
-  auto* palette = new CommandPalette(std::move(all), this);
+  auto* palette = new CommandPalette(paletteCommands(d->commands, d->timeline->actions(), d->document), this);
   palette->setAttribute(Qt::WA_DeleteOnClose);
   palette->show();
 }
 
-void MainWindow::showKeys() {
-  static const QList<std::pair<QString, QString>> keys{
-      {tr("W, S or Ctrl+wheel"), tr("zoom in, out at the cursor")},
-      {tr("A, D, Shift+wheel or drag"), tr("move earlier, later")},
-      {tr("Ctrl+Shift+wheel, Ctrl+Up, Ctrl+Down"), tr("taller, lower rows")},
-      {tr("H, Shift+H"), tr("all ranks in the window's height, normal height")},
-      {tr("F"), tr("fit the selection")},
-      {tr("Shift+F, Home"), tr("fit all")},
-      {tr("double click"), tr("zoom to a block")},
-      {tr("click"), tr("select and show details; on a bubble: the chain of causes")},
-      {tr(". and ,"), tr("next and previous on the track")},
-      {tr("] and ["), tr("follow dependencies forward and backward")},
-      {tr("drag on the ruler"), tr("select a range and see its totals")},
-      {tr("Ctrl+F or /"), tr("find: 2F5, B, rank 3, stage 1, bubble; Enter for the next")},
-      {tr("P, C, Alt+Up, Alt+Down"), tr("pin, collapse, move the rank")},
-      {tr("Shift+C, Shift+E"), tr("collapse all, expand all ranks")},
-      {tr("G"), tr("collapse or expand a node or replica")},
-      {tr("Shift+D, Shift+U"), tr("ranks whose busy time differs most; unpin all")},
-      {tr("Shift+V"), tr("overview: click or drag in it to go there; arrow keys move what it shows")},
-      {tr("Alt+Left, Alt+Right"), tr("previous and next view")},
-      {tr("Ctrl+click, Shift+click"), tr("choose several blocks, all up to a block; Statistics has them by kind and stage")},
-      {tr("Shift+M"), tr("arrows of the messages of the selected block")},
-      {tr("N, Ctrl+F2"), tr("write a note, set or delete a bookmark at the selection or the mouse; Delete deletes it")},
-      {tr("F2, Shift+F2"), tr("next and previous note")},
-      {tr("Ctrl+Shift+L"), tr("copy a command line that opens this view")},
-      {tr("E"), tr("edit the schedule by hand: drag blocks; Shift and arrows move, Shift+S splits B")},
-      {tr("Esc"), tr("clear the selection, leave a drag")},
-      {tr("arrow keys on a split handle"), tr("move the split; S splits here, Del removes")},
-      {tr("Ctrl+Z, Ctrl+Shift+Z"), tr("undo and redo; a whole drag is one step")},
-      {tr("Ctrl+R, Ctrl+E"), tr("run the plan, search for plans")},
-      {tr("Ctrl+Shift+R"), tr("re-plan from the trace, job or run that is open")},
-      {tr("Ctrl+P, Ctrl+D"), tr("critical path, differences")},
-      {tr("Ctrl+Shift+E"), tr("a figure for a paper")},
-      {tr("Ctrl+K"), tr("command palette")},
-      {tr("?"), tr("these keys")}};
-  QDialog dialog(this);
-  dialog.setWindowTitle(tr("Keys"));
-  dialog.setAccessibleName(tr("Keys"));
-  auto* column = new QVBoxLayout(&dialog);
-  auto* table = new QTableWidget(static_cast<int>(keys.size()), 2);
-  table->setAccessibleName(tr("Keyboard shortcuts"));
-  table->horizontalHeader()->hide();
-  table->verticalHeader()->hide();
-  table->setShowGrid(false);
-  table->setEditTriggers(QAbstractItemView::NoEditTriggers);
-  table->setSelectionBehavior(QAbstractItemView::SelectRows);
-  for (int i = 0; i < table->rowCount(); ++i) {
-    auto* key = new QTableWidgetItem(keys[i].first);
-    QFont bold = key->font();
-    bold.setBold(true);
-    key->setFont(bold);
-    table->setItem(i, 0, key);
-    table->setItem(i, 1, new QTableWidgetItem(keys[i].second));
-  }
-  table->resizeColumnsToContents();
-  table->horizontalHeader()->setStretchLastSection(true);
-  column->addWidget(table);
-  auto* close = new QPushButton(tr("Close"));
-  QObject::connect(close, &QAbstractButton::clicked, &dialog, &QDialog::accept);
-  column->addWidget(close, 0, Qt::AlignRight);
-  dialog.resize(620, std::min(height() - 60, (table->rowCount() + 4) * table->rowHeight(0)));
-  dialog.exec();
-}
+void MainWindow::showKeys() { KeysDialog(this).exec(); }
 
 }  // namespace pw::gui

@@ -172,7 +172,7 @@ QString MainWindow::viewLink() const {
   if (const auto step = std::ranges::find(d->steps, measured); step != d->steps.end() && d->steps.size() > 1 && !measured->isReplayed)
     target.step = 1 + static_cast<int>(step - d->steps.begin());
   if (measured && measured->run) {
-    target.run = static_cast<int>(measured->run->id.value);
+    target.run = measured->run->id;
     target.store = document.storePath();
   }
   return commandLineOf(document.projectPath().isEmpty() ? d->opened : QStringList{document.projectPath()}, target);

@@ -27,7 +27,7 @@ QString commandLineOf(const QStringList& files, const ViewTarget& target) {
   QStringList words{QStringLiteral("pipewright-gui")};
   for (const QString& file : files) words << quoted(file.startsWith(QLatin1Char('-')) ? QStringLiteral("./") + file : file);
   if (target.step > 0) words << QStringLiteral("--step") << QString::number(target.step);
-  if (target.run > 0) words << QStringLiteral("--show-run") << QString::number(target.run);
+  if (target.run) words << QStringLiteral("--show-run") << QString::number(target.run->value);
   if (!target.store.isEmpty()) words << QStringLiteral("--store") << quoted(target.store);
   if (!target.view.isEmpty()) words << QStringLiteral("--view") << quoted(QString::fromUtf8(target.view));
   return words.join(QLatin1Char(' '));
@@ -44,12 +44,12 @@ void goWhenOpen(MainWindow& window, const ViewTarget& target) {
       *next = Next::View;
       if (target.panel) window.showPanel(*target.panel);
       if (target.step > 0) window.showStep(target.step);
-      if (target.run > 0) window.runs().chooseRun(target.run);
+      if (target.run) window.runs().chooseRun(*target.run);
       return;
     }
     const auto measured = window.document().measured();
     constexpr int kMostTicks = 300;  // a run that is not in the store is said by its panel
-    if (target.run > 0 && !(measured && measured->run) && ++*ticks < kMostTicks) return;
+    if (target.run && !(measured && measured->run) && ++*ticks < kMostTicks) return;
     if (!target.view.isEmpty()) window.timeline().restoreView(target.view);
     timer->deleteLater();
     timer->stop();

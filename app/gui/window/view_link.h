@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "app/gui/window/panel_names.h"
+#include "schedules/ids.h"
 
 namespace pw::gui {
 
@@ -16,11 +17,11 @@ class MainWindow;
 struct ViewTarget {
   QByteArray view;             ///< of `TimelineWidget::saveView`; what it does not say is as in a new window; empty: all of the step
   QString store;               ///< of the run; empty: the usual one
-  int run = 0;                 ///< that is shown beside the prediction, 0: none
+  std::optional<RunId> run;    ///< that is shown beside the prediction
   int step = 0;                ///< of the trace that is opened, from 1; 0: a typical one
   std::optional<Panel> panel;  ///< to the front
 
-  [[nodiscard]] bool isAny() const { return !view.isEmpty() || run > 0 || step > 0 || panel; }
+  [[nodiscard]] bool isAny() const { return !view.isEmpty() || run || step > 0 || panel; }
 };
 
 /// A command for a POSIX shell that opens these files at this place: `pipewright-gui plan.json --view '{"from":0,"to":1500000}'`.

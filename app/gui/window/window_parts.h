@@ -124,6 +124,9 @@ struct MainWindow::Private {
   void fileMenu();
   void editMenu();
   void viewMenu();
+  void timelineLook(QMenu* menu);
+  QAction* choice(QMenu* menu, QActionGroup* group, const QString& text, const std::function<void()>& run);
+  QAction* toggle(QMenu* menu, const QString& text, const QKeySequence& key, const std::function<void(bool)>& run);
   void planMenu();
   void fillPinsMenu();
   void helpMenu();
@@ -134,8 +137,6 @@ struct MainWindow::Private {
   void showRecent();
   void showSteps(std::size_t chosen);
   [[nodiscard]] static QString stepTitle(const Measured& measured);  ///< in the tool bar's list
-  void setTheme(const QString& name);
-  void scaleFont(double factor);
 
   // export_choices.cpp
   void chooseAndExport(const QString& what, const QString& filter, const QString& suffix);

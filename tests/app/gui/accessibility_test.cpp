@@ -71,7 +71,10 @@ TEST(Theme, KeepsTextReadableInLightAndDark) {
          {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::Optimizer}) {
       EXPECT_GE(contrast(kindColour(kind, t), textOn(kindColour(kind, t))), 4.5) << nameOf(kind);
     }
-    for (int stage = 0; stage < 64; ++stage) EXPECT_GE(contrast(stageColour(stage, t), textOn(stageColour(stage, t))), 4.5) << stage;
+    for (int stage = 0; stage < 64; ++stage) {
+      const QColor colour = stageColour(Stage(stage), t);
+      EXPECT_GE(contrast(colour, textOn(colour)), 4.5) << stage;
+    }
   }
 }
 

@@ -80,7 +80,7 @@ TEST(ExplainTables, BubblesLeadToTheActionThatTheyAreBefore) {
   const ExplainedTable& bubble = *find(tables, ExplainTopic::Bubble);
   Ns idle = 0;
   for (const ExplainedRow& row : bubble.rows) {
-    ASSERT_EQ(row.cells.size(), bubble.header.size());
+    ASSERT_EQ(row.cells.size(), bubble.columns.size());
     EXPECT_TRUE(row.place.idle);
     if (row.cells[0] == "rank 2" && row.cells[2] == "start-up") {
       EXPECT_EQ(row.place.action, action(2, ActionKind::Forward, 0));

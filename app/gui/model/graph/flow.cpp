@@ -1,31 +1,23 @@
 #include "app/gui/model/graph/flow.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw::gui {
-namespace {
-
-Bytes bytesOrNone(const Value& value, const Bindings& bindings) {
-  if (!value.tensor) return 0;
-  try {
-    return bytesOf(*value.tensor, bindings);
-  } catch (const Error&) {  // depends on data
-    return 0;
-  }
-}
-
-}  // namespace
 
 ModelFlow flowOf(const ModelGraph& graph, const Bindings& bindings) {
   ModelFlow flow;
   flow.nodes = static_cast<int>(graph.nodes.size());
-  for (const Value& value : graph.values) flow.bytes.push_back(bytesOrNone(value, bindings));
+  for (const Value& value : graph.values) {
+    const auto bytes = value.tensor ? knownBytes(*value.tensor, bindings) : std::nullopt;  // unknown where it depends on data
+    flow.bytes.push_back(bytes.value_or(0));
+  }
   const std::vector<bool> anywhere = recomputableNodes(graph);
   const auto add = [&](ValueId v, int reader) {
     const Value& value = graph.value(v);

@@ -53,7 +53,7 @@ class Painting {
       const double from = stage == 0 ? 0 : s_.layout.yOf(s_.begins[stage - 1]);
       const double to = stage < s_.begins.size() ? s_.layout.yOf(s_.begins[stage]) : s_.layout.height;
       if (to < top_ || from > bottom_) continue;
-      QColor tint = stageColour(static_cast<int>(stage), currentTheme());
+      QColor tint = stageColour(Stage(stage), currentTheme());
       p_.fillRect(QRectF(0, from, 4, to - from), tint);
       tint.setAlpha(currentTheme().dark ? 26 : 20);
       p_.fillRect(QRectF(4, from, s_.columns.width, to - from), tint);
@@ -213,7 +213,7 @@ class Painting {
     for (std::size_t stage = 0; stage < s_.cuts.size() && stage <= s_.begins.size(); ++stage) {
       const QRectF area = cutLabel(s_, stage);
       if (area.bottom() < top_ || area.top() > bottom_) continue;
-      const QColor colour = stageColour(static_cast<int>(stage), currentTheme());
+      const QColor colour = stageColour(Stage(stage), currentTheme());
       p_.setPen(Qt::NoPen);
       p_.setBrush(colour);
       p_.drawRoundedRect(area, 3, 3);

@@ -6,14 +6,10 @@
 #include <QPolygonF>
 #include <string_view>
 
+#include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
 
 namespace pw::gui {
-namespace {
-
-QString textOf(std::string_view text) { return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())); }
-
-}  // namespace
 
 void paintFindingMark(QPainter& painter, const QRectF& square, FindingEffect effect) {
   if (effect == FindingEffect::Note) return;

@@ -9,6 +9,7 @@
 #include "app/gui/common/format.h"
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 
 namespace pw::gui {
 namespace {
@@ -106,12 +107,10 @@ QString sharedText(const SharedParameter& shared, const SharingChoice* choice, c
 }  // namespace
 
 QString shapeText(const TensorMeta& meta, const Bindings& bindings) {
+  const auto shape = knownShape(meta, bindings);
+  if (!shape) return tr("data-dependent");
   QStringList sizes;
-  try {
-    for (const std::int64_t size : shapeOf(meta, bindings)) sizes << QString::number(size);
-  } catch (const Error&) {
-    return tr("data-dependent");
-  }
+  for (const std::int64_t size : *shape) sizes << QString::number(size);
   return sizes.isEmpty() ? tr("scalar") : sizes.join(QStringLiteral(" × "));
 }
 

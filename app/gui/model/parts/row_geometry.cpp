@@ -73,8 +73,8 @@ std::vector<int> arcLanes(const std::vector<std::pair<double, double>>& spans, i
   return laneOf;
 }
 
-int stageOf(const std::vector<NodeId>& begins, NodeId node) {
-  return static_cast<int>(std::upper_bound(begins.begin(), begins.end(), node) - begins.begin());
+Stage stageOf(const std::vector<NodeId>& begins, NodeId node) {
+  return Stage(static_cast<std::int32_t>(std::upper_bound(begins.begin(), begins.end(), node) - begins.begin()));
 }
 
 }  // namespace pw::gui

@@ -41,6 +41,6 @@ class VisibleRows {
 [[nodiscard]] std::vector<int> arcLanes(const std::vector<std::pair<double, double>>& spans, int lanes);
 
 /// The stage a node is in, for stages that begin at `begins` (ascending).
-[[nodiscard]] int stageOf(const std::vector<NodeId>& begins, NodeId node);
+[[nodiscard]] Stage stageOf(const std::vector<NodeId>& begins, NodeId node);
 
 }  // namespace pw::gui

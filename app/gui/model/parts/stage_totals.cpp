@@ -59,13 +59,13 @@ std::vector<StageTotals> stageTotals(const Document& document, const CostSums* s
   return list;
 }
 
-QString stageTitle(const StageTotals& totals, int stage) {
+QString stageTitle(const StageTotals& totals, Stage stage) {
   const QString rank =
       totals.mirror ? tr("ranks %1, %2").arg(totals.rank.value).arg(totals.mirror->value) : tr("rank %1").arg(totals.rank.value);
-  return tr("Stage %1 · %2").arg(stage).arg(rank);
+  return tr("Stage %1 · %2").arg(stage.value).arg(rank);
 }
 
-QString stageText(const StageTotals& totals, int stage) {
+QString stageText(const StageTotals& totals, Stage stage) {
   QString text = QStringLiteral("<b>%1</b><table cellspacing='0' cellpadding='2'>").arg(stageTitle(totals, stage));
   const auto line = [&](const QString& what, const QString& value) {
     text += QStringLiteral("<tr><td>%1</td><td align='right'>%2</td></tr>").arg(what, value);

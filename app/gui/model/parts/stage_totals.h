@@ -25,7 +25,7 @@ struct StageTotals {
 [[nodiscard]] std::vector<StageTotals> stageTotals(const Document& document, const CostSums* sums);
 
 /// `Stage 1 · rank 1` with all details, for a tooltip.
-[[nodiscard]] QString stageTitle(const StageTotals& totals, int stage);
-[[nodiscard]] QString stageText(const StageTotals& totals, int stage);
+[[nodiscard]] QString stageTitle(const StageTotals& totals, Stage stage);
+[[nodiscard]] QString stageText(const StageTotals& totals, Stage stage);
 
 }  // namespace pw::gui

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/common/format.h"
+
 namespace pw::gui {
 namespace {
 
@@ -73,7 +75,7 @@ bool Canvas::text(int x, int baseline, const QFont& font, std::string_view text,
   flush();
   painter_->setFont(font);
   painter_->setPen(QColor(colour));
-  painter_->drawText(origin_ + QPoint(x, baseline), QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())));
+  painter_->drawText(origin_ + QPoint(x, baseline), textOf(text));
   return true;
 }
 

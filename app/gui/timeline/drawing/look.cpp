@@ -23,7 +23,7 @@ Look::Look(const Scene& scene, const Theme& theme)
   int stages = 1;
   for (const auto& timeline : {scene.predicted, scene.measured}) stages = std::max(stages, timeline ? timeline->stages : 0);
   for (int s = 0; s < stages; ++s) {
-    for (std::size_t k = 0; k < kSpanKinds; ++k) stages_.push_back(patterned(stageColour(s, theme).rgb(), static_cast<SpanKind>(k)));
+    for (std::size_t k = 0; k < kSpanKinds; ++k) stages_.push_back(patterned(stageColour(Stage(s), theme).rgb(), static_cast<SpanKind>(k)));
   }
 }
 
@@ -38,7 +38,7 @@ Fill Look::of(const SpanTag& tag) const {
   if (tag.stage.value < 0 || by_ == ColourBy::Kind) return kind;
   if (by_ == ColourBy::Stage) return stages_[std::min(stages_.size() - 1, tag.stage.index() * kSpanKinds + at(tag.kind))];
   if (tag.microbatch.value < 0) return kind;
-  Fill fill = patterned(microbatchColour(tag.microbatch.value, *theme_).rgb(), SpanKind::Forward);
+  Fill fill = patterned(microbatchColour(tag.microbatch, *theme_).rgb(), SpanKind::Forward);
   fill.pattern = kind.pattern;
   return fill;
 }

@@ -1,4 +1,5 @@
 #include "app/gui/timeline/drawing/scene_painter.h"
+
 #include <QPaintEngine>
 #include <QPainter>
 #include <QSemaphore>
@@ -14,6 +15,7 @@
 #include "app/gui/timeline/drawing/matches.h"
 #include "app/gui/timeline/drawing/memory_painter.h"
 #include "app/gui/timeline/drawing/note_flags.h"
+#include "app/gui/timeline/drawing/outlines.h"
 #include "app/gui/timeline/drawing/ruler.h"
 #include "app/gui/timeline/drawing/track_painter.h"
 
@@ -95,6 +97,8 @@ struct ScenePainter::Cache {
 
   void prepare(const Scene& scene, const Viewport& view, const Theme& theme, double ratio, int width);
   const Matches& matched(const Scene& scene);
+  void paintRows(QPainter& painter, const PaintedRows& painted);
+  void paintMarked(QPainter& painter, const PaintedRows& painted, const Theme& theme);
   [[nodiscard]] TrackView viewOf(const Scene& scene, Source source, Rank rank, TrackKind kind);
   [[nodiscard]] RowImage& prepared(const Row& row, int height);
   void update(const Scene& scene, const Row& row, RowImage& cached);
@@ -302,55 +306,57 @@ bool keepsShapes(const QPainter& painter) {
   return engine != nullptr && (engine->type() == QPaintEngine::SVG || engine->type() == QPaintEngine::Pdf);
 }
 
-/// Outlines what is hovered or selected.
-void paintOutline(QPainter& painter, const QRect& tracks, const Scene& scene, const RowLayout& layout, const Viewport& view, int scroll,
-                  const SourcedSpan& marked, const QColor& colour, int thickness) {
-  const auto& timeline = marked.source == Source::Predicted ? scene.predicted : scene.measured;
-  if (!timeline || marked.span.rank.index() >= timeline->ranks.size()) return;
-  const SpanTrack& track = trackOf(*timeline, marked.span);
-  const auto i = static_cast<std::size_t>(marked.span.index);
-  if (marked.span.index < 0 || i >= track.size()) return;
-  for (const Row& row : layout.rows) {
-    const bool compute = marked.span.track == TrackKind::Compute;
-    if (row.rank != marked.span.rank || row.source != marked.source ||
-        row.kind != (compute ? Row::Kind::Compute : Row::Kind::Communication))
-      continue;
-    int top = 0, bottom = row.height;
-    if (!compute) std::tie(top, bottom) = messageLaneLines(messageLane(track.tags[i].kind), messageLanes(track), row.height);
-    if (compute && isSlotAt(track, i)) bottom = row.height / 2;
-    if (compute && i > 0 && isSlotAt(track, i - 1)) top = row.height / 2;
-    const int y = tracks.top() + (row.pinned ? row.top : row.top - scroll);
-    const auto x = [&](Ns time) {
-      return tracks.left() + static_cast<int>(std::lround(std::clamp(view.xOf(time), -20.0, tracks.width() + 20.0)));
-    };
-    const QRect box(QPoint(x(track.start[i]), y + top), QPoint(std::max(x(track.start[i]) + 1, x(track.end[i]) - 1), y + bottom - 1));
-    if (!row.pinned) painter.setClipRect(tracks.adjusted(0, layout.pinnedHeight, 0, 0));
-    painter.setBrush(Qt::NoBrush);
-    for (int t = 0; t < thickness; ++t) {
-      painter.setPen(colour);
-      painter.drawRect(box.adjusted(-t - 1, -t - 1, t, t));
-    }
-    painter.setClipRect(tracks);
-  }
-}
-
-void paintRange(QPainter& painter, const QRect& tracks, const std::pair<Ns, Ns>& range, const Viewport& view, const Theme& theme) {
-  QColor tint = theme.accent;
-  tint.setAlpha(theme.dark ? 46 : 34);
-  const auto x = [&](Ns time) { return static_cast<int>(std::lround(std::clamp(view.xOf(time), -10.0, tracks.width() + 10.0))); };
-  const int left = tracks.left() + x(range.first), right = tracks.left() + x(range.second);
-  painter.fillRect(QRect(left, tracks.top(), std::max(1, right - left), tracks.height()), tint);
-  painter.setPen(theme.accent);
-  painter.drawLine(left, tracks.top(), left, tracks.bottom());
-  painter.drawLine(right, tracks.top(), right, tracks.bottom());
-}
-
 }  // namespace
+
+/// Images of the rows in sight, those that were painted before as far as they still apply; shapes for a file that keeps them.
+void ScenePainter::Cache::paintRows(QPainter& painter, const PaintedRows& painted) {
+  const QRect& tracks = painted.tracks;
+  const Scene& scene = painted.scene;
+  const double ratio = painter.device()->devicePixelRatioF();
+  for (auto& [key, row] : rows) row.used = false;
+  std::vector<Shown> shown;
+  for (const Row& row : painted.layout.rows) {
+    const int y = tracks.top() + (row.pinned ? row.top : row.top - painted.scroll);
+    const QRect clip = row.pinned ? tracks : tracks.adjusted(0, painted.layout.pinnedHeight, 0, 0);
+    if (y > clip.bottom() || y + row.height <= clip.top()) continue;
+    const int top = static_cast<int>(std::lround(y * ratio)), bottom = static_cast<int>(std::lround((y + row.height) * ratio));
+    if (keepsShapes(painter)) {
+      painter.setClipRect(clip);
+      Canvas canvas(painter, QRect(tracks.left(), y, tracks.width(), row.height));
+      paintShapes(scene, row, canvas);
+    } else {
+      shown.push_back({row, top, clip, &prepared(row, bottom - top)});
+    }
+  }
+  update(scene, shown);
+  for (const Shown& row : shown) {
+    QImage image = withWideLabels(scene, row.row, row.image->image);
+    image.setDevicePixelRatio(ratio);
+    painter.setClipRect(row.clip);
+    painter.drawImage(QPointF(tracks.left(), row.top / ratio), image);
+  }
+  std::erase_if(rows, [](const auto& row) { return !row.second.used; });
+}
+
+/// What is hovered or selected, with the same action in the other timeline, and the chosen times.
+void ScenePainter::Cache::paintMarked(QPainter& painter, const PaintedRows& painted, const Theme& theme) {
+  const Scene& scene = painted.scene;
+  painter.setClipRect(painted.tracks);
+  const auto outline = [&](const std::optional<SourcedSpan>& marked, const QColor& colour, int thickness) {
+    if (!marked) return;
+    paintOutline(painter, painted, *marked, colour, thickness);
+    if (!scene.predicted || !scene.measured || marked->span.track != TrackKind::Compute) return;
+    if (const auto other = matchOf(*marked, matched(scene))) paintOutline(painter, painted, *other, colour, thickness);
+  };
+  outline(scene.hovered, theme.text, 1);
+  outline(scene.selected, theme.focus, 2);
+  if (scene.range) paintRange(painter, painted, *scene.range, theme);
+  painter.setClipping(false);
+}
 
 void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, const Viewport& view,
                          int scroll, const Theme& theme) {
   if (!cache_) cache_ = std::make_shared<Cache>();
-  Cache& cache = *cache_;
   const int labels = labelWidth(scene), ruler = rulerHeight(scene);
   const QRect tracks = area.adjusted(labels, ruler, 0, 0);
   const double ratio = painter.device()->devicePixelRatioF();
@@ -358,52 +364,13 @@ void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scen
     painter.fillRect(area, theme.background);
     return;
   }
-  cache.prepare(scene, view, theme, ratio, static_cast<int>(std::lround(tracks.width() * ratio)));
-  for (auto& [key, row] : cache.rows) row.used = false;
-
+  cache_->prepare(scene, view, theme, ratio, static_cast<int>(std::lround(tracks.width() * ratio)));
   painter.save();
   painter.setRenderHint(QPainter::Antialiasing, false);
   painter.fillRect(tracks, theme.background);
-  std::vector<Shown> shown;
-  for (const Row& row : layout.rows) {
-    const int y = tracks.top() + (row.pinned ? row.top : row.top - scroll);
-    const QRect clip = row.pinned ? tracks : tracks.adjusted(0, layout.pinnedHeight, 0, 0);
-    if (y > clip.bottom() || y + row.height <= clip.top()) continue;
-    const int top = static_cast<int>(std::lround(y * ratio)), bottom = static_cast<int>(std::lround((y + row.height) * ratio));
-    if (keepsShapes(painter)) {
-      painter.setClipRect(clip);
-      Canvas canvas(painter, QRect(tracks.left(), y, tracks.width(), row.height));
-      cache.paintShapes(scene, row, canvas);
-    } else {
-      shown.push_back({row, top, clip, &cache.prepared(row, bottom - top)});
-    }
-  }
-  cache.update(scene, shown);
-  for (const Shown& row : shown) {
-    QImage image = cache.withWideLabels(scene, row.row, row.image->image);
-    image.setDevicePixelRatio(ratio);
-    painter.setClipRect(row.clip);
-    painter.drawImage(QPointF(tracks.left(), row.top / ratio), image);
-  }
-  std::erase_if(cache.rows, [](const auto& row) { return !row.second.used; });
-
-  painter.setClipRect(tracks);
-  const auto outline = [&](const std::optional<SourcedSpan>& marked, const QColor& colour, int thickness) {
-    if (!marked) return;
-    paintOutline(painter, tracks, scene, layout, view, scroll, *marked, colour, thickness);
-    if (!scene.predicted || !scene.measured || marked->span.track != TrackKind::Compute) return;
-    const bool predicted = marked->source == Source::Predicted;
-    const auto& matches = predicted ? cache.matched(scene).measuredOf : cache.matched(scene).predictedOf;
-    const auto rank = marked->span.rank.index(), index = static_cast<std::size_t>(marked->span.index);
-    if (rank >= matches.size() || index >= matches[rank].size() || matches[rank][index] < 0) return;
-    SourcedSpan other{predicted ? Source::Measured : Source::Predicted, marked->span};
-    other.span.index = matches[rank][index];
-    paintOutline(painter, tracks, scene, layout, view, scroll, other, colour, thickness);
-  };
-  outline(scene.hovered, theme.text, 1);
-  outline(scene.selected, theme.focus, 2);
-  if (scene.range) paintRange(painter, tracks, *scene.range, view, theme);
-  painter.setClipping(false);
+  const PaintedRows painted{tracks, scene, layout, view, scroll};
+  cache_->paintRows(painter, painted);
+  cache_->paintMarked(painter, painted, theme);
   paintNotes(painter, tracks, scene, layout, view, scroll, theme);
   if (layout.pinnedHeight > 0) {
     painter.setPen(theme.accent);

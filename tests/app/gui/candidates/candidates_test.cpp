@@ -417,7 +417,7 @@ TEST_F(CandidatesPanelTest, ShowsAStudyAndLoadsItsPlansIntoItsModel) {
 TEST(Study, HasAFrontForEachNumberOfRanks) {
   std::vector<Candidate> candidates;
   std::vector<ScatterPoint> points;
-  const auto add = [&](int ranks, double time, Bytes bytes) {
+  const auto add = [&](int ranks, Ns time, Bytes bytes) {
     candidates.push_back(candidate("1f1b", 4, 1, bytes));
     candidates.back().request.ranks = ranks;
     points.push_back({time, bytes, false, true, true, QStringLiteral("p"), 0, 1});

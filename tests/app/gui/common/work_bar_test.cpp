@@ -5,6 +5,7 @@
 #include <QLabel>
 #include <QPushButton>
 #include <QTest>
+#include <QTimer>
 #include <atomic>
 #include <thread>
 
@@ -63,8 +64,8 @@ TEST(WorkBar, IsNotShownForShortWork) {
     std::this_thread::sleep_for(std::chrono::milliseconds(15));  // long enough for the window to show the bar, were it to
     return [&] { answered = true; };
   });
-  ASSERT_TRUE(QTest::qWaitFor([&] { return answered; }, kLongMs));
-  QTest::qWait(300);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return answered && !job.isRunning(); }, kLongMs));
+  EXPECT_FALSE(bar.findChild<QTimer*>()->isActive()) << "nothing shows it any more";
   EXPECT_FALSE(watch.wasShown);
 }
 

@@ -4,7 +4,7 @@
 #include "app/gui/common/json_object.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
 #include "tests/app/gui/window_fixture.h"

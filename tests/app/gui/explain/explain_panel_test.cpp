@@ -15,6 +15,7 @@
 #include "simulator/job/explain_tables.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/span_kind.h"
+#include "tests/app/gui/next_turn.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -75,7 +76,7 @@ class ExplainTest : public WindowFixture {
     tree.scrollToItem(item);
     QTest::mouseClick(tree.viewport(), Qt::LeftButton, {}, tree.visualItemRect(item).center());
     ASSERT_TRUE(settle());
-    QTest::qWait(20);  // the selection follows when the timeline has the step
+    waitForNextTurn();  // the selection follows when the timeline has the step
   }
   /// The box in the tool bar that offers steps.
   QComboBox* replayedSteps() {
@@ -169,7 +170,7 @@ TEST_F(ExplainTest, GoesByKeyboard) {
   QTest::keyClick(&slow, Qt::Key_Down);
   QTest::keyClick(&slow, Qt::Key_Return);
   ASSERT_TRUE(settle());
-  QTest::qWait(20);
+  waitForNextTurn();
   const std::vector<ExplainedTable> tables = expectedFor(kPrimus);
   expectPlace(selected(Source::Measured), tableOf(tables, ExplainTopic::Kinds).rows.front().place);
   EXPECT_FALSE(slow.accessibleName().isEmpty());
@@ -259,7 +260,7 @@ TEST_F(ExplainTest, StepsOfARunComeFromItsStore) {
   }
   const RunId id = RunStore(document().storePath().toStdString(), RunStore::Mode::ReadWrite).add(run);
   window_->runs().refresh();
-  window_->runs().chooseRun(id.value);
+  window_->runs().chooseRun(id);
   ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs));
   window_->showPanel(Panel::Explain);
   ASSERT_TRUE(QTest::qWaitFor([this] { return panel().isVisible(); }, kLongMs));

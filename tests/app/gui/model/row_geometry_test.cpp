@@ -105,10 +105,10 @@ TEST(RowGeometry, ArcsThatOverlapTakeDifferentLanesAndShortOnesTheInnermost) {
 
 TEST(RowGeometry, ANodeIsInTheStageThatBeganLast) {
   const std::vector<NodeId> begins{NodeId(3), NodeId(7)};
-  EXPECT_EQ(stageOf(begins, NodeId(2)), 0);
-  EXPECT_EQ(stageOf(begins, NodeId(3)), 1);
-  EXPECT_EQ(stageOf(begins, NodeId(7)), 2);
-  EXPECT_EQ(stageOf({}, NodeId(7)), 0);
+  EXPECT_EQ(stageOf(begins, NodeId(2)), Stage(0));
+  EXPECT_EQ(stageOf(begins, NodeId(3)), Stage(1));
+  EXPECT_EQ(stageOf(begins, NodeId(7)), Stage(2));
+  EXPECT_EQ(stageOf({}, NodeId(7)), Stage(0));
 }
 
 }  // namespace

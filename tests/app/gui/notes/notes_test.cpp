@@ -9,6 +9,7 @@
 #include "app/gui/timeline/drawing/note_flags.h"
 #include "app/gui/timeline/note_marks.h"
 #include "schedules/error.h"
+#include "tests/app/gui/next_turn.h"
 #include "tests/app/gui/timeline/timeline_fixture.h"
 
 namespace pw::gui {
@@ -199,14 +200,14 @@ TEST_F(NotesShown, WhatIsBeingWrittenInThePanelStaysWhileARunIsMeasured) {
   QTest::keyClicks(editor, QStringLiteral("slow lin"));
   for (int step = 0; step < 3; ++step) {
     measure([&](CostTable& costs) { costs.stages[0].forward += Ns(step); });
-    QTest::qWait(10);
+    waitForNextTurn();
   }
   ASSERT_EQ(list->findChild<QLineEdit*>(), editor);
   QTest::keyClicks(editor, QStringLiteral("k"));
   QTest::keyClick(editor, Qt::Key_Return);
   ASSERT_TRUE(QTest::qWaitFor([&] { return notes()[0].text != "slow"; }));
   EXPECT_EQ(notes()[0].text, "slow link");
-  QTest::qWait(10);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return list->findChild<QLineEdit*>() == nullptr; })) << "its editor is gone";
   ASSERT_TRUE(addNote(document, {"another", 8 * kMs, {}}));
   EXPECT_EQ(list->topLevelItemCount(), 2);
 }

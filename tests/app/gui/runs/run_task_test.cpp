@@ -64,7 +64,7 @@ TEST_F(RunTaskTest, ARunIsCalledWithItsPlanAndSettingsAndNamesItsNumberInTheStor
   EXPECT_TRUE(task.isRunning());
   const auto end = ended(runs);
   EXPECT_TRUE(end[0].toBool());
-  EXPECT_EQ(end[1].toInt(), 7);
+  EXPECT_EQ(end[1].value<std::optional<RunId>>(), RunId(7));
   EXPECT_EQ(end[2].toString(), "");
   EXPECT_FALSE(task.isRunning());
   EXPECT_EQ(words().value(0), "run");
@@ -84,7 +84,7 @@ TEST_F(RunTaskTest, ThePlanThatTheChildReadsIsTheOneRequestedAndItsFolderIsRemov
     own.setProgram(folder.filePath("pipewright"));
     QSignalSpy spy(&own, &RunTask::runEnded);
     own.run(request);
-    EXPECT_EQ(ended(spy)[1].toInt(), 0) << "it said no number";
+    EXPECT_EQ(ended(spy)[1].value<std::optional<RunId>>(), std::nullopt) << "it said no number";
   }
   QFile file(copy);
   ASSERT_TRUE(file.open(QIODevice::ReadOnly));

@@ -77,7 +77,7 @@ class RunsPanelTest : public testing::Test {
     return *panel_;
   }
   void choose(int id) {
-    panel().chooseRun(id);
+    panel().chooseRun(RunId(id));
     waitFor([this, id] { return document.measured() && document.measured()->run && document.measured()->run->id.value == id; });
     waitForComparison();
   }
@@ -238,7 +238,7 @@ TEST_F(RunsPanelTest, SaysBeforeAndAfterARunThatRanksShareCores) {
 
 TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
   const int slower = record(1'000'000), faster = record(0);
-  panel().compareRuns(faster, slower);
+  panel().compareRuns(RunId(faster), RunId(slower));
   waitFor([this] { return panel().summary().startsWith("run "); });
   EXPECT_TRUE(panel().summary().startsWith(QString("run %1 was ").arg(faster))) << panel().summary().toStdString();
   EXPECT_TRUE(panel().summary().contains(QString("faster than run %1").arg(slower)));
@@ -246,7 +246,7 @@ TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
 }
 
 TEST_F(RunsPanelTest, SaysWhyAFailedRunShowsNothing) {
-  panel().chooseRun(record(0, "Rank 1 was ended by SIGKILL"));
+  panel().chooseRun(RunId(record(0, "Rank 1 was ended by SIGKILL")));
   waitFor([this] { return panel().summary().contains("Rank 1 was ended by SIGKILL"); });
   EXPECT_EQ(document.measured(), nullptr);
 }

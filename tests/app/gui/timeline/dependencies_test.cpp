@@ -1,4 +1,4 @@
-#include "app/gui/timeline/dependencies.h"
+#include "app/gui/timeline/facts/dependencies.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "app/gui/document/copies.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "tests/app/gui/timeline/small_prediction.h"
 
 namespace pw::gui {

@@ -1,10 +1,10 @@
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/explanations.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "app/gui/timeline/details.h"
+#include "app/gui/timeline/facts/details.h"
 #include "simulator/timeline/fill.h"
 #include "tests/app/gui/timeline/small_prediction.h"
 

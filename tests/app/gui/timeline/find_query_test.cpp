@@ -1,4 +1,4 @@
-#include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/facts/find_query.h"
 
 #include <gtest/gtest.h>
 

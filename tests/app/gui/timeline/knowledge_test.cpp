@@ -1,6 +1,6 @@
 #include "app/gui/timeline/knowledge.h"
 
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "tests/app/gui/timeline/parts_fixture.h"
 
 namespace pw::gui {

@@ -1,4 +1,4 @@
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,7 @@
 #include <QSignalSpy>
 
 #include "app/gui/timeline/finder.h"
+#include "app/gui/timeline/selection_details.h"
 #include "tests/app/gui/timeline/parts_fixture.h"
 
 namespace pw::gui {

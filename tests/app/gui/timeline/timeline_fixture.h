@@ -14,8 +14,8 @@
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
-#include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/facts/dependencies.h"
 #include "app/gui/timeline/widget.h"
 #include "simulator/timeline/fill.h"
 #include "tests/app/gui/timeline/small_prediction.h"

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "app/gui/common/format.h"
-#include "app/gui/timeline/details.h"
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/details.h"
+#include "app/gui/timeline/facts/explanations.h"
 #include "app/gui/timeline/find_bar.h"
 #include "tests/app/gui/timeline/timeline_fixture.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "app/gui/timeline/drawing/rows.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "tests/app/gui/timeline/timeline_fixture.h"
 
 namespace pw::gui {

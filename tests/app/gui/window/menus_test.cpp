@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "schedules/named_values.h"
+#include "tests/app/gui/next_turn.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -26,7 +27,7 @@ class MenusTest : public WindowFixture {
                               Panel::Notes, Panel::Model, Panel::Plan}) {
       window_->showPanel(panel);
       ASSERT_TRUE(settle());
-      QTest::qWait(20);
+      waitForNextTurn();  // the panel's own menus and letters are there
       for (const QAction* title : window_->menuBar()->actions()) expectOpens(*title, std::string(nameOf(panel)));
     }
   }

@@ -2,7 +2,7 @@
 #include <QFile>
 
 #include "app/gui/document/notes.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {

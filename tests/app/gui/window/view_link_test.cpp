@@ -14,7 +14,7 @@
 
 #include "app/gui/command_line.h"
 #include "app/gui/runs/panel.h"
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 #include "tests/app/gui/stored_run.h"
 #include "tests/app/gui/window_fixture.h"
 
@@ -171,7 +171,7 @@ TEST_F(ViewLink, OfAStoredRunOpensTheRunOfItsStoreAtTheSameBlock) {
   static_cast<void>(storeRun(store.toStdString(), document().plan(), {1, 2}));
   const RunId id = storeRun(store.toStdString(), document().plan(), {1, 3});
   window_->showPanel(Panel::Runs);
-  window_->runs().chooseRun(id.value);
+  window_->runs().chooseRun(id);
   ASSERT_TRUE(QTest::qWaitFor([&] { return document().measured() && document().measured()->run; }, 20'000));
   ASSERT_TRUE(settle());
   window_->timeline().select({Source::Measured, {Rank(1), TrackKind::Compute, 1}});
@@ -180,7 +180,7 @@ TEST_F(ViewLink, OfAStoredRunOpensTheRunOfItsStoreAtTheSameBlock) {
   EXPECT_TRUE(link.contains(QStringLiteral(" --show-run %1 --store ").arg(id.value))) << link.toStdString();
   const Call call = parse(wordsOf(link));
   EXPECT_EQ(call.store, store);
-  EXPECT_EQ(call.options.target.run, id.value);
+  EXPECT_EQ(call.options.target.run, id);
   openLink(link);
   ASSERT_TRUE(other_->document().measured() && other_->document().measured()->run);
   EXPECT_EQ(other_->document().storePath(), store);
@@ -202,7 +202,7 @@ TEST_F(ViewLink, OfAStepOrRunThatIsNotThereSaysSo) {
   EXPECT_EQ(document().measured(), measured);
   ASSERT_TRUE(window_->showStep(2));
   target.step = 0;
-  target.run = 99;
+  target.run = RunId(99);
   goWhenOpen(*window_, target);
   ASSERT_TRUE(QTest::qWaitFor([&] { return window_->message().startsWith(QStringLiteral("There is no run 99 in ")); }, kLongMs))
       << window_->message().toStdString();

@@ -1,11 +1,10 @@
-#include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/facts/find_query.h"
 
 #include <QRegularExpression>
 #include <QStringList>
 #include <algorithm>
 #include <tuple>
 
-#include "schedules/error.h"
 #include "schedules/units.h"
 
 namespace pw::gui {
@@ -73,12 +72,9 @@ bool readNamed(const QString& word, const QString& number, FindQuery& query) {
 }
 
 bool readLonger(const QString& text, FindQuery& query) {
-  try {
-    query.longerThan = parseDuration(text.toStdString());
-    return true;
-  } catch (const UsageError&) {
-    return false;
-  }
+  const Answer<Ns> time = tryDuration(text.toStdString());
+  if (time) query.longerThan = *time;
+  return static_cast<bool>(time);
 }
 
 /// Words that stand alone.

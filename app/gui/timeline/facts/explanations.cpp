@@ -1,4 +1,4 @@
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/explanations.h"
 
 #include <QCoreApplication>
 #include <QStringList>
@@ -27,7 +27,7 @@ struct Clause {
 
 QString placed(SpanKind kind, Stage stage, Microbatch microbatch) {
   const std::string_view letters = nameOf(kind);
-  const QString word = QString::fromUtf8(letters.data(), static_cast<qsizetype>(letters.size()));
+  const QString word = textOf(letters);
   return QStringLiteral("%1%2%3").arg(stage.value).arg(word).arg(microbatch.value);
 }
 
@@ -125,10 +125,7 @@ QString nameOf(const SpanTag& tag) {
 
 QString nameOf(const Action& action) {
   const std::string_view word = letters(action.kind);
-  return QStringLiteral("%1%2%3")
-      .arg(action.stage.value)
-      .arg(QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size())))
-      .arg(action.microbatch.value);
+  return QStringLiteral("%1%2%3").arg(action.stage.value).arg(textOf(word)).arg(action.microbatch.value);
 }
 
 std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Timeline& timeline, const Dependencies& dependencies) {

@@ -1,4 +1,4 @@
-#include "app/gui/timeline/details.h"
+#include "app/gui/timeline/facts/details.h"
 
 #include <QCoreApplication>
 #include <QStringList>
@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "app/gui/common/format.h"
-#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/facts/explanations.h"
 
 namespace pw::gui {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "app/gui/document/notes.h"
-#include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/drawing/scene.h"
+#include "app/gui/timeline/facts/dependencies.h"
 
 namespace pw::gui {
 

@@ -3,9 +3,9 @@
 #include <QString>
 #include <vector>
 
-#include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/drawing/flow_arrows.h"
-#include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/facts/dependencies.h"
+#include "app/gui/timeline/facts/find_query.h"
 #include "simulator/report/explain.h"
 
 namespace pw::gui {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/drawing/scene.h"
+#include "app/gui/timeline/facts/dependencies.h"
 #include "simulator/report/explain.h"
 
 namespace pw::gui {

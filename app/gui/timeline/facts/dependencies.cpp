@@ -1,4 +1,4 @@
-#include "app/gui/timeline/dependencies.h"
+#include "app/gui/timeline/facts/dependencies.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/facts/navigation.h"
 
 #include <QJsonArray>
 #include <QJsonDocument>
@@ -7,6 +7,7 @@
 #include <limits>
 #include <tuple>
 
+#include "app/gui/common/format.h"
 #include "app/gui/common/json_object.h"
 
 namespace pw::gui {
@@ -148,7 +149,7 @@ QJsonObject jsonOf(const SavedSelection& selection) {
   if (const auto* block = std::get_if<BlockName>(&selection)) {
     QJsonObject json = placed(*block);
     const std::string_view kind = nameOf(block->tag.kind);
-    json[QLatin1String("kind")] = QString::fromUtf8(kind.data(), static_cast<qsizetype>(kind.size()));
+    json[QLatin1String("kind")] = textOf(kind);
     json[QLatin1String("stage")] = block->tag.stage.value;
     json[QLatin1String("microbatch")] = block->tag.microbatch.value;
     if (block->tag.peer != block->rank) json[QLatin1String("peer")] = block->tag.peer.value;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <QString>
+
+#include "app/gui/document/document.h"
+#include "simulator/report/verdict.h"
+
+namespace pw::gui {
+
+/// Why there is nothing to compare: no run is selected, or this one (null: none) has no step; else what is measured (null: nothing) is not
+/// finished, or has no prediction.
+[[nodiscard]] QString whyNotCompared(const Measured* measured, const RunRecord* run);
+
+/// What to know of a measured step that is compared with its prediction, a sentence in a line: the run failed, was of another plan than the
+/// one that is predicted now (null: none), shared cores, or was predicted far off from estimated times.
+[[nodiscard]] QString noteOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict);
+
+}  // namespace pw::gui
