@@ -6,7 +6,7 @@ namespace pw::cli {
 
 OrderWatch::OrderWatch(ProgressStyle style) : show_(progress("order", style)) {}
 
-std::function<bool(double)> OrderWatch::goOn() {
+std::function<bool(double)> OrderWatch::shouldContinue() {
   return [this](double share) {
     constexpr int kParts = 1000;
     if (!interrupts_) interrupts_.emplace();

@@ -16,7 +16,7 @@ class OrderWatch {
   explicit OrderWatch(ProgressStyle style);
 
   /// For the options of what searches; valid as long as this. The first call takes Ctrl-C over.
-  [[nodiscard]] std::function<bool(double)> goOn();
+  [[nodiscard]] std::function<bool(double)> shouldContinue();
   /// The search is over: Ctrl-C ends the program again.
   void end();
   /// Of a command that has printed what was found: the given one, or kNo, with a sentence, where Ctrl-C came.

@@ -211,7 +211,7 @@ SensitivityReport sensitivityOf(const PlannedModel& planned, const Options& o) {
   SensitivityReport report = pw::sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity);
   OrderWatch watch(o.plan.how.progressStyle);
   ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
-  const OrderEffort effort{.seconds = o.plan.seconds, .threads = kOrderThreads, .goOn = watch.goOn()};
+  const OrderEffort effort{.seconds = o.plan.seconds, .threads = kOrderThreads, .shouldContinue = watch.shouldContinue()};
   if (const auto limit = limitSensitivity(planned.request, model, plan.schedule, o.sensitivity, effort)) report.limits.push_back(*limit);
   watch.end();
   return report;
@@ -221,7 +221,7 @@ int run(const Options& o) {
   PlanOptions plans = o.plan;
   plans.models = modelFiles(o.plan.models, o.layers, "plan");
   OrderWatch watch(plans.how.progressStyle);
-  plans.goOn = watch.goOn();
+  plans.shouldContinue = watch.shouldContinue();
   const PlannedModel planned = planModel(std::move(plans), &warn);
   watch.end();
   const Plan& plan = planned.plan;

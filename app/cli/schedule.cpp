@@ -54,7 +54,7 @@ std::optional<Schedule> orderFor(const ScheduleOptions& options, OrderWatch& wat
   subject.shape = options.shape;
   subject.costs = options.costs;
   subject.seconds = options.seconds;
-  subject.goOn = watch.goOn();
+  subject.shouldContinue = watch.shouldContinue();
   Subject found = subjectOf(subject);
   watch.end();
   if (!found.certificate) return std::nullopt;

@@ -222,7 +222,7 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 int runSimulate(const SimulateOptions& options) {
   OrderWatch watch(options.progressStyle);
   SubjectOptions subjectOptions = options.subject;
-  subjectOptions.goOn = watch.goOn();
+  subjectOptions.shouldContinue = watch.shouldContinue();
   const Subject subject = subjectOf(subjectOptions);
   watch.end();
   const Sending sending = options.runtime ? Sending::Posted : options.sends;  // for memory: receives have buffers once posted
@@ -244,7 +244,7 @@ int runSimulate(const SimulateOptions& options) {
     sensitivity = sensitivityOf(predicted.rows, subject.costs, sending, options.sensitivity);
     if (subject.sought && sending == Sending::Overlapped) {
       OrderWatch limitWatch(options.progressStyle);
-      const OrderEffort effort{.seconds = options.subject.seconds, .threads = kOrderThreads, .goOn = limitWatch.goOn()};
+      const OrderEffort effort{.seconds = options.subject.seconds, .threads = kOrderThreads, .shouldContinue = limitWatch.shouldContinue()};
       sensitivity.limits = limitSensitivity(*subject.sought, subject.certificate->time, options.sensitivity, effort);
       limitWatch.end();
     }

@@ -228,7 +228,7 @@ int searchStudy(const StudyOptions& o) {
   effort.shard = shard;
   effort.threads = o.threads;
   effort.folder = folder;
-  effort.goOn = [&](std::int64_t done, std::int64_t all) {
+  effort.shouldContinue = [&](std::int64_t done, std::int64_t all) {
     if (done < all) show(static_cast<int>(done), static_cast<int>(all), "");
     return interrupts.take() == 0;
   };

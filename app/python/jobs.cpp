@@ -37,8 +37,9 @@ using SharedJob = std::shared_ptr<Job>;
 /// Nothing where `progress` stopped it.
 SharedJob readJob(const JobOptions& options, const JobProgress& progress) {
   PendingSignals signals;
-  const auto job = loadJob(
-      options, [&, goOn = signals.goOn()](std::uint64_t done, std::uint64_t all) { return goOn(0) && (!progress || progress(done, all)); });
+  const auto job = loadJob(options, [&, shouldContinue = signals.shouldContinue()](std::uint64_t done, std::uint64_t all) {
+    return shouldContinue(0) && (!progress || progress(done, all));
+  });
   signals.rethrow();
   return job ? std::make_shared<Job>(*job) : nullptr;
 }

@@ -99,7 +99,7 @@ py::dict optimizers() {
 
 Plan planned(PlanOptions options) {
   PendingSignals signals;
-  options.goOn = signals.goOn();
+  options.shouldContinue = signals.shouldContinue();
   PlannedModel planned = planModel(std::move(options), &warn);
   signals.rethrow();
   if (planned.tooLarge) throw Error(tooLargeSentence(planned));

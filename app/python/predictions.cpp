@@ -122,7 +122,7 @@ Prediction simulateNamed(const py::none& /*what*/, SubjectOptions options, const
                          std::uint64_t seed) {
   const py::gil_scoped_release released;
   PendingSignals signals;
-  options.goOn = signals.goOn();
+  options.shouldContinue = signals.shouldContinue();
   Subject subject = subjectOf(options);
   signals.rethrow();
   return predictionOf(std::move(subject), sends, why, {jitter, draws, seed, {}});
@@ -201,7 +201,7 @@ void bindQuestions(py::class_<Prediction>& prediction) {
             std::vector<std::tuple<std::optional<int>, Ns, Ns, std::optional<Ns>>> all;
             if (!p.subject.sought || !p.subject.certificate) return all;
             PendingSignals signals;
-            const OrderEffort effort{.threads = kOrderThreads, .goOn = signals.goOn()};
+            const OrderEffort effort{.threads = kOrderThreads, .shouldContinue = signals.shouldContinue()};
             for (const LimitSensitivity& limit : limitSensitivity(*p.subject.sought, p.subject.certificate->time, change, effort))
               all.emplace_back(limit.rank ? std::optional(limit.rank->value) : std::nullopt, limit.now, limit.more, limit.less);
             signals.rethrow();

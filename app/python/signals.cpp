@@ -4,7 +4,7 @@
 
 namespace pw::python {
 
-std::function<bool(double share)> PendingSignals::goOn() {
+std::function<bool(double share)> PendingSignals::shouldContinue() {
   return [this](double) { return poll(); };
 }
 

@@ -10,15 +10,15 @@ namespace pw::python {
 /// released the GIL.
 class PendingSignals {
  public:
-  /// As of `OrderEffort::goOn`; refers to this object. Cost: a look at the clock, and every 50 ms one at Python's signals.
-  [[nodiscard]] std::function<bool(double share)> goOn();
+  /// As of `OrderEffort::shouldContinue`; refers to this object. Cost: a look at the clock, and every 50 ms one at Python's signals.
+  [[nodiscard]] std::function<bool(double share)> shouldContinue();
   /// Throws what a handler raised meanwhile.
   void rethrow() const;
 
  private:
   [[nodiscard]] bool poll();
 
-  std::chrono::steady_clock::time_point last_{};  ///< `goOn` is called by one thread at a time
+  std::chrono::steady_clock::time_point last_{};  ///< `shouldContinue` is called by one thread at a time
   std::exception_ptr raised_;
 };
 

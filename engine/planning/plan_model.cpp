@@ -167,7 +167,7 @@ void settleBatch(PlanOptions& o, const ModelGraph& graph) {
 MadeOrder scheduled(const PlannedModel& planned, ModelCosts& model, const Schedule& schedule) {
   if (madeSchedule(planned.options.schedule) != nullptr)
     return makeOrder(planned.request, model, shapeOf(schedule).stages,
-                     {.seconds = planned.options.seconds, .threads = kOrderThreads, .goOn = planned.options.goOn});
+                     {.seconds = planned.options.seconds, .threads = kOrderThreads, .shouldContinue = planned.options.shouldContinue});
   MadeOrder given{planRows(schedule, planned.request.replicas, planned.request.rankOrder), {}, std::nullopt};
   CompiledRows compiled(given.rows);
   given.priced = price(planned.request, model, compiled);
@@ -182,8 +182,9 @@ void moveToFit(PlannedModel& planned, const Schedule& schedule) {
   const bool marked = !planned.graph.splitMarkers.empty() && balanced == planned.graph.splitMarkers;
   if (!o.splits.empty() || marked || o.balance != Balance::Time) return;
   const Schedule rows = planRows(schedule, planned.request.replicas, planned.request.rankOrder);
-  planned.request.begins = splitsWithinLimits(planned.request, planned.graph, std::make_shared<const Profile>(planned.profile), rows,
-                                              balanced, {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
+  planned.request.begins =
+      splitsWithinLimits(planned.request, planned.graph, std::make_shared<const Profile>(planned.profile), rows, balanced,
+                         {.seconds = o.seconds, .threads = kOrderThreads, .shouldContinue = o.shouldContinue});
   planned.movedToFit = planned.request.begins != balanced;
 }
 

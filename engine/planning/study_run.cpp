@@ -36,13 +36,13 @@ class Collector {
     waiting_.push_back(std::move(row));
     ++done_;
     if (waiting_.size() >= kMostWaiting || Clock::now() - last_ >= kStoreEvery) store();
-    if (effort_.goOn && !effort_.goOn(done_, all_)) ended_ = true;
+    if (effort_.shouldContinue && !effort_.shouldContinue(done_, all_)) ended_ = true;
   }
   /// Between rows: polls, and stores what waits for long.
   bool goesOn() {
     const std::lock_guard lock(mutex_);
     if (Clock::now() - last_ >= kStoreEvery) store();
-    if (effort_.goOn && !effort_.goOn(done_, all_)) ended_ = true;
+    if (effort_.shouldContinue && !effort_.shouldContinue(done_, all_)) ended_ = true;
     return !ended_;
   }
   void finish() {
@@ -110,7 +110,7 @@ bool runStudy(StudyStore& store, const StudyEffort& effort) {
         if (!collector.ended()) collector.add({point, std::move(result)});
       }
     });
-  } catch (...) {  // of a model that cannot be read, or of `goOn`: the rows that ended before are kept
+  } catch (...) {  // of a model that cannot be read, or of `shouldContinue`: the rows that ended before are kept
     collector.finish();
     throw;
   }

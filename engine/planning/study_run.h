@@ -17,7 +17,7 @@ struct StudyEffort {
   std::string folder;  ///< what paths of the study are relative to; empty: the current one
   /// Called after each predicted point with the shard's completed points and all of them; returns whether to continue. Never by two threads
   /// at once.
-  std::function<bool(std::int64_t done, std::int64_t all)> goOn = {};
+  std::function<bool(std::int64_t done, std::int64_t all)> shouldContinue = {};
   /// Gets rows that were stored.
   std::function<void(const std::vector<StudyRow>&)> stored = {};
 };
@@ -27,7 +27,8 @@ struct StudyEffort {
 [[nodiscard]] std::string studyInputs(const Study& study, const std::string& folder);
 
 /// Predicts the points of a shard that the store does not have, and stores them about twice a second: a process that is killed loses no
-/// more than that. Returns whether all points of the shard are done; `goOn` may end it earlier. Throws as `StudyCosts` and `StudyStore`.
+/// more than that. Returns whether all points of the shard are done; `shouldContinue` may end it earlier. Throws as `StudyCosts` and
+/// `StudyStore`.
 [[nodiscard]] bool runStudy(StudyStore& store, const StudyEffort& effort);
 
 }  // namespace pw

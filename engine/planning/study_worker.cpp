@@ -212,7 +212,7 @@ Answer<Candidate> StudyWorker::evaluated(const StudyPoint& point) {
 
 /// Of a schedule that is made for the costs.
 Answer<Candidate> StudyWorker::withMadeOrder(PlanRequest request, const StudyPoint& point, const SplitStart& start, bool movable) {
-  const OrderEffort effort{.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }};
+  const OrderEffort effort{.seconds = study_.seconds, .shouldContinue = [this](double) { return shouldContinue_(); }};
   request.begins = start.begins;
   request.recompute = point.recompute;
   if (auto no = obstacleToOrder(request, *shared_->model, shape_.stages)) return *std::move(no);

@@ -56,8 +56,9 @@ class StudyCosts {
 /// thread.
 class StudyWorker {
  public:
-  /// `goOn`: polled while an order is searched; false: the result is of no use.
-  StudyWorker(const Study& study, StudyCosts& costs, std::function<bool()> goOn) : study_(study), costs_(costs), goOn_(std::move(goOn)) {}
+  /// `shouldContinue`: polled while an order is searched; false: the result is of no use.
+  StudyWorker(const Study& study, StudyCosts& costs, std::function<bool()> shouldContinue)
+      : study_(study), costs_(costs), shouldContinue_(std::move(shouldContinue)) {}
 
   /// The plan that `plan` makes with these options, with the search's order for `auto`. What cannot be planned has a `problem`. Throws
   /// Error where memory runs out.
@@ -70,7 +71,7 @@ class StudyWorker {
 
   const Study& study_;
   StudyCosts& costs_;
-  std::function<bool()> goOn_;
+  std::function<bool()> shouldContinue_;
   std::shared_ptr<StudyCosts::Shared> shared_;
   SearchShape shape_;                   ///< of the last point
   std::optional<Evaluator> evaluator_;  ///< of this shape

@@ -285,7 +285,8 @@ Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOption
   const MadeSchedule& made = *madeSchedule(o.schedule);
   limitRoom(sought, made);
   if (made.room > 0 && o.costs.empty()) sought.clock = StepClock::Window;  // the paper's; a problem file says which
-  const std::optional<FoundOrder> found = findOrder(sought, {.seconds = o.seconds, .threads = kOrderThreads, .goOn = o.goOn});
+  const std::optional<FoundOrder> found =
+      findOrder(sought, {.seconds = o.seconds, .threads = kOrderThreads, .shouldContinue = o.shouldContinue});
   subject.limits = sought.limits;
   subject.liveLimits = sought.liveLimits;
   if (!found) return subject;

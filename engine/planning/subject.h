@@ -40,7 +40,7 @@ struct SubjectOptions {
   std::vector<int> liveLimit;                             ///< one, or one per rank
   std::vector<std::string> slow;                          ///< `2=1.5`: a rank; `1-2=3`: a link
   double seconds = 2;                                     ///< how long an order is searched, for the schedule `auto`
-  std::function<bool(double share)> goOn{};               ///< then: as of `OrderEffort`
+  std::function<bool(double share)> shouldContinue{};     ///< then: as of `OrderEffort`
 };
 
 /// What is simulated: a plan's own schedule and costs, or a schedule with costs from the call, a problem file or a layer

@@ -199,7 +199,7 @@ OrderRows Annealer::run() {
   double temperature = std::max(1e-9, model_.meanDuration() * options_.hottest);
   const double fall = std::pow(kCooling, 1.0 / static_cast<double>(std::max<std::int64_t>(1, options_.trials)));
   for (std::int64_t trial = 0; trial < options_.trials && bestObjective > options_.enough; ++trial, temperature *= fall) {
-    if (trial % AnnealOptions::kAskEvery == 0 && options_.goOn && !options_.goOn()) break;
+    if (trial % AnnealOptions::kAskEvery == 0 && options_.shouldContinue && !options_.shouldContinue()) break;
     const std::uint64_t kind = random_() % 16;
     const bool moved = kind < 3 ? moveClass() : kind < 5 || blocks_.empty() ? moveAnywhere() : moveInBlock();
     if (!moved) continue;

@@ -8,13 +8,13 @@
 namespace pw {
 
 struct AnnealOptions {
-  static constexpr std::int64_t kAskEvery = 256;  ///< trials between two calls of `goOn`
+  static constexpr std::int64_t kAskEvery = 256;  ///< trials between two calls of `shouldContinue`
 
   std::uint64_t seed = 1;
-  std::int64_t trials = 100'000;    ///< rows that are timed
-  Ns enough = 0;                    ///< stops where the objective is no larger
-  double hottest = 0.5;             ///< first temperature, in mean durations of an action; it falls geometrically to a hundredth
-  std::function<bool()> goOn = {};  ///< false: stop
+  std::int64_t trials = 100'000;              ///< rows that are timed
+  Ns enough = 0;                              ///< stops where the objective is no larger
+  double hottest = 0.5;                       ///< first temperature, in mean durations of an action; it falls geometrically to a hundredth
+  std::function<bool()> shouldContinue = {};  ///< false: stop
 };
 
 /// Rows improved by simulated annealing (Kirkpatrick et al., Science 220, 1983): most trials move an action within a rank's part of the

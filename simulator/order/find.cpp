@@ -64,14 +64,14 @@ class Chooser {
  public:
   using GoOn = std::function<bool(OrderWork)>;
 
-  Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, OrderWork work, const GoOn& goOn)
+  Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, OrderWork work, const GoOn& shouldContinue)
       : problem_(problem),
         open_(openChoice(problem)),
         choices_(choicesByBound(problem)),
         bound_(choices_.empty() ? bound : std::max(bound, choices_.front().first)),
         effort_(effort),
         work_(work),
-        goOn_(goOn) {}
+        shouldContinue_(shouldContinue) {}
 
   /// The best of none, all, and others: of few stages all choices, those first whose orders may take least, else neighbours of the best.
   Choice run() {
@@ -102,7 +102,7 @@ class Chooser {
     OrderSearch search(problem_, withRecomputation(problem_, recomputed), bound_, effort_);
     Choice choice{std::move(recomputed), std::nullopt};
     if (search.begin()) {
-      stopped_ = !search.improve(work_ / kParts, [&](OrderWork done) { return goOn_(spent_ + done); });
+      stopped_ = !search.improve(work_ / kParts, [&](OrderWork done) { return shouldContinue_(spent_ + done); });
       choice.found = search.result();
     }
     spent_ += search.spent();
@@ -139,7 +139,7 @@ class Chooser {
   Ns bound_;
   const OrderEffort& effort_;
   OrderWork work_;
-  const GoOn& goOn_;
+  const GoOn& shouldContinue_;
   std::vector<Recomputation> tried_;
   Choice best_;
   OrderWork spent_ = 0;
@@ -183,11 +183,11 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   const OrderWork work = workOf(std::clamp(effort.seconds, 0.001, 1e6));
   OrderWork spent = 0;
   Choice choice{std::vector<bool>(problem.costs.stages.size(), false), std::nullopt};
-  const Chooser::GoOn goOn = [&](OrderWork done) {
-    return !effort.goOn || effort.goOn(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
+  const Chooser::GoOn shouldContinue = [&](OrderWork done) {
+    return !effort.shouldContinue || effort.shouldContinue(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
   };
   if (!problem.recomputed.empty() && !problem.limits.empty()) {
-    Chooser chooser(problem, bound, effort, work / 2, goOn);
+    Chooser chooser(problem, bound, effort, work / 2, shouldContinue);
     choice = chooser.run();
     bound = chooser.bound();
     spent = chooser.spent();
@@ -197,7 +197,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   search.raiseBound(boundOfWindows(problem, search.best(), effort.seconds));
   const OrderWork left = std::max(work / 4, work - spent - search.spent());
   const OrderWork forProof = left / (search.isSmall() ? 3 : 4);
-  const bool whole = search.improve(left - forProof, [&](OrderWork done) { return goOn(spent + done); });
+  const bool whole = search.improve(left - forProof, [&](OrderWork done) { return shouldContinue(spent + done); });
   const Choice last{choice.recomputed, search.result()};
   FoundOrder found = choice.beats(last) ? *choice.found : *last.found;
   found.certificate.lowerBound = last.found->certificate.lowerBound;
@@ -208,7 +208,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!whole || found.certificate.optimal()) return found;
   spent += search.spent();
   OrderProof proof = proveOrder(problem, found.certificate.lowerBound, found.certificate.time, forProof,
-                                [&](OrderWork done) { return goOn(spent + done); });
+                                [&](OrderWork done) { return shouldContinue(spent + done); });
   if (proof.better) {
     found = *std::move(proof.better);
   } else {

@@ -18,9 +18,9 @@ inline constexpr int kOrderThreads = 2;  ///< as many as can share the work of o
 struct OrderEffort {
   double seconds = 2;  ///< about so long on one core of a machine of 2020; counted in work, so that the same input gives the same order
   std::uint64_t seed = 1;
-  int threads = 1;                              ///< that share the work; any number gives the same order
-  std::function<bool(double share)> goOn = {};  ///< polled between improvements, with the share of work done; false: the best so far. One
-                                                ///< call at a time, from any of the threads
+  int threads = 1;                                        ///< that share the work; any number gives the same order
+  std::function<bool(double share)> shouldContinue = {};  ///< polled between improvements, with the share of work done; false: the best so
+                                                          ///< far. One call at a time, from any of the threads
 };
 
 /// Searches an order of forwards and split backwards: starts from all families of that placement and from greedy orders with several paces

@@ -42,14 +42,14 @@ Schedule improveOrder(const OrderProblem& problem, const Schedule& schedule, con
   bool stopped = false;
   for (std::size_t i = 0; i < temperatures.size() && !stopped; ++i) {
     std::int64_t asked = 0;
-    const auto goOn = [&] {
+    const auto shouldContinue = [&] {
       const double share = (done + std::min(1.0, static_cast<double>(++asked * AnnealOptions::kAskEvery) /
                                                      static_cast<double>(std::max<std::int64_t>(1, trials)))) /
                            temperatures.size();
-      stopped = effort.goOn && !effort.goOn(share);
+      stopped = effort.shouldContinue && !effort.shouldContinue(share);
       return !stopped;
     };
-    best = annealOrder(model, best, {effort.seed + i, std::max<std::int64_t>(1, trials), 0, temperatures[i], goOn});
+    best = annealOrder(model, best, {effort.seed + i, std::max<std::int64_t>(1, trials), 0, temperatures[i], shouldContinue});
     ++done;
     Schedule made = scheduleOf(model, problem, best);
     consider(mergeBackward(made));

@@ -36,7 +36,7 @@ std::vector<LimitSensitivity> limitSensitivity(const OrderProblem& problem, Ns n
   part.seconds = effort.seconds / 4;
   double done = 0;
   const double searches = 2.0 * static_cast<double>(all.size());
-  if (effort.goOn) part.goOn = [&](double share) { return effort.goOn((done + share) / searches); };
+  if (effort.shouldContinue) part.shouldContinue = [&](double share) { return effort.shouldContinue((done + share) / searches); };
   const auto timeWith = [&](std::optional<Rank> rank, double factor) {
     const std::optional<FoundOrder> found = findOrder(scaledLimits(problem, rank, factor), part);
     ++done;

@@ -29,10 +29,11 @@ class Polisher {
     while (examined_ < options_.windows && timer_.run(rows_) && timer_.objective() > options_.enough) {
       const bool stretch = random_() % 2 == 0;
       const auto decided = stretch ? openStretch(static_cast<std::size_t>(size)) : openMicrobatches(static_cast<std::size_t>(size));
-      const ExactOrder exact = exactOrder(windows_, timer_.objective(), {decided, most, [&](std::int64_t more) {
-                                                                           stopped_ = options_.goOn && !options_.goOn(examined_ + more);
-                                                                           return !stopped_;
-                                                                         }});
+      const ExactOrder exact =
+          exactOrder(windows_, timer_.objective(), {decided, most, [&](std::int64_t more) {
+                                                      stopped_ = options_.shouldContinue && !options_.shouldContinue(examined_ + more);
+                                                      return !stopped_;
+                                                    }});
       examined_ += exact.windows + kSetUp;
       if (stopped_) break;
       if (!exact.rows.empty()) {

@@ -9,9 +9,9 @@ namespace pw {
 
 struct PolishOptions {
   std::uint64_t seed = 1;
-  std::int64_t windows = 0;                             ///< about how many to examine (`Windows::examined`)
-  Ns enough = 0;                                        ///< stops where the objective is no larger
-  std::function<bool(std::int64_t windows)> goOn = {};  ///< polled with those examined; false: stop
+  std::int64_t windows = 0;                                       ///< about how many to examine (`Windows::examined`)
+  Ns enough = 0;                                                  ///< stops where the objective is no larger
+  std::function<bool(std::int64_t windows)> shouldContinue = {};  ///< polled with those examined; false: stop
 };
 
 /// Rows improved by large neighbourhood search (Shaw, Using constraint programming and local search methods to solve vehicle routing

@@ -156,7 +156,7 @@ void OrderSearch::share(int count, const std::function<void(int)>& work) const {
 bool OrderSearch::count(OrderWork work) {
   const std::scoped_lock lock(mutex_);
   counted_ += work;
-  stopped_ = stopped_ || !goOn_(spent_ + counted_);
+  stopped_ = stopped_ || !shouldContinue_(spent_ + counted_);
   return !stopped_;
 }
 
@@ -173,8 +173,9 @@ void OrderSearch::tune(OrderWork work) {
   const std::int64_t trials = work / rules / cost;
   std::vector<OrderRows> tuned(at(rules));
   share(rules, [&](int i) {
-    const std::function<bool()> goOn = [&] { return count(TuneOptions::kAskEvery * cost); };
-    tuned[at(i)] = tuneOrder(model_, rules_[at(i)].second, {effort_.seed + static_cast<std::uint64_t>(i), trials, bound_, 1.0, goOn}).rows;
+    const std::function<bool()> shouldContinue = [&] { return count(TuneOptions::kAskEvery * cost); };
+    tuned[at(i)] =
+        tuneOrder(model_, rules_[at(i)].second, {effort_.seed + static_cast<std::uint64_t>(i), trials, bound_, 1.0, shouldContinue}).rows;
   });
   settle(rules * trials * cost);
   for (const OrderRows& rows : tuned) consider(rows, "greedy");
@@ -188,9 +189,9 @@ void OrderSearch::anneal(OrderWork work, int round) {
   std::array<OrderRows, kChains> better;
   share(kChains, [&](int i) {
     const auto chain = at(round) * at(kChains) + at(i);
-    const std::function<bool()> goOn = [&] { return count(AnnealOptions::kAskEvery * cost); };
+    const std::function<bool()> shouldContinue = [&] { return count(AnnealOptions::kAskEvery * cost); };
     better[at(i)] = annealOrder(model_, starts_[chain % 3 == 0 ? 0 : chain % starts_.size()].rows,
-                                {effort_.seed * 1000 + chain, trials, bound_, temperatures[chain % temperatures.size()], goOn});
+                                {effort_.seed * 1000 + chain, trials, bound_, temperatures[chain % temperatures.size()], shouldContinue});
   });
   settle(kChains * trials * cost);
   for (const OrderRows& rows : better) consider(rows, "annealing");
@@ -203,19 +204,19 @@ void OrderSearch::polish(OrderWork work) {
   std::array<OrderRows, kChains> better;
   share(kChains, [&](int i) {
     std::int64_t told = 0;
-    const auto goOn = [&](std::int64_t examined) { return count((examined - std::exchange(told, examined)) * cost); };
+    const auto shouldContinue = [&](std::int64_t examined) { return count((examined - std::exchange(told, examined)) * cost); };
     const OrderRows& start = starts_[at(i) % starts_.size()].rows;
-    better[at(i)] = polishOrder(model_, start, {effort_.seed + static_cast<std::uint64_t>(i), windows, bound_, goOn});
+    better[at(i)] = polishOrder(model_, start, {effort_.seed + static_cast<std::uint64_t>(i), windows, bound_, shouldContinue});
   });
   settle(kChains * windows * cost);
   for (const OrderRows& rows : better) consider(rows, "branch and bound");
 }
 
-bool OrderSearch::improve(OrderWork work, const std::function<bool(OrderWork)>& goOn) {
+bool OrderSearch::improve(OrderWork work, const std::function<bool(OrderWork)>& shouldContinue) {
   constexpr double kFirstShare = 1.0 / 3, kFirstShareOfLarge = 0.15;
   constexpr int kRounds = 6, kRoundsOfLarge = 2;  // large ones need long chains
   const int rounds = isSmall() ? kRounds : kRoundsOfLarge;
-  goOn_ = goOn;
+  shouldContinue_ = shouldContinue;
   const OrderWork forPolish = isSmall() ? work / 3 : 0, end = spent_ + work - forPolish;
   if (best_ > bound_) tune(static_cast<OrderWork>((isSmall() ? kFirstShare : kFirstShareOfLarge) * static_cast<double>(work - forPolish)));
   finish();

@@ -25,7 +25,7 @@ class OrderSearch {
   /// Families and greedy orders: false where nothing fits.
   bool begin();
   /// Improves what it has with this much work; false: it was stopped.
-  bool improve(OrderWork work, const std::function<bool(OrderWork done)>& goOn);
+  bool improve(OrderWork work, const std::function<bool(OrderWork done)>& shouldContinue);
 
   /// Whether branch and bound is likely to end.
   [[nodiscard]] bool isSmall() const { return model_.actions() <= 250; }
@@ -71,7 +71,7 @@ class OrderSearch {
   std::string wholeBy_;
   Ns best_ = 0;
   OrderWork spent_ = 0;
-  std::function<bool(OrderWork)> goOn_;
+  std::function<bool(OrderWork)> shouldContinue_;
   std::mutex mutex_;       ///< of `counted_`, `stopped_` while threads run
   OrderWork counted_ = 0;  ///< work on the way to be in `spent_`
   bool stopped_ = false;

@@ -48,7 +48,7 @@ TunedOrder tuneOrder(const OrderModel& model, const GreedyRule& start, const Tun
   double temperature = model.meanDuration() * options.hottest;
   const double fall = std::pow(0.02, 1.0 / static_cast<double>(std::max<std::int64_t>(1, options.trials)));
   for (std::int64_t trial = 0; trial < options.trials && best.objective > options.enough; ++trial, temperature *= fall) {
-    if (trial % TuneOptions::kAskEvery == 0 && options.goOn && !options.goOn()) break;
+    if (trial % TuneOptions::kAskEvery == 0 && options.shouldContinue && !options.shouldContinue()) break;
     GreedyRule next = rule;
     const double width = static_cast<double>(rule.period) * std::pow(2.0, -static_cast<double>(below(6)));
     const Ns shift = static_cast<Ns>(width * (2 * fraction() - 1));

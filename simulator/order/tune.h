@@ -9,13 +9,13 @@
 namespace pw {
 
 struct TuneOptions {
-  static constexpr std::int64_t kAskEvery = 64;  ///< trials between two calls of `goOn`
+  static constexpr std::int64_t kAskEvery = 64;  ///< trials between two calls of `shouldContinue`
 
   std::uint64_t seed = 1;
   std::int64_t trials = 1000;  ///< rows that are built
   Ns enough = 0;
-  double hottest = 0.5;             ///< first temperature, in mean durations of an action
-  std::function<bool()> goOn = {};  ///< false: stop
+  double hottest = 0.5;                       ///< first temperature, in mean durations of an action
+  std::function<bool()> shouldContinue = {};  ///< false: stop
 };
 
 struct TunedOrder {

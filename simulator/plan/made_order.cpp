@@ -252,7 +252,7 @@ std::optional<LimitSensitivity> limitSensitivity(const PlanRequest& request, Mod
   if (request.memoryLimit == 0) return std::nullopt;
   double done = 0;
   OrderEffort part = effort;
-  if (effort.goOn) part.goOn = [&](double share) { return effort.goOn((done + share) / 2); };
+  if (effort.shouldContinue) part.shouldContinue = [&](double share) { return effort.shouldContinue((done + share) / 2); };
   const auto timeWith = [&](double factor) -> std::optional<Ns> {
     PlanRequest other = request;
     other.memoryLimit = std::max<Bytes>(1, static_cast<Bytes>(static_cast<double>(request.memoryLimit) * factor));

@@ -109,7 +109,7 @@ bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
 bool Evaluator::tryCut(Moving& moving, const std::vector<NodeId>& begins) {
   constexpr std::int64_t kWeighing = 16;  // how much less it is to weigh a cut than to simulate it
   constexpr std::int64_t kCompiling = 8;  // and how much more to compile another structure
-  if (!moving.goOn(static_cast<double>(moving.work) / kMostWork) || moving.work > kMostWork) return false;
+  if (!moving.shouldContinue(static_cast<double>(moving.work) / kMostWork) || moving.work > kMostWork) return false;
   Candidate& best = moving.best;
   const std::int64_t size = sizeOf(best);
   moving.work += size / kWeighing + (compiled_.structure() - moving.structure) * kCompiling * size;  // of the cut before
@@ -196,10 +196,10 @@ void Evaluator::tryNeighbours(Moving& moving, const std::vector<NodeId>& places,
 }
 
 Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
-                             const std::function<bool(double)>& goOn) {
+                             const std::function<bool(double)>& shouldContinue) {
   Weighed first = weigh({start.split, start.request.begins}, start.request.recompute).orThrow();
   simulate(first, true);  // for its path
-  Moving moving{start, goOn, 0, compiled_.structure()};
+  Moving moving{start, shouldContinue, 0, compiled_.structure()};
   const double cuts = cutsAt(places.size(), start.request.begins.size());
   const bool all = cuts <= kMostCuts && cuts * static_cast<double>(sizeOf(start)) <= kMostWork;
   all ? tryAll(moving, places) : tryNeighbours(moving, places, rounds);

@@ -54,11 +54,11 @@ class Evaluator {
   /// The candidate with other begins among `places` (ascending) that are better (`isBetterCut`). Where there are few choices (5,000) all
   /// are tried and the result is the best; otherwise single begins move to places 1, 2 or 4 further as long as that is better, then
   /// neighbouring ones together by a place, at most `rounds` times over all begins. A cut is not simulated where its memory alone, or a
-  /// path of the program (`PathBounds`), shows that it is no better: the result is that of simulating all. `goOn` is called before every
-  /// try with the share of the most work done. Of very large plans the tries end after some seconds' work, counted in actions and so the
-  /// same everywhere. Ties: the first found.
+  /// path of the program (`PathBounds`), shows that it is no better: the result is that of simulating all. `shouldContinue` is called
+  /// before every try with the share of the most work done. Of very large plans the tries end after some seconds' work, counted in actions
+  /// and so the same everywhere. Ties: the first found.
   [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
-                                  const std::function<bool(double)>& goOn);
+                                  const std::function<bool(double)>& shouldContinue);
 
  private:
   /// What is known without simulating: costs, memory.
@@ -69,7 +69,7 @@ class Evaluator {
   /// A candidate whose begins are being moved.
   struct Moving {
     Candidate best;
-    const std::function<bool(double)>& goOn;
+    const std::function<bool(double)>& shouldContinue;
     std::int64_t work = 0;  ///< in actions
     int structure = 0;      ///< of the program, at the last cut
   };

@@ -90,7 +90,7 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
   std::set<std::vector<int>> known;  // what stages keep
   for (const Schedule& schedule : schedules) {
     if (shape.model->graph().nodes.size() > kManyNodes && splits.size() > kFewSplits) break;
-    if (effort.goOn && !effort.goOn(0)) return balanced;
+    if (effort.shouldContinue && !effort.shouldContinue(0)) return balanced;
     Evaluator evaluator(shape, planRows(schedule, request.replicas, request.rankOrder));
     if (!known.insert(keptMicrobatches(evaluator.rows())).second) continue;
     const std::optional<Candidate> fitted = fittedSplits(shape, balancer, evaluator, recompute);
@@ -99,7 +99,7 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
   if (splits.size() == 1) return balanced;
   OrderEffort part = effort;
   part.seconds = std::max(kShortestSearch, kShare * effort.seconds / static_cast<double>(splits.size()));
-  if (effort.goOn) part.goOn = [&](double) { return effort.goOn(0); };
+  if (effort.shouldContinue) part.shouldContinue = [&](double) { return effort.shouldContinue(0); };
   std::optional<std::pair<std::pair<Ns, Ns>, std::size_t>> best;
   for (std::size_t i = 0; i < splits.size(); ++i) {
     PlanRequest with = request;

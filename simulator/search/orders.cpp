@@ -75,7 +75,8 @@ std::vector<Begins> neighbouringCuts(const std::vector<NodeId>& places, const Be
 /// Makes orders for cuts of one combination.
 class CutOrders {
  public:
-  CutOrders(const SearchShape& shape, const Candidate& from, const std::function<bool()>& goOn) : shape_(shape), from_(from), goOn_(goOn) {
+  CutOrders(const SearchShape& shape, const Candidate& from, const std::function<bool()>& shouldContinue)
+      : shape_(shape), from_(from), shouldContinue_(shouldContinue) {
     shape_.request.schedule = kAutoSchedule;
     shape_.request.rankOrder = from.request.rankOrder;
     shape_.request.chunks = shape_.stages / shape_.request.ranks;
@@ -83,7 +84,8 @@ class CutOrders {
 
   [[nodiscard]] Candidate made(const Begins& begins, double seconds) {
     PlanRequest request = requestOf(begins);
-    MadeOrder order = makeOrder(request, *shape_.model, shape_.stages, {.seconds = seconds, .goOn = [this](double) { return goOn_(); }});
+    MadeOrder order = makeOrder(request, *shape_.model, shape_.stages,
+                                {.seconds = seconds, .shouldContinue = [this](double) { return shouldContinue_(); }});
     Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate({from_.split, begins}, request.recompute).orThrow();
     candidate.certificate = std::move(order.certificate);
     candidate.moves = from_.moves + (begins == from_.request.begins ? 0 : 1);
@@ -94,7 +96,7 @@ class CutOrders {
   [[nodiscard]] std::vector<std::pair<Ns, Begins>> promising(const std::vector<Begins>& cuts, const Candidate& best) {
     std::vector<std::pair<Ns, Begins>> list;
     for (const Begins& begins : cuts) {
-      if (begins == from_.request.begins || !goOn_()) continue;
+      if (begins == from_.request.begins || !shouldContinue_()) continue;
       const PlanRequest request = requestOf(begins);
       if (obstacleToOrder(request, *shape_.model, shape_.stages)) continue;
       const Ns bound = orderBound(request, *shape_.model, shape_.stages);
@@ -113,22 +115,23 @@ class CutOrders {
 
   SearchShape shape_;
   const Candidate& from_;
-  const std::function<bool()>& goOn_;
+  const std::function<bool()>& shouldContinue_;
 };
 
 }  // namespace
 
-std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<NodeId>& places, const std::function<bool()>& goOn) {
+std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<NodeId>& places,
+                                   const std::function<bool()>& shouldContinue) {
   const Candidate& from = *start.candidate;
-  CutOrders orders(*start.shape, from, goOn);
+  CutOrders orders(*start.shape, from, shouldContinue);
   Candidate first = orders.made(from.request.begins, kOrderSeconds), best = first;
   const bool few = cutsAt(places.size(), from.request.begins.size()) <= kFewCuts;
   if (!few && std::int64_t{from.stages} * from.request.microbatches > kMostActions)
-    return goOn() ? std::optional(std::move(best)) : std::nullopt;
+    return shouldContinue() ? std::optional(std::move(best)) : std::nullopt;
   auto cuts = orders.promising(few ? allCuts(places, from.request.begins.size()) : neighbouringCuts(places, from.request.begins), best);
   if (!few) cuts.resize(std::min(cuts.size(), kNeighbours));
   for (const auto& [bound, begins] : cuts) {
-    if (!goOn()) return std::nullopt;
+    if (!shouldContinue()) return std::nullopt;
     if (best.excess == 0 && bound >= best.makespan) break;
     Candidate tried = orders.made(begins, few ? kOrderSeconds : kNeighbourSeconds);
     if (Evaluator::isBetterCut(tried, best)) best = std::move(tried);
@@ -137,7 +140,7 @@ std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<No
     Candidate longer = orders.made(best.request.begins, kOrderSeconds);
     best = Evaluator::isBetterCut(longer, first) ? std::move(longer) : std::move(first);
   }
-  return goOn() ? std::optional(std::move(best)) : std::nullopt;
+  return shouldContinue() ? std::optional(std::move(best)) : std::nullopt;
 }
 
 }  // namespace pw

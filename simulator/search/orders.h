@@ -25,8 +25,9 @@ struct OrderStart {
 /// The schedule `auto` with this candidate's partition (`makeOrder`), or with another cut at `places` (ascending) that is better with its
 /// own order: of all cuts where they are few (100), in the order of what their orders take at least (`orderBound`) as long as that is less;
 /// otherwise, in steps of at most 2,000 forwards, of the most promising that move one begin by a place, with less time for each. Nothing
-/// where `goOn` returned false. Where no order fits, what it needs at least. Throws UsageError for shapes too large to search an order for.
+/// where `shouldContinue` returned false. Where no order fits, what it needs at least. Throws UsageError for shapes too large to search an
+/// order for.
 [[nodiscard]] std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<NodeId>& places,
-                                                 const std::function<bool()>& goOn);
+                                                 const std::function<bool()>& shouldContinue);
 
 }  // namespace pw

@@ -54,12 +54,12 @@ std::vector<Rank> ranksOf(const std::vector<int>& classes, const std::vector<int
 /// Tries orders of one candidate's ranks, one after the other.
 class RankOrders {
  public:
-  RankOrders(const SearchShape& shape, const Candidate& start, const std::function<bool()>& goOn)
-      : shape_(shape), start_(start), goOn_(goOn), balancer_(shape.model->graph(), shape.model->profile()) {}
+  RankOrders(const SearchShape& shape, const Candidate& start, const std::function<bool()>& shouldContinue)
+      : shape_(shape), start_(start), shouldContinue_(shouldContinue), balancer_(shape.model->graph(), shape.model->profile()) {}
 
   /// Whether to continue.
   bool tryOrder(const std::vector<Rank>& order) {
-    if (!goOn_() || work_ > kMostWork) return false;
+    if (!shouldContinue_() || work_ > kMostWork) return false;
     SearchShape shape = shape_;
     shape.request.rankOrder = std::ranges::is_sorted(order) ? std::vector<Rank>() : order;
     constexpr std::int64_t kCompiling = 8;  // how much more it is to compile a schedule than to simulate it
@@ -95,7 +95,7 @@ class RankOrders {
   const Candidate& start_;
   std::vector<Candidate> tried_;
   bool lastIsBest_ = false;
-  const std::function<bool()>& goOn_;
+  const std::function<bool()>& shouldContinue_;
   Balancer balancer_;
   std::int64_t work_ = 0;
 };
@@ -108,12 +108,13 @@ std::vector<double> slownessOf(const SearchShape& shape) {
   return stageSlowness(profile, placementOf(shape.request, shape.stages), shape.request.replicas);
 }
 
-std::vector<Candidate> withRankOrders(const SearchShape& shape, const Candidate& start, double cuts, const std::function<bool()>& goOn) {
+std::vector<Candidate> withRankOrders(const SearchShape& shape, const Candidate& start, double cuts,
+                                      const std::function<bool()>& shouldContinue) {
   const int ranks = shape.request.ranks;
   const PipelineTopology topology(shape.profile.profile->topology, {ranks}, shape.request.replicas);
   if (!topology.orderMatters()) return {start};
   const std::vector<int> classes = classesOf(topology, ranks);
-  RankOrders orders(shape, start, goOn);
+  RankOrders orders(shape, start, shouldContinue);
   if (ordersOf(classes) <= kMostOrders) {
     std::vector<int> order = classes;
     std::sort(order.begin(), order.end());

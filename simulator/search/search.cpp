@@ -221,14 +221,14 @@ std::vector<Searcher::Place> Searcher::bestPlaces() const {
 
 /// The candidate with other ranks and splits; nothing where these are no better. Counts its work as done.
 std::optional<Candidate> Searcher::improved(SearchShape shape, const Candidate& start) {
-  const auto goOn = [&] {
+  const auto shouldContinue = [&] {
     report(nullptr);
     return !cancelled_.load();
   };
   const std::vector<NodeId>& places = places_.at(start.request.microbatch);
-  const std::vector<Candidate> ordered = space_.base.rankOrder.empty()
-                                             ? withRankOrders(shape, start, cutsAt(places.size(), start.request.begins.size()), goOn)
-                                             : std::vector<Candidate>{start};
+  const std::vector<Candidate> ordered =
+      space_.base.rankOrder.empty() ? withRankOrders(shape, start, cutsAt(places.size(), start.request.begins.size()), shouldContinue)
+                                    : std::vector<Candidate>{start};
   std::int64_t counted = 0;  // of this candidate's work in `done_`
   const auto count = [&](double share) {
     const std::lock_guard lock(mutex_);
@@ -242,7 +242,7 @@ std::optional<Candidate> Searcher::improved(SearchShape shape, const Candidate& 
     Evaluator evaluator(shape);
     const Candidate moved = evaluator.improve(ordered[i], places, kRounds, [&](double share) {
       count((static_cast<double>(i) + std::min(1.0, share)) / static_cast<double>(ordered.size()));
-      return goOn();
+      return shouldContinue();
     });
     if (Evaluator::isBetterCut(moved, best)) best = moved;
   }
@@ -287,7 +287,7 @@ void Searcher::makeOrders() {
   std::vector<std::optional<Candidate>> made(starts.size());
   parallelFor(static_cast<int>(starts.size()), threads_, [&](int i) {
     const auto at = static_cast<std::size_t>(i);
-    const auto goOn = [&] {
+    const auto shouldContinue = [&] {
       report(nullptr);
       return !cancelled_.load();
     };
@@ -297,7 +297,7 @@ void Searcher::makeOrders() {
       combinations_.skipped.insert(fmt::format("{}, {} microbatches: {}", kAutoSchedule, request.microbatches, no->why));
       return;
     }
-    made[at] = withOrder(starts[at], places_.at(request.microbatch), goOn);
+    made[at] = withOrder(starts[at], places_.at(request.microbatch), shouldContinue);
     if (!made[at]) return;
     {
       const std::lock_guard lock(mutex_);

@@ -82,13 +82,13 @@ std::vector<CausedIdle> bubbleOf(const Prediction& prediction, const Modelled& m
                      prediction.times, context);
 }
 
-Analysis analysisOf(const Prediction& prediction, const Modelled& modelled, const std::function<bool(double)>& goOn) {
+Analysis analysisOf(const Prediction& prediction, const Modelled& modelled, const std::function<bool(double)>& shouldContinue) {
   Analysis analysis;
   const Schedule& rows = *prediction.rows;
   if (modelled.graph) {
     ModelCosts model(*modelled.graph, *modelled.profile, modelled.request.microbatch);
     analysis.memory = memoryOf(modelled.request, model, rows, prediction.priced.partition);
-    analysis.limit = limitSensitivity(modelled.request, model, rows, kChange, {.seconds = kOrderSeconds, .goOn = goOn});
+    analysis.limit = limitSensitivity(modelled.request, model, rows, kChange, {.seconds = kOrderSeconds, .shouldContinue = shouldContinue});
   } else {
     analysis.memory.ranks = memoryOf(rows, prediction.costs);
   }
@@ -186,8 +186,8 @@ void AnalysisPanel::Private::update() {
   }
   const Modelled modelled{document.design().request, document.graph(), document.profile()};
   job.start(AnalysisPanel::tr("Analysis"), [this, prediction, modelled](JobControl& control) -> std::function<void()> {
-    const auto goOn = [&](double) { return !control.isCancelled(); };
-    auto analysis = std::make_shared<const Analysis>(analysisOf(*prediction, modelled, goOn));
+    const auto shouldContinue = [&](double) { return !control.isCancelled(); };
+    auto analysis = std::make_shared<const Analysis>(analysisOf(*prediction, modelled, shouldContinue));
     return [this, analysis] { take(*analysis); };
   });
 }

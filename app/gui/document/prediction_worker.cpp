@@ -128,7 +128,7 @@ struct PredictionWorker::Private {
     PlanRequest wanted = request.design.request;
     wanted.begins = first.begins;
     ModelCosts model(*request.graph, *first.profile, wanted.microbatch);
-    const OrderEffort effort{.threads = kOrderThreads, .goOn = [this](double) { return !isSuperseded(); }};
+    const OrderEffort effort{.threads = kOrderThreads, .shouldContinue = [this](double) { return !isSuperseded(); }};
     MadeOrder made = makeOrder(wanted, model, stagesOf(request.design), effort);
     if (isSuperseded()) return;
     rows_ = std::make_shared<const Schedule>(std::move(made.rows));

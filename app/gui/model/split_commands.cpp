@@ -122,7 +122,7 @@ void SplitCommands::fitSplits() {
         const auto stages = static_cast<int>(rows->placement.stages());
         const auto balanced =
             balancedSplits(*graph, *profile, stages, Balance::Time, stageSlowness(*profile, rows->placement, request.replicas));
-        const OrderEffort effort{.threads = 1, .goOn = [&control](double) { return !control.isCancelled(); }};
+        const OrderEffort effort{.threads = 1, .shouldContinue = [&control](double) { return !control.isCancelled(); }};
         auto begins = splitsWithinLimits(request, *graph, profile, *rows, balanced, effort);
         return [this, graph, request, begins = std::move(begins)] {
           if (document_.graph() != graph || document_.design().request != request) return;  // of something else by now

@@ -276,7 +276,7 @@ void HandEdit::improve() {
     improving_.start(tr("Improving the order"),
                      [this, schedule, design, graph, profile, enough](JobControl& control) -> std::function<void()> {
                        OrderEffort effort;
-                       effort.goOn = [&](double share) {
+                       effort.shouldContinue = [&](double share) {
                          control.progress(static_cast<std::int64_t>(1000 * share), 1000);
                          return !*enough && !control.isCancelled();
                        };

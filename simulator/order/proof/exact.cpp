@@ -32,7 +32,7 @@ class BranchAndBound {
 
   /// False: an order was found, or the search ends.
   bool explore() {
-    if (examined() >= options_.windows || (options_.goOn && !options_.goOn(examined()))) {
+    if (examined() >= options_.windows || (options_.shouldContinue && !options_.shouldContinue(examined()))) {
       complete_ = false;
       return false;
     }

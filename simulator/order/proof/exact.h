@@ -11,9 +11,9 @@
 namespace pw {
 
 struct ExactOptions {
-  std::vector<std::pair<ActionId, ActionId>> decided = {};  ///< only orders where the first comes before the second, on the same rank
-  std::int64_t windows = 0;                                 ///< about how many to examine (`Windows::examined`)
-  std::function<bool(std::int64_t windows)> goOn = {};      ///< polled at each node, with those examined
+  std::vector<std::pair<ActionId, ActionId>> decided = {};        ///< only orders where the first comes before the second, on the same rank
+  std::int64_t windows = 0;                                       ///< about how many to examine (`Windows::examined`)
+  std::function<bool(std::int64_t windows)> shouldContinue = {};  ///< polled at each node, with those examined
 };
 
 struct ExactOrder {

@@ -26,11 +26,11 @@ class ChoiceSearch {
  public:
   using GoOn = std::function<bool(std::int64_t windows)>;
 
-  ChoiceSearch(const OrderProblem& problem, Ns time, std::int64_t windows, const GoOn& goOn)
+  ChoiceSearch(const OrderProblem& problem, Ns time, std::int64_t windows, const GoOn& shouldContinue)
       : problem_(problem),
         time_(time),
         windows_(windows),
-        goOn_(goOn),
+        shouldContinue_(shouldContinue),
         choice_(openChoice(problem)),
         open_(std::ranges::count(choice_, Recomputed::Open) > 0) {}
 
@@ -44,7 +44,7 @@ class ChoiceSearch {
  private:
   /// Decides from this stage on. False: the search ends.
   bool explore(std::size_t from) {
-    if (examined_ >= windows_ || !goOn_(examined_)) return complete_ = false;
+    if (examined_ >= windows_ || !shouldContinue_(examined_)) return complete_ = false;
     const OrderModel model = relaxedModel(problem_, choice_);
     const auto open = std::find(choice_.begin() + static_cast<std::ptrdiff_t>(from), choice_.end(), Recomputed::Open);
     if (open == choice_.end()) return decide(model);
@@ -64,7 +64,7 @@ class ChoiceSearch {
     constexpr std::int64_t part = 4;  // of what is left, so that one choice leaves something for the others
     const std::int64_t left = (windows_ - examined_) / (open_ ? part : 1);
     Windows windows(model);
-    ExactOrder exact = exactOrder(windows, time_, {{}, left, [&](std::int64_t more) { return goOn_(examined_ + more); }});
+    ExactOrder exact = exactOrder(windows, time_, {{}, left, [&](std::int64_t more) { return shouldContinue_(examined_ + more); }});
     examined_ += exact.windows + static_cast<std::int64_t>(model.actions());
     complete_ = complete_ && exact.proven;
     rows_ = std::move(exact.rows);
@@ -74,7 +74,7 @@ class ChoiceSearch {
   const OrderProblem& problem_;
   Ns time_;
   std::int64_t windows_;
-  const GoOn& goOn_;
+  const GoOn& shouldContinue_;
   std::vector<Recomputed> choice_;
   OrderRows rows_;
   std::int64_t examined_ = 0;
@@ -105,7 +105,8 @@ std::optional<FoundOrder> orderOf(const OrderProblem& problem, const ChoiceSearc
 
 }  // namespace
 
-OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, OrderWork work, const std::function<bool(OrderWork)>& goOn) {
+OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, OrderWork work,
+                      const std::function<bool(OrderWork)>& shouldContinue) {
   constexpr std::array shares{0.5, 0.75, 0.9, 1.0};  // of what lies between the bound and the time
   constexpr std::int64_t part = 4;                   // of the work left, for all but the last
   OrderProof proof{bound, std::nullopt, 0};
@@ -116,7 +117,7 @@ OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, OrderWork 
   for (std::size_t i = 0; i < shares.size() && time > proof.bound && !stopped && proof.work < work;) {
     const Ns trial = time - static_cast<Ns>((1 - shares[i]) * static_cast<double>(time - proof.bound));
     const ChoiceSearch::GoOn polled = [&](std::int64_t windows) {
-      stopped = goOn && !goOn(proof.work + windows * cost);
+      stopped = shouldContinue && !shouldContinue(proof.work + windows * cost);
       return !stopped;
     };
     ChoiceSearch search(problem, trial, (work - proof.work) / cost / (shares[i] < 1 ? part : 1), polled);

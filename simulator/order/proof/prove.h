@@ -20,8 +20,8 @@ struct OrderProof {
 /// takes less than a time between the two (`exactOrder`), first halfway; where a part of the remaining work does not decide that, closer to
 /// `time`. Where stages may recompute, each search branches over these choices, too. A choice still open costs neither time nor memory;
 /// where the windows are empty even so, no choice below it is tried. Does nothing where the work is less than that of narrowing windows
-/// once. `goOn` is polled with the work done; false: returns what is known so far.
+/// once. `shouldContinue` is polled with the work done; false: returns what is known so far.
 [[nodiscard]] OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, OrderWork work,
-                                    const std::function<bool(OrderWork work)>& goOn = {});
+                                    const std::function<bool(OrderWork work)>& shouldContinue = {});
 
 }  // namespace pw

@@ -92,7 +92,7 @@ TEST(StudyCommand, GoesOnWhereItWasInterrupted) {
     const std::int64_t before = store.counts().done;
     std::int64_t first = -1;
     StudyEffort effort;
-    effort.goOn = [&](std::int64_t done, std::int64_t) {
+    effort.shouldContinue = [&](std::int64_t done, std::int64_t) {
       if (first < 0) first = done;
       return done < first + 40;
     };
@@ -114,7 +114,7 @@ TEST(StudyCommand, KeepsWhatEndedBeforeAnException) {
   const std::string text = studyText();
   StudyStore store(folder.file("s.db"), text, studyInputs(parseStudy(text, folder.with("s.json", text)), ""));
   StudyEffort effort;
-  effort.goOn = [](std::int64_t done, std::int64_t) -> bool {
+  effort.shouldContinue = [](std::int64_t done, std::int64_t) -> bool {
     if (done >= 3) throw Error("interrupted");
     return true;
   };

@@ -386,7 +386,7 @@ TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {
     limitRanks(random, problem, 8);
     if (tooSmall(problem)) continue;
     int asked = 0;
-    const auto found = findOrder(problem, {.seconds = 1000, .goOn = [&](double) { return ++asked < 3; }});
+    const auto found = findOrder(problem, {.seconds = 1000, .shouldContinue = [&](double) { return ++asked < 3; }});
     ASSERT_TRUE(found);
     EXPECT_TRUE(check(found->schedule).empty());
     if (found->certificate.optimal()) continue;  // there was nothing to stop

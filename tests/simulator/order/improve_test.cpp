@@ -47,7 +47,7 @@ TEST(ImproveOrder, StopsWhereItIsToldToAndRefusesWhatItCannotImprove) {
   std::mt19937_64 random(1);
   OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 4}), 4);
   const Schedule serial = serialSchedule(problem.placement, 2, 4);
-  const Schedule stopped = improveOrder(problem, serial, {.seconds = 5, .goOn = [](double) { return false; }});
+  const Schedule stopped = improveOrder(problem, serial, {.seconds = 5, .shouldContinue = [](double) { return false; }});
   EXPECT_TRUE(check(stopped).empty());
   const Schedule both = generate("dualpipe", {2, 2, 4});
   problem.placement = both.placement;

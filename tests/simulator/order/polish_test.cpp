@@ -73,7 +73,7 @@ TEST(PolishOrder, StopsWhereItIsToldAndWhereItIsEnough) {
   ASSERT_TRUE(timer.run(serial));
   EXPECT_EQ(polishOrder(model, serial, {.windows = 1'000'000, .enough = timer.objective()}), serial);
   int polled = 0;
-  (void)polishOrder(model, serial, {.windows = 100'000'000, .goOn = [&](std::int64_t) { return ++polled < 5; }});
+  (void)polishOrder(model, serial, {.windows = 100'000'000, .shouldContinue = [&](std::int64_t) { return ++polled < 5; }});
   EXPECT_EQ(polled, 5);
 }
 

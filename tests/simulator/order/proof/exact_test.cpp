@@ -60,7 +60,8 @@ TEST(ExactOrder, ProvesNothingWhereItIsStopped) {
   EXPECT_TRUE(cut.rows.empty());
   EXPECT_FALSE(cut.proven);
   int polled = 0;
-  const ExactOrder stopped = exactOrder(windows, 10'000, {.windows = 100'000'000, .goOn = [&](std::int64_t) { return ++polled < 3; }});
+  const ExactOrder stopped =
+      exactOrder(windows, 10'000, {.windows = 100'000'000, .shouldContinue = [&](std::int64_t) { return ++polled < 3; }});
   EXPECT_FALSE(stopped.proven);
   EXPECT_EQ(polled, 3);
 }
