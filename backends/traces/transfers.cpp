@@ -8,8 +8,6 @@
 namespace pw {
 namespace {
 
-bool isWait(const Span& span) { return span.kind == SpanKind::WaitForward || span.kind == SpanKind::WaitBackward; }
-
 /// The wait at the front of the span; nothing where no receive ended within it. `byEnd`: by (track, end).
 std::optional<Span> waitOf(const Span& span, const std::vector<PostedTransfer>& byEnd) {
   const Track track = trackOf(span);
@@ -65,7 +63,7 @@ void cutTransfers(FileEvents& file) {
   }
   if (!waits.empty()) {
     file.exactStarts = true;
-    std::erase_if(file.spans, isWait);
+    std::erase_if(file.spans, [](const Span& span) { return isWait(span.kind); });
   }
   file.spans.insert(file.spans.end(), waits.begin(), waits.end());
   file.spans.insert(file.spans.end(), sends.begin(), sends.end());

@@ -142,7 +142,7 @@ StepPlace Places::ofPath(const std::string& kind) const {
     if ((computes ? std::string(letters(segment.action.kind)) : messageKind(segment.action)) != kind) continue;
     if (longest == nullptr || segment.to - segment.from > longest->to - longest->from) longest = &segment;
   }
-  if (longest != nullptr) return {std::nullopt, longest->rank, longest->action, false};
+  if (longest != nullptr) return {std::nullopt, JobRank(longest->rank.index()), longest->action, false};
   const std::vector<Ns>& waits = explanation_.typical.times.waits;
   if (kind == kWaitKind && shape_.slotsOfCopy() > 0) {
     const auto end = waits.begin() + static_cast<std::ptrdiff_t>(shape_.slotsOfCopy());
@@ -211,7 +211,7 @@ ExplainedTable bubbleTable(const JobExplanation& explanation) {
     table.rows.push_back({{fmt::format("rank {}", group.rank.value), std::string(nameOf(group.phase)),
                            std::string(nameOf(causeOf(group.phase, group.message))), awaited, formatDuration(group.idle), percent(share)},
                           share,
-                          {std::nullopt, group.rank, explanation.idleBefore[g], true}});
+                          {std::nullopt, JobRank(group.rank.index()), explanation.idleBefore[g], true}});
   }
   return table;
 }
