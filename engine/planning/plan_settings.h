@@ -10,7 +10,7 @@
 namespace pw {
 
 /// The setting that leads to the plan's checkpoints on its own graph: none, all, or the numbered children of one module. Nothing where none
-/// of them does. Cost: as `setRecompute`, once for each module with numbered children.
+/// of them does. Cost: as `trySetRecompute`, once for each module with numbered children.
 [[nodiscard]] std::optional<Recompute> recomputeOf(const Plan& plan, const ModelGraph& graph);
 
 /// How the generator of the schedule's name makes its rows.

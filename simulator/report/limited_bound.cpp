@@ -122,7 +122,10 @@ void addStage(RankWork& rank, const StageCost& cost, std::size_t s, bool whole, 
   rank.mostAfter = std::max(rank.mostAfter, most.input + most.weight);
   const Parts& least = way.least[s];
   const Ns untilWeight = way.roundTrip(s, s) + least.input, life = untilWeight + least.weight;
-  rank.lives += life * rank.microbatches;
+  // Of chunks on one rank each round trip takes in the others': a sum beyond 64 bits is cut, which bounds less.
+  const long double lives =
+      static_cast<long double>(rank.lives) + static_cast<long double>(life) * static_cast<long double>(rank.microbatches);
+  rank.lives = lives < static_cast<long double>(kFar / 4) ? rank.lives + life * rank.microbatches : kFar / 4;
   rank.leastLife = std::min(rank.leastLife, life);
   rank.leastForward = std::min(rank.leastForward, least.forward);
   rank.leastDeath = std::min(rank.leastDeath, whole ? least.input : least.weight);

@@ -337,5 +337,15 @@ TEST(LowerBounds, AreNeverAboveAnyFamily) {
   }
 }
 
+// 1000 chunks on each rank, whose round trips take in each other's: their sum is beyond 64 bits.
+TEST(LowerBounds, OfLongStepsOfManyChunksStayBelowThem) {
+  const Schedule schedule = generate("interleaved", {2, 2000, 100});
+  const CostTable costs = uniform(2000, Ns(100'000'000'000), Ns(100'000'000'000), Ns(100'000'000'000));
+  const Metrics metrics = metricsOf(simulate(schedule, costs));
+  const LowerBounds bounds = lowerBounds(schedule, costs, peaksOf(metrics));
+  EXPECT_LE(bounds.flush, metrics.makespan);
+  EXPECT_GE(bounds.flush, Ns(100'000'000'000) * 3 * 1000 * 100) << "the work of a rank";
+}
+
 }  // namespace
 }  // namespace pw

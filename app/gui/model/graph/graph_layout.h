@@ -53,7 +53,7 @@ struct GraphLayout {
     NodeId node;
     double y;
   };
-  std::vector<Place> places;  ///< between boxes, where a cut would stand, ascending; the first is before node 0, the last behind all
+  std::vector<Place> places;  ///< between boxes, where a cut would stand, ascending; the first is before node 0, the last after all
 
   [[nodiscard]] const GraphBox& box(int index) const { return boxes[static_cast<std::size_t>(index)]; }
   /// Where the cut before a node stands: between boxes, or inside a folded one in proportion to its nodes. O(log boxes).

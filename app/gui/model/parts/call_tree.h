@@ -51,7 +51,7 @@ struct CallTree {
 /// merged. Cost: linear in nodes times the depth of modules.
 [[nodiscard]] CallTree callTree(const ModelGraph& graph, const std::vector<NodeId>& cuts);
 
-/// Whether a row begins at each of the nodes; those behind the model's end count as well.
+/// Whether a row begins at each of the nodes; those after the model's end count as well.
 [[nodiscard]] bool rowsBeginAt(const CallTree& tree, const std::vector<NodeId>& begins);
 
 /// Sets times and kept bytes of all rows; null: 0.
