@@ -299,7 +299,7 @@ TEST(FailedRun, RefusesALossThatThereIsNot) {
   const std::vector<std::string> sizes{"--ranks", "2", "--microbatches", "2"};
   const std::string plan = planned(folder, {"gpt_small"}, sizes);
   expectRefusal(finish({"run", plan, "--loss", "nonsense"}), 2, {"Unknown loss nonsense", "cross_entropy, mse, sum or output:NAME"});
-  expectRefusal(finish({"run", plan, "--loss", "output:nothing"}), 2, {"no output nothing", "logits"});
+  expectRefusal(finish({"run", plan, "--loss", "output:nothing"}), 2, {"no output nothing", "linear_16"});
   expectRefusal(finish({"plan", model, "--cluster", "cpu-workstation", "--ranks", "2", "--loss", "output"}), 2, {"Unknown loss output"});
 }
 

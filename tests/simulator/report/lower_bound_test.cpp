@@ -339,7 +339,7 @@ TEST(LowerBounds, AreNeverAboveAnyFamily) {
 
 // 1000 chunks on each rank, whose round trips take in each other's: their sum is beyond 64 bits.
 TEST(LowerBounds, OfLongStepsOfManyChunksStayBelowThem) {
-  const Schedule schedule = generate("interleaved", {2, 2000, 100});
+  const Schedule schedule = generate("interleaved-1f1b", {2, 2000, 100});
   const CostTable costs = uniform(2000, Ns(100'000'000'000), Ns(100'000'000'000), Ns(100'000'000'000));
   const Metrics metrics = metricsOf(simulate(schedule, costs));
   const LowerBounds bounds = lowerBounds(schedule, costs, peaksOf(metrics));
