@@ -107,7 +107,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   options.stage.device = prepare(o.how, environment, torch, group);
   const bool onGpu = options.stage.device != nullptr;
   options.microbatch = o.microbatch;
-  options.loss = parseLoss(o.loss);
+  options.loss = lossNamed(o.loss, graph);
   options.stage.precision = o.how.precision;
   options.stage.graphs = !o.how.noGraphs;
   const bool shows = environment == nullptr || environment->rank.value == 0;
@@ -137,12 +137,12 @@ int run(Options& o) {
   const ModelGraph graph = loadModel(o.models);
   requireOperators(graph);
   if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
-  if (o.loss.empty()) o.loss = toString(defaultLoss(graph));
+  const Loss loss = lossNamed(o.loss, graph);
   Profile profile;
   if (!o.cluster.empty()) {
     profile = estimateFor(graph, o.microbatch, loadCluster(o.cluster), o.how);
   } else if (o.ranks > 1 && !environment) {
-    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.how, parseLoss(o.loss), &warn);
+    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.how, loss, &warn);
   } else {
     std::unique_ptr<Communicator> group;
     try {

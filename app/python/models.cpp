@@ -113,7 +113,7 @@ Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch
   requireOperators(graph);
   if (microbatch == 0) microbatch = exportedBatch(graph);
   if (!cluster.empty()) return estimateFor(graph, microbatch, loadCluster(cluster), how);
-  return measureWithRanks(models, microbatch, ranks, how, loss.empty() ? defaultLoss(graph) : parseLoss(loss), &warn);
+  return measureWithRanks(models, microbatch, ranks, how, lossNamed(loss, graph), &warn);
 }
 
 std::string inspected(const std::vector<std::string>& models, std::int64_t microbatch) {

@@ -101,8 +101,6 @@ LayerOptions layerOptions(const PlanOptions& o) {
   return {o.cluster, o.profileAtHand || !o.profile.empty(), recomputes, o.microbatch, o.how};
 }
 
-Loss lossOf(const PlanOptions& o, const ModelGraph& graph) { return o.loss.empty() ? defaultLoss(graph) : parseLoss(o.loss); }
-
 Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_t microbatch, int ranks, const Tell& tell) {
   if (o.profileAtHand || !o.profile.empty()) {
     const std::string source = o.profileAtHand ? "The profile" : o.profile;
@@ -117,7 +115,7 @@ Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_
     return profile;
   }
   if (!o.cluster.empty()) return estimateFor(graph, microbatch, loadCluster(o.cluster), o.how);
-  return measureWithRanks(o.models, microbatch, ranks, o.how, lossOf(o, graph), tell);
+  return measureWithRanks(o.models, microbatch, ranks, o.how, lossNamed(o.loss, graph), tell);
 }
 
 PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit) {
@@ -130,7 +128,7 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
   request.batch = o.batch;
   for (const int rank : o.rankOrder) request.rankOrder.emplace_back(rank);
   request.begins = chooseSplits(o, graph, profile, orderedPlacement(schedule, request.rankOrder));
-  request.loss = lossOf(o, graph);
+  request.loss = lossNamed(o.loss, graph);
   request.recompute = o.recompute;
   request.sharing = o.share;
   request.optimizer = o.optimizer;

@@ -70,8 +70,9 @@ ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cl
     return measuredProfiles(std::move(profiles));
   }
   if (!o.cluster.empty()) return estimatedProfiles(graph, cluster, o.how.precision, o.how.attention);
-  return [&o, &tell](std::int64_t microbatch) {
-    return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, parseLoss(o.loss), tell)), false};
+  return [&o, &graph, &tell](std::int64_t microbatch) {
+    return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, lossNamed(o.loss, graph), tell)),
+                        false};
   };
 }
 
@@ -168,8 +169,7 @@ SearchedModel prepared(SearchOptions options) {
     refuseWhatCannotMeasure(o.how, given ? CostsFrom::Profile : o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   }
   result.space = spaceOf(o);
-  if (o.loss.empty()) o.loss = toString(defaultLoss(result.graph));
-  result.space.base.loss = parseLoss(o.loss);
+  result.space.base.loss = lossNamed(o.loss, result.graph);
   return result;
 }
 

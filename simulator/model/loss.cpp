@@ -16,12 +16,14 @@ constexpr std::string_view kOutput = "output:";
 
 }  // namespace
 
-Loss parseLoss(std::string_view text) {
-  if (text.starts_with(kOutput)) return {LossKind::Output, std::string(text.substr(kOutput.size()))};
+Loss parseLoss(std::string_view text) { return tryLoss(text).orThrow(); }
+
+Answer<Loss> tryLoss(std::string_view text) {
+  if (text.starts_with(kOutput)) return Loss{LossKind::Output, std::string(text.substr(kOutput.size()))};
   const auto kind = valueNamed<LossKind>(text);
   if (!kind || *kind == LossKind::Output)
-    throw UsageError(fmt::format("Unknown loss {}; use cross_entropy, mse, sum or output:NAME", text));
-  return {*kind};
+    return Impossible{fmt::format("Unknown loss {}; use cross_entropy, mse, sum or output:NAME", text)};
+  return Loss{*kind};
 }
 
 std::string toString(const Loss& loss) {
@@ -39,6 +41,8 @@ Loss defaultLoss(const ModelGraph& graph) {
   return !graph.outputs.empty() && isNumber(0) ? Loss{LossKind::Output, graph.outputNames.front()} : Loss{};
 }
 
+Loss lossNamed(std::string_view text, const ModelGraph& graph) { return text.empty() ? defaultLoss(graph) : parseLoss(text); }
+
 std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted) {
   std::vector<std::string> traceNames, indices;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
@@ -53,7 +57,8 @@ std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string
 }
 
 std::size_t outputOf(const ModelGraph& graph, const Loss& loss) {
-  if (graph.outputs.empty()) throw UsageError(fmt::format("Model {} has no outputs, so it has no loss.", graph.name));
+  if (graph.outputs.empty())
+    throw UsageError(fmt::format("Model {} has no outputs, so it has no loss; export it again with one.", graph.name));
   if (loss.kind != LossKind::Output) return 0;
   const auto position = findOutput(graph, loss.output);
   if (!position)

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "schedules/answer.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
@@ -31,11 +32,15 @@ struct Loss {
 
 /// `cross_entropy`, `mse`, `sum`, `output:NAME`. Throws UsageError for anything else, listing these.
 [[nodiscard]] Loss parseLoss(std::string_view text);
+/// The same, with that sentence as an answer.
+[[nodiscard]] Answer<Loss> tryLoss(std::string_view text);
 /// As `parseLoss` reads it.
 [[nodiscard]] std::string toString(const Loss& loss);
 
 /// The default: the model's own if an output named `loss`, or otherwise its first output, is a single number; otherwise cross_entropy.
 [[nodiscard]] Loss defaultLoss(const ModelGraph& graph);
+/// As `parseLoss`; the default where the text is empty.
+[[nodiscard]] Loss lossNamed(std::string_view text, const ModelGraph& graph);
 
 /// Position of the output with this name, otherwise with this name in the trace, otherwise with this index; nothing if there is none.
 [[nodiscard]] std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted);

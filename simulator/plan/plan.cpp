@@ -255,7 +255,9 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.microbatchSize = j["microbatch_size"].as<std::int64_t>();
   plan.batch = j["batch"].as<std::int64_t>();
   if (j.json().contains("replicas")) plan.replicas = j["replicas"].as<int>();
-  plan.loss = parseLoss(j["loss"].as<std::string>());
+  const Answer<Loss> loss = tryLoss(j["loss"].as<std::string>());
+  if (!loss) document.fail(loss.refusal().why);
+  plan.loss = *loss;
   if (j.json().contains("optimizer")) plan.optimizer = optimizerIn(j["optimizer"], document);
   plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
   plan.splitNames = j["splits"].listOf<std::string>();

@@ -150,7 +150,9 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
     if (begin <= before) document.fail("`begins` is not a list of ascending nodes after the first");
     before = begin;
   }
-  r.loss = parseLoss(j["loss"].as<std::string>());
+  const Answer<Loss> loss = tryLoss(j["loss"].as<std::string>());
+  if (!loss) document.fail(loss.refusal().why);
+  r.loss = *loss;
   r.recompute = parseRecompute(j["recompute"].listOf<std::string>());
   r.optimizer = optimizerOf(j, document);
   r.memoryLimit = j["memory_limit"].within<Bytes>(0, std::int64_t{1} << 60);
