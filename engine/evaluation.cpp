@@ -39,6 +39,7 @@ class OutputGathering {
       : graph_(graph), plan_(plan), masked_(masked), own_(own), communicator_(communicator), result_(result) {}
 
   void run() {
+    requireTags(kOutputTags, std::uint64_t{graph_.outputs.size()} * sizes_.size());
     for (std::size_t output = 0; output < graph_.outputs.size(); ++output) {
       if (graph_.value(graph_.outputs[output]).tensor) gather(output);
     }

@@ -17,7 +17,8 @@ struct Evaluation {
   std::vector<HeldBuffer> kept;
 };
 
-/// One step of forwards only.
+/// One step of forwards only. Collective: every rank of the job calls it. Throws as the executor and the transport do, and UsageError where
+/// a model has more outputs times microbatches than there are tags.
 [[nodiscard]] Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
                                   const TorchBackend& torch);
 

@@ -25,7 +25,7 @@ Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages
       flights_(flights),
       replicas_(replicasOf(plan.schedule)),
       rank_(replicas_.rank(communicator.rank())) {
-  requirePlanTags(2 * std::uint64_t{plan.partition.transfers.size()} * static_cast<std::uint64_t>(plan.schedule.microbatches) + 2);
+  requireTags(kPlanTags, 2 * std::uint64_t{plan.partition.transfers.size()} * static_cast<std::uint64_t>(plan.schedule.microbatches) + 2);
   for (auto* lists : {&valuesIn_, &valuesOut_, &gradientsIn_, &gradientsOut_}) lists->resize(plan.partition.stages.size());
   for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
     const Transfer& transfer = plan.partition.transfers[t];

@@ -91,7 +91,7 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
     mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders(shared.stages).size()));
   mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders({Stage(0)}).size()));
   const std::uint64_t reductions = std::uint64_t{allStages} * kGroupsPerStage + plan.partition.shared.size();
-  requirePlanTags(firstTag_ + reductions * mostMembers_ * mostMembers_ * 3);
+  requireTags(kPlanTags, firstTag_ + reductions * mostMembers_ * mostMembers_ * 3);
 }
 
 Reducer::~Reducer() {

@@ -281,7 +281,7 @@ MessageState DeviceMessages::currentState(const DeviceMessage& message) const no
     if (message.way == Way::Host) return host_->stateOf(message.host);
     if (!message.operation) return MessageState::Waiting;
     return links_.stateOf ? links_.stateOf(*message.operation) : MessageState::Unknown;
-  } catch (const std::exception&) {  // asked for the record of a failure, which must be written although the links are broken
+  } catch (const std::exception&) {  // called for the record of a failure, which must be written even if the links are broken
     return MessageState::Unknown;
   }
 }

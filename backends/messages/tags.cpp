@@ -4,8 +4,8 @@
 
 namespace pw {
 
-void requirePlanTags(std::uint64_t end) {
-  if (end > kPlanTags.end())
+void requireTags(const TagRange& range, std::uint64_t count) {
+  if (count > range.count)
     throw UsageError("the plan has more messages between its ranks than can be told apart; use fewer replicas, stages or microbatches");
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace pw {
@@ -40,8 +39,8 @@ inline constexpr TagRange kTestTags{0x7FFF0700, 0x100};
 /// Unique ids of NCCL (`backends/cuda/nccl_ids.h`).
 inline constexpr TagRange kNcclIdTags{0x7FFF4000, 1};
 
-/// Throws UsageError where a plan needs tags up to `end`, beyond its range: too many messages to tell apart.
-void requirePlanTags(std::uint64_t end);
+/// Throws UsageError where a plan needs `count` tags of a range that has fewer: too many messages to tell apart.
+void requireTags(const TagRange& range, std::uint64_t count);
 
 /// All, in ascending order.
 inline constexpr TagRange kTagRanges[] = {kPlanTags, kOutputTags, kAgreementTags,    kStateTags, kGatheringTags, kClockTags, kMeetingTags,
