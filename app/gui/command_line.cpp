@@ -5,6 +5,7 @@
 #include <QSettings>
 #include <cstdio>
 
+#include "app/gui/common/format.h"
 #include "app/gui/timeline/facts/navigation.h"
 #include "schedules/error.h"
 #include "schedules/named_values.h"
@@ -69,12 +70,11 @@ struct Flags {
     parser.addOptions({predicted, both, dpi});
   }
 
-  static QString nameOf(const FigureSetting& setting) { return QString::fromUtf8(setting.name.data(), qsizetype(setting.name.size())); }
   /// The same options as those of `pipewright export`.
   static void addFigureSetting(QCommandLineParser& parser, const FigureSetting& setting) {
-    const QString name = nameOf(setting), help = QObject::tr("Figure: %1").arg(QString::fromStdString(std::string(setting.help)));
+    const QString name = textOf(setting.name), help = QObject::tr("Figure: %1").arg(textOf(setting.help));
     if (!setting.value.empty()) {
-      parser.addOption({name, help, QString::fromStdString(std::string(setting.value))});
+      parser.addOption({name, help, textOf(setting.value)});
       return;
     }
     const bool isOn = setting.text({}) == "on";
@@ -121,7 +121,7 @@ std::optional<FigureRequest> figureIn(const QCommandLineParser& parser, const Fl
   FigureRequest figure;
   bool given = false;
   for (const FigureSetting& setting : figureSettings()) {
-    const QString name = Flags::nameOf(setting);
+    const QString name = textOf(setting.name);
     if (setting.value.empty()) {
       const bool off = parser.isSet(QStringLiteral("no-") + name);
       if (!off && !parser.isSet(name)) continue;

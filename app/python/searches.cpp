@@ -35,7 +35,7 @@ std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Prog
   std::optional<Interrupts> interrupts;
   if (interruptible) interrupts.emplace();
   std::atomic<int> signal = 0;
-  const auto goesOn = [&](int done, int all, const Candidate*) {
+  const auto shouldContinue = [&](int done, int all, const Candidate*) {
     if (interrupts && signal == 0) signal = interrupts->take();
     return signal == 0 && (!progress || progress(done, all));
   };
@@ -43,7 +43,7 @@ std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Prog
     interrupts.reset();
     if (!begins && interruptible) interrupts.emplace();
   };
-  auto result = std::make_shared<SearchedModel>(searchModel(options, goesOn, warn, measuring));
+  auto result = std::make_shared<SearchedModel>(searchModel(options, shouldContinue, warn, measuring));
   interrupts.reset();
   if (signal == SIGTERM) ::raise(SIGTERM);
   return result;

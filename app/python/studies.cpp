@@ -51,12 +51,12 @@ std::shared_ptr<StudyStore> studied(const std::string& text, const std::string& 
                                     const std::string& shard, int threads, const Progress& progress) {
   auto store = std::make_shared<StudyStore>(path, text, studyInputs(parseStudy(text, source), folder));
   PendingSignals signals;
-  const auto goesOn = signals.shouldContinue();
+  const auto shouldContinue = signals.shouldContinue();
   StudyEffort effort;
   if (!shard.empty()) effort.shard = parseShard(shard);
   effort.threads = threads;
   effort.folder = folder;
-  effort.shouldContinue = [&](std::int64_t done, std::int64_t all) { return goesOn(0) && (!progress || progress(done, all)); };
+  effort.shouldContinue = [&](std::int64_t done, std::int64_t all) { return shouldContinue(0) && (!progress || progress(done, all)); };
   static_cast<void>(runStudy(*store, effort));
   signals.rethrow();
   return store;

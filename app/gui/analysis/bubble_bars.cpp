@@ -130,11 +130,12 @@ QRectF BubbleBars::partOf(Rank rank, BubbleCause cause) const {
 }
 
 std::optional<BubbleBars::Part> BubbleBars::partAt(QPointF at) const {
-  const auto rank = static_cast<std::ptrdiff_t>(at.y()) / row() - 1;
-  if (at.y() < row() || rank >= std::ssize(ranks_)) return std::nullopt;
+  const auto below = static_cast<std::ptrdiff_t>(at.y()) / row() - 1;
+  if (at.y() < row() || below >= std::ssize(ranks_)) return std::nullopt;
+  const Rank rank(static_cast<std::size_t>(below));
   for (const BubbleCause cause : valuesOf<BubbleCause>()) {
-    const QRectF part = partOf(Rank(static_cast<int>(rank)), cause);
-    if (at.x() >= part.left() && at.x() < part.right()) return Part{Rank(static_cast<std::size_t>(rank)), cause};
+    const QRectF part = partOf(rank, cause);
+    if (at.x() >= part.left() && at.x() < part.right()) return Part{rank, cause};
   }
   return std::nullopt;
 }

@@ -40,8 +40,8 @@ void addModules(QTreeWidgetItem& parent, std::vector<ModuleMemory> modules, Byte
 
 void addParts(QTreeWidgetItem& item, const RankMemory& rank, const PlanMemory& memory) {
   for (const MemoryPart& part : rank.parts) {
-    auto* child = row(QString::fromUtf8(nameOf(part.kind).data()), sizeText(part.bytes), shareOf(part.bytes, rank.peak),
-                      QString::number(part.stage.value), QString::fromStdString(rangesOf(part.microbatches)));
+    auto* child = row(textOf(nameOf(part.kind)), sizeText(part.bytes), shareOf(part.bytes, rank.peak), QString::number(part.stage.value),
+                      QString::fromStdString(rangesOf(part.microbatches)));
     item.addChild(child);
     if (part.stage.index() >= memory.modules.size()) continue;
     const std::vector<ModuleMemory>& modules = memory.modules[part.stage.index()];

@@ -44,8 +44,8 @@ struct RecomputeText {
 QString recomputeOf(const PlanRequest& request) { return std::visit(RecomputeText(), request.recompute); }
 
 QString splitOf(const Candidate& c) {
-  const QString balance = c.split == SplitSource::Marks ? CandidatesModel::tr("as marked")
-                                                        : CandidatesModel::tr("by %1").arg(QString::fromUtf8(nameOf(c.split)));
+  const QString balance =
+      c.split == SplitSource::Marks ? CandidatesModel::tr("as marked") : CandidatesModel::tr("by %1").arg(textOf(nameOf(c.split)));
   return c.moves == 0 ? balance : CandidatesModel::tr("%1, %2 moved").arg(balance).arg(c.moves);
 }
 

@@ -10,7 +10,6 @@
 #include <QTableView>
 #include <QVBoxLayout>
 #include <algorithm>
-#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -303,9 +302,9 @@ void CandidatesPanel::Private::showStatus() {
   status->setPalette(palette);
 }
 
-/// Of a step of so many samples, or, where those differ, of a sample: to the nearest nanosecond.
+/// The step's time; where candidates differ in samples, that of one sample, to the nearest nanosecond.
 Ns CandidatesPanel::Private::shownTime(Ns step, std::int64_t samples) const {
-  return perSample ? Ns(std::llround(static_cast<double>(step) / static_cast<double>(samples))) : step;
+  return perSample ? dividedToNearest(step, std::max<std::int64_t>(1, samples)) : step;
 }
 
 void CandidatesPanel::Private::showPoints() {

@@ -66,7 +66,7 @@ struct PredictionWorker::Private {
 
   void give(PredictionAnswer answer) {
     QMetaObject::invokeMethod(
-        &owner_, [this, answer = std::move(answer)] { take_(answer); }, Qt::QueuedConnection);
+        &owner_, [take = take_, answer = std::move(answer)] { take(answer); }, Qt::QueuedConnection);
   }
 
   /// Whether another design is waiting, or the document ends.

@@ -38,7 +38,7 @@ QString placementText(PlacementKind kind) {
   return {};
 }
 
-/// The design has it already.
+/// Shows a value that the design has already, without a signal.
 void setQuietly(QSpinBox* box, int value) {
   const QSignalBlocker quiet(box);
   box->setValue(value);

@@ -27,6 +27,13 @@ void changeShape(Document& document, const QString& what, const std::function<vo
   });
 }
 
+void chooseSchedule(Document& document, std::string_view name) {
+  changeShape(document, ScheduleBox::tr("Choose schedule %1").arg(textOf(name)), [&](PlanRequest& request) {
+    request.chunks = chunksWith(name, request);
+    request.schedule = name;
+  });
+}
+
 ScheduleBox::ScheduleBox(Document& document, QWidget* parent) : QComboBox(parent), document_(document) {
   setAccessibleName(tr("Schedule"));
   for (const Generator& family : generators()) add(textOf(family.name), textOf(family.summary));
@@ -46,10 +53,7 @@ void ScheduleBox::add(const QString& name, const QString& tip) {
 void ScheduleBox::choose(int index) {
   const std::string name = itemText(index).toStdString();
   if (index >= ownIndex()) return chooseDrawn(name);
-  changeShape(document_, tr("Choose schedule %1").arg(itemText(index)), [&](PlanRequest& request) {
-    request.chunks = chunksWith(name, request);
-    request.schedule = name;
-  });
+  chooseSchedule(document_, name);
 }
 
 /// The ranks and chunks that it was drawn for come with it; it adapts to the plan's microbatches.

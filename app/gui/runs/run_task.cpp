@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/json_object.h"
 #include "app/gui/runs/child.h"
@@ -62,7 +63,7 @@ std::optional<RunId> runIdOf(const QByteArray& output) {
 
 }  // namespace
 
-QString precisionWord(DType precision) { return QString::fromUtf8(precisionName(precision).data()); }
+QString precisionWord(DType precision) { return textOf(precisionName(precision)); }
 
 struct RunTask::Private {
   enum class Kind : std::uint8_t { None, Run, Profile } kind = Kind::None;
@@ -152,7 +153,7 @@ void RunTask::run(const RunRequest& request) {
                        d->live = std::make_shared<LiveFile>(live.toStdString(), *request.plan);
                        QStringList words{QStringLiteral("run"),           path,
                                          QStringLiteral("--steps"),       QString::number(request.steps),
-                                         QStringLiteral("--backend"),     QString::fromStdString(std::string(nameOf(request.transport))),
+                                         QStringLiteral("--backend"),     textOf(nameOf(request.transport)),
                                          QStringLiteral("--store"),       request.store,
                                          QStringLiteral("--live"),        live,
                                          QStringLiteral("--progress"),    QStringLiteral("json"),

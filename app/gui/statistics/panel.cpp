@@ -86,10 +86,7 @@ std::size_t sizeOf(const Timeline& timeline) {
   return size;
 }
 
-QString lettersOf(SpanKind kind) {
-  const std::string_view letters = nameOf(kind);
-  return textOf(letters);
-}
+QString lettersOf(SpanKind kind) { return textOf(nameOf(kind)); }
 
 QTreeWidget* table(const QStringList& heads, const QString& name) {
   auto* made = new QTreeWidget;

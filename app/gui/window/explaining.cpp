@@ -147,8 +147,8 @@ void MainWindow::Private::goTo(const ExplainedPlace& at) {
 void MainWindow::Private::select(const ExplainedPlace& at) {
   if (!at.place.worker) return;
   const Source source = at.of == ExplainedOf::Plan ? Source::Predicted : Source::Measured;
-  const auto ranks = static_cast<std::int32_t>(at.job->job.schedule.rows.size());
-  const Rank rank = at.of == ExplainedOf::Job && ranks > 0 ? Rank(at.place.worker->value % ranks) : Rank(at.place.worker->value);
+  const auto ranks = static_cast<int>(at.job->job.schedule.rows.size());
+  const Rank rank = at.of == ExplainedOf::Job && ranks > 0 ? Replicas{ranks}.rank(*at.place.worker) : Rank(at.place.worker->value);
   // After the timeline has the step.
   QTimer::singleShot(0, &window, [this, source, place = at.place, rank] { select(source, place, rank); });
 }

@@ -18,6 +18,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "app/gui/timeline/hand_edit.h"
@@ -248,7 +249,7 @@ void MainWindow::showNote(const QString& sentence) { d->message->show(sentence, 
 void MainWindow::showPanel(Panel panel) {
   if (panel == Panel::Start) return d->stack->setCurrentWidget(d->start);
   for (QDockWidget* dock : d->docks()) {
-    if (dock->objectName() != QString::fromUtf8(nameOf(panel))) continue;
+    if (dock->objectName() != textOf(nameOf(panel))) continue;
     dock->show();
     dock->raise();
   }

@@ -35,11 +35,11 @@ void MainWindow::open(const QStringList& paths) {
   const std::string cluster = d->recovers ? QSettings().value(QStringLiteral("cluster")).toString().toStdString() : std::string();
   d->loading.start(tr("Opening %1").arg(paths.isEmpty() ? QString() : QFileInfo(paths.front()).fileName()),
                    [this, names, paths, cluster](JobControl& control) -> std::function<void()> {
-                     const auto goesOn = [&](std::int64_t done, std::int64_t all) {
+                     const auto shouldContinue = [&](std::int64_t done, std::int64_t all) {
                        control.progress(done, all);
                        return !control.isCancelled();
                      };
-                     const auto loaded = loadFiles(names, goesOn, cluster);
+                     const auto loaded = loadFiles(names, shouldContinue, cluster);
                      if (!loaded) return {};
                      return [this, loaded, paths] { d->take(*loaded, paths); };
                    });

@@ -21,12 +21,7 @@ Command commandOf(QAction* action, const QString& text) {
 }
 
 Command scheduleCommand(std::string_view name, Document& document) {
-  return {translated("Schedule: %1").arg(textOf(name)), {}, [name, &document] {
-            changeShape(document, translated("Choose schedule %1").arg(textOf(name)), [&](PlanRequest& request) {
-              request.schedule = name;
-              request.chunks = usualChunks(name);
-            });
-          }};
+  return {translated("Schedule: %1").arg(textOf(name)), {}, [name, &document] { chooseSchedule(document, name); }};
 }
 
 }  // namespace

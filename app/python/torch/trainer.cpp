@@ -92,9 +92,9 @@ RunRequest requestOf(const py::dict& options) {
   take("graphs", request.graphs);
   take("threads", request.threads);
   take("seed", request.seed);
-  double seconds = std::chrono::duration<double>(request.timeout).count();
+  std::optional<double> seconds;
   take("timeout", seconds);
-  request.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+  if (seconds) request.timeout = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(*seconds));
   take("clip_norm", request.clipNorm);
   take("zero1", request.zero1);
   take("skip_nonfinite", request.skipNonFinite);

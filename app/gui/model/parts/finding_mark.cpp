@@ -4,7 +4,6 @@
 #include <QPainter>
 #include <QPixmap>
 #include <QPolygonF>
-#include <string_view>
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"

@@ -18,6 +18,12 @@ const SpanTrack& trackAt(const Timeline& timeline, std::size_t number) {
   return number % 2 == 0 ? tracks.compute : tracks.communication;
 }
 
+/// By the key, ties by place; each once.
+void sortOnce(std::vector<SpanRef>& refs, const auto& keyOf) {
+  std::ranges::sort(refs, {}, [&](const SpanRef& ref) { return std::pair(keyOf(ref), ref); });
+  refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
+}
+
 }  // namespace
 
 StageLinks linksOf(const CostTable& costs) {
@@ -165,11 +171,7 @@ std::vector<SpanRef> Dependencies::inputs(const SpanRef& span) const {
     case SpanKind::Load:
     case SpanKind::Store: break;
   }
-  std::stable_sort(found.begin(), found.end(), [&](const SpanRef& a, const SpanRef& b) {
-    const Ns endA = spanOf(timeline_, a).end, endB = spanOf(timeline_, b).end;
-    return endA != endB ? endA > endB : a < b;
-  });
-  found.erase(std::unique(found.begin(), found.end()), found.end());
+  sortOnce(found, [&](const SpanRef& ref) { return -spanOf(timeline_, ref).end; });
   return found;
 }
 
@@ -225,11 +227,7 @@ std::vector<SpanRef> Dependencies::outputs(const SpanRef& span) const {
     case SpanKind::Load:
     case SpanKind::Store: break;
   }
-  std::stable_sort(found.begin(), found.end(), [&](const SpanRef& a, const SpanRef& b) {
-    const Ns startA = spanOf(timeline_, a).start, startB = spanOf(timeline_, b).start;
-    return startA != startB ? startA < startB : a < b;
-  });
-  found.erase(std::unique(found.begin(), found.end()), found.end());
+  sortOnce(found, [&](const SpanRef& ref) { return spanOf(timeline_, ref).start; });
   return found;
 }
 

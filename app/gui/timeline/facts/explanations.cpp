@@ -26,9 +26,7 @@ struct Clause {
 };
 
 QString placed(SpanKind kind, Stage stage, Microbatch microbatch) {
-  const std::string_view letters = nameOf(kind);
-  const QString word = textOf(letters);
-  return QStringLiteral("%1%2%3").arg(stage.value).arg(word).arg(microbatch.value);
+  return QStringLiteral("%1%2%3").arg(stage.value).arg(textOf(nameOf(kind))).arg(microbatch.value);
 }
 
 QString said(const Clause& clause) {

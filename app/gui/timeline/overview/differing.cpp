@@ -2,7 +2,6 @@
 
 #include <QCoreApplication>
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <utility>
