@@ -314,7 +314,8 @@ def defined_twice(path, text, defined):
     inside = []
     for number, line in enumerate(text.split("\n"), 1):
         if entered := NAMESPACE.match(line):
-            inside.append(entered.group(1))
+            # Ours begin anew: the blocks of other namespaces before them, which only declare, close with a bare brace.
+            inside = [entered.group(1)] if entered.group(1).split("::")[0] == "pw" else [*inside, entered.group(1)]
         elif line.startswith("}  // namespace") and inside:
             inside.pop()
         elif (named := TYPE.match(line)) and "" not in inside:

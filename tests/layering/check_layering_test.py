@@ -80,6 +80,8 @@ class CheckLayering(unittest.TestCase):
         self.assertEqual(len(violations), 1, violations)
         for word in ("pw::Part", "simulator/plan/plan.h", "backends/stage.h"):
             self.assertIn(word, violations[0])
+        violations, _ = check({"simulator/plan/plan.h": plan, "backends/stage.h": "namespace at {\nclass Tensor;\n}\n" + again})
+        self.assertEqual(len(violations), 1, violations)
         for other in (
             again.replace("namespace pw {", "namespace pw {\nnamespace {", 1).replace("}  // namespace pw", "}  // namespace\n}  // namespace pw"),
             again.replace("namespace pw", "namespace pw::traces"),

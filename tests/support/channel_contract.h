@@ -217,7 +217,7 @@ TEST_P(MessageChannelContract, ARankThatEndsIsReportedOnceAndTheOthersGoOn) {
 TEST_P(MessageChannelContract, WhatIsNotHandledWaitsAtItsSender) {
   constexpr std::size_t kMessages = 200;
   const auto links = newJob(2);
-  std::promise<void> shouldContinue;
+  std::promise<void> release;
   std::promise<void> stands;
   std::vector<std::string> got;
   Reports sender, ignored;
@@ -227,7 +227,7 @@ TEST_P(MessageChannelContract, WhatIsNotHandledWaitsAtItsSender) {
         [&, first = true](JobRank, ChannelMessage message) mutable {
           if (std::exchange(first, false)) {
             stands.set_value();
-            shouldContinue.get_future().wait();
+            release.get_future().wait();
           }
           got.push_back(message.head);
         },
@@ -239,7 +239,7 @@ TEST_P(MessageChannelContract, WhatIsNotHandledWaitsAtItsSender) {
   stands.get_future().wait();
   auto closing = std::async(std::launch::async, [&] { return from.close(kPatience); });
   EXPECT_EQ(closing.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
-  shouldContinue.set_value();
+  release.set_value();
   EXPECT_TRUE(closing.get());
   to->close(std::chrono::milliseconds(0));
   ASSERT_EQ(got.size(), kMessages);
@@ -248,18 +248,18 @@ TEST_P(MessageChannelContract, WhatIsNotHandledWaitsAtItsSender) {
 
 TEST_P(MessageChannelContract, ClosingGivesUpAtItsDeadlineAndSaysSo) {
   const auto links = newJob(2);
-  std::promise<void> shouldContinue;
+  std::promise<void> release;
   Reports sender, ignored;
   auto connecting = std::async(std::launch::async, [&] {
     return std::make_unique<MessageChannel>(
-        links[1], [&](JobRank, const ChannelMessage&) { shouldContinue.get_future().wait(); }, ignored.onLost());
+        links[1], [&](JobRank, const ChannelMessage&) { release.get_future().wait(); }, ignored.onLost());
   });
   MessageChannel from(links[0], sender.onMessage(), sender.onLost());
   const auto to = connecting.get();
   from.send(JobRank(1), {"never handled in time", {}});
   EXPECT_FALSE(from.close(std::chrono::milliseconds(100)));
   EXPECT_FALSE(from.close(kPatience));  // it has ended
-  shouldContinue.set_value();
+  release.set_value();
 }
 
 TEST_P(MessageChannelContract, RefusesWhatCannotBeSent) {

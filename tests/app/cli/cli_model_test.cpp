@@ -124,10 +124,15 @@ TEST(Inspect, JoinsArchivesOfOneStageEach) {
 
 /// What `auto` recomputes is its choice: a plan that recomputes something else must not beat its bound.
 TEST(PlanCommand, BoundsOrdersWhateverIsRecomputed) {
-  const auto planned = [](const std::string& schedule, const std::string& recompute, const std::string& limit) {
-    std::vector<std::string> words{
-        "plan",   sample("gpt_small"), "--cluster", "h100-nvlink",    "--ranks", "2",     "--microbatches", "4", "--schedule",
-        schedule, "--recompute",       recompute,   "--memory-limit", limit,     "--json"};
+  const auto planned = [](const std::string& schedule, const std::string& recompute, const std::string& limit, int microbatches = 4) {
+    std::vector<std::string> words{"plan",           sample("gpt_small"),
+                                   "--cluster",      "h100-nvlink",
+                                   "--ranks",        "2",
+                                   "--microbatches", std::to_string(microbatches),
+                                   "--schedule",     schedule,
+                                   "--recompute",    recompute,
+                                   "--memory-limit", limit,
+                                   "--json"};
     if (schedule == "auto") words.insert(words.end(), {"--seconds", "0.2"});
     const Outcome outcome = call(words);
     return outcome.status == 2 ? Json() : Json::parse(outcome.out);
@@ -144,13 +149,26 @@ TEST(PlanCommand, BoundsOrdersWhateverIsRecomputed) {
     }
   }
   EXPECT_GT(bounded, 3);
-  // Room for what 1F1B needs with whole backwards, and not a byte more: its own order is one that `auto` may find.
-  std::int64_t peak = 0;
-  const Json roomy = planned("1f1b", "none", "1GB");
-  for (const Json& rank : roomy.at("ranks")) peak = std::max(peak, rank.at("peak_bytes").get<std::int64_t>());
-  const std::string limit = std::to_string(peak) + "B";
-  EXPECT_TRUE(planned("1f1b", "none", limit).at("fits").get<bool>());
-  EXPECT_TRUE(planned("auto", "none", limit).at("fits").get<bool>());
+  const auto peakOf = [&](const std::string& schedule, int microbatches) {
+    std::int64_t peak = 0;
+    const Json plan = planned(schedule, "none", "1GB", microbatches);
+    for (const Json& rank : plan.at("ranks")) peak = std::max(peak, rank.at("peak_bytes").get<std::int64_t>());
+    return peak;
+  };
+  const auto under = [&](const std::string& schedule, std::int64_t limit) {
+    return planned(schedule, "none", std::to_string(limit) + "B");
+  };
+  // Room for what 1F1B needs, and not a byte more: its own order is one that `auto` may find.
+  const Json tight = under("1f1b", peakOf("1f1b", 4)), made = under("auto", peakOf("1f1b", 4));
+  EXPECT_TRUE(tight.at("fits").get<bool>());
+  EXPECT_TRUE(made.at("fits").get<bool>());
+  EXPECT_LE(made.at("makespan_ns").get<std::int64_t>(), tight.at("makespan_ns").get<std::int64_t>());
+  // Too little for backwards that are split, even of one microbatch after the other, leaves whole ones.
+  const std::int64_t whole = peakOf("1f1b", 1), split = peakOf("zb-h1", 1);
+  ASSERT_LT(whole, split);
+  EXPECT_FALSE(under("1f1b", split - 1).at("fits").get<bool>());
+  EXPECT_TRUE(under("auto", split - 1).at("fits").get<bool>());
+  EXPECT_FALSE(under("auto", whole - 1).at("fits").get<bool>()) << "not even one microbatch";
 }
 
 TEST(PlanCommand, SaysWhatItsStepIsSensitiveTo) {

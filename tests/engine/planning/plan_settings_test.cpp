@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/resources/resources.h"
 #include "engine/planning/plan_model.h"
 #include "schedules/generate.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/plan/planner.h"
 
 namespace pw::test {
@@ -37,7 +39,8 @@ TEST(RecomputeOf, IsNothingForACheckpointOfNoSuchSetting) {
 TEST(GeneratedAs, HasTheChunksOfEveryFamilyThatTrains) {
   for (const Generator& family : generators()) {
     const Shape shape{4, 4 * family.chunks, 16};
-    if (!family.trains || family.refusal(shape)) continue;
+    if (!family.trains) continue;
+    ASSERT_EQ(family.refusal(shape), std::nullopt) << family.name;
     for (const int replicas : {1, 2}) {
       const auto generated = generatedAs(planRows(generate(family.name, shape), replicas), replicas);
       EXPECT_EQ(generated, (GeneratedRows{family.chunks, {}})) << family.name;
@@ -76,6 +79,28 @@ TEST(CostSettingsOf, AreTheClusterThatThePlanWasEstimatedFor) {
   ASSERT_TRUE(other.has_value());
   EXPECT_TRUE(other->isEstimated);
   EXPECT_FALSE(other->isAsEstimated) << "an estimate has other times by now";
+}
+
+TEST(CostSettingsOf, HaveThePrecisionAndTheAttentionOfTheEstimate) {
+  PlannedModel planned = plannedWith(RecomputeNone());
+  planned.plan.profile =
+      estimate(planned.graph, planned.plan.microbatchSize, loadCluster("h100-nvlink"), DType::BFloat16, Attention::Unfused);
+  const auto settings = costSettingsOf(planned.plan, planned.graph);
+  ASSERT_TRUE(settings.has_value());
+  EXPECT_EQ(settings->cluster, "h100-nvlink");
+  EXPECT_EQ(settings->precision, DType::BFloat16);
+  EXPECT_EQ(settings->attention, Attention::Unfused);
+  EXPECT_TRUE(settings->isAsEstimated);
+}
+
+TEST(CostSettingsOf, FindThePresetOfAnOlderPlanInItsHost) {
+  PlannedModel planned = plannedWith(RecomputeNone());
+  planned.plan.profile.machine.host = "h100-nvlink";
+  planned.plan.profile.cluster.clear();
+  const auto settings = costSettingsOf(planned.plan, planned.graph);
+  ASSERT_TRUE(settings.has_value());
+  EXPECT_EQ(settings->cluster, "h100-nvlink");
+  EXPECT_TRUE(settings->isEstimated);
 }
 
 TEST(CostSettingsOf, AreOnlyTheClusterWhereTheTimesWereMeasured) {

@@ -55,6 +55,7 @@ TEST(OptimizerSpec, KnowsItsNamesAndItsState) {
   }
   EXPECT_EQ(test::usageErrorOf([] { static_cast<void>(parseOptimizer("lion")); }),
             "Unknown optimizer lion; the known ones are " + optimizerNames(", ") + ".");
+  EXPECT_TRUE(optimizerNames(", ").starts_with("sgd, adam, adamw, rmsprop")) << optimizerNames(", ");
 }
 
 }  // namespace

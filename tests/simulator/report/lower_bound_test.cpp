@@ -337,7 +337,8 @@ TEST(LowerBounds, AreNeverAboveAnyFamily) {
   }
 }
 
-// 1000 chunks on each rank, whose round trips take in each other's: their sum is beyond 64 bits.
+// 1000 chunks on each rank, whose round trips take in each other's: their sum is beyond 64 bits. A sum that wraps bounds less, so only
+// the sanitizers of `./dev check asan` see one.
 TEST(LowerBounds, OfLongStepsOfManyChunksStayBelowThem) {
   const Schedule schedule = generate("interleaved-1f1b", {2, 2000, 100});
   const CostTable costs = uniform(2000, Ns(100'000'000'000), Ns(100'000'000'000), Ns(100'000'000'000));

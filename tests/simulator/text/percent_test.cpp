@@ -9,8 +9,8 @@ TEST(Percent, HasOneDigitAndASignWhereItIsWanted) {
   EXPECT_EQ(percent(0.1234), "12.3 %");
   EXPECT_EQ(percent(0), "0.0 %");
   EXPECT_EQ(percent(-0.5), "-50.0 %");
-  EXPECT_EQ(signedPercent(0.0125), "+1.2 %");
-  EXPECT_EQ(signedPercent(-0.0125), "-1.2 %");
+  EXPECT_EQ(signedPercent(0.0126), "+1.3 %");
+  EXPECT_EQ(signedPercent(-0.0126), "-1.3 %");
 }
 
 }  // namespace

@@ -28,7 +28,11 @@ TEST(SpanKinds, ThatAnActionHasSayWhatItsRankDoes) {
   for (int k = 0; k <= static_cast<int>(ActionKind::Idle); ++k) {
     const auto action = static_cast<ActionKind>(k);
     const std::optional<SpanKind> kind = spanKind(action);
+    EXPECT_EQ(!kind, action == ActionKind::Unshard || action == ActionKind::Reshard || action == ActionKind::Idle) << k;
     if (!kind) continue;
+    if (isCompute(action)) {
+      EXPECT_EQ(*kind, static_cast<SpanKind>(k)) << "the first kinds of spans are those of actions";
+    }
     EXPECT_EQ(isCompute(*kind), isCompute(action)) << nameOf(*kind);
     EXPECT_EQ(isWait(*kind), isSend(action) || isReceive(action)) << nameOf(*kind);
     EXPECT_FALSE(isMessage(*kind)) << "which is in flight, whatever its ends do";

@@ -4,7 +4,6 @@
 #include <QLabel>
 #include <QMessageBox>
 #include <QPushButton>
-#include <QSettings>
 #include <QToolButton>
 #include <algorithm>
 
@@ -107,13 +106,12 @@ TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {
   expectNoneLiesOverAnother();
 }
 
-// From the menu as by the button; the next window shows what the last one did.
+// From the menu; the next window shows what the last one did.
 TEST_F(WindowLayout, KeepsWhetherTheModelIsAGraph) {
   const auto graph = [](MainWindow& window) {
     const auto& commands = window.commands();
     return *std::ranges::find_if(commands, [](const QAction* action) { return action->text() == QLatin1String("Model as a &graph"); });
   };
-  const bool before = QSettings().value(QStringLiteral("model as graph")).toBool();
   for (const bool asGraph : {true, false}) {
     {
       MainWindow window;
@@ -125,7 +123,6 @@ TEST_F(WindowLayout, KeepsWhetherTheModelIsAGraph) {
     MainWindow next;
     EXPECT_EQ(graph(next)->isChecked(), asGraph);
   }
-  QSettings().setValue(QStringLiteral("model as graph"), before);
 }
 
 }  // namespace
