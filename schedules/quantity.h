@@ -15,10 +15,10 @@ namespace pw {
 template <class T>
 concept Arithmetic = std::is_arithmetic_v<T>;
 
-/// A whole number of one unit, so that a time is not taken for a size. A literal is taken as it stands (`Ns gap = 0`); any other number is
-/// made a quantity, and a quantity a number, in so many words (`Ns(count)`, `time.value`, `static_cast<double>(time)`; a double is cut
-/// towards 0). Sums and differences keep the unit, so do multiples by a whole number; a quantity divided by one of its unit is a number.
-/// It compares with quantities of its unit and with plain whole numbers.
+/// A whole number of one unit, so that a time cannot pass for a size. An integer literal converts by itself (`Ns gap = 0`); every other
+/// conversion is explicit (`Ns(count)`, `time.value`, `static_cast<double>(time)`; a double is truncated towards 0). Sums, differences and
+/// multiples by a whole number keep the unit; a quantity divided by one of the same unit is a plain number. It compares with quantities of
+/// its unit and with plain integers. As with std::int64_t, overflow is undefined: those who read files bound what they accept.
 template <class Tag>
 struct Quantity {
   std::int64_t value = 0;
@@ -27,7 +27,7 @@ struct Quantity {
   template <std::same_as<int> T>
   consteval Quantity(T literal) : value(literal) {}  // NOLINT(google-explicit-constructor): only a constant converts by itself
   template <std::same_as<int> T>
-  requires Arithmetic<T>  // more constrained than a literal, so that it is taken wherever a conversion is written out
+  requires Arithmetic<T>  // more constrained than the literal, so that explicit conversions of variables choose it
   constexpr explicit Quantity(T number) : value(number) {}
   template <Arithmetic T>
   requires(!std::same_as<T, int>) constexpr explicit Quantity(T number) : value(static_cast<std::int64_t>(number)) {}
@@ -102,13 +102,13 @@ struct Quantity {
   }
 };
 
-/// In so many equal whole parts ≥ 1: the smallest that together are no less than the quantity ≥ 0.
+/// The quantity ≥ 0 divided by `parts` ≥ 1, rounded up.
 template <class Tag, std::integral T>
 [[nodiscard]] constexpr Quantity<Tag> dividedUp(Quantity<Tag> quantity, T parts) {
   const Quantity<Tag> part = quantity / parts;
   return part * parts == quantity ? part : part + 1;
 }
-/// One of so many parts ≥ 1 of a quantity ≥ 0, to the nearest whole; halves go up.
+/// The quantity ≥ 0 divided by `parts` ≥ 1, rounded to the nearest; halves up.
 template <class Tag, std::integral T>
 [[nodiscard]] constexpr Quantity<Tag> dividedToNearest(Quantity<Tag> quantity, T parts) {
   const auto count = static_cast<std::int64_t>(parts);

@@ -38,8 +38,9 @@ void Lane::call(const Task& task, std::chrono::milliseconds deadline) {
     }
   });
   if (result.wait_for(deadline) == std::future_status::timeout && !isTaken->exchange(true))
-    throw Error(fmt::format("this rank was busy with other work for {} s, so that a piece of a backward pass could not begin",
-                            std::chrono::duration_cast<std::chrono::seconds>(deadline).count()));
+    throw Error(
+        fmt::format("this rank was busy with other work for {} s, so that a piece of a backward pass could not begin; raise --timeout",
+                    std::chrono::duration_cast<std::chrono::seconds>(deadline).count()));
   try {
     result.get();  // of a task that has begun: its own waits have deadlines
   } catch (const std::future_error&) {

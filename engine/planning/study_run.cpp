@@ -39,7 +39,7 @@ class Collector {
     if (effort_.shouldContinue && !effort_.shouldContinue(done_, all_)) ended_ = true;
   }
   /// Between rows: polls, and stores what waits for long.
-  bool goesOn() {
+  bool shouldContinue() {
     const std::lock_guard lock(mutex_);
     if (Clock::now() - last_ >= kStoreEvery) store();
     if (effort_.shouldContinue && !effort_.shouldContinue(done_, all_)) ended_ = true;
@@ -101,7 +101,7 @@ bool runStudy(StudyStore& store, const StudyEffort& effort) {
   const int threads = effort.threads > 0 ? effort.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   try {
     parallelFor(static_cast<int>((points + span - 1) / span), threads, [&](int block) {
-      StudyWorker worker(study, costs, [&] { return collector.goesOn(); });
+      StudyWorker worker(study, costs, [&] { return collector.shouldContinue(); });
       const std::int64_t end = std::min(points, (block + 1) * span);
       for (std::int64_t number = block * span; number < end && !collector.ended(); ++number) {
         if (!effort.shard.has(number) || done[static_cast<std::size_t>(number)]) continue;

@@ -62,9 +62,9 @@ std::vector<std::pair<Ns, std::vector<bool>>> choicesByBound(const OrderProblem&
 /// Looks for what to recompute, by short searches for an order with one choice after the other.
 class Chooser {
  public:
-  using GoOn = std::function<bool(OrderWork)>;
+  using ShouldContinue = std::function<bool(OrderWork)>;
 
-  Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, OrderWork work, const GoOn& shouldContinue)
+  Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, OrderWork work, const ShouldContinue& shouldContinue)
       : problem_(problem),
         open_(openChoice(problem)),
         choices_(choicesByBound(problem)),
@@ -139,7 +139,7 @@ class Chooser {
   Ns bound_;
   const OrderEffort& effort_;
   OrderWork work_;
-  const GoOn& shouldContinue_;
+  const ShouldContinue& shouldContinue_;
   std::vector<Recomputation> tried_;
   Choice best_;
   OrderWork spent_ = 0;
@@ -183,7 +183,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   const OrderWork work = workOf(std::clamp(effort.seconds, 0.001, 1e6));
   OrderWork spent = 0;
   Choice choice{std::vector<bool>(problem.costs.stages.size(), false), std::nullopt};
-  const Chooser::GoOn shouldContinue = [&](OrderWork done) {
+  const Chooser::ShouldContinue shouldContinue = [&](OrderWork done) {
     return !effort.shouldContinue || effort.shouldContinue(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
   };
   if (!problem.recomputed.empty() && !problem.limits.empty()) {

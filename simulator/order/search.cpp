@@ -14,7 +14,6 @@
 #include "simulator/order/tune.h"
 
 namespace pw {
-namespace {}  // namespace
 
 OrderSearch::OrderSearch(const OrderProblem& problem, CostTable costs, Ns bound, const OrderEffort& effort)
     : problem_(problem),

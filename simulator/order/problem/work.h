@@ -13,22 +13,26 @@ namespace pw {
 /// gives the same order. A type of its own, so that it is not taken for the time of an order.
 using OrderWork = Quantity<struct OrderWorkTag>;
 
+/// What fits into so many seconds.
 [[nodiscard]] constexpr OrderWork workOf(double seconds) { return OrderWork(seconds * 1e9); }
 
+/// Of timing one set of rows.
 [[nodiscard]] inline OrderWork workOfTrial(const OrderModel& model) {
   return OrderWork(225 + 5 * static_cast<std::int64_t>(model.actions()));
 }
 
+/// Of narrowing the windows of all actions for one time.
 [[nodiscard]] inline OrderWork workOfWindows(const OrderModel& model) {
   const auto actions = static_cast<std::int64_t>(model.actions()), ranks = static_cast<std::int64_t>(std::max(1, model.ranks));
   return OrderWork(actions * (8'000 * static_cast<std::int64_t>(model.classes.size()) + 100 * actions) / ranks);
 }
 
-/// Of one that branch and bound looks at.
+/// Of one set of windows that branch and bound examines.
 [[nodiscard]] inline OrderWork workOfWindow(const OrderModel& model) {
   return OrderWork(350 + 6 * static_cast<std::int64_t>(model.actions()) / std::max(1, model.ranks));
 }
 
+/// Of building rows by a greedy rule or from a family.
 [[nodiscard]] inline OrderWork workOfBuild(const OrderModel& model) {
   return OrderWork(750 + 50 * static_cast<std::int64_t>(model.actions()));
 }

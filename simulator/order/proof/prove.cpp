@@ -24,9 +24,9 @@ OrderModel relaxedModel(const OrderProblem& problem, const std::vector<Recompute
 /// Searches for an order that takes less than a time, over all choices of what is recomputed.
 class ChoiceSearch {
  public:
-  using GoOn = std::function<bool(std::int64_t windows)>;
+  using ShouldContinue = std::function<bool(std::int64_t windows)>;
 
-  ChoiceSearch(const OrderProblem& problem, Ns time, std::int64_t windows, const GoOn& shouldContinue)
+  ChoiceSearch(const OrderProblem& problem, Ns time, std::int64_t windows, const ShouldContinue& shouldContinue)
       : problem_(problem),
         time_(time),
         windows_(windows),
@@ -74,7 +74,7 @@ class ChoiceSearch {
   const OrderProblem& problem_;
   Ns time_;
   std::int64_t windows_;
-  const GoOn& shouldContinue_;
+  const ShouldContinue& shouldContinue_;
   std::vector<Recomputed> choice_;
   OrderRows rows_;
   std::int64_t examined_ = 0;
@@ -116,7 +116,7 @@ OrderProof proveOrder(const OrderProblem& problem, Ns bound, Ns time, OrderWork 
   bool stopped = false;
   for (std::size_t i = 0; i < shares.size() && time > proof.bound && !stopped && proof.work < work;) {
     const Ns trial = time - static_cast<Ns>((1 - shares[i]) * static_cast<double>(time - proof.bound));
-    const ChoiceSearch::GoOn polled = [&](std::int64_t windows) {
+    const ChoiceSearch::ShouldContinue polled = [&](std::int64_t windows) {
       stopped = shouldContinue && !shouldContinue(proof.work + windows * cost);
       return !stopped;
     };
