@@ -27,16 +27,16 @@ struct Word {
 };
 
 template <std::size_t Size>
-void put(std::array<char, Size>& into, const std::string& text) {
+void putText(std::array<char, Size>& into, const std::string& text) {
   std::memcpy(into.data(), text.data(), std::min(text.size(), Size - 1));
 }
 
 void refuse(Word& word, const std::string& sentence) {
   word.verdict = Word::Unusable;
-  put(word.sentence, sentence);
+  putText(word.sentence, sentence);
 }
 
-Buffer bufferOf(Word& word) { return {reinterpret_cast<std::byte*>(&word), sizeof word}; }
+Buffer bufferOfWord(Word& word) { return {reinterpret_cast<std::byte*>(&word), sizeof word}; }
 
 /// Rank 0's verdict on all words.
 Word verdictOn(const std::string& call, const std::vector<Word>& words) {
@@ -75,7 +75,7 @@ Word verdictOn(const std::string& call, const std::vector<Word>& words) {
 
 void agreeOnCall(const std::string& call, const std::function<StepInput()>& look, Communicator& communicator) {
   Word own;
-  put(own.call, call);
+  putText(own.call, call);
   try {
     const StepInput input = look ? look() : StepInput();
     own.batch = input.batch.value_or(0);
@@ -92,15 +92,15 @@ void agreeOnCall(const std::string& call, const std::function<StepInput()>& look
     words.front() = own;
     std::vector<Communicator::Request> requests;
     for (int r = 1; r < communicator.size(); ++r)
-      requests.push_back(communicator.receive(JobRank(r), kWordTag, bufferOf(words[static_cast<std::size_t>(r)])));
+      requests.push_back(communicator.receive(JobRank(r), kWordTag, bufferOfWord(words[static_cast<std::size_t>(r)])));
     for (const auto request : requests) communicator.wait(request);
     verdict = verdictOn(call, words);
     requests.clear();
-    for (int r = 1; r < communicator.size(); ++r) requests.push_back(communicator.send(JobRank(r), kVerdictTag, bufferOf(verdict)));
+    for (int r = 1; r < communicator.size(); ++r) requests.push_back(communicator.send(JobRank(r), kVerdictTag, bufferOfWord(verdict)));
     for (const auto request : requests) communicator.wait(request);
   } else {
-    const auto sent = communicator.send(JobRank(0), kWordTag, bufferOf(own));
-    communicator.wait(communicator.receive(JobRank(0), kVerdictTag, bufferOf(verdict)));
+    const auto sent = communicator.send(JobRank(0), kWordTag, bufferOfWord(own));
+    communicator.wait(communicator.receive(JobRank(0), kVerdictTag, bufferOfWord(verdict)));
     communicator.wait(sent);
   }
   if (verdict.verdict == Word::Agrees) return;

@@ -175,7 +175,7 @@ const std::byte* assemble(const FileTensor& tensor, const std::vector<StatePiece
   return memory.data();
 }
 
-void answer(const std::string& path, const std::vector<StatePiece>& own, Channel channel, Communicator& communicator) {
+void giveState(const std::string& path, const std::vector<StatePiece>& own, Channel channel, Communicator& communicator) {
   channel.send(manifestOf(own));
   while (true) {
     const std::uint64_t command = channel.receiveNumber();
@@ -253,7 +253,7 @@ std::vector<StateTensorCopy> wholeState(const std::vector<StatePiece>& own, Comm
 void saveCheckpoint(const std::string& path, const std::map<std::string, double>& numbers, const std::vector<StatePiece>& own,
                     const std::map<std::string, std::string>& aliases, Communicator& communicator,
                     const std::optional<OptimizerLayout>& optimizer) {
-  if (communicator.rank() != JobRank(0)) return answer(path, own, Channel(communicator, JobRank(0)), communicator);
+  if (communicator.rank() != JobRank(0)) return giveState(path, own, Channel(communicator, JobRank(0)), communicator);
   std::vector<Channel> peers;
   for (int r = 1; r < communicator.size(); ++r) peers.emplace_back(communicator, JobRank(r));
   std::vector<std::string> manifests;

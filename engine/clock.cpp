@@ -12,15 +12,15 @@ namespace {
 constexpr std::uint32_t kTrips = 10;
 static_assert(2 * kTrips <= kClockTags.count);
 
-Buffer bufferOf(Ns& value) { return {reinterpret_cast<std::byte*>(&value), sizeof(value)}; }
+Buffer bufferOfTime(Ns& value) { return {reinterpret_cast<std::byte*>(&value), sizeof(value)}; }
 
 ClockReading readClock(JobRank peer, Communicator& communicator, const ClockFunction& now) {
   ClockReading best;
   for (std::uint32_t i = 0; i < kTrips; ++i) {
     Ns theirs = 0;
-    const auto reply = communicator.receive(peer, kClockTags.first + 2 * i + 1, bufferOf(theirs));
+    const auto reply = communicator.receive(peer, kClockTags.first + 2 * i + 1, bufferOfTime(theirs));
     Ns sent = now();
-    communicator.wait(communicator.send(peer, kClockTags.first + 2 * i, bufferOf(sent)));
+    communicator.wait(communicator.send(peer, kClockTags.first + 2 * i, bufferOfTime(sent)));
     communicator.wait(reply);
     const Ns trip = now() - sent;
     if (i > 0 && trip >= best.roundTrip) continue;
@@ -31,12 +31,12 @@ ClockReading readClock(JobRank peer, Communicator& communicator, const ClockFunc
   return best;
 }
 
-void answer(Communicator& communicator, const ClockFunction& now) {
+void giveTimes(Communicator& communicator, const ClockFunction& now) {
   for (std::uint32_t i = 0; i < kTrips; ++i) {
     Ns sent = 0;
-    communicator.wait(communicator.receive(JobRank(0), kClockTags.first + 2 * i, bufferOf(sent)));
+    communicator.wait(communicator.receive(JobRank(0), kClockTags.first + 2 * i, bufferOfTime(sent)));
     Ns theirs = now();
-    communicator.wait(communicator.send(JobRank(0), kClockTags.first + 2 * i + 1, bufferOf(theirs)));
+    communicator.wait(communicator.send(JobRank(0), kClockTags.first + 2 * i + 1, bufferOfTime(theirs)));
   }
 }
 
@@ -45,7 +45,7 @@ void answer(Communicator& communicator, const ClockFunction& now) {
 std::vector<ClockReading> compareClocks(Communicator& communicator, const ClockFunction& now) {
   communicator.barrier();
   if (communicator.rank().value != 0) {
-    answer(communicator, now);
+    giveTimes(communicator, now);
     return {};
   }
   std::vector<ClockReading> readings(1);

@@ -71,7 +71,7 @@ std::string line(std::string label, int from, int to, std::size_t width, WordOf 
   return label + '\n';
 }
 
-std::string block(const Shape& shape, const Cells& cells, int from, int to, std::size_t width, std::size_t label) {
+std::string cycleBlock(const Shape& shape, const Cells& cells, int from, int to, std::size_t width, std::size_t label) {
   std::string text = line(fmt::format("{:<{}}", "phase", label), from, to, width, [&](int cycle) {
     const std::string_view phase = phaseOf(cycle, shape);
     return cycle > from && phase == phaseOf(cycle - 1, shape) ? std::string_view() : phase;
@@ -112,7 +112,7 @@ std::string cycleTable(const Schedule& lockstep, int columns) {
   std::string text;
   for (int from = 0, step = std::max(1, room); from < cycles; from += step) {
     if (from > 0) text += '\n';
-    text += block(shape, cells, from, std::min(cycles, from + step), width, label);
+    text += cycleBlock(shape, cells, from, std::min(cycles, from + step), width, label);
   }
   return text;
 }

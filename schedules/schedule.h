@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ struct Action {
 /// An empty cell: stage and microbatch −1.
 inline constexpr Action kIdle{Stage{-1}, ActionKind::Idle, Microbatch{-1}};
 
+/// F, B, I and W: the first of ActionKind.
+inline constexpr std::size_t kComputeKinds = 4;
 [[nodiscard]] constexpr bool isCompute(ActionKind k) {
   return k == ActionKind::Forward || k == ActionKind::Backward || k == ActionKind::BackwardInput || k == ActionKind::BackwardWeight;
 }

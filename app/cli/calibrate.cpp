@@ -24,7 +24,7 @@ struct CalibrateOptions {
   bool json = false;
 };
 
-std::string documentOf(const CalibratedProfile& result) {
+std::string calibrationDocument(const CalibratedProfile& result) {
   const auto& [calibration, uncertainty, before, after] = result.report;
   nlohmann::ordered_json document{{"forward_factor", calibration.forward},
                                   {"backward_factor", calibration.backward},
@@ -39,7 +39,7 @@ std::string documentOf(const CalibratedProfile& result) {
   return versioned(document.dump(2) + "\n");
 }
 
-std::string textOf(const CalibratedProfile& result) {
+std::string calibrationText(const CalibratedProfile& result) {
   const auto& [calibration, uncertainty, before, after] = result.report;
   std::string text = fmt::format("Calibrated by {}:\n", counted(static_cast<std::int64_t>(result.ids.size()), "run"));
   text +=
@@ -60,7 +60,7 @@ int runCalibrate(const CalibrateOptions& options) {
   if (!store.note().empty()) warn(store.note());
   const CalibratedProfile result = calibratedBy(store, options.run > 0 ? std::optional(RunId(options.run)) : std::nullopt);
   writeFile(options.out, toJson(result.profile));
-  print(options.json ? documentOf(result) : textOf(result) + fmt::format("Written to {}.\n", options.out));
+  print(options.json ? calibrationDocument(result) : calibrationText(result) + fmt::format("Written to {}.\n", options.out));
   return kYes;
 }
 

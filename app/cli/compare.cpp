@@ -74,7 +74,7 @@ void printDrawn(const Pair& pair) {
   printDrawing(toText(*pair.after, options));
 }
 
-std::string textOf(const Verdict& verdict, const std::string& sentence, const Pair& pair) {
+std::string comparisonText(const Verdict& verdict, const std::string& sentence, const Pair& pair) {
   const Comparison& comparison = verdict.comparison;
   std::string text = fmt::format("\n{}\n\n", sentence);
   std::vector<std::vector<std::string>> rows{
@@ -99,8 +99,8 @@ std::string textOf(const Verdict& verdict, const std::string& sentence, const Pa
 }
 
 /// `sentence`: of the verdict. `with`, `withStep`: null where the run is compared with its prediction.
-std::string documentOf(const Verdict& verdict, const std::string& sentence, const RunRecord& run, const StepRecord& step,
-                       const RunRecord* with, const StepRecord* withStep) {
+std::string comparisonDocument(const Verdict& verdict, const std::string& sentence, const RunRecord& run, const StepRecord& step,
+                               const RunRecord* with, const StepRecord* withStep) {
   auto document = ownJson(comparisonJson(verdict, sentence));
   document["run_id"] = run.id.value;
   document["state"] = nameOf(run.state);
@@ -162,7 +162,7 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
   const Verdict verdict = judge(run.predicted, step.measured, replayedMakespan(run.plan.schedule, run.plan.costs, step.measured));
   const std::string sentence = run.facts.synthetic ? verdictText(verdict, "its prediction", "the rehearsal") : verdictText(verdict);
   if (json) {
-    print(documentOf(verdict, sentence, run, step, nullptr, nullptr));
+    print(comparisonDocument(verdict, sentence, run, step, nullptr, nullptr));
     return kYes;
   }
   const std::string times(nameOf(timesOf(run.facts)));
@@ -175,7 +175,7 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
                   utilisationOf(run, verdict.comparison.predictedStep),
                   utilisationOf(run, verdict.comparison.measuredStep)};
   printDrawn(pair);
-  print(textOf(verdict, sentence, pair));
+  print(comparisonText(verdict, sentence, pair));
   print(besidesText(verdict, run));
   printEnd(run, chosen.steps);
   return kYes;
@@ -194,11 +194,11 @@ int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord&
                   utilisationOf(with, verdict.comparison.measuredStep)};
   const std::string sentence = verdictText(verdict, pair.beforeName, pair.afterName);
   if (json) {
-    print(documentOf(verdict, sentence, run, step, &with, &withStep));
+    print(comparisonDocument(verdict, sentence, run, step, &with, &withStep));
     return kYes;
   }
   printDrawn(pair);
-  print(textOf(verdict, sentence, pair));
+  print(comparisonText(verdict, sentence, pair));
   printEnd(run, chosen.steps);
   printEnd(with, chosenWith.steps);
   return kYes;
@@ -224,7 +224,7 @@ int compareTraces(const CompareOptions& options) {
     return kYes;
   }
   printDrawn(pair);
-  print(textOf(verdict, sentence, pair));
+  print(comparisonText(verdict, sentence, pair));
   return kYes;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct DemoArguments {
   std::string model, folder = "pipewright-demo", schedule = "1f1b";
   int ranks = 2, microbatches = 8, steps = 10;
 };
@@ -42,7 +42,7 @@ int show(const std::vector<std::string>& arguments) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kNo;
 }
 
-int run(const Options& o) {
+int runDemo(const DemoArguments& o) {
   const std::string model = o.model.empty() ? (fs::path(resourceFolder()) / "models" / "gpt_small.pt2").string() : o.model;
   std::error_code problem;
   fs::create_directories(o.folder, problem);
@@ -68,7 +68,7 @@ int run(const Options& o) {
 
 Command addDemo(CLI::App& app) {
   auto* sub = app.add_subcommand("demo", "Show the main workflow on a sample: inspect, plan, run on real ranks, compare");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DemoArguments>();
   sub->add_option("--model", o->model, "Model archive (default: the small sample GPT)")->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Ranks")->check(wholeFrom(1, 64))->option_text("R");
   sub->add_option("--microbatches", o->microbatches, "Microbatches")->check(wholeFrom(1, 1024))->option_text("M");
@@ -79,7 +79,7 @@ Command addDemo(CLI::App& app) {
       "\nExamples:\n"
       "  pipewright demo\n"
       "  pipewright demo --model gpt.pt2 --ranks 4 --schedule gpipe");
-  return [o] { return run(*o); };
+  return [o] { return runDemo(*o); };
 }
 
 }  // namespace pw::cli

@@ -44,7 +44,7 @@ std::string hostText(const HostInventory& found) {
   return text;
 }
 
-std::string orDash(const std::string& text) { return text.empty() ? "–" : text; }
+std::string textOrDash(const std::string& text) { return text.empty() ? "–" : text; }
 
 std::string gpuTable(const GpuInventory& found) {
   const bool numbered = found.visibleDevices.has_value();
@@ -53,12 +53,12 @@ std::string gpuTable(const GpuInventory& found) {
   for (const Gpu& gpu : found.gpus) {
     const std::string mig = !gpu.mig ? "" : !*gpu.mig ? "off" : counted(static_cast<std::int64_t>(gpu.migInstances.size()), "instance");
     std::vector<std::string> row{fmt::format("{}", gpu.index),
-                                 orDash(gpu.name),
+                                 textOrDash(gpu.name),
                                  gpu.memory > 0 ? formatSize(gpu.memory) : "–",
                                  gpu.memory > 0 ? formatSize(gpu.usedMemory) : "–",
                                  gpu.major > 0 ? fmt::format("{}.{}", gpu.major, gpu.minor) : "–",
-                                 orDash(gpu.pciAddress),
-                                 orDash(mig)};
+                                 textOrDash(gpu.pciAddress),
+                                 textOrDash(mig)};
     if (numbered) row.insert(row.begin() + 1, gpu.cudaIndex ? fmt::format("{}", *gpu.cudaIndex) : "hidden");
     rows.push_back(row);
   }
@@ -141,7 +141,7 @@ std::string rateText(const std::map<int, GpuRates>& rates) {
          "back.\n";
 }
 
-std::string textOf(const HostInventory& found) {
+std::string inventoryText(const HostInventory& found) {
   std::string text = hostText(found) + "\n";
   if (!found.gpus.gpus.empty()) text += gpuTable(found.gpus) + gpuNotes(found.gpus) + "\n";
   if (found.gpus.gpus.size() > 1) text += linkText(found.gpus) + "\n";
@@ -196,7 +196,7 @@ Json linkRateJson(const HostInventory& found, const GpuLink& link) {
           {"back_latency_ns", back->second.latency}};
 }
 
-std::string documentOf(const HostInventory& found) {
+std::string inventoryDocument(const HostInventory& found) {
   const HostMachine& host = found.host;
   Json json{{"host", host.machine.host},
             {"cpu",
@@ -262,7 +262,7 @@ Command addDevices(CLI::App& app) {
         throw UsageError(fmt::format("--measure needs a GPU. {}", whyUnusable(found.gpus, 0)));
       measureGpus(found, progress("measure", style));
     }
-    print(o->json ? versioned(documentOf(found)) : textOf(found));
+    print(o->json ? versioned(inventoryDocument(found)) : inventoryText(found));
     return kYes;
   };
 }

@@ -48,7 +48,7 @@ std::string bubbleTable(const JobExplanation& explained) {
 }
 
 /// A table of the explanation: all of its rows, or the first of them and what comes after.
-std::string textOf(const ExplainedTable& of, std::size_t most) {
+std::string explanationText(const ExplainedTable& of, std::size_t most) {
   std::vector<std::vector<std::string>> rows(1);
   for (const ExplainedColumn& column : of.columns) rows.front().push_back(column.title);
   for (std::size_t i = 0; i < std::min(most, of.rows.size()); ++i) rows.push_back(of.rows[i].cells);
@@ -65,7 +65,7 @@ std::string stallText(const ExplainedTable& of) {
 }
 
 /// `1.12` of a slowdown is a step that takes 12 % longer with only that as measured and all else ideal.
-std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& explained, const ExplainedTable& of) {
+std::string explanationText(const JobShape& shape, const Job& job, const JobExplanation& explained, const ExplainedTable& of) {
   switch (of.topic) {
     case ExplainTopic::Bubble:
       return fmt::format("bubble {} of a usual pipeline, replayed in {}\n", percent(explained.metrics.bubbleFraction),
@@ -75,21 +75,21 @@ std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& 
     case ExplainTopic::Stages:
     case ExplainTopic::Ranks:
     case ExplainTopic::Replicas:
-    case ExplainTopic::Workers: return textOf(of, kShown);
+    case ExplainTopic::Workers: return explanationText(of, kShown);
     case ExplainTopic::WorstSteps: {
       const std::string common = commonText(shape, job, explained);
-      return textOf(of, of.rows.size()) + (common.empty() ? "" : common + "\n");
+      return explanationText(of, of.rows.size()) + (common.empty() ? "" : common + "\n");
     }
     case ExplainTopic::Stalls: return stallText(of);
-    case ExplainTopic::Path: return textOf(of, of.rows.size());
+    case ExplainTopic::Path: return explanationText(of, of.rows.size());
   }
   return {};
 }
 
-std::string textOf(const JobShape& shape, const Job& job, const JobExplanation& explained) {
+std::string explanationText(const JobShape& shape, const Job& job, const JobExplanation& explained) {
   std::string text = fmt::format("{}: {}, {}\n", job.name, shapeText(job), stepsText(job));
   text += fmt::format("{} {}\n{}\n", nameOf(job.times), stepText(explained), stragglerText(explained));
-  for (const ExplainedTable& of : explainedTables(shape, job, explained)) text += "\n" + textOf(shape, job, explained, of);
+  for (const ExplainedTable& of : explainedTables(shape, job, explained)) text += "\n" + explanationText(shape, job, explained, of);
   text += "\n" + replayText(explained) + "\n";
   for (const std::string& note : job.notes) text += "note: " + note + "\n";
   return text;
@@ -99,7 +99,7 @@ int runExplain(const ExplainOptions& o) {
   const auto job = loadJob(o.job, byteProgress("read", o.progressStyle));
   const JobShape shape(*job);
   const JobExplanation explained = explainJob(shape, *job);
-  print(o.json ? versioned(explanationJson(shape, *job, explained)) + "\n" : textOf(shape, *job, explained));
+  print(o.json ? versioned(explanationJson(shape, *job, explained)) + "\n" : explanationText(shape, *job, explained));
   return kYes;
 }
 

@@ -188,7 +188,7 @@ std::string pageOf(const Material& material) {
   return toHtml(page);
 }
 
-std::string textOf(const ExportOptions& o, const Material& material) {
+std::string exportedText(const ExportOptions& o, const Material& material) {
   const Trace& chosen = material.traces[material.chosen];
   if (o.to == ExportFormat::Html) return pageOf(material);
   if (o.to == ExportFormat::Csv) return toSpanCsv(chosen);
@@ -202,7 +202,7 @@ std::string textOf(const ExportOptions& o, const Material& material) {
 int exportTrace(const ExportOptions& o) {
   const bool two = !o.plan.empty() && !o.traces.empty();
   const Material material = two ? fromPlanAndTrace(o) : !o.plan.empty() ? fromPlan(o) : !o.store.empty() ? fromStore(o) : fromTrace(o);
-  const std::string text = textOf(o, material);
+  const std::string text = exportedText(o, material);
   if (o.out.empty()) {
     print(text);
     return kYes;

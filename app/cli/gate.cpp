@@ -16,7 +16,7 @@
 namespace pw::cli {
 namespace {
 
-struct Options {
+struct GateArguments {
   GateOptions gate;
   int run = 0;         ///< 0: all that are comparable to the newest
   double percent = 5;  ///< the limit
@@ -52,7 +52,7 @@ std::string changeTable(const GateReport& report) {
   return table(rows);
 }
 
-std::string textOf(const JudgedRuns& judged) {
+std::string gateText(const JudgedRuns& judged) {
   const auto& [run, runs, base, report] = judged;
   std::string text = gateText(report) + "\n\n" + changeTable(report);
   text += fmt::format("\n{}, {}, {}: {} {} against {} {} of the base.\n", run.plan.modelName, run.plan.schedule.name, howComputed(run),
@@ -63,19 +63,19 @@ std::string textOf(const JudgedRuns& judged) {
   return text;
 }
 
-int runGate(const Options& options) {
+int runGate(const GateArguments& options) {
   GateOptions requested = options.gate;
   requested.limit = options.percent / 100;
   if (options.run > 0) requested.only = RunId(options.run);
   const JudgedRuns judged = judgeRuns(requested, warn);
-  print(options.json ? versioned(judgedRunsJson(judged)) + "\n" : textOf(judged));
+  print(options.json ? versioned(judgedRunsJson(judged)) + "\n" : gateText(judged));
   return judged.report.verdict == GateVerdict::Slower ? kNo : kYes;
 }
 
 }  // namespace
 
 Command addGate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GateArguments>();
   CLI::App* command =
       app.add_subcommand("gate", "Compare runs with a base of the same plan: exit status 1 if they got slower, and which stage");
   command->add_option("--store", options->gate.store, "Runs to judge: those of the newest run's plan")

@@ -27,7 +27,7 @@
 namespace pw::cli {
 namespace {
 
-struct Options {
+struct InspectArguments {
   InspectOptions look;
   bool json = false;
 };
@@ -153,7 +153,7 @@ std::string reportText(const Inspection& shown) {
   return text + findingsText(shown.graph, shown.findings);
 }
 
-int runInspect(const Options& options) {
+int runInspect(const InspectArguments& options) {
   const Inspection shown = inspect(options.look);
   if (options.json) {
     print(versioned(documentOf(shown, options.look)));
@@ -174,7 +174,7 @@ int runInspect(const Options& options) {
 }  // namespace
 
 Command addInspect(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectArguments>();
   CLI::App* command = app.add_subcommand("inspect", "Show what is in a traced model, and where it can be split");
   command->add_option("MODEL.pt2", options->look.models, "torch.export archive (.pt2); several if each stage was exported separately")
       ->option_text(" ")

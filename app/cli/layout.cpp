@@ -19,7 +19,7 @@
 namespace pw::cli {
 namespace {
 
-struct Options {
+struct LayoutArguments {
   LayoutOptions layout;
   bool json = false;
 };
@@ -94,7 +94,7 @@ void printText(const LayoutAnswer& answer) {
                     formatSize(peak)));
 }
 
-int run(const Options& o) {
+int runLayout(const LayoutArguments& o) {
   const LayoutAnswer answer = answerLayout(o.layout);
   if (o.json)
     print(versioned(layoutJson(answer)) + "\n");
@@ -106,7 +106,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command addLayout(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LayoutArguments>();
   LayoutOptions& o = options->layout;
   CLI::App* command = app.add_subcommand("layout", "Check a layout string of Megatron's --pipeline-model-parallel-layout");
   command
@@ -143,7 +143,7 @@ Command addLayout(CLI::App& app) {
       "Examples:\n"
       "  pipewright layout --check \"Et*3|(tt|)*29m|L\" --ranks 16\n"
       "  pipewright layout --check \"Et*4|t*4|t*4|t*4L\" --layers layers.csv --microbatches 16 --json");
-  return [options] { return run(*options); };
+  return [options] { return runLayout(*options); };
 }
 
 }  // namespace pw::cli

@@ -39,7 +39,7 @@
 namespace pw::cli {
 namespace {
 
-struct Options {
+struct PlanArguments {
   PlanOptions plan;
   std::string layers, out;
   bool json = false, whyMemory = false;
@@ -206,7 +206,7 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   if (planned.oneRank) print(fmt::format("\n{}\n", toString(*planned.oneRank, metrics.step)));
 }
 
-SensitivityReport sensitivityOf(const PlannedModel& planned, const Options& o) {
+SensitivityReport sensitivityOf(const PlannedModel& planned, const PlanArguments& o) {
   const Plan& plan = planned.plan;
   SensitivityReport report = pw::sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity);
   OrderWatch watch(o.plan.how.progressStyle);
@@ -217,7 +217,7 @@ SensitivityReport sensitivityOf(const PlannedModel& planned, const Options& o) {
   return report;
 }
 
-int run(const Options& o) {
+int runPlan(const PlanArguments& o) {
   PlanOptions plans = o.plan;
   plans.models = modelFiles(o.plan.models, o.layers, "plan");
   OrderWatch watch(plans.how.progressStyle);
@@ -286,7 +286,7 @@ void declareStages(CLI::App& sub, PlanOptions& o) {
 }
 
 /// Where costs come from, memory, and what the training adds to both.
-void declareCosts(CLI::App& sub, PlanOptions& o) {
+void declarePlanCosts(CLI::App& sub, PlanOptions& o) {
   sub.add_option("--profile", o.profile, "A profile of this model (default: measured now)")->option_text("FILE");
   sub.add_option("--cluster", o.cluster,
                  "Estimate costs for a cluster preset or file instead of measuring; with --profile, take only its ranks and links")
@@ -316,10 +316,10 @@ void declareCosts(CLI::App& sub, PlanOptions& o) {
 
 Command addPlan(CLI::App& app) {
   auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanArguments>();
   declareModel(*sub, options->plan.models, options->layers);
   declareStages(*sub, options->plan);
-  declareCosts(*sub, options->plan);
+  declarePlanCosts(*sub, options->plan);
   sub->add_option("--out", options->out, "Write the plan here (JSON)")->option_text("FILE");
   sub->add_flag("--why-memory", options->whyMemory,
                 "Explain each rank's peak: bytes by kind, stage and microbatch, their modules, and what would free how much for what time");
@@ -333,7 +333,7 @@ Command addPlan(CLI::App& app) {
       "--recompute auto\n"
       "  pipewright plan gpt.pt2 --ranks 2 --replicas 2 --microbatches 8 --recompute blocks --optimizer adamw\n"
       "  pipewright plan --layers layers.csv --ranks 4 --microbatches 16 --out plan.json");
-  return [options] { return run(*options); };
+  return [options] { return runPlan(*options); };
 }
 
 }  // namespace pw::cli

@@ -27,7 +27,7 @@
 namespace pw::cli {
 namespace {
 
-struct Options {
+struct ProfileArguments {
   std::vector<std::string> models;
   std::string cluster, out, loss;
   MeasureOptions how;
@@ -98,7 +98,8 @@ const Device* prepare(const MeasureOptions& how, const RankEnvironment* environm
 }
 
 /// Measures here, and on all ranks at once where `environment` says so; fills `group`, which must outlive a failure (see run.cpp).
-Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment* environment, std::unique_ptr<Communicator>& group) {
+Profile measure(const ProfileArguments& o, const ModelGraph& graph, const RankEnvironment* environment,
+                std::unique_ptr<Communicator>& group) {
   if (environment != nullptr) bindToCores(*environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(std::max(1, o.how.threads));
@@ -127,7 +128,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   return profile;
 }
 
-int run(Options& o) {
+int runProfile(ProfileArguments& o) {
   refuseWhatCannotMeasure(o.how, o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const auto environment = rankEnvironment();
   if (o.how.device && std::holds_alternative<OnGpu>(*o.how.device) && (o.ranks > 1 || (environment && environment->worldSize > 1))) {
@@ -168,7 +169,7 @@ int run(Options& o) {
 
 Command addProfile(CLI::App& app) {
   auto* sub = app.add_subcommand("profile", "Measure forward and backward time of every operator");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ProfileArguments>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several if each stage was exported separately")
       ->required()
       ->option_text("MODEL.pt2");
@@ -192,7 +193,7 @@ Command addProfile(CLI::App& app) {
       "  pipewright profile gpt.pt2 --microbatch 4 --ranks 2 --out profile.json\n"
       "  pipewright profile gpt.pt2 --device cuda --ranks 2 --precision bf16 --microbatch 4 --out profile.json\n"
       "  pipewright profile gpt.pt2 --estimate h100-nvlink --precision bf16");
-  return [o] { return run(*o); };
+  return [o] { return runProfile(*o); };
 }
 
 }  // namespace pw::cli

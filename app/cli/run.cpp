@@ -81,7 +81,7 @@ int runOrStartRanks(const RunCall& call, const std::optional<RankEnvironment>& e
   return kYes;
 }
 
-int run(const RunCall& call) {
+int startRun(const RunCall& call) {
   const auto environment = rankEnvironment();
   RankContact contact;
   try {
@@ -274,7 +274,7 @@ Command addRun(CLI::App& app) {
       "  pipewright run plan.json --data test.pt --resume model.pt --eval --outputs logits.pt\n"
       "  pipewright run plan.json --model /elsewhere/gpt.pt2\n"
       "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");
-  return [call] { return run(*call); };
+  return [call] { return startRun(*call); };
 }
 
 }  // namespace pw::cli

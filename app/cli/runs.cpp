@@ -23,21 +23,21 @@ struct RunsOptions {
 
 using Json = nlohmann::ordered_json;
 
-Json jsonOf(bool value) { return value; }
-Json jsonOf(DType value) { return precisionName(value); }
+Json valueJson(bool value) { return value; }
+Json valueJson(DType value) { return precisionName(value); }
 template <class Enum>
-Json jsonOf(std::optional<Enum> value) {
+Json valueJson(std::optional<Enum> value) {
   return value ? nameOf(*value) : "";
 }
 
-Json documentOf(const RunSummary& run) {
+Json runDocument(const RunSummary& run) {
   Json document{{"run_id", run.id.value},
                 {"started_at", run.startedAt},
                 {"model", run.model},
                 {"schedule", run.schedule},
-                {"backend", jsonOf(run.transport)}};
+                {"backend", valueJson(run.transport)}};
   for (const RunColumn& column : kRunColumns) {
-    std::visit([&](auto member) { document[column.name] = jsonOf(run.facts.*member); }, column.member);
+    std::visit([&](auto member) { document[column.name] = valueJson(run.facts.*member); }, column.member);
   }
   document.update({{"rank_count", run.ranks},
                    {"microbatches", run.microbatches},
@@ -49,13 +49,13 @@ Json documentOf(const RunSummary& run) {
   return document;
 }
 
-std::string documentOf(const std::vector<RunSummary>& runs) {
+std::string runsDocument(const std::vector<RunSummary>& runs) {
   Json list = Json::array();
-  for (const RunSummary& run : runs) list.push_back(documentOf(run));
+  for (const RunSummary& run : runs) list.push_back(runDocument(run));
   return Json{{"runs", list}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string endOf(const RunSummary& run) {
+std::string endingOf(const RunSummary& run) {
   switch (run.state) {
     case RunState::Unfinished: return run.failure;
     case RunState::Completed: return "completed";
@@ -68,7 +68,7 @@ void append(std::vector<std::string>& row, std::initializer_list<std::string> ce
 
 std::string orDash(const std::string& text) { return text.empty() ? "–" : text; }
 
-std::string textOf(const std::vector<RunSummary>& runs) {
+std::string runsText(const std::vector<RunSummary>& runs) {
   if (runs.empty()) return "no runs yet\n";
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"run", "started (UTC)", "model", "schedule", "backend"});
@@ -90,7 +90,7 @@ std::string textOf(const std::vector<RunSummary>& runs) {
            {fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches), fmt::format("{}", run.steps),
             run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–",
             run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) + (run.facts.synthetic ? " rehearsed" : "") : "–",
-            comparable ? signedPercent(error) : "–", endOf(run)});
+            comparable ? signedPercent(error) : "–", endingOf(run)});
   }
   return table(rows);
 }
@@ -99,7 +99,7 @@ int runRuns(const RunsOptions& options) {
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
   if (!store.note().empty()) warn(store.note());
   const std::vector<RunSummary> runs = store.list();
-  print(options.json ? versioned(documentOf(runs)) : textOf(runs));
+  print(options.json ? versioned(runsDocument(runs)) : runsText(runs));
   return kYes;
 }
 

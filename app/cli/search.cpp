@@ -30,7 +30,7 @@
 namespace pw::cli {
 namespace {
 
-struct Options {
+struct SearchArguments {
   SearchOptions search;
   std::string layers, job, out;
   int top = 10;
@@ -47,7 +47,7 @@ std::string scheduleOf(const Candidate& c) {
   return c.certificate ? fmt::format("{}, {}", c.request.schedule, gapText(*c.certificate)) : c.request.schedule;
 }
 
-std::string tableOf(const SearchedModel& searched, const std::vector<const Candidate*>& candidates) {
+std::string candidateTable(const SearchedModel& searched, const std::vector<const Candidate*>& candidates) {
   const bool limited =
       std::ranges::any_of(searched.found.candidates, [](const Candidate& c) { return c.request.memoryLimit > 0 || !c.fits(); });
   const auto profileOf = [&](const Candidate& c) -> const Profile& { return *searched.profiles.at(c.request.microbatch).profile; };
@@ -113,7 +113,7 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
       "{}: {}\npredicted with costs {}{}\n\n{}", searched.graph.name, triedLine(searched.options, searched.found),
       sourceOf(profile, searched.options.ranks),
       first.scaled ? "; scaled to other microbatch sizes, which is too optimistic for small ones: profile the size you choose" : "",
-      tableOf(searched, best)));
+      candidateTable(searched, best)));
   if (profile.uncertainty) {
     const auto alike = std::ranges::count_if(
         best, [&](const Candidate* c) { return c != best.front() && areIndistinguishable(*profile.uncertainty, *best.front(), *c); });
@@ -127,13 +127,13 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
     if (c == best.front() && !order.empty())
       print(fmt::format("\nbest order of the ranks along the pipeline: {}\n", fmt::join(order, ", ")));
   }
-  print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", tableOf(searched, front)));
+  print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", candidateTable(searched, front)));
   if (searched.oneRank) print(fmt::format("\n{}\n", toString(*searched.oneRank, first.step)));
   if (profile.estimated) print(incompleteLine(notCounted(searched.graph, first.request.microbatch), true));
 }
 
 /// The options that a study shares with a search.
-StudyOptions studyOf(const Options& o) {
+StudyOptions studyOf(const SearchArguments& o) {
   StudyOptions study = o.study;
   study.out = o.out;
   study.top = o.top;
@@ -142,7 +142,7 @@ StudyOptions studyOf(const Options& o) {
   return study;
 }
 
-int run(const Options& o) {
+int runSearch(const SearchArguments& o) {
   if (!o.study.file.empty()) return searchStudy(studyOf(o));
   SearchOptions options = o.search;
   if (!o.job.empty() && (!o.search.models.empty() || !o.layers.empty()))
@@ -226,7 +226,7 @@ void declareSpace(CLI::App& sub, SearchOptions& o) {
   sub.add_flag("--no-recompute", o.noRecompute, "Do not try recomputation");
 }
 
-void declareCosts(CLI::App& sub, SearchOptions& o) {
+void declareSearchCosts(CLI::App& sub, SearchOptions& o) {
   sub.add_option("--profile", o.profiles, "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")
       ->delimiter(',')
       ->option_text("FILE,...");
@@ -240,7 +240,7 @@ void declareCosts(CLI::App& sub, SearchOptions& o) {
   addMeasureOptions(sub, o.how);
 }
 
-void declareResults(CLI::App& sub, Options& options) {
+void declareResults(CLI::App& sub, SearchArguments& options) {
   sub.add_option("--top", options.top, "Number of plans to show (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
   sub.add_option("--study", options.study.file,
                  "Predict every combination of the values of a study file instead, and keep all results in --out (default: FILE.db); "
@@ -260,12 +260,12 @@ void declareResults(CLI::App& sub, Options& options) {
 
 Command addSearch(CLI::App& app) {
   auto* sub = app.add_subcommand("search", "Search for the best plans of a model, and the trade-off between speed and memory");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SearchArguments>();
   declareModel(*sub, options->search.models, options->layers);
   sub->add_option("--costs-from", options->job, "The usual times of a job (pipewright import) instead of a model: its stages are cut anew")
       ->option_text("JOB.json");
   declareSpace(*sub, options->search);
-  declareCosts(*sub, options->search);
+  declareSearchCosts(*sub, options->search);
   declareResults(*sub, *options);
   sub->footer(
       "\nExamples:\n"
@@ -277,7 +277,7 @@ Command addSearch(CLI::App& app) {
       "Ctrl-C ends the search and shows the best plans so far (`cancelled` in JSON), with status 1.");
   return [options, sub] {
     requireNoneBesideStudy(*sub, !options->study.file.empty());
-    return run(*options);
+    return runSearch(*options);
   };
 }
 

@@ -88,14 +88,14 @@ class CsvFile {
   std::ofstream file_;
 };
 
-std::string textOf(const StudyValue& value) {
+std::string valueText(const StudyValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return text->empty() ? "–" : *text;
   if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
   return fmt::format("{:.6g}", std::get<double>(value));
 }
 
 /// `memory limit` for `memory_limit`.
-std::string inWords(std::string_view name) {
+std::string withSpaces(std::string_view name) {
   std::string words(name);
   std::ranges::replace(words, '_', ' ');
   return words;
@@ -114,9 +114,9 @@ std::vector<std::string_view> varied(const std::vector<StudyRow>& rows) {
 }
 
 /// These of the rows' figures, and their results.
-std::string tableOf(const std::vector<StudyRow>& rows, const std::vector<std::string_view>& names) {
+std::string rowTable(const std::vector<StudyRow>& rows, const std::vector<std::string_view>& names) {
   std::vector<std::vector<std::string>> cells(1);
-  for (const std::string_view name : names) cells.front().push_back(inWords(name));
+  for (const std::string_view name : names) cells.front().push_back(withSpaces(name));
   for (const char* const result : {"stages", "step", "samples/s", "MFU", "peak memory"}) cells.front().emplace_back(result);
   for (const StudyRow& row : rows) {
     std::vector<std::string>& line = cells.emplace_back();
@@ -125,7 +125,7 @@ std::string tableOf(const std::vector<StudyRow>& rows, const std::vector<std::st
       line.push_back(field.name == "model"          ? std::filesystem::path(row.point.model).stem().string()
                      : field.name == "memory_limit" ? (row.point.memoryLimit > 0 ? formatSize(row.point.memoryLimit) : "–")
                      : field.name == "zero1"        ? (row.point.zero1 ? "yes" : "no")
-                                                    : textOf(field.value));
+                                                    : valueText(field.value));
     }
     const StudyResult& r = row.result;
     line.insert(line.end(), {std::to_string(r.stages), formatDuration(r.step), fmt::format("{:.1f}", r.samplesPerSecond),
@@ -134,7 +134,7 @@ std::string tableOf(const std::vector<StudyRow>& rows, const std::vector<std::st
   return table(cells);
 }
 
-Json jsonOf(const StudyRow& row) {
+Json rowJson(const StudyRow& row) {
   Json json;
   for (const StudyField& field : fieldsOf(row)) {
     if (field.name != "problem") std::visit([&](const auto& value) { json[field.name] = value; }, field.value);
@@ -160,8 +160,8 @@ void printStudy(const StudyStore& store, const std::string& path, int top, bool 
                   {"best", Json::array()},
                   {"best_of_ranks", Json::array()}};
     for (const auto& [problem, times] : problems) document["problems"].push_back({{"problem", problem}, {"points", times}});
-    for (const StudyRow& row : best) document["best"].push_back(jsonOf(row));
-    for (const StudyRow& row : ranks) document["best_of_ranks"].push_back(jsonOf(row));
+    for (const StudyRow& row : best) document["best"].push_back(rowJson(row));
+    for (const StudyRow& row : ranks) document["best_of_ranks"].push_back(rowJson(row));
     print(versioned(document.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n");
     return;
   }
@@ -172,8 +172,8 @@ void printStudy(const StudyStore& store, const std::string& path, int top, bool 
   std::vector<StudyRow> shown = best;
   shown.insert(shown.end(), ranks.begin(), ranks.end());
   const std::vector<std::string_view> names = varied(shown);
-  print(fmt::format("\nMost samples per second, predicted:\n{}", tableOf(best, names)));
-  if (ranks.size() > 1) print(fmt::format("\nBest of each number of ranks:\n{}", tableOf(ranks, names)));
+  print(fmt::format("\nMost samples per second, predicted:\n{}", rowTable(best, names)));
+  if (ranks.size() > 1) print(fmt::format("\nBest of each number of ranks:\n{}", rowTable(ranks, names)));
 }
 
 struct MergeOptions {

@@ -29,7 +29,7 @@ namespace {
 
 using Released = py::call_guard<py::gil_scoped_release>;
 
-void bindOptions(py::module_& m) {
+void bindModelOptions(py::module_& m) {
   py::class_<MeasureOptions>(m, "MeasureOptions")
       .def(py::init<>())
       .def_property(
@@ -126,7 +126,7 @@ std::string inspected(const std::vector<std::string>& models, std::int64_t micro
 }  // namespace
 
 void bindModels(py::module_& m) {
-  bindOptions(m);
+  bindModelOptions(m);
   py::class_<Profile>(m, "Profile")
       .def_readonly("model", &Profile::model)
       .def_readonly("microbatch", &Profile::microbatch)

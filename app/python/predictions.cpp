@@ -72,7 +72,7 @@ py::object documentOf(const Prediction& p) {
   return py::module_::import("json").attr("loads")(predictionJson(p.predicted.report, p.predicted.rows, p.subject.costs));
 }
 
-void bindOptions(py::module_& m) {
+void bindPredictionOptions(py::module_& m) {
   py::class_<SubjectOptions>(m, "SubjectOptions")
       .def(py::init<>())
       .def_readwrite("forward", &SubjectOptions::forward)
@@ -213,7 +213,7 @@ void bindQuestions(py::class_<Prediction>& prediction) {
 }  // namespace
 
 void bindPredictions(py::module_& m) {
-  bindOptions(m);
+  bindPredictionOptions(m);
   py::class_<Prediction> prediction(m, "Prediction");
   bindFigures(prediction);
   bindParts(prediction);

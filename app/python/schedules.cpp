@@ -49,7 +49,7 @@ std::vector<Rank> ranksOf(const std::vector<int>& list) {
 using PackedAction = std::tuple<int, int, int, bool>;
 using Packed = std::tuple<std::string, int, std::vector<int>, std::vector<int>, int, std::vector<std::vector<PackedAction>>, bool>;
 
-Packed packed(const Schedule& s) {
+Packed packedSchedule(const Schedule& s) {
   std::vector<std::vector<PackedAction>> rows;
   for (const auto& row : s.rows) {
     rows.emplace_back();
@@ -64,7 +64,7 @@ Packed packed(const Schedule& s) {
           s.lockstep};
 }
 
-Schedule unpacked(const Packed& state) {
+Schedule unpackedSchedule(const Packed& state) {
   const auto& [name, microbatches, ranks, mirrors, firstMirrored, rows, lockstep] = state;
   Schedule s{name, microbatches, {ranksOf(ranks), ranksOf(mirrors), Microbatch(firstMirrored)}, {}, lockstep};
   for (const auto& row : rows) {
@@ -145,7 +145,7 @@ void bindSchedules(py::module_& m) {
           "_repr_html_", [](const Schedule& s) { return pictureOf(s); }, Released())
       .def("__repr__", [](const Schedule& s) { return "<Schedule " + shapeLine(s) + ">"; })
       .def(py::self == py::self)  // NOLINT(misc-redundant-expression): pybind11 defines operator== so
-      .def(py::pickle(&packed, &unpacked));
+      .def(py::pickle(&packedSchedule, &unpackedSchedule));
   bindGenerators(m);
   bindChecks(m);
 }

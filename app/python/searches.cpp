@@ -27,11 +27,11 @@ namespace {
 using Released = py::call_guard<py::gil_scoped_release>;
 
 /// Called with what is done of all; false ends the search.
-using Progress = std::function<bool(int done, int all)>;
+using SearchProgress = std::function<bool(int done, int all)>;
 
 /// `interruptible`: Ctrl-C ends the search, and the best so far is the result; SIGTERM ends the process as it would have without a search.
 /// One such search at a time in a process.
-std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Progress& progress, bool interruptible) {
+std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const SearchProgress& progress, bool interruptible) {
   std::optional<Interrupts> interrupts;
   if (interruptible) interrupts.emplace();
   std::atomic<int> signal = 0;
@@ -153,7 +153,7 @@ void bindCandidates(py::module_& m) {
       });
 }
 
-void bindOptions(py::module_& m) {
+void bindSearchOptions(py::module_& m) {
   py::class_<SearchOptions>(m, "SearchOptions")
       .def(py::init<>())
       .def_readwrite("models", &SearchOptions::models)
@@ -186,7 +186,7 @@ void bindOptions(py::module_& m) {
 
 void bindSearches(py::module_& m) {
   bindCandidates(m);
-  bindOptions(m);
+  bindSearchOptions(m);
   py::class_<SearchedModel, std::shared_ptr<SearchedModel>>(m, "Searched")
       .def_property_readonly("model", [](const SearchedModel& s) { return s.graph.name; })
       .def_property_readonly("candidates", [](const SearchedModel& s) { return s.found.candidates; })

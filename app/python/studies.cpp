@@ -22,7 +22,7 @@ namespace {
 using Released = py::call_guard<py::gil_scoped_release>;
 
 /// Called with what is done of all; false ends the study.
-using Progress = std::function<bool(std::int64_t done, std::int64_t all)>;
+using StudyProgress = std::function<bool(std::int64_t done, std::int64_t all)>;
 
 /// A row by the names of the store's columns.
 py::dict dictOf(const StudyRow& row) {
@@ -48,7 +48,7 @@ py::list allRows(const StudyStore& store) {
 
 /// `folder`: what the study's paths are relative to. Stores what is missing of a shard; an interrupt or `progress` ends it early.
 std::shared_ptr<StudyStore> studied(const std::string& text, const std::string& source, const std::string& path, const std::string& folder,
-                                    const std::string& shard, int threads, const Progress& progress) {
+                                    const std::string& shard, int threads, const StudyProgress& progress) {
   auto store = std::make_shared<StudyStore>(path, text, studyInputs(parseStudy(text, source), folder));
   PendingSignals signals;
   const auto shouldContinue = signals.shouldContinue();

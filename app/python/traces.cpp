@@ -65,9 +65,9 @@ std::vector<std::tuple<int, Ns, Bytes>> memoryOf(const Trace& trace) {
 }
 
 using PackedSpan = std::tuple<int, int, int, int, int, Bytes, Ns, Ns>;
-using Packed = std::tuple<int, std::vector<PackedSpan>, std::vector<std::tuple<int, Ns, Bytes>>>;
+using PackedTrace = std::tuple<int, std::vector<PackedSpan>, std::vector<std::tuple<int, Ns, Bytes>>>;
 
-Packed packed(const Trace& trace) {
+PackedTrace packedTrace(const Trace& trace) {
   std::vector<PackedSpan> spans;
   for (const Span& s : trace.spans) {
     spans.emplace_back(s.rank.value, static_cast<int>(s.kind), s.stage.value, s.microbatch.value, s.peer.value, s.bytes, s.start, s.end);
@@ -75,7 +75,7 @@ Packed packed(const Trace& trace) {
   return {trace.ranks, std::move(spans), memoryOf(trace)};
 }
 
-Trace unpacked(const Packed& state) {
+Trace unpackedTrace(const PackedTrace& state) {
   const auto& [ranks, spans, memory] = state;
   Trace trace{ranks, {}, {}};
   for (const auto& [rank, kind, stage, microbatch, peer, bytes, start, end] : spans) {
@@ -162,7 +162,7 @@ void bindTraces(py::module_& m) {
       .def(
           "_repr_html_", [](const Trace& t) { return toHtmlPart(t, ""); }, Released())
       .def("_html_part", &toHtmlPart, py::arg("title"), Released())
-      .def(py::pickle(&packed, &unpacked))
+      .def(py::pickle(&packedTrace, &unpackedTrace))
       .def("__len__", [](const Trace& t) { return t.spans.size(); })
       .def(py::self == py::self);  // NOLINT(misc-redundant-expression): as above
 }

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kEnding = ".safetensors";
 constexpr std::uint64_t kLongestHeader = 100'000'000;
-constexpr std::size_t kMostDimensions = 64, kPrefix = 8;
+constexpr std::size_t kDimensions = 64, kLengthBytes = 8;
 
 constexpr std::array<std::pair<DType, std::string_view>, 12> kTypes{{{DType::Bool, "BOOL"},
                                                                      {DType::UInt8, "U8"},
@@ -53,7 +53,7 @@ SafeTensor tensorIn(const std::string& name, const HeaderPart& entry, std::uint6
   const auto* found = std::ranges::find(kTypes, type, &std::pair<DType, std::string_view>::second);
   if (found != kTypes.end()) tensor.dtype = found->first;
   const HeaderPart shape = entry["shape"], offsets = entry["data_offsets"];
-  if (shape.size() > kMostDimensions) shape.fail(fmt::format("has more than {} dimensions", kMostDimensions));
+  if (shape.size() > kDimensions) shape.fail(fmt::format("has more than {} dimensions", kDimensions));
   tensor.shape = shape.list(countIn);
   const auto elements = pickle::elementsOf(tensor.shape);
   if (!elements) shape.fail("is larger than any memory");
@@ -82,12 +82,12 @@ SafetensorsHeader readSafetensors(const std::string& path) {
   const std::uint64_t size = std::filesystem::is_regular_file(path, ignored) ? std::filesystem::file_size(path, ignored) : 0;
   std::ifstream file(path, std::ios::binary);
   const JsonDocument document = documentOf(path);
-  std::array<unsigned char, kPrefix> prefix{};
-  if (!file || size < kPrefix || !file.read(reinterpret_cast<char*>(prefix.data()), kPrefix))
+  std::array<unsigned char, kLengthBytes> prefix{};
+  if (!file || size < kLengthBytes || !file.read(reinterpret_cast<char*>(prefix.data()), kLengthBytes))
     document.fail("it is too small or cannot be read");
   std::uint64_t length = 0;
-  for (std::size_t i = kPrefix; i > 0; --i) length = length << 8U | prefix[i - 1];
-  if (length > kLongestHeader || length > size - kPrefix) document.fail("its header is longer than the file or the format allows");
+  for (std::size_t i = kLengthBytes; i > 0; --i) length = length << 8U | prefix[i - 1];
+  if (length > kLongestHeader || length > size - kLengthBytes) document.fail("its header is longer than the file or the format allows");
   std::string text(static_cast<std::size_t>(length), '\0');
   if (!file.read(text.data(), static_cast<std::streamsize>(length))) document.fail("it cannot be read");
   const nlohmann::json json = document.parseUnordered(text);
@@ -96,7 +96,7 @@ SafetensorsHeader readSafetensors(const std::string& path) {
   for (const std::string& name : entries.keys()) {
     const HeaderPart entry = entries[name];
     if (name != "__metadata__") {
-      header.tensors.push_back(tensorIn(name, entry, kPrefix + length, size - kPrefix - length));
+      header.tensors.push_back(tensorIn(name, entry, kLengthBytes + length, size - kLengthBytes - length));
       continue;
     }
     for (const std::string& key : entry.keys()) {
@@ -108,7 +108,7 @@ SafetensorsHeader readSafetensors(const std::string& path) {
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::size_t headerBytes)
-    : path_(path), part_(path), headerBytes_((headerBytes + 1024 + kPrefix + 63) / 64 * 64 - kPrefix) {
+    : path_(path), part_(path), headerBytes_((headerBytes + 1024 + kLengthBytes + 63) / 64 * 64 - kLengthBytes) {
   if (part_.descriptor() < 0) fail(errno);
 }
 
@@ -136,7 +136,7 @@ void SafetensorsWriter::add(const std::string& name, DType dtype, const std::vec
         fmt::format("Tensor {} is of type {}, which safetensors files cannot hold; save another format.", name, pw::nameOf(dtype)));
   SafeTensor tensor{name, dtype, shape, static_cast<std::int64_t>(size_), widthOf(dtype)};
   for (const std::int64_t size : shape) tensor.bytes *= size;
-  write(bytes, static_cast<std::size_t>(tensor.bytes), kPrefix + headerBytes_ + size_);
+  write(bytes, static_cast<std::size_t>(tensor.bytes), kLengthBytes + headerBytes_ + size_);
   size_ += static_cast<std::uint64_t>(tensor.bytes);
   tensors_.push_back(std::move(tensor));
 }
@@ -147,7 +147,7 @@ void SafetensorsWriter::again(const std::string& name, const std::string& of) {
     throw Error(fmt::format("The checkpoint lacks {}, which {} shares its values with; plan the model again.", of, name));
   SafeTensor tensor = *found;
   std::vector<char> piece(std::size_t{1} << 20U);
-  const std::uint64_t begin = kPrefix + headerBytes_;
+  const std::uint64_t begin = kLengthBytes + headerBytes_;
   for (std::int64_t at = 0; at < tensor.bytes;) {
     const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(tensor.bytes - at, static_cast<std::int64_t>(piece.size())));
     const ssize_t count = ::pread(part_.descriptor(), piece.data(), wanted, static_cast<off_t>(begin) + tensor.offset + at);
@@ -174,11 +174,11 @@ void SafetensorsWriter::finish(const std::map<std::string, std::string>& metadat
   if (text.size() > headerBytes_)
     throw Error(fmt::format("{} cannot be written: its header needs {} bytes, and {} were reserved.", path_, text.size(), headerBytes_));
   text.append(headerBytes_ - text.size(), ' ');
-  std::array<unsigned char, kPrefix> prefix{};
-  for (std::size_t i = 0; i < kPrefix; ++i)
+  std::array<unsigned char, kLengthBytes> prefix{};
+  for (std::size_t i = 0; i < kLengthBytes; ++i)
     prefix[i] = static_cast<unsigned char>(static_cast<std::uint64_t>(text.size()) >> (8 * i) & 0xFFU);
   write(prefix.data(), prefix.size(), 0);
-  write(text.data(), text.size(), kPrefix);
+  write(text.data(), text.size(), kLengthBytes);
   if (::fsync(part_.descriptor()) != 0 || !part_.replace()) fail(errno);
 }
 

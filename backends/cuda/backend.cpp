@@ -10,7 +10,7 @@
 namespace pw {
 namespace {
 
-const CudaBackend* load() {
+const CudaBackend* loadCuda() {
   setDefaultVariables(std::array<EnvironmentVariable, 1>{{{"CUDA_MODULE_LOADING", "EAGER"}}});  // before CUDA begins
   const CudaBackend* backend = nullptr;
   try {
@@ -31,7 +31,7 @@ const CudaBackend* load() {
 }  // namespace
 
 const CudaBackend& cudaBackend() {
-  static const CudaBackend* backend = load();
+  static const CudaBackend* backend = loadCuda();
   return *backend;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include "backends/dumps/fields.h"
 #include "backends/dumps/formats.h"
 
 namespace pw::dumps {
@@ -15,16 +16,6 @@ namespace {
 namespace dom = simdjson::dom;
 using hang::OpKind;
 using hang::OpState;
-
-std::int64_t numberAt(const dom::object& object, std::string_view key, std::int64_t otherwise) {
-  std::int64_t value = 0;
-  return object[key].get(value) == simdjson::SUCCESS ? value : otherwise;
-}
-
-std::string_view textAt(const dom::object& object, std::string_view key) {
-  std::string_view text;
-  return object[key].get(text) == simdjson::SUCCESS ? text : std::string_view();
-}
 
 /// `1F3` at the front of a text.
 std::optional<Action> actionIn(std::string_view text) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include "backends/dumps/fields.h"
 #include "backends/dumps/formats.h"
 #include "backends/dumps/set_up.h"
 
@@ -54,11 +55,6 @@ std::string_view textOf(const dom::element& element) {
   return element.get(text) == simdjson::SUCCESS ? text : std::string_view();
 }
 
-std::string_view textAt(const dom::object& object, std::string_view key) {
-  dom::element element;
-  return object[key].get(element) == simdjson::SUCCESS ? textOf(element) : std::string_view();
-}
-
 /// A number, or one as text, as JSON made of Python's dumps may have it.
 std::optional<std::int64_t> numberOf(const dom::element& element) {
   std::int64_t value = 0;
@@ -68,7 +64,7 @@ std::optional<std::int64_t> numberOf(const dom::element& element) {
   return problem == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value) : std::nullopt;
 }
 
-std::optional<std::int64_t> numberAt(const dom::object& object, std::string_view key) {
+std::optional<std::int64_t> numberIn(const dom::object& object, std::string_view key) {
   dom::element element;
   return object[key].get(element) == simdjson::SUCCESS ? numberOf(element) : std::nullopt;
 }
@@ -115,9 +111,9 @@ Form formOf(const dom::object& entry, std::string_view sizesKey, std::string_vie
 }
 
 /// Reads one dump. Ranks in names of operations count in their group.
-class Reader {
+class RecorderReader {
  public:
-  Reader(const dom::object& root, const Source& source) : root_(root), source_(source) {}
+  RecorderReader(const dom::object& root, const Source& source) : root_(root), source_(source) {}
   void read();
 
  private:
@@ -141,7 +137,7 @@ class Reader {
   std::size_t batches_ = 0, unnamed_ = 0;
 };
 
-std::vector<JobRank> Reader::ranksOf(const dom::element& element) const {
+std::vector<JobRank> RecorderReader::ranksOf(const dom::element& element) const {
   std::vector<JobRank> ranks;
   dom::array list;
   if (element.get(list) == simdjson::SUCCESS) {
@@ -163,7 +159,7 @@ std::vector<JobRank> Reader::ranksOf(const dom::element& element) const {
   return ranks;
 }
 
-void Reader::readGroups() {
+void RecorderReader::readGroups() {
   dom::object config;
   if (root_["pg_config"].get(config) != simdjson::SUCCESS) return;
   for (const auto [key, value] : config) {
@@ -183,7 +179,7 @@ void Reader::readGroups() {
   groups_.emplace(std::string(), only);  // of entries that name no group
 }
 
-std::size_t Reader::groupOf(const dom::object& entry) {
+std::size_t RecorderReader::groupOf(const dom::object& entry) {
   std::string name;
   dom::element group;
   dom::array pair;
@@ -201,14 +197,14 @@ std::size_t Reader::groupOf(const dom::object& entry) {
   return index;
 }
 
-JobRank Reader::inGroup(std::size_t group, std::int64_t local) const {
+JobRank RecorderReader::inGroup(std::size_t group, std::int64_t local) const {
   const std::vector<JobRank>& ranks = source_.dumps.groups[group].ranks;
   if (ranks.empty()) return source_.rank(local, "the rank of a message");
   if (local < 0 || static_cast<std::size_t>(local) >= ranks.size()) source_.refuse("a message names a rank that its group does not have");
   return ranks[static_cast<std::size_t>(local)];
 }
 
-void Reader::readMessage(std::string_view ends, std::string_view arrow, RecordedOp& op) {
+void RecorderReader::readMessage(std::string_view ends, std::string_view arrow, RecordedOp& op) {
   std::int64_t mine = 0, peer = 0;
   const std::size_t middle = ends.find(arrow);
   const auto whole = [](std::string_view text, std::int64_t& value) {
@@ -227,9 +223,9 @@ void Reader::readMessage(std::string_view ends, std::string_view arrow, Recorded
 }
 
 /// The entry that ends a coalesced group has its state. Operations that another entry ended are not looked at again.
-void Reader::endBatch(const dom::object& entry, OpState state) {
+void RecorderReader::endBatch(const dom::object& entry, OpState state) {
   const bool messages = flagAt(entry, "is_p2p");
-  const std::pair launch{groupOf(entry), numberAt(entry, messages ? "p2p_seq_id" : "collective_seq_id").value_or(-1)};
+  const std::pair launch{groupOf(entry), numberIn(entry, messages ? "p2p_seq_id" : "collective_seq_id").value_or(-1)};
   ++batches_;
   for (std::size_t i = dump_.ops.size();
        i-- > 0 && dump_.ops[i].batch == 0 && numbers_[i] == launch && hang::isMessage(dump_.ops[i].kind) == messages;) {
@@ -238,7 +234,7 @@ void Reader::endBatch(const dom::object& entry, OpState state) {
   }
 }
 
-void Reader::readEntry(const dom::object& entry) {
+void RecorderReader::readEntry(const dom::object& entry) {
   const std::string_view full = textAt(entry, "profiling_name");
   const std::size_t colon = full.find(':');
   const std::string_view name = colon == std::string_view::npos ? full : full.substr(colon + 1);
@@ -250,7 +246,7 @@ void Reader::readEntry(const dom::object& entry) {
   op.state = state;
   op.name = std::string(full.substr(0, 200));
   op.group = groupOf(entry);
-  op.posted = Ns(std::max<std::int64_t>(0, numberAt(entry, "time_created_ns").value_or(0)));
+  op.posted = Ns(std::max<std::int64_t>(0, numberIn(entry, "time_created_ns").value_or(0)));
   op.kind = OpKind::Collective;
   if (name.starts_with("send")) {
     op.kind = OpKind::Send;
@@ -261,18 +257,18 @@ void Reader::readEntry(const dom::object& entry) {
     op.bytes = bytesOf(entry, "output_sizes", "output_dtypes");
     readMessage(name.substr(std::min<std::size_t>(5, name.size())), "<-", op);
   } else {
-    op.sequence = numberAt(entry, "collective_seq_id").value_or(-1);
+    op.sequence = numberIn(entry, "collective_seq_id").value_or(-1);
     op.bytes = bytesOf(entry, "input_sizes", "input_dtypes");
   }
   const bool message = flagAt(entry, "is_p2p");
   forms_.push_back(op.kind == OpKind::Receive ? formOf(entry, "output_sizes", "output_dtypes")
                                               : formOf(entry, "input_sizes", "input_dtypes"));
-  numbers_.emplace_back(op.group, numberAt(entry, message ? "p2p_seq_id" : "collective_seq_id").value_or(-2));
+  numbers_.emplace_back(op.group, numberIn(entry, message ? "p2p_seq_id" : "collective_seq_id").value_or(-2));
   dump_.ops.push_back(std::move(op));
 }
 
-JobRank Reader::rank() const {
-  if (const std::optional<std::int64_t> said = numberAt(root_, "rank")) {
+JobRank RecorderReader::rank() const {
+  if (const std::optional<std::int64_t> said = numberIn(root_, "rank")) {
     const JobRank rank = source_.rank(*said, "its rank");
     if (self_ && *self_ != rank) source_.refuse(fmt::format("it is of rank {}, but its messages are of rank {}", rank.value, self_->value));
     return rank;
@@ -283,7 +279,7 @@ JobRank Reader::rank() const {
   return source_.rank(number, "the number in its name");
 }
 
-void Reader::read() {
+void RecorderReader::read() {
   readGroups();
   dom::array entries;
   std::optional<std::int64_t> first, last;
@@ -293,7 +289,7 @@ void Reader::read() {
       dom::object entry;
       if (element.get(entry) != simdjson::SUCCESS) source_.refuse("an entry is not an object");
       if (count >= static_cast<std::int64_t>(kMostOps)) source_.refuse(fmt::format("it has more than {} entries", kMostOps));
-      last = numberAt(entry, "record_id");
+      last = numberIn(entry, "record_id");
       if (count++ == 0) first = last;
       readEntry(entry);
     }
@@ -320,7 +316,7 @@ bool isFlightRecorder(const dom::element& root) {
 void readFlightRecorder(const dom::element& root, const Source& source) {
   dom::object object;
   if (root.get(object) != simdjson::SUCCESS) source.refuse("it is not an object");
-  Reader(object, source).read();
+  RecorderReader(object, source).read();
 }
 
 }  // namespace pw::dumps

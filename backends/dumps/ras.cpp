@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include "backends/dumps/fields.h"
 #include "backends/dumps/formats.h"
 
 namespace pw::dumps {
@@ -15,17 +16,9 @@ namespace dom = simdjson::dom;
 
 constexpr std::size_t kMostCounted = 100'000;
 
-std::int64_t numberAt(const dom::object& object, std::string_view key, std::int64_t otherwise) {
-  std::int64_t value = 0;
-  return object[key].get(value) == simdjson::SUCCESS ? value : otherwise;
-}
+std::string shortTextAt(const dom::object& object, std::string_view key) { return std::string(textAt(object, key).substr(0, 200)); }
 
-std::string textAt(const dom::object& object, std::string_view key) {
-  std::string_view text;
-  return object[key].get(text) == simdjson::SUCCESS ? std::string(text.substr(0, 200)) : std::string();
-}
-
-bool flagAt(const dom::object& object, std::string_view first, std::string_view second) {
+bool nestedFlagAt(const dom::object& object, std::string_view first, std::string_view second) {
   bool flag = false;
   return object[first][second].get(flag) == simdjson::SUCCESS && flag;
 }
@@ -33,11 +26,11 @@ bool flagAt(const dom::object& object, std::string_view first, std::string_view 
 /// What tells GPUs of a job apart.
 using Place = std::tuple<std::string, std::int64_t, std::int64_t>;
 
-Place placeOf(const dom::object& rank) { return {textAt(rank, "host"), numberAt(rank, "pid", -1), numberAt(rank, "cuda_dev", -1)}; }
+Place placeOf(const dom::object& rank) { return {shortTextAt(rank, "host"), numberAt(rank, "pid", -1), numberAt(rank, "cuda_dev", -1)}; }
 
-class Reader {
+class RasReader {
  public:
-  explicit Reader(const Source& source) : source_(source) {}
+  explicit RasReader(const Source& source) : source_(source) {}
   void read(const dom::object& root);
 
  private:
@@ -58,7 +51,7 @@ class Reader {
   std::map<Place, JobRank> ranks_{};
 };
 
-void Reader::readJob(const dom::object& job) {
+void RasReader::readJob(const dom::object& job) {
   const auto note = [&](JobRank rank, const char* what) { source_.dumps.notes.push_back(fmt::format("rank {} {}", rank.value, what)); };
   for (const dom::element element : listAt(job, "ranks")) {
     const dom::object rank = objectOf(element);
@@ -66,20 +59,20 @@ void Reader::readJob(const dom::object& job) {
     ranks_.emplace(placeOf(rank), number);
     std::int64_t error = 0;
     if (rank["status"]["async_error"].get(error) == simdjson::SUCCESS && error != 0) note(number, "reports an error of NCCL");
-    if (flagAt(rank, "status", "abort_flag")) note(number, "aborts its communicator");
+    if (nestedFlagAt(rank, "status", "abort_flag")) note(number, "aborts its communicator");
   }
   for (const dom::element element : listAt(job, "missing_ranks")) {
     const dom::object rank = objectOf(element);
     const JobRank number = source_.rank(numberAt(rank, "rank", -1), "a missing rank");
     ranks_.emplace(placeOf(rank), number);
-    source_.dumps.gone.push_back({number, flagAt(rank, "status", "considered_dead")});
+    source_.dumps.gone.push_back({number, nestedFlagAt(rank, "status", "considered_dead")});
   }
 }
 
 /// The counts of each collective; of a communicator of two ranks also those of messages from one to the other.
-void Reader::readCounts(const dom::object& communicator, bool isJob) {
+void RasReader::readCounts(const dom::object& communicator, bool isJob) {
   std::map<std::string, hang::OperationCounts> counted;
-  const std::string name = textAt(communicator, "hash");
+  const std::string name = shortTextAt(communicator, "hash");
   std::vector<std::pair<JobRank, dom::object>> ranks;
   for (const dom::element element : listAt(communicator, "ranks")) {
     const dom::object rank = objectOf(element);
@@ -115,7 +108,7 @@ void Reader::readCounts(const dom::object& communicator, bool isJob) {
   }
 }
 
-void Reader::read(const dom::object& root) {
+void RasReader::read(const dom::object& root) {
   dom::array communicators;
   if (root["communicators"].get(communicators) != simdjson::SUCCESS) source_.refuse("it has no list of communicators");
   std::vector<dom::object> all;
@@ -141,7 +134,7 @@ bool isRas(const dom::element& root) {
 void readRas(const dom::element& root, const Source& source) {
   dom::object object;
   if (root.get(object) != simdjson::SUCCESS) source.refuse("it is not an object");
-  Reader(source).read(object);
+  RasReader(source).read(object);
 }
 
 }  // namespace pw::dumps

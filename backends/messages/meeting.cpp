@@ -36,7 +36,7 @@ constexpr milliseconds kRetry{50};    // between attempts to connect
 constexpr milliseconds kGlance{200};  // how often a wait checks whether the job has failed
 constexpr milliseconds kSlack{1000};  // added to the time in which rank 0 must answer: it may have to wait for a core
 
-struct Address {
+struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t length = 0;
 };
@@ -90,7 +90,7 @@ Transfer receive(int fd, std::string& bytes, std::size_t size, TimePoint until, 
 }
 
 /// Where rank 0 serves. Ranks of one host meet at its loopback.
-std::vector<Address> addressesOf(const Rendezvous& r) {
+std::vector<SocketAddress> addressesOf(const Rendezvous& r) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
@@ -99,10 +99,10 @@ std::vector<Address> addressesOf(const Rendezvous& r) {
   if (const int failed = ::getaddrinfo(host.c_str(), std::to_string(r.masterPort).c_str(), &wanted, &found); failed != 0) {
     throw Error(fmt::format("The host {} could not be found ({}); set MASTER_ADDR to its IP address", host, ::gai_strerror(failed)));
   }
-  std::vector<Address> addresses;
+  std::vector<SocketAddress> addresses;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     if (one->ai_addrlen > sizeof(sockaddr_storage)) continue;
-    Address& address = addresses.emplace_back();
+    SocketAddress& address = addresses.emplace_back();
     std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
     address.length = one->ai_addrlen;
   }
@@ -111,7 +111,7 @@ std::vector<Address> addressesOf(const Rendezvous& r) {
 }
 
 /// A connection, or none with `reason`.
-Fd connectTo(const Address& address, TimePoint until, const Rendezvous& r, std::string& reason) {
+Fd connectTo(const SocketAddress& address, TimePoint until, const Rendezvous& r, std::string& reason) {
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0)
     throw Error(fmt::format("There is no socket left for the ranks' meeting ({}); end other programs", std::strerror(errno)));
@@ -257,10 +257,10 @@ bool Meeting::Connection::introduce(TimePoint until, std::string& reason) {
 
 void Meeting::Connection::connect() {
   const TimePoint until = Clock::now() + rendezvous.deadline;
-  const std::vector<Address> addresses = addressesOf(rendezvous);
+  const std::vector<SocketAddress> addresses = addressesOf(rendezvous);
   std::string reason;
   for (;;) {
-    for (const Address& address : addresses) {
+    for (const SocketAddress& address : addresses) {
       fd = connectTo(address, until, rendezvous, reason);
       if (fd.get() < 0) continue;
       const int yes = 1;

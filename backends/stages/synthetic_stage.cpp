@@ -16,11 +16,10 @@ namespace pw {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using std::chrono::nanoseconds;
 
-constexpr nanoseconds kSlice(50'000);      // between two looks at messages
-constexpr std::size_t kZeros = 1U << 20U;  // what is cleared at once
-constexpr std::size_t kGradientsSet = 64;  // of a group, at least where it has them
+constexpr std::chrono::nanoseconds kSlice(50'000);  // between two looks at messages
+constexpr std::size_t kZeros = 1U << 20U;           // what is cleared at once
+constexpr std::size_t kGradientsSet = 64;           // of a group, at least where it has them
 
 using Kind = MessageLabel::Kind;
 using Slots = std::map<std::size_t, HeldBuffer>;  // by transfer
@@ -206,10 +205,10 @@ std::shared_ptr<void> SyntheticStage::hold(Bytes planned, Bytes inBuffers, const
 /// Waits until `duration` after the start, so that work done meanwhile is included; a GPU is kept busy.
 void SyntheticStage::work(Clock::time_point begin, Ns duration) const {
   if (!isHost()) on_.spin(duration);
-  const Clock::time_point end = begin + nanoseconds(isHost() ? duration.value : 0);
+  const Clock::time_point end = begin + std::chrono::nanoseconds(isHost() ? duration.value : 0);
   for (;;) {
     if (betweenOperators_) betweenOperators_();
-    const nanoseconds left = end - Clock::now();
+    const std::chrono::nanoseconds left = end - Clock::now();
     if (left.count() <= 0) return;
     on_.spin(Ns(std::min(left, kSlice).count()));
   }
@@ -343,7 +342,7 @@ void SyntheticStage::optimizerStep(std::size_t group, std::int64_t first, std::i
 
 SyntheticDevice syntheticHost() {
   const auto spin = [](Ns duration) {
-    const Clock::time_point end = Clock::now() + nanoseconds(duration.value);
+    const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(duration.value);
     while (Clock::now() < end) {}
   };
   return {&hostDevice(), spin, std::make_shared<SyntheticMemory>()};

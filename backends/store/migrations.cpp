@@ -19,10 +19,10 @@
 namespace pw {
 namespace {
 
-int number(SQLite::Database& db, const std::string& query) { return db.execAndGet(query).getInt(); }
+int numberOf(SQLite::Database& db, const std::string& query) { return db.execAndGet(query).getInt(); }
 
 bool hasColumn(SQLite::Database& db, const std::string& table, const std::string& column) {
-  return number(db, fmt::format("SELECT count(*) FROM pragma_table_info('{}') WHERE name = '{}'", table, column)) > 0;
+  return numberOf(db, fmt::format("SELECT count(*) FROM pragma_table_info('{}') WHERE name = '{}'", table, column)) > 0;
 }
 
 /// Version 1 wrote how a run was computed after the backend's name (`ucx, bf16, tf32, synthetic`), and stored a run only once it had ended.
@@ -97,8 +97,8 @@ void createStore(SQLite::Database& db) {
 }
 
 int storeVersion(SQLite::Database& db, const std::string& path) {
-  const int version = number(db, "PRAGMA user_version");
-  if (number(db, "PRAGMA application_id") != kStoreApplication || version < 1) throw UsageError(noRunStore(path));
+  const int version = numberOf(db, "PRAGMA user_version");
+  if (numberOf(db, "PRAGMA application_id") != kStoreApplication || version < 1) throw UsageError(noRunStore(path));
   return version;
 }
 

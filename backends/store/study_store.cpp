@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLockWait{30'000};
 constexpr int kApplicationId = 0x70775374;  ///< of SQLite's header: a study of Pipewright
-constexpr int kVersion = 3;                 ///< of the tables; versions 1 and 2 lack columns, see `migrate`
+constexpr int kStudyVersion = 3;            ///< of the tables; versions 1 and 2 lack columns, see `migrate`
 using Value = StudyValue;
 
 /// A column of the table `point`, of the CSV too. `read`: of a result's; a point follows from its number.
@@ -177,7 +177,7 @@ struct StudyStore::Database {
         if (db->execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
           db->exec(schema());
           db->exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
-          SQLite::Statement insert(*db, fmt::format("INSERT INTO study VALUES ({}, ?, ?)", kVersion));
+          SQLite::Statement insert(*db, fmt::format("INSERT INTO study VALUES ({}, ?, ?)", kStudyVersion));
           insert.bind(1, made->first);
           insert.bind(2, made->second);
           insert.exec();
@@ -201,12 +201,12 @@ struct StudyStore::Database {
         throw UsageError(fmt::format("The study {} is damaged: it is empty; delete it, or restore it from a copy.", path));
       return read.getColumn(0).getInt();
     };
-    if (const int version = versionIn(); version > kVersion)
+    if (const int version = versionIn(); version > kStudyVersion)
       throw UsageError(
-          fmt::format("The study {} has format {}, newer than this program reads ({}); update Pipewright.", path, version, kVersion));
-    if (versionIn() == kVersion) return;
+          fmt::format("The study {} has format {}, newer than this program reads ({}); update Pipewright.", path, version, kStudyVersion));
+    if (versionIn() == kStudyVersion) return;
     SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
-    if (versionIn() == kVersion) return;  // another process was faster
+    if (versionIn() == kStudyVersion) return;  // another process was faster
     const auto add = [&](const char* table, const char* column, const char* type) {
       const auto known = fmt::format("SELECT count(*) FROM pragma_table_info('{}') WHERE name = '{}'", table, column);
       if (db->execAndGet(known).getInt() == 0) db->exec(fmt::format("ALTER TABLE {} ADD COLUMN {} {} NOT NULL", table, column, type));
@@ -214,7 +214,7 @@ struct StudyStore::Database {
     add("study", "inputs", "TEXT DEFAULT ''");
     add("point", "lower_bound_ns", "INTEGER DEFAULT 0");
     add("point", "found_by", "TEXT DEFAULT ''");
-    db->exec(fmt::format("UPDATE study SET version = {}", kVersion));
+    db->exec(fmt::format("UPDATE study SET version = {}", kStudyVersion));
     transaction.commit();
   }
 

@@ -11,7 +11,7 @@ namespace pw {
 namespace {
 
 constexpr std::string_view kMagic = "PWTR";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kBlobVersion = 1;
 constexpr std::size_t kHeaderBytes = 28, kSpanBytes = 44, kSampleBytes = 20;
 constexpr Ns kFarthest = Ns{1} << 60;  // 36 years; differences of two such times do not overflow
 
@@ -58,7 +58,7 @@ std::string toBlob(int ranks, std::span<const Span> spans, std::span<const Memor
   Packer packer;
   packer.reserve(kHeaderBytes + kSpanBytes * spans.size() + kSampleBytes * memory.size());
   packer.addRaw(kMagic);
-  packer.add(kVersion);
+  packer.add(kBlobVersion);
   packer.add(std::int32_t{ranks});
   packer.add(std::uint64_t{spans.size()});
   packer.add(std::uint64_t{memory.size()});
@@ -73,8 +73,9 @@ Trace parseBlob(std::string_view blob, const std::string& source) {
   const auto damaged = [&] { return Error(fmt::format("the trace of {} is damaged; restore the file from a copy", source)); };
   Unpacker unpacker(blob);
   if (blob.size() < kHeaderBytes || unpacker.raw(kMagic.size()) != kMagic) throw damaged();
-  if (const auto version = unpacker.next<std::uint32_t>(); version != kVersion) {
-    throw Error(fmt::format("the trace of {} has format {} but this Pipewright reads {}; update Pipewright", source, version, kVersion));
+  if (const auto version = unpacker.next<std::uint32_t>(); version != kBlobVersion) {
+    throw Error(
+        fmt::format("the trace of {} has format {} but this Pipewright reads {}; update Pipewright", source, version, kBlobVersion));
   }
   Trace trace;
   trace.ranks = unpacker.within(0, kMostTraceRanks);

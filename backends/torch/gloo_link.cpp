@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-using Work = c10::intrusive_ptr<c10d::Work>;
+using GlooWork = c10::intrusive_ptr<c10d::Work>;
 
 constexpr int kHeadTag = 1, kDataTag = 2;
 /// The channel finds silent ranks; a deadline of Gloo's would end the connections to all.
@@ -48,7 +48,7 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
-  void add(Work work) {
+  void add(GlooWork work) {
     const std::lock_guard lock(mutex_);
     works_.push_back(std::move(work));
     changed_.notify_one();
@@ -59,13 +59,13 @@ class Waiter {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopped_, true)) return;
     changed_.notify_one();
-    for (const Work& work : works_) work->abort();
+    for (const GlooWork& work : works_) work->abort();
   }
 
  private:
   void run() {
     for (;;) {
-      Work work;
+      GlooWork work;
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return stopped_ || !works_.empty(); });
@@ -90,7 +90,7 @@ class Waiter {
   const OnDone onDone_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Work> works_;  ///< the first is waited for
+  std::deque<GlooWork> works_;  ///< the first is waited for
   bool stopped_ = false;
   std::thread thread_;
 };

@@ -32,7 +32,7 @@ namespace pw {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::minutes kDeadline{2};
+constexpr std::chrono::minutes kProfileDeadline{2};
 
 /// The whole model as one program; slot n (one past the nodes) stands for the loss.
 class ModelRunner {
@@ -399,7 +399,7 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   }
   meet();
   if (group != nullptr && group->size() > 1) {
-    const auto times = linkTimes(*group, runner.device(), kDeadline);
+    const auto times = linkTimes(*group, runner.device(), kProfileDeadline);
     if (group->rank().value == 0) profile.topology.sameNode = fitLink(times);
   }
   return profile;

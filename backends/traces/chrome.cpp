@@ -34,7 +34,7 @@ struct Event {
   std::int64_t from = -1, to = -1, bytes = 0, allocated = -1, deviceType = 0;
 };
 
-void readArguments(json::value value, Event& event) {
+void readChromeArguments(json::value value, Event& event) {
   json::object object;
   if (value.get_object().get(object) != simdjson::SUCCESS) return;
   for (auto member : object) {
@@ -64,7 +64,7 @@ bool isOwnCategory(std::string_view category) {
 }
 
 /// Reads one object; an error of simdjson where its text is broken.
-simdjson::error_code readEvent(json::object& object, Event& event) {
+simdjson::error_code readChromeEvent(json::object& object, Event& event) {
   for (auto member : object) {
     json::raw_json_string key;
     json::value value;
@@ -92,7 +92,7 @@ simdjson::error_code readEvent(json::object& object, Event& event) {
       case 'a':
         // Millions of events have arguments that say nothing here.
         if (isNamed(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category)))
-          readArguments(value, event);
+          readChromeArguments(value, event);
         break;
       default: break;
     }
@@ -298,7 +298,7 @@ void ChromeReader::take(const Event& event) {
 void ChromeReader::readWindow(std::string_view events) {
   forEachObject(parser_, windows_, events, file_.source, [this](json::object& object) {
     Event event;
-    const auto broken = readEvent(object, event);
+    const auto broken = readChromeEvent(object, event);
     if (!broken) take(event);
     return broken;
   });

@@ -27,13 +27,13 @@ constexpr std::size_t kMostKinds = 4096, kMostTracks = 1'000'000, kLongestName =
 constexpr std::int64_t kMostSteps = 1'000'000'000'000;
 
 /// One event as it stands in the file: tokens, strings without their quotes. Valid as long as its window.
-struct Event {
+struct OperationEvent {
   std::string_view name, process, thread, start, duration, argumentName;
   char phase = 0;
   std::int64_t step = -1, chunk = -1, microbatch = -1;
 };
 
-void readArguments(json::value value, Event& event) {
+void readOperationArguments(json::value value, OperationEvent& event) {
   json::object object;
   if (value.get_object().get(object) != simdjson::SUCCESS) return;
   for (auto member : object) {
@@ -49,7 +49,7 @@ void readArguments(json::value value, Event& event) {
 }
 
 /// Reads one object; an error of simdjson where its text is broken.
-simdjson::error_code readEvent(json::object& object, Event& event) {
+simdjson::error_code readOperation(json::object& object, OperationEvent& event) {
   for (auto member : object) {
     json::raw_json_string key;
     json::value value;
@@ -61,7 +61,7 @@ simdjson::error_code readEvent(json::object& object, Event& event) {
     if (isNamed(key, "tid")) take(event.thread);
     if (isNamed(key, "ts")) take(event.start);
     if (isNamed(key, "dur")) take(event.duration);
-    if (isNamed(key, "args")) readArguments(value, event);
+    if (isNamed(key, "args")) readOperationArguments(value, event);
     if (isNamed(key, "ph")) {
       const std::string_view phase = bare(value.raw_json_token());
       event.phase = phase.size() == 1 ? phase.front() : '?';
@@ -91,9 +91,9 @@ class NdReader {
     std::int32_t pipeline = -1, tensor = -1;
   };
   void readWindow(std::string_view events, EventWindows& windows, const std::string& path);
-  void take(const Event& event);
+  void take(const OperationEvent& event);
   std::int32_t processOf(std::string_view process);
-  std::int32_t trackOf(const Event& event);
+  std::int32_t trackOf(const OperationEvent& event);
 
   json::parser parser_;
   NdEvents events_;
@@ -115,7 +115,7 @@ std::int32_t NdReader::processOf(std::string_view process) {
   return at->second;
 }
 
-std::int32_t NdReader::trackOf(const Event& event) {
+std::int32_t NdReader::trackOf(const OperationEvent& event) {
   std::string key = prefix_;
   key.append(event.process).append("/").append(event.thread);
   if (key == lastKey_) return lastTrack_;
@@ -129,7 +129,7 @@ std::int32_t NdReader::trackOf(const Event& event) {
   return lastTrack_;
 }
 
-void NdReader::take(const Event& event) {
+void NdReader::take(const OperationEvent& event) {
   if (event.phase == 'M') {
     if (event.name == "process_name") {
       const std::int32_t replica = numberAfter(event.argumentName, "DP rank [", kMaxRanks - 1);
@@ -163,8 +163,8 @@ void NdReader::take(const Event& event) {
 
 void NdReader::readWindow(std::string_view events, EventWindows& windows, const std::string& path) {
   forEachObject(parser_, windows, events, path, [this](json::object& object) {
-    Event event;
-    const auto broken = readEvent(object, event);
+    OperationEvent event;
+    const auto broken = readOperation(object, event);
     if (!broken) take(event);
     return broken;
   });

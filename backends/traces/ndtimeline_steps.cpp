@@ -15,7 +15,7 @@ namespace pw {
 namespace {
 
 /// What the name of an operation means.
-enum class Meaning : std::uint8_t {
+enum class OperationMeaning : std::uint8_t {
   Forward,
   Backward,
   Weight,
@@ -25,16 +25,17 @@ enum class Meaning : std::uint8_t {
   Other,   ///< a collective, the optimizer, …
 };
 
-Meaning meaningOf(std::string_view kind) {
+OperationMeaning operationMeaningOf(std::string_view kind) {
   const auto holds = [&](std::string_view part) { return kind.find(part) != std::string_view::npos; };
-  if (kind == "forward-compute") return Meaning::Forward;
-  if (kind == "backward-compute") return Meaning::Backward;
-  if (kind == "backward-wgrad-compute") return Meaning::Weight;
-  if (holds("forward-recv")) return Meaning::ReceiveForward;
-  if (holds("backward-recv")) return Meaning::ReceiveBackward;
+  if (kind == "forward-compute") return OperationMeaning::Forward;
+  if (kind == "backward-compute") return OperationMeaning::Backward;
+  if (kind == "backward-wgrad-compute") return OperationMeaning::Weight;
+  if (holds("forward-recv")) return OperationMeaning::ReceiveForward;
+  if (holds("backward-recv")) return OperationMeaning::ReceiveBackward;
   // The ends of a message that are sent are at their receivers; sums of a tensor-parallel group are within its actions.
-  if (holds("forward-send") || holds("backward-send") || kind.starts_with("tp-") || kind == "forward-backward") return Meaning::Within;
-  return Meaning::Other;
+  if (holds("forward-send") || holds("backward-send") || kind.starts_with("tp-") || kind == "forward-backward")
+    return OperationMeaning::Within;
+  return OperationMeaning::Other;
 }
 
 /// A worker's part of a step.
@@ -60,7 +61,7 @@ class Assembly {
   ImportedTrace result_;
   int ranks_ = 0, workers_ = 0, chunks_ = 1;
   std::vector<Rank> rankOf_;                ///< by worker of the events
-  std::vector<Meaning> meaning_;            ///< by kind
+  std::vector<OperationMeaning> meaning_;   ///< by kind
   std::vector<std::vector<Span>> actions_;  ///< of the step at hand: by worker, in the order of their starts
   std::size_t reordered_ = 0, unmatched_ = 0, matched_ = 0, late_ = 0, cut_ = 0;
 };
@@ -90,10 +91,10 @@ void Assembly::placeWorkers() {
 }
 
 void Assembly::countChunks() {
-  for (const std::string& kind : events_.kinds) meaning_.push_back(meaningOf(kind));
+  for (const std::string& kind : events_.kinds) meaning_.push_back(operationMeaningOf(kind));
   for (const NdOperation& operation : events_.operations) {
-    const Meaning meaning = meaning_[static_cast<std::size_t>(operation.kind)];
-    if (meaning == Meaning::Forward || meaning == Meaning::Backward) chunks_ = std::max(chunks_, operation.chunk + 1);
+    const OperationMeaning meaning = meaning_[static_cast<std::size_t>(operation.kind)];
+    if (meaning == OperationMeaning::Forward || meaning == OperationMeaning::Backward) chunks_ = std::max(chunks_, operation.chunk + 1);
   }
   if (std::int64_t{chunks_} * ranks_ > kMaxStages)
     throw UsageError(fmt::format("{} names model chunk {}; more stages than {} are not shown", result_.title, chunks_ - 1, kMaxStages));
@@ -263,13 +264,13 @@ ImportedTrace Assembly::run() {
     for (const NdOperation* operation : operations) {
       Part& part = parts[rankOf_[static_cast<std::size_t>(operation->worker)].index()];
       switch (meaning_[static_cast<std::size_t>(operation->kind)]) {
-        case Meaning::Forward: part.forwards.push_back(operation); break;
-        case Meaning::Backward: part.backwards.push_back(operation); break;
-        case Meaning::Weight: part.weights.push_back(operation); break;
-        case Meaning::ReceiveForward: part.receivedForward.push_back(operation); break;
-        case Meaning::ReceiveBackward: part.receivedBackward.push_back(operation); break;
-        case Meaning::Other: part.others.push_back(operation); break;
-        case Meaning::Within: break;
+        case OperationMeaning::Forward: part.forwards.push_back(operation); break;
+        case OperationMeaning::Backward: part.backwards.push_back(operation); break;
+        case OperationMeaning::Weight: part.weights.push_back(operation); break;
+        case OperationMeaning::ReceiveForward: part.receivedForward.push_back(operation); break;
+        case OperationMeaning::ReceiveBackward: part.receivedBackward.push_back(operation); break;
+        case OperationMeaning::Other: part.others.push_back(operation); break;
+        case OperationMeaning::Within: break;
       }
     }
     addStep(number, parts);

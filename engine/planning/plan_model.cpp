@@ -50,7 +50,7 @@ int piecesOf(const PlanOptions& o, const ModelGraph& graph) {
 }
 
 /// Our name of the schedule, and defaults for ranks and microbatches that were not given; whether the latter were not.
-bool settleShape(PlanOptions& o, const ModelGraph& graph) {
+bool settlePlanShape(PlanOptions& o, const ModelGraph& graph) {
   if (o.schedule.ends_with(".csv")) {
     const Shape shape = shapeOf(
         generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = false}));
@@ -96,7 +96,7 @@ CostsFrom costsFrom(const PlanOptions& o) {
   return o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster;
 }
 
-LayerOptions layerOptions(const PlanOptions& o) {
+LayerOptions layersOfPlan(const PlanOptions& o) {
   const bool recomputes = !std::holds_alternative<RecomputeNone>(o.recompute);
   return {o.cluster, o.profileAtHand || !o.profile.empty(), recomputes, o.microbatch, o.how};
 }
@@ -142,7 +142,7 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
   return request;
 }
 
-void requireInRange(const PlanOptions& o) {
+void requirePlanInRange(const PlanOptions& o) {
   requireWhole("--ranks", o.ranks, 0, kMostPlanRanks);
   requireWhole("--chunks", o.chunks, 0, kMostPlanChunks);
   requireWhole("--microbatches", o.microbatches, 0, kMaxMicrobatches);
@@ -231,18 +231,18 @@ std::string tooLargeSentence(const PlannedModel& planned) {
 PlannedModel planModel(PlanOptions options, const Tell& tell) {
   PlannedModel planned;
   PlanOptions& o = planned.options = std::move(options);
-  requireInRange(o);
+  requirePlanInRange(o);
   planned.graph = loadModel(o.models);  // first of all: a file that is not there matters most
   const ModelGraph& graph = planned.graph;
   const bool layers = isLayerChain(graph);
   if (layers) {
-    planned.profile = layerCosts(graph, layerOptions(o));
+    planned.profile = layerCosts(graph, layersOfPlan(o));
     o.microbatch = planned.profile.microbatch;
   } else {
     refuseWhatCannotMeasure(o.how, costsFrom(o));
   }
   requireConsistent(o.optimizer);
-  planned.microbatchesByDefault = settleShape(o, graph);
+  planned.microbatchesByDefault = settlePlanShape(o, graph);
   settleBatch(o, graph);
   const Schedule schedule = chooseSchedule(o, graph);
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));

@@ -55,13 +55,13 @@ Profile withTopology(Profile profile, const Cluster& cluster) {
   return profile;
 }
 
-LayerOptions layerOptions(const SearchOptions& o) {
+LayerOptions layersOfSearch(const SearchOptions& o) {
   return {o.cluster, !o.profiles.empty() || !o.profilesAtHand.empty(), false, o.microbatch, o.how};
 }
 
 /// Costs of a layer table, estimated for a cluster, from the given profiles, or measured here at each size.
 ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cluster& cluster, const Tell& tell) {
-  if (isLayerChain(graph)) return measuredProfiles({std::make_shared<Profile>(layerCosts(graph, layerOptions(o)))});
+  if (isLayerChain(graph)) return measuredProfiles({std::make_shared<Profile>(layerCosts(graph, layersOfSearch(o)))});
   if (!o.profiles.empty() || !o.profilesAtHand.empty()) {
     std::vector<std::shared_ptr<const Profile>> profiles = givenProfiles(o, graph);
     for (std::shared_ptr<const Profile>& profile : profiles) {
@@ -141,7 +141,7 @@ Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPo
   return json;
 }
 
-void requireInRange(const SearchOptions& o) {
+void requireSearchInRange(const SearchOptions& o) {
   requireWhole("--ranks", o.ranks, 1, kMostPlanRanks);
   for (const int chunks : o.chunks) requireWhole("--chunks", chunks, 1, kMostPlanChunks);
   for (const int count : o.microbatches) requireWhole("--microbatches", count, 1, kMaxMicrobatches);
@@ -160,10 +160,10 @@ bool measuresHere(const SearchOptions& o, const ModelGraph& graph) {
 SearchedModel prepared(SearchOptions options) {
   SearchedModel result;
   SearchOptions& o = result.options = std::move(options);
-  requireInRange(o);
+  requireSearchInRange(o);
   result.graph = loadModel(o.models);  // first of all: a file that is not there matters most
   if (isLayerChain(result.graph)) {
-    static_cast<void>(layerCosts(result.graph, layerOptions(o)));  // for what it refuses
+    static_cast<void>(layerCosts(result.graph, layersOfSearch(o)));  // for what it refuses
   } else {
     const bool given = !o.profiles.empty() || !o.profilesAtHand.empty();
     refuseWhatCannotMeasure(o.how, given ? CostsFrom::Profile : o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);

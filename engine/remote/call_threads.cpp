@@ -6,7 +6,7 @@
 namespace pw {
 namespace {
 
-thread_local CallThreads* ofThisThread = nullptr;  // whose place a waiting thread gives up
+thread_local CallThreads* threadsOfThread = nullptr;  // whose place a waiting thread gives up
 
 }  // namespace
 
@@ -54,13 +54,13 @@ void CallThreads::stop() {
 }
 
 bool CallThreads::areEnding() {
-  if (ofThisThread == nullptr) return false;
-  const std::lock_guard lock(ofThisThread->mutex_);
-  return ofThisThread->stopped_;
+  if (threadsOfThread == nullptr) return false;
+  const std::lock_guard lock(threadsOfThread->mutex_);
+  return threadsOfThread->stopped_;
 }
 
 void CallThreads::work() {
-  ofThisThread = this;
+  threadsOfThread = this;
   std::unique_lock lock(mutex_);
   while (true) {
     ++idle_;
@@ -80,7 +80,7 @@ void CallThreads::work() {
   }
 }
 
-CallThreads::Blocked::Blocked() : threads_(ofThisThread) {
+CallThreads::Blocked::Blocked() : threads_(threadsOfThread) {
   if (threads_ == nullptr) return;
   std::deque<Task> refused;
   {

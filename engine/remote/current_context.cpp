@@ -5,15 +5,15 @@
 namespace pw {
 namespace {
 
-thread_local ContextId ofThisThread;
+thread_local ContextId contextOfThread;
 thread_local std::optional<std::chrono::steady_clock::time_point> callDeadline;
 
 }  // namespace
 
-ContextId currentContext() { return ofThisThread; }
+ContextId currentContext() { return contextOfThread; }
 
-WithContext::WithContext(ContextId context) : before_(std::exchange(ofThisThread, context)) {}
-WithContext::~WithContext() { ofThisThread = before_; }
+WithContext::WithContext(ContextId context) : before_(std::exchange(contextOfThread, context)) {}
+WithContext::~WithContext() { contextOfThread = before_; }
 
 std::optional<std::chrono::steady_clock::time_point> currentCallDeadline() { return callDeadline; }
 

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kClusterVersion = 1;
 /// Largest values accepted: no hardware comes near them, and results computed from them fit into 64 bits.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
@@ -72,7 +72,7 @@ std::string toJson(const Cluster& cluster) {
   Json peaks = Json::object();
   for (const auto& [dtype, flops] : cluster.peakFlops) peaks[dtype] = flops;
   Json json;
-  json["version"] = kVersion;
+  json["version"] = kClusterVersion;
   json["name"] = cluster.name;
   json["source"] = cluster.source;
   json["device"] = {{"name", cluster.deviceName},
@@ -97,9 +97,9 @@ Cluster parseCluster(std::string_view json, const std::string& source) {
   const JsonPart part(root, document);
   if (!root.is_object()) part.fail("is not a JSON object");
   const std::int64_t version = part["version"].within(1, std::numeric_limits<std::int64_t>::max());
-  if (version > kVersion) {
+  if (version > kClusterVersion) {
     throw UsageError(fmt::format("the cluster {} has version {}, and this Pipewright reads clusters up to version {}; update it", source,
-                                 version, kVersion));
+                                 version, kClusterVersion));
   }
   Cluster cluster;
   cluster.name = part["name"].as<std::string>();
@@ -151,7 +151,7 @@ std::vector<NamedLink> parseLinks(std::string_view json, const std::string& sour
   const JsonDocument document{source, "list of links", "resources/links.json is an example"};
   const Json root = document.parse(json);
   const JsonPart part(root, document);
-  if (part["version"].within(1, std::numeric_limits<std::int64_t>::max()) > kVersion)
+  if (part["version"].within(1, std::numeric_limits<std::int64_t>::max()) > kClusterVersion)
     throw UsageError(fmt::format("{} is newer than this Pipewright reads; update it", source));
   std::vector<NamedLink> links;
   const JsonPart list = part["links"];

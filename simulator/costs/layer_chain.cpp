@@ -8,7 +8,8 @@
 namespace pw {
 namespace {
 
-constexpr const char *kOverhead = "action_overhead_ns", *kOptimizer = "optimizer_ns_per_byte";  ///< of the table, at its first layer
+constexpr const char *kOverheadName = "action_overhead_ns",
+                     *kOptimizerName = "optimizer_ns_per_byte";  ///< of the table, at its first layer
 
 /// A type with a gradient and one byte per element, so that tensors have any number of bytes.
 TensorMeta bytesTensor(std::vector<SymbolicInt> sizes, bool trained = false) { return {DType::Float8, std::move(sizes), trained}; }
@@ -57,7 +58,7 @@ ModelGraph chainOf(const LayerTable& table, const std::string& path) {
     }
     if (!layer.module.empty()) node.inputs.push_back({"module", layer.module});
     if (graph.nodes.empty())
-      node.inputs.insert(node.inputs.end(), {{kOverhead, table.actionOverhead.value}, {kOptimizer, table.optimizerNsPerByte}});
+      node.inputs.insert(node.inputs.end(), {{kOverheadName, table.actionOverhead.value}, {kOptimizerName, table.optimizerNsPerByte}});
     node.modules = framesOf(layer);
     before = addValue(graph, layer.name, ValueOrigin::Node, bytesTensor({{layer.output.value, ""}}));
     graph.values.back().producer = NodeId(graph.nodes.size());
@@ -76,8 +77,8 @@ LayerTable tableOf(const ModelGraph& chain) {
     layer.name = chain.value(node.outputs.front()).name;
     auto number = kLayerNumbers.begin();  // they are in this order
     for (const NamedArgument& argument : node.inputs) {
-      if (argument.name == kOverhead) table.actionOverhead = Ns(std::get<std::int64_t>(argument.value));
-      if (argument.name == kOptimizer) table.optimizerNsPerByte = std::get<double>(argument.value);
+      if (argument.name == kOverheadName) table.actionOverhead = Ns(std::get<std::int64_t>(argument.value));
+      if (argument.name == kOptimizerName) table.optimizerNsPerByte = std::get<double>(argument.value);
       if (argument.name == "module") layer.module = std::get<std::string>(argument.value);
       if (number == kLayerNumbers.end() || argument.name != number->key) continue;
       number->set(layer, std::get<std::int64_t>(argument.value));

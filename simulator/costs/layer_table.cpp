@@ -20,7 +20,7 @@
 namespace pw {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kTableVersion = 1;
 constexpr std::int64_t kMostMicrobatch = 1 << 20;
 constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;  ///< of a column; must fit into 64 bits
 
@@ -147,8 +147,8 @@ void readJsonTable(std::string_view text, const JsonDocument& document, LayerTab
   Builder builder(document, table);
   if (json.has("version")) {
     const std::int64_t version = json["version"].as<std::int64_t>();
-    if (version > kVersion)
-      builder.fail(fmt::format("it has version {}, and this program reads up to {}; a newer Pipewright reads it", version, kVersion));
+    if (version > kTableVersion)
+      builder.fail(fmt::format("it has version {}, and this program reads up to {}; a newer Pipewright reads it", version, kTableVersion));
   }
   if (json.has("name")) table.name = json["name"].as<std::string>();
   if (printableLine(table.name) != table.name) builder.fail("its name has control characters");
@@ -300,7 +300,7 @@ LayerTable parseLayerTable(std::string_view text, const std::string& source) {
 }
 
 std::string toJson(const LayerTable& table) {
-  Json json{{"version", kVersion}, {"name", table.name}};
+  Json json{{"version", kTableVersion}, {"name", table.name}};
   for (const auto& [key, value] : ofTable(table)) json[std::string(key)] = value;
   json["layers"] = Json::array();
   for (const Layer& layer : table.layers) {

@@ -19,7 +19,7 @@
 namespace pw {
 namespace {
 
-constexpr double kMost = 4e18 / kMostLayers;  ///< of a number, so that all add up
+constexpr double kMostNumber = 4e18 / kMostLayers;  ///< of a number, so that all add up
 constexpr double kNsPerMs = 1e6;
 constexpr std::string_view kSeparator = " -- ", kItem = "__getitem__(";
 
@@ -139,7 +139,7 @@ class Parser {
     while (true) {
       double number = 0;
       const auto [next, problem] = std::from_chars(position, end, number);
-      if (problem != std::errc() || !(number >= 0) || number * unit > kMost) failLine(fmt::format("has no usable number as {}", key));
+      if (problem != std::errc() || !(number >= 0) || number * unit > kMostNumber) failLine(fmt::format("has no usable number as {}", key));
       found.push_back(std::llround(number * unit));
       position = next;
       if (!list || (position != end && *position == ']')) return found;

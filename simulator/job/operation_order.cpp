@@ -10,7 +10,7 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kMostOperations = 256;  ///< of different names; the rest is left out
+constexpr std::size_t kMostNames = 256;  ///< of different names; the rest is left out
 
 /// What is known of the operations of one name.
 struct Seen {
@@ -56,7 +56,7 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
     }
     std::ranges::stable_sort(sorted, {}, [](const NamedSpan* s) { return std::tuple(s->worker, s->start, s->end); });
     for (std::size_t i = 0; i < sorted.size(); ++i) {
-      if (seen.size() >= kMostOperations && !seen.contains(sorted[i]->name)) continue;
+      if (seen.size() >= kMostNames && !seen.contains(sorted[i]->name)) continue;
       Seen& one = seen[sorted[i]->name];
       one.start += static_cast<double>(sorted[i]->start - first);
       ++one.count;

@@ -27,7 +27,7 @@ class OperationIndex {
 };
 
 /// When a group's last worker started an operation, and when the last of them could have.
-struct Arrival {
+struct GroupArrival {
   Ns started = 0, ready = 0;
 };
 
@@ -50,7 +50,7 @@ class Separator {
 
 void Separator::addOperation(std::size_t operation, const std::vector<const NamedSpan*>& spans) {
   const JobOperation& done = job_.operations[operation];
-  std::map<std::size_t, Arrival> groups;
+  std::map<std::size_t, GroupArrival> groups;
   Ns allReady = 0;  // of all workers: as long as one still works the others' hosts are not late, for they meet again
   for (const NamedSpan* span : spans) {
     const std::size_t worker = span->worker.index(), rank = worker % shape_.ranks;
@@ -61,14 +61,14 @@ void Separator::addOperation(std::size_t operation, const std::vector<const Name
       ready = std::max(ready,
                        spans_.end[worker / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + static_cast<std::size_t>(after) - 1]);
     allReady = std::max(allReady, ready);
-    auto [at, isNew] = groups.try_emplace(groupOf(shape_, job_, done.group, span->worker), Arrival{span->start, ready});
+    auto [at, isNew] = groups.try_emplace(groupOf(shape_, job_, done.group, span->worker), GroupArrival{span->start, ready});
     at->second.started = std::max(at->second.started, span->start);
     at->second.ready = std::max(at->second.ready, ready);
   }
   for (const NamedSpan* span : spans) {
     const std::size_t worker = span->worker.index();
     if (done.after[worker % shape_.ranks] < 0) continue;
-    const Arrival& all = groups.at(groupOf(shape_, job_, done.group, span->worker));
+    const GroupArrival& all = groups.at(groupOf(shape_, job_, done.group, span->worker));
     const std::size_t at = worker * shape_.operations + operation;
     step_.operations[at] = std::max<Ns>(0, span->end - all.started);
     step_.operationWaits[at] = std::max<Ns>(0, all.started - std::max(all.ready, allReady));

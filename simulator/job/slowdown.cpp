@@ -12,8 +12,6 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
-
 Ns meanOf(const std::vector<Ns>& values) {
   if (values.empty()) return 0;
   long double sum = 0;
@@ -47,7 +45,7 @@ class Attribution {
   const Job& job_;
   JobTimes ideal_;
   std::vector<JobTimes> own_;  ///< by step, without waits
-  std::array<bool, kKinds> has_{};
+  std::array<bool, kComputeKinds> has_{};
   std::vector<std::string> kinds_;        ///< by operation
   const std::vector<std::size_t> usual_;  ///< steps that means are of
   JobReplay replay_;
@@ -63,7 +61,7 @@ Attribution::Attribution(const JobShape& shape, const Job& job) : shape_(shape),
 
 void Attribution::findIdeal() {
   const std::size_t copy = shape_.slotsOfCopy();
-  std::array<std::vector<Ns>, kKinds> actions;
+  std::array<std::vector<Ns>, kComputeKinds> actions;
   std::array<std::vector<Ns>, 2> messages;
   std::map<std::string, std::vector<Ns>> operations;  // by kind
   const std::vector<std::vector<Ns>> times = messageTimes(shape_, job_, typicalTimes(shape_, job_).times.waits);
@@ -78,8 +76,8 @@ void Attribution::findIdeal() {
       if (step.operations[at] >= 0) operations[kinds_[at % shape_.operations]].push_back(step.operations[at]);
     }
   }
-  std::array<Ns, kKinds> action{};
-  for (std::size_t k = 0; k < kKinds; ++k) {
+  std::array<Ns, kComputeKinds> action{};
+  for (std::size_t k = 0; k < kComputeKinds; ++k) {
     has_[k] = !actions[k].empty();
     action[k] = meanOf(actions[k]);
   }
@@ -187,7 +185,7 @@ Slowdowns Attribution::run() {
   result_.replayed = usualMean(result_.replayedSteps);
   if (result_.ideal > 0) result_.slowdown = static_cast<double>(result_.replayed) / static_cast<double>(result_.ideal);
   if (result_.replayed > 0) result_.waits = static_cast<double>(result_.measured) / static_cast<double>(result_.replayed);
-  for (std::size_t k = 0; k < kKinds; ++k) {
+  for (std::size_t k = 0; k < kComputeKinds; ++k) {
     if (has_[k]) result_.byKind.push_back(ofKind(static_cast<ActionKind>(k)));
   }
   const bool crosses = std::ranges::any_of(shape_.copySlots, [](const JobShape::Slot& s) { return s.crosses; });

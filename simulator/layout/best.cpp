@@ -9,8 +9,8 @@
 namespace pw {
 namespace {
 
-constexpr double kMostLayouts = 200'000;        // that are all looked at; a bound takes about a microsecond
-constexpr std::int64_t kMostWork = 30'000'000;  // actions simulated in a search, by looking at all or by moves: some seconds
+constexpr double kMostLayouts = 200'000;           // that are all looked at; a bound takes about a microsecond
+constexpr std::int64_t kMostActions = 30'000'000;  // actions simulated in a search, by looking at all or by moves: some seconds
 
 using Begins = std::vector<std::size_t>;
 
@@ -46,7 +46,7 @@ class Search {
 
   [[nodiscard]] bool found() const { return found_; }
   /// Whether it has worked for long; `improve` starts anew.
-  [[nodiscard]] bool tired() const { return work_ > kMostWork; }
+  [[nodiscard]] bool tired() const { return work_ > kMostActions; }
   void rest() { work_ = 0; }
   [[nodiscard]] BestLayout& best() { return best_; }
 

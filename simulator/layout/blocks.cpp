@@ -41,7 +41,7 @@ std::optional<std::string> numberedModuleOf(const Layer& layer) {
 bool isMtp(const Layer& layer) { return hasAny(layer.module + "." + layer.name, std::to_array<std::string_view>({"mtp"})); }
 
 /// What of each layer names its t; nothing: it has none of its own.
-std::vector<std::optional<std::string>> namesOf(const LayerTable& table) {
+std::vector<std::optional<std::string>> blockNames(const LayerTable& table) {
   std::vector<std::optional<std::string>> names;
   for (const Layer& layer : table.layers) names.push_back(numberedModuleOf(layer));
   const bool none = std::ranges::none_of(names, [](const auto& name) { return name.has_value(); });
@@ -99,7 +99,7 @@ std::optional<std::string> numberedModule(std::string_view path) {
 }
 
 std::vector<LayoutBlock> blocksOf(const LayerTable& table) {
-  const std::vector<std::optional<std::string>> names = namesOf(table);
+  const std::vector<std::optional<std::string>> names = blockNames(table);
   std::vector<LayoutBlock> blocks;
   std::size_t last = 0;  // after the last layer with a name of its own
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -26,7 +26,7 @@ std::optional<std::size_t> lastFilled(const Layout& layout) {
   return std::nullopt;
 }
 
-std::string placeOf(std::size_t stage, int ranks) {
+std::string stageText(std::size_t stage, int ranks) {
   const auto r = static_cast<std::size_t>(ranks);
   return fmt::format("stage {} (rank {}, chunk {})", stage, stage % r, stage / r);
 }
@@ -68,7 +68,7 @@ void checkMtp(const Layout& layout, const LayoutSetting& setting, std::vector<La
   for (const std::size_t s : with) {
     if (s + ranks < stages) {
       problems.push_back({Stage(s), fmt::format("{} has MTP layers but is not the last stage of its rank; move them to stage {} or later",
-                                                placeOf(s, setting.ranks), stages - ranks)});
+                                                stageText(s, setting.ranks), stages - ranks)});
     }
   }
 }
@@ -120,7 +120,7 @@ std::vector<std::string> notesOf(const Layout& layout, int ranks) {
       notes.push_back(
           fmt::format("{} has the MTP layers, not the last rank: Megatron then holds the embedding there as well, and sends the "
                       "shape of every message before the message",
-                      placeOf(s, ranks)));
+                      stageText(s, ranks)));
     }
   }
   return notes;

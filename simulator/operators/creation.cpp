@@ -5,7 +5,7 @@ namespace {
 
 using Rule = DimensionRule;
 
-constexpr Operator kRows[] = {
+constexpr Operator kCreation[] = {
     {.name = "bernoulli", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
     {.name = "cauchy", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
     {.name = "exponential", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
@@ -75,6 +75,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> creation() { return kRows; }
+std::span<const Operator> creation() { return kCreation; }
 
 }  // namespace pw::operators

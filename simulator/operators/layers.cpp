@@ -5,7 +5,7 @@ namespace {
 
 using Rule = DimensionRule;
 
-constexpr Operator kRows[] = {
+constexpr Operator kLayers[] = {
     {.name = "alpha_dropout", .dimensions = Rule::Each, .work = Work::Memory, .result = Result::ViewWhenOff, .draws = Draws::InTraining},
     {.name = "dropout", .dimensions = Rule::Each, .work = Work::Memory, .result = Result::ViewWhenOff, .draws = Draws::InTraining},
     {.name = "native_dropout", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::InTraining},
@@ -119,6 +119,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> layers() { return kRows; }
+std::span<const Operator> layers() { return kLayers; }
 
 }  // namespace pw::operators

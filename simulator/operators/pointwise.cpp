@@ -5,7 +5,7 @@ namespace {
 
 using Rule = DimensionRule;
 
-constexpr Operator kRows[] = {
+constexpr Operator kPointwise[] = {
     {.name = "__and__", .dimensions = Rule::Each, .work = Work::Memory},
     {.name = "__iand__", .dimensions = Rule::Each, .work = Work::Memory},
     {.name = "__ilshift__", .dimensions = Rule::Each, .work = Work::Memory},
@@ -223,6 +223,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> pointwise() { return kRows; }
+std::span<const Operator> pointwise() { return kPointwise; }
 
 }  // namespace pw::operators

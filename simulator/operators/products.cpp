@@ -5,7 +5,7 @@ namespace {
 
 using Rule = DimensionRule;
 
-constexpr Operator kRows[] = {
+constexpr Operator kProducts[] = {
     {.name = "linear",
      .dimensions = Rule::Linear,
      .work = Work::Product,
@@ -167,6 +167,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> products() { return kRows; }
+std::span<const Operator> products() { return kProducts; }
 
 }  // namespace pw::operators

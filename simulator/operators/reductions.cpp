@@ -5,7 +5,7 @@ namespace {
 
 using Rule = DimensionRule;
 
-constexpr Operator kRows[] = {
+constexpr Operator kReductions[] = {
     {.name = "bucketize", .dimensions = Rule::EachSample, .work = Work::Memory},
     {.name = "equal", .dimensions = Rule::EachSample, .work = Work::Memory, .waits = Waits::Always},
     {.name = "all", .dimensions = Rule::Reduce, .work = Work::Memory, .combines = Combination::Minimum},
@@ -105,6 +105,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> reductions() { return kRows; }
+std::span<const Operator> reductions() { return kReductions; }
 
 }  // namespace pw::operators

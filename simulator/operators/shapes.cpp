@@ -5,7 +5,7 @@ namespace {
 
 using Rule = DimensionRule;
 
-constexpr Operator kRows[] = {
+constexpr Operator kShapes[] = {
     {.name = "_to_copy", .dimensions = Rule::Each, .work = Work::Memory, .result = Result::Copy},
     {.name = "clone", .dimensions = Rule::Each, .work = Work::Memory, .result = Result::Copy},
     {.name = "contiguous", .dimensions = Rule::Each, .work = Work::Memory, .result = Result::View},
@@ -133,6 +133,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> shapes() { return kRows; }
+std::span<const Operator> shapes() { return kShapes; }
 
 }  // namespace pw::operators

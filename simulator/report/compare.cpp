@@ -60,7 +60,7 @@ void matchActions(const Trace& predicted, const Trace& measured, Comparison& res
   }
 }
 
-struct Sums {
+struct GroupSums {
   Ns predicted = 0;
   Ns measured = 0;
 };
@@ -68,13 +68,13 @@ struct Sums {
 /// Summed durations by `groupOf` of each span, in the order of the groups; spans without a group are left out.
 template <class GroupOf>
 auto sumsBy(const Trace& predicted, const Trace& measured, GroupOf groupOf) {
-  std::map<decltype(groupOf(Span{})), Sums> sums;
+  std::map<decltype(groupOf(Span{})), GroupSums> sums;
   for (const Span& span : predicted.spans) sums[groupOf(span)].predicted += span.end - span.start;
   for (const Span& span : measured.spans) sums[groupOf(span)].measured += span.end - span.start;
   return sums;
 }
 
-GroupError groupError(std::string group, const Sums& sums) {
+GroupError groupError(std::string group, const GroupSums& sums) {
   return {std::move(group), sums.predicted, sums.measured, relative(sums.predicted, sums.measured), abs(sums.measured - sums.predicted)};
 }
 

@@ -12,7 +12,7 @@
 namespace pw {
 namespace {
 
-constexpr Ns kFar = std::numeric_limits<Ns>::max();
+constexpr Ns kLargest = std::numeric_limits<Ns>::max();
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 4;
 
 /// Times of one stage's actions; a whole backward is all input.
@@ -99,12 +99,12 @@ struct RankWork {
   std::size_t first = 0, last = 0;  ///< its outermost stages
   std::int64_t pairs = 0, microbatches = 0;
   Parts all, most;
-  Ns mostAfter = 0;                           ///< I and W of one pair
-  Ns leastForward = kFar, leastDeath = kFar;  ///< between two births, and two deaths (W or B)
-  Ns lives = 0, leastLife = kFar;             ///< from the start of F to the end of W (or B): all pairs together, and the shortest
-  long double area = 0;                       ///< the same times the bytes held meanwhile
-  std::int64_t live = kUnlimited;             ///< pairs that it may hold
-  Bytes bytes{kUnlimited};                    ///< that its pairs may hold, and at least do: before I, after it
+  Ns mostAfter = 0;                                   ///< I and W of one pair
+  Ns leastForward = kLargest, leastDeath = kLargest;  ///< between two births, and two deaths (W or B)
+  Ns lives = 0, leastLife = kLargest;                 ///< from the start of F to the end of W (or B): all pairs together, and the shortest
+  long double area = 0;                               ///< the same times the bytes held meanwhile
+  std::int64_t live = kUnlimited;                     ///< pairs that it may hold
+  Bytes bytes{kUnlimited};                            ///< that its pairs may hold, and at least do: before I, after it
   Bytes firstHeld = 0, allHeld = 0, leastHeld{kUnlimited};
   std::vector<Piece> forwards, inputs, weights, rest;  ///< by its stages: with the bytes held before I, or the fewer of before and after;
                                                        ///< `rest`: I and W before I, W after it
@@ -125,7 +125,7 @@ void addStage(RankWork& rank, const StageCost& cost, std::size_t s, bool whole, 
   // Of chunks on one rank each round trip takes in the others': a sum beyond 64 bits is cut, which bounds less.
   const long double lives =
       static_cast<long double>(rank.lives) + static_cast<long double>(life) * static_cast<long double>(rank.microbatches);
-  rank.lives = lives < static_cast<long double>(kFar / 4) ? rank.lives + life * rank.microbatches : kFar / 4;
+  rank.lives = lives < static_cast<long double>(kLargest / 4) ? rank.lives + life * rank.microbatches : kLargest / 4;
   rank.leastLife = std::min(rank.leastLife, life);
   rank.leastForward = std::min(rank.leastForward, least.forward);
   rank.leastDeath = std::min(rank.leastDeath, whole ? least.input : least.weight);

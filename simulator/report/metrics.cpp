@@ -19,7 +19,7 @@ struct Window {
   [[nodiscard]] Ns length() const { return first > last ? 0 : last - first; }
 };
 
-struct Edge {
+struct SpanEdge {
   Rank rank;
   Ns time = 0;
   int compute = 0;  ///< +1 where a compute span begins, −1 where it ends
@@ -28,7 +28,7 @@ struct Edge {
 
 /// Busy time and exposed communication of every rank, by sweeping the edges of its compute spans and of messages to it.
 void sweep(const Trace& trace, const Window& whole, std::vector<RankMetrics>& ranks) {
-  std::vector<Edge> edges;
+  std::vector<SpanEdge> edges;
   edges.reserve(2 * trace.spans.size());
   const auto add = [&](Rank rank, Ns start, Ns end, int compute, int message) {
     if (start >= end || rank.value < 0 || rank.index() >= ranks.size()) return;
@@ -42,7 +42,8 @@ void sweep(const Trace& trace, const Window& whole, std::vector<RankMetrics>& ra
       add(span.peer, std::max(span.start, whole.first), std::min(span.end, whole.last), 0, 1);
     }
   }
-  std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
+  std::sort(edges.begin(), edges.end(),
+            [](const SpanEdge& a, const SpanEdge& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
   int computing = 0;
   int receiving = 0;
   for (std::size_t i = 0; i < edges.size(); ++i) {

@@ -13,13 +13,13 @@ namespace {
 constexpr Ns kNever = std::numeric_limits<Ns>::max();
 
 /// Compute spans of each rank in order, and from the first start to the last end anywhere.
-struct Lanes {
+struct ComputeLanes {
   std::vector<std::vector<const Span*>> spans;
   Ns first = kNever, last = 0;
 };
 
-Lanes lanesOf(const Trace& trace) {
-  Lanes lanes;
+ComputeLanes computeLanesOf(const Trace& trace) {
+  ComputeLanes lanes;
   lanes.spans.resize(static_cast<std::size_t>(std::max(0, trace.ranks)));
   for (const Span& span : trace.spans) {
     if (!isCompute(span.kind) || span.rank.value < 0 || span.rank.index() >= lanes.spans.size()) continue;
@@ -34,7 +34,7 @@ Lanes lanesOf(const Trace& trace) {
   return lanes;
 }
 
-RankPhases phasesOf(const std::vector<const Span*>& lane, Rank rank, const Lanes& lanes) {
+RankPhases phasesOf(const std::vector<const Span*>& lane, Rank rank, const ComputeLanes& lanes) {
   RankPhases phases;
   phases.rank = rank;
   Ns firstBackward = kNever, lastForward = -1;
@@ -96,7 +96,7 @@ std::string_view nameOf(Phase phase) {
 }
 
 std::vector<RankPhases> phasesOf(const Trace& trace) {
-  const Lanes lanes = lanesOf(trace);
+  const ComputeLanes lanes = computeLanesOf(trace);
   std::vector<RankPhases> phases;
   for (std::size_t r = 0; r < lanes.spans.size(); ++r) {
     phases.push_back(lanes.first > lanes.last ? RankPhases{.rank = Rank(r)} : phasesOf(lanes.spans[r], Rank(r), lanes));
@@ -106,7 +106,7 @@ std::vector<RankPhases> phasesOf(const Trace& trace) {
 
 Ns steadyPeriod(const Trace& trace) {
   constexpr std::size_t kLeast = 4;
-  const Lanes lanes = lanesOf(trace);
+  const ComputeLanes lanes = computeLanesOf(trace);
   const Metrics metrics = metricsOf(trace);
   Beats beats;
   Ns busiest = -1;

@@ -11,10 +11,10 @@
 namespace pw {
 namespace {
 
-constexpr double kMostOrders = 150;            // that are all tried: those of five ranks that all differ
-constexpr std::int64_t kMostWork = 6'000'000;  // actions
-constexpr double kMostCuts = 5'000;            // over all orders, that are all tried
-constexpr std::size_t kImproved = 2;           // orders, where there are more cuts
+constexpr double kMostOrders = 150;                 // that are all tried: those of five ranks that all differ
+constexpr std::int64_t kMostOrderWork = 6'000'000;  // actions
+constexpr double kMostOrderCuts = 5'000;            // over all orders, that are all tried
+constexpr std::size_t kImproved = 2;                // orders, where there are more cuts
 
 /// Of each rank the number of its class: ranks that are alike have the same.
 std::vector<int> classesOf(const PipelineTopology& topology, int ranks) {
@@ -59,7 +59,7 @@ class RankOrders {
 
   /// Whether to continue.
   bool tryOrder(const std::vector<Rank>& order) {
-    if (!shouldContinue_() || work_ > kMostWork) return false;
+    if (!shouldContinue_() || work_ > kMostOrderWork) return false;
     SearchShape shape = shape_;
     shape.request.rankOrder = std::ranges::is_sorted(order) ? std::vector<Rank>() : order;
     constexpr std::int64_t kCompiling = 8;  // how much more it is to compile a schedule than to simulate it
@@ -121,7 +121,7 @@ std::vector<Candidate> withRankOrders(const SearchShape& shape, const Candidate&
     do {
       if (!orders.tryOrder(ranksOf(classes, order))) break;
     } while (std::next_permutation(order.begin(), order.end()));
-    return orders.best(ordersOf(classes) * cuts <= kMostCuts ? static_cast<std::size_t>(kMostOrders) : kImproved);
+    return orders.best(ordersOf(classes) * cuts <= kMostOrderCuts ? static_cast<std::size_t>(kMostOrders) : kImproved);
   }
   std::vector<Rank> order(static_cast<std::size_t>(ranks));
   for (std::size_t r = 0; r < order.size(); ++r) order[r] = start.request.rankOrder.empty() ? Rank(r) : start.request.rankOrder[r];

@@ -21,7 +21,6 @@ namespace pw {
 namespace {
 
 constexpr std::int32_t kNone = Channels::kNone;
-constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
 
 /// What has been done for a (stage, microbatch). A full backward sets both of its parts.
 constexpr std::uint8_t kForwardDone = 1, kInputDone = 2, kWeightDone = 4;
@@ -55,7 +54,7 @@ class Compiler {
   [[nodiscard]] std::size_t postOf(std::size_t message, Microbatch m) const { return message * microbatches_ + m.index(); }
   [[nodiscard]] bool posts() const { return sending_ != Sending::Overlapped; }
   [[nodiscard]] static std::int32_t useOf(const Action& a) {
-    return 1 + static_cast<std::int32_t>(kKinds * a.stage.index() + static_cast<std::size_t>(a.kind));
+    return 1 + static_cast<std::int32_t>(kComputeKinds * a.stage.index() + static_cast<std::size_t>(a.kind));
   }
   [[nodiscard]] std::int32_t slotUse(const Action& forward, const Action& backward);
   [[noreturn]] void failDeadlock(std::size_t rank, std::size_t position) const;
@@ -136,7 +135,7 @@ void Compiler::failDeadlock(std::size_t rank, std::size_t position) const {
 
 /// Uses of memory: none, then of each stage F, B, I, W, all without buffers.
 void Compiler::listUses() {
-  const auto count = static_cast<std::int32_t>(1 + kKinds * costs_.stages.size());
+  const auto count = static_cast<std::int32_t>(1 + kComputeKinds * costs_.stages.size());
   for (std::int32_t action = 0; action < count; ++action) p_.sources.push_back({action, 0, 0});
 }
 
@@ -154,8 +153,8 @@ void Compiler::addStep(std::size_t rank, std::int32_t position, std::int32_t use
 
 /// Records what the last step does. What it needs from its own row must have been done.
 void Compiler::enter(const Action& action, std::size_t rank, std::size_t position) {
-  constexpr std::array<std::uint8_t, kKinds> kNeeds{0, kForwardDone, kForwardDone, kInputDone};
-  constexpr std::array<std::uint8_t, kKinds> kDoes{kForwardDone, kInputDone | kWeightDone, kInputDone, kWeightDone};
+  constexpr std::array<std::uint8_t, kComputeKinds> kNeeds{0, kForwardDone, kForwardDone, kInputDone};
+  constexpr std::array<std::uint8_t, kComputeKinds> kDoes{kForwardDone, kInputDone | kWeightDone, kInputDone, kWeightDone};
   const auto kind = static_cast<std::size_t>(action.kind);
   std::uint8_t& done = done_[pairOf(action)];
   if ((done & kDoes[kind]) != 0) {

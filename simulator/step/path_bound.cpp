@@ -7,13 +7,12 @@ namespace pw {
 namespace {
 
 constexpr std::size_t kMostPaths = 24;  ///< a search for a model of 70 B parameters on 64 ranks was no faster with more
-constexpr std::size_t kKinds = 4;       ///< compute kinds, the first of ActionKind
 
 /// All times a path can consist of: 0, then of each stage F, B, I, W (as in UseSource), of each message its transfer, of each its latency,
 /// of each stage its reduction.
 std::vector<Ns> valuesOf(const CostTable& costs) {
   std::vector<Ns> values{0};
-  values.reserve(1 + (kKinds + 1) * costs.stages.size() + 2 * costs.messages.size());
+  values.reserve(1 + (kComputeKinds + 1) * costs.stages.size() + 2 * costs.messages.size());
   for (const StageCost& c : costs.stages) values.insert(values.end(), {c.forward, c.backward, c.backwardInput, c.backwardWeight});
   for (const MessageCost& m : costs.messages) values.push_back(m.transfer);
   for (const MessageCost& m : costs.messages) values.push_back(m.latency);
@@ -69,7 +68,7 @@ void PathBounds::add(const Schedule& rows, const CostTable& costs, const Program
   if (!isUniform(costs)) return;
   const std::vector<Ns> optimizer = optimizerOf(rows, costs);
   const auto messages = static_cast<std::int32_t>(costs.messages.size());
-  const auto firstMessage = static_cast<std::int32_t>(1 + kKinds * costs.stages.size());
+  const auto firstMessage = static_cast<std::int32_t>(1 + kComputeKinds * costs.stages.size());
   const std::int32_t channels = program.ranks + program.channels, reducers = channels + program.reducers;
   // The rank that ends last, by its row or its reductions; with shared parameters all wait for the last.
   Rank rank;

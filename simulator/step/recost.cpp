@@ -8,13 +8,11 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
-
 /// Durations of single actions and transfers, computed once for each microbatch size.
 class Durations {
  public:
   explicit Durations(const CostTable& costs)
-      : costs_(costs), actions_(1 + kKinds * costs.stages.size()), width_(actions_ + costs.messages.size()) {
+      : costs_(costs), actions_(1 + kComputeKinds * costs.stages.size()), width_(actions_ + costs.messages.size()) {
     std::vector<double> sizes = costs.microbatchScale;
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -57,7 +55,7 @@ class Durations {
 Ns slotDuration(const Schedule& rows, const CostTable& costs, const Durations& durations, const UseSource& source, std::int32_t rank,
                 const Origin& origin) {
   if (!costs.overlap.empty())
-    return durations.scaled(costs.overlap[(static_cast<std::size_t>(source.action) - 1) / kKinds], origin.microbatch);
+    return durations.scaled(costs.overlap[(static_cast<std::size_t>(source.action) - 1) / kComputeKinds], origin.microbatch);
   const Action& partner = rows.rows[static_cast<std::size_t>(rank)][static_cast<std::size_t>(origin.index) + 1];
   return durations.ofAction(source.action, origin.microbatch) + durations.ofAction(source.partner, partner.microbatch);
 }
@@ -96,7 +94,7 @@ void setDurations(const Schedule& rows, const CostTable& costs, Program& p) {
       if (origin.index != kLoadStep) continue;
       // The next step is the forward that it loads for: the model's input, the target, or both.
       const std::int32_t stage = (p.sources[static_cast<std::size_t>(p.useOf[static_cast<std::size_t>(steps[i + 1])])].action - 1) /
-                                 static_cast<std::int32_t>(kKinds);
+                                 static_cast<std::int32_t>(kComputeKinds);
       p.duration[s] = ((stage == 0 ? 1 : 0) + (stage == last ? 1 : 0)) * durations.scaled(costs.load, origin.microbatch);
     }
   }
@@ -105,10 +103,10 @@ void setDurations(const Schedule& rows, const CostTable& costs, Program& p) {
 /// What an action allocates and frees, without buffers. `action`: as in UseSource.
 MemoryUse useOfAction(const CostTable& costs, bool trains, std::int32_t action) {
   if (action == 0) return {};
-  const StageCost& cost = costs.stages[static_cast<std::size_t>(action - 1) / kKinds];
+  const StageCost& cost = costs.stages[static_cast<std::size_t>(action - 1) / kComputeKinds];
   const Bytes kept = cost.activationBytes;
   const Bytes freed = cost.freedByInput - cost.addedByInput;
-  switch ((action - 1) % static_cast<std::int32_t>(kKinds)) {
+  switch ((action - 1) % static_cast<std::int32_t>(kComputeKinds)) {
     case 0: return {kept, trains ? 0 : kept, std::max<Bytes>(0, cost.forwardPeak - kept), 1, trains ? 0 : 1};
     case 1: return {0, kept, cost.backwardPeak, 0, 1};
     case 2: return {0, freed, std::max(cost.inputPeak, -freed), 0, 0};

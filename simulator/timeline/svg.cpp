@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMostScreenRows = 1'000'000;
 constexpr double kPixels = 96 / 25.4;  ///< of a mm
 
-std::string escaped(std::string_view text) {
+std::string xmlText(std::string_view text) {
   std::string safe;
   for (const char c : text) {
     switch (c) {
@@ -33,7 +33,7 @@ std::string escaped(std::string_view text) {
 }
 
 /// With two digits at most, without zeros at their end.
-std::string number(double value) {
+std::string svgNumber(double value) {
   std::string text = fmt::format("{:.2f}", value);
   while (text.back() == '0') text.pop_back();
   if (text.back() == '.') text.pop_back();
@@ -41,12 +41,12 @@ std::string number(double value) {
 }
 
 /// A length as pixels.
-std::string px(double mm) { return number(mm * kPixels); }
+std::string px(double mm) { return svgNumber(mm * kPixels); }
 
 std::string colour(std::uint32_t rgb) { return fmt::format("#{:06x}", rgb); }
 
 /// The family as a value of font-family.
-std::string familyOf(const std::string& font) {
+std::string cssFamily(const std::string& font) {
   for (const std::string_view generic : {"sans-serif", "serif", "monospace"}) {
     if (font == generic) return font;
   }
@@ -94,8 +94,8 @@ void Drawing::header() {
   text_ = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\"{}>\n"
       "<title>{}</title>\n",
-      paper ? number(figure_.width) + "mm" : width, paper ? number(figure_.height) + "mm" : height, width, height,
-      use_ == SvgUse::Page ? " class=\"pipewright\"" : "", escaped(figure_.title.empty() ? "timeline" : figure_.title));
+      paper ? svgNumber(figure_.width) + "mm" : width, paper ? svgNumber(figure_.height) + "mm" : height, width, height,
+      use_ == SvgUse::Page ? " class=\"pipewright\"" : "", xmlText(figure_.title.empty() ? "timeline" : figure_.title));
 }
 
 void Drawing::styles() {
@@ -103,7 +103,7 @@ void Drawing::styles() {
   const FigureColours colours = coloursOf(figure_.greyscale);
   const auto size = [&](TextRole role) { return px(textSize(figure_, role)); };
   const std::array<std::pair<std::string_view, std::string>, 13> rules{{
-      {"text", fmt::format("font:{}px {};fill:{}", size(TextRole::Name), familyOf(figure_.font), colour(colours.text))},
+      {"text", fmt::format("font:{}px {};fill:{}", size(TextRole::Name), cssFamily(figure_.font), colour(colours.text))},
       {".t", fmt::format("font-size:{}px;font-weight:600", size(TextRole::Title))},
       {".b", "font-weight:600"},
       {".r", fmt::format("fill:{};font-size:{}px", colour(colours.note), size(TextRole::Note))},
@@ -173,7 +173,7 @@ void Drawing::text(const FigureText& text) {
   }
   const std::string name = fmt::format("{}{}{}", role, role.empty() || align.empty() ? "" : " ", align);
   text_ += fmt::format("<text{} x=\"{}\" y=\"{}\">{}</text>\n", name.empty() ? "" : fmt::format(" class=\"{}\"", name), px(text.at.x),
-                       px(text.at.y), escaped(text.text));
+                       px(text.at.y), xmlText(text.text));
 }
 
 std::string Drawing::draw() && {

@@ -168,12 +168,12 @@ std::string lane(const Trace& trace, const std::vector<const Span*>& shown, bool
   return text;
 }
 
-struct Unit {
+struct ScaleUnit {
   Ns length = 1;
   std::string_view name = "ns";
 };
 
-Unit unitOf(Ns span) {
+ScaleUnit scaleUnitOf(Ns span) {
   if (span >= 10'000'000'000) return {1'000'000'000, "s"};
   if (span >= 1'000'000) return {1'000'000, "ms"};
   if (span >= 10'000) return {1'000, "µs"};
@@ -194,7 +194,7 @@ std::string inUnits(Ns time, Ns unit) {
 }
 
 /// The time scale: `┬` is above the column where the time written next to it begins. Steps are 1, 2 or 5 times a power of ten.
-std::string ruler(const Scale& scale, const Unit& unit) {
+std::string ruler(const Scale& scale, const ScaleUnit& unit) {
   Ns step = 1;
   for (int i = 0; step * scale.columns < kTickDistance * scale.span; ++i) step = i % 3 == 1 ? step / 2 * 5 : step * 2;
   std::string text = "0";
@@ -247,7 +247,7 @@ std::string toText(const Trace& trace, const TextOptions& options) {
   if (scale.span <= 0 || trace.ranks < 1) return "no actions\n";
 
   const Metrics metrics = metricsOf(trace);
-  const Unit unit = unitOf(scale.span);
+  const ScaleUnit unit = scaleUnitOf(scale.span);
   const bool showStage = severalStages(trace);
   const std::size_t pad = label - (unit.length == 1 || unit.length == 1'000 || unit.length == 1'000'000 ? 2 : 1);  // characters, not bytes
   std::string text = fmt::format("{}{} ┌{}┐\n", std::string(pad, ' '), unit.name, ruler(scale, unit));

@@ -18,7 +18,7 @@ constexpr double kTexPoints = 72.27 / 25.4;  ///< of a mm
 constexpr std::size_t kPathParts = 50;       ///< of one command, so that TeX's memory suffices
 
 /// Text without a meaning for TeX.
-std::string escaped(std::string_view text) {
+std::string texText(std::string_view text) {
   std::string safe;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -53,14 +53,14 @@ std::string escaped(std::string_view text) {
 }
 
 /// With three digits at most, without zeros at their end.
-std::string number(double value) {
+std::string texNumber(double value) {
   std::string text = fmt::format("{:.3f}", value);
   while (text.back() == '0') text.pop_back();
   if (text.back() == '.') text.pop_back();
   return text == "-0" ? "0" : text;
 }
 
-std::string pair(const FigurePoint& point) { return fmt::format("({},{})", number(point.x), number(point.y)); }
+std::string pair(const FigurePoint& point) { return fmt::format("({},{})", texNumber(point.x), texNumber(point.y)); }
 std::string rectangle(const FigureBox& box) {
   return fmt::format("{} rectangle ++{}", pair({box.x, box.y}), pair({box.width, box.height}));
 }
@@ -84,7 +84,7 @@ std::string_view nameInTex(SpanKind kind) {
   return {};
 }
 
-std::string_view familyOf(std::string_view font) {
+std::string_view texFamily(std::string_view font) {
   if (font == "monospace" || font.find("Mono") != std::string_view::npos || font.find("Courier") != std::string_view::npos)
     return "\\ttfamily";
   const bool serif = font == "serif" || font.find("Times") != std::string_view::npos || font.find("Roman") != std::string_view::npos;
@@ -153,10 +153,10 @@ void Picture::colours() {
 }
 
 void Picture::begin() {
-  const std::string_view family = familyOf(figure_.font);
+  const std::string_view family = texFamily(figure_.font);
   const auto font = [&](double mm, std::string_view series) {
-    return fmt::format("{{{}{}\\fontsize{{{}}}{{{}}}\\selectfont}}", family, series, number(mm * kTexPoints),
-                       number(1.2 * mm * kTexPoints));
+    return fmt::format("{{{}{}\\fontsize{{{}}}{{{}}}\\selectfont}}", family, series, texNumber(mm * kTexPoints),
+                       texNumber(1.2 * mm * kTexPoints));
   };
   line("\\begin{{tikzpicture}}[x=1mm,y=-1mm,inner sep=0pt,outer sep=0pt,");
   line("  pwTitle/.style={{text=pwText,font={}}},", font(textSize(figure_, TextRole::Title), "\\bfseries"));
@@ -166,7 +166,7 @@ void Picture::begin() {
   line("  pwLabel/.style={{anchor=base,font={}}},", font(labelSize(figure_), ""));
   line("  pwRuler/.style={{draw=pwLine,line width=0.1mm}},");
   line("  pwFrame/.style={{draw=pwNote,line width=0.1mm}},");
-  line("  pwHatched/.style={{draw=pwHatch,line width={}mm}}]", number(kHatchLine));
+  line("  pwHatched/.style={{draw=pwHatch,line width={}mm}}]", texNumber(kHatchLine));
 }
 
 void Picture::hatch(const FigureBox& box, Hatch hatch) {
@@ -185,7 +185,7 @@ void Picture::block(const FigureBlock& block) {
   hatch(block.box, lines);
   if (block.label.empty()) return;
   if (lines != Hatch::None) line("\\path[fill={}] {};", kind, rectangle(plateOf(figure_, block)));
-  line("\\node[pwLabel,text={}Text] at {} {{{}}};", kind, pair(labelPoint(figure_, block)), escaped(block.label));
+  line("\\node[pwLabel,text={}Text] at {} {{{}}};", kind, pair(labelPoint(figure_, block)), texText(block.label));
 }
 
 void Picture::merged(const FigureMerged& merged) {
@@ -209,14 +209,14 @@ void Picture::text(const FigureText& text) {
     case TextAlign::Middle: align = "base"; break;
     case TextAlign::Right: align = "base east"; break;
   }
-  line("\\node[{},anchor={}] at {} {{{}}};", role, align, pair(text.at), escaped(text.text));
+  line("\\node[{},anchor={}] at {} {{{}}};", role, align, pair(text.at), texText(text.text));
 }
 
 std::string Picture::draw() && {
   preamble();
   begin();
   colours();
-  line("\\useasboundingbox (0,0) rectangle ({},{});", number(figure_.width), number(figure_.height));
+  line("\\useasboundingbox (0,0) rectangle ({},{});", texNumber(figure_.width), texNumber(figure_.height));
   for (const FigureBox& box : figure_.lanes) line("\\path[fill=pwLane] {};", rectangle(box));
   for (const FigureSegment& l : figure_.lines) line("\\path[pwRuler] {}--{};", pair(l.from), pair(l.to));
   for (const FigureCurve& curve : figure_.memory) {

@@ -24,7 +24,7 @@ Unit unitOf(Ns end) {
   return unit;
 }
 
-std::string wordsOf(Ns time, Unit unit) {
+std::string tickLabel(Ns time, Unit unit) {
   return time == 0 ? "0" : fmt::format("{:g} {}", static_cast<double>(time) / static_cast<double>(unit.ns), unit.name);
 }
 
@@ -51,7 +51,7 @@ TimeRuler rulerOf(const TimeRange& times, const std::function<double(std::string
     ruler.ticks.clear();
     double widest = 0;
     for (Ns time = (times.from + step - 1) / step * step; time <= times.to; time += step) {
-      ruler.ticks.emplace_back(time, wordsOf(time, unit));
+      ruler.ticks.emplace_back(time, tickLabel(time, unit));
       widest = std::max(widest, width(ruler.ticks.back().second));
       if (time > std::numeric_limits<Ns>::max() - step) break;
     }

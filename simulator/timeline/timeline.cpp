@@ -9,8 +9,6 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kBlock = SpanTrack::kBlock;
-
 std::size_t at(SpanKind kind) { return static_cast<std::size_t>(kind); }
 
 /// How much of its time a span counts: in a slot the forward gets one half and the backward the rest.
@@ -27,9 +25,9 @@ std::size_t firstBlockEndingAfter(const SpanTrack& track, Ns time) {
 /// The last span with index < `next` that ends after `time`.
 std::optional<std::size_t> lastEndingAfter(const SpanTrack& track, Ns time, std::size_t next) {
   const std::size_t least = firstBlockEndingAfter(track, time);
-  for (std::size_t block = (next + kBlock - 1) / kBlock; block-- > least;) {
+  for (std::size_t block = (next + SpanTrack::kBlock - 1) / SpanTrack::kBlock; block-- > least;) {
     if (track.ownEnd[block] <= time) continue;
-    for (std::size_t i = std::min(next, (block + 1) * kBlock); i-- > block * kBlock;) {
+    for (std::size_t i = std::min(next, (block + 1) * SpanTrack::kBlock); i-- > block * SpanTrack::kBlock;) {
       if (track.end[i] > time) return i;
     }
   }
@@ -91,7 +89,7 @@ Span spanOf(const Timeline& timeline, const SpanRef& ref) {
 
 std::pair<std::size_t, std::size_t> visible(const SpanTrack& track, Ns from, Ns to) {
   const std::size_t last = firstFrom(track, to);
-  std::size_t first = firstBlockEndingAfter(track, from) * kBlock;
+  std::size_t first = firstBlockEndingAfter(track, from) * SpanTrack::kBlock;
   while (first < last && track.end[first] <= from) ++first;
   return {std::min(first, last), last};
 }
@@ -100,7 +98,7 @@ std::size_t firstFrom(const SpanTrack& track, Ns time, std::size_t hint) {
   // Gallops from the hint over whole blocks, then bisects, then searches within the block.
   const auto& starts = track.firstStart;
   std::size_t low = 0, high = starts.size(),
-              block = std::min(hint / kBlock, high);  // the first block that starts at or after lies in [low, high]
+              block = std::min(hint / SpanTrack::kBlock, high);  // the first block that starts at or after lies in [low, high]
   if (block < high && starts[block] < time) {
     low = block + 1;
     for (std::size_t step = 1; low + step < high; step *= 2) {
@@ -124,19 +122,20 @@ std::size_t firstFrom(const SpanTrack& track, Ns time, std::size_t hint) {
   block = static_cast<std::size_t>(
       std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high), time) - begin);
   if (block == 0) return 0;
-  const auto from = track.start.begin() + static_cast<std::ptrdiff_t>((block - 1) * kBlock);
-  const auto to = track.start.begin() + static_cast<std::ptrdiff_t>(std::min(block * kBlock, track.size()));
+  const auto from = track.start.begin() + static_cast<std::ptrdiff_t>((block - 1) * SpanTrack::kBlock);
+  const auto to = track.start.begin() + static_cast<std::ptrdiff_t>(std::min(block * SpanTrack::kBlock, track.size()));
   return static_cast<std::size_t>(std::lower_bound(from, to, time) - track.start.begin());
 }
 
 KindTimes busyBefore(const SpanTrack& track, Ns to, std::size_t next) {
-  const std::size_t block = next / kBlock;
+  const std::size_t block = next / SpanTrack::kBlock;
   KindTimes sum = track.busy[block];
-  for (std::size_t i = block * kBlock; i < next; ++i) sum[at(track.tags[i].kind)] += share(track, i, track.end[i] - track.start[i]);
+  for (std::size_t i = block * SpanTrack::kBlock; i < next; ++i)
+    sum[at(track.tags[i].kind)] += share(track, i, track.end[i] - track.start[i]);
   // Of spans that are still running at `to`, only the part before it counts.
-  for (std::size_t b = firstBlockEndingAfter(track, to); b * kBlock < next; ++b) {
+  for (std::size_t b = firstBlockEndingAfter(track, to); b * SpanTrack::kBlock < next; ++b) {
     if (track.ownEnd[b] <= to) continue;
-    for (std::size_t i = b * kBlock; i < std::min(next, (b + 1) * kBlock); ++i) {
+    for (std::size_t i = b * SpanTrack::kBlock; i < std::min(next, (b + 1) * SpanTrack::kBlock); ++i) {
       if (track.end[i] <= to) continue;
       sum[at(track.tags[i].kind)] += share(track, i, to - track.start[i]) - share(track, i, track.end[i] - track.start[i]);
     }
@@ -164,9 +163,9 @@ std::optional<std::pair<Ns, Ns>> bubbleAt(const Timeline& timeline, Rank rank, N
   const SpanTrack& track = timeline.ranks[rank.index()].compute;
   const std::size_t next = firstFrom(track, time + 1);
   if (lastEndingAfter(track, time, next)) return std::nullopt;
-  const std::size_t block = next / kBlock;
+  const std::size_t block = next / SpanTrack::kBlock;
   Ns from = block == 0 ? 0 : track.latestEnd[block - 1];
-  for (std::size_t i = block * kBlock; i < next; ++i) from = std::max(from, track.end[i]);
+  for (std::size_t i = block * SpanTrack::kBlock; i < next; ++i) from = std::max(from, track.end[i]);
   return std::pair{from, next == track.size() ? timeline.end : track.start[next]};
 }
 

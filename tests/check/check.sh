@@ -23,7 +23,7 @@ check_format() {
 }
 
 # compiled FILE: whether this build compiles it: a tree without the wheel or Qt leaves sources out
-compiled() { grep -qF "\"$PWD/$1\"" build/compile_commands.json; }
+compiled() { grep -qF "\"$PWD/$1\"" build-tidy/compile_commands.json; }
 
 # source_of HEADER: a source through which it is looked at: that of its name, else the first that includes it, else one of a header that does
 source_of() {
@@ -48,7 +48,9 @@ source_of() {
 check_tidy() {
   local since=${TIDY_SINCE:-}
   local -a files
-  [[ -f build/compile_commands.json ]] || { echo "there is no build/compile_commands.json: run ./dev build first"; return 1; }
+  # One command per source. Nothing is built there, so the precompiled headers, which are GCC's and not clang's, are missing, too.
+  cmake -S . -B build-tidy -G Ninja -DPW_BATCHES=OFF >build-tidy.log 2>&1 || { tail -n 20 build-tidy.log; return 1; }
+  sed -i -E 's/ -Winvalid-pch//; s/ -include [^ ]*cmake_pch\.hxx//' build-tidy/compile_commands.json
   if [[ -z $since ]]; then since=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD~1); fi
   if [[ $since == all ]]; then
     mapfile -t files < <(git ls-files -- '*.cpp')
@@ -57,10 +59,7 @@ check_tidy() {
   fi
   mapfile -t files < <(for file in "${files[@]}"; do if [[ $file == *.h ]]; then source_of "$file"; elif compiled "$file"; then echo "$file"; fi; done | sort -u)
   ((${#files[@]} == 0)) && return
-  # GCC's precompiled headers are not clang's.
-  mkdir -p build/tidy
-  sed -E 's/ -Winvalid-pch//; s/ -include [^ ]*cmake_pch\.hxx//' build/compile_commands.json >build/tidy/compile_commands.json
-  printf '%s\n' "${files[@]}" | xargs -P "$jobs" -n 1 clang-tidy -p build/tidy --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option \
+  printf '%s\n' "${files[@]}" | xargs -P "$jobs" -n 1 clang-tidy -p build-tidy --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option \
     --extra-arg=-Wno-ignored-optimization-argument --extra-arg=-Wno-unknown-argument 2>/dev/null
 }
 

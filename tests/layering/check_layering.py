@@ -17,6 +17,7 @@
 8. A source or header that a comment names is one that the file includes, or lies beside it, or is written as a path from the root.
 9. A folder of the chain is a room that ROOMS places, at every depth. A folder holds 45 files of code (a warning above 40).
 10. No two files define types of one name in one namespace, unless it is anonymous: a program with both links the members of either.
+11. No two sources of a folder define a name in an unnamed namespace: they are compiled together, where a call takes the better match.
 """
 
 import os
@@ -78,6 +79,7 @@ PRIVATE_HEADERS = {
     "app/python/torch/bindings.h": ("pybind11", "app/python/torch/"),
     "app/python/torch/tensors.h": ("pybind11", "app/python/torch/"),
     "app/python/torch/values.h": ("pybind11", "app/python/torch/"),
+    "backends/dumps/fields.h": ("JSON", "backends/dumps/"),
     "backends/messages/ucx/worker.h": ("UCX", "backends/messages/ucx/"),
     "backends/traces/window_objects.h": ("JSON", "backends/traces/"),
     "backends/torch/gloo_group.h": ("Torch", "backends/torch/"),
@@ -124,6 +126,7 @@ COMMENT_OR_STRING = re.compile(r'R"([^\s()\\]{0,16})\(.*?\)\1"|/\*.*?\*/', re.S)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|import|include_next)\b[ \t]*(.*)$", re.M)
 NAMESPACE = re.compile(r"(?:inline )?namespace ?([\w:]*) ?\{")
 TYPE = re.compile(r"(?:struct|class) (?:\[\[[\w:]+\]\] )?(\w+)(?: final)?(?: :[^;{]*)? ?\{")
+LOCAL = re.compile(r"(?!(?:using|namespace|return|enum|friend|class|struct|union|static_assert|template)\b)[\w:][\w:<>,&*\[\]() ]*?[ &*](\w+)(?:\(|\[| =|\{|;)")
 TARGET = re.compile(r'<([^>]+)>|"([^"]+)"')
 
 
@@ -147,6 +150,7 @@ def check(root):
     count = 0
     files_in = {}  # folder: how many
     defined = {}  # type: the file that defines it
+    local = {}  # (folder, name in an unnamed namespace): the source that defines it
     for path in code_files(root):
         count += 1
         files_in[os.path.dirname(path)] = files_in.get(os.path.dirname(path), 0) + 1
@@ -163,6 +167,8 @@ def check(root):
             violations += lost_names(root, path, text)
         if path.split("/")[0] in CHAIN and not path.endswith(".py"):
             violations += defined_twice(path, text, defined)
+        if path.startswith((*(folder + "/" for folder in CHAIN), "tests/app/")) and path.endswith(".cpp"):
+            violations += local_twice(path, text, local)
     for folder, files in files_in.items():
         if folder.split("/")[0] in CHAIN and not is_placed(folder):
             violations.append(f"{folder}: a room that ROOMS does not place")
@@ -322,6 +328,18 @@ def defined_twice(path, text, defined):
             name = "::".join([*inside, named.group(1)])
             if defined.setdefault(name, path) != path:
                 yield f"{path}:{number}: {name} is a type of {defined[name]}, too; name one of them differently"
+
+
+def local_twice(path, text, local):
+    """Rule 11 for one C++ file; `local` holds the names of those before it, and takes its own. Overloads in one source are one name."""
+    unnamed = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith(("namespace {", "}  // namespace")):
+            unnamed = line == "namespace {"
+        elif unnamed and (named := TYPE.match(line) or LOCAL.match(line)):
+            name = named.group(1)
+            if local.setdefault((os.path.dirname(path), name), path) != path:
+                yield f"{path}:{number}: {local[os.path.dirname(path), name]} has a local {name}, too; share one, or name them differently"
 
 
 def include_lines(text):

@@ -233,6 +233,20 @@ class CheckLayering(unittest.TestCase):
     def test_an_unknown_library_is_found(self):
         self.found("engine/new.cpp", "#include <boost/asio.hpp>\n", "no library")
 
+    def test_a_local_name_of_two_sources_of_a_folder_is_found(self):
+        def source(definition, name="simulator/text/first.cpp"):
+            return {name: "namespace pw {\nnamespace {\n\n" + definition + "\n\n}  // namespace\n}  // namespace pw\n"}
+
+        second = source("std::string wordsOf(const Style& style) {\n  return {};\n}", "simulator/text/second.cpp")
+        for definition in ("std::string_view wordsOf(std::string_view text) { return text; }", "struct wordsOf {\n};", "constexpr int wordsOf = 1;"):
+            with self.subTest(definition=definition):
+                violations, _ = check({**source(definition), **second})
+                self.assertEqual(len(violations), 1)
+                self.assertIn("has a local wordsOf, too", violations[0])
+        for definition in ("int wordsIn(int wordsOf) {\n  return wordsOf(1);\n}", "using wordsOf = int;"):
+            self.clean({**source(definition), **second})
+        self.clean({**source("int wordsOf();"), **{path.replace("text", "step"): text for path, text in second.items()}})
+
     def test_sizes_are_limited(self):
         for path, limit in (
             ("simulator/new.h", 200), ("simulator/new.cpp", 600), ("resources/new.py", 600),

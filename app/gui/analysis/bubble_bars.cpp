@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kLeastBar = 160;  ///< pixels
 constexpr int kReadyLine = 2;   ///< pixels
-constexpr int kMargin = 4;
+constexpr int kSideMargin = 4;
 
 double share(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
 
@@ -195,7 +195,7 @@ void BubbleBars::paintSums(QPainter& painter) const {
   const Theme& t = currentTheme();
   IdleByCause sum;
   for (const CausedIdle& rank : ranks_) sum += rank.by;
-  double x = kMargin;
+  double x = kSideMargin;
   const double side = fontMetrics().ascent();
   const auto add = [&](const QString& name, Ns time, double height, const std::function<void(const QRectF&)>& fill) {
     const QString text = QStringLiteral("%1 %2").arg(name, percentText(share(time, sum.sum()), 0));
@@ -225,7 +225,7 @@ void BubbleBars::paintEvent(QPaintEvent*) {
       painter.drawRect(QRectF(0.5, y + 0.5, width() - 1.0, row() - 1.0));
     }
     painter.setPen(t.text);
-    painter.drawText(QRectF(kMargin, y, labelWidth(), row()), Qt::AlignVCenter, tr("rank %1").arg(r));
+    painter.drawText(QRectF(kSideMargin, y, labelWidth(), row()), Qt::AlignVCenter, tr("rank %1").arg(r));
     for (const BubbleCause cause : valuesOf<BubbleCause>()) fillCause(painter, partOf(Rank(r), cause), cause, t);
     painter.fillRect(QRectF(labelWidth(), y + row() - 4, pixels(ranks_[r].by.workReady), kReadyLine), t.text);
     painter.drawText(QRectF(labelWidth() + pixels(all) + 6, y, width(), row()), Qt::AlignVCenter,

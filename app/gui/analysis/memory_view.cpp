@@ -1,6 +1,5 @@
 #include "app/gui/analysis/memory_view.h"
 
-#include <QCoreApplication>
 #include <QHeaderView>
 #include <QStringList>
 #include <algorithm>
@@ -12,10 +11,6 @@ namespace pw::gui {
 namespace {
 
 constexpr int kWhat = 0, kBytes = 1, kShare = 2;  // columns; then stage and microbatches
-
-struct Text {
-  Q_DECLARE_TR_FUNCTIONS(MemoryView)
-};
 
 QTreeWidgetItem* row(const QString& what, const QString& bytes, const QString& share = {}, const QString& stage = {},
                      const QString& microbatches = {}) {
@@ -34,7 +29,7 @@ void addModules(QTreeWidgetItem& parent, std::vector<ModuleMemory> modules, Byte
   for (const ModuleMemory& m : modules) {
     const Bytes all = m.*bytes * times;
     if (all <= 0) break;
-    parent.addChild(row(m.module.empty() ? Text::tr("outside of modules") : QString::fromStdString(m.module), sizeText(all)));
+    parent.addChild(row(m.module.empty() ? translated("outside of modules") : QString::fromStdString(m.module), sizeText(all)));
   }
 }
 
@@ -53,15 +48,15 @@ void addParts(QTreeWidgetItem& item, const RankMemory& rank, const PlanMemory& m
 QString savingText(const MemorySaving& saving, Ns step) {
   const auto what = [&]() -> QString {
     switch (saving.by) {
-      case MemorySaving::By::Recomputing: return Text::tr("Recompute stage %1").arg(saving.stage.value);
-      case MemorySaving::By::Zero1: return Text::tr("Spread the optimizer's state over the replicas (ZeRO-1)");
-      case MemorySaving::By::Schedule: return Text::tr("Schedule %1").arg(QString::fromStdString(saving.schedule));
-      case MemorySaving::By::Splits: return Text::tr("Splits balanced by memory");
+      case MemorySaving::By::Recomputing: return translated("Recompute stage %1").arg(saving.stage.value);
+      case MemorySaving::By::Zero1: return translated("Spread the optimizer's state over the replicas (ZeRO-1)");
+      case MemorySaving::By::Schedule: return translated("Schedule %1").arg(QString::fromStdString(saving.schedule));
+      case MemorySaving::By::Splits: return translated("Splits balanced by memory");
     }
     return {};
   };
   const double change = step > 0 ? static_cast<double>(saving.step - step) / static_cast<double>(step) : 0;
-  return Text::tr("%1: step %2 (%3)").arg(what(), durationText(saving.step), signedPercentText(change));
+  return translated("%1: step %2 (%3)").arg(what(), durationText(saving.step), signedPercentText(change));
 }
 
 }  // namespace

@@ -18,11 +18,6 @@ int markWidth(const QStyleOptionViewItem& option) { return option.fontMetrics.he
 
 int barWidth(const QStyleOptionViewItem& option) { return option.fontMetrics.averageCharWidth() * 10; }
 
-QColor faded(QColor colour, double alpha) {
-  colour.setAlphaF(static_cast<float>(alpha));
-  return colour;
-}
-
 }  // namespace
 
 void CandidatesDelegate::paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const {

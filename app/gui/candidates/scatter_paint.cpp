@@ -11,11 +11,6 @@
 namespace pw::gui {
 namespace {
 
-QColor faded(QColor colour, double alpha) {
-  colour.setAlphaF(static_cast<float>(alpha));
-  return colour;
-}
-
 QPolygonF diamond(const QPointF& at, double radius) {
   return QPolygonF({at + QPointF(0, -radius), at + QPointF(radius, 0), at + QPointF(0, radius), at + QPointF(-radius, 0)});
 }

@@ -1,6 +1,5 @@
 #include "app/gui/candidates/study.h"
 
-#include <QCoreApplication>
 #include <QFileInfo>
 #include <algorithm>
 #include <iterator>
@@ -10,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "engine/planning/study_worker.h"
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
@@ -56,8 +56,6 @@ StudyPlans readStudy(const std::string& path) {
 
 namespace {
 
-QString tr(const char* text) { return QCoreApplication::translate("pw::gui::Study", text); }
-
 std::string folderOf(const StudyPlans& study) { return QFileInfo(QString::fromStdString(study.path)).absolutePath().toStdString(); }
 
 /// Empty where the model has them no more.
@@ -90,7 +88,7 @@ void markFrontOfRanks(const std::set<int>& known, std::vector<ScatterPoint>& poi
 }  // namespace
 
 QString countsOf(const StudyPlans& study) {
-  return tr("%1: %2 of %3 points, %4 fit, %5 need too much memory, %6 are impossible.")
+  return translated("%1: %2 of %3 points, %4 fit, %5 need too much memory, %6 are impossible.")
       .arg(QFileInfo(QString::fromStdString(study.path)).fileName())
       .arg(study.counts.done)
       .arg(study.points)
@@ -108,7 +106,7 @@ void showRanks(const std::vector<Candidate>& candidates, std::vector<ScatterPoin
     point.ranks = candidates[i].request.ranks * candidates[i].request.replicas;
     const auto place = static_cast<double>(std::distance(known.begin(), known.find(point.ranks)));
     point.scale = 0.7 + 0.7 * place / static_cast<double>(known.size() - 1);
-    point.title = tr("%1, ranks %2").arg(point.title).arg(point.ranks);
+    point.title = translated("%1, ranks %2").arg(point.title).arg(point.ranks);
   }
   markFrontOfRanks(known, points);
 }
@@ -119,11 +117,11 @@ std::string clusterOf(const StudyPlans& study, const StudyPoint& point) {
 
 QString whyNotLoaded(const StudyPlans& study, const StudyPoint& point, const std::string& openModel) {
   const QString name = QFileInfo(QString::fromStdString(point.model)).fileName();
-  if (QFileInfo(QString::fromStdString(openModel)).fileName() != name) return tr("Open %1 to load this plan.").arg(name);
-  if (study.measured) return tr("This plan has measured costs of the study's profiles; use `pipewright plan --profile`.");
+  if (QFileInfo(QString::fromStdString(openModel)).fileName() != name) return translated("Open %1 to load this plan.").arg(name);
+  if (study.measured) return translated("This plan has measured costs of the study's profiles; use `pipewright plan --profile`.");
   if (!isClusterFile(point.cluster)) return {};
   if (const std::string file = clusterFile(folderOf(study), point.cluster); !QFileInfo::exists(QString::fromStdString(file)))
-    return tr("This plan is for the cluster file %1, which is not there; move the study's results beside it.")
+    return translated("This plan is for the cluster file %1, which is not there; move the study's results beside it.")
         .arg(QString::fromStdString(file));
   return {};
 }

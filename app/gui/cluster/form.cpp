@@ -1,19 +1,17 @@
 #include "app/gui/cluster/form.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "app/gui/cluster/figures.h"
+#include "app/gui/common/format.h"
 
 namespace pw::gui {
 namespace {
 
 constexpr int kMostDevices = 1 << 16;  ///< that are listed one by one
-
-QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Cluster", text); }
 
 LinkForm linkForm(const LinkSpec& link) { return {latencyInput(link.latency), bandwidthInput(link.bytesPerSecond), link.duplex}; }
 

@@ -1,13 +1,21 @@
 #include "app/gui/common/format.h"
 
+#include <QCoreApplication>
 #include <array>
 #include <cmath>
 
+#include "schedules/editing/waiting.h"
 #include "schedules/units.h"
 
 namespace pw::gui {
 
+QString translated(const char* text, const char* comment, int count) {
+  return QCoreApplication::translate("pw::gui", text, comment, count);
+}
+
 QString textOf(std::string_view text) { return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())); }
+
+QString actionText(const Action& action) { return QString::fromStdString(describe(action)); }
 
 QString durationText(Ns time) { return QString::fromStdString(formatDuration(time)); }
 

@@ -4,11 +4,16 @@
 #include <string_view>
 
 #include "schedules/ids.h"
+#include "schedules/schedule.h"
 
 namespace pw::gui {
 
+/// A label of a function that belongs to no QObject: what `tr` is elsewhere.
+[[nodiscard]] QString translated(const char* text, const char* comment = nullptr, int count = -1);
 /// Of UTF-8.
 [[nodiscard]] QString textOf(std::string_view text);
+
+[[nodiscard]] QString actionText(const Action& action);  ///< `1F3`
 
 /// For labels, in the format of the command line (`1.25 ms`, `3.2 MiB`).
 [[nodiscard]] QString durationText(Ns time);

@@ -126,4 +126,9 @@ QColor textOn(const QColor& fill) {
   return luminance > 0.179 ? QColor(Qt::black) : QColor(Qt::white);
 }
 
+QColor faded(QColor colour, double alpha) {
+  colour.setAlphaF(static_cast<float>(alpha));
+  return colour;
+}
+
 }  // namespace pw::gui

@@ -1,6 +1,5 @@
 #include "app/gui/document/dumps.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/loading.h"
 #include "backends/dumps/read.h"
 #include "backends/host/files.h"
@@ -19,10 +19,6 @@ namespace pw::gui {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Text {
-  Q_DECLARE_TR_FUNCTIONS(Dumps)
-};
 
 /// The only schedule in the folder; empty where there is none, or several.
 std::string scheduleIn(const std::string& folder) {
@@ -113,10 +109,10 @@ QString hangText(const hang::Diagnosis& diagnosis) {
   constexpr std::size_t kShown = 8;
   QStringList missing;
   for (std::size_t i = 0; i < std::min(kShown, diagnosis.missing.size()); ++i) missing << QString::number(diagnosis.missing[i].value);
-  if (diagnosis.missing.size() > kShown) missing << Text::tr("%n more", nullptr, static_cast<int>(diagnosis.missing.size() - kShown));
-  if (!missing.isEmpty()) text += Text::tr(". No dump of rank %1").arg(missing.join(QStringLiteral(", ")));
+  if (diagnosis.missing.size() > kShown) missing << translated("%n more", nullptr, static_cast<int>(diagnosis.missing.size() - kShown));
+  if (!missing.isEmpty()) text += translated(". No dump of rank %1").arg(missing.join(QStringLiteral(", ")));
   if (diagnosis.checkWouldCatch == true)
-    text += Text::tr(". The schedule itself has the fault: %1").arg(QString::fromStdString(diagnosis.problems.front().message));
+    text += translated(". The schedule itself has the fault: %1").arg(QString::fromStdString(diagnosis.problems.front().message));
   constexpr std::size_t kNotes = 3;
   for (std::size_t i = 0; i < std::min(kNotes, diagnosis.notes.size()); ++i) text += ". " + QString::fromStdString(diagnosis.notes[i]);
   return text;

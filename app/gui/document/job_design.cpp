@@ -1,12 +1,12 @@
 #include "app/gui/document/job_design.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "backends/host/paths.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
@@ -20,8 +20,6 @@
 
 namespace pw::gui {
 namespace {
-
-QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Loading", text); }
 
 /// Whether a family's name and numbers say what it ran.
 bool isRegular(const pw::Job& job) {

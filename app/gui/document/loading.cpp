@@ -1,9 +1,9 @@
 #include "app/gui/document/loading.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <filesystem>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/cluster_title.h"
 #include "app/gui/document/copies.h"
 #include "app/gui/document/drawn.h"
@@ -37,8 +37,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLargestText = std::int64_t{1} << 30;  ///< of plans, projects and schedules, which are read whole
-
-QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Loading", text); }
 
 QString nameOf(const std::string& path) { return QString::fromStdString(fs::path(path).filename().string()); }
 

@@ -1,13 +1,8 @@
 #include "app/gui/document/times.h"
-
-#include <QCoreApplication>
+#include "app/gui/common/format.h"
 
 namespace pw::gui {
-namespace {
-
-QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Times", text); }
-
-}  // namespace
+namespace {}  // namespace
 
 TimesOf timesOf(const Measured& step) {
   if (!step.pinnedAs.isEmpty()) return TimesOf::Predicted;

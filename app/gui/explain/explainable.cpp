@@ -1,6 +1,5 @@
 #include "app/gui/explain/explainable.h"
 
-#include <QCoreApplication>
 #include <QFileInfo>
 #include <utility>
 
@@ -12,8 +11,6 @@
 
 namespace pw::gui {
 namespace {
-
-QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Explainable", text); }
 
 QString nameOf(const JobOptions& from) {
   if (!from.store.empty()) return from.run ? translated("run %1").arg(from.run->value) : translated("newest run");

@@ -1,17 +1,15 @@
 #include "app/gui/runs/calibration.h"
 
-#include <QCoreApplication>
 #include <optional>
 #include <ranges>
 
+#include "app/gui/common/format.h"
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
 #include "schedules/error.h"
 
 namespace pw::gui {
 namespace {
-
-QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Calibration", text); }
 
 /// Nothing where the run is of another model or size, or cannot be used.
 std::optional<CalibratedProfile> calibratedLike(const RunStore& store, RunId id, const ModelGraph& graph, std::int64_t microbatch) {

@@ -1,37 +1,34 @@
 #include "app/gui/runs/comparison_notes.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <cmath>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/times.h"
 #include "app/gui/runs/run_loading.h"
 #include "engine/run/host_inventory.h"
 
 namespace pw::gui {
-namespace {
-
-QString tr(const char* text) { return QCoreApplication::translate("pw::gui::RunsPanel", text); }
-
-}  // namespace
+namespace {}  // namespace
 
 QString whyNotCompared(const Measured* measured, const RunRecord* run) {
   if (measured == nullptr && run != nullptr) {
-    const QString sentence =
-        run->state == RunState::Failed ? tr("Run %1 has no complete step. It failed: %2") : tr("Run %1 has no complete step. %2");
+    const QString sentence = run->state == RunState::Failed ? translated("Run %1 has no complete step. It failed: %2")
+                                                            : translated("Run %1 has no complete step. %2");
     return sentence.arg(run->id.value).arg(QString::fromStdString(run->failure));
   }
-  if (measured == nullptr) return tr("Select a run to see where prediction and measurement differ, or two runs to compare them.");
-  return measured->live ? tr("The comparison is shown when the run has ended.") : tr("There is no prediction to compare this with.");
+  if (measured == nullptr) return translated("Select a run to see where prediction and measurement differ, or two runs to compare them.");
+  return measured->live ? translated("The comparison is shown when the run has ended.")
+                        : translated("There is no prediction to compare this with.");
 }
 
 QString noteOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict) {
   QStringList notes;
   if (measured.run && measured.run->state != RunState::Completed)
-    notes << (measured.run->state == RunState::Failed ? tr("The run failed after these steps: %1") : QStringLiteral("%1"))
+    notes << (measured.run->state == RunState::Failed ? translated("The run failed after these steps: %1") : QStringLiteral("%1"))
                  .arg(QString::fromStdString(measured.run->failure));
   if (measured.run && prediction != nullptr && !isOfPlan(*prediction, measured.run->plan))
-    notes << tr("This run used a different plan: it is compared with what was predicted for that plan.");
+    notes << translated("This run used a different plan: it is compared with what was predicted for that plan.");
   if (measured.run && measured.run->machine.device == "cpu") {
     const Plan& plan = measured.run->plan;
     const std::string crowded = crowdingNote(static_cast<int>(plan.schedule.rows.size()) * plan.replicas, measured.run->machine.cores);
@@ -40,7 +37,7 @@ QString noteOn(const Measured& measured, const Prediction* prediction, const Ver
   constexpr double kFarOff = 0.2;
   const bool isOfEstimates = timesOf(measured) == TimesOf::Measured && measured.run && measured.run->facts.costs == CostSource::Estimated;
   if (isOfEstimates && std::abs(verdict.comparison.makespanError) > kFarOff)
-    notes << tr("It was predicted from estimated times; Profile measures those of this machine.");
+    notes << translated("It was predicted from estimated times; Profile measures those of this machine.");
   return notes.join(QLatin1Char('\n'));
 }
 

@@ -1,23 +1,19 @@
 #include "app/gui/runs/run_loading.h"
 
-#include <QCoreApplication>
 #include <QCryptographicHash>
 #include <QDir>
 #include <QStandardPaths>
 #include <filesystem>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "app/gui/runs/run_list.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
 #include "simulator/timeline/fill.h"
 
 namespace pw::gui {
-namespace {
-
-QString translated(const char* text) { return QCoreApplication::translate("pw::gui::RunLoading", text); }
-
-}  // namespace
+namespace {}  // namespace
 
 RunsOfStore listRuns(const std::string& store) {
   std::error_code ignored;

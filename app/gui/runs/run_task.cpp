@@ -45,7 +45,7 @@ struct LiveFile {
   }
 };
 
-std::shared_ptr<const Measured> measuredOf(LiveStep step) {
+std::shared_ptr<const Measured> liveMeasured(LiveStep step) {
   auto measured = std::make_shared<Measured>();
   measured->title = RunTask::tr("running · step %1").arg(step.step);
   measured->trace = std::move(step.trace);
@@ -108,7 +108,7 @@ RunTask::RunTask(QObject* parent) : QObject(parent), d(std::make_unique<Private>
       if (!step) return {};
       const std::tuple now{step->step, step->trace.spans.size(), step->complete};
       if (std::exchange(live->shown, now) == now) return {};  // what is new is of a step too young to show
-      return [this, measured = measuredOf(std::move(*step))] { emit arrived(measured); };
+      return [this, measured = liveMeasured(std::move(*step))] { emit arrived(measured); };
     });
   });
   const auto fail = [this](const QString& error) { d->fail(*this, error); };

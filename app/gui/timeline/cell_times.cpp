@@ -1,18 +1,11 @@
 #include "app/gui/timeline/cell_times.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 
 #include "app/gui/common/format.h"
 
 namespace pw::gui {
-namespace {
-
-QString tr(const char* text) { return QCoreApplication::translate("CellTimes", text); }
-
-QString named(const Action& action) { return QString::fromStdString(describe(action)); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<CellTimes> timesOf(const std::vector<Action>& row, const SpanTrack& track) {
   CellTimes times;
@@ -53,19 +46,21 @@ QString whyNotEarlier(const Schedule& schedule, Cell cell, const Timeline& timel
   const auto times = timesOf(row, timeline.ranks.at(cell.rank.index()).compute);
   if (!times) return {};
   const auto at = static_cast<std::size_t>(cell.position);
-  const QString action = named(row[at]);
+  const QString action = actionText(row[at]);
   const Ns start = (*times)[at].first, free = at == 0 ? 0 : (*times)[at - 1].second;
-  QString text =
-      start == 0 ? tr("%1 starts at once.").arg(action)
-      : start > free
-          ? tr("%1 starts at %2, when what it needs from other ranks has arrived.").arg(action, durationText(start))
-          : tr("%1 starts at %2, when rank %3 has done %4.").arg(action, durationText(start)).arg(cell.rank.value).arg(named(row[at - 1]));
+  QString text = start == 0 ? translated("%1 starts at once.").arg(action)
+                 : start > free
+                     ? translated("%1 starts at %2, when what it needs from other ranks has arrived.").arg(action, durationText(start))
+                     : translated("%1 starts at %2, when rank %3 has done %4.")
+                           .arg(action, durationText(start))
+                           .arg(cell.rank.value)
+                           .arg(actionText(row[at - 1]));
   const LegalPlaces legal = legalPlaces(schedule, cell);
-  if (!legal.after) return cell.position == 0 ? text : text + QLatin1Char(' ') + tr("It can move to the start of its row.");
-  const QString after = named(*legal.after);
+  if (!legal.after) return cell.position == 0 ? text : text + QLatin1Char(' ') + translated("It can move to the start of its row.");
+  const QString after = actionText(*legal.after);
   return text + QLatin1Char(' ') +
-         (legal.first == cell.position ? tr("It cannot move before %1, which has to come first.").arg(after)
-                                       : tr("It can move to any place after %1.").arg(after));
+         (legal.first == cell.position ? translated("It cannot move before %1, which has to come first.").arg(after)
+                                       : translated("It can move to any place after %1.").arg(after));
 }
 
 QString differenceText(const Prediction& before, const Prediction& after) {
@@ -75,10 +70,10 @@ QString differenceText(const Prediction& before, const Prediction& after) {
     return most;
   };
   const double change = before.step > 0 ? static_cast<double>(after.step) / static_cast<double>(before.step) - 1 : 0;
-  QString text = tr("Step %1 → %2 (%3), bubble %4 → %5")
+  QString text = translated("Step %1 → %2 (%3), bubble %4 → %5")
                      .arg(durationText(before.step), durationText(after.step), signedPercentText(change),
                           percentText(before.bubbleFraction), percentText(after.bubbleFraction));
-  if (peak(before) != 0 || peak(after) != 0) text += tr(", peak memory %1 → %2").arg(sizeText(peak(before)), sizeText(peak(after)));
+  if (peak(before) != 0 || peak(after) != 0) text += translated(", peak memory %1 → %2").arg(sizeText(peak(before)), sizeText(peak(after)));
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/drawn.h"
 #include "app/gui/timeline/cell_times.h"
 #include "schedules/error.h"
@@ -11,10 +12,8 @@
 namespace pw::gui {
 namespace {
 
-QString named(const Action& action) { return QString::fromStdString(describe(action)); }
-
 QString namedAll(const std::set<Action>& actions) {
-  return actions.size() == 1 ? named(*actions.begin()) : HandEdit::tr("%n actions", nullptr, static_cast<int>(actions.size()));
+  return actions.size() == 1 ? actionText(*actions.begin()) : HandEdit::tr("%n actions", nullptr, static_cast<int>(actions.size()));
 }
 
 Action plain(Action a) {
@@ -250,7 +249,7 @@ void HandEdit::removePauses() {
 
 void HandEdit::swapTwo() {
   if (selection_.size() != 2) return refuse({tr("select the two actions that are to change places").toStdString(), {}});
-  change(tr("Swap %1 and %2").arg(named(*selection_.begin()), named(*selection_.rbegin())), [&](const Schedule& s) {
+  change(tr("Swap %1 and %2").arg(actionText(*selection_.begin()), actionText(*selection_.rbegin())), [&](const Schedule& s) {
     const auto cells = cellsOf(s, selection_);
     return SwapCells{cells.front(), cells.back()};
   });

@@ -1,7 +1,6 @@
 #include "app/gui/window/palette_commands.h"
 
 #include <QAction>
-#include <QCoreApplication>
 #include <string_view>
 
 #include "app/gui/common/format.h"
@@ -13,8 +12,6 @@
 
 namespace pw::gui {
 namespace {
-
-QString translated(const char* text) { return QCoreApplication::translate("pw::gui::MainWindow", text); }
 
 Command commandOf(QAction* action, const QString& text) {
   return {text, action->shortcut().toString(QKeySequence::NativeText), [action] { action->trigger(); }};

@@ -82,7 +82,7 @@ std::shared_ptr<DistributedOptimizer> makeOptimizer(Worker& worker, const Optimi
   return std::static_pointer_cast<DistributedOptimizer>(made.object());
 }
 
-void step(const std::shared_ptr<DistributedOptimizer>& optimizer, Worker& worker, std::uint64_t context) {
+void stepOptimizer(const std::shared_ptr<DistributedOptimizer>& optimizer, Worker& worker, std::uint64_t context) {
   runWaiting(*worker.tasks(), [optimizer, context]() -> RemoteValue {
     optimizer->step(ContextId(context));
     return {};
@@ -111,7 +111,7 @@ void bindAutograd(py::module_& m) {
   py::class_<OptimizerSpec>(m, "OptimizerSpec").def(py::init(&specOf), py::arg("kind"), py::arg("numbers"), py::arg("nesterov"));
   py::class_<DistributedOptimizer, std::shared_ptr<DistributedOptimizer>>(m, "Optimizer", drops)
       .def(py::init(&makeOptimizer), py::arg("worker"), py::arg("spec"), py::arg("parameters"), py::keep_alive<1, 2>())
-      .def("step", &step, py::arg("worker"), py::arg("context"));
+      .def("step", &stepOptimizer, py::arg("worker"), py::arg("context"));
 }
 
 }  // namespace pw::python

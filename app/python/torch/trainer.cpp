@@ -136,7 +136,7 @@ std::unique_ptr<Trainer> makeTrainer(const py::dict& options, const JobPlace& pl
 }
 
 /// The figures of a step: all of them on the rank that watches.
-py::dict step(Trainer& trainer, const std::string& kind, const py::dict& numbers, const py::dict& batch, bool watches) {
+py::dict stepTrainer(Trainer& trainer, const std::string& kind, const py::dict& numbers, const py::dict& batch, bool watches) {
   const OptimizerSpec optimizer = optimizerOf(numbers, kind);
   NamedTensors tensors;
   for (const auto& [name, tensor] : batch) tensors[name.cast<std::string>()] = tensorOf(tensor);
@@ -189,7 +189,7 @@ void bindTrainer(py::module_& m) {
   m.def("join_job", &joinOthers, py::arg("timeout"));
   py::class_<Trainer>(m, "Trainer", py::release_gil_before_calling_cpp_dtor())
       .def(py::init(&makeTrainer), py::arg("options"), py::arg("place"))
-      .def("step", &step, py::arg("kind"), py::arg("numbers"), py::arg("batch"), py::arg("watches"))
+      .def("step", &stepTrainer, py::arg("kind"), py::arg("numbers"), py::arg("batch"), py::arg("watches"))
       .def("weights", &weights)
       .def("inputs", [](const Trainer& t) { return t.session->inputs(); })
       .def("next_step", [](const Trainer& t) { return t.session->nextStep(); })

@@ -39,13 +39,13 @@ struct Hello {
 class UcxLink;
 
 /// A block in flight. UCX holds its address until it is done.
-struct Operation {
+struct BlockInFlight {
   UcxLink* link = nullptr;
   JobRank peer;
   bool sending = false;
   BlockHead head;
   HeldBuffer data;
-  std::list<Operation>::iterator self{};
+  std::list<BlockInFlight>::iterator self{};
 };
 
 /// A message of a block that is written directly, until UCX has sent it.
@@ -56,7 +56,7 @@ struct Note {
   std::list<Note>::iterator self{};
 };
 
-struct Peer {
+struct LinkPeer {
   UcxLink* link = nullptr;
   JobRank rank;
   ucp_ep_h endpoint = nullptr;
@@ -69,7 +69,7 @@ void release(void* handle, ucs_status_t, void* count) {
   ucp_request_free(handle);
 }
 
-ucp_request_param_t parametersOf(void* data) {
+ucp_request_param_t parametersOfBlock(void* data) {
   ucp_request_param_t parameters{};
   parameters.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS;
@@ -99,12 +99,12 @@ class UcxLink {
   [[nodiscard]] ucp_worker_h worker() const { return ucx_.worker.get(); }
   void setHandler(unsigned id, ucp_am_recv_callback_t handler);
   void meet(const Rendezvous& rendezvous);
-  bool sayHello(Peer& peer, Hello& hello);
+  bool sayHello(LinkPeer& peer, Hello& hello);
   bool send(JobRank to, const BlockHead& head, HeldBuffer data);
   void post(JobRank to, const DirectMessage& message);
   void sent(Note& note, ucs_status_t status);
-  Operation& open(const Operation& operation);
-  void finished(Operation& operation, ucs_status_t status);
+  BlockInFlight& open(const BlockInFlight& operation);
+  void finished(BlockInFlight& operation, ucs_status_t status);
   ucs_status_t take(const BlockHead& head, void* data, std::size_t bytes, bool isFetched);
   template <class Condition>
   bool runUntil(Clock::time_point end, Condition condition);
@@ -113,9 +113,9 @@ class UcxLink {
   std::string token_;
   LinkEvents events_;
   // Before UCX's worker, which reports to these until it is destroyed.
-  std::vector<Peer> peers_;
+  std::vector<LinkPeer> peers_;
   std::vector<Hello> hellos_;
-  std::list<Operation> operations_;
+  std::list<BlockInFlight> operations_;
   std::list<Note> notes_;
   DirectWrites direct_;
   int unreleased_ = 0;  ///< requests of endpoints that close, and of hellos
@@ -159,12 +159,12 @@ UcxLink::UcxLink(const Rendezvous& rendezvous, const KeyValueStore& store, LinkE
   });
   const auto addresses = exchangedAddresses(ucx_, "channel", rendezvous, store);
   const auto lost = [](void* lostPeer, ucp_ep_h, ucs_status_t) {
-    auto& peer = *static_cast<Peer*>(lostPeer);
+    auto& peer = *static_cast<LinkPeer*>(lostPeer);
     peer.lost = true;
     peer.link->events_.lost(peer.rank, lostSentence(peer.rank));
   };
   for (std::size_t r = 0; r < peers_.size(); ++r) {
-    Peer& peer = peers_[r];
+    LinkPeer& peer = peers_[r];
     peer.link = this;
     peer.rank = JobRank(static_cast<int>(r));
     if (peer.rank != rank_) peer.endpoint = connectTo(ucx_, peer.rank, addresses[r], lost, &peer);
@@ -204,7 +204,7 @@ void UcxLink::meet(const Rendezvous& rendezvous) {
   const auto hasFailed = [&] { return rendezvous.jobFailed != nullptr && *rendezvous.jobFailed; };
   hellos_.resize(peers_.size() * kHellos);
   for (std::uint32_t round = 1; round <= kHellos; ++round) {
-    for (Peer& peer : peers_) {
+    for (LinkPeer& peer : peers_) {
       if (peer.rank == rank_) continue;
       Hello& hello = hellos_[peer.rank.index() * kHellos + round - 1];
       hello = {.key = blockKey(token_, rank_, peer.rank),
@@ -213,8 +213,8 @@ void UcxLink::meet(const Rendezvous& rendezvous) {
                .memory = direct_.name()};
       if (!sayHello(peer, hello)) throw Error(lostSentence(peer.rank));
     }
-    const auto isAbsent = [&](const Peer& peer) { return peer.rank != rank_ && peer.hellos < round; };
-    const auto isLost = [](const Peer& peer) { return peer.lost; };
+    const auto isAbsent = [&](const LinkPeer& peer) { return peer.rank != rank_ && peer.hellos < round; };
+    const auto isLost = [](const LinkPeer& peer) { return peer.lost; };
     runUntil(end, [&] { return hasFailed() || std::ranges::any_of(peers_, isLost) || std::ranges::none_of(peers_, isAbsent); });
     if (hasFailed()) throw Error("another rank has failed; the reason is in that rank's message");
     if (const auto lost = std::ranges::find_if(peers_, isLost); lost != peers_.end()) throw Error(lostSentence(lost->rank));
@@ -223,8 +223,8 @@ void UcxLink::meet(const Rendezvous& rendezvous) {
   }
 }
 
-bool UcxLink::sayHello(Peer& peer, Hello& hello) {
-  ucp_request_param_t parameters = parametersOf(&unreleased_);
+bool UcxLink::sayHello(LinkPeer& peer, Hello& hello) {
+  ucp_request_param_t parameters = parametersOfBlock(&unreleased_);
   parameters.cb.send = &release;
   parameters.flags = UCP_AM_SEND_FLAG_EAGER;
   const ucs_status_ptr_t started = ucp_am_send_nbx(peer.endpoint, kHelloId, &hello, sizeof hello, nullptr, 0, &parameters);
@@ -232,7 +232,7 @@ bool UcxLink::sayHello(Peer& peer, Hello& hello) {
   return !UCS_PTR_IS_ERR(started);
 }
 
-Operation& UcxLink::open(const Operation& operation) {
+BlockInFlight& UcxLink::open(const BlockInFlight& operation) {
   operations_.push_back(operation);
   operations_.back().self = std::prev(operations_.end());
   return operations_.back();
@@ -246,12 +246,12 @@ bool UcxLink::start(JobRank to, const BlockHead& head, HeldBuffer data) {
 }
 
 void UcxLink::post(JobRank to, const DirectMessage& message) {
-  const Peer& peer = peers_[to.index()];
+  const LinkPeer& peer = peers_[to.index()];
   if (peer.endpoint == nullptr) return;
   notes_.push_back({.link = this, .peer = to, .message = message});
   Note& note = notes_.back();
   note.self = std::prev(notes_.end());
-  ucp_request_param_t parameters = parametersOf(&note);
+  ucp_request_param_t parameters = parametersOfBlock(&note);
   parameters.cb.send = [](void* handle, ucs_status_t status, void* sent) {
     ucp_request_free(handle);
     static_cast<Note*>(sent)->link->sent(*static_cast<Note*>(sent), status);
@@ -267,13 +267,13 @@ void UcxLink::sent(Note& note, ucs_status_t status) {
 }
 
 bool UcxLink::send(JobRank to, const BlockHead& head, HeldBuffer data) {
-  const Peer& peer = peers_[to.index()];
+  const LinkPeer& peer = peers_[to.index()];
   if (peer.endpoint == nullptr) return true;
-  Operation& operation = open({.link = this, .peer = to, .sending = true, .head = head, .data = std::move(data)});
-  ucp_request_param_t parameters = parametersOf(&operation);
+  BlockInFlight& operation = open({.link = this, .peer = to, .sending = true, .head = head, .data = std::move(data)});
+  ucp_request_param_t parameters = parametersOfBlock(&operation);
   parameters.cb.send = [](void* handle, ucs_status_t status, void* done) {
     ucp_request_free(handle);
-    static_cast<Operation*>(done)->link->finished(*static_cast<Operation*>(done), status);
+    static_cast<BlockInFlight*>(done)->link->finished(*static_cast<BlockInFlight*>(done), status);
   };
   const Buffer buffer = operation.data.buffer;
   parameters.flags = buffer.bytes < kFetched ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
@@ -284,7 +284,7 @@ bool UcxLink::send(JobRank to, const BlockHead& head, HeldBuffer data) {
   return UCS_PTR_RAW_STATUS(started) == UCS_OK;
 }
 
-void UcxLink::finished(Operation& operation, ucs_status_t status) {
+void UcxLink::finished(BlockInFlight& operation, ucs_status_t status) {
   if (status == UCS_OK && !operation.sending) events_.placed(operation.head, std::move(operation.data));
   if (status != UCS_OK) events_.lost(operation.peer, lostSentence(operation.peer));
   operations_.erase(operation.self);
@@ -299,13 +299,13 @@ ucs_status_t UcxLink::take(const BlockHead& head, void* data, std::size_t bytes,
   const std::optional<HeldBuffer> announced = direct_.announced(head, bytes);
   HeldBuffer memory = announced ? *announced : events_.place(head, bytes);
   if (memory.owner == nullptr) return UCS_ERR_REJECTED;
-  Operation& operation =
+  BlockInFlight& operation =
       open({.link = this, .peer = JobRank(static_cast<int>(head.from)), .sending = false, .head = head, .data = std::move(memory)});
-  ucp_request_param_t parameters = parametersOf(&operation);
+  ucp_request_param_t parameters = parametersOfBlock(&operation);
   parameters.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   parameters.cb.recv_am = [](void* handle, ucs_status_t status, std::size_t, void* done) {
     ucp_request_free(handle);
-    static_cast<Operation*>(done)->link->finished(*static_cast<Operation*>(done), status);
+    static_cast<BlockInFlight*>(done)->link->finished(*static_cast<BlockInFlight*>(done), status);
   };
   const ucs_status_ptr_t started = ucp_am_recv_data_nbx(worker(), data, operation.data.buffer.data, bytes, &parameters);
   if (!UCS_PTR_IS_PTR(started)) finished(operation, UCS_PTR_RAW_STATUS(started));
@@ -314,9 +314,9 @@ ucs_status_t UcxLink::take(const BlockHead& head, void* data, std::size_t bytes,
 
 void UcxLink::drop(JobRank rank) {
   direct_.drop(rank);
-  Peer& peer = peers_[rank.index()];
+  LinkPeer& peer = peers_[rank.index()];
   if (peer.endpoint == nullptr) return;
-  ucp_request_param_t parameters = parametersOf(&unreleased_);
+  ucp_request_param_t parameters = parametersOfBlock(&unreleased_);
   parameters.cb.send = &release;
   parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
   if (UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(peer.endpoint, nullptr), &parameters))) ++unreleased_;
@@ -325,15 +325,15 @@ void UcxLink::drop(JobRank rank) {
 /// Peers may hang: all for a short while only.
 void UcxLink::leave(milliseconds longest) {
   constexpr milliseconds kClosing{200};
-  if (std::ranges::none_of(peers_, [](const Peer& peer) { return peer.endpoint != nullptr; }) && unreleased_ == 0) return;
+  if (std::ranges::none_of(peers_, [](const LinkPeer& peer) { return peer.endpoint != nullptr; }) && unreleased_ == 0) return;
   if (longest.count() > 0) {
-    ucp_request_param_t parameters = parametersOf(&flushes_);
+    ucp_request_param_t parameters = parametersOfBlock(&flushes_);
     parameters.cb.send = &release;
     parameters.flags = 0;
     if (UCS_PTR_IS_PTR(ucp_worker_flush_nbx(worker(), &parameters))) ++flushes_;
     runUntil(Clock::now() + longest, [&] { return flushes_ == 0; });
   }
-  for (const Peer& peer : peers_) drop(peer.rank);
+  for (const LinkPeer& peer : peers_) drop(peer.rank);
   runUntil(Clock::now() + kClosing, [&] { return unreleased_ == 0; });
 }
 

@@ -71,7 +71,7 @@ const Known* knownOf(const Node& node) {
 }
 
 bool isInteger(const Number& n) { return std::holds_alternative<std::int64_t>(n); }
-bool isTrue(const Number& n) { return asDouble(n) != 0; }
+bool isNonzero(const Number& n) { return asDouble(n) != 0; }
 Number truth(bool holds) { return std::int64_t{holds ? 1 : 0}; }
 
 [[noreturn]] void failOverflow() { throw Error("computes an integer beyond 64 bits"); }
@@ -173,10 +173,10 @@ Number called(Function function, const std::vector<Number>& operands) {
     case Function::Le: return truth(!less(b, a));
     case Function::Gt: return truth(less(b, a));
     case Function::Ge: return truth(!less(a, b));
-    case Function::Not: return truth(!isTrue(a));
+    case Function::Not: return truth(!isNonzero(a));
     case Function::Max: return less(a, b) ? b : a;
     case Function::Min: return less(b, a) ? b : a;
-    case Function::Ite: return isTrue(a) ? operands.at(1) : operands.at(2);
+    case Function::Ite: return isNonzero(a) ? operands.at(1) : operands.at(2);
     case Function::Int:
     case Function::Trunc: return rounded([](double x) { return std::trunc(x); });
     case Function::Floor: return rounded([](double x) { return std::floor(x); });

@@ -21,7 +21,7 @@ namespace {
 
 using Meaning = PipelineLabel::Meaning;
 
-constexpr std::size_t kMostPatterns = 100, kLongestPattern = 1000, kLongestName = 400;
+constexpr std::size_t kMostPatterns = 100, kLongestPattern = 1000, kLongestMatched = 400;
 
 /// A kind of span, or what is none: the begin of a step.
 struct Kind {
@@ -181,7 +181,7 @@ NamePatterns NamePatterns::parse(std::string_view text, const std::string& sourc
 }
 
 PipelineLabel NamePatterns::label(std::string_view name) const {
-  if (!patterns_ || name.size() > kLongestName) return {};
+  if (!patterns_ || name.size() > kLongestMatched) return {};
   for (const Pattern& pattern : patterns_->patterns) {
     std::cmatch match;
     try {

@@ -13,6 +13,9 @@
 
 namespace pw::test {
 
+/// The file of a sample model.
+inline std::string sample(const std::string& name) { return PW_SOURCE_DIR "/resources/models/" + name + ".pt2"; }
+
 /// The outcome of a call of the program.
 struct Outcome {
   int status = -1;  ///< exit status; −1 when a signal ended it

@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string sample(const std::string& name) { return PW_SOURCE_DIR "/resources/models/" + name + ".pt2"; }
-
 Json inspected(const std::vector<std::string>& arguments) {
   std::vector<std::string> words{"inspect", "--json"};
   words.insert(words.end(), arguments.begin(), arguments.end());

@@ -218,7 +218,7 @@ Trace traceOf(Ns duration) {
           {}};
 }
 
-RunRecord runOf(const std::vector<Ns>& steps) {
+RunRecord recordOf(const std::vector<Ns>& steps) {
   RunRecord run;
   run.startedAt = "2026-11-21T12:00:00Z";
   run.transport = Transport::Gloo;
@@ -239,8 +239,8 @@ TEST(Simulate, PredictsAPlanFromItsOwnCosts) {
 /// A store of two runs: the first took 1200 ns in its median step after the warm-up, the second 1800 ns.
 std::string storeOfTwoRuns(const Folder& folder) {
   RunStore store(folder.file("runs.db"), RunStore::Mode::ReadWrite);
-  static_cast<void>(store.add(runOf({9'000, 1'100, 1'300, 1'200})));
-  static_cast<void>(store.add(runOf({9'000, 1'800})));
+  static_cast<void>(store.add(recordOf({9'000, 1'100, 1'300, 1'200})));
+  static_cast<void>(store.add(recordOf({9'000, 1'800})));
   return folder.file("runs.db");
 }
 
@@ -264,7 +264,7 @@ std::string storeOfAlikeSteps(const Folder& folder, const std::string& name, Ns 
   RunStore store(folder.file(name), RunStore::Mode::ReadWrite);
   std::vector<Ns> steps{9'000};
   for (std::int64_t i = 0; i < 12; ++i) steps.push_back(step + Ns(i % 3 - 1));
-  for (int run = 0; run < 2; ++run) static_cast<void>(store.add(runOf(steps)));
+  for (int run = 0; run < 2; ++run) static_cast<void>(store.add(recordOf(steps)));
   return folder.file(name);
 }
 
@@ -284,7 +284,7 @@ TEST(Gate, FailsWhereRunsGotSlowerThanTheBaseAndPassesTheOtherWay) {
 TEST(Gate, RefusesABaseWithoutSuchRuns) {
   const Folder folder;
   const std::string store = storeOfAlikeSteps(folder, "runs.db", 1'000);
-  RunRecord run = runOf({9'000, 1'000, 1'000});
+  RunRecord run = recordOf({9'000, 1'000, 1'000});
   run.transport = Transport::Ucx;
   RunStore(folder.file("base.db"), RunStore::Mode::ReadWrite).add(run);
   const Outcome outcome = call({"gate", "--store", store, "--against", folder.file("base.db")});
@@ -318,7 +318,7 @@ TEST(Compare, ComparesTwoRuns) {
 TEST(Compare, RefusesARunWithoutStepsAndOneThatIsNotThere) {
   const Folder folder;
   const std::string path = storeOfTwoRuns(folder);
-  static_cast<void>(RunStore(path, RunStore::Mode::ReadWrite).add(runOf({})));
+  static_cast<void>(RunStore(path, RunStore::Mode::ReadWrite).add(recordOf({})));
   for (const char* run : {"3", "7"}) {
     const Outcome outcome = call({"compare", "--store", path, "--run", run});
     EXPECT_EQ(outcome.status, 2) << run;

@@ -15,7 +15,7 @@
 namespace pw::test {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -37,7 +37,7 @@ class Devices : public testing::Test {
   }
 
   static std::string text(const char* machine) { return output(machine, {"devices"}); }
-  static json document(const char* machine) { return json::parse(output(machine, {"devices", "--json"})); }
+  static Json document(const char* machine) { return Json::parse(output(machine, {"devices", "--json"})); }
 
  private:
   static std::string output(const char* machine, std::vector<std::string> words) {
@@ -52,8 +52,8 @@ class Devices : public testing::Test {
 };
 
 /// The entry of a list whose `key` is `value`.
-json entry(const json& list, const char* key, const std::string& value) {
-  for (const json& candidate : list) {
+Json entryOf(const Json& list, const char* key, const std::string& value) {
+  for (const Json& candidate : list) {
     if (candidate.at(key) == value) return candidate;
   }
   ADD_FAILURE() << "no " << value << " in " << list;
@@ -61,19 +61,19 @@ json entry(const json& list, const char* key, const std::string& value) {
 }
 
 /// What a copy of the program that has these modules beside it says of a backend.
-json beside(const std::vector<std::string>& modules, const std::string& backend) {
+Json beside(const std::vector<std::string>& modules, const std::string& backend) {
   const Folder folder;
   std::filesystem::create_directories(folder.file("bin"));
   std::filesystem::create_directories(folder.file("lib"));
   std::filesystem::copy_file(PIPEWRIGHT, folder.file("bin/pipewright"));
   for (const std::string& module : modules) static_cast<void>(folder.with("lib/" + module, "never loaded"));
   EXPECT_EQ(std::system((folder.file("bin/pipewright") + " devices --json > " + folder.file("out")).c_str()), 0);
-  const json found = json::parse(contentOf(folder.file("out")));
-  for (const json& module : found.at("modules")) {
+  const Json found = Json::parse(contentOf(folder.file("out")));
+  for (const Json& module : found.at("modules")) {
     const auto expected = std::find(modules.begin(), modules.end(), module.at("file").get<std::string>());
     EXPECT_EQ(module.at("path").is_null(), expected == modules.end()) << module;
   }
-  return entry(found.at("backends"), "name", backend);
+  return entryOf(found.at("backends"), "name", backend);
 }
 
 TEST_F(Devices, WithoutGpusSaysWhyAndThatNcclCannotRun) {
@@ -84,15 +84,15 @@ TEST_F(Devices, WithoutGpusSaysWhyAndThatNcclCannotRun) {
   EXPECT_THAT(shown, Not(HasSubstr("link")));
   EXPECT_THAT(shown, Not(HasSubstr(" \n")));
 
-  const json found = document("none");
-  EXPECT_EQ(found.at("gpus"), json::array());
-  EXPECT_EQ(found.at("links"), json::array());
+  const Json found = document("none");
+  EXPECT_EQ(found.at("gpus"), Json::array());
+  EXPECT_EQ(found.at("links"), Json::array());
   EXPECT_THAT(found.at("why_no_gpus").get<std::string>(), HasSubstr("finds no GPU"));
-  EXPECT_EQ(entry(found.at("backends"), "name", "nccl").at("available"), false);
+  EXPECT_EQ(entryOf(found.at("backends"), "name", "nccl").at("available"), false);
 }
 
 TEST_F(Devices, TheProcessorIsWhatThisProcessMayUse) {
-  const json cpu = document("none").at("cpu");
+  const Json cpu = document("none").at("cpu");
   cpu_set_t usable, one;
   ASSERT_EQ(::sched_getaffinity(0, sizeof usable, &usable), 0);
   EXPECT_GE(cpu.at("cores"), 1);
@@ -107,7 +107,7 @@ TEST_F(Devices, TheProcessorIsWhatThisProcessMayUse) {
   while (!CPU_ISSET(first, &usable)) ++first;
   CPU_SET(first, &one);
   ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-  const json limited = document("none").at("cpu");
+  const Json limited = document("none").at("cpu");
   EXPECT_EQ(::sched_setaffinity(0, sizeof usable, &usable), 0);
   EXPECT_EQ(limited.at("cores"), 1);
   EXPECT_EQ(limited.at("all_cores"), cpu.at("all_cores"));
@@ -128,12 +128,12 @@ TEST_F(Devices, ShowsGpusAndTheirLinks) {
 }
 
 TEST_F(Devices, TheDocumentHasGpusAndTheirLinks) {
-  const json found = document("nvlink");
+  const Json found = document("nvlink");
   EXPECT_EQ(found.at("driver"), "580.65.06");
   EXPECT_EQ(found.at("cuda"), "13.0");
   EXPECT_EQ(found.at("why_no_gpus"), "");
   ASSERT_EQ(found.at("gpus").size(), 2U);
-  EXPECT_EQ(found.at("gpus")[1], json({{"index", 1},
+  EXPECT_EQ(found.at("gpus")[1], Json({{"index", 1},
                                        {"cuda_index", 1},
                                        {"name", "NVIDIA H100 80GB HBM3"},
                                        {"uuid", "GPU-1aaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"},
@@ -142,9 +142,9 @@ TEST_F(Devices, TheDocumentHasGpusAndTheirLinks) {
                                        {"memory_used_bytes", 536'870'912},
                                        {"compute_capability", "9.0"},
                                        {"mig", false},
-                                       {"mig_instances", json::array()},
+                                       {"mig_instances", Json::array()},
                                        {"problem", ""}}));
-  EXPECT_EQ(found.at("links"), json::array({{{"first", 0}, {"second", 1}, {"path", "nvlink"}, {"nvlinks", 18}, {"peer_access", true}}}));
+  EXPECT_EQ(found.at("links"), Json::array({{{"first", 0}, {"second", 1}, {"path", "nvlink"}, {"nvlinks", 18}, {"peer_access", true}}}));
 }
 
 TEST_F(Devices, SaysWhatOneShouldKnowOfUnlikeGpusApart) {
@@ -164,7 +164,7 @@ TEST_F(Devices, SaysWhichGpusTheEnvironmentHides) {
   EXPECT_THAT(shown, HasSubstr("\n  1  0         NVIDIA"));
   EXPECT_THAT(shown, HasSubstr("CUDA_VISIBLE_DEVICES=\"1\" hides 1 GPU.\n"));
 
-  const json found = document("nvlink");
+  const Json found = document("nvlink");
   EXPECT_EQ(found.at("cuda_visible_devices"), "1");
   EXPECT_EQ(found.at("gpus")[0].at("cuda_index"), nullptr);
   EXPECT_EQ(found.at("gpus")[1].at("cuda_index"), 0);
@@ -175,19 +175,19 @@ TEST_F(Devices, NcclNeedsAUsableGpuAndBothModules) {
   EXPECT_THAT(beside({}, "nccl").at("note").get<std::string>(), HasSubstr("libpw_torch.so is not beside"));
   EXPECT_THAT(beside({"libpw_torch.so"}, "nccl").at("note").get<std::string>(), HasSubstr("libpw_cuda.so is not beside"));
   const std::vector<std::string> all{"libpw_torch.so", "libpw_cuda.so"};
-  const json two = beside(all, "nccl");
+  const Json two = beside(all, "nccl");
   EXPECT_EQ(two.at("available"), true);
   EXPECT_THAT(two.at("note").get<std::string>(), HasSubstr("2 GPUs, one per rank"));
 
   ::setenv("FAKE_NVML", "lost", 1);  // one of two
-  const json one = beside(all, "nccl");
+  const Json one = beside(all, "nccl");
   EXPECT_EQ(one.at("available"), true);
   EXPECT_THAT(one.at("note").get<std::string>(), HasSubstr("1 GPU; several ranks would share it"));
   ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
   EXPECT_THAT(beside(all, "nccl").at("note").get<std::string>(), HasSubstr("no GPU here can be used"));
 
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
-  const json hidden = beside(all, "nccl");
+  const Json hidden = beside(all, "nccl");
   EXPECT_EQ(hidden.at("available"), false);
   EXPECT_THAT(hidden.at("note").get<std::string>(), HasSubstr("CUDA_VISIBLE_DEVICES=\"\" hides every GPU"));
 }
@@ -241,10 +241,10 @@ TEST_F(Measured, RatesAreATable) {
 
 TEST_F(Measured, RatesAreInTheDocumentByTheNumberOfCuda) {
   ::setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
-  const json found = json::parse(measure("switch", "--json").out);
+  const Json found = Json::parse(measure("switch", "--json").out);
   EXPECT_EQ(found.at("gpus")[0].at("measured").at("launch_ns"), 4'200) << "CUDA's GPU 1";
   EXPECT_EQ(found.at("gpus")[1].at("measured"), nullptr) << "hidden";
-  EXPECT_EQ(found.at("gpus")[2].at("measured"), json({{"bf16_flops_per_s", 700.04e12},
+  EXPECT_EQ(found.at("gpus")[2].at("measured"), Json({{"bf16_flops_per_s", 700.04e12},
                                                       {"tf32_flops_per_s", 400e12},
                                                       {"float32_flops_per_s", 50e12},
                                                       {"memory_bytes_per_s", 3000e9},
@@ -256,12 +256,12 @@ TEST_F(Measured, RatesAreInTheDocumentByTheNumberOfCuda) {
 }
 
 TEST_F(Measured, ProgressIsOnStderr) {
-  const Outcome outcome = measure("nvlink", "--json --progress json");
-  EXPECT_TRUE(json::accept(outcome.out));
+  const Outcome outcome = measure("nvlink", "--json --progress Json");
+  EXPECT_TRUE(Json::accept(outcome.out));
   EXPECT_THAT(outcome.err, HasSubstr(R"({"task":"measure","done":0,"all":4,"note":"GPU 0"})"));
   EXPECT_THAT(outcome.err, HasSubstr(R"("done":4,"all":4)"));
-  EXPECT_EQ(json::parse(outcome.out).at("links")[0].at("measured"),
-            json({{"bytes_per_s", 150.5e9}, {"latency_ns", 3'100}, {"back_bytes_per_s", 140e9}, {"back_latency_ns", 3'000}}));
+  EXPECT_EQ(Json::parse(outcome.out).at("links")[0].at("measured"),
+            Json({{"bytes_per_s", 150.5e9}, {"latency_ns", 3'100}, {"back_bytes_per_s", 140e9}, {"back_latency_ns", 3'000}}));
 }
 
 TEST_F(Measured, IsASentenceWhereItCannotBe) {
@@ -285,9 +285,9 @@ TEST_F(Devices, ArePlannedForWhereThereAreSeveralGpus) {
   const auto ranks = [](const char* machine) {
     ::setenv("FAKE_NVML", machine, 1);
     const Outcome outcome = call({"plan", PW_SOURCE_DIR "/resources/models/gpt_small.pt2", "--microbatches", "4", "--json", "--cluster",
-                                  PW_SOURCE_DIR "/resources/clusters/h100-nvlink.json"});
+                                  PW_SOURCE_DIR "/resources/clusters/h100-nvlink.Json"});
     EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return outcome.status == 0 ? json::parse(outcome.out).at("world_size").get<int>() : 0;
+    return outcome.status == 0 ? Json::parse(outcome.out).at("world_size").get<int>() : 0;
   };
   EXPECT_EQ(ranks("nvlink"), 2);
   EXPECT_EQ(ranks("switch"), 3);
@@ -303,7 +303,7 @@ TEST(DevicesOfThisMachine, AreListedWhateverItHas) {
   const Outcome outcome = call({"devices", "--json"});
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.err, "");
-  const json found = json::parse(outcome.out);
+  const Json found = Json::parse(outcome.out);
   EXPECT_EQ(found.at("gpus").empty(), !found.at("why_no_gpus").get<std::string>().empty());
   const std::size_t count = found.at("gpus").size();
   EXPECT_EQ(found.at("links").size(), count * (count - (count > 0 ? 1 : 0)) / 2);

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json runOf(const std::string& plan, const Words& more) {
+Json dynamicRun(const std::string& plan, const Words& more) {
   Words words{"run", plan, "--json"};
   words.insert(words.end(), more.begin(), more.end());
   const Outcome outcome = finish(words);
@@ -33,7 +33,7 @@ TEST_P(DynamicRun, HasTheLossesOfTheScheduleAndIsStoredCompared) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
-  const Json scheduled = runOf(plan, common), dynamic = runOf(plan, with({"--backward", "dynamic", "--verify"}));
+  const Json scheduled = dynamicRun(plan, common), dynamic = dynamicRun(plan, with({"--backward", "dynamic", "--verify"}));
   EXPECT_EQ(dynamic["verification"]["equal"], true) << dynamic["verification"];
   ASSERT_EQ(dynamic["losses"].size(), 3U);
   for (std::size_t s = 0; s < 3; ++s) {

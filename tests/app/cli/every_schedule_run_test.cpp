@@ -14,14 +14,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Case {
+struct ScheduleCase {
   std::string schedule, transport;
 
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.schedule << " over " << c.transport; }
+  friend void PrintTo(const ScheduleCase& c, std::ostream* out) { *out << c.schedule << " over " << c.transport; }
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<ScheduleCase> cases() {
+  std::vector<ScheduleCase> all;
   for (const Generator& generator : generators()) {
     if (generator.name == "forward-only") continue;
     for (const Transport transport : hostTransports()) all.push_back({std::string(generator.name), std::string(nameOf(transport))});
@@ -30,7 +30,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-class RealProcesses : public testing::TestWithParam<Case> {};
+class RealProcesses : public testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(RealProcesses, TakeTheStepOfOneRank) {
   const Folder folder;

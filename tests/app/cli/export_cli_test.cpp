@@ -16,15 +16,15 @@
 namespace pw::test {
 namespace {
 
-const std::string kModel = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
 const std::string kMeasured = PW_SOURCE_DIR "/tests/data/primus/pp8";
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// A plan of the small model from estimated costs, so that nothing is measured.
-std::string planned(const Folder& folder, const std::string& schedule = "1f1b", const std::string& precision = "traced") {
-  const Outcome outcome = call({"plan", kModel, "--precision", precision, "--ranks", "2", "--microbatches", "4", "--schedule", schedule,
-                                "--cluster", PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", folder.file("plan.json")});
+std::string plannedModel(const Folder& folder, const std::string& schedule = "1f1b", const std::string& precision = "traced") {
+  const Outcome outcome =
+      call({"plan", sample("gpt_small"), "--precision", precision, "--ranks", "2", "--microbatches", "4", "--schedule", schedule,
+            "--cluster", PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", folder.file("plan.json")});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return folder.file("plan.json");
 }
@@ -42,7 +42,7 @@ TEST(ExportCli, ReadsForeignTracesByAUsersPatterns) {
 
 TEST(Export, WritesAPredictionAsChromeTraceTableAndDrawing) {
   const Folder folder;
-  const std::string plan = planned(folder);
+  const std::string plan = plannedModel(folder);
   ASSERT_EQ(call({"export", plan, "--to", "chrome", "--out", folder.file("p.json")}).status, 0);
   const Outcome table = call({"export", plan, "--to", "csv"});
   ASSERT_EQ(table.status, 0) << table.err;
@@ -60,7 +60,7 @@ TEST(Export, WritesAPredictionAsChromeTraceTableAndDrawing) {
 /// A run of three steps, each a little later than predicted, the first apart.
 RunRecord stored(const Folder& folder) {
   RunRecord run;
-  run.plan = parsePlan(contentOf(planned(folder)), "plan.json");
+  run.plan = parsePlan(contentOf(plannedModel(folder)), "plan.json");
   run.predicted = simulate(run.plan.schedule, run.plan.costs);
   for (const int step : {0, 1, 2}) {
     run.steps.push_back({step, 1.0, run.predicted});
@@ -108,7 +108,7 @@ std::ptrdiff_t countOf(const std::string& text, const std::string& part) {
 
 TEST(Export, WritesFiguresOfTheWantedLook) {
   const Folder folder;
-  const std::string plan = planned(folder);
+  const std::string plan = plannedModel(folder);
   const std::string usual = call({"export", plan, "--to", "svg"}).out;
   EXPECT_TRUE(contains(usual, "width=\"178mm\"")) << usual.substr(0, 200);
   EXPECT_TRUE(contains(usual, ">gpt_small, 1f1b, predicted</text>"));
@@ -150,7 +150,7 @@ TEST(Export, DrawsAPredictionAboveAMeasuredStep) {
 
 TEST(Export, WritesAPlanForTorch) {
   const Folder folder;
-  const Outcome outcome = call({"export", planned(folder, "zbv"), "--to", "torch", "--out", folder.file("pipeline")});
+  const Outcome outcome = call({"export", plannedModel(folder, "zbv"), "--to", "torch", "--out", folder.file("pipeline")});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_TRUE(contains(outcome.out, "torchrun --nproc-per-node 2 ")) << outcome.out;
   const auto settings = nlohmann::json::parse(contentOf(folder.file("pipeline/pipeline.json")));
@@ -166,7 +166,7 @@ TEST(Export, WritesAPlanForTorchtitan) {
   const Folder folder;
   const std::string plan = folder.file("plan.json");
   const Outcome made =
-      call({"plan", kModel, "--ranks", "2", "--microbatches", "4", "--schedule", "zbv", "--cluster",
+      call({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--schedule", "zbv", "--cluster",
             PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", plan, "--balance", "layers", "--precision", "bf16"});
   ASSERT_EQ(made.status, 0) << made.err;
   const Outcome outcome = call({"export", plan, "--to", "torchtitan", "--out", folder.file("titan")});
@@ -184,7 +184,7 @@ TEST(Export, WritesAPlanForTorchtitan) {
 
 TEST(Export, SaysWhatIsWrongWithACall) {
   const Folder folder;
-  const std::string plan = planned(folder);
+  const std::string plan = plannedModel(folder);
   for (const auto& [words, sentence] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--to", "svg"}, "takes one of a plan file"},
            {{plan, "--trace", kMeasured, "--to", "svg"}, "takes one of a plan file"},
@@ -215,7 +215,7 @@ TEST(Export, SaysWhatIsWrongWithACall) {
 
 #ifdef PW_PYTHON
 /// The losses that the exported script printed.
-std::vector<double> lossesOf(const std::string& text) {
+std::vector<double> exportedLosses(const std::string& text) {
   const std::size_t begin = text.find("{\"losses\"");
   if (begin == std::string::npos) return {};
   return nlohmann::json::parse(text.substr(begin, text.find('\n', begin) - begin)).at("losses").get<std::vector<double>>();
@@ -224,16 +224,16 @@ std::vector<double> lossesOf(const std::string& text) {
 // The script computes as the plan does: in bfloat16 by autocast, without an option. Traced in float32 its losses differ by more.
 TEST(Export, RunsWithTorchInThePrecisionOfThePlan) {
   const Folder folder;
-  const std::string plan = planned(folder, "1f1b", "bf16"), data = folder.file("data.pt"), out = folder.file("out");
+  const std::string plan = plannedModel(folder, "1f1b", "bf16"), data = folder.file("data.pt"), out = folder.file("out");
   ASSERT_EQ(std::system((PW_PYTHON " " PW_SOURCE_DIR "/tests/support/python/checkpoint_user.py data " + data + " 16").c_str()), 0);
   ASSERT_EQ(call({"export", plan, "--to", "torch", "--out", folder.file("x")}).status, 0);
   EXPECT_EQ(nlohmann::json::parse(contentOf(folder.file("x/pipeline.json"))).at("precision"), "bf16");
   const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " +
                              folder.file("x/run.py") + " --steps 3 --lr 0.1 --data " + data;
   ASSERT_EQ(std::system((script + " > " + out + " 2>&1").c_str()), 0) << contentOf(out);
-  const std::vector<double> theirs = lossesOf(contentOf(out));
+  const std::vector<double> theirs = exportedLosses(contentOf(out));
   ASSERT_EQ(std::system((script + " --precision traced > " + out + " 2>&1").c_str()), 0) << contentOf(out);
-  const std::vector<double> traced = lossesOf(contentOf(out));
+  const std::vector<double> traced = exportedLosses(contentOf(out));
   const Outcome run = call({"run", plan, "--json", "--steps", "3", "--lr", "0.1", "--data", data, "--precision", "bf16"});
   ASSERT_EQ(run.status, 0) << run.err;
   const auto ours = nlohmann::json::parse(run.out).at("losses").get<std::vector<double>>();
@@ -253,14 +253,15 @@ TEST(Export, RunsWithTorchtitansArgumentsAsThisProgramRunsIt) {
   const std::string tools = PW_SOURCE_DIR "/tests/support/python/";
   ASSERT_EQ(std::system((PW_PYTHON " " + tools + "checkpoint_user.py data " + data + " 16").c_str()), 0);
   for (const char* schedule : {"interleaved-1f1b", "zbv"}) {
-    const Outcome made = call({"plan", kModel, "--ranks", "2", "--chunks", "2", "--microbatches", "4", "--schedule", schedule, "--cluster",
-                               PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--balance", "layers", "--out", plan});
+    const Outcome made =
+        call({"plan", sample("gpt_small"), "--ranks", "2", "--chunks", "2", "--microbatches", "4", "--schedule", schedule, "--cluster",
+              PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--balance", "layers", "--out", plan});
     ASSERT_EQ(made.status, 0) << made.err;
     ASSERT_EQ(call({"export", plan, "--to", "torchtitan", "--out", folder.file("titan")}).status, 0);
     const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " + tools +
-                               "titan_user.py " + folder.file("titan") + " " + kModel + " " + data + " 3 0.1";
+                               "titan_user.py " + folder.file("titan") + " " + sample("gpt_small") + " " + data + " 3 0.1";
     ASSERT_EQ(std::system((script + " > " + out + " 2>&1").c_str()), 0) << contentOf(out);
-    const std::vector<double> theirs = lossesOf(contentOf(out));
+    const std::vector<double> theirs = exportedLosses(contentOf(out));
     const Outcome run = call({"run", plan, "--json", "--steps", "3", "--lr", "0.1", "--data", data});
     ASSERT_EQ(run.status, 0) << run.err;
     const auto ours = nlohmann::json::parse(run.out).at("losses").get<std::vector<double>>();
@@ -271,7 +272,7 @@ TEST(Export, RunsWithTorchtitansArgumentsAsThisProgramRunsIt) {
 
 TEST(Export, RunsWithTorchOnTwoRanksAsThisProgramRunsIt) {
   const Folder folder;
-  const std::string plan = planned(folder, "zbv"), data = folder.file("data.pt"), out = folder.file("out");
+  const std::string plan = plannedModel(folder, "zbv"), data = folder.file("data.pt"), out = folder.file("out");
   ASSERT_EQ(std::system((PW_PYTHON " " PW_SOURCE_DIR "/tests/support/python/checkpoint_user.py data " + data + " 16").c_str()), 0);
   ASSERT_EQ(call({"export", plan, "--to", "torch", "--out", folder.file("not/yet/there")}).status, 0);
   // Two batches in the file, a rate that rises and falls, a norm that is clipped: whoever leaves one out has other losses.

@@ -14,19 +14,19 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::string kModel = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
-
 /// Every option that takes a number, by command.
 const std::vector<std::pair<Words, Words>> kNumeric = {
-    {{"inspect", kModel}, {"--depth", "--microbatch"}},
+    {{"inspect", sample("gpt_small")}, {"--depth", "--microbatch"}},
     {{"schedule", "1f1b"}, {"--ranks", "--chunks", "--microbatches", "--group"}},
-    {{"profile", kModel}, {"--microbatch", "--ranks", "--depth", "--threads"}},
-    {{"plan", kModel}, {"--ranks", "--chunks", "--microbatches", "--microbatch", "--replicas", "--batch", "--memory-limit", "--threads"}},
+    {{"profile", sample("gpt_small")}, {"--microbatch", "--ranks", "--depth", "--threads"}},
+    {{"plan", sample("gpt_small")},
+     {"--ranks", "--chunks", "--microbatches", "--microbatch", "--replicas", "--batch", "--memory-limit", "--threads"}},
     {{"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4"},
      {"--chunks", "--forward", "--backward", "--input", "--weight", "--overlap", "--latency", "--transfer", "--load", "--store",
       "--live-limit", "--memory-limit", "--slow", "--jitter"}},
     {{"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4", "--jitter", "0.1"}, {"--draws", "--seed"}},
-    {{"search", kModel}, {"--ranks", "--microbatches", "--batch", "--microbatch", "--replicas", "--memory-limit", "--chunks", "--top"}},
+    {{"search", sample("gpt_small")},
+     {"--ranks", "--microbatches", "--batch", "--microbatch", "--replicas", "--memory-limit", "--chunks", "--top"}},
     {{"run", "plan.json"},
      {"--steps", "--lr", "--momentum", "--weight-decay", "--warmup", "--decay-steps", "--final-rate", "--clip-norm", "--save-every",
       "--seed", "--threads", "--timeout"}},
@@ -111,7 +111,8 @@ TEST(HostileNames, DoNotReachTheTerminal) {
 TEST(HostileNames, OfAPlanAreShownButNotObeyed) {
   const Folder folder;
   const std::string plan = folder.file("plan.json");
-  ASSERT_EQ(call({"plan", kModel, "--ranks", "2", "--microbatches", "4", "--cluster", "cpu-workstation", "--out", plan}).status, 0);
+  ASSERT_EQ(
+      call({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--cluster", "cpu-workstation", "--out", plan}).status, 0);
   auto json = nlohmann::ordered_json::parse(contentOf(plan));
   json["schedule"]["name"] = "x\x1b]0;owned\x07y";
   json["model"] = "m\x1b[2J";
@@ -128,7 +129,7 @@ TEST(HostileFiles, DeepNestingIsRefusedByEveryCommandThatReadsJson) {
   const Folder folder;
   const std::string deep = folder.with("deep.json", std::string(117'000, '['));
   const std::string csv = folder.with("s.csv", "0F0,0B0\n");
-  const std::string model = kModel;
+  const std::string model = sample("gpt_small");
   for (const Words& words : {Words{"simulate", deep},
                              {"run", deep},
                              {"export", deep, "--to", "torch", "--out", folder.file("o")},

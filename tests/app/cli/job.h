@@ -27,8 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 inline constexpr std::chrono::seconds kLong{90};  // for actions that take a second or two on an idle machine
 
-inline std::string sample(const std::string& name) { return PW_SOURCE_DIR "/resources/models/" + name + ".pt2"; }
-
 /// Polls until `done` or the deadline; returns whether it was done.
 inline bool eventually(const std::function<bool()>& done, std::chrono::milliseconds deadline) {
   const auto until = Clock::now() + deadline;
@@ -145,6 +143,16 @@ class Job {
 
 /// Runs the program to its end, within the long deadline.
 inline Outcome finish(const Words& arguments, const JobOptions& options = {}) { return Job(arguments, options).wait(); }
+
+/// What `run --json` printed; it must be one JSON document, with nothing but this note on stderr.
+inline std::string outputOf(const std::string& plan, const Words& more, const std::string& note = {}) {
+  Words words{"run", plan, "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  const Outcome outcome = finish(words);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err, note.empty() ? "" : "pipewright: " + note + "\n");
+  return outcome.out;
+}
 
 /// Plans sample models with estimated costs, which takes milliseconds; the plan's path.
 inline std::string planned(const Folder& folder, const Words& models, const Words& more) {

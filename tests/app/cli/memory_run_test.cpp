@@ -12,17 +12,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Case {
+struct MemoryCase {
   std::string model, schedule, recompute;
 
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.model << ", " << c.schedule << ", recompute " << c.recompute; }
+  friend void PrintTo(const MemoryCase& c, std::ostream* out) { *out << c.model << ", " << c.schedule << ", recompute " << c.recompute; }
 };
 
-class MemoryOfRanks : public testing::TestWithParam<Case> {};
+class MemoryOfRanks : public testing::TestWithParam<MemoryCase> {};
 
 /// Splits that balance parameters do not depend on measured times. A message that waits to be sent may be there or not: two hundredths.
 TEST_P(MemoryOfRanks, IsWhatThePlanSays) {
-  const Case& c = GetParam();
+  const MemoryCase& c = GetParam();
   const Folder folder;
   const std::string plan = folder.file("plan.json");
   const Outcome made = call({"plan", sample(c.model), "--ranks", "2", "--microbatches", "4", "--schedule", c.schedule, "--recompute",
@@ -42,10 +42,10 @@ TEST_P(MemoryOfRanks, IsWhatThePlanSays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, MemoryOfRanks,
-                         testing::Values(Case{"gpt_small", "gpipe", "none"}, Case{"gpt_small", "1f1b", "full"},
-                                         Case{"gpt_small", "auto", "none"}, Case{"hf_bert", "zb-h1", "none"},
-                                         Case{"hf_bert", "zbv", "none"}, Case{"hf_gpt2", "zb-h1", "full"},
-                                         Case{"vit_small", "gpipe", "full"}, Case{"vit_small", "1f1b", "none"}),
+                         testing::Values(MemoryCase{"gpt_small", "gpipe", "none"}, MemoryCase{"gpt_small", "1f1b", "full"},
+                                         MemoryCase{"gpt_small", "auto", "none"}, MemoryCase{"hf_bert", "zb-h1", "none"},
+                                         MemoryCase{"hf_bert", "zbv", "none"}, MemoryCase{"hf_gpt2", "zb-h1", "full"},
+                                         MemoryCase{"vit_small", "gpipe", "full"}, MemoryCase{"vit_small", "1f1b", "none"}),
                          [](const auto& test) {
                            std::string name = test.param.model + "_" + test.param.schedule + "_" + test.param.recompute;
                            std::erase(name, '-');

@@ -18,11 +18,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kBatch = 8, kSteps = 3, kSamples = kBatch * kSteps;
+constexpr std::size_t kStepSamples = 8, kSteps = 3, kSamples = kStepSamples * kSteps;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// Where the data is bad: sample 5 of the second batch, which is in microbatch 2 of 4.
-constexpr std::size_t kBad = kBatch + 5;
+constexpr std::size_t kBad = kStepSamples + 5;
 
 class FaultyRun : public testing::Test {
  protected:

@@ -13,22 +13,14 @@ namespace {
 
 using Json = nlohmann::json;
 
+Json runOf(const std::string& plan, const Words& more, const std::string& note = {}) { return Json::parse(outputOf(plan, more, note)); }
+
 /// What a run of hf_llama says: its own loss is a mean over the targets that count.
 const std::string kTargetMean =
     "loss is the mean over the targets that are not -100 of each microbatch, and a step averages these by samples: where a microbatch "
     "holds "
     "a tenth fewer such targets than the average, each of its such targets weighs 11 % more than in a loss over the whole batch; "
     "--loss-count auto weighs them equally";
-
-/// What `run --json` printed; it must be one JSON document, with nothing but this note on stderr.
-Json runOf(const std::string& plan, const Words& more, const std::string& note = {}) {
-  Words words{"run", plan, "--json"};
-  words.insert(words.end(), more.begin(), more.end());
-  const Outcome outcome = finish(words);
-  EXPECT_EQ(outcome.status, 0);
-  EXPECT_EQ(outcome.err, note.empty() ? "" : "pipewright: " + note + "\n");
-  return Json::parse(outcome.out);
-}
 
 TEST(MainPath, LeadsFromAModelToAStoredRunAndItsComparison) {
   const Folder folder;

@@ -15,13 +15,13 @@ using testing::HasSubstr;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-Json answer(Words words, int status = 0) {
+Json runtimeAnswer(Words words, int status = 0) {
   words.emplace_back("--json");
   const Outcome outcome = call(words);
   EXPECT_EQ(outcome.status, status) << outcome.err;
   return outcome.out.empty() ? Json() : Json::parse(outcome.out);
 }
-std::string refusal(const Words& words) {
+std::string runtimeRefusal(const Words& words) {
   const Outcome outcome = call(words);
   EXPECT_EQ(outcome.status, 2) << outcome.out;
   return outcome.err;
@@ -41,7 +41,7 @@ TEST(Runtime, ShowsTheBubbleOfTorchsOrderAndRemovesIt) {
     Words words{"simulate", "--csv", csv, "--runtime", "torch"};
     words.insert(words.end(), times.begin(), times.end());
     words.insert(words.end(), more.begin(), more.end());
-    return answer(words);
+    return runtimeAnswer(words);
   };
   const Json blocked = simulated(torch);
   EXPECT_EQ(blocked["makespan_ns"], 40);
@@ -67,9 +67,9 @@ TEST(Runtime, WaitsAsMegatronWaits) {
   Words megatron = shape, torch = shape;
   megatron.insert(megatron.end(), {"--runtime", "megatron"});
   torch.insert(torch.end(), {"--runtime", "torch"});
-  EXPECT_EQ(answer(megatron)["makespan_ns"], 2 * (3 + 2 + 5) - 2 + 2);
-  EXPECT_EQ(answer(torch)["makespan_ns"], 2 * (3 + 2 + 5) - 2 + 2);
-  EXPECT_EQ(answer(megatron)["runtime"], "megatron");
+  EXPECT_EQ(runtimeAnswer(megatron)["makespan_ns"], 2 * (3 + 2 + 5) - 2 + 2);
+  EXPECT_EQ(runtimeAnswer(torch)["makespan_ns"], 2 * (3 + 2 + 5) - 2 + 2);
+  EXPECT_EQ(runtimeAnswer(megatron)["runtime"], "megatron");
 }
 
 // A later comment of the issue: 0SEND_F1 waits for 1RECV_F1, which is behind 1SEND_F0, which waits for 2RECV_F0, which is behind 0SEND_F1.
@@ -81,11 +81,11 @@ TEST(Runtime, SaysWhereItHangs) {
                   "2B1,2SEND_B1,0RECV_B0,0B0,0RECV_B1,0B1\n"
                   "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3B0,3SEND_B0,3F1,3B1,3SEND_B1,"
                   "1RECV_B0,1B0,1SEND_B0,1RECV_B1,1B1,1SEND_B1\n");
-  const Json of = answer({"simulate", "--csv", csv, "--runtime", "torch"}, 1);
+  const Json of = runtimeAnswer({"simulate", "--csv", csv, "--runtime", "torch"}, 1);
   ASSERT_EQ(of["problems"].size(), 2U);
   EXPECT_EQ(of["problems"][0]["action"], "2RECV_F0");
   EXPECT_EQ(of["problems"][1]["action"], "1RECV_F1");
-  EXPECT_GT(answer({"simulate", "--csv", csv})["makespan_ns"], 0);
+  EXPECT_GT(runtimeAnswer({"simulate", "--csv", csv})["makespan_ns"], 0);
 }
 
 // The stages of a plan have no collectives of their own, so a pending receive stops nothing.
@@ -99,18 +99,19 @@ TEST(Runtime, LetsAPlansStagesComputeWhileReceivesArePending) {
                   "--out", plan})
                 .status,
             0);
-  EXPECT_EQ(answer({"simulate", plan, "--runtime", "torch"})["makespan_ns"], 27);
-  EXPECT_EQ(answer({"simulate", plan, "--runtime", "torch", "--receives", "block"})["makespan_ns"], 40);
-  EXPECT_EQ(answer({"simulate", plan, "--runtime", "megatron"})["makespan_ns"], 27);
+  EXPECT_EQ(runtimeAnswer({"simulate", plan, "--runtime", "torch"})["makespan_ns"], 27);
+  EXPECT_EQ(runtimeAnswer({"simulate", plan, "--runtime", "torch", "--receives", "block"})["makespan_ns"], 40);
+  EXPECT_EQ(runtimeAnswer({"simulate", plan, "--runtime", "megatron"})["makespan_ns"], 27);
 }
 
 TEST(Runtime, RefusesWhatDoesNotGoTogether) {
   const Words zbv{"simulate", "--schedule", "zbv", "--ranks", "2", "--microbatches", "4", "--runtime", "megatron"};
-  EXPECT_THAT(refusal(zbv), HasSubstr("zbv is neither"));
-  EXPECT_THAT(refusal({"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4", "--runtime", "torch", "--sends", "posted"}),
-              HasSubstr("omit --sends"));
-  EXPECT_THAT(refusal({"lower", "x.csv", "--minimise-waits", "--lowered", "torch"}), HasSubstr("omit --lowered"));
-  EXPECT_THAT(refusal({"lower", "missing.csv"}), HasSubstr("missing.csv"));
+  EXPECT_THAT(runtimeRefusal(zbv), HasSubstr("zbv is neither"));
+  EXPECT_THAT(
+      runtimeRefusal({"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4", "--runtime", "torch", "--sends", "posted"}),
+      HasSubstr("omit --sends"));
+  EXPECT_THAT(runtimeRefusal({"lower", "x.csv", "--minimise-waits", "--lowered", "torch"}), HasSubstr("omit --lowered"));
+  EXPECT_THAT(runtimeRefusal({"lower", "missing.csv"}), HasSubstr("missing.csv"));
 }
 
 }  // namespace

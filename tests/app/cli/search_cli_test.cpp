@@ -10,8 +10,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string sample(const std::string& name) { return PW_SOURCE_DIR "/resources/models/" + name + ".pt2"; }
-
 /// A search of gpt_small on two ranks with estimated costs, and more words.
 Outcome searched(const std::vector<std::string>& more) {
   std::vector<std::string> words{"search",    sample("gpt_small"), "--ranks",     "2",

@@ -18,11 +18,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kModel = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
-
 /// A study of one model with many kinds of plans; some are impossible, some do not fit.
 std::string studyText() {
-  return R"({"version": 1, "model": ")" + kModel + R"(", "cluster": ["h100-nvlink", "cpu-workstation+ethernet-25"], "ranks": [1, 2, 3],
+  return R"({"version": 1, "model": ")" + sample("gpt_small") +
+         R"(", "cluster": ["h100-nvlink", "cpu-workstation+ethernet-25"], "ranks": [1, 2, 3],
     "replicas": [1, 2], "microbatches": [2, 3, 6], "schedule": ["1f1b", "zbv", "dualpipe"], "recompute": ["none", "full", "auto"],
     "balance": ["time", "parameters"], "optimizer": "adamw", "zero1": [false, true], "memory_limit": ["1MiB", "3MiB"]})";
 }
@@ -55,7 +54,7 @@ TEST(StudyCommand, PredictsWhatPlanDoes) {
   int compared = 0;
   for (int t = 0; t < 60; ++t) {
     const auto& [p, r] = rows[static_cast<std::size_t>(draw(random, 0, std::ssize(rows) - 1))];
-    std::vector<std::string> words{"plan",           kModel,
+    std::vector<std::string> words{"plan",           sample("gpt_small"),
                                    "--cluster",      p.cluster,
                                    "--ranks",        std::to_string(p.ranks),
                                    "--replicas",     std::to_string(p.replicas),
@@ -154,7 +153,7 @@ TEST(StudyCommand, NoticesThatWhatItNamesHasChanged) {
   std::string cluster = contentOf(PW_SOURCE_DIR "/resources/clusters/h100-nvlink.json");
   static_cast<void>(folder.with("c.json", cluster));
   const std::string study =
-      folder.with("s.json", R"({"version": 1, "model": ")" + kModel +
+      folder.with("s.json", R"({"version": 1, "model": ")" + sample("gpt_small") +
                                 R"(", "cluster": "c.json", "ranks": 2, "microbatches": [4, 8], "recompute": ["none", "nothing"]})");
   const Outcome first = call({"search", "--study", study});
   ASSERT_EQ(first.status, 0) << first.err;
@@ -193,8 +192,8 @@ TEST(RankOrderOption, IsRefusedWhereItIsNoOrder) {
   const std::string cluster = folder.with("rack.json", contentOf(PW_SOURCE_DIR "/resources/examples/mixed_rack.json"));
   for (const char* order : {"0,1", "0,1,2,9", "0,1,2,2", "-1,0,1,2", "2147483647,0,1,2"}) {
     for (const char* command : {"plan", "search"}) {
-      const Outcome outcome =
-          call({command, kModel, "--ranks", "4", "--microbatches", "4", "--cluster", cluster, std::string("--rank-order=") + order});
+      const Outcome outcome = call({command, sample("gpt_small"), "--ranks", "4", "--microbatches", "4", "--cluster", cluster,
+                                    std::string("--rank-order=") + order});
       EXPECT_EQ(outcome.status, 2) << command << " " << order;
       EXPECT_NE(outcome.err.find("names each of the ranks 0 to 3 once"), std::string::npos) << outcome.err;
     }
@@ -203,7 +202,8 @@ TEST(RankOrderOption, IsRefusedWhereItIsNoOrder) {
 
 TEST(StudyCommand, RefusesWhatDoesNotGoWithIt) {
   const Folder folder;
-  const std::string study = folder.with("s.json", R"({"version": 1, "model": ")" + kModel + R"(", "ranks": 2, "microbatches": 4})");
+  const std::string study =
+      folder.with("s.json", R"({"version": 1, "model": ")" + sample("gpt_small") + R"(", "ranks": 2, "microbatches": 4})");
   const Outcome costs = call({"search", "--study", study});
   EXPECT_EQ(costs.status, 2);
   EXPECT_NE(costs.err.find("has no costs; give a cluster or profiles"), std::string::npos) << costs.err;
@@ -211,7 +211,7 @@ TEST(StudyCommand, RefusesWhatDoesNotGoWithIt) {
   EXPECT_EQ(ranks.status, 2);
   EXPECT_NE(ranks.err.find("--study"), std::string::npos) << ranks.err;
   EXPECT_NE(ranks.err.find("--ranks"), std::string::npos) << ranks.err;
-  EXPECT_EQ(call({"search", kModel, "--ranks", "2", "--shard", "0/2"}).status, 2) << "of a study only";
+  EXPECT_EQ(call({"search", sample("gpt_small"), "--ranks", "2", "--shard", "0/2"}).status, 2) << "of a study only";
   EXPECT_EQ(call({"search", "--study", study, "--memory-limit", "1GB"}).status, 2) << "it has its own";
   const Folder layers;
   static_cast<void>(
@@ -225,7 +225,7 @@ TEST(StudyCommand, RefusesWhatDoesNotGoWithIt) {
   EXPECT_EQ(task.status, 2);
   EXPECT_NE(task.err.find("has one task, number 0: give --shard"), std::string::npos) << task.err;
   EXPECT_EQ(chosen.status, 0) << "a part without a point is no failure: " << chosen.err;
-  const Outcome none = call({"search", kModel});
+  const Outcome none = call({"search", sample("gpt_small")});
   EXPECT_EQ(none.status, 2);
   EXPECT_NE(none.err.find("Search needs --ranks"), std::string::npos) << none.err;
 }

@@ -16,6 +16,10 @@ namespace pw::test {
 namespace {
 
 using Json = nlohmann::json;
+
+Json trainingOf(const std::string& plan, const Words& more, const std::string& note = {}) {
+  return Json::parse(outputOf(plan, more, note));
+}
 using Numbers = std::vector<double>;
 
 constexpr double kRounding = 1e-5;  // relative: float32 sums in another order, over a few steps
@@ -26,22 +30,12 @@ std::string adamwNote(const std::string& plan, const std::string& shares = {}) {
          shares + "): its memory differs";
 }
 
-/// The JSON that `run` printed, with nothing but this note on stderr.
-Json runOf(const std::string& plan, const Words& more, const std::string& note = {}) {
-  Words words{"run", plan, "--json"};
-  words.insert(words.end(), more.begin(), more.end());
-  const Outcome outcome = finish(words);
-  EXPECT_EQ(outcome.status, 0);
-  EXPECT_EQ(outcome.err, note.empty() ? "" : "pipewright: " + note + "\n");
-  return Json::parse(outcome.out);
-}
-
-Numbers lossesOf(const std::string& plan, const Words& more, const std::string& note = {}) {
-  return runOf(plan, more, note).at("losses").get<Numbers>();
+Numbers trainingLosses(const std::string& plan, const Words& more, const std::string& note = {}) {
+  return trainingOf(plan, more, note).at("losses").get<Numbers>();
 }
 
 /// What checkpoint_user.py printed.
-std::string python(Words words) {
+std::string pythonOutput(Words words) {
   words.insert(words.begin(), PW_SOURCE_DIR "/tests/support/python/checkpoint_user.py");
   const Outcome outcome = finish(words, {{}, RLIM_INFINITY, PW_PYTHON});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -49,7 +43,7 @@ std::string python(Words words) {
 }
 
 std::string dataOf(const Folder& folder, int samples) {
-  python({"data", folder.file("data.pt"), std::to_string(samples)});
+  pythonOutput({"data", folder.file("data.pt"), std::to_string(samples)});
   return folder.file("data.pt");
 }
 
@@ -66,7 +60,7 @@ void expectNear(const Numbers& actual, const Numbers& expected) {
 }
 
 /// Cells of a CSV file.
-std::vector<Words> rowsOf(const std::string& path) {
+std::vector<Words> csvRows(const std::string& path) {
   std::istringstream lines(contentOf(path));
   std::vector<Words> rows;
   for (std::string line; std::getline(lines, line);) {
@@ -90,16 +84,16 @@ TEST_F(UserOfPyTorch, LoadsACheckpointOfThreeRanksAndGetsItsLossAndOutputs) {
                     uneven = folder_.file("uneven.pt");
   std::string plan = planOf(folder_, 3, {"--batch", "8", "--microbatches", "4", "--schedule", "1f1b"});
   const Json trained =
-      runOf(plan, {"--data", data, "--optimizer", "adamw", "--lr", "1e-3", "--warmup", "2", "--steps", "3", "--save", checkpoint},
-            adamwNote(plan));
+      trainingOf(plan, {"--data", data, "--optimizer", "adamw", "--lr", "1e-3", "--warmup", "2", "--steps", "3", "--save", checkpoint},
+                 adamwNote(plan));
   EXPECT_EQ(trained["checkpoint"], checkpoint);
-  const Json ofEight = runOf(plan, {"--data", data, "--eval", "--resume", checkpoint, "--outputs", even});
+  const Json ofEight = trainingOf(plan, {"--data", data, "--eval", "--resume", checkpoint, "--outputs", even});
   EXPECT_EQ(ofEight["outputs_file"], even);
   EXPECT_LT(ofEight["loss"], trained["losses"][2]) << "the loss after the last update";
   // Microbatches of 3, 3, 2 and 2 samples: the mean of their losses is not the mean over samples.
   plan = planOf(folder_, 2, {"--batch", "10", "--microbatches", "4"});
-  const Json ofTen = runOf(plan, {"--data", data, "--eval", "--resume", checkpoint, "--outputs", uneven});
-  const Json theirs = Json::parse(python({"evaluate", checkpoint, data, even, uneven}));
+  const Json ofTen = trainingOf(plan, {"--data", data, "--eval", "--resume", checkpoint, "--outputs", uneven});
+  const Json theirs = Json::parse(pythonOutput({"evaluate", checkpoint, data, even, uneven}));
   ASSERT_EQ(theirs.size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
     const Json& ours = i == 0 ? ofEight : ofTen;
@@ -118,14 +112,14 @@ TEST_F(UserOfPyTorch, ResumesATrainingUnderTheSamePlanBitForBitAndUnderAnotherOn
     return words;
   };
   std::string plan = planOf(folder_, 3, {"--microbatches", "4", "--schedule", "1f1b"});
-  const Numbers whole = lossesOf(plan, training("6"), adamwNote(plan));
-  Numbers halves = lossesOf(plan, training("3", {"--save", checkpoint, "--log", log}), adamwNote(plan));
-  const Json resumed = runOf(plan, training("3", {"--resume", checkpoint, "--log", log}), adamwNote(plan));
+  const Numbers whole = trainingLosses(plan, training("6"), adamwNote(plan));
+  Numbers halves = trainingLosses(plan, training("3", {"--save", checkpoint, "--log", log}), adamwNote(plan));
+  const Json resumed = trainingOf(plan, training("3", {"--resume", checkpoint, "--log", log}), adamwNote(plan));
   EXPECT_EQ(resumed["steps"][0]["step"], 3);
   for (const Json& loss : resumed["losses"]) halves.push_back(loss.get<double>());
   EXPECT_EQ(halves, whole);
 
-  const std::vector<Words> rows = rowsOf(log);
+  const std::vector<Words> rows = csvRows(log);
   ASSERT_EQ(rows.size(), 1U + 6U) << "one header for both parts";
   EXPECT_EQ(rows[0], kHeader);
   for (std::size_t s = 0; s < 6; ++s) {
@@ -134,7 +128,7 @@ TEST_F(UserOfPyTorch, ResumesATrainingUnderTheSamePlanBitForBitAndUnderAnotherOn
   }
 
   plan = planOf(folder_, 2, {"--microbatches", "4", "--schedule", "zb-h1"});
-  expectNear(lossesOf(plan, training("3", {"--resume", checkpoint}), adamwNote(plan)), {whole.begin() + 3, whole.end()});
+  expectNear(trainingLosses(plan, training("3", {"--resume", checkpoint}), adamwNote(plan)), {whole.begin() + 3, whole.end()});
 }
 
 TEST(GradientNorm, IsReportedLoggedAndClipped) {
@@ -142,17 +136,17 @@ TEST(GradientNorm, IsReportedLoggedAndClipped) {
   const Folder folder;
   const std::string plan = planOf(folder, 2, {"--microbatches", "4"}), log = folder.file("loss.csv");
   constexpr double kNorm = 0.25;
-  const Json clipped = runOf(plan, {"--steps", "3", "--lr", "0.5", "--clip-norm", "0.25", "--log", log});
+  const Json clipped = trainingOf(plan, {"--steps", "3", "--lr", "0.5", "--clip-norm", "0.25", "--log", log});
   const auto norms = clipped.at("gradient_norms").get<Numbers>(), losses = clipped.at("losses").get<Numbers>();
   ASSERT_EQ(norms.size(), 3U);
   ASSERT_GT(norms[0], kNorm) << "else nothing is clipped";
   std::array<char, 32> rate{};
   std::snprintf(rate.data(), rate.size(), "%.9g", 0.5 * kNorm / norms[0]);
-  const Json slower = runOf(plan, {"--steps", "2", "--lr", rate.data()});
+  const Json slower = trainingOf(plan, {"--steps", "2", "--lr", rate.data()});
   EXPECT_FALSE(slower.contains("gradient_norms")) << "nobody asked";
   expectNear({losses[0], losses[1]}, slower.at("losses").get<Numbers>());
 
-  const std::vector<Words> rows = rowsOf(log);
+  const std::vector<Words> rows = csvRows(log);
   ASSERT_EQ(rows.size(), 1U + 3U);
   EXPECT_EQ(rows[0], kHeader);
   for (std::size_t s = 0; s < 3; ++s) {
@@ -172,27 +166,28 @@ TEST(Replicas, TrainAsOnePipelineAlsoWithTheOptimizerSpread) {
   Words spread = training;
   spread.push_back("--zero1");
   std::string plan = planOf(folder, 2, {"--batch", "8", "--microbatches", "4"});
-  const Numbers one = lossesOf(plan, training, adamwNote(plan));
+  const Numbers one = trainingLosses(plan, training, adamwNote(plan));
   plan = planOf(folder, 2, {"--batch", "8", "--microbatches", "2", "--replicas", "2"});
-  const Json two = runOf(plan, training, adamwNote(plan));
+  const Json two = trainingOf(plan, training, adamwNote(plan));
   EXPECT_EQ(two["processes"].size(), 4U);
   expectNear(two.at("losses").get<Numbers>(), one);
-  expectNear(lossesOf(plan, spread, adamwNote(plan, ", shared by replicas")), one);
+  expectNear(trainingLosses(plan, spread, adamwNote(plan, ", shared by replicas")), one);
 }
 
 TEST(Optimizer, IsThePlansUnlessAnotherIsNamed) {
   const Folder folder;
   const std::string plan = planOf(folder, 2, {"--microbatches", "2", "--optimizer", "rmsprop", "--momentum", "0.9"});
   const Words steps{"--steps", "3"}, named{"--steps", "3", "--optimizer", "rmsprop", "--momentum", "0.9"};
-  const Numbers own = lossesOf(plan, steps);
-  EXPECT_EQ(own, lossesOf(plan, named));
+  const Numbers own = trainingLosses(plan, steps);
+  EXPECT_EQ(own, trainingLosses(plan, named));
   const std::string note = plan +
                            " accounts for the state of rmsprop (2 numbers of each parameter), and this run has sgd (0 numbers of each "
                            "parameter): its memory differs";
-  EXPECT_NE(own, lossesOf(plan, {"--steps", "3", "--optimizer", "sgd"}, note));
-  EXPECT_NE(own, lossesOf(plan, {"--steps", "3", "--momentum", "0"},
-                          plan + " accounts for the state of rmsprop (2 numbers of each parameter), and this run has rmsprop (1 number of "
-                                 "each parameter): its memory differs"));
+  EXPECT_NE(own, trainingLosses(plan, {"--steps", "3", "--optimizer", "sgd"}, note));
+  EXPECT_NE(own,
+            trainingLosses(plan, {"--steps", "3", "--momentum", "0"},
+                           plan + " accounts for the state of rmsprop (2 numbers of each parameter), and this run has rmsprop (1 number of "
+                                  "each parameter): its memory differs"));
 }
 
 TEST(WrongCall, OfATrainingIsRefusedInOneSentence) {
@@ -241,12 +236,13 @@ TEST(TrainingCli, InFloat16ScalesTheLossAndKeepsTheScaleInItsCheckpoint) {
   const std::string plan = planOf(folder, 2, {"--microbatches", "4"}), saved = folder.file("model.pt");
   const std::string note =
       plan + " was planned for computing as traced, and this run computes in fp16: predicted times and memory are not its own";
-  const Json traced = runOf(plan, {"--steps", "1"}), first = runOf(plan, {"--steps", "2", "--precision", "fp16", "--save", saved}, note);
+  const Json traced = trainingOf(plan, {"--steps", "1"}),
+             first = trainingOf(plan, {"--steps", "2", "--precision", "fp16", "--save", saved}, note);
   EXPECT_FALSE(traced.contains("loss_scale"));
   EXPECT_NEAR(first.at("losses")[0].get<double>(), traced.at("losses")[0].get<double>(), 0.01) << "the loss is not scaled";
   const auto halvings = [](const Json& run) { return std::ldexp(1.0, -run.at("skipped_steps").get<int>()); };
   EXPECT_EQ(first.at("loss_scale").get<double>(), 65536 * halvings(first));
-  const Json next = runOf(plan, {"--steps", "1", "--precision", "fp16", "--resume", saved}, note);
+  const Json next = trainingOf(plan, {"--steps", "1", "--precision", "fp16", "--resume", saved}, note);
   EXPECT_EQ(next.at("loss_scale").get<double>(), first.at("loss_scale").get<double>() * halvings(next));
 }
 

@@ -14,8 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string sample(const std::string& name) { return PW_SOURCE_DIR "/resources/models/" + name + ".pt2"; }
-
 /// A plan of gpt_small with estimated costs, and more words.
 Outcome planned(const std::vector<std::string>& more) {
   std::vector<std::string> words{"plan", sample("gpt_small"), "--cluster", "h100-nvlink"};

@@ -13,10 +13,9 @@
 #include "app/gui/runs/panel.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
+#include "tests/app/gui/constants.h"
 
 namespace pw::gui {
-
-inline constexpr int kLongMs = 120'000;  ///< no wait of a test is longer
 
 /// A shown window with its files in a folder of its own.
 class WindowFixture : public testing::Test {

@@ -9,9 +9,9 @@ namespace pw::gui {
 namespace {
 
 /// Stacks boxes and frames; y grows as rows come.
-class Stack {
+class BoxStack {
  public:
-  Stack(const CallTree& tree, const std::vector<bool>& open, const GraphMetrics& metrics, GraphLayout& layout)
+  BoxStack(const CallTree& tree, const std::vector<bool>& open, const GraphMetrics& metrics, GraphLayout& layout)
       : tree_(tree), open_(open), metrics_(metrics), layout_(layout) {}
 
   void build() {
@@ -95,7 +95,7 @@ GraphLayout layOut(const CallTree& tree, const ModelFlow& flow, const std::vecto
   GraphLayout layout;
   if (tree.rows.empty()) return layout;
   layout.boxOfNode.assign(tree.rowOfNode.size(), 0);
-  Stack(tree, open, metrics, layout).build();
+  BoxStack(tree, open, metrics, layout).build();
   addEdges(layout, flow, metrics.lanes);
   return layout;
 }

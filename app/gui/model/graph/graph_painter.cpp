@@ -1,6 +1,5 @@
 #include "app/gui/model/graph/graph_painter.h"
 
-#include <QCoreApplication>
 #include <QFontMetricsF>
 #include <QPainter>
 #include <QPainterPath>
@@ -19,8 +18,6 @@ namespace {
 constexpr double kInset = 8, kPadding = 8, kArrow = 4, kNear = 4, kTap = 7;
 constexpr int kMostInsets = 8;
 constexpr double kNarrowest = 150, kWidest = 380;
-
-QString tr(const char* text) { return QCoreApplication::translate("Graph", text); }
 
 class Painting {
  public:
@@ -118,7 +115,8 @@ class Painting {
     if (box.row < 0) {
       paintShape(area, box.row, theme.alternate, theme.grid.darker(theme.dark ? 80 : 120), area.height() / 2);
       p_.setPen(theme.faintText);
-      p_.drawText(area, Qt::AlignCenter, box.row == GraphBox::kInputs ? tr("Inputs of the model") : tr("Outputs of the model"));
+      p_.drawText(area, Qt::AlignCenter,
+                  box.row == GraphBox::kInputs ? translated("Inputs of the model") : translated("Outputs of the model"));
       return;
     }
     const CallRow& row = s_.tree.row(box.row);
@@ -129,8 +127,8 @@ class Painting {
     paintTitle({inside.left(), inside.top(), inside.width(), metrics_.height()}, box.row, false, box.canOpen, true);
     QStringList facts;
     if (row.forward + row.backward > 0) facts << durationText(row.forward + row.backward);
-    if (row.parameters > 0) facts << tr("%1 parameters").arg(countText(static_cast<double>(row.parameters)));
-    if (row.saved > 0) facts << tr("keeps %1").arg(sizeText(row.saved));
+    if (row.parameters > 0) facts << translated("%1 parameters").arg(countText(static_cast<double>(row.parameters)));
+    if (row.saved > 0) facts << translated("keeps %1").arg(sizeText(row.saved));
     p_.setPen(theme.faintText);
     p_.drawText(QRectF(inside.left(), inside.top() + metrics_.height(), inside.width(), metrics_.height()), Qt::AlignLeft | Qt::AlignTop,
                 metrics_.elidedText(facts.join(QStringLiteral(" · ")), Qt::ElideRight, inside.width()));

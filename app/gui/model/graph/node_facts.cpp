@@ -1,6 +1,5 @@
 #include "app/gui/model/graph/node_facts.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <set>
 #include <string>
@@ -12,8 +11,6 @@
 
 namespace pw::gui {
 namespace {
-
-QString tr(const char* text) { return QCoreApplication::translate("NodeFacts", text); }
 
 TensorFact factOf(const ModelGraph& graph, const ModelFlow& flow, const Bindings& bindings, ValueId value, const std::string& name) {
   const auto& meta = graph.value(value).tensor;
@@ -36,7 +33,8 @@ QString table(const QString& title, const std::vector<TensorFact>& tensors, std:
             "<td align='right'>%4</td></tr>")
             .arg(t.name.toHtmlEscaped(), QString(t.shape).replace(' ', QChar::Nbsp), t.type, t.bytes > 0 ? sizeText(t.bytes) : QString());
   }
-  if (tensors.size() > most) text += QStringLiteral("<tr><td colspan='4'>%1</td></tr>").arg(tr("… and %1 more").arg(tensors.size() - most));
+  if (tensors.size() > most)
+    text += QStringLiteral("<tr><td colspan='4'>%1</td></tr>").arg(translated("… and %1 more").arg(tensors.size() - most));
   return text;
 }
 
@@ -81,15 +79,15 @@ QString nodeText(const CallRow& row, const NodeFacts& facts, const std::vector<c
   const QString label = QString::fromStdString(row.isModule && !row.path.empty() ? row.path : row.label).toHtmlEscaped();
   QString text = QStringLiteral("<b>%1</b> %2").arg(label, QString::fromStdString(row.className).toHtmlEscaped());
   const auto operators = row.endNode.value - row.firstNode.value;
-  QStringList numbers{operators == 1 ? tr("1 operator") : tr("%1 operators").arg(operators)};
+  QStringList numbers{operators == 1 ? translated("1 operator") : translated("%1 operators").arg(operators)};
   if (row.forward > 0 || row.backward > 0)
-    numbers << tr("forward %1").arg(durationText(row.forward)) << tr("backward %1").arg(durationText(row.backward));
-  if (row.saved > 0) numbers << tr("keeps %1 for the backward").arg(sizeText(row.saved));
-  if (row.parameters > 0) numbers << tr("%1 parameters").arg(countText(static_cast<double>(row.parameters)));
-  text += QStringLiteral("<br>") + tr("%1, per microbatch").arg(numbers.join(QStringLiteral(" · ")));
-  text += QStringLiteral("<table cellspacing='0' cellpadding='2'>") + table(tr("Inputs"), facts.inputs, most) +
-          table(tr("Outputs"), facts.outputs, most) + table(tr("Parameters"), facts.parameters, most) +
-          table(tr("Buffers"), facts.buffers, most) + QStringLiteral("</table>");
+    numbers << translated("forward %1").arg(durationText(row.forward)) << translated("backward %1").arg(durationText(row.backward));
+  if (row.saved > 0) numbers << translated("keeps %1 for the backward").arg(sizeText(row.saved));
+  if (row.parameters > 0) numbers << translated("%1 parameters").arg(countText(static_cast<double>(row.parameters)));
+  text += QStringLiteral("<br>") + translated("%1, per microbatch").arg(numbers.join(QStringLiteral(" · ")));
+  text += QStringLiteral("<table cellspacing='0' cellpadding='2'>") + table(translated("Inputs"), facts.inputs, most) +
+          table(translated("Outputs"), facts.outputs, most) + table(translated("Parameters"), facts.parameters, most) +
+          table(translated("Buffers"), facts.buffers, most) + QStringLiteral("</table>");
   return text + findingsText(findings);
 }
 

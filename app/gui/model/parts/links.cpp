@@ -1,6 +1,5 @@
 #include "app/gui/model/parts/links.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <tuple>
@@ -16,16 +15,14 @@ namespace {
 
 constexpr std::size_t kNamedValues = 4;
 
-QString tr(const char* text) { return QCoreApplication::translate("Links", text); }
-
-QString operators(std::size_t count) { return count == 1 ? tr("1 operator") : tr("%1 operators").arg(count); }
+QString operators(std::size_t count) { return count == 1 ? translated("1 operator") : translated("%1 operators").arg(count); }
 
 QString nameOf(const ModelGraph& graph, ValueId value) { return QString::fromStdString(graph.value(value).name); }
 
 QString names(const ModelGraph& graph, const std::vector<ValueId>& values) {
   QStringList list;
   for (std::size_t i = 0; i < values.size() && i < kNamedValues; ++i) list << nameOf(graph, values[i]);
-  if (values.size() > kNamedValues) list << tr("%1 more").arg(values.size() - kNamedValues);
+  if (values.size() > kNamedValues) list << translated("%1 more").arg(values.size() - kNamedValues);
   return list.join(QStringLiteral(", "));
 }
 
@@ -39,13 +36,15 @@ Arc sent(const ModelGraph& graph, const Readers& readers, const Partition& parti
   const StageSpec& to = partition.stages[transfer.to.index()];
   arc.to = readers.first(transfer.value, to.begin, to.end).value_or(to.begin);
   const bool local = wiring.rank(transfer.from) == wiring.rank(transfer.to);
-  arc.text = local ? tr("%1 goes from stage %2 to stage %3 on the same rank: nothing is sent (%4 per microbatch stay on the rank).")
-                   : tr("%1 goes from stage %2 straight to stage %3: %4 per microbatch are sent directly%5, bypassing the stages between.");
+  arc.text =
+      local
+          ? translated("%1 goes from stage %2 to stage %3 on the same rank: nothing is sent (%4 per microbatch stay on the rank).")
+          : translated("%1 goes from stage %2 straight to stage %3: %4 per microbatch are sent directly%5, bypassing the stages between.");
   arc.text = arc.text.arg(nameOf(graph, transfer.value)).arg(transfer.from.value).arg(transfer.to.value).arg(sizeText(transfer.bytes));
   if (!local) {
     const Ns time = wiring.time(transfer.from, transfer.to, transfer.bytes);
-    arc.text = arc.text.arg(transfer.gradient ? tr(" in %1, and the gradient back").arg(durationText(time))
-                                              : tr(" in %1").arg(durationText(time)));
+    arc.text = arc.text.arg(transfer.gradient ? translated(" in %1, and the gradient back").arg(durationText(time))
+                                              : translated(" in %1").arg(durationText(time)));
   }
   return arc;
 }
@@ -69,7 +68,7 @@ std::optional<Arc> recomputed(const ModelGraph& graph, const Readers& readers, c
   std::vector<NodeId> begins;
   for (std::size_t s = 1; s < partition.stages.size(); ++s) begins.push_back(partition.stages[s].begin);
   arc.fromStage = Stage(static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), arc.from) - begins.begin()));
-  arc.text = tr("Stage %1 recomputes %2 (%3) instead of receiving it.")
+  arc.text = translated("Stage %1 recomputes %2 (%3) instead of receiving it.")
                  .arg(stage)
                  .arg(names(graph, arc.values), operators(spec.recomputed.size()));
   return arc;
@@ -88,16 +87,17 @@ QString sharedText(const SharedParameter& shared, const SharingChoice* choice, c
   QStringList stages;
   for (const Stage stage : shared.stages) stages << QString::number(stage.value);
   const QString last = stages.takeLast();
-  const QString list = tr("%1 and %2").arg(stages.join(QStringLiteral(", ")), last);
-  const QString head = tr("%1 (%2) is read by stages %3").arg(QString::fromStdString(shared.name), sizeText(shared.bytes), list);
+  const QString list = translated("%1 and %2").arg(stages.join(QStringLiteral(", ")), last);
+  const QString head = translated("%1 (%2) is read by stages %3").arg(QString::fromStdString(shared.name), sizeText(shared.bytes), list);
   const bool oneRank = choice != nullptr ? choice->ranks < 2 : std::all_of(shared.stages.begin(), shared.stages.end(), [&](Stage s) {
     return wiring.rank(s) == wiring.rank(shared.stages.front());
   });
-  if (oneRank) return tr("%1, all on rank %2: one copy, nothing is sent.").arg(head).arg(wiring.rank(shared.stages.front()).value);
+  if (oneRank) return translated("%1, all on rank %2: one copy, nothing is sent.").arg(head).arg(wiring.rank(shared.stages.front()).value);
   switch (shared.sharing) {
-    case Sharing::Replicate: return tr("%1. Replicated: each updates its own copy; the gradients are summed once per step.").arg(head);
+    case Sharing::Replicate:
+      return translated("%1. Replicated: each updates its own copy; the gradients are summed once per step.").arg(head);
     case Sharing::Transmit:
-      return tr("%1. Transmitted: stage %2 owns and updates it, and sends the new values to the others once per step.")
+      return translated("%1. Transmitted: stage %2 owns and updates it, and sends the new values to the others once per step.")
           .arg(head)
           .arg(shared.stages.front().value);
   }
@@ -108,10 +108,10 @@ QString sharedText(const SharedParameter& shared, const SharingChoice* choice, c
 
 QString shapeText(const TensorMeta& meta, const Bindings& bindings) {
   const auto shape = knownShape(meta, bindings);
-  if (!shape) return tr("data-dependent");
+  if (!shape) return translated("data-dependent");
   QStringList sizes;
   for (const std::int64_t size : *shape) sizes << QString::number(size);
-  return sizes.isEmpty() ? tr("scalar") : sizes.join(QStringLiteral(" × "));
+  return sizes.isEmpty() ? translated("scalar") : sizes.join(QStringLiteral(" × "));
 }
 
 Readers::Readers(const ModelGraph& graph) : nodes_(graph.values.size()), isOutput_(graph.values.size(), false) {
@@ -190,10 +190,10 @@ QString crossingText(const Document& document, std::size_t split, const QString&
   const Wiring wiring = wiringOf(document);
   const Stage before(split), after(split + 1);
   QString text = QStringLiteral("<b>%1</b><br>%2")
-                     .arg(tr("Stage %1 begins at %2").arg(after.value).arg(name.toHtmlEscaped()),
+                     .arg(translated("Stage %1 begins at %2").arg(after.value).arg(name.toHtmlEscaped()),
                           wiring.rank(before) == wiring.rank(after)
-                              ? tr("stays on rank %1").arg(wiring.rank(before).value)
-                              : tr("rank %1 → rank %2").arg(wiring.rank(before).value).arg(wiring.rank(after).value));
+                              ? translated("stays on rank %1").arg(wiring.rank(before).value)
+                              : translated("rank %1 → rank %2").arg(wiring.rank(before).value).arg(wiring.rank(after).value));
   if (!graph || !partition) return text;
   const Bindings bindings = bindBatch(*graph, document.design().request.microbatch);
   const std::vector<Crossing> values = crossing(*partition, split, wiring);
@@ -204,8 +204,9 @@ QString crossingText(const Document& document, std::size_t split, const QString&
     total += value.bytes;
     if (i >= most) continue;
     const auto& meta = graph->value(value.value).tensor;
-    QString note = value.to == after && value.from == before ? QString() : tr("stage %1 → %2").arg(value.from.value).arg(value.to.value);
-    if (value.gradient) note += (note.isEmpty() ? QString() : QStringLiteral(", ")) + tr("gradient back");
+    QString note =
+        value.to == after && value.from == before ? QString() : translated("stage %1 → %2").arg(value.from.value).arg(value.to.value);
+    if (value.gradient) note += (note.isEmpty() ? QString() : QStringLiteral(", ")) + translated("gradient back");
     text += QStringLiteral("<tr><td>%1</td><td>%2</td><td>%3</td><td align='right'>%4</td><td align='right'>%5</td><td>%6</td></tr>")
                 .arg(nameOf(*graph, value.value).toHtmlEscaped(), meta ? shapeText(*meta, bindings) : QString(),
                      meta ? QString::fromLatin1(pw::nameOf(meta->dtype).data(), static_cast<qsizetype>(pw::nameOf(meta->dtype).size()))
@@ -213,14 +214,15 @@ QString crossingText(const Document& document, std::size_t split, const QString&
                      sizeText(value.bytes), durationText(value.time), note);
   }
   text += QStringLiteral("</table>");
-  if (values.size() > most) text += tr("… and %1 more").arg(values.size() - most) + QStringLiteral("<br>");
-  text += values.empty() ? tr("Nothing is sent here.")
-                         : (values.size() == 1 ? tr("1 value, %1 per microbatch").arg(sizeText(total))
-                                               : tr("%1 values, %2 per microbatch").arg(values.size()).arg(sizeText(total)));
+  if (values.size() > most) text += translated("… and %1 more").arg(values.size() - most) + QStringLiteral("<br>");
+  text += values.empty() ? translated("Nothing is sent here.")
+                         : (values.size() == 1 ? translated("1 value, %1 per microbatch").arg(sizeText(total))
+                                               : translated("%1 values, %2 per microbatch").arg(values.size()).arg(sizeText(total)));
   const StageSpec& stage = partition->stages[after.index()];
   if (!stage.recomputed.empty())
-    text += QStringLiteral("<br>") +
-            tr("Stage %1 recomputes %2 instead of receiving their results.").arg(after.value).arg(operators(stage.recomputed.size()));
+    text +=
+        QStringLiteral("<br>") +
+        translated("Stage %1 recomputes %2 instead of receiving their results.").arg(after.value).arg(operators(stage.recomputed.size()));
   return text;
 }
 

@@ -1,9 +1,9 @@
 #include "app/gui/model/parts/split_rules.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/drawn.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
@@ -15,21 +15,19 @@
 namespace pw::gui {
 namespace {
 
-QString tr(const char* text) { return QCoreApplication::translate("SplitRules", text); }
-
 bool isBefore(const SplitPoint& point, NodeId node) { return point.begin < node; }
 
 StageChange changed(const Design& design, std::vector<NodeId> begins) {
   const int stages = static_cast<int>(begins.size()) + 1;
   if (design.customRows) {
-    return {tr("The schedule comes from a file and has exactly %1 stages; choose a schedule in the plan to change their number.")
+    return {translated("The schedule comes from a file and has exactly %1 stages; choose a schedule in the plan to change their number.")
                 .arg(design.customRows->placement.stages()),
             {},
             0};
   }
   if (const auto drawn = drawnOf(design)) {
     if (stages == static_cast<int>(drawn->placement.stages())) return {{}, std::move(begins), design.request.ranks};
-    return {tr("Schedule %1 was drawn for %2 stages; choose another in the plan to change their number.")
+    return {translated("Schedule %1 was drawn for %2 stages; choose another in the plan to change their number.")
                 .arg(QString::fromStdString(drawn->name))
                 .arg(drawn->placement.stages()),
             {},
@@ -40,12 +38,13 @@ StageChange changed(const Design& design, std::vector<NodeId> begins) {
     const int chunks = design.request.chunks > 0 ? design.request.chunks : usualChunks(schedule);
     if (stages % chunks != 0) {
       const int fewer = stages / chunks * chunks;
-      return {tr("%1 puts %2 stages on each rank, so there cannot be %3 of them; move a split instead, or change the ranks in the plan to "
-                 "get %4 stages.")
+      return {translated(
+                  "%1 puts %2 stages on each rank, so there cannot be %3 of them; move a split instead, or change the ranks in the plan to "
+                  "get %4 stages.")
                   .arg(QString::fromStdString(schedule))
                   .arg(chunks)
                   .arg(stages)
-                  .arg(fewer > 0 ? tr("%1 or %2").arg(fewer).arg(fewer + chunks) : QString::number(chunks)),
+                  .arg(fewer > 0 ? translated("%1 or %2").arg(fewer).arg(fewer + chunks) : QString::number(chunks)),
               {},
               0};
     }
@@ -79,11 +78,11 @@ std::optional<NodeId> SplitRules::next(NodeId from, int direction) const {
 
 QString SplitRules::name(NodeId node) const {
   const SplitPoint* found = point(node);
-  return found != nullptr ? QString::fromStdString(found->name) : tr("node %1").arg(node.value);
+  return found != nullptr ? QString::fromStdString(found->name) : translated("node %1").arg(node.value);
 }
 
 QString SplitRules::obstacle(NodeId node) const {
-  if (!graph_) return tr("There is no model to split.");
+  if (!graph_) return translated("There is no model to split.");
   if (point(node) != nullptr) return {};
   const auto known = obstacles_.find(node);
   if (known != obstacles_.end()) return known->second;
@@ -91,41 +90,42 @@ QString SplitRules::obstacle(NodeId node) const {
 }
 
 QString SplitRules::findObstacle(NodeId node) const {
-  if (node.value <= 0) return tr("The first stage already begins here.");
-  if (node.index() >= graph_->nodes.size()) return tr("The model ends here: a stage after it would be empty.");
+  if (node.value <= 0) return translated("The first stage already begins here.");
+  if (node.index() >= graph_->nodes.size()) return translated("The model ends here: a stage after it would be empty.");
   for (const KeptTogether& group : keptTogether(*graph_)) {
     if (node <= group.first || node > group.last) continue;
     const Node& changer = graph_->node(group.changer);
-    return tr("No split here: %1 (%2) changes %3 in place, and both stages would use it.")
+    return translated("No split here: %1 (%2) changes %3 in place, and both stages would use it.")
         .arg(QString::fromStdString(operatorName(changer)), QString::fromStdString(changer.sourceLine),
              QString::fromStdString(graph_->value(group.value).name));
   }
   const std::vector<bool> recomputable = recomputableNodes(*graph_);
   if (std::find(recomputable.begin(), recomputable.begin() + node.value, false) == recomputable.begin() + node.value) {
-    return tr("No split here: the next stage would recompute all of this, so the stage before would have nothing to do.");
+    return translated("No split here: the next stage would recompute all of this, so the stage before would have nothing to do.");
   }
   try {
     static_cast<void>(cutGraph(*graph_, {node}, bindBatch(*graph_, microbatch_), nullptr));
   } catch (const Error& e) {
     return QString::fromUtf8(e.what());
   }
-  return tr("No split here: stages begin where a module begins or ends.");
+  return translated("No split here: stages begin where a module begins or ends.");
 }
 
 QString SplitRules::refusalToMove(const std::vector<NodeId>& begins, std::size_t split, NodeId node) const {
-  if (split >= begins.size()) return tr("This split no longer exists.");
+  if (split >= begins.size()) return translated("This split no longer exists.");
   if (node == begins[split]) return {};
   QString reason = obstacle(node);
   if (!reason.isEmpty()) return reason;
-  if (split > 0 && node <= begins[split - 1]) return tr("Stage %1 would be empty: the split above is here.").arg(split);
-  if (split + 1 < begins.size() && node >= begins[split + 1]) return tr("Stage %1 would be empty: the split below is here.").arg(split + 1);
+  if (split > 0 && node <= begins[split - 1]) return translated("Stage %1 would be empty: the split above is here.").arg(split);
+  if (split + 1 < begins.size() && node >= begins[split + 1])
+    return translated("Stage %1 would be empty: the split below is here.").arg(split + 1);
   return {};
 }
 
 StageChange withSplit(const Design& design, const SplitRules& rules, NodeId node) {
   std::vector<NodeId> begins = design.request.begins;
   const auto at = std::lower_bound(begins.begin(), begins.end(), node);
-  if (at != begins.end() && *at == node) return {tr("A stage already begins here."), {}, 0};
+  if (at != begins.end() && *at == node) return {translated("A stage already begins here."), {}, 0};
   const QString reason = rules.obstacle(node);
   if (!reason.isEmpty()) return {reason, {}, 0};
   begins.insert(at, node);
@@ -134,7 +134,7 @@ StageChange withSplit(const Design& design, const SplitRules& rules, NodeId node
 
 StageChange withoutSplit(const Design& design, std::size_t split) {
   std::vector<NodeId> begins = design.request.begins;
-  if (split >= begins.size()) return {tr("There is no such split."), {}, 0};
+  if (split >= begins.size()) return {translated("There is no such split."), {}, 0};
   begins.erase(begins.begin() + static_cast<std::ptrdiff_t>(split));
   return changed(design, std::move(begins));
 }

@@ -1,6 +1,5 @@
 #include "app/gui/model/parts/stage_totals.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 
 #include "app/gui/common/format.h"
@@ -8,8 +7,6 @@
 
 namespace pw::gui {
 namespace {
-
-QString tr(const char* text) { return QCoreApplication::translate("StageTotals", text); }
 
 void takePredicted(StageTotals& totals, const Prediction& prediction, std::size_t stage) {
   const StageCost& cost = prediction.costs.stages[stage];
@@ -60,9 +57,9 @@ std::vector<StageTotals> stageTotals(const Document& document, const CostSums* s
 }
 
 QString stageTitle(const StageTotals& totals, Stage stage) {
-  const QString rank =
-      totals.mirror ? tr("ranks %1, %2").arg(totals.rank.value).arg(totals.mirror->value) : tr("rank %1").arg(totals.rank.value);
-  return tr("Stage %1 · %2").arg(stage.value).arg(rank);
+  const QString rank = totals.mirror ? translated("ranks %1, %2").arg(totals.rank.value).arg(totals.mirror->value)
+                                     : translated("rank %1").arg(totals.rank.value);
+  return translated("Stage %1 · %2").arg(stage.value).arg(rank);
 }
 
 QString stageText(const StageTotals& totals, Stage stage) {
@@ -70,11 +67,11 @@ QString stageText(const StageTotals& totals, Stage stage) {
   const auto line = [&](const QString& what, const QString& value) {
     text += QStringLiteral("<tr><td>%1</td><td align='right'>%2</td></tr>").arg(what, value);
   };
-  line(tr("forward, one microbatch"), durationText(totals.forward));
-  line(tr("backward"), durationText(totals.backward));
-  if (totals.state > 0) line(tr("parameters, gradients, optimizer, buffers"), sizeText(totals.state));
-  line(tr("activations, one microbatch"), sizeText(totals.activations));
-  if (totals.rankPeak > 0) line(tr("peak of its rank, all microbatches in flight"), sizeText(totals.rankPeak));
+  line(translated("forward, one microbatch"), durationText(totals.forward));
+  line(translated("backward"), durationText(totals.backward));
+  if (totals.state > 0) line(translated("parameters, gradients, optimizer, buffers"), sizeText(totals.state));
+  line(translated("activations, one microbatch"), sizeText(totals.activations));
+  if (totals.rankPeak > 0) line(translated("peak of its rank, all microbatches in flight"), sizeText(totals.rankPeak));
   return text + QStringLiteral("</table>");
 }
 

@@ -1,16 +1,14 @@
 #include "app/gui/timeline/drawing/legend.h"
-#include <QCoreApplication>
 #include <QFontMetrics>
 #include <QPainter>
 #include <algorithm>
 
+#include "app/gui/common/format.h"
 #include "app/gui/timeline/drawing/look.h"
 #include "app/gui/timeline/drawing/rows.h"
 
 namespace pw::gui {
 namespace {
-
-QString translated(const char* text) { return QCoreApplication::translate("Timeline", text); }
 
 struct Entry {
   Fill fill;

@@ -6,12 +6,6 @@
 #include <cmath>
 
 namespace pw::gui {
-namespace {
-
-std::size_t at(SpanKind kind) { return static_cast<std::size_t>(kind); }
-
-}  // namespace
-
 Look::Look(const Scene& scene, const Theme& theme)
     : theme_(&theme), by_(scene.colourBy), background_(theme.background.rgb()), highlight_(theme.focus.rgb()), text_(theme.text.rgb()) {
   bubble_ = {theme.bubble.rgb(), theme.bubbleHatch.rgb(), Qt::BDiagPattern};
@@ -34,9 +28,9 @@ Fill Look::patterned(QRgb base, SpanKind kind) const {
 }
 
 Fill Look::of(const SpanTag& tag) const {
-  const Fill& kind = kinds_[at(tag.kind)];
+  const Fill& kind = kinds_[indexOf(tag.kind)];
   if (tag.stage.value < 0 || by_ == ColourBy::Kind) return kind;
-  if (by_ == ColourBy::Stage) return stages_[std::min(stages_.size() - 1, tag.stage.index() * kSpanKinds + at(tag.kind))];
+  if (by_ == ColourBy::Stage) return stages_[std::min(stages_.size() - 1, tag.stage.index() * kSpanKinds + indexOf(tag.kind))];
   if (tag.microbatch.value < 0) return kind;
   Fill fill = patterned(microbatchColour(tag.microbatch, *theme_).rgb(), SpanKind::Forward);
   fill.pattern = kind.pattern;
@@ -103,7 +97,7 @@ Stack stackOf(const KindTimes& busy, double time, int height) {
   for (const SpanKind kind :
        {SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::Forward, SpanKind::ReduceGrad, SpanKind::Optimizer,
         SpanKind::Load, SpanKind::Store, SpanKind::SendForward, SpanKind::SendBackward}) {
-    const Ns part = busy[at(kind)];
+    const Ns part = busy[indexOf(kind)];
     if (part <= 0) continue;
     sum += static_cast<double>(part);
     int top = static_cast<int>(std::lround(std::min(1.0, sum / time) * height));
@@ -118,7 +112,7 @@ void addBusy(KindTimes& busy, const SpanTrack& track, std::size_t i, Ns time) {
   if (time <= 0) return;
   const SpanKind kind = track.tags[i].kind;
   const bool half = kind == SpanKind::Forward ? isSlotAt(track, i) : kind == SpanKind::Backward && i > 0 && isSlotAt(track, i - 1);
-  busy[at(kind)] += half ? time / 2 : time;
+  busy[indexOf(kind)] += half ? time / 2 : time;
 }
 
 KindTimes busyOfFew(const SpanTrack& track, Ns from, Ns to, std::size_t first, std::size_t next) {
@@ -128,7 +122,7 @@ KindTimes busyOfFew(const SpanTrack& track, Ns from, Ns to, std::size_t first, s
   return busy;
 }
 
-int messageLanes(const SpanTrack& track) { return !track.busy.empty() && track.busy.back()[at(SpanKind::ReduceGrad)] > 0 ? 3 : 2; }
+int messageLanes(const SpanTrack& track) { return !track.busy.empty() && track.busy.back()[indexOf(SpanKind::ReduceGrad)] > 0 ? 3 : 2; }
 
 int messageLane(SpanKind kind) { return kind == SpanKind::SendForward ? 0 : kind == SpanKind::SendBackward ? 1 : 2; }
 

@@ -9,6 +9,9 @@
 
 namespace pw::gui {
 
+/// Where something of that kind stands in a list by kind.
+[[nodiscard]] constexpr std::size_t indexOf(SpanKind kind) { return static_cast<std::size_t>(kind); }
+
 /// How spans look in one frame: fills by kind, stage or microbatch, with patterns, and faint ones.
 class Look {
  public:

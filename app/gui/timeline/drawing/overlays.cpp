@@ -1,15 +1,13 @@
 #include "app/gui/timeline/drawing/overlays.h"
 
-#include <QCoreApplication>
 #include <QPainter>
 #include <algorithm>
 
+#include "app/gui/common/format.h"
 #include "app/gui/timeline/drawing/look.h"
 
 namespace pw::gui {
 namespace {
-
-QString tr(const char* text) { return QCoreApplication::translate("pw::gui::TimelineWidget", text); }
 
 /// Errors that follow a command's name begin in lower case; shown alone they are capitalised.
 QString sentence(QString text) {
@@ -108,11 +106,11 @@ void paintProblem(QPainter& p, const QRect& area, const QString& problem, const 
 
 void paintNothing(QPainter& p, const QRect& area, const QString& problem, bool isPredicting, const QIcon& icon, const Theme& theme) {
   if (!problem.isEmpty())
-    return paintSentence(p, area, tr("This plan cannot be predicted"), sentence(problem), theme.error, theme.text, icon);
-  if (isPredicting) return paintSentence(p, area, tr("Predicting…"), {}, theme.text, theme.faintText, {});
-  paintSentence(p, area, tr("No timeline yet"),
-                tr("Open a model, a plan or a schedule to see what each rank will do, or a trace to see what ranks did."), theme.text,
-                theme.faintText, {});
+    return paintSentence(p, area, translated("This plan cannot be predicted"), sentence(problem), theme.error, theme.text, icon);
+  if (isPredicting) return paintSentence(p, area, translated("Predicting…"), {}, theme.text, theme.faintText, {});
+  paintSentence(p, area, translated("No timeline yet"),
+                translated("Open a model, a plan or a schedule to see what each rank will do, or a trace to see what ranks did."),
+                theme.text, theme.faintText, {});
 }
 
 }  // namespace pw::gui

@@ -1,6 +1,5 @@
 #include "app/gui/timeline/drawing/ruler.h"
 
-#include <QCoreApplication>
 #include <QFontMetrics>
 #include <QPainter>
 #include <algorithm>
@@ -13,8 +12,6 @@
 
 namespace pw::gui {
 namespace {
-
-QString translated(const char* text) { return QCoreApplication::translate("Timeline", text); }
 
 struct Unit {
   Ns size;

@@ -7,8 +7,6 @@
 namespace pw::gui {
 namespace {
 
-std::size_t at(SpanKind kind) { return static_cast<std::size_t>(kind); }
-
 class ComputePainter {
  public:
   ComputePainter(Canvas& canvas, const Columns& columns, const TrackView& view, const Look& look, const LabelGlyphs& glyphs)
@@ -158,8 +156,8 @@ class ComputePainter {
       if (view_.dims && !marked) fill = look_.dimmed(fill);
       canvas_.column(column, y - height, y, fill);
       y -= height;
-      if (busy[at(kind)] > most) {
-        most = busy[at(kind)];
+      if (busy[indexOf(kind)] > most) {
+        most = busy[indexOf(kind)];
         dominant = fill;
       }
     }
@@ -195,7 +193,7 @@ struct NarrowMessages {
   void addOfBlock(const SpanTrack& track, std::size_t first, std::size_t last) {
     const std::size_t block = first / SpanTrack::kBlock;
     for (const SpanKind kind : {SpanKind::SendForward, SpanKind::SendBackward, SpanKind::ReduceGrad}) {
-      const Ns busy = track.busy[block + 1][at(kind)] - track.busy[block][at(kind)];
+      const Ns busy = track.busy[block + 1][indexOf(kind)] - track.busy[block][indexOf(kind)];
       if (busy <= 0) continue;
       const auto lane = static_cast<std::size_t>(messageLane(kind));
       if (time[lane] == 0) tags[lane] = track.tags[first].kind == kind ? track.tags[first] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};

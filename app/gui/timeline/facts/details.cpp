@@ -1,6 +1,5 @@
 #include "app/gui/timeline/facts/details.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <cmath>
@@ -12,10 +11,6 @@
 namespace pw::gui {
 namespace {
 
-struct Text {
-  Q_DECLARE_TR_FUNCTIONS(Timeline)
-};
-
 SpanTag tagOf(const Span& span) { return {span.kind, span.stage, span.microbatch, span.peer}; }
 
 QString capitalized(QString text) {
@@ -25,31 +20,31 @@ QString capitalized(QString text) {
 
 /// The rank or, for a message, both ends.
 QString placeOf(const Span& span) {
-  return isMessage(span.kind) ? Text::tr("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value)
-                              : Text::tr("rank %1").arg(span.rank.value);
+  return isMessage(span.kind) ? translated("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value)
+                              : translated("rank %1").arg(span.rank.value);
 }
 
 /// A resolution of a hundredth of the span distinguishes its ends.
 double resolutionOf(const Span& span) { return static_cast<double>(span.end - span.start) / 100; }
 
 QString timesOf(const Span& span) {
-  return Text::tr("%1 – %2").arg(timeText(span.start, resolutionOf(span)), timeText(span.end, resolutionOf(span)));
+  return translated("%1 – %2").arg(timeText(span.start, resolutionOf(span)), timeText(span.end, resolutionOf(span)));
 }
 
 QString wordOf(SpanKind kind) {
   switch (kind) {
-    case SpanKind::Forward: return Text::tr("forward");
-    case SpanKind::Backward: return Text::tr("backward");
-    case SpanKind::BackwardInput: return Text::tr("input gradients");
-    case SpanKind::BackwardWeight: return Text::tr("weight gradients");
-    case SpanKind::SendForward: return Text::tr("activations in flight");
-    case SpanKind::SendBackward: return Text::tr("gradients in flight");
+    case SpanKind::Forward: return translated("forward");
+    case SpanKind::Backward: return translated("backward");
+    case SpanKind::BackwardInput: return translated("input gradients");
+    case SpanKind::BackwardWeight: return translated("weight gradients");
+    case SpanKind::SendForward: return translated("activations in flight");
+    case SpanKind::SendBackward: return translated("gradients in flight");
     case SpanKind::WaitForward:
-    case SpanKind::WaitBackward: return Text::tr("waiting");
-    case SpanKind::ReduceGrad: return Text::tr("summing gradients between ranks");
-    case SpanKind::Optimizer: return Text::tr("optimizer step");
-    case SpanKind::Load: return Text::tr("from the host");
-    case SpanKind::Store: return Text::tr("to the host");
+    case SpanKind::WaitBackward: return translated("waiting");
+    case SpanKind::ReduceGrad: return translated("summing gradients between ranks");
+    case SpanKind::Optimizer: return translated("optimizer step");
+    case SpanKind::Load: return translated("from the host");
+    case SpanKind::Store: return translated("to the host");
   }
   return {};
 }
@@ -68,27 +63,27 @@ QString comparisonOf(const SpanFacts& facts) {
 }
 
 QString waitText(const SpanFacts& facts) {
-  if (!facts.waitedFor) return facts.wait > 0 ? Text::tr("waited %1").arg(durationText(facts.wait)) : Text::tr("has no predecessor");
+  if (!facts.waitedFor) return facts.wait > 0 ? translated("waited %1").arg(durationText(facts.wait)) : translated("has no predecessor");
   const Span& input = *facts.waitedFor;
-  const QString what = isMessage(input.kind)           ? Text::tr("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
+  const QString what = isMessage(input.kind)           ? translated("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
                        : input.rank == facts.span.rank ? nameOf(tagOf(input))
-                                                       : Text::tr("%1 of rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value);
-  if (facts.wait > 0) return Text::tr("waited %1 for %2").arg(durationText(facts.wait), what);
-  return Text::tr("follows %1").arg(what);
+                                                       : translated("%1 of rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value);
+  if (facts.wait > 0) return translated("waited %1 for %2").arg(durationText(facts.wait), what);
+  return translated("follows %1").arg(what);
 }
 
 QString neededText(const SpanFacts& facts) {
-  if (facts.neededBy.empty()) return Text::tr("nothing waits for it");
+  if (facts.neededBy.empty()) return translated("nothing waits for it");
   constexpr std::size_t kShown = 3;
   QStringList names;
   for (std::size_t i = 0; i < std::min(kShown, facts.neededBy.size()); ++i) {
     const Span& user = facts.neededBy[i];
-    names << (isMessage(user.kind)           ? Text::tr("%1 to rank %2").arg(nameOf(tagOf(user))).arg(user.peer.value)
+    names << (isMessage(user.kind)           ? translated("%1 to rank %2").arg(nameOf(tagOf(user))).arg(user.peer.value)
               : user.rank == facts.span.rank ? nameOf(tagOf(user))
-                                             : Text::tr("%1 of rank %2").arg(nameOf(tagOf(user))).arg(user.rank.value));
+                                             : translated("%1 of rank %2").arg(nameOf(tagOf(user))).arg(user.rank.value));
   }
-  if (facts.neededBy.size() > kShown) names << Text::tr("%n more", nullptr, static_cast<int>(facts.neededBy.size() - kShown));
-  return Text::tr("needed by %1").arg(names.join(QStringLiteral(", ")));
+  if (facts.neededBy.size() > kShown) names << translated("%n more", nullptr, static_cast<int>(facts.neededBy.size() - kShown));
+  return translated("needed by %1").arg(names.join(QStringLiteral(", ")));
 }
 
 QString shareOf(Ns part, Ns whole) {
@@ -107,7 +102,7 @@ RangeTotals sumOf(const std::vector<RangeTotals>& ranks) {
 
 QString sumText(const std::vector<RangeTotals>& ranks) {
   const RangeTotals sum = sumOf(ranks);
-  return Text::tr("busy %1, bubble %2, communication %3")
+  return translated("busy %1, bubble %2, communication %3")
       .arg(shareOf(sum.busy, sum.busy + sum.bubble), shareOf(sum.bubble, sum.busy + sum.bubble), durationText(sum.communication));
 }
 
@@ -156,7 +151,7 @@ Bytes bytesOf(const Trace& trace, const Span& span) {
 QString detailsOf(const SpanFacts& facts) {
   const Span& span = facts.span;
   QStringList first{capitalized(nameOf(tagOf(span)))};
-  first << placeOf(span) << timesOf(span) << Text::tr("takes %1").arg(durationText(span.end - span.start));
+  first << placeOf(span) << timesOf(span) << translated("takes %1").arg(durationText(span.end - span.start));
   if (span.bytes > 0) first << sizeText(span.bytes);
   if (facts.source == Source::Measured) first << facts.measuredName;
   if (facts.other) first << comparisonOf(facts);
@@ -169,10 +164,10 @@ QString tooltipOf(const SpanFacts& facts) {
   QStringList lines{
       QStringLiteral("<b>%1</b> · %2").arg(capitalized(nameOf(tagOf(span))).toHtmlEscaped(), wordOf(span.kind).toHtmlEscaped())};
   QStringList where{placeOf(span)};
-  if (span.stage.value >= 0) where << Text::tr("stage %1").arg(span.stage.value);
-  if (span.microbatch.value >= 0) where << Text::tr("microbatch %1").arg(span.microbatch.value);
+  if (span.stage.value >= 0) where << translated("stage %1").arg(span.stage.value);
+  if (span.microbatch.value >= 0) where << translated("microbatch %1").arg(span.microbatch.value);
   lines << where.join(QStringLiteral(" · "));
-  lines << Text::tr("starts at %1, takes %2").arg(timeText(span.start, resolutionOf(span)), durationText(span.end - span.start));
+  lines << translated("starts at %1, takes %2").arg(timeText(span.start, resolutionOf(span)), durationText(span.end - span.start));
   if (span.bytes > 0) lines << sizeText(span.bytes);
   if (facts.source == Source::Measured) lines << facts.measuredName;
   if (facts.other) lines << comparisonOf(facts);
@@ -212,10 +207,10 @@ QString pathDetails(const CriticalPath& path) {
     const CriticalPath::Share& share = path.compute[r];
     const Ns own = share.forward + share.backward + share.backwardInput + share.backwardWeight + share.slot + share.host;
     compute += own;
-    if (own > 0) ranks << Text::tr("rank %1: %2").arg(r).arg(durationText(own));
+    if (own > 0) ranks << translated("rank %1: %2").arg(r).arg(durationText(own));
   }
   const Ns whole = path.segments.back().to - path.segments.front().from;
-  return Text::tr("Critical path %1: compute %2 (%3), messages %4, waiting for channels %5")
+  return translated("Critical path %1: compute %2 (%3), messages %4, waiting for channels %5")
              .arg(durationText(whole), durationText(compute), shareOf(compute, whole), durationText(path.transfer + path.latency),
                   durationText(path.queue)) +
          QLatin1Char('\n') + ranks.join(QStringLiteral(" · "));
@@ -225,14 +220,14 @@ QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, 
                      const QString& measuredName, const std::vector<RankView>& order) {
   const bool both = !predicted.empty() && !measured.empty();
   const double resolution = static_cast<double>(to - from) / 100;
-  QString text =
-      Text::tr("Range %1 – %2 (%3)").arg(inUnit(from, resolution, unitOf(to)), inUnit(to, resolution, unitOf(to)), durationText(to - from));
-  if (!predicted.empty()) text += QStringLiteral(" · ") + (both ? Text::tr("predicted: %1").arg(sumText(predicted)) : sumText(predicted));
+  QString text = translated("Range %1 – %2 (%3)")
+                     .arg(inUnit(from, resolution, unitOf(to)), inUnit(to, resolution, unitOf(to)), durationText(to - from));
+  if (!predicted.empty()) text += QStringLiteral(" · ") + (both ? translated("predicted: %1").arg(sumText(predicted)) : sumText(predicted));
   if (!measured.empty()) text += QStringLiteral(" · ") + QStringLiteral("%1: %2").arg(measuredName, sumText(measured));
-  QStringList header{Text::tr("Rank"), Text::tr("Busy"), Text::tr("Bubble"), Text::tr("Communication")};
+  QStringList header{translated("Rank"), translated("Busy"), translated("Bubble"), translated("Communication")};
   if (both)
-    header << Text::tr("Busy, %1").arg(measuredName) << Text::tr("Bubble, %1").arg(measuredName)
-           << Text::tr("Communication, %1").arg(measuredName);
+    header << translated("Busy, %1").arg(measuredName) << translated("Bubble, %1").arg(measuredName)
+           << translated("Communication, %1").arg(measuredName);
   text += QLatin1Char('\n') + header.join(QLatin1Char('\t'));
   for (const RankView& view : order) {
     QStringList row{QString::number(view.rank.value)};

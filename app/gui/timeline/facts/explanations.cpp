@@ -1,6 +1,5 @@
 #include "app/gui/timeline/facts/explanations.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <tuple>
@@ -10,10 +9,6 @@
 
 namespace pw::gui {
 namespace {
-
-struct Text {
-  Q_DECLARE_TR_FUNCTIONS(Timeline)
-};
 
 /// One cause in words.
 struct Clause {
@@ -31,9 +26,9 @@ QString placed(SpanKind kind, Stage stage, Microbatch microbatch) {
 
 QString said(const Clause& clause) {
   const QString until = durationText(clause.until);
-  if (clause.queue) return Text::tr("another message, of %1, to rank %2 until %3").arg(clause.what).arg(clause.peer.value).arg(until);
-  if (clause.message) return Text::tr("message of %1 to rank %2 until %3").arg(clause.what).arg(clause.peer.value).arg(until);
-  return Text::tr("%1 of rank %2 until %3").arg(clause.what).arg(clause.rank.value).arg(until);
+  if (clause.queue) return translated("another message, of %1, to rank %2 until %3").arg(clause.what).arg(clause.peer.value).arg(until);
+  if (clause.message) return translated("message of %1 to rank %2 until %3").arg(clause.what).arg(clause.peer.value).arg(until);
+  return translated("%1 of rank %2 until %3").arg(clause.what).arg(clause.rank.value).arg(until);
 }
 
 /// What is said of each, the middle of a long chain left out.
@@ -44,7 +39,7 @@ std::vector<CauseStep> stepsOf(const std::vector<Clause>& clauses) {
     if (clauses.size() > kShown && i == kShown / 2) {
       const std::size_t cut = clauses.size() - kShown;
       i += cut;
-      steps.push_back({Text::tr("%n more", nullptr, static_cast<int>(cut)), std::nullopt});
+      steps.push_back({translated("%n more", nullptr, static_cast<int>(cut)), std::nullopt});
     }
     steps.push_back({said(clauses[i]), clauses[i].span});
   }
@@ -64,9 +59,9 @@ QString lateness(const std::vector<Clause>& clauses, const QString& awaited, Ran
   const auto at = std::find_if(clauses.rbegin(), clauses.rend(), isAwaited);
   if (at == clauses.rend() || at + 1 == clauses.rend()) return {};
   const Clause& before = *(at + 1);
-  if (before.message) return Text::tr(", which waits for the message of %1 from rank %2").arg(before.what).arg(before.rank.value);
-  if (before.rank == rank) return Text::tr(", which comes after %1").arg(before.what);
-  return Text::tr(", which waits for %1 of rank %2").arg(before.what).arg(before.rank.value);
+  if (before.message) return translated(", which waits for the message of %1 from rank %2").arg(before.what).arg(before.rank.value);
+  if (before.rank == rank) return translated(", which comes after %1").arg(before.what);
+  return translated(", which waits for %1 of rank %2").arg(before.what).arg(before.rank.value);
 }
 
 /// Consecutive causes; a message that takes a channel and is then in flight is one cause.
@@ -74,9 +69,9 @@ std::vector<Clause> clausesOf(const std::vector<Segment>& causes, const Timeline
   std::vector<Clause> clauses;
   for (const Segment& s : causes) {
     Clause clause{nameOf(s.action), s.rank, s.peer, isMessage(s.doing), s.doing == Doing::Queue, s.to, std::nullopt};
-    if (s.partner) clause.what = Text::tr("%1 with %2").arg(clause.what, nameOf(*s.partner));
-    if (s.doing == Doing::Load) clause.what = Text::tr("loading");
-    if (s.doing == Doing::Store) clause.what = Text::tr("storing");
+    if (s.partner) clause.what = translated("%1 with %2").arg(clause.what, nameOf(*s.partner));
+    if (s.doing == Doing::Load) clause.what = translated("loading");
+    if (s.doing == Doing::Store) clause.what = translated("storing");
     const bool goesOn = !clauses.empty() && s.doing == Doing::Latency && clauses.back().message && !clauses.back().queue &&
                         clauses.back().what == clause.what && clauses.back().peer == clause.peer;
     if (goesOn) {
@@ -105,12 +100,12 @@ SpanTag carried(SpanTag tag) {
 QString nameOf(const SpanTag& tag) {
   switch (tag.kind) {
     case SpanKind::SendForward:
-    case SpanKind::SendBackward: return Text::tr("message %1").arg(placed(carried(tag).kind, tag.stage, tag.microbatch));
+    case SpanKind::SendBackward: return translated("message %1").arg(placed(carried(tag).kind, tag.stage, tag.microbatch));
     case SpanKind::ReduceGrad:
-      return tag.stage.value >= 0 ? Text::tr("sum of gradients of stage %1").arg(tag.stage.value) : Text::tr("sum of shared gradients");
-    case SpanKind::Optimizer: return Text::tr("optimizer");
-    case SpanKind::Load: return Text::tr("loading of microbatch %1").arg(tag.microbatch.value);
-    case SpanKind::Store: return Text::tr("storing of microbatch %1").arg(tag.microbatch.value);
+      return tag.stage.value >= 0 ? translated("sum of gradients of stage %1").arg(tag.stage.value) : translated("sum of shared gradients");
+    case SpanKind::Optimizer: return translated("optimizer");
+    case SpanKind::Load: return translated("loading of microbatch %1").arg(tag.microbatch.value);
+    case SpanKind::Store: return translated("storing of microbatch %1").arg(tag.microbatch.value);
     case SpanKind::Forward:
     case SpanKind::Backward:
     case SpanKind::BackwardInput:
@@ -163,11 +158,12 @@ Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies
   Cause cause;
   if (!bubble.next)
     cause.headline =
-        Text::tr("Rank %1 is done %2 before %3 of rank %4 ends").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
+        translated("Rank %1 is done %2 before %3 of rank %4 ends").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
   else if (bubble.awaitedRank == bubble.rank)
-    cause.headline = Text::tr("Rank %1 waits %2 to hand over %3").arg(bubble.rank.value).arg(time, awaited);
+    cause.headline = translated("Rank %1 waits %2 to hand over %3").arg(bubble.rank.value).arg(time, awaited);
   else
-    cause.headline = Text::tr("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
+    cause.headline =
+        translated("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
   cause.headline += lateness(clauses, awaited, bubble.awaitedRank);
   takeSteps(cause, clauses);
   cause.spans = spansOf(bubble.causes, timeline, dependencies);
@@ -180,8 +176,8 @@ Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Depen
   const SpanTrack& track = timeline.ranks[bubble.rank.index()].compute;
   Cause cause;
   if (static_cast<std::size_t>(bubble.next) >= track.size()) {
-    cause.headline = track.size() == 0 ? Text::tr("Rank %1 has nothing to do").arg(bubble.rank.value)
-                                       : Text::tr("Rank %1 is done %2 before the others").arg(bubble.rank.value).arg(time);
+    cause.headline = track.size() == 0 ? translated("Rank %1 has nothing to do").arg(bubble.rank.value)
+                                       : translated("Rank %1 is done %2 before the others").arg(bubble.rank.value).arg(time);
     return cause;
   }
   constexpr std::size_t kMost = 10'000;  // clocks of measured ranks may disagree: time then need not go back at each step
@@ -204,11 +200,11 @@ Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Depen
   if (clauses.empty()) {
     const SpanTag& next = track.tags[static_cast<std::size_t>(bubble.next)];
     cause.headline =
-        Text::tr("Rank %1 is idle for %2 before %3; none of its inputs was late").arg(bubble.rank.value).arg(time, nameOf(next));
+        translated("Rank %1 is idle for %2 before %3; none of its inputs was late").arg(bubble.rank.value).arg(time, nameOf(next));
     return cause;
   }
   const Clause& last = clauses.back();
-  cause.headline = Text::tr("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, last.what).arg(last.rank.value);
+  cause.headline = translated("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, last.what).arg(last.rank.value);
   cause.headline += lateness(clauses, last.what, last.rank);
   takeSteps(cause, clauses);
   return cause;
@@ -239,7 +235,7 @@ std::vector<FlowArrow> arrowsOf(const SourcedSpan& span, const Timeline& timelin
     arrow.isIncoming = flow.to == span.span;
     const SpanRef& other = arrow.isIncoming ? flow.from : flow.to;
     const QString name = nameOf(trackOf(timeline, other).tags[static_cast<std::size_t>(other.index)]);
-    arrow.otherEnd = (arrow.isIncoming ? Text::tr("from %1, rank %2") : Text::tr("to %1, rank %2")).arg(name).arg(other.rank.value);
+    arrow.otherEnd = (arrow.isIncoming ? translated("from %1, rank %2") : translated("to %1, rank %2")).arg(name).arg(other.rank.value);
     arrows.push_back(std::move(arrow));
   }
   return arrows;

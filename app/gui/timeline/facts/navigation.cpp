@@ -13,7 +13,7 @@
 namespace pw::gui {
 namespace {
 
-auto placeOf(std::vector<RankView>& ranks, Rank rank) {
+auto viewOf(std::vector<RankView>& ranks, Rank rank) {
   return std::find_if(ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank == rank; });
 }
 
@@ -118,7 +118,7 @@ std::vector<RankView> rankViews(const std::vector<RankView>& shown, std::size_t 
 }
 
 std::vector<RankView> withRankMoved(std::vector<RankView> ranks, Rank rank, int direction) {
-  const auto at = placeOf(ranks, rank);
+  const auto at = viewOf(ranks, rank);
   if (at == ranks.end()) return ranks;
   const int step = direction < 0 ? -1 : 1;
   for (auto i = at - ranks.begin() + step; i >= 0 && i < static_cast<std::ptrdiff_t>(ranks.size()); i += step) {
@@ -129,7 +129,7 @@ std::vector<RankView> withRankMoved(std::vector<RankView> ranks, Rank rank, int 
 }
 
 std::vector<RankView> withRankMovedTo(std::vector<RankView> ranks, Rank rank, Rank place) {
-  const auto from = placeOf(ranks, rank), to = placeOf(ranks, place);
+  const auto from = viewOf(ranks, rank), to = viewOf(ranks, place);
   if (from == ranks.end() || to == ranks.end() || from->pinned != to->pinned) return ranks;
   if (from < to)
     std::rotate(from, from + 1, to + 1);

@@ -1,6 +1,5 @@
 #include "app/gui/timeline/overview/differing.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -10,11 +9,7 @@
 #include "simulator/text/median.h"
 
 namespace pw::gui {
-namespace {
-
-QString tr(const char* text) { return QCoreApplication::translate("pw::gui::TimelineWidget", text); }
-
-}  // namespace
+namespace {}  // namespace
 
 Differing ranksThatDiffer(const Timeline& timeline, std::size_t most) {
   Differing result;
@@ -45,16 +40,16 @@ std::vector<Rank> ranksOf(const Differing& differing) {
 }
 
 QString textOf(const Differing& differing) {
-  if (differing.ranks.empty()) return tr("All ranks are busy for about the same time, %1.").arg(durationText(differing.median));
-  QString text = tr("Busy time against the median, %1").arg(durationText(differing.median));
-  if (differing.more > 0) text += tr("; %1 more differ less").arg(differing.more);
+  if (differing.ranks.empty()) return translated("All ranks are busy for about the same time, %1.").arg(durationText(differing.median));
+  QString text = translated("Busy time against the median, %1").arg(durationText(differing.median));
+  if (differing.more > 0) text += translated("; %1 more differ less").arg(differing.more);
   for (const BusyRank& one : differing.ranks) {
-    text += tr("\nrank %1\tbusy %2").arg(one.rank.value).arg(durationText(one.busy));
+    text += translated("\nrank %1\tbusy %2").arg(one.rank.value).arg(durationText(one.busy));
     if (differing.median > 0) {
       const double share = static_cast<double>(one.busy - differing.median) / static_cast<double>(differing.median);
       text += QStringLiteral(" (%1)").arg(signedPercentText(share));
     }
-    text += tr("\tidle %1").arg(durationText(differing.end - one.busy));
+    text += translated("\tidle %1").arg(durationText(differing.end - one.busy));
   }
   return text;
 }

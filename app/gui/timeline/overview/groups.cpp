@@ -1,13 +1,8 @@
 #include "app/gui/timeline/overview/groups.h"
-
-#include <QCoreApplication>
+#include "app/gui/common/format.h"
 
 namespace pw::gui {
-namespace {
-
-QString tr(const char* text) { return QCoreApplication::translate("pw::gui::TimelineWidget", text); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<QString> groupsOf(std::size_t ranks, std::size_t pipeline, const Topology& topology) {
   if (!topology.ranks.empty() && topology.ranks.size() < ranks) return {};  // a cluster for another job
@@ -18,8 +13,8 @@ std::vector<QString> groupsOf(std::size_t ranks, std::size_t pipeline, const Top
   if (!hasNodes && !hasReplicas) return {};
   std::vector<QString> names;
   for (std::size_t r = 0; r < ranks; ++r) {
-    const QString replica = hasReplicas ? tr("replica %1").arg(r / pipeline) : QString();
-    const QString host = hasNodes ? tr("node %1").arg(node(r)) : QString();
+    const QString replica = hasReplicas ? translated("replica %1").arg(r / pipeline) : QString();
+    const QString host = hasNodes ? translated("node %1").arg(node(r)) : QString();
     names.push_back(hasNodes && hasReplicas ? replica + QStringLiteral(", ") + host : replica + host);
   }
   return names;

@@ -17,12 +17,11 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/timeline/widget.h"
 #include "simulator/report/metrics.h"
+#include "tests/app/gui/constants.h"
 #include "tests/app/gui/timeline/timeline_fixture.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 60'000;
 
 /// The panel over a document.
 class AnalysisTest : public testing::Test {

@@ -22,13 +22,12 @@
 #include "app/gui/document/loading.h"
 #include "backends/store/study_store.h"
 #include "simulator/search/ranking.h"
+#include "tests/app/gui/constants.h"
 #include "tests/support/folder.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 60'000;
 
 Candidate candidate(const char* schedule, int microbatches, Ns step, Bytes peak, Bytes limit = 0) {
   Candidate c;

@@ -29,11 +29,11 @@
 #include "backends/resources/resources.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/partition/split.h"
+#include "tests/app/gui/constants.h"
 
 namespace pw::gui {
 namespace {
 
-constexpr int kLongMs = 60'000;
 constexpr const char* kModel = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
 
 /// The editor of a plan on four ranks of h100-nvlink.

@@ -10,11 +10,10 @@
 #include <thread>
 
 #include "app/gui/common/jobs.h"
+#include "tests/app/gui/constants.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 60'000;
 
 TEST(WorkBar, ShowsLongWorkAndCancelsIt) {
   QWidget window;

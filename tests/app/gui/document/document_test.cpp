@@ -15,13 +15,11 @@
 #include "simulator/job/recover.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
+#include "tests/app/gui/constants.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 60'000;
-const char* const kGpt = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
 
 /// A document with the small GPT, predicted.
 struct DocumentTest : testing::Test {

@@ -8,13 +8,11 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "backends/store/trace_blob.h"
+#include "tests/app/gui/constants.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 60'000;
-const char* const kGpt = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
 
 struct PinnedPlansTest : testing::Test {
   void SetUp() override {

@@ -15,14 +15,12 @@
 #include "simulator/job/explain_tables.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/span_kind.h"
+#include "tests/app/gui/constants.h"
 #include "tests/app/gui/next_turn.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
 namespace {
-
-const QString kPrimus = QStringLiteral(PW_SOURCE_DIR "/tests/data/primus/pp8");
-const QString kReplicas = QStringLiteral(PW_SOURCE_DIR "/tests/data/straggler_analysis/timeline-ST.json.gz");
 
 /// Clicks a button as soon as it is shown: before anything that comes later is looked at.
 class ClickWhenShown : public QObject {

@@ -16,13 +16,11 @@
 #include "app/gui/document/job_design.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/timeline/drawing/rows.h"
+#include "tests/app/gui/constants.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
 namespace {
-
-const QString kPrimus = QStringLiteral(PW_SOURCE_DIR "/tests/data/primus/pp8");
-const QString kReplicas = QStringLiteral(PW_SOURCE_DIR "/tests/data/straggler_analysis/timeline-ST.json.gz");
 
 class ReplanTest : public WindowFixture {
  protected:

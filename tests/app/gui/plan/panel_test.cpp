@@ -22,11 +22,10 @@
 #include "backends/resources/resources.h"
 #include "backends/store/run_store.h"
 #include "simulator/costs/estimate.h"
+#include "tests/app/gui/constants.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 60'000;
 
 /// The panel of a document with a small model on two ranks.
 class PlanPanelTest : public testing::Test {

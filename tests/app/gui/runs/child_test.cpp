@@ -1,5 +1,6 @@
 // Child processes against tiny shell scripts.
 #include "app/gui/runs/child.h"
+#include "tests/app/gui/constants.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,8 +17,6 @@
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 30'000;
 
 /// Whether a process runs (a zombie does not).
 bool isAlive(qint64 pid) {

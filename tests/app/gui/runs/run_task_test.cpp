@@ -12,12 +12,11 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "tests/app/gui/constants.h"
 #include "tests/support/number_stage.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 60'000;
 
 class RunTaskTest : public testing::Test {
  protected:

@@ -29,12 +29,12 @@
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 #include "simulator/timeline/fill.h"
+#include "tests/app/gui/constants.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
 
-constexpr int kLongMs = 60'000;
 using Fatal = QAbstractItemModelTester::FailureReportingMode;
 
 /// A document with a model and a store of its own, and the panel on it.

@@ -17,15 +17,13 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "tests/app/gui/constants.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
 
 Schedule scheduleOf(const Document& document) { return std::get<Schedule>(editableSchedule(document)); }
-
-constexpr int kLongMs = 60'000;
-const char* const kGpt = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
 
 /// `2F0`, with a stage and a microbatch of one digit.
 Action action(std::string_view name) {

@@ -15,7 +15,7 @@ namespace {
 
 using TimelineView = TimelineFixture;
 
-std::vector<int> order(const Scene& scene) {
+std::vector<int> spanOrder(const Scene& scene) {
   std::vector<int> numbers;
   for (const RankView& view : scene.ranks) numbers.push_back(view.rank.value);
   return numbers;
@@ -162,10 +162,10 @@ TEST_F(TimelineView, RanksArePinnedCollapsedAndMovedByKeys) {
   EXPECT_TRUE(rank2().collapsed);
   EXPECT_LT(layOutRows(widget.scene()).height, open);
   key(Qt::Key_Up, Qt::AltModifier);
-  EXPECT_EQ(order(widget.scene()), (std::vector{0, 2, 1, 3}));
+  EXPECT_EQ(spanOrder(widget.scene()), (std::vector{0, 2, 1, 3}));
   key(Qt::Key_Down, Qt::AltModifier);
   key(Qt::Key_Down, Qt::AltModifier);
-  EXPECT_EQ(order(widget.scene()), (std::vector{0, 1, 3, 2}));
+  EXPECT_EQ(spanOrder(widget.scene()), (std::vector{0, 1, 3, 2}));
 }
 
 TEST_F(TimelineView, TheRankUnderTheMouseIsPinnedWithoutASelection) {
@@ -176,9 +176,9 @@ TEST_F(TimelineView, TheRankUnderTheMouseIsPinnedWithoutASelection) {
 
 TEST_F(TimelineView, DraggingALabelMovesItsRank) {
   drag({20, yOf(3)}, {20, yOf(1) - 4});
-  EXPECT_EQ(order(widget.scene()), (std::vector{0, 3, 1, 2}));
+  EXPECT_EQ(spanOrder(widget.scene()), (std::vector{0, 3, 1, 2}));
   drag({20, yOf(3)}, {20, yOf(2)});
-  EXPECT_EQ(order(widget.scene()), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(spanOrder(widget.scene()), (std::vector{0, 1, 2, 3}));
 }
 
 TEST_F(TimelineView, DigitsChangeWhatColoursMean) {

@@ -18,11 +18,10 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/window/main_window.h"
 #include "backends/host/files.h"
+#include "tests/app/gui/constants.h"
 
 namespace pw::gui {
 namespace {
-
-constexpr int kLongMs = 60'000;
 
 /// A number no process has: beyond the kernel's largest (2^22).
 const QString kGone = QStringLiteral("4999999.pwproj");
