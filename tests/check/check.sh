@@ -80,7 +80,7 @@ check_asan() {
 
 check_tsan() {
   configured build-tsan "channel_test engine_test ucx_test device_messages_test remote_test autograd_protocol_test" -DPW_SANITIZE=thread -DPW_GUI=OFF &&
-    TSAN_OPTIONS="suppressions=$PWD/tests/check/tsan.supp" ctest --test-dir build-tsan -j "$jobs" --output-on-failure --no-tests=error -R 'Executor|UcxProcesses|Gathering|SaveCheckpoint|RankEnvironment|Reducer|Communicator|Channel|HostileRank|Device|Meeting|Live|Clock|Verify|Trial|CallThreads|Deadlines|Remote|References|Shares|LostWorker|DroppedMessage|Messages|Numbers' | tail -n 40
+    TSAN_OPTIONS="suppressions=$PWD/tests/check/tsan.supp" ctest --test-dir build-tsan -j "$jobs" --output-on-failure --no-tests=error -R 'Executor|UcxProcesses|Gathering|SaveCheckpoint|RankEnvironment|Reducer|Communicator|Channel|HostileRank|Device|Meeting|Live|Clock|Verify|Trial|CallThreads|Deadlines|Remote|References|Shares|LostWorker|DroppedMessage|Messages|Numbers|RunRecorder|Synthetic|StudyWorker|DirectWrites|Lane' | tail -n 40
 }
 
 check_odr() { configured build-odr "" "-DCMAKE_CXX_FLAGS=-flto=auto -Wodr -Werror=odr -Wlto-type-mismatch"; }

@@ -256,7 +256,7 @@ TEST_F(Measured, RatesAreInTheDocumentByTheNumberOfCuda) {
 }
 
 TEST_F(Measured, ProgressIsOnStderr) {
-  const Outcome outcome = measure("nvlink", "--json --progress Json");
+  const Outcome outcome = measure("nvlink", "--json --progress json");
   EXPECT_TRUE(Json::accept(outcome.out));
   EXPECT_THAT(outcome.err, HasSubstr(R"({"task":"measure","done":0,"all":4,"note":"GPU 0"})"));
   EXPECT_THAT(outcome.err, HasSubstr(R"("done":4,"all":4)"));
@@ -285,7 +285,7 @@ TEST_F(Devices, ArePlannedForWhereThereAreSeveralGpus) {
   const auto ranks = [](const char* machine) {
     ::setenv("FAKE_NVML", machine, 1);
     const Outcome outcome = call({"plan", PW_SOURCE_DIR "/resources/models/gpt_small.pt2", "--microbatches", "4", "--json", "--cluster",
-                                  PW_SOURCE_DIR "/resources/clusters/h100-nvlink.Json"});
+                                  PW_SOURCE_DIR "/resources/clusters/h100-nvlink.json"});
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.status == 0 ? Json::parse(outcome.out).at("world_size").get<int>() : 0;
   };
