@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backends/messages/channel/in_memory_link.h"
+#include "backends/messages/transport.h"
 #include "engine/dynamic/pipeline.h"
 #include "engine/processes/connect.h"
 #include "engine/run/settings.h"
@@ -21,7 +22,7 @@ void refuseWhatIsNotDynamic(const RunSettings& o, const Plan& plan) {
   };
   if (o.request.synthetic) refuse("calls the stages of a model, and --synthetic has none", "omit one of them");
   if (o.request.evaluates) refuse("is about backward passes, and --eval runs none", "omit one of them");
-  if (o.computing.onGpu) refuse("runs on CPUs", "use --backend ucx or gloo");
+  if (o.computing.onGpu) refuse("runs on CPUs", "use --backend " + hostTransports(" or "));
   if (o.computing.precision != DType::Unknown)
     refuse(fmt::format("computes as the model was traced, not in {}", precisionName(o.computing.precision)), "add --precision traced");
   if (o.request.order == Order::Ready) refuse("does not follow the plan's rows, in no order", "omit --order");

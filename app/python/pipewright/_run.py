@@ -112,7 +112,7 @@ def run(
     :param steps: training steps.
     :param store: SQLite file that records the run, also one that fails; None: a temporary one.
     :param model: the model's archives, if they are no longer where the plan says.
-    :param backend: ``ucx`` (the default without GPUs), ``gloo`` or ``nccl``.
+    :param backend: the transport, one of those that ``pipewright devices`` lists; the default is ``nccl`` on GPUs, else ``ucx``.
     :param synthetic: do not compute, but take as long as the plan says, and send messages of its sizes.
     :param backward: ``schedule`` follows the plan's rows; ``dynamic`` runs its stages by remote calls and distributed autograd instead.
     :param data: a ``torch.save`` of a dict of tensors, or ``"module:function"``: a function that returns an iterable of batches, each a dict of

@@ -40,7 +40,7 @@ class Run:
 
     @property
     def backend(self) -> str:
-        """How its ranks exchanged messages: ``ucx``, ``gloo``, ``nccl``."""
+        """How its ranks exchanged messages: the name of a transport, like ``ucx``."""
         return self._record.backend
 
     @property

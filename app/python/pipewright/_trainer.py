@@ -79,7 +79,7 @@ class Trainer:
     :param profile: costs at hand.
     :param clip_norm: the largest norm of the whole model's gradient, as ``torch.nn.utils.clip_grad_norm_`` does it.
     :param batch_dim: see :func:`export`.
-    :param backend: ``ucx``, ``gloo`` or ``nccl``; None: ``nccl`` if the model is on a GPU, else ``ucx``.
+    :param backend: the transport, one of those that ``pipewright devices`` lists; None: ``nccl`` if the model is on a GPU, else ``ucx``.
     :param precision: ``traced``, ``bf16`` or ``fp16``.
     :param store: SQLite file that records the run and its steps; see :class:`Store`.
     :param on_step: called with a :class:`TrainedStep` on rank 0 after each step.

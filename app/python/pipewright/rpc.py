@@ -90,7 +90,7 @@ class RpcBackendOptions:
     :param num_worker_threads: calls of others that run here at a time; those that wait for other calls do not count.
     :param rpc_timeout: of calls and backward passes that give none [s]; 0: a day.
     :param init_method: ``env://`` (MASTER_ADDR and MASTER_PORT) or ``tcp://host:port``: where worker 0 listens.
-    :param transport: ``ucx`` or ``gloo``.
+    :param transport: one that ``pipewright devices`` lists for CPUs; ``ucx`` is the default.
     :param start_timeout: to meet all others and connect [s].
     :param lost_after: a worker that sends nothing for so long, not even that it lives, is lost [s].
     """
@@ -127,7 +127,7 @@ def init_rpc(
     """Makes this process a worker of a job, and returns when all workers of the job are connected.
 
     :param name: others call this worker by it; each name once.
-    :param backend: the transport, ``ucx`` or ``gloo``; None or :class:`BackendType`: that of the options.
+    :param backend: the transport, as in the options; None or :class:`BackendType`: that of the options.
     :param rank: from 0; -1: RANK of the environment, as torchrun and srun set it.
     :param world_size: number of workers; None: WORLD_SIZE of the environment.
 
