@@ -166,14 +166,43 @@ UnitRun runUnits(const Schedule& compute, const ActionTimes* times = nullptr) {
   return run;
 }
 
+/// Sorts messages by their keys. Those of a sender come nearly in that order, so that lists by sender are merged.
+void sortByKey(std::vector<Message>& messages, std::size_t ranks) {
+  std::vector<std::vector<Message>> bySender(ranks);
+  for (const Message& message : messages) bySender[message.from.index()].push_back(message);
+  const auto isBefore = [](const Message& a, const Message& b) { return a.key() < b.key(); };
+  std::vector<std::size_t> next(ranks, 0), heap;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::vector<Message>& own = bySender[rank];
+    if (!std::ranges::is_sorted(own, isBefore)) std::ranges::sort(own, isBefore);
+    if (!own.empty()) heap.push_back(rank);
+  }
+  const auto isAfter = [&](std::size_t a, std::size_t b) { return isBefore(bySender[b][next[b]], bySender[a][next[a]]); };
+  std::ranges::make_heap(heap, isAfter);
+  for (Message& message : messages) {
+    std::ranges::pop_heap(heap, isAfter);
+    const std::size_t rank = heap.back();
+    message = bySender[rank][next[rank]++];
+    if (next[rank] < bySender[rank].size())
+      std::ranges::push_heap(heap, isAfter);
+    else
+      heap.pop_back();
+  }
+}
+
 /// Inserts both ends of every message at its moment: after all actions of the rank that started earlier. On every rank an action that
 /// starts at s then comes after the messages of times ≤ s and before those of times > s, and messages have one global order. So executing
 /// everything by (time, messages first) is always possible: no deadlock, whatever kind of send is used.
 Schedule insertMessages(const Schedule& compute, UnitRun& run) {
-  std::sort(run.messages.begin(), run.messages.end(), [](const Message& a, const Message& b) { return a.key() < b.key(); });
+  sortByKey(run.messages, compute.rows.size());
   Schedule lowered = compute;
-  std::vector<std::size_t> taken(compute.rows.size(), 0);
-  for (auto& row : lowered.rows) row.clear();
+  std::vector<std::size_t> taken(compute.rows.size(), 0), sizes(compute.rows.size());
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) sizes[rank] = compute.rows[rank].size();
+  for (const Message& message : run.messages) ++sizes[message.from.index()], ++sizes[message.to.index()];
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    lowered.rows[rank].clear();
+    lowered.rows[rank].reserve(sizes[rank]);
+  }
   const auto copyUntil = [&](Rank rank, Ns time) {
     const auto& starts = run.starts[rank.index()];
     std::size_t& at = taken[rank.index()];

@@ -317,11 +317,11 @@ std::variant<Schedule, Refusal> edited(const Schedule& schedule, const Edit& edi
   Attempt attempt{.schedule = schedule, .about = {}, .refusal = {}};
   std::visit([&](const auto& e) { apply(attempt, e); }, edit);
   if (!attempt.refusal.empty()) return Refusal{attempt.refusal, {}};
-  if (auto cycle = waitingCycle(attempt.schedule, attempt.about); !cycle.empty()) {
-    std::string reason = describeCycle(cycle);
-    return Refusal{std::move(reason), std::move(cycle)};
-  }
   if (const auto problems = check(attempt.schedule); !problems.empty()) {
+    if (auto cycle = waitingCycle(attempt.schedule, attempt.about); !cycle.empty()) {
+      std::string reason = describeCycle(cycle);
+      return Refusal{std::move(reason), std::move(cycle)};
+    }
     const Problem& first = problems.front();
     return Refusal{fmt::format("rank {}: {}", first.rank.value, first.message), {}};
   }
