@@ -1,5 +1,6 @@
 #include "app/gui/cluster/form.h"
 
+#include <QLocale>
 #include <QStringList>
 #include <algorithm>
 #include <optional>
