@@ -44,8 +44,6 @@ std::string hostText(const HostInventory& found) {
   return text;
 }
 
-std::string textOrDash(const std::string& text) { return text.empty() ? "–" : text; }
-
 std::string gpuTable(const GpuInventory& found) {
   const bool numbered = found.visibleDevices.has_value();
   std::vector<std::vector<std::string>> rows{{"GPU", "name", "memory", "used", "compute", "PCI", "MIG"}};
@@ -53,12 +51,12 @@ std::string gpuTable(const GpuInventory& found) {
   for (const Gpu& gpu : found.gpus) {
     const std::string mig = !gpu.mig ? "" : !*gpu.mig ? "off" : counted(static_cast<std::int64_t>(gpu.migInstances.size()), "instance");
     std::vector<std::string> row{fmt::format("{}", gpu.index),
-                                 textOrDash(gpu.name),
+                                 orDash(gpu.name),
                                  gpu.memory > 0 ? formatSize(gpu.memory) : "–",
                                  gpu.memory > 0 ? formatSize(gpu.usedMemory) : "–",
                                  gpu.major > 0 ? fmt::format("{}.{}", gpu.major, gpu.minor) : "–",
-                                 textOrDash(gpu.pciAddress),
-                                 textOrDash(mig)};
+                                 orDash(gpu.pciAddress),
+                                 orDash(mig)};
     if (numbered) row.insert(row.begin() + 1, gpu.cudaIndex ? fmt::format("{}", *gpu.cudaIndex) : "hidden");
     rows.push_back(row);
   }

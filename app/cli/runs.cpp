@@ -66,8 +66,6 @@ std::string endingOf(const RunSummary& run) {
 
 void append(std::vector<std::string>& row, std::initializer_list<std::string> cells) { row.insert(row.end(), cells); }
 
-std::string orDash(const std::string& text) { return text.empty() ? "–" : text; }
-
 std::string runsText(const std::vector<RunSummary>& runs) {
   if (runs.empty()) return "no runs yet\n";
   std::vector<std::vector<std::string>> rows;

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kEnding = ".safetensors";
 constexpr std::uint64_t kLongestHeader = 100'000'000;
-constexpr std::size_t kDimensions = 64, kLengthBytes = 8;
+constexpr std::size_t kMostTensorDimensions = 64, kLengthBytes = 8;
 
 constexpr std::array<std::pair<DType, std::string_view>, 12> kTypes{{{DType::Bool, "BOOL"},
                                                                      {DType::UInt8, "U8"},
@@ -53,7 +53,7 @@ SafeTensor tensorIn(const std::string& name, const HeaderPart& entry, std::uint6
   const auto* found = std::ranges::find(kTypes, type, &std::pair<DType, std::string_view>::second);
   if (found != kTypes.end()) tensor.dtype = found->first;
   const HeaderPart shape = entry["shape"], offsets = entry["data_offsets"];
-  if (shape.size() > kDimensions) shape.fail(fmt::format("has more than {} dimensions", kDimensions));
+  if (shape.size() > kMostTensorDimensions) shape.fail(fmt::format("has more than {} dimensions", kMostTensorDimensions));
   tensor.shape = shape.list(countIn);
   const auto elements = pickle::elementsOf(tensor.shape);
   if (!elements) shape.fail("is larger than any memory");

@@ -13,7 +13,7 @@ namespace pw {
 namespace {
 
 const char* const kMake = "pw.optimizer.make";
-const char* const kStepTensor = "pw.optimizer.step";
+const char* const kStep = "pw.optimizer.step";
 
 struct LocalOptimizer {
   OptimizerHandle optimizer;
@@ -74,8 +74,8 @@ DistributedOptimizer::DistributedOptimizer(Remote& remote, const OptimizerSpec& 
 void DistributedOptimizer::step(ContextId context, Remote::Deadline deadline) {
   std::vector<RemoteFuture> steps;
   for (const auto& [owner, optimizer] : local_) {
-    steps.push_back(remote_.rpcAsync(remote_.nameOf(owner), kStepTensor,
-                                     RemoteValue::List{optimizer, static_cast<std::int64_t>(context.value)}, deadline));
+    steps.push_back(
+        remote_.rpcAsync(remote_.nameOf(owner), kStep, RemoteValue::List{optimizer, static_cast<std::int64_t>(context.value)}, deadline));
   }
   std::exception_ptr problem;
   for (const RemoteFuture& step : steps) {
@@ -100,7 +100,7 @@ void defineOptimizers(DistributedAutograd& autograd) {
     }
     return here.share(Local{local});
   });
-  autograd.remote().define(kStepTensor, [&functions, &autograd](Remote& here, const RemoteValue& arguments) -> RemoteValue {
+  autograd.remote().define(kStep, [&functions, &autograd](Remote& here, const RemoteValue& arguments) -> RemoteValue {
     auto& local = *std::static_pointer_cast<LocalOptimizer>(here.localValue(arguments.at(0).reference()).object());
     const ContextId context(static_cast<std::uint64_t>(arguments.at(1).integer()));
     const std::lock_guard lock(autograd.optimizerTurns());

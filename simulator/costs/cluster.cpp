@@ -22,8 +22,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kClusterVersion = 1;
 /// Largest values accepted: no hardware comes near them, and results computed from them fit into 64 bits.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
-constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
 constexpr std::int64_t kMostRanksPerNode = 4096;
 constexpr double kMostFlops = 1e30;
 

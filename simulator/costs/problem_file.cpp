@@ -11,7 +11,7 @@
 namespace pw {
 namespace {
 
-constexpr std::int64_t kMostTime = 4'000'000'000'000'000'000;  ///< sums over an iteration must fit into 64 bits
+constexpr std::int64_t kMostTotal = 4'000'000'000'000'000'000;  ///< sums over an iteration must fit into 64 bits
 
 class Reader {
  public:
@@ -24,7 +24,7 @@ class Reader {
     if (numbers.size() != length) fail(fmt::format("`{}` has {} numbers; {} {} need one each", key, numbers.size(), length, what));
     for (const std::int64_t number : numbers) {
       if (number < 0) fail(fmt::format("`{}` contains {}; use 0 or more", key, number));
-      if (number > kMostTime / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches))
+      if (number > kMostTotal / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches))
         fail(fmt::format("`{}` contains {}, too large to add up", key, number));
     }
     return numbers;

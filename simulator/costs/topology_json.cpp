@@ -12,8 +12,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Largest values accepted: no hardware comes near them, and results computed from them fit into 64 bits.
-constexpr std::int64_t kMostMemory = std::int64_t{1} << 60;
-constexpr std::int64_t kMostDelay = 1'000'000'000'000;  ///< [ns]
 constexpr double kMostRate = 1e24;
 constexpr double kLeastSpeed = 1e-3, kMostSpeed = 1e3;
 constexpr std::int64_t kMostRanks = 1 << 20;
@@ -43,7 +41,7 @@ double rateIn(const JsonPart& part) {
 }
 
 LinkSpec linkIn(const JsonPart& link) {
-  return {link["latency_ns"].within<Ns>(0, kMostDelay), rateIn(link["bytes_per_s"]), link["duplex"].as<bool>()};
+  return {link["latency_ns"].within<Ns>(0, kMostLatency), rateIn(link["bytes_per_s"]), link["duplex"].as<bool>()};
 }
 
 Json ranksJson(const Topology& topology) {
@@ -77,7 +75,7 @@ std::vector<RankSpec> ranksIn(const JsonPart& list, const Topology& topology) {
     RankSpec rank;
     if (entry.has("speed")) rank.speed = numberIn(entry["speed"], kMostSpeed);
     if (rank.speed < kLeastSpeed) entry["speed"].fail(fmt::format("is {:g}, less than {:g}", rank.speed, kLeastSpeed));
-    if (entry.has("memory_bytes")) rank.memoryBytes = entry["memory_bytes"].within<Bytes>(1, kMostMemory);
+    if (entry.has("memory_bytes")) rank.memoryBytes = entry["memory_bytes"].within<Bytes>(1, kMostBytes);
     const auto count = entry.has("count") ? entry["count"].within(1, kMostRanks) : 1;
     if (static_cast<std::int64_t>(ranks.size()) + count > kMostRanks) list.fail(fmt::format("has more than {} ranks", kMostRanks));
     for (std::int64_t n = 0; n < count; ++n) {

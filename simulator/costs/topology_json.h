@@ -2,12 +2,18 @@
 
 // Internal to the files of this room: how topologies are written in clusters and profiles.
 
+#include <cstdint>
+
 #include <nlohmann/json_fwd.hpp>
 
 #include "simulator/costs/topology.h"
 #include "simulator/text/json_part.h"
 
 namespace pw {
+
+/// Limits of what a cluster file says.
+inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+inline constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
 
 [[nodiscard]] nlohmann::ordered_json linkJson(const LinkSpec& link);
 [[nodiscard]] LinkSpec linkIn(const JsonPart& link);

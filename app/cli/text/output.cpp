@@ -59,6 +59,8 @@ std::string reason() { return std::strerror(errno); }
 
 }  // namespace
 
+std::string orDash(const std::string& text) { return text.empty() ? "–" : text; }
+
 std::string table(const std::vector<std::vector<std::string>>& cells) {
   std::vector<std::vector<std::string>> rows = cells;
   for (auto& row : rows) std::ranges::transform(row, row.begin(), [](const std::string& cell) { return printableLine(cell); });

@@ -16,6 +16,8 @@ namespace pw::cli {
 /// Right-aligned numbers, left-aligned words: columns as wide as their widest cell, two spaces between. The first row is the header. Cells
 /// may hold UTF-8; width counts code points; line ends and tabs are escaped as by `printableLine`.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
+/// The text, or a dash where there is none: for a cell of a table.
+[[nodiscard]] std::string orDash(const std::string& text);
 
 /// The text as one line that ends in a full stop, for errors on stderr.
 [[nodiscard]] std::string sentence(std::string_view text);

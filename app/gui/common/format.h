@@ -8,7 +8,7 @@
 
 namespace pw::gui {
 
-/// A label of a function that belongs to no QObject: what `tr` is elsewhere.
+/// What `tr` is elsewhere, for functions that belong to no QObject. `count` stands for %n, and decides about the plural.
 [[nodiscard]] QString translated(const char* text, const char* comment = nullptr, int count = -1);
 /// Of UTF-8.
 [[nodiscard]] QString textOf(std::string_view text);

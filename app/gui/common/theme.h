@@ -30,7 +30,7 @@ enum class ColourBy : std::uint8_t { Kind, Stage, Microbatch };
 [[nodiscard]] QColor stageColour(Stage stage, const Theme& theme);
 [[nodiscard]] QColor microbatchColour(Microbatch microbatch, const Theme& theme);
 [[nodiscard]] Qt::BrushStyle kindPattern(SpanKind kind);  ///< F solid, B dense, I and W hatched to either side
-[[nodiscard]] QColor faded(QColor colour, double alpha);
-[[nodiscard]] QColor textOn(const QColor& fill);  ///< black or white, whichever reads better
+[[nodiscard]] QColor faded(QColor colour, double alpha);  ///< `alpha`: its opacity, 0 to 1
+[[nodiscard]] QColor textOn(const QColor& fill);          ///< black or white, whichever reads better
 
 }  // namespace pw::gui

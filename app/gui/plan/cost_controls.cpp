@@ -30,7 +30,7 @@
 namespace pw::gui {
 namespace {
 
-constexpr std::array kAssumedPrecisions{DType::Unknown, DType::BFloat16, DType::Float16, DType::Float8};
+constexpr std::array kPrecisions{DType::Unknown, DType::BFloat16, DType::Float16, DType::Float8};
 constexpr std::array kAttentions{Attention::AsTraced, Attention::Fused, Attention::Unfused};
 
 /// A design's cluster without the links that were added to it, and those: `h100-nvlink`, `ethernet-25`.
@@ -142,7 +142,7 @@ void CostControls::Private::addLink(QFormLayout& form) {
 }
 
 void CostControls::Private::addHow(QFormLayout& form) {
-  for (const DType one : kAssumedPrecisions) {
+  for (const DType one : kPrecisions) {
     precision->addItem(one == DType::Unknown ? tr("as traced") : textOf(precisionName(one)), static_cast<int>(one));
   }
   precision->setAccessibleName(tr("Estimated precision"));

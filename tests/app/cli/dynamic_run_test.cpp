@@ -13,14 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json dynamicRun(const std::string& plan, const Words& more) {
-  Words words{"run", plan, "--json"};
-  words.insert(words.end(), more.begin(), more.end());
-  const Outcome outcome = finish(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_EQ(outcome.err, "");
-  return Json::parse(outcome.out, nullptr, false);
-}
+Json dynamicRun(const std::string& plan, const Words& more) { return Json::parse(outputOf(plan, more)); }
 
 class DynamicRun : public testing::TestWithParam<std::string> {};
 
