@@ -1,8 +1,8 @@
 #include "app/gui/document/times.h"
+
 #include "app/gui/common/format.h"
 
 namespace pw::gui {
-namespace {}  // namespace
 
 TimesOf timesOf(const Measured& step) {
   if (!step.pinnedAs.isEmpty()) return TimesOf::Predicted;

@@ -9,7 +9,6 @@
 #include "engine/run/host_inventory.h"
 
 namespace pw::gui {
-namespace {}  // namespace
 
 QString whyNotCompared(const Measured* measured, const RunRecord* run) {
   if (measured == nullptr && run != nullptr) {

@@ -13,7 +13,6 @@
 #include "simulator/timeline/fill.h"
 
 namespace pw::gui {
-namespace {}  // namespace
 
 RunsOfStore listRuns(const std::string& store) {
   std::error_code ignored;

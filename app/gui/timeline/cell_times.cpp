@@ -5,7 +5,6 @@
 #include "app/gui/common/format.h"
 
 namespace pw::gui {
-namespace {}  // namespace
 
 std::optional<CellTimes> timesOf(const std::vector<Action>& row, const SpanTrack& track) {
   CellTimes times;

@@ -1,8 +1,9 @@
 #include "app/gui/timeline/commands.h"
-#include "app/gui/common/format.h"
 
 #include <QAction>
 #include <algorithm>
+
+#include "app/gui/common/format.h"
 
 namespace pw::gui {
 namespace {

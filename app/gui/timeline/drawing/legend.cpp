@@ -1,4 +1,5 @@
 #include "app/gui/timeline/drawing/legend.h"
+
 #include <QFontMetrics>
 #include <QPainter>
 #include <algorithm>

@@ -9,7 +9,6 @@
 #include "simulator/text/median.h"
 
 namespace pw::gui {
-namespace {}  // namespace
 
 Differing ranksThatDiffer(const Timeline& timeline, std::size_t most) {
   Differing result;

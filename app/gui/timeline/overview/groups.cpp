@@ -1,8 +1,8 @@
 #include "app/gui/timeline/overview/groups.h"
+
 #include "app/gui/common/format.h"
 
 namespace pw::gui {
-namespace {}  // namespace
 
 std::vector<QString> groupsOf(std::size_t ranks, std::size_t pipeline, const Topology& topology) {
   if (!topology.ranks.empty() && topology.ranks.size() < ranks) return {};  // a cluster for another job
