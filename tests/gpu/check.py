@@ -8,12 +8,14 @@ a part that cannot run is reported with its reason and counts as failed. The rep
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import importlib.util
 import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import statistics
@@ -31,6 +33,9 @@ MODELS = RESOURCES / "models"
 RUNS = 5
 STEPS, WARM_UP = 14, 4  # graphs are recorded in the first steps
 MPS_CONTROL = "nvidia-cuda-mps-control"
+MEASURING = re.compile(r"GpuTracing\.|GpuDevice\.MeasuresItsRates")  # alone on the machine
+TEST_LIMIT = 300  # s
+RUNNING = set()  # processes that `call` waits for, on any thread
 
 
 def variables_of_ours():
@@ -49,15 +54,16 @@ class Report:
 
     def part(self, title, run):
         print(f"{title} …", file=sys.stderr, flush=True)
-        begin = time.monotonic()
+        begin, lines = time.monotonic(), []
         try:
-            good, text = run()
+            good = run(lines.append)
         except Exception as problem:  # a part that breaks must not end the others
-            good, text = False, f"{type(problem).__name__}: {problem}"
+            good = False
+            lines.append(f"{type(problem).__name__}: {problem}")
         except (KeyboardInterrupt, SystemExit):
-            self.add(title, False, "interrupted", time.monotonic() - begin)
+            self.add(title, False, "\n".join([*lines, "interrupted"]), time.monotonic() - begin)
             raise
-        self.add(title, good, text, time.monotonic() - begin)
+        self.add(title, good, "\n".join(lines), time.monotonic() - begin)
 
     def add(self, title, good, text, seconds):
         self.verdicts.append((title, good, seconds))
@@ -71,19 +77,26 @@ class Report:
         return "\n".join(head + self.lines)
 
 
+def end(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def call(*command, timeout=600, check=True, more=None):
     """Of a program of ours, or with `more` in place of its variables; what it started ends with it."""
     words = [str(c) for c in command]
     ours = pathlib.Path(words[0]).parent == BIN
     variables = {**os.environ, **(variables_of_ours() if ours else {}), **(more or {})}
     process = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    RUNNING.add(process)
     try:
         out, err = process.communicate(timeout=timeout)
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        end(process)
         process.wait()
         raise
+    finally:
+        RUNNING.discard(process)
     if check and process.returncode != 0:
         raise RuntimeError(f"{' '.join(words)} ended with {process.returncode}: {(out + err)[-2000:]}")
     return subprocess.CompletedProcess(words, process.returncode, out, err)
@@ -106,47 +119,61 @@ def export(name, out, *options):
     return out
 
 
-def machine():
+def machine(say):
     import torch  # noqa: PLC0415, the machine's own
 
-    smi = shutil.which("nvidia-smi")
-    text = pipewright("devices") + f"\ntorch {torch.__version__}, CUDA {torch.version.cuda}\n"
-    if smi:
-        text += subprocess.run([smi], capture_output=True, text=True, timeout=60).stdout
-    return torch.cuda.is_available(), text
+    say(pipewright("devices"))
+    say(f"torch {torch.__version__}, CUDA {torch.version.cuda}")
+    if smi := shutil.which("nvidia-smi"):
+        say(subprocess.run([smi], capture_output=True, text=True, timeout=60).stdout)
+    return torch.cuda.is_available()
 
 
-def tests():
-    """A suite at a time, so that one that hangs takes no other's results."""
+def tests(say):
+    """Each test in a process of its own, so that one that hangs takes no other's results: side by side, but those that measure."""
     sample("gpt_25m")  # which they look for
-    listed = call(BIN / "gpu_test", "--gtest_list_tests").stdout
-    good, lines = True, []
-    for suite in [line.strip(".") for line in listed.splitlines() if line and not line.startswith((" ", "Running"))]:
+    suite, names = "", []
+    for line in call(BIN / "gpu_test", "--gtest_list_tests").stdout.splitlines():
+        word = line.split("#")[0].strip()
+        if line.startswith(" "):
+            names.append(suite + word)
+        elif word.endswith("."):
+            suite = word
+    apart = [name for name in names if MEASURING.match(name)]
+    good = True
+    for workers, chosen in ((max(1, (os.cpu_count() or 1) // 3), [name for name in names if name not in apart]), (1, apart)):
+        pool = concurrent.futures.ThreadPoolExecutor(workers)
         try:
-            passed, found = run_suite(suite)
-        except subprocess.TimeoutExpired as problem:
-            passed, found = False, [f"{suite}: not done after {problem.timeout:.0f} s"]
-        good = good and passed
-        lines += found
-    return good, "\n".join(lines)
+            for done in concurrent.futures.as_completed([pool.submit(run_test, name) for name in chosen]):
+                passed, lines = done.result()
+                good = good and passed
+                say("\n".join(lines))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(RUNNING):
+                end(process)
+            raise
+        pool.shutdown()
+    return good
 
 
-def run_suite(suite):
+def run_test(name):
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "tests.json"
-        result = call(BIN / "gpu_test", f"--gtest_filter={suite}.*", f"--gtest_output=json:{out}", timeout=3600, check=False)
-        suites = json.loads(out.read_text())["testsuites"]
-    lines, skipped = [], 0
-    for suite in suites:
-        for test in suite["testsuite"]:
-            outcome = "failed" if test.get("failures") else test["result"].lower()
-            skipped += outcome == "skipped" and test["name"] != "SaysWhyItCannotBeUsed"
-            lines.append(f"{outcome:10} {suite['name']}.{test['name']} {test['time']}")
-            lines += [f"{'':10} {name}: {value}" for name, value in test.items() if name.endswith("]")]
+        try:
+            result = call(BIN / "gpu_test", f"--gtest_filter={name}", f"--gtest_output=json:{out}", timeout=TEST_LIMIT, check=False)
+            [test] = [test for suite in json.loads(out.read_text())["testsuites"] for test in suite["testsuite"]]
+        except subprocess.TimeoutExpired as problem:
+            return False, [f"{'failed':10} {name}: not done after {problem.timeout:.0f} s"]
+        except (OSError, ValueError):  # it ended before it could write
+            return False, [f"{'failed':10} {name}: {(result.stdout + result.stderr)[-4000:]}"]
+    outcome = "failed" if test.get("failures") else test["result"].lower()
+    lines = [f"{outcome:10} {name} {test['time']}"]
+    lines += [f"{'':10} {key}: {value}" for key, value in test.items() if key.endswith("]")]
     if result.returncode != 0:
         lines.append((result.stdout + result.stderr)[-4000:])
     lines += sorted({f"skipped: {reason.splitlines()[0]}" for reason in result.stdout.split(": Skipped\n")[1:]})
-    return result.returncode == 0 and skipped == 0, lines
+    return result.returncode == 0 and (outcome != "skipped" or name.endswith(".SaysWhyItCannotBeUsed")), lines
 
 
 def plan(folder, model, name, *options):
@@ -157,16 +184,17 @@ def plan(folder, model, name, *options):
     return path
 
 
-def sanitizer():
+def sanitizer(say):
     """Recorded actions, messages and sums between two ranks, and operators by themselves with an allocation each, where overruns show."""
     tool = shutil.which("compute-sanitizer") or next((str(p) for p in pathlib.Path("/usr/local").glob("cuda*/bin/compute-sanitizer")), None)
     if tool is None:
-        return False, "compute-sanitizer is not on this machine; it comes with the CUDA toolkit."
+        say("compute-sanitizer is not on this machine; it comes with the CUDA toolkit.")
+        return False
     ours = variables_of_ours()
     # Not the whole of LibTorch's kernels: the tool takes minutes for them. Calls that ask whether something is done answer `not ready`, which is no error.
     more = {"CUDA_MODULE_LOADING": "LAZY", "PIPEWRIGHT_RESOURCES": ours["PIPEWRIGHT_RESOURCES"]}
     start = ["env", f"LD_LIBRARY_PATH={ours['LD_LIBRARY_PATH']}", BIN / "pipewright", "run"]
-    good, text = True, ""
+    good = True
     with tempfile.TemporaryDirectory() as folder:
         two = plan(folder, MODELS / "gpt_small.pt2", "two", "--ranks", 2, "--microbatches", 2)
         tied = plan(folder, MODELS / "hf_gpt2.pt2", "tied", "--ranks", 2, "--microbatches", 2, "--share", "transmit")
@@ -178,21 +206,22 @@ def sanitizer():
                           timeout=1200, check=False, more={**more, **extra})
             output = result.stdout + result.stderr
             good = good and result.returncode == 0 and output.count("ERROR SUMMARY: 0 errors") >= 2
-            text += f"{path.stem}, {' '.join(str(o) for o in options)}\n{output[-1500:]}\n"
-    return good, text
+            say(f"{path.stem}, {' '.join(str(o) for o in options)}\n{output[-1500:]}")
+    return good
 
 
-def rates():
+def rates(say):
     found = json.loads(pipewright("devices", "--measure", "--json"))
-    lines, good = [], True
     shown = [gpu for gpu in found["gpus"] if gpu["cuda_index"] is not None]
-    good = good and bool(shown)
+    good = bool(shown)
     for gpu in shown:
         measured = gpu["measured"] or {}
         good = good and all(rate > 0 for rate in measured.values()) and measured.get("bf16_flops_per_s", 0) > measured.get("float32_flops_per_s", 0)
-        lines += [f"GPU {gpu['index']}, {gpu['name']}", *(f"  {what:28} {rate:.4g}" for what, rate in measured.items())]
-    lines.append("all are positive, and bfloat16 is faster than float32" if good else "a GPU was not measured, or a rate cannot be")
-    return good, "\n".join(lines)
+        say(f"GPU {gpu['index']}, {gpu['name']}")
+        for what, rate in measured.items():
+            say(f"  {what:28} {rate:.4g}")
+    say("all are positive, and bfloat16 is faster than float32" if good else "a GPU was not measured, or a rate cannot be")
+    return good
 
 
 def step_times(path, *options, more=None):
@@ -228,8 +257,9 @@ print(json.dumps(times[{WARM_UP}:]))
     return json.loads(call(sys.executable, "-c", script).stdout)
 
 
-def against_eager():
-    lines, good = ["step time of one rank, median of the runs' medians [ms]; forwards and backwards without the optimizer", ""], True
+def against_eager(say):
+    say("step time of one rank, median of the runs' medians [ms]; forwards and backwards without the optimizer\n")
+    good = True
     with tempfile.TemporaryDirectory() as folder:
         for name, samples in (("gpt_small", 8), ("gpt_25m", 8)):
             model = sample(name)
@@ -241,12 +271,12 @@ def against_eager():
                 theirs.append(statistics.median(eager_times(model, 4, samples)))
             a, b, c = (statistics.median(times) for times in (graphs, single, theirs))
             good = good and a <= 1.03 * c
-            lines.append(f"{name:12} by graphs {a:8.2f}   operator by operator {b:8.2f}   torch eager {c:8.2f}   ratios {a / c:.3f} (≤ 1.03), {b / c:.3f}")
-    return good, "\n".join(lines)
+            say(f"{name:12} by graphs {a:8.2f}   operator by operator {b:8.2f}   torch eager {c:8.2f}   ratios {a / c:.3f} (≤ 1.03), {b / c:.3f}")
+    return good
 
 
-def prediction():
-    lines, good = [], True
+def prediction(say):
+    good = True
     with tempfile.TemporaryDirectory() as folder:
         for name in ("gpt_small", "hf_gpt2", "resnet18_narrow"):
             profile = pathlib.Path(folder) / f"{name}.profile.json"
@@ -256,9 +286,9 @@ def prediction():
             measured, single = statistics.median(step_times(path)), statistics.median(step_times(path, "--no-graphs"))
             error = measured / predicted - 1
             good = good and abs(error) <= 0.05
-            lines.append(f"{name:16} predicted {predicted:8.2f} ms   measured {measured:8.2f} ms   {error:+.1%} (± 5 %)")
-            lines.append(f"{'':16} operator by operator {single:8.2f} ms")
-    return good, "\n".join(lines)
+            say(f"{name:16} predicted {predicted:8.2f} ms   measured {measured:8.2f} ms   {error:+.1%} (± 5 %)")
+            say(f"{'':16} operator by operator {single:8.2f} ms")
+    return good
 
 
 @contextlib.contextmanager
@@ -274,10 +304,11 @@ def mps(folder, gpu):
         subprocess.run([MPS_CONTROL], input="quit\n", env={**os.environ, **variables}, text=True, capture_output=True, timeout=60)
 
 
-def shared():
+def shared(say):
     """Two ranks on one GPU: in turns, and at the same time on a half each."""
     if shutil.which(MPS_CONTROL) is None:
-        return False, f"{MPS_CONTROL} is not on this machine; it comes with NVIDIA's driver."
+        say(f"{MPS_CONTROL} is not on this machine; it comes with NVIDIA's driver.")
+        return False
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # the daemon may be about to remove its own
         path = plan(folder, sample("gpt_25m"), "plan", "--ranks", 2, "--microbatches", 8, "--microbatch", 8, "--schedule", "1f1b")
         gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
@@ -289,17 +320,17 @@ def shared():
                 turns.append(statistics.median(step_times(path, more=alone)))
                 halves.append(statistics.median(step_times(path, more=variables)))
     a, b = statistics.median(turns), statistics.median(halves)
-    text = f"{note.strip()}\nin turns {a:8.2f} ms   on halves {b:8.2f} ms   {a / b:.2f} times as fast (> 1)"
-    return "multiprocessors of its own" in note and b < a, text
+    say(f"{note.strip()}\nin turns {a:8.2f} ms   on halves {b:8.2f} ms   {a / b:.2f} times as fast (> 1)")
+    return "multiprocessors of its own" in note and b < a
 
 
-def billion():
+def billion(say):
     """A GPT of about a billion parameters, exported without weights, in bf16."""
     with tempfile.TemporaryDirectory() as folder:
         model = export("gpt_1b", pathlib.Path(folder) / "gpt_1b.pt2", "--meta")
         path = plan(folder, model, "plan", "--ranks", 1, "--microbatches", 4, "--schedule", "1f1b")
-        output = pipewright("run", path, "--backend", "nccl", "--init", "random", "--precision", "bf16", "--steps", 3, timeout=1200)
-    return True, output
+        say(pipewright("run", path, "--backend", "nccl", "--init", "random", "--precision", "bf16", "--steps", 3, timeout=1200))
+    return True
 
 
 PARTS = {
