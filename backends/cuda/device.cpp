@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <c10/core/GradMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -37,6 +38,7 @@ void check(cudaError_t result, const char* what) {
 struct Gpu {
   int index;
   int multiprocessors = 0;
+  Bytes workspaces = 0;                     ///< of cuBLAS, which no stage's tensors hold
   c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter, so memory of its pool may be written at once
   Device device;
 
@@ -150,14 +152,16 @@ void finish(std::chrono::milliseconds deadline, const std::function<void()>& mea
 
 Bytes bytesAlive() {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(use().index));
-  return Bytes(stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current) + recordedBytes();
+  return Bytes(stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current) + recordedBytes() -
+         use().workspaces;
 }
 
 Bytes takePeakBytes() {
   const auto device = static_cast<c10::DeviceIndex>(use().index);
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device);
   c10::cuda::CUDACachingAllocator::resetPeakStats(device);
-  return Bytes(stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak) + recordedBytes();
+  return Bytes(stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak) + recordedBytes() -
+         use().workspaces;
 }
 
 Gpu::Gpu(int number, c10::cuda::CUDAStream stream)
@@ -204,18 +208,23 @@ std::string gpuIdentity(int device) {
 
 namespace {
 
-/// Computes on that stream from now on. cuBLAS allocates its workspace now, rather than later after a message that is waited for.
+/// Computes on that stream from now on. cuBLAS allocates its workspaces now, one for this thread and one for autograd's, rather than later
+/// after a message that is waited for.
 void computeOn(c10::cuda::CUDAStream stream, int device) {
   instance() = std::make_unique<Gpu>(device, stream);
   Gpu& g = use();
   c10::cuda::setCurrentCUDAStream(stream);
   g.grow();
-  const at::Tensor small =
-      at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
-  static_cast<void>(small.mm(small));
+  {
+    const auto onGpu = at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)));
+    const at::Tensor weight = at::ones({16, 16}, onGpu.requires_grad(true));
+    const c10::AutoGradMode grad(true);
+    at::ones({16, 16}, onGpu).mm(weight).sum().backward();
+  }
   static_cast<void>(timestamp());
   finish(std::chrono::seconds(60), {});
   static_cast<void>(timeOf({0}));
+  g.workspaces = bytesAlive();
 }
 
 }  // namespace

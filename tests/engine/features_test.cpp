@@ -9,6 +9,7 @@
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "simulator/partition/recomputed_ranges.h"
+#include "tests/support/graph_builder.h"
 #include "tests/support/training.h"
 
 namespace pw {
@@ -55,6 +56,25 @@ TEST(Replicas, GiveTheNumbersOfOneRank) {
       }
     }
   }
+}
+
+/// Where the kernels here lay a tensor out otherwise than where the model was traced, as attention does on a GPU.
+TEST(Views, OfOtherStridesThanTracedOnesAreCopies) {
+  const auto graphOf = [](const std::string& op, const std::string& sizes) {
+    test::GraphBuilder builder;
+    const ValueId x = builder.input("x", test::GraphBuilder::meta({test::GraphBuilder::batch(), {2, ""}, {2, ""}}));
+    const ValueId weight = builder.parameter("head.weight");
+    const ValueId turned = builder.call("torch.ops.aten.transpose.int", {{"self", x}, {"dim0", std::int64_t{1}}, {"dim1", std::int64_t{2}}},
+                                        "turned", test::GraphBuilder::meta({test::GraphBuilder::batch(), {2, ""}, {2, ""}}));
+    const ValueId flat = builder.call(op, {{"self", turned}, {sizes, std::vector<std::int64_t>{-1, 4}}}, "flat");
+    return builder.done(builder.within({"head"}).call("linear", {{"input", flat}, {"weight", weight}}, "scores"));
+  };
+  const auto trained = [](const ModelGraph& graph) {
+    test::ThreadOptions options = with(OptimizerSpec::Kind::Sgd);
+    options.stage.initRandom = true;
+    return test::trainInThreads(graph, test::planFor(graph, "gpipe", 1, 2, 4, "mse"), kSteps, options);
+  };
+  expectSame(trained(graphOf("view", "size")), trained(graphOf("reshape", "shape")));
 }
 
 /// As matrix products on GPUs want it; and no update may move what lies between.

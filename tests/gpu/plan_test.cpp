@@ -98,30 +98,33 @@ class GpuPlan : public test::Gpu {
   int plans_ = 0;
 };
 
-TEST_F(GpuPlan, OfOneRankHasTheLossesOfTheCpu) {
-  for (const std::string& sample : samples()) {
-    SCOPED_TRACE(sample);
-    const std::string plan = planFor(sample, "gpipe", 1);
-    ASSERT_NE(plan, "");
-    const std::vector<double> cpu = lossesOf(plan + " --steps 3");
-    ASSERT_EQ(cpu.size(), 3U);
-    expectNear(lossesOf(plan + " --steps 3 --backend nccl"), cpu, 1e-4);
-  }
+class GpuRank : public GpuPlan, public testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Of, GpuRank, testing::ValuesIn(samples()));
+
+TEST_P(GpuRank, AloneHasTheLossesOfTheCpu) {
+  const std::string plan = planFor(GetParam(), "gpipe", 1);
+  ASSERT_NE(plan, "");
+  const std::vector<double> cpu = lossesOf(plan + " --steps 3");
+  ASSERT_EQ(cpu.size(), 3U);
+  expectNear(lossesOf(plan + " --steps 3 --backend nccl"), cpu, 1e-4);
 }
 
-TEST_F(GpuPlan, ByGraphsHasTheLossesOfOperatorsByThemselves) {
-  for (const std::string sample : {"gpt_small", "hf_gpt2", "resnet18_narrow"}) {
-    for (const char* const schedule : {"gpipe", "1f1b", "zb-h1"}) {
-      SCOPED_TRACE(sample + ", " + schedule);
-      const std::string plan = planFor(sample, schedule, 2);
-      ASSERT_NE(plan, "");
-      const std::string run = plan + " --steps 8 --backend nccl --optimizer adamw --lr 1e-3";  // graphs are recorded after the first steps
-      const std::vector<double> single = lossesOf(run + " --no-graphs");
-      ASSERT_EQ(single.size(), 8U);
-      EXPECT_NE(single.front(), single.back()) << "a graph that computes the first step again would not be seen else";
-      expectNear(lossesOf(run), single, 1e-5);
-    }
-  }
+class GpuGraphs : public GpuPlan, public testing::WithParamInterface<std::tuple<std::string, std::string>> {};
+INSTANTIATE_TEST_SUITE_P(Of, GpuGraphs,
+                         testing::Combine(testing::Values("gpt_small", "vit_small", "resnet18_narrow"),
+                                          testing::Values("gpipe", "1f1b", "zb-h1")));
+
+TEST_P(GpuGraphs, HaveTheLossesOfOperatorsByThemselves) {
+  const auto& [sample, schedule] = GetParam();
+  const std::string plan = planFor(sample, schedule, 2);
+  ASSERT_NE(plan, "");
+  const std::string run = plan + " --steps 8 --backend nccl --optimizer adamw --lr 1e-3";  // graphs are recorded after the first steps
+  const Result recorded = call("run " + run);
+  EXPECT_EQ(recorded.output.find("without CUDA graphs"), std::string::npos) << recorded.output;
+  const std::vector<double> single = lossesOf(run + " --no-graphs");
+  ASSERT_EQ(single.size(), 8U);
+  EXPECT_NE(single.front(), single.back()) << "a graph that computes the first step again would not be seen else";
+  expectNear(lossesOf(run), single, 1e-5);
 }
 
 /// A sample under a schedule; each a test of its own, so that they can run side by side.
@@ -147,19 +150,18 @@ TEST_F(GpuPlan, WithReplicasAndSharedParametersTakesTheStepOfOne) {
   EXPECT_EQ(run.status, 0) << run.output;
 }
 
-TEST_F(GpuPlan, WithReplicasAndTiedWeightsHasTheLossesOfTheCpu) {
-  for (const int ranks : {1, 2}) {
-    for (const std::string share : {"replicate", "transmit"}) {
-      const std::string plan = planFor("hf_gpt2", "1f1b", ranks, "--replicas 2 --microbatches 4 --share " + share);
-      ASSERT_NE(plan, "");
-      for (const std::string optimizer : {"", " --zero1", " --zero1 --optimizer adamw --lr 1e-3 --clip-norm 1"}) {
-        SCOPED_TRACE(std::to_string(2 * ranks) + " ranks, " + share + optimizer);
-        const std::vector<double> cpu = lossesOf(plan + " --steps 4" + optimizer);
-        ASSERT_EQ(cpu.size(), 4U);
-        expectNear(lossesOf(plan + " --steps 4 --backend nccl" + optimizer), cpu,
-                   optimizer.find("adamw") != std::string::npos ? 1e-3 : 1e-4);
-      }
-    }
+class GpuReplicas : public GpuPlan, public testing::WithParamInterface<std::tuple<int, std::string>> {};
+INSTANTIATE_TEST_SUITE_P(Of, GpuReplicas, testing::Combine(testing::Values(1, 2), testing::Values("replicate", "transmit")));
+
+TEST_P(GpuReplicas, WithTiedWeightsHaveTheLossesOfTheCpu) {
+  const auto& [ranks, share] = GetParam();
+  const std::string plan = planFor("hf_gpt2", "1f1b", ranks, "--replicas 2 --microbatches 4 --share " + share);
+  ASSERT_NE(plan, "");
+  for (const std::string optimizer : {"", " --zero1", " --zero1 --optimizer adamw --lr 1e-3 --clip-norm 1"}) {
+    SCOPED_TRACE(optimizer);
+    const std::vector<double> cpu = lossesOf(plan + " --steps 4" + optimizer);
+    ASSERT_EQ(cpu.size(), 4U);
+    expectNear(lossesOf(plan + " --steps 4 --backend nccl" + optimizer), cpu, optimizer.find("adamw") != std::string::npos ? 1e-3 : 1e-4);
   }
 }
 

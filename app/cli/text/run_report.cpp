@@ -85,7 +85,12 @@ Json stepJson(const StepFigures& step, const RunRecord& record) {
 
 }  // namespace
 
-double utilisationOf(const RunRecord& record, Ns step) { return record.facts.synthetic ? 0 : flopUtilisation(record.plan, step); }
+double utilisationOf(const RunRecord& record, Ns step) {
+  const Computing& planned = record.plan.profile.computing;
+  const bool sameTf32 = planned.precision != DType::Unknown || planned.tf32 == record.facts.tf32;  // 16 bits leave none to round
+  const bool samePeak = planned.precision == record.facts.precision && sameTf32;
+  return record.facts.synthetic || !samePeak ? 0 : flopUtilisation(record.plan, step);
+}
 
 void printJson(RunResult& result) {
   const Metrics predicted = metricsOf(result.record.predicted);

@@ -7,7 +7,8 @@
 
 namespace pw::cli {
 
-/// Of the model's FLOPs, in a step of this length of a run (`flopUtilisation`); 0: not known, or nothing was computed.
+/// Of the model's FLOPs, in a step of this length of a run (`flopUtilisation`); 0: not known, nothing was computed, or in another
+/// precision than planned, whose peak the plan does not name.
 [[nodiscard]] double utilisationOf(const RunRecord& record, Ns step);
 
 /// One JSON document (`run --json` in resources/docs/commands.md).

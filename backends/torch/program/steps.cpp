@@ -45,6 +45,14 @@ c10::OperatorHandle findOperator(const Node& node) {
   return *handle;
 }
 
+/// The operator that takes a step, with the arguments of the traced one. `view` refuses strides that `reshape` copies, and the kernel that
+/// made its input can lay its elements out otherwise here than where the model was traced: attention does on a GPU.
+c10::OperatorHandle operatorToRun(const c10::OperatorHandle& traced) {
+  const c10::OperatorName& name = traced.operator_name();
+  const bool isView = (name.name == "aten::view" || name.name == "aten::_unsafe_view") && name.overload_name.empty();
+  return isView ? c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "") : traced;
+}
+
 /// Whether an operator draws random numbers with these arguments: dropout of nothing does not, though its operator may.
 bool isRandom(const c10::OperatorHandle& op, const Stack& arguments) {
   const bool mayDraw = op.hasTag(at::Tag::nondeterministic_seeded);
@@ -227,6 +235,7 @@ class Preparation {
         throw UsageError(describe(node) + " lacks its argument " + argument.name() + "; export the model again with the pinned torch.");
       }
     }
+    step.op = operatorToRun(*step.op);
     step.random = isRandom(*step.op, step.constants);
     if (options_.device >= 0) setDevice(step, options_.device);
     if (!usesBatchStatistics(step)) step.statistics.clear();

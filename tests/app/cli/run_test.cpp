@@ -66,6 +66,8 @@ TEST(MainPath, SaysHowMuchOfThePeakARunUsed) {
   EXPECT_NEAR(comparison["measured_flop_utilisation"].get<double>() * comparison["measured_step_ns"].get<double>(), work, 1e-9 * work);
   EXPECT_NE(finish({"compare", "--store", store}).out.find("model FLOPs"), std::string::npos);
   EXPECT_FALSE(runOf(plan, {"--synthetic", "--backend", "gloo"})["steps"][0].contains("flop_utilisation")) << "nothing is computed";
+  const Json other = runOf(plan, {"--precision", "bf16", "--backend", "gloo"});
+  EXPECT_FALSE(other.contains("predicted_flop_utilisation") || other["steps"][0].contains("flop_utilisation")) << "of another peak";
 }
 
 struct Case {
