@@ -124,6 +124,7 @@ Profile measure(const ProfileArguments& o, const ModelGraph& graph, const RankEn
   profile.computing.tf32 = o.how.tf32;
   profile.computing.graphs = onGpu && !o.how.noGraphs;
   profile.threads = std::max(1, o.how.threads);
+  profile.peakFlops = peakOfGpu(graph, profile);
   if (group) group->barrier();
   return profile;
 }

@@ -48,6 +48,15 @@ std::vector<std::string> clusterPresets() {
   return names;
 }
 
+std::optional<Cluster> presetOfGpu(std::string_view cudaName) {
+  if (cudaName.empty()) return std::nullopt;
+  for (const std::string& name : clusterPresets()) {
+    Cluster cluster = loadCluster(name);
+    if (cluster.cudaName == cudaName) return cluster;
+  }
+  return std::nullopt;
+}
+
 std::vector<NamedLink> linkPresets() {
   const std::string file = (fs::path(resourceFolder()) / "links.json").string();
   return parseLinks(readFile(file), file);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/costs/cluster.h"
@@ -15,6 +17,8 @@ namespace pw {
 
 /// Names of the presets in `resources/clusters`, sorted.
 [[nodiscard]] std::vector<std::string> clusterPresets();
+/// The preset of the device that CUDA calls so; nothing where none has it, as of cards that no preset knows.
+[[nodiscard]] std::optional<Cluster> presetOfGpu(std::string_view cudaName);
 /// The links of `resources/links.json`.
 [[nodiscard]] std::vector<NamedLink> linkPresets();
 /// A preset by name, else a file: a file in the current folder with the name of a preset is read as `./NAME`. `NAME+LINK+…`: with links of

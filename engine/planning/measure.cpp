@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "backends/host/gpu_inventory.h"
 #include "backends/host/installation.h"
+#include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
 #include "backends/torch/wheel.h"
 #include "engine/processes/failure.h"
@@ -67,6 +69,14 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
 
 Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options) {
   return estimate(graph, microbatch, cluster, options.precision, options.attention);
+}
+
+double peakOfGpu(const ModelGraph& graph, const Profile& measured) {
+  std::optional<Cluster> preset = measured.computing.onGpu ? presetOfGpu(measured.machine.processor) : std::nullopt;
+  if (!preset) return 0;
+  const auto rounded = preset->peakFlops.find("tf32");
+  if (measured.computing.tf32 && rounded != preset->peakFlops.end()) preset->peakFlops["fp32"] = rounded->second;
+  return estimate(graph, measured.microbatch, *preset, measured.computing.precision).peakFlops;
 }
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,

@@ -55,6 +55,10 @@ void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 /// Costs estimated for a cluster with these options.
 [[nodiscard]] Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options);
 
+/// Peak FLOP/s of the GPU that these costs were measured on, at the type of most of the model's FLOPs there, by the preset of its name; 0:
+/// on a CPU, or no preset knows it.
+[[nodiscard]] double peakOfGpu(const ModelGraph& graph, const Profile& measured);
+
 /// Gets a sentence for the user.
 using Tell = std::function<void(const std::string& sentence)>;
 

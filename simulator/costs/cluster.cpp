@@ -79,6 +79,7 @@ std::string toJson(const Cluster& cluster) {
                     {"memory_bytes_per_s", cluster.memoryBytesPerSecond},
                     {"efficiency", efficiencyJson(cluster.efficiency)},
                     {"launch_overhead_ns", cluster.launchOverhead}};
+  if (!cluster.cudaName.empty()) json["device"]["cuda_name"] = cluster.cudaName;
   if (cluster.memoryEfficiency != 1) json["device"]["memory_efficiency"] = cluster.memoryEfficiency;
   const Topology& topology = cluster.topology;
   json["ranks_per_node"] = topology.ranksPerNode;
@@ -104,6 +105,7 @@ Cluster parseCluster(std::string_view json, const std::string& source) {
   cluster.source = part["source"].as<std::string>();
   const JsonPart device = part["device"];
   cluster.deviceName = device["name"].as<std::string>();
+  if (device.has("cuda_name")) cluster.cudaName = device["cuda_name"].as<std::string>();
   cluster.memoryBytes = device["memory_bytes"].within<Bytes>(1, kMostBytes);
   const JsonPart peaks = device["peak_flops"];
   for (const std::string& dtype : peaks.keys()) {

@@ -18,6 +18,7 @@ struct Cluster {
   /// unknown.
   std::string origin = {};
   std::string deviceName;
+  std::string cudaName = {};  ///< what CUDA and NVIDIA's driver call that device; empty: it is none of theirs, or unknown
   Bytes memoryBytes = 0;
   std::map<std::string, double> peakFlops;  ///< by dtype name: fp64, fp32, tf32, bf16, fp16, fp8
   double memoryBytesPerSecond = 0;          ///< peak

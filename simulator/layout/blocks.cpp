@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -40,12 +41,41 @@ std::optional<std::string> numberedModuleOf(const Layer& layer) {
 
 bool isMtp(const Layer& layer) { return hasAny(layer.module + "." + layer.name, std::to_array<std::string_view>({"mtp"})); }
 
+bool isNumber(std::string_view part) {
+  return !part.empty() && std::ranges::all_of(part, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// Where a model numbers modules of a list (`layers.3`), a module whose own name ends in a number (`fc1`, but `layer1`) is none of them,
+/// unless such a list is within it (`layer1.0`). Nothing is left of the others' names.
+void keepBlocks(const LayerTable& table, std::vector<std::optional<std::string>>& names) {
+  std::set<std::string_view> lists;  // names that are a block of a list, or hold a list
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!names[i]) continue;
+    const std::string& name = *names[i];
+    const std::string& path = table.layers[i].module.starts_with(name) ? table.layers[i].module : table.layers[i].name;
+    for (std::size_t begin = name.find_last_of(".:") + 1; begin < path.size();) {
+      const std::size_t end = std::min(path.find_first_of(".:", begin), path.size());
+      if (isNumber(std::string_view(path).substr(begin, end - begin))) lists.insert(name);
+      begin = end + 1;
+    }
+  }
+  if (lists.empty()) return;
+  std::vector<bool> goes(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) goes[i] = names[i] && !lists.contains(*names[i]);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (goes[i]) names[i].reset();
+  }
+}
+
 /// What of each layer names its t; nothing: it has none of its own.
 std::vector<std::optional<std::string>> blockNames(const LayerTable& table) {
   std::vector<std::optional<std::string>> names;
   for (const Layer& layer : table.layers) names.push_back(numberedModuleOf(layer));
   const bool none = std::ranges::none_of(names, [](const auto& name) { return name.has_value(); });
-  if (!none) return names;
+  if (!none) {
+    keepBlocks(table, names);
+    return names;
+  }
   std::size_t end = table.layers.size(), begin = 0;
   while (end > 1 && looksLikeEnd(table.layers[end - 1].name)) --end;
   if (end > 1 && looksLikeEmbedding(table.layers[0].name)) begin = 1;

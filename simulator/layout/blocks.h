@@ -26,13 +26,14 @@ struct LayoutBlock {
 [[nodiscard]] std::optional<std::string> numberedModule(std::string_view path);
 
 /// A table of layers as the letters that Megatron places. Layers under one numbered module (`blocks.3.attn`, `blocks.3.mlp`; by their
-/// module, else by their name) are one t, in the order of the table; what comes before the first of them is the E, what follows the last
-/// the L, and what stands between two belongs to the one before. `mtp` in the path makes it an m. In a table without numbered layers each
-/// layer is a t, but for a first one named like an embedding and last ones named like a norm, a head or a loss. Cost: linear.
+/// module, else by their name) are one t, in the order of the table; beside such lists a module whose own name ends in a number (`fc1`) is
+/// not, unless a list is within it (`layer1.0`). What comes before the first of them is the E, what follows the last the L, and what stands
+/// between two belongs to the one before. `mtp` in the path makes it an m. In a table without numbered layers each layer is a t, but for a
+/// first one named like an embedding and last ones named like a norm, a head or a loss. Cost: n log n.
 [[nodiscard]] std::vector<LayoutBlock> blocksOf(const LayerTable& table);
 
 /// The nodes of a model as such blocks, by the modules that they are in: [begin, end) are nodes. Empty for a model without numbered
-/// modules. Of a layer table as above. Cost: linear.
+/// modules. Of a layer table as above. Cost: n log n.
 [[nodiscard]] std::vector<LayoutBlock> blocksOf(const ModelGraph& graph);
 
 /// The layout of a model that is cut there, or the cut that Megatron does not have.

@@ -106,6 +106,25 @@ TEST(PlanModel, RefusesWhatContradictsItself) {
   EXPECT_NE(refusalOf(given).find("estimated costs for a cluster are not measured now"), std::string::npos);
 }
 
+TEST(MeasuredPeaks, AreOfThePresetThatNamesTheGpu) {
+  const ModelGraph graph = test::chain(2);
+  Profile measured;
+  measured.computing = {.onGpu = true, .precision = DType::BFloat16};
+  measured.machine.processor = "NVIDIA H100 80GB HBM3";
+  EXPECT_EQ(peakOfGpu(graph, measured), 989.5e12) << "data sheet, without sparsity";
+  measured.computing.precision = DType::Unknown;
+  EXPECT_EQ(peakOfGpu(graph, measured), 67e12) << "float32";
+  measured.computing.tf32 = true;
+  EXPECT_EQ(peakOfGpu(graph, measured), 494.5e12);
+  measured.machine.processor = "NVIDIA H100 80GB HBM3 MIG 1g.10gb";
+  EXPECT_EQ(peakOfGpu(graph, measured), 0) << "a part of one";
+  measured.machine.processor = "";
+  EXPECT_EQ(peakOfGpu(graph, measured), 0);
+  measured = {};
+  measured.machine.processor = "NVIDIA H100 80GB HBM3";
+  EXPECT_EQ(peakOfGpu(graph, measured), 0) << "measured on the CPU beside it";
+}
+
 TEST(MeasureDevices, AreTheirNamesAndNothingElse) {
   for (const MeasureDevice& device : {MeasureDevice(OnCpus()), MeasureDevice(OnGpus()), MeasureDevice(OnGpu{0}), MeasureDevice(OnGpu{12})})
     EXPECT_EQ(parseMeasureDevice(nameOf(device)), device) << nameOf(device);

@@ -187,6 +187,11 @@ TEST(LayoutBlocks, AreTheNumberedLayersOfATable) {
   EXPECT_EQ(letters({"emb", "a", "b", "final_norm", "loss"}), "E1t1t1L2");
   EXPECT_EQ(letters({"embedding", "layers.0", "@add_1", "layers.1", "mtp.0", "head"}), "E1t2t1m1L1");
   EXPECT_EQ(letters({"head"}), "t1");
+  EXPECT_EQ(letters({"embed", "fc1", "layers.0.fc1", "layers.0.fc2", "layers.1.fc1", "pool1", "lm_head"}), "E2t2t1L2");
+  EXPECT_EQ(
+      letters({"encoder.layers.encoder_layer_0.ln_1", "encoder.layers.encoder_layer_0.mlp.0", "encoder.layers.encoder_layer_1.mlp.0"}),
+      "t2t1");
+  EXPECT_EQ(letters({"conv1", "bn1", "layer1.0.conv1", "layer1.1.conv1", "layer2.0.conv1", "fc"}), "E2t2t1L1");
 }
 
 }  // namespace
