@@ -7,6 +7,7 @@
 #include <QPainter>
 #include <QScrollBar>
 #include <QToolTip>
+#include <QWheelEvent>
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -21,10 +22,19 @@ namespace {
 constexpr int kNowhere = -3;  // no row, and neither inputs nor outputs
 constexpr int kHandleHeight = 11;
 constexpr std::size_t kMostInTip = 10;
+constexpr double kLeastZoom = 0.4, kMostZoom = 3, kZoomStep = 1.2;  // a notch of the wheel, or a key
+
+/// By how much a key zooms, 0: to what it was at first; nothing: it does not.
+std::optional<double> zoomOf(const QKeyEvent& key) {
+  if (key.matches(QKeySequence::ZoomIn) || (key.modifiers() == Qt::ControlModifier && key.key() == Qt::Key_Equal)) return kZoomStep;
+  if (key.matches(QKeySequence::ZoomOut)) return 1 / kZoomStep;
+  if (key.modifiers() == Qt::ControlModifier && key.key() == Qt::Key_0) return 0;
+  return std::nullopt;
+}
 
 /// Letters that the graph handles itself, so that shortcuts of the window do not take precedence.
 bool isOwnKey(const QKeyEvent& key) {
-  if (key.matches(QKeySequence::Find)) return true;
+  if (key.matches(QKeySequence::Find) || zoomOf(key)) return true;
   return key.modifiers() == Qt::NoModifier && (key.key() == Qt::Key_S || key.key() == Qt::Key_Slash || key.key() == Qt::Key_Delete ||
                                                key.key() == Qt::Key_Space || key.key() == Qt::Key_Left || key.key() == Qt::Key_Right);
 }
@@ -39,17 +49,33 @@ GraphView::GraphView(const CallTree& tree, const RowFindings& findings, QWidget*
   setAccessibleName(tr("Graph of the model"));
   setAccessibleDescription(
       tr("Modules in execution order. Up and Down choose, Right unfolds, Left folds, S begins a new stage, Delete "
-         "removes the split there, / finds a module."));
+         "removes the split there, / finds a module, Ctrl+Plus and Ctrl+Minus zoom."));
   measure();
 }
 
 void GraphView::measure() {
-  const int line = fontMetrics().height();
+  const int line = QFontMetrics(drawnFont()).height();
   metrics_.box = 2 * line + 10;
   metrics_.title = line + 6;
   metrics_.gap = 2 * line + 2;
   verticalScrollBar()->setSingleStep(line * 2);
   relayout();
+}
+
+QFont GraphView::drawnFont() const {
+  QFont zoomed = font();
+  zoomed.setPointSizeF(std::max(1.0, zoomed.pointSizeF() * zoom_));
+  return zoomed;
+}
+
+void GraphView::zoomTo(double factor, double y) {
+  factor = std::clamp(factor, kLeastZoom, kMostZoom);
+  if (factor == zoom_) return;
+  const double at = (y + verticalScrollBar()->value()) / std::max(1.0, drawn().height);
+  zoom_ = factor;
+  measure();
+  verticalScrollBar()->setValue(static_cast<int>(std::round(at * drawn().height - y)));
+  if (isVisible()) place();
 }
 
 const GraphLayout& GraphView::drawn() const {
@@ -85,7 +111,7 @@ void GraphView::setFlow(ModelFlow flow) {
 
 void GraphView::place() {
   const GraphLayout& shown = drawn();
-  columns_ = columnsFor(viewport()->width(), shown.lanes, fontMetrics().horizontalAdvance(QStringLiteral("000.0 MiB")) + 8);
+  columns_ = columnsFor(viewport()->width(), shown.lanes, QFontMetrics(drawnFont()).horizontalAdvance(QStringLiteral("000.0 MiB")) + 8);
   verticalScrollBar()->setPageStep(viewport()->height());
   verticalScrollBar()->setRange(0, std::max(0, static_cast<int>(std::ceil(shown.height)) - viewport()->height()));
   horizontalScrollBar()->setPageStep(viewport()->width());
@@ -259,7 +285,7 @@ int GraphView::rowAt(const QPointF& point) const {
 }
 
 GraphScene GraphView::scene() const {
-  return {tree_, findings_, drawn(), metrics_, columns_, begins_, cuts_, legal_, mark_, current_, hovered_, hasFocus(), font()};
+  return {tree_, findings_, drawn(), metrics_, columns_, begins_, cuts_, legal_, mark_, current_, hovered_, hasFocus(), drawnFont()};
 }
 
 // ---- Events ----
@@ -312,6 +338,7 @@ void GraphView::keyPressEvent(QKeyEvent* event) {
   const int page = std::max(1, static_cast<int>(viewport()->height() / (metrics_.box + metrics_.gap)) - 1);
   const int all = static_cast<int>(drawn().boxes.size());
   if (event->matches(QKeySequence::Find)) return emit findRequested();
+  if (const std::optional<double> by = zoomOf(*event)) return zoomTo(*by > 0 ? zoom_ * *by : 1, viewport()->height() / 2.0);
   switch (event->key()) {
     case Qt::Key_Up: return step(-1);
     case Qt::Key_Down: return step(1);
@@ -337,13 +364,20 @@ void GraphView::keyPressEvent(QKeyEvent* event) {
   }
 }
 
+void GraphView::wheelEvent(QWheelEvent* event) {
+  if (!event->modifiers().testFlag(Qt::ControlModifier)) return QAbstractScrollArea::wheelEvent(event);
+  const double notches = event->angleDelta().y() / 120.0;
+  zoomTo(zoom_ * std::pow(kZoomStep, notches), event->position().y());
+  event->accept();
+}
+
 void GraphView::mousePressEvent(QMouseEvent* event) {
   const int row = rowAt(event->position());
   if (row == kNowhere) return;
   makeCurrent(row);
   const double x = event->position().x() + horizontalScrollBar()->value() - columns_.left;  // the triangle is at the left end
   const double inset = row > 0 ? 8.0 * std::min(tree_.row(row).depth - 1, 8) : 0;
-  if (event->button() == Qt::LeftButton && row > 0 && x - inset < fontMetrics().height() * 1.4)
+  if (event->button() == Qt::LeftButton && row > 0 && x - inset < QFontMetrics(drawnFont()).height() * 1.4)
     setOpen(row, !open_.contains(keyOf(tree_.row(row))));
 }
 

@@ -43,6 +43,9 @@ class GraphView : public QAbstractScrollArea {
   void choose(int row);  ///< makes it current; unfolds what is around it, and scrolls there
   void setOpen(int row, bool open);
   void reveal(NodeId node);  ///< scrolls to the cut before it, unfolding nothing
+  /// Draws all so many times as large as the text beside it, from 0.4 to 3; what is at that y stays there.
+  void zoomTo(double factor, double y);
+  [[nodiscard]] double zoom() const { return zoom_; }
 
  signals:
   void currentChanged(int row);
@@ -59,6 +62,7 @@ class GraphView : public QAbstractScrollArea {
   void resizeEvent(QResizeEvent* event) override;
   void scrollContentsBy(int dx, int dy) override;
   void keyPressEvent(QKeyEvent* event) override;
+  void wheelEvent(QWheelEvent* event) override;
   void mousePressEvent(QMouseEvent* event) override;
   void mouseDoubleClickEvent(QMouseEvent* event) override;
   void mouseMoveEvent(QMouseEvent* event) override;
@@ -78,6 +82,7 @@ class GraphView : public QAbstractScrollArea {
   [[nodiscard]] int rowAt(const QPointF& point) const;  // kNowhere: none
   [[nodiscard]] int currentBox() const;
   [[nodiscard]] std::pair<double, double> extentOf(int row) const;
+  [[nodiscard]] QFont drawnFont() const;  // the widget's, zoomed
   [[nodiscard]] GraphScene scene() const;
   [[nodiscard]] QString branchText(const GraphBranch& branch) const;
   [[nodiscard]] QString boxName(int row) const;
@@ -97,6 +102,7 @@ class GraphView : public QAbstractScrollArea {
   std::function<QString(int)> tip_;
   std::optional<DropMark> mark_;
   int current_ = 0, hovered_ = -1;
+  double zoom_ = 1;
 };
 
 }  // namespace pw::gui

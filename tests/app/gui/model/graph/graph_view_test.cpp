@@ -105,6 +105,42 @@ TEST_F(GraphShown, ADragOntoAnotherCutIsRefusedAndChangesNothing) {
   EXPECT_FALSE(document_.isDragging());
 }
 
+TEST_F(GraphShown, ControlAndWheelOrKeysZoom) {
+  const auto wheel = [this](double y, int delta, Qt::KeyboardModifiers keys) {
+    const QPointF at(200, y);
+    QWheelEvent event(at, graph().viewport()->mapToGlobal(at), {}, QPoint(0, delta), Qt::NoButton, keys, Qt::NoScrollPhase, false);
+    QApplication::sendEvent(graph().viewport(), &event);
+  };
+  graph().reveal(begins()[1]);
+  const double box = graph().metrics().box, y = graph().yOf(begins()[1]);
+  const int scrolled = graph().verticalScrollBar()->value();
+  wheel(y, 240, Qt::ControlModifier);
+  EXPECT_GT(graph().metrics().box, 1.2 * box) << "two notches are 1.44 times as large, and lines are whole pixels";
+  EXPECT_NEAR(graph().yOf(begins()[1]), y, graph().metrics().gap) << "what is at the pointer stays there";
+  EXPECT_NEAR(handle(1).geometry().center().y(), graph().yOf(begins()[1]), 1.5);
+  QTest::keyClick(&graph(), Qt::Key_0, Qt::ControlModifier);
+  EXPECT_EQ(graph().metrics().box, box);
+  EXPECT_NEAR(graph().verticalScrollBar()->value(), scrolled, 2 * graph().metrics().gap);
+  QTest::keyClick(&graph(), Qt::Key_Minus, Qt::ControlModifier);
+  EXPECT_LT(graph().metrics().box, box);
+  for (int i = 0; i < 40; ++i) wheel(y, -120, Qt::ControlModifier);
+  EXPECT_EQ(graph().zoom(), 0.4) << "no smaller";
+  const QFont font = QApplication::font();
+  QFont larger = font;
+  larger.setPointSizeF(2 * font.pointSizeF());
+  const double small = graph().metrics().box;
+  QApplication::setFont(larger);
+  QApplication::processEvents();
+  EXPECT_GT(graph().metrics().box, 1.2 * small) << "as the window's text does";
+  QApplication::setFont(font);
+  QApplication::processEvents();
+  EXPECT_EQ(graph().metrics().box, small);
+  const int before = graph().verticalScrollBar()->value();
+  wheel(y, 120, {});
+  EXPECT_LE(graph().verticalScrollBar()->value(), before) << "scrolls";
+  EXPECT_EQ(graph().zoom(), 0.4);
+}
+
 TEST_F(GraphShown, ArrowKeysMoveACut) {
   handle(1).setFocus();
   QTest::keyClick(&handle(1), Qt::Key_Down);
