@@ -211,6 +211,7 @@ std::vector<std::vector<StatePiece>> manifestsOf(const std::vector<StatePiece>& 
     return Buffer{reinterpret_cast<std::byte*>(&lengths[static_cast<std::size_t>(r)]), sizeof(std::uint64_t)};
   });
   std::vector<std::string> texts;
+  texts.reserve(lengths.size());
   for (const std::uint64_t length : lengths) texts.emplace_back(length, '\0');
   toAll(kStateTags.first + 1, {reinterpret_cast<std::byte*>(text.data()), text.size()}, [&](int r) {
     std::string& place = texts[static_cast<std::size_t>(r)];
@@ -257,6 +258,7 @@ void saveCheckpoint(const std::string& path, const std::map<std::string, double>
   std::vector<Channel> peers;
   for (int r = 1; r < communicator.size(); ++r) peers.emplace_back(communicator, JobRank(r));
   std::vector<std::string> manifests;
+  manifests.reserve(peers.size());
   for (Channel& peer : peers) manifests.push_back(peer.receiveText());
   std::vector<FileTensor> tensors;
   std::optional<CheckpointWriter> writer;

@@ -205,7 +205,7 @@ void DeviceMessages::wait(Request request) {
     throw Error(sentence);
   }
   switch (message.way) {
-    case Way::Host: host_->wait(message.host); break;
+    case Way::Host:
     case Way::Send: host_->wait(message.host); break;
     case Way::Receive: finishReceive(request, message); break;
     case Way::Collective: links_.order(*message.operation); break;

@@ -79,7 +79,8 @@ void copyAll(SQLite::Database& from, SQLite::Database& to) {
 
 /// Copies the store beside itself and returns the copy's path, which exists only when the copy is whole.
 std::string keepCopy(const std::string& path, int version) {
-  const std::string name = nameOfCopy(path, version), part = name + ".part";
+  std::string name = nameOfCopy(path, version);
+  const std::string part = name + ".part";
   std::filesystem::remove(part);  // of a migration that was killed
   {
     SQLite::Database from(path, SQLite::OPEN_READONLY), to(part, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);

@@ -195,8 +195,10 @@ bool GlooLink::start(JobRank to, const BlockHead& head, HeldBuffer data) {
   Peer& peer = peers_[to.index()];
   if (peer.ended) return true;
   const std::size_t bytes = data.buffer.bytes;
-  Outgoing& block = peer.outgoing.emplace_back(
-      Outgoing{.envelope = std::make_unique<Envelope>(Envelope{head, bytes}), .data = std::move(data), .operations = bytes > 0 ? 2 : 1});
+  Outgoing& block = peer.outgoing.emplace_back();
+  block.envelope = std::make_unique<Envelope>(Envelope{head, bytes});
+  block.data = std::move(data);
+  block.operations = bytes > 0 ? 2 : 1;
   try {
     send(to.index(), kHeadTag, block.envelope.get(), sizeof *block.envelope);
     if (bytes > 0) send(to.index(), kDataTag, block.data.buffer.data, bytes);

@@ -310,7 +310,7 @@ void ChromeReader::reserve() {
   if (file_.spans.size() < file_.spans.capacity() / 2 || windows_.position() == 0) return;
   const double expected =
       1.05 * static_cast<double>(file_.spans.size()) * static_cast<double>(windows_.size()) / static_cast<double>(windows_.position());
-  const auto most = static_cast<double>(windows_.size() / kShortest + 1);
+  const double most = static_cast<double>(windows_.size()) / static_cast<double>(kShortest) + 1;
   file_.spans.reserve(static_cast<std::size_t>(std::min(expected, most)));
 }
 

@@ -166,7 +166,7 @@ class TimeLeft {
 
 std::string leftText(std::optional<double> seconds) {
   if (!seconds) return "";
-  const auto whole = static_cast<std::int64_t>(*seconds + 0.5);
+  const auto whole = std::llround(*seconds);
   return whole < 100 ? fmt::format("  about {} s left", whole) : fmt::format("  about {} min left", (whole + 30) / 60);
 }
 

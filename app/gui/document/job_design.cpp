@@ -71,7 +71,7 @@ void setAsItRan(const JobBasis& basis, Design& design) {
   design.customRows = isRegular(job) ? nullptr : std::make_shared<const Schedule>(lower(job.schedule));
 }
 
-std::shared_ptr<Loaded> planOfJob(std::shared_ptr<const JobBasis> basis) {
+std::shared_ptr<Loaded> planOfJob(const std::shared_ptr<const JobBasis>& basis) {
   const pw::Job& job = basis->job;
   auto loaded = std::make_shared<Loaded>();
   loaded->hasDesign = true;
@@ -100,7 +100,8 @@ std::vector<NodeId> evenBegins(const pw::Job& job, int stages) {
                          .toStdString());
   }
   std::vector<NodeId> begins;
-  for (std::int64_t s = 1; s < stages; ++s) begins.emplace_back(static_cast<std::int32_t>((2 * s * layers + stages) / (2 * stages)));
+  const std::int64_t halves = std::int64_t{2} * stages;  // begins are rounded
+  for (std::int64_t s = 1; s < stages; ++s) begins.emplace_back(static_cast<std::int32_t>((2 * s * layers + stages) / halves));
   return begins;
 }
 

@@ -19,7 +19,7 @@ namespace pw::gui {
 
 /// A document of the job as it ran: with its ranks, stages, microbatches and schedule, whose costs are its usual times. Its usual step is
 /// what was measured. Throws UsageError for a job of too many stages.
-[[nodiscard]] std::shared_ptr<Loaded> planOfJob(std::shared_ptr<const JobBasis> basis);
+[[nodiscard]] std::shared_ptr<Loaded> planOfJob(const std::shared_ptr<const JobBasis>& basis);
 /// Makes a design that of the job as it ran.
 void setAsItRan(const JobBasis& basis, Design& design);
 

@@ -1,7 +1,6 @@
 #include "app/gui/runs/calibration.h"
 
 #include <optional>
-#include <ranges>
 
 #include "app/gui/common/format.h"
 #include "app/gui/runs/run_list.h"
@@ -29,7 +28,8 @@ std::shared_ptr<const CalibratedProfile> calibratedFor(const std::string& store,
   const std::vector<RunSummary> runs = listRuns(store).runs;
   if (!runs.empty()) {
     const RunStore file(store, RunStore::Mode::ReadOnly);
-    for (const RunSummary& run : std::views::reverse(runs)) {
+    for (auto at = runs.rbegin(); at != runs.rend(); ++at) {
+      const RunSummary& run = *at;
       if (run.model != graph.name || run.state != RunState::Completed || run.facts.synthetic) continue;
       if (auto made = calibratedLike(file, run.id, graph, microbatch)) return std::make_shared<const CalibratedProfile>(*std::move(made));
     }

@@ -50,7 +50,7 @@ std::string keepPlan(const RunRecord& run) {
           .left(12);
   if (!folder.mkpath(QStringLiteral(".")))
     throw Error(translated("Cannot make the folder %1 for the plan; make it writable.").arg(folder.path()).toStdString());
-  const std::string path = folder.filePath(QStringLiteral("run-%1-%2.json").arg(run.id.value).arg(QString::fromLatin1(hash))).toStdString();
+  std::string path = folder.filePath(QStringLiteral("run-%1-%2.json").arg(run.id.value).arg(QString::fromLatin1(hash))).toStdString();
   writeFile(path, text);
   return path;
 }

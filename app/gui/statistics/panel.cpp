@@ -31,8 +31,10 @@ constexpr std::size_t kMostAtOnce = 100'000;  ///< blocks; more are summed up in
 constexpr int kMostSteps = 65;                ///< of a stored run that are read for the spread between them
 constexpr int kSpanRole = Qt::UserRole + 3;   ///< place in `spans`
 
-enum Column : int { Kind, StageOf, Count, Total, Share, Least, Median, Most, Distribution, Spread, kColumns };
-enum SlowColumn : int { What, Where, Start, Duration, Above, kSlowColumns };
+enum Column : int { Kind, StageOf, Count, Total, Share, Least, Median, Most, Distribution, Spread };
+constexpr int kColumns = Spread + 1;
+enum SlowColumn : int { What, Where, Start, Duration, Above };
+constexpr int kSlowColumns = Above + 1;
 
 /// What is to be summed up.
 struct Question {

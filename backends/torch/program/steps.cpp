@@ -368,6 +368,7 @@ bool isHigherOrder(const std::string& target) { return modeOf(target) != Mode::O
 
 PreparedSteps prepareSteps(const ModelGraph& graph, const std::vector<NodeId>& nodes, const ProgramOptions& options) {
   std::vector<const Node*> pointers;
+  pointers.reserve(nodes.size());
   for (const NodeId id : nodes) pointers.push_back(&graph.node(id));
   Preparation preparation(graph, options);
   PreparedSteps prepared;

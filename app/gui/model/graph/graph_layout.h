@@ -51,7 +51,7 @@ struct GraphLayout {
 
   struct Place {
     NodeId node;
-    double y;
+    double y = 0;
   };
   std::vector<Place> places;  ///< between boxes, where a cut would stand, ascending; the first is before node 0, the last after all
 

@@ -55,6 +55,7 @@ std::vector<TensorFact> statesOf(const ModelGraph& graph, const ModelFlow& flow,
 std::vector<TensorFact> tensorsOf(const ModelGraph& graph, const ModelFlow& flow, const Bindings& bindings,
                                   const std::vector<ValueId>& values) {
   std::vector<TensorFact> facts;
+  facts.reserve(values.size());
   for (const ValueId value : values) facts.push_back(factOf(graph, flow, bindings, value, graph.value(value).name));
   return facts;
 }

@@ -88,7 +88,7 @@ QString sharedText(const SharedParameter& shared, const SharingChoice* choice, c
   for (const Stage stage : shared.stages) stages << QString::number(stage.value);
   const QString last = stages.takeLast();
   const QString list = translated("%1 and %2").arg(stages.join(QStringLiteral(", ")), last);
-  const QString head = translated("%1 (%2) is read by stages %3").arg(QString::fromStdString(shared.name), sizeText(shared.bytes), list);
+  QString head = translated("%1 (%2) is read by stages %3").arg(QString::fromStdString(shared.name), sizeText(shared.bytes), list);
   const bool oneRank = choice != nullptr ? choice->ranks < 2 : std::all_of(shared.stages.begin(), shared.stages.end(), [&](Stage s) {
     return wiring.rank(s) == wiring.rank(shared.stages.front());
   });

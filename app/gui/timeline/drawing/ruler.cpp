@@ -14,8 +14,8 @@ namespace pw::gui {
 namespace {
 
 struct Unit {
-  Ns size;
-  const char* name;
+  Ns size = 0;
+  const char* name = "";
 };
 constexpr std::array<Unit, 4> kUnits{{{1'000'000'000, " s"}, {1'000'000, " ms"}, {1'000, " µs"}, {1, " ns"}}};
 

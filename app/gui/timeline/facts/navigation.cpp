@@ -243,7 +243,7 @@ std::optional<SavedView> parseView(const QByteArray& text) {
   if (to > from) view.shown = {from, to};  // not where either is no number
   view.scroll = std::max(0, json[QLatin1String("scroll")].toInt());
   const QJsonArray ranks = json[QLatin1String("ranks")].toArray();
-  for (const QJsonValue& value : ranks) {
+  for (const auto value : ranks) {
     const QJsonObject one = value.toObject();
     const int rank = one[QLatin1String("rank")].toInt(-1);
     if (rank >= 0) view.ranks.push_back({Rank(rank), one[QLatin1String("pinned")].toBool(), one[QLatin1String("collapsed")].toBool()});
