@@ -73,7 +73,7 @@ Scale scaleOf(const Trace& trace, const TextOptions& options, std::int64_t room)
   for (const Span& span : trace.spans) {
     if (lookOf(span.kind) != nullptr) unit = Ns(std::gcd(unit.value, std::gcd(span.start.value, span.end.value)));
   }
-  if (unit == 0 || end / unit > room) return {end, room};
+  if (unit == 0 || end < unit || end / unit > room) return {end, room};
   return {end, room / (end / unit) * (end / unit)};
 }
 

@@ -205,9 +205,9 @@ TEST(Export, SaysWhatIsWrongWithACall) {
            {{"--trace", kMeasured, "--step", "13", "--to", "csv"}, "not one of the 12 steps"},
            {{"--trace", plan, "--to", "csv"}, "no list traceEvents"},
        }) {
-    std::vector<std::string> call_{"export"};
-    call_.insert(call_.end(), words.begin(), words.end());
-    const Outcome outcome = call(call_);
+    std::vector<std::string> arguments{"export"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    const Outcome outcome = call(arguments);
     EXPECT_EQ(outcome.status, 2) << sentence;
     EXPECT_TRUE(contains(outcome.err, sentence)) << outcome.err;
   }

@@ -185,6 +185,13 @@ TEST(TextTimeline, TheScaleTakesFittingUnits) {
   EXPECT_EQ(lines(toText(unitTrace("gpipe", 1, 4, 5000 * kMs), {}))[0].substr(0, 6), "     s");
 }
 
+TEST(TextTimeline, SpansBeforeTheOriginAreNoPartOfADrawing) {
+  Trace trace;
+  trace.spans.push_back({.kind = SpanKind::Forward, .start = -5, .end = 0});
+  trace.spans.back().rank = Rank(0);
+  EXPECT_FALSE(toText(trace, {}).empty());
+}
+
 TEST(TextTimeline, AnEmptyTraceSaysSo) { EXPECT_EQ(toText(Trace{}, {}), "no actions\n"); }
 
 }  // namespace
