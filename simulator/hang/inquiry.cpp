@@ -210,8 +210,11 @@ std::map<std::pair<int, int>, Inquiry::Seen> Inquiry::seenOf(JobRank rank) const
       if (!theirs.places[i] || op.peer != rank) continue;
       const auto found = positions.find(counterpart(rows->at(theirs.row, *theirs.places[i])));
       const bool awaited = std::ranges::any_of(primary[d], [&](const Wait& wait) { return wait.op == i; });
-      if (found != positions.end())
-        seen.emplace(std::pair(theirs.places[i]->step, found->second), Seen{op.state == OpState::Done, awaited});
+      if (found == positions.end()) continue;
+      const auto [entry, isNew] = seen.emplace(std::pair(theirs.places[i]->step, found->second), Seen{op.state == OpState::Done, awaited});
+      if (isNew) continue;  // another tensor of the same action
+      entry->second.done = entry->second.done && op.state == OpState::Done;
+      entry->second.awaited = entry->second.awaited || awaited;
     }
   }
   return seen;

@@ -1,7 +1,9 @@
 #include "simulator/hang/rows.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "schedules/error.h"
@@ -21,16 +23,26 @@ struct Slot {
 
 bool hasStage(const Schedule& schedule, Stage stage) { return stage.value >= 0 && stage.index() < schedule.placement.stages(); }
 
+/// How many tensors go from stage to stage at a time, each in a message of its own: a model may give several.
+struct Copies {
+  int forward = 1, backward = 1;
+
+  [[nodiscard]] int of(ActionKind kind) const {
+    return kind == ActionKind::SendForward || kind == ActionKind::RecvForward ? forward : backward;
+  }
+};
+
 /// The messages of a row that go to another rank.
-std::vector<Slot> slotsOf(const Schedule& schedule, std::size_t row) {
+std::vector<Slot> slotsOf(const Schedule& schedule, std::size_t row, const Copies& copies) {
   std::vector<Slot> slots;
   for (std::size_t i = 0; i < schedule.rows[row].size(); ++i) {
     const Action& action = schedule.rows[row][i];
     if (!isSend(action.kind) && !isReceive(action.kind)) continue;
     const Action other = counterpart(action);
     if (!hasStage(schedule, other.stage)) continue;
-    slots.push_back({isSend(action.kind) ? OpKind::Send : OpKind::Receive, schedule.placement.rankOf(other.stage, other.microbatch),
-                     static_cast<int>(i)});
+    const Slot slot{isSend(action.kind) ? OpKind::Send : OpKind::Receive, schedule.placement.rankOf(other.stage, other.microbatch),
+                    static_cast<int>(i)};
+    slots.insert(slots.end(), static_cast<std::size_t>(copies.of(action.kind)), slot);
   }
   return slots;
 }
@@ -112,7 +124,7 @@ std::optional<std::size_t> messageGroup(const RankDump& dump) {
 /// One rank's operations in its row.
 class Walk {
  public:
-  Walk(const Dumps& dumps, const RankDump& dump, const Schedule& schedule) : dump_(dump), schedule_(schedule) {
+  Walk(const Dumps& dumps, const RankDump& dump, const Schedule& schedule, const Copies& copies) : dump_(dump), schedule_(schedule) {
     const std::optional<std::size_t> group = messageGroup(dump);
     const int rows = static_cast<int>(schedule.rows.size());
     result_.places.resize(dump.ops.size());
@@ -122,7 +134,7 @@ class Walk {
     }
     result_.row = rowOf(dumps, *group, dump.rank, rows);
     if (result_.row.value < 0) return;
-    slots_ = slotsOf(schedule, result_.row.index());
+    slots_ = slotsOf(schedule, result_.row.index(), copies);
     for (std::size_t i = 0; i < dump.ops.size(); ++i) {
       const RecordedOp& op = dump.ops[i];
       if (!isMessage(op.kind) || op.setsUp) continue;
@@ -315,12 +327,12 @@ void Walk::placeByPair(std::size_t first, std::size_t enter) {
   }
 }
 
-Rows placeIn(const Dumps& dumps, const Lowered& lowered, bool exact) {
+Rows placeIn(const Dumps& dumps, const Lowered& lowered, const Copies& copies, bool exact) {
   Rows rows;
   rows.schedule = lowered.schedule;
   rows.atOnce = lowered.atOnce;
   rows.exact = exact;
-  for (const RankDump& dump : dumps.dumps) rows.ranks.push_back(Walk(dumps, dump, lowered.schedule).place(exact));
+  for (const RankDump& dump : dumps.dumps) rows.ranks.push_back(Walk(dumps, dump, lowered.schedule, copies).place(exact));
   return rows;
 }
 
@@ -333,6 +345,53 @@ bool departCertainly(const Dumps& dumps, const Rows& rows) {
       return false;
   }
   return true;
+}
+
+/// Rows in the lowering that the fewest ranks depart from.
+struct Fit {
+  Rows rows{};
+  std::ptrdiff_t departures = -1;
+  std::vector<bool> departsInOne{};  ///< by dump: in some lowering
+};
+
+Fit bestFit(const Dumps& dumps, const std::vector<Lowered>& lowerings, const Copies& copies) {
+  Fit fit;
+  fit.departsInOne.resize(dumps.dumps.size());
+  for (const Lowered& lowered : lowerings) {
+    Rows rows = placeIn(dumps, lowered, copies, true);
+    const auto departures = std::ranges::count_if(rows.ranks, [](const RankRow& row) { return row.departure.has_value(); });
+    for (std::size_t d = 0; d < rows.ranks.size(); ++d) fit.departsInOne[d] = fit.departsInOne[d] || rows.ranks[d].departure;
+    if (fit.departures >= 0 && departures >= fit.departures) continue;
+    fit.departures = departures;
+    fit.rows = std::move(rows);
+  }
+  return fit;
+}
+
+/// Boundaries of stages that messages of several sizes cross at both ends, as no tensor's do: a step's microbatches are equal.
+std::ptrdiff_t unequalBoundaries(const Dumps& dumps, const Rows& rows) {
+  struct End {
+    Bytes bytes = 0;
+    bool varies = false;
+  };
+  std::map<std::tuple<Stage, ActionKind, int>, std::array<End, 2>> boundaries;  // of the sender's action, and of which of its tensors
+  for (std::size_t d = 0; d < rows.ranks.size(); ++d) {
+    std::map<std::pair<int, int>, int> copies;  // by step and position: placed so far
+    for (std::size_t i = 0; i < rows.ranks[d].places.size(); ++i) {
+      const std::optional<Place>& place = rows.ranks[d].places[i];
+      const RecordedOp& op = dumps.dumps[d].ops[i];
+      if (!place || !isMessage(op.kind)) continue;
+      const int copy = copies[{place->step, place->position}]++;
+      if (op.bytes == 0) continue;
+      const Action& action = rows.at(rows.ranks[d].row, *place);
+      const Action sent = op.kind == OpKind::Send ? action : counterpart(action);
+      End& end = boundaries[{sent.stage, sent.kind, copy}][op.kind == OpKind::Send ? 0 : 1];
+      end.varies = end.varies || (end.bytes != 0 && end.bytes != op.bytes);
+      end.bytes = op.bytes;
+    }
+  }
+  const auto varies = [](const End& end) { return end.bytes == 0 || end.varies; };
+  return std::ranges::count_if(boundaries, [&](const auto& entry) { return varies(entry.second[0]) && varies(entry.second[1]); });
 }
 
 }  // namespace
@@ -357,29 +416,34 @@ Rank rowOf(const Dumps& dumps, JobRank rank, int rows) {
 
 Rows placeOps(const Dumps& dumps, const Schedule& schedule) {
   const std::vector<Lowered> lowerings = loweringsOf(schedule);
-  Rows best;
-  std::ptrdiff_t fewest = -1;
-  std::vector<bool> departsInOne(dumps.dumps.size(), false);  // by dump: in some lowering
-  for (const Lowered& lowered : lowerings) {
-    Rows rows = placeIn(dumps, lowered, true);
-    const auto departures = std::ranges::count_if(rows.ranks, [](const RankRow& row) { return row.departure.has_value(); });
-    for (std::size_t d = 0; d < rows.ranks.size(); ++d) departsInOne[d] = departsInOne[d] || rows.ranks[d].departure;
-    if (fewest >= 0 && departures >= fewest) continue;
-    fewest = departures;
-    best = std::move(rows);
+  constexpr int kMostCopies = 8;
+  Copies copies;
+  Fit best = bestFit(dumps, lowerings, copies);
+  std::ptrdiff_t faults = best.departures + unequalBoundaries(dumps, best.rows);
+  for (int forward = 1; forward <= kMostCopies; ++forward) {
+    for (int backward = 1; backward <= forward; ++backward) {  // what needs no gradient sends none
+      if (faults == 0) break;
+      Fit other = bestFit(dumps, lowerings, {forward, backward});
+      const std::ptrdiff_t these = other.departures + unequalBoundaries(dumps, other.rows);
+      if (these >= faults) continue;
+      faults = these;
+      best = std::move(other);
+      copies = {forward, backward};
+    }
   }
   bool told = false;  // a rank did a whole step in the order of this lowering only
-  for (std::size_t d = 0; d < best.ranks.size(); ++d) {
-    const RankRow& row = best.ranks[d];
+  for (std::size_t d = 0; d < best.rows.ranks.size(); ++d) {
+    const RankRow& row = best.rows.ranks[d];
     const bool whole = std::ranges::any_of(row.places, [](const std::optional<Place>& place) { return place && place->step > 0; });
-    told = told || (whole && !row.departure && departsInOne[d]);
+    told = told || (whole && !row.departure && best.departsInOne[d]);
   }
   const bool given = lowerings.size() == 1;
+  const std::ptrdiff_t fewest = best.departures;
   const bool follows = given ? fewest <= std::max<std::ptrdiff_t>(1, std::ssize(dumps.dumps) / 2)
-                             : fewest == 0 || (fewest == 1 && std::ssize(dumps.dumps) > 1 && (told || departCertainly(dumps, best)));
-  if (!follows) best = placeIn(dumps, lowerings.front(), false);
-  best.inFile = positionsIn(schedule, best.schedule);
-  return best;
+                             : fewest == 0 || (fewest == 1 && std::ssize(dumps.dumps) > 1 && (told || departCertainly(dumps, best.rows)));
+  Rows rows = follows ? std::move(best.rows) : placeIn(dumps, lowerings.front(), copies, false);
+  rows.inFile = positionsIn(schedule, rows.schedule);
+  return rows;
 }
 
 }  // namespace pw::hang

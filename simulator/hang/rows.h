@@ -60,8 +60,10 @@ struct Rows {
 /// schedule without sends and receives gets those of the lowering that most ranks follow: of one stage a rank first those beside the
 /// actions, as torch's schedules for that post them, else first those of torch's runtime. Where several ranks depart from each, or one may
 /// only have another order, only the order of the messages of a rank pair counts. Messages of a runtime's set-up are no messages of the
-/// row. Where older operations were dropped, the row is entered where most operations fit. Cost: linear in operations, times the length of
-/// a row for incomplete dumps.
+/// row. A stage may give several tensors, each in a message of its own: where ranks depart, or both ends of a boundary of stages see sizes
+/// that vary, up to eight forwards and as many or fewer backwards are tried, alike at all boundaries, and what leaves the fewest of both
+/// counts. Where older operations were dropped, the row is entered where most operations fit. Cost: linear in operations, times the length
+/// of a row for incomplete dumps, and times up to 36 where one tensor does not fit.
 [[nodiscard]] Rows placeOps(const Dumps& dumps, const Schedule& schedule);
 
 }  // namespace pw::hang

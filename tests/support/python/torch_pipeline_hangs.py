@@ -5,7 +5,8 @@
 
 The schedules are torch's own classes with all that they do at set-up: a greeting of the neighbours, and the exchange of shapes as objects.
 As ProcessGroupGloo enters no message into the Flight Recorder, `isend` and `irecv` are wrapped (see torch_hangs.py); the recorder learns of
-a message's end when it is waited for. A case is SCHEDULE-RANKS-FAULT-STEP; `--all` makes a grid of them, not only those kept as test data.
+a message's end when it is waited for. A case is SCHEDULE-RANKS-FAULT-STEP, or SCHEDULExT-… where stages give T tensors, of different widths;
+`--all` makes a grid of them, not only those kept as test data.
 
 `truths.json` is made of what is done to a job and what its ranks themselves say, never of a dump: the fault, and for each rank the action
 whose message failed to come, which the stage names when it makes the message. Of a job that departs from its schedule, `expected` is the
@@ -33,19 +34,23 @@ KEPT = (
     "gpipe-2-inverted_order-0 gpipe-2-wrong_size-0 1f1b-4-killed-0 1f1b-3-stopped_with_dump-1 1f1b-3-missing_gradient-0 "
     "1f1b-2-inverted_order-1 1f1b-3-wrong_size-1 1f1b-3-few_microbatches-0 interleaved-2-killed-0 interleaved-2-stopped_with_dump-0 "
     "interleaved-3-stopped-0 interleaved-2-missing_send-0 interleaved-2-wrong_size-0 interleaved-2-inverted_order-0 "
-    "interleaved-2-few_microbatches-0"
+    "interleaved-2-few_microbatches-0 "
+    "gpipex2-3-killed-0 1f1bx2-3-stopped-1 1f1bx3-3-missing_gradient-0 1f1bx2-2-inverted_order-1 interleavedx2-2-missing_send-0"
 ).split()
 
 
 def all_cases():
-    return [f"{schedule}-{ranks}-{fault}-{step}" for schedule in ("gpipe", "1f1b", "interleaved") for ranks in (2, 3, 4)
+    return [f"{schedule}{tensors}-{ranks}-{fault}-{step}" for schedule in ("gpipe", "1f1b", "interleaved") for tensors in ("", "x2")
+            for ranks in (2, 3, 4)
             for fault in FAULTS for step in (0, 1) if not (fault in ("stopped_in_set_up", "few_microbatches") and step == 1)]
 
 
 class Case:
     def __init__(self, name):
         self.name = name
-        self.schedule, ranks, self.fault, step = name.split("-")
+        schedule, ranks, self.fault, step = name.split("-")
+        self.schedule, _, tensors = schedule.partition("x")
+        self.tensors = int(tensors or 1)
         self.ranks, self.step = int(ranks), int(step)
         self.chunks = 2 if self.schedule == "interleaved" else 1
         self.stages = self.ranks * self.chunks
@@ -170,7 +175,7 @@ def break_stage(case, stage, step):
         def halves(number):
             made = make_all(number)
             for op in made if at(number) else []:
-                op.tensor = torch.zeros(SIZE // 2, WIDTH)
+                op.tensor = torch.zeros(SIZE // 2, *op.tensor.shape[1:])
             return made
         stage.get_fwd_recv_ops = halves
     elif case.fault == "inverted_order":
@@ -206,19 +211,42 @@ def rows_of(case, schedule):
     return rows
 
 
+def module(case):
+    """A stage that gives as many tensors as the case says: of width 4, 5, …"""
+    import torch
+
+    class Several(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x, *others):
+            y = self.linear(x)
+            return (y, *(y.sum(1, keepdim=True).expand(-1, WIDTH + 1 + i).contiguous() + (others[i] if others else 0)
+                         for i in range(case.tensors - 1)))
+
+    return torch.nn.Linear(WIDTH, WIDTH) if case.tensors == 1 else Several()
+
+
 def make_schedule(case, rank, recorder, step):
     import torch
     import torch.distributed.pipelining as pp
 
     stages = []
     for index in range(rank, case.stages, case.ranks):
-        stage = pp.PipelineStage(torch.nn.Linear(WIDTH, WIDTH), index, case.stages, torch.device("cpu"))
+        stage = pp.PipelineStage(module(case), index, case.stages, torch.device("cpu"))
         if index == case.stage and case.fault != "few_microbatches":
             break_stage(case, stage, step)
         label_messages(stage, recorder)
         stages.append(stage)
     count = case.microbatches_of(rank)
-    loss = torch.nn.MSELoss()
+    squares = torch.nn.MSELoss()
+
+    def loss(output, target):
+        if isinstance(output, torch.Tensor):
+            return squares(output, target)
+        return squares(output[0], target) + sum(other.mean() for other in output[1:])
+
     if case.schedule == "interleaved":
         return pp.ScheduleInterleaved1F1B(stages, count, loss)
     kind = pp.ScheduleGPipe if case.schedule == "gpipe" else pp.Schedule1F1B
