@@ -142,7 +142,7 @@ int runProfile(ProfileArguments& o) {
   const Loss loss = lossNamed(o.loss, graph);
   Profile profile;
   if (!o.cluster.empty()) {
-    profile = estimateFor(graph, o.microbatch, loadCluster(o.cluster), o.how);
+    profile = estimateFor(graph, o.microbatch, loadCluster(o.cluster), o.how, loss);
   } else if (o.ranks > 1 && !environment) {
     profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.how, loss, &warn);
   } else {

@@ -112,7 +112,7 @@ Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch
   const ModelGraph graph = loadModel(models);
   requireOperators(graph);
   if (microbatch == 0) microbatch = exportedBatch(graph);
-  if (!cluster.empty()) return estimateFor(graph, microbatch, loadCluster(cluster), how);
+  if (!cluster.empty()) return estimateFor(graph, microbatch, loadCluster(cluster), how, lossNamed(loss, graph));
   return measureWithRanks(models, microbatch, ranks, how, lossNamed(loss, graph), &warn);
 }
 

@@ -67,8 +67,9 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   if (!why.empty()) throw UsageError(fmt::format("--device {} needs that GPU. {}{}", nameOf(*o.device), why, cure));
 }
 
-Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options) {
-  return estimate(graph, microbatch, cluster, options.precision, options.attention);
+Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options,
+                    const Loss& loss) {
+  return estimate(graph, microbatch, cluster, options.precision, options.attention, loss);
 }
 
 double peakOfGpu(const ModelGraph& graph, const Profile& measured) {

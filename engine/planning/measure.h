@@ -53,7 +53,8 @@ void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 [[nodiscard]] std::optional<int> gpuNumber(const MeasureOptions& options);
 
 /// Costs estimated for a cluster with these options.
-[[nodiscard]] Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options);
+[[nodiscard]] Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options,
+                                  const Loss& loss);
 
 /// Peak FLOP/s of the GPU that these costs were measured on, at the type of most of the model's FLOPs there, by the preset of its name; 0:
 /// on a CPU, or no preset knows it.

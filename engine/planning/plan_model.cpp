@@ -114,7 +114,7 @@ Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_
     if (!o.cluster.empty()) placeOn(profile, loadCluster(o.cluster));
     return profile;
   }
-  if (!o.cluster.empty()) return estimateFor(graph, microbatch, loadCluster(o.cluster), o.how);
+  if (!o.cluster.empty()) return estimateFor(graph, microbatch, loadCluster(o.cluster), o.how, lossNamed(o.loss, graph));
   return measureWithRanks(o.models, microbatch, ranks, o.how, lossNamed(o.loss, graph), tell);
 }
 

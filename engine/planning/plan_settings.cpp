@@ -82,7 +82,7 @@ std::optional<CostSettings> costSettingsOf(const Plan& plan, const ModelGraph& g
   settings.precision = profile.computing.precision;
   settings.attention = profile.attention;
   try {
-    settings.isAsEstimated = estimate(graph, plan.microbatchSize, *cluster, settings.precision, settings.attention) == profile;
+    settings.isAsEstimated = estimate(graph, plan.microbatchSize, *cluster, settings.precision, settings.attention, plan.loss) == profile;
   } catch (const UsageError&) {
     settings.isAsEstimated = false;  // its file has other peaks by now
   }

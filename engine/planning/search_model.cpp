@@ -69,7 +69,7 @@ ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cl
     }
     return measuredProfiles(std::move(profiles));
   }
-  if (!o.cluster.empty()) return estimatedProfiles(graph, cluster, o.how.precision, o.how.attention);
+  if (!o.cluster.empty()) return estimatedProfiles(graph, cluster, o.how.precision, o.how.attention, lossNamed(o.loss, graph));
   return [&o, &graph, &tell](std::int64_t microbatch) {
     return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, lossNamed(o.loss, graph), tell)),
                         false};

@@ -174,6 +174,49 @@ class MemoryEstimate {
   const std::vector<Bytes>& scores_;
 };
 
+/// The output that a loss beside the graph is made of; nothing where there is none, or nothing is trained by it.
+std::optional<ValueId> lossInput(const ModelGraph& graph, const Loss& loss, const std::vector<bool>& gradient) {
+  if (graph.outputs.empty() || (loss.kind != LossKind::CrossEntropy && loss.kind != LossKind::MeanSquaredError)) return std::nullopt;
+  const ValueId output = graph.outputs[outputOf(graph, loss)];
+  const bool isTrained = graph.value(output).tensor && gradient[output.index()];
+  return isTrained ? std::optional(output) : std::nullopt;
+}
+
+/// What the loss takes. Logarithms (of a cross-entropy) are kept in place of the output, which no operator's backward needs; two tensors
+/// of their size are there while the gradient is made. An output in 16 bits of autocast is cast to its type as traced first.
+void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& gradient, const Loss& loss, const Cluster& cluster) {
+  const ModelGraph& graph = sizes.graph;
+  const std::optional<ValueId> output = lossInput(graph, loss, gradient);
+  if (!output) return;
+  const Bytes own = sizes.computed(*output).value_or(Bytes{0});
+  const Bytes traced = knownBytes(*graph.value(*output).tensor, sizes.bindings).value_or(Bytes{0});
+  const Bytes cast = own == traced ? Bytes{0} : traced;
+  const bool isCrossEntropy = loss.kind == LossKind::CrossEntropy;
+  const Value& base = graph.value(viewedBase(graph, *output));
+  const bool isRead = std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    return !isView(node) && std::ranges::any_of(readsOf(node), [&](ValueId v) { return &graph.value(viewedBase(graph, v)) == &base; });
+  });
+  Bytes freed = 0;
+  if (base.origin == ValueOrigin::Node && !isRead && (isCrossEntropy || cast > 0)) {
+    NodeCost& maker = profile.nodes[base.producer.index()];
+    freed = std::min(maker.saved, own);
+    maker.saved -= freed;
+    maker.backwardChange += freed;
+  }
+  NodeCost& cost = profile.loss;
+  const auto time = [&](int passes) {
+    const auto bytes = static_cast<double>(passes) * static_cast<double>(traced) + static_cast<double>(cast > 0 ? cast + own : Bytes{0});
+    return kernelTime(cluster, "fp32", 0, bytes, cast > 0 ? 3 : 2, "the loss");
+  };
+  cost.forward = time(isCrossEntropy ? 2 : 4);  // reads, writes; of squares also what is summed, and reads the target
+  cost.backward =
+      time(isCrossEntropy ? 4 : 3);  // the gradient of the logarithms is written, it and they are read, and the gradient written
+  cost.forwardPeak = freed + cast + traced;
+  cost.saved = isCrossEntropy ? traced : cast;
+  cost.backwardPeak = (isCrossEntropy ? 2 : 1) * traced;
+  cost.backwardChange = own - cost.saved;
+}
+
 /// What does not depend on operators.
 Profile withCluster(Profile profile, const Cluster& cluster) {
   profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
@@ -198,7 +241,8 @@ std::optional<Impossible> obstacleToPrecision(const Cluster& cluster, DType prec
                                 precisionName(precision), precisionName(precision))};
 }
 
-Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision, Attention attention) {
+Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision, Attention attention,
+                 const std::optional<Loss>& loss) {
   if (isLayerChain(graph)) return withCluster(profileOf(graph), cluster);
   if (const auto no = obstacleToPrecision(cluster, precision)) refuse(*no);
   const bool withEight = precision == DType::Float8;
@@ -245,6 +289,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     cost.weight = static_cast<Ns>(static_cast<double>(cost.backward) * weightPart(graph, node, parameters, gradient));
   }
   MemoryEstimate(sizes, gradient, scores).fill(profile.nodes);
+  addLoss(profile, sizes, gradient, loss ? *loss : defaultLoss(graph), cluster);
   const auto most = std::ranges::max_element(work, {}, [](const auto& entry) { return entry.second; });
   if (most != work.end()) profile.peakFlops = peakOf(cluster, most->first);
   requireSummable(profile, fmt::format("the estimate of {} on cluster {}", graph.name, cluster.name));

@@ -41,9 +41,10 @@ Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
   return scaled;
 }
 
-ProfileSource estimatedProfiles(const ModelGraph& graph, const Cluster& cluster, DType precision, Attention attention) {
-  return [&graph, &cluster, precision, attention](std::int64_t microbatch) {
-    return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster, precision, attention)), false};
+ProfileSource estimatedProfiles(const ModelGraph& graph, const Cluster& cluster, DType precision, Attention attention,
+                                const std::optional<Loss>& loss) {
+  return [&graph, &cluster, precision, attention, loss](std::int64_t microbatch) {
+    return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster, precision, attention, loss)), false};
   };
 }
 

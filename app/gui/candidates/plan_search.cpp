@@ -73,8 +73,9 @@ void PlanSearch::start(std::shared_ptr<const ModelGraph> graph, const Design& de
   job_.start(
       tr("Search plans"), [this, graph = std::move(graph), space, queue = queue_, design](JobControl& control) -> std::function<void()> {
         const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
-        const ProfileSource source =
-            design.profile ? measuredProfiles({design.profile}) : estimatedProfiles(*graph, cluster, design.precision, design.attention);
+        const ProfileSource source = design.profile
+                                         ? measuredProfiles({design.profile})
+                                         : estimatedProfiles(*graph, cluster, design.precision, design.attention, design.request.loss);
         auto result = std::make_shared<Found>(searchPlans(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
           if (candidate != nullptr) queue->add(*candidate);
           control.progress(done, all);

@@ -194,9 +194,10 @@ struct PredictionWorker::Private {
       answer.profile = design.profile;
       return;
     }
-    const auto how = std::pair(design.precision, design.attention);
+    const auto how = std::tuple(design.precision, design.attention, design.request.loss);
     if (!estimated_ || how != how_)
-      estimated_ = std::make_shared<const Profile>(estimate(*request.graph, microbatch_, cluster_, design.precision, design.attention));
+      estimated_ = std::make_shared<const Profile>(
+          estimate(*request.graph, microbatch_, cluster_, design.precision, design.attention, design.request.loss));
     how_ = how;
     answer.profile = estimated_;
   }
@@ -213,7 +214,7 @@ struct PredictionWorker::Private {
   std::string clusterName_;
   Cluster cluster_;
   std::shared_ptr<const Profile> estimated_;
-  std::pair<DType, Attention> how_;
+  std::tuple<DType, Attention, Loss> how_;
   JobTimes jobTimes_;
 
   std::mutex mutex_;

@@ -84,7 +84,7 @@ TEST(LayerExport, AMeasuredModelsTableTakesAsLongByItself) {
 
 TEST(LayerExport, HasARowForEachModuleWithItsNameAndSizes) {
   const ModelGraph graph = chain(3);
-  const Profile profile = estimate(graph, kSamples, cluster());
+  const Profile profile = estimate(graph, kSamples, cluster(), DType::Unknown, Attention::AsTraced, Loss{LossKind::Sum});  // which is free
   const Schedule rows = planRows(generate("1f1b", {2, 2, 2}), 1);
   const LayerTable table = layersOf(planAt(graph, profile, {NodeId(1)}, rows), graph);
   ASSERT_EQ(table.layers.size(), 3U);
