@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "simulator/costs/expected_sizes.h"
+#include "simulator/costs/kept_values.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/costs/operator_costs.h"
 #include "simulator/costs/operator_flops.h"
@@ -30,17 +32,17 @@ struct Sizes {
   std::vector<bool> inRegisters;  ///< by value: never in memory
 
   /// Nothing where the size depends on data and cannot be expected.
-  [[nodiscard]] std::optional<Bytes> of(ValueId v, const std::vector<bool>& isLower) const {
-    if (inRegisters[v.index()]) return Bytes{0};
-    const std::optional<Bytes> bytes = knownBytes(*graph.value(v).tensor, bindings);
-    return bytes && isLower[v.index()] ? *bytes / 2 : bytes;
+  [[nodiscard]] std::optional<Bytes> computed(ValueId v) const {
+    const std::optional<Bytes> bytes = traced(v);
+    return bytes && types.isLower[v.index()] ? *bytes / 2 : bytes;
   }
-  [[nodiscard]] std::optional<Bytes> computed(ValueId v) const { return of(v, types.isLower); }
+  [[nodiscard]] std::optional<Bytes> traced(ValueId v) const {
+    return inRegisters[v.index()] ? Bytes{0} : knownBytes(*graph.value(v).tensor, bindings);
+  }
   /// Whether all that a node makes stays in registers.
   [[nodiscard]] bool isFused(const Node& node) const {
     return !node.outputs.empty() && std::ranges::all_of(node.outputs, [&](ValueId v) { return inRegisters[v.index()]; });
   }
-  [[nodiscard]] std::optional<Bytes> kept(ValueId v) const { return of(v, types.isKeptLower); }
 };
 
 /// What a node reads and writes. A product reads 16 bits of each number, in fp8 8; float32 activations are read and their copies written
@@ -129,8 +131,8 @@ double weightPart(const ModelGraph& graph, const Node& node, const std::vector<b
 class MemoryEstimate {
  public:
   /// `scores`: by node, of attention in memory: these and the probabilities, or their gradients, are there while it computes.
-  MemoryEstimate(const Sizes& sizes, const std::vector<bool>& gradient, const std::vector<Bytes>& scores)
-      : graph_(sizes.graph), sizes_(sizes), gradient_(gradient), scores_(scores) {}
+  MemoryEstimate(const Sizes& sizes, const std::vector<bool>& gradient, const std::vector<Bytes>& scores, const KeptValues& kept)
+      : graph_(sizes.graph), sizes_(sizes), gradient_(gradient), scores_(scores), kept_(kept) {}
 
   void fill(std::vector<NodeCost>& costs) {
     std::vector<bool> made(graph_.values.size(), false), held(graph_.values.size(), false);
@@ -144,8 +146,11 @@ class MemoryEstimate {
         results += bytesFor(v);
         if (gradient_[v.index()]) gone += bytesFor(v);
       }
-      cost.forwardPeak = results + 2 * scores_[n];
-      if (cost.backward == 0 && !sizes_.isFused(node)) continue;
+      cost.forwardPeak = results + kept_.ofNode[n] + 2 * scores_[n] + passingBytes(node);
+      if (cost.backward == 0 && !sizes_.isFused(node)) {
+        cost.backwardChange -= cost.saved;
+        continue;
+      }
       if (cost.backward > 0) cost.backwardPeak = 2 * scores_[n];
       for (const ValueId v : readsOf(node)) {
         const ValueId base = viewedBase(graph_, v);
@@ -163,6 +168,17 @@ class MemoryEstimate {
   }
 
  private:
+  /// What a node reads that is not kept, and so no part of what is there before it.
+  [[nodiscard]] Bytes passingBytes(const Node& node) const {
+    if (isView(node)) return 0;
+    Bytes bytes = 0;
+    std::set<ValueId> seen;
+    for (const ValueId v : readsOf(node)) {
+      const ValueId base = viewedBase(graph_, v);
+      if (graph_.value(base).origin == ValueOrigin::Node && !kept_.whole[base.index()] && seen.insert(base).second) bytes += bytesFor(base);
+    }
+    return bytes;
+  }
   [[nodiscard]] Bytes bytesFor(ValueId v) const {
     const bool isTensor = graph_.value(v).tensor && !graph_.value(v).symbolic;
     return isTensor ? sizes_.computed(v).value_or(Bytes{0}) : 0;  // 0 of a size that depends on data: `notCounted` names it
@@ -172,6 +188,7 @@ class MemoryEstimate {
   const Sizes& sizes_;
   const std::vector<bool>& gradient_;
   const std::vector<Bytes>& scores_;
+  const KeptValues& kept_;
 };
 
 /// The output that a loss beside the graph is made of; nothing where there is none, or nothing is trained by it.
@@ -182,9 +199,10 @@ std::optional<ValueId> lossInput(const ModelGraph& graph, const Loss& loss, cons
   return isTrained ? std::optional(output) : std::nullopt;
 }
 
-/// What the loss takes. Logarithms (of a cross-entropy) are kept in place of the output, which no operator's backward needs; two tensors
-/// of their size are there while the gradient is made. An output in 16 bits of autocast is cast to its type as traced first.
-void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& gradient, const Loss& loss, const Cluster& cluster) {
+/// What the loss takes. A cross-entropy keeps its logarithms, squares the output; two tensors of their size, or one, are there while the
+/// gradient is made. An output in 16 bits of autocast is cast to its type as traced first.
+void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& gradient, const KeptValues& kept, const Loss& loss,
+             const Cluster& cluster) {
   const ModelGraph& graph = sizes.graph;
   const std::optional<ValueId> output = lossInput(graph, loss, gradient);
   if (!output) return;
@@ -192,17 +210,7 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
   const Bytes traced = knownBytes(*graph.value(*output).tensor, sizes.bindings).value_or(Bytes{0});
   const Bytes cast = own == traced ? Bytes{0} : traced;
   const bool isCrossEntropy = loss.kind == LossKind::CrossEntropy;
-  const Value& base = graph.value(viewedBase(graph, *output));
-  const bool isRead = std::ranges::any_of(graph.nodes, [&](const Node& node) {
-    return !isView(node) && std::ranges::any_of(readsOf(node), [&](ValueId v) { return &graph.value(viewedBase(graph, v)) == &base; });
-  });
-  Bytes freed = 0;
-  if (base.origin == ValueOrigin::Node && !isRead && (isCrossEntropy || cast > 0)) {
-    NodeCost& maker = profile.nodes[base.producer.index()];
-    freed = std::min(maker.saved, own);
-    maker.saved -= freed;
-    maker.backwardChange += freed;
-  }
+  const Bytes passing = kept.whole[viewedBase(graph, *output).index()] ? Bytes{0} : own;
   NodeCost& cost = profile.loss;
   const auto time = [&](int passes) {
     const auto bytes = static_cast<double>(passes) * static_cast<double>(traced) + static_cast<double>(cast > 0 ? cast + own : Bytes{0});
@@ -211,8 +219,8 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
   cost.forward = time(isCrossEntropy ? 2 : 4);  // reads, writes; of squares also what is summed, and reads the target
   cost.backward =
       time(isCrossEntropy ? 4 : 3);  // the gradient of the logarithms is written, it and they are read, and the gradient written
-  cost.forwardPeak = freed + cast + traced;
-  cost.saved = isCrossEntropy ? traced : cast;
+  cost.forwardPeak = passing + cast + traced;
+  cost.saved = isCrossEntropy ? traced : cast > 0 ? cast : passing;
   cost.backwardPeak = (isCrossEntropy ? 2 : 1) * traced;
   cost.backwardChange = own - cost.saved;
 }
@@ -262,6 +270,9 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
   profile.microbatch = microbatch;
   profile.estimated = true;
   profile = withCluster(std::move(profile), cluster);
+  const auto sizeOf = [](const std::optional<Bytes>& bytes) { return bytes.value_or(Bytes{0}); };
+  const KeptValues kept = keptValues(
+      graph, gradient, types, [&](ValueId v) { return sizeOf(sizes.computed(v)); }, [&](ValueId v) { return sizeOf(sizes.traced(v)); });
   std::map<std::string, double> work;  // by type: FLOPs
   std::vector<Bytes> scores;           // by node: of attention, in memory
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -282,14 +293,15 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     bool trained = false;
     for (const ValueId v : node.outputs) {
       trained = trained || gradient[v.index()];
-      if (gradient[v.index()] && bytes > 0) cost.saved += sizes.kept(v).value_or(Bytes{0});
+      if (graph.value(v).tensor) cost.saved += kept.bytes[v.index()];
     }
+    cost.saved += kept.ofNode[n];
     if (trained) cost.saved += scores.back();  // the probabilities
     if (trained) cost.backward = cost.flops > 0 ? 2 * cost.forward : kernelTime(cluster, type, 0, bytes, 1, node.target);
     cost.weight = static_cast<Ns>(static_cast<double>(cost.backward) * weightPart(graph, node, parameters, gradient));
   }
-  MemoryEstimate(sizes, gradient, scores).fill(profile.nodes);
-  addLoss(profile, sizes, gradient, loss ? *loss : defaultLoss(graph), cluster);
+  MemoryEstimate(sizes, gradient, scores, kept).fill(profile.nodes);
+  addLoss(profile, sizes, gradient, kept, loss ? *loss : defaultLoss(graph), cluster);
   const auto most = std::ranges::max_element(work, {}, [](const auto& entry) { return entry.second; });
   if (most != work.end()) profile.peakFlops = peakOf(cluster, most->first);
   requireSummable(profile, fmt::format("the estimate of {} on cluster {}", graph.name, cluster.name));

@@ -20,30 +20,22 @@ bool isFloat(const ModelGraph& graph, ValueId v) {
 }  // namespace
 
 AutocastTypes autocastTypes(const ModelGraph& graph, DType precision, const std::vector<double>& flops) {
-  AutocastTypes types{std::vector<bool>(graph.nodes.size(), false), std::vector<bool>(graph.values.size(), false),
-                      std::vector<bool>(graph.values.size(), false)};
+  AutocastTypes types{std::vector<bool>(graph.nodes.size(), false), std::vector<bool>(graph.values.size(), false)};
   if (precision == DType::Unknown) return types;
-  std::vector<bool> isRead(graph.values.size(), false), isReadByOthers(graph.values.size(), false);
-  const std::vector<ValueId> bases = viewedBases(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     types.casts[n] = flops[n] > 0 && isProduct(node) && !node.outputs.empty() && isFloat(graph, node.outputs.front());
     bool anyFloat = false, allLower = true;
-    for (const ValueId v : readsOf(node)) {
-      if (!isView(node)) {
-        isRead[bases[v.index()].index()] = true;
-        if (!types.casts[n]) isReadByOthers[bases[v.index()].index()] = true;
-      }
+    const auto reads = readsOf(node);
+    const bool isBatchNorm = operatorOf(node.target).dimensions == DimensionRule::BatchNorm;
+    for (const ValueId v : reads) {
       if (!isFloat(graph, v) || graph.value(v).tensor->sizes.empty()) continue;  // a number does not widen a tensor
+      if (isBatchNorm && v != *reads.begin()) continue;                          // nor do its float32 weights and statistics
       anyFloat = true;
       allLower = allLower && types.isLower[v.index()];
     }
     const bool lower = types.casts[n] || (anyFloat && allLower && operatorOf(node.target).autocast != Autocast::Float32);
     for (const ValueId v : node.outputs) types.isLower[v.index()] = lower && isFloat(graph, v);
-  }
-  for (const ValueId v : graph.outputs) isReadByOthers[bases[v.index()].index()] = true;
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    types.isKeptLower[v] = types.isLower[v] || (isFloat(graph, ValueId(v)) && isRead[v] && !isReadByOthers[v]);
   }
   return types;
 }

@@ -13,9 +13,6 @@ struct AutocastTypes {
   /// By value: 16 bits wide though traced as float32: results of products, and of operators that read only such values and that autocast
   /// does not compute in float32 (norms, softmax, exponentials, sums and losses).
   std::vector<bool> isLower;
-  /// By value: whether what is kept of it for the backward is 16 bits wide: because it is 16 bits wide itself, or because only products
-  /// read it, which keep their cast copy.
-  std::vector<bool> isKeptLower;
 };
 
 /// `flops`: of each node's forward; one without FLOPs does not count as a product. With precision Unknown all are false. Cost: linear.

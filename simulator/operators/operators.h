@@ -106,6 +106,19 @@ enum class Statistics : std::uint8_t { None, Batch, Instance };
 /// Whether the host waits until the device has computed something, a size or a number: always, or where an index is a mask.
 enum class Waits : std::uint8_t { Never, Always, ForMasks };
 
+/// What an operator keeps from its forward for its backward, as PyTorch's derivative formulas save it (tools/autograd/derivatives.yaml).
+enum class Keeps : std::uint8_t {
+  Unknown,  ///< what it reads and makes is counted
+  Nothing,  ///< sizes, or indices that are there anyway
+  Inputs,
+  Factors,  ///< of a product: a tensor that another one's gradient is multiplied by
+  Result,
+  InputsAndResult,
+  Mask,        ///< of a dropout: a byte for each element, as on GPUs
+  Places,      ///< of a pooling: its input, and the index of each maximum
+  Logarithms,  ///< of a loss made of several operators: as large as its input as traced
+};
+
 /// What is known of an operator. Facts of arguments and overloads are the same for all of a name; what is not stated is the default. Each
 /// operator has one row, in the source of its family; in-place variants (`relu_`) share that of the plain one.
 struct Operator {
@@ -123,6 +136,7 @@ struct Operator {
   Waits waits = Waits::Never;
   bool reproducible = true;  ///< false: on a GPU two identical runs may differ in the last digits
   bool softmax = false;      ///< makes weights of the scores between the two products of an attention, which one kernel can compute
+  Keeps keeps = Keeps::Unknown;
 };
 
 /// The row of a node's target: `torch.ops.aten.relu_.default`; one without a name where nothing is known. The reference stays valid.

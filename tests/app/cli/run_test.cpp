@@ -51,6 +51,24 @@ TEST(MainPath, LeadsFromAModelToAStoredRunAndItsComparison) {
   EXPECT_EQ(runs[0]["rank_count"], 2);
 }
 
+/// Tensors that the engine allocates, against sizes and what operators keep. No dropout: what that keeps is a GPU's.
+TEST(MainPath, EstimatesTheMemoryOfARun) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  for (const std::string model : {"gpt_small", "vit_small", "resnet18_narrow"}) {
+    for (const std::string precision : {"traced", "bf16"}) {
+      SCOPED_TRACE(model + ", " + precision);
+      const Words words{"plan",      sample(model), "--ranks",    "1",     "--microbatches", "2",       "--microbatch", "16",
+                        "--cluster", "h100-nvlink", "--schedule", "gpipe", "--precision",    precision, "--out",        plan};
+      ASSERT_EQ(finish(words).status, 0);
+      const Json run = runOf(plan, {"--steps", "2", "--backend", "gloo"});
+      const Json predicted = Json::parse(finish({"simulate", plan, "--json"}).out);
+      const double measured = run["steps"][1]["ranks"][0]["peak_bytes"].get<double>();
+      EXPECT_NEAR(predicted["ranks"][0]["peak_bytes"].get<double>() / measured, 1, 0.05);
+    }
+  }
+}
+
 TEST(MainPath, SaysHowMuchOfThePeakARunUsed) {
   const Folder folder;
   const std::string store = folder.file("runs.db"), plan = folder.file("plan.json");

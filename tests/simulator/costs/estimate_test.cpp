@@ -93,12 +93,13 @@ TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
   const ModelGraph graph = b.done(b.op("mul", {view, mask}, "z"));
   const Profile p = estimate(graph, 3, cluster());
   // linear: 2·3·4·4 = 96 FLOPs at 0.5 · 1e9/s = 192 ns; it reads 48 + 64 and writes 48 bytes at 1 byte/ns = 160 ns.
-  // Its input needs no gradient, so all of its backward is W's, which needs the output's gradient; that and the output are freed.
-  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 48, 96, 584, 48, 48, 0, -96, 0}));
+  // Its input needs no gradient, so all of its backward is W's, which needs the output's gradient, which is freed. The output is not kept:
+  // it is multiplied by what needs no gradient, and that is kept.
+  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 0, 96, 584, 48, 48, 0, -48, 0}));
   EXPECT_EQ(p.nodes[1], NodeCost{}) << "a view is free";
-  EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0})) << "needs no gradient";
-  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 0, 0, 0, 0, 48, 48, 48 - 48, 0}))
-      << "one gradient comes, one goes; its output is the loss's, which keeps none";
+  EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 48, 0, 0, 0, 48, 0, -48, 0})) << "needs no gradient";
+  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 0, 0, 0, 0, 48 + 48, 48, 48 - 48, 0}))
+      << "beside its output there is the product's; one gradient comes, one goes";
   EXPECT_TRUE(p.estimated);
   EXPECT_EQ(p.microbatch, 3);
   EXPECT_EQ(p.topology, cluster().topology);
@@ -106,6 +107,32 @@ TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
   // Cross-entropy: the logarithms are written and read, 2 · 48 ns, by two kernels, and kept; there are the output and they. Their gradient
   // is written and read, they are read, and the output's gradient is written.
   EXPECT_EQ(p.loss, (NodeCost{96 + 200, 192 + 200, 0, 0, 48, 0, 0, 0, 96, 96, 48 - 48, 0}));
+}
+
+/// What each operator leaves for its backward, by PyTorch's derivative formulas.
+TEST(Estimate, SavesWhatOperatorsKeep) {
+  GraphBuilder b;
+  const ValueId x = b.input("x"), w = b.parameter("w");
+  const ValueId h = b.call("linear", {{"input", x}, {"weight", w}}, "h");
+  const auto savedBy = [&](const std::string& op, const std::vector<NamedArgument>& arguments, const TensorMeta& meta) {
+    GraphBuilder copy = b;
+    const ModelGraph graph = copy.done(copy.call(op, arguments, "y", meta));
+    const Profile p = estimate(graph, 3, cluster(), DType::Unknown, Attention::AsTraced, Loss{LossKind::Sum});
+    return std::pair(p.nodes[0].saved, p.nodes[1].saved);
+  };
+  using Pair = std::pair<Bytes, Bytes>;  // of h, by its maker; and of the operator's own
+  const TensorMeta rows = GraphBuilder::rows();
+  EXPECT_EQ(savedBy("neg", {{"self", h}}, rows), Pair(0, 0));
+  EXPECT_EQ(savedBy("gelu", {{"self", h}}, rows), Pair(48, 0)) << "its input";
+  EXPECT_EQ(savedBy("tanh", {{"self", h}}, rows), Pair(0, 48)) << "its result";
+  EXPECT_EQ(savedBy("mul", {{"self", h}, {"other", 2.0}}, rows), Pair(0, 0)) << "a number has no gradient";
+  EXPECT_EQ(savedBy("mul", {{"self", h}, {"other", h}}, rows), Pair(48, 0));
+  EXPECT_EQ(savedBy("mul", {{"self", h}, {"other", w}}, rows), Pair(48, 0));
+  EXPECT_EQ(savedBy("mul", {{"self", h}, {"other", x}}, rows), Pair(0, 0)) << "the input of the model is there anyway";
+  EXPECT_EQ(savedBy("dropout", {{"input", h}, {"p", 0.5}, {"train", true}}, rows), Pair(0, 12)) << "a byte for each element";
+  EXPECT_EQ(savedBy("max_pool2d", {{"self", h}}, rows), Pair(48, 96)) << "its input and the places";
+  EXPECT_EQ(savedBy("cross_entropy_loss", {{"self", h}, {"target", x}}, GraphBuilder::shape({})), Pair(0, 48)) << "logarithms";
+  EXPECT_EQ(savedBy("frobnicate", {{"self", h}}, rows), Pair(48, 48)) << "not known: both";
 }
 
 TEST(Estimate, CountsTheLossBesideTheGraph) {
@@ -117,12 +144,10 @@ TEST(Estimate, CountsTheLossBesideTheGraph) {
   };
   const Profile cross = lossOf({LossKind::CrossEntropy}), squares = lossOf({LossKind::MeanSquaredError}), sum = lossOf({LossKind::Sum});
   EXPECT_EQ(sum.loss, NodeCost{});
-  EXPECT_EQ(sum.nodes[0].saved, 48);
+  EXPECT_EQ(sum.nodes[0].saved, 0) << "products keep their inputs";
   EXPECT_EQ(cross.loss.saved, 48) << "the logarithms";
-  EXPECT_EQ(cross.nodes[0].saved, 0) << "in place of the output";
-  EXPECT_EQ(squares.loss.saved, 0);
-  EXPECT_EQ(squares.nodes[0].saved, 48) << "the difference from the target is made of it again";
-  EXPECT_EQ(squares.loss.backwardChange, 48) << "the output's gradient";
+  EXPECT_EQ(squares.loss.saved, 48) << "the output, of which the difference from the target is made again";
+  EXPECT_EQ(squares.loss.backwardChange, 48 - 48) << "the output's gradient comes";
   // In 16 bits the output takes 24 bytes; it is cast to 48, which stay for squares.
   const Profile half = lossOf({LossKind::CrossEntropy}, DType::BFloat16),
                 halfSquares = lossOf({LossKind::MeanSquaredError}, DType::BFloat16);
