@@ -1,13 +1,17 @@
 // The table of operators against LibTorch's own schemas and tags.
 #include "simulator/operators/operators.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -83,6 +87,50 @@ TEST(OperatorTable, WaitsForTheDeviceWhereTagsSaySizesOrResultsDependOnData) {
       EXPECT_NE(row.waits, Waits::Never) << row.name;
     }
   });
+}
+
+/// What an operator of one tensor keeps for its backward: its input, its result. Nothing where it cannot be called so, or has no backward.
+std::optional<std::pair<bool, bool>> keptBy(const c10::OperatorHandle& op) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  if (arguments.empty() || op.schema().is_mutable() || arguments[0].type()->kind() != c10::TypeKind::TensorType) return std::nullopt;
+  const bool fourDimensions = op.schema().name().find("2d") != std::string::npos || op.schema().name().find("pixel") != std::string::npos;
+  at::Tensor leaf = at::rand(fourDimensions ? at::IntArrayRef({1, 4, 4, 4}) : at::IntArrayRef({4, 4}));
+  leaf.set_requires_grad(true);
+  const at::Tensor x = leaf * 0.5 + 0.25;  // to a leaf all gradients refer
+  const auto references = [&x] { return x.use_count() + x.storage().use_count(); };
+  const std::size_t before = references();
+  torch::jit::Stack stack{x};
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    if (!arguments[i].default_value()) return std::nullopt;
+    stack.push_back(*arguments[i].default_value());
+  }
+  try {
+    op.callBoxed(stack);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  if (stack.size() != 1 || !stack[0].isTensor()) return std::nullopt;
+  const at::Tensor y = stack[0].toTensor();
+  stack.clear();
+  if (!y.requires_grad() || y.is_alias_of(x)) return std::nullopt;
+  return std::pair(references() > before, y.storage().use_count() > 1);  // which is y's
+}
+
+/// By whether LibTorch's autograd refers to the input and the result of an operator of one tensor after its forward.
+TEST(OperatorTable, KeepsWhatAutogradKeeps) {
+  int checked = 0;
+  forRows([&](const Operator& row, const auto& overloads) {
+    if (row.keeps != Keeps::Nothing && row.keeps != Keeps::Inputs && row.keeps != Keeps::Result && row.keeps != Keeps::InputsAndResult)
+      return;
+    for (const c10::OperatorHandle& op : overloads) {
+      const auto kept = keptBy(op);
+      if (!kept) continue;
+      ++checked;
+      EXPECT_EQ(kept->first, row.keeps == Keeps::Inputs || row.keeps == Keeps::InputsAndResult) << op.schema() << ": its input";
+      EXPECT_EQ(kept->second, row.keeps == Keeps::Result || row.keeps == Keeps::InputsAndResult) << op.schema() << ": its result";
+    }
+  });
+  EXPECT_GT(checked, 60);
 }
 
 TEST(OperatorTable, NamesArgumentsThatSchemasHave) {
