@@ -210,7 +210,10 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
   const Bytes traced = knownBytes(*graph.value(*output).tensor, sizes.bindings).value_or(Bytes{0});
   const Bytes cast = own == traced ? Bytes{0} : traced;
   const bool isCrossEntropy = loss.kind == LossKind::CrossEntropy;
-  const Bytes passing = kept.whole[viewedBase(graph, *output).index()] ? Bytes{0} : own;
+  const ValueId base = viewedBase(graph, *output);
+  const bool passes = graph.value(base).origin == ValueOrigin::Node && !kept.whole[base.index()];
+  const Bytes passing = passes ? own : Bytes{0};  // there from its maker to here, where it is freed or becomes the loss's
+  if (passes) profile.nodes[graph.value(base).producer.index()].saved += passing;
   NodeCost& cost = profile.loss;
   const auto time = [&](int passes) {
     const auto bytes = static_cast<double>(passes) * static_cast<double>(traced) + static_cast<double>(cast > 0 ? cast + own : Bytes{0});
@@ -219,10 +222,11 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
   cost.forward = time(isCrossEntropy ? 2 : 4);  // reads, writes; of squares also what is summed, and reads the target
   cost.backward =
       time(isCrossEntropy ? 4 : 3);  // the gradient of the logarithms is written, it and they are read, and the gradient written
-  cost.forwardPeak = passing + cast + traced;
-  cost.saved = isCrossEntropy ? traced : cast > 0 ? cast : passing;
+  const Bytes keeps = isCrossEntropy ? traced : cast > 0 ? cast : passing;
+  cost.forwardPeak = cast + traced;
+  cost.saved = keeps - passing;
   cost.backwardPeak = (isCrossEntropy ? 2 : 1) * traced;
-  cost.backwardChange = own - cost.saved;
+  cost.backwardChange = own - keeps;
 }
 
 /// What does not depend on operators.

@@ -98,15 +98,15 @@ TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
   EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 0, 96, 584, 48, 48, 0, -48, 0}));
   EXPECT_EQ(p.nodes[1], NodeCost{}) << "a view is free";
   EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 48, 0, 0, 0, 48, 0, -48, 0})) << "needs no gradient";
-  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 0, 0, 0, 0, 48 + 48, 48, 48 - 48, 0}))
-      << "beside its output there is the product's; one gradient comes, one goes";
+  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 48, 0, 0, 0, 48 + 48, 48, 48 - 48, 0}))
+      << "beside its output, which the loss reads, there is the product's; one gradient comes, one goes";
   EXPECT_TRUE(p.estimated);
   EXPECT_EQ(p.microbatch, 3);
   EXPECT_EQ(p.topology, cluster().topology);
   EXPECT_EQ(p.optimizerNsPerByte, 3) << "reads weight and gradient, writes the weight: three bytes at 1 byte/ns";
-  // Cross-entropy: the logarithms are written and read, 2 · 48 ns, by two kernels, and kept; there are the output and they. Their gradient
-  // is written and read, they are read, and the output's gradient is written.
-  EXPECT_EQ(p.loss, (NodeCost{96 + 200, 192 + 200, 0, 0, 48, 0, 0, 0, 96, 96, 48 - 48, 0}));
+  // Cross-entropy: the logarithms are written and read, 2 · 48 ns, by two kernels, and kept in place of the output. Their gradient is
+  // written and read, they are read, and the output's gradient is written.
+  EXPECT_EQ(p.loss, (NodeCost{96 + 200, 192 + 200, 0, 0, 0, 0, 0, 0, 48, 96, 48 - 48, 0}));
 }
 
 /// What each operator leaves for its backward, by PyTorch's derivative formulas.
@@ -145,17 +145,20 @@ TEST(Estimate, CountsTheLossBesideTheGraph) {
   const Profile cross = lossOf({LossKind::CrossEntropy}), squares = lossOf({LossKind::MeanSquaredError}), sum = lossOf({LossKind::Sum});
   EXPECT_EQ(sum.loss, NodeCost{});
   EXPECT_EQ(sum.nodes[0].saved, 0) << "products keep their inputs";
-  EXPECT_EQ(cross.loss.saved, 48) << "the logarithms";
-  EXPECT_EQ(squares.loss.saved, 48) << "the output, of which the difference from the target is made again";
+  EXPECT_EQ(cross.nodes[0].saved, 48) << "until the loss has read it";
+  EXPECT_EQ(cross.loss.saved, 48 - 48) << "the logarithms come, and the output goes";
+  EXPECT_EQ(squares.nodes[0].saved, 48);
+  EXPECT_EQ(squares.loss.saved, 0) << "the output stays, of which the difference from the target is made again";
   EXPECT_EQ(squares.loss.backwardChange, 48 - 48) << "the output's gradient comes";
   // In 16 bits the output takes 24 bytes; it is cast to 48, which stay for squares.
   const Profile half = lossOf({LossKind::CrossEntropy}, DType::BFloat16),
                 halfSquares = lossOf({LossKind::MeanSquaredError}, DType::BFloat16);
-  EXPECT_EQ(half.loss.saved, 48);
-  EXPECT_EQ(half.loss.forwardPeak, 24 + 48 + 48) << "output, cast, logarithms";
+  EXPECT_EQ(half.nodes[0].saved, 24 + 24) << "and the copy of the model's input, which the product casts";
+  EXPECT_EQ(half.loss.saved, 48 - 24);
+  EXPECT_EQ(half.loss.forwardPeak, 48 + 48) << "cast, logarithms";
   EXPECT_EQ(half.loss.backwardPeak, 96) << "gradients of both, beside the logarithms";
   EXPECT_EQ(half.loss.backwardChange, 24 - 48);
-  EXPECT_EQ(halfSquares.loss.saved, 48);
+  EXPECT_EQ(halfSquares.loss.saved, 48 - 24);
   for (const Profile* p : {&cross, &squares, &half, &halfSquares}) {
     Bytes left = p->loss.saved + p->loss.backwardChange;  // a microbatch leaves nothing behind but what it brought
     for (const NodeCost& node : p->nodes) left += node.saved + node.backwardChange;
