@@ -60,7 +60,7 @@ Result call(const std::string& arguments) {
 
 /// The JSON document after notes on stderr.
 Json jsonOf(const Result& result) {
-  const std::size_t begin = result.output.find("{");
+  const std::size_t begin = result.output.find('{');
   return Json::parse(result.output.substr(begin == std::string::npos ? 0 : begin), nullptr, false);
 }
 
