@@ -215,8 +215,8 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
   const Bytes passing = passes ? own : Bytes{0};  // there from its maker to here, where it is freed or becomes the loss's
   if (passes) profile.nodes[graph.value(base).producer.index()].saved += passing;
   NodeCost& cost = profile.loss;
-  const auto time = [&](int passes) {
-    const auto bytes = static_cast<double>(passes) * static_cast<double>(traced) + static_cast<double>(cast > 0 ? cast + own : Bytes{0});
+  const auto time = [&](int times) {
+    const auto bytes = static_cast<double>(times) * static_cast<double>(traced) + static_cast<double>(cast > 0 ? cast + own : Bytes{0});
     return kernelTime(cluster, "fp32", 0, bytes, cast > 0 ? 3 : 2, "the loss");
   };
   cost.forward = time(isCrossEntropy ? 2 : 4);  // reads, writes; of squares also what is summed, and reads the target

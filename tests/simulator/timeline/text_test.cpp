@@ -187,8 +187,9 @@ TEST(TextTimeline, TheScaleTakesFittingUnits) {
 
 TEST(TextTimeline, SpansBeforeTheOriginAreNoPartOfADrawing) {
   Trace trace;
-  trace.spans.push_back({.kind = SpanKind::Forward, .start = -5, .end = 0});
-  trace.spans.back().rank = Rank(0);
+  Span& span = trace.spans.emplace_back();
+  span.rank = Rank(0);
+  span.start = -5;
   EXPECT_FALSE(toText(trace, {}).empty());
 }
 
