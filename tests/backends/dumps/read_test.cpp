@@ -101,8 +101,10 @@ TEST(HangDumps, OfTorchPipelinesNameWhatWasDoneToTheJob) {
     ASSERT_TRUE(d.firstStuck);
     expectAsSaid(*d.firstStuck, truth);
     for (const hang::Spot& wait : d.waits) expectAsSaid(wait, truth);
-    for (const auto& [stuck, said] : truth["stuck"].items())
+    for (const auto& entry : truth["stuck"].items()) {
+      const std::string& stuck = entry.key();
       EXPECT_TRUE(std::ranges::any_of(d.waits, [&](const hang::Spot& wait) { return std::to_string(wait.rank.value) == stuck; })) << stuck;
+    }
     if (fault == "wrong_size") {
       EXPECT_EQ(nameOf(d.verdict), "size_mismatch");
       EXPECT_EQ(d.firstStuck->rank.value, rank);
