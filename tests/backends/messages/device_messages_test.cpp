@@ -371,6 +371,7 @@ TEST(DeviceMessages, ACollectiveWaitsForAllWhileMessagesMoveOn) {
   const auto failures = job.run([&](Communicator& me) {
     const HeldBuffer sum = job.computed(test::encoded(DType::Int32, test::givenBy(me.rank(), 5, 0))), memory = job.computed(64, 3);
     if (me.rank() == JobRank(1)) {
+      await(me, JobRank(0), 2);  // until it has looked
       const auto request = me.send(JobRank(0), 1, memory.buffer);
       me.wait(request);  // rank 0 takes it though it waits for the collective
       me.wait(me.startCollective(Collective::AllReduce, group, DType::Int32, sum.buffer).value());
@@ -379,6 +380,7 @@ TEST(DeviceMessages, ACollectiveWaitsForAllWhileMessagesMoveOn) {
       const auto request = me.startCollective(Collective::AllReduce, group, DType::Int32, sum.buffer).value();
       EXPECT_EQ(me.stateOf(request), MessageState::Waiting);
       EXPECT_EQ(me.isDone(request), false);
+      tell(me, JobRank(1), 2);
       me.wait(request);
       me.wait(message);
     }
