@@ -27,6 +27,7 @@ ModelSamples::ModelSamples(std::size_t slots)
       saved(slots),
       forwardPeak(slots),
       backwardPeak(slots),
+      inputPeak(slots),
       change(slots),
       held(slots),
       weightPeak(slots) {}
@@ -66,6 +67,7 @@ void ModelSamples::fill(Profile& profile) const {
     cost.heldForWeight = std::max<Bytes>(0, held[n]);
     cost.forwardPeak = std::max<Bytes>(0, forwardPeak[n]);
     cost.backwardPeak = std::max<Bytes>(0, backwardPeak[n]);
+    cost.inputPeak = std::max<Bytes>(0, inputPeak[n]);
     cost.backwardChange = change[n];
     cost.weightPeak = std::max<Bytes>(0, weightPeak[n]);
     profile.nodes.push_back(cost);

@@ -100,6 +100,7 @@ class ModelRunner {
       held[node] += alive - meter_.alive();
     }
     samples_.held = held;
+    samples_.inputPeak = clock.peak;
     const Timestamp end = meter_.timestamp();
     headStart_.end();
     meter_.finish();

@@ -162,6 +162,7 @@ class MemoryEstimate {
         if (!made[base.index()]) cost.backwardChange += bytesFor(base);
         made[base.index()] = true;
       }
+      cost.inputPeak = cost.backwardPeak;
       if (cost.weight > 0) cost.heldForWeight += gone;
       cost.backwardChange -= gone + cost.saved;
     }
@@ -225,7 +226,7 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
   const Bytes keeps = isCrossEntropy ? traced : cast > 0 ? cast : passing;
   cost.forwardPeak = cast + traced;
   cost.saved = keeps - passing;
-  cost.backwardPeak = (isCrossEntropy ? 2 : 1) * traced;
+  cost.backwardPeak = cost.inputPeak = (isCrossEntropy ? 2 : 1) * traced;
   cost.backwardChange = own - keeps;
 }
 

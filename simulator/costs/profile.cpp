@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 Json costJson(const NodeCost& c) {
   return Json::array({c.forward, c.backward, c.forwardSpread, c.backwardSpread, c.saved, c.flops, c.weight, c.heldForWeight, c.forwardPeak,
-                      c.backwardPeak, c.backwardChange, c.weightPeak});
+                      c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak});
 }
 
 NodeCost costOf(const JsonPart& j) {
@@ -33,6 +33,7 @@ NodeCost costOf(const JsonPart& j) {
   c.backwardPeak = j[9].as<Bytes>();
   c.backwardChange = j[10].as<Bytes>();
   c.weightPeak = j[11].as<Bytes>();
+  c.inputPeak = j.size() > 12 ? j[12].as<Bytes>() : c.backwardPeak;
   return c;
 }
 
@@ -82,7 +83,7 @@ bool isSummable(const Profile& p) {
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.topology.sameNode.latency);
   const auto add = [&](const NodeCost& c) {
     for (const Ns time : {c.forward, c.backward}) sum += std::abs(static_cast<double>(time));
-    for (const Bytes bytes : {c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak})
+    for (const Bytes bytes : {c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak})
       sum += std::abs(static_cast<double>(bytes));
   };
   add(p.loss);
@@ -100,7 +101,8 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
     fail("an overhead or latency is longer than ten days");
   const auto check = [&](const NodeCost& c) {
     if (c.forward < 0 || c.backward < 0 || c.forwardSpread < 0 || c.backwardSpread < 0 || !(c.flops >= 0)) fail("a cost is negative");
-    if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0) fail("a cost is negative");
+    if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0 || c.inputPeak < 0)
+      fail("a cost is negative");
     if (c.weight > c.backward) fail("a weight's backward is longer than the whole");
   };
   if (!p.computing.onGpu && (p.computing.tf32 || p.computing.graphs)) fail("TF32 and CUDA graphs need a GPU");
@@ -148,7 +150,8 @@ std::string toJson(const Profile& p) {
       {"loss", costJson(p.loss)},
       {"node_fields",
        {"forward_ns", "backward_ns", "forward_spread_ns", "backward_spread_ns", "saved_bytes", "flops", "weight_ns",
-        "held_for_weight_bytes", "forward_peak_bytes", "backward_peak_bytes", "backward_change_bytes", "weight_peak_bytes"}}};
+        "held_for_weight_bytes", "forward_peak_bytes", "backward_peak_bytes", "backward_change_bytes", "weight_peak_bytes",
+        "input_peak_bytes"}}};
   Json nodes = Json::array();
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);

@@ -27,6 +27,7 @@ struct NodeCost {
   Bytes backwardPeak = 0;    ///< the same of its backward
   Bytes backwardChange = 0;  ///< alive after its backward less before: gradient of its input, less that of its output and what it frees
   Bytes weightPeak = 0;      ///< most during its W, above what was alive when it started
+  Bytes inputPeak = 0;       ///< most during its I, what it keeps for W included; older profiles: `backwardPeak`
 
   bool operator==(const NodeCost&) const = default;
 };

@@ -8,6 +8,7 @@
 #include "simulator/costs/profile.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/loss.h"
 #include "simulator/model/symbolic.h"
 
 namespace pw {
@@ -24,6 +25,12 @@ struct Curve {
   }
 };
 
+/// What a training step needs of the model's outputs: that which the loss is made of; the others are dropped.
+std::vector<ValueId> keptOutputs(const ModelGraph& graph) {
+  if (graph.outputs.empty()) return {};
+  return {graph.outputs[outputOf(graph, defaultLoss(graph))]};
+}
+
 /// How long computed memory is needed when nothing is kept for a backward. A view belongs to the value it shows.
 class Lifetimes {
  public:
@@ -31,8 +38,9 @@ class Lifetimes {
             const std::vector<Bytes>& bytes)
       : made_(graph.nodes.size()), ending_(graph.nodes.size() + 1) {
     std::vector<std::size_t> last(graph.values.size(), 0);
+    const std::vector<ValueId> outputs = keptOutputs(graph);
     for (std::size_t n = 0; n <= graph.nodes.size(); ++n) {
-      for (const ValueId v : n < graph.nodes.size() ? reads[n] : graph.outputs) last[bases[v.index()].index()] = n;
+      for (const ValueId v : n < graph.nodes.size() ? reads[n] : outputs) last[bases[v.index()].index()] = n;
     }
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       for (const ValueId v : graph.nodes[n].outputs) {
@@ -247,7 +255,7 @@ class FoldTables {
   }
 
   void undo(const NodeCost& cost, bool inputOnly, Curve& curve) const {
-    curve.during(cost.backwardPeak);
+    curve.during(inputOnly ? cost.inputPeak : cost.backwardPeak);
     curve.change(knowsBackward_ ? cost.backwardChange : -cost.saved);
     if (inputOnly) curve.change(cost.heldForWeight);
   }

@@ -27,7 +27,7 @@ Profile profile(std::size_t nodes) {
   cost.weight = 8;
   cost.heldForWeight = 2 * kValue;
   cost.forwardPeak = kValue;
-  cost.backwardPeak = kValue;
+  cost.backwardPeak = cost.inputPeak = kValue;
   cost.backwardChange = -kValue;
   p.nodes.assign(nodes, cost);
   p.actionOverhead = 3;
@@ -140,6 +140,26 @@ TEST(RecomputedRanges, KeepWhatEntersAndLeavesAndHoldTheRestDuringTheBackward) {
   EXPECT_EQ(full.forwardPeak, 3 * kValue);
   // Three outputs again, and the gradient that the last node makes; that of the model's output is the loss's, which costs nothing here.
   EXPECT_EQ(full.backwardPeak, 4 * kValue);
+}
+
+TEST(RecomputedRanges, KeepOfTheModelsOutputsThatOfTheLoss) {
+  ModelGraph graph = chain(3);
+  graph.outputs.push_back(graph.nodes[1].outputs.front());  // the first remains what the loss is made of
+  Partition partition = cutGraph(graph, {}, kBindings, nullptr);
+  setRecompute(graph, partition, RecomputeFull());
+  const StageCost cost = costTable(graph, partition, profile(3), {.rankOfStage = {Rank(0)}}).stages[0];
+  EXPECT_EQ(cost, wholeModel(RecomputeFull()));
+}
+
+TEST(StageFold, TakesThePeakOfAnInputGradientWhereWeightsWaitForW) {
+  const ModelGraph graph = chain(3);
+  const Partition partition = cutGraph(graph, {}, kBindings, nullptr);
+  Profile p = profile(3);
+  p.nodes[0].inputPeak = 0;  // its input needs no gradient: the whole backward computes the weight's alone
+  p.nodes[0].backwardPeak = 20 * kValue;
+  const StageCost cost = costTable(graph, partition, p, {.rankOfStage = {Rank(0)}}).stages[0];
+  EXPECT_EQ(cost.backwardPeak, 18 * kValue) << "two nodes have freed one value each";
+  EXPECT_LT(cost.inputPeak, 10 * kValue);
 }
 
 }  // namespace
