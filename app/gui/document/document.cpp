@@ -49,12 +49,21 @@ void Document::edit(const QString& what, const std::function<void(Design&)>& cha
   PlanRequest& request = design.request;
   if (request.rankOrder.size() != static_cast<std::size_t>(request.ranks)) request.rankOrder.clear();  // of another number of ranks
   if (design == design_) return;
-  if (!beforeDrag_) remember(what, design_);
+  if (!beforeDrag_) {
+    noteBefore();
+    remember(what, design_);
+  }
   apply(design);
+}
+
+/// Of changes that follow each other faster than they are predicted, the first counts.
+void Document::noteBefore() {
+  if (!isPredicting() && problem_.isEmpty()) before_ = prediction_;
 }
 
 void Document::beginDrag(const QString& what) {
   if (beforeDrag_) return;
+  noteBefore();
   beforeDrag_ = design_;
   dragName_ = what;
 }
@@ -63,7 +72,10 @@ void Document::endDrag(bool keep) {
   if (!beforeDrag_) return;
   const Design before = *std::exchange(beforeDrag_, std::nullopt);
   if (before == design_) return;
-  if (!keep) return apply(before);
+  if (!keep) {
+    before_.reset();
+    return apply(before);
+  }
   remember(dragName_, before);
   if (!isPredicting()) emit predictionChanged();  // for what was put off during the drag
 }
@@ -71,6 +83,7 @@ void Document::endDrag(bool keep) {
 void Document::undo() {
   endDrag(false);
   if (undo_.empty()) return;
+  noteBefore();
   Step step = std::move(undo_.back());
   undo_.pop_back();
   redo_.push_back({step.what, design_});
@@ -81,6 +94,7 @@ void Document::undo() {
 void Document::redo() {
   endDrag(false);
   if (redo_.empty()) return;
+  noteBefore();
   Step step = std::move(redo_.back());
   redo_.pop_back();
   undo_.push_back({step.what, design_});
@@ -139,6 +153,7 @@ void Document::adopt(const Loaded& loaded) {
     splitPoints_ = loaded.splitPoints;
     profile_.reset();
     prediction_.reset();
+    before_.reset();
     certificate_.reset();
     ordering_ = false;
     problem_.clear();

@@ -91,7 +91,9 @@ class Document : public QObject {
   }  ///< in use: measured or estimated; null without a model
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
   [[nodiscard]] std::shared_ptr<const Prediction> prediction() const { return prediction_; }  ///< null: not available yet, or not possible
-  [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }        ///< null: none chosen
+  /// That of the plan before its last change, or before the drag; null: none, or of another model.
+  [[nodiscard]] std::shared_ptr<const Prediction> before() const { return before_; }
+  [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }  ///< null: none chosen
   [[nodiscard]] QString problem() const { return problem_; }  ///< why the design cannot be predicted, one sentence; empty when it can
   [[nodiscard]] bool isPredicting() const;                    ///< the prediction does not match the design yet
   /// How good the order of the schedule `auto` is. Nothing for another schedule, where none fits, and while a better order is searched for:
@@ -141,6 +143,7 @@ class Document : public QObject {
     Design design;
   };
   void remember(const QString& what, const Design& before);
+  void noteBefore();
   void apply(const Design& design);
   void request();
   void take(const PredictionAnswer& answer);
@@ -154,7 +157,7 @@ class Document : public QObject {
   std::vector<SplitPoint> splitPoints_;
   std::shared_ptr<const Profile> profile_;
   Cluster cluster_;
-  std::shared_ptr<const Prediction> prediction_;
+  std::shared_ptr<const Prediction> prediction_, before_;
   std::optional<Certificate> certificate_;
   bool ordering_ = false;
   std::shared_ptr<const Measured> measured_;

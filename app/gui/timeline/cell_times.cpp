@@ -76,4 +76,9 @@ QString differenceText(const Prediction& before, const Prediction& after) {
   return text;
 }
 
+QString changeText(const Document& document) {
+  const auto before = document.before(), now = document.prediction();
+  return !before || !now || now == before || !document.problem().isEmpty() ? QString() : differenceText(*before, *now);
+}
+
 }  // namespace pw::gui

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/gui/document/document.h"
 #include "schedules/editing/waiting.h"
 #include "simulator/plan/predictor.h"
 #include "simulator/timeline/timeline.h"
@@ -29,5 +30,7 @@ using CellTimes = std::vector<std::pair<Ns, Ns>>;
 
 /// `Step 9.46 ms → 10.8 ms (+14 %), bubble 21 % → 24 %, peak memory 1.2 GiB → 1.3 GiB`; memory of the fullest rank.
 [[nodiscard]] QString differenceText(const Prediction& before, const Prediction& after);
+/// Of the document's last change, or of the drag so far; empty: there is none.
+[[nodiscard]] QString changeText(const Document& document);
 
 }  // namespace pw::gui

@@ -2,10 +2,9 @@
 
 #include <QAction>
 #include <QLabel>
-#include <QToolButton>
+#include <QToolBar>
 #include <QVBoxLayout>
 
-#include "app/gui/common/flow_layout.h"
 #include "app/gui/common/theme.h"
 
 namespace pw::gui {
@@ -15,17 +14,17 @@ EditBar::EditBar(const QList<QAction*>& actions, QWidget* parent) : QWidget(pare
   auto* column = new QVBoxLayout(this);
   column->setContentsMargins(6, 4, 6, 4);
   column->setSpacing(4);
-  auto* flow = new FlowLayout;
+  auto* row = new QToolBar;  // what has no place in it is behind its last button
+  row->setToolButtonStyle(Qt::ToolButtonTextOnly);
+  row->addActions(actions);
   for (QAction* action : actions) {
-    auto* button = new QToolButton;
-    button->setDefaultAction(action);
+    QWidget* button = row->widgetForAction(action);
     button->setFocusPolicy(Qt::TabFocus);
     button->setAccessibleName(action->text());
     const QString key = action->shortcut().toString(QKeySequence::NativeText);
     button->setToolTip(key.isEmpty() ? action->statusTip() : QStringLiteral("%1 (%2)").arg(action->statusTip(), key));
-    flow->addWidget(button);
   }
-  column->addLayout(flow);
+  column->addWidget(row);
   message_ = new QLabel;
   message_->setWordWrap(true);
   message_->setTextInteractionFlags(Qt::TextSelectableByMouse);

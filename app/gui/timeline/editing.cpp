@@ -30,10 +30,10 @@ Editing::Editing(HandEdit& hand, const Scene& scene, const ShownTimelines& shown
 // ---- Commands ------------------------------------------------------------------------------------------------------
 
 void Editing::addCommands(CommandList& commands) {
-  commands.beginGroup();
+  commands.beginGroup(kHandToggle);
   commands.addToggle(
       tr("Edit by hand"), QKeySequence(Qt::Key_E), [this] { return hand_.isOn(); }, [this](bool on) { hand_.setOn(on); });
-  commands.beginGroup();
+  commands.beginGroup(kHandCommands);
   addMovingCommands(commands);
   addRowCommands(commands);
 }
@@ -160,7 +160,6 @@ void Editing::paint(QPainter& p, const Geometry& where, const Theme& theme) cons
   if (!hand_.isOn() || !scene_.predicted) return;
   p.save();
   p.setClipRect(where.tracks());
-  if (const auto before = hand_.before(); before && hand_.isDragging()) paintGhost(p, where, before->timeline, theme);
   p.setRenderHint(QPainter::Antialiasing);
   if (!hand_.selection().empty()) {
     p.setPen(QPen(theme.focus, 2));

@@ -15,6 +15,9 @@ class QPainter;
 
 namespace pw::gui {
 
+/// Groups of its commands: the switch, and what is done while it is on.
+inline const QString kHandToggle = QStringLiteral("by hand"), kHandCommands = QStringLiteral("editing by hand");
+
 /// Editing by hand on the canvas: the blocks of the predicted rows as actions of the schedule, that mouse and commands take and move.
 class Editing : public QObject {
   Q_OBJECT

@@ -75,7 +75,7 @@ void HandEdit::setOn(bool on) {
   selection_.clear();
   refusal_.clear();
   cycle_.clear();
-  before_.reset();
+  earlier_ = document_.before();
   emit changed();
 }
 
@@ -158,7 +158,6 @@ void HandEdit::refuse(const Refusal& refusal) {
 void HandEdit::accept(const QString& what, Schedule schedule) {
   refusal_.clear();
   cycle_.clear();
-  if (!document_.isDragging()) before_ = document_.prediction();
   try {
     setDrawn(document_, what, std::move(schedule));
   } catch (const Error& e) {
@@ -333,7 +332,6 @@ bool HandEdit::beginDrag(const Action& action) {
   last_ = drag->action;
   refusal_.clear();
   cycle_.clear();
-  before_ = prediction;
   drag_ = std::move(drag);
   document_.beginDrag(tr("Move %1").arg(namedAll(drag_->actions)));
   emit changed();
@@ -404,9 +402,7 @@ QString HandEdit::message() const {
   }
   if (isImproving() && !progress_.isEmpty()) return progress_;
   if (!refusal_.isEmpty()) return refusal_;
-  const auto now = document_.prediction();
-  if (!before_ || !now || now == before_ || !document_.problem().isEmpty()) return {};
-  return differenceText(*before_, *now);
+  return document_.before() == earlier_ ? QString() : changeText(document_);
 }
 
 bool HandEdit::isRefused() const { return (!refusal_.isEmpty() && !isImproving()) || (drag_ && drag_->refusal); }

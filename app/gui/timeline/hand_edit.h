@@ -65,7 +65,6 @@ class HandEdit : public QObject {
   };
   [[nodiscard]] bool isDragging() const { return drag_ != nullptr; }
   [[nodiscard]] std::optional<Drop> drop() const;
-  [[nodiscard]] std::shared_ptr<const Prediction> before() const { return before_; }  ///< the last edit; null: none yet
 
   /// The reason of the last refusal, until the next edit; else what the last edit changed: `Step 9.46 → 10.8 ms (+14 %)`.
   [[nodiscard]] QString message() const;
@@ -92,7 +91,7 @@ class HandEdit : public QObject {
   std::set<Action> selection_;
   std::optional<Action> last_;  ///< selected last
   std::unique_ptr<Dragged> drag_;
-  std::shared_ptr<const Prediction> before_;
+  std::shared_ptr<const Prediction> earlier_;  ///< before the last change that was not made here
   QString refusal_;
   std::vector<Action> cycle_;
   std::shared_ptr<std::atomic<bool>> enough_;  ///< of the search in progress

@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/timeline/cell_times.h"
 #include "app/gui/timeline/commands.h"
 #include "app/gui/timeline/details_strip.h"
+#include "app/gui/timeline/drawing/edit_marks.h"
 #include "app/gui/timeline/drawing/legend.h"
 #include "app/gui/timeline/drawing/overlays.h"
 #include "app/gui/timeline/drawing/picture.h"
@@ -206,6 +208,7 @@ void TimelineWidget::Private::takeTimelines(bool isOtherShape) {
   canvas->update();
   if (isOtherShape) overview->forget();
   updateOverview();
+  if (document.isDragging() && !hand->isOn()) updateDetails();
   if (shown.isMoving() || shown.isLarge())
     shown.settleLater();
   else
@@ -236,7 +239,12 @@ void TimelineWidget::Private::explained() {
 }
 
 void TimelineWidget::Private::updateDetails() {
-  showDetails(detailsOf(selection, scene, knowledge, shown.isMoving()));
+  QString text = detailsOf(selection, scene, knowledge, shown.isMoving());
+  if (!hand->isOn() && (text.isEmpty() || document.isDragging())) {  // else the bar of the edits says it
+    const QString change = changeText(document);
+    if (!change.isEmpty()) text = change;
+  }
+  showDetails(text);
   steps = selection.gap() && !isEmpty(scene) ? knowledge.causeOf(*selection.gap()).steps : std::vector<CauseStep>();
   QStringList links;
   for (const CauseStep& step : steps) links << (step.span ? step.text : QString());
@@ -322,6 +330,12 @@ void TimelineWidget::Private::paintOverlays(QPainter& p, const QIcon& icon, cons
   const auto& selected = scene.selected;
   if (selected && scene.showsArrows && !shown.isMoving() && !hand->isOn() && knowledge.isPrepared(selected->source))
     paintFlows(p, where, arrowsOf(*selected, *timelineFrom(scene, selected->source), *knowledge.dependencies(selected->source)), theme);
+  if (const auto before = document.before(); before && document.isDragging() && before != document.prediction() && scene.predicted) {
+    p.save();
+    p.setClipRect(where.tracks());
+    paintGhost(p, where, before->timeline, theme);
+    p.restore();
+  }
   editing.paint(p, where, theme);
   if (!document.problem().isEmpty())
     paintProblem(p, where.area, document.problem(), icon, theme);
@@ -453,6 +467,8 @@ std::optional<BubbleRef> TimelineWidget::selectedBubble() const { return d->sele
 const Scene& TimelineWidget::scene() const { return d->scene; }
 const Viewport& TimelineWidget::viewport() const { return d->place.view(); }
 QString TimelineWidget::details() const { return d->details; }
+QAction* TimelineWidget::handAction() const { return d->commands.group(kHandToggle).value(0); }
+QList<QAction*> TimelineWidget::handActions() const { return d->commands.group(kHandCommands); }
 QList<QAction*> TimelineWidget::rowActions() const { return d->commands.group(kRowCommands); }
 QList<QAction*> TimelineWidget::overviewActions() const { return d->commands.group(kOverviewCommands); }
 QList<QAction*> TimelineWidget::noteActions() const { return d->commands.group(kNoteCommands); }

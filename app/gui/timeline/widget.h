@@ -52,6 +52,8 @@ class TimelineWidget : public QWidget {
   void goToNote(std::size_t note);                    ///< by its number in the design
   [[nodiscard]] QList<QAction*> noteActions() const;  ///< all that can be done with notes
   [[nodiscard]] std::optional<BubbleRef> selectedBubble() const;
+  [[nodiscard]] QAction* handAction() const;              ///< switches editing by hand on and off
+  [[nodiscard]] QList<QAction*> handActions() const;      ///< what is done to the selected actions then
   [[nodiscard]] QList<QAction*> rowActions() const;       ///< heights, and which ranks are expanded
   [[nodiscard]] QList<QAction*> overviewActions() const;  ///< whether it is shown
   [[nodiscard]] HandEdit& hand();                         ///< the schedule as it is edited by hand: on with E

@@ -9,7 +9,7 @@
 #include <QMessageBox>
 #include <QMimeData>
 #include <QProgressBar>
-#include <QScrollArea>
+#include <QScreen>
 #include <QSettings>
 #include <QStandardPaths>
 #include <QStatusBar>
@@ -33,6 +33,8 @@ namespace pw::gui {
 namespace {
 
 constexpr int kAutosaveMs = 3000;
+constexpr QSize kLeast(640, 400);
+constexpr int kMostStops = 1000;  ///< of the Tab key, in panels that are not in front
 
 QString defaultStore() {
   const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
@@ -46,7 +48,7 @@ MainWindow::MainWindow(bool recovers, QWidget* parent) : QMainWindow(parent), d(
   setObjectName(QStringLiteral("main window"));
   setAcceptDrops(true);
   setDockNestingEnabled(true);
-  setMinimumSize(720, 480);
+  setMinimumSize(kLeast);
   d->build();
   d->buildMenus();
   new FieldKeys(*this);
@@ -79,7 +81,7 @@ bool MainWindow::isIdle() const {
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 
 void MainWindow::Private::build() {
-  window.resize(1400, 900);
+  window.resize(QSize(1400, 900).boundedTo(window.screen()->availableSize()));
   start = new StartPage;
   timeline = new TimelineWidget(document);
   stack = new QStackedWidget;
@@ -130,52 +132,6 @@ void MainWindow::Private::build() {
   autosave.setSingleShot(true);
   autosave.setInterval(kAutosaveMs);
   showDocks(false);
-}
-
-QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area) {
-  auto* dock = new QDockWidget(title, &window);
-  dock->setObjectName(name);
-  if (area == Qt::BottomDockWidgetArea) {  // a small window shows a part of it, instead of laying it over its neighbours
-    auto* scroll = new QScrollArea;
-    scroll->setWidget(widget);
-    scroll->setWidgetResizable(true);
-    scroll->setFrameShape(QFrame::NoFrame);
-    scroll->setFocusPolicy(Qt::NoFocus);
-    dock->setWidget(scroll);
-  } else {
-    dock->setWidget(widget);
-  }
-  window.addDockWidget(area, dock);
-  return dock;
-}
-
-/// Every panel at the place it has in a new window, with a size that leaves the most to the timeline.
-void MainWindow::Private::arrangeDocks() {
-  for (QDockWidget* dock : docks()) dock->setFloating(false);
-  window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
-  window.addDockWidget(Qt::RightDockWidgetArea, planDock);
-  const std::array bottom{candidatesDock, runsDock, analysisDock, explainDock, scheduleDock, statisticsDock, notesDock};
-  for (QDockWidget* dock : bottom) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
-  for (std::size_t i = 1; i < bottom.size(); ++i) window.tabifyDockWidget(bottom[i - 1], bottom[i]);
-  candidatesDock->raise();
-  window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
-  window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);
-}
-
-void MainWindow::Private::resetLayout() {
-  docksState.clear();
-  if (!docksShown) return;
-  for (QDockWidget* dock : docks()) dock->setVisible(true);
-  arrangeDocks();
-}
-
-/// With nothing open, only the start page is shown.
-void MainWindow::Private::showDocks(bool visible) {
-  if (docksShown == visible) return;
-  docksShown = visible;
-  for (QDockWidget* dock : docks()) dock->setVisible(visible);
-  if (!visible) return;
-  if (docksState.isEmpty() || !window.restoreState(docksState)) arrangeDocks();
 }
 
 void MainWindow::Private::connectAll() {
@@ -340,23 +296,6 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   event->accept();
 }
 
-void MainWindow::Private::saveLayout() {
-  if (!recovers) return;
-  QSettings settings;
-  settings.setValue(QStringLiteral("geometry"), window.saveGeometry());
-  settings.setValue(QStringLiteral("model as graph"), model->graphAction()->isChecked());
-  if (docksShown) settings.setValue(QStringLiteral("docks"), window.saveState());
-}
-
-void MainWindow::Private::restoreLayout() {
-  if (!recovers) return;
-  const QSettings settings;
-  window.restoreGeometry(settings.value(QStringLiteral("geometry")).toByteArray());
-  docksState = settings.value(QStringLiteral("docks")).toByteArray();
-  model->graphAction()->setChecked(settings.value(QStringLiteral("model as graph")).toBool());
-  showRecent();
-}
-
 // ---- Drag and drop, theme ----
 
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
@@ -371,6 +310,21 @@ void MainWindow::dropEvent(QDropEvent* event) {
   if (paths.isEmpty()) return showMessage(tr("Only local files can be dropped here."));
   event->acceptProposedAction();
   open(paths);
+}
+
+void MainWindow::resizeEvent(QResizeEvent* event) {
+  QMainWindow::resizeEvent(event);
+  d->fitDocks();
+}
+
+/// Qt lays panels behind another tab outside of the window, and would go on to their fields.
+bool MainWindow::focusNextPrevChild(bool next) {
+  for (int tries = 0; tries < kMostStops; ++tries) {
+    if (!QMainWindow::focusNextPrevChild(next)) return false;
+    const QDockWidget* inside = d->dockOf(focusWidget());
+    if (inside == nullptr || d->isInFront(*inside)) return true;
+  }
+  return true;
 }
 
 void MainWindow::changeEvent(QEvent* event) {

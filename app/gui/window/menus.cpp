@@ -108,6 +108,11 @@ void MainWindow::Private::editMenu() {
   });
   command(menu, MainWindow::tr("Copy &link to this view"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_L), [this] { copyLink(); });
   menu->addSeparator();
+  menu->addAction(timeline->handAction());
+  QMenu* hand = menu->addMenu(MainWindow::tr("Selected &actions"));
+  hand->addActions(timeline->handActions());
+  QObject::connect(menu, &QMenu::aboutToShow, hand, [this, hand] { hand->setEnabled(timeline->hand().isOn()); });
+  menu->addSeparator();
   menu->addMenu(MainWindow::tr("&Notes"))->addActions(timeline->noteActions());
   command(menu, MainWindow::tr("&Find in timeline"), QKeySequence::Find, [this] { timeline->find(); });
   command(menu, MainWindow::tr("Command &palette"), QKeySequence(Qt::CTRL | Qt::Key_K), [this] { window.showCommandPalette(); });
@@ -270,6 +275,7 @@ void MainWindow::Private::toolBar() {
       [this] { chooseAndOpen(); });
   add(MainWindow::tr("Undo"), MainWindow::tr("Undo (Ctrl+Z)"), [this] { document.undo(); });
   add(MainWindow::tr("Redo"), MainWindow::tr("Redo (Ctrl+Shift+Z)"), [this] { document.redo(); });
+  bar->addAction(timeline->handAction());
   bar->addSeparator();
   add(MainWindow::tr("Run"), MainWindow::tr("Run this plan (Ctrl+R)"), [this] { emit plan->runRequested(); });
   add(MainWindow::tr("Search"), MainWindow::tr("Search for plans (Ctrl+E)"), [this] {

@@ -77,16 +77,13 @@ struct MainWindow::Private {
   std::optional<Arrangement> beforeJob;      ///< how the timeline was before a job was opened, which changed it
   QByteArray docksState;
   bool docksShown = true;
+  bool isNarrow = false;  ///< the window: Plan is a tab beside Model
 
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
-  QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
   [[nodiscard]] std::array<QDockWidget*, 9> docks() const {
     return {modelDock, planDock, candidatesDock, runsDock, analysisDock, explainDock, scheduleDock, statisticsDock, notesDock};
   }
-  void arrangeDocks();
-  void resetLayout();
-  void showDocks(bool visible);
   void connectAll();
   void showBusy(const QString& title, Job* job);
   void showTitle();
@@ -104,6 +101,16 @@ struct MainWindow::Private {
   [[nodiscard]] Project project() const;  ///< what is open, as it is saved
   void keep();
   void recover();
+
+  // docks.cpp
+  QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
+  void arrangeDocks();
+  void placePlan();
+  void fitDocks();
+  [[nodiscard]] QDockWidget* dockOf(QWidget* widget) const;  ///< null: in none
+  [[nodiscard]] static bool isInFront(const QDockWidget& dock);
+  void resetLayout();
+  void showDocks(bool visible);
   void saveLayout();
   void restoreLayout();
 

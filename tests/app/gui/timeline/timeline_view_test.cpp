@@ -29,6 +29,27 @@ TEST_F(TimelineView, ANewScheduleIsShownAsAWhole) {
   EXPECT_EQ(widget.viewport(), fitted(0, timeline().end, widget.viewport().width));
 }
 
+/// Outlines of the plan before a drag, and what the drag costs; a change that is dropped leaves the words, one that is taken back neither.
+TEST_F(TimelineView, ADragShowsWhatWasBeforeAndWhatItCosts) {
+  const auto picture = [this] { return canvas()->grab().toImage(); };
+  const auto slower = [this] { recost([](CostTable& costs) { costs.stages[1].forward *= 2; }); };
+  const Viewport view = widget.viewport();
+  document.beginDrag(QStringLiteral("Move a split"));
+  slower();
+  const QImage dragged = picture();
+  EXPECT_TRUE(widget.details().startsWith(QStringLiteral("Step "))) << widget.details().toStdString();
+  EXPECT_TRUE(widget.details().contains(QStringLiteral("→"))) << widget.details().toStdString();
+  EXPECT_EQ(widget.viewport(), view) << "the axis stays";
+  document.endDrag(true);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return picture() != dragged; }, 10'000)) << "outlines go with the drag";
+  EXPECT_TRUE(widget.details().startsWith(QStringLiteral("Step "))) << widget.details().toStdString();
+  document.beginDrag(QStringLiteral("Move a split"));
+  slower();
+  document.endDrag(false);
+  await();
+  EXPECT_TRUE(QTest::qWaitFor([&] { return widget.details().isEmpty(); }, 10'000)) << widget.details().toStdString();
+}
+
 TEST_F(TimelineView, ZoomKeysKeepTheTimeUnderTheMouse) {
   const QPoint where(xOf(7 * kMs), yOf(2));
   moveTo(where);

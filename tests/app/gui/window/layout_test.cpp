@@ -6,6 +6,7 @@
 #include <QPushButton>
 #include <QToolButton>
 #include <algorithm>
+#include <set>
 
 #include "tests/app/gui/window_fixture.h"
 
@@ -43,6 +44,51 @@ TEST_F(WindowLayout, PanelsStayInTheWindowBesideEachOtherAtEverySize) {
       EXPECT_TRUE(window_->rect().contains(placeOf(button))) << "Run leaves the window of " << size.width();
     }
   }
+}
+
+// 1024 × 700 with a scale factor of 1.5.
+TEST_F(WindowLayout, PlanIsATabBesideModelInANarrowWindowAndOnTheRightInAWideOne) {
+  open(sample("gpt_small.pt2"));
+  for (const QSize size : {QSize(1400, 900), QSize(683, 467), QSize(1400, 900)}) {
+    const bool isNarrow = size.width() < 960;
+    resize(size.width(), size.height());
+    EXPECT_EQ(window_->tabifiedDockWidgets(dock("model")).contains(dock("plan")), isNarrow);
+    dock("plan")->raise();
+    QApplication::processEvents();
+    const auto buttons = dock("plan")->findChildren<QPushButton*>();
+    const auto run = std::ranges::find_if(buttons, [](const QPushButton* button) { return button->text() == QLatin1String("&Run"); });
+    ASSERT_NE(run, buttons.end());
+    EXPECT_EQ((*run)->visibleRegion().boundingRect(), (*run)->rect()) << "Run is cut in a window of " << size.width();
+    EXPECT_TRUE(window_->rect().contains(placeOf(&window_->timeline())));
+    EXPECT_GE(window_->timeline().width(), window_->timeline().minimumSizeHint().width());
+    EXPECT_FALSE(placeOf(dock("plan")).intersects(placeOf(&window_->timeline())));
+  }
+}
+
+TEST_F(WindowLayout, APlanThatTheUserMovedStaysThere) {
+  open(sample("gpt_small.pt2"));
+  resize(1400, 900);
+  window_->addDockWidget(Qt::BottomDockWidgetArea, dock("plan"));
+  resize(683, 467);
+  EXPECT_EQ(window_->dockWidgetArea(dock("plan")), Qt::BottomDockWidgetArea);
+}
+
+TEST_F(WindowLayout, TheTabKeyLeavesOutPanelsBehindOthers) {
+  open(sample("gpt_small.pt2"));
+  resize(1400, 900);
+  window_->activateWindow();
+  window_->candidates().setFocus();
+  std::set<const QWidget*> seen;
+  for (int i = 0; i < 200; ++i) {
+    QTest::keyClick(QApplication::focusWidget() != nullptr ? QApplication::focusWidget() : window_.get(), Qt::Key_Tab);
+    const QWidget* at = window_->focusWidget();
+    if (at == nullptr) continue;
+    seen.insert(at);
+    for (const char* behind : {"runs", "analysis", "explain", "schedule", "statistics", "notes"})
+      EXPECT_FALSE(dock(behind)->isAncestorOf(at))
+          << behind << " is behind Candidates, and " << at->metaObject()->className() << " has the focus";
+  }
+  EXPECT_GT(seen.size(), 20U) << "model, plan, timeline and candidates";
 }
 
 TEST_F(WindowLayout, ALongNoteTakesFewLinesAndADialogHasAll) {

@@ -2,8 +2,10 @@
 #include <QAction>
 #include <QMenu>
 #include <QMenuBar>
+#include <QToolBar>
 #include <algorithm>
 
+#include "app/gui/timeline/hand_edit.h"
 #include "schedules/named_values.h"
 #include "tests/app/gui/next_turn.h"
 #include "tests/app/gui/window_fixture.h"
@@ -61,6 +63,20 @@ TEST_F(MenusTest, OpenByTheirLettersWithAModelOpen) {
 TEST_F(MenusTest, OpenByTheirLettersWithATraceOpen) {
   open(kPrimus);
   expectLettersOpenMenus();
+}
+
+TEST_F(MenusTest, EditByHandIsInTheEditMenuAndTheToolBar) {
+  open(sample("gpt_small.pt2"));
+  QAction* hand = window_->timeline().handAction();
+  ASSERT_NE(hand, nullptr);
+  const auto menus = window_->menuBar()->actions();
+  EXPECT_TRUE(std::ranges::any_of(menus, [&](const QAction* title) { return title->menu()->actions().contains(hand); }));
+  EXPECT_TRUE(window_->findChild<QToolBar*>(QStringLiteral("toolbar"))->actions().contains(hand));
+  hand->trigger();
+  EXPECT_TRUE(window_->timeline().hand().isOn());
+  EXPECT_TRUE(hand->isChecked());
+  hand->trigger();
+  EXPECT_FALSE(window_->timeline().hand().isOn());
 }
 
 TEST_F(MenusTest, HaveOneEntryForEachLetter) {

@@ -1,0 +1,111 @@
+#include <QDockWidget>
+#include <QScrollArea>
+#include <QSettings>
+#include <algorithm>
+#include <array>
+
+#include "app/gui/window/window_parts.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kNarrow = 960, kNarrowPanel = 300;  ///< widths
+
+}  // namespace
+
+QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area) {
+  auto* dock = new QDockWidget(title, &window);
+  dock->setObjectName(name);
+  if (area == Qt::BottomDockWidgetArea) {  // a small window shows a part of it, instead of laying it over its neighbours
+    auto* scroll = new QScrollArea;
+    scroll->setWidget(widget);
+    scroll->setWidgetResizable(true);
+    scroll->setFrameShape(QFrame::NoFrame);
+    scroll->setFocusPolicy(Qt::NoFocus);
+    dock->setWidget(scroll);
+  } else {
+    dock->setWidget(widget);
+  }
+  window.addDockWidget(area, dock);
+  return dock;
+}
+
+/// Every panel at the place it has in a new window, with a size that leaves the most to the timeline.
+void MainWindow::Private::arrangeDocks() {
+  isNarrow = window.width() < kNarrow;
+  for (QDockWidget* dock : docks()) dock->setFloating(false);
+  window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
+  placePlan();
+  const std::array bottom{candidatesDock, runsDock, analysisDock, explainDock, scheduleDock, statisticsDock, notesDock};
+  for (QDockWidget* dock : bottom) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
+  for (std::size_t i = 1; i < bottom.size(); ++i) window.tabifyDockWidget(bottom[i - 1], bottom[i]);
+  candidatesDock->raise();
+  window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);
+}
+
+/// Model and Plan beside the timeline: left and right of it, or where that leaves it too little, as two tabs on the left.
+void MainWindow::Private::placePlan() {
+  if (isNarrow) {
+    window.tabifyDockWidget(modelDock, planDock);
+    window.resizeDocks({modelDock}, {kNarrowPanel}, Qt::Horizontal);
+  } else {
+    window.addDockWidget(Qt::RightDockWidgetArea, planDock);
+    window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
+  }
+}
+
+/// Moves Plan when the window has become narrow or wide, unless it is where the user put it.
+void MainWindow::Private::fitDocks() {
+  const bool narrow = window.width() < kNarrow;
+  if (!docksShown || narrow == isNarrow) return;
+  isNarrow = narrow;
+  const bool isBeside = window.tabifiedDockWidgets(planDock).isEmpty() && window.dockWidgetArea(planDock) == Qt::RightDockWidgetArea;
+  const bool isBehind = window.tabifiedDockWidgets(modelDock).contains(planDock);
+  if (!planDock->isFloating() && !planDock->isHidden() && (narrow ? isBeside : isBehind)) placePlan();
+}
+
+QDockWidget* MainWindow::Private::dockOf(QWidget* widget) const {
+  for (; widget != nullptr && widget != &window; widget = widget->parentWidget()) {
+    if (auto* dock = qobject_cast<QDockWidget*>(widget)) return dock;
+  }
+  return nullptr;
+}
+
+bool MainWindow::Private::isInFront(const QDockWidget& dock) { return dock.isFloating() || !dock.visibleRegion().isEmpty(); }
+
+void MainWindow::Private::resetLayout() {
+  docksState.clear();
+  if (!docksShown) return;
+  for (QDockWidget* dock : docks()) dock->setVisible(true);
+  arrangeDocks();
+}
+
+/// With nothing open, only the start page is shown.
+void MainWindow::Private::showDocks(bool visible) {
+  if (docksShown == visible) return;
+  docksShown = visible;
+  for (QDockWidget* dock : docks()) dock->setVisible(visible);
+  if (!visible) return;
+  if (docksState.isEmpty() || !window.restoreState(docksState)) return arrangeDocks();
+  isNarrow = window.tabifiedDockWidgets(modelDock).contains(planDock);
+  fitDocks();
+}
+
+void MainWindow::Private::saveLayout() {
+  if (!recovers) return;
+  QSettings settings;
+  settings.setValue(QStringLiteral("geometry"), window.saveGeometry());
+  settings.setValue(QStringLiteral("model as graph"), model->graphAction()->isChecked());
+  if (docksShown) settings.setValue(QStringLiteral("docks"), window.saveState());
+}
+
+void MainWindow::Private::restoreLayout() {
+  if (!recovers) return;
+  const QSettings settings;
+  window.restoreGeometry(settings.value(QStringLiteral("geometry")).toByteArray());
+  docksState = settings.value(QStringLiteral("docks")).toByteArray();
+  model->graphAction()->setChecked(settings.value(QStringLiteral("model as graph")).toBool());
+  showRecent();
+}
+
+}  // namespace pw::gui
