@@ -145,6 +145,7 @@ void AnalysisPanel::Private::build() {
   bars->setWidget(tornado);
   bars->setWidgetResizable(true);
   bars->setFrameShape(QFrame::NoFrame);
+  bars->setFocusPolicy(Qt::NoFocus);
   auto* sensitivity = new QWidget;
   auto* column = new QVBoxLayout(sensitivity);
   column->addWidget(sentence);
@@ -155,6 +156,7 @@ void AnalysisPanel::Private::build() {
   scroll->setWidget(bubble);
   scroll->setWidgetResizable(true);
   scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setFocusPolicy(Qt::NoFocus);
   causes = new BubbleTable;
   auto* bubbles = new QSplitter(Qt::Vertical);
   bubbles->setChildrenCollapsible(false);

@@ -10,6 +10,7 @@
 #include <QSettings>
 #include <QStatusBar>
 #include <QToolBar>
+#include <QToolButton>
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
@@ -212,7 +213,7 @@ void MainWindow::Private::planMenu() {
   QObject::connect(&document, &Document::designChanged, &window, allow);
   allow();
   menu->addSeparator();
-  command(menu, MainWindow::tr("P&in this plan"), QKeySequence(Qt::CTRL | Qt::Key_I), [this] { pins.pin(); });
+  command(menu, MainWindow::tr("P&in this plan"), QKeySequence(Qt::CTRL | Qt::Key_I), [this] { pin(); });
   command(menu, MainWindow::tr("Compare with &no plan"), {}, [this] { pins.compareWithNone(); });
   pinsMenu = menu->addMenu(MainWindow::tr("Pinne&d plans"));
   QObject::connect(&pins, &PinnedPlans::changed, &window, [this] { fillPinsMenu(); });
@@ -228,21 +229,40 @@ void MainWindow::Private::planMenu() {
   });
 }
 
+void MainWindow::Private::pin() {
+  const std::size_t before = pins.plans().size();
+  pins.pin();
+  if (pins.plans().size() <= before) return;
+  window.statusBar()->showMessage(
+      MainWindow::tr("Pinned as %1. Change the plan, then compare the two: Pinned plans, in the tool bar.").arg(pins.plans().back().name),
+      8000);
+}
+
+/// On the timeline, with the table of differences.
+void MainWindow::Private::compareWith(std::size_t pinned) {
+  pins.compareWith(pinned);
+  if (pins.compared() != nullptr) window.showPanel(Panel::Runs);
+}
+
 /// For each pinned plan what can be done with it.
 void MainWindow::Private::fillPinsMenu() {
   pinsMenu->clear();
   pinsMenu->setEnabled(!pins.plans().empty());
+  if (pinsAction != nullptr) pinsAction->setVisible(!pins.plans().empty());
   for (std::size_t i = 0; i < pins.plans().size(); ++i) {
     const PinnedPlan& pinned = pins.plans()[i];
     QMenu* own = pinsMenu->addMenu(QLatin1Char('&') + pinned.title().replace(QLatin1Char('&'), QLatin1String("&&")));
     QAction* compare = own->addAction(MainWindow::tr("&Compare with the plan at hand"));
     compare->setCheckable(true);
     compare->setChecked(pins.compared() == &pinned);
-    QObject::connect(compare, &QAction::triggered, &window, [this, i](bool on) { on ? pins.compareWith(i) : pins.compareWithNone(); });
+    QObject::connect(compare, &QAction::triggered, &window, [this, i](bool on) { on ? compareWith(i) : pins.compareWithNone(); });
     for (std::size_t other = 0; other < pins.plans().size(); ++other) {
       if (other == i) continue;
       QAction* both = own->addAction(MainWindow::tr("Compare it with plan &%1").arg(pins.plans()[other].name));
-      QObject::connect(both, &QAction::triggered, &window, [this, i, other] { pins.compare(i, other); });
+      QObject::connect(both, &QAction::triggered, &window, [this, i, other] {
+        pins.compare(i, other);
+        window.showPanel(Panel::Runs);
+      });
     }
     QObject::connect(own->addAction(MainWindow::tr("&Go back to it")), &QAction::triggered, &window, [this, i] { pins.goBackTo(i); });
     QObject::connect(own->addAction(MainWindow::tr("&Unpin")), &QAction::triggered, &window, [this, i] { pins.unpin(i); });
@@ -282,6 +302,13 @@ void MainWindow::Private::toolBar() {
     window.showPanel(Panel::Candidates);
     candidates->search();
   });
+  add(MainWindow::tr("Pin"), MainWindow::tr("Keep this plan to compare others with it (Ctrl+I)"), [this] { pin(); });
+  auto* pinned = new QToolButton;
+  pinned->setText(MainWindow::tr("Pinned plans"));
+  pinned->setMenu(pinsMenu);
+  pinned->setPopupMode(QToolButton::InstantPopup);
+  pinsAction = bar->addWidget(pinned);
+  pinsAction->setVisible(!pins.plans().empty());
   bar->addSeparator();
   step = new QComboBox;
   step->setAccessibleName(MainWindow::tr("Step of the imported trace"));

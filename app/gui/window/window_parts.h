@@ -68,7 +68,7 @@ struct MainWindow::Private {
   QPushButton* busyCancel = nullptr;
   QMenu *recentMenu = nullptr, *pinsMenu = nullptr;
   QComboBox* step = nullptr;  ///< of an imported trace
-  QAction *undo = nullptr, *redo = nullptr, *stepAction = nullptr, *replan = nullptr;
+  QAction *undo = nullptr, *redo = nullptr, *stepAction = nullptr, *replan = nullptr, *pinsAction = nullptr;
   std::vector<QAction*> commands;
   std::vector<std::shared_ptr<const Measured>> steps;
   std::shared_ptr<const hang::Dumps> dumps;  ///< to be explained as soon as the schedule's timeline is there
@@ -136,6 +136,8 @@ struct MainWindow::Private {
   QAction* toggle(QMenu* menu, const QString& text, const QKeySequence& key, const std::function<void(bool)>& run);
   void planMenu();
   void fillPinsMenu();
+  void pin();
+  void compareWith(std::size_t pinned);
   void helpMenu();
   void toolBar();
   void chooseAndOpen();

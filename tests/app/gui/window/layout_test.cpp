@@ -84,6 +84,8 @@ TEST_F(WindowLayout, TheTabKeyLeavesOutPanelsBehindOthers) {
     const QWidget* at = window_->focusWidget();
     if (at == nullptr) continue;
     seen.insert(at);
+    EXPECT_TRUE(window_->rect().intersects(placeOf(at))) << at->metaObject()->className() << ' ' << at->accessibleName().toStdString();
+    EXPECT_FALSE(at->size().isEmpty()) << at->metaObject()->className();
     for (const char* behind : {"runs", "analysis", "explain", "schedule", "statistics", "notes"})
       EXPECT_FALSE(dock(behind)->isAncestorOf(at))
           << behind << " is behind Candidates, and " << at->metaObject()->className() << " has the focus";

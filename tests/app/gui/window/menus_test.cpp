@@ -1,8 +1,11 @@
 // Alt and a letter open a menu, whatever is in front, and choose one thing in it.
 #include <QAction>
+#include <QDockWidget>
 #include <QMenu>
 #include <QMenuBar>
+#include <QStatusBar>
 #include <QToolBar>
+#include <QToolButton>
 #include <algorithm>
 
 #include "app/gui/timeline/hand_edit.h"
@@ -77,6 +80,29 @@ TEST_F(MenusTest, EditByHandIsInTheEditMenuAndTheToolBar) {
   EXPECT_TRUE(hand->isChecked());
   hand->trigger();
   EXPECT_FALSE(window_->timeline().hand().isOn());
+}
+
+TEST_F(MenusTest, PinnedPlansAreInTheToolBarAndComparingShowsTheTable) {
+  open(sample("gpt_small.pt2"));
+  window_->resize(1400, 900);
+  auto* bar = window_->findChild<QToolBar*>(QStringLiteral("toolbar"));
+  const auto named = [](const QList<QAction*>& actions, const QString& text) {
+    const auto found = std::ranges::find_if(actions, [&](const QAction* action) { return action->text() == text; });
+    return found == actions.end() ? nullptr : *found;
+  };
+  const auto buttons = bar->findChildren<QToolButton*>();
+  const auto pinned = std::ranges::find_if(buttons, [](const QToolButton* button) { return button->menu() != nullptr; });
+  ASSERT_NE(pinned, buttons.end());
+  EXPECT_FALSE((*pinned)->isVisible()) << "there are none";
+  named(bar->actions(), QStringLiteral("Pin"))->trigger();
+  EXPECT_TRUE(QTest::qWaitFor([&] { return (*pinned)->isVisible(); }, 10'000));
+  EXPECT_TRUE(window_->statusBar()->currentMessage().startsWith(QStringLiteral("Pinned as A")));
+  QDockWidget* runs = window_->findChild<QDockWidget*>(QStringLiteral("runs"));
+  EXPECT_TRUE(runs->visibleRegion().isEmpty()) << "behind Candidates";
+  QAction* compare = (*pinned)->menu()->actions().front()->menu()->actions().front();
+  compare->trigger();
+  QApplication::processEvents();
+  EXPECT_FALSE(runs->visibleRegion().isEmpty());
 }
 
 TEST_F(MenusTest, HaveOneEntryForEachLetter) {
