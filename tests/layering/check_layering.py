@@ -104,7 +104,7 @@ SEVERAL_SOURCES = {
     "app/python/bindings.h": r"app/python/\w+\.cpp",
     "app/python/torch/bindings.h": r"app/python/torch/\w+\.cpp",
     "app/gui/candidates/scatter.h": r"app/gui/candidates/scatter_paint\.cpp",
-    "app/gui/window/window_parts.h": r"app/gui/window/(docks|explaining|export_choices|menus|opening)\.cpp",
+    "app/gui/window/window_parts.h": r"app/gui/window/(docks|explaining|export_choices|menus|opening|pinning)\.cpp",
     "backends/cuda/backend.h": r"backends/cuda/api\.cpp",
     "backends/messages/ucx/backend.h": r"backends/messages/ucx/api\.cpp",
     "backends/torch/backend.h": r"backends/torch/api\.cpp",

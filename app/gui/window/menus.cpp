@@ -229,46 +229,6 @@ void MainWindow::Private::planMenu() {
   });
 }
 
-void MainWindow::Private::pin() {
-  const std::size_t before = pins.plans().size();
-  pins.pin();
-  if (pins.plans().size() <= before) return;
-  window.statusBar()->showMessage(
-      MainWindow::tr("Pinned as %1. Change the plan, then compare the two: Pinned plans, in the tool bar.").arg(pins.plans().back().name),
-      8000);
-}
-
-/// On the timeline, with the table of differences.
-void MainWindow::Private::compareWith(std::size_t pinned) {
-  pins.compareWith(pinned);
-  if (pins.compared() != nullptr) window.showPanel(Panel::Runs);
-}
-
-/// For each pinned plan what can be done with it.
-void MainWindow::Private::fillPinsMenu() {
-  pinsMenu->clear();
-  pinsMenu->setEnabled(!pins.plans().empty());
-  if (pinsAction != nullptr) pinsAction->setVisible(!pins.plans().empty());
-  for (std::size_t i = 0; i < pins.plans().size(); ++i) {
-    const PinnedPlan& pinned = pins.plans()[i];
-    QMenu* own = pinsMenu->addMenu(QLatin1Char('&') + pinned.title().replace(QLatin1Char('&'), QLatin1String("&&")));
-    QAction* compare = own->addAction(MainWindow::tr("&Compare with the plan at hand"));
-    compare->setCheckable(true);
-    compare->setChecked(pins.compared() == &pinned);
-    QObject::connect(compare, &QAction::triggered, &window, [this, i](bool on) { on ? compareWith(i) : pins.compareWithNone(); });
-    for (std::size_t other = 0; other < pins.plans().size(); ++other) {
-      if (other == i) continue;
-      QAction* both = own->addAction(MainWindow::tr("Compare it with plan &%1").arg(pins.plans()[other].name));
-      QObject::connect(both, &QAction::triggered, &window, [this, i, other] {
-        pins.compare(i, other);
-        window.showPanel(Panel::Runs);
-      });
-    }
-    QObject::connect(own->addAction(MainWindow::tr("&Go back to it")), &QAction::triggered, &window, [this, i] { pins.goBackTo(i); });
-    QObject::connect(own->addAction(MainWindow::tr("&Unpin")), &QAction::triggered, &window, [this, i] { pins.unpin(i); });
-  }
-}
-
 void MainWindow::Private::helpMenu() {
   QMenu* menu = window.menuBar()->addMenu(MainWindow::tr("&Help"));
   command(menu, MainWindow::tr("&Keys"), QKeySequence(Qt::Key_Question), [this] { window.showKeys(); });

@@ -125,6 +125,11 @@ struct MainWindow::Private {
   void showReplayed(const std::shared_ptr<const Measured>& replayed);
   void select(Source source, const StepPlace& place, Rank rank);
 
+  // pinning.cpp
+  void fillPinsMenu();
+  void pin();
+  void compareWith(std::size_t pinned);
+
   // menus.cpp
   void buildMenus();
   QAction* command(QMenu* menu, const QString& text, const QKeySequence& key, const std::function<void()>& run);
@@ -135,9 +140,6 @@ struct MainWindow::Private {
   QAction* choice(QMenu* menu, QActionGroup* group, const QString& text, const std::function<void()>& run);
   QAction* toggle(QMenu* menu, const QString& text, const QKeySequence& key, const std::function<void(bool)>& run);
   void planMenu();
-  void fillPinsMenu();
-  void pin();
-  void compareWith(std::size_t pinned);
   void helpMenu();
   void toolBar();
   void chooseAndOpen();
