@@ -111,7 +111,7 @@ void ClusterDialog::layOut() {
   grid->addWidget(state_, 2, 0, 1, 2);
   buildButtons();
   const QSize most = parentWidget() != nullptr ? parentWidget()->window()->size() - QSize(40, 40) : QSize(980, 640);
-  resize(QSize(980, 620).boundedTo(most).expandedTo({700, 420}));
+  resize(QSize(980, 620).boundedTo(most).expandedTo({640, 400}));
 }
 
 QWidget* ClusterDialog::buildRight() {

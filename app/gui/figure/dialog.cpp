@@ -68,7 +68,7 @@ FigureDialog::FigureDialog(FigureSource source, bool remembers, QWidget* parent)
   });
   draw();
   const QSize most = parent != nullptr ? parent->window()->size() - QSize(40, 40) : QSize(960, 640);
-  resize(QSize(1100, 680).boundedTo(most).expandedTo({700, 440}));
+  resize(QSize(1100, 680).boundedTo(most).expandedTo({640, 400}));
 }
 
 void FigureDialog::buildButtons() {

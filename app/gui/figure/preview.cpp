@@ -16,7 +16,7 @@ constexpr int kMargin = 12;
 
 FigurePreview::FigurePreview(QWidget* parent) : QWidget(parent) {
   setAccessibleName(tr("Preview of the figure"));
-  setMinimumSize(240, 160);
+  setMinimumSize(180, 120);
   setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Expanding);
 }
 
