@@ -33,7 +33,7 @@ namespace pw::gui {
 namespace {
 
 constexpr int kAutosaveMs = 3000;
-constexpr QSize kLeast(640, 400);
+constexpr QSize kLeast(680, 400);
 constexpr int kMostStops = 1000;  ///< of the Tab key, in panels that are not in front
 
 QString defaultStore() {

@@ -49,7 +49,7 @@ TEST_F(WindowLayout, PanelsStayInTheWindowBesideEachOtherAtEverySize) {
 // 1024 × 700 with a scale factor of 1.5.
 TEST_F(WindowLayout, PlanIsATabBesideModelInANarrowWindowAndOnTheRightInAWideOne) {
   open(sample("gpt_small.pt2"));
-  for (const QSize size : {QSize(1400, 900), QSize(683, 467), QSize(1400, 900)}) {
+  for (const QSize size : {QSize(1400, 900), QSize(683, 467), QSize(680, 400), QSize(1400, 900)}) {
     const bool isNarrow = size.width() < 960;
     resize(size.width(), size.height());
     EXPECT_EQ(window_->tabifiedDockWidgets(dock("model")).contains(dock("plan")), isNarrow);
