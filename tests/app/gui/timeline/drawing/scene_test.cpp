@@ -2,6 +2,7 @@
 #include "app/gui/timeline/drawing/legend.h"
 #include "app/gui/timeline/drawing/matches.h"
 #include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/drawing/ruler.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
 
 #include <QImage>
@@ -419,6 +420,25 @@ TEST(ScenePainter, ALegendHasMessagesWhereTheirRowsAreDrawn) {
   EXPECT_EQ(painted(), without);
 }
 
+TEST(RowNames, OfMemoryAreThePeaksOfBothTimelines) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {2, 2, 8}));
+  const auto memoryNames = [&](int most) {
+    for (const Row& row : layOutRows(scene).rows) {
+      if (row.kind == Row::Kind::Memory) return rowNames(scene, row, most).join(QStringLiteral(" | "));
+    }
+    return QString();
+  };
+  // Rank 0 of 1F1B holds as many microbatches of 100 bytes as there are ranks, of GPipe all of them.
+  EXPECT_EQ(memoryNames(2), "peak 200 B");
+  scene.measured = timelineOfSchedule("gpipe", {2, 2, 8});
+  scene.predictedName = "this plan";
+  scene.measuredName = "plan B";
+  EXPECT_EQ(memoryNames(2), "this plan 200 B | plan B 800 B");
+  EXPECT_EQ(memoryNames(1), "plan B 800 B") << "the filled curve is that of plan B";
+  scene.arrangement = Arrangement::Above;
+  EXPECT_EQ(memoryNames(2), "plan B 800 B | this plan 200 B");
+}
+
 // ---- Matching ----
 
 Timeline trackOfTags(const std::vector<std::vector<SpanTag>>& ranks) {
@@ -449,6 +469,15 @@ TEST(Matches, AreTheSameActionOfTheSameRankAndRepeatedOnesInOrder) {
   EXPECT_EQ(matches.measuredOf[1], (std::vector<std::int32_t>{1}));
   EXPECT_EQ(matches.predictedOf[1], (std::vector<std::int32_t>{-1, 0}));
   EXPECT_EQ(matches.predictedOf[2], (std::vector<std::int32_t>{-1}));
+}
+
+TEST(Matches, AreAWholeBackwardAndTheInputGradientOfASplitOne) {
+  const SpanTag b0 = tag(SpanKind::Backward, 0, 0), b1 = tag(SpanKind::Backward, 0, 1), i0 = tag(SpanKind::BackwardInput, 0, 0),
+                w0 = tag(SpanKind::BackwardWeight, 0, 0);
+  const Matches matches = matchSpans(trackOfTags({{b0, b1}}), trackOfTags({{i0, w0, b1}}));
+  EXPECT_EQ(matches.measuredOf[0], (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(matches.predictedOf[0], (std::vector<std::int32_t>{0, -1, 1}));
+  EXPECT_EQ(matchSpans(trackOfTags({{i0, w0, b1}}), trackOfTags({{b0, b1}})).measuredOf[0], (std::vector<std::int32_t>{0, -1, 1}));
 }
 
 TEST(Matches, NumbersFarApartCostNoMoreThanOthers) {
