@@ -58,7 +58,11 @@ void Place::takeTimelines(bool isOtherShape, bool isDragging) {
     history_.clear();
     showsAll_ = true;
   }
-  if (!showsAll_ || isDragging) return;
+  if (!showsAll_ || isDragging) {
+    const int width = std::max(1, geometry().tracks().width());  // names beside two timelines are longer
+    if (std::exchange(view_.width, width) != width) emit changed();
+    return;
+  }
   view_ = whole();
   if (!isEmpty(scene_)) history_.visit(visited());
   emit changed();
