@@ -402,6 +402,37 @@ TEST(ScenePainter, TextOfALegendFitsOrEndsInAnEllipsis) {
   }
 }
 
+/// How many coloured boxes a legend of this width has: columns without background, by line, counted where they begin.
+int boxesIn(const Scene& scene, int width) {
+  QImage image(width, legendHeight(scene, width), QImage::Format_RGB32);
+  QPainter painter(&image);
+  paintLegend(painter, image.rect(), scene, theme(false));
+  painter.end();
+  const auto isText = [](QRgb pixel) { return pixel == theme(false).text.rgb(); };
+  const int lines = std::max(1, image.height() / 18);
+  int boxes = 0;
+  for (int line = 0; line < lines; ++line) {
+    const int y = (image.height() - 18 * lines) / 2 + 18 * line + 9;
+    int run = 0;
+    for (int x = 0; x < width; ++x) {
+      const bool isFilled = image.pixel(x, y) != theme(false).background.rgb() && !isText(image.pixel(x, y));
+      run = isFilled ? run + 1 : 0;
+      boxes += run == 12 ? 1 : 0;
+    }
+  }
+  return boxes;
+}
+
+TEST(ScenePainter, ALegendTakesTheLinesThatItsEntriesNeed) {
+  Scene scene = sceneOf(timelineOfSchedule("zb-h1", {4, 4, 8}));  // F, I, W, two kinds of messages, bubble
+  const int whole = legendHeight(scene, 1400);
+  EXPECT_GT(legendHeight(scene, 420), whole);
+  EXPECT_EQ(legendHeight(Scene{}, 420), 0);
+  for (const int width : {1400, 420, 300}) EXPECT_EQ(boxesIn(scene, width), 6) << width;
+  scene.colourBy = ColourBy::Stage;
+  for (const int width : {1400, 420}) EXPECT_EQ(boxesIn(scene, width), 5) << "four stages and the bubble, " << width;
+}
+
 TEST(ScenePainter, ALegendHasMessagesWhereTheirRowsAreDrawn) {
   Scene scene = sceneOf(timelineOfSchedule("1f1b", {4, 4, 8}));
   const auto painted = [&] {
