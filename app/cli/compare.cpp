@@ -45,8 +45,11 @@ struct Pair {
   double beforeUse = 0, afterUse = 0;   ///< of the model's FLOPs; 0: not known, or nothing was computed
 };
 
+/// In a table: `–` where there is nothing that takes time.
+std::string timeOf(Ns time) { return time == 0 ? "–" : formatDuration(time); }
+
 std::string errorOf(Ns before, Ns after) {
-  return before > 0 ? signedPercent(static_cast<double>(after - before) / static_cast<double>(before)) : "–";
+  return before > 0 && after > 0 ? signedPercent(static_cast<double>(after - before) / static_cast<double>(before)) : "–";
 }
 
 /// Groups by their contribution, the largest first; shares are of the sum of all contributions.
@@ -56,7 +59,7 @@ std::string groupTable(const char* title, const std::vector<GroupError>& groups,
   std::vector<std::vector<std::string>> rows{{title, pair.beforeName, pair.afterName, "error", "difference", "share"}};
   for (const GroupError& group : sortedByContribution(groups)) {
     const double share = all > 0 ? static_cast<double>(group.contribution) / static_cast<double>(all) : 0;
-    rows.push_back({group.group, formatDuration(group.predicted), formatDuration(group.measured), errorOf(group.predicted, group.measured),
+    rows.push_back({group.group, timeOf(group.predicted), timeOf(group.measured), errorOf(group.predicted, group.measured),
                     formatDuration(group.measured - group.predicted), group.contribution == 0 ? "–" : percent(share)});
   }
   return table(rows);
@@ -87,7 +90,8 @@ std::string comparisonText(const Verdict& verdict, const std::string& sentence, 
   text += table(rows);
   text += fmt::format("\nOn average actions start {} of the makespan away from where they were {}", percent(comparison.actionError),
                       pair.beforeName == "predicted" ? "predicted" : "in " + pair.beforeName);
-  text += fmt::format(" ({} matched{}).\n", counted(comparison.matched, "action"),
+  text += fmt::format(" ({} matched{}{}).\n", counted(comparison.matched, "action"),
+                      comparison.matchedSplit > 0 ? fmt::format(", of them {} B with I", comparison.matchedSplit) : "",
                       comparison.unmatched > 0 ? fmt::format(", {} found in one only", comparison.unmatched) : "");
   text += "Where the difference comes from, summed over the step:\n";
   for (const auto& [title, groups] :
@@ -215,7 +219,8 @@ int compareTraces(const CompareOptions& options) {
     throw UsageError(fmt::format("no action of {} is in {}: they name no kind, stage, microbatch and rank that both have", options.trace,
                                  options.withTrace));
   const Pair pair{&before.trace, &after.trace, "first", "second", before.title, after.title};
-  const std::string sentence = verdictText(verdict, "the first", "the second");
+  const bool isOfPredictions = before.times == TimesOf::Predicted && after.times == TimesOf::Predicted;
+  const std::string sentence = verdictText(verdict, "the first", "the second", isOfPredictions ? Happened::No : Happened::Yes);
   if (options.json) {
     auto document = ownJson(comparisonJson(verdict, sentence));
     document["trace"] = before.title;

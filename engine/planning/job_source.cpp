@@ -131,7 +131,7 @@ StandingStep standingStep(const JobOptions& options) {
     const JobShape shape(job);
     JobReplay replay;
     replayJob(shape, job, typicalTimes(shape, job).times, replay);
-    return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)), traceOf(shape, replay)};
+    return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)), traceOf(shape, replay), TimesOf::Measured};
   }
   MeasuredJob measured = *measuredJob(options);
   const auto isWarmUp = [](const MeasuredStep& step) { return warmsUp(step.name); };
@@ -141,7 +141,7 @@ StandingStep standingStep(const JobOptions& options) {
   MeasuredStep& median = measured.steps[medianPosition(durations)];
   return {fmt::format("{}, {}{}", measured.name, median.name,
                       measured.times == TimesOf::Predicted ? "" : fmt::format(" ({})", nameOf(measured.times))),
-          std::move(median.trace)};
+          std::move(median.trace), measured.times};
 }
 
 }  // namespace pw

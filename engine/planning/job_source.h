@@ -9,6 +9,7 @@
 
 #include "simulator/job/job.h"
 #include "simulator/job/measured.h"
+#include "simulator/job/times_of.h"
 
 namespace pw {
 
@@ -45,6 +46,7 @@ using JobProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
 struct StandingStep {
   std::string title;
   Trace trace;
+  TimesOf times = TimesOf::Measured;
 };
 [[nodiscard]] StandingStep standingStep(const JobOptions& options);
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -22,9 +23,26 @@ double relative(Ns predicted, Ns measured) {
   return predicted == 0 ? 0.0 : static_cast<double>(measured - predicted) / static_cast<double>(predicted);
 }
 
-auto key(const Span& span) { return std::tie(span.rank, span.kind, span.stage, span.microbatch); }
+bool isBackwardPart(SpanKind kind) { return kind == SpanKind::BackwardInput || kind == SpanKind::BackwardWeight; }
 
-/// Compute spans by (key, start), with starts counted from the first of them.
+/// How a trace has a stage's backward of a microbatch.
+struct Backwards {
+  bool whole = false, input = false, weight = false;
+
+  void add(SpanKind kind) {
+    whole = whole || kind == SpanKind::Backward;
+    input = input || kind == SpanKind::BackwardInput;
+    weight = weight || kind == SpanKind::BackwardWeight;
+  }
+  [[nodiscard]] bool isWhole() const { return whole && !input && !weight; }
+  [[nodiscard]] bool isSplit() const { return !whole && input && weight; }
+};
+
+bool isWholeInOne(const Backwards& a, const Backwards& b) { return (a.isWhole() && b.isSplit()) || (a.isSplit() && b.isWhole()); }
+
+auto taskOf(const Span& span) { return std::tie(span.rank, span.stage, span.microbatch); }
+
+/// Compute spans by (task, kind, start), with starts counted from the first of them.
 std::vector<Span> actionsOf(const Trace& trace) {
   std::vector<Span> spans;
   std::copy_if(trace.spans.begin(), trace.spans.end(), std::back_inserter(spans), [](const Span& s) { return isCompute(s.kind); });
@@ -32,29 +50,75 @@ std::vector<Span> actionsOf(const Trace& trace) {
   for (const Span& span : spans) first = std::min(first, span.start);
   for (Span& span : spans) span.start -= first;
   std::sort(spans.begin(), spans.end(),
-            [](const Span& a, const Span& b) { return std::tuple(key(a), a.start) < std::tuple(key(b), b.start); });
+            [](const Span& a, const Span& b) { return std::tuple(taskOf(a), a.kind, a.start) < std::tuple(taskOf(b), b.kind, b.start); });
   return spans;
 }
 
-void matchActions(const Trace& predicted, const Trace& measured, Comparison& result) {
-  const std::vector<Span> left = actionsOf(predicted);
-  const std::vector<Span> right = actionsOf(measured);
-  double error = 0;
+/// The actions of one task: a stage's of a microbatch on a rank.
+using Actions = std::span<Span>;
+
+/// Takes the actions of the first task from `rest`, if that is `task`.
+Actions takeTask(Actions& rest, const Span& task) {
+  std::size_t count = 0;
+  while (count < rest.size() && taskOf(rest[count]) == taskOf(task)) ++count;
+  const Actions taken = rest.first(count);
+  rest = rest.subspan(count);
+  return taken;
+}
+
+Backwards backwardsOf(Actions actions) {
+  Backwards backwards;
+  for (const Span& span : actions) backwards.add(span.kind);
+  return backwards;
+}
+
+/// Makes the I of a split backward a B, which is matched with the other trace's, and leaves its W out.
+Actions joined(Actions actions) {
+  std::size_t kept = 0;
+  for (const Span& span : actions) {
+    if (span.kind == SpanKind::BackwardWeight) continue;
+    actions[kept] = span;
+    actions[kept++].kind = joinedKind(span.kind);
+  }
+  return actions.first(kept);
+}
+
+/// Matches actions of one task; returns the sum of the errors of their starts.
+Ns matchTask(Actions left, Actions right, Comparison& result) {
+  const bool differs = isWholeInOne(backwardsOf(left), backwardsOf(right));
+  if (differs) left = joined(left), right = joined(right);
+  Ns error = 0;
   auto a = left.begin();
   auto b = right.begin();
+  int matched = 0;
   while (a != left.end() && b != right.end()) {
-    if (key(*a) < key(*b)) {
+    if (a->kind < b->kind) {
       ++a;
-    } else if (key(*b) < key(*a)) {
+    } else if (b->kind < a->kind) {
       ++b;
     } else {
-      ++result.matched;
-      error += static_cast<double>(abs(b->start - a->start));
+      ++matched;
+      if (differs && a->kind == SpanKind::Backward) ++result.matchedSplit;
+      error += abs(b->start - a->start);
       ++a;
       ++b;
     }
   }
-  result.unmatched = static_cast<int>(left.size() + right.size()) - 2 * result.matched;
+  result.matched += matched;
+  result.unmatched += static_cast<int>(left.size() + right.size()) - 2 * matched;
+  return error;
+}
+
+void matchActions(const Trace& predicted, const Trace& measured, Comparison& result) {
+  std::vector<Span> all = actionsOf(predicted), allMeasured = actionsOf(measured);
+  Actions left(all), right(allMeasured);
+  double error = 0;
+  while (!left.empty() || !right.empty()) {
+    const bool isLeft = right.empty() || (!left.empty() && taskOf(left.front()) <= taskOf(right.front()));
+    const Span task = isLeft ? left.front() : right.front();
+    const Actions ofLeft = takeTask(left, task);
+    error += static_cast<double>(matchTask(ofLeft, takeTask(right, task), result));
+  }
   if (result.matched > 0 && result.measuredMakespan > 0) {
     result.actionError = error / result.matched / static_cast<double>(result.measuredMakespan);
   }
@@ -93,6 +157,20 @@ std::vector<GroupError> computeBy(const Trace& predicted, const Trace& measured,
 
 }  // namespace
 
+SpanKind joinedKind(SpanKind kind) { return isBackwardPart(kind) ? SpanKind::Backward : kind; }
+
+bool differInSplit(const Trace& a, const Trace& b) {
+  const auto has = [&](SpanKind kind) {
+    const auto isOfKind = [kind](const Span& span) { return span.kind == kind; };
+    return std::any_of(a.spans.begin(), a.spans.end(), isOfKind) || std::any_of(b.spans.begin(), b.spans.end(), isOfKind);
+  };
+  if (!has(SpanKind::Backward) || !has(SpanKind::BackwardInput) || !has(SpanKind::BackwardWeight)) return false;
+  std::map<std::pair<Stage, Microbatch>, std::pair<Backwards, Backwards>> tasks;
+  for (const Span& span : a.spans) tasks[{span.stage, span.microbatch}].first.add(span.kind);
+  for (const Span& span : b.spans) tasks[{span.stage, span.microbatch}].second.add(span.kind);
+  return std::any_of(tasks.begin(), tasks.end(), [](const auto& task) { return isWholeInOne(task.second.first, task.second.second); });
+}
+
 Comparison compare(const Trace& predicted, const Trace& measured) {
   Comparison result;
   const Metrics left = metricsOf(predicted);
@@ -104,8 +182,10 @@ Comparison compare(const Trace& predicted, const Trace& measured) {
   result.makespanError = relative(left.makespan, right.makespan);
   result.stepError = relative(left.step, right.step);
   matchActions(predicted, measured, result);
-  for (const auto& [kind, sums] : sumsBy(predicted, measured, [](const Span& span) { return span.kind; })) {
-    result.byKind.push_back(groupError(std::string(nameOf(kind)), sums));
+  const bool joins = differInSplit(predicted, measured);
+  for (const auto& [kind, sums] :
+       sumsBy(predicted, measured, [joins](const Span& span) { return joins ? joinedKind(span.kind) : span.kind; })) {
+    result.byKind.push_back(groupError(std::string(joins && kind == SpanKind::Backward ? kBackwards : nameOf(kind)), sums));
     // A measured message ends when its receiver takes it, often long after it arrived; the delay that it causes shows as waiting.
     if (isMessage(kind)) result.byKind.back().contribution = 0;
   }

@@ -247,6 +247,7 @@ std::string comparisonJson(const Verdict& verdict, const std::string& sentence) 
   json["predicted_step_ns"] = comparison.predictedStep;
   json["measured_step_ns"] = comparison.measuredStep;
   json["matched"] = comparison.matched;
+  json["matched_split"] = comparison.matchedSplit;
   json["unmatched"] = comparison.unmatched;
   json["by_kind"] = groupsOf(comparison.byKind);
   json["by_stage"] = groupsOf(comparison.byStage);

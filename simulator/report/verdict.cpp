@@ -61,20 +61,31 @@ std::optional<MainPart> mainPart(const Comparison& c, const std::optional<Ns>& r
   return MainPart{cause->group, explains, off};
 }
 
-/// `Measured 3.1 % slower than predicted (12.4 ms, not 12.0 ms)`.
-std::string howFarOff(const Comparison& c, const std::string& before, const std::string& after) {
-  const bool runs = !before.empty();
+/// `Measured 3.1 % slower than predicted (12.4 ms, not 12.0 ms)`, `plan B is 3.1 % slower than this plan (…)`.
+std::string howFarOff(const Comparison& c, const std::string& before, const std::string& after, Happened happened) {
+  const bool isNamed = !before.empty();
+  const bool past = happened == Happened::Yes;
+  const char *const took = past ? "took" : "takes", *const was = past ? "was" : "is";
   if (std::abs(c.makespanError) < kAsPredicted)
-    return fmt::format("{} ({})", runs ? fmt::format("{} took as long as {}", after, before) : "Measured as predicted",
+    return fmt::format("{} ({})", isNamed ? fmt::format("{} {} as long as {}", after, took, before) : "Measured as predicted",
                        formatDuration(c.measuredMakespan));
   const std::string times = fmt::format(" ({}, not {})", formatDuration(c.measuredMakespan), formatDuration(c.predictedMakespan));
   if (c.makespanError >= 1) {
     const std::string factor = fmt::format("{:.1f} times as long as", 1 + c.makespanError);
-    return (runs ? fmt::format("{} took {} {}", after, factor, before) : fmt::format("Measured {} predicted", factor)) + times;
+    return (isNamed ? fmt::format("{} {} {} {}", after, took, factor, before) : fmt::format("Measured {} predicted", factor)) + times;
   }
   const std::string by =
       fmt::format("{:.1f} % {} than", std::abs(c.makespanError) * 100, c.measuredMakespan > c.predictedMakespan ? "slower" : "faster");
-  return (runs ? fmt::format("{} was {} {}", after, by, before) : fmt::format("Measured {} predicted", by)) + times;
+  return (isNamed ? fmt::format("{} {} {} {}", after, was, by, before) : fmt::format("Measured {} predicted", by)) + times;
+}
+
+/// ` 32 whole backwards (B) are matched with …`; empty where none is.
+std::string splitSentence(int matched) {
+  if (matched == 0) return {};
+  return matched == 1
+             ? " 1 whole backward (B) is matched with the other's input gradient (I), and its time compared with I + W."
+             : fmt::format(" {} whole backwards (B) are matched with the other's input gradients (I), and their times compared with I + W.",
+                           matched);
 }
 
 }  // namespace
@@ -92,7 +103,10 @@ std::optional<Ns> replayedMakespan(const Schedule& schedule, const CostTable& co
 
 std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measured) {
   std::map<std::pair<SpanKind, Stage>, GroupError> groups;
-  const auto groupOf = [&](const Span& span) -> GroupError& { return groups[{span.kind, isCompute(span.kind) ? span.stage : Stage(-1)}]; };
+  const bool joins = differInSplit(predicted, measured);
+  const auto groupOf = [&](const Span& span) -> GroupError& {
+    return groups[{joins ? joinedKind(span.kind) : span.kind, isCompute(span.kind) ? span.stage : Stage(-1)}];
+  };
   for (const Span& span : predicted.spans) groupOf(span).predicted += span.end - span.start;
   for (const Span& span : measured.spans) groupOf(span).measured += span.end - span.start;
   std::optional<GroupError> largest;
@@ -100,15 +114,15 @@ std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measure
     group.contribution = isCause(key.first) ? abs(differenceOf(group)) : 0;
     if (group.contribution <= (largest ? largest->contribution : 0)) continue;
     largest = group;
-    largest->group = nameOf(key.first);
+    largest->group = joins && key.first == SpanKind::Backward ? kBackwards : nameOf(key.first);
     if (key.second.value >= 0) largest->group += fmt::format(" of stage {}", key.second.value);
     largest->durationError = group.predicted == 0 ? 0 : static_cast<double>(differenceOf(group)) / static_cast<double>(group.predicted);
   }
   return largest;
 }
 
-std::string verdictText(const Verdict& verdict, const std::string& before, const std::string& after) {
-  std::string text = howFarOff(verdict.comparison, before, after);
+std::string verdictText(const Verdict& verdict, const std::string& before, const std::string& after, Happened happened) {
+  std::string text = howFarOff(verdict.comparison, before, after, happened);
   if (verdict.main) {
     const MainPart& main = *verdict.main;
     const std::string difference = (main.difference > 0 ? "+" : "−") + formatDuration(abs(main.difference));
@@ -118,6 +132,7 @@ std::string verdictText(const Verdict& verdict, const std::string& before, const
       text += fmt::format("; {}: {}, {}", main.isMost ? "most of it" : "largest difference", main.group, difference);
   }
   text += '.';
+  text += splitSentence(verdict.comparison.matchedSplit);
   if (const int lone = verdict.comparison.unmatched; lone > 0)
     text += fmt::format(" {} in one of them only.", lone == 1 ? "1 action is" : fmt::format("{} actions are", lone));
   return text;

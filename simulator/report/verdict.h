@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,10 +41,14 @@ struct Verdict {
 /// Waits and messages follow from others and are left out. Ties: the earlier kind, then stage. Nothing where all are equal.
 [[nodiscard]] std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measured);
 
+/// Whether a step of the two was measured, or both are predictions only.
+enum class Happened : std::uint8_t { Yes, No };
+
 /// The verdict in words: `Measured 3.1 % slower than predicted (12.4 ms, not 12.0 ms); most of it: B of stage 1, +2.1 ms.` If computing
-/// explains less of it than messages and the engine itself, that is said. `before` and `after`: names of two runs; empty: prediction and
-/// measurement.
-[[nodiscard]] std::string verdictText(const Verdict& verdict, const std::string& before = {}, const std::string& after = {});
+/// explains less of it than messages and the engine itself, that is said. `before` and `after`: names of two runs or plans; empty:
+/// prediction and measurement. Of steps that did not happen: `plan B is 3.1 % slower than plan A`.
+[[nodiscard]] std::string verdictText(const Verdict& verdict, const std::string& before = {}, const std::string& after = {},
+                                      Happened happened = Happened::Yes);
 
 /// Groups by what they contribute to the error, largest first, equal ones as they stood; those of no contribution (messages) last.
 [[nodiscard]] std::vector<GroupError> sortedByContribution(std::vector<GroupError> groups);

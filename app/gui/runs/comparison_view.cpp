@@ -78,8 +78,8 @@ void ComparisonView::show(const Verdict& verdict, TimesOf times, const QString& 
                       isRehearsed ? tr("rehearsed") : tr("measured")});
 }
 
-void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after) {
-  show(verdict, Words{QString::fromStdString(verdictText(verdict, before.toStdString(), after.toStdString())), before, after});
+void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, Happened happened) {
+  show(verdict, Words{QString::fromStdString(verdictText(verdict, before.toStdString(), after.toStdString(), happened)), before, after});
 }
 
 void ComparisonView::show(const Verdict& verdict, const Words& words) {

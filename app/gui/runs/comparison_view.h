@@ -28,7 +28,7 @@ class ComparisonView : public QWidget {
   /// Of a step and its prediction; `times` are the step's: measured or rehearsed. `note`: a sentence after the verdict's.
   void show(const Verdict& verdict, TimesOf times, const QString& note);
   /// Of two runs or plans of these names.
-  void show(const Verdict& verdict, const QString& before, const QString& after);
+  void show(const Verdict& verdict, const QString& before, const QString& after, Happened happened);
   /// The available steps: `Median (step 3)`, then each. Empty: none.
   void setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen);
   [[nodiscard]] QString sentence() const;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "app/gui/common/format.h"
@@ -23,9 +24,11 @@ QString signedDuration(Ns difference) {
   return (difference > 0 ? QStringLiteral("▲ +") : QStringLiteral("▼ −")) + durationText(abs(difference));
 }
 
+QString timeOf(Ns time) { return time == 0 ? QStringLiteral("–") : durationText(time); }
+
 QString differenceText(const GroupError& group) {
   const QString text = signedDuration(group.measured - group.predicted);
-  return group.predicted > 0 && group.measured != group.predicted
+  return group.predicted > 0 && group.measured > 0 && group.measured != group.predicted
              ? QStringLiteral("%1  (%2)").arg(text, signedPercentText(group.durationError))
              : text;
 }
@@ -36,9 +39,10 @@ int textWidth(const QFontMetrics& metrics) { return metrics.horizontalAdvance(QS
 }  // namespace
 
 QString groupLabel(const std::string& group) {
-  static constexpr std::array<std::pair<const char*, const char*>, 12> kMeanings{{
+  static constexpr std::array<std::pair<std::string_view, const char*>, 13> kMeanings{{
       {"F", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "forward")},
       {"B", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "backward")},
+      {kBackwards, QT_TRANSLATE_NOOP("pw::gui::GroupTable", "backward")},
       {"I", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "input gradients")},
       {"W", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "weight gradients")},
       {"SEND_F", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "messages forward")},
@@ -77,8 +81,8 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
     case Qt::DisplayRole:
       switch (column) {
         case Group: return groupLabel(group.group);
-        case Before: return durationText(group.predicted);
-        case After: return durationText(group.measured);
+        case Before: return timeOf(group.predicted);
+        case After: return timeOf(group.measured);
         case Difference: return differenceText(group);
         case ColumnCount: break;
       }

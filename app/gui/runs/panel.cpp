@@ -394,9 +394,9 @@ void RunsPanel::Private::present() {
   const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
   const auto& [measured, with, prediction] = comparer.subject();
   if (!measured->pinnedAs.isEmpty())
-    comparison->show(comparer.verdict(), tr("this plan"), tr("plan %1").arg(measured->pinnedAs));
+    comparison->show(comparer.verdict(), tr("this plan"), tr("plan %1").arg(measured->pinnedAs), Happened::No);
   else if (with)
-    comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured));
+    comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured), Happened::Yes);
   else
     comparison->show(comparer.verdict(), timesOf(*measured), noteOn(*measured, document.prediction().get(), comparer.verdict()));
   emit panel.compared();

@@ -128,6 +128,7 @@ struct StatisticsPanel::Private {
   std::optional<Question> asked;
   std::shared_ptr<const StoredMeans> stored;  ///< null: no stored run is shown
   std::vector<SourcedSpan> spans;             ///< of the rows
+  bool isBesidePlan = false;                  ///< the second timeline was a pinned plan's
   bool isGoing = false;                       ///< to a row's block, which changes the selection: its figures stay
 };
 
@@ -198,6 +199,9 @@ void StatisticsPanel::Private::update() {
   if (both) {
     source->setItemText(0, scene.measuredName);
     source->setItemText(1, scene.predictedName);
+    // Of a measured step its own blocks are the ones to look at, beside a pinned plan those of the plan at hand.
+    const bool isPlan = !document.measured()->pinnedAs.isEmpty();
+    if (std::exchange(isBesidePlan, isPlan) != isPlan) source->setCurrentIndex(isPlan ? 1 : 0);
   }
   Question next = question();
   const bool wasGoing = std::exchange(isGoing, false);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/timeline/drawing/legend.h"
+
 namespace pw::gui {
 namespace {
 
@@ -20,15 +22,20 @@ Place::Place(Scene& scene, TimelineCanvas& canvas, QScrollBar& bar) : scene_(sce
 
 // ---- Where things are ----------------------------------------------------------------------------------------------
 
-int Place::legendHeight() const { return isEmpty(scene_) ? 0 : canvas_.fontMetrics().height() + 8; }
-
-Geometry Place::geometry() const { return {scene_, layout_, view_, scroll_, canvas_.rect().adjusted(0, 0, 0, -legendHeight())}; }
+Geometry Place::geometry() const { return {scene_, layout_, view_, scroll_, canvas_.rect().adjusted(0, 0, 0, -legendHeight_)}; }
 
 Viewport Place::whole() const { return fitted(0, std::max<Ns>(1, endOf(scene_)), std::max(1, geometry().tracks().width())); }
 
 void Place::layOut() {
+  legendHeight_ = pw::gui::legendHeight(scene_, canvas_.width());
+  if (fitsHeight_ && !isEmpty(scene_)) {
+    const auto fitted = [&] { return fittedRowScale(scene_, std::max(0, geometry().tracks().height())); };
+    scene_.rowScale = fitted();
+    // Rows too low for messages leave them out of the legend, which then may need another number of lines.
+    const int next = pw::gui::legendHeight(scene_, canvas_.width());
+    if (std::exchange(legendHeight_, next) != next) scene_.rowScale = fitted();
+  }
   const int height = std::max(0, geometry().tracks().height());
-  if (fitsHeight_ && !isEmpty(scene_)) scene_.rowScale = fittedRowScale(scene_, height);
   layout_ = layOutRows(scene_);
   const QSignalBlocker quiet(&bar_);
   bar_.setRange(0, std::max(0, layout_.height - height));
@@ -58,7 +65,11 @@ void Place::takeTimelines(bool isOtherShape, bool isDragging) {
     history_.clear();
     showsAll_ = true;
   }
-  if (!showsAll_ || isDragging) return;
+  if (!showsAll_ || isDragging) {
+    const int width = std::max(1, geometry().tracks().width());  // names beside two timelines are longer
+    if (std::exchange(view_.width, width) != width) emit changed();
+    return;
+  }
   view_ = whole();
   if (!isEmpty(scene_)) history_.visit(visited());
   emit changed();
@@ -207,12 +218,14 @@ void Place::setArrangement(Arrangement arrangement) {
 
 void Place::setColourBy(ColourBy by) {
   scene_.colourBy = by;
+  layOut();  // the legend may need more lines
   emit changed();
   canvas_.update();
 }
 
 void Place::setDifferences(bool on) {
   scene_.differences = on;
+  layOut();
   emit changed();
   canvas_.update();
 }

@@ -28,7 +28,7 @@ class Place : public QObject {
   [[nodiscard]] const Viewport& view() const { return view_; }
   [[nodiscard]] const RowLayout& layout() const { return layout_; }
   [[nodiscard]] int scroll() const { return scroll_; }
-  [[nodiscard]] int legendHeight() const;  ///< at the bottom of the canvas
+  [[nodiscard]] int legendHeight() const { return legendHeight_; }  ///< at the bottom of the canvas
   [[nodiscard]] Geometry geometry() const;
 
   // ---- Moving ----
@@ -92,7 +92,7 @@ class Place : public QObject {
   QScrollBar& bar_;
   RowLayout layout_;
   Viewport view_;
-  int scroll_ = 0;
+  int scroll_ = 0, legendHeight_ = 0;
   bool showsAll_ = true;     ///< the view is fitted to all, and stays so
   bool fitsHeight_ = false;  ///< so are the rows' heights
   ViewHistory history_;

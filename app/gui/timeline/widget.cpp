@@ -495,10 +495,10 @@ void TimelineWidget::restoreView(const QByteArray& view) {
     d->restore(*saved);
 }
 
-QSize TimelineWidget::pictureSize() const { return pw::gui::pictureSize(d->place.geometry(), d->place.legendHeight()); }
+QSize TimelineWidget::pictureSize() const { return pw::gui::pictureSize(d->place.geometry()); }
 
 void TimelineWidget::render(QPainter& painter, const QSize& size, const Theme& theme) const {
-  paintPicture(painter, size, d->place.geometry(), d->place.legendHeight(), theme);
+  paintPicture(painter, size, d->place.geometry(), theme);
 }
 
 }  // namespace pw::gui

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -100,6 +101,41 @@ TEST(Compare, CountsActionsFoundInOneTraceOnly) {
   EXPECT_EQ(mixed.unmatched, 4);
   EXPECT_EQ(group(mixed.byKind, "I").durationError, 0.0);  // nothing was predicted
   EXPECT_EQ(group(mixed.byKind, "I").contribution, 40);
+}
+
+TEST(Compare, MatchesAWholeBackwardWithASplitOne) {
+  // Two ranks, F 10, B 20 = I 12 + W 8; costs that leave no doubt which of them a sum holds.
+  SyntheticCosts costs;
+  costs.forward = {10};
+  costs.backward = {20};
+  costs.backwardInput = {12};
+  costs.backwardWeight = {8};
+  const CostTable table = syntheticTable(costs, 2);
+  const Trace whole = simulate(generate("1f1b", {2, 2, 3}), table), split = simulate(generate("zb-h1", {2, 2, 3}), table);
+  const Comparison comparison = compare(whole, split), back = compare(split, whole);
+  EXPECT_EQ(comparison.matched, 12) << "F and backward of three microbatches on two ranks";
+  EXPECT_EQ(comparison.matchedSplit, 6);
+  EXPECT_EQ(comparison.unmatched, 0) << "a W belongs to the backward that is matched";
+  const GroupError& backwards = group(comparison.byKind, "B (I + W)");
+  EXPECT_EQ(backwards.predicted, 6 * 20);
+  EXPECT_EQ(backwards.measured, 6 * (12 + 8));
+  EXPECT_EQ(backwards.contribution, 0);
+  for (const char* kind : {"B", "I", "W"}) EXPECT_THROW((void)group(comparison.byKind, kind), std::out_of_range) << kind;
+  EXPECT_EQ(std::tuple(back.matched, back.matchedSplit, back.unmatched), std::tuple(12, 6, 0));
+  EXPECT_EQ(back.byKind[1].group, "B (I + W)");
+  const Comparison same = compare(split, split);
+  EXPECT_EQ(std::tuple(same.matched, same.matchedSplit), std::tuple(18, 0));
+  EXPECT_EQ(group(same.byKind, "I").measured, 6 * 12) << "what is split in both stays apart";
+}
+
+TEST(Compare, MatchesTheStartsOfBAndI) {
+  const auto span = [](SpanKind kind, Ns start, Ns end) { return Span{Rank(0), kind, Stage(0), Microbatch(0), Rank(0), 0, start, end}; };
+  Trace whole, split;
+  whole.ranks = split.ranks = 1;
+  whole.spans = {span(SpanKind::Forward, 0, 10), span(SpanKind::Backward, 10, 30)};
+  split.spans = {span(SpanKind::Forward, 0, 10), span(SpanKind::BackwardInput, 16, 28), span(SpanKind::BackwardWeight, 40, 50)};
+  EXPECT_DOUBLE_EQ(compare(whole, split).actionError, (0.0 + 6.0) / 2 / 50);
+  EXPECT_EQ(group(compare(whole, split).byKind, "B (I + W)").contribution, 2) << "20 against 12 + 10";
 }
 
 TEST(Compare, GroupsStandInTheOrderOfKindsStagesAndRanks) {

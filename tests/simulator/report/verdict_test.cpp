@@ -119,6 +119,25 @@ TEST(Verdict, CountsTimesWhereAPercentageWouldHaveThreeDigits) {
                   .starts_with("Measured 3.0 times as long as predicted (45.0 ms, not 15.0 ms); most of it: B of stage 0, +16.0 ms"));
 }
 
+TEST(Verdict, OfAWholeAndASplitBackwardSaysHowTheyAreMatched) {
+  CostTable table = costs();
+  for (StageCost& stage : table.stages) stage.backwardInput = kMs, stage.backwardWeight = 2 * kMs;  // 1 ms more than B
+  const Trace split = simulate(generate("zb-h1", {2, 2, 4}), table), whole = predictedTrace();
+  EXPECT_EQ(mainCause(whole, split).value().group, "B (I + W) of stage 0");
+  EXPECT_EQ(mainCause(whole, split).value().contribution, 4 * (1 + 2 - 2) * kMs);
+  const std::string words = verdictText(judge(whole, split), "plan A", "plan B", Happened::No);
+  EXPECT_TRUE(
+      words.ends_with(" 8 whole backwards (B) are matched with the other's input gradients (I), and their times compared with I + W."))
+      << words;
+}
+
+TEST(Verdict, OfTwoPredictionsIsNotInThePast) {
+  const Trace predicted = predictedTrace(), slower = slowerTrace(kMs);
+  EXPECT_EQ(verdictText(judge(predicted, slower), "plan A", "plan B", Happened::No),
+            "plan B is 26.7 % slower than plan A (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
+  EXPECT_EQ(verdictText(judge(predicted, predicted), "plan A", "plan B", Happened::No), "plan B takes as long as plan A (15.0 ms).");
+}
+
 TEST(Verdict, CountsActionsThatOneOfTwoRunsLacks) {
   const Trace other = simulate(lower(generate("1f1b", {2, 2, 3})), costs());
   const std::string words = verdictText(judge(predictedTrace(), other), "run 1", "run 2");

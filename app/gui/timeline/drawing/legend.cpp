@@ -67,7 +67,48 @@ std::vector<Entry> entriesOf(const Scene& scene, const Look& look) {
   return entries;
 }
 
+/// Sizes of a legend's parts [pixels].
+struct Sizes {
+  explicit Sizes(const QFontMetrics& metrics)
+      : box(std::max(8, metrics.height() * 3 / 4)), gap(metrics.height()), line(metrics.height() + 4) {}
+
+  int box, gap, line;
+};
+
+/// An entry's place: the left end of its box, from that of the legend.
+struct PlacedEntry {
+  std::size_t entry = 0;
+  int line = 0, x = 0, width = 0;
+};
+
+/// Where entries lie in so many lines, as far as they have room; where some have none, there is room for an ellipsis after the last one.
+std::vector<PlacedEntry> placesOf(const std::vector<Entry>& entries, const QFontMetrics& metrics, int width, int mostLines) {
+  const Sizes sizes(metrics);
+  const int ellipsis = metrics.horizontalAdvance(QStringLiteral("…")) + sizes.gap, start = sizes.gap / 2;
+  std::vector<PlacedEntry> places;
+  int line = 0, x = start;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const int needed = sizes.box * 2 + 5 + metrics.horizontalAdvance(entries[i].name);
+    const auto fits = [&] { return x + needed + (line + 1 == mostLines && i + 1 < entries.size() ? ellipsis : 0) < width; };
+    if (!fits() && x > start && line + 1 < mostLines) ++line, x = start;
+    if (!fits()) break;
+    places.push_back({i, line, x, needed});
+    x += needed + sizes.gap;
+  }
+  return places;
+}
+
+int linesIn(const std::vector<PlacedEntry>& places) { return places.empty() ? 1 : places.back().line + 1; }
+
 }  // namespace
+
+int legendHeight(const Scene& scene, int width) {
+  if (isEmpty(scene)) return 0;
+  constexpr int kMostLines = 3, kMargin = 6;
+  const QFontMetrics metrics(sceneFont(scene, 0.9));
+  const auto places = placesOf(entriesOf(scene, Look(scene, currentTheme())), metrics, width, kMostLines);
+  return linesIn(places) * Sizes(metrics).line + kMargin;
+}
 
 void paintLegend(QPainter& painter, const QRect& area, const Scene& scene, const Theme& theme) {
   const Look look(scene, theme);
@@ -76,22 +117,23 @@ void paintLegend(QPainter& painter, const QRect& area, const Scene& scene, const
   painter.fillRect(area, theme.background);
   painter.setFont(sceneFont(scene, 0.9));
   const QFontMetrics metrics(painter.font());
-  const int box = std::max(8, metrics.height() * 3 / 4), gap = metrics.height();
-  int x = area.left() + gap / 2;
+  const Sizes sizes(metrics);
   const std::vector<Entry> entries = entriesOf(scene, look);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Entry& entry = entries[i];
-    const int width = box * 2 + 5 + metrics.horizontalAdvance(entry.name);
-    const QString more = QStringLiteral("…");
-    if (x + width + (i + 1 < entries.size() ? metrics.horizontalAdvance(more) + gap : 0) > area.right()) {
-      painter.setPen(theme.faintText);
-      painter.drawText(QRect(x, area.top(), area.right() - x, area.height()), Qt::AlignVCenter, more);
-      break;
-    }
-    Canvas(painter, QRect(x, area.top() + (area.height() - box) / 2, box * 2, box)).fill(Box{0, 0, box * 2, box}, entry.fill);
+  const auto places = placesOf(entries, metrics, area.width(), std::max(1, area.height() / sizes.line));
+  const int top = area.top() + (area.height() - linesIn(places) * sizes.line) / 2;
+  int end = area.left() + sizes.gap / 2;
+  for (const auto& [entry, line, x, width] : places) {
+    const QRect where(area.left() + x, top + line * sizes.line, width, sizes.line);
+    Canvas(painter, QRect(where.left(), where.top() + (sizes.line - sizes.box) / 2, sizes.box * 2, sizes.box))
+        .fill(Box{0, 0, sizes.box * 2, sizes.box}, entries[entry].fill);
     painter.setPen(theme.text);
-    painter.drawText(QRect(x + box * 2 + 5, area.top(), width, area.height()), Qt::AlignVCenter, entry.name);
-    x += width + gap;
+    painter.drawText(where.adjusted(sizes.box * 2 + 5, 0, sizes.gap, 0), Qt::AlignVCenter, entries[entry].name);
+    end = where.left() + width + sizes.gap;
+  }
+  if (places.size() < entries.size()) {
+    painter.setPen(theme.faintText);
+    painter.drawText(QRect(end, top + (linesIn(places) - 1) * sizes.line, area.right() - end, sizes.line), Qt::AlignVCenter,
+                     QStringLiteral("…"));
   }
   painter.restore();
 }

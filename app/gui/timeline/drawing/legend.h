@@ -8,7 +8,9 @@ class QPainter;
 
 namespace pw::gui {
 
-/// A legend of the kinds, or of what the colours mean, one line high.
+/// How high a legend of this width is: as many lines as its entries take, up to three [pixels]; 0: nothing is shown. Linear in ranks.
+[[nodiscard]] int legendHeight(const Scene& scene, int width);
+/// A legend of the kinds, or of what the colours mean, in as many lines as the area has room for; what has none is an ellipsis.
 void paintLegend(QPainter& painter, const QRect& area, const Scene& scene, const Theme& theme);
 
 }  // namespace pw::gui

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "app/gui/timeline/drawing/matches.h"
@@ -46,6 +47,13 @@ class Heads {
   std::unordered_map<std::int64_t, std::int32_t> hashed_;
 };
 
+/// The kind that a backward has where it is whole in one timeline and split in the other; nothing for other kinds.
+std::optional<SpanKind> otherBackward(SpanKind kind) {
+  if (kind == SpanKind::Backward) return SpanKind::BackwardInput;
+  if (kind == SpanKind::BackwardInput) return SpanKind::Backward;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Matches matchSpans(const Timeline& predicted, const Timeline& measured) {
@@ -67,12 +75,20 @@ Matches matchSpans(const Timeline& predicted, const Timeline& measured) {
       later[i] = head;
       head = static_cast<std::int32_t>(i);
     }
-    for (std::size_t i = 0; i < p.size(); ++i) {
-      std::int32_t& head = heads[numbers.of(p.tags[i])];
-      if (head < 0) continue;
+    const auto matchWith = [&](std::size_t i, const SpanTag& tag) {
+      std::int32_t& head = heads[numbers.of(tag)];
+      if (head < 0) return;
       matches.measuredOf[r][i] = head;
       matches.predictedOf[r][static_cast<std::size_t>(head)] = static_cast<std::int32_t>(i);
       head = later[static_cast<std::size_t>(head)];
+    };
+    for (std::size_t i = 0; i < p.size(); ++i) matchWith(i, p.tags[i]);
+    for (std::size_t i = 0; i < p.size(); ++i) {  // of what has no other of its own kind
+      const auto kind = otherBackward(p.tags[i].kind);
+      if (!kind || matches.measuredOf[r][i] >= 0) continue;
+      SpanTag tag = p.tags[i];
+      tag.kind = *kind;
+      matchWith(i, tag);
     }
   }
   return matches;

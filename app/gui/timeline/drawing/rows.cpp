@@ -137,7 +137,10 @@ std::optional<std::size_t> computeAt(const SpanTrack& track, const Viewport& vie
 
 int rulerHeight(const Scene& scene) { return static_cast<int>(std::lround(kRulerHeight * textScale(scene))) + noteLaneHeight(scene); }
 int noteLaneHeight(const Scene& scene) { return scene.notes.empty() ? 0 : static_cast<int>(std::lround(kNoteLane * textScale(scene))); }
-int labelWidth(const Scene& scene) { return groupWidth(scene) + static_cast<int>(std::lround(kLabelWidth * textScale(scene))); }
+int labelWidth(const Scene& scene) {
+  const int width = scene.predicted && scene.measured ? kBothLabelWidth : kLabelWidth;
+  return groupWidth(scene) + static_cast<int>(std::lround(width * textScale(scene)));
+}
 int groupWidth(const Scene& scene) { return scene.groups.empty() ? 0 : static_cast<int>(std::lround(kGroupWidth * textScale(scene))); }
 
 RowLayout layOutRows(const Scene& scene) {

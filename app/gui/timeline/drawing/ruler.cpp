@@ -54,6 +54,12 @@ bool isNamed(const Scene& scene, const Row& row) {
   return row.kind != Row::Kind::Compute || (scene.predicted && scene.measured && scene.arrangement != Arrangement::Over);
 }
 
+/// The most that a rank has in one of the timelines; 0: it has no memory there.
+Bytes peakOf(const Scene& scene, Source source, Rank rank) {
+  const Timeline* timeline = timelineFrom(scene, source);
+  return timeline != nullptr && rank.index() < timeline->ranks.size() ? timeline->ranks[rank.index()].memory.peak : 0;
+}
+
 /// What a row that `isNamed` is called besides its rank.
 QString rowName(const Scene& scene, const Row& row) {
   const bool both = scene.predicted && scene.measured;
@@ -65,9 +71,7 @@ QString rowName(const Scene& scene, const Row& row) {
     case Row::Kind::Communication:
       return both && scene.arrangement != Arrangement::Over && row.source == Source::Measured ? scene.measuredName : translated("messages");
     case Row::Kind::Memory: {
-      const auto& timeline = row.source == Source::Predicted ? scene.predicted : scene.measured;
-      if (!timeline || row.rank.index() >= timeline->ranks.size()) return translated("memory");
-      const Bytes peak = timeline->ranks[row.rank.index()].memory.peak;
+      const Bytes peak = peakOf(scene, row.source, row.rank);
       return peak > 0 ? translated("peak %1").arg(sizeText(peak)) : translated("memory");
     }
   }
@@ -161,6 +165,21 @@ void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const 
   painter.restore();
 }
 
+QStringList rowNames(const Scene& scene, const Row& row, int most) {
+  if (!isNamed(scene, row)) return {};
+  const bool isOfBoth = row.kind == Row::Kind::Memory && scene.predicted && scene.measured;
+  if (!isOfBoth) return {rowName(scene, row)};
+  const auto nameOf = [&](Source source) {
+    const Bytes peak = peakOf(scene, source, row.rank);
+    return QStringLiteral("%1 %2").arg(source == Source::Predicted ? scene.predictedName : scene.measuredName,
+                                       peak > 0 ? sizeText(peak) : QStringLiteral("–"));
+  };
+  if (most < 2) return {nameOf(row.source)};  // whose curve is the filled one
+  QStringList names{nameOf(Source::Predicted), nameOf(Source::Measured)};
+  if (scene.arrangement == Arrangement::Above) std::ranges::reverse(names);
+  return names;
+}
+
 void paintLabels(QPainter& painter, const QRect& whole, const Scene& scene, const RowLayout& layout, int scroll, const Theme& theme) {
   painter.save();
   painter.fillRect(whole, theme.alternate);
@@ -189,8 +208,10 @@ void paintLabels(QPainter& painter, const QRect& whole, const Scene& scene, cons
     // Digits and capitals are lower than the font.
     const int nameHeight = strongMetrics.height() * 9 / 10, extraHeight = smallMetrics.height() * 8 / 10;
     const bool hasName = first && takes(two ? row.top : row.top + (row.height - nameHeight) / 2, nameHeight);
+    const QStringList extra = !first || two ? rowNames(scene, row, two ? 1 : row.height / (extraHeight + 2)) : QStringList();
+    const int extraLines = static_cast<int>(extra.size()) * (extraHeight + 2) - 2;
     const bool hasExtra =
-        named && (!first || two) && takes(two ? row.top + row.height - extraHeight : row.top + (row.height - extraHeight) / 2, extraHeight);
+        !extra.empty() && takes(two ? row.top + row.height - extraLines : row.top + (row.height - extraLines) / 2, extraLines);
     const int least = row.pinned ? area.top() : area.top() + layout.pinnedHeight;
     if (y > area.bottom() || y + row.height + 2 < least) continue;
     painter.setClipRect(QRect(area.left(), least, area.width(), area.bottom() + 1 - least));
@@ -207,8 +228,12 @@ void paintLabels(QPainter& painter, const QRect& whole, const Scene& scene, cons
     if (two) box.setTop(box.bottom() + 1 - smallMetrics.height());
     painter.setFont(small);
     painter.setPen(theme.faintText);
-    painter.drawText(box.adjusted(0, -2, 0, 2), Qt::AlignLeft | Qt::AlignVCenter,
-                     smallMetrics.elidedText(rowName(scene, row), Qt::ElideRight, box.width()));
+    if (extra.size() > 1) box.setHeight(box.height() - (extraHeight + 2) * static_cast<int>(extra.size() - 1));
+    for (const QString& name : extra) {
+      painter.drawText(box.adjusted(0, -2, 0, 2), Qt::AlignLeft | Qt::AlignVCenter,
+                       smallMetrics.elidedText(name, Qt::ElideRight, box.width()));
+      box.translate(0, extraHeight + 2);
+    }
   }
   painter.setClipRect(area);
   painter.setPen(theme.grid);

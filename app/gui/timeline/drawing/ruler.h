@@ -2,6 +2,7 @@
 
 #include <QRect>
 #include <QString>
+#include <QStringList>
 
 #include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/drawing/scene.h"
@@ -15,6 +16,9 @@ namespace pw::gui {
 
 /// The ruler over the tracks, with the selected range.
 void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const Viewport& view, const Theme& theme);
+/// What a row is called besides its rank: none, or lines, at most so many. A memory row that shows the curves of two timelines has the peak
+/// of each with its name, in the order of the rows above it; in one line that of the filled curve.
+[[nodiscard]] QStringList rowNames(const Scene& scene, const Row& row, int most);
 /// Names of the ranks and rows, left of the tracks; `area` reaches over all of the tracks' height.
 void paintLabels(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, int scroll, const Theme& theme);
 

@@ -83,10 +83,11 @@ struct Scene {
   return std::max(scene.predicted ? scene.predicted->end : 0, scene.measured ? scene.measured->end : 0);
 }
 
-inline constexpr int kRulerHeight = 26;  ///< at font scale 1
-inline constexpr int kNoteLane = 18;     ///< below the ruler
-inline constexpr int kLabelWidth = 96;   ///< rank names, left of the tracks
-inline constexpr int kGroupWidth = 15;   ///< names of groups, upright, left of the ranks' names where there are any
+inline constexpr int kRulerHeight = 26;      ///< at font scale 1
+inline constexpr int kNoteLane = 18;         ///< below the ruler
+inline constexpr int kLabelWidth = 96;       ///< rank names, left of the tracks
+inline constexpr int kBothLabelWidth = 120;  ///< of two timelines: `this plan 2.87 MiB`
+inline constexpr int kGroupWidth = 15;       ///< names of groups, upright, left of the ranks' names where there are any
 /// `zoomText` times how much larger the application's font is than usual; sizes of rows and text follow it.
 [[nodiscard]] double textScale(const Scene& scene);
 

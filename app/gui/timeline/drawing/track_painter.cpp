@@ -42,6 +42,7 @@ class ComputePainter {
     const std::int32_t match = (*view_.predictedOf)[i];
     if (match < 0) return look_.ofDifference(std::nullopt);
     const auto m = static_cast<std::size_t>(match);
+    if (view_.predicted->tags[m].kind != track_.tags[i].kind) return look_.ofDifference(std::nullopt);  // B and I: other work
     const auto expected = static_cast<double>(view_.predicted->end[m] - view_.predicted->start[m]);
     if (expected <= 0) return look_.ofDifference(std::nullopt);
     return look_.ofDifference(static_cast<double>(track_.end[i] - track_.start[i]) / expected - 1);

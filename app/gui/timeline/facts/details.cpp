@@ -55,8 +55,10 @@ QString comparisonOf(const SpanFacts& facts) {
   const Ns other = facts.other->end - facts.other->start;
   const bool isPrediction = facts.source == Source::Predicted;
   const Ns predicted = isPrediction ? own : other, measured = isPrediction ? other : own;
-  QString text = isPrediction ? QStringLiteral("%1 %2").arg(facts.measuredName, durationText(other))
-                              : QStringLiteral("%1 %2").arg(facts.predictedName, durationText(other));
+  const QString& name = isPrediction ? facts.measuredName : facts.predictedName;
+  if (facts.other->kind != facts.span.kind)  // a whole backward and a split one's part: other work, whose times have no ratio
+    return QStringLiteral("%1 %2 %3").arg(name, nameOf(tagOf(*facts.other)), durationText(other));
+  QString text = QStringLiteral("%1 %2").arg(name, durationText(other));
   if (predicted > 0)
     text += QStringLiteral(", ") + signedPercentText(static_cast<double>(measured - predicted) / static_cast<double>(predicted));
   return text;

@@ -198,6 +198,7 @@ TEST_F(StatisticsShown, AreCalledWhatTheLanesAre) {
   ASSERT_TRUE(settled());
   EXPECT_EQ(source->itemText(0), "plan A");
   EXPECT_EQ(source->itemText(1), "this plan");
+  EXPECT_EQ(source->currentText(), "this plan") << "the plan at hand, not what it is compared with";
 }
 
 TEST_F(StatisticsShown, OfOneBlockAreOfOneBlock) {

@@ -2,6 +2,7 @@
 #include "app/gui/timeline/drawing/legend.h"
 #include "app/gui/timeline/drawing/matches.h"
 #include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/drawing/ruler.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
 
 #include <QImage>
@@ -401,6 +402,37 @@ TEST(ScenePainter, TextOfALegendFitsOrEndsInAnEllipsis) {
   }
 }
 
+/// How many coloured boxes a legend of this width has: columns without background, by line, counted where they begin.
+int boxesIn(const Scene& scene, int width) {
+  QImage image(width, legendHeight(scene, width), QImage::Format_RGB32);
+  QPainter painter(&image);
+  paintLegend(painter, image.rect(), scene, theme(false));
+  painter.end();
+  const auto isText = [](QRgb pixel) { return pixel == theme(false).text.rgb(); };
+  const int lines = std::max(1, image.height() / 18);
+  int boxes = 0;
+  for (int line = 0; line < lines; ++line) {
+    const int y = (image.height() - 18 * lines) / 2 + 18 * line + 9;
+    int run = 0;
+    for (int x = 0; x < width; ++x) {
+      const bool isFilled = image.pixel(x, y) != theme(false).background.rgb() && !isText(image.pixel(x, y));
+      run = isFilled ? run + 1 : 0;
+      boxes += run == 12 ? 1 : 0;
+    }
+  }
+  return boxes;
+}
+
+TEST(ScenePainter, ALegendTakesTheLinesThatItsEntriesNeed) {
+  Scene scene = sceneOf(timelineOfSchedule("zb-h1", {4, 4, 8}));  // F, I, W, two kinds of messages, bubble
+  const int whole = legendHeight(scene, 1400);
+  EXPECT_GT(legendHeight(scene, 420), whole);
+  EXPECT_EQ(legendHeight(Scene{}, 420), 0);
+  for (const int width : {1400, 420, 300}) EXPECT_EQ(boxesIn(scene, width), 6) << width;
+  scene.colourBy = ColourBy::Stage;
+  for (const int width : {1400, 420}) EXPECT_EQ(boxesIn(scene, width), 5) << "four stages and the bubble, " << width;
+}
+
 TEST(ScenePainter, ALegendHasMessagesWhereTheirRowsAreDrawn) {
   Scene scene = sceneOf(timelineOfSchedule("1f1b", {4, 4, 8}));
   const auto painted = [&] {
@@ -417,6 +449,25 @@ TEST(ScenePainter, ALegendHasMessagesWhereTheirRowsAreDrawn) {
   scene.showsCommunication = true;
   scene.rowScale = leastRowScale(scene);  // too low for them
   EXPECT_EQ(painted(), without);
+}
+
+TEST(RowNames, OfMemoryAreThePeaksOfBothTimelines) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {2, 2, 8}));
+  const auto memoryNames = [&](int most) {
+    for (const Row& row : layOutRows(scene).rows) {
+      if (row.kind == Row::Kind::Memory) return rowNames(scene, row, most).join(QStringLiteral(" | "));
+    }
+    return QString();
+  };
+  // Rank 0 of 1F1B holds as many microbatches of 100 bytes as there are ranks, of GPipe all of them.
+  EXPECT_EQ(memoryNames(2), "peak 200 B");
+  scene.measured = timelineOfSchedule("gpipe", {2, 2, 8});
+  scene.predictedName = "this plan";
+  scene.measuredName = "plan B";
+  EXPECT_EQ(memoryNames(2), "this plan 200 B | plan B 800 B");
+  EXPECT_EQ(memoryNames(1), "plan B 800 B") << "the filled curve is that of plan B";
+  scene.arrangement = Arrangement::Above;
+  EXPECT_EQ(memoryNames(2), "plan B 800 B | this plan 200 B");
 }
 
 // ---- Matching ----
@@ -449,6 +500,15 @@ TEST(Matches, AreTheSameActionOfTheSameRankAndRepeatedOnesInOrder) {
   EXPECT_EQ(matches.measuredOf[1], (std::vector<std::int32_t>{1}));
   EXPECT_EQ(matches.predictedOf[1], (std::vector<std::int32_t>{-1, 0}));
   EXPECT_EQ(matches.predictedOf[2], (std::vector<std::int32_t>{-1}));
+}
+
+TEST(Matches, AreAWholeBackwardAndTheInputGradientOfASplitOne) {
+  const SpanTag b0 = tag(SpanKind::Backward, 0, 0), b1 = tag(SpanKind::Backward, 0, 1), i0 = tag(SpanKind::BackwardInput, 0, 0),
+                w0 = tag(SpanKind::BackwardWeight, 0, 0);
+  const Matches matches = matchSpans(trackOfTags({{b0, b1}}), trackOfTags({{i0, w0, b1}}));
+  EXPECT_EQ(matches.measuredOf[0], (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(matches.predictedOf[0], (std::vector<std::int32_t>{0, -1, 1}));
+  EXPECT_EQ(matchSpans(trackOfTags({{i0, w0, b1}}), trackOfTags({{b0, b1}})).measuredOf[0], (std::vector<std::int32_t>{0, -1, 1}));
 }
 
 TEST(Matches, NumbersFarApartCostNoMoreThanOthers) {
