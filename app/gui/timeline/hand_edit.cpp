@@ -16,6 +16,14 @@ QString namedAll(const std::set<Action>& actions) {
   return actions.size() == 1 ? actionText(*actions.begin()) : HandEdit::tr("%n actions", nullptr, static_cast<int>(actions.size()));
 }
 
+/// With a capital, and one full stop where it has no end yet.
+QString sentenceOf(const std::string& reason) {
+  QString text = QString::fromStdString(reason);
+  if (text.isEmpty()) return text;
+  text[0] = text[0].toUpper();
+  return text.endsWith(QLatin1Char('.')) || text.endsWith(QLatin1Char('?')) ? text : text + QLatin1Char('.');
+}
+
 Action plain(Action a) {
   a.overlapsNext = false;
   return a;
@@ -147,9 +155,7 @@ std::vector<Cell> HandEdit::cellsOf(const Schedule& schedule, const std::set<Act
 // ---- Edits ----
 
 void HandEdit::refuse(const Refusal& refusal) {
-  refusal_ = QString::fromStdString(refusal.reason);
-  if (!refusal_.isEmpty()) refusal_[0] = refusal_[0].toUpper();
-  if (!refusal_.endsWith(QLatin1Char('.'))) refusal_ += QLatin1Char('.');
+  refusal_ = sentenceOf(refusal.reason);
   cycle_ = refusal.cycle;
   emit changed();
   emit refused(refusal_);
@@ -397,11 +403,7 @@ std::optional<HandEdit::Drop> HandEdit::drop() const { return drag_ && drag_->tr
 // ---- Words ----
 
 QString HandEdit::message() const {
-  if (drag_ && drag_->refusal) {
-    QString text = QString::fromStdString(drag_->refusal->reason);
-    text[0] = text[0].toUpper();
-    return text + QLatin1Char('.');
-  }
+  if (drag_ && drag_->refusal) return sentenceOf(drag_->refusal->reason);
   if (isImproving() && !progress_.isEmpty()) return progress_;
   if (!refusal_.isEmpty()) return refusal_;
   const auto now = document_.prediction();
