@@ -25,7 +25,9 @@ std::optional<ActionKind> computeKind(SpanKind kind) {
 }  // namespace
 
 Editing::Editing(HandEdit& hand, const Scene& scene, const ShownTimelines& shown, Selection& selection)
-    : hand_(hand), scene_(scene), shown_(shown), selection_(selection) {}
+    : hand_(hand), scene_(scene), shown_(shown), selection_(selection) {
+  connect(&selection, &Selection::changed, this, [this] { hand_.forgetRefusal(); });
+}
 
 // ---- Commands ------------------------------------------------------------------------------------------------------
 
@@ -121,6 +123,7 @@ std::optional<SourcedSpan> Editing::spanOf(const Action& action) const {
 
 Editing::Pressed Editing::press(const QMouseEvent& event, const Geometry& where) {
   const QPoint at = event.position().toPoint();
+  hand_.forgetRefusal();
   if (!hand_.isOn() || event.button() != Qt::LeftButton || !where.tracks().contains(at)) return Pressed::Elsewhere;
   const Hit hit = where.hitAt(at);
   const auto action = hit.span ? actionOf(*hit.span) : std::nullopt;
@@ -136,7 +139,10 @@ Editing::Pressed Editing::press(const QMouseEvent& event, const Geometry& where)
 }
 
 bool Editing::dragTo(const QPoint& at, const Geometry& where) {
-  if (!hand_.isDragging() && !hand_.beginDrag(*taken_)) return false;
+  if (!hand_.isDragging()) {
+    if (!hand_.beginDrag(*taken_)) return false;
+    if (const auto span = spanOf(*taken_)) selection_.selectInPlace(*span);
+  }
   if (const auto rank = where.rankAt(at.y())) hand_.dragTo(*rank, where.timeAt(at.x()));
   return true;
 }
