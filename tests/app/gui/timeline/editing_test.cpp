@@ -5,7 +5,6 @@
 
 #include <QLabel>
 
-#include "app/gui/timeline/edit_bar.h"
 #include "tests/app/gui/timeline/timeline_fixture.h"
 
 namespace pw::gui {
@@ -17,14 +16,17 @@ class TimelineEditing : public TimelineFixture {
   void SetUp() override {
     TimelineFixture::SetUp();
     key(Qt::Key_E);
-    ASSERT_TRUE(bar().isVisible());
+    ASSERT_TRUE(label().isVisible());
   }
-  [[nodiscard]] EditBar& bar() const { return *widget.findChild<EditBar*>(); }
-  [[nodiscard]] std::string message() const { return bar().findChild<QLabel*>()->text().toStdString(); }
-  [[nodiscard]] bool isRed() const {
-    const auto* label = bar().findChild<QLabel*>();
-    return label->palette().color(QPalette::WindowText) == currentTheme().error;
+  /// Of the bar above the timeline.
+  [[nodiscard]] QLabel& label() const {
+    for (auto* label : widget.findChildren<QLabel*>()) {
+      if (label->accessibleName() == "What the edit changed") return *label;
+    }
+    throw std::logic_error("there is no bar");
   }
+  [[nodiscard]] std::string message() const { return label().text().toStdString(); }
+  [[nodiscard]] bool isRed() const { return label().palette().color(QPalette::WindowText) == currentTheme().error; }
   /// B0 of stage 3 to a place before its F0.
   void refuseADrag() {
     const QPoint from = middleOf(at(3, SpanKind::Backward, 3, 0));
