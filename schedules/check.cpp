@@ -158,7 +158,7 @@ void enterRow(Examination& e, Rank rank, Reductions& reductions) {
     enterAction(e, rank, static_cast<std::int32_t>(i), reductions);
   }
   if (!works)
-    e.report(rank, kNowhere, kIdle, fmt::format("rank {} has nothing to do; is row {} empty by mistake?", rank.value, rank.value + 1));
+    e.report(rank, kNowhere, kIdle, fmt::format("there is nothing to do: row {} is empty; give it a stage or remove it", rank.value + 1));
 }
 
 /// Reports `later` when both are in the row and `earlier` does not come first.

@@ -280,6 +280,12 @@ void apply(Attempt& attempt, const MoveStage& edit) {
   if (placement.bidirectional()) return attempt.refuse("the two copies of each stage are mirrored, so that no stage moves on its own");
   const Rank from = placement.rankOfStage[edit.stage.index()];
   if (from == edit.rank) return attempt.refuse(fmt::format("stage {} is on rank {} already", edit.stage.value, from.value));
+  if (std::ranges::count(placement.rankOfStage, from) == 1) {
+    return attempt.refuse(
+        fmt::format("moving stage {} to rank {} would leave rank {} without work; every rank keeps a stage, so use 2 or more chunks "
+                    "per rank to move one",
+                    edit.stage.value, edit.rank.value, from.value));
+  }
   for (const Rank rank : {from, edit.rank}) std::erase(attempt.row(rank), kIdle);
   const std::vector<std::vector<Ns>> starts = unitStarts(schedule);
   Row stays, goes;

@@ -48,7 +48,7 @@ TEST(Check, AnEmptyScheduleSaysWhatItLacks) {
   EXPECT_EQ(check(Schedule{}).size(), 3U);
   Schedule idle = parsed("0F0,0B0\n");
   idle.rows.emplace_back();
-  EXPECT_EQ(onlyMessage(idle), "rank 1 has nothing to do; is row 2 empty by mistake?");
+  EXPECT_EQ(onlyMessage(idle), "there is nothing to do: row 2 is empty; give it a stage or remove it");
 }
 
 TEST(Check, MissingActionsAreNamed) {
@@ -218,7 +218,7 @@ TEST(Check, IdleCellsMeanNothing) {
   EXPECT_EQ(briefs(parsed("0F0,,0B0,\n,1F0,1B0\n")), Briefs{});
   Schedule idle = parsed("0F0,0B0\n");
   idle.rows.push_back({kIdle, kIdle});
-  EXPECT_EQ(onlyMessage(idle), "rank 1 has nothing to do; is row 2 empty by mistake?");
+  EXPECT_EQ(onlyMessage(idle), "there is nothing to do: row 2 is empty; give it a stage or remove it");
   Schedule odd = parsed("0F0,0B0\n");
   odd.rows[0].push_back({Stage{-7}, ActionKind::Idle, Microbatch{99}});
   EXPECT_EQ(briefs(odd), Briefs{}) << "whatever their ids";

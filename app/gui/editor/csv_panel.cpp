@@ -2,8 +2,7 @@
 
 #include <QFontDatabase>
 #include <QLabel>
-#include <QPlainTextEdit>
-#include <QSignalBlocker>
+#include <QPointer>
 #include <QTextBlock>
 #include <QTimer>
 #include <QVBoxLayout>
@@ -13,6 +12,9 @@
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/drawn.h"
+#include "app/gui/editor/rank_text.h"
+#include "app/gui/timeline/facts/actions.h"
+#include "app/gui/timeline/widget.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
@@ -21,6 +23,7 @@
 namespace pw::gui {
 namespace {
 
+constexpr const char* kSource = "The text";    ///< in errors of the parser
 constexpr int kPauseMs = 400;                  ///< without a key: what was typed is meant
 constexpr std::size_t kMostActions = 200'000;  ///< a text editor is no longer a view of more
 
@@ -28,6 +31,11 @@ std::size_t actionsIn(const Schedule& schedule) {
   std::size_t count = 0;
   for (const auto& row : schedule.rows) count += row.size();
   return count;
+}
+
+Action plain(Action a) {
+  a.overlapsNext = false;
+  return a;
 }
 
 /// The cell of a row that an action is in: those of an overlapped pair share one.
@@ -38,28 +46,65 @@ int cellOf(const std::vector<Action>& row, int position) {
   return cell;
 }
 
+/// The action of a cell, `part` (0 or 1) of an overlapped pair; nothing: it is a pause, or there is no such cell.
+std::optional<Action> actionIn(const std::vector<Action>& row, int cell, int part) {
+  int at = 0;
+  for (std::size_t i = 0; i < row.size(); ++i, ++at) {
+    const bool isPair = row[i].overlapsNext && i + 1 < row.size();
+    if (at == cell) {
+      const Action& a = row[isPair && part > 0 ? i + 1 : i];
+      return a.kind == ActionKind::Idle ? std::nullopt : std::optional(plain(a));
+    }
+    if (isPair) ++i;
+  }
+  return std::nullopt;
+}
+
+/// A part of the text.
+struct Place {
+  int row = 0;
+  std::optional<int> cell;  ///< nothing: all of the row
+};
+
+/// Without the name of what was read, which is in sight, and with an end.
+QString sentenceOf(const Error& error) {
+  QString text = QString::fromUtf8(error.what());
+  if (text.startsWith(QLatin1String(kSource))) text.remove(0, static_cast<qsizetype>(std::char_traits<char>::length(kSource)) + 2);
+  if (!text.isEmpty()) text[0] = text[0].toUpper();
+  return text.endsWith(QLatin1Char('.')) ? text : text + QLatin1Char('.');
+}
+
 }  // namespace
 
 struct CsvPanel::Private {
   struct Wrong {
     QString sentence;
-    std::optional<std::pair<int, int>> cell;  ///< row and cell of the text
+    std::optional<Place> where;
   };
 
   CsvPanel& panel;
   Document& document;
-  QPlainTextEdit* text = nullptr;
+  RankText* text = nullptr;
+  QPointer<TimelineWidget> timeline;
   QLabel* label = nullptr;
   QTimer typing;
   QString problem;
-  QString shown;          ///< the document's schedule, as last seen
-  bool isTaking = false;  ///< the document changes because of the text
+  QString shown;           ///< the document's schedule, as last seen
+  bool isTaking = false;   ///< the document changes because of the text
+  bool isShowing = false;  ///< the text changes, or its cursor, because of the document
+  std::optional<Place> wrongAt;
+  std::optional<Action> selected;  ///< in the timeline
 
   Private(CsvPanel& p, Document& d) : panel(p), document(d) {}
   void build();
   void show();
   void take();
   void say(const Wrong& wrong);
+  void mark();
+  void choose();
+  void followSelection();
+  [[nodiscard]] std::optional<Place> placeOf(const Action& action) const;
+  [[nodiscard]] QTextCursor cursorOf(const Place& place) const;
   [[nodiscard]] std::optional<Wrong> wrongOf(Schedule& parsed, const std::string& csv) const;
 };
 
@@ -70,10 +115,15 @@ CsvPanel::CsvPanel(Document& document, QWidget* parent) : QWidget(parent), d(std
 
 CsvPanel::~CsvPanel() = default;
 
+void CsvPanel::follow(TimelineWidget& timeline) {
+  d->timeline = &timeline;
+  connect(&timeline, &TimelineWidget::selectionChanged, this, [this] { d->followSelection(); });
+}
+
 QString CsvPanel::problem() const { return d->problem; }
 
 void CsvPanel::Private::build() {
-  text = new QPlainTextEdit;
+  text = new RankText;
   text->setAccessibleName(CsvPanel::tr("Schedule as CSV, one row per rank"));
   text->setLineWrapMode(QPlainTextEdit::NoWrap);
   text->setFont(QFontDatabase::systemFont(QFontDatabase::FixedFont));
@@ -90,7 +140,10 @@ void CsvPanel::Private::build() {
   column->addWidget(label);
   typing.setSingleShot(true);
   typing.setInterval(kPauseMs);
-  QObject::connect(text, &QPlainTextEdit::textChanged, &panel, [this] { typing.start(); });
+  QObject::connect(text, &QPlainTextEdit::textChanged, &panel, [this] {
+    if (!isShowing) typing.start();
+  });
+  QObject::connect(text, &QPlainTextEdit::cursorPositionChanged, &panel, [this] { choose(); });
   QObject::connect(&typing, &QTimer::timeout, &panel, [this] { take(); });
   QObject::connect(&document, &Document::designChanged, &panel, [this] { show(); });
   QObject::connect(&document, &Document::predictionChanged, &panel, [this] { show(); });
@@ -109,27 +162,30 @@ void CsvPanel::Private::show() {
   while (csv.endsWith(QLatin1Char('\n'))) csv.chop(1);
   if (std::exchange(shown, csv) == csv && !problem.isEmpty()) return;  // what was typed and is not right yet stays
   if (csv != text->toPlainText()) {
-    const QSignalBlocker quiet(text);
+    isShowing = true;
     text->setPlainText(csv);
+    isShowing = false;
   }
   say({});
 }
 
 std::optional<CsvPanel::Private::Wrong> CsvPanel::Private::wrongOf(Schedule& parsed, const std::string& csv) const {
   try {
-    parsed = parseCsv(csv, document.design().request.schedule, "The text");
+    parsed = parseCsv(csv, document.design().request.schedule, kSource);
   } catch (const CsvError& e) {
-    return Wrong{QString::fromUtf8(e.what()), std::pair(static_cast<int>(e.row()), static_cast<int>(e.cell()))};
+    return Wrong{sentenceOf(e), Place{static_cast<int>(e.row()), static_cast<int>(e.cell())}};
   } catch (const Error& e) {
-    return Wrong{QString::fromUtf8(e.what()), {}};
+    return Wrong{sentenceOf(e), {}};
   }
   if (isLowered(parsed)) return Wrong{CsvPanel::tr("Messages are added to a schedule by itself; leave the SEND and RECV cells out."), {}};
   const auto problems = check(parsed);
   if (problems.empty()) return std::nullopt;
   const Problem& first = problems.front();
   Wrong wrong{CsvPanel::tr("Rank %1: %2.").arg(first.rank.value).arg(QString::fromStdString(first.message)), {}};
-  if (first.position >= 0 && first.rank.index() < parsed.rows.size())
-    wrong.cell = std::pair(first.rank.value, cellOf(parsed.rows[first.rank.index()], first.position));
+  if (first.rank.index() < parsed.rows.size()) {
+    wrong.where = Place{first.rank.value, {}};
+    if (first.position >= 0) wrong.where->cell = cellOf(parsed.rows[first.rank.index()], first.position);
+  }
   return wrong;
 }
 
@@ -158,32 +214,101 @@ void CsvPanel::Private::say(const Wrong& wrong) {
   QPalette colours = panel.palette();
   if (!problem.isEmpty()) colours.setColor(QPalette::WindowText, currentTheme().error);
   label->setPalette(colours);
+  wrongAt = wrong.where;
+  mark();
+}
+
+/// The part of the text without its comma.
+QTextCursor CsvPanel::Private::cursorOf(const Place& place) const {
+  const QTextBlock line = text->document()->findBlockByNumber(place.row);
+  QTextCursor cursor;
+  if (!line.isValid()) return cursor;
+  const QString all = line.text();
+  qsizetype from = 0, to = all.size();
+  if (place.cell) {
+    for (int cell = 0; cell < *place.cell; ++cell) {
+      const auto comma = all.indexOf(QLatin1Char(','), from);
+      if (comma < 0) break;
+      from = comma + 1;
+    }
+    if (const auto comma = all.indexOf(QLatin1Char(','), from); comma >= 0) to = comma;
+  }
+  cursor = QTextCursor(line);
+  cursor.setPosition(line.position() + static_cast<int>(from));
+  cursor.setPosition(line.position() + static_cast<int>(to), QTextCursor::KeepAnchor);
+  return cursor;
+}
+
+/// What is wrong, and what is selected in the timeline.
+void CsvPanel::Private::mark() {
   QList<QTextEdit::ExtraSelection> marks;
-  if (wrong.cell) {
-    const QTextBlock line = text->document()->findBlockByNumber(wrong.cell->first);
-    if (line.isValid()) {
-      const QString all = line.text();
-      int from = 0;
-      for (int cell = 0; cell < wrong.cell->second; ++cell) {
-        const auto comma = all.indexOf(QLatin1Char(','), from);
-        if (comma < 0) break;
-        from = static_cast<int>(comma) + 1;
-      }
-      auto to = static_cast<int>(all.indexOf(QLatin1Char(','), from));
-      if (to < 0) to = static_cast<int>(all.size());
-      QTextEdit::ExtraSelection mark;
-      mark.cursor = QTextCursor(line);
-      mark.cursor.setPosition(line.position() + from);
-      mark.cursor.setPosition(line.position() + to, QTextCursor::KeepAnchor);
+  const auto add = [&](const QTextCursor& cursor, QColor colour, bool isWrong) {
+    if (cursor.isNull()) return;
+    QTextEdit::ExtraSelection mark;
+    mark.cursor = cursor;
+    if (isWrong) {
       mark.format.setUnderlineStyle(QTextCharFormat::WaveUnderline);
-      mark.format.setUnderlineColor(currentTheme().error);
-      QColor fill = currentTheme().error;
-      fill.setAlpha(50);
-      mark.format.setBackground(fill);
-      marks << mark;
+      mark.format.setUnderlineColor(colour);
+    }
+    colour.setAlpha(isWrong ? 50 : 90);
+    mark.format.setBackground(colour);
+    marks << mark;
+  };
+  if (wrongAt) add(cursorOf(*wrongAt), currentTheme().error, true);
+  const auto at = problem.isEmpty() && selected ? placeOf(*selected) : std::nullopt;
+  if (at) add(cursorOf(*at), currentTheme().focus, false);
+  text->setExtraSelections(marks);
+}
+
+/// Where an action is in the text; nothing while the text is not the document's schedule.
+std::optional<Place> CsvPanel::Private::placeOf(const Action& action) const {
+  if (typing.isActive() || !problem.isEmpty() || text->isReadOnly()) return std::nullopt;
+  const auto editable = editableSchedule(document);
+  const auto* schedule = std::get_if<Schedule>(&editable);
+  if (schedule == nullptr) return std::nullopt;
+  for (std::size_t r = 0; r < schedule->rows.size(); ++r) {
+    const auto& row = schedule->rows[r];
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (plain(row[i]) == action) return Place{static_cast<int>(r), cellOf(row, static_cast<int>(i))};
     }
   }
-  text->setExtraSelections(marks);
+  return std::nullopt;
+}
+
+/// The block that is selected now is marked and scrolled to; a cursor that somebody has set stays.
+void CsvPanel::Private::followSelection() {
+  const Scene& scene = timeline->scene();
+  const bool isOwn = scene.selected && scene.selected->source == Source::Predicted && scene.predicted;
+  const auto now = isOwn ? actionOf(*scene.predicted, scene.selected->span) : std::nullopt;
+  if (std::exchange(selected, now) == now) return;
+  mark();
+  const auto at = now && !text->hasFocus() ? placeOf(*now) : std::nullopt;
+  if (!at) return;
+  QTextCursor cursor = cursorOf(*at);
+  if (cursor.isNull()) return;
+  cursor.setPosition(cursor.selectionStart());
+  isShowing = true;
+  text->setTextCursor(cursor);
+  isShowing = false;
+}
+
+/// Selects the block of the cell with the cursor, where somebody moves it through the document's schedule.
+void CsvPanel::Private::choose() {
+  const auto prediction = document.prediction();
+  if (isShowing || timeline == nullptr || !text->hasFocus() || typing.isActive() || !problem.isEmpty() || !prediction ||
+      document.isPredicting())
+    return;
+  const auto editable = editableSchedule(document);
+  const auto* schedule = std::get_if<Schedule>(&editable);
+  const QTextCursor cursor = text->textCursor();
+  const auto row = static_cast<std::size_t>(cursor.blockNumber());
+  if (schedule == nullptr || cursor.hasSelection() || row >= schedule->rows.size()) return;
+  const QString before = cursor.block().text().left(cursor.positionInBlock());
+  const auto start = before.lastIndexOf(QLatin1Char(',')) + 1;
+  const int part = before.indexOf(QLatin1Char(';'), start) >= 0 ? 1 : 0;
+  const auto action = actionIn(schedule->rows[row], static_cast<int>(before.count(QLatin1Char(','))), part);
+  const auto block = action ? blockOf(prediction->timeline, prediction->rows->placement, *action) : std::nullopt;
+  if (block) timeline->select({Source::Predicted, *block});
 }
 
 }  // namespace pw::gui

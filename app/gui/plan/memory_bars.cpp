@@ -44,14 +44,14 @@ void MemoryBars::paintEvent(QPaintEvent*) {
   for (std::size_t i = 0; i < shown; ++i) {
     const RankMetrics& rank = ranks_[i];
     const int y = static_cast<int>(i) * row();
-    const bool over = limit_ > 0 && rank.peakBytes > limit_;
+    const bool over = isEnabled() && limit_ > 0 && rank.peakBytes > limit_;
     painter.setPen(t.faintText);
     painter.drawText(QRect(0, y, label, row()), Qt::AlignVCenter,
                      i + 1 == kMost && ranks_.size() > kMost ? QStringLiteral("…") : tr("rank %1").arg(rank.rank.value));
     const double length = most > 0 ? bar * static_cast<double>(rank.peakBytes) / static_cast<double>(most) : 0;
     painter.fillRect(QRectF(label, y + 3, bar, row() - 6), t.bubble);
-    painter.fillRect(QRectF(label, y + 3, length, row() - 6), over ? t.error : t.accent);
-    painter.setPen(over ? t.error : t.text);
+    painter.fillRect(QRectF(label, y + 3, length, row() - 6), over ? t.error : isEnabled() ? t.accent : t.faintText);
+    painter.setPen(over ? t.error : isEnabled() ? t.text : t.faintText);
     painter.drawText(QRect(width() - value, y, value, row()), Qt::AlignVCenter | Qt::AlignRight, sizeText(rank.peakBytes));
   }
   if (limit_ > 0 && most > 0) {

@@ -83,6 +83,7 @@ struct PlanPanel::Private {
   void showDesign();
   void showShape();
   void allowWhatThereIs();
+  void allowRun();
   void showPlacement();
   void showTrace();
   [[nodiscard]] std::shared_ptr<const Measured> traceAlone() const;
@@ -102,6 +103,7 @@ PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   connect(d->results, &PlanResults::shown, this, [this] {
     d->costs->showSource();
     d->showPlacement();
+    d->allowRun();
   });
   d->showDesign();
   d->showPlacement();
@@ -135,7 +137,6 @@ void PlanPanel::Private::build() {
   profile = new QPushButton(PlanPanel::tr("Pr&ofile here"));
   profile->setToolTip(PlanPanel::tr("Measure the model's operators on this machine instead of estimating them"));
   run = new QPushButton(PlanPanel::tr("&Run"));
-  run->setToolTip(PlanPanel::tr("Train a few steps of this plan on this machine and measure them"));
   QObject::connect(profile, &QAbstractButton::clicked, &panel, &PlanPanel::profileRequested);
   QObject::connect(run, &QAbstractButton::clicked, &panel, &PlanPanel::runRequested);
   replan = new QPushButton(PlanPanel::tr("Re-plan from this &trace"));
@@ -311,8 +312,16 @@ void PlanPanel::Private::showShape() {
 void PlanPanel::Private::allowWhatThereIs() {
   const bool model = document.graph() != nullptr, job = document.design().job != nullptr;
   for (QWidget* w : std::initializer_list<QWidget*>{schedule, ranks, chunks, microbatches}) w->setEnabled(model);
-  for (QWidget* w : std::initializer_list<QWidget*>{microbatch, replicas, recompute, sharing, optimizer, limit, run, profile})
+  for (QWidget* w : std::initializer_list<QWidget*>{microbatch, replicas, recompute, sharing, optimizer, limit, profile})
     w->setEnabled(model && !job);
+  allowRun();
+}
+
+/// A plan that cannot be predicted cannot be run either; its button says why.
+void PlanPanel::Private::allowRun() {
+  const QString problem = document.problem();
+  run->setEnabled(document.graph() != nullptr && !document.design().job && problem.isEmpty());
+  run->setToolTip(problem.isEmpty() ? PlanPanel::tr("Train a few steps of this plan on this machine and measure them") : problem);
 }
 
 void PlanPanel::Private::showPlacement() {

@@ -6,6 +6,7 @@
 #include <QTimer>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <initializer_list>
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
@@ -179,7 +180,8 @@ void PlanResults::Private::showResults() {
   emit widget.shown();
   const auto p = document.prediction();
   showOrder();
-  for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setEnabled(problem.isEmpty());
+  for (QWidget* figure : std::initializer_list<QWidget*>{step, bar, rate, mfu, bubble, lower, order, makespan, alone, error, memory})
+    figure->setEnabled(problem.isEmpty());
   error->setToolTip(
       PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from the "
                       "same kind of times"));

@@ -131,6 +131,7 @@ void RunsPanel::Private::connectAll() {
   connect(&document, &Document::measuredChanged, p, [this] { follow(); });
   connect(&document, &Document::predictionChanged, p, [this] {
     settle.start();
+    updateControls();
     if (pendingSteps && !document.isPredicting()) begin();
   });
   connect(&settle, &QTimer::timeout, p, [this] { document.isDragging() ? settle.start() : judge(); });
@@ -162,7 +163,7 @@ void RunsPanel::Private::connectAll() {
 
 void RunsPanel::Private::updateControls() {
   const bool busy = panel.isBusy();
-  controls->setState(busy, document.graph() != nullptr);
+  controls->setState(busy, document.graph() != nullptr, document.problem());
   if (busy == wasBusy) return;
   wasBusy = busy;
   emit panel.busyChanged(busy);

@@ -26,7 +26,6 @@ RunControls::RunControls(QWidget* parent)
       progress_(new QProgressBar(this)),
       status_(new QLabel(this)) {
   run_->setAccessibleName(tr("Run the plan on this machine"));
-  run_->setToolTip(tr("Executes the plan: one process per rank, real training steps, measured spans"));
   steps_->setRange(1, 100'000);
   steps_->setValue(5);
   steps_->setSuffix(tr(" steps"));
@@ -68,18 +67,28 @@ RunControls::RunControls(QWidget* parent)
   connect(run_, &QPushButton::clicked, this, [this] { emit runRequested(steps_->value()); });
   connect(profile_, &QPushButton::clicked, this, &RunControls::profileRequested);
   connect(cancel_, &QPushButton::clicked, this, &RunControls::cancelRequested);
-  setState(false, false);
+  setState(false, false, {});
 }
 
-void RunControls::setState(bool busy, bool hasModel) {
+void RunControls::setState(bool busy, bool hasModel, const QString& problem) {
   const bool hadFocus = run_->hasFocus() || profile_->hasFocus() || cancel_->hasFocus();
-  for (QWidget* widget : {static_cast<QWidget*>(run_), static_cast<QWidget*>(profile_)}) widget->setEnabled(!busy && hasModel);
+  run_->setEnabled(!busy && hasModel && problem.isEmpty());
+  profile_->setEnabled(!busy && hasModel);
   steps_->setEnabled(!busy);
   transport_->setEnabled(!busy);
   precision_->setEnabled(!busy);
   progress_->setVisible(busy);
   cancel_->setVisible(busy);
   if (hadFocus) (busy ? cancel_ : run_)->setFocus();  // a keyboard stays where it was
+  problem_ = problem;
+  tip();
+}
+
+/// Says why there is nothing to run, else what a run does and what should be known before it.
+void RunControls::tip() {
+  run_->setToolTip(!problem_.isEmpty() ? problem_
+                                       : tr("Executes the plan: one process per rank, real training steps, measured spans") +
+                                             (hint_.isEmpty() ? QString() : QStringLiteral("\n") + hint_));
 }
 
 void RunControls::setProgress(qint64 done, qint64 all, const QString& text) {
@@ -98,8 +107,7 @@ void RunControls::say(const QString& text) {
 void RunControls::setHint(const QString& text) {
   if (text == hint_) return;
   hint_ = text;
-  run_->setToolTip(tr("Executes the plan: one process per rank, real training steps, measured spans") +
-                   (text.isEmpty() ? QString() : QStringLiteral("\n") + text));
+  tip();
   say(said_);
 }
 

@@ -21,7 +21,8 @@ class RunControls : public QWidget {
  public:
   explicit RunControls(QWidget* parent = nullptr);
 
-  void setState(bool busy, bool hasModel);
+  /// `problem`: why there is no plan to run; empty: there is one.
+  void setState(bool busy, bool hasModel, const QString& problem);
   void setProgress(qint64 done, qint64 all, const QString& text);  ///< `all` 0: unknown
   void say(const QString& text);
   /// What should be known before a run: shown while there is nothing else to say.
@@ -43,6 +44,7 @@ class RunControls : public QWidget {
 
  private:
   void use(Transport transport);
+  void tip();
 
   QPushButton *run_, *profile_, *cancel_;
   QSpinBox* steps_;
@@ -50,7 +52,7 @@ class RunControls : public QWidget {
   bool gpuWanted_ = false;  ///< by what was followed, before it was known whether there is one
   QProgressBar* progress_;
   QLabel* status_;
-  QString said_, hint_;
+  QString said_, hint_, problem_;
 };
 
 }  // namespace pw::gui

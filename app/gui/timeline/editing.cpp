@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/gui/timeline/drawing/edit_marks.h"
+#include "app/gui/timeline/facts/actions.h"
 
 namespace pw::gui {
 namespace {
@@ -15,17 +16,12 @@ using Emphasis = Selection::Emphasis;
 
 constexpr int kMovingActions = 4;  ///< the first ones: what a drag does; they have keys and a place in the menu, no buttons
 
-std::optional<ActionKind> computeKind(SpanKind kind) {
-  for (const ActionKind own : {ActionKind::Forward, ActionKind::Backward, ActionKind::BackwardInput, ActionKind::BackwardWeight}) {
-    if (spanKind(own) == kind) return own;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Editing::Editing(HandEdit& hand, const Scene& scene, const ShownTimelines& shown, Selection& selection)
-    : hand_(hand), scene_(scene), shown_(shown), selection_(selection) {}
+    : hand_(hand), scene_(scene), shown_(shown), selection_(selection) {
+  connect(&selection, &Selection::changed, this, [this] { hand_.forgetRefusal(); });
+}
 
 // ---- Commands ------------------------------------------------------------------------------------------------------
 
@@ -97,23 +93,13 @@ void Editing::show() {
 // ---- Blocks and actions --------------------------------------------------------------------------------------------
 
 std::optional<Action> Editing::actionOf(const SourcedSpan& span) const {
-  if (span.source != Source::Predicted || !scene_.predicted || span.span.track != TrackKind::Compute) return std::nullopt;
-  const SpanTrack& track = trackOf(*scene_.predicted, span.span);
-  const auto at = static_cast<std::size_t>(span.span.index);
-  if (at >= track.size()) return std::nullopt;
-  const auto kind = computeKind(track.tags[at].kind);
-  if (!kind) return std::nullopt;
-  return Action{track.tags[at].stage, *kind, track.tags[at].microbatch};
+  if (span.source != Source::Predicted || !scene_.predicted) return std::nullopt;
+  return pw::gui::actionOf(*scene_.predicted, span.span);
 }
 
 std::optional<SourcedSpan> Editing::spanOf(const Action& action) const {
   if (!scene_.predicted || !shown_.prediction()) return std::nullopt;
-  const Placement& placement = shown_.prediction()->rows->placement;
-  if (action.stage.value < 0 || action.stage.index() >= placement.stages()) return std::nullopt;
-  const Rank rank = placement.rankOf(action.stage, action.microbatch);
-  const auto kind = spanKind(action.kind);
-  if (!kind) return std::nullopt;
-  const auto span = findAction(*scene_.predicted, rank, *kind, action.stage, action.microbatch);
+  const auto span = blockOf(*scene_.predicted, shown_.prediction()->rows->placement, action);
   return span ? std::optional(SourcedSpan{Source::Predicted, *span}) : std::nullopt;
 }
 
@@ -121,6 +107,7 @@ std::optional<SourcedSpan> Editing::spanOf(const Action& action) const {
 
 Editing::Pressed Editing::press(const QMouseEvent& event, const Geometry& where) {
   const QPoint at = event.position().toPoint();
+  hand_.forgetRefusal();
   if (!hand_.isOn() || event.button() != Qt::LeftButton || !where.tracks().contains(at)) return Pressed::Elsewhere;
   const Hit hit = where.hitAt(at);
   const auto action = hit.span ? actionOf(*hit.span) : std::nullopt;
@@ -136,7 +123,10 @@ Editing::Pressed Editing::press(const QMouseEvent& event, const Geometry& where)
 }
 
 bool Editing::dragTo(const QPoint& at, const Geometry& where) {
-  if (!hand_.isDragging() && !hand_.beginDrag(*taken_)) return false;
+  if (!hand_.isDragging()) {
+    if (!hand_.beginDrag(*taken_)) return false;
+    if (const auto span = spanOf(*taken_)) selection_.selectInPlace(*span);
+  }
   if (const auto rank = where.rankAt(at.y())) hand_.dragTo(*rank, where.timeAt(at.x()));
   return true;
 }

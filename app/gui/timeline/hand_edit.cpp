@@ -16,6 +16,14 @@ QString namedAll(const std::set<Action>& actions) {
   return actions.size() == 1 ? actionText(*actions.begin()) : HandEdit::tr("%n actions", nullptr, static_cast<int>(actions.size()));
 }
 
+/// With a capital, and one full stop where it has no end yet.
+QString sentenceOf(const std::string& reason) {
+  QString text = QString::fromStdString(reason);
+  if (text.isEmpty()) return text;
+  text[0] = text[0].toUpper();
+  return text.endsWith(QLatin1Char('.')) || text.endsWith(QLatin1Char('?')) ? text : text + QLatin1Char('.');
+}
+
 Action plain(Action a) {
   a.overlapsNext = false;
   return a;
@@ -42,7 +50,9 @@ HandEdit::HandEdit(Document& document, QObject* parent) : QObject(parent), docum
     if (on_ && !document_.graph() && !document_.design().customCosts) setOn(false);
   });
   connect(&document, &Document::designChanged, this, [this] {
-    if (on_ && !drag_) keepSelection();
+    if (!on_ || drag_) return;
+    forgetRefusal();
+    keepSelection();
   });
   connect(&document, &Document::predictionChanged, this, [this] {
     if (on_) emit changed();
@@ -73,8 +83,7 @@ void HandEdit::setOn(bool on) {
   improving_.cancel();
   on_ = on;
   selection_.clear();
-  refusal_.clear();
-  cycle_.clear();
+  forgetReasons();
   earlier_ = document_.before();
   emit changed();
 }
@@ -82,8 +91,7 @@ void HandEdit::setOn(bool on) {
 // ---- What is selected ----
 
 void HandEdit::select(const Action& action, Extends extends) {
-  refusal_.clear();
-  cycle_.clear();
+  forgetReasons();
   if (extends == Extends::No) selection_.clear();
   if (extends == Extends::One && selection_.contains(action)) {
     selection_.erase(action);
@@ -113,8 +121,7 @@ void HandEdit::selectFrom(const Action& one, const Action& other) {
 void HandEdit::clearSelection() {
   selection_.clear();
   last_.reset();
-  refusal_.clear();
-  cycle_.clear();
+  forgetReasons();
   emit changed();
 }
 
@@ -144,20 +151,36 @@ std::vector<Cell> HandEdit::cellsOf(const Schedule& schedule, const std::set<Act
   return cells;
 }
 
+void HandEdit::forgetReasons() {
+  refusal_.clear();
+  remark_.clear();
+  cycle_.clear();
+}
+
+void HandEdit::forgetRefusal() {
+  if (refusal_.isEmpty() && remark_.isEmpty()) return;
+  forgetReasons();
+  emit changed();
+}
+
 // ---- Edits ----
 
 void HandEdit::refuse(const Refusal& refusal) {
-  refusal_ = QString::fromStdString(refusal.reason);
-  if (!refusal_.isEmpty()) refusal_[0] = refusal_[0].toUpper();
-  if (!refusal_.endsWith(QLatin1Char('.'))) refusal_ += QLatin1Char('.');
+  remark_.clear();
+  refusal_ = sentenceOf(refusal.reason);
   cycle_ = refusal.cycle;
   emit changed();
   emit refused(refusal_);
 }
 
+void HandEdit::say(const QString& sentence) {
+  forgetReasons();
+  remark_ = sentence;
+  emit changed();
+}
+
 void HandEdit::accept(const QString& what, Schedule schedule) {
-  refusal_.clear();
-  cycle_.clear();
+  forgetReasons();
   try {
     setDrawn(document_, what, std::move(schedule));
   } catch (const Error& e) {
@@ -167,6 +190,7 @@ void HandEdit::accept(const QString& what, Schedule schedule) {
 
 void HandEdit::change(const QString& what, const std::function<Edit(const Schedule&)>& make) {
   if (!on_ || drag_) return;
+  if (selection_.empty()) return say(tr("Select an action first; Ctrl and Shift select several."));
   try {
     const auto shown = editableSchedule(document_);
     if (const auto* refusal = std::get_if<std::string>(&shown)) return refuse({*refusal, {}});
@@ -184,7 +208,7 @@ void HandEdit::shift(int places) {
 }
 
 void HandEdit::moveStages(int ranks) {
-  if (selection_.empty()) return refuse({tr("select an action of the stage first").toStdString(), {}});
+  if (selection_.empty()) return say(tr("Select an action of the stage first."));
   const Stage stage = selection_.begin()->stage;
   change(tr("Move stage %1").arg(stage.value), [&](const Schedule& s) {
     const int count = static_cast<int>(s.rows.size());
@@ -230,7 +254,7 @@ void HandEdit::pairOrUnpair() {
 }
 
 void HandEdit::addPause() {
-  if (selection_.empty()) return refuse({tr("select the action before which the rank is to pause").toStdString(), {}});
+  if (selection_.empty()) return say(tr("Select the action before which the rank is to pause."));
   change(tr("Add a pause"), [&](const Schedule& s) { return AddIdle{cellsOf(s, selection_).front(), 1}; });
 }
 
@@ -247,7 +271,7 @@ void HandEdit::removePauses() {
 }
 
 void HandEdit::swapTwo() {
-  if (selection_.size() != 2) return refuse({tr("select the two actions that are to change places").toStdString(), {}});
+  if (selection_.size() != 2) return say(tr("Select the two actions that are to change places."));
   change(tr("Swap %1 and %2").arg(actionText(*selection_.begin()), actionText(*selection_.rbegin())), [&](const Schedule& s) {
     const auto cells = cellsOf(s, selection_);
     return SwapCells{cells.front(), cells.back()};
@@ -281,7 +305,7 @@ void HandEdit::improve() {
                        const Schedule better = improved(schedule, design, graph.get(), profile.get(), effort);
                        return [this, design, schedule, better] {
                          if (!on_ || drag_ || document_.design() != design) return;  // edited meanwhile: that counts
-                         if (better.rows == schedule.rows) return refuse({tr("no faster order was found from here").toStdString(), {}});
+                         if (better.rows == schedule.rows) return say(tr("No faster order was found from here."));
                          accept(tr("Improve the order"), better);
                        };
                      });
@@ -330,8 +354,7 @@ bool HandEdit::beginDrag(const Action& action) {
   if (drag->actions.size() == 1) drag->drop.room = std::pair(timeOfPlace(times, drag->legal.first), timeOfPlace(times, drag->legal.last));
   if (!selection_.contains(drag->action)) selection_ = {drag->action};
   last_ = drag->action;
-  refusal_.clear();
-  cycle_.clear();
+  forgetReasons();
   drag_ = std::move(drag);
   document_.beginDrag(tr("Move %1").arg(namedAll(drag_->actions)));
   emit changed();
@@ -395,13 +418,10 @@ std::optional<HandEdit::Drop> HandEdit::drop() const { return drag_ && drag_->tr
 // ---- Words ----
 
 QString HandEdit::message() const {
-  if (drag_ && drag_->refusal) {
-    QString text = QString::fromStdString(drag_->refusal->reason);
-    text[0] = text[0].toUpper();
-    return text + QLatin1Char('.');
-  }
+  if (drag_ && drag_->refusal) return sentenceOf(drag_->refusal->reason);
   if (isImproving() && !progress_.isEmpty()) return progress_;
   if (!refusal_.isEmpty()) return refusal_;
+  if (!remark_.isEmpty()) return remark_;
   return document_.before() == earlier_ ? QString() : changeText(document_);
 }
 

@@ -34,6 +34,7 @@ class HandEdit : public QObject {
   enum class Extends : std::uint8_t { No, One, Range };  ///< Range: all of its row from what was selected last
   void select(const Action& action, Extends extends = Extends::No);
   void clearSelection();
+  void forgetRefusal();  ///< the reason of the last edit: something else is being done
 
   // ---- Edits of the selection ----
   void shift(int places);      ///< each in its own row; negative: earlier
@@ -66,7 +67,8 @@ class HandEdit : public QObject {
   [[nodiscard]] bool isDragging() const { return drag_ != nullptr; }
   [[nodiscard]] std::optional<Drop> drop() const;
 
-  /// The reason of the last refusal, until the next edit; else what the last edit changed: `Step 9.46 → 10.8 ms (+14 %)`.
+  /// The reason of the last refusal, or that there was nothing to do, until the next action; else what the last edit changed: `Step 9.46
+  /// → 10.8 ms (+14 %)`.
   [[nodiscard]] QString message() const;
   [[nodiscard]] bool isRefused() const;                                      ///< the message is a reason
   [[nodiscard]] const std::vector<Action>& cycle() const { return cycle_; }  ///< of the last refusal
@@ -81,8 +83,10 @@ class HandEdit : public QObject {
   void apply(const QString& what, const Edit& edit);
   void change(const QString& what, const std::function<Edit(const Schedule&)>& make);
   void refuse(const Refusal& refusal);
+  void say(const QString& sentence);
   void accept(const QString& what, Schedule schedule);
   void keepSelection();
+  void forgetReasons();
   void selectFrom(const Action& one, const Action& other);
   [[nodiscard]] bool tryDrop(const Edit& edit);
 
@@ -93,6 +97,7 @@ class HandEdit : public QObject {
   std::unique_ptr<Dragged> drag_;
   std::shared_ptr<const Prediction> earlier_;  ///< before the last change that was not made here
   QString refusal_;
+  QString remark_;  ///< in its place: no edit, but nothing wrong either
   std::vector<Action> cycle_;
   std::shared_ptr<std::atomic<bool>> enough_;  ///< of the search in progress
   QString progress_;

@@ -77,7 +77,15 @@ void Place::takeTimelines(bool isOtherShape, bool isDragging) {
 
 void Place::settle() {
   const auto end = static_cast<double>(endOf(scene_));
-  if (showsAll_ && (end > view_.end() || end < 0.7 * view_.end())) fitAll();
+  const auto before = static_cast<double>(std::exchange(end_, endOf(scene_)));
+  if (showsAll_) {
+    if (end > view_.end() || end < 0.7 * view_.end()) fitAll();
+  } else if (view_.start < before && before <= view_.end() && end > view_.end()) {
+    constexpr int kMargin = 8;  // pixels after the end, as where all is shown
+    Viewport longer = view_;
+    longer.nsPerPixel = (end - view_.start) / std::max(1, view_.width - kMargin);
+    show(longer, Move::Jump);
+  }
 }
 
 // ---- Moving --------------------------------------------------------------------------------------------------------

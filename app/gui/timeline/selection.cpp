@@ -29,17 +29,28 @@ void Selection::selectSpan(const std::optional<SourcedSpan>& span) {
 
 void Selection::selectWithin(const SourcedSpan& span) {
   if (!exists(timeline(span.source), span.span)) return clear();
-  const Timeline& t = *timeline(span.source);
+  take(span);
+  const Span s = spanOf(*timeline(span.source), span.span);
+  place_.revealRow(span);
+  place_.revealTime(s.start, s.end);
+  emit changed();
+}
+
+void Selection::selectInPlace(const SourcedSpan& span) {
+  scene_.range.reset();
+  if (!exists(timeline(span.source), span.span)) return clear();
+  take(span);
+  emit changed();
+}
+
+/// In the place of any other span or bubble, and of what was highlighted for its sake.
+void Selection::take(const SourcedSpan& span) {
   scene_.selected = span;
-  selectedTag_ = tagOf(t, span.span);
+  selectedTag_ = tagOf(*timeline(span.source), span.span);
   gap_.reset();
   leaveMarks();
   if (showsPath_ && emphasis_ == Emphasis::None) showPath();
-  const Span s = spanOf(t, span.span);
-  place_.revealRow(span);
-  place_.revealTime(s.start, s.end);
   markAlso();
-  emit changed();
 }
 
 void Selection::selectGap(const BubbleRef& wanted) {

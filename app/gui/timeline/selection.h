@@ -21,6 +21,7 @@ class Selection : public QObject {
   // ---- What is selected: one of these, or nothing ----
   void selectSpan(const std::optional<SourcedSpan>& span);  ///< and shows it; one that is not there selects nothing
   void selectWithin(const SourcedSpan& span);               ///< likewise, and a range stays selected around it
+  void selectInPlace(const SourcedSpan& span);              ///< as `selectSpan`, without moving the view
   void selectGap(const BubbleRef& gap);                     ///< and shows it with its causes; no effect where there is none
   void selectTimes(Ns from, Ns to);                         ///< in any order; outside the step: as far as it goes
   /// Takes a block to those chosen, or out of them, beginning with the one that is selected; they stay until something else is selected.
@@ -69,6 +70,7 @@ class Selection : public QObject {
   void marked();   ///< what is highlighted
 
  private:
+  void take(const SourcedSpan& span);
   void chooseAll(std::vector<SourcedSpan> chosen);
   void leaveMarks();
   void unmarkWhatIsGone();

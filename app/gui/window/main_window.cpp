@@ -105,6 +105,7 @@ void MainWindow::Private::build() {
   analysis = new AnalysisPanel(document);
   explain = new ExplainPanel(document);
   schedule = new CsvPanel(document);
+  schedule->follow(*timeline);
   statistics = new StatisticsPanel(document, *timeline);
   notes = new NotesPanel(document, *timeline);
   modelDock = addDock(MainWindow::tr("Model"), QStringLiteral("model"), model, Qt::LeftDockWidgetArea);

@@ -164,6 +164,10 @@ TEST(Edit, MovesAStageToAnotherRank) {
   EXPECT_EQ(moved.placement.rankOfStage[2], Rank{1});
   EXPECT_THAT(refused(s, MoveStage{Stage{2}, Rank{0}}).reason, HasSubstr("already"));
   EXPECT_THAT(refused(generate("dualpipe", {4, 4, 8}), MoveStage{Stage{2}, Rank{0}}).reason, HasSubstr("mirrored"));
+  const Schedule oneEach = rowsOf("0F0,0B0\r\n1F0,1B0\r\n");
+  EXPECT_EQ(
+      refused(oneEach, MoveStage{Stage{1}, Rank{0}}).reason,
+      "moving stage 1 to rank 0 would leave rank 1 without work; every rank keeps a stage, so use 2 or more chunks per rank to move one");
 }
 
 TEST(Edit, TurnsOneFOneBIntoZbH1ByItsMoves) {

@@ -7,6 +7,8 @@
 
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/editor/rank_text.h"
+#include "app/gui/timeline/widget.h"
 #include "schedules/csv.h"
 #include "schedules/generate.h"
 #include "tests/app/gui/window_fixture.h"
@@ -62,6 +64,67 @@ TEST_F(CsvPanelTest, MarksTheCellThatIsWrong) {
   ASSERT_TRUE(QTest::qWaitFor([&] { return marked() == "1B0"; }, 60'000)) << marked();
   EXPECT_THAT(panel.problem().toStdString(), testing::HasSubstr("Rank 1"));
   EXPECT_EQ(document.design(), before);
+}
+
+TEST_F(CsvPanelTest, UnderlinesTheRowThatLacksAnAction) {
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B0,1F1");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
+  EXPECT_EQ(panel.problem(), "Rank 1: 1B1 is missing: rank 1, which holds stage 1, never does it.");
+  ASSERT_FALSE(text->extraSelections().isEmpty());
+  EXPECT_EQ(text->extraSelections().front().cursor.selectedText(), "1F0,1B0,1F1");
+}
+
+TEST_F(CsvPanelTest, SaysWhereACellCannotBeRead) {
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1X0,1F1,1B1");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
+  EXPECT_TRUE(panel.problem().startsWith("Row 2 (rank 1), cell 2: \"1X0\" is not an action")) << panel.problem().toStdString();
+  EXPECT_TRUE(panel.problem().endsWith('.')) << panel.problem().toStdString();
+}
+
+TEST_F(CsvPanelTest, EachRowHasItsRankInTheMargin) {
+  panel.resize(400, 200);
+  panel.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&panel));
+  auto& rows = dynamic_cast<RankText&>(*text);
+  EXPECT_EQ(rows.labelOf(1), "rank 1");
+  EXPECT_TRUE(rows.margin()->isVisible());
+  EXPECT_GT(rows.margin()->width(), rows.margin()->fontMetrics().horizontalAdvance("rank 1"));
+  EXPECT_EQ(rows.margin()->geometry().right() + 1, text->viewport()->geometry().left());
+}
+
+TEST_F(CsvPanelTest, TheBlockAndTheCellThatAreSelectedAreTheSame) {
+  TimelineWidget timeline(document);
+  panel.follow(timeline);
+  for (QWidget* widget : {static_cast<QWidget*>(&timeline), static_cast<QWidget*>(&panel)}) {
+    widget->show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(widget));
+  }
+  ASSERT_TRUE(predicted());
+  const auto find = [&](SpanKind kind, int stage, int microbatch) {
+    return SourcedSpan{Source::Predicted,
+                       findAction(document.prediction()->timeline, Rank{stage}, kind, Stage{stage}, Microbatch{microbatch}).value()};
+  };
+  timeline.activateWindow();
+  timeline.setFocus();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !text->hasFocus(); }, 10'000));
+  timeline.select(find(SpanKind::Forward, 1, 1));
+  ASSERT_FALSE(text->extraSelections().isEmpty());
+  EXPECT_EQ(text->extraSelections().front().cursor.selectedText(), "1F1");
+  EXPECT_EQ(text->textCursor().blockNumber(), 1);
+  EXPECT_EQ(text->textCursor().positionInBlock(), 8);
+
+  panel.activateWindow();
+  text->setFocus();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return text->hasFocus(); }, 10'000));
+  QTest::keyClick(text, Qt::Key_Home);
+  EXPECT_EQ(timeline.scene().selected, find(SpanKind::Forward, 1, 0));
+  QTest::keyClick(text, Qt::Key_Up);
+  EXPECT_EQ(timeline.scene().selected, find(SpanKind::Forward, 0, 0));
+  QTest::keyClick(text, Qt::Key_End);
+  EXPECT_EQ(timeline.scene().selected, find(SpanKind::Backward, 0, 1));
+  EXPECT_EQ(text->extraSelections().front().cursor.selectedText(), "0B1");
+  timeline.clearSelection();
+  EXPECT_TRUE(text->extraSelections().isEmpty());
 }
 
 TEST_F(CsvPanelTest, KeepsWhatIsNotRightYetWhileThePlanChangesOtherwise) {

@@ -273,11 +273,18 @@ TEST_F(PlanPanelTest, WhatIsWrongWithThePlanIsSaidAndItsFiguresFade) {
   settle();
   EXPECT_TRUE(named<QLabel>("Problem").isVisible());
   EXPECT_EQ(figure("Problem"), document.problem());
-  EXPECT_FALSE(named<QLabel>("Step").isEnabled());
+  for (const char* const name : {"Step", "Samples/s", "MFU", "Bubble", "Lower bound", "Order", "Pipeline makespan", "On one rank"})
+    EXPECT_FALSE(named<QLabel>(name).isEnabled()) << name;
+  EXPECT_FALSE(panel->findChild<MemoryBars*>()->isEnabled());
+  EXPECT_FALSE(button("&Run").isEnabled()) << "there is no plan to run";
+  EXPECT_EQ(button("&Run").toolTip(), document.problem());
   document.undo();
   settle();
   EXPECT_FALSE(named<QLabel>("Problem").isVisible());
   EXPECT_TRUE(named<QLabel>("Step").isEnabled());
+  EXPECT_TRUE(named<QLabel>("On one rank").isEnabled());
+  EXPECT_TRUE(panel->findChild<MemoryBars*>()->isEnabled());
+  EXPECT_TRUE(button("&Run").isEnabled());
 }
 
 TEST_F(PlanPanelTest, PastRunsOfTheModelGiveTheStepARange) {

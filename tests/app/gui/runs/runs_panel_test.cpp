@@ -7,6 +7,7 @@
 #include <QComboBox>
 #include <QFile>
 #include <QLabel>
+#include <QPushButton>
 #include <QSignalSpy>
 #include <QTemporaryDir>
 #include <QTest>
@@ -234,6 +235,22 @@ TEST_F(RunsPanelTest, SaysBeforeAndAfterARunThatRanksShareCores) {
   waitFor([&] { return controls.text().contains(QStringLiteral("1024 ranks share")); });
   document.edit("one rank", [](Design& d) { d.request.ranks = 1; });
   waitFor([&] { return !controls.text().contains(QStringLiteral("share")); });
+}
+
+TEST_F(RunsPanelTest, APlanThatCannotBePredictedCannotBeRunAndTheButtonSaysWhy) {
+  const auto* const run = [this] {
+    for (const auto* button : panel().findChildren<QPushButton*>())
+      if (button->accessibleName() == "Run the plan on this machine") return button;
+    throw std::logic_error("the panel has no button to run");
+  }();
+  EXPECT_TRUE(run->isEnabled());
+  document.edit("five ranks", [](Design& d) { d.request.schedule = "dualpipe", d.request.ranks = 5; });
+  waitFor([&] { return !document.problem().isEmpty(); });
+  EXPECT_FALSE(run->isEnabled());
+  EXPECT_EQ(run->toolTip(), document.problem());
+  document.undo();
+  waitFor([&] { return document.problem().isEmpty() && run->isEnabled(); });
+  EXPECT_TRUE(run->toolTip().startsWith("Executes the plan")) << run->toolTip().toStdString();
 }
 
 TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
