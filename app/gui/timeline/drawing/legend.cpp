@@ -82,7 +82,7 @@ struct PlacedEntry {
 };
 
 /// Where entries lie in so many lines, as far as they have room; where some have none, there is room for an ellipsis after the last one.
-std::vector<PlacedEntry> placesOf(const std::vector<Entry>& entries, const QFontMetrics& metrics, int width, int mostLines) {
+std::vector<PlacedEntry> entryPlaces(const std::vector<Entry>& entries, const QFontMetrics& metrics, int width, int mostLines) {
   const Sizes sizes(metrics);
   const int ellipsis = metrics.horizontalAdvance(QStringLiteral("…")) + sizes.gap, start = sizes.gap / 2;
   std::vector<PlacedEntry> places;
@@ -106,7 +106,7 @@ int legendHeight(const Scene& scene, int width) {
   if (isEmpty(scene)) return 0;
   constexpr int kMostLines = 3, kMargin = 6;
   const QFontMetrics metrics(sceneFont(scene, 0.9));
-  const auto places = placesOf(entriesOf(scene, Look(scene, currentTheme())), metrics, width, kMostLines);
+  const auto places = entryPlaces(entriesOf(scene, Look(scene, currentTheme())), metrics, width, kMostLines);
   return linesIn(places) * Sizes(metrics).line + kMargin;
 }
 
@@ -119,7 +119,7 @@ void paintLegend(QPainter& painter, const QRect& area, const Scene& scene, const
   const QFontMetrics metrics(painter.font());
   const Sizes sizes(metrics);
   const std::vector<Entry> entries = entriesOf(scene, look);
-  const auto places = placesOf(entries, metrics, area.width(), std::max(1, area.height() / sizes.line));
+  const auto places = entryPlaces(entries, metrics, area.width(), std::max(1, area.height() / sizes.line));
   const int top = area.top() + (area.height() - linesIn(places) * sizes.line) / 2;
   int end = area.left() + sizes.gap / 2;
   for (const auto& [entry, line, x, width] : places) {
