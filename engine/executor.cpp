@@ -76,6 +76,12 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
   return sentence;
 }
 
+std::string Executor::reportAfter(int number, const char* phase, const std::exception& failure) noexcept {
+  current_.reset();
+  phase_ = phase;
+  return reportOf(number, failure);
+}
+
 /// All actions of the rank's row.
 void Executor::runTraining() {
   if (options_.instead) {

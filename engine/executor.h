@@ -73,6 +73,11 @@ class Executor {
   /// Runs all forwards of a step without gradients. The stages keep the model's outputs; the loss is in the log.
   [[nodiscard]] StepLog evaluate(int number);
 
+  /// What this rank did in its last step; the messages after it are noted there, too.
+  [[nodiscard]] FlightRecord& flights() { return flights_; }
+  /// The sentence of a failure between a step and the next, `phase` being as in `when its times were collected`. Writes the flight record.
+  [[nodiscard]] std::string reportAfter(int number, const char* phase, const std::exception& failure) noexcept;
+
   /// The loss scale of the next step, the same on all ranks; nothing without `scaleLoss`.
   [[nodiscard]] std::optional<double> lossScale() const { return options_.scaleLoss ? std::optional(lossScale_.value()) : std::nullopt; }
 

@@ -29,6 +29,7 @@ std::string subjectOf(const FlightEntry& entry, const Plan& plan) {
     case What::Compute: return toString(entry.action);
     case What::Value: return toString(asInPlan(entry.action, plan));
     case What::Number: return "a number for the sum over all ranks";
+    case What::Log: return "step times";
     case What::Barrier: return "all ranks at a barrier";
     case What::Gradients:
     case What::NewValues: break;

@@ -22,6 +22,7 @@ struct FlightEntry {
     Gradients,  ///< gradients of the parameters of `action.stage`, or of a shared one, to be summed
     NewValues,  ///< new values of those, after the update
     Number,     ///< for a sum of numbers over all ranks
+    Log,        ///< what a rank saw of the step, on its way to rank 0
     Barrier,
   };
   What what = What::Compute;
@@ -35,10 +36,11 @@ struct FlightEntry {
   std::optional<Communicator::Request> request{};  ///< of messages and collectives
 };
 
-/// The operations that a rank posted in its current step: the last 256 entries and all that have not ended, with the plan's names. After a
-/// failure it shows which message of which action a rank waited for. On a GPU an entry ends when the rank has ordered the GPU's work after
-/// it, not when the GPU is done. Cost: some 20 ns per entry plus two clock readings, most of which the callers need anyway; nothing is
-/// allocated unless an entry is still open 256 entries later; names are formatted when the record is written.
+/// The operations that a rank posted in its current step, and to bring its log to rank 0: the last 256 entries and all that have not ended,
+/// with the plan's names. After a failure it shows which message of which action a rank waited for. On a GPU an entry ends when the rank
+/// has ordered the GPU's work after it, not when the GPU is done. Cost: some 20 ns per entry plus two clock readings, most of which the
+/// callers need anyway; nothing is allocated unless an entry is still open 256 entries later; names are formatted when the record is
+/// written.
 class FlightRecord {
  public:
   using Id = std::uint64_t;

@@ -101,6 +101,24 @@ StepLog unpackStepLog(std::string_view bytes, JobRank rank) {
   return step;
 }
 
+struct NotedMessage {
+  Communicator::Request request;
+  FlightRecord::Id flight = 0;
+};
+
+NotedMessage noted(Communicator::Request request, bool sending, JobRank peer, std::uint32_t tag, std::size_t bytes, FlightRecord& flights) {
+  return {request,
+          flights.add({.what = FlightEntry::What::Log, .sending = sending, .peer = peer, .tag = tag, .bytes = bytes, .request = request})};
+}
+
+NotedMessage sendNoted(JobRank to, std::uint32_t tag, std::string& bytes, Communicator& communicator, FlightRecord& flights) {
+  return noted(communicator.send(to, tag, bufferOf(bytes)), true, to, tag, bytes.size(), flights);
+}
+
+NotedMessage receiveNoted(JobRank from, std::uint32_t tag, std::string& bytes, Communicator& communicator, FlightRecord& flights) {
+  return noted(communicator.receive(from, tag, bufferOf(bytes)), false, from, tag, bytes.size(), flights);
+}
+
 /// Room for what most logs of the plan's longest row need.
 std::size_t inlineBytesOf(const Plan& plan) {
   std::size_t longest = 0;
@@ -158,45 +176,47 @@ void StepGatherer::compare() {
   sinceComparison_ = 0;
 }
 
-std::vector<StepLog> StepGatherer::gather(StepLog own) {
+std::vector<StepLog> StepGatherer::gather(StepLog own, FlightRecord& flights) {
   ++sinceComparison_;
   if (untilComparison_ > 0 && --untilComparison_ == 0) compare();
-  if (communicator_.rank() == JobRank(0)) return receive(std::move(own));
-  send(own);
+  if (communicator_.rank() == JobRank(0)) return receive(std::move(own), flights);
+  send(own, flights);
   return {};
 }
 
 /// The first message holds the log's size and as much of it as fits; its own size is the same for all.
-void StepGatherer::send(const StepLog& own) {
+void StepGatherer::send(const StepLog& own, FlightRecord& flights) {
   const std::string log = pack(own);
   const std::uint64_t size = log.size();
   std::string message(sizeof(size) + inlineBytes_, '\0');
   std::memcpy(message.data(), &size, sizeof(size));
   std::memcpy(message.data() + sizeof(size), log.data(), std::min(log.size(), inlineBytes_));
-  const auto sent = communicator_.send(JobRank(0), kStepTag, bufferOf(message));
+  const NotedMessage sent = sendNoted(JobRank(0), kStepTag, message, communicator_, flights);
   if (log.size() > inlineBytes_) {
     std::string rest = log.substr(inlineBytes_);
-    communicator_.wait(communicator_.send(JobRank(0), kRestTag, bufferOf(rest)));
+    const NotedMessage second = sendNoted(JobRank(0), kRestTag, rest, communicator_, flights);
+    flights.await(communicator_, second.request, second.flight);
   }
-  communicator_.wait(sent);
+  flights.await(communicator_, sent.request, sent.flight);
 }
 
-std::vector<StepLog> StepGatherer::receive(StepLog own) {
+std::vector<StepLog> StepGatherer::receive(StepLog own, FlightRecord& flights) {
   const auto peers = static_cast<std::size_t>(communicator_.size()) - 1;
   std::vector<std::string> messages(peers, std::string(sizeof(std::uint64_t) + inlineBytes_, '\0'));
-  std::vector<Communicator::Request> requests;
-  for (std::size_t i = 0; i < peers; ++i) requests.push_back(communicator_.receive(JobRank(i + 1), kStepTag, bufferOf(messages[i])));
+  std::vector<NotedMessage> requests;
+  for (std::size_t i = 0; i < peers; ++i) requests.push_back(receiveNoted(JobRank(i + 1), kStepTag, messages[i], communicator_, flights));
   std::vector<StepLog> logs{std::move(own)};
   for (std::size_t i = 0; i < peers; ++i) {
     const JobRank peer(i + 1);
     std::string& message = messages[i];
-    communicator_.wait(requests[i]);
+    flights.await(communicator_, requests[i].request, requests[i].flight);
     std::uint64_t size = 0;
     std::memcpy(&size, message.data(), sizeof(size));
     message.erase(0, sizeof(size));
     if (size > inlineBytes_) {
       std::string rest(size - inlineBytes_, '\0');
-      communicator_.wait(communicator_.receive(peer, kRestTag, bufferOf(rest)));
+      const NotedMessage second = receiveNoted(peer, kRestTag, rest, communicator_, flights);
+      flights.await(communicator_, second.request, second.flight);
       message += rest;
     }
     logs.push_back(unpackStepLog(std::string_view(message).substr(0, size), peer));

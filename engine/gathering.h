@@ -6,6 +6,7 @@
 
 #include "backends/messages/communicator.h"
 #include "engine/clock.h"
+#include "engine/flight_record.h"
 #include "engine/step_log.h"
 #include "engine/verify.h"
 #include "simulator/plan/plan.h"
@@ -31,13 +32,13 @@ class StepGatherer {
   StepGatherer(const Plan& plan, Communicator& communicator, ClockFunction now = monotonicNow);
 
   /// All ranks call it after each step, with a barrier between two calls. The step's logs on rank 0 (index = rank), their times on rank 0's
-  /// clock; empty on other ranks. Throws what the communicator throws.
-  [[nodiscard]] std::vector<StepLog> gather(StepLog own);
+  /// clock; empty on other ranks. Its messages are noted in `flights`. Throws what the communicator throws.
+  [[nodiscard]] std::vector<StepLog> gather(StepLog own, FlightRecord& flights);
 
  private:
   void compare();
-  void send(const StepLog& own);
-  [[nodiscard]] std::vector<StepLog> receive(StepLog own);
+  void send(const StepLog& own, FlightRecord& flights);
+  [[nodiscard]] std::vector<StepLog> receive(StepLog own, FlightRecord& flights);
   void putOnOurClock(StepLog& log, JobRank peer) const;
 
   Communicator& communicator_;

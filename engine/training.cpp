@@ -48,11 +48,11 @@ bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Co
 }
 
 /// The step's logs of all ranks, on rank 0; a failure names the step as one within it does.
-std::vector<StepLog> gathered(StepGatherer& gatherer, StepLog own, int step, JobRank rank) {
+std::vector<StepLog> gathered(StepGatherer& gatherer, StepLog own, int step, Executor& executor) {
   try {
-    return gatherer.gather(std::move(own));
+    return gatherer.gather(std::move(own), executor.flights());
   } catch (const std::exception& e) {
-    throw Error(fmt::format("Rank {} failed in step {}, when its times were collected: {}", rank.value, step, causeOf(e)));
+    throw Error(executor.reportAfter(step, "when its times were collected", e));
   }
 }
 
@@ -152,7 +152,7 @@ bool Training::step() {
   if (executorOptionsFor(options_).sumLoss && communicator_.rank().value > 0)
     done.loss.reset();  // so that the logs' losses sum to the step's
   const bool ends = endsTraining(done, step, options_, communicator_);
-  std::vector<StepLog> ranks = gathered(gatherer_, std::move(done), step, communicator_.rank());
+  std::vector<StepLog> ranks = gathered(gatherer_, std::move(done), step, executor_);
   if (options_.onGathered && !ranks.empty()) options_.onGathered(step, std::move(ranks));
   if (!ends) ++next_;
   return !ends;

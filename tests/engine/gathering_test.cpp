@@ -4,9 +4,12 @@
 #include <functional>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "backends/messages/in_memory_communicator.h"
+#include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 
@@ -48,9 +51,10 @@ std::vector<std::vector<StepLog>> gathered(int ranks, int steps, const std::func
     threads.emplace_back([&, r] {
       Communicator& communicator = *communicators[static_cast<std::size_t>(r)];
       StepGatherer gatherer(plan, communicator, clockOf(JobRank(r)));
+      FlightRecord flights;
       for (int step = 0; step < steps; ++step) {
         communicator.barrier();
-        std::vector<StepLog> logs = gatherer.gather(logOfStep(JobRank(r), step));
+        std::vector<StepLog> logs = gatherer.gather(logOfStep(JobRank(r), step), flights);
         if (r == 0)
           result.push_back(std::move(logs));
         else
@@ -97,6 +101,23 @@ TEST(Gathering, OfASingleRankIsItsLog) {
   const auto steps = gathered(
       1, 2, [](JobRank) { return monotonicNow; }, log);
   EXPECT_EQ(steps[1], std::vector<StepLog>{log(JobRank(0), 1)});
+}
+
+TEST(Gathering, FromARankThatHangsIsWhatTheFlightRecordAwaits) {
+  auto communicators = inMemoryCommunicators(2, std::chrono::milliseconds(50));
+  const Plan plan = planOf(2);
+  std::thread other([&] { StepGatherer(plan, *communicators[1]); });  // which then sends nothing
+  Communicator& own = *communicators[0];
+  StepGatherer gatherer(plan, own);
+  other.join();
+  FlightRecord flights;
+  flights.begin(7);
+  EXPECT_THROW(static_cast<void>(gatherer.gather({}, flights)), Error);
+  EXPECT_THAT(flights.awaited(plan, own), testing::StartsWith("waited for step times from rank 1 (posted "));
+  const auto record = nlohmann::json::parse(flights.toJson(plan, own, false, "a failure"));
+  EXPECT_EQ(record["awaited"]["what"], "step times from rank 1");
+  EXPECT_EQ(record["awaited"]["kind"], "receive");
+  EXPECT_EQ(record["step"], 7);
 }
 
 }  // namespace
