@@ -13,6 +13,7 @@
 #include <CLI/Option.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/export_picture.h"
 #include "app/cli/export_plan.h"
 #include "app/cli/options/choices.h"
 #include "app/cli/options/figure.h"
@@ -41,7 +42,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class ExportFormat : std::uint8_t { Torch, Torchtitan, Megatron, Layers, Chrome, Csv, Html, Svg, Tikz };
+enum class ExportFormat : std::uint8_t { Torch, Torchtitan, Megatron, Layers, Chrome, Csv, Html, Svg, Tikz, Pdf, Png };
 constexpr std::string_view nameOf(ExportFormat format) {
   switch (format) {
     case ExportFormat::Torch: return "torch";
@@ -53,6 +54,8 @@ constexpr std::string_view nameOf(ExportFormat format) {
     case ExportFormat::Html: return "html";
     case ExportFormat::Svg: return "svg";
     case ExportFormat::Tikz: return "tikz";
+    case ExportFormat::Pdf: return "pdf";
+    case ExportFormat::Png: return "png";
   }
   return {};
 }
@@ -65,11 +68,13 @@ struct ExportOptions {
   std::vector<std::string> traces;
   int run = 0;    ///< 0: the newest
   int step = -1;  ///< −1: the one that stands for the run
+  int dpi = 0;    ///< of PNG; 0: the usual
   bool predicted = false, both = false;
   FigureOptions figure;
 };
 
-bool isFigure(const ExportOptions& o) { return o.to == ExportFormat::Svg || o.to == ExportFormat::Tikz; }
+bool isPicture(const ExportOptions& o) { return o.to == ExportFormat::Pdf || o.to == ExportFormat::Png; }
+bool isFigure(const ExportOptions& o) { return o.to == ExportFormat::Svg || o.to == ExportFormat::Tikz || isPicture(o); }
 
 /// Traces that go into one file, and the one that is drawn if there can be only one.
 struct Material {
@@ -79,6 +84,7 @@ struct Material {
   TimesOf times = TimesOf::Measured;  ///< of the chosen one, beside a prediction
   std::string title;
   std::optional<Plan> plan;  ///< of which the first trace is the prediction
+  int run = 0, step = 0;     ///< of a store, and of a trace of several steps, from 1; 0: there is none
 };
 
 Ns endOf(const Trace& trace) {
@@ -106,6 +112,7 @@ Material fromStore(const ExportOptions& o) {
   material.traces.push_back(run.predicted);
   material.title = fmt::format("run {}: {}, {}, predicted", run.id.value, run.plan.modelName, run.plan.schedule.name);
   material.plan = run.plan;
+  material.run = run.id.value;
   if (o.predicted) return material;
   StepRecord step = store.loadStep(run, o.step >= 0 ? std::optional(o.step) : std::nullopt);
   material.names.push_back(fmt::format("{} step {}", nameOf(timesOf(run.facts)), step.step));
@@ -141,6 +148,7 @@ Material fromTrace(const ExportOptions& o) {
     for (const Trace& trace : material.traces) ends.push_back(endOf(trace));
     material.chosen = medianPosition(ends);
   }
+  if (count > 1) material.step = static_cast<int>(material.chosen) + 1;
   material.title = fmt::format("{}, {}", imported->title, material.names[material.chosen]);
   for (const std::string& note : imported->notes) complain(note, kYes);
   return material;
@@ -152,23 +160,30 @@ Material fromPlanAndTrace(const ExportOptions& o) {
   material.names.push_back(measured.names[measured.chosen]);
   material.traces.push_back(std::move(measured.traces[measured.chosen]));
   material.chosen = 1;
+  material.step = measured.step;
   material.title += " and " + measured.title;
   return material;
 }
 
-std::string figureOf(const ExportOptions& o, const Material& material) {
+FigureStyle styleOf(const ExportOptions& o, const Material& material) {
   FigureStyle style = o.figure.style;
   if (std::ranges::find(o.figure.given, "title") == o.figure.given.end()) style.title = material.title;
+  return style;
+}
+
+/// Says what is merged in it.
+Figure figureOf(const ExportOptions& o, const Material& material) {
+  const FigureStyle style = styleOf(o, material);
   std::vector<FigureLane> lanes;
   if (o.both) lanes.push_back({&material.traces.front(), style.predictedTitle});
   const bool isRehearsed = material.times == TimesOf::Rehearsed && style.measuredTitle == FigureStyle().measuredTitle;
   const std::string below = isRehearsed ? "Rehearsed" : style.measuredTitle;
   lanes.push_back({&material.traces[material.chosen], o.both ? below : std::string()});
-  const Figure figure = layOut(lanes, style, o.to == ExportFormat::Tikz ? kTikzFrame : FigureFrame{});
+  Figure figure = layOut(lanes, style, o.to == ExportFormat::Tikz ? kTikzFrame : FigureFrame{});
   if (figure.mergedSpans > 0)
     warn(fmt::format("{} merged, too narrow or too many to be drawn one by one at a width of {:g} mm; --time or --ranks draws fewer",
                      figure.mergedSpans == 1 ? "1 span is" : fmt::format("{} spans are", figure.mergedSpans), style.width));
-  return o.to == ExportFormat::Svg ? toSvg(figure) : toTikz(figure);
+  return figure;
 }
 
 /// Of a run or of a plan with a trace the prediction and the measured step; else the one step there is.
@@ -192,25 +207,53 @@ std::string exportedText(const ExportOptions& o, const Material& material) {
   const Trace& chosen = material.traces[material.chosen];
   if (o.to == ExportFormat::Html) return pageOf(material);
   if (o.to == ExportFormat::Csv) return toSpanCsv(chosen);
-  if (isFigure(o)) return figureOf(o, material);
+  if (isFigure(o)) return o.to == ExportFormat::Svg ? toSvg(figureOf(o, material)) : toTikz(figureOf(o, material));
   std::vector<const Trace*> traces;
   for (const Trace& trace : material.traces) traces.push_back(&trace);
   const bool one = o.step >= 0 || o.predicted;
   return one ? toChromeJson({&chosen}, {material.names[material.chosen]}) : toChromeJson(traces, material.names);
 }
 
+void checkPicture(const ExportOptions& o) {
+  const std::string suffix = fmt::format(".{}", nameOf(o.to));
+  if (!o.out.ends_with(suffix)) throw UsageError(fmt::format("--to {} writes a file; give its name with --out F{}", nameOf(o.to), suffix));
+  const auto refuse = [](const char* what) {
+    throw UsageError(fmt::format("{} is for --to svg and --to tikz here: PDF and PNG are drawn by the app, which does not take it", what));
+  };
+  if (!o.patterns.empty()) refuse("--patterns");
+  if (!o.store.empty() && o.step >= 0) refuse("--step of a run");
+  if (!o.plan.empty() && o.traces.size() > 1) refuse("a plan with several traces");
+}
+
+/// As PDF or PNG, by the app.
+int exportPicture(const ExportOptions& o, const Material& material) {
+  static_cast<void>(figureOf(o, material));  // refuses what cannot be drawn, and says what is merged
+  AppFigure figure{{},     material.run,         material.step, o.predicted || (!o.plan.empty() && !o.both),
+                   o.both, styleOf(o, material), o.dpi,         o.out};
+  if (!o.plan.empty()) figure.files.push_back(o.plan);
+  if (!o.store.empty()) figure.files.push_back(o.store);
+  figure.files.insert(figure.files.end(), o.traces.begin(), o.traces.end());
+  return drawByApp(figure);
+}
+
 int exportTrace(const ExportOptions& o) {
   const bool two = !o.plan.empty() && !o.traces.empty();
   const Material material = two ? fromPlanAndTrace(o) : !o.plan.empty() ? fromPlan(o) : !o.store.empty() ? fromStore(o) : fromTrace(o);
-  const std::string text = exportedText(o, material);
-  if (o.out.empty()) {
-    print(text);
-    return kYes;
+  Bytes size = 0;
+  if (isPicture(o)) {
+    if (const int status = exportPicture(o, material); status != kYes) return status;
+    size = static_cast<Bytes>(fs::file_size(o.out));
+  } else {
+    const std::string text = exportedText(o, material);
+    if (o.out.empty()) {
+      print(text);
+      return kYes;
+    }
+    writeFile(o.out, text);
+    size = static_cast<Bytes>(text.size());
   }
-  writeFile(o.out, text);
   print(fmt::format("{}: {}, {}, {}\n", o.out, material.title,
-                    counted(static_cast<std::int64_t>(material.traces[material.chosen].spans.size()), "span"),
-                    formatSize(static_cast<Bytes>(text.size()))));
+                    counted(static_cast<std::int64_t>(material.traces[material.chosen].spans.size()), "span"), formatSize(size)));
   return kYes;
 }
 
@@ -246,9 +289,11 @@ int exportLayers(const ExportOptions& o) {
 
 void checkFigure(const ExportOptions& o) {
   if (!isFigure(o) && !o.figure.given.empty())
-    throw UsageError(fmt::format("--{} is for figures; use it with --to svg or --to tikz", o.figure.given.front()));
+    throw UsageError(fmt::format("--{} is for figures; use it with --to svg, tikz, pdf or png", o.figure.given.front()));
+  if (o.dpi > 0 && o.to != ExportFormat::Png) throw UsageError("--dpi is for pictures; use it with --to png");
+  if (isPicture(o)) checkPicture(o);
   if (!o.both) return;
-  if (!isFigure(o)) throw UsageError("--both draws two steps; use it with --to svg or --to tikz");
+  if (!isFigure(o)) throw UsageError("--both draws two steps; use it with --to svg, tikz, pdf or png");
   if (o.predicted) throw UsageError("--both and --predicted exclude each other; omit one");
   const bool stored = !o.store.empty() && o.plan.empty() && o.traces.empty();
   if (!stored && (!o.store.empty() || o.plan.empty() || o.traces.empty()))
@@ -275,7 +320,9 @@ int runExport(const ExportOptions& o) {
     case ExportFormat::Csv:
     case ExportFormat::Html:
     case ExportFormat::Svg:
-    case ExportFormat::Tikz: break;
+    case ExportFormat::Tikz:
+    case ExportFormat::Pdf:
+    case ExportFormat::Png: break;
   }
   return exportTrace(o);
 }
@@ -310,8 +357,8 @@ Command addExport(CLI::App& app) {
       *command, "--to", options->to,
       "torch: a schedule, split points and a script; torchtitan: schedule, modules of each stage and arguments; megatron: arguments of "
       "Megatron-LM, with its pipeline layout; layers: the model's costs as a table for --layers; chrome: all steps, for Perfetto; csv: "
-      "one line per span; html: a page in one file with pan and zoom, of a run or of PLAN.json and --trace both steps; svg, tikz: a "
-      "figure for papers (as PDF or PNG: pipewright-gui --export F.pdf, which takes the same options)")
+      "one line per span; html: a page in one file with pan and zoom, of a run or of PLAN.json and --trace both steps; svg, tikz, "
+      "pdf, png: a figure for papers (PDF and PNG are drawn by pipewright-gui, beside this program)")
       ->option_text(namesOf<ExportFormat>("|") + " (required)")
       ->required();
   command->add_option("--out", options->out, "File to write, or with --to torch and torchtitan a folder (default: stdout)")
@@ -321,13 +368,18 @@ Command addExport(CLI::App& app) {
   command
       ->add_flag("--both", options->both,
                  "In a figure, the prediction above the measured step, on one time axis: of a run, or of PLAN.json and --trace")
-      ->group("Options of figures (--to svg, --to tikz)");
+      ->group(kFigureGroup);
+  command->add_option("--dpi", options->dpi, "With --to png: dots per inch (default 300)")
+      ->check(wholeFrom(36, 2400))
+      ->option_text("N")
+      ->group(kFigureGroup);
   command->footer(
       "Examples:\n"
       "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"
       "  pipewright export plan.json --to megatron > arguments.txt\n"
       "  pipewright export plan.json --to svg --out predicted.svg\n"
       "  pipewright export plan.json --to tikz --width column --font serif --ranks 0-3 --greyscale --title \"\" --out figure.tex\n"
+      "  pipewright export plan.json --to pdf --width column --out figure.pdf\n"
       "  pipewright export --store runs.db --run 3 --both --to svg --width two-columns --busy --out run3.svg\n"
       "  pipewright export --store runs.db --run 3 --to html --out run3.html\n"
       "  pipewright export plan.json --to layers --out layers.csv\n"

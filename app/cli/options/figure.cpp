@@ -8,7 +8,7 @@
 namespace pw::cli {
 namespace {
 
-constexpr const char* kGroup = "Options of figures (--to svg, --to tikz)";
+constexpr const char* kGroup = kFigureGroup;
 
 /// Help shows the one that changes something.
 void addSwitch(CLI::App& command, const FigureSetting& setting, FigureOptions& options) {

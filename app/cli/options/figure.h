@@ -11,6 +11,8 @@ class App;
 
 namespace pw::cli {
 
+inline constexpr const char* kFigureGroup = "Options of figures (--to svg, tikz, pdf, png)";  ///< in help
+
 /// A figure as the command line describes it.
 struct FigureOptions {
   FigureStyle style;

@@ -62,17 +62,36 @@ QString whyNotEarlier(const Schedule& schedule, Cell cell, const Timeline& timel
                                        : translated("It can move to any place after %1.").arg(after));
 }
 
+namespace {
+
+/// `21 % → 24 %`; one of them where they look alike.
+QString changeText(const QString& before, const QString& after) {
+  return before == after ? after : QStringLiteral("%1 → %2").arg(before, after);
+}
+
+/// `Step 9.46 ms → 10.8 ms (+14 %)`, `Step 14.5 s (+1.20 ms)`, `Step 14.5 s, as before`.
+QString stepText(Ns before, Ns after) {
+  const QString was = durationText(before), is = durationText(after);
+  if (before == after) return translated("Step %1, as before").arg(is);
+  if (was == is)
+    return translated("Step %1 (%2%3)")
+        .arg(is, after > before ? QStringLiteral("+") : QStringLiteral("−"), durationText(abs(after - before)));
+  const double change = before > 0 ? static_cast<double>(after) / static_cast<double>(before) - 1 : 0;
+  return translated("Step %1 → %2 (%3)").arg(was, is, signedPercentText(change));
+}
+
+}  // namespace
+
 QString differenceText(const Prediction& before, const Prediction& after) {
   const auto peak = [](const Prediction& p) {
     Bytes most = 0;
     for (const RankMetrics& rank : p.ranks) most = std::max(most, rank.peakBytes);
     return most;
   };
-  const double change = before.step > 0 ? static_cast<double>(after.step) / static_cast<double>(before.step) - 1 : 0;
-  QString text = translated("Step %1 → %2 (%3), bubble %4 → %5")
-                     .arg(durationText(before.step), durationText(after.step), signedPercentText(change),
-                          percentText(before.bubbleFraction), percentText(after.bubbleFraction));
-  if (peak(before) != 0 || peak(after) != 0) text += translated(", peak memory %1 → %2").arg(sizeText(peak(before)), sizeText(peak(after)));
+  QString text = stepText(before.step, after.step) +
+                 translated(", bubble %1").arg(changeText(percentText(before.bubbleFraction), percentText(after.bubbleFraction)));
+  if (peak(before) != 0 || peak(after) != 0)
+    text += translated(", peak memory %1").arg(changeText(sizeText(peak(before)), sizeText(peak(after))));
   return text;
 }
 

@@ -28,7 +28,8 @@ using CellTimes = std::vector<std::pair<Ns, Ns>>;
 /// another schedule. Cost: linear.
 [[nodiscard]] QString whyNotEarlier(const Schedule& schedule, Cell cell, const Timeline& timeline);
 
-/// `Step 9.46 ms → 10.8 ms (+14 %), bubble 21 % → 24 %, peak memory 1.2 GiB → 1.3 GiB`; memory of the fullest rank.
+/// `Step 9.46 ms → 10.8 ms (+14 %), bubble 21 % → 24 %, peak memory 1.2 GiB → 1.3 GiB`; memory of the fullest rank. Of two that look alike
+/// the difference, `Step 14.5 s (+1.20 ms)`, or one.
 [[nodiscard]] QString differenceText(const Prediction& before, const Prediction& after);
 /// Of the document's last change, or of the drag so far; empty: there is none.
 [[nodiscard]] QString changeText(const Document& document);

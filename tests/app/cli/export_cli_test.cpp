@@ -148,6 +148,54 @@ TEST(Export, DrawsAPredictionAboveAMeasuredStep) {
   EXPECT_EQ(countOf(files.out, "<rect"), countOf(again.out, "<rect"));
 }
 
+#ifdef PIPEWRIGHT_GUI
+/// Width and height of a PNG [pixels], from the big-endian numbers of its IHDR.
+std::pair<int, int> sizeOfPng(const std::string& bytes) {
+  const auto number = [&](std::size_t at) {
+    int value = 0;
+    for (std::size_t i = at; i < at + 4; ++i) value = value << 8 | static_cast<unsigned char>(bytes.at(i));
+    return value;
+  };
+  return {number(16), number(20)};
+}
+
+TEST(Export, HasTheAppDrawPdfAndPng) {
+  const Folder folder;
+  const RunRecord run = stored(folder);
+  const std::string plan = folder.file("plan.json"), page = folder.file("p.pdf"), picture = folder.file("p.png");
+  const Outcome pdf = call({"export", plan, "--to", "pdf", "--width", "85mm", "--title", "", "--out", page});
+  ASSERT_EQ(pdf.status, 0) << pdf.err;
+  EXPECT_TRUE(contains(pdf.out, "p.pdf: gpt_small, 1f1b, predicted")) << pdf.out;
+  EXPECT_TRUE(contentOf(page).starts_with("%PDF-"));
+  EXPECT_TRUE(contains(contentOf(page), "/MediaBox [0 0 241.")) << "85 mm are 240.94 points, which pages have whole";
+  // Two steps above each other take more room than one; both as wide as requested: 127 mm at 100 dots per inch.
+  const std::vector<std::string> store{"export", "--store", folder.file("runs.db"), "--to", "png", "--width", "127mm", "--dpi", "100"};
+  const auto sizeWith = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = store;
+    words.insert(words.end(), {"--out", picture});
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return sizeOfPng(contentOf(picture));
+  };
+  const auto one = sizeWith({}), predicted = sizeWith({"--predicted"}), both = sizeWith({"--both"});
+  EXPECT_EQ(one.first, 500);
+  EXPECT_EQ(predicted.first, 500);
+  EXPECT_GT(both.second, one.second);
+}
+
+TEST(Export, SaysThatTheAppIsMissing) {
+  const Folder folder;
+  const std::string plan = plannedModel(folder), alone = folder.file("pipewright");
+  std::filesystem::copy_file(PIPEWRIGHT, alone);
+  const std::string lib = std::filesystem::path(PIPEWRIGHT).parent_path().string() + "/../lib";
+  const std::string line = "LD_LIBRARY_PATH=" + lib + " PIPEWRIGHT_RESOURCES=" PW_SOURCE_DIR "/resources " + alone + " export " + plan +
+                           " --to pdf --out " + folder.file("p.pdf") + " 2> " + folder.file("said");
+  EXPECT_EQ(WEXITSTATUS(std::system(line.c_str())), 2);
+  EXPECT_TRUE(contains(contentOf(folder.file("said")), "there is no pipewright-gui in")) << contentOf(folder.file("said"));
+}
+#endif
+
 TEST(Export, WritesAPlanForTorch) {
   const Folder folder;
   const Outcome outcome = call({"export", plannedModel(folder, "zbv"), "--to", "torch", "--out", folder.file("pipeline")});
@@ -190,6 +238,11 @@ TEST(Export, SaysWhatIsWrongWithACall) {
            {{plan, "--trace", kMeasured, "--to", "svg"}, "takes one of a plan file"},
            {{plan}, "--to is missing"},
            {{plan, "--to", "pdf"}, "pdf"},
+           {{plan, "--to", "pdf"}, "give its name with --out F.pdf"},
+           {{plan, "--to", "png", "--out", folder.file("p.pdf")}, "give its name with --out F.png"},
+           {{plan, "--to", "pdf", "--out", folder.file("p.pdf"), "--ranks", "0-2"}, "no rank 2; ranks are 0 to 1"},
+           {{plan, "--to", "svg", "--dpi", "72"}, "--dpi is for pictures"},
+           {{"--trace", kMeasured, "--patterns", plan, "--to", "pdf", "--out", folder.file("p.pdf")}, "--patterns is for --to svg"},
            {{plan, "--to", "csv", "--width", "85mm"}, "--width is for figures"},
            {{plan, "--to", "svg", "--width", "1mm"}, "is not a length from 20 to 1000 mm"},
            {{plan, "--to", "svg", "--ranks", "0-2"}, "no rank 2; ranks are 0 to 1"},

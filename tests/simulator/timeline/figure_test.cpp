@@ -57,6 +57,7 @@ TEST(Figure, DrawsTimesToOneScale) {
     const double whole = axis * (block.kind == SpanKind::Forward ? 1 : 2) / 12;
     EXPECT_GT(block.box.width, 0.85 * whole);
     EXPECT_LE(block.box.width, whole) << "less a hairline between neighbours";
+    EXPECT_GE(whole - block.box.width, 0.75 * 25.4 / 96) << "that is most of a screen's pixel";
     const FigureBox& lane = figure.lanes[block.span->rank.index()];
     EXPECT_NEAR(block.box.x, lane.x + axis * static_cast<double>(block.span->start) / 12e6, 1e-9);
     EXPECT_DOUBLE_EQ(block.box.y, lane.y);

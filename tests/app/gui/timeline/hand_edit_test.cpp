@@ -1,4 +1,5 @@
 #include "app/gui/timeline/hand_edit.h"
+#include "app/gui/timeline/cell_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -250,6 +251,22 @@ TEST_F(HandEditTest, EditsAScheduleWithoutAModelToo) {
   ASSERT_TRUE(predicted());
   EXPECT_EQ(toCsv(scheduleOf(document)), "0F0,0F1,0B0,0B1\r\n1F0,1F1,1B0,1B1\r\n");
   EXPECT_EQ(document.prediction()->makespan, 9'000'000) << "F0 of both, F1, B0, B1 of rank 1, B1 of rank 0: 1 + 1 + 1 + 2 + 2 + 2 ms";
+}
+
+TEST(DifferenceText, ShowsADifferenceThatRoundingWouldHide) {
+  Prediction before;
+  before.step = Ns(14'500'000'000);
+  before.bubbleFraction = 0.21;
+  before.ranks.resize(1);
+  before.ranks[0].peakBytes = Bytes(std::int64_t{1} << 30);
+  Prediction after = before;
+  EXPECT_EQ(differenceText(before, after).toStdString(), "Step 14.5 s, as before, bubble 21.0 %, peak memory 1.00 GiB");
+  after.step += Ns(1'200'000);
+  after.bubbleFraction = 0.24;
+  EXPECT_EQ(differenceText(before, after).toStdString(), "Step 14.5 s (+1.20 ms), bubble 21.0 % → 24.0 %, peak memory 1.00 GiB");
+  EXPECT_TRUE(differenceText(after, before).startsWith(QStringLiteral("Step 14.5 s (−1.20 ms), bubble 24.0 % → 21.0 %")));
+  after.step = 2 * before.step;
+  EXPECT_TRUE(differenceText(before, after).startsWith(QStringLiteral("Step 14.5 s → 29.0 s (+100.0 %)")));
 }
 
 }  // namespace
