@@ -212,7 +212,7 @@ Call parse(const QStringList& arguments) {
   if (parser.isSet(flags.size)) {
     const std::optional<QSize> size = sizeNamed(parser.value(flags.size));
     if (!size) return wrong(QObject::tr("\"%1\" is not a size; write for example 1400x900.").arg(parser.value(flags.size)));
-    o.size = *size;
+    o.size = size;
   }
   try {
     o.figure = figureIn(parser, flags);

@@ -31,7 +31,7 @@ struct Options {
   QStringList files;
   QString grab, exported;
   std::optional<Panel> panel;
-  QSize size{1400, 900};
+  std::optional<QSize> size;  ///< nothing: the last one of the window, or the usual one of a picture
   bool search = false;
   ViewTarget target;
   std::optional<FigureRequest> figure;  ///< what `exported` is written as; nothing: the timeline as the window shows it

@@ -32,6 +32,7 @@ using pw::gui::kUnusable;
 using pw::gui::Options;
 
 constexpr int kPictureDeadlineMs = 120'000;
+constexpr QSize kPictureSize(1400, 900);
 
 /// The system's theme as Qt reports it: dark if text is lighter than its background.
 bool systemIsDark() {
@@ -145,7 +146,7 @@ bool showRun(pw::gui::MainWindow& window, pw::RunId id) {
 
 /// Draws the window without showing it and writes its picture, or the timeline alone.
 int grab(pw::gui::MainWindow& window, const Options& o) {
-  window.resize(o.size);
+  window.resize(o.size.value_or(kPictureSize));
   window.show();
   if (!openAll(window, o))
     return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
@@ -233,6 +234,10 @@ int main(int argc, char** argv) {
   if (!call.store.isEmpty()) window.document().setStorePath(call.store);
   if (call.timed) return timeFirstFrame(window, call.options.files);
   if (call.picture) return grab(window, call.options);
+  if (const auto& size = call.options.size) {
+    window.setWindowState(window.windowState() & ~(Qt::WindowMaximized | Qt::WindowFullScreen));
+    window.resize(*size);
+  }
   window.show();
   if (!call.options.files.isEmpty()) window.open(call.options.files);
   if (call.options.target.isAny()) pw::gui::goWhenOpen(window, call.options.target);

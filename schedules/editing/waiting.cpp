@@ -213,10 +213,7 @@ std::vector<bool> reached(const Waits& waits, std::int32_t start, Each each) {
 
 }  // namespace
 
-std::string describe(const Action& action) {
-  if (action.kind == ActionKind::Idle) return "a pause";
-  return fmt::format("{}{} of stage {}", letters(action.kind), action.microbatch.value, action.stage.value);
-}
+std::string describe(const Action& action) { return action.kind == ActionKind::Idle ? "a pause" : toString(action); }
 
 std::vector<Action> waitingCycle(const Schedule& compute, const std::optional<Action>& about) {
   const Waits waits(compute);

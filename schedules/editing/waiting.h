@@ -18,7 +18,7 @@ struct Cell {
   auto operator<=>(const Cell&) const = default;
 };
 
-/// `F3 of stage 2`; an idle cell: `a pause`.
+/// `2F3`, as everywhere; an idle cell: `a pause`.
 [[nodiscard]] std::string describe(const Action& action);
 
 /// Actions of a compute-only schedule that wait for each other: each for the one after it and the last for the first, because it needs what
@@ -26,7 +26,7 @@ struct Cell {
 /// Takes schedules whose actions are within its stages and microbatches. Cost: linear.
 [[nodiscard]] std::vector<Action> waitingCycle(const Schedule& compute, const std::optional<Action>& about = {});
 
-/// The cycle in one sentence, without its point: `F3 of stage 2 needs F3 of stage 1, which comes after it`.
+/// The cycle in one sentence, without its point: `2F3 needs 1F3, which comes after it`.
 [[nodiscard]] std::string describeCycle(const std::vector<Action>& cycle);
 
 /// The places in its own row that an action, or an overlapped pair, can move to while all else stays: from before position `first` to

@@ -84,8 +84,8 @@ std::string_view wordOf(SpanKind kind) {
     case SpanKind::Backward: return "backward";
     case SpanKind::BackwardInput: return "backward, inputs";
     case SpanKind::BackwardWeight: return "backward, weights";
-    case SpanKind::SendForward: return "message forward";
-    case SpanKind::SendBackward: return "message backward";
+    case SpanKind::SendForward: return "activations sent";
+    case SpanKind::SendBackward: return "gradients sent";
     case SpanKind::WaitForward:
     case SpanKind::WaitBackward: return "wait";
     case SpanKind::ReduceGrad: return "reduce gradients";

@@ -197,6 +197,10 @@ void BubbleBars::paintSums(QPainter& painter) const {
   for (const CausedIdle& rank : ranks_) sum += rank.by;
   double x = kSideMargin;
   const double side = fontMetrics().ascent();
+  const QString base = tr("of the bubble:");
+  painter.setPen(t.faintText);
+  painter.drawText(QPointF(x, (row() - fontMetrics().height()) / 2.0 + fontMetrics().ascent()), base);
+  x += fontMetrics().horizontalAdvance(base + QStringLiteral("  "));
   const auto add = [&](const QString& name, Ns time, double height, const std::function<void(const QRectF&)>& fill) {
     const QString text = QStringLiteral("%1 %2").arg(name, percentText(share(time, sum.sum()), 0));
     fill(QRectF(x, (row() - height) / 2, side, height));

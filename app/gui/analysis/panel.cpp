@@ -161,7 +161,14 @@ void AnalysisPanel::Private::build() {
   auto* bubbles = new QSplitter(Qt::Vertical);
   bubbles->setChildrenCollapsible(false);
   bubbles->addWidget(scroll);
-  bubbles->addWidget(causes);
+  auto* lower = new QWidget;
+  auto* below = new QVBoxLayout(lower);
+  below->setContentsMargins(0, 0, 0, 0);
+  auto* base = new QLabel(AnalysisPanel::tr("Idle time of each rank, and its share of the makespan:"));
+  base->setContentsMargins(6, 2, 6, 0);
+  below->addWidget(base);
+  below->addWidget(causes, 1);
+  bubbles->addWidget(lower);
   pages = new QTabWidget;
   pages->setDocumentMode(true);
   pages->addTab(sensitivity, AnalysisPanel::tr("Sensitivity"));

@@ -117,10 +117,11 @@ QString whyNot(const Candidate& c) {
 }
 
 QString titleOf(const Candidate& c) {
-  const QString title = CandidatesModel::tr("%1, %2 microbatches of %3")
-                            .arg(QString::fromStdString(c.request.schedule))
-                            .arg(c.request.microbatches)
-                            .arg(c.request.microbatch);
+  const QString name = QString::fromStdString(c.request.schedule);
+  const QString title =
+      c.request.microbatches == 1
+          ? CandidatesModel::tr("%1, 1 microbatch of %2").arg(name).arg(c.request.microbatch)
+          : CandidatesModel::tr("%1, %2 microbatches of %3").arg(name).arg(c.request.microbatches).arg(c.request.microbatch);
   return std::holds_alternative<RecomputeNone>(c.request.recompute)
              ? title
              : CandidatesModel::tr("%1, recompute %2").arg(title, recomputeOf(c.request));

@@ -19,6 +19,7 @@
 #include "app/gui/candidates/scatter.h"
 #include "app/gui/candidates/search_options.h"
 #include "app/gui/candidates/study.h"
+#include "app/gui/common/body.h"
 #include "app/gui/common/elided_label.h"
 #include "app/gui/common/flow_layout.h"
 #include "app/gui/common/jobs.h"
@@ -83,7 +84,7 @@ QWidget* CandidatesPanel::Private::buildEmpty() {
   invitation = new QLabel;
   invitation->setAlignment(Qt::AlignCenter);
   invitation->setWordWrap(true);
-  first = new QPushButton(tr("Search plans"));
+  first = new QPushButton(tr("Search pla&ns"));
   first->setAccessibleName(tr("Search plans"));
   column->setContentsMargins(0, 0, 0, 0);
   column->addStretch(1);
@@ -103,9 +104,9 @@ QWidget* CandidatesPanel::Private::buildResults() {
   auto* splitter = new QSplitter(Qt::Horizontal);
   splitter->addWidget(table);
   splitter->addWidget(scatter);
-  splitter->setStretchFactor(0, 3);
-  splitter->setStretchFactor(1, 2);
-  splitter->setSizes({3'000, 2'000});  // in proportion
+  splitter->setStretchFactor(0, 2);
+  splitter->setStretchFactor(1, 1);
+  splitter->setSizes({2'000, 1'000});  // in proportion
   splitter->setChildrenCollapsible(false);
   return splitter;
 }
@@ -139,6 +140,7 @@ void CandidatesPanel::Private::build() {
   column->addLayout(above);
   column->addWidget(status);
   column->addWidget(pages, 1);  // last: in a low window all that is pressed and read stays in sight above it
+  takeHeightLeft(*pages);
   plans = new PlanSearch(&panel);
   reading = new Job(&panel);
 }

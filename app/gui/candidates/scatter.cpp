@@ -17,7 +17,7 @@ CandidatesScatter::CandidatesScatter(QWidget* parent) : QWidget(parent), timeTit
 
 QSize CandidatesScatter::sizeHint() const { return {fontMetrics().averageCharWidth() * 60, fontMetrics().height() * 16}; }
 
-QSize CandidatesScatter::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 34, fontMetrics().height() * 9}; }
+QSize CandidatesScatter::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 34, fontMetrics().height() * 5}; }
 
 void CandidatesScatter::setPoints(std::vector<ScatterPoint> points) {
   if (points == points_) return;

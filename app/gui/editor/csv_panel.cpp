@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/gui/common/body.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/drawn.h"
@@ -138,6 +139,7 @@ void CsvPanel::Private::build() {
   column->setContentsMargins(6, 4, 6, 6);
   column->addWidget(text, 1);
   column->addWidget(label);
+  takeHeightLeft(*text);
   typing.setSingleShot(true);
   typing.setInterval(kPauseMs);
   QObject::connect(text, &QPlainTextEdit::textChanged, &panel, [this] {

@@ -75,8 +75,8 @@ void FigureDialog::buildButtons() {
   auto* row = new QHBoxLayout;
   auto* usual = new QPushButton(tr("Default &values"));
   save_ = new QPushButton(tr("&Save…"));
-  copy_ = new QPushButton(tr("&Copy command line"));
-  auto* close = new QPushButton(tr("Close"));
+  copy_ = new QPushButton(tr("Copy comm&and line"));
+  auto* close = new QPushButton(tr("&Close"));
   save_->setDefault(true);
   copy_->setToolTip(tr("The call of pipewright export that makes the same figure; for PDF and PNG, that of pipewright-gui"));
   row->addWidget(usual);

@@ -204,9 +204,11 @@ void FigureForm::setDpi(int dpi) { dpi_->setValue(dpi); }
 
 /// The titles of two steps are of figures with two.
 void FigureForm::showSteps() {
+  const bool isBoth = steps() == FigureSteps::Both;
   for (const auto& [name, line] : lines_) {
-    if (std::string_view(name) == "predicted-title" || std::string_view(name) == "measured-title")
-      line->setEnabled(steps() == FigureSteps::Both);
+    if (std::string_view(name) != "predicted-title" && std::string_view(name) != "measured-title") continue;
+    line->setEnabled(isBoth);
+    if (auto* label = static_cast<QFormLayout*>(layout())->labelForField(line)) label->setEnabled(isBoth);
   }
 }
 

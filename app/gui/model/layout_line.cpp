@@ -21,7 +21,7 @@ LayoutLine::LayoutLine(QWidget* parent) : QWidget(parent), text_(new QLineEdit),
   text_->setAccessibleName(tr("Megatron layout"));
   text_->setObjectName(QStringLiteral("layoutString"));
   text_->setAccessibleDescription(tip);
-  copy_->setText(tr("Copy"));
+  copy_->setText(tr("Cop&y"));
   copy_->setAccessibleName(tr("Copy Megatron layout"));
   copy_->setToolTip(tr("Copies the layout string"));
   copy_->setAutoRaise(true);

@@ -217,12 +217,12 @@ void Margin::paintTotals(QPainter& painter, Stage stage, double from, double to)
   if (room < line * 0.9) return;
   const Ns time = totals.forward + totals.backward;
   const Bytes memory = totals.state + totals.activations;
-  const bool two = room >= 2 * line, bar = room >= 2 * line + 8;
+  const bool two = room >= 2 * line + kHandleHeight - 2, bar = two && room >= 2 * line + kHandleHeight + 6;
   const auto draw = [&](const QFont& used, const QRectF& where, const QString& text) {
-    constexpr int kFitting = 18;  // what the width is made for; measuring costs as much as drawing
+    constexpr int kFitting = 18;  // what the width of two lines is made for; measuring costs as much as drawing
     painter.setFont(used);
     painter.drawText(where, Qt::AlignLeft | Qt::AlignVCenter | Qt::TextSingleLine,
-                     text.size() <= kFitting ? text : QFontMetricsF(used).elidedText(text, Qt::ElideRight, where.width()));
+                     two && text.size() <= kFitting ? text : QFontMetricsF(used).elidedText(text, Qt::ElideRight, where.width()));
   };
   QRectF text(kTextPadding, (from + to - (two ? 2 : 1) * line - (bar ? 7 : 0)) / 2, bracketWidth_ - kBar - 2 * kTextPadding, line);
   painter.setPen(theme.text);
@@ -232,8 +232,11 @@ void Margin::paintTotals(QPainter& painter, Stage stage, double from, double to)
     text.translate(0, line);
   } else {
     text.setLeft(text.left() + QFontMetricsF(bold_).horizontalAdvance(number) + kTextPadding);
+    if (room < line + kHandleHeight) text.setRight(bracketWidth_ - SplitHandle::gripWidth(kHandleHeight) - 4);  // grips lie over it
   }
-  if (time > 0 || memory > 0) draw(font(), text, tr("%1 · %2").arg(durationText(time), sizeText(memory)));
+  QString figures = tr("%1 · %2").arg(durationText(time), sizeText(memory));
+  if (!two && QFontMetricsF(font()).horizontalAdvance(figures) > text.width()) figures = durationText(time);
+  if (time > 0 || memory > 0) draw(font(), text, figures);
   if (!bar) return;
   const QRectF track(text.left(), text.bottom() + 3, text.width(), 4);
   painter.fillRect(track, theme.grid);

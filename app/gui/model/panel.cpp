@@ -131,7 +131,7 @@ void ModelPanel::Private::layOut() {
   top->addWidget(&graphButton);
   top->addWidget(&findingsButton);
   graphAction.setText(tr("Model as a &graph"));
-  graphAction.setIconText(tr("Graph"));
+  graphAction.setIconText(tr("Gr&aph"));
   graphAction.setToolTip(tr("Modules as a graph with what flows between them, instead of the tree"));
   graphAction.setCheckable(true);
   graphButton.setDefaultAction(&graphAction);

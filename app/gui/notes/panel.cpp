@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "app/gui/common/body.h"
 #include "app/gui/document/document.h"
 #include "app/gui/timeline/facts/details.h"
 #include "app/gui/timeline/facts/explanations.h"
@@ -81,7 +82,7 @@ void NotesPanel::Private::build() {
   delegate = new TextDelegate(list);
   list->setItemDelegate(delegate);
   list->header()->setSectionsMovable(false);
-  auto* add = new QPushButton(tr("&Add at selection"));
+  auto* add = new QPushButton(tr("Add at selectio&n"));
   add->setToolTip(tr("Write a note at the selected block, or in the middle of what the timeline shows (N there)"));
   edit = new QPushButton(tr("Ed&it"));
   edit->setToolTip(tr("Write the chosen note (F2)"));
@@ -95,6 +96,7 @@ void NotesPanel::Private::build() {
   column->setContentsMargins(6, 4, 6, 6);
   column->addLayout(line);
   column->addWidget(list, 1);
+  takeHeightLeft(*list);
   connect(add, &QPushButton::clicked, &w, [this] { timeline.writeNote(); });
   connect(edit, &QPushButton::clicked, &w, [this] { write(); });
   connect(remove, &QPushButton::clicked, &w, [this] { removeNote(document, chosen()); });

@@ -105,7 +105,7 @@ void CostControls::Private::addCluster(QFormLayout& form) {
     const std::string added = partsOf(document.design().cluster, links).links;
     choose(cluster->itemData(index).toString().toStdString() + (added.empty() ? "" : "+" + added));
   });
-  edit->setText(tr("E&dit…"));
+  edit->setText(tr("Edi&t…"));
   edit->setAccessibleName(tr("Edit cluster"));
   edit->setFocusPolicy(Qt::StrongFocus);
   edit->setToolTip(tr("Nodes, devices, links, memory and precision of this cluster"));
@@ -237,7 +237,7 @@ void CostControls::showSource() {
   const Design& design = d->document.design();
   const bool own = design.profile != nullptr, isMeasured = own && !design.profile->estimated, ofLayers = profile && !profile->sent.empty();
   d->estimate->setVisible(isMeasured || (own && ofLayers));
-  d->estimate->setText(ofLayers ? tr("Count the cluster's links") : tr("Use estimated times again"));
+  d->estimate->setText(ofLayers ? tr("Count the cluster's lin&ks") : tr("Use estimated times again"));
   d->precision->setEnabled(profile && !ofLayers);
   d->attention->setEnabled(profile && !ofLayers);
   if (design.job) {

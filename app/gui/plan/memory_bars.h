@@ -7,7 +7,8 @@
 
 namespace pw::gui {
 
-/// Peak memory of each rank as bars against the limit; in words for those who do not see it. Beyond 16 ranks the last bar is an ellipsis.
+/// Peak memory of each rank as bars against the limit; in words for those who do not see it. Of more than 16 ranks the last bar stands for
+/// all that have none: it is of the one that needs most, and its tip says from what to what they need.
 class MemoryBars : public QWidget {
   Q_OBJECT
  public:
@@ -18,10 +19,12 @@ class MemoryBars : public QWidget {
   [[nodiscard]] QSize minimumSizeHint() const override { return sizeHint(); }
 
  protected:
+  bool event(QEvent* event) override;
   void paintEvent(QPaintEvent* event) override;
 
  private:
-  [[nodiscard]] int row() const;  ///< its height
+  [[nodiscard]] int row() const;           ///< its height
+  [[nodiscard]] QString restText() const;  ///< of the ranks without a bar; empty: all have one
   std::vector<RankMetrics> ranks_;
   Bytes limit_ = 0;
 };

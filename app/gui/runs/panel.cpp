@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/common/body.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
@@ -111,6 +112,7 @@ void RunsPanel::Private::build() {
   splitter->setStretchFactor(1, 1);
   splitter->setSizes({1000, 900});  // in proportion
   splitter->setChildrenCollapsible(false);
+  takeHeightLeft(*splitter);
   settle.setSingleShot(true);
   settle.setInterval(150);
 }

@@ -17,8 +17,8 @@ namespace pw::gui {
 
 RunControls::RunControls(QWidget* parent)
     : QWidget(parent),
-      run_(new QPushButton(tr("▶ Run"), this)),
-      profile_(new QPushButton(tr("Profile"), this)),
+      run_(new QPushButton(tr("▶ R&un"), this)),
+      profile_(new QPushButton(tr("Profi&le"), this)),
       cancel_(new QPushButton(tr("Cancel"), this)),
       steps_(new QSpinBox(this)),
       transport_(new QComboBox(this)),
@@ -54,7 +54,10 @@ RunControls::RunControls(QWidget* parent)
   progress_->setTextVisible(false);
   progress_->setFixedWidth(16 * fontMetrics().averageCharWidth());
   status_->setAccessibleName(tr("Progress of the run or profile, or its result"));
-  status_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  QSizePolicy wraps(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  wraps.setHeightForWidth(true);
+  status_->setSizePolicy(wraps);
+  status_->setWordWrap(true);
   status_->setTextInteractionFlags(Qt::TextSelectableByMouse);
   auto* row = new FlowLayout;
   for (QWidget* widget : std::initializer_list<QWidget*>{run_, steps_, transport_, precision_, profile_, progress_, cancel_})

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/gui/common/body.h"
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
@@ -155,6 +156,7 @@ void StatisticsPanel::Private::build() {
   both->setStretchFactor(0, 3);
   both->setStretchFactor(1, 2);
   both->setChildrenCollapsible(false);
+  takeHeightLeft(*both);
   auto* line = new QHBoxLayout;
   line->addWidget(sentence, 1);
   line->addWidget(source, 0, Qt::AlignTop);

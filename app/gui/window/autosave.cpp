@@ -7,6 +7,8 @@
 #include <QDateTime>
 #include <QDir>
 #include <QFile>
+#include <QMessageBox>
+#include <QPushButton>
 #include <QStandardPaths>
 
 #include "app/gui/document/project.h"
@@ -80,6 +82,15 @@ QString unsavedPlan(const QString& path) {
     // opening it says what is wrong
   }
   return QStringLiteral("(%1)").arg(time);
+}
+
+bool isToBeRestored(const QString& path, QWidget& window) {
+  QMessageBox box(QMessageBox::Question, QObject::tr("Recover"), QObject::tr("Restore the unsaved plan %1?").arg(unsavedPlan(path)),
+                  QMessageBox::Yes | QMessageBox::No, &window);
+  box.button(QMessageBox::Yes)->setText(QObject::tr("&Restore"));
+  box.button(QMessageBox::No)->setText(QObject::tr("&Discard"));
+  box.setDefaultButton(QMessageBox::Yes);
+  return box.exec() == QMessageBox::Yes;
 }
 
 }  // namespace pw::gui

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+class QWidget;
+
 namespace pw::gui {
 
 /// Where this process keeps the work it has not saved, so that a crash does not lose it: a project in `<data folder>/autosave` with a name
@@ -16,5 +18,7 @@ namespace pw::gui {
 void forget(const QString& path);
 /// Describes such a file for the user: `of gpt_small (18:13)`, the model or schedule and when it was last changed.
 [[nodiscard]] QString unsavedPlan(const QString& path);
+/// Asks whether such a file is to be restored; false: it may be removed.
+[[nodiscard]] bool isToBeRestored(const QString& path, QWidget& window);
 
 }  // namespace pw::gui

@@ -79,7 +79,7 @@ KeysDialog::KeysDialog(QWidget* parent) : QDialog(parent) {
   auto* column = new QVBoxLayout(this);
   QTableWidget* const table = tableOf(keys());
   column->addWidget(table);
-  auto* close = new QPushButton(tr("Close"));
+  auto* close = new QPushButton(tr("&Close"));
   connect(close, &QAbstractButton::clicked, this, &QDialog::accept);
   column->addWidget(close, 0, Qt::AlignRight);
   resize(620, std::min((parent != nullptr ? parent->height() : 900) - 60, (table->rowCount() + 4) * table->rowHeight(0)));

@@ -268,10 +268,7 @@ void MainWindow::Private::keep() {
 void MainWindow::Private::recover() {
   const QStringList left = leftBehind();
   if (left.isEmpty()) return;
-  const auto answer = QMessageBox::question(&window, MainWindow::tr("Recover"),
-                                            MainWindow::tr("Restore the unsaved plan %1?").arg(unsavedPlan(left.front())),
-                                            QMessageBox::Yes | QMessageBox::No, QMessageBox::Yes);
-  if (answer == QMessageBox::Yes) {
+  if (isToBeRestored(left.front(), window)) {
     loading.start(MainWindow::tr("Recovering"), [this, path = left.front()](JobControl&) -> std::function<void()> {
       auto loaded = loadFiles({path.toStdString()}, {});
       return [this, loaded, path] {

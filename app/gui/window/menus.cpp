@@ -135,7 +135,12 @@ void MainWindow::Private::viewMenu() {
   menu->addAction(model->graphAction());
   commands.push_back(model->graphAction());
   menu->addSeparator();
-  for (QDockWidget* dock : docks()) menu->addAction(dock->toggleViewAction());
+  QMenu* panels = menu->addMenu(MainWindow::tr("Pa&nels"));
+  for (QDockWidget* dock : docks()) {
+    QAction* const shown = dock->toggleViewAction();
+    shown->setText(dock->windowTitle().insert(dock == statisticsDock ? 1 : 0, QLatin1Char('&')));  // one letter each
+    panels->addAction(shown);
+  }
   command(menu, MainWindow::tr("Reset la&yout"), {}, [this] { resetLayout(); });
   menu->addSeparator();
   QMenu* themes = menu->addMenu(MainWindow::tr("T&heme"));

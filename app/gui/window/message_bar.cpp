@@ -45,7 +45,7 @@ MessageBar::MessageBar(QWidget* parent)
   text_->setTextFormat(Qt::PlainText);
   text_->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   text_->setAccessibleName(tr("Message"));
-  auto* dismiss = new QPushButton(tr("Dismiss"));
+  auto* dismiss = new QPushButton(tr("&Dismiss"));
   connect(dismiss, &QAbstractButton::clicked, this, &QWidget::hide);
   connect(more_, &QAbstractButton::clicked, this, [this] { showAll(); });
   row->addWidget(icon_);

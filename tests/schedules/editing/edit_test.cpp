@@ -120,14 +120,13 @@ TEST(Edit, MovesAnActionAlongItsRow) {
 TEST(Edit, IsRefusedWithTheCycleThatItWouldMake) {
   const Schedule s = rowsOf("0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");
   const Refusal early = refused(s, MoveCells{{cellOf(s, "1B0")}, {Rank{1}, 0}});
-  EXPECT_EQ(early.reason, "B0 of stage 1 needs F0 of stage 1, which comes after it");
+  EXPECT_EQ(early.reason, "1B0 needs 1F0, which comes after it");
   EXPECT_EQ(early.cycle.size(), 2U);
   const Refusal wide = refused(s, MoveCells{{cellOf(s, "0B0")}, {Rank{0}, 0}});
-  EXPECT_EQ(wide.reason, "B0 of stage 0 needs F0 of stage 0, which comes after it");
+  EXPECT_EQ(wide.reason, "0B0 needs 0F0, which comes after it");
   const Schedule three = rowsOf("0F0,0F1,0B0,0B1\r\n1F0,1F1,1B0,1B1\r\n");
   const Refusal crossed = refused(three, MoveCells{{cellOf(three, "0F1")}, {Rank{0}, 3}});
-  EXPECT_EQ(crossed.reason,
-            "B0 of stage 0 needs B0 of stage 1, which comes after F1 of stage 1, which needs F1 of stage 0, which comes after it");
+  EXPECT_EQ(crossed.reason, "0B0 needs 1B0, which comes after 1F1, which needs 0F1, which comes after it");
   expectCycle(rowsOf("0F0,0B0,0F1,0B1\r\n1F0,1F1,1B0,1B1\r\n"), crossed.cycle);
 }
 

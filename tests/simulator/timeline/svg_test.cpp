@@ -66,8 +66,8 @@ TEST(Svg, NamesStagesWhereARankHasSeveral) {
 
 TEST(Svg, DrawsMessagesBelowTheirSender) {
   const std::string svg = toSvg(simulated("1f1b", {2, 2, 2}, 500'000));
-  EXPECT_NE(svg.find("<title>0SEND_F1 message forward, 500 µs"), std::string::npos) << svg;
-  EXPECT_NE(svg.find("message backward</text>"), std::string::npos);
+  EXPECT_NE(svg.find("<title>0SEND_F1 activations sent, 500 µs"), std::string::npos) << svg;
+  EXPECT_NE(svg.find("gradients sent</text>"), std::string::npos);
   EXPECT_EQ(toSvg(simulated("1f1b", {2, 2, 2})).find("k6"), std::string::npos) << "waits are bubble";
 }
 

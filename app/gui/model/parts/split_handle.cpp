@@ -115,7 +115,7 @@ void SplitHandle::paintEvent(QPaintEvent*) {
   const bool active = underMouse() || dragged_;
   const QColor colour = refused_ ? theme.error : active ? theme.accent : theme.text;
   painter.fillRect(QRectF(0, middle - 1, width(), 2), colour);
-  const double grip = 2.2 * height();
+  const double grip = gripWidth(height());
   const QRectF pill(width() - grip - 2, 0.75, grip, height() - 1.5);  // at the right, where a low stage has no text
   painter.setPen(QPen(hasFocus() ? theme.focus : colour, hasFocus() ? 2 : 1));
   painter.setBrush(active ? colour : palette().color(QPalette::Button));

@@ -12,6 +12,7 @@ class SplitHandle : public QWidget {
   explicit SplitHandle(int split, QWidget* parent = nullptr);
 
   [[nodiscard]] int split() const { return split_; }
+  [[nodiscard]] static double gripWidth(int height) { return 2.2 * height; }  ///< of the part at its right end [pixels]
   /// Returns the tooltip; called when it is shown.
   void setTip(std::function<QString(int)> tip) { tip_ = std::move(tip); }
   /// While dragging: whether it cannot be placed at the mouse position.

@@ -37,8 +37,8 @@ QString wordOf(SpanKind kind) {
     case SpanKind::Backward: return translated("backward");
     case SpanKind::BackwardInput: return translated("input gradients");
     case SpanKind::BackwardWeight: return translated("weight gradients");
-    case SpanKind::SendForward: return translated("activations in flight");
-    case SpanKind::SendBackward: return translated("gradients in flight");
+    case SpanKind::SendForward: return translated("activations sent");
+    case SpanKind::SendBackward: return translated("gradients sent");
     case SpanKind::WaitForward:
     case SpanKind::WaitBackward: return translated("waiting");
     case SpanKind::ReduceGrad: return translated("summing gradients between ranks");

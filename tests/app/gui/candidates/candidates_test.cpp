@@ -52,6 +52,14 @@ void doubleClick(QWidget* widget, const QPoint& at) {
   QTest::mouseRelease(widget, Qt::LeftButton, {}, at);
 }
 
+TEST(CandidateTitle, SaysOneMicrobatchInTheSingular) {
+  Candidate c = candidate("auto", 1, 1'000'000, 1);
+  c.request.microbatch = 8;
+  EXPECT_EQ(titleOf(c), "auto, 1 microbatch of 8");
+  c.request.microbatches = 2;
+  EXPECT_EQ(titleOf(c), "auto, 2 microbatches of 8");
+}
+
 TEST(CandidatesFilter, LeavesOutWhatDoesNotFit) {
   CandidatesModel model;
   Candidate fits = candidate("1f1b", 8, 4'000'000, 3 << 20, 4 << 20), large = candidate("gpipe", 4, 2'000'000, 6 << 20, 4 << 20);

@@ -113,7 +113,7 @@ TEST_F(FigureDialogs, CommandLineMakesTheSameFile) {
   style.times = TimeRange{1'000'000, 3'000'000};
   d->form().setStyle(style);
   ASSERT_TRUE(d->save(folder_.filePath("app.svg"))) << d->state().toStdString();
-  field<QPushButton>(*d, "&Copy command line")->click();
+  field<QPushButton>(*d, "Copy comm&and line")->click();
   QString line = QApplication::clipboard()->text();
   ASSERT_TRUE(line.startsWith("pipewright export plan.json --to svg --width 88.9mm")) << line.toStdString();
   QFile plan(folder_.filePath("plan.json"));
@@ -151,6 +151,14 @@ TEST_F(FigureDialogs, RemembersItsSettingsButNotThoseOfTheDocument) {
   EXPECT_TRUE(d->form().style().ranks.empty());
   EXPECT_NE(d->form().style().title, "mine");
   EXPECT_TRUE(d->commandLine().contains("--to tikz")) << "as the file saved last";
+}
+
+TEST_F(FigureDialogs, TitlesOfTwoStepsAreGreyWhereOneIsDrawn) {
+  const auto d = dialog();
+  for (const char* const name : {"Title above the predicted step", "Title above the measured step"})
+    EXPECT_FALSE(field<QLineEdit>(*d, name)->isEnabled()) << name;
+  for (const char* const label : {"&Predicted title", "&Measured title"}) EXPECT_FALSE(field<QLabel>(*d, label)->isEnabled()) << label;
+  EXPECT_TRUE(field<QLabel>(*d, "&Title")->isEnabled());
 }
 
 TEST_F(FigureDialogs, OpensFromTheMenuFitsASmallScreenAndIsReachedByKeys) {

@@ -5,6 +5,7 @@
 
 #include <QComboBox>
 #include <QFile>
+#include <QHelpEvent>
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
@@ -12,6 +13,7 @@
 #include <QSpinBox>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolTip>
 
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
@@ -285,6 +287,23 @@ TEST_F(PlanPanelTest, WhatIsWrongWithThePlanIsSaidAndItsFiguresFade) {
   EXPECT_TRUE(named<QLabel>("On one rank").isEnabled());
   EXPECT_TRUE(panel->findChild<MemoryBars*>()->isEnabled());
   EXPECT_TRUE(button("&Run").isEnabled());
+}
+
+TEST_F(PlanPanelTest, TheLastBarStandsForTheRanksThatHaveNoneAndItsTipSaysWhatTheyNeed) {
+  std::vector<RankMetrics> ranks(40);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].rank = Rank(r);
+    ranks[r].peakBytes = static_cast<Bytes>(r == 20 ? 1000 : 100 - r) << 20;
+  }
+  MemoryBars bars;
+  bars.resize(240, bars.sizeHint().height());
+  bars.show(ranks, 0);
+  bars.resize(240, bars.sizeHint().height());
+  QHelpEvent help(QEvent::ToolTip, QPoint(20, bars.height() - 8), QPoint(20, 20));
+  QApplication::sendEvent(&bars, &help);
+  EXPECT_EQ(QToolTip::text(), QString("25 more ranks, from %1 (rank 39) to %2 (rank 20). Analysis, Memory lists every rank.")
+                                  .arg(sizeText(Bytes(61) << 20), sizeText(Bytes(1000) << 20)));
+  QToolTip::hideText();
 }
 
 TEST_F(PlanPanelTest, PastRunsOfTheModelGiveTheStepARange) {

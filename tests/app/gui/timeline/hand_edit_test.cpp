@@ -86,7 +86,7 @@ TEST_F(HandEditTest, DragsAnActionToAnotherPlaceAsOneUndoStep) {
   hand.endDrag(true);
   ASSERT_TRUE(predicted());
   EXPECT_EQ(document.design().request.schedule, "1f1b, edited");
-  EXPECT_EQ(document.undoText(), "Move B0 of stage 0");
+  EXPECT_EQ(document.undoText(), "Move 0B0");
   EXPECT_THAT(hand.message().toStdString(), testing::StartsWith("Step "));
   document.undo();
   EXPECT_EQ(document.design(), first);
@@ -101,7 +101,7 @@ TEST_F(HandEditTest, RefusesAnIllegalDropWithTheCycleAndChangesNothing) {
   hand.endDrag(true);
   EXPECT_EQ(document.design(), first);
   ASSERT_EQ(refused.count(), 1);
-  EXPECT_EQ(hand.message(), "B0 of stage 2 needs F0 of stage 2, which comes after it.");
+  EXPECT_EQ(hand.message(), "2B0 needs 2F0, which comes after it.");
   EXPECT_EQ(hand.cycle().size(), 2U);
 }
 

@@ -27,13 +27,16 @@ namespace {
 const QString kGone = QStringLiteral("4999999.pwproj");
 
 /// Answers the next question with a button, once one is asked.
-void answer(QMessageBox::StandardButton button) {
+void answer(QMessageBox::StandardButton button, const QString& text = {}) {
   auto* timer = new QTimer(qApp);
-  QObject::connect(timer, &QTimer::timeout, qApp, [timer, button] {
+  QObject::connect(timer, &QTimer::timeout, qApp, [timer, button, text] {
     auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
     if (box == nullptr) return;
     timer->deleteLater();
     timer->stop();
+    if (!text.isEmpty()) {
+      EXPECT_EQ(box->button(button)->text(), text);
+    }
     QTest::mouseClick(box->button(button), Qt::LeftButton);
   });
   timer->start(10);
@@ -93,7 +96,7 @@ TEST_F(Autosave, KeepsUnsavedWorkAndBringsItBackAfterACrash) {
     ASSERT_TRUE(QFile::rename(autosavePath(), left));  // as if this process were gone
   }
   MainWindow window(true);
-  answer(QMessageBox::Yes);
+  answer(QMessageBox::Yes, "&Restore");
   window.show();
   ASSERT_TRUE(QTest::qWaitFor([&] { return window.isIdle() && window.document().graph() != nullptr; }, kLongMs));
   EXPECT_EQ(window.document().design(), crashed);

@@ -4,6 +4,8 @@
 #include <QLabel>
 #include <QMessageBox>
 #include <QPushButton>
+#include <QScrollArea>
+#include <QScrollBar>
 #include <QToolButton>
 #include <algorithm>
 #include <set>
@@ -134,6 +136,27 @@ TEST_F(WindowLayout, EveryControlOfASearchIsInSightInASmallWindow) {
     ++seen;
   }
   EXPECT_EQ(seen, 2);
+}
+
+TEST_F(WindowLayout, PanelsThatScrollThemselvesAreNotScrolledAsAWhole) {
+  open(sample("gpt_small.pt2"));
+  auto pinned = std::make_shared<Measured>();
+  pinned->title = QStringLiteral("a plan beside it");
+  pinned->timeline = document().prediction()->timeline;
+  document().setMeasured(pinned);
+  resize(1440, 900);
+  window_->candidates().search();
+  for (const Panel panel :
+       {Panel::Candidates, Panel::Runs, Panel::Analysis, Panel::Explain, Panel::Schedule, Panel::Statistics, Panel::Notes}) {
+    const std::string name(nameOf(panel));
+    window_->showPanel(panel);
+    ASSERT_TRUE(settle());
+    const auto* scroll = qobject_cast<QScrollArea*>(dock(name.c_str())->widget());
+    ASSERT_NE(scroll, nullptr);
+    EXPECT_TRUE(QTest::qWaitFor([&] { return scroll->verticalScrollBar()->maximum() == 0; }, 2000))
+        << name << ": " << scroll->widget()->heightForWidth(scroll->viewport()->width()) << " in " << scroll->viewport()->height();
+    EXPECT_EQ(scroll->horizontalScrollBar()->maximum(), 0) << name;
+  }
 }
 
 TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {

@@ -1,6 +1,8 @@
 // Alt and a letter open a menu, whatever is in front, and choose one thing in it.
+#include <QAbstractButton>
 #include <QAction>
 #include <QDockWidget>
+#include <QLabel>
 #include <QMenu>
 #include <QMenuBar>
 #include <QStatusBar>
@@ -57,6 +59,31 @@ class MenusTest : public WindowFixture {
     }
   }
 };
+
+// Alt and a letter press one button, or go to one field, with each panel in front.
+TEST_F(MenusTest, NoTwoButtonsInSightHaveTheSameLetter) {
+  open(sample("gpt_small.pt2"));
+  for (const Panel panel : valuesOf<Panel>()) {
+    if (panel == Panel::Start) continue;
+    window_->showPanel(panel);
+    ASSERT_TRUE(settle());
+    QString letters;
+    const auto add = [&](const QString& text) {
+      const QChar letter = letterOf(text);
+      if (letter.isNull()) return;
+      EXPECT_FALSE(letters.contains(letter)) << std::string(nameOf(panel)) << ": " << text.toStdString();
+      letters += letter;
+    };
+    for (const QAction* title : window_->menuBar()->actions()) add(title->text());
+    for (const auto* button : window_->findChildren<QAbstractButton*>()) {
+      if (button->isVisible() && !button->visibleRegion().isEmpty()) add(button->text());
+    }
+    for (const auto* label : window_->findChildren<QLabel*>()) {
+      if (label->isVisible() && !label->visibleRegion().isEmpty() && label->buddy() != nullptr) add(label->text());
+    }
+    EXPECT_GE(letters.size(), 9) << std::string(nameOf(panel));
+  }
+}
 
 TEST_F(MenusTest, OpenByTheirLettersWithAModelOpen) {
   open(sample("gpt_small.pt2"));
