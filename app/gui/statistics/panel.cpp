@@ -202,7 +202,8 @@ void StatisticsPanel::Private::update() {
     source->setItemText(0, scene.measuredName);
     source->setItemText(1, scene.predictedName);
     // Of a measured step its own blocks are the ones to look at, beside a pinned plan those of the plan at hand.
-    const bool isPlan = !document.measured()->pinnedAs.isEmpty();
+    const auto beside = document.measured();
+    const bool isPlan = beside && !beside->pinnedAs.isEmpty();
     if (std::exchange(isBesidePlan, isPlan) != isPlan) source->setCurrentIndex(isPlan ? 1 : 0);
   }
   Question next = question();

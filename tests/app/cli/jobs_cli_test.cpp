@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 
 #include "tests/app/cli/call.h"
 #include "tests/support/folder.h"
@@ -102,6 +103,28 @@ TEST(JobsCli, ComparesTwoTracesTaskByTask) {
   EXPECT_EQ(compared.at("by_stage").size(), 2U);
   for (const char* key : {"action_error", "by_kind", "by_rank"}) EXPECT_TRUE(compared.contains(key)) << key;
   EXPECT_NEAR(jsonOf({"compare", "--trace", slow, "--with-trace", slow, "--json"}).at("makespan_error").get<double>(), 0, 1e-12);
+}
+
+TEST(JobsCli, ComparesWholeBackwardsWithSplitOnes) {
+  const Folder folder;
+  const std::string whole = folder.file("1f1b.json"), split = folder.file("zb.json");
+  for (const auto& [file, schedule, backward] : {std::tuple{whole, "1f1b", "--backward"}, {split, "zb-h1", "--input"}}) {
+    std::vector<std::string> words{"simulate", "--schedule", schedule, "--ranks", "2", "--microbatches", "4", "--forward",
+                                   "1ms",      backward,     "2ms",    "--trace", file};
+    if (schedule == std::string("zb-h1")) words.insert(words.end(), {"--weight", "1ms"});
+    ASSERT_EQ(call(words).status, 0);
+  }
+  const Json compared = jsonOf({"compare", "--trace", whole, "--with-trace", split, "--json"});
+  EXPECT_EQ(compared.at("matched"), 2 * 2 * 4) << "F and backward of four microbatches on two ranks";
+  EXPECT_EQ(compared.at("matched_split"), 2 * 4);
+  EXPECT_EQ(compared.at("unmatched"), 0);
+  const Json& row = compared.at("by_kind").at(1);
+  EXPECT_EQ(row.at("group"), "B (I + W)");
+  EXPECT_EQ(row.at("predicted_ns"), 8 * 2'000'000);
+  EXPECT_EQ(row.at("measured_ns"), 8 * (2'000'000 + 1'000'000));
+  const std::string text = call({"compare", "--trace", whole, "--with-trace", split}).out;
+  EXPECT_THAT(text, HasSubstr("the second is ")) << "neither has happened";
+  EXPECT_THAT(text, HasSubstr("(16 actions matched, of them 8 B with I)"));
 }
 
 TEST(JobsCli, TakesNamesOfAUsersOwnByPatterns) {

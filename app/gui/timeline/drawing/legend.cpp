@@ -14,7 +14,28 @@ namespace {
 struct Entry {
   Fill fill;
   QString name;
+  bool hasBaseLine = false;
 };
+
+/// Whether columns of several blocks are drawn where all of the step is shown in so many pixels: of some of each rank's actions one and the
+/// next are narrower than a pixel. Linear in ranks.
+bool mergesBlocks(const Scene& scene, int pixels) {
+  constexpr std::size_t kLooks = 256;
+  const Ns pixel = endOf(scene) / std::max(1, pixels);
+  for (const Source source : {Source::Predicted, Source::Measured}) {
+    const Timeline* timeline = timelineFrom(scene, source);
+    if (timeline == nullptr) continue;
+    for (const Timeline::RankTracks& rank : timeline->ranks) {
+      const SpanTrack& track = rank.compute;
+      const auto isNarrow = [&](std::size_t i) { return isCompute(track.tags[i].kind) && track.end[i] - track.start[i] < pixel; };
+      const std::size_t step = 1 + track.size() / kLooks;
+      for (std::size_t i = 0; i + 1 < track.size(); i += step) {
+        if (isNarrow(i) && isNarrow(i + 1)) return true;
+      }
+    }
+  }
+  return false;
+}
 
 std::vector<Entry> kindEntries(const Scene& scene, const Look& look) {
   std::vector<Entry> entries;
@@ -44,7 +65,8 @@ std::vector<Entry> kindEntries(const Scene& scene, const Look& look) {
   return entries;
 }
 
-std::vector<Entry> entriesOf(const Scene& scene, const Look& look) {
+/// Of a legend of this width.
+std::vector<Entry> entriesOf(const Scene& scene, const Look& look, int width) {
   std::vector<Entry> entries;
   if (scene.differences && scene.measured) {
     for (const double error : {-0.5, -0.15, 0.0, 0.15, 0.5})
@@ -64,6 +86,8 @@ std::vector<Entry> entriesOf(const Scene& scene, const Look& look) {
     entries = kindEntries(scene, look);
   }
   entries.push_back({look.bubble(), translated("bubble")});
+  if (mergesBlocks(scene, width - labelWidth(scene)))
+    entries.push_back({look.of({SpanKind::Forward, Stage(0), Microbatch(0), {}}), translated("several blocks in a pixel"), true});
   return entries;
 }
 
@@ -82,7 +106,7 @@ struct PlacedEntry {
 };
 
 /// Where entries lie in so many lines, as far as they have room; where some have none, there is room for an ellipsis after the last one.
-std::vector<PlacedEntry> entryPlaces(const std::vector<Entry>& entries, const QFontMetrics& metrics, int width, int mostLines) {
+std::vector<PlacedEntry> placedEntries(const std::vector<Entry>& entries, const QFontMetrics& metrics, int width, int mostLines) {
   const Sizes sizes(metrics);
   const int ellipsis = metrics.horizontalAdvance(QStringLiteral("…")) + sizes.gap, start = sizes.gap / 2;
   std::vector<PlacedEntry> places;
@@ -106,7 +130,7 @@ int legendHeight(const Scene& scene, int width) {
   if (isEmpty(scene)) return 0;
   constexpr int kMostLines = 3, kMargin = 6;
   const QFontMetrics metrics(sceneFont(scene, 0.9));
-  const auto places = entryPlaces(entriesOf(scene, Look(scene, currentTheme())), metrics, width, kMostLines);
+  const auto places = placedEntries(entriesOf(scene, Look(scene, currentTheme()), width), metrics, width, kMostLines);
   return linesIn(places) * Sizes(metrics).line + kMargin;
 }
 
@@ -118,14 +142,15 @@ void paintLegend(QPainter& painter, const QRect& area, const Scene& scene, const
   painter.setFont(sceneFont(scene, 0.9));
   const QFontMetrics metrics(painter.font());
   const Sizes sizes(metrics);
-  const std::vector<Entry> entries = entriesOf(scene, look);
-  const auto places = entryPlaces(entries, metrics, area.width(), std::max(1, area.height() / sizes.line));
+  const std::vector<Entry> entries = entriesOf(scene, look, area.width());
+  const auto places = placedEntries(entries, metrics, area.width(), std::max(1, area.height() / sizes.line));
   const int top = area.top() + (area.height() - linesIn(places) * sizes.line) / 2;
   int end = area.left() + sizes.gap / 2;
   for (const auto& [entry, line, x, width] : places) {
     const QRect where(area.left() + x, top + line * sizes.line, width, sizes.line);
-    Canvas(painter, QRect(where.left(), where.top() + (sizes.line - sizes.box) / 2, sizes.box * 2, sizes.box))
-        .fill(Box{0, 0, sizes.box * 2, sizes.box}, entries[entry].fill);
+    Canvas canvas(painter, QRect(where.left(), where.top() + (sizes.line - sizes.box) / 2, sizes.box * 2, sizes.box));
+    canvas.fill(Box{0, 0, sizes.box * 2, sizes.box}, entries[entry].fill);
+    if (entries[entry].hasBaseLine) canvas.fill(Box{0, sizes.box - 2, sizes.box * 2, sizes.box}, look.ofBaseLine(entries[entry].fill));
     painter.setPen(theme.text);
     painter.drawText(where.adjusted(sizes.box * 2 + 5, 0, sizes.gap, 0), Qt::AlignVCenter, entries[entry].name);
     end = where.left() + width + sizes.gap;

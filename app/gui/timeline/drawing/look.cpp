@@ -62,6 +62,8 @@ double textScale(const Scene& scene) {
   return scene.zoomText * (system > 0.85 && system < 1.2 ? 1 : std::clamp(system, 0.6, 4.0));
 }
 
+QRgb Look::ofBaseLine(const Fill& fill) const { return mixed(fill.base, theme_->dark ? qRgb(255, 255, 255) : qRgb(0, 0, 0), 0.45); }
+
 QFont sceneFont(const Scene& scene, double share) {
   QFont font = QGuiApplication::font();
   font.setPixelSize(std::max(6, static_cast<int>(std::lround(12.5 * textScale(scene) * share))));

@@ -22,6 +22,8 @@ class Look {
   /// Of a measured span that took `error` (a share of the predicted time) longer; nothing: it matches no predicted one.
   [[nodiscard]] Fill ofDifference(std::optional<double> error) const;
   [[nodiscard]] Fill dimmed(const Fill& fill) const;  ///< of what is not highlighted
+  /// Of the base line below a pixel column in which several blocks are merged, most of them of this fill.
+  [[nodiscard]] QRgb ofBaseLine(const Fill& fill) const;
   [[nodiscard]] const Fill& bubble() const { return bubble_; }
   [[nodiscard]] QRgb background() const { return background_; }
   [[nodiscard]] QRgb highlight() const { return highlight_; }

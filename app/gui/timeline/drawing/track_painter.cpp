@@ -142,7 +142,7 @@ class ComputePainter {
     const KindTimes busy = busyIn(columns_.begin(column), columns_.begin(column + 1), first, next);
     const Stack stack = stackOf(busy, columns_.nsPerColumn, canvas_.height());
     if (stack.count == 0) return;
-    const bool marked = view_.isHighlighted(first, next);
+    const bool marked = view_.isHighlighted(first, next), isFaint = view_.dims && !marked;
     const std::size_t sample = first + (next - first) / 2;
     int y = canvas_.height();
     Fill dominant;
@@ -154,17 +154,16 @@ class ComputePainter {
       Fill fill = view_.predictedOf != nullptr ? fillOf(sample)
                   : kind == tag.kind           ? look_.of(tag)
                                                : look_.of({kind, Stage(-1), Microbatch(-1), {}});
-      if (view_.dims && !marked) fill = look_.dimmed(fill);
-      canvas_.column(column, y - height, y, fill);
+      canvas_.column(column, y - height, y, isFaint ? look_.dimmed(fill) : fill);
       y -= height;
       if (busy[indexOf(kind)] > most) {
         most = busy[indexOf(kind)];
         dominant = fill;
       }
     }
+    const QRgb baseLine = look_.ofBaseLine(dominant);
     const int mark = canvas_.height() < 10 ? 1 : std::max(2, canvas_.height() / 12);
-    canvas_.column(column, canvas_.height() - mark, canvas_.height(),
-                   mixed(dominant.base, look_.theme().dark ? qRgb(255, 255, 255) : qRgb(0, 0, 0), 0.45));
+    canvas_.column(column, canvas_.height() - mark, canvas_.height(), isFaint ? look_.dimmed(Fill{baseLine}).base : baseLine);
     if (marked && !view_.dims) canvas_.column(column, 0, mark + 1, look_.highlight());
   }
 

@@ -1,5 +1,4 @@
 #include "app/gui/timeline/drawing/scene.h"
-#include "app/gui/timeline/drawing/legend.h"
 #include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/drawing/ruler.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
@@ -13,40 +12,10 @@
 #include <gtest/gtest.h>
 
 #include "app/gui/timeline/drawing/look.h"
-#include "schedules/generate.h"
-#include "simulator/step/compile.h"
-#include "simulator/step/cost_table.h"
-#include "simulator/step/execute.h"
-#include "simulator/step/program.h"
-#include "simulator/timeline/fill.h"
+#include "tests/app/gui/timeline/drawing/scenes.h"
 
 namespace pw::gui {
 namespace {
-
-std::shared_ptr<const Timeline> timelineOfSchedule(const std::string& name, const Shape& shape, Ns unit = 1000) {
-  SyntheticCosts synthetic;
-  synthetic.forward = {unit};
-  synthetic.backward = {2 * unit};
-  synthetic.backwardInput = {unit};
-  synthetic.latency = unit / 10;
-  synthetic.transfer = unit / 5;
-  const Schedule schedule = generate(name, shape);
-  CostTable costs = syntheticTable(synthetic, shape.stages);
-  for (StageCost& stage : costs.stages) stage.activationBytes = 100;
-  const Program program = compile(schedule, costs);
-  Times times;
-  execute(program, times);
-  auto timeline = std::make_shared<Timeline>();
-  fillTimeline(schedule, costs, program, times, *timeline);
-  return timeline;
-}
-
-Scene sceneOf(std::shared_ptr<const Timeline> timeline) {
-  Scene scene;
-  scene.predicted = std::move(timeline);
-  for (std::size_t r = 0; r < scene.predicted->ranks.size(); ++r) scene.ranks.push_back({Rank(r)});
-  return scene;
-}
 
 QImage paint(ScenePainter& painter, const Scene& scene, const Viewport& view, int height = 400, int scroll = 0) {
   QImage image(view.width + labelWidth(scene), height, QImage::Format_RGB32);
@@ -389,65 +358,20 @@ TEST(ScenePainter, DifferencesAreColouredByTheirSign) {
   EXPECT_NE(look.ofDifference(-0.5).base, look.ofDifference(0.5).base);
 }
 
-TEST(ScenePainter, TextOfALegendFitsOrEndsInAnEllipsis) {
-  const Scene scene = sceneOf(timelineOfSchedule("zbv", {4, 8, 8}));
-  for (const int width : {30, 200, 1400}) {
-    QImage image(width, 24, QImage::Format_RGB32);
-    image.fill(Qt::magenta);
-    QPainter painter(&image);
-    paintLegend(painter, image.rect(), scene, theme(true));
-    painter.end();
-    EXPECT_NE(image.pixel(width - 1, 12), qRgb(255, 0, 255));
-  }
-}
-
-/// How many coloured boxes a legend of this width has: columns without background, by line, counted where they begin.
-int boxesIn(const Scene& scene, int width) {
-  QImage image(width, legendHeight(scene, width), QImage::Format_RGB32);
-  QPainter painter(&image);
-  paintLegend(painter, image.rect(), scene, theme(false));
-  painter.end();
-  const auto isText = [](QRgb pixel) { return pixel == theme(false).text.rgb(); };
-  const int lines = std::max(1, image.height() / 18);
-  int boxes = 0;
-  for (int line = 0; line < lines; ++line) {
-    const int y = (image.height() - 18 * lines) / 2 + 18 * line + 9;
-    int run = 0;
-    for (int x = 0; x < width; ++x) {
-      const bool isFilled = image.pixel(x, y) != theme(false).background.rgb() && !isText(image.pixel(x, y));
-      run = isFilled ? run + 1 : 0;
-      boxes += run == 12 ? 1 : 0;
-    }
-  }
-  return boxes;
-}
-
-TEST(ScenePainter, ALegendTakesTheLinesThatItsEntriesNeed) {
-  Scene scene = sceneOf(timelineOfSchedule("zb-h1", {4, 4, 8}));  // F, I, W, two kinds of messages, bubble
-  const int whole = legendHeight(scene, 1400);
-  EXPECT_GT(legendHeight(scene, 420), whole);
-  EXPECT_EQ(legendHeight(Scene{}, 420), 0);
-  for (const int width : {1400, 420, 300}) EXPECT_EQ(boxesIn(scene, width), 6) << width;
-  scene.colourBy = ColourBy::Stage;
-  for (const int width : {1400, 420}) EXPECT_EQ(boxesIn(scene, width), 5) << "four stages and the bubble, " << width;
-}
-
-TEST(ScenePainter, ALegendHasMessagesWhereTheirRowsAreDrawn) {
-  Scene scene = sceneOf(timelineOfSchedule("1f1b", {4, 4, 8}));
-  const auto painted = [&] {
-    QImage image(1400, 24, QImage::Format_RGB32);
-    QPainter painter(&image);
-    paintLegend(painter, image.rect(), scene, theme(false));
-    painter.end();
-    return image;
+TEST(ScenePainter, TheLineBelowMergedBlocksIsFaintWhereTheyAre) {
+  Scene scene = sceneOf(timelineOfSchedule("gpipe", {1, 1, 300}));
+  scene.showsCommunication = scene.showsMemory = false;
+  const Viewport view = fitted(0, scene.predicted->end, 100);
+  const auto contrast = [&] {
+    const QImage image = paint(scene, view);
+    const Row row = layOutRows(scene).rows.front();
+    const int x = labelWidth(scene) + 20, bottom = rulerHeight(scene) + row.top + row.height - 1;
+    return std::abs(qGray(image.pixel(x, bottom)) - qGray(image.pixel(x, bottom - row.height / 2)));
   };
-  const QImage usual = painted();
-  scene.showsCommunication = false;
-  const QImage without = painted();
-  EXPECT_NE(usual, without);
-  scene.showsCommunication = true;
-  scene.rowScale = leastRowScale(scene);  // too low for them
-  EXPECT_EQ(painted(), without);
+  const int usual = contrast();
+  EXPECT_GT(usual, 20) << "the line is there";
+  scene.dimsOthers = true;
+  EXPECT_LT(contrast(), usual);
 }
 
 TEST(RowNames, OfMemoryAreThePeaksOfBothTimelines) {
