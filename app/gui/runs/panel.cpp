@@ -58,6 +58,7 @@ struct RunsPanel::Private {
   std::shared_ptr<const Profile> followed;  ///< the costs that the controls follow
   std::optional<int> pendingSteps;          ///< a run that waits for its prediction
   bool isRun = false, follows = false, wasBusy = false;
+  bool isRefused = false;  ///< and the line says so, until there is a plan
 
   void build();
   void connectAll();
@@ -134,6 +135,7 @@ void RunsPanel::Private::connectAll() {
   connect(&document, &Document::predictionChanged, p, [this] {
     settle.start();
     updateControls();
+    if (document.problem().isEmpty() && std::exchange(isRefused, false)) controls->say({});
     if (pendingSteps && !document.isPredicting()) begin();
   });
   connect(&settle, &QTimer::timeout, p, [this] { document.isDragging() ? settle.start() : judge(); });
@@ -190,6 +192,11 @@ void RunsPanel::Private::showCrowding() {
 
 void RunsPanel::startRun(int steps) {
   if (isBusy()) return;
+  if (const QString problem = d->document.problem(); !problem.isEmpty() && !d->document.isPredicting()) {
+    d->isRefused = true;
+    d->controls->say(tr("There is no plan to run: %1").arg(problem));  // the plan and the timeline show it as well
+    return emit runFinished(false);
+  }
   d->controls->setSteps(steps);
   d->isRun = true;
   d->pendingSteps = steps;

@@ -248,9 +248,13 @@ TEST_F(RunsPanelTest, APlanThatCannotBePredictedCannotBeRunAndTheButtonSaysWhy) 
   waitFor([&] { return !document.problem().isEmpty(); });
   EXPECT_FALSE(run->isEnabled());
   EXPECT_EQ(run->toolTip(), document.problem());
+  EXPECT_FALSE(finish(&RunsPanel::runFinished, [this] { panel().startRun(1); })) << "by its key";
+  EXPECT_EQ(panel().findChild<RunControls*>()->text(), "There is no plan to run: " + document.problem());
+  EXPECT_TRUE(sentences.isEmpty()) << sentences.join(" ").toStdString();
   document.undo();
   waitFor([&] { return document.problem().isEmpty() && run->isEnabled(); });
   EXPECT_TRUE(run->toolTip().startsWith("Executes the plan")) << run->toolTip().toStdString();
+  EXPECT_FALSE(panel().findChild<RunControls*>()->text().contains("no plan"));
 }
 
 TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
