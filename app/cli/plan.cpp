@@ -139,7 +139,10 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
   json["not_counted"] = ownJson(notCountedJson(missing));
   json["replicas"] = plan.replicas;
   json["flop_utilisation"] = planned.prediction.utilisation;
-  if (planned.oneRank) json["one_rank"] = {{"step_ns", planned.oneRank->step}, {"peak_bytes", planned.oneRank->peak}};
+  if (planned.oneRank) {
+    json["one_rank"] = {{"step_ns", planned.oneRank->step}, {"peak_bytes", planned.oneRank->peak}};
+    if (planned.oneRank->rank) json["one_rank"]["rank"] = planned.oneRank->rank->value;
+  }
   json["splits_moved_to_fit"] = planned.movedToFit;
   json["world_size"] = worldSize(plan);
   json["rank_order"] = nlohmann::ordered_json::array();
@@ -166,6 +169,8 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
 void printRanks(const Plan& plan, const std::vector<Rank>& order) {
   const std::string own = heterogeneityText(plan.profile.topology, worldSize(plan));
   if (!own.empty()) print(fmt::format("ranks {}\n", own));
+  const std::string unused = unusedRanksText(plan.profile.topology, worldSize(plan));
+  if (!unused.empty()) print(fmt::format("note: {}\n", unused));
   std::vector<int> numbers;
   numbers.reserve(order.size());
   for (const Rank rank : order) numbers.push_back(rank.value);
@@ -201,7 +206,7 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   if (planned.movedToFit && planned.plan.certificate)
     print("within the memory limit an order for these splits ends earlier than one for balanced ones\n");
   else if (planned.movedToFit)
-    print("balanced splits need more memory than a rank has: these are the most even ones that fit\n");
+    print("balanced splits need more memory than a rank has: these fit, and of those tried end earliest\n");
   if (planned.profile.estimated) print(incompleteLine(missing, true));
   if (planned.oneRank) print(fmt::format("\n{}\n", toString(*planned.oneRank, metrics.step)));
 }

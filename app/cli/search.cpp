@@ -127,6 +127,8 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
     if (c == best.front() && !order.empty())
       print(fmt::format("\nbest order of the ranks along the pipeline: {}\n", fmt::join(order, ", ")));
   }
+  const std::string unused = unusedRanksText(profile.topology, first.request.ranks * first.request.replicas);
+  if (!unused.empty()) print(fmt::format("\nnote: {}\n", unused));
   print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", candidateTable(searched, front)));
   if (searched.oneRank) print(fmt::format("\n{}\n", toString(*searched.oneRank, first.step)));
   if (profile.estimated) print(incompleteLine(notCounted(searched.graph, first.request.microbatch), true));

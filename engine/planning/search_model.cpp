@@ -287,7 +287,10 @@ std::string searchJson(const SearchedModel& searched, int most) {
       json["uncertainty"] = {{"deviation", uncertainty->deviation}, {"runs", uncertainty->runs}, {"indistinguishable", alike}};
     }
   }
-  if (searched.oneRank) json["one_rank"] = {{"step_ns", searched.oneRank->step}, {"peak_bytes", searched.oneRank->peak}};
+  if (searched.oneRank) {
+    json["one_rank"] = {{"step_ns", searched.oneRank->step}, {"peak_bytes", searched.oneRank->peak}};
+    if (searched.oneRank->rank) json["one_rank"]["rank"] = searched.oneRank->rank->value;
+  }
   if (!found.candidates.empty())
     json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));
   for (const Candidate* c : bestOf(found, most)) json["best"].push_back(jsonOf(*c, points, profileOf(*c)));

@@ -101,6 +101,32 @@ std::string heterogeneityText(const Topology& topology, int ranks) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+std::string unusedRanksText(const Topology& topology, int ranks) {
+  const auto used = std::min(topology.ranks.size(), static_cast<std::size_t>(ranks));
+  const auto bySpeed = [](const RankSpec& a, const RankSpec& b) { return a.speed < b.speed; };
+  const auto first = topology.ranks.begin(), end = first + static_cast<std::ptrdiff_t>(used);
+  const auto fastest = std::max_element(end, topology.ranks.end(), bySpeed);
+  const auto slowest = std::min_element(first, end, bySpeed);
+  if (slowest == end || fastest == topology.ranks.end() || fastest->speed <= slowest->speed) return {};
+  return fmt::format("rank {} of the cluster is not used, and is faster than rank {}; list the ranks first that the job is to use",
+                     fastest - first, slowest - first);
+}
+
+Topology topologyOf(const Topology& topology, const std::vector<JobRank>& ranks) {
+  Topology chosen = topology;
+  chosen.ranks.clear();
+  chosen.links.clear();
+  for (const JobRank rank : ranks)
+    chosen.ranks.push_back(topology.ranks.empty() ? RankSpec{1, 0, nodeOf(topology, rank)} : topology.ranks.at(rank.index()));
+  const auto placeOf = [&](JobRank rank) { return std::ranges::find(ranks, rank) - ranks.begin(); };
+  const auto count = static_cast<std::ptrdiff_t>(ranks.size());
+  for (const RankLink& link : topology.links) {
+    const auto a = placeOf(link.a), b = placeOf(link.b);
+    if (a < count && b < count) chosen.links.push_back({JobRank(static_cast<int>(a)), JobRank(static_cast<int>(b)), link.link});
+  }
+  return chosen;
+}
+
 PipelineTopology::PipelineTopology(const Topology& topology, Replicas pipeline, int replicas)
     : topology_(topology), pipeline_(pipeline), replicas_(replicas), distinct_(distinctReplicas(topology, pipeline.ranks, replicas)) {}
 

@@ -67,6 +67,13 @@ struct Topology {
 /// nothing is.
 [[nodiscard]] std::string heterogeneityText(const Topology& topology, int ranks);
 
+/// Of a job of so many ranks, which takes the first ones of the list: `rank 4 of the cluster is not used, and is faster than rank 0; list
+/// the ranks first that the job is to use`; empty where no rank beyond them is faster than one of them.
+[[nodiscard]] std::string unusedRanksText(const Topology& topology, int ranks);
+
+/// These ranks alone, in this order, with the links between them. Throws std::out_of_range for a rank beyond `ranks`, where there are any.
+[[nodiscard]] Topology topologyOf(const Topology& topology, const std::vector<JobRank>& ranks);
+
 /// What replicas of a pipeline find on a topology. Replicas wait for each other whenever they sum gradients, so at each place of the
 /// pipeline the slowest of them counts: an upper bound of the step where it is not the same replica everywhere. Keeps a reference to the
 /// topology, which must outlive it.

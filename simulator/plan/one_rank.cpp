@@ -1,5 +1,9 @@
 #include "simulator/plan/one_rank.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "schedules/generate.h"
@@ -12,7 +16,10 @@
 
 namespace pw {
 
-std::optional<OneRank> onOneRank(const PlanRequest& request, ModelCosts& model, bool trains) {
+namespace {
+
+/// On the first rank of the costs' topology, whatever fits there.
+OneRank onFirst(const PlanRequest& request, ModelCosts& model, bool trains) {
   PlanRequest alone = request;
   alone.ranks = alone.chunks = 1;
   alone.begins.clear();
@@ -23,15 +30,55 @@ std::optional<OneRank> onOneRank(const PlanRequest& request, ModelCosts& model, 
   CostTable costs = price(alone, model, compiled).costs;
   addOptimizerState(costs, stateCopies(alone.optimizer), optimizerShards(alone, rows.placement));
   const Metrics metrics = metricsOf(simulate(rows, costs));
-  const OneRank one{metrics.step, metrics.ranks.front().peakBytes};
-  return excessOf(one.peak, memoryLimits(alone, model.profile(), 1).front()) > 0 ? std::nullopt : std::optional(one);
+  return {metrics.step, metrics.ranks.front().peakBytes};
+}
+
+/// As many ranks as there are replicas that the peak fits: the fastest, then the first; nothing where there are fewer.
+std::optional<std::vector<JobRank>> fastestThatHold(const Topology& topology, Bytes peak, int replicas) {
+  std::vector<JobRank> ranks;
+  for (std::size_t r = 0; r < topology.ranks.size(); ++r) {
+    if (excessOf(peak, topology.ranks[r].memoryBytes) == 0) ranks.emplace_back(r);
+  }
+  const auto count = static_cast<std::size_t>(replicas);
+  if (ranks.size() < count) return std::nullopt;
+  std::ranges::stable_sort(ranks, [&](JobRank a, JobRank b) { return speedOf(topology, a) > speedOf(topology, b); });
+  ranks.resize(count);
+  return ranks;
+}
+
+bool differ(const std::vector<RankSpec>& ranks) {
+  const auto isOther = [&](const RankSpec& rank) {
+    return rank.speed != ranks.front().speed || rank.memoryBytes != ranks.front().memoryBytes;
+  };
+  return std::ranges::any_of(ranks, isOther);
+}
+
+}  // namespace
+
+std::optional<OneRank> onOneRank(const PlanRequest& request, ModelCosts& model, bool trains) {
+  const Topology& topology = model.profile().topology;
+  OneRank one = onFirst(request, model, trains);
+  if (!differ(topology.ranks)) {
+    PlanRequest alone = request;
+    alone.ranks = 1;
+    return excessOf(one.peak, memoryLimits(alone, model.profile(), 1).front()) > 0 ? std::nullopt : std::optional(one);
+  }
+  const auto ranks = fastestThatHold(topology, one.peak, request.replicas);
+  if (!ranks || excessOf(one.peak, request.memoryLimit) > 0) return std::nullopt;
+  Profile there = model.profile();
+  there.topology = topologyOf(topology, *ranks);
+  ModelCosts fastest(model.graph(), there, request.microbatch);
+  one = onFirst(request, fastest, trains);
+  one.rank = ranks->front();
+  return one;
 }
 
 std::string toString(const OneRank& one, Ns pipelined) {
+  const std::string where = one.rank ? fmt::format("rank {} alone", one.rank->value) : "one rank";
   if (one.step <= pipelined)
-    return fmt::format("One device suffices: the whole model takes {} per step on one rank, with {} of memory.", formatDuration(one.step),
+    return fmt::format("One device suffices: the whole model takes {} per step on {}, with {} of memory.", formatDuration(one.step), where,
                        formatSize(one.peak));
-  return fmt::format("On one rank the step would take {} ({:.2f} times as long).", formatDuration(one.step),
+  return fmt::format("On {} the step would take {} ({:.2f} times as long).", where, formatDuration(one.step),
                      static_cast<double>(one.step) / static_cast<double>(pipelined));
 }
 

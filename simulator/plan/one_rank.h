@@ -8,15 +8,16 @@
 
 namespace pw {
 
-/// The whole model on one rank (of each replica the first, of the costs' topology).
+/// The whole model on one rank, or on one for each replica: where ranks differ, on the fastest that it fits.
 struct OneRank {
   Ns step = 0;
   Bytes peak = 0;
+  std::optional<JobRank> rank = std::nullopt;  ///< of the cluster, where ranks differ; of several replicas the first
 
   bool operator==(const OneRank&) const = default;
 };
 
-/// What the request's microbatches take one after the other on one rank, without recomputation; nothing where the model does not fit it.
+/// What the request's microbatches take one after the other on one rank, without recomputation; nothing where the model fits none.
 /// `trains`: with backwards. Throws as `price`. Cost: as `price`.
 [[nodiscard]] std::optional<OneRank> onOneRank(const PlanRequest& request, ModelCosts& model, bool trains);
 

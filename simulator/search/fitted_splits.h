@@ -16,7 +16,8 @@ namespace pw {
 [[nodiscard]] std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
                                                     const Recompute& recompute);
 
-/// `balanced` where they fit, or where fitted ones do not, either; else those.
+/// `balanced` where they fit, or where fitted ones do not, either; else those, of plans of up to some thousand forwards with their begins
+/// moved to where the step is shorter (`Evaluator::improve`).
 [[nodiscard]] std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
                                               const Recompute& recompute, const std::vector<NodeId>& balanced);
 

@@ -65,6 +65,29 @@ TEST(Topology, SaysWhatIsNotTheSameEverywhere) {
   EXPECT_EQ(heterogeneityText(topology, 2), "rank 1 at 0.8 times the speed, rank 1 with 37.3 GiB, 1 link of its own");
 }
 
+TEST(Topology, SaysThatAFasterRankIsNotUsed) {
+  Topology topology = nodesOfFour();
+  EXPECT_EQ(unusedRanksText(topology, 2), "") << "all are alike";
+  topology.ranks = {{0.1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {0.5, 0, 0}};
+  EXPECT_EQ(unusedRanksText(topology, 2),
+            "rank 2 of the cluster is not used, and is faster than rank 0; list the ranks first that the job is to use");
+  EXPECT_EQ(unusedRanksText(topology, 3),
+            "rank 3 of the cluster is not used, and is faster than rank 0; list the ranks first that the job is to use");
+  EXPECT_EQ(unusedRanksText(topology, 4), "");
+  std::swap(topology.ranks[0], topology.ranks[3]);
+  EXPECT_EQ(unusedRanksText(topology, 3), "") << "the slowest is the one left out";
+}
+
+TEST(Topology, OfSomeRanksHasTheirSpeedsNodesAndLinks) {
+  Topology topology = nodesOfFour();
+  topology.ranks = {{0.1, 0, 0}, {1, 5, 0}, {0.5, 0, 1}};
+  topology.links = {{JobRank(0), JobRank(1), {7, 0, true}}, {JobRank(2), JobRank(1), {9, 0, true}}};
+  const Topology two = topologyOf(topology, {JobRank(2), JobRank(1)});
+  EXPECT_EQ(two.ranks, (std::vector<RankSpec>{{0.5, 0, 1}, {1, 5, 0}}));
+  EXPECT_EQ(two.links, (std::vector<RankLink>{{JobRank(0), JobRank(1), {9, 0, true}}}));
+  EXPECT_EQ(linkBetween(topologyOf(nodesOfFour(), {JobRank(1), JobRank(6)}), JobRank(0), JobRank(1)), topology.network);
+}
+
 /// The definitions, replica by replica.
 TEST(PipelineTopology, TakesTheSlowestReplicaAtEachPlace) {
   std::mt19937_64 random(3);

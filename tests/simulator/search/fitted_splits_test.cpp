@@ -104,6 +104,45 @@ std::vector<NodeId> fitted(const PlanRequest& request, const ModelGraph& graph, 
   return splitsToFit(shape, Balancer(graph, profile), evaluator, RecomputeNone(), balanced);
 }
 
+/// Where there are few cuts, those that were found to fit are moved to the fastest of all that do.
+TEST(SplitsToFit, AreTheFastestOfAllThatFit) {
+  int checked = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const ModelGraph graph = chainOf(randomTable(random, 8), "/t.json");
+    const Profile profile = profileOf(graph);
+    PlanRequest request;
+    request.ranks = 3;
+    request.microbatches = 4;
+    const char* const family = std::array{"1f1b", "gpipe", "zb-h1"}[seed % 3];
+    const Schedule rows = planRows(generate(family, {3, 3, 4}), 1);
+    const std::vector<NodeId> balanced = balancedSplits(graph, profile, 3, Balance::Time);
+    const auto resultOf = [&](const std::vector<NodeId>& begins) {
+      ModelCosts model(graph, profile, request.microbatch);
+      PlanRequest with = request;
+      with.begins = begins;
+      CompiledRows compiled(rows);
+      const Priced priced = price(with, model, compiled);
+      const Metrics metrics = metricsOf(simulate(rows, priced.costs));
+      Bytes peak = 0;
+      for (const RankMetrics& rank : metrics.ranks) peak = std::max(peak, rank.peakBytes);
+      return std::pair(peak, metrics.step);
+    };
+    request.memoryLimit = resultOf(balanced).first * draw(random, 60, 99) / 100;
+    const std::vector<NodeId> chosen = fitted(request, graph, profile, rows, balanced);
+    if (chosen == balanced) continue;
+    const auto [peak, step] = resultOf(chosen);
+    EXPECT_LE(peak, request.memoryLimit);
+    for (const std::vector<NodeId>& begins : allBegins(8, 3)) {
+      const auto [needed, time] = resultOf(begins);
+      EXPECT_TRUE(needed > request.memoryLimit || step <= time) << step.value << " is longer than " << time.value;
+    }
+    ++checked;
+  }
+  EXPECT_GT(checked, 60);
+}
+
 /// Under a memory limit an order made for the costs, on the splits chosen for it, ends no later than any family on the splits that make
 /// that family fit; and mostly as early as an order for the best of all cuts.
 TEST(SplitsForMadeOrder, EndNoLaterThanFamiliesOnTheirs) {
