@@ -203,10 +203,13 @@ std::vector<ValueId> viewedBases(const ModelGraph& graph) {
   return bases;
 }
 
-std::vector<bool> changedInPlace(const ModelGraph& graph) {
+std::vector<bool> changedInPlace(const ModelGraph& graph) { return changedInPlace(graph, NodeId(0), NodeId(graph.nodes.size())); }
+
+std::vector<bool> changedInPlace(const ModelGraph& graph, NodeId begin, NodeId end) {
   const std::vector<ValueId> bases = viewedBases(graph);
   std::vector<bool> changedBase(graph.values.size(), false);
-  for (const Node& node : graph.nodes) {
+  for (auto n = begin.index(); n < end.index(); ++n) {
+    const Node& node = graph.nodes[n];
     for (const ValueId v : anyInside(graph, node, changesMemory) ? readsOf(node) : changedBy(graph, node))
       changedBase[bases[v.index()].index()] = true;
   }

@@ -50,6 +50,8 @@ inline constexpr const char* kLayerTarget = "layer";
 /// For each value: whether its memory is changed by an operator in place, directly or through a view, or as a running statistic of batch
 /// norm in training. A node with an in-place operator in its sub-graph counts as changing everything it reads.
 [[nodiscard]] std::vector<bool> changedInPlace(const ModelGraph& graph);
+/// The same by nodes [begin, end) alone.
+[[nodiscard]] std::vector<bool> changedInPlace(const ModelGraph& graph, NodeId begin, NodeId end);
 
 /// Nodes that must share a stage: no stage may begin in (first, last], because `changer` changes memory in place that nodes on both sides
 /// use. Split there, each stage would hold its own copy and some would miss the change.

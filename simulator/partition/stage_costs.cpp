@@ -197,6 +197,7 @@ CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& s
   for (const auto& stage : stages) received.push_back(stage->cost.dataBytes);
   for (const Transfer& t : partition.transfers) {
     if (placement.rankOfStage.at(t.from.index()) != placement.rankOfStage.at(t.to.index())) received[t.to.index()] += t.bytes;
+    if (std::ranges::binary_search(stages[t.to.index()]->copied, t.value)) received[t.to.index()] += t.bytes;
     if (t.gradient) gradientsIn[t.from.index()] += t.bytes;
   }
   CostTable table;

@@ -10,6 +10,7 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss.h"
 #include "simulator/model/symbolic.h"
+#include "simulator/partition/recomputed_ranges.h"
 
 namespace pw {
 namespace {
@@ -120,6 +121,7 @@ class FoldTables {
         bindings_(bindBatch(graph, profile.microbatch)),
         reads_(allReads(graph)),
         bases_(viewedBases(graph)),
+        changes_(isLayerChain(graph) ? std::vector<InPlaceChange>() : changesInPlace(graph)),
         sizes_(sizesOf(graph, bindings_)),
         lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
         sums_(profile) {
@@ -134,6 +136,7 @@ class FoldTables {
     if (!profile_.sent.empty()) return ofLayers(spec);
     addState(spec, stage.cost);
     addTimes(spec, stage.cost);
+    stage.copied = copiedBy(spec);
     const Curve curve = forward(spec);
     stage.forwardLevel = curve.level;
     stage.forwardPeak = curve.peak;
@@ -172,6 +175,21 @@ class FoldTables {
     cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - sum.heldForWeight);
     cost.addedByInput = std::max<Bytes>(0, sum.heldForWeight - cost.activationBytes);
     return stage;
+  }
+
+  /// Values that enter the stage and are changed in place in it.
+  [[nodiscard]] std::vector<ValueId> copiedBy(const StageSpec& spec) const {
+    std::set<ValueId> changed, copied;
+    const auto first = std::ranges::lower_bound(changes_, spec.begin, {}, &InPlaceChange::node);
+    for (auto change = first; change != changes_.end() && change->node < spec.end; ++change)
+      changed.insert(change->bases.begin(), change->bases.end());
+    for (auto n = spec.begin.index(); n < spec.end.index() && !changed.empty(); ++n) {
+      for (const ValueId v : reads_[n]) {
+        const Value& value = graph_.value(v);
+        if (value.origin == ValueOrigin::Node && value.producer < spec.begin && changed.contains(bases_[v.index()])) copied.insert(v);
+      }
+    }
+    return {copied.begin(), copied.end()};
   }
 
   [[nodiscard]] const NodeCost& node(std::size_t n) const { return profile_.nodes[n]; }
@@ -315,6 +333,7 @@ class FoldTables {
   const Bindings bindings_;
   std::vector<std::vector<ValueId>> reads_;  ///< by node
   std::vector<ValueId> bases_;               ///< by value
+  std::vector<InPlaceChange> changes_;       ///< by node
   std::vector<Bytes> sizes_;                 ///< by value
   Lifetimes lifetimes_;
   CostSums sums_;

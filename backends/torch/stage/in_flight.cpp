@@ -57,7 +57,7 @@ StageProgram::StageProgram(const ModelGraph& graph, const Plan& plan, Stage stag
       parameters_(parameters),
       isLast_(stage.index() + 1 == plan.partition.stages.size()),
       lossOutput_(lossOutput),
-      changedInPlace_(changedInPlace(graph)),
+      changedInPlace_(changedInPlace(graph, spec_.begin, spec_.end)),
       summedInRecompute_(summedInRecompute(graph, spec_.checkpoints)) {
   for (std::size_t t = 0; t < partition_.transfers.size(); ++t) {
     if (partition_.transfers[t].to == stage) incoming_.push_back(t);
@@ -121,7 +121,7 @@ Frame StageProgram::frameFor(InFlight& inFlight, bool trains) const {
     at::Tensor& received = inFlight.received.at(t);
     const bool leaf = transfer.gradient && trains;
     if (leaf && !options_.distributed) received.set_requires_grad(true);
-    const bool changes = changedInPlace_[transfer.value.index()];  // the sender, or another stage, may look at the same memory
+    const bool changes = changedInPlace_[transfer.value.index()];  // here, while the sender or another stage may look at the same memory
     frame[transfer.value.index()] = !changes ? received : leaf ? Enter::apply(received) : received.clone();
   }
   return frame;

@@ -162,5 +162,21 @@ TEST(StageFold, TakesThePeakOfAnInputGradientWhereWeightsWaitForW) {
   EXPECT_LT(cost.inputPeak, 10 * kValue);
 }
 
+/// A stage that changes in place what it receives works on a copy; one that receives what was changed before does not.
+TEST(StageFold, CountsTheCopyOfAReceivedValueThatIsChangedInPlace) {
+  const auto activationsOf = [](const char* first, const char* second) {
+    GraphBuilder b;
+    const ValueId made = b.op("tanh", {b.input("x")}, "made"), changed = b.op(first, {made}, "changed");
+    b.output(b.op(second, {changed}, "last"));
+    const ModelGraph graph = b.graph();
+    const Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
+    return costTable(graph, partition, profile(3), {.rankOfStage = {Rank(0), Rank(1)}}).stages[1].activationBytes;
+  };
+  const Bytes plain = activationsOf("relu", "relu");
+  EXPECT_EQ(plain, 2 * kValue) << "what it receives and its output";
+  EXPECT_EQ(activationsOf("relu", "relu_"), plain + kValue);
+  EXPECT_EQ(activationsOf("relu_", "relu"), plain);
+}
+
 }  // namespace
 }  // namespace pw::test
