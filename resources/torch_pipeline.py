@@ -355,7 +355,7 @@ def take_late_inputs(stage, index):
             received.append(source)
             continue
         late[source.name] = f"model_input_{source.name}"
-        setattr(stage.submod, late[source.name], None)
+        stage.submod.register_buffer(late[source.name], torch.empty(0), persistent=False)
         with graph.inserting_before(next(first for first in graph.nodes if first.op != "placeholder")):
             node.replace_all_uses_with(graph.get_attr(late[source.name]))
         graph.erase_node(node)
