@@ -19,6 +19,7 @@ import json
 import math
 import operator
 import os
+import re
 import time
 
 import torch
@@ -215,18 +216,39 @@ class LossScale:
             self.value, self.good = self.value * 2, 0
 
 
-def shared_gradients(settings, stages, groups):
-    """Parameters of this rank that other stages hold too, each with the group of its ranks, and whether this stage is the first of them."""
+def one_name(name, known):
+    """A parameter's name in the model: torch's cut makes copies `block@1.weight`, `block@2.weight` of a module that is called several times."""
+    plain = re.sub(r"@\d+(?=\.|$)", "", name)
+    return plain if plain in known and name not in known else name
+
+
+def join_copies(module, settings, stages):
+    """Makes each parameter of the model one parameter in all stages of this rank, whose gradient sums those of all its uses; returns them by a name."""
+    alias = {name: shared["names"][0] for shared in settings["shared"] for name in shared["names"]}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        alias.setdefault(name, f"#{id(parameter)}")  # tied within a stage
+    held = {}
+    for stage in stages.values():
+        for name, parameter in list(stage.submod.named_parameters(remove_duplicate=False)):
+            plain = one_name(name, alias)
+            kept = held.setdefault(alias.get(plain, plain), parameter)
+            if kept is not parameter:
+                path, _, leaf = name.rpartition(".")
+                setattr(stage.submod.get_submodule(path), leaf, kept)
+    return held
+
+
+def shared_gradients(settings, held, rank, groups):
+    """Parameters of this rank that other ranks hold too, each with the group of its ranks, and whether this rank is the first of them."""
     found = []
     for number, shared in enumerate(settings["shared"]):
-        for index, stage in stages.items():
-            if index not in shared["stages"]:
-                continue
-            parameters = dict(stage.submod.named_parameters(remove_duplicate=False))
-            name = next((name for name in shared["names"] if name in parameters), None)
-            if name is None:
-                raise SystemExit(f"run.py: stage {index} lacks its copy of {shared['names'][0]}.")
-            found.append((parameters[name], groups[number], index == min(shared["stages"])))
+        ranks = [settings["stage_to_rank"][stage] for stage in shared["stages"]]
+        if rank not in ranks:
+            continue
+        if shared["names"][0] not in held:
+            raise SystemExit(f"run.py: stage {shared['stages'][ranks.index(rank)]} lacks its copy of {shared['names'][0]}.")
+        if len(set(ranks)) > 1:
+            found.append((held[shared["names"][0]], groups[number], rank == settings["stage_to_rank"][min(shared["stages"])]))
     return found
 
 
@@ -289,20 +311,88 @@ def split_rightly(stage):
         stage.dw_builder = lambda: lambda: None
 
 
-def send_contiguous(stage):
-    """Gradients that leave a stage may be views; Gloo refuses what is not contiguous."""
-    plain = stage.get_bwd_send_ops
+def leaves_of(outputs):
+    """Ids of the tensors to which these outputs give a gradient."""
+    found, seen, pending = set(), set(), [output.grad_fn for output in outputs if isinstance(output, torch.Tensor)]
+    while pending:
+        function = pending.pop()
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        if hasattr(function, "variable"):
+            found.add(id(function.variable))
+        pending.extend(after for after, _ in function.next_functions)
+    return found
 
-    def contiguous(chunk):
-        if chunk in stage.bwd_cache:
-            stage.bwd_cache[chunk] = tuple(g.contiguous() if isinstance(g, torch.Tensor) else g for g in stage.bwd_cache[chunk])
-        return plain(chunk)
 
-    stage.get_bwd_send_ops = contiguous
+def send_every_gradient(stage, splits_backward):
+    """What leaves a stage backward: contiguous, as Gloo needs it, and zeros for an input that the loss does not depend on, for which torch has no gradient and
+    no split backward."""
+    plain = stage.backward_one_chunk
+
+    def backward(chunk, loss=None, full_backward=True, last_backward=False):
+        outputs, inputs = stage.fwd_cache[chunk]
+        if splits_backward and not stage.is_first and stage.dw_builder is None:
+            reached = leaves_of([loss] if stage.is_last else outputs)
+            if any(tensor.requires_grad and id(tensor) not in reached for tensor in inputs if isinstance(tensor, torch.Tensor)):
+                stage.dw_builder = lambda: lambda: None
+        plain(chunk, loss, full_backward, last_backward)
+        if not stage.is_first and chunk in stage.bwd_cache:
+            pairs = zip(stage.bwd_cache[chunk], inputs, strict=True)
+            stage.bwd_cache[chunk] = tuple(torch.zeros_like(tensor) if gradient is None else gradient.contiguous() for gradient, tensor in pairs)
+
+    stage.backward_one_chunk = backward
+
+
+def take_late_inputs(stage, index):
+    """Inputs of the model that a stage after the first reads: torch only passes inputs to the first, so this one takes them from an attribute. Returns the
+    inputs' names and their attributes."""
+    if index == 0:
+        return {}
+    graph, late, received = stage.submod.graph, {}, []
+    for node, source in zip([node for node in graph.nodes if node.op == "placeholder"], stage.node.args, strict=True):
+        if source.op != "placeholder":
+            received.append(source)
+            continue
+        late[source.name] = f"model_input_{source.name}"
+        stage.submod.register_buffer(late[source.name], torch.empty(0), persistent=False)
+        with graph.inserting_before(next(first for first in graph.nodes if first.op != "placeholder")):
+            node.replace_all_uses_with(graph.get_attr(late[source.name]))
+        graph.erase_node(node)
+    stage.node.args = tuple(received)
+    stage.submod.recompile()
+    return late
+
+
+def give_late_inputs(stages, late, inputs, samples):
+    """Makes each stage find its microbatch of the model's inputs, by name, in its attributes; `late`: of take_late_inputs."""
+    for index, stage in stages.items():
+        if not late[index]:
+            continue
+
+        def forward(chunk, *arguments, stage=stage, names=late[index], plain=type(stage).forward_one_chunk, **options):
+            for name, attribute in names.items():
+                tensor = inputs[name]
+                setattr(stage.submod, attribute, tensor[chunk * samples : (chunk + 1) * samples] if tensor.dim() > 0 else tensor)
+            return plain(stage, chunk, *arguments, **options)
+
+        stage.forward_one_chunk = forward
+
+
+def reshape_views(module):
+    """A received tensor is contiguous where the traced one was not, and the other way round: a traced `view` may need a copy."""
+    for part in module.modules():
+        if not hasattr(part, "graph"):
+            continue
+        for node in part.graph.nodes:
+            if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
+                node.target = torch.ops.aten.reshape.default
+        if isinstance(part, torch.fx.GraphModule):
+            part.recompile()
 
 
 def build(settings, options, device, rank, group):
-    """Loads and cuts the model; returns it whole, and this rank's stages by number."""
+    """Loads and cuts the model; returns it whole, this rank's stages by number, their parameters by name, and their late inputs."""
     program = torch.export.load(settings["model"])
     module = program.module(check_guards=False)
     example = [random_input(spec, module, settings["microbatch"], options.seed) for spec in settings["inputs"]]
@@ -315,22 +405,24 @@ def build(settings, options, device, rank, group):
     stages = {stage: pipe.build_stage(stage, device, group) for stage in mine}
     with open(os.path.join(HERE, "schedule.csv"), encoding="ascii") as file:
         splits_backward = "I" in file.read()
+    held = join_copies(module, settings, stages)
+    late = {index: take_late_inputs(stage, index) for index, stage in stages.items()}
     for stage in stages.values():
+        reshape_views(stage.submod)
         sendable(stage.submod, splits_backward)
         if splits_backward:
             split_rightly(stage)
-        send_contiguous(stage)
+        send_every_gradient(stage, splits_backward)
     if device.type == "cpu":  # the greeting between neighbours is for NCCL; Gloo cannot send to its own rank, as a V would
         for stage in stages.values():
             stage._get_init_p2p_neighbors_ops = list
-    return module, stages
+    return module, stages, held, late
 
 
-def first_inputs(settings, stages, inputs):
-    """The inputs of the first stage, in order; nothing on other ranks. Named inputs would be passed to every stage of the rank."""
+def first_inputs(stages, tensors):
+    """The inputs of the first stage, of all by name, in order; nothing on other ranks. Named inputs would be passed to every stage of the rank."""
     if 0 not in stages:
         return []
-    tensors = {spec["name"]: tensor for spec, tensor in zip(settings["inputs"], inputs)}
     return [tensors[node.name] for node in stages[0].submod.graph.nodes if node.op == "placeholder"]
 
 
@@ -386,11 +478,11 @@ class Update:
 def run(settings, options):
     """All steps; returns losses and times, on every rank."""
     device, replica, rank, group, copies, shared_groups = connect(settings, options)
-    module, stages = build(settings, options, device, rank, group)
+    module, stages, held, late = build(settings, options, device, rank, group)
     loss = Loss(settings)
     schedule = _PipelineScheduleRuntime(list(stages.values()), settings["microbatches"], loss_fn=loss, scale_grads=False)
     schedule._load_csv(os.path.join(HERE, "schedule.csv"))
-    update = Update(settings, options, stages, device, group, copies, shared_gradients(settings, stages, shared_groups))
+    update = Update(settings, options, stages, device, group, copies, shared_gradients(settings, held, rank, shared_groups))
     batches = Batches(settings, module, options)
     last = len(settings["stage_to_rank"]) - 1 in stages
     types = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -401,7 +493,9 @@ def run(settings, options):
         inputs, target = batches.at(number)
         loss.begin(target)
         loss.scale = update.scale.value
-        own = first_inputs(settings, stages, [tensor[rows].to(device) if tensor.dim() > 0 else tensor.to(device) for tensor in inputs])
+        tensors = {spec["name"]: (tensor[rows] if tensor.dim() > 0 else tensor).to(device) for spec, tensor in zip(settings["inputs"], inputs)}
+        own = first_inputs(stages, tensors)
+        give_late_inputs(stages, late, tensors, settings["microbatch"])
         update.optimizer.zero_grad(set_to_none=True)
         begin = time.perf_counter()
         arguments = {"target": target[rows].to(device), "losses": [], "return_outputs": False} if last else {}

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/options/job.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 #include "app/cli/text/run_report.h"
@@ -31,8 +32,9 @@ namespace {
 
 struct CompareOptions {
   std::string store, trace, withTrace;
-  int run = 0;   ///< 0: the newest
-  int with = 0;  ///< 0: with the prediction
+  std::string patterns;  ///< of names in the traces
+  int run = 0;           ///< 0: the newest
+  int with = 0;          ///< 0: with the prediction
   bool json = false;
 };
 
@@ -213,7 +215,8 @@ int compareTraces(const CompareOptions& options) {
   if (!options.store.empty() || options.run > 0 || options.with > 0)
     throw UsageError("--trace and --with-trace compare two files; omit --store, --run and --with");
   if (options.trace.empty() || options.withTrace.empty()) throw UsageError("--trace and --with-trace go together; give both");
-  const StandingStep before = standingStep({.paths = {options.trace}}), after = standingStep({.paths = {options.withTrace}});
+  const StandingStep before = standingStep({.paths = {options.trace}, .patterns = options.patterns}),
+                     after = standingStep({.paths = {options.withTrace}, .patterns = options.patterns});
   const Verdict verdict = judge(before.trace, after.trace);
   if (verdict.comparison.matched == 0)
     throw UsageError(fmt::format("no action of {} is in {}: they name no kind, stage, microbatch and rank that both have", options.trace,
@@ -235,6 +238,7 @@ int compareTraces(const CompareOptions& options) {
 
 int runCompare(const CompareOptions& options) {
   if (!options.trace.empty() || !options.withTrace.empty()) return compareTraces(options);
+  if (!options.patterns.empty()) throw UsageError("--patterns is for names in traces; add --trace and --with-trace, or omit it");
   if (options.store.empty()) throw UsageError("compare needs --store F.db, or --trace A and --with-trace B");
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
   if (!store.note().empty()) warn(store.note());
@@ -256,6 +260,7 @@ Command addCompare(CLI::App& app) {
   command->add_option("--with", options->with, "Compare with this run instead of the prediction")->option_text("ID")->check(aRunId());
   command->add_option("--trace", options->trace, "Compare the median step of this trace, plan or job, of any tool")->option_text("A");
   command->add_option("--with-trace", options->withTrace, "With that of this one, task by task")->option_text("B");
+  declarePatterns(*command, options->patterns);
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"

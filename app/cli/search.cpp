@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "app/cli/commands.h"
 #include "app/cli/options/layers.h"
@@ -47,20 +48,36 @@ std::string scheduleOf(const Candidate& c) {
   return c.certificate ? fmt::format("{}, {}", c.request.schedule, gapText(*c.certificate)) : c.request.schedule;
 }
 
+/// Whether the costs have no memory, as those of a job.
+bool isWithoutMemory(const Found& found) {
+  return std::ranges::all_of(found.candidates, [](const Candidate& c) { return c.peak == 0; });
+}
+
+/// What the costs are of; a job's are given as a table of layers.
+std::string costsOf(const SearchedModel& searched, const Profile& profile) {
+  constexpr std::string_view kTable = "of the layer table";
+  const std::string text = sourceOf(profile, searched.options.ranks);
+  const bool isJob = text.starts_with(kTable) && searched.options.models.size() == 1 && isJobFile(searched.options.models.front());
+  return isJob ? fmt::format("of the job{}", text.substr(kTable.size())) : text;
+}
+
 std::string candidateTable(const SearchedModel& searched, const std::vector<const Candidate*>& candidates) {
   const bool limited =
       std::ranges::any_of(searched.found.candidates, [](const Candidate& c) { return c.request.memoryLimit > 0 || !c.fits(); });
   const auto profileOf = [&](const Candidate& c) -> const Profile& { return *searched.profiles.at(c.request.microbatch).profile; };
   const bool knowsPeak = !candidates.empty() && profileOf(*candidates.front()).peakFlops > 0;
+  const bool knowsMemory = !isWithoutMemory(searched.found);
   std::vector<std::vector<std::string>> rows{
-      {"schedule", "stages", "microbatches", "of", "splits", "recompute", "step", "samples/s", "bubble", "peak memory"}};
+      {"schedule", "stages", "microbatches", "of", "splits", "recompute", "step", "samples/s", "bubble"}};
+  if (knowsMemory) rows.front().emplace_back("peak memory");
   if (knowsPeak) rows.front().emplace_back("MFU");
   if (limited) rows.front().emplace_back("fits");
   for (const Candidate* c : candidates) {
     const PlanRequest& r = c->request;
     rows.push_back({scheduleOf(*c), std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c),
                     fmt::format("{}", fmt::join(wordsOf(r.recompute), ",")), formatDuration(c->step),
-                    fmt::format("{:.1f}", c->samplesPerSecond), percent(c->bubbleFraction), formatSize(c->peak)});
+                    fmt::format("{:.1f}", c->samplesPerSecond), percent(c->bubbleFraction)});
+    if (knowsMemory) rows.back().push_back(formatSize(c->peak));
     if (knowsPeak) rows.back().push_back(percent(flopUtilisation(profileOf(*c), c->samples, c->step, r.ranks * r.replicas)));
     if (limited) rows.back().emplace_back(c->fits() ? "yes" : "no");
   }
@@ -111,7 +128,7 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
   const Profile& profile = *searched.profiles.at(first.request.microbatch).profile;
   print(fmt::format(
       "{}: {}\npredicted with costs {}{}\n\n{}", searched.graph.name, triedLine(searched.options, searched.found),
-      sourceOf(profile, searched.options.ranks),
+      costsOf(searched, profile),
       first.scaled ? "; scaled to other microbatch sizes, which is too optimistic for small ones: profile the size you choose" : "",
       candidateTable(searched, best)));
   if (profile.uncertainty) {
@@ -129,7 +146,8 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
   }
   const std::string unused = unusedRanksText(profile.topology, first.request.ranks * first.request.replicas);
   if (!unused.empty()) print(fmt::format("\nnote: {}\n", unused));
-  print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", candidateTable(searched, front)));
+  if (!isWithoutMemory(searched.found))
+    print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", candidateTable(searched, front)));
   if (searched.oneRank) print(fmt::format("\n{}\n", toString(*searched.oneRank, first.step)));
   if (profile.estimated) print(incompleteLine(notCounted(searched.graph, first.request.microbatch), true));
 }

@@ -6,7 +6,9 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <string_view>
 
 #include "backends/traces/chakra.h"
 #include "backends/traces/tables.h"
@@ -15,6 +17,13 @@
 
 namespace pw {
 namespace {
+
+/// Whether a line of a log begins here: `[2025-01-01 10:00:00] iteration`, `[rank0]: times`.
+bool isBracketed(std::string_view text) {
+  const std::size_t end = text.find_first_of("]\n\"{,");
+  return text.size() > 1 && std::isalnum(static_cast<unsigned char>(text[1])) != 0 && end != std::string_view::npos && text[end] == ']' &&
+         end + 1 < text.size() && (text[end + 1] == ' ' || text[end + 1] == ':');
+}
 
 /// A run store and a study are databases too.
 bool isNsightExport(const std::string& path) {
@@ -76,7 +85,8 @@ std::optional<TraceFormat> traceFormatOf(const std::string& path) {
   if (head.starts_with("SQLite format 3")) return isNsightExport(path) ? std::optional(TraceFormat::Nsight) : std::nullopt;
   if (head.find(kSpanCsvHead.substr(0, 16)) <= 3) return TraceFormat::SpanCsv;
   const std::size_t mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-  const bool json = mark != std::string::npos && (head[mark] == '{' || head[mark] == '[');
+  const bool json =
+      mark != std::string::npos && (head[mark] == '{' || (head[mark] == '[' && !isBracketed(std::string_view(head).substr(mark))));
   if (isChakraJson(head)) return TraceFormat::ChakraJson;
   if (json && isDumpOfPrimus(path, head)) return TraceFormat::Primus;
   if (json) return TraceFormat::Chrome;

@@ -194,6 +194,11 @@ LayerTable Log::read(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   if (forward_.empty() || backward_.empty()) refuse("it has no times of forward-compute and backward-compute");
+  if (arguments_.find("micro_batch_size") == arguments_.end())
+    throw UsageError(
+        fmt::format("{} has reports of Megatron-LM's timers but no micro_batch_size: the list of arguments that Megatron-LM prints as a "
+                    "training begins is missing; give the log from its beginning",
+                    source_));
   stages_ = argument("pipeline_model_parallel_size", 1, kMaxRanks);
   world_ = argument("world_size", stages_, kMostWorld);
   if (world_ % stages_ != 0) refuse(fmt::format("{} ranks are no multiple of {} pipeline stages", world_, stages_));

@@ -1,8 +1,10 @@
 #include "simulator/plan/torch_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -92,6 +94,37 @@ void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
                   graph.value(value).name, graph.name));
 }
 
+/// torch gives a value to one stage only; and where stages that are not neighbours are on one rank, or on ranks that have other messages
+/// for each other, it takes these messages for each other, or sends to itself.
+void requireOneReceiver(const Plan& plan, const ModelGraph& graph) {
+  const auto ranksOf = [&](const Transfer& t) {
+    const auto& owners = plan.schedule.placement.rankOfStage;
+    const int from = owners.at(t.from.index()).value, to = owners.at(t.to.index()).value;
+    return std::pair(std::min(from, to), std::max(from, to));
+  };
+  const auto isMixedUp = [&](const Transfer& t) {
+    const auto ranks = ranksOf(t);
+    return ranks.first == ranks.second || std::ranges::any_of(plan.partition.transfers, [&](const Transfer& other) {
+             return (other.from != t.from || other.to != t.to) && ranksOf(other) == ranks;
+           });
+  };
+  std::map<ValueId, Stage> receivers;
+  for (const Transfer& transfer : plan.partition.transfers) {
+    const auto [other, isFirst] = receivers.emplace(transfer.value, transfer.to);
+    const std::string& name = graph.value(transfer.value).name;
+    if (!isFirst)
+      throw UsageError(
+          fmt::format("value {} of {} goes from stage {} to the stages {} and {}, and torch.distributed.pipelining 2.11 can send it to "
+                      "one stage only; move the cuts so that one stage uses it, or run the plan with pipewright",
+                      name, graph.name, transfer.from.value, other->second.value, transfer.to.value));
+    if (transfer.to.value != transfer.from.value + 1 && isMixedUp(transfer))
+      throw UsageError(
+          fmt::format("value {} of {} goes from stage {} past others to stage {}, and torch.distributed.pipelining 2.11 mixes it up with "
+                      "other messages of their ranks; plan one stage per rank, move the cuts, or run the plan with pipewright",
+                      name, graph.name, transfer.from.value, transfer.to.value));
+  }
+}
+
 }  // namespace
 
 TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
@@ -103,6 +136,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
         plan.schedule.name));
   if (plan.modelFiles.size() != 1)
     throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
+  requireOneReceiver(plan, graph);
   const Bindings bindings = bindBatch(graph, plan.microbatchSize);
   const std::size_t lossOutput = outputOf(graph, plan.loss);
   for (const ValueId input : graph.inputs) requireRowsOfSamples(graph, input);

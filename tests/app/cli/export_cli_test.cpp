@@ -323,6 +323,44 @@ TEST(Export, RunsWithTorchtitansArgumentsAsThisProgramRunsIt) {
   }
 }
 
+// Models that torch's pipelining alone trains wrongly or not at all when they are cut (tests/support/python/cut_models.py).
+TEST(Export, RunsWithTorchWhatTheCutMakesHard) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json"), out = folder.file("out");
+  ASSERT_EQ(
+      std::system(
+          ("OMP_NUM_THREADS=1 " PW_PYTHON " -W ignore " PW_SOURCE_DIR "/tests/support/python/cut_models.py " + folder.file("")).c_str()),
+      0);
+  struct Case {
+    std::string model, split, schedule;
+  };
+  for (const auto& [model, split, schedule] : {Case{"shared", "norms.2", "1f1b"}, Case{"shared", "", "zbv"}, Case{"late", "", "zbv"},
+                                               Case{"aux", "b", "1f1b"}, Case{"aux", "b", "zb-h1"}, Case{"decoder", "b", "1f1b"}}) {
+    const std::string name = model + ", " + schedule, data = folder.file(model + ".pt");
+    std::vector<std::string> words{"plan",           folder.file(model + ".pt2"),
+                                   "--ranks",        "2",
+                                   "--microbatches", "4",
+                                   "--microbatch",   "4",
+                                   "--loss",         "mse",
+                                   "--schedule",     schedule,
+                                   "--cluster",      PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json",
+                                   "--out",          plan};
+    if (!split.empty()) words.insert(words.end(), {"--split", split});
+    const Outcome made = call(words);
+    ASSERT_EQ(made.status, 0) << name << made.err;
+    ASSERT_EQ(call({"export", plan, "--to", "torch", "--out", folder.file("x")}).status, 0) << name;
+    const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " +
+                               folder.file("x/run.py") + " --steps 4 --lr 0.1 --clip-norm 0.5 --data " + data;
+    ASSERT_EQ(std::system((script + " > " + out + " 2>&1").c_str()), 0) << name << contentOf(out);
+    const std::vector<double> theirs = exportedLosses(contentOf(out));
+    const Outcome run = call({"run", plan, "--json", "--steps", "4", "--lr", "0.1", "--clip-norm", "0.5", "--data", data});
+    ASSERT_EQ(run.status, 0) << run.err;
+    const auto ours = nlohmann::json::parse(run.out).at("losses").get<std::vector<double>>();
+    ASSERT_EQ(theirs.size(), 4U) << name << contentOf(out);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(theirs[i], ours[i], 1e-5 * ours[i]) << name << ", step " << i;
+  }
+}
+
 TEST(Export, RunsWithTorchOnTwoRanksAsThisProgramRunsIt) {
   const Folder folder;
   const std::string plan = plannedModel(folder, "zbv"), data = folder.file("data.pt"), out = folder.file("out");

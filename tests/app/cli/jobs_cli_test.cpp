@@ -86,6 +86,11 @@ TEST(JobsCli, SearchesWithAJobsStagesCutAnew) {
   // The long last stage is balanced: faster than as it was cut.
   EXPECT_LT(found.at("best").at(0).at("makespan_ns").get<double>(),
             jsonOf({"simulate", "--costs-from", job, "--json"}).at("makespan_ns").get<double>());
+  // A trace has times alone.
+  const std::string text = call({"search", "--costs-from", job, "--ranks", "4", "--microbatches", "4", "--schedules", "1f1b,gpipe"}).out;
+  EXPECT_THAT(text, HasSubstr("predicted with costs of the job"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("memory")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("0 B")));
   EXPECT_THAT(call({"search", "--costs-from", kNdTimeline, "--ranks", "4"}).err, HasSubstr("is not a job; make one of a trace"));
 }
 
@@ -145,6 +150,10 @@ TEST(JobsCli, TakesNamesOfAUsersOwnByPatterns) {
   const Outcome imported = call({"import", trace, "--patterns", patterns, "--out", folder.file("job.json")});
   EXPECT_EQ(imported.status, 0) << imported.err;
   EXPECT_EQ(jsonOf({"explain", folder.file("job.json"), "--json"}).at("step_ns"), explained.at("step_ns"));
+  const Json same = jsonOf({"compare", "--trace", trace, "--with-trace", trace, "--patterns", patterns, "--json"});
+  EXPECT_EQ(same.at("matched"), 4) << "F and B of one microbatch on two ranks";
+  EXPECT_THAT(call({"compare", "--trace", trace, "--with-trace", trace}).err, HasSubstr("no pipeline labels"));
+  EXPECT_THAT(call({"compare", "--store", "runs.db", "--patterns", patterns}).err, HasSubstr("add --trace and --with-trace"));
   for (const char* command : {"import", "explain"}) {
     const Outcome outcome = call({command, folder.file("job.json"), "--patterns", patterns});
     EXPECT_EQ(outcome.status, 2);

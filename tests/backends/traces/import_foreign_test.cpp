@@ -145,6 +145,11 @@ TEST(NsightImport, RefusesDatabasesThatAreNone) {
       << "a view may never end";
   EXPECT_EQ(traceFormatOf(changedExport(folder, "c.sqlite", {})), TraceFormat::Nsight);
   EXPECT_EQ(traceFormatOf(folder.with("d.db", "SQLite format 3")), std::nullopt);
+  // Lines of a log begin with a bracket, as JSON does.
+  for (const char* line : {" [2025-01-01 10:00:00] iteration  5/ 100", "[rank0]: (min, max) time across ranks (ms):"})
+    EXPECT_EQ(traceFormatOf(folder.with("e.log", line)), std::nullopt) << line;
+  for (const char* json : {"[]", "[\n", "[ {\"ph\": \"X\"}]", "[1]", "[1, [2] ]"})
+    EXPECT_EQ(traceFormatOf(folder.with("f.json", json)), TraceFormat::Chrome) << json;
   // It stops when its reader wants it to.
   EXPECT_FALSE(importTrace({kForeign + "chakra.0.et"}, [](std::uint64_t, std::uint64_t) { return false; }).has_value());
 }

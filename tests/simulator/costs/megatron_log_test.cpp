@@ -91,6 +91,7 @@ TEST(MegatronLog, SaysWhatIsMissing) {
   EXPECT_FALSE(isMegatronLog("node1 -- Input -- forward_compute_time=1"));
   EXPECT_THAT(refusal(arguments(2, 4)), HasSubstr("no times of forward-compute"));
   EXPECT_THAT(refusal(report({1, 2}, {3, 4})), HasSubstr("no micro_batch_size"));
+  EXPECT_THAT(refusal(" [2025-01-01 10:00:00] iteration  5/ 100\n" + report({1, 2}, {3, 4})), HasSubstr("give the log from its beginning"));
   EXPECT_THAT(refusal(arguments(2, 5) + report({1, 2}, {3, 4})), HasSubstr("5 layers are not shared evenly by 2 stages"));
   EXPECT_THAT(refusal(arguments(2, 4) + report({1, 2, 3}, {3, 4, 5})), HasSubstr("times of rank 4, but 4 ranks"));
   EXPECT_THAT(refusal(arguments(3, 6) + report({1, 2}, {3, 4})), HasSubstr("no rank of stage 2 reports"));

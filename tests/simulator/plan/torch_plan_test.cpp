@@ -88,10 +88,28 @@ TEST(TorchPlan, RefusesWhatTorchCannotRun) {
   Plan p = plan(generate("1f1b", {3, 3, 4}));
   p.modelFiles.emplace_back("/models/more.pt2");
   EXPECT_THAT(refusal(p), HasSubstr("exported in 2 archives"));
-  Plan two = plan(generate("1f1b", {3, 3, 4}));
-  two.schedule.placement.mirrorOfStage = {Rank(2), Rank(1), Rank(0)};
-  two.schedule.placement.firstMirrored = Microbatch(2);
-  EXPECT_THAT(refusal(two), HasSubstr("two replicas of each stage"));
+  Plan mirrored = plan(generate("1f1b", {3, 3, 4}));
+  mirrored.schedule.placement.mirrorOfStage = {Rank(2), Rank(1), Rank(0)};
+  mirrored.schedule.placement.firstMirrored = Microbatch(2);
+  EXPECT_THAT(refusal(mirrored), HasSubstr("two replicas of each stage"));
+  // h goes to the stages of m and of y; or past that of m to that of y alone.
+  const auto skipping = [](bool alsoNext, const std::vector<NodeId>& begins, const Schedule& schedule) {
+    GraphBuilder b;
+    const ValueId x = b.input("x"), w = b.parameter("w"), v = b.parameter("v");
+    const ValueId h = b.op("linear", {x, w}, "h"), k = b.op("linear", {x, v}, "k");
+    const ValueId y = b.op("add.Tensor", {b.op("relu", {alsoNext ? h : k}, "m"), h}, "y");
+    const ModelGraph graph = b.done(b.op("relu", {y}, "z"));
+    Plan cut = plan(generate("1f1b", {3, 3, 4}));
+    cut.partition = cutGraph(graph, begins, kBindings, nullptr);
+    cut.splitNames = std::vector<std::string>(begins.size(), "@");
+    cut.schedule = lower(schedule);
+    return refusal(cut, graph);
+  };
+  const std::vector<NodeId> two{NodeId(2), NodeId(3)}, three{NodeId(2), NodeId(3), NodeId(4)};
+  EXPECT_THAT(skipping(true, two, generate("1f1b", {3, 3, 4})), HasSubstr("h of hand goes from stage 0 to the stages 1 and 2"));
+  EXPECT_EQ(skipping(false, two, generate("1f1b", {3, 3, 4})), "");
+  EXPECT_THAT(skipping(false, three, generate("interleaved-1f1b", {2, 4, 4})),
+              HasSubstr("h of hand goes from stage 0 past others to stage 2"));
   GraphBuilder other;
   EXPECT_NE(refusal(plan(generate("1f1b", {3, 3, 4})), other.done(other.input("x"))), "") << "another model";
 }

@@ -1,0 +1,77 @@
+"""Writes small models, each with something that torch.distributed.pipelining alone gets wrong when it is cut, and data for them: FOLDER/NAME.pt2, NAME.pt.
+
+    cut_models.py FOLDER
+
+shared: one module called in every layer, as ALBERT's.  late: an input that only the last layers read.
+aux: an output beside the loss that crosses the cut.  decoder: attention to another sequence, whose views the cut makes impossible.
+"""
+
+import os
+import sys
+
+import torch
+from torch import nn
+from torch.export import Dim
+
+WIDTH = 16
+
+
+class Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.layer, self.out = nn.Linear(6, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3)
+        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH) for _ in range(4)])
+
+    def forward(self, x):
+        x = self.enter(x)
+        for norm in self.norms:
+            x = x + torch.tanh(self.layer(norm(x)))
+        return self.out(x)
+
+
+class Late(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(6, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3)
+
+    def forward(self, x, w):
+        return self.c(torch.tanh(self.b(torch.tanh(self.a(x)))) * w)
+
+
+class Aux(Late):
+    def forward(self, x):
+        first = torch.tanh(self.a(x))
+        aux = first.pow(2).mean(-1)
+        second = torch.tanh(self.b(first))
+        return self.c(second), aux + second.mean(-1)
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.b = nn.Linear(6, WIDTH), nn.TransformerDecoderLayer(WIDTH, 2, WIDTH, dropout=0.0, batch_first=True)
+        self.embed, self.out = nn.Linear(4, WIDTH), nn.Linear(WIDTH, 3)
+
+    def forward(self, x, y):
+        return self.out(self.b(self.embed(y), torch.tanh(self.enter(x))))
+
+
+def main():
+    torch.manual_seed(0)
+    rows, batch = 32, Dim("batch")
+    x, target = torch.randn(rows, 6), torch.randn(rows, 3)
+    models = {
+        "shared": (Shared(), {"x": x}, target),
+        "late": (Late(), {"x": x, "w": torch.randn(rows, 1)}, target),
+        "aux": (Aux(), {"x": x}, target),
+        "decoder": (Decoder(), {"x": torch.randn(rows, 7, 6), "y": torch.randn(rows, 5, 4)}, torch.randn(rows, 5, 3)),
+    }
+    for name, (model, inputs, wanted) in models.items():
+        example = tuple(tensor[:2] for tensor in inputs.values())
+        program = torch.export.export(model.train(), example, dynamic_shapes=tuple({0: batch} for _ in example), strict=False)
+        torch.export.save(program, os.path.join(sys.argv[1], f"{name}.pt2"))
+        torch.save({**inputs, "target": wanted}, os.path.join(sys.argv[1], f"{name}.pt"))
+
+
+if __name__ == "__main__":
+    main()
