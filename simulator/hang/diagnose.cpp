@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "simulator/hang/caught.h"
 #include "simulator/hang/inquiry.h"
 
 namespace pw::hang {
@@ -81,7 +82,7 @@ class Diagnosing {
   bool foundInFlight();
   bool foundCounts();
   [[nodiscard]] bool scheduleIsSound() const {
-    return inquiry_.rows != nullptr && inquiry_.rows->exact && result_.checkWouldCatch == false &&
+    return inquiry_.rows != nullptr && inquiry_.rows->exact && result_.problems.empty() &&
            std::ranges::none_of(inquiry_.rows->ranks, [](const RankRow& row) { return row.departure.has_value(); });
   }
 
@@ -213,7 +214,7 @@ bool Diagnosing::foundCycle() {
   const auto inCycle = [&](JobRank rank) { return std::ranges::any_of(cycle, [&](const Wait& w) { return w.rank == rank; }); };
   // With receives posted ahead the oldest open operation need not be the one that a rank waits in.
   const bool doubtful = !waitsWhere(inquiry_.waits.open, [&](const Wait& w) { return inCycle(w.rank) && inquiry_.isSilent(w.on); }).empty();
-  if (doubtful && result_.checkWouldCatch != true) return false;
+  if (doubtful && result_.problems.empty()) return false;
   const Wait first = *inquiry_.earliest(cycle);
   const auto begin = std::ranges::find_if(cycle, [&](const Wait& w) { return w.rank == first.rank; });
   std::vector<Wait> turned(begin, cycle.end());
@@ -299,7 +300,6 @@ Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule) {
   std::optional<Rows> rows;
   if (schedule != nullptr) {
     result.problems = check(*schedule);
-    result.checkWouldCatch = std::ranges::any_of(result.problems, [](const Problem& p) { return p.stops != Stops::Nothing; });
     rows = placeOps(dumps, *schedule);
     result.followed = std::ranges::none_of(rows->ranks, [](const RankRow& row) { return row.departure.has_value(); });
     const bool fits = std::ranges::any_of(rows->ranks, [](const RankRow& row) { return row.row.value >= 0; });
@@ -312,6 +312,8 @@ Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule) {
   }
   Inquiry inquiry(dumps, rows ? &*rows : nullptr);
   Diagnosing(inquiry, result).run();
+  result.caughtBy = problemThatHangs(inquiry, result);
+  if (schedule != nullptr) result.checkWouldCatch = result.caughtBy.has_value();
   return result;
 }
 

@@ -74,8 +74,9 @@ struct Diagnosis {
   std::size_t silentRanks = 0;            ///< how many there are
   std::vector<JobRank> missing{};         ///< ranks without a dump
   std::vector<Spot> waits{};              ///< of each rank that waits, what it waits in
-  std::optional<bool> checkWouldCatch{};  ///< nothing without a schedule
-  std::vector<Problem> problems{};        ///< of the schedule
+  std::vector<Problem> problems{};        ///< for which `check` refuses the schedule
+  std::optional<std::size_t> caughtBy{};  ///< the problem that is what hangs
+  std::optional<bool> checkWouldCatch{};  ///< whether there is one; nothing without a schedule
   bool followed = true;                   ///< no rank departs from its row of the schedule
   std::vector<std::string> notes{};
 };
