@@ -44,14 +44,16 @@ std::string ranksText(const std::vector<JobRank>& ranks) {
 
 /// Whether `check` would have told before the launch; nothing of a job that does not hang.
 std::string checkText(const Diagnosis& d) {
-  if (d.verdict == Verdict::Nothing) return {};
+  if (d.verdict == Verdict::Nothing || (d.problems.empty() && !d.checkWouldCatch)) return {};
   if (d.problems.empty())
     return fmt::format("`pipewright check` would not have caught it: the schedule is sound{}\n",
                        d.followed ? "" : ", but was not followed");
   const Problem& problem = d.problems[d.caughtBy.value_or(0)];
   return fmt::format("`pipewright check` {}: rank {}: {}\n",
-                     d.caughtBy ? "would have caught it" : "refuses this schedule for another reason", problem.rank.value,
-                     printableLine(problem.message));
+                     d.caughtBy          ? "would have caught it"
+                     : d.checkWouldCatch ? "refuses this schedule for another reason"
+                                         : "refuses this schedule",
+                     problem.rank.value, printableLine(problem.message));
 }
 
 }  // namespace
@@ -110,7 +112,7 @@ std::string diagnosisText(const Dumps& dumps, const Diagnosis& d) {
     text += fmt::format("  and {} more\n", counted(static_cast<std::int64_t>(d.silentRanks - kMostShown), "rank"));
   text += fmt::format("\n{} of {}", counted(static_cast<std::int64_t>(dumps.dumps.size()), "dump"), counted(dumps.ranks, "rank"));
   text += d.missing.empty() ? "\n" : fmt::format("; missing: {}\n", ranksText(d.missing));
-  if (d.checkWouldCatch) text += checkText(d);
+  text += checkText(d);
   for (const std::string& note : d.notes) text += "note: " + printableLine(note) + "\n";
   return text;
 }
