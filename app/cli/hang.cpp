@@ -27,6 +27,7 @@ int runHang(const HangOptions& o) {
   if (!o.schedule.empty()) schedule = readSchedule(o.schedule, o.letters);
   const hang::Diagnosis diagnosis = hang::diagnose(dumps, schedule ? &*schedule : nullptr);
   print(o.json ? versioned(hang::diagnosisJson(dumps, diagnosis)) + "\n" : hang::diagnosisText(dumps, diagnosis));
+  if (diagnosis.verdict == hang::Verdict::CannotTell) return kUnusable;
   return diagnosis.verdict == hang::Verdict::Nothing ? kYes : kNo;
 }
 
@@ -48,10 +49,10 @@ Command addHang(CLI::App& app) {
       "Examples:\n"
       "  pipewright hang dumps/ --schedule mine.csv\n"
       "  pipewright hang runs.db.flight-rank-0.json runs.db.flight-rank-1.json\n\n"
-      "The verdict is silent_rank, cycle, size_mismatch, missing_message, collective_mismatch, in_flight or nothing. A schedule with "
-      "sends\n"
-      "and receives says more than one without. Pickled dumps are refused, because reading one can run any code; in the job,\n"
-      "torch._C._distributed_c10d._dump_fr_trace_json() makes JSON. Exit status 1 if something waits.");
+      "The verdict is silent_rank, cycle, size_mismatch, missing_message, collective_mismatch, in_flight, nothing or cannot_tell. A\n"
+      "schedule with sends and receives says more than one without. Pickled dumps are refused, because reading one can run any code;\n"
+      "in the job, torch._C._distributed_c10d._dump_fr_trace_json() makes JSON. Exit status 1 if something waits, 2 if the dumps cannot\n"
+      "tell: torch's Flight Recorder keeps no sends and receives of Gloo, and NCCL RAS shows no waits.");
   return [options] { return runHang(*options); };
 }
 

@@ -147,11 +147,6 @@ void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps
 void finish(hang::Dumps& dumps) {
   std::ranges::sort(dumps.dumps, {}, &hang::RankDump::rank);
   std::ranges::sort(dumps.gone, {}, &hang::RankReport::rank);
-  const auto hasMessages = [](const hang::RankDump& dump) {
-    return std::ranges::any_of(dump.ops, [](const hang::RecordedOp& op) { return op.kind != hang::OpKind::Collective; });
-  };
-  if (!dumps.dumps.empty() && std::ranges::none_of(dumps.dumps, hasMessages))
-    dumps.notes.emplace_back("no dump has a send or receive: torch's Flight Recorder keeps those of NCCL, but of Gloo only collectives");
 }
 
 }  // namespace

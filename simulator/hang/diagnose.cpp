@@ -8,12 +8,20 @@
 
 #include <fmt/format.h>
 
+#include "simulator/hang/caught.h"
 #include "simulator/hang/inquiry.h"
 
 namespace pw::hang {
 namespace {
 
 constexpr std::size_t kMostSilent = 64;  ///< that are described
+
+/// Whether any dump has a message, or work of another kind than collectives.
+bool holdMessages(const Dumps& dumps) {
+  return std::ranges::any_of(dumps.dumps, [](const RankDump& dump) {
+    return std::ranges::any_of(dump.ops, [](const RecordedOp& op) { return op.kind != OpKind::Collective; });
+  });
+}
 
 /// All waits that hold for a condition.
 std::vector<Wait> waitsWhere(const std::vector<std::vector<Wait>>& all, const std::function<bool(const Wait&)>& holds) {
@@ -80,8 +88,9 @@ class Diagnosing {
   bool foundCycle();
   bool foundInFlight();
   bool foundCounts();
+  void settleNothing();
   [[nodiscard]] bool scheduleIsSound() const {
-    return inquiry_.rows != nullptr && inquiry_.rows->exact && result_.checkWouldCatch == false &&
+    return inquiry_.rows != nullptr && inquiry_.rows->exact && result_.problems.empty() &&
            std::ranges::none_of(inquiry_.rows->ranks, [](const RankRow& row) { return row.departure.has_value(); });
   }
 
@@ -100,7 +109,39 @@ void Diagnosing::run() {
     found = foundCycle() || foundSilent();
   }
   found = found || foundInFlight() || foundCounts();
-  if (!found) result_.sentence = "no operation is open: nothing waits";
+  if (!found) settleNothing();
+}
+
+/// Whether a schedule's ranks exchange messages.
+bool hasMessages(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.rows, [](const std::vector<Action>& row) {
+    return std::ranges::any_of(row, [](const Action& action) { return isSend(action.kind) || isReceive(action.kind); });
+  });
+}
+
+/// Nothing is known to wait: which tells something only of operations that would have been recorded.
+void Diagnosing::settleNothing() {
+  const Dumps& dumps = inquiry_.dumps;
+  const auto any = [&](const auto& holds) {
+    return std::ranges::any_of(dumps.dumps, [&](const RankDump& dump) { return std::ranges::any_of(dump.ops, holds); });
+  };
+  result_.verdict = Verdict::CannotTell;
+  if (dumps.dumps.empty()) {
+    result_.sentence =
+        "NCCL RAS counts what ranks enqueued, not what waits, and no rank is behind in a collective; give what torch's Flight Recorder has "
+        "of "
+        "the job, too";
+  } else if (!holdMessages(dumps) && (!any([](const RecordedOp&) { return true; }) || any([](const RecordedOp& op) {
+               return op.name.starts_with("gloo:");
+             }) || (inquiry_.rows != nullptr && hasMessages(inquiry_.rows->schedule)))) {
+    result_.sentence =
+        "the dumps hold no send or receive, which torch's Flight Recorder does not keep of Gloo, so they do not show what waits; dump a "
+        "job "
+        "on NCCL, or run it with `pipewright run`, which writes flight records";
+  } else {
+    result_.verdict = Verdict::Nothing;
+    result_.sentence = "no operation is open: nothing waits";
+  }
 }
 
 void Diagnosing::listWaits() {
@@ -213,7 +254,7 @@ bool Diagnosing::foundCycle() {
   const auto inCycle = [&](JobRank rank) { return std::ranges::any_of(cycle, [&](const Wait& w) { return w.rank == rank; }); };
   // With receives posted ahead the oldest open operation need not be the one that a rank waits in.
   const bool doubtful = !waitsWhere(inquiry_.waits.open, [&](const Wait& w) { return inCycle(w.rank) && inquiry_.isSilent(w.on); }).empty();
-  if (doubtful && result_.checkWouldCatch != true) return false;
+  if (doubtful && result_.problems.empty()) return false;
   const Wait first = *inquiry_.earliest(cycle);
   const auto begin = std::ranges::find_if(cycle, [&](const Wait& w) { return w.rank == first.rank; });
   std::vector<Wait> turned(begin, cycle.end());
@@ -299,7 +340,6 @@ Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule) {
   std::optional<Rows> rows;
   if (schedule != nullptr) {
     result.problems = check(*schedule);
-    result.checkWouldCatch = std::ranges::any_of(result.problems, [](const Problem& p) { return p.stops != Stops::Nothing; });
     rows = placeOps(dumps, *schedule);
     result.followed = std::ranges::none_of(rows->ranks, [](const RankRow& row) { return row.departure.has_value(); });
     const bool fits = std::ranges::any_of(rows->ranks, [](const RankRow& row) { return row.row.value >= 0; });
@@ -312,6 +352,11 @@ Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule) {
   }
   Inquiry inquiry(dumps, rows ? &*rows : nullptr);
   Diagnosing(inquiry, result).run();
+  if (result.verdict == Verdict::CannotTell) return result;
+  if (!dumps.dumps.empty() && !holdMessages(dumps))
+    result.notes.emplace_back("no dump has a send or receive: torch's Flight Recorder keeps those of NCCL, but of Gloo only collectives");
+  result.caughtBy = problemThatHangs(inquiry, result);
+  if (schedule != nullptr) result.checkWouldCatch = result.caughtBy.has_value();
   return result;
 }
 

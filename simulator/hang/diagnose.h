@@ -14,6 +14,7 @@ namespace pw::hang {
 
 enum class Verdict : std::uint8_t {
   Nothing,             ///< no operation is open
+  CannotTell,          ///< none is open, but what is there holds none of the kind that may be
   SilentRank,          ///< ranks wait for one that waits for nobody, or left no dump
   Cycle,               ///< ranks wait for each other
   SizeMismatch,        ///< the two ends of a message, or the ranks of a collective, disagree about its size
@@ -24,6 +25,7 @@ enum class Verdict : std::uint8_t {
 constexpr std::string_view nameOf(Verdict verdict) {
   switch (verdict) {
     case Verdict::Nothing: return "nothing";
+    case Verdict::CannotTell: return "cannot_tell";
     case Verdict::SilentRank: return "silent_rank";
     case Verdict::Cycle: return "cycle";
     case Verdict::SizeMismatch: return "size_mismatch";
@@ -74,8 +76,9 @@ struct Diagnosis {
   std::size_t silentRanks = 0;            ///< how many there are
   std::vector<JobRank> missing{};         ///< ranks without a dump
   std::vector<Spot> waits{};              ///< of each rank that waits, what it waits in
-  std::optional<bool> checkWouldCatch{};  ///< nothing without a schedule
-  std::vector<Problem> problems{};        ///< of the schedule
+  std::vector<Problem> problems{};        ///< for which `check` refuses the schedule
+  std::optional<std::size_t> caughtBy{};  ///< the problem that is what hangs
+  std::optional<bool> checkWouldCatch{};  ///< whether there is one; nothing without a schedule, or where it cannot be told
   bool followed = true;                   ///< no rank departs from its row of the schedule
   std::vector<std::string> notes{};
 };

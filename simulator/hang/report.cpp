@@ -42,6 +42,20 @@ std::string ranksText(const std::vector<JobRank>& ranks) {
   return ranks.size() > kMostShown ? text + fmt::format(" and {} more", ranks.size() - kMostShown) : text;
 }
 
+/// Whether `check` would have told before the launch; nothing of a job that does not hang.
+std::string checkText(const Diagnosis& d) {
+  if (d.verdict == Verdict::Nothing || (d.problems.empty() && !d.checkWouldCatch)) return {};
+  if (d.problems.empty())
+    return fmt::format("`pipewright check` would not have caught it: the schedule is sound{}\n",
+                       d.followed ? "" : ", but was not followed");
+  const Problem& problem = d.problems[d.caughtBy.value_or(0)];
+  return fmt::format("`pipewright check` {}: rank {}: {}\n",
+                     d.caughtBy          ? "would have caught it"
+                     : d.checkWouldCatch ? "refuses this schedule for another reason"
+                                         : "refuses this schedule",
+                     problem.rank.value, printableLine(problem.message));
+}
+
 }  // namespace
 
 std::string diagnosisJson(const Dumps& dumps, const Diagnosis& d) {
@@ -98,12 +112,7 @@ std::string diagnosisText(const Dumps& dumps, const Diagnosis& d) {
     text += fmt::format("  and {} more\n", counted(static_cast<std::int64_t>(d.silentRanks - kMostShown), "rank"));
   text += fmt::format("\n{} of {}", counted(static_cast<std::int64_t>(dumps.dumps.size()), "dump"), counted(dumps.ranks, "rank"));
   text += d.missing.empty() ? "\n" : fmt::format("; missing: {}\n", ranksText(d.missing));
-  if (d.checkWouldCatch) {
-    text += *d.checkWouldCatch ? fmt::format("`pipewright check` would have caught it: rank {}: {}\n", d.problems.front().rank.value,
-                                             printableLine(d.problems.front().message))
-                               : fmt::format("`pipewright check` would not have caught it: the schedule is sound{}\n",
-                                             d.followed ? "" : ", but was not followed");
-  }
+  text += checkText(d);
   for (const std::string& note : d.notes) text += "note: " + printableLine(note) + "\n";
   return text;
 }

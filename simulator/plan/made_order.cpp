@@ -11,6 +11,7 @@
 #include "schedules/generate.h"
 #include "simulator/order/improve.h"
 #include "simulator/order/problem/recomputation.h"
+#include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/possible.h"
 #include "simulator/step/compiled_rows.h"
@@ -125,19 +126,31 @@ std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, Orde
   return std::nullopt;
 }
 
+/// By stage: what it costs recomputed as a whole; as it is where it cannot be. `compiled`: of the request's rows.
+std::vector<StageCost> recomputedStages(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
+  const Placement& placement = compiled.rows().placement;
+  PlanRequest with = request;
+  with.recompute = RecomputeFull();
+  if (const Answer<Priced> full = tryPrice(with, model, compiled)) return withState(with, full->costs, placement).stages;
+  with.recompute = RecomputeNone();
+  Partition partition = price(with, model, compiled).partition;
+  for (StageSpec& stage : partition.stages) {
+    const NodeRange whole{stage.begin, stage.end};
+    if (!obstacleToRecompute(model.graph(), whole, model.changes())) stage.checkpoints = {whole};
+  }
+  return withState(with, model.costTable(partition, placement, request.replicas), placement).stages;
+}
+
 /// A placement's problem, with the choice of what is recomputed where the request leaves it open.
 OrderProblem problemOn(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
   const Schedule rows = planRows(serialSchedule(placement, request.ranks, request.microbatches), request.replicas, request.rankOrder);
-  const auto costsWith = [&](const Recompute& recompute) {
-    PlanRequest with = request;
-    with.recompute = recompute;
-    CompiledRows compiled(rows);
-    return withState(with, price(with, model, compiled).costs, rows.placement);
-  };
+  CompiledRows compiled(rows);
   const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
-  OrderProblem problem = problemOf(request, placement, costsWith(automatic ? Recompute(RecomputeNone()) : request.recompute),
+  PlanRequest with = request;
+  if (automatic) with.recompute = RecomputeNone();
+  OrderProblem problem = problemOf(request, placement, withState(with, price(with, model, compiled).costs, rows.placement),
                                    inOrder(request, limitsOf(request, model)));
-  if (automatic) problem.recomputed = costsWith(RecomputeFull()).stages;
+  if (automatic) problem.recomputed = recomputedStages(request, model, compiled);
   return problem;
 }
 
@@ -167,7 +180,7 @@ std::vector<OrderProblem> problemsToTry(const PlanRequest& request, ModelCosts& 
 std::optional<Impossible> obstacleToOrder(const PlanRequest& request, ModelCosts& model, int stages) {
   if (auto no = tooManyForOrder(static_cast<std::size_t>(stages), request.microbatches)) return no;
   std::vector<Recompute> ways{request.recompute};
-  if (std::holds_alternative<RecomputeAuto>(request.recompute)) ways.insert(ways.end(), {RecomputeNone(), RecomputeFull()});
+  if (std::holds_alternative<RecomputeAuto>(request.recompute)) ways.emplace_back(RecomputeNone());
   for (const Placement& placement : orderPlacements({request.ranks, stages, request.microbatches})) {
     const Schedule rows = planRows(serialSchedule(placement, request.ranks, request.microbatches), request.replicas, request.rankOrder);
     CompiledRows compiled(rows);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "schedules/generate.h"
-#include "simulator/model/graph_facts.h"
 #include "simulator/partition/balancer.h"
 #include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/stage_costs.h"
@@ -113,20 +112,19 @@ class SavingSearch {
     if (saving.freed > 0) savings_.push_back(std::move(saving));
   }
 
-  /// Of another plan: by the largest peak of all ranks.
+  /// Of another plan, where the largest peak of all ranks is lower: by the rank that needs the most now.
   void considerPlan(MemorySaving saving, const PlanRequest& other, CompiledRows& otherRows) {
     const std::optional<Predicted> then = predictedPlan(other, model_, otherRows);
     if (!then) return;
     const auto most = std::ranges::max_element(std::as_const(now_.peaks)), mostThen = std::ranges::max_element(then->peaks);
     if (*mostThen >= *most) return;
     saving.rank = Rank(static_cast<std::size_t>(most - now_.peaks.begin()));
-    saving.freed = *most - *mostThen;
+    saving.freed = *most - then->peaks[saving.rank.index()];
     saving.step = then->step;
     savings_.push_back(std::move(saving));
   }
 
   void recomputeStages() {
-    if (isLayerChain(model_.graph())) return;
     for (std::size_t s = 0; s < partition_.stages.size(); ++s) {
       const NodeRange whole{partition_.stages[s].begin, partition_.stages[s].end};
       if (!partition_.stages[s].checkpoints.empty() || obstacleToRecompute(model_.graph(), whole, model_.changes())) continue;

@@ -111,8 +111,8 @@ QString hangText(const hang::Diagnosis& diagnosis) {
   for (std::size_t i = 0; i < std::min(kShown, diagnosis.missing.size()); ++i) missing << QString::number(diagnosis.missing[i].value);
   if (diagnosis.missing.size() > kShown) missing << translated("%n more", nullptr, static_cast<int>(diagnosis.missing.size() - kShown));
   if (!missing.isEmpty()) text += translated(". No dump of rank %1").arg(missing.join(QStringLiteral(", ")));
-  if (diagnosis.checkWouldCatch == true)
-    text += translated(". The schedule itself has the fault: %1").arg(QString::fromStdString(diagnosis.problems.front().message));
+  if (diagnosis.caughtBy)
+    text += translated(". The schedule itself has the fault: %1").arg(QString::fromStdString(diagnosis.problems[*diagnosis.caughtBy].message));
   constexpr std::size_t kNotes = 3;
   for (std::size_t i = 0; i < std::min(kNotes, diagnosis.notes.size()); ++i) text += ". " + QString::fromStdString(diagnosis.notes[i]);
   return text;

@@ -43,6 +43,26 @@ TEST(Hang, SaysThatCheckWouldHaveCaughtADeadlock) {
   EXPECT_EQ(document["problems"][0]["stops"], "always");
 }
 
+TEST(Hang, DumpsWithoutSendsAndReceivesCannotTell) {
+  const test::Folder folder;
+  for (const int rank : {0, 1}) {
+    // As torch 2.11 writes it for a job on Gloo that hangs in a receive.
+    static_cast<void>(
+        folder.with("rank" + std::to_string(rank) + ".json",
+                    R"({"comm_lib_version":"","nccl_comm_state":{},"pg_config":{"":{"desc":"","name":"","ranks":"[0, 1]"}},"pg_status":{},)"
+                    R"("version":"2.10"})"));
+  }
+  const Outcome text = call({"hang", folder.file("")});
+  EXPECT_EQ(text.status, 2);
+  EXPECT_THAT(text.out, HasSubstr("cannot_tell: the dumps hold no send or receive"));
+  EXPECT_THAT(text.out, HasSubstr("dump a job on NCCL"));
+  const Outcome json = call({"hang", folder.file(""), "--schedule", kData + "inverted_order/schedule.csv", "--json"});
+  EXPECT_EQ(json.status, 2);
+  const auto document = nlohmann::json::parse(json.out);
+  EXPECT_EQ(document["verdict"], "cannot_tell");
+  EXPECT_EQ(document["check_would_catch"], nullptr);
+}
+
 TEST(Hang, RefusesWhatIsNoDump) {
   EXPECT_EQ(call({"hang", kData + "truths.json"}).status, 2);
   EXPECT_EQ(call({"hang", kData + "none"}).status, 2);

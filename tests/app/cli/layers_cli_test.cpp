@@ -198,6 +198,11 @@ TEST_F(LayersCommand, RecomputesWhereTheTableSaysWhatIsKept) {
   const Json made = answer(with("plan", {"--schedule", "auto", "--recompute", "auto", "--memory-limit", std::to_string(kPeak) + "B"}));
   EXPECT_LE(made["makespan_ns"], 50);
   EXPECT_GE(made["makespan_ns"], made["lower_bound_ns"]);
+  const Json savings = answer(with("plan", {"--schedule", "gpipe", "--why-memory"}))["memory_savings"];
+  const auto saving = std::ranges::find_if(savings, [](const Json& one) { return one["what"] == "recompute" && one["stage"] == 0; });
+  ASSERT_NE(saving, savings.end()) << savings;
+  EXPECT_EQ((*saving)["rank"], 0);
+  EXPECT_EQ((*saving)["freed_bytes"], 2 * 10 + 3 * 2 * 7 - kPeak);
 }
 
 TEST_F(LayersCommand, RefusesToRecomputeALayerThatDoesNotSayWhatItKeeps) {
@@ -212,6 +217,18 @@ TEST_F(LayersCommand, RefusesToRecomputeALayerThatDoesNotSayWhatItKeeps) {
   };
   EXPECT_THAT(refusal(with("full")), HasSubstr("does not say what b keeps then"));
   EXPECT_EQ(call(with("a")).status, 0);
+  // An own order recomputes only a. Its activations of two microbatches are 14 bytes, or 2 · 2 and 5 more in the backward.
+  const auto within = [&](const std::string& limit) {
+    Words all = with("auto");
+    all.insert(all.end(), {"--schedule", "auto", "--memory-limit", limit});
+    return answer(all);
+  };
+  // I and W are 1 each: rank 0 does two forwards, is idle until the gradient comes at 3, and is never idle after that.
+  EXPECT_EQ(within("14B")["makespan_ns"], 2 + 1 + 2 * 2);
+  EXPECT_EQ(within("9B")["makespan_ns"], 2 + 1 + 2 * 3) << "one microbatch after the other takes 2 · 5";
+  Words why = words;
+  why.back() = "--why-memory";
+  for (const Json& saving : answer(why)["memory_savings"]) EXPECT_TRUE(saving["what"] != "recompute" || saving["stage"] == 0) << saving;
   const std::string more = folder_.with("more.json", R"({"layers": [{"name": "a", "forward_ns": 1, "backward_ns": 1, "parameter_bytes": 0,
       "activation_bytes": 7, "output_bytes": 0, "activation_if_recomputed_bytes": 8}]})");
   EXPECT_THAT(refusal({"plan", "--layers", more}), HasSubstr("above its activations"));

@@ -1,9 +1,11 @@
 #include "simulator/hang/diagnose.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
@@ -182,7 +184,65 @@ TEST(DiagnoseHang, AMessageThatWasLeftOutIsNamed) {
     EXPECT_EQ(d.checkWouldCatch, false);
     EXPECT_FALSE(d.followed);
     // The schedule as it was run is one that `check` refuses.
-    EXPECT_EQ(diagnose(job.dumps(), &job.schedule).checkWouldCatch, true);
+    const Diagnosis ran = diagnose(job.dumps(), &job.schedule);
+    EXPECT_EQ(ran.checkWouldCatch, true) << ran.sentence << ran.problems.at(0).message;
+  }
+}
+
+/// A schedule that `check` refuses only for blocking sends or shared channels: both of two ranks send before they receive.
+Schedule sendsFirst() {
+  return parseCsv(
+      "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+      "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n",
+      "sends_first", "sends_first.csv");
+}
+
+TEST(DiagnoseHang, CheckIsSaidToCatchOnlyWhatHangs) {
+  std::mt19937_64 random(1);
+  const Schedule meant = sendsFirst();
+  ASSERT_EQ(check(meant).size(), 2U);
+  {
+    SCOPED_TRACE("with blocking sends");
+    StuckJob job{meant, Mode::Blocking};
+    ASSERT_TRUE(job.run(random));
+    const Diagnosis d = diagnose(job.dumps(), &meant);
+    EXPECT_EQ(nameOf(d.verdict), "cycle") << d.sentence;
+    EXPECT_EQ(d.checkWouldCatch, true);
+    EXPECT_THAT(diagnosisText(job.dumps(), d), testing::HasSubstr("would have caught it"));
+  }
+  {
+    SCOPED_TRACE("nothing hangs");
+    StuckJob job{meant, Mode::Buffered};
+    ASSERT_FALSE(job.run(random));
+    const Diagnosis d = diagnose(job.dumps(), &meant);
+    EXPECT_EQ(d.checkWouldCatch, false);
+    EXPECT_THAT(diagnosisText(job.dumps(), d), testing::Not(testing::HasSubstr("check")));
+  }
+  {
+    SCOPED_TRACE("a rank ends");
+    StuckJob job{meant, Mode::Buffered};
+    job.endsRank = 1;
+    job.endsAt = 5;
+    ASSERT_TRUE(job.run(random));
+    const Diagnosis d = diagnose(job.dumps(), &meant);
+    EXPECT_EQ(nameOf(d.verdict), "silent_rank") << d.sentence;
+    EXPECT_EQ(d.checkWouldCatch, false);
+    EXPECT_THAT(diagnosisText(job.dumps(), d), testing::HasSubstr("`pipewright check` refuses this schedule for another reason: rank 0: "));
+  }
+  for (const bool wrongSize : {false, true}) {
+    SCOPED_TRACE(wrongSize ? "another size" : "a send is left out");
+    StuckJob job{meant, Mode::Buffered};
+    if (!wrongSize) job.schedule.rows[1].pop_back();
+    ASSERT_EQ(job.run(random), !wrongSize);
+    Dumps dumps = job.dumps();
+    if (wrongSize) {
+      dumps.dumps[1].ops.back().bytes = 8;
+      dumps.dumps[0].ops.back().state = OpState::Posted;
+      dumps.dumps[1].ops.back().state = OpState::Posted;
+    }
+    const Diagnosis d = diagnose(dumps, &meant);
+    EXPECT_NE(nameOf(d.verdict), "nothing");
+    EXPECT_EQ(d.checkWouldCatch, false) << d.sentence;
   }
 }
 
