@@ -24,9 +24,9 @@ struct MadeOrder {
 /// Searches an order (`findOrder`) for the partition, costs and memory limit of `request`, and the room of its schedule where that is one
 /// of `kMadeSchedules`: on a loop, and with two stages a rank also on a V, whichever has the shorter step; never one longer than that of a
 /// family that fits, where its schedule has no room of its own. With RecomputeAuto both without recomputation and with what the serial
-/// order and 1F1B need to fit; stages that cannot be recomputed never are. Where nothing fits: one microbatch after the other, which needs the least memory. `stages` is a multiple of
-/// `request.ranks`. `price` with the result's rows gives the result's costs. The same input gives the same result, unless
-/// `effort.shouldContinue` ended it. Throws as `price` and `findOrder`.
+/// order and 1F1B need to fit; stages that cannot be recomputed never are. Where nothing fits: one microbatch after the other, which needs
+/// the least memory. `stages` is a multiple of `request.ranks`. `price` with the result's rows gives the result's costs. The same input
+/// gives the same result, unless `effort.shouldContinue` ended it. Throws as `price` and `findOrder`.
 [[nodiscard]] MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
 
 /// Why `makeOrder` and `orderBound` do not work for these splits and this recomputation: they are not possible (`tryPrice`), or there is

@@ -50,8 +50,9 @@ struct PlanMemory {
 [[nodiscard]] std::vector<ModuleMemory> memoryByModule(const ModelGraph& graph, const StageSpec& stage, const Profile& profile);
 
 /// Memory of a plan with these rows and this partition, the optimizer's state included; and what would free some: each stage recomputed as
-/// a whole where that is possible (of a layer table: where it says what is kept then), ZeRO-1, and, where the largest peak of all ranks is lower then, another family or
-/// splits balanced by memory. `model`: of the request's microbatch. Cost: as `memoryOf`, and a plan for each of these.
+/// a whole where that is possible (of a layer table: where it says what is kept then), ZeRO-1, and, where the largest peak of all ranks is
+/// lower then, another family or splits balanced by memory. `model`: of the request's microbatch. Cost: as `memoryOf`, and a plan for each
+/// of these.
 [[nodiscard]] PlanMemory memoryOf(const PlanRequest& request, ModelCosts& model, const Schedule& rows, const Partition& partition);
 
 }  // namespace pw

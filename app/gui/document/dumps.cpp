@@ -112,7 +112,8 @@ QString hangText(const hang::Diagnosis& diagnosis) {
   if (diagnosis.missing.size() > kShown) missing << translated("%n more", nullptr, static_cast<int>(diagnosis.missing.size() - kShown));
   if (!missing.isEmpty()) text += translated(". No dump of rank %1").arg(missing.join(QStringLiteral(", ")));
   if (diagnosis.caughtBy)
-    text += translated(". The schedule itself has the fault: %1").arg(QString::fromStdString(diagnosis.problems[*diagnosis.caughtBy].message));
+    text +=
+        translated(". The schedule itself has the fault: %1").arg(QString::fromStdString(diagnosis.problems[*diagnosis.caughtBy].message));
   constexpr std::size_t kNotes = 3;
   for (std::size_t i = 0; i < std::min(kNotes, diagnosis.notes.size()); ++i) text += ". " + QString::fromStdString(diagnosis.notes[i]);
   return text;
