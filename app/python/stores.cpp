@@ -77,9 +77,11 @@ void bindVerdicts(py::module_& m) {
       .def_property_readonly("step_error", [](const Verdict& v) { return v.comparison.stepError; })
       .def_property_readonly("action_error", [](const Verdict& v) { return v.comparison.actionError; })
       .def_property_readonly("matched", [](const Verdict& v) { return v.comparison.matched; })
+      .def_property_readonly("matched_split", [](const Verdict& v) { return v.comparison.matchedSplit; })
       .def_property_readonly("unmatched", [](const Verdict& v) { return v.comparison.unmatched; })
       .def_readonly("replayed_makespan_ns", &Verdict::replayed)
-      .def("sentence", &verdictText)
+      .def("sentence", [](const Verdict& v, const std::string& before, const std::string& after,
+                          bool happened) { return verdictText(v, before, after, happened ? Happened::Yes : Happened::No); })
       .def("json", &comparisonJson);
   m.def(
       "judge", [](const Trace& before, const Trace& after) { return judge(before, after); }, Released());

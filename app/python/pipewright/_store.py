@@ -132,9 +132,10 @@ class Store:
 class Comparison:
     """Where two steps differ. Errors are signed fractions, (after − before) / before: above 0 took longer."""
 
-    def __init__(self, verdict: native.Verdict, before: str, after: str) -> None:
+    def __init__(self, verdict: native.Verdict, before: str, after: str, happened: bool = True) -> None:
         self._verdict = verdict
         self._names = (before, after)
+        self._happened = happened
 
     @property
     def makespan_error(self) -> float:
@@ -157,6 +158,11 @@ class Comparison:
         return self._verdict.matched
 
     @property
+    def matched_split(self) -> int:
+        """Of them, backwards that are whole (B) in one and split (I and W) in the other: the B and the I."""
+        return self._verdict.matched_split
+
+    @property
     def unmatched(self) -> int:
         """Compute actions that only one of them has."""
         return self._verdict.unmatched
@@ -164,7 +170,7 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """How large the difference is, and where most of it comes from."""
-        return self._verdict.sentence(*self._names)
+        return self._verdict.sentence(*self._names, self._happened)
 
     def to_dict(self) -> dict[str, Any]:
         """The document of ``pipewright compare --json``, without the runs' numbers."""
@@ -190,7 +196,8 @@ def compare(before: Run | Trace | Prediction, after: Run | Trace | Prediction | 
         names = ["the first", "the second"]
     elif "" in names and names != ["", ""]:
         names = [name or ("the prediction" if isinstance(one, Prediction) else "the trace") for name, one in zip(names, (before, after))]
-    return Comparison(native.judge(_trace_of(before), _trace_of(after)), *names)
+    happened = not (isinstance(before, Prediction) and isinstance(after, Prediction))
+    return Comparison(native.judge(_trace_of(before), _trace_of(after)), names[0], names[1], happened)
 
 
 def _trace_of(one: Run | Trace | Prediction) -> Trace:

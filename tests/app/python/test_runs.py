@@ -77,8 +77,15 @@ def test_a_doubled_step_is_twice_as_long():
     s = pw.schedule("1f1b", ranks=2, microbatches=4)
     comparison = pw.compare(pw.simulate(s, forward="1ms"), pw.simulate(s, forward="2ms"))
     assert comparison.makespan_error == pytest.approx(1)
+    assert comparison.sentence.startswith("the second takes 2.0 times as long as the first"), "neither happened"
     with pytest.raises(pw.UsageError, match="another one"):
         pw.compare(pw.simulate(s))
+
+
+def test_a_whole_backward_is_matched_with_a_split_one():
+    whole, split = (pw.simulate(pw.schedule(name, ranks=2, microbatches=4)) for name in ("1f1b", "zb-h1"))
+    comparison = pw.compare(whole, split)
+    assert (comparison.matched, comparison.matched_split, comparison.unmatched) == (16, 8, 0)
 
 
 def test_progress_counts_steps(gpt_plan):
