@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pw::gui {
 
@@ -25,10 +26,22 @@ std::vector<double> ScatterAxis::ticks(int most, bool bytes) const {
     step *= factor;
     break;
   }
-  if (bytes && unit == 1) step = std::max(1.0, step);  // no parts of a byte
-  step *= unit;
-  std::vector<double> ticks;
-  for (double i = std::ceil(from_ / step); i * step <= to_; ++i) ticks.push_back(i * step);
+  const double finest = bytes && unit == 1 ? 1 : 0;  // no parts of a byte
+  const auto at = [&](double distance) {
+    std::vector<double> ticks;
+    for (double i = std::ceil(from_ / distance); i * distance <= to_; ++i) ticks.push_back(i * distance);
+    return ticks;
+  };
+  step = std::max(finest, step);
+  std::vector<double> ticks = at(step * unit);
+  while (ticks.size() < static_cast<std::size_t>(most)) {  // a short range may lie between two of them
+    const double digits = step / std::pow(10.0, std::floor(std::log10(step) + 1e-9));
+    step *= digits > 4 ? 0.4 : 0.5;
+    if (step < finest) break;
+    std::vector<double> more = at(step * unit);
+    if (more.size() > static_cast<std::size_t>(most)) break;
+    ticks = std::move(more);
+  }
   return ticks;
 }
 
