@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 std::string appPath() {
   const fs::path folder = fs::path(ownPath()).parent_path();
-  const std::string path = (folder / "pipewright-gui").string();
+  std::string path = (folder / "pipewright-gui").string();
   if (access(path.c_str(), X_OK) != 0 || isFolder(path))
     throw UsageError(fmt::format(
         "PDF and PNG are drawn by the app, and there is no pipewright-gui in {}; install the app there, or use --to svg", folder.string()));

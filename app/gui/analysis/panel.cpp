@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <ranges>
 
 #include "app/gui/analysis/bubble_bars.h"
 #include "app/gui/analysis/bubble_table.h"
@@ -66,8 +65,9 @@ std::vector<CausedIdle> bubbleOf(const Prediction& prediction, const Modelled& m
     std::vector<CausedIdle> ranks;
     const Explanation explanation = explain(rows, prediction.costs, prediction.program, prediction.times, false);
     for (const IdleByCause& by : idleByCause(explanation)) ranks.push_back({by, {}});
-    for (const BubbleGroup& group : std::views::reverse(explanation.groups))  // the largest comes first, and so last here
-      ranks[group.rank.index()].longestFrom[static_cast<std::size_t>(causeOf(group.phase, group.message))] = group.longestFrom;
+    for (auto group = explanation.groups.rbegin(); group != explanation.groups.rend();
+         ++group)  // the largest comes first, and so last here
+      ranks[group->rank.index()].longestFrom[static_cast<std::size_t>(causeOf(group->phase, group->message))] = group->longestFrom;
     return ranks;
   }
   CauseContext context;

@@ -135,21 +135,20 @@ void CandidatesScatter::keyPressEvent(QKeyEvent* event) {
   const auto found = std::ranges::find(order, selected_);
   const auto at = found == order.end() ? -1 : static_cast<int>(found - order.begin());
   const int last = static_cast<int>(order.size()) - 1;
-  int to = at;
+  const auto go = [&](int to) { select(order[static_cast<std::size_t>(to)]); };
   switch (event->key()) {
     case Qt::Key_Left:
-    case Qt::Key_Down: to = at < 0 ? last : std::max(0, at - 1); break;
+    case Qt::Key_Down: return go(at < 0 ? last : std::max(0, at - 1));
     case Qt::Key_Right:
-    case Qt::Key_Up: to = std::min(last, at + 1); break;
-    case Qt::Key_Home: to = 0; break;
-    case Qt::Key_End: to = last; break;
+    case Qt::Key_Up: return go(std::min(last, at + 1));
+    case Qt::Key_Home: return go(0);
+    case Qt::Key_End: return go(last);
     case Qt::Key_Return:
     case Qt::Key_Enter:
       if (selected_ >= 0) emit pointActivated(selected_);
       return;
     default: return QWidget::keyPressEvent(event);
   }
-  select(order[static_cast<std::size_t>(to)]);
 }
 
 void CandidatesScatter::changeEvent(QEvent* event) {

@@ -318,6 +318,7 @@ void ModelPanel::Private::designChanged() {
   }
   view.updateSplits(before, begins);
   std::vector<QString> names;
+  names.reserve(begins.size());
   for (const NodeId node : begins) names.push_back(commands.rules().name(node));
   margin.setSplits(begins, names);
   graphArea.setSplits(begins, names, commands.rules().points());
