@@ -14,7 +14,7 @@ class ActionNumbers {
   ActionNumbers(const SpanTrack& a, const SpanTrack& b) {
     for (const SpanTrack* const track : {&a, &b}) {
       for (const SpanTag& tag : track->tags) {
-        const auto stage = static_cast<std::size_t>(tag.stage.value + 1);
+        const std::size_t stage = placeOf(tag);
         if (stage >= stages_.size()) stages_.resize(stage + 1, -1);
         if (stages_[stage] < 0) stages_[stage] = used_++;
         microbatches_ = std::max<std::int64_t>(microbatches_, tag.microbatch.value + 2);
@@ -23,11 +23,14 @@ class ActionNumbers {
   }
   [[nodiscard]] std::int64_t count() const { return used_ * microbatches_ * static_cast<std::int64_t>(kSpanKinds); }
   [[nodiscard]] std::int64_t of(const SpanTag& tag) const {
-    const std::int64_t stage = stages_[static_cast<std::size_t>(tag.stage.value + 1)];
+    const std::int64_t stage = stages_[placeOf(tag)];
     return (stage * microbatches_ + tag.microbatch.value + 1) * static_cast<std::int64_t>(kSpanKinds) + static_cast<std::int64_t>(tag.kind);
   }
 
  private:
+  /// 0 for what is of no stage.
+  static std::size_t placeOf(const SpanTag& tag) { return static_cast<std::size_t>(std::int64_t{tag.stage.value} + 1); }
+
   std::vector<std::int64_t> stages_;  ///< by stage + 1: its number here, −1 if not seen
   std::int64_t used_ = 0, microbatches_ = 0;
 };
