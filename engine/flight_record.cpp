@@ -41,7 +41,7 @@ std::string subjectOf(const FlightEntry& entry, const Plan& plan) {
 }
 
 std::string nameOf(const FlightEntry& entry, const Plan& plan) {
-  const std::string subject = subjectOf(entry, plan);
+  std::string subject = subjectOf(entry, plan);
   if (entry.group != nullptr) {
     std::vector<int> ranks;
     for (const JobRank rank : *entry.group) ranks.push_back(rank.value);

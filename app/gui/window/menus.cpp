@@ -15,6 +15,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "app/gui/plan/cost_controls.h"
+#include "app/gui/timeline/hand_edit.h"
 #include "app/gui/window/appearance.h"
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/keys_dialog.h"

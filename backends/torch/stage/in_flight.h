@@ -42,6 +42,7 @@ class StageProgram {
                ValueId lossOutput);
   StageProgram(const StageProgram&) = delete;
   StageProgram& operator=(const StageProgram&) = delete;
+  ~StageProgram() = default;
 
   /// Calls `look` with every operator of training forwards; see RunOptions.
   void inspect(std::function<void(const Node&, const Frame&)> look) { run_.inspect = std::move(look); }
