@@ -165,10 +165,11 @@ std::vector<std::string> unreachedParameters(const ModelGraph& graph, ValueId ou
   const auto memoryOf = [&](ValueId v) { return (changed[v.index()] ? bases[v.index()] : v).index(); };
   std::vector<bool> reached(graph.values.size(), false);
   reached[memoryOf(output)] = needs[output.index()];
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    if (operatorName(*node) == "detach" || runsWithoutGradient(*node)) continue;
-    if (std::ranges::none_of(node->outputs, [&](ValueId v) { return reached[memoryOf(v)]; })) continue;
-    for (const ValueId v : readsOf(*node)) reached[memoryOf(v)] = reached[memoryOf(v)] || needs[v.index()];
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    if (operatorName(node) == "detach" || runsWithoutGradient(node)) continue;
+    if (std::ranges::none_of(node.outputs, [&](ValueId v) { return reached[memoryOf(v)]; })) continue;
+    for (const ValueId v : readsOf(node)) reached[memoryOf(v)] = reached[memoryOf(v)] || needs[v.index()];
   }
   std::set<std::string> found;  // by storage: tied parameters are one
   for (const StateTensor& parameter : graph.parameters) {

@@ -65,9 +65,10 @@ std::vector<CausedIdle> bubbleOf(const Prediction& prediction, const Modelled& m
     std::vector<CausedIdle> ranks;
     const Explanation explanation = explain(rows, prediction.costs, prediction.program, prediction.times, false);
     for (const IdleByCause& by : idleByCause(explanation)) ranks.push_back({by, {}});
-    for (auto group = explanation.groups.rbegin(); group != explanation.groups.rend();
-         ++group)  // the largest comes first, and so last here
-      ranks[group->rank.index()].longestFrom[static_cast<std::size_t>(causeOf(group->phase, group->message))] = group->longestFrom;
+    for (std::size_t g = explanation.groups.size(); g-- > 0;) {  // the largest comes first, and so last here
+      const BubbleGroup& group = explanation.groups[g];
+      ranks[group.rank.index()].longestFrom[static_cast<std::size_t>(causeOf(group.phase, group.message))] = group.longestFrom;
+    }
     return ranks;
   }
   CauseContext context;
