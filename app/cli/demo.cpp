@@ -1,11 +1,10 @@
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <utility>
 
+#include "app/cli/child.h"
 #include "app/cli/commands.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
@@ -31,16 +30,7 @@ int show(const std::vector<std::string>& arguments) {
   std::fflush(stdout);
   std::vector<std::string> words{ownPath()};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t child = 0;
-  if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0)
-    throw Error("The demo cannot start " + words[0] + "; check that it may be executed.");
-  int status = 0;  // without a limit: the commands have their own (--timeout), and Ctrl-C in the terminal ends both
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kNo;
+  return runAndWait(std::move(words));
 }
 
 int runDemo(const DemoArguments& o) {

@@ -1,14 +1,12 @@
 #include "app/cli/export_picture.h"
 
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
+#include <utility>
 
-#include "app/cli/commands.h"
+#include "app/cli/child.h"
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "schedules/error.h"
@@ -44,16 +42,7 @@ int drawByApp(const AppFigure& figure) {
   untitled.title.clear();  // given below, also where it is empty, for which the app has one of its own
   for (const std::string& option : figureOptions(untitled)) words.push_back(option);
   words.insert(words.end(), {"--title=" + figure.style.title, "--export", asFile(figure.out)});
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t child = 0;
-  if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0)
-    throw Error(fmt::format("cannot start {}; check that it may be executed", words[0]));
-  int status = 0;  // without a limit: the app has its own for files that it cannot open, and Ctrl-C in the terminal ends both
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kNo;
+  return runAndWait(std::move(words));
 }
 
 }  // namespace pw::cli

@@ -129,15 +129,13 @@ void Diagnosing::settleNothing() {
   if (dumps.dumps.empty()) {
     result_.sentence =
         "NCCL RAS counts what ranks enqueued, not what waits, and no rank is behind in a collective; give what torch's Flight Recorder has "
-        "of "
-        "the job, too";
+        "of the job, too";
   } else if (!holdMessages(dumps) && (!any([](const RecordedOp&) { return true; }) || any([](const RecordedOp& op) {
                return op.name.starts_with("gloo:");
              }) || (inquiry_.rows != nullptr && hasMessages(inquiry_.rows->schedule)))) {
     result_.sentence =
         "the dumps hold no send or receive, which torch's Flight Recorder does not keep of Gloo, so they do not show what waits; dump a "
-        "job "
-        "on NCCL, or run it with `pipewright run`, which writes flight records";
+        "job on NCCL, or run it with `pipewright run`, which writes flight records";
   } else {
     result_.verdict = Verdict::Nothing;
     result_.sentence = "no operation is open: nothing waits";

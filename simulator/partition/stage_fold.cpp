@@ -26,7 +26,8 @@ struct Curve {
   }
 };
 
-/// What a training step needs of the model's outputs: that which the loss is made of; the others are dropped.
+/// What a training step needs of the model's outputs: that which the default loss is made of; the others are dropped. Costs do not know of
+/// another loss that a plan may name.
 std::vector<ValueId> keptOutputs(const ModelGraph& graph) {
   if (graph.outputs.empty()) return {};
   return {graph.outputs[outputOf(graph, defaultLoss(graph))]};

@@ -65,7 +65,7 @@ QString whyNotEarlier(const Schedule& schedule, Cell cell, const Timeline& timel
 namespace {
 
 /// `21 % → 24 %`; one of them where they look alike.
-QString changeText(const QString& before, const QString& after) {
+QString pairText(const QString& before, const QString& after) {
   return before == after ? after : QStringLiteral("%1 → %2").arg(before, after);
 }
 
@@ -89,9 +89,9 @@ QString differenceText(const Prediction& before, const Prediction& after) {
     return most;
   };
   QString text = stepText(before.step, after.step) +
-                 translated(", bubble %1").arg(changeText(percentText(before.bubbleFraction), percentText(after.bubbleFraction)));
+                 translated(", bubble %1").arg(pairText(percentText(before.bubbleFraction), percentText(after.bubbleFraction)));
   if (peak(before) != 0 || peak(after) != 0)
-    text += translated(", peak memory %1").arg(changeText(sizeText(peak(before)), sizeText(peak(after))));
+    text += translated(", peak memory %1").arg(pairText(sizeText(peak(before)), sizeText(peak(after))));
   return text;
 }
 
