@@ -165,7 +165,7 @@ Ns boundOfWindows(const OrderProblem& problem, Ns found, double seconds) {
 
 Ns orderBound(const OrderProblem& problem, Ns found, double seconds) {
   const Ns bound = boundOfWindows(problem, found, seconds);
-  return proveOrder(problem, bound, found, workOf(seconds / 4)).bound;
+  return proveOrder(problem, bound, found, {workOf(seconds / 4)}).bound;
 }
 
 std::vector<Placement> orderPlacements(const Shape& shape) {
@@ -207,7 +207,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (found.certificate.lowerBound > found.certificate.time) found.certificate.lowerBound = 0;  // this order refutes the bound
   if (!whole || found.certificate.optimal()) return found;
   spent += search.spent();
-  OrderProof proof = proveOrder(problem, found.certificate.lowerBound, found.certificate.time, forProof,
+  OrderProof proof = proveOrder(problem, found.certificate.lowerBound, found.certificate.time, {forProof, effort.threads},
                                 [&](OrderWork done) { return shouldContinue(spent + done); });
   if (proof.better) {
     found = *std::move(proof.better);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <future>
-#include <system_error>
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
@@ -11,6 +9,7 @@
 #include "simulator/order/polish.h"
 #include "simulator/order/problem/index.h"
 #include "simulator/order/problem/judge.h"
+#include "simulator/order/problem/share.h"
 #include "simulator/order/tune.h"
 
 namespace pw {
@@ -130,27 +129,6 @@ void OrderSearch::finish() {
   std::erase_if(starts_, [&](const Start& start) { return !fitsLimits(model_, start.rows); });
 }
 
-/// Runs `work(0)` … `work(count − 1)` on the threads of the effort.
-void OrderSearch::share(int count, const std::function<void(int)>& work) const {
-  const int threads = std::clamp(effort_.threads, 1, count);
-  std::vector<std::future<void>> others;
-  const auto run = [&](int thread) {
-    for (int i = thread; i < count; i += threads) work(i);
-  };
-  int alone = threads;  // the first part for which there is no thread
-  for (int thread = 1; thread < threads; ++thread) {
-    try {
-      others.push_back(std::async(std::launch::async, run, thread));
-    } catch (const std::system_error&) {
-      alone = thread;
-      break;
-    }
-  }
-  run(0);
-  for (int thread = alone; thread < threads; ++thread) run(thread);
-  for (std::future<void>& other : others) other.get();
-}
-
 /// Counts work that some thread did. Returns whether to continue.
 bool OrderSearch::count(OrderWork work) {
   const std::scoped_lock lock(mutex_);
@@ -171,7 +149,7 @@ void OrderSearch::tune(OrderWork work) {
   const OrderWork cost = workOfBuild(model_) + workOfTrial(model_);
   const std::int64_t trials = work / rules / cost;
   std::vector<OrderRows> tuned(at(rules));
-  share(rules, [&](int i) {
+  shareParts(rules, effort_.threads, [&](int i) {
     const std::function<bool()> shouldContinue = [&] { return count(TuneOptions::kAskEvery * cost); };
     tuned[at(i)] =
         tuneOrder(model_, rules_[at(i)].second, {effort_.seed + static_cast<std::uint64_t>(i), trials, bound_, 1.0, shouldContinue}).rows;
@@ -186,7 +164,7 @@ void OrderSearch::anneal(OrderWork work, int round) {
   const OrderWork cost = workOfTrial(model_);
   const std::int64_t trials = work / kChains / cost;
   std::array<OrderRows, kChains> better;
-  share(kChains, [&](int i) {
+  shareParts(kChains, effort_.threads, [&](int i) {
     const auto chain = at(round) * at(kChains) + at(i);
     const std::function<bool()> shouldContinue = [&] { return count(AnnealOptions::kAskEvery * cost); };
     better[at(i)] = annealOrder(model_, starts_[chain % 3 == 0 ? 0 : chain % starts_.size()].rows,
@@ -201,7 +179,7 @@ void OrderSearch::polish(OrderWork work) {
   const OrderWork cost = workOfWindow(model_);
   const std::int64_t windows = work / kChains / cost;
   std::array<OrderRows, kChains> better;
-  share(kChains, [&](int i) {
+  shareParts(kChains, effort_.threads, [&](int i) {
     std::int64_t told = 0;
     const auto shouldContinue = [&](std::int64_t examined) { return count((examined - std::exchange(told, examined)) * cost); };
     const OrderRows& start = starts_[at(i) % starts_.size()].rows;

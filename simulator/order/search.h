@@ -27,8 +27,7 @@ class OrderSearch {
   /// Improves what it has with this much work; false: it was stopped.
   bool improve(OrderWork work, const std::function<bool(OrderWork done)>& shouldContinue);
 
-  /// Whether branch and bound is likely to end.
-  [[nodiscard]] bool isSmall() const { return model_.actions() <= 250; }
+  [[nodiscard]] bool isSmall() const { return pw::isSmall(model_); }
   void raiseBound(Ns bound) { bound_ = std::max(bound_, bound); }
   [[nodiscard]] Ns best() const { return best_; }
   [[nodiscard]] OrderWork spent() const { return spent_; }
@@ -50,7 +49,6 @@ class OrderSearch {
   void addGreedy(const GreedyRule& rule);
   void consider(const OrderRows& rows, std::string_view by);
   void tryWhole(const Schedule& schedule, std::string_view by);
-  void share(int count, const std::function<void(int)>& work) const;
   bool count(OrderWork work);
   void settle(OrderWork work);
   void tune(OrderWork work);

@@ -16,6 +16,9 @@ using OrderWork = Quantity<struct OrderWorkTag>;
 /// What fits into so many seconds.
 [[nodiscard]] constexpr OrderWork workOf(double seconds) { return OrderWork(seconds * 1e9); }
 
+/// Whether branch and bound is likely to end.
+[[nodiscard]] inline bool isSmall(const OrderModel& model) { return model.actions() <= 250; }
+
 /// Of timing one set of rows.
 [[nodiscard]] inline OrderWork workOfTrial(const OrderModel& model) {
   return OrderWork(225 + 5 * static_cast<std::int64_t>(model.actions()));

@@ -14,7 +14,7 @@ class BranchAndBound {
   ExactOrder run() {
     windows_.open(time_ - 1);
     const bool possible = std::ranges::all_of(options_.decided, [&](const auto& pair) { return windows_.decide(pair.first, pair.second); });
-    const bool all = !possible || explore();
+    const bool all = !possible || (options_.probes && !probe()) || explore();
     return {std::move(found_), all && complete_ && windows_.alike() && windows_.knowsBegins() && exchangesAll(), examined()};
   }
 
@@ -25,17 +25,67 @@ class BranchAndBound {
     ActionId first = kNoAction, second = kNoAction;
   };
 
+  /// Two actions of a rank, and what the order leaves that leaves less: the second, then the first, is less likely.
+  struct Probe {
+    Ns least = 0;
+    Branch branch;
+  };
+
+  [[nodiscard]] bool mayContinue() const {
+    return examined() < options_.windows && (!options_.shouldContinue || options_.shouldContinue(examined()));
+  }
+
   /// Where neighbouring stages exchange nothing, an order may run faster than it is timed here.
   [[nodiscard]] bool exchangesAll() const {
     return std::ranges::all_of(model_.classes, [](const auto& of) { return std::ranges::all_of(of.hops, &OrderModel::Hop::exchanges); });
   }
 
+  /// Of pairs that may come in either order, those first where one order leaves least.
+  [[nodiscard]] std::vector<Probe> probes() const {
+    std::vector<Probe> probes;
+    for (Rank rank(0); rank.value < model_.ranks; ++rank.value) {
+      const std::vector<ActionId>& actions = windows_.actionsOf(rank);
+      for (std::size_t i = 0; i < actions.size(); ++i) {
+        for (std::size_t j = i + 1; j < actions.size(); ++j) {
+          if (windows_.precedes(actions[i], actions[j]) || windows_.precedes(actions[j], actions[i])) continue;
+          const Ns ahead = slack(actions[i], actions[j]), back = slack(actions[j], actions[i]);
+          probes.push_back({std::min(ahead, back), ahead < back ? Branch{actions[j], actions[i]} : Branch{actions[i], actions[j]}});
+        }
+      }
+    }
+    std::ranges::stable_sort(probes, {}, &Probe::least);
+    return probes;
+  }
+
+  /// Decides pairs of which one order leaves too little, until few do. False: nothing is left.
+  bool probe() {
+    constexpr int kMostMisses = 60;
+    if (!windows_.narrow()) return false;
+    for (int decided = 1; decided > 0;) {
+      decided = 0;
+      int misses = 0;
+      for (const Probe& probe : probes()) {
+        const auto [first, second] = probe.branch;
+        if (windows_.precedes(first, second) || windows_.precedes(second, first)) continue;
+        if (!mayContinue() || misses == kMostMisses) break;
+        const Windows::State before = windows_.state();
+        const bool holds = windows_.decide(second, first) && windows_.narrow();
+        windows_.restore(before);
+        misses = holds ? misses + 1 : 0;
+        if (holds) continue;
+        ++decided;
+        if (!windows_.decide(first, second) || !windows_.narrow()) return false;
+      }
+    }
+    return true;
+  }
+
+  /// What is left where one action of a rank comes before another.
+  [[nodiscard]] Ns slack(ActionId first, ActionId second) const { return windows_.latestStart(second) - windows_.earliestEnd(first); }
+
   /// False: an order was found, or the search ends.
   bool explore() {
-    if (examined() >= options_.windows || (options_.shouldContinue && !options_.shouldContinue(examined()))) {
-      complete_ = false;
-      return false;
-    }
+    if (!mayContinue()) return complete_ = false;
     if (!windows_.narrow()) return true;
     const Branch branch = choose();
     if (branch.first == kNoAction) return judge();
@@ -55,7 +105,7 @@ class BranchAndBound {
         for (std::size_t j = i + 1; j < actions.size(); ++j) {
           ActionId a = actions[i], b = actions[j];
           if (windows_.precedes(a, b) || windows_.precedes(b, a)) continue;
-          const Ns ahead = windows_.latestStart(b) - windows_.earliestEnd(a), back = windows_.latestStart(a) - windows_.earliestEnd(b);
+          const Ns ahead = slack(a, b), back = slack(b, a);
           const double product = static_cast<double>(ahead + 1) * static_cast<double>(back + 1);
           if (chosen.first != kNoAction && product >= least) continue;
           least = product;

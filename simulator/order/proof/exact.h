@@ -14,6 +14,7 @@ struct ExactOptions {
   std::vector<std::pair<ActionId, ActionId>> decided = {};        ///< only orders where the first comes before the second, on the same rank
   std::int64_t windows = 0;                                       ///< about how many to examine (`Windows::examined`)
   std::function<bool(std::int64_t windows)> shouldContinue = {};  ///< polled at each node, with those examined
+  bool probes = false;  ///< before branching, decides pairs of which one order alone leaves too little (shaving): for large models
 };
 
 struct ExactOrder {

@@ -34,18 +34,42 @@ TEST(ExactOrder, FindsTheLeastTimeOfAllOrdersAndProvesIt) {
     const std::optional<Ns> least = leastTimeOfAllOrders(problem, problem.costs, true);
     if (!least) continue;
     if (!problem.limits.empty() || !problem.liveLimits.empty()) ++limited;
-    Windows windows(model);
-    const ExactOrder below = exactOrder(windows, *least, kMany);
-    EXPECT_TRUE(below.rows.empty());
-    EXPECT_TRUE(below.proven);
-    const ExactOrder best = exactOrder(windows, *least + 1, kMany);
-    ASSERT_FALSE(best.rows.empty());
-    OrderTimer timer(model);
-    ASSERT_TRUE(timer.run(best.rows));
-    EXPECT_EQ(timer.objective(), *least);
-    EXPECT_TRUE(fitsLimits(model, best.rows));
+    for (const bool probes : {false, true}) {
+      const ExactOptions options{.windows = kMany.windows, .probes = probes};
+      Windows windows(model);
+      const ExactOrder below = exactOrder(windows, *least, options);
+      EXPECT_TRUE(below.rows.empty());
+      EXPECT_TRUE(below.proven);
+      const ExactOrder best = exactOrder(windows, *least + 1, options);
+      ASSERT_FALSE(best.rows.empty());
+      OrderTimer timer(model);
+      ASSERT_TRUE(timer.run(best.rows));
+      EXPECT_EQ(timer.objective(), *least);
+      EXPECT_TRUE(fitsLimits(model, best.rows));
+    }
   }
   EXPECT_GE(limited, 15);
+}
+
+/// Four stages and microbatches: more pairs than branch and bound would ever decide by chance.
+TEST(ExactOrder, DecidesTheSameWithAndWithoutProbes) {
+  int proven = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomOrderProblem(random, 3, loopPlacement({3, 3, 4}), 4);
+    if (oneIn(random, 2)) limitRanks(random, problem, 3);
+    const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.3});
+    if (!found || !found->certificate.optimal()) continue;
+    ++proven;
+    const OrderModel model(problem);
+    Windows windows(model);
+    for (const Ns less : {Ns(1), found->certificate.time / 50}) {
+      const ExactOrder below = exactOrder(windows, found->certificate.time - less, {.windows = 2'000'000, .probes = true});
+      EXPECT_TRUE(below.rows.empty()) << "another search has proven that there is none";
+    }
+  }
+  EXPECT_GE(proven, 6);
 }
 
 OrderProblem loopOfFour(std::uint64_t seed) {

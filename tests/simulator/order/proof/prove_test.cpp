@@ -52,14 +52,14 @@ TEST(ProveOrder, ComesToTheLeastTimeOfAllChoicesFromBothSides) {
     const std::optional<Ns> least = leastOfAllChoices(problem);
     if (!least) continue;
     ++limited;
-    const OrderProof proof = proveOrder(problem, 0, 2 * *least, kSecond);
+    const OrderProof proof = proveOrder(problem, 0, 2 * *least, {kSecond});
     ASSERT_TRUE(proof.better);
     EXPECT_EQ(proof.better->certificate.time, *least);
     EXPECT_EQ(proof.bound, *least);
     EXPECT_TRUE(proof.better->certificate.optimal());
     EXPECT_EQ(simulatedOrder(problem, proof.better->costs, proof.better->schedule), *least);
     if (!proof.better->certificate.recomputed.empty()) ++recomputing;
-    const OrderProof again = proveOrder(problem, 0, *least, kSecond);
+    const OrderProof again = proveOrder(problem, 0, *least, {kSecond});
     EXPECT_EQ(again.bound, *least);
     EXPECT_FALSE(again.better);
     EXPECT_LE(orderBound(problem, 2 * *least, 1), *least);
@@ -71,13 +71,33 @@ TEST(ProveOrder, ComesToTheLeastTimeOfAllChoicesFromBothSides) {
 TEST(ProveOrder, NeitherRaisesNorFindsAnythingWithoutWork) {
   std::mt19937_64 random(1);
   const OrderProblem problem = randomOrderProblem(random, 4, wavePlacement({4, 8, 6}), 6);
-  const OrderProof none = proveOrder(problem, 7, 10'000, 0);
+  const OrderProof none = proveOrder(problem, 7, 10'000, {});
   EXPECT_EQ(none.bound, 7);
   EXPECT_FALSE(none.better);
   int polled = 0;
-  const OrderProof stopped = proveOrder(problem, 7, 10'000, kSecond, [&](OrderWork) { return ++polled < 2; });
+  const OrderProof stopped = proveOrder(problem, 7, 10'000, {kSecond}, [&](OrderWork) { return ++polled < 2; });
   EXPECT_EQ(polled, 2);
   EXPECT_FALSE(stopped.better);
+}
+
+TEST(ProveOrder, RaisesTheSameBoundOnAnyNumberOfThreads) {
+  int raised = 0;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomOrderProblem(random, 6, loopPlacement({6, 6, 16}), 16);
+    limitRanks(random, problem, 4);
+    ASSERT_FALSE(isSmall(OrderModel(problem)));
+    const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.02});
+    if (!found) continue;
+    const Ns bound = orderBound(problem), time = found->certificate.time;
+    const OrderProof one = proveOrder(problem, bound, time, {kSecond / 5, 1}), two = proveOrder(problem, bound, time, {kSecond / 5, 2});
+    EXPECT_EQ(one.bound, two.bound);
+    EXPECT_EQ(one.work, two.work);
+    EXPECT_EQ(one.better, two.better);
+    if (one.bound > bound) ++raised;
+  }
+  EXPECT_GE(raised, 2);
 }
 
 /// Where a stage may recompute, no bound counts on its time, nor on the memory that it saves.
