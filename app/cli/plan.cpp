@@ -23,6 +23,7 @@
 #include "engine/planning/plan_model.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/partition/model_costs.h"
@@ -169,7 +170,7 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
 void printRanks(const Plan& plan, const std::vector<Rank>& order) {
   const std::string own = heterogeneityText(plan.profile.topology, worldSize(plan));
   if (!own.empty()) print(fmt::format("ranks {}\n", own));
-  const std::string unused = unusedRanksText(plan.profile.topology, worldSize(plan));
+  const std::string unused = unusedRanksText(plan.profile, worldSize(plan));
   if (!unused.empty()) print(fmt::format("note: {}\n", unused));
   std::vector<int> numbers;
   numbers.reserve(order.size());

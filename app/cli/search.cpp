@@ -24,6 +24,7 @@
 #include "engine/processes/process.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/report/json.h"
 #include "simulator/search/ranking.h"
 #include "simulator/search/search.h"
@@ -144,7 +145,7 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
     if (c == best.front() && !order.empty())
       print(fmt::format("\nbest order of the ranks along the pipeline: {}\n", fmt::join(order, ", ")));
   }
-  const std::string unused = unusedRanksText(profile.topology, first.request.ranks * first.request.replicas);
+  const std::string unused = unusedRanksText(profile, first.request.ranks * first.request.replicas);
   if (!unused.empty()) print(fmt::format("\nnote: {}\n", unused));
   if (!isWithoutMemory(searched.found))
     print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", candidateTable(searched, front)));

@@ -62,9 +62,26 @@ std::vector<NamedLink> linkPresets() {
   return parseLinks(readFile(file), file);
 }
 
+namespace {
+
+/// Profiles that ranks of a cluster name, relative to its folder.
+void readRankProfiles(Cluster& cluster, const fs::path& folder) {
+  std::map<std::string, std::shared_ptr<const Profile>> read;
+  for (RankSpec& rank : cluster.topology.ranks) {
+    if (!rank.own.exists()) continue;
+    rank.own.file = (folder / rank.own.file).lexically_normal().string();  // an absolute one stays
+    const auto [known, isNew] = read.try_emplace(rank.own.file);
+    if (isNew) known->second = std::make_shared<const Profile>(parseProfile(readFile(rank.own.file), rank.own.file));
+    rank.own.costs = known->second;
+  }
+}
+
+}  // namespace
+
 Cluster loadCluster(const std::string& nameOrFile) {
   if (isClusterText(nameOrFile)) {
     Cluster cluster = parseCluster(nameOrFile, "The cluster");
+    readRankProfiles(cluster, fs::current_path());
     cluster.origin = toJson(cluster);
     return cluster;
   }
@@ -86,6 +103,7 @@ Cluster loadCluster(const std::string& nameOrFile) {
   }
   const auto read = [](const std::string& file, std::string origin) {
     Cluster cluster = parseCluster(readFile(file), file);
+    readRankProfiles(cluster, fs::path(absolutePath(file)).parent_path());
     cluster.origin = std::move(origin);
     return cluster;
   };

@@ -23,7 +23,8 @@ namespace pw {
 [[nodiscard]] std::vector<NamedLink> linkPresets();
 /// A preset by name, else a file: a file in the current folder with the name of a preset is read as `./NAME`. `NAME+LINK+…`: with links of
 /// `linkPresets` instead of its own. A cluster's text
-/// (simulator/costs/cluster_name.h) is that cluster. Throws UsageError listing presets and links.
+/// (simulator/costs/cluster_name.h) is that cluster. Profiles that its ranks name are read, too, relative to its file. Throws UsageError
+/// listing presets and links.
 [[nodiscard]] Cluster loadCluster(const std::string& nameOrFile);
 
 /// This host and its processor.

@@ -21,6 +21,7 @@
 #include "schedules/generate.h"
 #include "schedules/units.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
@@ -217,7 +218,7 @@ std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, 
     return begins;
   }
   if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
-  return balancedSplits(graph, profile, stages, o.balance, stageSlowness(profile, placement, o.replicas));
+  return balancedSplits(graph, profile, stages, o.balance, stageSpeeds(profile, placement, o.replicas));
 }
 
 std::string tooLargeSentence(const PlannedModel& planned) {

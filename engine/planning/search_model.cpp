@@ -13,6 +13,7 @@
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/made_order.h"

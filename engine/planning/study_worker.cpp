@@ -17,6 +17,7 @@
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/balancer.h"
 #include "simulator/partition/stage_costs.h"
@@ -64,15 +65,15 @@ struct StudyCosts::Shared {
   std::vector<SplitPoint> points;
   std::optional<Balancer> balancer;
   std::mutex mutex;  ///< of what follows
-  std::map<std::tuple<int, Balance, std::vector<double>>, std::vector<NodeId>> begins;
+  std::map<std::tuple<int, Balance, StageSpeeds>, std::vector<NodeId>> begins;
 
   /// As `plan` cuts: at the marks in the model where they make so many stages, else balanced; or why it cannot be cut into so many.
   Answer<std::vector<NodeId>> beginsFor(const SearchShape& shape, Balance balance) {
     if (static_cast<int>(graph->splitMarkers.size()) + 1 == shape.stages) return graph->splitMarkers;
     const std::lock_guard lock(mutex);
-    const auto [found, isNew] = begins.try_emplace({shape.stages, balance, shape.slowness});
+    const auto [found, isNew] = begins.try_emplace({shape.stages, balance, shape.speeds});
     if (isNew) {
-      Answer<std::vector<NodeId>> balanced = balancer->begins(shape.stages, balance, shape.slowness);
+      Answer<std::vector<NodeId>> balanced = balancer->begins(shape.stages, balance, shape.speeds);
       if (!balanced) {
         begins.erase(found);
         return balanced;
@@ -196,7 +197,7 @@ Answer<Candidate> StudyWorker::evaluated(const StudyPoint& point) {
     evaluator_.reset();
     shared_ = *shared;
     shape_ = {request, request.ranks * request.chunks, shared_->profile, shared_->model, {}};
-    shape_.slowness = slownessOf(shape_);
+    shape_.speeds = speedsOf(shape_);
   }
   Answer<std::vector<NodeId>> begins = shared_->beginsFor(shape_, point.balance);
   if (!begins) return begins.refusal();

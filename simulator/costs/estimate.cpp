@@ -14,6 +14,7 @@
 #include "simulator/costs/operator_costs.h"
 #include "simulator/costs/operator_flops.h"
 #include "simulator/costs/profile_check.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/symbolic.h"
@@ -274,6 +275,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
   profile.model = graph.name;
   profile.microbatch = microbatch;
   profile.estimated = true;
+  profile.nodes.resize(graph.nodes.size());
   profile = withCluster(std::move(profile), cluster);
   const auto sizeOf = [](const std::optional<Bytes>& bytes) { return bytes.value_or(Bytes{0}); };
   const KeptValues kept = keptValues(
@@ -282,10 +284,9 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
   std::vector<Bytes> scores;           // by node: of attention, in memory
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    profile.nodes.emplace_back();
     scores.push_back(0);
     if (flops[n] == 0 && sizes.isFused(node)) continue;
-    NodeCost& cost = profile.nodes.back();
+    NodeCost& cost = profile.nodes[n];
     const bool inEight = withEight && isLinear(graph, node, bases);
     cost.flops = flops[n];
     const std::optional<double> moved = bytesMoved(sizes, n, bases, inEight);

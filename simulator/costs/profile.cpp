@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
 #include "simulator/costs/cluster_name.h"
 #include "simulator/costs/profile_check.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/costs/topology_json.h"
 #include "simulator/text/json_part.h"
+#include "simulator/text/json_text.h"
 
 namespace pw {
 namespace {
@@ -161,6 +165,9 @@ std::string toJson(const Profile& p) {
   if (p.processBytes > 0) j["process_bytes"] = p.processBytes;
   if (p.attention != Attention::AsTraced) j["attention"] = nameOf(p.attention);
   if (Json topology = nodesJson(p.topology); !topology.empty()) j["topology"] = std::move(topology);
+  for (const RankSpec& rank : p.topology.ranks) {
+    if (rank.own.costs && !j["rank_profiles"].contains(rank.own.file)) j["rank_profiles"][rank.own.file] = ownJson(toJson(*rank.own.costs));
+  }
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -169,6 +176,32 @@ void requireSummable(const Profile& profile, std::string_view what) {
     throw UsageError(fmt::format(
         "{} has times or sizes that are too large to add up; check the model's sizes and the values they were computed from", what));
 }
+
+namespace {
+
+/// The costs that ranks have of their own, from beside the profile's.
+void readRankProfiles(const JsonPart& j, const std::string& source, Profile& profile) {
+  std::map<std::string, std::shared_ptr<const Profile>> read;
+  if (j.has("rank_profiles")) {
+    const JsonPart all = j["rank_profiles"];
+    for (const std::string& file : all.keys()) {
+      const JsonPart part = all[file];
+      if (part.has("rank_profiles")) part.fail("has profiles of ranks");
+      read[file] = std::make_shared<const Profile>(parseProfile(part.json().dump(), fmt::format("{} in {}", file, source)));
+      if (read[file]->nodes.size() != profile.nodes.size() || read[file]->microbatch != profile.microbatch)
+        part.fail("is of another model or microbatch size");
+    }
+  }
+  for (RankSpec& rank : profile.topology.ranks) {
+    if (!rank.own.exists()) continue;
+    const auto found = read.find(rank.own.file);
+    if (found == read.end())
+      throw UsageError(fmt::format("{} names the profile {} for a rank, and does not contain it.", source, rank.own.file));
+    rank.own.costs = found->second;
+  }
+}
+
+}  // namespace
 
 Profile parseProfile(std::string_view text, const std::string& source) {
   const JsonDocument document{source, "profile"};
@@ -205,12 +238,8 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   if (j.has("sent_ns")) p.sent = j["sent_ns"].listOf<Ns>();
   if (j.has("uncertainty")) p.uncertainty = uncertaintyOf(j["uncertainty"]);
   checkConsistent(p, document);
+  readRankProfiles(j, source, p);
   return p;
-}
-
-void placeOn(Profile& profile, const Cluster& cluster) {
-  profile.topology = cluster.topology;
-  profile.cluster = cluster.origin;
 }
 
 std::string sourceOf(const Profile& p, int ranks) {
@@ -238,7 +267,7 @@ double flopUtilisation(const Profile& profile, std::int64_t samples, Ns step, in
   if (profile.peakFlops <= 0 || step <= 0) return 0;
   double perMicrobatch = 0, devices = 0;
   for (const NodeCost& node : profile.nodes) perMicrobatch += node.flops;
-  for (int r = 0; r < ranks; ++r) devices += speedOf(profile.topology, JobRank(r));
+  for (int r = 0; r < ranks; ++r) devices += speedOf(profile, JobRank(r));
   const double work = 3 * perMicrobatch / static_cast<double>(profile.microbatch) * static_cast<double>(samples);
   return work / (devices * profile.peakFlops * static_cast<double>(step) * 1e-9);
 }

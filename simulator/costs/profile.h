@@ -96,9 +96,6 @@ struct Profile {
 /// bf16`. With several `ranks` and no measured link it also says that messages between them take no time.
 [[nodiscard]] std::string sourceOf(const Profile& profile, int ranks = 1);
 
-/// Ranks and links of a cluster, whatever times they are beside.
-void placeOn(Profile& profile, const Cluster& cluster);
-
 /// Model FLOPs utilisation of a training step (PaLM, Chowdhery et al. 2022, appendix B): three times the forward FLOPs of its `samples`, as
 /// a fraction of what `ranks` do in the time at peak. What is recomputed does not count. 0 where peak, FLOPs or time are unknown.
 [[nodiscard]] double flopUtilisation(const Profile& profile, std::int64_t samples, Ns step, int ranks);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <set>
 
@@ -67,10 +68,8 @@ int nodeOf(const Topology& topology, JobRank rank) {
   return topology.ranksPerNode > 0 ? rank.value / topology.ranksPerNode : 0;
 }
 
-double speedOf(const Topology& topology, JobRank rank) { return topology.ranks.empty() ? 1 : topology.ranks.at(rank.index()).speed; }
-
 bool allAtFullSpeed(const Topology& topology) {
-  return std::ranges::all_of(topology.ranks, [](const RankSpec& rank) { return rank.speed == 1; });
+  return std::ranges::all_of(topology.ranks, [](const RankSpec& rank) { return rank.speed == 1 && !rank.own.exists(); });
 }
 
 const LinkSpec& linkBetween(const Topology& topology, JobRank a, JobRank b) {
@@ -89,6 +88,8 @@ std::string heterogeneityText(const Topology& topology, int ranks) {
     nodes.insert(nodeOf(topology, JobRank(r)));
     if (topology.ranks.empty()) continue;
     const RankSpec& rank = topology.ranks.at(static_cast<std::size_t>(r));
+    if (rank.own.exists())
+      own.push_back(fmt::format("rank {} with the times of {}", r, std::filesystem::path(rank.own.file).filename().string()));
     if (rank.speed != 1) own.push_back(fmt::format("rank {} at {:g} times the speed", r, rank.speed));
     if (rank.memoryBytes > 0) own.push_back(fmt::format("rank {} with {}", r, formatSize(rank.memoryBytes)));
   }
@@ -99,17 +100,6 @@ std::string heterogeneityText(const Topology& topology, int ranks) {
   if (own.size() > kMostNamed) parts.push_back(fmt::format("{} more", own.size() - kMostNamed));
   if (links > 0) parts.push_back(links == 1 ? "1 link of its own" : fmt::format("{} links of their own", links));
   return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-std::string unusedRanksText(const Topology& topology, int ranks) {
-  const auto used = std::min(topology.ranks.size(), static_cast<std::size_t>(ranks));
-  const auto bySpeed = [](const RankSpec& a, const RankSpec& b) { return a.speed < b.speed; };
-  const auto first = topology.ranks.begin(), end = first + static_cast<std::ptrdiff_t>(used);
-  const auto fastest = std::max_element(end, topology.ranks.end(), bySpeed);
-  const auto slowest = std::min_element(first, end, bySpeed);
-  if (slowest == end || fastest == topology.ranks.end() || fastest->speed <= slowest->speed) return {};
-  return fmt::format("rank {} of the cluster is not used, and is faster than rank {}; list the ranks first that the job is to use",
-                     fastest - first, slowest - first);
 }
 
 Topology topologyOf(const Topology& topology, const std::vector<JobRank>& ranks) {
@@ -130,11 +120,23 @@ Topology topologyOf(const Topology& topology, const std::vector<JobRank>& ranks)
 PipelineTopology::PipelineTopology(const Topology& topology, Replicas pipeline, int replicas)
     : topology_(topology), pipeline_(pipeline), replicas_(replicas), distinct_(distinctReplicas(topology, pipeline.ranks, replicas)) {}
 
-double PipelineTopology::slowness(Rank rank) const {
-  if (topology_.ranks.empty()) return 1;
-  double slowest = 0;
-  for (int d = 0; d < replicas_; ++d) slowest = std::max(slowest, 1 / speedOf(topology_, pipeline_.jobRank(d, rank)));
-  return slowest;
+std::vector<RankSpeed> PipelineTopology::speeds(Rank rank) const {
+  std::vector<RankSpeed> speeds;
+  if (topology_.ranks.empty()) return {RankSpeed{}};
+  for (int d = 0; d < replicas_; ++d) {
+    const RankSpec& spec = topology_.ranks.at(pipeline_.jobRank(d, rank).index());
+    const auto same = [&](const RankSpec& other) { return other.own == spec.own; };
+    RankSpeed speed{-1, 1 / spec.speed};
+    if (spec.own.exists()) speed.costsOf = static_cast<int>(std::ranges::find_if(topology_.ranks, same) - topology_.ranks.begin());
+    const auto known = std::ranges::find(speeds, speed.costsOf, &RankSpeed::costsOf);
+    if (known == speeds.end()) {
+      speeds.push_back(speed);
+    } else {
+      known->slowness = std::max(known->slowness, speed.slowness);
+    }
+  }
+  std::ranges::sort(speeds);
+  return speeds;
 }
 
 PipelineTopology::MessageTime PipelineTopology::message(Rank a, Rank b, Bytes bytes) const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +9,8 @@
 #include "schedules/job_rank.h"
 
 namespace pw {
+
+struct Profile;
 
 /// A connection between two ranks: a message of n bytes arrives `latency` + n / bytesPerSecond after it starts, and
 /// holds the channel for n / bytesPerSecond.
@@ -26,11 +30,22 @@ struct LinkSpec {
 /// Throws UsageError without two different sizes.
 [[nodiscard]] LinkSpec fitLink(const std::vector<std::pair<Bytes, Ns>>& oneWayTimes);
 
+/// Costs of a device that is not that of the other ranks, of the same model.
+struct RankProfile {
+  std::string file;                      ///< they are from; empty: none
+  std::shared_ptr<const Profile> costs;  ///< null where there are none, or the file has not been read
+
+  [[nodiscard]] bool exists() const { return !file.empty(); }
+};
+/// By what they hold.
+[[nodiscard]] bool operator==(const RankProfile& a, const RankProfile& b);
+
 /// One rank of a job whose ranks differ.
 struct RankSpec {
-  double speed = 1;       ///< of its computation, relative to the costs of the profile: at 0.5 everything takes twice as long
+  double speed = 1;       ///< of its computation, relative to its costs: at 0.5 everything takes twice as long
   Bytes memoryBytes = 0;  ///< 0: no limit of its own
   int node = 0;
+  RankProfile own = {};  ///< whose times it has instead of the profile's; its bytes are the profile's
 
   bool operator==(const RankSpec&) const = default;
 };
@@ -56,9 +71,7 @@ struct Topology {
 
 /// Throws std::out_of_range for a rank beyond `ranks`, where there are any.
 [[nodiscard]] int nodeOf(const Topology& topology, JobRank rank);
-/// As a fraction of the speed that the costs are of. Throws likewise.
-[[nodiscard]] double speedOf(const Topology& topology, JobRank rank);
-/// Whether all ranks compute at the speed that the costs are of.
+/// Whether all ranks compute at the speed that the costs are of, and have none of their own.
 [[nodiscard]] bool allAtFullSpeed(const Topology& topology);
 /// Of two different ranks. Cost: linear in `links`.
 [[nodiscard]] const LinkSpec& linkBetween(const Topology& topology, JobRank a, JobRank b);
@@ -67,12 +80,18 @@ struct Topology {
 /// nothing is.
 [[nodiscard]] std::string heterogeneityText(const Topology& topology, int ranks);
 
-/// Of a job of so many ranks, which takes the first ones of the list: `rank 4 of the cluster is not used, and is faster than rank 0; list
-/// the ranks first that the job is to use`; empty where no rank beyond them is faster than one of them.
-[[nodiscard]] std::string unusedRanksText(const Topology& topology, int ranks);
-
 /// These ranks alone, in this order, with the links between them. Throws std::out_of_range for a rank beyond `ranks`, where there are any.
 [[nodiscard]] Topology topologyOf(const Topology& topology, const std::vector<JobRank>& ranks);
+
+/// How a rank computes.
+struct RankSpeed {
+  int costsOf = -1;     ///< the first rank of the topology's list with the same costs of their own; −1: the profile's
+  double slowness = 1;  ///< by how much longer it takes than these say
+
+  auto operator<=>(const RankSpeed&) const = default;
+};
+/// By stage: how the ranks compute that it is on in the replicas, those that differ. Empty: all stages are at full speed.
+using StageSpeeds = std::vector<std::vector<RankSpeed>>;
 
 /// What replicas of a pipeline find on a topology. Replicas wait for each other whenever they sum gradients, so at each place of the
 /// pipeline the slowest of them counts: an upper bound of the step where it is not the same replica everywhere. Keeps a reference to the
@@ -81,8 +100,8 @@ class PipelineTopology {
  public:
   PipelineTopology(const Topology& topology, Replicas pipeline, int replicas);
 
-  /// By how much the computation of a rank takes longer than its costs say.
-  [[nodiscard]] double slowness(Rank rank) const;
+  /// Of all replicas, without those that surely are no slower than another.
+  [[nodiscard]] std::vector<RankSpeed> speeds(Rank rank) const;
   /// Of a message between two different ranks: the latency, and how long it occupies the channel [ns].
   struct MessageTime {
     Ns latency = 0, transfer = 0;

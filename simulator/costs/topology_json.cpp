@@ -49,6 +49,7 @@ Json ranksJson(const Topology& topology) {
   for (std::size_t r = 0; r < topology.ranks.size(); ++r) {
     const RankSpec& rank = topology.ranks[r];
     Json entry = Json::object();
+    if (rank.own.exists()) entry["profile"] = rank.own.file;
     if (rank.speed != 1) entry["speed"] = rank.speed;
     if (rank.memoryBytes > 0) entry["memory_bytes"] = rank.memoryBytes;
     if (rank.node != usualNode(topology, r)) entry["node"] = rank.node;
@@ -69,12 +70,14 @@ std::vector<RankSpec> ranksIn(const JsonPart& list, const Topology& topology) {
   for (std::size_t i = 0, entries = list.size(); i < entries; ++i) {
     const JsonPart entry = list[i];
     for (const std::string& key : entry.keys()) {
-      if (key != "count" && key != "speed" && key != "memory_bytes" && key != "node")
-        entry.fail(fmt::format("has {}; a rank has speed, memory_bytes, node, and count where several are alike", key));
+      if (key != "count" && key != "speed" && key != "memory_bytes" && key != "node" && key != "profile")
+        entry.fail(fmt::format("has {}; a rank has speed, profile, memory_bytes, node, and count where several are alike", key));
     }
     RankSpec rank;
     if (entry.has("speed")) rank.speed = numberIn(entry["speed"], kMostSpeed);
     if (rank.speed < kLeastSpeed) entry["speed"].fail(fmt::format("is {:g}, less than {:g}", rank.speed, kLeastSpeed));
+    if (entry.has("profile")) rank.own.file = entry["profile"].as<std::string>();
+    if (entry.has("profile") && !rank.own.exists()) entry["profile"].fail("names no file");
     if (entry.has("memory_bytes")) rank.memoryBytes = entry["memory_bytes"].within<Bytes>(1, kMostBytes);
     const auto count = entry.has("count") ? entry["count"].within(1, kMostRanks) : 1;
     if (static_cast<std::int64_t>(ranks.size()) + count > kMostRanks) list.fail(fmt::format("has more than {} ranks", kMostRanks));

@@ -25,7 +25,7 @@ inline constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
 
 /// Ranks in order, consecutive equal ones as one entry with their `count`.
 [[nodiscard]] nlohmann::ordered_json ranksJson(const Topology& topology);
-/// `topology` gives the ranks per node, for ranks that name no node.
+/// `topology` gives the ranks per node, for ranks that name no node. Profiles of their own are named, not read.
 [[nodiscard]] std::vector<RankSpec> ranksIn(const JsonPart& list, const Topology& topology);
 
 [[nodiscard]] nlohmann::ordered_json rankLinksJson(const std::vector<RankLink>& links);

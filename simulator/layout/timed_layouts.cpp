@@ -63,7 +63,7 @@ TimedLayouts::TimedLayouts(const LayerTable& table, const Profile& costs, const 
   request_.rankOrder.clear();
   rows_ = planRows(megatronSchedule(shape), like.replicas);
   model_ = std::make_unique<ModelCosts>(graph_, profile_, request_.microbatch);
-  sameSpeed_ = stageSlowness(profile_, rows_.placement, like.replicas).empty();
+  sameSpeed_ = stageSpeeds(profile_, rows_.placement, like.replicas).empty();
   compiled_ = std::make_unique<CompiledRows>(rows_);
   const auto isMtp = [](const LayoutBlock& block) { return block.letter == LayoutLayer::Mtp; };
   firstMtp_ = static_cast<std::size_t>(std::ranges::find_if(blocks_, isMtp) - blocks_.begin());

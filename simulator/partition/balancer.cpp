@@ -80,10 +80,14 @@ std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Bal
 /// Cuts the nodes into `stages` ranges at some of the positions.
 struct Dynamic {
   std::vector<std::size_t> positions;  // candidate begins, with 0 first and the number of nodes last
-  std::vector<double> prefix;          // summed weight before each node
   std::vector<Bytes> crossing;         // at each position
   int stages = 1;
-  std::vector<double> slowness;  // of each stage
+  /// What a stage weighs on one of its ranks.
+  struct Scale {
+    const std::vector<double>* prefix;  // summed weight before each node
+    double slowness = 1;
+  };
+  std::vector<std::vector<Scale>> scales;  // by stage: the heaviest counts
   // Of limited stages: summed bytes before each node, and what each stage may hold; else empty.
   std::vector<Bytes> parameters, saved;
   std::vector<StageRoom> rooms;
@@ -95,7 +99,10 @@ struct Dynamic {
   }
 
   [[nodiscard]] double weight(std::size_t stage, std::size_t i, std::size_t j) const {
-    return (prefix[positions[j]] - prefix[positions[i]]) * slowness[stage];
+    double most = 0;
+    for (const auto& [prefix, slowness] : scales[stage])
+      most = std::max(most, ((*prefix)[positions[j]] - (*prefix)[positions[i]]) * slowness);
+    return most;
   }
 
   /// Smallest possible heaviest stage. As a position moves right, what is before it gets heavier and what is after it lighter: the best
@@ -169,7 +176,9 @@ struct Dynamic {
   [[nodiscard]] double bottleneckWithin() const {
     constexpr int kHalvings = 40;
     double low = 0, high = 0;
-    for (const double slow : slowness) high = std::max(high, prefix.back() * slow);
+    for (const auto& stage : scales) {
+      for (const auto& [prefix, slowness] : stage) high = std::max(high, prefix->back() * slowness);
+    }
     if (!isPossible(high)) return std::numeric_limits<double>::infinity();
     for (int i = 0; i < kHalvings; ++i) {
       const double middle = (low + high) / 2;
@@ -227,22 +236,49 @@ struct Dynamic {
 
 }  // namespace
 
+namespace {
+
+/// Before each, and of all.
+std::vector<double> summed(const std::vector<double>& weights) {
+  std::vector<double> sums(1, 0);
+  for (const double weight : weights) sums.push_back(sums.back() + weight);
+  return sums;
+}
+
+/// What each stage weighs by time, with these sums.
+std::vector<std::vector<Dynamic::Scale>> scalesOf(const std::map<int, std::vector<double>>& times, std::size_t stages,
+                                                  const StageSpeeds& speeds) {
+  std::vector<std::vector<Dynamic::Scale>> scales;
+  for (std::size_t s = 0; s < stages; ++s) {
+    std::vector<Dynamic::Scale>& stage = scales.emplace_back();
+    for (const RankSpeed& speed : speeds.empty() ? std::vector{RankSpeed{}} : speeds[s])
+      stage.push_back({&times.at(speed.costsOf), speed.slowness});
+  }
+  return scales;
+}
+
+}  // namespace
+
 Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(graph), profile_(profile) {
   if (profile.nodes.size() != graph.nodes.size())
     throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
   places_ = splitPlaces(graph, bindBatch(graph, profile.microbatch));
-  const std::vector<double> times = weights(graph, profile, Balance::Time), parameters = weights(graph, profile, Balance::Parameters);
-  times_.assign(1, 0);
+  times_.emplace(RankSpeed{}.costsOf, summed(weights(graph, profile, Balance::Time)));
+  std::set<const Profile*> known;
+  for (std::size_t r = 0; r < profile.topology.ranks.size(); ++r) {
+    const Profile* const own = profile.topology.ranks[r].own.costs.get();
+    if (own != nullptr && known.insert(own).second) times_.emplace(static_cast<int>(r), summed(weights(graph, *own, Balance::Time)));
+  }
+  const std::vector<double> parameters = weights(graph, profile, Balance::Parameters);
   parameters_.assign(1, 0);
   saved_.assign(1, 0);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    times_.push_back(times_.back() + times[n]);
     parameters_.push_back(parameters_.back() + static_cast<Bytes>(parameters[n]));
     saved_.push_back(saved_.back() + std::max<Bytes>(0, profile.nodes[n].saved));
   }
 }
 
-Answer<std::vector<NodeId>> Balancer::begins(int stages, Balance by, const std::vector<double>& slowness) const {
+Answer<std::vector<NodeId>> Balancer::begins(int stages, Balance by, const StageSpeeds& speeds) const {
   if (stages < 1) throw UsageError(fmt::format("{} stages were requested; use at least 1.", stages));
   if (stages == 1) return std::vector<NodeId>();
   const auto needed = static_cast<std::size_t>(stages) - 1;
@@ -260,25 +296,24 @@ Answer<std::vector<NodeId>> Balancer::begins(int stages, Balance by, const std::
   }
   Dynamic dynamic;
   dynamic.stages = stages;
-  dynamic.slowness = by == Balance::Time && !slowness.empty() ? slowness : std::vector<double>(static_cast<std::size_t>(stages), 1);
+  const std::map<int, std::vector<double>> sums{{RankSpeed{}.costsOf, by == Balance::Time ? std::vector<double>() : summed(weight)}};
+  dynamic.scales = by == Balance::Time ? scalesOf(times_, static_cast<std::size_t>(stages), speeds)
+                                       : scalesOf(sums, static_cast<std::size_t>(stages), {});
   dynamic.positions.push_back(0);
   dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
   dynamic.positions.push_back(graph_.nodes.size());
-  dynamic.prefix.assign(1, 0);
-  for (const double w : weight) dynamic.prefix.push_back(dynamic.prefix.back() + w);
   for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(places_.crossing[position]);
   return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
 }
 
-std::optional<std::vector<NodeId>> Balancer::beginsWithin(const std::vector<StageRoom>& rooms, const std::vector<double>& slowness) const {
+std::optional<std::vector<NodeId>> Balancer::beginsWithin(const std::vector<StageRoom>& rooms, const StageSpeeds& speeds) const {
   Dynamic dynamic;
   dynamic.stages = static_cast<int>(rooms.size());
   dynamic.rooms = rooms;
-  dynamic.slowness = slowness.empty() ? std::vector<double>(rooms.size(), 1) : slowness;
+  dynamic.scales = scalesOf(times_, rooms.size(), speeds);
   dynamic.positions.push_back(0);
   dynamic.positions.insert(dynamic.positions.end(), places_.points.begin(), places_.points.end());
   dynamic.positions.push_back(graph_.nodes.size());
-  dynamic.prefix = times_;
   dynamic.parameters = parameters_;
   dynamic.saved = saved_;
   for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(places_.crossing[position]);
@@ -287,9 +322,8 @@ std::optional<std::vector<NodeId>> Balancer::beginsWithin(const std::vector<Stag
   return dynamic.cheapest(bottleneck * 1.01 + 1e-9);
 }
 
-std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by,
-                                   const std::vector<double>& slowness) {
-  return Balancer(graph, profile).begins(stages, by, slowness).orThrow();
+std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by, const StageSpeeds& speeds) {
+  return Balancer(graph, profile).begins(stages, by, speeds).orThrow();
 }
 
 }  // namespace pw

@@ -19,11 +19,12 @@ typename Map::mapped_type keptOr(std::mutex& mutex, Map& map, const typename Map
 }  // namespace
 
 ModelCosts::ModelCosts(const ModelGraph& graph, const Profile& profile, std::int64_t microbatch)
-    : graph_(graph),
-      profile_(profile),
-      changes_(changesInPlace(graph)),
-      cutter_(graph, bindBatch(graph, microbatch), &profile),
-      folds_(graph, profile) {}
+    : graph_(graph), profile_(profile), changes_(changesInPlace(graph)), cutter_(graph, bindBatch(graph, microbatch), &profile) {
+  folds_.try_emplace(&profile, graph, profile);
+  for (const RankSpec& rank : profile.topology.ranks) {
+    if (rank.own.costs) folds_.try_emplace(rank.own.costs.get(), graph, *rank.own.costs);
+  }
+}
 
 Answer<std::shared_ptr<const StageCut>> ModelCosts::cutOf(const NodeRange& range, Stage number) {
   const std::pair key(range.begin, range.end);
@@ -37,11 +38,11 @@ Answer<std::shared_ptr<const StageCut>> ModelCosts::cutOf(const NodeRange& range
   return cuts_.emplace(key, std::make_shared<const StageCut>(*std::move(cut))).first->second;  // of two made at once the first stays
 }
 
-std::shared_ptr<const FoldedStage> ModelCosts::foldOf(const StageSpec& stage) {
+std::shared_ptr<const FoldedStage> ModelCosts::foldOf(const StageSpec& stage, const Profile& profile) {
   const bool whole = stage.checkpoints == std::vector<NodeRange>{{stage.begin, stage.end}};
-  const auto make = [&] { return std::make_shared<const FoldedStage>(folds_.fold(stage)); };
+  const auto make = [&] { return std::make_shared<const FoldedStage>(folds_.at(&profile).fold(stage)); };
   if (!whole && !stage.checkpoints.empty()) return make();
-  return keptOr(mutex_, folded_, {stage.begin, stage.end, whole}, make);
+  return keptOr(mutex_, folded_, {stage.begin, stage.end, whole, &profile}, make);
 }
 
 Answer<Partition> ModelCosts::cut(const std::vector<NodeId>& begins) {
@@ -57,8 +58,9 @@ Answer<Partition> ModelCosts::cut(const std::vector<NodeId>& begins) {
 
 CostTable ModelCosts::costTable(const Partition& partition, const Placement& placement, int replicas) {
   std::vector<std::shared_ptr<const FoldedStage>> stages;
-  for (const StageSpec& stage : partition.stages) stages.push_back(foldOf(stage));
-  return assembleCosts(stages, partition, profile_, placement, replicas);
+  for (const StageSpec& stage : partition.stages) stages.push_back(foldOf(stage, profile_));
+  return assembleCosts(stages, partition, profile_, placement, replicas,
+                       [&](const StageSpec& stage, const Profile& own) { return foldOf(stage, own); });
 }
 
 }  // namespace pw

@@ -33,16 +33,18 @@ class ModelCosts {
 
  private:
   Answer<std::shared_ptr<const StageCut>> cutOf(const NodeRange& range, Stage number);
-  std::shared_ptr<const FoldedStage> foldOf(const StageSpec& stage);
+  /// With the profile's costs, or those that ranks have of their own.
+  std::shared_ptr<const FoldedStage> foldOf(const StageSpec& stage, const Profile& profile);
 
   const ModelGraph& graph_;
   const Profile& profile_;
   std::vector<InPlaceChange> changes_;
   StageCutter cutter_;
-  StageFolds folds_;
-  std::mutex mutex_;  ///< of the two below
+  std::map<const Profile*, StageFolds> folds_;  ///< the profile's, and those that its ranks have of their own
+  std::mutex mutex_;                            ///< of the two below
   std::map<std::pair<NodeId, NodeId>, std::shared_ptr<const StageCut>> cuts_;
-  std::map<std::tuple<NodeId, NodeId, bool>, std::shared_ptr<const FoldedStage>> folded_;  ///< by range, and whether it is recomputed
+  /// By range, whether it is recomputed, and by whose costs.
+  std::map<std::tuple<NodeId, NodeId, bool, const Profile*>, std::shared_ptr<const FoldedStage>> folded_;
 };
 
 }  // namespace pw

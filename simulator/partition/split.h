@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "schedules/named_values.h"
+#include "simulator/costs/topology.h"
 #include "simulator/partition/partition.h"
 
 namespace pw {
@@ -58,8 +59,8 @@ constexpr std::string_view nameOf(Balance balance) {
 /// numbered modules (`blocks.3`) of the most frequent class, which stay whole where there are enough of them, or operators where there are
 /// none. Tied parameters weigh where they are first read. Exact dynamic program, O(stages · split points). Throws UsageError when the
 /// profile is of another graph, or the model has too few places to split at.
-/// `slowness`: of Time, by how much longer each stage takes on its rank; empty: none does.
+/// `speeds`: of Time, how each stage is computed where it is; empty: as the profile says.
 [[nodiscard]] std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by,
-                                                 const std::vector<double>& slowness = {});
+                                                 const StageSpeeds& speeds = {});
 
 }  // namespace pw

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -32,6 +33,10 @@ int ranksIn(const Placement& placement) {
   return last.value + 1;
 }
 
+Ns optimizerTime(Bytes updated, const Profile& profile) {
+  return nsOf(std::floor(static_cast<double>(updated) * profile.optimizerNsPerByte), "the optimizer step");
+}
+
 /// Puts the costs of stages together for the ranks that they are on.
 class Assembly {
  public:
@@ -45,7 +50,7 @@ class Assembly {
     if (const auto no = obstacleToPlace(profile, placement, replicas)) refuse(*no);
   }
 
-  void scaleBySpeed();
+  void scaleBySpeed(const FoldWith& foldWith);
   void addMessages();
   void addLayerMessages();
   void addReductions();
@@ -73,14 +78,26 @@ class Assembly {
   CostTable& table_;
 };
 
-void Assembly::scaleBySpeed() {
-  const std::vector<double> slownesses = stageSlowness(profile_, placement_, replicas_);
-  for (std::size_t s = 0; s < slownesses.size(); ++s) {
-    const double slowness = slownesses[s];
-    if (slowness == 1) continue;
+/// Times of an action on the slowest of the ranks that do it.
+void Assembly::scaleBySpeed(const FoldWith& foldWith) {
+  const StageSpeeds speeds = stageSpeeds(profile_, placement_, replicas_);
+  constexpr std::array times{&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight,
+                             &StageCost::optimizer};
+  for (std::size_t s = 0; s < speeds.size(); ++s) {
+    if (speeds[s] == std::vector{RankSpeed{}}) continue;
     StageCost& cost = table_.stages[s];
-    for (Ns* time : {&cost.forward, &cost.backward, &cost.backwardInput, &cost.backwardWeight, &cost.optimizer})
-      *time = nsOf(static_cast<double>(*time) * slowness, "a stage on a slow rank");
+    StageCost slowest;
+    for (const RankSpeed& speed : speeds[s]) {
+      StageCost there = cost;
+      if (speed.costsOf >= 0) {
+        const Profile& own = *profile_.topology.ranks.at(static_cast<std::size_t>(speed.costsOf)).own.costs;
+        there = foldWith(partition_.stages[s], own)->cost;
+        there.optimizer = optimizerTime(cost.updatedBytes, own);
+      }
+      for (const auto time : times)
+        slowest.*time = std::max(slowest.*time, nsOf(static_cast<double>(there.*time) * speed.slowness, "a stage on a slow rank"));
+    }
+    for (const auto time : times) cost.*time = slowest.*time;
   }
 }
 
@@ -152,8 +169,7 @@ void Assembly::addReductions() {
     const auto holders = static_cast<std::int64_t>(ranks.size()) * replicas_;
     const Bytes bytes = std::max<Bytes>(0, own[s]);
     table_.stages[s].reduce = ringTime(topology_.ringHop(ranks, bytes / holders), bytes, holders);
-    table_.stages[s].optimizer =
-        nsOf(std::floor(static_cast<double>(table_.stages[s].updatedBytes) * profile_.optimizerNsPerByte), "the optimizer step");
+    table_.stages[s].optimizer = optimizerTime(table_.stages[s].updatedBytes, profile_);
   }
 }
 
@@ -172,7 +188,7 @@ std::optional<Impossible> obstacleToPlace(const Profile& profile, const Placemen
   const PipelineTopology topology(profile.topology, {ranksIn(placement)}, replicas);
   for (std::size_t s = 0; s < placement.stages(); ++s) {
     const Rank down = placement.rankOfStage[s], up = placement.mirrorOfStage[s];
-    if (topology.slowness(down) == topology.slowness(up)) continue;
+    if (topology.speeds(down) == topology.speeds(up)) continue;
     return Impossible{fmt::format(
         "Stage {} of a bidirectional schedule is on the ranks {} and {}, which differ in speed, and that is not predicted; use a "
         "schedule that keeps each stage on one rank.",
@@ -181,18 +197,18 @@ std::optional<Impossible> obstacleToPlace(const Profile& profile, const Placemen
   return std::nullopt;
 }
 
-std::vector<double> stageSlowness(const Profile& profile, const Placement& placement, int replicas) {
+StageSpeeds stageSpeeds(const Profile& profile, const Placement& placement, int replicas) {
   const Topology& topology = profile.topology;
   if (allAtFullSpeed(topology)) return {};
   if (const auto no = lackOfRanks(profile, ranksIn(placement) * replicas)) refuse(*no);
   const PipelineTopology pipeline(topology, {ranksIn(placement)}, replicas);
-  std::vector<double> slowness;
-  for (const Rank rank : placement.rankOfStage) slowness.push_back(pipeline.slowness(rank));
-  return slowness;
+  StageSpeeds speeds;
+  for (const Rank rank : placement.rankOfStage) speeds.push_back(pipeline.speeds(rank));
+  return speeds;
 }
 
 CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition, const Profile& profile,
-                        const Placement& placement, int replicas) {
+                        const Placement& placement, int replicas, const FoldWith& foldWith) {
   std::vector<Bytes> received, gradientsIn(stages.size(), 0);
   for (const auto& stage : stages) received.push_back(stage->cost.dataBytes);
   for (const Transfer& t : partition.transfers) {
@@ -205,7 +221,7 @@ CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& s
   Assembly assembly(partition, profile, placement, replicas, table);
   profile.sent.empty() ? assembly.addMessages() : assembly.addLayerMessages();
   assembly.addReductions();
-  assembly.scaleBySpeed();
+  assembly.scaleBySpeed(foldWith);
   return table;
 }
 
@@ -213,7 +229,9 @@ CostTable costTable(const ModelGraph& graph, const Partition& partition, const P
   const StageFolds folds(graph, profile);
   std::vector<std::shared_ptr<const FoldedStage>> stages;
   for (const StageSpec& spec : partition.stages) stages.push_back(std::make_shared<const FoldedStage>(folds.fold(spec)));
-  return assembleCosts(stages, partition, profile, placement, replicas);
+  return assembleCosts(stages, partition, profile, placement, replicas, [&](const StageSpec& spec, const Profile& own) {
+    return std::make_shared<const FoldedStage>(StageFolds(graph, own).fold(spec));
+  });
 }
 
 void addOptimizerState(CostTable& costs, int copies, int shards) {

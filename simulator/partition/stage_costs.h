@@ -18,21 +18,21 @@ namespace pw {
 /// ranks (replicas, and both of a bidirectional placement) are reduced in a ring, 2 (D − 1) latencies and 2 (D − 1) / D · n over the link.
 /// A shared parameter on k ranks: a latency and (k − 1) · n to collect the gradients, with Transmit the same again for the values, plus a
 /// ring with replicas. Of a layer table exactly what it says (`Profile::sent`): no memory for messages, gradients or while an action runs.
-/// On ranks of the profile's topology: times are those of the rank's speed, messages and rings those of the slowest link
-/// (`PipelineTopology`). Throws UsageError where it lists too few ranks, and where a bidirectional placement has a stage on two ranks that
-/// differ in speed.
+/// On ranks of the profile's topology: times are those of the rank's costs and speed, of replicas the longest of each action; messages and
+/// rings those of the slowest link (`PipelineTopology`). Throws UsageError where it lists too few ranks, and where a bidirectional
+/// placement has a stage on two ranks that differ in speed.
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement,
                                   int replicas = 1);
 
 /// Why a job of so many ranks cannot run on the profile's topology, which lists fewer; nothing where it can. `costTable` and
-/// `stageSlowness` throw the same.
+/// `stageSpeeds` throw the same.
 [[nodiscard]] std::optional<Impossible> lackOfRanks(const Profile& profile, int ranks);
 /// Why `costTable` would throw for this placement; nothing where it would not.
 [[nodiscard]] std::optional<Impossible> obstacleToPlace(const Profile& profile, const Placement& placement, int replicas);
 
-/// By how much longer each stage takes than the profile says, on the rank that it is on: of replicas the slowest (`PipelineTopology`).
-/// Empty where all ranks are as fast as the profile says. Throws UsageError where the topology lists too few ranks.
-[[nodiscard]] std::vector<double> stageSlowness(const Profile& profile, const Placement& placement, int replicas);
+/// How each stage is computed where it is. Empty where all ranks are as fast as the profile says. Throws UsageError where the topology
+/// lists too few ranks.
+[[nodiscard]] StageSpeeds stageSpeeds(const Profile& profile, const Placement& placement, int replicas);
 
 /// Adds the optimizer's state: `copies` of what a stage updates (momentum 1, Adam 2), spread over `shards` ≥ 1 ranks (ZeRO-1). The
 /// optimizer is bound by memory and was measured reading gradient and weight and writing the weight: each copy is read and written too.

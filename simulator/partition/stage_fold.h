@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -55,8 +56,11 @@ class StageFolds {
   std::unique_ptr<const FoldTables> tables_;
 };
 
+/// Folds a stage with costs that a rank has of its own.
+using FoldWith = std::function<std::shared_ptr<const FoldedStage>(const StageSpec& stage, const Profile& own)>;
+
 /// What `costTable` makes of stages folded one by one. Cost: linear in stages, transfers and shared parameters.
 [[nodiscard]] CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition,
-                                      const Profile& profile, const Placement& placement, int replicas);
+                                      const Profile& profile, const Placement& placement, int replicas, const FoldWith& foldWith);
 
 }  // namespace pw

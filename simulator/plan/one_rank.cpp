@@ -8,6 +8,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/units.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/excess.h"
 #include "simulator/report/metrics.h"
@@ -34,21 +35,22 @@ OneRank onFirst(const PlanRequest& request, ModelCosts& model, bool trains) {
 }
 
 /// As many ranks as there are replicas that the peak fits: the fastest, then the first; nothing where there are fewer.
-std::optional<std::vector<JobRank>> fastestThatHold(const Topology& topology, Bytes peak, int replicas) {
+std::optional<std::vector<JobRank>> fastestThatHold(const Profile& profile, Bytes peak, int replicas) {
+  const Topology& topology = profile.topology;
   std::vector<JobRank> ranks;
   for (std::size_t r = 0; r < topology.ranks.size(); ++r) {
     if (excessOf(peak, topology.ranks[r].memoryBytes) == 0) ranks.emplace_back(r);
   }
   const auto count = static_cast<std::size_t>(replicas);
   if (ranks.size() < count) return std::nullopt;
-  std::ranges::stable_sort(ranks, [&](JobRank a, JobRank b) { return speedOf(topology, a) > speedOf(topology, b); });
+  std::ranges::stable_sort(ranks, [&](JobRank a, JobRank b) { return speedOf(profile, a) > speedOf(profile, b); });
   ranks.resize(count);
   return ranks;
 }
 
 bool differ(const std::vector<RankSpec>& ranks) {
   const auto isOther = [&](const RankSpec& rank) {
-    return rank.speed != ranks.front().speed || rank.memoryBytes != ranks.front().memoryBytes;
+    return rank.speed != ranks.front().speed || rank.own != ranks.front().own || rank.memoryBytes != ranks.front().memoryBytes;
   };
   return std::ranges::any_of(ranks, isOther);
 }
@@ -63,7 +65,7 @@ std::optional<OneRank> onOneRank(const PlanRequest& request, ModelCosts& model, 
     alone.ranks = 1;
     return excessOf(one.peak, memoryLimits(alone, model.profile(), 1).front()) > 0 ? std::nullopt : std::optional(one);
   }
-  const auto ranks = fastestThatHold(topology, one.peak, request.replicas);
+  const auto ranks = fastestThatHold(model.profile(), one.peak, request.replicas);
   if (!ranks || excessOf(one.peak, request.memoryLimit) > 0) return std::nullopt;
   Profile there = model.profile();
   there.topology = topologyOf(topology, *ranks);

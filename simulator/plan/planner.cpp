@@ -49,7 +49,7 @@ Placement placementOf(const PlanRequest& request, int stages) {
 
 std::vector<NodeId> balancedFor(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
   if (allAtFullSpeed(profile.topology)) return balancedSplits(graph, profile, stages, by);
-  return balancedSplits(graph, profile, stages, by, stageSlowness(profile, placementOf(request, stages), request.replicas));
+  return balancedSplits(graph, profile, stages, by, stageSpeeds(profile, placementOf(request, stages), request.replicas));
 }
 
 std::vector<Bytes> memoryLimits(const PlanRequest& request, const Profile& profile, std::size_t ranks) {

@@ -19,7 +19,7 @@ struct SearchShape {
   int stages = 0;
   SizedProfile profile;
   std::shared_ptr<ModelCosts> model;  ///< of the profile, shared by all combinations with one microbatch size
-  std::vector<double> slowness;       ///< of each stage on its rank (`slownessOf`)
+  StageSpeeds speeds;                 ///< `speedsOf`
 };
 
 /// In how many ways a model with so many places to cut at can be cut `begins` times; 0 if not at all.

@@ -72,7 +72,7 @@ std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& 
   }
   std::optional<Candidate> best;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const auto begins = balancer.beginsWithin(rooms, shape.slowness);
+    const auto begins = balancer.beginsWithin(rooms, shape.speeds);
     if (!begins) return best;
     const Answer<Candidate> candidate = evaluator.evaluate({SplitSource::Fit, *begins}, recompute);
     if (!candidate) return best;
@@ -144,7 +144,7 @@ std::vector<NodeId> splitsWithinLimits(const PlanRequest& request, const ModelGr
   shape.stages = static_cast<int>(rows.placement.stages());
   shape.profile = {profile, false};
   shape.model = std::make_shared<ModelCosts>(graph, *profile, request.microbatch);
-  shape.slowness = stageSlowness(*profile, rows.placement, request.replicas);
+  shape.speeds = stageSpeeds(*profile, rows.placement, request.replicas);
   const Balancer balancer(graph, *profile);
   if (madeSchedule(request.schedule) != nullptr) return splitsForMadeOrder(shape, balancer, request.recompute, balanced, effort);
   Evaluator evaluator(shape, rows);

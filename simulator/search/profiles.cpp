@@ -1,45 +1,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/search/profiles.h"
 #include "simulator/search/search.h"
 
 namespace pw {
-namespace {
-
-constexpr double kMost = 4e18;
-
-NodeCost scaledCost(NodeCost cost, double by) {
-  const auto scale = [by](auto&... quantities) {
-    for (std::int64_t* number : {&quantities.value...}) {
-      const double product = static_cast<double>(*number) * by;
-      if (std::abs(product) > kMost) throw UsageError("costs scaled to this microbatch size are too large; use smaller microbatches");
-      *number = std::llround(product);
-    }
-  };
-  scale(cost.forward, cost.backward, cost.forwardSpread, cost.backwardSpread, cost.weight);
-  scale(cost.saved, cost.heldForWeight, cost.forwardPeak, cost.backwardPeak, cost.backwardChange, cost.weightPeak, cost.inputPeak);
-  cost.weight = std::min(cost.weight, cost.backward);
-  cost.flops *= by;
-  return cost;
-}
-
-}  // namespace
-
-Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
-  Profile scaled = profile;
-  const double by = static_cast<double>(microbatch) / static_cast<double>(profile.microbatch);
-  for (NodeCost& node : scaled.nodes) node = scaledCost(node, by);
-  scaled.loss = scaledCost(scaled.loss, by);
-  scaled.microbatch = microbatch;
-  scaled.estimated = true;
-  scaled.machine.device = fmt::format("{}, from costs at microbatch {}", profile.machine.device, profile.microbatch);
-  return scaled;
-}
 
 ProfileSource estimatedProfiles(const ModelGraph& graph, const Cluster& cluster, DType precision, Attention attention,
                                 const std::optional<Loss>& loss) {

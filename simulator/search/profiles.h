@@ -29,8 +29,4 @@ using ProfileSource = std::function<SizedProfile(std::int64_t microbatch)>;
 /// Measured costs: those of the requested size if there are any, otherwise those of the nearest size (by ratio; ties: the smaller), scaled.
 [[nodiscard]] ProfileSource measuredProfiles(std::vector<std::shared_ptr<const Profile>> profiles);
 
-/// Costs of another microbatch size, in proportion: times and bytes of nodes and loss; not the overhead of an action. Small kernels do not
-/// get faster in proportion, so a scaled profile is too optimistic for small microbatches.
-[[nodiscard]] Profile scaledProfile(const Profile& profile, std::int64_t microbatch);
-
 }  // namespace pw

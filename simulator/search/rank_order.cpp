@@ -67,7 +67,7 @@ class RankOrders {
     Evaluator evaluator(shape);
     std::optional<Candidate> best;
     tryBegins(evaluator, start_.request.begins, start_.moves, best);
-    const Answer<std::vector<NodeId>> balanced = balancer_.begins(shape.stages, Balance::Time, slownessOf(shape));
+    const Answer<std::vector<NodeId>> balanced = balancer_.begins(shape.stages, Balance::Time, speedsOf(shape));
     if (balanced) tryBegins(evaluator, *balanced, start_.moves + 1, best);
     lastIsBest_ = best && std::ranges::all_of(tried_, [&](const Candidate& other) { return Evaluator::isBetterCut(*best, other); });
     if (best) tried_.push_back(std::move(*best));
@@ -102,10 +102,10 @@ class RankOrders {
 
 }  // namespace
 
-std::vector<double> slownessOf(const SearchShape& shape) {
+StageSpeeds speedsOf(const SearchShape& shape) {
   const Profile& profile = *shape.profile.profile;
   if (allAtFullSpeed(profile.topology)) return {};
-  return stageSlowness(profile, placementOf(shape.request, shape.stages), shape.request.replicas);
+  return stageSpeeds(profile, placementOf(shape.request, shape.stages), shape.request.replicas);
 }
 
 std::vector<Candidate> withRankOrders(const SearchShape& shape, const Candidate& start, double cuts,

@@ -17,6 +17,6 @@ namespace pw {
                                                     const std::function<bool()>& shouldContinue);
 
 /// By how much longer each stage takes on its rank than the profile says; empty where all ranks are alike.
-[[nodiscard]] std::vector<double> slownessOf(const SearchShape& shape);
+[[nodiscard]] StageSpeeds speedsOf(const SearchShape& shape);
 
 }  // namespace pw

@@ -64,8 +64,8 @@ class Searcher {
   [[nodiscard]] std::int64_t orderWork() const { return combinations_.withOrders ? kOrderWork * std::max(0, space_.orders) : 0; }
   void report(const Candidate* candidate);
   void skip(const SearchShape& shape, const std::string& why);
-  using StartKey = std::tuple<std::int64_t, int, std::vector<double>>;
-  [[nodiscard]] static StartKey startKey(const SearchShape& s) { return {s.request.microbatch, s.stages, s.slowness}; }
+  using StartKey = std::tuple<std::int64_t, int, StageSpeeds>;
+  [[nodiscard]] static StartKey startKey(const SearchShape& s) { return {s.request.microbatch, s.stages, s.speeds}; }
 
   const ModelGraph& graph_;
   const ProfileSource& profiles_;
@@ -74,7 +74,7 @@ class Searcher {
   int threads_;
   Combinations combinations_;
   std::vector<SearchShape>& shapes_ = combinations_.shapes;
-  std::map<StartKey, std::vector<SplitStart>> starts_;  ///< by microbatch size, stages and their slowness
+  std::map<StartKey, std::vector<SplitStart>> starts_;  ///< by microbatch size, stages and their speeds
   std::map<std::int64_t, std::vector<NodeId>> places_;  ///< where the model can be cut, by microbatch size
   std::vector<std::vector<Candidate>> found_;           ///< by shape
   std::vector<Candidate> ordered_;                      ///< of the schedule `auto`
@@ -117,7 +117,7 @@ void Searcher::findModels() {
     std::shared_ptr<ModelCosts>& model = known[shape.request.microbatch];
     if (!model) model = std::make_shared<ModelCosts>(graph_, *shape.profile.profile, shape.request.microbatch);
     shape.model = model;
-    shape.slowness = slownessOf(shape);
+    shape.speeds = speedsOf(shape);
   }
 }
 
@@ -128,7 +128,7 @@ Answer<std::vector<SplitStart>> Searcher::startsOf(const SearchShape& shape, con
   };
   if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add(SplitSource::Marks, graph_.splitMarkers);
   for (const Balance by : space_.balances) {
-    const Answer<std::vector<NodeId>> begins = balancer.begins(shape.stages, by, shape.slowness);
+    const Answer<std::vector<NodeId>> begins = balancer.begins(shape.stages, by, shape.speeds);
     if (!begins) return begins.refusal();
     add(splitSource(by), *begins);
   }

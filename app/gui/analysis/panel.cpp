@@ -16,6 +16,7 @@
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/costs/topology.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/report/explain.h"
@@ -49,9 +50,14 @@ struct Modelled {
 /// How many times as long each rank computes as the fastest; empty where all are alike.
 std::vector<double> slownessOf(const Prediction& prediction, const Modelled& modelled) {
   if (!modelled.profile || allAtFullSpeed(modelled.profile->topology)) return {};
-  const PipelineTopology topology(modelled.profile->topology, {static_cast<int>(prediction.rows->rows.size())}, modelled.request.replicas);
+  const Replicas pipeline{static_cast<int>(prediction.rows->rows.size())};
   std::vector<double> slowness;
-  for (std::size_t r = 0; r < prediction.rows->rows.size(); ++r) slowness.push_back(topology.slowness(Rank(r)));
+  for (Rank rank(0); rank.value < pipeline.ranks; ++rank.value) {
+    double slowest = 0;
+    for (int d = 0; d < modelled.request.replicas; ++d)
+      slowest = std::max(slowest, 1 / speedOf(*modelled.profile, pipeline.jobRank(d, rank)));
+    slowness.push_back(slowest);
+  }
   const double fastest = slowness.empty() ? 1 : std::ranges::min(slowness);
   for (double& one : slowness) one /= fastest;
   return slowness;

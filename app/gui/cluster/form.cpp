@@ -126,8 +126,9 @@ class Reader {
       return refuse(ClusterField::Nodes,
                     translated("Nodes: some devices differ, so their number must be known; set it, or remove those rows."));
     topology.ranksPerNode = form_.devicesPerNode;
-    topology.ranks.assign(static_cast<std::size_t>(count), {});
-    for (std::size_t r = 0; r < topology.ranks.size(); ++r) topology.ranks[r].node = static_cast<int>(r) / form_.devicesPerNode;
+    topology.ranks.resize(static_cast<std::size_t>(count));
+    for (std::size_t r = 0; r < topology.ranks.size(); ++r)
+      topology.ranks[r] = {1, 0, static_cast<int>(r) / form_.devicesPerNode, std::move(topology.ranks[r].own)};
     for (const RankLink& link : topology.links) {
       const int last = std::max(link.a, link.b).value;
       if (count == 0 || last < count) continue;
@@ -210,6 +211,8 @@ QString hiddenIn(const Cluster& cluster) {
   if (links > 0)
     sentences << (links == 1 ? translated("A link of two devices of its own stays as it is.")
                              : translated("%1 links of two devices of their own stay as they are.").arg(links));
+  if (std::ranges::any_of(cluster.topology.ranks, [](const RankSpec& rank) { return rank.own.exists(); }))
+    sentences << translated("Devices with times of a profile of their own keep them.");
   return sentences.join(QLatin1Char(' '));
 }
 

@@ -105,7 +105,7 @@ struct PredictionWorker::Private {
     } else if (static_cast<int>(wanted.begins.size()) + 1 != stages) {
       const auto drawn = drawnOf(design);
       wanted.begins = drawn ? balancedSplits(*request.graph, *answer.profile, stages, Balance::Time,
-                                             slownessOn(drawnFor(design, *drawn).placement, wanted, *answer.profile))
+                                             speedsOn(drawnFor(design, *drawn).placement, wanted, *answer.profile))
                             : balancedFor(wanted, *request.graph, *answer.profile, stages, Balance::Time);
       answer.begins = wanted.begins;
     }
@@ -164,8 +164,8 @@ struct PredictionWorker::Private {
     return drawnRows_;
   }
 
-  static std::vector<double> slownessOn(const Placement& placement, const PlanRequest& request, const Profile& profile) {
-    return allAtFullSpeed(profile.topology) ? std::vector<double>() : stageSlowness(profile, placement, request.replicas);
+  static StageSpeeds speedsOn(const Placement& placement, const PlanRequest& request, const Profile& profile) {
+    return allAtFullSpeed(profile.topology) ? StageSpeeds() : stageSpeeds(profile, placement, request.replicas);
   }
 
   /// Profile, cluster and split points of the request's model; kept until model, microbatch or cluster change.

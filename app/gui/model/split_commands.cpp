@@ -117,20 +117,21 @@ void SplitCommands::fitSplits() {
                                         : tr("Costs for balancing are not available yet; try again in a moment."));
     return;
   }
-  balancing_.start(
-      tr("Fit splits"), [this, graph, profile, request, rows = prediction->rows](JobControl& control) -> std::function<void()> {
-        const auto stages = static_cast<int>(rows->placement.stages());
-        const auto balanced =
-            balancedSplits(*graph, *profile, stages, Balance::Time, stageSlowness(*profile, rows->placement, request.replicas));
-        const OrderEffort effort{.threads = 1, .shouldContinue = [&control](double) { return !control.isCancelled(); }};
-        auto begins = splitsWithinLimits(request, *graph, profile, *rows, balanced, effort);
-        return [this, graph, request, begins = std::move(begins)] {
-          if (document_.graph() != graph || document_.design().request != request) return;  // of something else by now
-          if (begins == request.begins) return emit refused(tr("No other splits were found that fit the memory limit better."));
-          document_.edit(tr("Fit splits"), [&](Design& design) { design.request.begins = begins; });
-          emit done();
-        };
-      });
+  balancing_.start(tr("Fit splits"),
+                   [this, graph, profile, request, rows = prediction->rows](JobControl& control) -> std::function<void()> {
+                     const auto stages = static_cast<int>(rows->placement.stages());
+                     const auto balanced =
+                         balancedSplits(*graph, *profile, stages, Balance::Time, stageSpeeds(*profile, rows->placement, request.replicas));
+                     const OrderEffort effort{.threads = 1, .shouldContinue = [&control](double) { return !control.isCancelled(); }};
+                     auto begins = splitsWithinLimits(request, *graph, profile, *rows, balanced, effort);
+                     return [this, graph, request, begins = std::move(begins)] {
+                       if (document_.graph() != graph || document_.design().request != request) return;  // of something else by now
+                       if (begins == request.begins)
+                         return emit refused(tr("No other splits were found that fit the memory limit better."));
+                       document_.edit(tr("Fit splits"), [&](Design& design) { design.request.begins = begins; });
+                       emit done();
+                     };
+                   });
 }
 
 void SplitCommands::fillMenu(QMenu& menu, int row, int split) {

@@ -90,7 +90,8 @@ TEST(Cluster, RefusesBadFieldsByName) {
   expect(withRanks("[{\"speed\": 0}]"), "`ranks[0].speed` is 0, less than 0.001");
   expect(withRanks("[{}, {\"memory_bytes\": 0}]"), "`ranks[1].memory_bytes` is 0, outside 1 to 1152921504606846976");
   expect(withRanks("[{\"count\": 99999999}]"), "`ranks[0].count` is 99999999, outside 1 to 1048576");
-  expect(withRanks("[{\"spede\": 1}]"), "`ranks[0]` has spede; a rank has speed, memory_bytes, node, and count where several are alike");
+  expect(withRanks("[{\"spede\": 1}]"),
+         "`ranks[0]` has spede; a rank has speed, profile, memory_bytes, node, and count where several are alike");
   expect(replaced(withRanks("[{}, {}]"), "\"links\": {",
                   R"("links": {"between": [{"ranks": [0, 2], "latency_ns": 1, "bytes_per_s": 1e9, "duplex": true}],)"),
          "`links.between[0].ranks[1]` is 2, outside 0 to 1");

@@ -52,8 +52,6 @@ TEST(Topology, ListedRanksAndLinksComeFirst) {
   topology.links = {{JobRank(2), JobRank(1), {7, 0, true}}};
   EXPECT_EQ(linkBetween(topology, JobRank(0), JobRank(1)), topology.network);
   EXPECT_EQ(linkBetween(topology, JobRank(1), JobRank(2)).latency, 7) << "in both directions";
-  EXPECT_EQ(speedOf(topology, JobRank(1)), 0.5);
-  EXPECT_EQ(speedOf(nodesOfFour(), JobRank(9)), 1);
 }
 
 TEST(Topology, SaysWhatIsNotTheSameEverywhere) {
@@ -63,19 +61,6 @@ TEST(Topology, SaysWhatIsNotTheSameEverywhere) {
   topology.ranks = {{1, 0, 0}, {0.8, Bytes(40'000'000'000), 0}};
   topology.links = {{JobRank(0), JobRank(1), {}}};
   EXPECT_EQ(heterogeneityText(topology, 2), "rank 1 at 0.8 times the speed, rank 1 with 37.3 GiB, 1 link of its own");
-}
-
-TEST(Topology, SaysThatAFasterRankIsNotUsed) {
-  Topology topology = nodesOfFour();
-  EXPECT_EQ(unusedRanksText(topology, 2), "") << "all are alike";
-  topology.ranks = {{0.1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {0.5, 0, 0}};
-  EXPECT_EQ(unusedRanksText(topology, 2),
-            "rank 2 of the cluster is not used, and is faster than rank 0; list the ranks first that the job is to use");
-  EXPECT_EQ(unusedRanksText(topology, 3),
-            "rank 3 of the cluster is not used, and is faster than rank 0; list the ranks first that the job is to use");
-  EXPECT_EQ(unusedRanksText(topology, 4), "");
-  std::swap(topology.ranks[0], topology.ranks[3]);
-  EXPECT_EQ(unusedRanksText(topology, 3), "") << "the slowest is the one left out";
 }
 
 TEST(Topology, OfSomeRanksHasTheirSpeedsNodesAndLinks) {
@@ -102,11 +87,11 @@ TEST(PipelineTopology, TakesTheSlowestReplicaAtEachPlace) {
       Bytes memory = 0;
       for (int d = 0; d < replicas; ++d) {
         const JobRank rank = place.jobRank(d, Rank(a));
-        slowness = std::max(slowness, 1 / speedOf(topology, rank));
+        slowness = std::max(slowness, topology.ranks.empty() ? 1 : 1 / topology.ranks[rank.index()].speed);
         const Bytes own = topology.ranks.empty() ? 0 : topology.ranks[rank.index()].memoryBytes;
         if (own > 0) memory = memory == 0 ? own : std::min(memory, own);
       }
-      EXPECT_EQ(pipeline.slowness(Rank(a)), slowness);
+      EXPECT_EQ(pipeline.speeds(Rank(a)), (std::vector{RankSpeed{-1, slowness}}));
       EXPECT_EQ(pipeline.memory(Rank(a)), memory);
       for (int b = 0; b < ranks; ++b) {
         if (a == b) continue;

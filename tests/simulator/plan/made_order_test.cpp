@@ -10,6 +10,7 @@
 
 #include "schedules/check.h"
 #include "schedules/generate.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/report/metrics.h"

@@ -41,14 +41,16 @@ LayerTable randomTable(std::mt19937_64& random, int layers) {
   return table;
 }
 
-/// Ranks of half and a quarter of the speed, with memory of their own, on two nodes.
-Topology randomRack(std::mt19937_64& random) {
+/// Ranks of half and a quarter of the speed, with memory of their own, on two nodes; every other one has its own times of the layers.
+Topology randomRack(std::mt19937_64& random, int layers) {
   Topology topology;
+  const auto own = std::make_shared<const Profile>(profileOf(chainOf(randomTable(random, layers), "/own.json")));
   topology.sameNode = {draw<Ns>(random, 0, 20), 0, true};
   topology.network = {draw<Ns>(random, 20, 200), 0, true};
   for (int r = 0; r < kRanks; ++r) {
     topology.ranks.push_back({1.0 / static_cast<double>(1 << draw(random, 0, 2)),
                               draw(random, 0, 1) == 0 ? Bytes{0} : draw<Bytes>(random, 60, 400), static_cast<int>(draw(random, 0, 1))});
+    if (oneIn(random, 2)) topology.ranks.back().own = {"/own.json", own};
   }
   return topology;
 }
@@ -68,6 +70,12 @@ Expected expectedOf(LayerTable table, const std::vector<NodeId>& begins, const s
     if (stage < begins.size() && begins[stage].index() == l) ++stage;
     const auto times = static_cast<std::int64_t>(1 / rack.ranks[rankOf(stage)].speed);
     Layer& layer = table.layers[l];
+    if (const auto& own = rack.ranks[rankOf(stage)].own.costs) {
+      const NodeCost& cost = own->nodes[l];
+      layer.forward = cost.forward;
+      layer.input = cost.backward - cost.weight;
+      layer.weight = cost.weight;
+    }
     layer.forward *= times;
     layer.input *= times;
     layer.weight *= times;
@@ -113,7 +121,7 @@ TEST(RankOrder, CostsAreThoseOfSlowerLayersAndLongerLinks) {
   std::mt19937_64 random(7);
   for (int t = 0; t < 30; ++t) {
     const LayerTable table = randomTable(random, 6);
-    const Topology rack = randomRack(random);
+    const Topology rack = randomRack(random, 6);
     const ModelGraph graph = chainOf(table, "/t.json");
     Profile profile = profileOf(graph);
     profile.topology = rack;
@@ -139,7 +147,7 @@ TEST(RankOrder, SearchFindsTheBestOfAllOrdersAndSplits) {
   int placed = 0, none = 0;
   for (int t = 0; t < 60; ++t) {
     const LayerTable table = randomTable(random, 8);
-    const Topology rack = randomRack(random);
+    const Topology rack = randomRack(random, 8);
     const ModelGraph graph = chainOf(table, "/t.json");
     auto profile = std::make_shared<Profile>(profileOf(graph));
     profile->topology = rack;
@@ -181,7 +189,7 @@ TEST(RankOrder, MadeOrdersKeepTheirRanksAndLimits) {
     const LayerTable table = randomTable(random, 6);
     const ModelGraph graph = chainOf(table, "/t.json");
     Profile profile = profileOf(graph);
-    profile.topology = randomRack(random);
+    profile.topology = randomRack(random, 6);
     PlanRequest request;
     request.schedule = "auto";
     request.ranks = kRanks;

@@ -14,6 +14,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/made_order.h"

@@ -148,6 +148,13 @@ TEST(ClusterForm, KeepsWhatItDoesNotShowAndSaysSo) {
   ClusterForm form = formOf(cluster);
   form.memory = "1 GB";
   EXPECT_EQ(readForm(form, cluster).cluster.topology, cluster.topology);
+  cluster.topology.ranks[5].own = {"/rack/a100.json", nullptr};
+  EXPECT_TRUE(hiddenIn(cluster).contains("profile of their own"));
+  ClusterForm slower = formOf(cluster);
+  slower.devices.push_back({"0", "0.5", ""});
+  const std::vector<RankSpec> ranks = readForm(slower, cluster).cluster.topology.ranks;
+  EXPECT_EQ(ranks[5].own, cluster.topology.ranks[5].own);
+  EXPECT_EQ(ranks[0].speed, 0.5);
   form.nodes = 1;
   const ReadForm fewer = readForm(form, cluster);
   ASSERT_FALSE(fewer.problems.empty());
