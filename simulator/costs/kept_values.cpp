@@ -36,6 +36,7 @@ class Keeping {
       : graph_(graph), gradient_(gradient), types_(types), computed_(computed), traced_(traced), bases_(memoryBases(graph, traced)) {
     kept_.whole.resize(graph.values.size());
     kept_.bytes.resize(graph.values.size());
+    kept_.by.assign(graph.values.size(), NodeId(-1));
     kept_.ofNode.resize(graph.nodes.size());
   }
 
@@ -61,7 +62,7 @@ class Keeping {
       }
     };
     const auto keepResults = [&] {
-      for (const ValueId v : node.outputs) kept_.whole[bases_[v.index()].index()] = kept_.whole[bases_[v.index()].index()] || isMade(v);
+      for (const ValueId v : node.outputs) keepWhole(n, v);
     };
     const auto any = [](ValueId) { return true; };
     const auto needsGradient = [&](ValueId v) { return gradient_[v.index()]; };
@@ -83,6 +84,13 @@ class Keeping {
     }
   }
 
+  void keepWhole(std::size_t n, ValueId v) {
+    if (!isMade(v)) return;
+    const std::size_t base = bases_[v.index()].index();
+    if (!kept_.whole[base]) kept_.by[base] = NodeId(n);
+    kept_.whole[base] = true;
+  }
+
   static bool isSquared(const Node& node, ValueId v) {
     const auto isIt = [v](const NamedArgument& a) { return std::holds_alternative<ValueId>(a.value) && std::get<ValueId>(a.value) == v; };
     return std::ranges::count_if(node.inputs, isIt) > 1;
@@ -95,7 +103,7 @@ class Keeping {
     const bool widens = isLower && operatorOf(graph_.nodes[n].target).autocast == Autocast::Float32;
     const Bytes copy = narrows ? traced_(v) / 2 : traced_(v);
     if (!narrows && !widens) {
-      kept_.whole[base.index()] = kept_.whole[base.index()] || isMade(v);
+      keepWhole(n, v);
     } else if (isMade(v)) {
       kept_.bytes[base.index()] += copy;
     } else if (graph_.value(base).origin == ValueOrigin::Input) {

@@ -12,6 +12,7 @@ namespace pw {
 struct KeptValues {
   std::vector<bool> whole;    ///< by value, of those that are no view of another: it is there until the backward
   std::vector<Bytes> bytes;   ///< by value, likewise: it, where it is whole, and its copies in another type
+  std::vector<NodeId> by;     ///< by value, likewise: the first node that keeps it itself, whose backward comes last; −1: none
   std::vector<Bytes> ofNode;  ///< by node: masks, indices and copies that are no value of the graph
 };
 

@@ -1,9 +1,11 @@
 #include "simulator/partition/stage_fold.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
+#include "simulator/costs/kept_values.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/autocast.h"
@@ -50,7 +52,7 @@ class Lifetimes {
         if (!value.tensor || value.symbolic || bases[v.index()] != v) continue;
         if (bytes[v.index()] < 0) continue;  // a size that depends on data: nothing is known about it
         const std::size_t end = std::max(last[v.index()], n);
-        made_[n].push_back({NodeId(n), NodeId(end), bytes[v.index()]});
+        made_[n].push_back({v, NodeId(n), NodeId(end), bytes[v.index()]});
         ending_[end].push_back(made_[n].back());
       }
     }
@@ -67,6 +69,14 @@ class Lifetimes {
     for (const Life& life : ending_[node]) bytes += life.from >= rangeBegin ? life.bytes : 0;
     return bytes;
   }
+  /// Of what this node makes, the values that nodes from `end` on use, with their bytes.
+  [[nodiscard]] std::vector<std::pair<ValueId, Bytes>> leavingFrom(std::size_t node, NodeId end) const {
+    std::vector<std::pair<ValueId, Bytes>> leaving;
+    for (const Life& life : made_[node]) {
+      if (life.to >= end) leaving.emplace_back(life.value, life.bytes);
+    }
+    return leaving;
+  }
   /// The values of a range that later nodes use.
   [[nodiscard]] Bytes leaving(const NodeRange& range) const {
     Bytes bytes = 0;
@@ -78,6 +88,7 @@ class Lifetimes {
 
  private:
   struct Life {
+    ValueId value;
     NodeId from, to;
     Bytes bytes = 0;
   };
@@ -93,16 +104,26 @@ std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
   return sizes;
 }
 
-/// Of values while a stage computes: in 16 bits where autocast makes them so, none of what fused attention keeps in registers.
-std::vector<Bytes> computedSizes(const ModelGraph& graph, const Profile& profile, std::vector<Bytes> sizes) {
+std::vector<double> flopsOf(const Profile& profile) {
   std::vector<double> flops;
   for (const NodeCost& node : profile.nodes) flops.push_back(node.flops);
-  const AutocastTypes types = autocastTypes(graph, profile.computing.precision, flops);
+  return flops;
+}
+
+/// Of values while a stage computes: in 16 bits where autocast makes them so, none of what fused attention keeps in registers.
+std::vector<Bytes> computedSizes(const ModelGraph& graph, const Profile& profile, std::vector<Bytes> sizes) {
+  const AutocastTypes types = autocastTypes(graph, profile.computing.precision, flopsOf(profile));
   for (std::size_t v = 0; v < sizes.size(); ++v) sizes[v] = types.isLower[v] && sizes[v] > 0 ? sizes[v] / 2 : sizes[v];
   if (profile.attention != Attention::Fused) return sizes;
   const std::vector<bool> fused = fusedAttentionValues(graph);
   for (std::size_t v = 0; v < sizes.size(); ++v) sizes[v] = fused[v] && sizes[v] > 0 ? 0 : sizes[v];
   return sizes;
+}
+
+std::vector<NodeId> keepersOf(const ModelGraph& graph, const Profile& profile, const std::vector<Bytes>& sizes) {
+  const std::function<Bytes(ValueId)> known = [&](ValueId v) { return std::max<Bytes>(0, sizes[v.index()]); };
+  const AutocastTypes types = autocastTypes(graph, profile.computing.precision, flopsOf(profile));
+  return keptValues(graph, needsGradient(graph), types, known, known).by;
 }
 
 std::vector<std::vector<ValueId>> allReads(const ModelGraph& graph) {
@@ -126,6 +147,7 @@ class FoldTables {
         sizes_(sizesOf(graph, bindings_)),
         lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
         sums_(profile) {
+    if (!isLayerChain(graph)) keptBy_ = keepersOf(graph, profile, sizes_);
     const auto knows = [](const NodeCost& c) { return c.backwardChange != 0; };
     knowsBackward_ = knows(profile.loss) || std::any_of(profile.nodes.begin(), profile.nodes.end(), knows);
     const auto splits = [](const NodeCost& c) { return c.weight != 0; };
@@ -273,9 +295,10 @@ class FoldTables {
     return curve;
   }
 
-  void undo(const NodeCost& cost, bool inputOnly, Curve& curve) const {
+  /// `held`: what its backward gives back, and the caller still holds.
+  void undo(const NodeCost& cost, bool inputOnly, Bytes held, Curve& curve) const {
     curve.during(inputOnly ? cost.inputPeak : cost.backwardPeak);
-    curve.change(knowsBackward_ ? cost.backwardChange : -cost.saved);
+    curve.change((knowsBackward_ ? cost.backwardChange : -cost.saved) + held);
     if (inputOnly) curve.change(cost.heldForWeight);
   }
 
@@ -285,7 +308,8 @@ class FoldTables {
     BackwardPeak result;
     result.holds = true;
     Curve curve;
-    if (isLast(spec)) undo(profile_.loss, inputOnly, curve);
+    if (isLast(spec)) undo(profile_.loss, inputOnly, 0, curve);
+    const std::vector<Bytes> held = heldByCaller(spec);
     Bytes heldOfRange = 0;  // added once the first node has, by itself, given its output's gradient back
     Bytes addedOfRange = 0;
     auto range = spec.checkpoints.crbegin();
@@ -298,7 +322,7 @@ class FoldTables {
         if (n == spec.end.index()) result.holds = false;  // the same gradient
         heldOfRange = lifetimes_.leaving(*range);
       }
-      undo(node(n - 1), inputOnly, curve);
+      undo(node(n - 1), inputOnly, held[n - 1 - spec.begin.index()], curve);
       if (node(n - 1).backwardChange != 0) {
         const Bytes kept = inputOnly ? node(n - 1).heldForWeight : 0;
         const Bytes ofRange = std::max<Bytes>(0, std::exchange(heldOfRange, Bytes{0}) - kept);
@@ -320,6 +344,23 @@ class FoldTables {
     return result;
   }
 
+  /// By node of a stage: outputs of the stage that nothing in it keeps any longer once the node's backward has run (as a ReLU its result).
+  /// The caller of the backward holds them until it returns. Not those of checkpointed ranges, which are counted there.
+  [[nodiscard]] std::vector<Bytes> heldByCaller(const StageSpec& spec) const {
+    std::vector<Bytes> held(spec.end.index() - spec.begin.index(), 0);
+    if (isLast(spec)) return held;
+    auto range = spec.checkpoints.cbegin();
+    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
+      while (range != spec.checkpoints.cend() && range->end.index() <= n) ++range;
+      if (range != spec.checkpoints.cend() && range->begin.index() <= n) continue;
+      for (const auto& [value, bytes] : lifetimes_.leavingFrom(n, spec.end)) {
+        const NodeId keeper = keptBy_[value.index()];
+        if (keeper >= spec.begin && keeper < spec.end) held[keeper.index() - spec.begin.index()] += bytes;
+      }
+    }
+    return held;
+  }
+
   [[nodiscard]] Curve weight(const StageSpec& spec) const {
     Curve curve;
     for (auto n = spec.end.index(); n-- > spec.begin.index();) {
@@ -337,6 +378,7 @@ class FoldTables {
   std::vector<InPlaceChange> changes_;       ///< by node
   std::vector<Bytes> sizes_;                 ///< by value
   Lifetimes lifetimes_;
+  std::vector<NodeId> keptBy_;  ///< by value, as in `KeptValues`; empty for a layer table
   CostSums sums_;
   bool knowsBackward_ = false, splits_ = false;
 };

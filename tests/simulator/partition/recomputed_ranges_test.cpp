@@ -178,5 +178,21 @@ TEST(StageFold, CountsTheCopyOfAReceivedValueThatIsChangedInPlace) {
   EXPECT_EQ(activationsOf("relu_", "relu"), plain);
 }
 
+/// An operator that keeps its result frees it in the whole model's backward; as the output of a stage it stays until the backward returns.
+TEST(StageFold, HoldsOutputsThatTheirOperatorsBackwardGivesBack) {
+  const auto peakOf = [](const char* last, bool recompute) {
+    GraphBuilder b;
+    const ValueId made = b.op("linear", {b.input("x"), b.parameter("w")}, "made");
+    const ModelGraph graph = b.done(b.op("linear", {b.op(last, {made}, "sent"), b.parameter("v")}, "y"));
+    Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
+    if (recompute) setRecompute(graph, partition, RecomputeFull());
+    Profile p = profile(3);
+    p.nodes[0].backwardPeak = p.nodes[0].inputPeak = 20 * kValue;  // after that of the last
+    return costTable(graph, partition, p, {.rankOfStage = {Rank(0), Rank(1)}}).stages[0].backwardPeak;
+  };
+  EXPECT_EQ(peakOf("tanh", false), peakOf("sin", false) + kValue);
+  EXPECT_EQ(peakOf("tanh", true), peakOf("sin", true)) << "a checkpoint's own output is held either way";
+}
+
 }  // namespace
 }  // namespace pw::test
