@@ -123,6 +123,7 @@ std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measure
 
 std::string verdictText(const Verdict& verdict, const std::string& before, const std::string& after, Happened happened) {
   std::string text = howFarOff(verdict.comparison, before, after, happened);
+  if (text.front() >= 'a' && text.front() <= 'z') text.front() = static_cast<char>(text.front() - 'a' + 'A');
   if (verdict.main) {
     const MainPart& main = *verdict.main;
     const std::string difference = (main.difference > 0 ? "+" : "−") + formatDuration(abs(main.difference));

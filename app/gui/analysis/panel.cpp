@@ -134,7 +134,7 @@ struct AnalysisPanel::Private {
   AnalysisPanel& w;
   Document& document;
   QTabWidget* pages = nullptr;
-  QLabel* sentence = nullptr;
+  QLabel *stale = nullptr, *sentence = nullptr;
   Tornado* tornado = nullptr;
   BubbleBars* bubble = nullptr;
   BubbleTable* causes = nullptr;
@@ -181,8 +181,15 @@ void AnalysisPanel::Private::build() {
   pages->addTab(sensitivity, AnalysisPanel::tr("Sensitivity"));
   pages->addTab(bubbles, AnalysisPanel::tr("Bubble"));
   pages->addTab(memory, AnalysisPanel::tr("Memory"));
+  stale =
+      new QLabel(AnalysisPanel::tr("These are the figures of the last plan: the one now asked for cannot be predicted, and the Plan "
+                                   "panel says why."));
+  stale->setWordWrap(true);
+  stale->setContentsMargins(6, 4, 6, 4);
+  stale->hide();
   auto* all = new QVBoxLayout(&w);
   all->setContentsMargins(0, 0, 0, 0);
+  all->addWidget(stale);
   all->addWidget(pages);
   QObject::connect(&document, &Document::predictionChanged, &w, [this] { update(); });
   QObject::connect(bubble, &BubbleBars::chosen, &w, &AnalysisPanel::bubbleChosen);
@@ -192,6 +199,9 @@ void AnalysisPanel::Private::build() {
 }
 
 void AnalysisPanel::Private::update() {
+  const bool isStale = document.prediction() != nullptr && !document.problem().isEmpty();
+  stale->setVisible(isStale);
+  pages->setEnabled(!isStale);
   if (!w.isVisible() || document.isDragging() || document.isPredicting()) return;
   const std::shared_ptr<const Prediction> prediction = document.prediction();
   if (prediction == shown) return;

@@ -257,6 +257,9 @@ TEST(Compare, TakesTheMedianStepAfterTheWarmUp) {
   EXPECT_EQ(parsed(call({"compare", "--store", store, "--json"}))["run_id"], 2) << "the newest";
   const std::string sentence = "Measured 20.0 % slower than predicted (1.20 µs, not 1.00 µs)";
   EXPECT_EQ(json["verdict"]["sentence"].get<std::string>().rfind(sentence, 0), 0U) << json["verdict"];
+  const std::string text = call({"compare", "--store", storeOfTwoRuns(folder), "--run", "1", "--with", "2"}).out;
+  EXPECT_NE(text.find("change"), std::string::npos) << text;
+  EXPECT_EQ(text.find("error"), std::string::npos) << "one of them predicts the other";
 }
 
 /// A store of two runs that took so long [ns] in each of their steps after the warm-up, twelve of them, ± 1.
@@ -311,8 +314,11 @@ TEST(Compare, ComparesTwoRuns) {
   const auto json = parsed(call({"compare", "--store", storeOfTwoRuns(folder), "--run", "1", "--with", "2", "--json"}));
   EXPECT_EQ(json["with_run_id"], 2);
   EXPECT_DOUBLE_EQ(json["makespan_error"].get<double>(), 0.5);  // 1800 / 1200
-  const std::string sentence = "run 2 was 50.0 % slower than run 1 (1.80 µs, not 1.20 µs)";
+  const std::string sentence = "Run 2 was 50.0 % slower than run 1 (1.80 µs, not 1.20 µs)";
   EXPECT_EQ(json["verdict"]["sentence"].get<std::string>().rfind(sentence, 0), 0U) << json["verdict"];
+  const std::string text = call({"compare", "--store", storeOfTwoRuns(folder), "--run", "1", "--with", "2"}).out;
+  EXPECT_NE(text.find("change"), std::string::npos) << text;
+  EXPECT_EQ(text.find("error"), std::string::npos) << "one of them predicts the other";
 }
 
 TEST(Compare, RefusesARunWithoutStepsAndOneThatIsNotThere) {

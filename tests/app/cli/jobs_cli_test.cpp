@@ -128,7 +128,7 @@ TEST(JobsCli, ComparesWholeBackwardsWithSplitOnes) {
   EXPECT_EQ(row.at("predicted_ns"), 8 * 2'000'000);
   EXPECT_EQ(row.at("measured_ns"), 8 * (2'000'000 + 1'000'000));
   const std::string text = call({"compare", "--trace", whole, "--with-trace", split}).out;
-  EXPECT_THAT(text, HasSubstr("the second is ")) << "neither has happened";
+  EXPECT_THAT(text, HasSubstr("The second is ")) << "neither has happened";
   EXPECT_THAT(text, HasSubstr("(16 actions matched, of them 8 B with I)"));
 }
 

@@ -81,7 +81,7 @@ TEST(Verdict, SaysHowFarOffThePredictionWasAndWhereItComesFrom) {
   }
   EXPECT_EQ(verdictText(judge(predicted, later, 15 * kMs)), "Measured as predicted (15.0 ms).");
   EXPECT_EQ(verdictText(verdict, "run 3", "run 5"),
-            "run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
+            "Run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
 }
 
 TEST(Verdict, NamesWhatGoesOnBesideComputingWhereThatIsMore) {
@@ -134,8 +134,8 @@ TEST(Verdict, OfAWholeAndASplitBackwardSaysHowTheyAreMatched) {
 TEST(Verdict, OfTwoPredictionsIsNotInThePast) {
   const Trace predicted = predictedTrace(), slower = slowerTrace(kMs);
   EXPECT_EQ(verdictText(judge(predicted, slower), "plan A", "plan B", Happened::No),
-            "plan B is 26.7 % slower than plan A (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
-  EXPECT_EQ(verdictText(judge(predicted, predicted), "plan A", "plan B", Happened::No), "plan B takes as long as plan A (15.0 ms).");
+            "Plan B is 26.7 % slower than plan A (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
+  EXPECT_EQ(verdictText(judge(predicted, predicted), "plan A", "plan B", Happened::No), "Plan B takes as long as plan A (15.0 ms).");
 }
 
 TEST(Verdict, CountsActionsThatOneOfTwoRunsLacks) {

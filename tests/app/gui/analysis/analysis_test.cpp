@@ -62,6 +62,32 @@ class AnalysisTest : public testing::Test {
   std::unique_ptr<AnalysisPanel> panel;
 };
 
+TEST_F(AnalysisTest, SaysWhenItsFiguresAreThoseOfTheLastPlan) {
+  openModel();
+  auto* const pages = panel->findChild<QTabWidget*>();
+  const auto notes = [&] {
+    QStringList shown;
+    for (const QLabel* label : panel->findChildren<QLabel*>()) {
+      if (label->isVisible() && label->text().contains(QStringLiteral("last plan"))) shown << label->text();
+    }
+    return shown;
+  };
+  EXPECT_TRUE(notes().isEmpty());
+  EXPECT_TRUE(pages->isEnabled());
+  document.edit(QStringLiteral("schedule"), [](Design& design) {
+    design.request.schedule = "dualpipe";
+    design.request.ranks = 3;
+  });
+  settle();
+  ASSERT_FALSE(document.problem().isEmpty());
+  EXPECT_EQ(notes().size(), 1);
+  EXPECT_FALSE(pages->isEnabled());
+  document.undo();
+  settle();
+  EXPECT_TRUE(notes().isEmpty());
+  EXPECT_TRUE(pages->isEnabled());
+}
+
 TEST_F(AnalysisTest, SaysWhatTheMakespanDependsOn) {
   openSchedule();
   const SensitivityReport& report = tornado().report();

@@ -84,8 +84,8 @@ class RunsPanelTest : public testing::Test {
   }
   void waitForComparison() {
     waitFor([this] {
-      return panel().summary().startsWith("Measured") || panel().summary().startsWith("the rehearsal") ||
-             panel().summary().startsWith("run ");
+      return panel().summary().startsWith("Measured") || panel().summary().startsWith("The rehearsal") ||
+             panel().summary().startsWith("Run ");
     });
   }
   void waitFor(const std::function<bool()>& done) {
@@ -189,7 +189,7 @@ TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
 
 TEST_F(RunsPanelTest, ARunThatComputedNothingIsRehearsedNotMeasured) {
   choose(record(1'000'000, {}, RunState::Completed, CostSource::Estimated, 64, true));
-  EXPECT_TRUE(panel().summary().startsWith("the rehearsal took ")) << panel().summary().toStdString();
+  EXPECT_TRUE(panel().summary().startsWith("The rehearsal took ")) << panel().summary().toStdString();
   EXPECT_TRUE(panel().summary().contains("times as long as its prediction")) << panel().summary().toStdString();
   EXPECT_FALSE(panel().summary().contains("easured"));
   EXPECT_FALSE(panel().summary().contains("Profile measures")) << "it took as long as its plan says, whatever that is from";
@@ -260,8 +260,8 @@ TEST_F(RunsPanelTest, APlanThatCannotBePredictedCannotBeRunAndTheButtonSaysWhy) 
 TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
   const int slower = record(1'000'000), faster = record(0);
   panel().compareRuns(RunId(faster), RunId(slower));
-  waitFor([this] { return panel().summary().startsWith("run "); });
-  EXPECT_TRUE(panel().summary().startsWith(QString("run %1 was ").arg(faster))) << panel().summary().toStdString();
+  waitFor([this] { return panel().summary().startsWith("Run "); });
+  EXPECT_TRUE(panel().summary().startsWith(QString("Run %1 was ").arg(faster))) << panel().summary().toStdString();
   EXPECT_TRUE(panel().summary().contains(QString("faster than run %1").arg(slower)));
   EXPECT_EQ(document.measured()->run->id.value, faster);
 }
