@@ -38,6 +38,7 @@ void addSelecting(CommandList& commands, const CommandTargets& of) {
   commands.add(translated("Find…"), {QKeySequence(Qt::CTRL | Qt::Key_F), key(Qt::Key_Slash)}, [of] { of.widget.find(); });
   commands.add(translated("Clear selection"), {key(Qt::Key_Escape)}, [of] {
     if (of.mouse.cancelDrag()) return;
+    of.widget.dismissChange();
     of.editing.clearSelection();
     if (of.selection.isEmpty() && of.selection.showsPath()) of.selection.setShowsPath(false);
     of.selection.leave();

@@ -66,6 +66,14 @@ ShownTimelines::Change ShownTimelines::takeMeasured() {
   return {true, false, !same && !scene_.predicted};
 }
 
+std::shared_ptr<const Prediction> ShownTimelines::before() const {
+  const auto before = document_.before(), now = document_.prediction();
+  if (!before || !now || before == now || !scene_.predicted) return nullptr;
+  if (isMoving()) return before;
+  const bool isAlike = before->timeline.ranks.size() == now->timeline.ranks.size();
+  return isAlike && !scene_.measured && !isLarge_ && !isChangeDismissed() && document_.problem().isEmpty() ? before : nullptr;
+}
+
 void ShownTimelines::settleLater() { settling_.start(); }
 
 void ShownTimelines::measureSize() { isLarge_ = spansIn(scene_.predicted.get()) + spansIn(scene_.measured.get()) > kManySpans; }

@@ -32,6 +32,13 @@ class ShownTimelines : public QObject {
   [[nodiscard]] bool isMoving() const { return document_.isDragging(); }  ///< timelines change many times a second
   [[nodiscard]] bool isLarge() const { return isLarge_; }                 ///< what takes time with its spans is put off
 
+  // ---- The plan before its last change ----
+  /// What is outlined over the plan at hand: during a drag, and after any other change until it is dismissed. Null: nothing, also where
+  /// ranks are not as many, beside measured times, and where there is a lot to draw.
+  [[nodiscard]] std::shared_ptr<const Prediction> before() const;
+  void dismissChange() { dismissed_ = document_.before(); }
+  [[nodiscard]] bool isChangeDismissed() const { return document_.before() == dismissed_; }
+
   // ---- Rest: what may wait until a drag rests ----
   void settleLater();  ///< `settled` follows, a moment after the last call
   [[nodiscard]] bool isSettled() const { return !isMoving() && !settling_.isActive(); }
@@ -48,6 +55,7 @@ class ShownTimelines : public QObject {
   std::shared_ptr<const ModelGraph> graph_;
   std::shared_ptr<const Prediction> prediction_;
   std::shared_ptr<const Measured> measured_;
+  std::shared_ptr<const Prediction> dismissed_;  ///< of the change that people have seen
   bool isLarge_ = false;
   QTimer settling_;
 };

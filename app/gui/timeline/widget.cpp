@@ -241,7 +241,7 @@ void TimelineWidget::Private::explained() {
 void TimelineWidget::Private::updateDetails() {
   QString text = detailsOf(selection, scene, knowledge, shown.isMoving());
   if (!hand->isOn() && (text.isEmpty() || document.isDragging())) {  // else the bar of the edits says it
-    const QString change = changeText(document);
+    const QString change = shown.isChangeDismissed() ? QString() : changeText(document);
     if (!change.isEmpty()) text = change;
   }
   showDetails(text);
@@ -293,8 +293,16 @@ bool TimelineWidget::Private::handle(QEvent* event) {
     case QEvent::Resize: place.resized(); return false;
     case QEvent::FocusIn:
     case QEvent::FocusOut: canvas->update(); return false;
+    case QEvent::MouseButtonPress: w.dismissChange(); [[fallthrough]];
     default: return notes.handle(event) || mouse.handle(event);
   }
+}
+
+void TimelineWidget::dismissChange() {
+  if (d->shown.isChangeDismissed()) return;
+  d->shown.dismissChange();
+  d->updateDetails();
+  d->canvas->update();
 }
 
 void TimelineWidget::Private::paint() {
@@ -330,7 +338,7 @@ void TimelineWidget::Private::paintOverlays(QPainter& p, const QIcon& icon, cons
   const auto& selected = scene.selected;
   if (selected && scene.showsArrows && !shown.isMoving() && !hand->isOn() && knowledge.isPrepared(selected->source))
     paintFlows(p, where, arrowsOf(*selected, *timelineFrom(scene, selected->source), *knowledge.dependencies(selected->source)), theme);
-  if (const auto before = document.before(); before && document.isDragging() && before != document.prediction() && scene.predicted) {
+  if (const auto before = shown.before(); before && (document.isDragging() || selection.isEmpty())) {
     p.save();
     p.setClipRect(where.tracks());
     paintGhost(p, where, before->timeline, theme);

@@ -45,6 +45,7 @@ class TimelineWidget : public QWidget {
   void selectBubble(const BubbleRef& bubble);  ///< with the chain of its causes
   void selectRange(Ns from, Ns to);            ///< with its totals
   void clearSelection();
+  void dismissChange();  ///< what the last change of the plan did is not shown any longer
   /// The blocks that are marked: chosen by Ctrl or Shift and a click, found, on the critical path or in a chain of causes.
   [[nodiscard]] std::vector<SourcedSpan> markedSpans() const;
   void markStuck(std::vector<SourcedSpan> spans);     ///< selects and shows the first and highlights all, until something else is

@@ -29,7 +29,7 @@ TEST_F(TimelineView, ANewScheduleIsShownAsAWhole) {
   EXPECT_EQ(widget.viewport(), fitted(0, timeline().end, widget.viewport().width));
 }
 
-/// Outlines of the plan before a drag, and what the drag costs; a change that is dropped leaves the words, one that is taken back neither.
+/// Outlines of the plan before a drag, and what the drag costs; both stay until they are dismissed, and go where the change is taken back.
 TEST_F(TimelineView, ADragShowsWhatWasBeforeAndWhatItCosts) {
   const auto picture = [this] { return canvas()->grab().toImage(); };
   const auto slower = [this] { recost([](CostTable& costs) { costs.stages[1].forward *= 2; }); };
@@ -41,13 +41,30 @@ TEST_F(TimelineView, ADragShowsWhatWasBeforeAndWhatItCosts) {
   EXPECT_TRUE(widget.details().contains(QStringLiteral("→"))) << widget.details().toStdString();
   EXPECT_EQ(widget.viewport(), view) << "the axis stays";
   document.endDrag(true);
-  ASSERT_TRUE(QTest::qWaitFor([&] { return picture() != dragged; }, 10'000)) << "outlines go with the drag";
+  await();
+  const QImage dropped = picture();
   EXPECT_TRUE(widget.details().startsWith(QStringLiteral("Step "))) << widget.details().toStdString();
+  key(Qt::Key_Escape);
+  EXPECT_NE(picture(), dropped) << "without outlines";
+  EXPECT_TRUE(widget.details().isEmpty()) << widget.details().toStdString();
   document.beginDrag(QStringLiteral("Move a split"));
   slower();
   document.endDrag(false);
   await();
   EXPECT_TRUE(QTest::qWaitFor([&] { return widget.details().isEmpty(); }, 10'000)) << widget.details().toStdString();
+}
+
+TEST_F(TimelineView, AnyChangeLeavesOutlinesUntilAClick) {
+  const auto picture = [this] { return canvas()->grab().toImage(); };
+  recost([](CostTable& costs) { costs.stages[1].forward *= 2; });
+  const QImage changed = picture();
+  EXPECT_TRUE(widget.details().startsWith(QStringLiteral("Step "))) << widget.details().toStdString();
+  click(QPoint(xOf(timeline().end - kMs / 4), yOf(0)));
+  widget.clearSelection();
+  EXPECT_NE(picture(), changed);
+  EXPECT_TRUE(widget.details().isEmpty()) << widget.details().toStdString();
+  recost([](CostTable& costs) { costs.stages[1].forward *= 2; });
+  EXPECT_FALSE(widget.details().isEmpty()) << "of the next change";
 }
 
 TEST_F(TimelineView, ZoomKeysKeepTheTimeUnderTheMouse) {
