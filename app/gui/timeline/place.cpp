@@ -24,7 +24,9 @@ Place::Place(Scene& scene, TimelineCanvas& canvas, QScrollBar& bar) : scene_(sce
 
 Geometry Place::geometry() const { return {scene_, layout_, view_, scroll_, canvas_.rect().adjusted(0, 0, 0, -legendHeight_)}; }
 
-Viewport Place::whole() const { return fitted(0, std::max<Ns>(1, endOf(scene_)), std::max(1, geometry().tracks().width())); }
+Viewport Place::whole() const {
+  return fitted(0, std::max({Ns(1), endOf(scene_), outlinesEnd_}), std::max(1, geometry().tracks().width()));
+}
 
 void Place::layOut() {
   legendHeight_ = pw::gui::legendHeight(scene_, canvas_.width());
@@ -76,8 +78,8 @@ void Place::takeTimelines(bool isOtherShape, bool isDragging) {
 }
 
 void Place::settle() {
-  const auto end = static_cast<double>(endOf(scene_));
-  const auto before = static_cast<double>(std::exchange(end_, endOf(scene_)));
+  const auto end = static_cast<double>(std::max(endOf(scene_), outlinesEnd_));
+  const auto before = static_cast<double>(std::exchange(end_, std::max(endOf(scene_), outlinesEnd_)));
   if (showsAll_) {
     if (end > view_.end() || end < 0.7 * view_.end()) fitAll();
   } else if (view_.start < before && before <= view_.end() && end > view_.end()) {

@@ -67,6 +67,7 @@ class Place : public QObject {
   /// Other timelines. Where they have other ranks or tracks all of them is shown; else the view is kept, unless it showed everything and
   /// is not being dragged.
   void takeTimelines(bool isOtherShape, bool isDragging);
+  void showUpTo(Ns end) { outlinesEnd_ = end; }  ///< all is no less than that, as outlines reach so far; before `takeTimelines`
   /// Fits all again, where all is shown and has become longer or much shorter; where only the end was in sight, it stays so.
   void settle();
   void resized();  ///< the canvas, or the font
@@ -94,6 +95,7 @@ class Place : public QObject {
   RowLayout layout_;
   Viewport view_;
   int scroll_ = 0, legendHeight_ = 0;
+  Ns outlinesEnd_ = 0;
   Ns end_ = 0;               ///< of the timelines that last settled
   bool showsAll_ = true;     ///< the view is fitted to all, and stays so
   bool fitsHeight_ = false;  ///< so are the rows' heights

@@ -201,6 +201,8 @@ void TimelineWidget::Private::restore(const SavedView& view) {
 void TimelineWidget::Private::takeTimelines(bool isOtherShape) {
   selection.keep(!isOtherShape);
   if (isOtherShape) finder.forget();
+  const auto before = shown.before();
+  place.showUpTo(before ? before->timeline.end : Ns(0));
   place.takeTimelines(isOtherShape, shown.isMoving());
   updateGroups();
   notes.refresh();
@@ -301,6 +303,7 @@ bool TimelineWidget::Private::handle(QEvent* event) {
 void TimelineWidget::dismissChange() {
   if (d->shown.isChangeDismissed()) return;
   d->shown.dismissChange();
+  d->place.showUpTo(0);
   d->updateDetails();
   d->canvas->update();
 }

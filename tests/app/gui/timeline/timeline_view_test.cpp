@@ -67,6 +67,17 @@ TEST_F(TimelineView, AnyChangeLeavesOutlinesUntilAClick) {
   EXPECT_FALSE(widget.details().isEmpty()) << "of the next change";
 }
 
+TEST_F(TimelineView, TheAxisHoldsTheOutlinesOfALongerPlan) {
+  const Ns before = timeline().end;
+  recost([](CostTable& costs) { costs.stages[1].forward /= 4; });
+  ASSERT_LT(timeline().end, before);
+  key(Qt::Key_Home);
+  EXPECT_EQ(widget.viewport(), fitted(0, before, widget.viewport().width));
+  key(Qt::Key_Escape);
+  key(Qt::Key_Home);
+  EXPECT_EQ(widget.viewport(), fitted(0, timeline().end, widget.viewport().width));
+}
+
 TEST_F(TimelineView, ZoomKeysKeepTheTimeUnderTheMouse) {
   const QPoint where(xOf(7 * kMs), yOf(2));
   moveTo(where);
