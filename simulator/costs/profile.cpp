@@ -188,7 +188,9 @@ void readRankProfiles(const JsonPart& j, const std::string& source, Profile& pro
       const JsonPart part = all[file];
       if (part.has("rank_profiles")) part.fail("has profiles of ranks");
       read[file] = std::make_shared<const Profile>(parseProfile(part.json().dump(), fmt::format("{} in {}", file, source)));
-      if (read[file]->nodes.size() != profile.nodes.size() || read[file]->microbatch != profile.microbatch)
+      const Profile& costs = *read[file];
+      if (costs.nodes.size() != profile.nodes.size() || costs.sent.empty() != profile.sent.empty() ||
+          costs.microbatch != profile.microbatch)
         part.fail("is of another model or microbatch size");
     }
   }

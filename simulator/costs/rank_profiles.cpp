@@ -80,7 +80,7 @@ void placeOn(Profile& profile, const Cluster& cluster) {
   profile.cluster = cluster.origin;
   remakeOwn(profile.topology, [&](const RankProfile& own, std::size_t rank) {
     if (!own.costs) throw UsageError(fmt::format("The profile {} of rank {} was not read; name the cluster's file.", own.file, rank));
-    if (own.costs->nodes.size() != profile.nodes.size()) {
+    if (own.costs->nodes.size() != profile.nodes.size() || own.costs->sent.empty() != profile.sent.empty()) {
       throw UsageError(fmt::format("{}, which rank {} of the cluster names, is not a profile of {}; profile this model on that device.",
                                    own.file, rank, profile.model));
     }

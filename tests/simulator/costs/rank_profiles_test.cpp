@@ -70,6 +70,9 @@ TEST(RankProfiles, OfAnotherModelOrUnreadAreRefused) {
               placeOn(profile, rackWith(profileOfTwo({1, 2, 3})));
             }),
             "/rack/own.json, which rank 2 of the cluster names, is not a profile of two; profile this model on that device.");
+  Profile layers = profile;
+  layers.sent.assign(2, 0);
+  EXPECT_NE(refusalOf([&] { placeOn(layers, rackWith(profile)); }).find("is not a profile of two"), std::string::npos);
   Profile half = profile;
   half.computing.precision = DType::BFloat16;
   EXPECT_EQ(
