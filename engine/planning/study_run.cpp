@@ -5,6 +5,8 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -12,6 +14,7 @@
 
 #include "backends/host/contents.h"
 #include "backends/host/files.h"
+#include "backends/resources/resources.h"
 #include "engine/planning/study_worker.h"
 #include "simulator/search/parallel_for.h"
 #include "simulator/text/digest.h"
@@ -80,7 +83,13 @@ std::string studyInputs(const Study& study, const std::string& folder) {
   for (const std::string& model : study.models) add(model, studyPath(folder, model));
   for (const std::string& profile : study.profiles) add(profile, studyPath(folder, profile));
   for (const std::string& cluster : study.clusters) {
-    if (isClusterFile(cluster)) add(cluster, clusterFile(folder, cluster));
+    if (!isClusterFile(cluster)) continue;
+    const std::string file = clusterFile(folder, cluster);
+    add(cluster, file);
+    std::set<std::string> profiles;
+    for (const RankSpec& rank : loadCluster(file).topology.ranks) {
+      if (rank.own.exists() && profiles.insert(rank.own.file).second) add(rank.own.file, rank.own.file);
+    }
   }
   return inputs;
 }

@@ -336,6 +336,10 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   Subject subject;
   subject.schedule = plan.schedule;
   subject.costs = plan.costs;
+  if (plan.optimizer) {
+    const int holders = plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1);
+    addOptimizerState(subject.costs, stateCopies(plan.optimizer->update), plan.optimizer->zero1 ? holders : 1);
+  }
   if (!plan.profile.nodes.empty()) subject.costSource = "costs " + sourceOf(plan.profile);
   subject.processBytes = plan.profile.processBytes;
   if (o.slow.empty()) subject.uncertainty = plan.profile.uncertainty;

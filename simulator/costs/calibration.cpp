@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/text/rounding.h"
 
 namespace pw {
@@ -25,6 +26,11 @@ Profile calibrated(Profile profile, const Calibration& calibration) {
   profile.loss = calibrated(profile.loss, calibration);
   profile.actionOverhead += calibration.perAction;
   profile.optimizerNsPerByte *= calibration.optimizer;
+  remakeRankProfiles(profile.topology, [&](const RankProfile& own, std::size_t) {
+    Calibration computing = calibration;
+    computing.perMessage = 0;
+    return calibrated(*own.costs, computing);
+  });
   add(profile.topology.sameNode, calibration.perMessage);
   add(profile.topology.network, calibration.perMessage);
   for (RankLink& link : profile.topology.links) add(link.link, calibration.perMessage);

@@ -269,7 +269,11 @@ double flopUtilisation(const Profile& profile, std::int64_t samples, Ns step, in
   if (profile.peakFlops <= 0 || step <= 0) return 0;
   double perMicrobatch = 0, devices = 0;
   for (const NodeCost& node : profile.nodes) perMicrobatch += node.flops;
-  for (int r = 0; r < ranks; ++r) devices += speedOf(profile, JobRank(r));
+  for (JobRank rank(0); rank.value < ranks; ++rank.value) {
+    const RankSpec* const spec = profile.topology.ranks.empty() ? nullptr : &profile.topology.ranks.at(rank.index());
+    const bool knowsPeak = spec != nullptr && spec->own.costs && spec->own.costs->peakFlops > 0;
+    devices += knowsPeak ? spec->speed * spec->own.costs->peakFlops / profile.peakFlops : speedOf(profile, rank);
+  }
   const double work = 3 * perMicrobatch / static_cast<double>(profile.microbatch) * static_cast<double>(samples);
   return work / (devices * profile.peakFlops * static_cast<double>(step) * 1e-9);
 }

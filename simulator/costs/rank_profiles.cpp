@@ -32,19 +32,6 @@ NodeCost scaledCost(NodeCost cost, double by) {
   return cost;
 }
 
-/// Sets the costs of ranks that have some of their own, of each file once.
-template <class Make>
-void remakeOwn(Topology& topology, Make make) {
-  std::map<std::string, std::shared_ptr<const Profile>> made;
-  for (std::size_t r = 0; r < topology.ranks.size(); ++r) {
-    RankProfile& own = topology.ranks[r].own;
-    if (!own.exists()) continue;
-    const auto [known, isNew] = made.try_emplace(own.file);
-    if (isNew) known->second = std::make_shared<const Profile>(make(own, r));
-    own.costs = known->second;
-  }
-}
-
 std::string precisionText(DType precision) {
   return precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(precision));
 }
@@ -58,6 +45,17 @@ double timeOf(const Profile& profile) {
 
 }  // namespace
 
+void remakeRankProfiles(Topology& topology, const std::function<Profile(const RankProfile&, std::size_t)>& make) {
+  std::map<std::string, std::shared_ptr<const Profile>> made;
+  for (std::size_t r = 0; r < topology.ranks.size(); ++r) {
+    RankProfile& own = topology.ranks[r].own;
+    if (!own.exists()) continue;
+    const auto [known, isNew] = made.try_emplace(own.file);
+    if (isNew) known->second = std::make_shared<const Profile>(make(own, r));
+    own.costs = known->second;
+  }
+}
+
 bool operator==(const RankProfile& a, const RankProfile& b) {
   if (a.file != b.file || (a.costs == nullptr) != (b.costs == nullptr)) return false;
   return a.costs == b.costs || *a.costs == *b.costs;
@@ -68,7 +66,7 @@ Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
   const double by = static_cast<double>(microbatch) / static_cast<double>(profile.microbatch);
   for (NodeCost& node : scaled.nodes) node = scaledCost(node, by);
   scaled.loss = scaledCost(scaled.loss, by);
-  remakeOwn(scaled.topology, [&](const RankProfile& own, std::size_t) { return scaledProfile(*own.costs, microbatch); });
+  remakeRankProfiles(scaled.topology, [&](const RankProfile& own, std::size_t) { return scaledProfile(*own.costs, microbatch); });
   scaled.microbatch = microbatch;
   scaled.estimated = true;
   scaled.machine.device = fmt::format("{}, from costs at microbatch {}", profile.machine.device, profile.microbatch);
@@ -78,7 +76,7 @@ Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
 void placeOn(Profile& profile, const Cluster& cluster) {
   profile.topology = cluster.topology;
   profile.cluster = cluster.origin;
-  remakeOwn(profile.topology, [&](const RankProfile& own, std::size_t rank) {
+  remakeRankProfiles(profile.topology, [&](const RankProfile& own, std::size_t rank) {
     if (!own.costs) throw UsageError(fmt::format("The profile {} of rank {} was not read; name the cluster's file.", own.file, rank));
     if (own.costs->nodes.size() != profile.nodes.size() || own.costs->sent.empty() != profile.sent.empty()) {
       throw UsageError(fmt::format("{}, which rank {} of the cluster names, is not a profile of {}; profile this model on that device.",

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "simulator/costs/cluster.h"
@@ -11,6 +13,9 @@ namespace pw {
 /// Ranks and links of a cluster, whatever times they are beside. Costs that its ranks have of their own (`RankProfile`) are scaled to the
 /// profile's microbatch size. Throws UsageError where those were not read, or are of another model.
 void placeOn(Profile& profile, const Cluster& cluster);
+
+/// Sets the costs of ranks that have some of their own, of each file once: `make` is given the first rank that names it.
+void remakeRankProfiles(Topology& topology, const std::function<Profile(const RankProfile& own, std::size_t rank)>& make);
 
 /// Costs of another microbatch size, in proportion: times and bytes of nodes and loss, also of those that ranks have of their own; not the
 /// overhead of an action. Small kernels do not get faster in proportion, so a scaled profile is too optimistic for small microbatches.

@@ -86,6 +86,8 @@ struct Dynamic {
   struct Scale {
     const std::vector<double>* prefix;  // summed weight before each node
     double slowness = 1;
+
+    bool operator==(const Scale&) const = default;
   };
   std::vector<std::vector<Scale>> scales;  // by stage: the heaviest counts
   // Of limited stages: summed bytes before each node, and what each stage may hold; else empty.
@@ -105,8 +107,9 @@ struct Dynamic {
     return most;
   }
 
-  /// Smallest possible heaviest stage. As a position moves right, what is before it gets heavier and what is after it lighter: the best
-  /// place for the last stage's begin is where the two meet, and moves only forward with its end.
+  /// Smallest possible heaviest stage, where all stages weigh alike. As a position moves right, what is before it gets heavier and what is
+  /// after it lighter: the best place for the last stage's begin is where the two meet, and moves only forward with its end. Where stages
+  /// differ, more nodes may make the heaviest of those before lighter: a slow stage need not take a heavy node then.
   [[nodiscard]] double bottleneck() const {
     const std::size_t k = positions.size();
     constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -172,7 +175,11 @@ struct Dynamic {
     return reached[k - 1] != 0;
   }
 
-  /// Smallest possible heaviest stage where stages have rooms, which need not be alike: by bisection; infinite where no cut has room.
+  [[nodiscard]] bool areAlike() const {
+    return std::ranges::all_of(scales, [&](const auto& stage) { return stage == scales.front(); });
+  }
+
+  /// Smallest possible heaviest stage where stages have rooms, or weigh differently: by bisection; infinite where no cut has room.
   [[nodiscard]] double bottleneckWithin() const {
     constexpr int kHalvings = 40;
     double low = 0, high = 0;
@@ -303,7 +310,7 @@ Answer<std::vector<NodeId>> Balancer::begins(int stages, Balance by, const Stage
   dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
   dynamic.positions.push_back(graph_.nodes.size());
   for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(places_.crossing[position]);
-  return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
+  return dynamic.cheapest((dynamic.areAlike() ? dynamic.bottleneck() : dynamic.bottleneckWithin()) * 1.01 + 1e-9);
 }
 
 std::optional<std::vector<NodeId>> Balancer::beginsWithin(const std::vector<StageRoom>& rooms, const StageSpeeds& speeds) const {

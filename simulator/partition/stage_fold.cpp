@@ -40,7 +40,7 @@ class Lifetimes {
  public:
   Lifetimes(const ModelGraph& graph, const std::vector<std::vector<ValueId>>& reads, const std::vector<ValueId>& bases,
             const std::vector<Bytes>& bytes)
-      : made_(graph.nodes.size()), ending_(graph.nodes.size() + 1) {
+      : made_(graph.nodes.size()), ending_(graph.nodes.size() + 1), last_(graph.values.size(), NodeId(-1)) {
     std::vector<std::size_t> last(graph.values.size(), 0);
     const std::vector<ValueId> outputs = keptOutputs(graph);
     for (std::size_t n = 0; n <= graph.nodes.size(); ++n) {
@@ -53,6 +53,7 @@ class Lifetimes {
         if (bytes[v.index()] < 0) continue;  // a size that depends on data: nothing is known about it
         const std::size_t end = std::max(last[v.index()], n);
         made_[n].push_back({v, NodeId(n), NodeId(end), bytes[v.index()]});
+        last_[v.index()] = NodeId(end);
         ending_[end].push_back(made_[n].back());
       }
     }
@@ -69,6 +70,8 @@ class Lifetimes {
     for (const Life& life : ending_[node]) bytes += life.from >= rangeBegin ? life.bytes : 0;
     return bytes;
   }
+  /// Of computed memory; −1 where it is not known.
+  [[nodiscard]] NodeId lastUse(ValueId base) const { return last_[base.index()]; }
   /// Of what this node makes, the values that nodes from `end` on use, with their bytes.
   [[nodiscard]] std::vector<std::pair<ValueId, Bytes>> leavingFrom(std::size_t node, NodeId end) const {
     std::vector<std::pair<ValueId, Bytes>> leaving;
@@ -93,6 +96,7 @@ class Lifetimes {
     Bytes bytes = 0;
   };
   std::vector<std::vector<Life>> made_, ending_;
+  std::vector<NodeId> last_;  ///< by value
 };
 
 /// Of every value; −1 where it is not a tensor or its size depends on data.
@@ -147,7 +151,10 @@ class FoldTables {
         sizes_(sizesOf(graph, bindings_)),
         lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
         sums_(profile) {
-    if (!isLayerChain(graph)) keptBy_ = keepersOf(graph, profile, sizes_);
+    if (!isLayerChain(graph)) {
+      needsGradient_ = needsGradient(graph);
+      keptBy_ = keepersOf(graph, profile, sizes_);
+    }
     const auto knows = [](const NodeCost& c) { return c.backwardChange != 0; };
     knowsBackward_ = knows(profile.loss) || std::any_of(profile.nodes.begin(), profile.nodes.end(), knows);
     const auto splits = [](const NodeCost& c) { return c.weight != 0; };
@@ -274,6 +281,7 @@ class FoldTables {
   /// From nothing received on.
   [[nodiscard]] Curve forward(const StageSpec& spec) const {
     Curve curve;
+    const std::vector<Bytes> received = receivedThatEnds(spec);
     auto range = spec.checkpoints.cbegin();
     for (auto n = spec.begin.index(); n < spec.end.index();) {
       if (range != spec.checkpoints.cend() && range->begin.index() == n) {
@@ -287,7 +295,8 @@ class FoldTables {
         continue;
       }
       curve.during(node(n).forwardPeak);
-      curve.change(node(n++).saved);
+      curve.change(node(n).saved + received[n - spec.begin.index()]);
+      ++n;
     }
     if (!isLast(spec)) return curve;
     curve.during(profile_.loss.forwardPeak);
@@ -309,7 +318,9 @@ class FoldTables {
     result.holds = true;
     Curve curve;
     if (isLast(spec)) undo(profile_.loss, inputOnly, 0, curve);
-    const std::vector<Bytes> held = heldByCaller(spec);
+    const std::vector<Bytes> held = heldByCaller(spec), received = receivedThatEnds(spec);
+    const std::vector<Bytes> gradients = gradientsOfOutputs(spec);
+    Bytes given = 0;        // gradients of outputs that the next node to do so gives back, and the caller holds
     Bytes heldOfRange = 0;  // added once the first node has, by itself, given its output's gradient back
     Bytes addedOfRange = 0;
     auto range = spec.checkpoints.crbegin();
@@ -317,23 +328,25 @@ class FoldTables {
       if (range != spec.checkpoints.crend() && range->end.index() == n) {
         for (auto again = range->begin.index(); again < n; ++again) {
           curve.during(node(again).forwardPeak);
-          curve.change(node(again).saved);
+          curve.change(node(again).saved + received[again - spec.begin.index()]);
         }
         if (n == spec.end.index()) result.holds = false;  // the same gradient
         heldOfRange = lifetimes_.leaving(*range);
       }
+      given += gradients[n - 1 - spec.begin.index()];
       undo(node(n - 1), inputOnly, held[n - 1 - spec.begin.index()], curve);
-      if (node(n - 1).backwardChange != 0) {
+      if (node(n - 1).backwardChange != 0 || node(n - 1).backwardPeak > 0) {  // it makes a gradient of its input
         const Bytes kept = inputOnly ? node(n - 1).heldForWeight : 0;
         const Bytes ofRange = std::max<Bytes>(0, std::exchange(heldOfRange, Bytes{0}) - kept);
         if (!std::exchange(result.adds, true)) {  // the caller's gradients are added, and the curve begins anew from there
           result.before = curve.peak;
           result.level = curve.level;
+          result.given = std::exchange(given, Bytes{0});
           result.ofRange = ofRange;
           result.kept = kept;
           curve = {};
         } else {
-          curve.change(ofRange);
+          curve.change(ofRange + std::exchange(given, Bytes{0}));
         }
         addedOfRange += ofRange;
       }
@@ -344,20 +357,68 @@ class FoldTables {
     return result;
   }
 
-  /// By node of a stage: outputs of the stage that nothing in it keeps any longer once the node's backward has run (as a ReLU its result).
-  /// The caller of the backward holds them until it returns. Not those of checkpointed ranges, which are counted there.
-  [[nodiscard]] std::vector<Bytes> heldByCaller(const StageSpec& spec) const {
-    std::vector<Bytes> held(spec.end.index() - spec.begin.index(), 0);
-    if (isLast(spec)) return held;
+  /// By node of a stage: of the stage's outputs that it makes. Not those of checkpointed ranges, which are counted there.
+  [[nodiscard]] std::vector<Bytes> gradientsOfOutputs(const StageSpec& spec) const {
+    std::vector<Bytes> gradients(spec.end.index() - spec.begin.index(), 0);
+    if (isLast(spec)) return gradients;
     auto range = spec.checkpoints.cbegin();
     for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
       while (range != spec.checkpoints.cend() && range->end.index() <= n) ++range;
       if (range != spec.checkpoints.cend() && range->begin.index() <= n) continue;
-      for (const auto& [value, bytes] : lifetimes_.leavingFrom(n, spec.end)) {
-        const NodeId keeper = keptBy_[value.index()];
-        if (keeper >= spec.begin && keeper < spec.end) held[keeper.index() - spec.begin.index()] += bytes;
+      for (const auto& [value, bytes] : lifetimes_.leavingFrom(n, spec.end))
+        gradients[n - spec.begin.index()] += needsGradient_[value.index()] ? bytes : Bytes{0};
+    }
+    return gradients;
+  }
+
+  /// Values from earlier stages that this node reads.
+  [[nodiscard]] std::set<ValueId> receivedBy(std::size_t n, const StageSpec& spec) const {
+    std::set<ValueId> received;
+    for (const ValueId v : reads_[n]) {
+      const ValueId base = bases_[v.index()];
+      const Value& value = graph_.value(base);
+      const bool isEarlier = value.origin == ValueOrigin::Node && value.producer < spec.begin;
+      if (!isEarlier || !value.tensor || sizes_[base.index()] <= 0) continue;
+      if (std::ranges::find(spec.recomputed, value.producer) == spec.recomputed.end()) received.insert(base);
+    }
+    return received;
+  }
+
+  /// By node of a stage: what it receives that the whole model frees after this node's forward, as nothing keeps it for a backward. The
+  /// caller holds it until the backward.
+  [[nodiscard]] std::vector<Bytes> receivedThatEnds(const StageSpec& spec) const {
+    std::vector<Bytes> ends(spec.end.index() - spec.begin.index(), 0);
+    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
+      for (const ValueId base : receivedBy(n, spec)) {
+        if (keptBy_[base.index()] < NodeId(0) && lifetimes_.lastUse(base) == NodeId(n))
+          ends[n - spec.begin.index()] += sizes_[base.index()];
       }
     }
+    return ends;
+  }
+
+  /// By node of a stage: what its backward gives back in the whole model, as nothing keeps it any longer, and the caller of the stage's
+  /// backward, or of a checkpointed range's, holds until that returns: received values, and outputs.
+  [[nodiscard]] std::vector<Bytes> heldByCaller(const StageSpec& spec) const {
+    std::vector<Bytes> held(spec.end.index() - spec.begin.index(), 0);
+    const auto add = [&](NodeId keeper, NodeId begin, NodeId end, Bytes bytes) {
+      const bool isThere = keeper >= begin && keeper < end;
+      if (isThere) held[keeper.index() - spec.begin.index()] += bytes;
+      return isThere;
+    };
+    auto range = spec.checkpoints.cbegin();
+    std::set<ValueId> received;
+    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
+      received.merge(receivedBy(n, spec));
+      while (range != spec.checkpoints.cend() && range->end.index() <= n) ++range;
+      const bool isInRange = range != spec.checkpoints.cend() && range->begin.index() <= n;
+      for (const auto& [value, bytes] : lifetimes_.leavingFrom(n, isInRange ? range->end : spec.end)) {
+        const NodeId keeper = keptBy_[value.index()];
+        if (isInRange && add(keeper, range->begin, range->end, bytes)) continue;
+        if (!isLast(spec) && lifetimes_.lastUse(value) >= spec.end) add(keeper, spec.begin, spec.end, bytes);
+      }
+    }
+    for (const ValueId base : received) add(keptBy_[base.index()], spec.begin, spec.end, sizes_[base.index()]);
     return held;
   }
 
@@ -378,14 +439,15 @@ class FoldTables {
   std::vector<InPlaceChange> changes_;       ///< by node
   std::vector<Bytes> sizes_;                 ///< by value
   Lifetimes lifetimes_;
-  std::vector<NodeId> keptBy_;  ///< by value, as in `KeptValues`; empty for a layer table
+  std::vector<bool> needsGradient_;  ///< by value
+  std::vector<NodeId> keptBy_;       ///< by value, as in `KeptValues`; empty for a layer table
   CostSums sums_;
   bool knowsBackward_ = false, splits_ = false;
 };
 
 Bytes BackwardPeak::with(Bytes gradients) const {
-  const Bytes first = gradients + before;
-  return adds ? std::max(first, gradients + level + ofRange + std::max<Bytes>(0, (holds ? gradients : 0) - kept) + after) : first;
+  const Bytes first = gradients + before, held = holds ? std::min(gradients, given) : Bytes{0};
+  return adds ? std::max(first, gradients + level + ofRange + std::max<Bytes>(0, held - kept) + after) : first;
 }
 
 StageCost FoldedStage::with(Bytes received, Bytes gradientsIn) const {

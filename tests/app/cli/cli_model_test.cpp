@@ -180,6 +180,17 @@ TEST(PlanCommand, SaysWhatItsStepIsSensitiveTo) {
   EXPECT_EQ(own, Json::parse(call({"simulate", plan, "--sensitivity", "0.2", "--json"}).out)["sensitivity"]);
 }
 
+TEST(SimulateCommand, OfAPlanCountsTheOptimizerThatItWasMadeFor) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  const Outcome planned = call({"plan", sample("gpt_small"), "--ranks", "2", "--replicas", "2", "--microbatches", "4", "--cluster",
+                                "h100-nvlink", "--optimizer", "adamw", "--zero1", "--out", plan, "--json"});
+  ASSERT_EQ(planned.status, 0) << planned.err;
+  const Json own = Json::parse(planned.out), simulated = Json::parse(call({"simulate", plan, "--json"}).out);
+  EXPECT_EQ(simulated["step_ns"], own["step_ns"]);
+  for (std::size_t r = 0; r < 2; ++r) EXPECT_EQ(simulated["ranks"][r]["peak_bytes"], own["ranks"][r]["peak_bytes"]) << r;
+}
+
 TEST(PlanCommand, SaysWhatOneRankWouldTake) {
   const auto planned = [](const std::vector<std::string>& more) {
     std::vector<std::string> words{"plan",        sample("gpt_small"), "--microbatches", "8",     "--cluster",

@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "backends/host/files.h"
 #include "backends/store/study_store.h"
 #include "engine/planning/study_run.h"
 #include "schedules/error.h"
@@ -106,6 +107,27 @@ TEST(StudyCommand, GoesOnWhereItWasInterrupted) {
   std::set<std::int64_t> numbers;
   for (const StudyRow& row : rowsOf(folder.file("s.db"))) EXPECT_TRUE(numbers.insert(row.point.number).second);
   EXPECT_EQ(static_cast<std::int64_t>(numbers.size()), pointsOf(store.study()));
+}
+
+TEST(StudyCommand, KnowsTheProfilesThatAClusterNamesForItsRanks) {
+  const Folder folder;
+  const std::string own = folder.file("own.json");
+  const auto estimated = [&](const char* cluster) {
+    ASSERT_EQ(call({"profile", sample("gpt_small"), "--estimate", cluster, "--out", own}).status, 0);
+  };
+  Json cluster = Json::parse(readFile(PW_SOURCE_DIR "/resources/clusters/h100-nvlink.json"));
+  cluster["ranks"] = Json::array({Json::object(), {{"profile", "own.json"}}});
+  static_cast<void>(folder.with("rack.json", cluster.dump()));
+  const std::string text =
+      R"({"version": 1, "model": ")" + sample("gpt_small") + R"(", "cluster": "./rack.json", "ranks": 2, "microbatches": 4,
+      "schedule": "1f1b"})";
+  const std::string file = folder.with("s.json", text);
+  const std::string at = file.substr(0, file.rfind('/'));
+  estimated("h100-nvlink");
+  const std::string before = studyInputs(parseStudy(text, file), at);
+  EXPECT_EQ(studyInputs(parseStudy(text, file), at), before);
+  estimated("l4-pcie");
+  EXPECT_NE(studyInputs(parseStudy(text, file), at), before) << "what was found before would not be found now";
 }
 
 TEST(StudyCommand, KeepsWhatEndedBeforeAnException) {

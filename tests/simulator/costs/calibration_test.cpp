@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -20,6 +21,22 @@ constexpr Calibration kAdded{.forward = 1.25, .backward = 1.5, .optimizer = 2, .
 
 /// Equal up to what rounding each node instead of their sum changes.
 void expectAlike(Ns a, Ns b, std::size_t nodes) { EXPECT_LE(abs(a - b), nodes) << a << " and " << b; }
+
+TEST(Calibration, CountsForTimesThatRanksHaveOfTheirOwn) {
+  Profile profile;
+  profile.nodes.assign(2, {100, 200, 0, 0, 0, 0});
+  auto own = std::make_shared<Profile>(profile);
+  own->nodes.assign(2, {40, 80, 0, 0, 0, 0});
+  own->optimizerNsPerByte = 1;
+  profile.topology.ranks.assign(3, {});
+  profile.topology.ranks[1].own = profile.topology.ranks[2].own = {"own.json", own};
+  const auto& ranks = calibrated(profile, kAdded).topology.ranks;
+  EXPECT_EQ(ranks[1].own.costs->nodes[0].forward, 50);
+  EXPECT_EQ(ranks[1].own.costs->nodes[0].backward, 120);
+  EXPECT_EQ(ranks[1].own.costs->actionOverhead, kAdded.perAction);
+  EXPECT_EQ(ranks[1].own.costs->optimizerNsPerByte, 2);
+  EXPECT_EQ(ranks[1].own.costs, ranks[2].own.costs);
+}
 
 TEST(Calibration, OfAProfileIsThatOfItsPlansCosts) {
   const ModelGraph graph = loadModel({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"});

@@ -166,7 +166,7 @@ TEST(StageFold, TakesThePeakOfAnInputGradientWhereWeightsWaitForW) {
 TEST(StageFold, CountsTheCopyOfAReceivedValueThatIsChangedInPlace) {
   const auto activationsOf = [](const char* first, const char* second) {
     GraphBuilder b;
-    const ValueId made = b.op("tanh", {b.input("x")}, "made"), changed = b.op(first, {made}, "changed");
+    const ValueId made = b.op("linear", {b.input("x"), b.parameter("w")}, "made"), changed = b.op(first, {made}, "changed");
     b.output(b.op(second, {changed}, "last"));
     const ModelGraph graph = b.graph();
     const Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
@@ -178,7 +178,8 @@ TEST(StageFold, CountsTheCopyOfAReceivedValueThatIsChangedInPlace) {
   EXPECT_EQ(activationsOf("relu_", "relu"), plain);
 }
 
-/// An operator that keeps its result frees it in the whole model's backward; as the output of a stage it stays until the backward returns.
+/// An operator that keeps its result frees it in the whole model's backward; as the output of a stage, or of a checkpointed range, it stays
+/// until that backward returns.
 TEST(StageFold, HoldsOutputsThatTheirOperatorsBackwardGivesBack) {
   const auto peakOf = [](const char* last, bool recompute) {
     GraphBuilder b;
@@ -191,7 +192,56 @@ TEST(StageFold, HoldsOutputsThatTheirOperatorsBackwardGivesBack) {
     return costTable(graph, partition, p, {.rankOfStage = {Rank(0), Rank(1)}}).stages[0].backwardPeak;
   };
   EXPECT_EQ(peakOf("tanh", false), peakOf("sin", false) + kValue);
-  EXPECT_EQ(peakOf("tanh", true), peakOf("sin", true)) << "a checkpoint's own output is held either way";
+  EXPECT_EQ(peakOf("tanh", true), peakOf("sin", true) + kValue);
+}
+
+/// Costs of the second stage of x → linear → OP → linear, cut before the operator: its activations, and what its I and B need.
+StageCost secondStage(const char* op, const Profile& p) {
+  GraphBuilder b;
+  const ValueId made = b.op("linear", {b.input("x"), b.parameter("w")}, "made");
+  const ModelGraph graph = b.done(b.op("linear", {b.op(op, {made}, "own"), b.parameter("v")}, "y"));
+  const Partition partition = cutGraph(graph, {NodeId(1)}, kBindings, nullptr);
+  return costTable(graph, partition, p, {.rankOfStage = {Rank(0), Rank(1)}}).stages[1];
+}
+
+/// A tanh does not keep its input, so the whole model frees that after it: `saved` is less by it. The stage holds what it received.
+TEST(StageFold, HoldsWhatItReceivedWhereTheModelFreesIt) {
+  Profile p = profile(3);
+  const Bytes kept = secondStage("sin", p).activationBytes;
+  p.nodes[1].saved = 0;  // its result, less its input
+  EXPECT_EQ(secondStage("tanh", p).activationBytes, kept);
+}
+
+/// A square product's backward makes a gradient as large as the one that it gives back.
+TEST(StageFold, KnowsThatAGradientIsGivenBackWhereBytesStayTheSame) {
+  const auto peakOf = [](Bytes change) {
+    GraphBuilder b;
+    const ValueId made = b.op("linear", {b.op("linear", {b.input("x"), b.parameter("u")}, "first"), b.parameter("w")}, "made");
+    const ModelGraph graph = b.done(b.op("linear", {made, b.parameter("v")}, "y"));
+    Profile p = profile(3);
+    p.nodes[1].backwardChange = change;
+    p.nodes[0].backwardPeak = 20 * kValue;
+    return costTable(graph, cutGraph(graph, {NodeId(2)}, kBindings, nullptr), p, {.rankOfStage = {Rank(0), Rank(1)}})
+        .stages[0]
+        .backwardPeak;
+  };
+  EXPECT_EQ(peakOf(0), peakOf(1) - 1) << "the caller holds that gradient while the first node runs";
+}
+
+/// Two outputs: the gradient of the skip is given back by the node that made it, which runs last.
+TEST(StageFold, HoldsTheGradientOfEachOutputFromWhereItIsGivenBack) {
+  const auto peakOf = [](bool skips) {
+    GraphBuilder b;
+    const ValueId skip = b.op("linear", {b.input("x"), b.parameter("u")}, "skip"), made = b.op("linear", {skip, b.parameter("w")}, "made");
+    const ValueId next = b.op("linear", {made, b.parameter("v")}, "next");
+    const ModelGraph graph = b.done(skips ? b.op("add", {next, skip}, "y") : b.op("sin", {next}, "y"));
+    Profile p = profile(4);
+    p.nodes[0].backwardPeak = 20 * kValue;
+    return costTable(graph, cutGraph(graph, {NodeId(2)}, kBindings, nullptr), p, {.rankOfStage = {Rank(0), Rank(1)}})
+        .stages[0]
+        .backwardPeak;
+  };
+  EXPECT_EQ(peakOf(true), peakOf(false) + 2 * kValue) << "the skip, and its gradient, which has not been given back yet";
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 
 #include "simulator/partition/partition.h"
 #include "simulator/partition/split.h"
+#include "tests/support/all_splits.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 
@@ -138,6 +140,46 @@ std::vector<int> numbers(const std::vector<NodeId>& ids) {
   std::vector<int> result;
   for (const NodeId id : ids) result.push_back(id.value);
   return result;
+}
+
+/// Against all cuts: stages of different speeds and of times of their own, nodes that differ a hundredfold.
+TEST(Balance, IsTheBestOfAllCutsWhereStagesDifferInSpeed) {
+  std::mt19937_64 random(4);
+  constexpr int kNodes = 9;
+  const ModelGraph graph = chain(kNodes);
+  for (int t = 0; t < 300; ++t) {
+    SCOPED_TRACE(t);
+    const auto randomTimes = [&](Profile& profile) {
+      for (NodeCost& node : profile.nodes)
+        node = {oneIn(random, 3) ? draw<Ns>(random, 1'000, 10'000) : draw<Ns>(random, 10, 100), 0, 0, 0, 0, 0};
+      profile.loss = {};
+    };
+    Profile profile = profileOf(graph), own = profile;
+    randomTimes(profile);
+    randomTimes(own);
+    const int stages = static_cast<int>(draw(random, 2, 5));
+    profile.topology.ranks.assign(static_cast<std::size_t>(stages), {});
+    StageSpeeds speeds;
+    for (int s = 0; s < stages; ++s) speeds.push_back({{-1, 1.0 / static_cast<double>(draw(random, 1, 4))}});
+    if (oneIn(random, 2)) {
+      profile.topology.ranks[0].own = {"own.json", std::make_shared<const Profile>(own)};
+      speeds[0].front().costsOf = 0;
+    }
+    const auto heaviest = [&](const std::vector<NodeId>& begins) {
+      double most = 0;
+      for (std::size_t s = 0; s < speeds.size(); ++s) {
+        const Profile& of = speeds[s].front().costsOf < 0 ? profile : own;
+        const std::size_t from = s == 0 ? 0 : begins[s - 1].index(), to = s < begins.size() ? begins[s].index() : kNodes;
+        Ns time = 0;
+        for (std::size_t n = from; n < to; ++n) time += of.nodes[n].forward;
+        most = std::max(most, static_cast<double>(time) * speeds[s].front().slowness);
+      }
+      return most;
+    };
+    double best = heaviest(allBegins(kNodes, stages).front());
+    for (const auto& begins : allBegins(kNodes, stages)) best = std::min(best, heaviest(begins));
+    EXPECT_LE(heaviest(balancedSplits(graph, profile, stages, Balance::Time, speeds)), 1.01 * best + 1);
+  }
 }
 
 TEST(Balance, TimeCountsTheBackwardAndTheLoss) {
