@@ -63,7 +63,9 @@ def source_of(node):
 
 
 def cut(module, begins):
-    """Marks the nodes with these names as the first nodes of stages."""
+    """Marks the nodes with these names as the first nodes of stages, instead of those that the model marks itself."""
+    for node in [node for node in module.graph.nodes if node.target is torch.ops.pippy._pipe_split.default]:
+        module.graph.erase_node(node)
     nodes = {node.name: node for node in module.graph.nodes}
     for name in begins:
         if name not in nodes:
@@ -271,6 +273,15 @@ def connect(settings, options):
     return device, replica, rank, pipelines[replica], copies[rank], shared[replica]
 
 
+def expect_contiguous(pipe):
+    """torch compares what stages exchange with the traced tensors, which may be views; what is sent is contiguous (`sendable`)."""
+    for _, module in pipe.split_gm.named_children():
+        for node in module.graph.nodes if hasattr(module, "graph") else []:
+            for sent in [node] if node.op == "placeholder" else node.all_input_nodes if node.op == "output" else []:
+                if isinstance(sent.meta.get("val"), torch.Tensor):
+                    sent.meta["val"] = sent.meta["val"].contiguous()
+
+
 def sendable(module, splits_backward):
     """Makes a stage return its outputs in the types they were traced with, contiguous, as Gloo needs them, and as copies before a split backward: torch then
     detaches them in place, which views and saved tensors refuse."""
@@ -401,6 +412,7 @@ def build(settings, options, device, rank, group):
     pipe = pipeline(cut(module, settings["begins"]), mb_args=positional, mb_kwargs=named)
     if pipe.num_stages != len(settings["stage_to_rank"]):
         raise SystemExit(f"run.py: torch cut the model into {pipe.num_stages} stages, not {len(settings['stage_to_rank'])}.")
+    expect_contiguous(pipe)
     mine = [stage for stage, owner in enumerate(settings["stage_to_rank"]) if owner == rank]
     stages = {stage: pipe.build_stage(stage, device, group) for stage in mine}
     with open(os.path.join(HERE, "schedule.csv"), encoding="ascii") as file:

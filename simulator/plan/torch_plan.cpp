@@ -18,13 +18,30 @@
 namespace pw {
 namespace {
 
-/// The name of a node in torch's graph: that of its first result.
-std::string nodeName(const ModelGraph& graph, NodeId id) {
-  for (const ValueId output : graph.node(id).outputs) {
-    if (!graph.value(output).name.empty()) return graph.value(output).name;
+/// The name in torch's graph of the first node of a stage that has one: that of its first result. Those without results, which check
+/// something, remain in the stage before.
+std::string nameOfFirst(const ModelGraph& graph, const StageSpec& stage) {
+  for (auto n = stage.begin.index(); n < stage.end.index(); ++n) {
+    for (const ValueId output : graph.nodes[n].outputs) {
+      if (!graph.value(output).name.empty()) return graph.value(output).name;
+    }
+    if (!graph.nodes[n].outputs.empty()) break;
   }
-  throw UsageError(
-      fmt::format("node {} of {} has no name, so torch cannot be told to cut before it; move the split point", id.value, graph.name));
+  throw UsageError(fmt::format("node {} of {} has no name, so torch cannot be told to cut before it; move the split point",
+                               stage.begin.value, graph.name));
+}
+
+/// Whether torch would send something that no gradient passes: it crosses a cut, or is computed again on the other side.
+bool sendsIntegers(const Plan& plan, const ModelGraph& graph) {
+  const auto isOne = [&](ValueId value) {
+    const auto& tensor = graph.value(value).tensor;
+    return tensor && !isDifferentiable(tensor->dtype);
+  };
+  const auto& partition = plan.partition;
+  return std::ranges::any_of(partition.transfers, [&](const Transfer& t) { return isOne(t.value); }) ||
+         std::ranges::any_of(partition.stages, [&](const StageSpec& stage) {
+           return std::ranges::any_of(stage.recomputed, [&](NodeId n) { return std::ranges::any_of(graph.node(n).outputs, isOne); });
+         });
 }
 
 nlohmann::ordered_json sharedOf(const Plan& plan, const ModelGraph& graph) {
@@ -72,12 +89,10 @@ std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
         fmt::format("The plan's batch of {} makes microbatches of different sizes; torch needs equal ones, so a step has {} samples.",
                     plan.batch, microbatches * plan.microbatchSize));
   }
-  const bool whole = std::any_of(plan.partition.transfers.begin(), plan.partition.transfers.end(), [&](const Transfer& t) {
-    return graph.value(t.value).tensor && !isDifferentiable(graph.value(t.value).tensor->dtype);
-  });
-  if (whole)
+  if (sendsIntegers(plan, graph))
     notes.emplace_back(
-        "Integers cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require gradients\").");
+        "Integers or masks cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require "
+        "gradients\").");
   if (plan.profile.computing.precision == DType::Float8)
     notes.emplace_back("The plan computes linear layers in 8 bits; torch's autocast does not, so all are in bfloat16.");
   if (plan.schedule.lockstep) notes.emplace_back("Ranks follow their orders without exchanging messages in cycles.");
@@ -151,7 +166,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   settings["microbatches"] = plan.schedule.microbatches;
   settings["microbatch"] = plan.microbatchSize;
   auto& begins = settings["begins"] = nlohmann::ordered_json::array();
-  for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) begins.push_back(nodeName(graph, plan.partition.stages[s].begin));
+  for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) begins.push_back(nameOfFirst(graph, plan.partition.stages[s]));
   settings["precision"] = precisionName(torchPrecision(plan));
   settings["split_points"] = plan.splitNames;
   auto& owners = settings["stage_to_rank"] = nlohmann::ordered_json::array();

@@ -77,7 +77,7 @@ def test_a_doubled_step_is_twice_as_long():
     s = pw.schedule("1f1b", ranks=2, microbatches=4)
     comparison = pw.compare(pw.simulate(s, forward="1ms"), pw.simulate(s, forward="2ms"))
     assert comparison.makespan_error == pytest.approx(1)
-    assert comparison.sentence.startswith("the second takes 2.0 times as long as the first"), "neither happened"
+    assert comparison.sentence.startswith("The second takes 2.0 times as long as the first"), "neither happened"
     with pytest.raises(pw.UsageError, match="another one"):
         pw.compare(pw.simulate(s))
 

@@ -4,6 +4,7 @@
 
 shared: one module called in every layer, as ALBERT's.  late: an input that only the last layers read.
 aux: an output beside the loss that crosses the cut.  decoder: attention to another sequence, whose views the cut makes impossible.
+strided: a view that is not contiguous crosses the cut.  marked: torch's own marks, where the plan does not cut.
 """
 
 import os
@@ -11,6 +12,7 @@ import sys
 
 import torch
 from torch import nn
+from torch.distributed.pipelining import pipe_split
 from torch.export import Dim
 
 WIDTH = 16
@@ -46,6 +48,22 @@ class Aux(Late):
         return self.c(second), aux + second.mean(-1)
 
 
+class Marked(Late):
+    def forward(self, x):
+        first = torch.tanh(self.a(x))
+        pipe_split()
+        return self.c(torch.tanh(self.b(first)))
+
+
+class Strided(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.b, self.out = nn.Linear(6, WIDTH), nn.Linear(5, WIDTH), nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.b(torch.tanh(self.enter(x)).transpose(1, 2)[:, :, :5])))
+
+
 class Decoder(nn.Module):
     def __init__(self):
         super().__init__()
@@ -65,6 +83,8 @@ def main():
         "late": (Late(), {"x": x, "w": torch.randn(rows, 1)}, target),
         "aux": (Aux(), {"x": x}, target),
         "decoder": (Decoder(), {"x": torch.randn(rows, 7, 6), "y": torch.randn(rows, 5, 4)}, torch.randn(rows, 5, 3)),
+        "marked": (Marked(), {"x": x}, target),
+        "strided": (Strided(), {"x": torch.randn(rows, 7, 6)}, torch.randn(rows, WIDTH, 3)),
     }
     for name, (model, inputs, wanted) in models.items():
         example = tuple(tensor[:2] for tensor in inputs.values())
