@@ -68,6 +68,8 @@ class Log {
   Timer forward_, backward_;
   Timer* timer_ = nullptr;
   bool inReport_ = false;
+  bool hasOthers_ = false;  ///< reports of another batch size
+  std::int64_t batch_ = 0;  ///< of the iteration at hand; 0: not known
   std::int64_t reports_ = 0, stages_ = 1, world_ = 1;
 };
 
@@ -115,9 +117,17 @@ void Log::takeLine(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (line.find(kAll) != std::string_view::npos || line.find(kMinMax) != std::string_view::npos ||
       line.find(kMax) != std::string_view::npos) {
-    inReport_ = ++reports_ < kMostReports;
+    const auto batch = arguments_.find("global_batch_size");
+    const bool isWhole = batch_ == 0 || batch == arguments_.end() || numberOf<std::int64_t>(batch->second) == batch_;  // not while it grows
+    if (!isWhole) hasOthers_ = true;
+    inReport_ = ++reports_ < kMostReports && isWhole;
     timer_ = nullptr;
     return;
+  }
+  constexpr std::string_view kBatch = "global batch size:";
+  if (const std::size_t at = line.find(kBatch); at != std::string_view::npos) {
+    const std::string_view rest = line.substr(at + kBatch.size());
+    batch_ = numberOf<std::int64_t>(trimmed(rest.substr(0, rest.find('|')))).value_or(0);
   }
   if (!inReport_) return static_cast<void>(takeArgument(line));
   if (line.find(" iteration ") != std::string_view::npos) inReport_ = false;
@@ -157,6 +167,11 @@ std::vector<double> Log::stageTimes(const Timer& timer) const {
 
 std::vector<std::int64_t> Log::layersOfStages() const {
   const auto all = argument("num_layers", -1, static_cast<std::int64_t>(kMostLayers));
+  if (const auto at = arguments_.find("pipeline_model_parallel_layout"); at != arguments_.end() && at->second != "None")
+    throw UsageError(
+        fmt::format("{} is of a training with --pipeline-model-parallel-layout, and how its layers were laid out is not read from a log; "
+                    "log one with as many layers on each stage",
+                    source_));
   std::vector<std::int64_t> layers(static_cast<std::size_t>(stages_), 0);
   std::int64_t left = all, even = stages_;
   const auto given = [&](const char* name, std::size_t stage) {
@@ -193,6 +208,8 @@ LayerTable Log::read(std::string_view text) {
     takeLine(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
+  if (hasOthers_ && (forward_.empty() || backward_.empty()))
+    refuse("its reports are of smaller batches than global_batch_size, as --rampup-batch-size makes them");
   if (forward_.empty() || backward_.empty()) refuse("it has no times of forward-compute and backward-compute");
   if (arguments_.find("micro_batch_size") == arguments_.end())
     throw UsageError(

@@ -56,6 +56,20 @@ std::string refusal(const std::string& text) {
   return "";
 }
 
+TEST(MegatronLog, LeavesOutReportsOfABatchThatStillGrows) {
+  const std::string whole = report({8, 8}, {16, 16});
+  std::string half = report({2, 2}, {4, 4});
+  half.replace(half.find("   64 |"), 7, "   16 |");
+  const LayerTable table = parseMegatronLog(arguments(2, 4) + half + half + whole + whole, "train.log");
+  EXPECT_EQ(table, parseMegatronLog(arguments(2, 4) + whole + whole, "train.log"));
+  EXPECT_THAT(refusal(arguments(2, 4) + half + half), HasSubstr("reports are of smaller batches than global_batch_size"));
+}
+
+TEST(MegatronLog, RefusesALayoutThatItDoesNotRead) {
+  const std::string laidOut = argument("pipeline_model_parallel_layout", "Et|t*3|t*3|tL");
+  EXPECT_THAT(refusal(laidOut + arguments(4, 8) + report({8, 8, 8, 8}, {8, 8, 8, 8})), HasSubstr("--pipeline-model-parallel-layout"));
+}
+
 TEST(MegatronLog, SharesAStagesTimeByItsLayers) {
   // 64 samples in microbatches of 4 on 2 replicas: 8 microbatches. 2 layers on each of 4 stages; the first report is slower.
   const std::string text = arguments(4, 8) + report({900, 900, 900, 900}, {900, 900, 900, 900}) +
