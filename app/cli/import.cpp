@@ -59,15 +59,16 @@ int importLayers(const ImportOptions& o) {
   return kYes;
 }
 
-/// Usual times by stage, rank and kind; of a stage that takes longer for some microbatches the range.
+/// Usual times by stage, rank and kind; of a stage that takes longer for some microbatches, or in some replicas, the range.
 std::string timesTable(const JobShape& shape, const TypicalTimes& typical) {
   struct Range {
     Ns least = 0, most = 0, spread = 0, message = 0;
   };
   std::vector<std::pair<const JobShape::Slot*, Range>> ranges;
-  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+  for (std::size_t i = 0; i < typical.times.actions.size(); ++i) {
+    const std::size_t s = i % shape.slotsOfCopy();
     const JobShape::Slot& slot = shape.copySlots[s];
-    const Ns time = typical.times.actions[s];
+    const Ns time = typical.times.actions[i];
     const auto same = std::ranges::find_if(
         ranges, [&](const auto& r) { return r.first->action.stage == slot.action.stage && r.first->action.kind == slot.action.kind; });
     if (same == ranges.end()) {

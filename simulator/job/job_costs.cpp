@@ -41,6 +41,16 @@ void setBackward(const Sum& sum, StageCost& cost) {
 using End = std::pair<Stage, bool>;
 End endOf(const JobShape::Slot& slot) { return {slot.action.stage, slot.action.kind != ActionKind::Forward}; }
 
+/// The usual times of the copy that the others wait for: as all of them would be simulated.
+struct CopyTimes {
+  TypicalTimes typical;
+  std::size_t first = 0;  ///< slot of the copy
+
+  CopyTimes(const JobShape& shape, const Job& job)
+      : typical(typicalTimes(shape, job)), first(slowestCopy(shape, job, typical.times) * shape.slotsOfCopy()) {}
+  [[nodiscard]] Ns action(std::size_t slot) const { return typical.times.actions[first + slot] + typical.times.waits[first + slot]; }
+};
+
 /// The usual time of messages: the median over microbatches.
 std::map<End, Ns> linkTimes(const JobShape& shape, const TypicalTimes& typical) {
   std::map<End, std::vector<Ns>> times;
@@ -70,7 +80,8 @@ Ns parts(Ns whole, int part) { return whole / kPartsOfStage + (part < whole % kP
 
 CostTable costsOf(const Job& job) {
   const JobShape shape(job);
-  const TypicalTimes typical = typicalTimes(shape, job);
+  const CopyTimes copy(shape, job);
+  const TypicalTimes& typical = copy.typical;
   const std::size_t stages = job.schedule.placement.stages();
   CostTable costs;
   costs.stages.resize(stages);
@@ -79,7 +90,7 @@ CostTable costsOf(const Job& job) {
   for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
     const JobShape::Slot& slot = shape.copySlots[s];
     Sum& sum = sums[slot.action.stage.index()];
-    sum.time[static_cast<std::size_t>(slot.action.kind)] += typical.times.actions[s] + typical.times.waits[s];
+    sum.time[static_cast<std::size_t>(slot.action.kind)] += copy.action(s);
     ++sum.count[static_cast<std::size_t>(slot.action.kind)];
   }
   const std::map<End, Ns> links = linkTimes(shape, typical);
@@ -103,14 +114,15 @@ CostTable costsOf(const Job& job) {
 
 std::vector<ActionTime> actionTimes(const Job& job) {
   const JobShape shape(job);
-  const TypicalTimes typical = typicalTimes(shape, job);
+  const CopyTimes copy(shape, job);
+  const TypicalTimes& typical = copy.typical;
   std::vector<ActionTime> times;
   const std::map<End, Ns> links = linkTimes(shape, typical);
   for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
     const JobShape::Slot& slot = shape.copySlots[s];
     // A link has one latency: what a message usually takes beyond it delays its action.
     const Ns late = slot.crosses ? std::max<Ns>(0, typical.times.messages[s] - links.at(endOf(slot))) : 0;
-    times.emplace_back(slot.action, typical.times.actions[s] + typical.times.waits[s] + late);
+    times.emplace_back(slot.action, copy.action(s) + late);
   }
   return times;
 }

@@ -39,7 +39,7 @@ Json stepJson(const JobStep& step) {
   return json;
 }
 
-/// By stage, rank and kind: medians over microbatches of what is usual, and the largest spread.
+/// By stage, rank and kind: medians over microbatches and copies of what is usual, and the largest spread.
 std::vector<Json> typicalJson(const Job& job) {
   const JobShape shape(job);
   const TypicalTimes typical = typicalTimes(shape, job);
@@ -48,13 +48,14 @@ std::vector<Json> typicalJson(const Job& job) {
     Ns spread = 0;
   };
   std::map<std::tuple<Stage, Rank, ActionKind>, Group> groups;
-  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
+  for (std::size_t i = 0; i < typical.times.actions.size(); ++i) {
+    const std::size_t s = i % shape.slotsOfCopy();
     const JobShape::Slot& slot = shape.copySlots[s];
     Group& group = groups[{slot.action.stage, slot.rank, slot.action.kind}];
-    group.usual.push_back(typical.times.actions[s]);
+    group.usual.push_back(typical.times.actions[i]);
     group.spread = std::max(group.spread, typical.spread[s]);
-    group.waits.push_back(typical.times.waits[s]);
-    group.messages.push_back(typical.times.messages[s]);
+    group.waits.push_back(typical.times.waits[i]);
+    group.messages.push_back(typical.times.messages[i]);
   }
   std::vector<Json> lines;
   for (auto& [of, group] : groups) {

@@ -104,13 +104,15 @@ std::vector<std::vector<Ns>> messageTimes(const JobShape& shape, const Job& job,
 
 TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
   TypicalTimes typical;
-  std::vector<std::vector<Ns>> durations(shape.slotsOfCopy()), operations(shape.ranks * shape.operations), delays(operations.size());
+  std::vector<std::vector<Ns>> durations(shape.slotsOfCopy() * shape.copies), together(shape.slotsOfCopy()),
+      operations(shape.ranks * shape.operations), delays(operations.size());
   Usual waits(shape), messages(shape);
   const std::vector<std::size_t> usual = usualSteps(job);
   for (const std::size_t k : usual) {
     const JobStep& step = job.steps[k];
     forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot&) {
-      durations[s].push_back(step.actions[i]);
+      durations[i].push_back(step.actions[i]);
+      together[s].push_back(step.actions[i]);
       waits.add(s, step.waits[i]);
     });
     for (std::size_t at = 0; at < step.operations.size(); ++at) {
@@ -119,11 +121,7 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
       if (step.operationWaits[at] >= 0) delays[rank * shape.operations + operation].push_back(step.operationWaits[at]);
     }
   }
-  std::vector<Ns> duration;
-  for (auto& values : durations) {
-    duration.push_back(median(values));
-    typical.spread.push_back(halfQuartiles(values));
-  }
+  for (auto& values : together) typical.spread.push_back(halfQuartiles(values));
   const std::size_t count = usual.size() * shape.copies;
   const std::vector<Ns> wait = waits.medians(count);
   const std::vector<std::vector<Ns>> all = messageTimes(shape, job, wait);
@@ -131,8 +129,8 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
     forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot&) { messages.add(s, all[k][i]); });
   }
   const std::vector<Ns> message = messages.medians(count);
-  forSlots(shape, [&](std::size_t, std::size_t s, const JobShape::Slot& slot) {
-    typical.times.actions.push_back(duration[s]);
+  forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot& slot) {
+    typical.times.actions.push_back(median(durations[i]));
     typical.times.waits.push_back(wait[s]);
     typical.times.messages.push_back(slot.crosses ? message[s] : 0);
   });
@@ -146,6 +144,17 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
     }
   }
   return typical;
+}
+
+std::size_t slowestCopy(const JobShape& shape, const Job& job, const JobTimes& times) {
+  JobReplay replay;
+  replayJob(shape, job, times, replay);
+  std::vector<Ns> ends(shape.copies, 0);
+  forSlots(shape, [&](std::size_t i, std::size_t, const JobShape::Slot&) {
+    Ns& end = ends[i / shape.slotsOfCopy()];
+    end = std::max(end, replay.end[i]);
+  });
+  return static_cast<std::size_t>(std::ranges::max_element(ends) - ends.begin());
 }
 
 std::string usualText(const Job& job) { return fmt::format("usual times of {} ({})", job.name, stepsText(job)); }

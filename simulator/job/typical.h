@@ -14,15 +14,18 @@ struct JobTimes {
   bool operator==(const JobTimes&) const = default;
 };
 
-/// What is usual in a job: medians over steps and copies.
+/// What is usual in a job: medians over steps, of waits, messages and operations also over copies.
 struct TypicalTimes {
-  JobTimes times;          ///< every copy has the same ones
+  JobTimes times;          ///< copies differ in what their actions take alone
   std::vector<Ns> spread;  ///< by slot of a copy: half the distance of the quartiles of its duration
 };
-/// Durations and messages are medians by slot, which is by stage, rank, kind and microbatch. So are waits that are known in half of the
-/// cases, and three at least or all there are (the first forward waits for data); else they are medians by rank, stage and kind. A wait
-/// that is never known is in the message before it. Cost: n log n.
+/// Durations are medians by slot of each copy, messages by slot, which is by stage, rank, kind and microbatch. So are waits that are known
+/// in half of the cases, and three at least or all there are (the first forward waits for data); else they are medians by rank, stage and
+/// kind. A wait that is never known is in the message before it. Cost: n log n.
 [[nodiscard]] TypicalTimes typicalTimes(const JobShape& shape, const Job& job);
+
+/// The copy whose actions end last with these times, for which the others wait; of several the first. Cost: a replay.
+[[nodiscard]] std::size_t slowestCopy(const JobShape& shape, const Job& job, const JobTimes& times);
 
 /// `usual times of pp8 (11 measured steps)`: where costs are from.
 [[nodiscard]] std::string usualText(const Job& job);

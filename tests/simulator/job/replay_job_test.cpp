@@ -82,6 +82,44 @@ TEST(ReplayJob, CallsWhatIsFarBeyondUsualAStallAndReplaysItOnlyInItsStep) {
   EXPECT_EQ(errors[1].replayed, usual);
 }
 
+TEST(TypicalTimes, AreThoseOfEachReplicaAndCostsThoseOfTheSlowest) {
+  // Two replicas of two ranks; in the second, rank 0 takes twice as long, and the sum of gradients waits for it.
+  const Trace quick = pipeline("1f1b", 4, {100, 100}, {200, 200}), slow = pipeline("1f1b", 4, {200, 100}, {400, 200});
+  MeasuredStep step{"step 0", {}, {}};
+  addCopy(step.trace, quick, 0);
+  addCopy(step.trace, slow, 1);
+  normalize(step.trace);
+  const Ns end = metricsOf(slow).makespan;
+  ASSERT_GT(end, metricsOf(quick).makespan);
+  for (int w = 0; w < 4; ++w) {
+    Ns ready = 0;
+    for (const Span& span : step.trace.spans) {
+      if (span.rank.value == w && isCompute(span.kind)) ready = std::max(ready, span.end);
+    }
+    step.operations.push_back({JobRank(w), "grads-reduce-scatter", ready, end + 50});
+  }
+  MeasuredJob measured{.name = "made"};
+  measured.replicas = 2;
+  measured.steps = {step, step};
+  measured.steps[1].name = "step 1";
+  const Job job = jobOf(measured);
+  const JobShape shape(job);
+  const TypicalTimes typical = typicalTimes(shape, job);
+  EXPECT_EQ(slowestCopy(shape, job, typical.times), 1U);
+  for (std::size_t s = 0; s < shape.slotsOfCopy(); ++s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
+    const Ns own = slot.action.kind == ActionKind::Forward ? Ns{100} : Ns{200};
+    EXPECT_EQ(typical.times.actions[s], own) << toString(slot.action);
+    EXPECT_EQ(typical.times.actions[shape.slotsOfCopy() + s], slot.rank == Rank(0) ? 2 * own : own) << toString(slot.action);
+  }
+  const CostTable costs = costsOf(job);
+  EXPECT_EQ(costs.stages[0].forward, 200);
+  EXPECT_EQ(costs.stages[1].forward, 100);
+  JobReplay replay;
+  replayJob(shape, job, typical.times, replay);
+  EXPECT_EQ(*std::ranges::max_element(replay.end), end) << "as measured";
+}
+
 TEST(ReplayJob, EndsACollectiveADurationAfterItsLastWorkerCame) {
   // Two replicas of one rank; the second computes 300 longer. A sum of 50 follows on both, then an optimizer of 20 on each.
   const Trace quick = pipeline("gpipe", 1, {100}, {100}), slow = pipeline("gpipe", 1, {100}, {400});
