@@ -41,7 +41,18 @@ Loss defaultLoss(const ModelGraph& graph) {
   return !graph.outputs.empty() && isNumber(0) ? Loss{LossKind::Output, graph.outputNames.front()} : Loss{};
 }
 
-Loss lossNamed(std::string_view text, const ModelGraph& graph) { return text.empty() ? defaultLoss(graph) : parseLoss(text); }
+Loss lossNamed(std::string_view text, const ModelGraph& graph) {
+  if (text.empty()) return defaultLoss(graph);
+  Loss loss = parseLoss(text);
+  const bool hasTargets = loss.kind == LossKind::CrossEntropy || loss.kind == LossKind::MeanSquaredError;
+  if (!hasTargets || graph.outputs.empty()) return loss;
+  const auto& first = graph.value(graph.outputs.front()).tensor;
+  if (first && first->sizes.empty()) {
+    const std::string& name = graph.outputNames.front();
+    throw UsageError(fmt::format("Output {} is a single number; take it as the loss with --loss output:{}.", name, name));
+  }
+  return loss;
+}
 
 std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted) {
   std::vector<std::string> traceNames, indices;

@@ -191,6 +191,13 @@ TEST(SimulateCommand, OfAPlanCountsTheOptimizerThatItWasMadeFor) {
   for (std::size_t r = 0; r < 2; ++r) EXPECT_EQ(simulated["ranks"][r]["peak_bytes"], own["ranks"][r]["peak_bytes"]) << r;
 }
 
+TEST(PlanCommand, RefusesALossThatARunWouldRefuse) {
+  const Outcome outcome = call({"plan", sample("hf_llama"), "--microbatches", "4", "--cluster", "h100-nvlink", "--loss", "cross_entropy"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("Output loss is a single number; take it as the loss with --loss output:loss."), std::string::npos)
+      << outcome.err;
+}
+
 TEST(PlanCommand, SaysWhatOneRankWouldTake) {
   const auto planned = [](const std::vector<std::string>& more) {
     std::vector<std::string> words{"plan",        sample("gpt_small"), "--microbatches", "8",     "--cluster",
