@@ -16,7 +16,7 @@
 #include "backends/host/files.h"
 #include "backends/resources/resources.h"
 #include "engine/planning/study_worker.h"
-#include "simulator/search/parallel_for.h"
+#include "simulator/text/parallel_for.h"
 #include "simulator/text/digest.h"
 
 namespace pw {

@@ -9,8 +9,8 @@
 #include "simulator/order/polish.h"
 #include "simulator/order/problem/index.h"
 #include "simulator/order/problem/judge.h"
-#include "simulator/order/problem/share.h"
 #include "simulator/order/tune.h"
+#include "simulator/text/parallel_for.h"
 
 namespace pw {
 
@@ -149,7 +149,7 @@ void OrderSearch::tune(OrderWork work) {
   const OrderWork cost = workOfBuild(model_) + workOfTrial(model_);
   const std::int64_t trials = work / rules / cost;
   std::vector<OrderRows> tuned(at(rules));
-  shareParts(rules, effort_.threads, [&](int i) {
+  parallelFor(rules, effort_.threads, [&](int i) {
     const std::function<bool()> shouldContinue = [&] { return count(TuneOptions::kAskEvery * cost); };
     tuned[at(i)] =
         tuneOrder(model_, rules_[at(i)].second, {effort_.seed + static_cast<std::uint64_t>(i), trials, bound_, 1.0, shouldContinue}).rows;
@@ -164,7 +164,7 @@ void OrderSearch::anneal(OrderWork work, int round) {
   const OrderWork cost = workOfTrial(model_);
   const std::int64_t trials = work / kChains / cost;
   std::array<OrderRows, kChains> better;
-  shareParts(kChains, effort_.threads, [&](int i) {
+  parallelFor(kChains, effort_.threads, [&](int i) {
     const auto chain = at(round) * at(kChains) + at(i);
     const std::function<bool()> shouldContinue = [&] { return count(AnnealOptions::kAskEvery * cost); };
     better[at(i)] = annealOrder(model_, starts_[chain % 3 == 0 ? 0 : chain % starts_.size()].rows,
@@ -179,7 +179,7 @@ void OrderSearch::polish(OrderWork work) {
   const OrderWork cost = workOfWindow(model_);
   const std::int64_t windows = work / kChains / cost;
   std::array<OrderRows, kChains> better;
-  shareParts(kChains, effort_.threads, [&](int i) {
+  parallelFor(kChains, effort_.threads, [&](int i) {
     std::int64_t told = 0;
     const auto shouldContinue = [&](std::int64_t examined) { return count((examined - std::exchange(told, examined)) * cost); };
     const OrderRows& start = starts_[at(i) % starts_.size()].rows;

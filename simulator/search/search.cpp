@@ -21,7 +21,7 @@
 #include "simulator/search/evaluate.h"
 #include "simulator/search/fitted_splits.h"
 #include "simulator/search/orders.h"
-#include "simulator/search/parallel_for.h"
+#include "simulator/text/parallel_for.h"
 #include "simulator/search/profiles.h"
 #include "simulator/search/rank_order.h"
 #include "simulator/search/ranking.h"

@@ -10,9 +10,9 @@
 #include "simulator/order/problem/judge.h"
 #include "simulator/order/problem/made_schedules.h"
 #include "simulator/order/problem/recomputation.h"
-#include "simulator/order/problem/share.h"
 #include "simulator/order/proof/exact.h"
 #include "simulator/order/proof/windows.h"
+#include "simulator/text/parallel_for.h"
 
 namespace pw {
 namespace {
@@ -151,7 +151,7 @@ class Prover {
     const int ways = large_ ? kWays : 1;
     std::vector<std::optional<ChoiceSearch>> searches(static_cast<std::size_t>(ways));
     counted_ = 0;
-    shareParts(ways, effort_.threads, [&](int way) {
+    parallelFor(ways, effort_.threads, [&](int way) {
       std::int64_t told = 0;
       ChoiceSearch& search = searches[static_cast<std::size_t>(way)].emplace(
           problem_, trial, work / ways / ofWindow_, way > 0,

@@ -1,4 +1,4 @@
-#include "simulator/search/parallel_for.h"
+#include "simulator/text/parallel_for.h"
 
 #include <algorithm>
 #include <atomic>
