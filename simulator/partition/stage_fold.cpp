@@ -1,17 +1,16 @@
 #include "simulator/partition/stage_fold.h"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <utility>
 
-#include "simulator/costs/kept_values.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/model/loss.h"
 #include "simulator/model/symbolic.h"
+#include "simulator/partition/held_by_caller.h"
+#include "simulator/partition/lifetimes.h"
 #include "simulator/partition/recomputed_ranges.h"
 
 namespace pw {
@@ -28,77 +27,6 @@ struct Curve {
   }
 };
 
-/// What a training step needs of the model's outputs: that which the default loss is made of; the others are dropped. Costs do not know of
-/// another loss that a plan may name.
-std::vector<ValueId> keptOutputs(const ModelGraph& graph) {
-  if (graph.outputs.empty()) return {};
-  return {graph.outputs[outputOf(graph, defaultLoss(graph))]};
-}
-
-/// How long computed memory is needed when nothing is kept for a backward. A view belongs to the value it shows.
-class Lifetimes {
- public:
-  Lifetimes(const ModelGraph& graph, const std::vector<std::vector<ValueId>>& reads, const std::vector<ValueId>& bases,
-            const std::vector<Bytes>& bytes)
-      : made_(graph.nodes.size()), ending_(graph.nodes.size() + 1), last_(graph.values.size(), NodeId(-1)) {
-    std::vector<std::size_t> last(graph.values.size(), 0);
-    const std::vector<ValueId> outputs = keptOutputs(graph);
-    for (std::size_t n = 0; n <= graph.nodes.size(); ++n) {
-      for (const ValueId v : n < graph.nodes.size() ? reads[n] : outputs) last[bases[v.index()].index()] = n;
-    }
-    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-      for (const ValueId v : graph.nodes[n].outputs) {
-        const Value& value = graph.value(v);
-        if (!value.tensor || value.symbolic || bases[v.index()] != v) continue;
-        if (bytes[v.index()] < 0) continue;  // a size that depends on data: nothing is known about it
-        const std::size_t end = std::max(last[v.index()], n);
-        made_[n].push_back({v, NodeId(n), NodeId(end), bytes[v.index()]});
-        last_[v.index()] = NodeId(end);
-        ending_[end].push_back(made_[n].back());
-      }
-    }
-  }
-
-  [[nodiscard]] Bytes madeBy(std::size_t node) const {
-    Bytes bytes = 0;
-    for (const Life& life : made_[node]) bytes += life.bytes;
-    return bytes;
-  }
-  /// The values of a range whose last use is this node.
-  [[nodiscard]] Bytes endingAt(std::size_t node, NodeId rangeBegin) const {
-    Bytes bytes = 0;
-    for (const Life& life : ending_[node]) bytes += life.from >= rangeBegin ? life.bytes : 0;
-    return bytes;
-  }
-  /// Of computed memory; −1 where it is not known.
-  [[nodiscard]] NodeId lastUse(ValueId base) const { return last_[base.index()]; }
-  /// Of what this node makes, the values that nodes from `end` on use, with their bytes.
-  [[nodiscard]] std::vector<std::pair<ValueId, Bytes>> leavingFrom(std::size_t node, NodeId end) const {
-    std::vector<std::pair<ValueId, Bytes>> leaving;
-    for (const Life& life : made_[node]) {
-      if (life.to >= end) leaving.emplace_back(life.value, life.bytes);
-    }
-    return leaving;
-  }
-  /// The values of a range that later nodes use.
-  [[nodiscard]] Bytes leaving(const NodeRange& range) const {
-    Bytes bytes = 0;
-    for (auto n = range.begin.index(); n < range.end.index(); ++n) {
-      for (const Life& life : made_[n]) bytes += life.to >= range.end ? life.bytes : 0;
-    }
-    return bytes;
-  }
-
- private:
-  struct Life {
-    ValueId value;
-    NodeId from, to;
-    Bytes bytes = 0;
-  };
-  std::vector<std::vector<Life>> made_, ending_;
-  std::vector<NodeId> last_;  ///< by value
-};
-
 /// Of every value; −1 where it is not a tensor or its size depends on data.
 std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
   std::vector<Bytes> sizes;
@@ -108,26 +36,20 @@ std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
   return sizes;
 }
 
-std::vector<double> flopsOf(const Profile& profile) {
+AutocastTypes typesOf(const ModelGraph& graph, const Profile& profile) {
   std::vector<double> flops;
   for (const NodeCost& node : profile.nodes) flops.push_back(node.flops);
-  return flops;
+  return autocastTypes(graph, profile.computing.precision, flops);
 }
 
 /// Of values while a stage computes: in 16 bits where autocast makes them so, none of what fused attention keeps in registers.
 std::vector<Bytes> computedSizes(const ModelGraph& graph, const Profile& profile, std::vector<Bytes> sizes) {
-  const AutocastTypes types = autocastTypes(graph, profile.computing.precision, flopsOf(profile));
+  const AutocastTypes types = typesOf(graph, profile);
   for (std::size_t v = 0; v < sizes.size(); ++v) sizes[v] = types.isLower[v] && sizes[v] > 0 ? sizes[v] / 2 : sizes[v];
   if (profile.attention != Attention::Fused) return sizes;
   const std::vector<bool> fused = fusedAttentionValues(graph);
   for (std::size_t v = 0; v < sizes.size(); ++v) sizes[v] = fused[v] && sizes[v] > 0 ? 0 : sizes[v];
   return sizes;
-}
-
-std::vector<NodeId> keepersOf(const ModelGraph& graph, const Profile& profile, const std::vector<Bytes>& sizes) {
-  const std::function<Bytes(ValueId)> known = [&](ValueId v) { return std::max<Bytes>(0, sizes[v.index()]); };
-  const AutocastTypes types = autocastTypes(graph, profile.computing.precision, flopsOf(profile));
-  return keptValues(graph, needsGradient(graph), types, known, known).by;
 }
 
 std::vector<std::vector<ValueId>> allReads(const ModelGraph& graph) {
@@ -151,10 +73,7 @@ class FoldTables {
         sizes_(sizesOf(graph, bindings_)),
         lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
         sums_(profile) {
-    if (!isLayerChain(graph)) {
-      needsGradient_ = needsGradient(graph);
-      keptBy_ = keepersOf(graph, profile, sizes_);
-    }
+    if (!isLayerChain(graph)) keepers_ = keepersOf(graph, typesOf(graph, profile), bases_);
     const auto knows = [](const NodeCost& c) { return c.backwardChange != 0; };
     knowsBackward_ = knows(profile.loss) || std::any_of(profile.nodes.begin(), profile.nodes.end(), knows);
     const auto splits = [](const NodeCost& c) { return c.weight != 0; };
@@ -167,11 +86,12 @@ class FoldTables {
     addState(spec, stage.cost);
     addTimes(spec, stage.cost);
     stage.copied = copiedBy(spec);
-    const Curve curve = forward(spec);
+    const HeldByCaller held = heldByCaller(graph_, lifetimes_, keepers_, spec);
+    const Curve curve = forward(spec, held);
     stage.forwardLevel = curve.level;
     stage.forwardPeak = curve.peak;
-    stage.whole = backward(spec, false);
-    stage.input = backward(spec, true);
+    stage.whole = backward(spec, held, false);
+    stage.input = backward(spec, held, true);
     stage.splits = splits_;
     if (!splits_) return stage;
     stage.held = sums_.range(spec.begin, spec.end).heldForWeight + (isLast(spec) ? profile_.loss.heldForWeight : 0);
@@ -279,23 +199,22 @@ class FoldTables {
   }
 
   /// From nothing received on.
-  [[nodiscard]] Curve forward(const StageSpec& spec) const {
+  [[nodiscard]] Curve forward(const StageSpec& spec, const HeldByCaller& held) const {
     Curve curve;
-    const std::vector<Bytes> received = receivedThatEnds(spec);
     auto range = spec.checkpoints.cbegin();
     for (auto n = spec.begin.index(); n < spec.end.index();) {
       if (range != spec.checkpoints.cend() && range->begin.index() == n) {
         const Bytes before = curve.level;
         for (; n < range->end.index(); ++n) {
           curve.during(node(n).forwardPeak);
-          curve.change(lifetimes_.madeBy(n));
+          for (const Life& made : lifetimes_.madeBy(n)) curve.change(made.bytes);
           curve.change(-lifetimes_.endingAt(n, range->begin));
         }
         curve.level = before + lifetimes_.leaving(*range++);
         continue;
       }
       curve.during(node(n).forwardPeak);
-      curve.change(node(n).saved + received[n - spec.begin.index()]);
+      curve.change(node(n).saved + held.afterForward[n - spec.begin.index()]);
       ++n;
     }
     if (!isLast(spec)) return curve;
@@ -304,7 +223,7 @@ class FoldTables {
     return curve;
   }
 
-  /// `held`: what its backward gives back, and the caller still holds.
+  /// `held`: of what the backward gives back, by the caller.
   void undo(const NodeCost& cost, bool inputOnly, Bytes held, Curve& curve) const {
     curve.during(inputOnly ? cost.inputPeak : cost.backwardPeak);
     curve.change((knowsBackward_ ? cost.backwardChange : -cost.saved) + held);
@@ -313,13 +232,10 @@ class FoldTables {
 
   /// From the received gradients on. The caller of a backward holds the outputs and their gradients until it returns, both for the stage
   /// and for a checkpointed range, which first runs its forward again. What I keeps for W is not counted twice.
-  [[nodiscard]] BackwardPeak backward(const StageSpec& spec, bool inputOnly) const {
+  [[nodiscard]] BackwardPeak backward(const StageSpec& spec, const HeldByCaller& held, bool inputOnly) const {
     BackwardPeak result;
-    result.holds = true;
     Curve curve;
     if (isLast(spec)) undo(profile_.loss, inputOnly, 0, curve);
-    const std::vector<Bytes> held = heldByCaller(spec), received = receivedThatEnds(spec);
-    const std::vector<Bytes> gradients = gradientsOfOutputs(spec);
     Bytes given = 0;        // gradients of outputs that the next node to do so gives back, and the caller holds
     Bytes heldOfRange = 0;  // added once the first node has, by itself, given its output's gradient back
     Bytes addedOfRange = 0;
@@ -328,13 +244,12 @@ class FoldTables {
       if (range != spec.checkpoints.crend() && range->end.index() == n) {
         for (auto again = range->begin.index(); again < n; ++again) {
           curve.during(node(again).forwardPeak);
-          curve.change(node(again).saved + received[again - spec.begin.index()]);
+          curve.change(node(again).saved + held.afterForward[again - spec.begin.index()]);
         }
-        if (n == spec.end.index()) result.holds = false;  // the same gradient
         heldOfRange = lifetimes_.leaving(*range);
       }
-      given += gradients[n - 1 - spec.begin.index()];
-      undo(node(n - 1), inputOnly, held[n - 1 - spec.begin.index()], curve);
+      given += held.gradients[n - 1 - spec.begin.index()];
+      undo(node(n - 1), inputOnly, held.afterBackward[n - 1 - spec.begin.index()], curve);
       if (node(n - 1).backwardChange != 0 || node(n - 1).backwardPeak > 0) {  // it makes a gradient of its input
         const Bytes kept = inputOnly ? node(n - 1).heldForWeight : 0;
         const Bytes ofRange = std::max<Bytes>(0, std::exchange(heldOfRange, Bytes{0}) - kept);
@@ -357,71 +272,6 @@ class FoldTables {
     return result;
   }
 
-  /// By node of a stage: of the stage's outputs that it makes. Not those of checkpointed ranges, which are counted there.
-  [[nodiscard]] std::vector<Bytes> gradientsOfOutputs(const StageSpec& spec) const {
-    std::vector<Bytes> gradients(spec.end.index() - spec.begin.index(), 0);
-    if (isLast(spec)) return gradients;
-    auto range = spec.checkpoints.cbegin();
-    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
-      while (range != spec.checkpoints.cend() && range->end.index() <= n) ++range;
-      if (range != spec.checkpoints.cend() && range->begin.index() <= n) continue;
-      for (const auto& [value, bytes] : lifetimes_.leavingFrom(n, spec.end))
-        gradients[n - spec.begin.index()] += needsGradient_[value.index()] ? bytes : Bytes{0};
-    }
-    return gradients;
-  }
-
-  /// Values from earlier stages that this node reads.
-  [[nodiscard]] std::set<ValueId> receivedBy(std::size_t n, const StageSpec& spec) const {
-    std::set<ValueId> received;
-    for (const ValueId v : reads_[n]) {
-      const ValueId base = bases_[v.index()];
-      const Value& value = graph_.value(base);
-      const bool isEarlier = value.origin == ValueOrigin::Node && value.producer < spec.begin;
-      if (!isEarlier || !value.tensor || sizes_[base.index()] <= 0) continue;
-      if (std::ranges::find(spec.recomputed, value.producer) == spec.recomputed.end()) received.insert(base);
-    }
-    return received;
-  }
-
-  /// By node of a stage: what it receives that the whole model frees after this node's forward, as nothing keeps it for a backward. The
-  /// caller holds it until the backward.
-  [[nodiscard]] std::vector<Bytes> receivedThatEnds(const StageSpec& spec) const {
-    std::vector<Bytes> ends(spec.end.index() - spec.begin.index(), 0);
-    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
-      for (const ValueId base : receivedBy(n, spec)) {
-        if (keptBy_[base.index()] < NodeId(0) && lifetimes_.lastUse(base) == NodeId(n))
-          ends[n - spec.begin.index()] += sizes_[base.index()];
-      }
-    }
-    return ends;
-  }
-
-  /// By node of a stage: what its backward gives back in the whole model, as nothing keeps it any longer, and the caller of the stage's
-  /// backward, or of a checkpointed range's, holds until that returns: received values, and outputs.
-  [[nodiscard]] std::vector<Bytes> heldByCaller(const StageSpec& spec) const {
-    std::vector<Bytes> held(spec.end.index() - spec.begin.index(), 0);
-    const auto add = [&](NodeId keeper, NodeId begin, NodeId end, Bytes bytes) {
-      const bool isThere = keeper >= begin && keeper < end;
-      if (isThere) held[keeper.index() - spec.begin.index()] += bytes;
-      return isThere;
-    };
-    auto range = spec.checkpoints.cbegin();
-    std::set<ValueId> received;
-    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
-      received.merge(receivedBy(n, spec));
-      while (range != spec.checkpoints.cend() && range->end.index() <= n) ++range;
-      const bool isInRange = range != spec.checkpoints.cend() && range->begin.index() <= n;
-      for (const auto& [value, bytes] : lifetimes_.leavingFrom(n, isInRange ? range->end : spec.end)) {
-        const NodeId keeper = keptBy_[value.index()];
-        if (isInRange && add(keeper, range->begin, range->end, bytes)) continue;
-        if (!isLast(spec) && lifetimes_.lastUse(value) >= spec.end) add(keeper, spec.begin, spec.end, bytes);
-      }
-    }
-    for (const ValueId base : received) add(keptBy_[base.index()], spec.begin, spec.end, sizes_[base.index()]);
-    return held;
-  }
-
   [[nodiscard]] Curve weight(const StageSpec& spec) const {
     Curve curve;
     for (auto n = spec.end.index(); n-- > spec.begin.index();) {
@@ -439,15 +289,14 @@ class FoldTables {
   std::vector<InPlaceChange> changes_;       ///< by node
   std::vector<Bytes> sizes_;                 ///< by value
   Lifetimes lifetimes_;
-  std::vector<bool> needsGradient_;  ///< by value
-  std::vector<NodeId> keptBy_;       ///< by value, as in `KeptValues`; empty for a layer table
+  Keepers keepers_;  ///< none for a layer table
   CostSums sums_;
   bool knowsBackward_ = false, splits_ = false;
 };
 
 Bytes BackwardPeak::with(Bytes gradients) const {
-  const Bytes first = gradients + before, held = holds ? std::min(gradients, given) : Bytes{0};
-  return adds ? std::max(first, gradients + level + ofRange + std::max<Bytes>(0, held - kept) + after) : first;
+  const Bytes first = gradients + before;
+  return adds ? std::max(first, gradients + level + ofRange + std::max<Bytes>(0, std::min(gradients, given) - kept) + after) : first;
 }
 
 StageCost FoldedStage::with(Bytes received, Bytes gradientsIn) const {

@@ -12,14 +12,13 @@ namespace pw {
 
 /// Peak of a backward: [bytes] above what was kept at its start, as it depends on the gradients that the stage receives.
 struct BackwardPeak {
-  Bytes before = 0;    ///< highest before outputs and their gradients are added
-  Bytes level = 0;     ///< where that happens
-  Bytes ofRange = 0;   ///< the outputs of a checkpointed range
-  Bytes given = 0;     ///< gradients of outputs that have been given back there, and the caller holds
-  Bytes kept = 0;      ///< what I keeps for W of these gradients, counted there
-  Bytes after = 0;     ///< highest after that, above the level then
-  bool adds = false;   ///< whether a backward gives anything back
-  bool holds = false;  ///< whether the caller's gradients are apart from a checkpointed range's
+  Bytes before = 0;   ///< highest before outputs and their gradients are added
+  Bytes level = 0;    ///< where that happens
+  Bytes ofRange = 0;  ///< the outputs of a checkpointed range
+  Bytes given = 0;    ///< gradients of outputs that have been given back there, and the caller holds
+  Bytes kept = 0;     ///< what I keeps for W of these gradients, counted there
+  Bytes after = 0;    ///< highest after that, above the level then
+  bool adds = false;  ///< whether a backward gives anything back
 
   [[nodiscard]] Bytes with(Bytes gradients) const;
 };

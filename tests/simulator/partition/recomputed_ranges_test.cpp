@@ -208,8 +208,14 @@ StageCost secondStage(const char* op, const Profile& p) {
 TEST(StageFold, HoldsWhatItReceivedWhereTheModelFreesIt) {
   Profile p = profile(3);
   const Bytes kept = secondStage("sin", p).activationBytes;
-  p.nodes[1].saved = 0;  // its result, less its input
+  p.nodes[1].saved -= kValue;
   EXPECT_EQ(secondStage("tanh", p).activationBytes, kept);
+  p = profile(3);
+  p.computing.precision = DType::BFloat16;
+  p.nodes[0].flops = p.nodes[2].flops = 1;
+  const Bytes inHalf = secondStage("sin", p).activationBytes;
+  p.nodes[1].saved -= kValue / 2;  // a product's result has 16 bits
+  EXPECT_EQ(secondStage("tanh", p).activationBytes, inHalf);
 }
 
 /// A square product's backward makes a gradient as large as the one that it gives back.
