@@ -16,8 +16,8 @@
 #include "backends/host/files.h"
 #include "backends/resources/resources.h"
 #include "engine/planning/study_worker.h"
-#include "simulator/text/parallel_for.h"
 #include "simulator/text/digest.h"
+#include "simulator/text/parallel_for.h"
 
 namespace pw {
 namespace {

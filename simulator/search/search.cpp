@@ -21,10 +21,10 @@
 #include "simulator/search/evaluate.h"
 #include "simulator/search/fitted_splits.h"
 #include "simulator/search/orders.h"
-#include "simulator/text/parallel_for.h"
 #include "simulator/search/profiles.h"
 #include "simulator/search/rank_order.h"
 #include "simulator/search/ranking.h"
+#include "simulator/text/parallel_for.h"
 
 namespace pw {
 namespace {
