@@ -335,11 +335,7 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   const bool asPlanned = o.slow.empty() && o.liveLimit.empty() && o.memoryLimit.empty();
   Subject subject;
   subject.schedule = plan.schedule;
-  subject.costs = plan.costs;
-  if (plan.optimizer) {
-    const int holders = plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1);
-    addOptimizerState(subject.costs, stateCopies(plan.optimizer->update), plan.optimizer->zero1 ? holders : 1);
-  }
+  subject.costs = costsWithOptimizer(plan);
   if (!plan.profile.nodes.empty()) subject.costSource = "costs " + sourceOf(plan.profile);
   subject.processBytes = plan.profile.processBytes;
   if (o.slow.empty()) subject.uncertainty = plan.profile.uncertainty;

@@ -40,10 +40,6 @@ Trace ofAllReplicas(const Trace& one, int replicas) {
 }
 
 /// How many ranks share a stage's optimizer state.
-int shardsOf(const RunSettings& o, const Plan& plan) {
-  return o.zero1 ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
-}
-
 /// Nothing where the plan is of no model.
 std::optional<CostSource> costSourceOf(const Plan& plan) {
   if (plan.profile.nodes.empty()) return std::nullopt;
@@ -63,7 +59,7 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
   record.seed = o.request.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;
-  addOptimizerState(record.plan.costs, stateCopies(o.update), shardsOf(o, plan));
+  addOptimizerState(record.plan.costs, stateCopies(o.update), optimizerShards(o.zero1, plan.replicas, plan.schedule.placement));
   record.predicted = ofAllReplicas(simulate(plan.schedule, record.plan.costs), plan.replicas);
   return record;
 }

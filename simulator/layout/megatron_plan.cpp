@@ -130,9 +130,7 @@ void addRecompute(MegatronPlan& megatron, const Plan& plan) {
 
 /// The predicted step of the plan, with its optimizer's state.
 Ns stepOfPlan(const Plan& plan) {
-  CostTable costs = plan.costs;
-  if (plan.optimizer) addOptimizerState(costs, stateCopies(plan.optimizer->update), plan.optimizer->zero1 ? plan.replicas : 1);
-  return metricsOf(simulate(plan.schedule, costs)).step;
+  return metricsOf(simulate(plan.schedule, costsWithOptimizer(plan))).step;
 }
 
 PlanRequest requestLike(const Plan& plan) {

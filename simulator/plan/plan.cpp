@@ -8,6 +8,7 @@
 
 #include "schedules/csv.h"
 #include "schedules/error.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/plan_check.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/text/json_part.h"
@@ -274,6 +275,14 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   requireConsistent(plan, [&](const std::string& what) { document.fail(what); });
   if (j.json().contains("certificate")) plan.certificate = certificateIn(j["certificate"], static_cast<int>(plan.partition.stages.size()));
   return plan;
+}
+
+CostTable costsWithOptimizer(const Plan& plan) {
+  CostTable costs = plan.costs;
+  if (!plan.optimizer) return costs;
+  const int shards = optimizerShards(plan.optimizer->zero1, plan.replicas, plan.schedule.placement);
+  addOptimizerState(costs, stateCopies(plan.optimizer->update), shards);
+  return costs;
 }
 
 double flopUtilisation(const Plan& plan, Ns step) {

@@ -59,6 +59,14 @@ void requireFits(const Plan& plan, const ModelGraph& graph);
 /// Ranks of all replicas.
 [[nodiscard]] inline int worldSize(const Plan& plan) { return plan.replicas * static_cast<int>(plan.schedule.rows.size()); }
 
+/// Ranks over which each stage's optimizer state is spread: with ZeRO-1 all that hold it.
+[[nodiscard]] inline int optimizerShards(bool zero1, int replicas, const Placement& placement) {
+  return zero1 ? replicas * (placement.bidirectional() ? 2 : 1) : 1;
+}
+
+/// The costs of a plan with the state of the optimizer that it was made for.
+[[nodiscard]] CostTable costsWithOptimizer(const Plan& plan);
+
 /// Of a step of this length, by `flopUtilisation` of its profile; 0 where the plan does not train.
 [[nodiscard]] double flopUtilisation(const Plan& plan, Ns step);
 

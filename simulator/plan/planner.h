@@ -92,9 +92,9 @@ struct Priced {
 [[nodiscard]] inline std::int64_t samplesOf(const PlanRequest& request) {
   return request.batch > 0 ? request.batch : request.microbatch * request.microbatches * request.replicas;
 }
-/// Ranks over which each stage's optimizer state is spread: with ZeRO-1 all that hold it.
+/// As above, of what a request asks for.
 [[nodiscard]] inline int optimizerShards(const PlanRequest& request, const Placement& placement) {
-  return request.zero1 ? request.replicas * (placement.bidirectional() ? 2 : 1) : 1;
+  return optimizerShards(request.zero1, request.replicas, placement);
 }
 
 /// The plan of these parts: it can be saved and run.
