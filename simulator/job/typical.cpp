@@ -104,15 +104,14 @@ std::vector<std::vector<Ns>> messageTimes(const JobShape& shape, const Job& job,
 
 TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
   TypicalTimes typical;
-  std::vector<std::vector<Ns>> durations(shape.slotsOfCopy() * shape.copies), together(shape.slotsOfCopy()),
-      operations(shape.ranks * shape.operations), delays(operations.size());
+  std::vector<std::vector<Ns>> durations(shape.slotsOfCopy() * shape.copies), operations(shape.ranks * shape.operations),
+      delays(operations.size());
   Usual waits(shape), messages(shape);
   const std::vector<std::size_t> usual = usualSteps(job);
   for (const std::size_t k : usual) {
     const JobStep& step = job.steps[k];
     forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot&) {
       durations[i].push_back(step.actions[i]);
-      together[s].push_back(step.actions[i]);
       waits.add(s, step.waits[i]);
     });
     for (std::size_t at = 0; at < step.operations.size(); ++at) {
@@ -121,7 +120,10 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
       if (step.operationWaits[at] >= 0) delays[rank * shape.operations + operation].push_back(step.operationWaits[at]);
     }
   }
-  for (auto& values : together) typical.spread.push_back(halfQuartiles(values));
+  typical.spread.assign(shape.slotsOfCopy(), 0);
+  forSlots(shape, [&](std::size_t i, std::size_t s, const JobShape::Slot&) {
+    typical.spread[s] = std::max(typical.spread[s], halfQuartiles(durations[i]));
+  });
   const std::size_t count = usual.size() * shape.copies;
   const std::vector<Ns> wait = waits.medians(count);
   const std::vector<std::vector<Ns>> all = messageTimes(shape, job, wait);

@@ -17,7 +17,7 @@ struct JobTimes {
 /// What is usual in a job: medians over steps, of waits, messages and operations also over copies.
 struct TypicalTimes {
   JobTimes times;          ///< copies differ in what their actions take alone
-  std::vector<Ns> spread;  ///< by slot of a copy: half the distance of the quartiles of its duration
+  std::vector<Ns> spread;  ///< by slot of a copy: half the distance of the quartiles of its duration, in the copy where that is most
 };
 /// Durations are medians by slot of each copy, messages by slot, which is by stage, rank, kind and microbatch. So are waits that are known
 /// in half of the cases, and three at least or all there are (the first forward waits for data); else they are medians by rank, stage and
