@@ -45,6 +45,7 @@ struct Pair {
   std::string beforeName, afterName;    ///< column heads
   std::string beforeTitle, afterTitle;  ///< above the timelines
   double beforeUse = 0, afterUse = 0;   ///< of the model's FLOPs; 0: not known, or nothing was computed
+  bool sendsCompare = true;             ///< not a prediction's with a run's, which end when their receiver takes them
 
   /// Heads how far apart they are.
   [[nodiscard]] std::string apart() const { return beforeName == "predicted" ? "error" : "change"; }
@@ -64,8 +65,8 @@ std::string groupTable(const char* title, const std::vector<GroupError>& groups,
   std::vector<std::vector<std::string>> rows{{title, pair.beforeName, pair.afterName, pair.apart(), "difference", "share"}};
   for (const GroupError& group : sortedByContribution(groups)) {
     const double share = all > 0 ? static_cast<double>(group.contribution) / static_cast<double>(all) : 0;
-    const bool endsLate = group.group.starts_with("SEND_");  // of a run: when its receiver takes it
-    rows.push_back({group.group, timeOf(group.predicted), timeOf(group.measured), endsLate ? "–" : errorOf(group.predicted, group.measured),
+    const bool compares = pair.sendsCompare || !group.group.starts_with("SEND_");
+    rows.push_back({group.group, timeOf(group.predicted), timeOf(group.measured), compares ? errorOf(group.predicted, group.measured) : "–",
                     formatDuration(group.measured - group.predicted), group.contribution == 0 ? "–" : percent(share)});
   }
   return table(rows);
@@ -183,7 +184,8 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
                   "predicted",
                   times + ", " + titleOf(run, step, chosen.steps),
                   utilisationOf(run, verdict.comparison.predictedStep),
-                  utilisationOf(run, verdict.comparison.measuredStep)};
+                  utilisationOf(run, verdict.comparison.measuredStep),
+                  false};
   printDrawn(pair);
   print(comparisonText(verdict, sentence, pair));
   print(besidesText(verdict, run));
@@ -225,7 +227,8 @@ int compareTraces(const CompareOptions& options) {
   if (verdict.comparison.matched == 0)
     throw UsageError(fmt::format("no action of {} is in {}: they name no kind, stage, microbatch and rank that both have", options.trace,
                                  options.withTrace));
-  const Pair pair{&before.trace, &after.trace, "first", "second", before.title, after.title};
+  Pair pair{&before.trace, &after.trace, "first", "second", before.title, after.title};
+  pair.sendsCompare = (before.times == TimesOf::Predicted) == (after.times == TimesOf::Predicted);
   const bool isOfPredictions = before.times == TimesOf::Predicted && after.times == TimesOf::Predicted;
   const std::string sentence = verdictText(verdict, "the first", "the second", isOfPredictions ? Happened::No : Happened::Yes);
   if (options.json) {
