@@ -25,10 +25,10 @@ class BranchAndBound {
     ActionId first = kNoAction, second = kNoAction;
   };
 
-  /// Two actions of a rank, and what the order leaves that leaves less: the second, then the first, is less likely.
+  /// Two actions of a rank that may come in either order, the likelier one, and what the other order leaves: the least.
   struct Probe {
     Ns least = 0;
-    Branch branch;
+    Branch likely;
   };
 
   [[nodiscard]] bool mayContinue() const {
@@ -40,19 +40,26 @@ class BranchAndBound {
     return std::ranges::all_of(model_.classes, [](const auto& of) { return std::ranges::all_of(of.hops, &OrderModel::Hop::exchanges); });
   }
 
-  /// Of pairs that may come in either order, those first where one order leaves least.
-  [[nodiscard]] std::vector<Probe> probes() const {
-    std::vector<Probe> probes;
+  /// Calls `visit` with each two actions of a rank that may come in either order.
+  template <class Visit>
+  void forOpenPairs(const Visit& visit) const {
     for (Rank rank(0); rank.value < model_.ranks; ++rank.value) {
       const std::vector<ActionId>& actions = windows_.actionsOf(rank);
       for (std::size_t i = 0; i < actions.size(); ++i) {
         for (std::size_t j = i + 1; j < actions.size(); ++j) {
-          if (windows_.precedes(actions[i], actions[j]) || windows_.precedes(actions[j], actions[i])) continue;
-          const Ns ahead = slack(actions[i], actions[j]), back = slack(actions[j], actions[i]);
-          probes.push_back({std::min(ahead, back), ahead < back ? Branch{actions[j], actions[i]} : Branch{actions[i], actions[j]}});
+          if (!windows_.precedes(actions[i], actions[j]) && !windows_.precedes(actions[j], actions[i])) visit(actions[i], actions[j]);
         }
       }
     }
+  }
+
+  /// Of all open pairs, those first of which one order leaves least.
+  [[nodiscard]] std::vector<Probe> probes() const {
+    std::vector<Probe> probes;
+    forOpenPairs([&](ActionId a, ActionId b) {
+      const Ns ahead = slack(a, b), back = slack(b, a);
+      probes.push_back({std::min(ahead, back), ahead < back ? Branch{b, a} : Branch{a, b}});
+    });
     std::ranges::stable_sort(probes, {}, &Probe::least);
     return probes;
   }
@@ -65,7 +72,7 @@ class BranchAndBound {
       decided = 0;
       int misses = 0;
       for (const Probe& probe : probes()) {
-        const auto [first, second] = probe.branch;
+        const auto [first, second] = probe.likely;
         if (windows_.precedes(first, second) || windows_.precedes(second, first)) continue;
         if (!mayContinue() || misses == kMostMisses) break;
         const Windows::State before = windows_.state();
@@ -99,21 +106,13 @@ class BranchAndBound {
   [[nodiscard]] Branch choose() const {
     Branch chosen;
     double least = 0;
-    for (Rank rank(0); rank.value < model_.ranks; ++rank.value) {
-      const std::vector<ActionId>& actions = windows_.actionsOf(rank);
-      for (std::size_t i = 0; i < actions.size(); ++i) {
-        for (std::size_t j = i + 1; j < actions.size(); ++j) {
-          ActionId a = actions[i], b = actions[j];
-          if (windows_.precedes(a, b) || windows_.precedes(b, a)) continue;
-          const Ns ahead = slack(a, b), back = slack(b, a);
-          const double product = static_cast<double>(ahead + 1) * static_cast<double>(back + 1);
-          if (chosen.first != kNoAction && product >= least) continue;
-          least = product;
-          if (ahead < back) std::swap(a, b);
-          chosen = {a, b};
-        }
-      }
-    }
+    forOpenPairs([&](ActionId a, ActionId b) {
+      const Ns ahead = slack(a, b), back = slack(b, a);
+      const double product = static_cast<double>(ahead + 1) * static_cast<double>(back + 1);
+      if (chosen.first != kNoAction && product >= least) return;
+      least = product;
+      chosen = ahead < back ? Branch{b, a} : Branch{a, b};
+    });
     return chosen;
   }
 
