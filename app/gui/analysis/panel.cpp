@@ -182,8 +182,8 @@ void AnalysisPanel::Private::build() {
   pages->addTab(bubbles, AnalysisPanel::tr("Bubble"));
   pages->addTab(memory, AnalysisPanel::tr("Memory"));
   stale =
-      new QLabel(AnalysisPanel::tr("These are the figures of the last plan: the one now asked for cannot be predicted, and the Plan "
-                                   "panel says why."));
+      new QLabel(AnalysisPanel::tr("Figures of the previous plan. The current settings cannot be predicted; the Plan "
+                                   "panel shows the reason."));
   stale->setWordWrap(true);
   stale->setContentsMargins(6, 4, 6, 4);
   stale->hide();

@@ -62,13 +62,13 @@ class AnalysisTest : public testing::Test {
   std::unique_ptr<AnalysisPanel> panel;
 };
 
-TEST_F(AnalysisTest, SaysWhenItsFiguresAreThoseOfTheLastPlan) {
+TEST_F(AnalysisTest, SaysWhenItsFiguresAreThoseOfThePreviousPlan) {
   openModel();
   auto* const pages = panel->findChild<QTabWidget*>();
   const auto notes = [&] {
     QStringList shown;
     for (const QLabel* label : panel->findChildren<QLabel*>()) {
-      if (label->isVisible() && label->text().contains(QStringLiteral("last plan"))) shown << label->text();
+      if (label->isVisible() && label->text().contains(QStringLiteral("previous plan"))) shown << label->text();
     }
     return shown;
   };
