@@ -129,9 +129,7 @@ void addRecompute(MegatronPlan& megatron, const Plan& plan) {
 }
 
 /// The predicted step of the plan, with its optimizer's state.
-Ns stepOfPlan(const Plan& plan) {
-  return metricsOf(simulate(plan.schedule, costsWithOptimizer(plan))).step;
-}
+Ns stepOfPlan(const Plan& plan) { return metricsOf(simulate(plan.schedule, costsWithOptimizer(plan))).step; }
 
 PlanRequest requestLike(const Plan& plan) {
   PlanRequest request;
