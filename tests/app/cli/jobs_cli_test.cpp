@@ -132,6 +132,21 @@ TEST(JobsCli, ComparesWholeBackwardsWithSplitOnes) {
   EXPECT_THAT(text, HasSubstr("(16 actions matched, of them 8 B with I)"));
 }
 
+TEST(JobsCli, GivesTheChangeOfMessagesBetweenTwoPredictions) {
+  const Folder folder;
+  const std::string quick = folder.file("quick.json"), slow = folder.file("slow.json");
+  for (const auto& [file, transfer] : {std::pair(quick, "10us"), std::pair(slow, "20us")}) {
+    ASSERT_EQ(call({"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4", "--forward", "1ms", "--backward", "2ms",
+                    "--transfer", transfer, "--trace", file})
+                  .status,
+              0);
+  }
+  const std::string text = call({"compare", "--trace", quick, "--with-trace", slow}).out;
+  const std::size_t send = text.find("\nSEND_F");
+  ASSERT_NE(send, std::string::npos) << text;
+  EXPECT_THAT(text.substr(send + 1, text.find('\n', send + 1) - send), HasSubstr("+100.0 %"));
+}
+
 TEST(JobsCli, TakesNamesOfAUsersOwnByPatterns) {
   // GPipe of one microbatch: F of 5, B of 9, one after the other.
   const Folder folder;

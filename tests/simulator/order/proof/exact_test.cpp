@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -70,6 +72,29 @@ TEST(ExactOrder, DecidesTheSameWithAndWithoutProbes) {
     }
   }
   EXPECT_GE(proven, 6);
+}
+
+/// Eight uneven stages with slow links, of which one holds few microbatches; the time lies halfway between 106,390, their bound by windows
+/// alone, and 110,010, which an order takes. Branch and bound alone gets lost in as much work.
+TEST(ExactOrder, ProvesMoreOfALargeModelWithProbes) {
+  SyntheticCosts times;
+  times.forward = {1087, 1104, 960, 974, 1065, 922, 1093, 1049};
+  times.backwardInput = {803, 1162, 843, 964, 998, 964, 932, 1058};
+  times.backwardWeight = {892, 892, 818, 1044, 1172, 1036, 827, 970};
+  const std::vector<Ns> latency{282, 315, 227, 321, 274, 188, 150};
+  const std::vector<Bytes> held{113, 80, 105, 105, 80, 85, 94, 94}, afterInput{69, 48, 70, 34, 30, 41, 49, 50};
+  OrderProblem problem{24, 8,  loopPlacement({8, 8, 24}), syntheticTable(times, 8), {641, 874, 950, 1275, 1102, 341, 1297, 1479},
+                       {}, {}, StepClock::Flush};
+  for (MessageCost& message : problem.costs.messages) message.latency = latency[std::min(message.from, message.to).index()];
+  for (std::size_t s = 0; s < 8; ++s) {
+    problem.costs.stages[s].activationBytes = held[s];
+    problem.costs.stages[s].freedByInput = held[s] - afterInput[s];
+  }
+  const OrderModel model(problem);
+  Windows windows(model);
+  const auto proves = [&](bool probes) { return exactOrder(windows, 108'200, {.windows = 600'000, .probes = probes}).proven; };
+  EXPECT_TRUE(proves(true));
+  EXPECT_FALSE(proves(false));
 }
 
 OrderProblem loopOfFour(std::uint64_t seed) {
