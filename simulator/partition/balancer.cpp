@@ -303,9 +303,11 @@ Answer<std::vector<NodeId>> Balancer::begins(int stages, Balance by, const Stage
   }
   Dynamic dynamic;
   dynamic.stages = stages;
-  const std::map<int, std::vector<double>> sums{{RankSpeed{}.costsOf, by == Balance::Time ? std::vector<double>() : summed(weight)}};
-  dynamic.scales = by == Balance::Time ? scalesOf(times_, static_cast<std::size_t>(stages), speeds)
-                                       : scalesOf(sums, static_cast<std::size_t>(stages), {});
+  const std::vector<double> sums = summed(weight);
+  if (by == Balance::Time)
+    dynamic.scales = scalesOf(times_, static_cast<std::size_t>(stages), speeds);
+  else
+    dynamic.scales.assign(static_cast<std::size_t>(stages), {{&sums, 1}});
   dynamic.positions.push_back(0);
   dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
   dynamic.positions.push_back(graph_.nodes.size());
