@@ -16,6 +16,14 @@ FlightEntry messageEntry(Stage sender, Microbatch microbatch, Direction directio
           .action = {sender, direction == Direction::Forward ? ActionKind::Forward : ActionKind::Backward, microbatch}};
 }
 
+/// Of a replica: tags after those of values are the same in all.
+std::size_t mostTransfers(const Plan& plan) {
+  std::size_t most = plan.partition.transfers.size();
+  for (int d = 0; plan.cuts && d < plan.replicas; ++d)
+    most = std::max(most, plan.cuts->replicas[static_cast<std::size_t>(d)].partition.transfers.size());
+  return most;
+}
+
 }  // namespace
 
 Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, FlightRecord& flights)
@@ -25,7 +33,7 @@ Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages
       flights_(flights),
       replicas_(replicasOf(plan.schedule)),
       rank_(replicas_.rank(communicator.rank())) {
-  requireTags(kPlanTags, 2 * std::uint64_t{plan.partition.transfers.size()} * static_cast<std::uint64_t>(plan.schedule.microbatches) + 2);
+  requireTags(kPlanTags, 2 * std::uint64_t{mostTransfers(plan)} * static_cast<std::uint64_t>(plan.schedule.microbatches) + 2);
   for (auto* lists : {&valuesIn_, &valuesOut_, &gradientsIn_, &gradientsOut_}) lists->resize(plan.partition.stages.size());
   for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
     const Transfer& transfer = plan.partition.transfers[t];
@@ -54,7 +62,7 @@ std::uint32_t Exchange::tag(std::size_t transfer, Microbatch microbatch, Directi
   return static_cast<std::uint32_t>(index * 2 + (direction == Direction::Backward ? 1 : 0) + 1);
 }
 
-std::uint32_t Exchange::firstFreeTag() const { return tag(plan_.partition.transfers.size(), Microbatch(0), Direction::Forward); }
+std::uint32_t Exchange::firstFreeTag() const { return tag(mostTransfers(plan_), Microbatch(0), Direction::Forward); }
 
 bool Exchange::sendsAway(Stage stage, Microbatch microbatch, Direction direction) const {
   return std::ranges::any_of(outOf(stage, direction), [&](std::size_t t) { return peer(t, stage, microbatch) != rank_; });

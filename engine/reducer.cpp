@@ -64,24 +64,27 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
       rank_(replicasOf(plan.schedule).rank(communicator.rank())),
       firstTag_(firstTag) {
   // A barrier within the step may wait for the device, and so for a collective that another rank starts only after the barrier.
-  if (options.inRowOrder && !plan.schedule.lockstep) early_ = reducedInOneOrder(plan.schedule);
+  if (options.inRowOrder && !plan.schedule.lockstep && !plan.cuts) early_ = reducedInOneOrder(plan.schedule);
   const bool shardOptimizer = options.shardOptimizer;
-  const auto allStages = static_cast<std::uint32_t>(plan.partition.stages.size());
+  const auto sets = static_cast<std::uint32_t>(plan.cuts ? plan.cuts->summed.size() : plan.partition.stages.size());
   for (const auto& [stage, module] : stages) {
     const auto groups = module->groups();
     for (std::size_t g = 0; g < groups.size(); ++g) {
       if (!groups[g].shared) {
-        auto members = holders({stage});
+        const std::size_t set = groups[g].summed.value_or(stage.index());
+        const auto alike = std::ranges::count(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(g), groups[g].summed,
+                                              &ParameterGroup::summed);  // of other element types
+        auto members = groups[g].summed ? holders(plan.cuts.value().summed.at(set)) : holders({stage});
         const std::size_t owners = members.size();
-        addReduction(static_cast<std::uint32_t>(stage.index()) * kGroupsPerStage + static_cast<std::uint32_t>(g), stage, g,
-                     std::move(members), owners, shardOptimizer);
+        addReduction(static_cast<std::uint32_t>(set) * kGroupsPerStage + static_cast<std::uint32_t>(alike), stage, g, std::move(members),
+                     owners, shardOptimizer);
         continue;
       }
       const SharedParameter& shared = plan.partition.shared[*groups[g].shared];
       const bool transmit = shared.sharing == Sharing::Transmit;
       auto members = holders(shared.stages);
       const std::size_t owners = transmit ? holders({shared.stages.front()}).size() : members.size();
-      addReduction(allStages * kGroupsPerStage + static_cast<std::uint32_t>(*groups[g].shared), stage, g, std::move(members), owners,
+      addReduction(sets * kGroupsPerStage + static_cast<std::uint32_t>(*groups[g].shared), stage, g, std::move(members), owners,
                    shardOptimizer || transmit);
     }
   }
@@ -90,7 +93,7 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
   for (const SharedParameter& shared : plan.partition.shared)
     mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders(shared.stages).size()));
   mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders({Stage(0)}).size()));
-  const std::uint64_t reductions = std::uint64_t{allStages} * kGroupsPerStage + plan.partition.shared.size();
+  const std::uint64_t reductions = std::uint64_t{sets} * kGroupsPerStage + plan.partition.shared.size();
   requireTags(kPlanTags, firstTag_ + reductions * mostMembers_ * mostMembers_ * 3);
 }
 
@@ -115,6 +118,14 @@ std::vector<Reducer::Member> Reducer::holders(const std::vector<Stage>& stages) 
       }
     }
   }
+  return members;
+}
+
+std::vector<Reducer::Member> Reducer::holders(const SummedParameters& together) const {
+  const Replicas replicas = replicasOf(plan_.schedule);
+  std::vector<Member> members;
+  for (const Stage stage : together.stages)
+    members.push_back({replicas.jobRank(static_cast<int>(members.size()), plan_.schedule.placement.rankOfStage[stage.index()]), stage});
   return members;
 }
 

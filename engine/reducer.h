@@ -32,15 +32,16 @@ struct StepNumbers {
 };
 
 /// Keeps the copies of parameters equal: those of a stage on the replicas of its pipeline and, in a bidirectional placement, on its two
-/// ranks; those of a shared parameter also in its stages. Gradients of a group are summed piece by piece, each piece by one of its holders
+/// ranks; those of a shared parameter also in its stages; where replicas are cut differently, those that are in one stage of each
+/// (`ReplicaCuts::summed`). Gradients of a group are summed piece by piece, each piece by one of its holders
 /// (reduce-scatter, in the order of holders, so every run gives the same bits); then either all holders get all sums (all-gather) and make
 /// the same update, or each updates its piece alone and sends the new values to the others: with sharded optimizer state (ZeRO stage 1;
 /// Rajbhandari et al., SC'20), and for `Sharing::Transmit`, where the pieces are the owner's alone.
 ///
 /// If all holders update and each is on a separate rank, this uses the transport's collectives (`Communicator::startCollective`:
 /// AllReduce, or ReduceScatter and AllGather), if it has any; otherwise messages. All ranks must start collectives in one order: that of
-/// the rows' REDUCE_GRADs if no two rows contradict each other, and for the rest that of their ids, after everything else has been
-/// enqueued.
+/// the rows' REDUCE_GRADs if no two rows contradict each other (none where replicas are cut differently, as a stage then sums with several
+/// others), and for the rest that of their ids, after everything else has been enqueued.
 class Reducer {
  public:
   /// Uses the tags from `firstTag` on. `communicator` spans all replicas. Records all its operations in `flights`.
@@ -104,6 +105,8 @@ class Reducer {
   enum class Phase : std::uint8_t { Sum, Gather, Values };
 
   [[nodiscard]] std::vector<Member> holders(const std::vector<Stage>& stages) const;
+  /// Of parameters that replicas, cut differently, sum together.
+  [[nodiscard]] std::vector<Member> holders(const SummedParameters& together) const;
   void addReduction(std::uint32_t id, Stage stage, std::size_t group, std::vector<Member> members, std::size_t owners, bool pieces);
   void begin(Reduction& reduction, std::size_t member);
   void startMessages(Reduction& reduction, std::size_t member);

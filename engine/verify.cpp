@@ -53,6 +53,7 @@ Plan singleRankPlan(const ModelGraph& graph, const Plan& plan) {
   Plan single = plan;
   const int microbatches = plan.replicas * plan.schedule.microbatches;
   single.replicas = 1;
+  single.cuts.reset();
   single.partition = cutGraph(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
   single.schedule = lower(generate("gpipe", {1, 1, microbatches}));
   single.costs = {};

@@ -31,6 +31,7 @@
 #include "simulator/plan/made_order.h"
 #include "simulator/plan/memory.h"
 #include "simulator/plan/planner.h"
+#include "simulator/plan/replica_prices.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/report/json.h"
 #include "simulator/report/metrics.h"
@@ -110,10 +111,12 @@ struct Recomputed {
   Bytes saved = 0;
 };
 
-std::vector<Recomputed> recomputedBy(const Plan& plan, const ModelGraph& graph) {
+std::vector<Recomputed> recomputedBy(const PlannedModel& planned) {
+  const Plan& plan = planned.plan;
   Partition kept = plan.partition;
   for (StageSpec& stage : kept.stages) stage.checkpoints.clear();
-  const CostTable without = costTable(graph, kept, plan.profile, plan.schedule.placement, plan.replicas);
+  const OwnPipeline shown = shownPipeline(planned.request, plan.profile);
+  const CostTable without = costTable(planned.graph, kept, shown.profile, plan.schedule.placement, shown.request.replicas);
   std::vector<Recomputed> all;
   for (std::size_t s = 0; s < kept.stages.size(); ++s) {
     Recomputed r{Stage(s), 0, plan.costs.stages[s].backward - without.stages[s].backward,
@@ -145,6 +148,12 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
     if (planned.oneRank->rank) json["one_rank"]["rank"] = planned.oneRank->rank->value;
   }
   json["splits_moved_to_fit"] = planned.movedToFit;
+  if (plan.cuts) {
+    json["replica_splits"] = nlohmann::ordered_json::array();
+    for (const ReplicaCut& cut : plan.cuts->replicas) json["replica_splits"].push_back(cut.splitNames);
+    json["shown_replica"] = plan.cuts->shown;
+    json["step_with_same_splits_ns"] = planned.stepWithSameSplits.value_or(0).value;
+  }
   json["world_size"] = worldSize(plan);
   json["rank_order"] = nlohmann::ordered_json::array();
   for (int i = 0; i < request.ranks; ++i)
@@ -178,6 +187,16 @@ void printRanks(const Plan& plan, const std::vector<Rank>& order) {
   if (!order.empty()) print(fmt::format("order of the ranks along the pipeline: {}\n", fmt::join(numbers, ", ")));
 }
 
+/// Where each replica is cut, if they differ in that.
+void printReplicaSplits(const PlannedModel& planned) {
+  if (!planned.plan.cuts) return;
+  const ReplicaCuts& cuts = *planned.plan.cuts;
+  for (std::size_t d = 0; d < cuts.replicas.size(); ++d)
+    print(fmt::format("replica {}: stages begin at {}\n", d, fmt::join(cuts.replicas[d].splitNames, ", ")));
+  print(fmt::format("each has splits for its own ranks: with the same for all the step would take {}; shown is replica {}, the slowest\n",
+                    formatDuration(planned.stepWithSameSplits.value_or(0)), cuts.shown));
+}
+
 void printPlan(const PlannedModel& planned, const ExportRecord& exported, const std::vector<Recomputed>& recomputed,
                const std::vector<NotCounted>& missing) {
   const PlanOptions& o = planned.options;
@@ -191,6 +210,7 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
                     o.microbatch, layers ? "" : ", loss " + toString(plan.loss), sourceOf(plan.profile, ranks),
                     layers ? "" : fmt::format("trace {}\n", describe(exported))));
   printRanks(plan, planned.request.rankOrder);
+  printReplicaSplits(planned);
   printStages(plan, planned.graph, metrics);
   printShared(plan, planned.sharing, o.share);
   printRecomputed(recomputed);
@@ -233,7 +253,7 @@ int runPlan(const PlanArguments& o) {
   const Plan& plan = planned.plan;
   const ModelGraph& graph = planned.graph;
   const ExportRecord exported = readExportRecord(graph.files);
-  const std::vector<Recomputed> recomputed = recomputedBy(plan, graph);
+  const std::vector<Recomputed> recomputed = recomputedBy(planned);
   const std::vector<NotCounted> missing = notCounted(graph, plan.microbatchSize);
   const bool fits = planned.prediction.fits;
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
@@ -288,6 +308,8 @@ void declareStages(CLI::App& sub, PlanOptions& o) {
   sub.add_option("--split", o.splits, "Where stages begin: `name` before or `name:end` after a module, or `@node`; see `inspect`")
       ->delimiter(',')
       ->option_text("NAME,...");
+  sub.add_flag("--same-splits", o.sameSplits,
+               "Cut all replicas alike, also where their ranks differ and splits of their own would be faster");
   addChoice(sub, "--balance", o.balance, "What to balance if no splits are named");
 }
 

@@ -217,7 +217,7 @@ void computeOn(c10::cuda::CUDAStream stream, int device) {
   g.grow();
   {
     const auto onGpu = at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)));
-    const at::Tensor weight = at::ones({16, 16}, onGpu.requires_grad(true));
+    const at::Tensor weight = at::ones({16, 16}, onGpu).requires_grad_();  // factories of at:: ignore that option
     const c10::AutoGradMode grad(true);
     at::ones({16, 16}, onGpu).mm(weight).sum().backward();
   }

@@ -27,6 +27,7 @@ struct ParameterView {
 /// begin at a multiple of 64 bytes.
 struct ParameterGroup {
   std::optional<std::size_t> shared;  ///< index into `Partition::shared`; nothing: the parameters belong to this stage only
+  std::optional<std::size_t> summed;  ///< then: index into `ReplicaCuts::summed` where replicas are cut differently
   DType dtype = DType::Float32;
   Buffer values;
   Buffer gradients;
@@ -102,8 +103,8 @@ class StageModule {
   /// Restores the buffers from the start of the step, for a step that is skipped. May do nothing if the stage was not told to keep them.
   virtual void undoBuffers() {}
 
-  /// The stage's own parameters first, then shared ones by index. The same order on all ranks that hold the stage. Addresses stay for the
-  /// stage's life.
+  /// The stage's own parameters first, by what replicas sum together, then shared ones by index. The same order on all ranks that hold the
+  /// stage. Addresses stay for the stage's life.
   [[nodiscard]] virtual std::vector<ParameterGroup> groups() = 0;
   /// One optimizer step on elements [first, last) of a group with its gradients times `gradientScale`; keeps the optimizer's state of these
   /// elements, so a group's range must not change between steps. Counts as one step for learning rate and bias correction.

@@ -40,7 +40,7 @@ struct Flight {
 };
 
 struct Group {
-  std::optional<std::size_t> shared;  // as ParameterGroup has it
+  std::optional<std::size_t> shared, summed;  // as ParameterGroup has them
   HeldBuffer values, gradients;
   std::shared_ptr<void> state;  // of the optimizer, from the first update on
 };
@@ -117,7 +117,7 @@ class SyntheticStage final : public StageModule {
   void requireAll(const Slots& slots, Kind kind, const std::vector<std::size_t>& transfers, Microbatch m) const;
   void propagate(Microbatch m, Ns time, Bytes peak, Bytes keptAfter);
   void work(Clock::time_point begin, Ns duration) const;
-  void addGroup(std::optional<std::size_t> shared, Bytes bytes);
+  void addGroup(std::optional<std::size_t> shared, std::optional<std::size_t> summed, Bytes bytes);
   [[nodiscard]] HeldBuffer zeros(std::size_t bytes) const;
   [[nodiscard]] HeldBuffer memory(std::size_t bytes, const char* what) const;
   [[nodiscard]] std::shared_ptr<void> count(Bytes bytes) const;
@@ -152,9 +152,13 @@ SyntheticStage::SyntheticStage(const Plan& plan, Stage stage, const SyntheticDev
   const auto holds = [&](const SharedParameter& shared) { return std::ranges::count(shared.stages, stage) > 0; };
   Bytes own = cost().gradientBytes;
   for (const SharedParameter& shared : plan.partition.shared) own -= holds(shared) ? shared.bytes : 0;
-  if (own > 0) addGroup(std::nullopt, own);
+  if (own > 0 && !plan.cuts) addGroup(std::nullopt, std::nullopt, own);
+  for (std::size_t g = 0; own > 0 && plan.cuts && g < plan.cuts->summed.size(); ++g) {
+    const SummedParameters& together = plan.cuts->summed[g];
+    if (together.stages.at(static_cast<std::size_t>(plan.cuts->shown)) == stage) addGroup(std::nullopt, g, together.bytes);
+  }
   for (std::size_t s = 0; s < plan.partition.shared.size(); ++s) {
-    if (holds(plan.partition.shared[s])) addGroup(s, plan.partition.shared[s].bytes);
+    if (holds(plan.partition.shared[s])) addGroup(s, std::nullopt, plan.partition.shared[s].bytes);
   }
   Bytes inGroups = 0;
   for (const Group& group : groups_) inGroups += static_cast<Bytes>(group.values.buffer.bytes + group.gradients.buffer.bytes);
@@ -162,9 +166,9 @@ SyntheticStage::SyntheticStage(const Plan& plan, Stage stage, const SyntheticDev
                    inGroups, "parameters, buffers and data");
 }
 
-void SyntheticStage::addGroup(std::optional<std::size_t> shared, Bytes bytes) {
+void SyntheticStage::addGroup(std::optional<std::size_t> shared, std::optional<std::size_t> summed, Bytes bytes) {
   const auto whole = static_cast<std::size_t>(bytes) / sizeof(float) * sizeof(float);
-  groups_.push_back({shared, zeros(whole), zeros(whole), nullptr});
+  groups_.push_back({shared, summed, zeros(whole), zeros(whole), nullptr});
 }
 
 HeldBuffer SyntheticStage::zeros(std::size_t bytes) const {
@@ -315,7 +319,8 @@ void SyntheticStage::backwardWeight(Microbatch m) {
 
 std::vector<ParameterGroup> SyntheticStage::groups() {
   std::vector<ParameterGroup> groups;
-  for (const Group& group : groups_) groups.push_back({group.shared, DType::Float32, group.values.buffer, group.gradients.buffer});
+  for (const Group& group : groups_)
+    groups.push_back({group.shared, group.summed, DType::Float32, group.values.buffer, group.gradients.buffer});
   return groups;
 }
 

@@ -206,7 +206,7 @@ class ModelRunner {
     auto parameter = std::make_unique<Parameter>();
     const TensorMeta& meta = *graph_.value(state.value).tensor;
     parameter->tensor = reader.read(state).to(where_);
-    if (meta.requiresGrad && isDifferentiable(meta.dtype)) {
+    if (isTrained(meta)) {
       parameter->sum = std::make_shared<at::Tensor>(at::zeros_like(parameter->tensor));
       parameter->tensor.set_requires_grad(true);
       parameter->tensor.mutable_grad() = *parameter->sum;

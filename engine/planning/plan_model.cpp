@@ -29,6 +29,7 @@
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
 #include "simulator/search/fitted_splits.h"
+#include "simulator/search/replica_splits.h"
 #include "simulator/search/search.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/compiled_rows.h"
@@ -173,18 +174,39 @@ MadeOrder scheduled(const PlannedModel& planned, ModelCosts& model, const Schedu
   return given;
 }
 
+/// Whether the splits are ours to choose: balanced ones by time.
+bool choosesSplits(const PlannedModel& planned) {
+  const PlanOptions& o = planned.options;
+  const bool marked = !planned.graph.splitMarkers.empty() && planned.request.begins == planned.graph.splitMarkers;
+  return o.splits.empty() && !marked && o.balance == Balance::Time;
+}
+
 /// Splits for the memory limits, where they are ours to choose: those that fit where balanced ones do not; for a schedule made for costs
 /// those with which it ends earliest.
 void moveToFit(PlannedModel& planned, const Schedule& schedule) {
   const PlanOptions& o = planned.options;
   const std::vector<NodeId> balanced = planned.request.begins;
-  const bool marked = !planned.graph.splitMarkers.empty() && balanced == planned.graph.splitMarkers;
-  if (!o.splits.empty() || marked || o.balance != Balance::Time) return;
+  if (!choosesSplits(planned)) return;
   const Schedule rows = planRows(schedule, planned.request.replicas, planned.request.rankOrder);
   planned.request.begins =
       splitsWithinLimits(planned.request, planned.graph, std::make_shared<const Profile>(planned.profile), rows, balanced,
                          {.seconds = o.seconds, .threads = kOrderThreads, .shouldContinue = o.shouldContinue});
   planned.movedToFit = planned.request.begins != balanced;
+}
+
+/// Splits for each replica's own ranks, where replicas differ and that is faster.
+void splitReplicas(PlannedModel& planned, ModelCosts& model, MadeOrder& made) {
+  if (planned.options.sameSplits || !choosesSplits(planned)) return;
+  CostTable costs = made.priced.costs;
+  addOptimizerState(costs, stateCopies(planned.request.optimizer), optimizerShards(planned.request, made.rows.placement));
+  const Ns same = metricsOf(simulate(made.rows, costs)).step;
+  std::optional<OwnSplits> own = ownSplits(planned.request, model, made.rows, same);
+  if (!own) return;
+  planned.request = std::move(own->request);
+  made.priced = std::move(own->priced);
+  made.certificate.reset();  // of an order for other costs
+  planned.stepWithSameSplits = same;
+  planned.limits = memoryLimits(planned.request, planned.profile, made.rows.rows.size());
 }
 
 /// Fills what is predicted of the plan.
@@ -253,6 +275,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   moveToFit(planned, schedule);
   ModelCosts model(graph, planned.profile, planned.request.microbatch);
   MadeOrder made = scheduled(planned, model, schedule);
+  splitReplicas(planned, model, made);
   planned.plan =
       planOf(planned.request, graph, planned.profile, made.rows, made.priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
   planned.plan.libraries = libraryPaths(o.how.libraries);

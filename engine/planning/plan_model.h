@@ -28,6 +28,7 @@ struct PlanOptions {
   std::int64_t microbatch = 0;                         ///< samples in a full microbatch; 0: as exported
   std::int64_t batch = 0;                              ///< samples per step over all replicas; 0: all microbatches are full
   int replicas = 1;                                    ///< data-parallel copies of the pipeline
+  bool sameSplits = false;                             ///< for all replicas, also where they would be faster with their own
   std::vector<std::string> splits;                     ///< where stages begin: `blocks.2`, `blocks.1:end`, `@node`
   Balance balance = Balance::Time;                     ///< what is balanced without `splits`
   std::string profile;                                 ///< file
@@ -54,11 +55,12 @@ struct PlannedModel {
   std::vector<SharingChoice> sharing;
   CostTable costs;  ///< of the plan, and the state of its optimizer, which a run adds itself
   Trace trace;
-  PredictionReport prediction;     ///< `fits`: within the memory limit
-  std::vector<Bytes> limits;       ///< of each rank; 0: none
-  bool movedToFit = false;         ///< whether the splits are other than balanced, for the limits: all fit, or `auto` ends earlier
-  std::optional<Rank> tooLarge;    ///< the first rank above its limit
-  std::optional<OneRank> oneRank;  ///< of several stages: what one rank would take, if the model fits it
+  PredictionReport prediction;           ///< `fits`: within the memory limit
+  std::vector<Bytes> limits;             ///< of each rank; 0: none
+  std::optional<Ns> stepWithSameSplits;  ///< where each replica has its own
+  bool movedToFit = false;               ///< whether the splits are other than balanced, for the limits: all fit, or `auto` ends earlier
+  std::optional<Rank> tooLarge;          ///< the first rank above its limit
+  std::optional<OneRank> oneRank;        ///< of several stages: what one rank would take, if the model fits it
 };
 
 /// Where stages begin: the options' splits by name, else the marks in the model, else balanced (`planModel` moves those that do not fit).

@@ -50,7 +50,7 @@ ConnectedRank connectRank(const RankTask& task, TrainOptions options, RankContac
   } else {
     contact.communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   }
-  connectCalls(o, task.plan, meeting, store, torch, *contact.communicator, options);
+  connectCalls(o, task.own, meeting, store, torch, *contact.communicator, options);
   store = {};
   reportStartUp(environment, StartUp::Done);
   return {std::move(options), torch};

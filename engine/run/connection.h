@@ -12,7 +12,8 @@ namespace pw {
 /// What a rank is about to do, and where. Keeps references.
 struct RankTask {
   const RunSettings& settings;
-  const Plan& plan;
+  const Plan& plan;  ///< of the job
+  const Plan& own;   ///< as the rank's replica runs it
   const ModelGraph& graph;
   const RankEnvironment& environment;
   const std::optional<Meeting>& met;  ///< with the other ranks, where that was before

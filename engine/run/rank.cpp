@@ -37,7 +37,7 @@ std::optional<RunResult> trainAndRecord(const RankTask& task, ConnectedRank rank
   std::optional<TrainingRecord> record;  // what has ended is kept also when the training fails
   if (self == JobRank(0)) record.emplace(o, plan, options.firstStep, stored, observer.warn);
   options.onGathered = [&](int step, std::vector<StepLog> ranks) { record->add(step, std::move(ranks)); };
-  Plan trained = plan;
+  Plan trained = task.own;
   if (o.request.synthetic)
     addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
   const std::vector<RankLog> logs = gatherRankLogs(trainRank(task.graph, trained, options, communicator, rank.torch), communicator);
@@ -80,18 +80,19 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
       if (!note.empty()) observer.warn(note);
     }
   }
-  TrainOptions options = trainOptions(o, plan);
+  const Plan own = ofReplica(plan, replicasOf(plan.schedule).replica(environment.rank));
+  TrainOptions options = trainOptions(o, own);
   options.stage.tell = [&observer, rank = environment.rank](const std::string& what) {
     observer.warn(fmt::format("rank {} {}", rank.value, what));
   };
-  if (namesFunction(o.request.data)) options.stage.data.feed = feedOf(o, plan, graph, environment, options);
+  if (namesFunction(o.request.data)) options.stage.data.feed = feedOf(o, own, graph, environment, options);
   bindToCores(environment);  // after the process of --data has begun, whose workers have all cores
   const std::optional<Meeting> notYet;
-  const RankTask task{o, plan, graph, environment, notYet};
+  const RankTask task{o, plan, own, graph, environment, notYet};
   ConnectedRank rank = connectRank(task, std::move(options), contact, observer);
   std::optional<LiveWriter> live;
   if (!o.request.live.empty()) rank.options.live = &live.emplace(o.request.live, environment.rank);
-  if (o.request.evaluates) return {std::nullopt, evaluateRank(o, graph, plan, rank.options, *contact.communicator, rank.torch)};
+  if (o.request.evaluates) return {std::nullopt, evaluateRank(o, graph, own, rank.options, *contact.communicator, rank.torch)};
   return {trainAndRecord(task, std::move(rank), *contact.communicator, stored, observer), std::nullopt};
 }
 

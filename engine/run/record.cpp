@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <ctime>
+#include <functional>
 #include <utility>
 
 #include "backends/resources/resources.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
+#include "schedules/job_rank.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/step/simulate.h"
 
@@ -19,11 +21,13 @@ constexpr std::chrono::seconds kLockWait{20};  // of one who writes while it tra
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
-/// The prediction of one pipeline for all of them.
-Trace ofAllReplicas(const Trace& one, int replicas) {
-  Trace all = one;
-  const Replicas numbers{one.ranks};
-  for (int d = 1; d < replicas; ++d) {
+/// The prediction of all replicas, side by side, with the optimizer's state.
+Trace predictedOf(const Plan& plan, const std::function<CostTable(CostTable)>& withState) {
+  Trace all;
+  const Replicas numbers = replicasOf(plan.schedule);
+  Trace one;
+  for (int d = 0; d < plan.replicas; ++d) {
+    if (d == 0 || plan.cuts) one = simulate(plan.schedule, withState(replicaCosts(plan, d)));
     for (Span span : one.spans) {
       span.rank = numbers.inTrace(d, span.rank);
       span.peer = numbers.inTrace(d, span.peer);
@@ -34,7 +38,7 @@ Trace ofAllReplicas(const Trace& one, int replicas) {
       all.memory.push_back(sample);
     }
   }
-  all.ranks = one.ranks * replicas;
+  all.ranks = worldSize(plan);
   normalize(all);
   return all;
 }
@@ -59,8 +63,12 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
   record.seed = o.request.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;
-  addOptimizerState(record.plan.costs, stateCopies(o.update), optimizerShards(o.zero1, plan.replicas, plan.schedule.placement));
-  record.predicted = ofAllReplicas(simulate(plan.schedule, record.plan.costs), plan.replicas);
+  const auto withState = [&](CostTable costs) {
+    addOptimizerState(costs, stateCopies(o.update), optimizerShards(o.zero1, plan.replicas, plan.schedule.placement));
+    return costs;
+  };
+  record.plan.costs = withState(plan.costs);
+  record.predicted = predictedOf(plan, withState);
   return record;
 }
 

@@ -88,7 +88,7 @@ struct TrainingSession::Parts {
   Parts(PlanToRun run, RankEnvironment where, RunObserver watching)
       : plan(std::move(run.plan)), settings(std::move(run.settings)), environment(std::move(where)), observer(std::move(watching)) {}
 
-  Plan plan;
+  Plan plan, ownPlan;  ///< of the job, and as the rank's replica runs it
   RunSettings settings;
   RankEnvironment environment;
   RunObserver observer;
@@ -120,6 +120,7 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
   requireWorldSize(environment, worldSize(plan), settings.request.plan);
   graph = loadModel(plan.modelFiles);
   requireFits(plan, graph);
+  ownPlan = ofReplica(plan, replicasOf(plan.schedule).replica(environment.rank));
   settings.update = withNamesOf(graph, settings.update);
   refuseSharesOfComplexNumbers(settings, plan, graph);
   const bool isFirst = environment.rank == JobRank(0);
@@ -130,18 +131,18 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
       if (!sentence.empty()) observer.warn(sentence);
     }
   }
-  options = trainOptions(settings, plan);
+  options = trainOptions(settings, ownPlan);
   options.executor.sumLoss = true;
   options.stage.tell = [this](const std::string& what) { observer.warn(fmt::format("rank {} {}", environment.rank.value, what)); };
   options.onStep = [this](int step, const StepLog& own) { note(step, own); };
   options.onGathered = [this](int step, std::vector<StepLog> ranks) { gathered(step, std::move(ranks)); };
-  ConnectedRank connected = connectRank({settings, plan, graph, environment, place.meeting}, std::move(options), contact, observer);
+  ConnectedRank connected = connectRank({settings, plan, ownPlan, graph, environment, place.meeting}, std::move(options), contact, observer);
   options = std::move(connected.options);
   torch = &connected.torch;
   if (isFirst && !settings.request.store.empty()) record.emplace(settings, plan, options.firstStep, stored, observer.warn);
   if (isFirst && !settings.request.log.empty()) log.emplace(settings.request.log, !settings.request.resume.empty());
   optimizer = settings.update;
-  training = std::make_unique<Training>(graph, plan, options, *contact.communicator, *torch);
+  training = std::make_unique<Training>(graph, ownPlan, options, *contact.communicator, *torch);
 }
 
 void TrainingSession::Parts::note(int step, const StepLog& own) {

@@ -117,6 +117,20 @@ Topology topologyOf(const Topology& topology, const std::vector<JobRank>& ranks)
   return chosen;
 }
 
+LinkSpec slowestHop(const Topology& topology, const std::vector<JobRank>& ring, Bytes bytes) {
+  const auto linkAfter = [&](std::size_t i) { return linkBetween(topology, ring[i], ring[(i + 1) % ring.size()]); };
+  LinkSpec slowest = linkAfter(0);
+  const auto timeOf = [&](const LinkSpec& link) { return link.latency + transferTime(link, bytes); };
+  for (std::size_t i = 1; i < ring.size(); ++i) {
+    if (const LinkSpec link = linkAfter(i); timeOf(link) > timeOf(slowest)) slowest = link;
+  }
+  return slowest;
+}
+
+Ns ringTime(const LinkSpec& hop, Bytes bytes, std::int64_t holders) {
+  return holders < 2 || bytes == 0 ? 0 : 2 * (holders - 1) * hop.latency + transferTime(hop, 2 * (holders - 1) * bytes / holders);
+}
+
 PipelineTopology::PipelineTopology(const Topology& topology, Replicas pipeline, int replicas)
     : topology_(topology), pipeline_(pipeline), replicas_(replicas), distinct_(distinctReplicas(topology, pipeline.ranks, replicas)) {}
 

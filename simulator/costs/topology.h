@@ -93,6 +93,12 @@ struct RankSpeed {
 /// By stage: how the ranks compute that it is on in the replicas, those that differ. Empty: all stages are at full speed.
 using StageSpeeds = std::vector<std::vector<RankSpeed>>;
 
+/// The slowest hop of a ring over these ranks, in this order, for messages of so many bytes; at least two ranks.
+[[nodiscard]] LinkSpec slowestHop(const Topology& topology, const std::vector<JobRank>& ring, Bytes bytes);
+/// Reduce-scatter and all-gather in a ring (Patarasuk and Yuan, 2009): each of 2 (D − 1) rounds passes on a D-th of the bytes, and takes as
+/// long as its slowest hop. 0 for fewer than two holders.
+[[nodiscard]] Ns ringTime(const LinkSpec& hop, Bytes bytes, std::int64_t holders);
+
 /// What replicas of a pipeline find on a topology. Replicas wait for each other whenever they sum gradients, so at each place of the
 /// pipeline the slowest of them counts: an upper bound of the step where it is not the same replica everywhere. Keeps a reference to the
 /// topology, which must outlive it.

@@ -188,6 +188,7 @@ void noteMoves(const Plan& plan, const LayeredModel& model, const TimedLayouts& 
 
 MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph) {
   requireFits(plan, graph);
+  requireSameSplits(plan, "Megatron-LM");
   if (!trains(plan.schedule))
     throw UsageError(fmt::format("{} has no backward, and Megatron's layout is for training; export another plan", plan.schedule.name));
   const LayeredModel model = layered(plan, graph);

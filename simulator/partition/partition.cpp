@@ -213,6 +213,16 @@ StageCutter::StageCutter(const ModelGraph& graph, Bindings bindings, const Profi
 StageCutter::~StageCutter() = default;
 std::optional<Impossible> StageCutter::obstacle(const std::vector<NodeId>& begins) const { return cutter_->obstacle(begins); }
 Answer<StageCut> StageCutter::stage(NodeRange nodes, Stage number) const { return cutter_->stage(nodes.begin, nodes.end, number); }
+std::vector<NodeId> beginsOf(const Partition& partition) {
+  std::vector<NodeId> begins;
+  for (std::size_t s = 1; s < partition.stages.size(); ++s) begins.push_back(partition.stages[s].begin);
+  return begins;
+}
+
+bool isShared(const Partition& partition, const StateTensor& parameter) {
+  return std::ranges::find(partition.shared, storageOf(parameter), &SharedParameter::storage) != partition.shared.end();
+}
+
 Partition StageCutter::join(const std::vector<std::shared_ptr<const StageCut>>& stages) const { return cutter_->join(stages); }
 
 std::vector<NodeRange> rangesOf(const ModelGraph& graph, const std::vector<NodeId>& begins) {

@@ -78,6 +78,11 @@ struct Partition {
   bool operator==(const Partition&) const = default;
 };
 
+/// Where stages 1, 2, … begin.
+[[nodiscard]] std::vector<NodeId> beginsOf(const Partition& partition);
+/// Whether several stages hold the parameter.
+[[nodiscard]] bool isShared(const Partition& partition, const StateTensor& parameter);
+
 /// Cuts the graph where stages 1, 2, … begin (ascending node ids, each in 1..nodes−1). The last stage gets all outputs of the model.
 /// A value that can be computed anywhere is computed again instead of sent when `costs` say that its nodes take no longer than its
 /// message, and always where there are no costs or no measured link. Symbolic numbers are not sent: stages

@@ -131,12 +131,6 @@ void Assembly::addLayerMessages() {
   }
 }
 
-/// Reduce-scatter and all-gather in a ring (Patarasuk and Yuan, 2009): each of 2 (D − 1) rounds passes on a D-th of the bytes, and takes as
-/// long as its slowest hop.
-Ns ringTime(const LinkSpec& hop, Bytes bytes, std::int64_t holders) {
-  return holders < 2 || bytes == 0 ? 0 : 2 * (holders - 1) * hop.latency + transferTime(hop, 2 * (holders - 1) * bytes / holders);
-}
-
 void Assembly::addReductions() {
   std::vector<Bytes> own;
   for (const StageCost& stage : table_.stages) own.push_back(stage.updatedBytes);  // gradients that are summed, before one of several owns

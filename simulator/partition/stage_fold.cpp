@@ -170,7 +170,7 @@ class FoldTables {
       const ValueId value = graph_.parameters.at(p).value;
       const TensorMeta& meta = *graph_.value(value).tensor;
       stage.parameterBytes += bytes(value);
-      if (meta.requiresGrad && isDifferentiable(meta.dtype)) stage.gradientBytes += bytes(value);
+      if (isTrained(meta)) stage.gradientBytes += bytes(value);
     }
     stage.fixedBytes += castBytes(spec);
     for (const std::size_t b : spec.buffers) stage.fixedBytes += bytes(graph_.buffers.at(b).value);

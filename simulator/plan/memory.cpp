@@ -12,6 +12,7 @@
 #include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/possible.h"
+#include "simulator/plan/replica_prices.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
@@ -203,6 +204,11 @@ std::vector<ModuleMemory> memoryByModule(const ModelGraph& graph, const StageSpe
 }
 
 PlanMemory memoryOf(const PlanRequest& request, ModelCosts& model, const Schedule& rows, const Partition& partition) {
+  if (!request.replicaBegins.empty()) {
+    const OwnPipeline own = shownPipeline(request, model.profile());
+    ModelCosts costs(model.graph(), own.profile, request.microbatch);
+    return memoryOf(own.request, costs, rows, partition);
+  }
   SavingSearch search(request, model, rows, partition);
   PlanMemory memory{memoryOf(rows, search.costs()), {}, search.step(), search.run()};
   for (const StageSpec& stage : partition.stages) memory.modules.push_back(memoryByModule(model.graph(), stage, model.profile()));

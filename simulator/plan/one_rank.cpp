@@ -24,6 +24,7 @@ OneRank onFirst(const PlanRequest& request, ModelCosts& model, bool trains) {
   PlanRequest alone = request;
   alone.ranks = alone.chunks = 1;
   alone.begins.clear();
+  alone.replicaBegins.clear();
   alone.rankOrder.clear();
   alone.recompute = RecomputeNone();
   const Schedule rows = planRows(generate(trains ? "1f1b" : "forward-only", {1, 1, alone.microbatches}), alone.replicas);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "schedules/error.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/plan_check.h"
+#include "simulator/plan/replica_prices.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/text/json_part.h"
 #include "simulator/text/json_text.h"
@@ -158,6 +160,26 @@ CostTable tableOf(const JsonPart& j) {
   return t;
 }
 
+Json cutsJson(const ReplicaCuts& cuts) {
+  Json j{{"shown", cuts.shown}, {"replicas", Json::array()}, {"summed", Json::array()}};
+  for (const ReplicaCut& cut : cuts.replicas)
+    j["replicas"].push_back({{"splits", cut.splitNames}, {"partition", partitionJson(cut.partition)}, {"costs", tableJson(cut.costs)}});
+  for (const SummedParameters& together : cuts.summed) j["summed"].push_back({{"stages", together.stages}, {"bytes", together.bytes}});
+  return j;
+}
+
+ReplicaCuts cutsOf(const JsonPart& j, const JsonDocument& document) {
+  ReplicaCuts cuts;
+  cuts.shown = j["shown"].as<int>();
+  cuts.replicas = j["replicas"].list([&](const JsonPart& cut) {
+    return ReplicaCut{partitionOf(cut["partition"], document), cut["splits"].listOf<std::string>(), tableOf(cut["costs"])};
+  });
+  cuts.summed = j["summed"].list([](const JsonPart& together) {
+    return SummedParameters{together["stages"].listOf<Stage>(), together["bytes"].as<Bytes>()};
+  });
+  return cuts;
+}
+
 }  // namespace
 
 std::string toJson(const Plan& plan) {
@@ -188,6 +210,7 @@ std::string toJson(const Plan& plan) {
                       {"state_copies", stateCopies(update)},
                       {"zero1", plan.optimizer->zero1}};
   }
+  if (plan.cuts) j["replica_cuts"] = cutsJson(*plan.cuts);
   if (plan.certificate) j["certificate"] = ownJson(toJson(*plan.certificate));
   if (!print.digest.empty())
     j["model_fingerprint"] = {{"digest", print.digest}, {"tensors", print.tensors}, {"operators", print.operators}};
@@ -272,9 +295,43 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   }
   plan.partition = partitionOf(j["partition"], document);
   plan.costs = tableOf(j["costs"]);
+  if (j.json().contains("replica_cuts")) plan.cuts = cutsOf(j["replica_cuts"], document);
   requireConsistent(plan, [&](const std::string& what) { document.fail(what); });
   if (j.json().contains("certificate")) plan.certificate = certificateIn(j["certificate"], static_cast<int>(plan.partition.stages.size()));
   return plan;
+}
+
+Plan ofReplica(Plan plan, int replica) {
+  if (!plan.cuts) return plan;
+  const ReplicaCut& cut = plan.cuts->replicas.at(static_cast<std::size_t>(replica));
+  plan.partition = cut.partition;
+  plan.splitNames = cut.splitNames;
+  plan.costs = cut.costs;
+  plan.cuts->shown = replica;
+  return plan;
+}
+
+void requireSameSplits(const Plan& plan, std::string_view tool) {
+  if (plan.cuts)
+    throw UsageError(fmt::format("{} cuts all replicas alike, and in this plan each has splits of its own; plan with --same-splits", tool));
+}
+
+const CostTable& replicaCosts(const Plan& plan, int replica) {
+  return plan.cuts ? plan.cuts->replicas.at(static_cast<std::size_t>(replica)).costs : plan.costs;
+}
+
+std::size_t summedWith(const ReplicaCuts& cuts, std::size_t parameter) {
+  std::vector<Stage> stages;
+  for (const ReplicaCut& cut : cuts.replicas) {
+    const auto& all = cut.partition.stages;
+    const auto holds = [&](const StageSpec& stage) { return std::ranges::count(stage.parameters, parameter) > 0; };
+    stages.emplace_back(static_cast<std::size_t>(std::ranges::find_if(all, holds) - all.begin()));
+  }
+  const auto found = std::ranges::find(cuts.summed, stages, &SummedParameters::stages);
+  if (found == cuts.summed.end())
+    throw UsageError(
+        fmt::format("The plan does not say with what the gradient of parameter {} is summed; plan the model again.", parameter));
+  return static_cast<std::size_t>(found - cuts.summed.begin());
 }
 
 CostTable costsWithOptimizer(const Plan& plan) {
@@ -289,19 +346,14 @@ double flopUtilisation(const Plan& plan, Ns step) {
   return trains(plan.schedule) ? flopUtilisation(plan.profile, plan.batch, step, worldSize(plan)) : 0;
 }
 
-void requireFits(const Plan& plan, const ModelGraph& graph) {
-  const auto fail = [&](const std::string& what) {
-    throw UsageError(
-        fmt::format("The plan for {} was not made for this model, {}: {}; plan it again, or name the right archive with --model.",
-                    plan.modelName, graph.name, what));
-  };
-  if (const std::string difference = differenceTo(plan.fingerprint, graph); !difference.empty()) fail(difference);
+namespace {
+
+void requireFits(const Partition& partition, const ModelGraph& graph, const std::function<void(const std::string&)>& fail) {
   const auto checkIndices = [&](const std::vector<std::size_t>& indices, const std::vector<StateTensor>& tensors, std::string_view kind) {
     for (const std::size_t i : indices) {
       if (i >= tensors.size()) fail(fmt::format("it has no {} {}", kind, i));
     }
   };
-  const Partition& partition = plan.partition;
   const auto nodes = static_cast<std::size_t>(partition.stages.empty() ? 0 : partition.stages.back().end.value);
   if (nodes != graph.nodes.size()) fail(fmt::format("it has {} operators instead of {}", graph.nodes.size(), nodes));
   for (const StageSpec& stage : partition.stages) {
@@ -329,6 +381,21 @@ void requireFits(const Plan& plan, const ModelGraph& graph) {
       }
     }
   }
+}
+
+}  // namespace
+
+void requireFits(const Plan& plan, const ModelGraph& graph) {
+  const auto fail = [&](const std::string& what) {
+    throw UsageError(
+        fmt::format("The plan for {} was not made for this model, {}: {}; plan it again, or name the right archive with --model.",
+                    plan.modelName, graph.name, what));
+  };
+  if (const std::string difference = differenceTo(plan.fingerprint, graph); !difference.empty()) fail(difference);
+  requireFits(plan.partition, graph, fail);
+  if (!plan.cuts) return;
+  for (const ReplicaCut& cut : plan.cuts->replicas) requireFits(cut.partition, graph, fail);
+  if (plan.cuts->summed != summedParameters(graph, plan.cuts->replicas)) fail("its replicas' gradients are not summed as they are cut");
 }
 
 std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches) {

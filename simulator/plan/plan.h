@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedules/schedule.h"
@@ -10,6 +11,7 @@
 #include "simulator/model/loss.h"
 #include "simulator/partition/partition.h"
 #include "simulator/plan/optimizer.h"
+#include "simulator/plan/replica_cut.h"
 #include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
@@ -43,6 +45,8 @@ struct Plan {
   Profile profile;                            ///< what the costs come from: measured or estimated, where, per node
   std::optional<Certificate> certificate;     ///< of an order made for these costs: sums of gradients and the optimizer come after its time
   std::optional<PlannedOptimizer> optimizer;  ///< that its memory was checked with; nothing: not known
+  /// Where each replica has splits of its own: `partition`, `splitNames` and `costs` are then those of the slowest.
+  std::optional<ReplicaCuts> cuts;
 
   bool operator==(const Plan&) const = default;
 };
@@ -58,6 +62,16 @@ void requireFits(const Plan& plan, const ModelGraph& graph);
 
 /// Ranks of all replicas.
 [[nodiscard]] inline int worldSize(const Plan& plan) { return plan.replicas * static_cast<int>(plan.schedule.rows.size()); }
+
+/// The plan as a replica runs it: with its partition, split names and costs.
+[[nodiscard]] Plan ofReplica(Plan plan, int replica);
+/// Throws UsageError where replicas are cut differently, for a tool that cuts them alike.
+void requireSameSplits(const Plan& plan, std::string_view tool);
+/// The costs of a replica.
+[[nodiscard]] const CostTable& replicaCosts(const Plan& plan, int replica);
+/// The group of `ReplicaCuts::summed` that holds a parameter (index into `ModelGraph::parameters`) that no stages share; the plan must
+/// have cuts. Throws UsageError where there is none.
+[[nodiscard]] std::size_t summedWith(const ReplicaCuts& cuts, std::size_t parameter);
 
 /// Ranks over which each stage's optimizer state is spread: with ZeRO-1 all that hold it.
 [[nodiscard]] inline int optimizerShards(bool zero1, int replicas, const Placement& placement) {

@@ -69,26 +69,52 @@ void checkPartition(const Partition& partition, const Fail& fail) {
   }
 }
 
+/// Costs of a cut that goes with the plan's schedule and profile.
+void checkCut(const Plan& plan, const Partition& partition, const std::vector<std::string>& splitNames, const CostTable& costs,
+              const Fail& fail) {
+  checkPartition(partition, fail);
+  if (plan.schedule.placement.rankOfStage.size() != partition.stages.size())
+    fail("schedule and partition differ in their number of stages");
+  if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != partition.stages.back().end)
+    fail("its profile is of another model");
+  if (splitNames.size() + 1 != partition.stages.size()) fail("it does not name where each stage begins");
+  try {
+    requireFitting(plan.schedule, costs);
+    requireSummable(costs, shapeOf(plan.schedule));
+  } catch (const Error& e) {
+    fail(e.what());
+  }
+  checkCosts(costs, fail);
+}
+
+void checkCuts(const Plan& plan, const ReplicaCuts& cuts, const Fail& fail) {
+  const std::size_t count = cuts.replicas.size();
+  if (count != static_cast<std::size_t>(plan.replicas)) fail("it does not say how each replica is cut");
+  if (plan.schedule.placement.bidirectional()) fail("its replicas are cut differently and have each stage on two ranks");
+  for (const ReplicaCut& cut : cuts.replicas) {
+    checkCut(plan, cut.partition, cut.splitNames, cut.costs, fail);
+    if (cut.partition.shared != cuts.replicas.front().partition.shared) fail("its replicas differ in what stages share");
+  }
+  if (cuts.shown < 0 || cuts.shown >= plan.replicas || cuts.replicas[static_cast<std::size_t>(cuts.shown)].partition != plan.partition)
+    fail("its partition is not that of the slowest replica");
+  const auto stages = static_cast<std::int32_t>(plan.partition.stages.size());
+  for (const SummedParameters& together : cuts.summed) {
+    if (together.stages.size() != count || together.bytes < 0) fail("it does not say where parameters are that replicas sum together");
+    for (const Stage stage : together.stages) {
+      if (stage.value < 0 || stage.value >= stages) fail("replicas sum parameters of a stage that does not exist");
+    }
+  }
+}
+
 }  // namespace
 
 void requireConsistent(const Plan& plan, const std::function<void(const std::string& what)>& fail) {
-  checkPartition(plan.partition, fail);
-  if (plan.schedule.placement.rankOfStage.size() != plan.partition.stages.size())
-    fail("schedule and partition differ in their number of stages");
-  if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != plan.partition.stages.back().end)
-    fail("its profile is of another model");
-  if (plan.splitNames.size() + 1 != plan.partition.stages.size()) fail("it does not name where each stage begins");
   if (plan.replicas < 1 || plan.replicas > kMaxReplicas)
     fail(fmt::format("it has {} replicas; there are 1 to {}", plan.replicas, kMaxReplicas));
   if (plan.microbatchSize < 1 || plan.batch < std::int64_t{plan.replicas} * plan.schedule.microbatches)
     fail("the batch is smaller than its number of microbatches");
-  try {
-    requireFitting(plan.schedule, plan.costs);
-    requireSummable(plan.costs, shapeOf(plan.schedule));
-  } catch (const Error& e) {
-    fail(e.what());
-  }
-  checkCosts(plan.costs, fail);
+  checkCut(plan, plan.partition, plan.splitNames, plan.costs, fail);
+  if (plan.cuts) checkCuts(plan, *plan.cuts, fail);
 }
 
 }  // namespace pw

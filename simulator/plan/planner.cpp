@@ -12,6 +12,7 @@
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/possible.h"
+#include "simulator/plan/replica_prices.h"
 #include "simulator/step/compiled_rows.h"
 
 namespace pw {
@@ -53,6 +54,10 @@ std::vector<NodeId> balancedFor(const PlanRequest& request, const ModelGraph& gr
 }
 
 std::vector<Bytes> memoryLimits(const PlanRequest& request, const Profile& profile, std::size_t ranks) {
+  if (!request.replicaBegins.empty()) {
+    const OwnPipeline own = shownPipeline(request, profile);
+    return memoryLimits(own.request, own.profile, ranks);
+  }
   const Replicas pipeline{static_cast<int>(ranks)};
   if (const auto no = lackOfRanks(profile, pipeline.ranks * request.replicas)) refuse(*no);
   const PipelineTopology topology(profile.topology, pipeline, request.replicas);
@@ -92,7 +97,11 @@ Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& 
   plan.replicas = request.replicas;
   plan.loss = request.loss;
   plan.partition = priced.partition;
-  plan.splitNames = splitNames(points, request.begins);
+  plan.splitNames = splitNames(points, beginsOf(priced.partition));
+  plan.cuts = priced.cuts;
+  if (plan.cuts) {
+    for (ReplicaCut& cut : plan.cuts->replicas) cut.splitNames = splitNames(points, beginsOf(cut.partition));
+  }
   plan.schedule = rows;
   plan.costs = priced.costs;
   plan.profile = profile;

@@ -25,6 +25,8 @@ struct PlanRequest {
   std::int64_t microbatch = 1;  ///< samples in a full microbatch
   std::int64_t batch = 0;       ///< samples per step over all replicas; 0: all microbatches are full
   std::vector<NodeId> begins;   ///< where stages 1, 2, … begin
+  /// By replica, where each has begins of its own; `begins` are then those of the slowest. Empty: all replicas are cut alike.
+  std::vector<std::vector<NodeId>> replicaBegins;
   Loss loss;
   Recompute recompute = RecomputeNone();  ///< RecomputeAuto: as little as `memoryLimit` allows
   std::optional<Sharing> sharing;         ///< of parameters used by several stages; nothing: whichever makes the step shorter
@@ -68,7 +70,7 @@ struct BatchSizes {
                                               Balance by);
 
 /// The memory limit of each of the `ranks` of a pipeline, in bytes: the smaller of the request's and its own on the profile's topology (of
-/// all replicas the smallest); 0: none.
+/// all replicas the smallest; where they are cut differently of the slowest); 0: none.
 [[nodiscard]] std::vector<Bytes> memoryLimits(const PlanRequest& request, const Profile& profile, std::size_t ranks);
 
 /// Where stages begin, in words: the split point's name, else `node 12`. One name for each of `begins`.
@@ -78,7 +80,8 @@ struct BatchSizes {
 struct Priced {
   Partition partition;
   std::vector<SharingChoice> sharing;
-  CostTable costs;  ///< without optimizer state: a run adds its own
+  CostTable costs;                  ///< without optimizer state: a run adds its own
+  std::optional<ReplicaCuts> cuts;  ///< of replicas that have splits of their own: the above are then those of the slowest
 
   bool operator==(const Priced&) const = default;
 };

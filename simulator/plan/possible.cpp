@@ -9,6 +9,7 @@
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/recompute_to_fit.h"
+#include "simulator/plan/replica_prices.h"
 #include "simulator/step/compiled_rows.h"
 
 namespace pw {
@@ -46,6 +47,7 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
 }
 
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
+  if (!request.replicaBegins.empty()) return tryPriceReplicas(request, model, compiled);
   const ModelGraph& graph = model.graph();
   const Profile& profile = model.profile();
   const Schedule& rows = compiled.rows();

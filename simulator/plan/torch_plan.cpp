@@ -145,6 +145,7 @@ void requireOneReceiver(const Plan& plan, const ModelGraph& graph) {
 TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   if (isLayerChain(graph)) throw UsageError(fmt::format("{} is a layer table, and torch needs the model; plan its archive", graph.name));
   requireFits(plan, graph);
+  requireSameSplits(plan, "torch.distributed.pipelining");
   if (plan.schedule.placement.bidirectional())
     throw UsageError(fmt::format(
         "{} keeps two replicas of each stage, which torch.distributed.pipelining does not support; plan with dualpipev or zbv instead",

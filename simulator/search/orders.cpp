@@ -110,6 +110,7 @@ class CutOrders {
   [[nodiscard]] PlanRequest requestOf(const Begins& begins) const {
     PlanRequest request = from_.request;
     request.begins = begins;
+    request.replicaBegins.clear();
     return request;
   }
 

@@ -89,9 +89,9 @@ QString hintOf(int column) {
 }  // namespace
 
 bool isSamePlan(const PlanRequest& a, const PlanRequest& b) {
-  return a.schedule == b.schedule && a.ranks == b.ranks && a.begins == b.begins && a.microbatches == b.microbatches &&
-         a.microbatch == b.microbatch && samplesOf(a) == samplesOf(b) && a.replicas == b.replicas && a.recompute == b.recompute &&
-         a.rankOrder == b.rankOrder;
+  return a.schedule == b.schedule && a.ranks == b.ranks && a.begins == b.begins && a.replicaBegins == b.replicaBegins &&
+         a.microbatches == b.microbatches && a.microbatch == b.microbatch && samplesOf(a) == samplesOf(b) && a.replicas == b.replicas &&
+         a.recompute == b.recompute && a.rankOrder == b.rankOrder;
 }
 
 void takeOver(const PlanRequest& wanted, PlanRequest& r) {
@@ -103,6 +103,7 @@ void takeOver(const PlanRequest& wanted, PlanRequest& r) {
   r.microbatch = wanted.microbatch;
   r.batch = wanted.batch == wanted.microbatch * wanted.microbatches * wanted.replicas ? 0 : wanted.batch;
   r.begins = wanted.begins;
+  r.replicaBegins = wanted.replicaBegins;
   r.recompute = wanted.recompute;
   r.rankOrder = wanted.rankOrder;
   if (std::holds_alternative<RecomputeAuto>(wanted.recompute)) r.memoryLimit = wanted.memoryLimit;

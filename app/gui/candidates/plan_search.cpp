@@ -33,6 +33,7 @@ SearchBasis::SearchBasis(const Design& design)
           .microbatch = 0,
           .batch = 0,
           .begins = {},
+          .replicaBegins = {},
           .loss = base.loss,
           .recompute = RecomputeNone(),
           .sharing = base.sharing,

@@ -48,6 +48,11 @@ void Document::edit(const QString& what, const std::function<void(Design&)>& cha
   change(design);
   PlanRequest& request = design.request;
   if (request.rankOrder.size() != static_cast<std::size_t>(request.ranks)) request.rankOrder.clear();  // of another number of ranks
+  // Splits of each replica stay where they were chosen, as long as nothing gives all replicas others.
+  const PlanRequest& old = design_.request;
+  if (request.replicaBegins == old.replicaBegins &&
+      (request.begins != old.begins || request.replicas != old.replicas || stagesOf(design) != stagesOf(design_)))
+    request.replicaBegins.clear();
   if (design == design_) return;
   if (!beforeDrag_) {
     noteBefore();

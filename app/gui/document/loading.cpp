@@ -129,7 +129,9 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
   const std::int64_t full = plan->microbatchSize * plan->replicas * shape.microbatches;
   d.request.batch = plan->batch == full ? 0 : plan->batch;
   d.request.loss = plan->loss;
-  for (std::size_t s = 1; s < plan->partition.stages.size(); ++s) d.request.begins.push_back(plan->partition.stages[s].begin);
+  d.request.begins = beginsOf(plan->partition);
+  for (int r = 0; plan->cuts && r < plan->replicas; ++r)
+    d.request.replicaBegins.push_back(beginsOf(plan->cuts->replicas[static_cast<std::size_t>(r)].partition));
   const auto generated = generatedAs(plan->schedule, plan->replicas);
   d.request.chunks = generated ? generated->chunks : std::max(1, shape.stages / std::max(1, shape.ranks));
   if (generated) {

@@ -110,6 +110,7 @@ struct PredictionWorker::Private {
       answer.begins = wanted.begins;
     }
     answer.prediction = priced(request, wanted, *answer.profile, rowsOf(request, wanted, answer));
+    if (!wanted.replicaBegins.empty()) answer.begins = beginsOf(answer.prediction->priced.partition);  // of the slowest replica
   }
 
   /// With the times of the model, or of the design's job.

@@ -20,9 +20,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 
+Json beginsJson(const std::vector<NodeId>& begins) {
+  Json j = Json::array();
+  for (const NodeId begin : begins) j.push_back(begin.value);
+  return j;
+}
+
 Json requestJson(const PlanRequest& r) {
-  Json begins = Json::array();
-  for (const NodeId begin : r.begins) begins.push_back(begin.value);
   Json j{{"schedule", r.schedule},
          {"ranks", r.ranks},
          {"chunks", r.chunks},
@@ -30,12 +34,13 @@ Json requestJson(const PlanRequest& r) {
          {"replicas", r.replicas},
          {"microbatch", r.microbatch},
          {"batch", r.batch},
-         {"begins", begins},
+         {"begins", beginsJson(r.begins)},
          {"loss", toString(r.loss)},
          {"recompute", wordsOf(r.recompute)},
          {"optimizer", {{"name", std::string(factsOf(r.optimizer.kind).name)}, {"momentum", r.optimizer.momentum}}},
          {"zero1", r.zero1},
          {"memory_limit", r.memoryLimit}};
+  for (const auto& begins : r.replicaBegins) j["replica_begins"].push_back(beginsJson(begins));
   for (const Rank rank : r.rankOrder) j["rank_order"].push_back(rank.value);
   if (r.sharing) j["sharing"] = std::string(nameOf(*r.sharing));
   return j;
@@ -133,6 +138,16 @@ std::vector<Note> parseNotes(const JsonPart& j, const JsonDocument& document) {
   return notes;
 }
 
+std::vector<NodeId> beginsIn(const JsonPart& j) {
+  std::vector<NodeId> begins = j.listOf<NodeId>();
+  NodeId before(0);
+  for (const NodeId begin : begins) {
+    if (begin <= before) j.fail("is not a list of ascending nodes after the first");
+    before = begin;
+  }
+  return begins;
+}
+
 PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   PlanRequest r;
   r.schedule = j["schedule"].as<std::string>();
@@ -144,11 +159,12 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   r.replicas = j["replicas"].within<int>(1, kMaxReplicas);
   r.microbatch = j["microbatch"].within(1, kMostBatchSamples);
   r.batch = j["batch"].within(0, kMostBatchSamples);
-  r.begins = j["begins"].listOf<NodeId>();
-  NodeId before(0);
-  for (const NodeId begin : r.begins) {
-    if (begin <= before) document.fail("`begins` is not a list of ascending nodes after the first");
-    before = begin;
+  r.begins = beginsIn(j["begins"]);
+  if (j.has("replica_begins")) {
+    r.replicaBegins = j["replica_begins"].list(beginsIn);
+    const bool isOfAll = r.replicaBegins.size() == static_cast<std::size_t>(r.replicas) &&
+                         std::ranges::all_of(r.replicaBegins, [&](const auto& own) { return own.size() == r.begins.size(); });
+    if (!isOfAll) document.fail("`replica_begins` does not say where each replica's stages begin");
   }
   const Answer<Loss> loss = tryLoss(j["loss"].as<std::string>());
   if (!loss) document.fail(loss.refusal().why);

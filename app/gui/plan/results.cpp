@@ -52,6 +52,7 @@ struct PlanResults::Private {
   QLabel *bar = nullptr, *barName = nullptr, *errorName = nullptr;  ///< the error bar stands in place of the error, where it is known
   QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
   QLabel *mfu = nullptr, *mfuName = nullptr, *alone = nullptr, *aloneName = nullptr;  ///< shown where known
+  QLabel *cuts = nullptr, *cutsName = nullptr;                                        ///< where replicas have splits of their own
   QLabel *rateName = nullptr, *memoryName = nullptr;
   std::vector<QLabel*> predictedOnly;  ///< figures that a trace does not have, and their names
   MemoryBars* memory = nullptr;
@@ -68,6 +69,7 @@ struct PlanResults::Private {
   void showResults();
   void showTrace(const Metrics& metrics);
   void showOrder();
+  void showCuts();
   void showBar(Ns predicted);
   void showOneRank(const std::optional<OneRank>& one, bool hasModel, Ns pipelined);
   void showUtilisation(const Prediction& p);
@@ -132,6 +134,8 @@ void PlanResults::Private::build() {
   order->setWordWrap(true);
   add(PlanResults::tr("Pipeline makespan"), makespan);
   aloneName = add(PlanResults::tr("On one rank"), alone);
+  cutsName = add(PlanResults::tr("Replica splits"), cuts);
+  cuts->setWordWrap(true);
   predictedOnly = {error, errorName, rate, rateName, lower, lowerName};
   grid->setColumnStretch(1, 1);
   column->addLayout(grid);
@@ -173,6 +177,17 @@ void PlanResults::Private::showOrder() {
   }
 }
 
+/// Which replica is shown where each is cut for its own ranks.
+void PlanResults::Private::showCuts() {
+  const auto p = document.prediction();
+  const bool shown = p && p->priced.cuts;
+  cuts->setVisible(shown);
+  cutsName->setVisible(shown);
+  if (!shown) return;
+  cuts->setText(PlanResults::tr("each its own; shown is replica %1, the slowest").arg(p->priced.cuts->shown));
+  cuts->setToolTip(PlanResults::tr("Each replica is cut for its own ranks; moving a split gives all replicas the splits shown"));
+}
+
 void PlanResults::Private::showResults() {
   soon.stop();
   const QString problem = document.problem();
@@ -180,6 +195,7 @@ void PlanResults::Private::showResults() {
   emit widget.shown();
   const auto p = document.prediction();
   showOrder();
+  showCuts();
   for (QWidget* figure : std::initializer_list<QWidget*>{step, bar, rate, mfu, bubble, lower, order, makespan, alone, error, memory})
     figure->setEnabled(problem.isEmpty());
   error->setToolTip(

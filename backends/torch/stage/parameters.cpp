@@ -60,7 +60,7 @@ struct StageParameters::Parameter {
 };
 
 struct StageParameters::Group {
-  std::optional<std::size_t> shared;
+  std::optional<std::size_t> shared, summed;
   at::Tensor values, gradients;      // flat
   std::int64_t first = 0, last = 0;  // elements this rank updates; known from the first step on
 };
@@ -93,8 +93,9 @@ StageParameters::~StageParameters() = default;
 void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage stage) {
   const std::vector<Place> places = addParameters(graph, plan, stage);
   for (auto begin = places.begin(); begin != places.end();) {
-    const auto end =
-        std::find_if(begin, places.end(), [&](const Place& p) { return p.shared != begin->shared || p.dtype != begin->dtype; });
+    const auto end = std::find_if(begin, places.end(), [&](const Place& p) {
+      return p.shared != begin->shared || p.summed != begin->summed || p.dtype != begin->dtype;
+    });
     addGroup(graph, {begin, end});
     begin = end;
   }
@@ -114,11 +115,12 @@ std::vector<StageParameters::Place> StageParameters::addParameters(const ModelGr
       if (storageOf(other) == parameter.identity) parameter.values.push_back(other.value);
     }
     parameter.isComplex = isPair(meta.dtype);
-    if (isDifferentiable(meta.dtype) && meta.requiresGrad) {
+    if (isTrained(meta)) {
       const auto shared =
           std::find_if(sharedOnes.begin(), sharedOnes.end(), [&](const SharedParameter& s) { return s.storage == parameter.identity; });
-      places.push_back(
-          {shared == sharedOnes.end() ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1, meta.dtype, parameters_.size()});
+      const bool isOwn = shared == sharedOnes.end();
+      places.push_back({isOwn ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1,
+                        isOwn && plan.cuts ? std::optional(summedWith(*plan.cuts, index)) : std::nullopt, meta.dtype, parameters_.size()});
     }
     parameter.tensor = at::empty({0}, at::TensorOptions().dtype(scalarType(meta.dtype)));
     parameters_.push_back(std::move(parameter));
@@ -147,6 +149,7 @@ void StageParameters::addGroup(const ModelGraph& graph, std::span<const Place> p
   }
   Group group;
   if (places.front().shared > 0) group.shared = places.front().shared - 1;
+  group.summed = places.front().summed;
   group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(real)).device(deviceOf(device_)));
   group.gradients = at::empty_like(group.values);
   group.last = elements;
@@ -270,7 +273,7 @@ std::vector<ParameterGroup> StageParameters::groups() {
   settle();
   std::vector<ParameterGroup> groups;
   for (const Group& group : groups_) {
-    groups.push_back({group.shared, dtypeOf(group.values.scalar_type()), bufferOf(group.values), bufferOf(group.gradients)});
+    groups.push_back({group.shared, group.summed, dtypeOf(group.values.scalar_type()), bufferOf(group.values), bufferOf(group.gradients)});
   }
   return groups;
 }

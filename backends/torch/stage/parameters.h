@@ -64,9 +64,10 @@ class StageParameters {
   struct Parameter;
   struct Group;
   struct Fixed;
-  /// A trained parameter in the order of the groups: own ones first, then shared ones by index, each by element type.
+  /// A trained parameter in the order of the groups (`StageModule::groups`), each by element type.
   struct Place {
-    std::size_t shared = 0;  ///< its index and 1; 0: not shared
+    std::size_t shared = 0;               ///< its index and 1; 0: not shared
+    std::optional<std::size_t> summed{};  ///< as of ParameterGroup
     DType dtype = DType::Unknown;
     std::size_t parameter = 0;  ///< of `parameters_`
 
