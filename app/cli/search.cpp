@@ -41,7 +41,8 @@ struct SearchArguments {
 };
 
 std::string splitOf(const Candidate& c) {
-  return c.moves == 0 ? std::string(nameOf(c.split)) : fmt::format("{}, {} moved", nameOf(c.split), c.moves);
+  const std::string_view own = c.request.replicaBegins.empty() ? "" : ", by replica";
+  return c.moves == 0 ? fmt::format("{}{}", nameOf(c.split), own) : fmt::format("{}, {} moved{}", nameOf(c.split), c.moves, own);
 }
 
 /// `auto, gap 1.2 %`: how good an order made for the costs is stands beside its name.

@@ -70,6 +70,7 @@ void bindModelOptions(py::module_& m) {
       .def_readwrite("profile_at_hand", &PlanOptions::profileAtHand)
       .def_readwrite("cluster", &PlanOptions::cluster)
       .def_readwrite("rank_order", &PlanOptions::rankOrder)
+      .def_readwrite("same_splits", &PlanOptions::sameSplits)
       .def_readwrite("memory_limit", &PlanOptions::memoryLimit)
       .def_property(
           "recompute", [](const PlanOptions& o) { return wordsOf(o.recompute); },

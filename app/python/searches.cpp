@@ -57,15 +57,21 @@ std::vector<Candidate> copies(const std::vector<const Candidate*>& candidates) {
 }
 
 /// What varies between the candidates of searches with the same options, and what was found.
-using PackedCandidate = std::tuple<std::tuple<std::string, int, int, int, int, std::int64_t, std::int64_t>, std::vector<int>,
-                                   std::vector<int>, std::string, std::vector<std::string>, std::tuple<std::string, double, bool, Bytes>,
-                                   std::tuple<int, std::string, int, Ns, Ns, double, Bytes, Bytes, std::int64_t, double, bool, bool, bool>,
-                                   std::optional<std::tuple<Ns, Ns, std::string, std::vector<int>>>>;
+using PackedCandidate =
+    std::tuple<std::tuple<std::string, int, int, int, int, std::int64_t, std::int64_t>, std::vector<int>, std::vector<std::vector<int>>,
+               std::vector<int>, std::string, std::vector<std::string>, std::tuple<std::string, double, bool, Bytes>,
+               std::tuple<int, std::string, int, Ns, Ns, double, Bytes, Bytes, std::int64_t, double, bool, bool, bool>,
+               std::optional<std::tuple<Ns, Ns, std::string, std::vector<int>>>>;
 
 PackedCandidate packed(const Candidate& c) {
   const PlanRequest& r = c.request;
-  std::vector<int> begins;
-  for (const NodeId node : r.begins) begins.push_back(node.value);
+  const auto numbersOf = [](const std::vector<NodeId>& nodes) {
+    std::vector<int> numbers;
+    for (const NodeId node : nodes) numbers.push_back(node.value);
+    return numbers;
+  };
+  std::vector<std::vector<int>> replicaBegins;
+  for (const auto& own : r.replicaBegins) replicaBegins.push_back(numbersOf(own));
   std::vector<int> rankOrder;
   for (const Rank rank : r.rankOrder) rankOrder.push_back(rank.value);
   std::optional<std::tuple<Ns, Ns, std::string, std::vector<int>>> certificate;
@@ -75,7 +81,8 @@ PackedCandidate packed(const Candidate& c) {
     certificate.emplace(c.certificate->time, c.certificate->lowerBound, c.certificate->foundBy, std::move(recomputed));
   }
   return {{r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch},
-          begins,
+          numbersOf(r.begins),
+          replicaBegins,
           rankOrder,
           toString(r.loss),
           wordsOf(r.recompute),
@@ -86,11 +93,17 @@ PackedCandidate packed(const Candidate& c) {
 }
 
 Candidate unpacked(const PackedCandidate& state) {
-  const auto& [shape, begins, rankOrder, loss, recompute, memory, figures, certificate] = state;
+  const auto& [shape, begins, replicaBegins, rankOrder, loss, recompute, memory, figures, certificate] = state;
   Candidate c;
   PlanRequest& r = c.request;
   std::tie(r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch) = shape;
-  for (const int node : begins) r.begins.emplace_back(node);
+  const auto nodesOf = [](const std::vector<int>& numbers) {
+    std::vector<NodeId> nodes;
+    for (const int number : numbers) nodes.emplace_back(number);
+    return nodes;
+  };
+  r.begins = nodesOf(begins);
+  for (const auto& own : replicaBegins) r.replicaBegins.push_back(nodesOf(own));
   for (const int rank : rankOrder) r.rankOrder.emplace_back(rank);
   r.loss = parseLoss(loss);
   r.recompute = parseRecompute(recompute);

@@ -134,6 +134,7 @@ Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPo
             {"flop_utilisation", utilisationOf(c, profile)},
             {"scaled_costs", c.scaled},
             {"pareto", c.onFront}};
+  for (const auto& begins : r.replicaBegins) json["replica_splits"].push_back(splitNames(points.at(r.microbatch), begins));
   if (c.certificate) {
     Json certificate = ownJson(toJson(*c.certificate));
     certificate.erase("time_ns");  // the makespan

@@ -13,23 +13,6 @@
 #include "simulator/step/compiled_rows.h"
 
 namespace pw {
-namespace {
-
-/// How long each microbatch of the first replica, whose microbatches are the largest, takes relative to a full one; empty when all are
-/// full.
-std::vector<double> microbatchScale(const PlanRequest& request) {
-  if (request.batch == 0) return {};
-  auto sizes = microbatchSizes(request.batch, request.replicas * request.microbatches);
-  sizes.resize(static_cast<std::size_t>(request.microbatches));
-  if (std::ranges::all_of(sizes, [&](std::int64_t s) { return s == request.microbatch; })) return {};
-  std::vector<double> scale;
-  scale.reserve(sizes.size());
-  for (const std::int64_t size : sizes) scale.push_back(static_cast<double>(size) / static_cast<double>(request.microbatch));
-  return scale;
-}
-
-}  // namespace
-
 Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph& graph) {
   auto& [batch, microbatch] = sizes;
   if (batch == 0) batch = (microbatch == 0 ? exportedBatch(graph) : microbatch) * parts;
@@ -68,7 +51,7 @@ Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledR
   priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
   priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);
-  priced.costs.microbatchScale = microbatchScale(request);
+  priced.costs.microbatchScale = microbatchScale(request, 0);  // whose microbatches are the largest
   requireSummable(priced.costs, shapeOf(rows));
   return priced;
 }

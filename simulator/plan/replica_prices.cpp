@@ -26,18 +26,6 @@ std::vector<JobRank> ranksOf(const PlanRequest& request, int replica) {
   return ranks;
 }
 
-/// How long each microbatch of the replica takes relative to a full one; empty when all are full.
-std::vector<double> microbatchScale(const PlanRequest& request, int replica) {
-  if (request.batch == 0) return {};
-  const auto sizes = microbatchSizes(request.batch, request.replicas * request.microbatches);
-  std::vector<double> scale;
-  for (int m = 0; m < request.microbatches; ++m)
-    scale.push_back(static_cast<double>(sizes[static_cast<std::size_t>(replica * request.microbatches + m)]) /
-                    static_cast<double>(request.microbatch));
-  if (std::ranges::all_of(scale, [](double s) { return s == 1; })) scale.clear();
-  return scale;
-}
-
 std::optional<Impossible> obstacle(const PlanRequest& request, const Profile& profile, const Schedule& rows) {
   if (rows.placement.bidirectional())
     return Impossible{
@@ -96,6 +84,17 @@ CostTable withOptimizer(CostTable costs, const PlanRequest& request, const Place
 }
 
 }  // namespace
+
+std::vector<double> microbatchScale(const PlanRequest& request, int replica) {
+  if (request.batch == 0) return {};
+  const auto sizes = microbatchSizes(request.batch, request.replicas * request.microbatches);
+  std::vector<double> scale;
+  for (int m = 0; m < request.microbatches; ++m)
+    scale.push_back(static_cast<double>(sizes[static_cast<std::size_t>(replica * request.microbatches + m)]) /
+                    static_cast<double>(request.microbatch));
+  if (std::ranges::all_of(scale, [](double s) { return s == 1; })) scale.clear();
+  return scale;
+}
 
 OwnPipeline pipelineOf(const PlanRequest& request, const Profile& profile, int replica) {
   OwnPipeline own{request, profile};

@@ -24,6 +24,9 @@ struct OwnPipeline {
 /// shared by other stages in one replica than in another. Cost: a `price` and a simulation for each replica.
 Answer<Priced> tryPriceReplicas(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);
 
+/// How long each microbatch of the replica takes relative to a full one; empty when all are full.
+[[nodiscard]] std::vector<double> microbatchScale(const PlanRequest& request, int replica);
+
 /// The groups of the trained parameters that no stages share, in the order of their first parameters. `cuts`: of the same graph.
 [[nodiscard]] std::vector<SummedParameters> summedParameters(const ModelGraph& graph, const std::vector<ReplicaCut>& cuts);
 

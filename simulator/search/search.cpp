@@ -264,7 +264,7 @@ Candidate Searcher::withOwnSplits(SearchShape shape, Candidate best) {
   shape.request.replicaBegins = own->request.replicaBegins;
   Answer<Candidate> found = Evaluator(shape).evaluate({best.split, own->request.begins}, best.request.recompute);
   if (!found) return best;
-  found->moves = best.moves + 1;
+  found->moves = best.moves;
   return *std::move(found);
 }
 

@@ -58,6 +58,44 @@ TEST(Replicas, GiveTheNumbersOfOneRank) {
   }
 }
 
+/// Begins of stages that are moved by so many split points.
+std::vector<NodeId> moved(const ModelGraph& graph, const Plan& plan, std::ptrdiff_t by) {
+  const auto points = splitPoints(graph, bindBatch(graph, plan.microbatchSize));
+  std::vector<NodeId> begins = beginsOf(plan.partition);
+  for (NodeId& begin : begins) begin = (std::ranges::find(points, begin, &SplitPoint::begin) + by)->begin;
+  return begins;
+}
+
+TEST(Replicas, EachWithItsOwnSplitsGiveTheNumbersOfOneRank) {
+  test::ThreadOptions options = with(OptimizerSpec::Kind::AdamW, 1e-5);
+  options.executor.clipNorm = 0.5;
+  for (const auto& [name, schedule, replicas, sharing] :
+       {std::tuple{"gpt_small", "1f1b", 2, Sharing::Replicate}, std::tuple{"gpt_small", "zbv", 3, Sharing::Replicate},
+        std::tuple{"hf_gpt2", "zb-h1", 2, Sharing::Replicate}, std::tuple{"hf_gpt2", "interleaved-1f1b", 2, Sharing::Transmit}}) {
+    const ModelGraph graph = test::sample(name);
+    constexpr int kMicrobatches = 4;
+    const std::int64_t batch = std::int64_t{2} * replicas * kMicrobatches;
+    const test::Trained expected =
+        test::trainInThreads(graph, test::planFor(graph, "gpipe", 1, replicas * kMicrobatches, batch, "cross_entropy"), kSteps, options);
+    Plan plan = test::planFor(graph, schedule, 2, kMicrobatches, batch, "cross_entropy", {}, replicas);
+    std::vector<std::vector<NodeId>> begins;
+    for (int d = 0; d < replicas; ++d) begins.push_back(moved(graph, plan, 3 * (d - 1)));
+    plan = test::withCuts(std::move(plan), graph, begins);
+    for (ReplicaCut& cut : plan.cuts->replicas) {
+      for (SharedParameter& shared : cut.partition.shared) shared.sharing = sharing;
+    }
+    ASSERT_GT(plan.cuts->summed.size(), plan.partition.stages.size()) << "some are together in no other replica";
+    for (const bool shard : {false, true}) {
+      SCOPED_TRACE(std::string(name) + ", " + schedule + (shard ? ", sharded" : ""));
+      test::ThreadOptions these = options;
+      these.executor.shardOptimizer = shard;
+      int unequal = 0;
+      expectSame(test::trainInThreads(graph, plan, kSteps, these, &unequal), expected);
+      EXPECT_EQ(unequal, 0) << "copies of a parameter differ";
+    }
+  }
+}
+
 /// Where the kernels here lay a tensor out otherwise than where the model was traced, as attention does on a GPU.
 TEST(Views, OfOtherStridesThanTracedOnesAreCopies) {
   const auto graphOf = [](const std::string& op, const std::string& sizes) {

@@ -113,7 +113,8 @@ class NumberStage final : public StageModule {
   HeldBuffer takeModelOutput(std::size_t /*output*/, Microbatch /*m*/) override { return {}; }
   std::vector<ParameterGroup> groups() override {
     std::vector<ParameterGroup> groups;
-    for (Group& group : own_) groups.push_back({group.shared, DType::Float64, bufferOf(group.values), bufferOf(group.gradients)});
+    for (Group& group : own_)
+      groups.push_back({group.shared, std::nullopt, DType::Float64, bufferOf(group.values), bufferOf(group.gradients)});
     return groups;
   }
   /// Half of the gradient is taken off.

@@ -21,6 +21,7 @@
 #include "simulator/model/join.h"
 #include "simulator/partition/split.h"
 #include "simulator/plan/plan.h"
+#include "simulator/plan/replica_prices.h"
 
 namespace pw::test {
 
@@ -67,6 +68,15 @@ inline Plan planFor(const ModelGraph& graph, const std::string& schedule, int ra
   return plan;
 }
 
+/// The plan with replicas that are cut differently.
+inline Plan withCuts(Plan plan, const ModelGraph& graph, const std::vector<std::vector<NodeId>>& begins) {
+  plan.cuts.emplace();
+  for (const auto& own : begins)
+    plan.cuts->replicas.push_back({cutGraph(graph, own, bindBatch(graph, plan.microbatchSize), nullptr), {}, plan.costs});
+  plan.cuts->summed = summedParameters(graph, plan.cuts->replicas);
+  return ofReplica(std::move(plan), 0);
+}
+
 inline std::vector<float> floatsOf(const Buffer& buffer) {
   std::vector<float> numbers(buffer.bytes / sizeof(float));
   std::memcpy(numbers.data(), buffer.data, numbers.size() * sizeof(float));
@@ -110,15 +120,16 @@ inline Trained trainInThreads(const ModelGraph& graph, const Plan& plan, int ste
         std::map<Stage, StageModule*> stages;
         StageOptions stageOptions = options.stage;
         stageOptions.replica = static_cast<int>(r / plan.schedule.rows.size());
+        const Plan own = ofReplica(plan, stageOptions.replica);
         for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
           if (!plan.schedule.placement.holds(Rank(r % plan.schedule.rows.size()), Stage(s))) continue;
-          modules.push_back(torch.makeTracedStage(graph, plan, Stage(s), stageOptions));
+          modules.push_back(torch.makeTracedStage(graph, own, Stage(s), stageOptions));
           stages[Stage(s)] = modules.back().get();
         }
         results[r].resize(modules.size());
         ExecutorOptions executorOptions = options.executor;
         executorOptions.sumLoss = true;
-        Executor executor(plan, stages, *communicators[r], executorOptions);
+        Executor executor(own, stages, *communicators[r], executorOptions);
         std::vector<double> losses, norms;
         for (int step = 0; step < steps; ++step) {
           std::function<void()> take;

@@ -107,6 +107,7 @@ def plan(
     profile: Profile | Path | None = None,
     cluster: str | None = None,
     rank_order: Sequence[int] = (),
+    same_splits: bool = False,
     memory_limit: Size | None = None,
     recompute: str | Sequence[str] = "none",
     share: Literal["auto", "replicate", "transmit"] = "auto",
@@ -139,6 +140,7 @@ def plan(
     :param profile: costs: a :class:`Profile`, or its file.
     :param cluster: estimate the costs for this preset or file; nothing is run. With ``profile``, only its ranks and links are taken.
     :param rank_order: ranks in the order of the pipeline, where the cluster's ranks differ; none: as numbered.
+    :param same_splits: cut all replicas alike, also where their ranks differ and splits of their own would be faster.
     :param memory_limit: of a rank: ``"24GiB"`` or bytes.
     :param recompute: ``none``, ``full``, ``auto`` (as little as the memory limit allows), or names of modules.
     :param share: how parameters of several stages are kept equal.
@@ -162,6 +164,7 @@ def plan(
     elif profile is not None:
         o.profile = os.fspath(profile)
     o.rank_order = [_whole("rank_order", rank) for rank in rank_order]
+    o.same_splits = same_splits
     o.cluster, o.memory_limit = cluster or "", size_text("memory_limit", memory_limit)
     o.recompute = [recompute] if isinstance(recompute, str) else list(recompute)
     o.share, o.optimizer, o.momentum, o.zero1, o.loss = share, optimizer, momentum, zero1, loss or ""

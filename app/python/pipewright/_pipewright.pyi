@@ -489,6 +489,7 @@ class PlanOptions:
     profile_at_hand: Profile | None
     cluster: str
     rank_order: list[int]
+    same_splits: bool
     memory_limit: str
     recompute: list[str]
     share: str

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/checkpoints/writer.h"
+#include "backends/host/files.h"
 #include "simulator/step/compile.h"
 #include "tests/app/cli/job.h"
 
@@ -172,6 +173,36 @@ TEST(Replicas, TrainAsOnePipelineAlsoWithTheOptimizerSpread) {
   EXPECT_EQ(two["processes"].size(), 4U);
   expectNear(two.at("losses").get<Numbers>(), one);
   expectNear(trainingLosses(plan, spread, adamwNote(plan, ", shared by replicas")), one);
+}
+
+TEST(Replicas, TrainAsOnePipelineAlsoEachWithItsOwnSplits) {
+  const Folder folder;
+  Json cluster = Json::parse(readFile(PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json"));
+  cluster["ranks"] = Json::parse(R"([{"speed": 1}, {"speed": 0.4}, {"speed": 0.4}, {"speed": 1}])");
+  const std::string mixed = folder.with("mixed.json", cluster.dump()), plan = folder.file("own.json");
+  const Words shape{"plan", sample("gpt_small"), "--cluster", mixed, "--ranks", "2", "--replicas", "2", "--microbatches", "4"};
+  const auto planWith = [&](Words more) {
+    more.insert(more.begin(), shape.begin(), shape.end());
+    const Outcome outcome = call(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  const Json own = Json::parse(planWith({"--out", plan, "--json"})), same = Json::parse(planWith({"--same-splits", "--json"}));
+  EXPECT_EQ(own["replica_splits"].size(), 2U);
+  EXPECT_NE(own["replica_splits"][0], own["replica_splits"][1]);
+  EXPECT_EQ(own["step_with_same_splits_ns"], same["step_ns"]);
+  EXPECT_LT(own["step_ns"], same["step_ns"]);
+  EXPECT_FALSE(same.contains("replica_splits"));
+  EXPECT_NE(planWith({}).find("each has splits for its own ranks: with the same for all the step would take"), std::string::npos);
+  const Words training{"--steps", "3", "--optimizer", "adamw", "--lr", "3e-3"};
+  Words spread = training;
+  spread.insert(spread.end(), {"--zero1", "--verify"});
+  const std::string common = planOf(folder, 2, {"--batch", "16", "--microbatches", "8"});
+  const Numbers one = trainingLosses(common, training, adamwNote(common));
+  expectNear(trainingLosses(plan, training, adamwNote(plan)), one);
+  expectNear(trainingLosses(plan, spread, adamwNote(plan, ", shared by replicas")), one);
+  const Outcome exported = call({"export", plan, "--to", "torch", "--out", folder.file("torch")});
+  EXPECT_NE(exported.err.find("plan with --same-splits"), std::string::npos) << exported.err;
 }
 
 TEST(Optimizer, IsThePlansUnlessAnotherIsNamed) {

@@ -6,9 +6,12 @@
 
 #include <QSignalSpy>
 #include <QTest>
+#include <nlohmann/json.hpp>
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "backends/host/files.h"
+#include "engine/planning/plan_model.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/job/job_json.h"
@@ -183,6 +186,40 @@ TEST_F(DocumentTest, TakesTheClusterOfAPlanThatWasEstimatedForOne) {
   document.adopt(*opened);
   ASSERT_TRUE(predicted());
   EXPECT_EQ(document.prediction()->step, step);
+}
+
+TEST_F(DocumentTest, KeepsTheSplitsOfEachReplicaUntilOneMoves) {
+  const test::Folder folder;
+  auto cluster = nlohmann::json::parse(readFile(PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json"));
+  cluster["ranks"] = nlohmann::json::parse(R"([{"speed": 1}, {"speed": 0.4}, {"speed": 0.4}, {"speed": 1}])");
+  const std::string mixed = folder.with("mixed.json", cluster.dump());
+  PlanOptions options;
+  options.models = {kGpt};
+  options.ranks = options.replicas = 2;
+  options.microbatches = 8;
+  options.cluster = mixed;
+  const PlannedModel planned = planModel(options, {});
+  ASSERT_TRUE(planned.plan.cuts);
+  document.adopt(*loadFiles({folder.with("plan.json", toJson(planned.plan))}, {}));
+  ASSERT_TRUE(predicted());
+  const auto own = document.design().request.replicaBegins;
+  ASSERT_EQ(own.size(), 2U);
+  EXPECT_NE(own[0], own[1]);
+  ASSERT_EQ(document.problem(), "");
+  EXPECT_EQ(document.plan().cuts, planned.plan.cuts);
+  EXPECT_EQ(parseProject(toJson(Project{document.design(), "", ""}), "p").design.request, document.design().request);
+  document.edit("Microbatches", [](Design& d) { d.request.microbatches = 12; });
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.design().request.replicaBegins, own);
+  const Ns before = document.prediction()->step;
+  document.edit("Move split", [&](Design& d) { d.request.begins = own[0] == d.request.begins ? own[1] : own[0]; });
+  ASSERT_TRUE(predicted());
+  EXPECT_TRUE(document.design().request.replicaBegins.empty()) << "all replicas have the splits shown";
+  EXPECT_GT(document.prediction()->step, before);
+  document.undo();
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.design().request.replicaBegins, own);
+  EXPECT_EQ(document.prediction()->step, before);
 }
 
 TEST_F(DocumentTest, OpensALayerTableAndMovesItsSplits) {
