@@ -136,7 +136,8 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
   options.stage.tell = [this](const std::string& what) { observer.warn(fmt::format("rank {} {}", environment.rank.value, what)); };
   options.onStep = [this](int step, const StepLog& own) { note(step, own); };
   options.onGathered = [this](int step, std::vector<StepLog> ranks) { gathered(step, std::move(ranks)); };
-  ConnectedRank connected = connectRank({settings, plan, ownPlan, graph, environment, place.meeting}, std::move(options), contact, observer);
+  ConnectedRank connected =
+      connectRank({settings, plan, ownPlan, graph, environment, place.meeting}, std::move(options), contact, observer);
   options = std::move(connected.options);
   torch = &connected.torch;
   if (isFirst && !settings.request.store.empty()) record.emplace(settings, plan, options.firstStep, stored, observer.warn);

@@ -63,9 +63,7 @@ struct TensorMeta {
 };
 
 /// Whether a parameter with this tensor gets a gradient and is updated.
-[[nodiscard]] inline bool isTrained(const TensorMeta& parameter) {
-  return parameter.requiresGrad && isDifferentiable(parameter.dtype);
-}
+[[nodiscard]] inline bool isTrained(const TensorMeta& parameter) { return parameter.requiresGrad && isDifferentiable(parameter.dtype); }
 
 [[nodiscard]] std::vector<std::int64_t> shapeOf(const TensorMeta& meta, const Bindings& bindings);
 [[nodiscard]] Bytes bytesOf(const TensorMeta& meta, const Bindings& bindings);

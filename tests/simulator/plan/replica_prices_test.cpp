@@ -126,8 +126,8 @@ TEST(OwnSplits, OfTwoRanksAreTheFastestOfAllChoices) {
   const ModelGraph graph = sample("gpt_small");
   const auto points = splitPoints(graph, bindBatch(graph, 2));
   int found = 0;
-  for (const std::vector<double>& speeds :
-       {std::vector{1.0, 0.4, 0.4, 1.0}, std::vector{1.0, 1.0, 1.0, 0.5}, std::vector{2.0, 1.0, 1.0, 3.0}, std::vector{1.0, 1.0, 1.0, 1.0}}) {
+  for (const std::vector<double>& speeds : {std::vector{1.0, 0.4, 0.4, 1.0}, std::vector{1.0, 1.0, 1.0, 0.5},
+                                            std::vector{2.0, 1.0, 1.0, 3.0}, std::vector{1.0, 1.0, 1.0, 1.0}}) {
     const Profile profile = profileFor(graph, speeds);
     ModelCosts model(graph, profile, 2);
     PlanRequest request = requestFor("gpipe", 2);
