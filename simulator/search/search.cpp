@@ -261,6 +261,7 @@ Candidate Searcher::withOwnSplits(SearchShape shape, Candidate best) {
   const Evaluator common(shape);
   const auto own = best.fits() ? ownSplits(best.request, *shape.model, common.rows(), best.step) : std::nullopt;
   if (!own) return best;
+  shape.request.begins = own->request.begins;
   shape.request.replicaBegins = own->request.replicaBegins;
   Answer<Candidate> found = Evaluator(shape).evaluate({best.split, own->request.begins}, best.request.recompute);
   if (!found) return best;
