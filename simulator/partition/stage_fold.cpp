@@ -71,6 +71,7 @@ class FoldTables {
         bases_(viewedBases(graph)),
         changes_(isLayerChain(graph) ? std::vector<InPlaceChange>() : changesInPlace(graph)),
         sizes_(sizesOf(graph, bindings_)),
+        needsGradient_(needsGradient(graph)),
         lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
         sums_(profile) {
     if (!isLayerChain(graph)) keepers_ = keepersOf(graph, typesOf(graph, profile), bases_);
@@ -198,6 +199,17 @@ class FoldTables {
     return sum;
   }
 
+  /// Of what a checkpointed range makes, until its backward: what later nodes use. What other stages use is held by the backward too if it
+  /// has a gradient, else until it is sent.
+  [[nodiscard]] Bytes keptOf(const NodeRange& range, const StageSpec& spec) const {
+    Bytes bytes = lifetimes_.leaving(range);
+    if (range.end != spec.end) return bytes;
+    for (auto n = range.begin.index(); n < range.end.index(); ++n) {
+      for (const Life& life : lifetimes_.madeBy(n)) bytes -= life.to >= range.end && !needsGradient_[life.value.index()] ? life.bytes : 0;
+    }
+    return bytes;
+  }
+
   /// From nothing received on.
   [[nodiscard]] Curve forward(const StageSpec& spec, const HeldByCaller& held) const {
     Curve curve;
@@ -210,7 +222,7 @@ class FoldTables {
           for (const Life& made : lifetimes_.madeBy(n)) curve.change(made.bytes);
           curve.change(-lifetimes_.endingAt(n, range->begin));
         }
-        curve.level = before + lifetimes_.leaving(*range++);
+        curve.level = before + keptOf(*range++, spec);
         continue;
       }
       curve.during(node(n).forwardPeak);
@@ -266,7 +278,7 @@ class FoldTables {
         addedOfRange += ofRange;
       }
       if (range != spec.checkpoints.crend() && range->begin.index() == n - 1)
-        curve.change(-lifetimes_.leaving(*range++) - std::exchange(addedOfRange, Bytes{0}));
+        curve.change(-keptOf(*range++, spec) - std::exchange(addedOfRange, Bytes{0}));
     }
     (result.adds ? result.after : result.before) = curve.peak;
     return result;
@@ -288,6 +300,7 @@ class FoldTables {
   std::vector<ValueId> bases_;               ///< by value
   std::vector<InPlaceChange> changes_;       ///< by node
   std::vector<Bytes> sizes_;                 ///< by value
+  std::vector<bool> needsGradient_;          ///< by value
   Lifetimes lifetimes_;
   Keepers keepers_;  ///< none for a layer table
   CostSums sums_;
