@@ -196,7 +196,7 @@ void moveToFit(PlannedModel& planned, const Schedule& schedule) {
 
 /// Splits for each replica's own ranks, where replicas differ and that is faster.
 void splitReplicas(PlannedModel& planned, ModelCosts& model, MadeOrder& made) {
-  if (planned.options.sameSplits || !choosesSplits(planned)) return;
+  if (planned.options.sameSplits || !choosesSplits(planned) || !replicasDiffer(planned.request, planned.profile)) return;
   CostTable costs = made.priced.costs;
   addOptimizerState(costs, stateCopies(planned.request.optimizer), optimizerShards(planned.request, made.rows.placement));
   const Ns same = metricsOf(simulate(made.rows, costs)).step;

@@ -71,7 +71,6 @@ class FoldTables {
         bases_(viewedBases(graph)),
         changes_(isLayerChain(graph) ? std::vector<InPlaceChange>() : changesInPlace(graph)),
         sizes_(sizesOf(graph, bindings_)),
-        needsGradient_(needsGradient(graph)),
         lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
         sums_(profile) {
     if (!isLayerChain(graph)) keepers_ = keepersOf(graph, typesOf(graph, profile), bases_);
@@ -205,7 +204,8 @@ class FoldTables {
     Bytes bytes = lifetimes_.leaving(range);
     if (range.end != spec.end) return bytes;
     for (auto n = range.begin.index(); n < range.end.index(); ++n) {
-      for (const Life& life : lifetimes_.madeBy(n)) bytes -= life.to >= range.end && !needsGradient_[life.value.index()] ? life.bytes : 0;
+      for (const Life& life : lifetimes_.madeBy(n))
+        bytes -= life.to >= range.end && !keepers_.needsGradient[life.value.index()] ? life.bytes : 0;
     }
     return bytes;
   }
@@ -300,7 +300,6 @@ class FoldTables {
   std::vector<ValueId> bases_;               ///< by value
   std::vector<InPlaceChange> changes_;       ///< by node
   std::vector<Bytes> sizes_;                 ///< by value
-  std::vector<bool> needsGradient_;          ///< by value
   Lifetimes lifetimes_;
   Keepers keepers_;  ///< none for a layer table
   CostSums sums_;
