@@ -14,6 +14,7 @@
 
 #include "backends/resources/resources.h"
 #include "schedules/generate.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/partition/balancer.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
@@ -54,6 +55,34 @@ TEST(ModelCosts, AreThoseOfEachCutByItself) {
       EXPECT_EQ(kept.costTable(partition, placement, 2), costTable(graph, partition, profile, placement, 2));
     }
   }
+}
+
+/// The backward holds what it computes from; a mask or cosines that were sent are gone, and are computed again with the rest.
+TEST(ModelCosts, CountOfARecomputedFirstStageItsInputsAndTheOutputsThatHaveGradients) {
+  int withoutGradient = 0;
+  for (const char* name : {"hf_llama", "hf_bert", "gpt_small"}) {
+    SCOPED_TRACE(name);
+    const ModelGraph graph = sample(name);
+    Profile profile = estimate(graph, exportedBatch(graph), loadCluster("cpu-workstation"));
+    for (NodeCost& node : profile.nodes) node.forward += 1'000'000'000;  // so that nothing is computed again instead of sent
+    ModelCosts model(graph, profile, profile.microbatch);
+    for (const SplitPoint& point : splitPoints(graph, bindBatch(graph, profile.microbatch))) {
+      Partition partition = model.cut({point.begin}).orThrow();
+      StageSpec& first = partition.stages.front();
+      first.checkpoints = {{first.begin, first.end}};
+      const StageCost cost = model.costTable(partition, loopPlacement({2, 2, 1}), 1).stages.front();
+      Bytes kept = cost.dataBytes;
+      bool hasViews = false;  // which are in the memory of what they show
+      for (const Transfer& t : partition.transfers) {
+        hasViews = hasViews || viewedBases(graph)[t.value.index()] != t.value;
+        kept += t.gradient ? t.bytes : 0;
+      }
+      if (hasViews) continue;
+      EXPECT_EQ(cost.activationBytes, kept) << point.name;
+      withoutGradient += static_cast<int>(std::ranges::count(partition.transfers, false, &Transfer::gradient));
+    }
+  }
+  EXPECT_GT(withoutGradient, 0);
 }
 
 TEST(ModelCosts, PriceAsManyPlansAsOne) {
