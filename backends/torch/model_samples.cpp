@@ -29,6 +29,7 @@ ModelSamples::ModelSamples(std::size_t slots)
       backwardPeak(slots),
       inputPeak(slots),
       change(slots),
+      inputChange(slots),
       held(slots),
       weightPeak(slots) {}
 
@@ -69,6 +70,7 @@ void ModelSamples::fill(Profile& profile) const {
     cost.backwardPeak = std::max<Bytes>(0, backwardPeak[n]);
     cost.inputPeak = std::max<Bytes>(0, inputPeak[n]);
     cost.backwardChange = change[n];
+    cost.inputChange = inputChange[n];
     cost.weightPeak = std::max<Bytes>(0, weightPeak[n]);
     profile.nodes.push_back(cost);
   }

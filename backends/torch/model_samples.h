@@ -16,7 +16,7 @@ struct ModelSamples {
   explicit ModelSamples(std::size_t slots);
 
   std::vector<std::vector<Ns>> forward, backward, weight;  ///< of each node
-  std::vector<Bytes> saved, forwardPeak, backwardPeak, inputPeak, change, held, weightPeak;
+  std::vector<Bytes> saved, forwardPeak, backwardPeak, inputPeak, change, inputChange, held, weightPeak;
   std::vector<Ns> overhead, forwardTotals, backwardTotals;  ///< of the whole model
 
   /// Of one sample with separate weight gradients: time of each node before them and in them.

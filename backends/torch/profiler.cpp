@@ -101,6 +101,7 @@ class ModelRunner {
     }
     samples_.held = held;
     samples_.inputPeak = clock.peak;
+    samples_.inputChange = clock.change;
     const Timestamp end = meter_.timestamp();
     headStart_.end();
     meter_.finish();

@@ -150,6 +150,7 @@ class MemoryEstimate {
       cost.forwardPeak = results + kept_.ofNode[n] + 2 * scores_[n] + passingBytes(node);
       if (cost.backward == 0 && !sizes_.isFused(node)) {
         cost.backwardChange -= cost.saved;
+        cost.inputChange = cost.backwardChange;
         continue;
       }
       if (cost.backward > 0) cost.backwardPeak = 2 * scores_[n];
@@ -166,6 +167,7 @@ class MemoryEstimate {
       cost.inputPeak = cost.backwardPeak;
       if (cost.weight > 0) cost.heldForWeight += gone;
       cost.backwardChange -= gone + cost.saved;
+      cost.inputChange = cost.backwardChange + cost.heldForWeight;
     }
   }
 
@@ -228,7 +230,7 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
   cost.forwardPeak = cast + traced;
   cost.saved = keeps - passing;
   cost.backwardPeak = cost.inputPeak = (isCrossEntropy ? 2 : 1) * traced;
-  cost.backwardChange = own - keeps;
+  cost.backwardChange = cost.inputChange = own - keeps;
 }
 
 /// What does not depend on operators.

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 Json costJson(const NodeCost& c) {
   return Json::array({c.forward, c.backward, c.forwardSpread, c.backwardSpread, c.saved, c.flops, c.weight, c.heldForWeight, c.forwardPeak,
-                      c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak});
+                      c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak, c.inputChange});
 }
 
 NodeCost costOf(const JsonPart& j) {
@@ -38,6 +38,7 @@ NodeCost costOf(const JsonPart& j) {
   c.backwardChange = j[10].as<Bytes>();
   c.weightPeak = j[11].as<Bytes>();
   c.inputPeak = j.size() > 12 ? j[12].as<Bytes>() : c.backwardPeak;
+  c.inputChange = j.size() > 13 ? j[13].as<Bytes>() : c.backwardChange + c.heldForWeight;
   return c;
 }
 
@@ -87,7 +88,8 @@ bool isSummable(const Profile& p) {
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.topology.sameNode.latency);
   const auto add = [&](const NodeCost& c) {
     for (const Ns time : {c.forward, c.backward}) sum += std::abs(static_cast<double>(time));
-    for (const Bytes bytes : {c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak})
+    for (const Bytes bytes :
+         {c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak, c.inputChange})
       sum += std::abs(static_cast<double>(bytes));
   };
   add(p.loss);
@@ -155,7 +157,7 @@ std::string toJson(const Profile& p) {
       {"node_fields",
        {"forward_ns", "backward_ns", "forward_spread_ns", "backward_spread_ns", "saved_bytes", "flops", "weight_ns",
         "held_for_weight_bytes", "forward_peak_bytes", "backward_peak_bytes", "backward_change_bytes", "weight_peak_bytes",
-        "input_peak_bytes"}}};
+        "input_peak_bytes", "input_change_bytes"}}};
   Json nodes = Json::array();
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);

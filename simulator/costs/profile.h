@@ -28,6 +28,8 @@ struct NodeCost {
   Bytes backwardChange = 0;  ///< alive after its backward less before: gradient of its input, less that of its output and what it frees
   Bytes weightPeak = 0;      ///< most during its W, above what was alive when it started
   Bytes inputPeak = 0;       ///< most during its I, what it keeps for W included; older profiles: `backwardPeak`
+  Bytes inputChange = 0;     ///< alive after its I less before; older profiles: `backwardChange` and `heldForWeight`, where what several
+                             ///< W's keep may be counted before the whole backward would have freed it
 
   bool operator==(const NodeCost&) const = default;
 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "simulator/costs/kept_values.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/operators/operators.h"
 
 namespace pw {
 namespace {
@@ -49,18 +51,38 @@ class Holding {
 
   /// What a node makes, in a checkpointed range or outside.
   void send(const Life& made, const NodeRange* range) {
-    if (range != nullptr && made.to >= range->end && addAfterBackward(made.value, *range)) return;
-    if (isLast_ || made.to < stage_.end) return;
-    addAfterBackward(made.value, {stage_.begin, stage_.end});
-    if (range == nullptr && keepers_.needsGradient[made.value.index()]) held_.gradients[placeOf(made.from)] += made.bytes;
+    const NodeRange whole{stage_.begin, stage_.end};
+    const bool isSent = !isLast_ && made.to >= stage_.end, leavesRange = range != nullptr && made.to >= range->end;
+    if (isSent || leavesRange) holdGradient(made, isSent ? whole : *range, isSent);
+    if (leavesRange && addAfterBackward(made.value, *range)) return;
+    if (isSent) addAfterBackward(made.value, whole);
+  }
+
+  /// From where the profile says that a value's gradient is free, until the range's backward is over.
+  void holdGradient(const Life& made, const NodeRange& range, bool isSent) {
+    const std::size_t v = made.value.index();
+    if (!keepers_.needsGradient[v]) return;
+    const std::vector<NodeId>& readers = keepers_.readers[v];
+    const auto later = std::ranges::lower_bound(readers, range.end);
+    const NodeId used = later != readers.begin() ? *std::prev(later) : keepers_.usedGradient[v];
+    if (used < range.begin) return;
+    const auto hold = [&](std::vector<Bytes>& gradients) {
+      gradients[placeOf(used)] += made.bytes;
+      if (!isSent) gradients[placeOf(range.begin)] -= made.bytes;
+    };
+    hold(held_.afterBackward);
+    if (keepers_.heldGradient[v] < range.begin) hold(held_.afterInput);
   }
 
   /// Whether the last backward that needs a value is in the range.
   bool addAfterBackward(ValueId value, const NodeRange& range) {
     const NodeId keeper = keepers_.by[value.index()];
     const bool isThere = keeper >= range.begin && keeper < range.end;
-    if (isThere) held_.afterBackward[placeOf(keeper)] += lifetimes_.of(value).bytes;
-    return isThere;
+    if (!isThere) return false;
+    held_.afterBackward[placeOf(keeper)] += lifetimes_.of(value).bytes;
+    const NodeId held = keepers_.heldValue[value.index()];
+    if (held < range.begin || held >= range.end) held_.afterInput[placeOf(keeper)] += lifetimes_.of(value).bytes;
+    return true;
   }
 
   const Lifetimes& lifetimes_;
@@ -71,9 +93,56 @@ class Holding {
   HeldByCaller held_;
 };
 
+/// Whether the gradient of the node's result is that of an input of the same size and type, in the same memory.
+bool passesGradientOn(const ModelGraph& graph, const Node& node, ValueId input) {
+  const Operator& op = operatorOf(node.target);
+  const std::optional<TensorMeta>&from = graph.value(input).tensor, &to = graph.value(node.outputs.front()).tensor;
+  if (!from || !to || from->dtype != to->dtype) return false;
+  if (op.result == Result::Copy || op.weightPart == WeightPart::Sum) return from->sizes == to->sizes;
+  return op.dimensions == DimensionRule::Reshape || op.dimensions == DimensionRule::Permute;
+}
+
+/// By value: the nodes that give it a gradient.
+std::vector<std::vector<NodeId>> gradientReaders(const ModelGraph& graph, const std::vector<bool>& needsGradient) {
+  std::vector<std::vector<NodeId>> readers(graph.values.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (std::ranges::none_of(node.outputs, [&](ValueId v) { return needsGradient[v.index()]; })) continue;
+    for (const ValueId v : readsOf(node)) {
+      std::vector<NodeId>& list = readers[v.index()];
+      if (needsGradient[v.index()] && (list.empty() || list.back() != NodeId(n))) list.emplace_back(n);
+    }
+  }
+  return readers;
+}
+
+/// Follows gradients through additions and views. What an input of one gets from others, too, is added up in other memory.
+void followGradients(const ModelGraph& graph, const std::vector<bool>& splits, Keepers& keepers) {
+  keepers.heldGradient.assign(graph.values.size(), NodeId(-1));
+  keepers.usedGradient.assign(graph.values.size(), NodeId(-1));
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    NodeId held = splits[n] ? NodeId(n) : NodeId(-1), used(n);
+    if (node.outputs.size() == 1) {
+      for (const ValueId v : readsOf(node)) {
+        const std::vector<NodeId>& readers = keepers.readers[v.index()];
+        const auto self = std::ranges::find(readers, NodeId(n));
+        if (self == readers.end() || graph.value(v).origin != ValueOrigin::Node || !passesGradientOn(graph, node, v)) continue;
+        held = std::max(held, keepers.heldGradient[v.index()]);
+        if (self + 1 != readers.end()) continue;  // added to that of a later reader
+        used = std::min(used, self != readers.begin() ? *std::prev(self) : keepers.usedGradient[v.index()]);
+      }
+    }
+    for (const ValueId made : node.outputs) {
+      keepers.heldGradient[made.index()] = held;
+      keepers.usedGradient[made.index()] = used;
+    }
+  }
+}
+
 }  // namespace
 
-Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std::vector<ValueId>& bases) {
+Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std::vector<ValueId>& bases, const std::vector<bool>& splits) {
   Keepers keepers;
   for (const Node& node : graph.nodes) {
     std::vector<ValueId>& reads = keepers.reads.emplace_back();
@@ -82,6 +151,13 @@ Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std
   keepers.needsGradient = needsGradient(graph);
   const std::function<Bytes(ValueId)> any = [](ValueId) { return Bytes{1}; };  // who keeps a value does not depend on its size
   keepers.by = keptValues(graph, keepers.needsGradient, types, any, any).by;
+  keepers.heldValue.assign(graph.values.size(), NodeId(-1));
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!splits[n] || operatorOf(graph.nodes[n].target).weightPart == WeightPart::Sum) continue;
+    for (const ValueId base : keepers.reads[n]) keepers.heldValue[base.index()] = NodeId(n);
+  }
+  keepers.readers = gradientReaders(graph, keepers.needsGradient);
+  followGradients(graph, splits, keepers);
   return keepers;
 }
 

@@ -52,6 +52,13 @@ std::vector<Bytes> computedSizes(const ModelGraph& graph, const Profile& profile
   return sizes;
 }
 
+/// By node: whether it has a W.
+std::vector<bool> splitNodes(const Profile& profile) {
+  std::vector<bool> splits;
+  for (const NodeCost& node : profile.nodes) splits.push_back(node.weight > 0);
+  return splits;
+}
+
 std::vector<std::vector<ValueId>> allReads(const ModelGraph& graph) {
   std::vector<std::vector<ValueId>> reads;
   for (const Node& node : graph.nodes) reads.push_back(readsOf(node));
@@ -73,7 +80,7 @@ class FoldTables {
         sizes_(sizesOf(graph, bindings_)),
         lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
         sums_(profile) {
-    if (!isLayerChain(graph)) keepers_ = keepersOf(graph, typesOf(graph, profile), bases_);
+    if (!isLayerChain(graph)) keepers_ = keepersOf(graph, typesOf(graph, profile), bases_, splitNodes(profile));
     const auto knows = [](const NodeCost& c) { return c.backwardChange != 0; };
     knowsBackward_ = knows(profile.loss) || std::any_of(profile.nodes.begin(), profile.nodes.end(), knows);
     const auto splits = [](const NodeCost& c) { return c.weight != 0; };
@@ -90,8 +97,8 @@ class FoldTables {
     const Curve curve = forward(spec, held);
     stage.forwardLevel = curve.level;
     stage.forwardPeak = curve.peak;
-    stage.whole = backward(spec, held, false);
-    stage.input = backward(spec, held, true);
+    stage.backwardPeak = backwardPeak(spec, held, false);
+    stage.inputPeak = backwardPeak(spec, held, true);
     stage.splits = splits_;
     if (!splits_) return stage;
     stage.held = sums_.range(spec.begin, spec.end).heldForWeight + (isLast(spec) ? profile_.loss.heldForWeight : 0);
@@ -238,19 +245,16 @@ class FoldTables {
   /// `held`: of what the backward gives back, by the caller.
   void undo(const NodeCost& cost, bool inputOnly, Bytes held, Curve& curve) const {
     curve.during(inputOnly ? cost.inputPeak : cost.backwardPeak);
-    curve.change((knowsBackward_ ? cost.backwardChange : -cost.saved) + held);
+    if (knowsBackward_) return curve.change((inputOnly ? cost.inputChange : cost.backwardChange) + held);
+    curve.change(held - cost.saved);
     if (inputOnly) curve.change(cost.heldForWeight);
   }
 
-  /// From the received gradients on. The caller of a backward holds the outputs and their gradients until it returns, both for the stage
-  /// and for a checkpointed range, which first runs its forward again. What I keeps for W is not counted twice.
-  [[nodiscard]] BackwardPeak backward(const StageSpec& spec, const HeldByCaller& held, bool inputOnly) const {
-    BackwardPeak result;
+  /// Above the received gradients, from these on. The caller of a backward holds the outputs and their gradients until it returns, both for
+  /// the stage and for a checkpointed range, which first runs its forward again.
+  [[nodiscard]] Bytes backwardPeak(const StageSpec& spec, const HeldByCaller& held, bool inputOnly) const {
     Curve curve;
     if (isLast(spec)) undo(profile_.loss, inputOnly, 0, curve);
-    Bytes given = 0;        // gradients of outputs that the next node to do so gives back, and the caller holds
-    Bytes heldOfRange = 0;  // added once the first node has, by itself, given its output's gradient back
-    Bytes addedOfRange = 0;
     auto range = spec.checkpoints.crbegin();
     for (auto n = spec.end.index(); n > spec.begin.index(); --n) {
       if (range != spec.checkpoints.crend() && range->end.index() == n) {
@@ -258,30 +262,12 @@ class FoldTables {
           curve.during(node(again).forwardPeak);
           curve.change(node(again).saved + held.afterForward[again - spec.begin.index()]);
         }
-        heldOfRange = lifetimes_.leaving(*range);
       }
-      given += held.gradients[n - 1 - spec.begin.index()];
-      undo(node(n - 1), inputOnly, held.afterBackward[n - 1 - spec.begin.index()], curve);
-      if (node(n - 1).backwardChange != 0 || node(n - 1).backwardPeak > 0) {  // it makes a gradient of its input
-        const Bytes kept = inputOnly ? node(n - 1).heldForWeight : 0;
-        const Bytes ofRange = std::max<Bytes>(0, std::exchange(heldOfRange, Bytes{0}) - kept);
-        if (!std::exchange(result.adds, true)) {  // the caller's gradients are added, and the curve begins anew from there
-          result.before = curve.peak;
-          result.level = curve.level;
-          result.given = std::exchange(given, Bytes{0});
-          result.ofRange = ofRange;
-          result.kept = kept;
-          curve = {};
-        } else {
-          curve.change(ofRange + std::exchange(given, Bytes{0}));
-        }
-        addedOfRange += ofRange;
-      }
-      if (range != spec.checkpoints.crend() && range->begin.index() == n - 1)
-        curve.change(-keptOf(*range++, spec) - std::exchange(addedOfRange, Bytes{0}));
+      const std::size_t place = n - 1 - spec.begin.index();
+      undo(node(n - 1), inputOnly, (inputOnly ? held.afterInput : held.afterBackward)[place], curve);
+      if (range != spec.checkpoints.crend() && range->begin.index() == n - 1) curve.change(-keptOf(*range++, spec));
     }
-    (result.adds ? result.after : result.before) = curve.peak;
-    return result;
+    return curve.peak;
   }
 
   [[nodiscard]] Curve weight(const StageSpec& spec) const {
@@ -306,18 +292,13 @@ class FoldTables {
   bool knowsBackward_ = false, splits_ = false;
 };
 
-Bytes BackwardPeak::with(Bytes gradients) const {
-  const Bytes first = gradients + before;
-  return adds ? std::max(first, gradients + level + ofRange + std::max<Bytes>(0, std::min(gradients, given) - kept) + after) : first;
-}
-
 StageCost FoldedStage::with(Bytes received, Bytes gradientsIn) const {
   StageCost stage = cost;
   if (complete) return stage;
   stage.activationBytes = std::max<Bytes>(0, forwardLevel + received);
   stage.forwardPeak = std::max(forwardPeak + received, stage.activationBytes);
-  stage.backwardPeak = whole.with(gradientsIn);
-  stage.inputPeak = input.with(gradientsIn);
+  stage.backwardPeak = backwardPeak + gradientsIn;
+  stage.inputPeak = inputPeak + gradientsIn;
   if (!splits) return stage;
   stage.freedByInput = std::max<Bytes>(0, stage.activationBytes - held);
   stage.addedByInput = std::max<Bytes>(0, held - stage.activationBytes);

@@ -10,28 +10,15 @@
 
 namespace pw {
 
-/// Peak of a backward: [bytes] above what was kept at its start, as it depends on the gradients that the stage receives.
-struct BackwardPeak {
-  Bytes before = 0;   ///< highest before outputs and their gradients are added
-  Bytes level = 0;    ///< where that happens
-  Bytes ofRange = 0;  ///< the outputs of a checkpointed range
-  Bytes given = 0;    ///< gradients of outputs that have been given back there, and the caller holds
-  Bytes kept = 0;     ///< what I keeps for W of these gradients, counted there
-  Bytes after = 0;    ///< highest after that, above the level then
-  bool adds = false;  ///< whether a backward gives anything back
-
-  [[nodiscard]] Bytes with(Bytes gradients) const;
-};
-
 /// The costs of one stage that do not depend on where other stages are: times, state, and memory as a function of what it receives.
 struct FoldedStage {
   StageCost cost;  ///< times; state bytes; no activations and peaks
   Bytes forwardLevel = 0, forwardPeak = 0;
-  BackwardPeak whole, input;
-  Bytes held = 0, weightPeak = 0;  ///< for W
-  bool splits = false;             ///< whether the profile has the parts of backwards
-  std::vector<ValueId> copied;     ///< of what it receives: its operators change it in place, in a copy of their own
-  bool complete = false;           ///< of a layer table: `cost` has all memory, and what it receives adds nothing
+  Bytes backwardPeak = 0, inputPeak = 0;  ///< above what was kept at their start, and the gradients that the stage receives
+  Bytes held = 0, weightPeak = 0;         ///< for W
+  bool splits = false;                    ///< whether the profile has the parts of backwards
+  std::vector<ValueId> copied;            ///< of what it receives: its operators change it in place, in a copy of their own
+  bool complete = false;                  ///< of a layer table: `cost` has all memory, and what it receives adds nothing
 
   /// `received`: values from other ranks and model inputs; `gradientsIn`: gradients of the stage's outputs; in bytes.
   [[nodiscard]] StageCost with(Bytes received, Bytes gradientsIn) const;
