@@ -95,9 +95,9 @@ TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
   // linear: 2·3·4·4 = 96 FLOPs at 0.5 · 1e9/s = 192 ns; it reads 48 + 64 and writes 48 bytes at 1 byte/ns = 160 ns.
   // Its input needs no gradient, so all of its backward is W's, which needs the output's gradient, which is freed. The output is not kept:
   // it is multiplied by what needs no gradient, and that is kept.
-  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 0, 96, 584, 48, 48, 0, -48, 0}));
+  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 0, 96, 584, 48, 48, 0, -48, 0, 0, 0}));
   EXPECT_EQ(p.nodes[1], NodeCost{}) << "a view is free";
-  EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 48, 0, 0, 0, 48, 0, -48, 0})) << "needs no gradient";
+  EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 48, 0, 0, 0, 48, 0, -48, 0, 0, -48})) << "needs no gradient";
   EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 48, 0, 0, 0, 48 + 48, 48, 48 - 48, 0, 48}))
       << "beside its output, which the loss reads, there is the product's; one gradient comes, one goes";
   EXPECT_TRUE(p.estimated);

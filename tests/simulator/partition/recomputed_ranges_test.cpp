@@ -234,7 +234,8 @@ TEST(StageFold, KnowsThatAGradientIsGivenBackWhereBytesStayTheSame) {
   EXPECT_EQ(peakOf(0), peakOf(1) - 1) << "the caller holds that gradient while the first node runs";
 }
 
-/// Two outputs: the gradient of the skip is given back by the node that made it, which runs last.
+/// Two outputs: the whole model adds the gradients of the skip up in the memory of the first. The caller holds what came for the skip, so
+/// that the sum takes other memory.
 TEST(StageFold, HoldsTheGradientOfEachOutputFromWhereItIsGivenBack) {
   const auto peakOf = [](bool skips) {
     GraphBuilder b;
@@ -247,7 +248,7 @@ TEST(StageFold, HoldsTheGradientOfEachOutputFromWhereItIsGivenBack) {
         .stages[0]
         .backwardPeak;
   };
-  EXPECT_EQ(peakOf(true), peakOf(false) + 2 * kValue) << "the skip, and its gradient, which has not been given back yet";
+  EXPECT_EQ(peakOf(true), peakOf(false) + 3 * kValue) << "the skip, its gradient, and the sum with that of what is made of it";
 }
 
 }  // namespace
