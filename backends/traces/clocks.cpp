@@ -1,11 +1,13 @@
 #include "backends/traces/clocks.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,7 +29,8 @@ constexpr std::size_t kMostActions = 10'000;  ///< of a file that are looked at
       "{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", source));
 }
 
-/// A forward or backward; `occurrence`: the step that its rank marks it with, else which of those of its stage and microbatch.
+/// A forward or backward; `occurrence`: the step that its rank marks it with, else which of those of its stage and microbatch, or, where
+/// a recording begins or ends within a step, the step of its rank.
 struct Key {
   bool forward = true;
   std::int32_t pipeline = 0, stage = 0, microbatch = 0, occurrence = 0;
@@ -35,7 +38,7 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 struct Times {
-  std::size_t clock = 0;
+  std::size_t clock = 0, rank = 0;
   Ns start = 0, end = 0;
   bool slot = false;
 };
@@ -47,6 +50,21 @@ struct Bounds {
   Ns firmLeast = -kNone, firmMost = kNone, least = -kNone, most = kNone;
 };
 
+/// Steps by which a recording that begins within a step may count others than its neighbour: none first.
+constexpr std::array kShifts{0, -1, 1};
+using ShiftedBounds = std::array<Bounds, kShifts.size()>;
+
+bool agrees(const Bounds& b) { return b.firmLeast <= 0 && b.firmMost >= 0; }
+
+/// The first under which clocks agree, else the first that one move can satisfy.
+const Bounds& chosen(const ShiftedBounds& shifted) {
+  const auto isBound = [](const Bounds& b) { return b.firmLeast != -kNone || b.firmMost != kNone; };
+  const auto agreeing = std::ranges::find_if(shifted, [&](const Bounds& b) { return isBound(b) && agrees(b); });
+  if (agreeing != shifted.end()) return *agreeing;
+  const auto possible = std::ranges::find_if(shifted, [&](const Bounds& b) { return isBound(b) && b.firmLeast <= b.firmMost; });
+  return possible != shifted.end() ? *possible : shifted.front();
+}
+
 class Aligner {
  public:
   Aligner(const RankClocks& clocks, const RankPlaces& places)
@@ -54,13 +72,16 @@ class Aligner {
         places_(places),
         moves_(clocks.sources.size()),
         extents_(clocks.sources.size()),
+        partial_(clocks.sources.size()),
         contradicted_(clocks.sources.size()) {}
   std::vector<Ns> align(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks,
                         std::vector<std::string>& notes);
 
  private:
   void gather(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks);
+  void countSteps();
   void bound();
+  void bound(const Times& made, const Key& key, const Times& needs, Bounds& bounds) const;
   [[nodiscard]] Ns startOf(const Key& key, const Times& times) const;
   [[nodiscard]] Ns move(std::size_t from, std::size_t to) const;
   [[nodiscard]] Bounds boundsOf(std::size_t from, std::size_t to) const;
@@ -70,6 +91,7 @@ class Aligner {
   const RankPlaces& places_;
   std::vector<Ns> moves_, extents_;
   std::map<Key, Times> actions_;
+  std::vector<char> partial_;  ///< by clock: a recording of it begins within a step
   std::map<std::pair<std::size_t, bool>, Ns> shortest_;
   std::map<std::pair<std::size_t, std::size_t>, Bounds> bounds_;  ///< by clocks, the lower first
   std::vector<char> contradicted_;
@@ -88,12 +110,46 @@ void Aligner::gather(const std::vector<Span>& spans, const std::vector<std::vect
     Key key{!backward, places_.pipeline[r], span.stage.value, span.microbatch.value, 0};
     const auto next = std::ranges::upper_bound(marks[r], span.start, {}, &std::pair<Ns, std::int32_t>::first);
     key.occurrence = marks[r].empty() ? counts[key]++ : next == marks[r].begin() ? -1 : std::prev(next)->second;
-    actions_[key] = {clock, span.start, span.end, inSlot(spans, i)};
+    actions_[key] = {clock, r, span.start, span.end, inSlot(spans, i)};
     const auto [at, isNew] = shortest_.try_emplace({clock, !backward}, span.end - span.start);
     at->second = std::min(at->second, span.end - span.start);
     extent[clock] = {std::min(extent[clock].first, span.start), std::max(extent[clock].second, span.end)};
   }
   for (std::size_t c = 0; c < extent.size(); ++c) extents_[c] = taken[c] == 0 ? 0 : extent[c].second - extent[c].first;
+}
+
+/// Where a rank without marks has not done each of its actions equally often, its recording begins or ends within a step. Then occurrences
+/// do not tell steps apart, and all ranks' are counted by the first forward of a step, that of the lowest microbatch.
+void Aligner::countSteps() {
+  std::map<std::size_t, std::map<Key, int>> counts;  // by rank
+  for (const auto& [key, times] : actions_) {
+    Key action = key;
+    action.occurrence = 0;
+    ++counts[times.rank][action];
+  }
+  const auto isUneven = [](const auto& rank) {
+    return std::ranges::any_of(rank.second, [&](const auto& count) { return count.second != rank.second.begin()->second; });
+  };
+  if (std::ranges::none_of(counts, isUneven)) return;
+  std::map<std::size_t, std::vector<std::pair<Times, Key>>> rows;  // by rank, by start
+  for (const auto& [key, times] : actions_) rows[times.rank].emplace_back(times, key);
+  actions_.clear();
+  for (auto& [rank, row] : rows) {
+    std::ranges::sort(row, {}, [](const auto& action) { return action.first.start; });
+    const auto order = [](const auto& action) {
+      const Key& key = action.second;
+      return std::tuple(!key.forward, key.microbatch, key.stage, key.pipeline);
+    };
+    const auto first = order(*std::ranges::min_element(row, {}, order));
+    const bool isPartial = order(row.front()) != first;
+    if (isPartial) partial_[row.front().first.clock] = 1;
+    std::int32_t step = isPartial ? 0 : -1;
+    for (auto& [times, key] : row) {
+      if (order(std::pair(times, key)) == first) ++step;
+      key.occurrence = step;
+      actions_[key] = times;
+    }
+  }
 }
 
 /// The latest time at which the action can have begun to compute.
@@ -102,23 +158,35 @@ Ns Aligner::startOf(const Key& key, const Times& times) const {
 }
 
 void Aligner::bound() {
+  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> clockOf;  // by pipeline and stage
+  for (const auto& [key, times] : actions_) clockOf[{key.pipeline, key.stage}] = times.clock;
+  std::map<std::pair<std::size_t, std::size_t>, ShiftedBounds> shifted;
   for (const auto& [key, needs] : actions_) {
     Key source = key;
     source.stage += key.forward ? -1 : 1;
-    const auto made = actions_.find(source);
-    if (made == actions_.end() || made->second.clock == needs.clock) continue;
+    const auto from = clockOf.find({source.pipeline, source.stage});
+    if (from == clockOf.end() || from->second == needs.clock) continue;
     if (needs.slot && clocks_.exactStarts[needs.clock] != 0) continue;  // its wait is still within it
-    const std::size_t from = made->second.clock, to = needs.clock;
-    const Ns firm = made->second.end - (clocks_.exactStarts[to] != 0 ? needs.start : needs.end);
-    const Ns close = made->second.end - startOf(key, needs);
-    Bounds& bounds = bounds_[std::minmax(from, to)];
-    if (from < to) {
-      bounds.firmLeast = std::max(bounds.firmLeast, firm);
-      bounds.least = std::max(bounds.least, close);
-    } else {
-      bounds.firmMost = std::min(bounds.firmMost, -firm);
-      bounds.most = std::min(bounds.most, -close);
+    const bool mayShift = partial_[from->second] != 0 || partial_[needs.clock] != 0;
+    ShiftedBounds& bounds = shifted[std::minmax(from->second, needs.clock)];
+    for (std::size_t s = 0; s < (mayShift ? kShifts.size() : 1); ++s) {
+      source.occurrence = key.occurrence + (from->second < needs.clock ? -kShifts[s] : kShifts[s]);
+      const auto made = actions_.find(source);
+      if (made != actions_.end()) bound(made->second, key, needs, bounds[s]);
     }
+  }
+  for (const auto& [pair, bounds] : shifted) bounds_[pair] = chosen(bounds);
+}
+
+void Aligner::bound(const Times& made, const Key& key, const Times& needs, Bounds& bounds) const {
+  const Ns firm = made.end - (clocks_.exactStarts[needs.clock] != 0 ? needs.start : needs.end);
+  const Ns close = made.end - startOf(key, needs);
+  if (made.clock < needs.clock) {
+    bounds.firmLeast = std::max(bounds.firmLeast, firm);
+    bounds.least = std::max(bounds.least, close);
+  } else {
+    bounds.firmMost = std::min(bounds.firmMost, -firm);
+    bounds.most = std::min(bounds.most, -close);
   }
 }
 
@@ -134,7 +202,7 @@ Ns Aligner::move(std::size_t from, std::size_t to) const {
   const Bounds b = boundsOf(from, to);
   const Ns extent = std::max<Ns>(1, std::max(extents_[from], extents_[to]));
   const bool below = b.least != -kNone, above = b.most != kNone;
-  const bool agree = b.firmLeast <= 0 && b.firmMost >= 0;
+  const bool agree = agrees(b);
   if (below && above) {
     const Ns middle = b.least / 2 + b.most / 2;
     if (agree) return 0;
@@ -179,6 +247,7 @@ void Aligner::join() {
 std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks,
                                std::vector<std::string>& notes) {
   gather(spans, marks);
+  if (std::ranges::all_of(marks, [](const auto& ofRank) { return ofRank.empty(); })) countSteps();
   bound();
   join();
   for (std::size_t c = 0; c < moves_.size(); ++c) {

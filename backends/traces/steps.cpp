@@ -1,6 +1,7 @@
 #include "backends/traces/steps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -65,6 +66,31 @@ struct Steps {
   std::uint64_t outside = 0;
 };
 
+constexpr std::size_t kMostLater = 64;  ///< steps
+
+/// A recording may begin, on some ranks, a step later than on the others: each rank's steps are counted from the step of the rank with most
+/// that begins closest to its first.
+void countAlike(Steps& steps, const std::vector<Span>& spans) {
+  const auto longest = std::ranges::max_element(steps.begins, {}, &std::vector<Ns>::size);
+  const std::vector<Ns> reference = *longest;
+  std::vector<std::int32_t> later(steps.begins.size(), 0);
+  for (std::size_t r = 0; r < later.size(); ++r) {
+    std::vector<Ns>& begins = steps.begins[r];
+    if (begins.empty() || begins.size() == reference.size()) continue;
+    const auto apart = [&](std::size_t shift) {
+      double sum = 0;
+      for (std::size_t i = 0; i < begins.size(); ++i) sum += std::abs(static_cast<double>((begins[i] - reference[i + shift]).value));
+      return sum;
+    };
+    std::size_t best = 0;
+    const std::size_t most = std::min(kMostLater, reference.size() - begins.size());
+    for (std::size_t shift = 1; shift <= most; ++shift) best = apart(shift) < apart(best) ? shift : best;
+    later[r] = static_cast<std::int32_t>(best);
+    begins.insert(begins.begin(), best, std::numeric_limits<Ns>::max());  // none of its spans are in those
+  }
+  for (std::size_t i = 0; i < spans.size(); ++i) steps.of[i] += later[spans[i].rank.index()];
+}
+
 /// Steps end with the optimizer, or where an action comes again.
 Steps stepsByRepetition(const Material& material) {
   Steps steps;
@@ -89,6 +115,7 @@ Steps stepsByRepetition(const Material& material) {
     steps.of[i] = static_cast<std::int32_t>(steps.begins[r].size()) - 1;
     count = std::max(count, steps.begins[r].size());
   }
+  countAlike(steps, material.spans);
   for (std::size_t s = 0; s < count; ++s) steps.names.push_back(count == 1 ? "measured" : fmt::format("step {}", s + 1));
   return steps;
 }

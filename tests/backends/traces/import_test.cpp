@@ -190,6 +190,44 @@ TEST(TraceImport, AlignsFilesWhoseClocksDisagree) {
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("The clock of rank1.json disagrees")));
 }
 
+/// Each file begins within a step, at another action: which of its actions are of one step is told by the first of a step.
+TEST(TraceImport, LeavesClocksAsTheyAreWhereRecordingsBeginWithinAStep) {
+  const std::array<std::vector<std::tuple<const char*, double, double>>, 2> step{
+      {{{"PP:0F0", 0, 10}, {"PP:0F1", 10, 10}, {"PP:0B0", 40, 20}, {"PP:0B1", 70, 20}, {"Optimizer.step#SGD.step", 90, 5}},
+       {{"PP:1F0", 10, 10}, {"PP:1B0", 20, 20}, {"PP:1F1", 40, 10}, {"PP:1B1", 50, 20}, {"Optimizer.step#SGD.step", 70, 5}}}};
+  for (const auto& [first, second] : {std::pair<std::size_t, std::size_t>{0, 1}, {0, 2}, {3, 0}, {2, 3}, {1, 5}, {5, 1}}) {
+    for (const double ahead : {0.0, 3.6e9}) {
+      if (ahead > 0 && std::max(first, second) == 5) continue;  // whose step is which cannot be told
+      const test::Folder folder;
+      for (std::size_t r = 0; r < 2; ++r) {
+        std::string events;
+        std::size_t skipped = r == 0 ? first : second;
+        for (int i = 0; i < 3; ++i) {
+          for (const auto& [name, start, duration] : step[r]) {
+            if (skipped > 0 && skipped-- > 0) continue;
+            const double at = start + 100 * i + (r == 1 ? ahead : 0);
+            events += (events.empty() ? "" : ",") + event(name, 1, at, duration);
+          }
+        }
+        (void)folder.with("rank" + std::to_string(r) + ".json", traceOf(events));
+      }
+      const ImportedTrace result = imported({folder.file("")});
+      EXPECT_EQ(std::ranges::count_if(result.notes, [](const std::string& note) { return note.find("clock") != std::string::npos; }),
+                ahead > 0 ? 1 : 0)
+          << first << " and " << second;
+      // From the end of the last forward of the first rank to that of the last backward of the second.
+      const std::vector<Span>& spans = result.steps.back().trace.spans;
+      const auto endOf = [&](int rank, SpanKind kind) {
+        Ns end = 0;
+        for (const Span& span : spans) end = span.rank.value == rank && span.kind == kind ? std::max(end, span.end) : end;
+        return end;
+      };
+      EXPECT_NEAR(static_cast<double>((endOf(1, SpanKind::Backward) - endOf(0, SpanKind::Forward)).value), 50'000, ahead > 0 ? 20'000 : 0)
+          << first << " and " << second;
+    }
+  }
+}
+
 TEST(TraceImport, TellsRanksByTheNamesOfThreadsAndProcesses) {
   const auto named = [](const char* what, int process, const char* name) {
     return std::string(R"({"ph":"M","name":")") + what + R"(","pid":)" + std::to_string(process) + R"(,"tid":1,"args":{"name":")" + name +
