@@ -15,6 +15,11 @@ QString translated(const char* text, const char* comment, int count) {
 
 QString textOf(std::string_view text) { return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())); }
 
+QString capitalised(QString sentence) {
+  if (!sentence.isEmpty()) sentence[0] = sentence[0].toUpper();
+  return sentence;
+}
+
 QString actionText(const Action& action) { return QString::fromStdString(describe(action)); }
 
 QString durationText(Ns time) { return QString::fromStdString(formatDuration(time)); }

@@ -12,6 +12,8 @@ namespace pw::gui {
 [[nodiscard]] QString translated(const char* text, const char* comment = nullptr, int count = -1);
 /// Of UTF-8.
 [[nodiscard]] QString textOf(std::string_view text);
+/// With a capital: errors that follow a command's name begin in lower case, and stand alone in the window.
+[[nodiscard]] QString capitalised(QString sentence);
 
 [[nodiscard]] QString actionText(const Action& action);  ///< `1F3`
 

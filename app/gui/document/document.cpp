@@ -129,7 +129,10 @@ void Document::take(const PredictionAnswer& answer) {
   problem_ = answer.problem;
   certificate_ = answer.certificate;
   ordering_ = answer.ordering && problem_.isEmpty();
-  if (answer.prediction) prediction_ = answer.prediction;
+  if (answer.prediction) {
+    prediction_ = answer.prediction;
+    predicted_ = answer.request;
+  }
   if (answer.profile) {
     profile_ = answer.profile;
     cluster_ = answer.cluster;

@@ -91,6 +91,8 @@ class Document : public QObject {
   }  ///< in use: measured or estimated; null without a model
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
   [[nodiscard]] std::shared_ptr<const Prediction> prediction() const { return prediction_; }  ///< null: not available yet, or not possible
+  /// What `prediction` is of: earlier than the design's while a new one is awaited or not possible.
+  [[nodiscard]] const PlanRequest& predicted() const { return predicted_; }
   /// That of the plan before its last change, or before the drag; null: none, or of another model.
   [[nodiscard]] std::shared_ptr<const Prediction> before() const { return before_; }
   [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }  ///< null: none chosen
@@ -158,6 +160,7 @@ class Document : public QObject {
   std::shared_ptr<const Profile> profile_;
   Cluster cluster_;
   std::shared_ptr<const Prediction> prediction_, before_;
+  PlanRequest predicted_;
   std::optional<Certificate> certificate_;
   bool ordering_ = false;
   std::shared_ptr<const Measured> measured_;

@@ -78,6 +78,7 @@ struct PredictionWorker::Private {
   PredictionAnswer answerTo(const PredictionRequest& request, const std::function<void(PredictionAnswer&)>& fill) {
     PredictionAnswer answer;
     answer.number = request.number;
+    answer.request = request.design.request;
     answer.begins = request.design.request.begins;
     try {
       fill(answer);

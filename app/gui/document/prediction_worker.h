@@ -21,6 +21,7 @@ struct PredictionRequest {
 /// The worker's result for one request.
 struct PredictionAnswer {
   std::uint64_t number = 0;
+  PlanRequest request;  ///< as given
   std::shared_ptr<const Prediction> prediction;
   std::shared_ptr<const Profile> profile;
   Cluster cluster;

@@ -111,6 +111,7 @@ void CostControls::Private::addCluster(QFormLayout& form) {
   edit->setToolTip(tr("Nodes, devices, links, memory and precision of this cluster"));
   QObject::connect(edit, &QAbstractButton::clicked, &controls, &CostControls::editCluster);
   auto* row = new QWidget;
+  row->setToolTip(cluster->toolTip());
   auto* line = new QHBoxLayout(row);
   line->setContentsMargins({});
   line->addWidget(cluster, 1);
@@ -171,7 +172,9 @@ void CostControls::Private::addHow(QFormLayout& form) {
 void CostControls::Private::addSource(QFormLayout& form) {
   costs->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
   costs->setAccessibleName(tr("Where times come from"));
-  form.addRow(tr("Times"), costs);
+  auto* label = new QLabel(tr("Times"));
+  label->setToolTip(tr("Whether the times are estimated, measured, or those of a job"));
+  form.addRow(label, costs);
   QObject::connect(estimate, &QAbstractButton::clicked, &controls,
                    [this] { document.edit(tr("Use estimated times"), [](Design& design) { design.profile.reset(); }); });
   form.addRow(QString(), estimate);

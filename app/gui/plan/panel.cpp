@@ -44,6 +44,15 @@ void setQuietly(QSpinBox* box, int value) {
   box->setValue(value);
 }
 
+/// Those of their fields, where they have none.
+void giveLabelsTheirTips(QFormLayout& form) {
+  for (int row = 0; row < form.rowCount(); ++row) {
+    const QLayoutItem *label = form.itemAt(row, QFormLayout::LabelRole), *field = form.itemAt(row, QFormLayout::FieldRole);
+    if (label != nullptr && field != nullptr && label->widget()->toolTip().isEmpty())
+      label->widget()->setToolTip(field->widget()->toolTip());
+  }
+}
+
 /// What the box offers, in its order: each kind, and with a momentum where it has one.
 std::vector<OptimizerSpec> offeredOptimizers() {
   std::vector<OptimizerSpec> offered;
@@ -73,7 +82,8 @@ struct PlanPanel::Private {
 
   Private(PlanPanel& p, Document& d) : panel(p), document(d) {}
   void build();
-  QSpinBox* addSpin(QFormLayout& form, const QString& name, int low, int high, const std::function<void(PlanRequest&, int)>& change);
+  QSpinBox* addSpin(QFormLayout& form, const QString& name, int low, int high, const QString& tip,
+                    const std::function<void(PlanRequest&, int)>& change);
   void addShape(QFormLayout& form);
   void addRecompute(QFormLayout& form);
   void addSharing(QFormLayout& form);
@@ -122,6 +132,7 @@ void PlanPanel::Private::build() {
   form->setFieldGrowthPolicy(QFormLayout::ExpandingFieldsGrow);
   form->setLabelAlignment(Qt::AlignRight);
   schedule = new ScheduleBox(document);
+  schedule->setToolTip(PlanPanel::tr("Order of the forwards and backwards on each rank"));
   form->addRow(PlanPanel::tr("Schedule"), schedule);
   addShape(*form);
   addRecompute(*form);
@@ -129,6 +140,7 @@ void PlanPanel::Private::build() {
   addOptimizer(*form);
   costs = new CostControls(document, *form, &panel);
   addLimit(*form);
+  giveLabelsTheirTips(*form);
   column->addLayout(form);
   results = new PlanResults(document);
   column->addWidget(results);
@@ -167,12 +179,13 @@ void PlanPanel::Private::build() {
   all->addLayout(buttons);  // in sight however much there is above
 }
 
-QSpinBox* PlanPanel::Private::addSpin(QFormLayout& form, const QString& name, int low, int high,
+QSpinBox* PlanPanel::Private::addSpin(QFormLayout& form, const QString& name, int low, int high, const QString& tip,
                                       const std::function<void(PlanRequest&, int)>& change) {
   auto* box = new QSpinBox;
   box->setRange(low, high);
   box->setKeyboardTracking(false);
   box->setAccessibleName(name);
+  box->setToolTip(tip);
   QObject::connect(box, &QSpinBox::valueChanged, &panel, [this, name, change](int value) {
     changeShape(document, PlanPanel::tr("Change %1").arg(name.toLower()), [&](PlanRequest& r) { change(r, value); });
   });
@@ -183,26 +196,30 @@ QSpinBox* PlanPanel::Private::addSpin(QFormLayout& form, const QString& name, in
 }
 
 void PlanPanel::Private::addShape(QFormLayout& form) {
-  ranks = addSpin(form, PlanPanel::tr("Ranks"), 1, kMaxRanks, [](PlanRequest& r, int value) { r.ranks = value; });
-  chunks = addSpin(form, PlanPanel::tr("Chunks"), 1, kMostPlanChunks, [](PlanRequest& r, int value) { r.chunks = value; });
-  chunks->setToolTip(PlanPanel::tr("Stages on each rank"));
+  ranks = addSpin(form, PlanPanel::tr("Ranks"), 1, kMaxRanks, PlanPanel::tr("Devices that the pipeline of one replica is on"),
+                  [](PlanRequest& r, int value) { r.ranks = value; });
+  chunks = addSpin(form, PlanPanel::tr("Chunks"), 1, kMostPlanChunks, PlanPanel::tr("Stages on each rank"),
+                   [](PlanRequest& r, int value) { r.chunks = value; });
   placement = new QLabel;
   placement->setEnabled(false);
   placement->setToolTip(PlanPanel::tr("Which rank has which stage"));
   form.addRow(PlanPanel::tr("Placement"), placement);
-  microbatches = addSpin(form, PlanPanel::tr("Microbatches"), 1, kMaxMicrobatches, [](PlanRequest& r, int value) {
-    r.microbatches = value;
-    r.batch = 0;
-  });
-  microbatch = addSpin(form, PlanPanel::tr("Microbatch size"), 1, static_cast<int>(kMostMicrobatchSamples), [](PlanRequest& r, int value) {
-    r.microbatch = value;
-    r.batch = 0;
-  });
-  replicas = addSpin(form, PlanPanel::tr("Replicas"), 1, kMaxReplicas, [](PlanRequest& r, int value) {
-    r.replicas = value;
-    r.batch = 0;
-  });
-  replicas->setToolTip(PlanPanel::tr("Data-parallel copies of the pipeline"));
+  microbatches =
+      addSpin(form, PlanPanel::tr("Microbatches"), 1, kMaxMicrobatches,
+              PlanPanel::tr("Parts that the samples of a step are divided into, in each replica"), [](PlanRequest& r, int value) {
+                r.microbatches = value;
+                r.batch = 0;
+              });
+  microbatch = addSpin(form, PlanPanel::tr("Microbatch size"), 1, static_cast<int>(kMostMicrobatchSamples),
+                       PlanPanel::tr("Samples in each microbatch"), [](PlanRequest& r, int value) {
+                         r.microbatch = value;
+                         r.batch = 0;
+                       });
+  replicas = addSpin(form, PlanPanel::tr("Replicas"), 1, kMaxReplicas, PlanPanel::tr("Data-parallel copies of the pipeline"),
+                     [](PlanRequest& r, int value) {
+                       r.replicas = value;
+                       r.batch = 0;
+                     });
 }
 
 void PlanPanel::Private::addRecompute(QFormLayout& form) {
@@ -259,6 +276,7 @@ void PlanPanel::Private::addLimit(QFormLayout& form) {
   limit = new QLineEdit;
   limit->setPlaceholderText(PlanPanel::tr("none, or for example 24GiB"));
   limit->setAccessibleName(PlanPanel::tr("Memory limit of a rank"));
+  limit->setToolTip(PlanPanel::tr("Memory that a rank may need; plans that need more do not fit"));
   QObject::connect(limit, &QLineEdit::editingFinished, &panel, [this] {
     limit->setModified(false);  // taken: undo is the document's from here on
     const std::string text = QString(limit->text()).remove(QLatin1Char(' ')).toStdString();

@@ -53,7 +53,7 @@ struct PlanResults::Private {
   QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
   QLabel *mfu = nullptr, *mfuName = nullptr, *alone = nullptr, *aloneName = nullptr;  ///< shown where known
   QLabel *cuts = nullptr, *cutsName = nullptr;                                        ///< where replicas have splits of their own
-  QLabel *rateName = nullptr, *memoryName = nullptr;
+  QLabel *rateName = nullptr, *makespanName = nullptr, *memoryName = nullptr;
   std::vector<QLabel*> predictedOnly;  ///< figures that a trace does not have, and their names
   MemoryBars* memory = nullptr;
   Job lowerJob;
@@ -111,35 +111,43 @@ void PlanResults::Private::build() {
   auto* grid = new QGridLayout;
   grid->setHorizontalSpacing(12);
   int row = 0;
-  const auto add = [&](const QString& name, QLabel*& value) {
+  const auto add = [&](const QString& name, QLabel*& value, const QString& tip) {
     auto* label = new QLabel(name);
     value = figure(name);
+    for (QLabel* one : {label, value}) one->setToolTip(tip);
     grid->addWidget(label, row, 0, Qt::AlignRight | (row == 0 ? Qt::AlignVCenter : Qt::AlignTop));
     grid->addWidget(value, row++, 1);
     return label;
   };
-  add(PlanResults::tr("Step"), step);
+  add(PlanResults::tr("Step"), step, PlanResults::tr("Time of a whole step: the pipeline, reductions of gradients and the optimizer"));
   QFont large = step->font();
   large.setPointSizeF(large.pointSizeF() * 1.5);
   large.setBold(true);
   step->setFont(large);
-  barName = add(PlanResults::tr("Error bar"), bar);
-  bar->setToolTip(PlanResults::tr("Four of five steps are within it, as past runs showed that the times of this plan were calibrated by"));
-  errorName = add(PlanResults::tr("Prediction error so far"), error);
-  rateName = add(PlanResults::tr("Samples/s"), rate);
-  mfuName = add(PlanResults::tr("MFU"), mfu);
-  add(PlanResults::tr("Bubble"), bubble);
-  QLabel* const lowerName = add(PlanResults::tr("Lower bound"), lower);
-  orderName = add(PlanResults::tr("Order"), order);
+  barName = add(PlanResults::tr("Error bar"), bar,
+                PlanResults::tr("Four of five steps are within it; it comes from the past runs that corrected the times of this plan"));
+  errorName = add(
+      PlanResults::tr("Prediction error so far"), error,
+      PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from the "
+                      "same kind of times"));
+  rateName = add(PlanResults::tr("Samples/s"), rate, PlanResults::tr("Of all replicas, at the predicted step"));
+  mfuName = add(PlanResults::tr("MFU"), mfu,
+                PlanResults::tr("Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in a step at their peak"));
+  add(PlanResults::tr("Bubble"), bubble, PlanResults::tr("Idle time of all ranks as a share of the makespan"));
+  QLabel* const lowerName =
+      add(PlanResults::tr("Lower bound"), lower, PlanResults::tr("No order of these actions can finish earlier within the memory limits"));
+  orderName = add(PlanResults::tr("Order"), order, PlanResults::tr("How much faster another order of the actions could be"));
   order->setWordWrap(true);
-  add(PlanResults::tr("Pipeline makespan"), makespan);
-  aloneName = add(PlanResults::tr("On one rank"), alone);
-  cutsName = add(PlanResults::tr("Replica splits"), cuts);
+  makespanName = add(PlanResults::tr("Pipeline makespan"), makespan, {});
+  aloneName = add(PlanResults::tr("On one rank"), alone, PlanResults::tr("Step of the whole model on one rank with the same samples"));
+  cutsName = add(PlanResults::tr("Replica splits"), cuts,
+                 PlanResults::tr("Each replica is cut for its own ranks; moving a split gives all replicas the splits shown"));
   cuts->setWordWrap(true);
   predictedOnly = {error, errorName, rate, rateName, lower, lowerName};
   grid->setColumnStretch(1, 1);
   column->addLayout(grid);
   memoryName = new QLabel(PlanResults::tr("Peak memory"));
+  memoryName->setToolTip(PlanResults::tr("Most memory of each rank at any moment, against its limit"));
   column->addWidget(memoryName);
   memory = new MemoryBars;
   column->addWidget(memory);
@@ -153,7 +161,7 @@ void PlanResults::Private::follow() {
 
 void PlanResults::Private::showProblem(const QString& sentence) {
   hint->setVisible(!sentence.isEmpty());
-  hint->setText(sentence);
+  hint->setText(capitalised(sentence));
   QPalette colours = hint->palette();
   colours.setColor(QPalette::WindowText, currentTheme().error);
   hint->setPalette(colours);
@@ -167,7 +175,7 @@ void PlanResults::Private::showOrder() {
   orderName->setVisible(shown);
   order->setToolTip(certificate ? PlanResults::tr("Found by %1; %2")
                                       .arg(QString::fromStdString(certificate->foundBy), QString::fromStdString(toString(*certificate)))
-                                : QString());
+                                : orderName->toolTip());
   if (!certificate) {
     order->setText(PlanResults::tr("searching…"));
   } else if (certificate->optimal()) {
@@ -185,7 +193,6 @@ void PlanResults::Private::showCuts() {
   cutsName->setVisible(shown);
   if (!shown) return;
   cuts->setText(PlanResults::tr("each its own; shown is replica %1, the slowest").arg(p->priced.cuts->shown));
-  cuts->setToolTip(PlanResults::tr("Each replica is cut for its own ranks; moving a split gives all replicas the splits shown"));
 }
 
 void PlanResults::Private::showResults() {
@@ -198,14 +205,12 @@ void PlanResults::Private::showResults() {
   showCuts();
   for (QWidget* figure : std::initializer_list<QWidget*>{step, bar, rate, mfu, bubble, lower, order, makespan, alone, error, memory})
     figure->setEnabled(problem.isEmpty());
-  error->setToolTip(
-      PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from the "
-                      "same kind of times"));
-  makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
-  lower->setToolTip(PlanResults::tr("No order of these actions can finish earlier within the memory limits"));
   const auto measured = document.measured();
   const bool isTrace = !p && problem.isEmpty() && measured && measured->metrics && !document.graph() && !document.design().customCosts;
   for (QLabel* label : predictedOnly) label->setVisible(!isTrace);
+  for (QLabel* label : {makespan, makespanName})
+    label->setToolTip(isTrace ? PlanResults::tr("From the first action to the last one of any rank, as in the trace")
+                              : PlanResults::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
   showBar(p && !isTrace ? p->step : 0);
   if (isTrace) return showTrace(*measured->metrics);
   if (!p) {
@@ -213,7 +218,7 @@ void PlanResults::Private::showResults() {
     memory->show({}, 0);
     return;
   }
-  const PlanRequest& r = document.design().request;
+  const PlanRequest& r = document.predicted();  // not of a refused design
   step->setText(durationText(p->step));
   bubble->setText(percentText(p->bubbleFraction));
   makespan->setText(durationText(p->makespan));
@@ -226,17 +231,20 @@ void PlanResults::Private::showResults() {
   rate->setText(tokens > 0
                     ? PlanResults::tr("%1 (%2 tokens/s)").arg(countText(perSecond), countText(perSecond * static_cast<double>(tokens)))
                     : countText(perSecond));
-  memory->show(p->ranks, r.memoryLimit);
+  memory->show(p->ranks, document.design().request.memoryLimit);
   const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
   memory->setVisible(known);
   memoryName->setVisible(known);
   const CostSource costs = document.profile() && document.profile()->estimated ? CostSource::Estimated : CostSource::Measured;
-  error->setText(PlanResults::tr("no runs of this model yet"));
-  if (const auto past = pastError(runs, document.graph() ? document.graph()->name : std::string(), r.schedule, costs)) {
+  error->setText(document.graph() ? PlanResults::tr("no runs of this model yet") : QStringLiteral("–"));
+  const auto past = document.profile() && document.graph()
+                        ? pastError(runs, document.graph()->name, r.schedule, costs, document.profile()->cluster)
+                        : std::nullopt;
+  if (past) {
     const auto scaled = [&](double factor) { return durationText(static_cast<Ns>(static_cast<double>(p->step) * factor)); };
     error->setText(PlanResults::tr("%1: from %2 to %3").arg(percentText(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));
   }
-  showUtilisation(*p);
+  if (problem.isEmpty()) showUtilisation(*p);  // else the document's profile is not the prediction's
   if (lowerOf != p) lowerTimer.start();
 }
 
@@ -256,7 +264,6 @@ void PlanResults::Private::showTrace(const Metrics& metrics) {
   step->setText(durationText(std::max(metrics.step, metrics.makespan)));
   bubble->setText(percentText(metrics.bubbleFraction));
   makespan->setText(durationText(metrics.makespan));
-  makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, as in the trace"));
   for (QLabel* label : {mfu, mfuName, alone, aloneName}) label->setVisible(false);
   const bool known = std::ranges::any_of(metrics.ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
   memory->show(metrics.ranks, 0);
@@ -267,15 +274,13 @@ void PlanResults::Private::showTrace(const Metrics& metrics) {
 /// Of a model whose FLOPs and whose ranks' peak are known.
 void PlanResults::Private::showUtilisation(const Prediction& p) {
   const auto profile = document.profile();
-  const PlanRequest& r = document.design().request;
+  const PlanRequest& r = document.predicted();
   const std::int64_t samples = samplesOf(r);
   const bool counts = profile && document.graph() && p.program.basis.trains;
   const double share = counts ? flopUtilisation(*profile, samples, p.step, r.ranks * r.replicas) : 0;
   mfu->setVisible(share > 0);
   mfuName->setVisible(share > 0);
   if (share > 0) mfu->setText(percentText(share));
-  mfu->setToolTip(
-      PlanResults::tr("Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in a step at their peak"));
 }
 
 void PlanResults::Private::readRuns() {
@@ -296,13 +301,13 @@ void PlanResults::Private::findLowerBound() {
   const std::optional<Ns> proven = isProven ? std::optional(certificate->lowerBound) : std::nullopt;
   std::vector<Bytes> limits;
   if (const auto profile = document.profile(); profile && document.graph())
-    limits = memoryLimits(document.design().request, *profile, p->rows->rows.size());
+    limits = memoryLimits(document.predicted(), *profile, p->rows->rows.size());
   for (std::size_t r = 0; r < limits.size() && r < p->ranks.size(); ++r) {
     if (excessOf(p->ranks[r].peakBytes, limits[r]) > 0) limits.clear();  // then the plan is not bound by them
   }
   const auto graph = document.graph();
   const auto profile = document.profile();
-  const PlanRequest request = document.design().request;
+  const PlanRequest request = document.predicted();
   lowerJob.start(PlanResults::tr("Lower bound"), [this, p, proven, limits, graph, profile, request](JobControl&) -> std::function<void()> {
     std::optional<Ns> found = proven;
     try {

@@ -9,12 +9,6 @@
 namespace pw::gui {
 namespace {
 
-/// Errors that follow a command's name begin in lower case; shown alone they are capitalised.
-QString sentence(QString text) {
-  if (!text.isEmpty()) text[0] = text[0].toUpper();
-  return text;
-}
-
 /// Text in the middle of an area, wrapped at a comfortable width, with a heading above it.
 void paintSentence(QPainter& painter, const QRect& area, const QString& heading, const QString& text, const QColor& strong,
                    const QColor& faint, const QIcon& icon) {
@@ -88,7 +82,7 @@ void paintProblem(QPainter& p, const QRect& area, const QString& problem, const 
   const int pad = p.fontMetrics().height() / 2, side = p.fontMetrics().height();
   const int width = std::min(area.width() - 24, p.fontMetrics().averageCharWidth() * 90);
   if (width < 5 * side) return;
-  const QString text = sentence(problem);
+  const QString text = capitalised(problem);
   const int room = width - side - 3 * pad;
   const QRect words = p.fontMetrics().boundingRect(QRect(0, 0, room, 10'000), Qt::TextWordWrap, text);
   const int used = std::min(width, words.width() + side + 3 * pad + 2);
@@ -106,7 +100,7 @@ void paintProblem(QPainter& p, const QRect& area, const QString& problem, const 
 
 void paintNothing(QPainter& p, const QRect& area, const QString& problem, bool isPredicting, const QIcon& icon, const Theme& theme) {
   if (!problem.isEmpty())
-    return paintSentence(p, area, translated("This plan cannot be predicted"), sentence(problem), theme.error, theme.text, icon);
+    return paintSentence(p, area, translated("This plan cannot be predicted"), capitalised(problem), theme.error, theme.text, icon);
   if (isPredicting) return paintSentence(p, area, translated("Predicting…"), {}, theme.text, theme.faintText, {});
   paintSentence(p, area, translated("No timeline yet"),
                 translated("Open a model, a plan or a schedule to see what each rank will do, or a trace to see what ranks did."),
