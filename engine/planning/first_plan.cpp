@@ -32,10 +32,16 @@ std::vector<Cluster> clustersFor(const std::string& preferred) {
   return clusters;
 }
 
-std::vector<int> rankCounts(const ModelGraph& graph, int places) {
+/// How many ranks it has; one that does not list them has as many as are needed.
+int ranksOf(const Cluster& cluster) {
+  return cluster.topology.ranks.empty() ? kMostRanks : static_cast<int>(cluster.topology.ranks.size());
+}
+
+/// At most `most`, except where the model is marked.
+std::vector<int> rankCounts(const ModelGraph& graph, int most) {
   if (!graph.splitMarkers.empty()) return {static_cast<int>(graph.splitMarkers.size()) + 1};
-  std::vector<int> counts{std::min(kUsualRanks, places + 1)};
-  for (int ranks = 2 * kUsualRanks; ranks <= std::min(kMostRanks, places + 1); ranks *= 2) counts.push_back(ranks);
+  std::vector<int> counts{std::min(kUsualRanks, most)};
+  for (int ranks = 2 * kUsualRanks; ranks <= std::min(kMostRanks, most); ranks *= 2) counts.push_back(ranks);
   return counts;
 }
 
@@ -66,7 +72,8 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
   FirstPlan plan{preferred.empty() ? kUsual : preferred, 1, {}, false, true};
   std::vector<Cluster> clusters = clustersFor(layers ? plan.cluster : preferred);
   const Profile bytes = layers ? profileOf(graph) : estimate(graph, microbatch, clusters.front());  // which are the same on all
-  for (const int ranks : rankCounts(graph, places)) {
+  const int most = ranksOf(std::ranges::max(clusters, {}, ranksOf));
+  for (const int ranks : rankCounts(graph, std::min(places + 1, most))) {
     plan.ranks = ranks;
     plan.begins = !graph.splitMarkers.empty() ? graph.splitMarkers
                   : ranks > 1                 ? balancedSplits(graph, bytes, ranks, Balance::Time)
@@ -78,7 +85,7 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
       if (!peak && recomputes) break;
       for (const Cluster& cluster : clusters) {
         plan.cluster = cluster.origin;
-        plan.fits = peak.value_or(Bytes{0}) <= cluster.memoryBytes;
+        plan.fits = ranks <= ranksOf(cluster) && peak.value_or(Bytes{0}) <= cluster.memoryBytes;
         if (!plan.fits) continue;
         if (cluster.origin == clusters.front().origin || !graph.splitMarkers.empty() || ranks == 1) return plan;
         FirstPlan balanced = plan;  // by the times of this cluster, if it fits so, too

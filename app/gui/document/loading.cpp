@@ -69,7 +69,7 @@ Design firstDesign(const ModelGraph& graph, const FirstPlan& first) {
   return design;
 }
 
-/// Estimated for `cluster`, or where that is empty, or is no more, for a preset that holds the model.
+/// Estimated for `cluster`, or where that is empty, is no more, or does not hold the model, for a preset that does.
 std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths, const std::string& cluster) {
   auto loaded = std::make_shared<Loaded>();
   loaded->hasDesign = true;
@@ -79,18 +79,17 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths, cons
   loaded->splitPoints = splitPoints(*graph, bindBatch(*graph, exportedBatch(*graph)));
   const FirstPlan first = [&] {
     try {
-      return firstPlan(*graph, cluster);
-    } catch (const UsageError&) {  // the cluster used last is gone, or says less than this model needs: opening does not depend on it
-      return firstPlan(*graph);
-    }
+      if (const FirstPlan last = firstPlan(*graph, cluster); last.fits || cluster.empty()) return last;
+    } catch (const UsageError&) {}  // the cluster used last is gone, or says less than this model needs: opening does not depend on it
+    return firstPlan(*graph);
   }();
   loaded->design = firstDesign(*graph, first);
   const QString where = clusterTitle(first.cluster);
   if (!first.fits) {
-    loaded->notes << translated("%1 ranks of %2 have too little memory for this model; choose more ranks, or another cluster under Plan.")
+    loaded->notes << translated("This model does not fit on %1 ranks of %2; choose more ranks, or another cluster, under Plan.")
                          .arg(first.ranks)
                          .arg(where);
-  } else if (first.cluster != Design().cluster && first.cluster != cluster) {
+  } else if (first.cluster != (cluster.empty() ? Design().cluster : cluster)) {
     const char* const how = first.recomputes
                                 ? "Planned for %1 ranks of %2 with recomputation, the smallest preset that holds this model; "
                                   "choose another under Plan."

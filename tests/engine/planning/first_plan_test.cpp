@@ -63,6 +63,27 @@ TEST(FirstPlan, IsOnTheClusterUsedLastWithAsManyRanksAsItNeeds) {
   EXPECT_THROW(static_cast<void>(firstPlan(sample("gpt_small.pt2"), "no-such-cluster")), UsageError);
 }
 
+/// The smallest preset with so many ranks and no more.
+std::string clusterOf(std::size_t ranks) {
+  Cluster cluster = loadCluster("cpu-workstation");
+  cluster.name = "mine";
+  cluster.topology.ranks.resize(ranks);
+  return toJson(cluster);
+}
+
+TEST(FirstPlan, IsOnNoMoreRanksThanTheClusterHas) {
+  const FirstPlan two = firstPlan(sample("gpt_small.pt2"), clusterOf(2));
+  EXPECT_EQ(two.ranks, 2);
+  EXPECT_TRUE(two.fits);
+  const FirstPlan none = firstPlan(enlarged(40'000'000), clusterOf(16));
+  EXPECT_FALSE(none.fits) << "more ranks than it has are no plan";
+  EXPECT_LE(none.ranks, 16);
+  const ModelGraph marked = sample("gpt_split.pt2");
+  ASSERT_GT(marked.splitMarkers.size(), 0U);
+  EXPECT_FALSE(firstPlan(marked, clusterOf(marked.splitMarkers.size())).fits) << "one rank too few";
+  EXPECT_TRUE(firstPlan(marked, clusterOf(marked.splitMarkers.size() + 1)).fits);
+}
+
 TEST(FirstPlan, RecomputesWhereActivationsDoNotFitOtherwise) {
   // Values, but no parameters, twice as wide each time: at some width the ranks hold them only where they are computed again.
   ModelGraph graph = sample("gpt_small.pt2");

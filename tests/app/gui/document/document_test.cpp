@@ -46,6 +46,20 @@ TEST_F(DocumentTest, PredictsAFreshModelAsABalancedPipeline) {
   EXPECT_FALSE(document.isModified());
 }
 
+TEST_F(DocumentTest, AModelThatTheClusterUsedLastDoesNotHoldIsPlannedForOneThatDoes) {
+  Cluster small = document.cluster();
+  small.name = "mine";
+  small.memoryBytes = 1'000;
+  small.topology.ranks.resize(2);
+  const auto loaded = loadFiles({kGpt}, {}, toJson(small));
+  EXPECT_EQ(loaded->design.cluster, "cpu-workstation");
+  EXPECT_EQ(loaded->notes, QStringList("Planned for 4 ranks of cpu-workstation, the smallest preset that holds this model; choose another "
+                                       "under Plan."));
+  document.adopt(*loaded);
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.problem(), "");
+}
+
 TEST_F(DocumentTest, PlansAJobOfAnotherProgramAsItRan) {
   MeasuredJob measured{.name = "job"};
   SyntheticCosts costs{.forward = {1'200'000}, .backward = {2'400'000}, .backwardInput = {}, .backwardWeight = {}, .overlap = {}};
