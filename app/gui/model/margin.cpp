@@ -216,7 +216,6 @@ void Margin::paintTotals(QPainter& painter, Stage stage, double from, double to)
   const double line = QFontMetricsF(font()).lineSpacing(), room = to - from - 2;
   if (room < line * 0.9) return;
   const Ns time = totals.forward + totals.backward;
-  const Bytes memory = totals.state + totals.activations;
   const bool two = room >= 2 * line + kHandleHeight - 2, bar = two && room >= 2 * line + kHandleHeight + 6;
   const auto draw = [&](const QFont& used, const QRectF& where, const QString& text) {
     constexpr int kFitting = 18;  // what the width of two lines is made for; measuring costs as much as drawing
@@ -226,7 +225,7 @@ void Margin::paintTotals(QPainter& painter, Stage stage, double from, double to)
   };
   QRectF text(kTextPadding, (from + to - (two ? 2 : 1) * line - (bar ? 7 : 0)) / 2, bracketWidth_ - kBar - 2 * kTextPadding, line);
   painter.setPen(theme.text);
-  const QString number = two ? stageTitle(totals, stage) : QString::number(stage.value);
+  const QString number = two ? shortStageTitle(totals, stage) : QString::number(stage.value);
   draw(bold_, text, number);
   if (two) {
     text.translate(0, line);
@@ -234,9 +233,9 @@ void Margin::paintTotals(QPainter& painter, Stage stage, double from, double to)
     text.setLeft(text.left() + QFontMetricsF(bold_).horizontalAdvance(number) + kTextPadding);
     if (room < line + kHandleHeight) text.setRight(bracketWidth_ - SplitHandle::gripWidth(kHandleHeight) - 4);  // grips lie over it
   }
-  QString figures = tr("%1 · %2").arg(durationText(time), sizeText(memory));
-  if (!two && QFontMetricsF(font()).horizontalAdvance(figures) > text.width()) figures = durationText(time);
-  if (time > 0 || memory > 0) draw(font(), text, figures);
+  QString figures = stageFigures(totals);
+  if (!two && time > 0 && QFontMetricsF(font()).horizontalAdvance(figures) > text.width()) figures = durationText(time);
+  if (!figures.isEmpty()) draw(font(), text, figures);
   if (!bar) return;
   const QRectF track(text.left(), text.bottom() + 3, text.width(), 4);
   painter.fillRect(track, theme.grid);

@@ -62,6 +62,18 @@ QString stageTitle(const StageTotals& totals, Stage stage) {
   return translated("Stage %1 · %2").arg(stage.value).arg(rank);
 }
 
+QString shortStageTitle(const StageTotals& totals, Stage stage) {
+  if (!totals.mirror) return stageTitle(totals, stage);
+  return translated("%1 · ranks %2, %3").arg(stage.value).arg(totals.rank.value).arg(totals.mirror->value);
+}
+
+QString stageFigures(const StageTotals& totals) {
+  const Ns time = totals.forward + totals.backward;
+  const Bytes memory = totals.state + totals.activations;
+  if (memory > 0) return translated("%1 · %2").arg(durationText(time), sizeText(memory));
+  return time > 0 ? durationText(time) : QString();
+}
+
 QString stageText(const StageTotals& totals, Stage stage) {
   QString text = QStringLiteral("<b>%1</b><table cellspacing='0' cellpadding='2'>").arg(stageTitle(totals, stage));
   const auto line = [&](const QString& what, const QString& value) {
@@ -70,7 +82,7 @@ QString stageText(const StageTotals& totals, Stage stage) {
   line(translated("forward, one microbatch"), durationText(totals.forward));
   line(translated("backward"), durationText(totals.backward));
   if (totals.state > 0) line(translated("parameters, gradients, optimizer, buffers"), sizeText(totals.state));
-  line(translated("activations, one microbatch"), sizeText(totals.activations));
+  if (totals.activations > 0) line(translated("activations, one microbatch"), sizeText(totals.activations));
   if (totals.rankPeak > 0) line(translated("peak of its rank, all microbatches in flight"), sizeText(totals.rankPeak));
   return text + QStringLiteral("</table>");
 }
