@@ -1,6 +1,7 @@
 #include "app/gui/timeline/edit_bar.h"
 
 #include <QAction>
+#include <QEvent>
 #include <QLabel>
 #include <QToolBar>
 #include <QVBoxLayout>
@@ -27,10 +28,23 @@ EditBar::EditBar(const QList<QAction*>& actions, QWidget* parent) : QWidget(pare
   column->addWidget(row);
   message_ = new QLabel;
   message_->setWordWrap(true);
+  message_->setAlignment(Qt::AlignLeft | Qt::AlignTop);
   message_->setTextInteractionFlags(Qt::TextSelectableByMouse);
   message_->setAccessibleName(tr("What the edit changed"));
   column->addWidget(message_);
+  reserveLines();
   setMessage({}, false);
+}
+
+/// Rows must not move under a block that is dragged, whose messages are of one line or two.
+void EditBar::reserveLines() {
+  constexpr int kLines = 2;
+  message_->setMinimumHeight(kLines * message_->fontMetrics().lineSpacing());
+}
+
+void EditBar::changeEvent(QEvent* event) {
+  QWidget::changeEvent(event);
+  if (event->type() == QEvent::FontChange || event->type() == QEvent::ApplicationFontChange) reserveLines();
 }
 
 void EditBar::setMessage(const QString& text, bool isRefusal) {

@@ -14,8 +14,13 @@ class EditBar : public QWidget {
   explicit EditBar(const QList<QAction*>& actions, QWidget* parent = nullptr);
   void setMessage(const QString& text, bool isRefusal);
 
+ protected:
+  void changeEvent(QEvent* event) override;
+
  private:
-  QLabel* message_;
+  void reserveLines();
+
+  QLabel* message_ = nullptr;
 };
 
 }  // namespace pw::gui

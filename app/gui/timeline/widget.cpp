@@ -242,9 +242,12 @@ void TimelineWidget::Private::explained() {
 
 void TimelineWidget::Private::updateDetails() {
   QString text = detailsOf(selection, scene, knowledge, shown.isMoving());
-  if (!hand->isOn() && (text.isEmpty() || document.isDragging())) {  // else the bar of the edits says it
-    const QString change = shown.isChangeDismissed() ? QString() : changeText(document);
-    if (!change.isEmpty()) text = change;
+  if (!hand->isOn() && !shown.isChangeDismissed()) {  // else the bar of the edits says it
+    const QString change = changeText(document);
+    if (text.isEmpty() || (document.isDragging() && !change.isEmpty()))
+      text = change;
+    else if (!change.isEmpty())
+      text = change + QLatin1Char('\n') + text;
   }
   showDetails(text);
   steps = selection.gap() && !isEmpty(scene) ? knowledge.causeOf(*selection.gap()).steps : std::vector<CauseStep>();
@@ -341,7 +344,7 @@ void TimelineWidget::Private::paintOverlays(QPainter& p, const QIcon& icon, cons
   const auto& selected = scene.selected;
   if (selected && scene.showsArrows && !shown.isMoving() && !hand->isOn() && knowledge.isPrepared(selected->source))
     paintFlows(p, where, arrowsOf(*selected, *timelineFrom(scene, selected->source), *knowledge.dependencies(selected->source)), theme);
-  if (const auto before = shown.before(); before && (document.isDragging() || selection.isEmpty())) {
+  if (const auto before = shown.before(); before) {
     p.save();
     p.setClipRect(where.tracks());
     paintGhost(p, where, before->timeline, theme);

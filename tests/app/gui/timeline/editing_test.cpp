@@ -74,6 +74,24 @@ TEST_F(TimelineEditing, WhatIsNoErrorIsNotRed) {
   EXPECT_FALSE(isRed());
 }
 
+TEST_F(TimelineEditing, RowsStayUnderTheMouseWhateverTheBarSays) {
+  for (const int width : {1400, 1000, 700, 560}) {
+    widget.resize(width, 500);
+    QApplication::processEvents();
+    const QPoint from = middleOf(at(0, SpanKind::Backward, 0, 1)), to = middleOf(at(0, SpanKind::Backward, 0, 3));
+    const QRect place = canvas()->geometry();
+    mouse(QEvent::MouseButtonPress, from, Qt::LeftButton, Qt::LeftButton);
+    for (const QPoint& where : {from + (to - from) / 2, to, from - QPoint(150, 0)}) {
+      mouse(QEvent::MouseMove, where, Qt::NoButton, Qt::LeftButton);
+      await();
+      QApplication::processEvents();
+      EXPECT_EQ(canvas()->geometry(), place) << width << " pixels: " << message();
+    }
+    mouse(QEvent::MouseButtonRelease, from, Qt::LeftButton, Qt::NoButton);
+    await();
+  }
+}
+
 TEST_F(TimelineEditing, AStepThatGetsLongerKeepsItsEndInSight) {
   const Ns end = timeline().end;
   wheel(canvas()->rect().center() + QPoint(300, 0), 3, Qt::ControlModifier);
