@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "app/gui/common/body.h"
+#include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/drawn.h"
@@ -67,11 +68,23 @@ struct Place {
   std::optional<int> cell;  ///< nothing: all of the row
 };
 
+/// The first action of a microbatch that a plan of so many does not have.
+std::optional<std::pair<Place, Action>> beyond(const Schedule& schedule, int microbatches) {
+  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
+    const auto& row = schedule.rows[r];
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (row[i].microbatch.value < microbatches) continue;
+      return std::pair{Place{static_cast<int>(r), cellOf(row, static_cast<int>(i))}, plain(row[i])};
+    }
+  }
+  return std::nullopt;
+}
+
 /// Without the name of what was read, which is in sight, and with an end.
 QString sentenceOf(const Error& error) {
   QString text = QString::fromUtf8(error.what());
   if (text.startsWith(QLatin1String(kSource))) text.remove(0, static_cast<qsizetype>(std::char_traits<char>::length(kSource)) + 2);
-  if (!text.isEmpty()) text[0] = text[0].toUpper();
+  text = capitalised(text);
   return text.endsWith(QLatin1Char('.')) ? text : text + QLatin1Char('.');
 }
 
@@ -130,7 +143,6 @@ void CsvPanel::Private::build() {
   text->setFont(QFontDatabase::systemFont(QFontDatabase::FixedFont));
   text->setTabChangesFocus(true);
   text->setUndoRedoEnabled(false);  // undo is the document's
-  text->setPlaceholderText(CsvPanel::tr("Open a model or a schedule to see the order of its actions here."));
   label = new QLabel;
   label->setWordWrap(true);
   label->setTextInteractionFlags(Qt::TextSelectableByMouse);
@@ -158,6 +170,10 @@ void CsvPanel::Private::show() {
   if (isTaking || typing.isActive() || document.isDragging()) return;
   QString csv;
   const auto editable = editableSchedule(document);
+  const auto* refusal = std::get_if<std::string>(&editable);
+  const bool isOpen = document.graph() || document.design().customCosts;
+  text->setPlaceholderText(isOpen && refusal != nullptr ? capitalised(QString::fromStdString(*refusal))
+                                                        : CsvPanel::tr("Open a model or a schedule to see the order of its actions here."));
   if (const auto* schedule = std::get_if<Schedule>(&editable); schedule != nullptr && actionsIn(*schedule) <= kMostActions)
     csv = QString::fromStdString(toCsv(*schedule)).remove(QLatin1Char('\r'));
   text->setReadOnly(csv.isEmpty());
@@ -179,15 +195,28 @@ std::optional<CsvPanel::Private::Wrong> CsvPanel::Private::wrongOf(Schedule& par
   } catch (const Error& e) {
     return Wrong{sentenceOf(e), {}};
   }
-  if (isLowered(parsed)) return Wrong{CsvPanel::tr("Messages are added to a schedule by itself; leave the SEND and RECV cells out."), {}};
+  if (isLowered(parsed)) return Wrong{CsvPanel::tr("Messages are added automatically; leave the SEND and RECV cells out."), {}};
   const auto problems = check(parsed);
   if (problems.empty()) return std::nullopt;
   const Problem& first = problems.front();
   Wrong wrong{CsvPanel::tr("Rank %1: %2.").arg(first.rank.value).arg(QString::fromStdString(first.message)), {}};
-  if (first.rank.index() < parsed.rows.size()) {
-    wrong.where = Place{first.rank.value, {}};
-    if (first.position >= 0) wrong.where->cell = cellOf(parsed.rows[first.rank.index()], first.position);
+  if (first.rank.index() >= parsed.rows.size()) return wrong;
+  wrong.where = Place{first.rank.value, {}};
+  if (first.position >= 0) {
+    wrong.where->cell = cellOf(parsed.rows[first.rank.index()], first.position);
+    return wrong;
   }
+  // What is missing may be so only because of a number that is too large.
+  const auto before = editableSchedule(document);
+  const auto* schedule = std::get_if<Schedule>(&before);
+  const auto added = schedule != nullptr ? beyond(parsed, schedule->microbatches) : std::nullopt;
+  if (!added) return wrong;
+  wrong.where = added->first;
+  wrong.sentence = CsvPanel::tr("Rank %1: %2 is of a microbatch that the plan does not have (0 to %3). Change it, or add the rest: %4.")
+                       .arg(added->first.row)
+                       .arg(actionText(added->second))
+                       .arg(schedule->microbatches - 1)
+                       .arg(QString::fromStdString(first.message));
   return wrong;
 }
 
@@ -197,7 +226,7 @@ void CsvPanel::Private::take() {
   if (const auto wrong = wrongOf(parsed, text->toPlainText().toStdString())) return say(*wrong);
   say({});
   const auto editable = editableSchedule(document);
-  if (const auto* refusal = std::get_if<std::string>(&editable)) return say({QString::fromStdString(*refusal), {}});
+  if (const auto* refusal = std::get_if<std::string>(&editable)) return say({capitalised(QString::fromStdString(*refusal)), {}});
   if (parsed.rows == std::get<Schedule>(editable).rows) return;
   try {
     isTaking = true;

@@ -74,6 +74,33 @@ TEST_F(CsvPanelTest, UnderlinesTheRowThatLacksAnAction) {
   EXPECT_EQ(text->extraSelections().front().cursor.selectedText(), "1F0,1B0,1F1");
 }
 
+TEST_F(CsvPanelTest, MarksTheCellOfAMicrobatchThatThePlanDoesNotHave) {
+  text->setPlainText("0F0,0F1,0B0,0B1,0F3\n1F0,1B0,1F1,1B1");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
+  EXPECT_EQ(
+      panel.problem().toStdString(),
+      "Rank 0: 0F3 is of a microbatch that the plan does not have (0 to 1). Change it, or add the rest: 0F2 is missing: rank 0, which "
+      "holds stage 0, never does it.");
+  ASSERT_FALSE(text->extraSelections().isEmpty());
+  EXPECT_EQ(text->extraSelections().front().cursor.selectedText(), "0F3");
+  text->setPlainText("0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document.design().request.microbatches == 3; }, 60'000)) << "whole ones may be added";
+}
+
+TEST_F(CsvPanelTest, SaysWhyAPlanHasNoSchedule) {
+  document.edit("refused", [](Design& d) {
+    d.request.schedule = "dualpipe";
+    d.request.microbatches = 3;
+  });
+  ASSERT_TRUE(predicted());
+  ASSERT_FALSE(document.problem().isEmpty());
+  EXPECT_TRUE(text->toPlainText().isEmpty());
+  EXPECT_TRUE(text->placeholderText().startsWith("Schedule dualpipe")) << text->placeholderText().toStdString();
+  Document none;
+  CsvPanel empty(none);
+  EXPECT_EQ(empty.findChild<QPlainTextEdit*>()->placeholderText(), "Open a model or a schedule to see the order of its actions here.");
+}
+
 TEST_F(CsvPanelTest, SaysWhereACellCannotBeRead) {
   text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1X0,1F1,1B1");
   ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
