@@ -7,6 +7,7 @@
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
+#include "simulator/plan/excess.h"
 #include "simulator/search/ranking.h"
 
 namespace pw::gui {
@@ -109,12 +110,17 @@ void takeOver(const PlanRequest& wanted, PlanRequest& r) {
   if (std::holds_alternative<RecomputeAuto>(wanted.recompute)) r.memoryLimit = wanted.memoryLimit;
 }
 
-QString whyNot(const Candidate& c) {
-  if (c.fits()) return {};
-  if (c.request.memoryLimit == 0 || c.peak - c.request.memoryLimit != c.excess)
-    return CandidatesModel::tr("One rank needs %1 more than its own memory.").arg(sizeText(c.excess));
+Bytes excessUnder(const Candidate& c, Bytes limit) {
+  const bool isOfOwnMemory = c.excess != excessOf(c.peak, c.request.memoryLimit);
+  return std::max(isOfOwnMemory ? c.excess : 0, excessOf(c.peak, limit));
+}
+
+QString whyNot(const Candidate& c, Bytes limit) {
+  const Bytes excess = excessUnder(c, limit);
+  if (excess == 0) return {};
+  if (excess != excessOf(c.peak, limit)) return CandidatesModel::tr("One rank needs %1 more than its own memory.").arg(sizeText(excess));
   return CandidatesModel::tr("Needs %1 on one rank, %2 more than the limit of %3.")
-      .arg(sizeText(c.peak), sizeText(c.excess), sizeText(c.request.memoryLimit));
+      .arg(sizeText(c.peak), sizeText(excess), sizeText(limit));
 }
 
 QString titleOf(const Candidate& c) {
@@ -178,6 +184,12 @@ QString CandidatesModel::certainty() const {
   return tr("Steps %1: %2 cannot be told apart from the best, marked ≈.").arg(bar, plans);
 }
 
+bool CandidatesModel::setLimit(std::optional<Bytes> limit) {
+  if (std::exchange(limit_, limit) == limit) return false;
+  if (rowCount() > 0) emit dataChanged(index(0, 0), index(rowCount() - 1, ColumnCount - 1));
+  return true;
+}
+
 bool CandidatesModel::isCurrent(int row) const { return current_ && isSamePlan(*current_, at(row).request); }
 
 int CandidatesModel::rowOf(const PlanRequest& request) const {
@@ -189,7 +201,8 @@ int CandidatesModel::rowCount(const QModelIndex& parent) const { return parent.i
 
 int CandidatesModel::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : ColumnCount; }
 
-QString CandidatesModel::textOf(const Candidate& c, int column) const {
+QString CandidatesModel::textOf(int row, int column) const {
+  const Candidate& c = at(row);
   switch (static_cast<Column>(column)) {
     case Schedule:
       return c.certificate ? tr("%1, %2").arg(QString::fromStdString(c.request.schedule), QString::fromStdString(gapText(*c.certificate)))
@@ -207,17 +220,19 @@ QString CandidatesModel::textOf(const Candidate& c, int column) const {
     case Bubble: return percentText(c.bubbleFraction);
     case Peak: return sizeText(c.peak);
     case Fits:
-      return c.request.memoryLimit == 0 && c.fits() ? QStringLiteral("–") : c.fits() ? tr("yes") : tr("no, + %1").arg(sizeText(c.excess));
+      if (!fits(row)) return tr("no, + %1").arg(sizeText(excessUnder(c, limitOf(row))));
+      return limitOf(row) == 0 ? QStringLiteral("–") : tr("yes");
     case ColumnCount: break;
   }
   return {};
 }
 
-QVariant CandidatesModel::keyOf(const Candidate& c, int column) const {
+QVariant CandidatesModel::keyOf(int row, int column) const {
+  const Candidate& c = at(row);
   switch (static_cast<Column>(column)) {
     case Schedule:
     case Splits:
-    case Recompute: return textOf(c, column);
+    case Recompute: return textOf(row, column);
     case Ranks: return c.request.ranks * c.request.replicas;
     case Stages: return c.stages;
     case Microbatches: return c.request.microbatches;
@@ -236,16 +251,17 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
   const Candidate& c = at(index.row());
   const int column = index.column();
   switch (role) {
-    case Qt::DisplayRole: return (column == Step && index.row() > 0 && isLikeBest(index.row()) ? tr("≈ ") : QString()) + textOf(c, column);
+    case Qt::DisplayRole:
+      return (column == Step && index.row() > 0 && isLikeBest(index.row()) ? tr("≈ ") : QString()) + textOf(index.row(), column);
     case Qt::AccessibleTextRole: {
-      QString text = textOf(c, column);
+      QString text = textOf(index.row(), column);
       if (column == Schedule && c.onFront) text = tr("%1, on the Pareto front").arg(text);
       if (column == Step && index.row() > 0 && isLikeBest(index.row())) text = tr("%1, not to be told apart from the best").arg(text);
       if (column == Schedule && isCurrent(index.row())) text = tr("%1, the current plan").arg(text);
       return text;
     }
     case Qt::TextAlignmentRole: return QVariant(Qt::AlignVCenter | (isNumber(column) ? Qt::AlignRight : Qt::AlignLeft));
-    case Qt::ForegroundRole: return c.fits() ? QVariant() : QVariant(currentTheme().faintText);
+    case Qt::ForegroundRole: return fits(index.row()) ? QVariant() : QVariant(currentTheme().faintText);
     case Qt::FontRole: {
       QFont font;
       font.setBold(isCurrent(index.row()));
@@ -261,10 +277,10 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
         lines
             << tr("Found by %1; %2").arg(QString::fromStdString(c.certificate->foundBy), QString::fromStdString(toString(*c.certificate)));
       if (c.scaled) lines << tr("From costs measured at another microbatch size.");
-      if (!c.fits()) lines << whyNot(c);
+      if (!fits(index.row())) lines << whyNot(c, limitOf(index.row()));
       return lines.join(QLatin1Char('\n'));
     }
-    case SortRole: return keyOf(c, column);
+    case SortRole: return keyOf(index.row(), column);
     case FrontRole: return c.onFront;
     case LeadsRole: return c.leads;
     case ShareRole: return most_ > 0 ? static_cast<double>(c.peak) / static_cast<double>(most_) : 0.0;
@@ -297,7 +313,7 @@ void CandidatesFilter::setOnlyFitting(bool only) {
 
 bool CandidatesFilter::filterAcceptsRow(int row, const QModelIndex& parent) const {
   const QModelIndex index = sourceModel()->index(row, 0, parent);
-  if (onlyFitting_ && !static_cast<const CandidatesModel*>(sourceModel())->at(row).fits()) return false;
+  if (onlyFitting_ && !static_cast<const CandidatesModel*>(sourceModel())->fits(row)) return false;
   return all_ || index.data(CandidatesModel::FrontRole).toBool() || index.data(CandidatesModel::LeadsRole).toBool();
 }
 

@@ -10,6 +10,10 @@
 
 namespace pw::gui {
 
+/// By how much a rank of the plan needs more than it has, where the memory limit of all is another one than when it was searched; a rank's
+/// own limit stays.
+[[nodiscard]] Bytes excessUnder(const Candidate& candidate, Bytes limit);
+
 /// The plans found as a table, in the order of Found or sorted. Additional roles: the sort key, and what the delegates draw.
 class CandidatesModel : public QAbstractTableModel {
   Q_OBJECT
@@ -31,6 +35,11 @@ class CandidatesModel : public QAbstractTableModel {
   [[nodiscard]] QString certainty() const;
   /// Marks the document's current plan.
   void setCurrent(const std::optional<PlanRequest>& request);
+  /// Plans are shown as they fit this memory of a rank, not that of the search; 0: as much as it needs. Nothing: that of the search.
+  /// Returns whether that is another limit than before.
+  bool setLimit(std::optional<Bytes> limit);
+  [[nodiscard]] Bytes limitOf(int row) const { return limit_.value_or(at(row).request.memoryLimit); }
+  [[nodiscard]] bool fits(int row) const { return excessUnder(at(row), limitOf(row)) == 0; }
   [[nodiscard]] const std::vector<Candidate>& all() const { return candidates_; }
   [[nodiscard]] const Candidate& at(int row) const { return candidates_[static_cast<std::size_t>(row)]; }
   [[nodiscard]] bool isCurrent(int row) const;
@@ -43,13 +52,14 @@ class CandidatesModel : public QAbstractTableModel {
   [[nodiscard]] QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
 
  private:
-  [[nodiscard]] QString textOf(const Candidate& c, int column) const;
-  [[nodiscard]] QVariant keyOf(const Candidate& c, int column) const;
+  [[nodiscard]] QString textOf(int row, int column) const;
+  [[nodiscard]] QVariant keyOf(int row, int column) const;
   void mark();
 
   std::vector<Candidate> candidates_;
   std::optional<PlanRequest> current_;
   std::optional<Uncertainty> uncertainty_;
+  std::optional<Bytes> limit_;
   Bytes most_ = 0;
 };
 
@@ -76,8 +86,8 @@ class CandidatesFilter : public QSortFilterProxyModel {
 /// Sets a request to the plan that was found; what a search does not decide is unchanged.
 void takeOver(const PlanRequest& found, PlanRequest& request);
 
-/// Why a plan does not fit, in a sentence; empty when it does.
-[[nodiscard]] QString whyNot(const Candidate& candidate);
+/// Why a plan does not fit this memory limit, in a sentence; empty when it does.
+[[nodiscard]] QString whyNot(const Candidate& candidate, Bytes limit);
 /// `zbv, 8 microbatches of 4, recompute full`.
 [[nodiscard]] QString titleOf(const Candidate& candidate);
 

@@ -273,6 +273,7 @@ void CandidatesPanel::Private::refresh() {
   double most = static_cast<double>(request.memoryLimit);
   for (const Candidate& c : model->all()) most = std::max(most, static_cast<double>(c.peak));
   delegate->setLimitShare(most > 0 ? static_cast<double>(request.memoryLimit) / most : 0);
+  if (model->setLimit(study ? std::nullopt : std::optional(request.memoryLimit))) showPoints();
   model->setCurrent(has ? std::optional(request) : std::nullopt);
   loader->setEnabled(chosenRow() >= 0);
   showCurrent();
@@ -285,7 +286,8 @@ void CandidatesPanel::Private::showStatus() {
   if (all > 0)
     words << (shown < all ? tr("%1 of %2 plans shown.").arg(shown).arg(all) : all == 1 ? tr("1 plan.") : tr("%1 plans.").arg(all));
   const auto& candidates = model->all();
-  const bool none = all > 0 && std::ranges::none_of(candidates, &Candidate::fits);
+  bool none = all > 0;
+  for (int row = 0; row < all && none; ++row) none = !model->fits(row);
   if (none && !plans->isRunning())
     words << tr("None fits; the smallest needs %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
   if (!plans->isRunning() && !model->certainty().isEmpty()) words << model->certainty();
@@ -313,7 +315,7 @@ void CandidatesPanel::Private::showPoints() {
   std::vector<ScatterPoint> points;
   for (int row = 0; row < model->rowCount(); ++row) {
     const Candidate& c = model->at(row);
-    points.push_back({shownTime(c.step, c.samples), c.peak, c.onFront, c.fits(), shownRow(row) >= 0, titleOf(c), 0, 1});
+    points.push_back({shownTime(c.step, c.samples), c.peak, c.onFront, model->fits(row), shownRow(row) >= 0, titleOf(c), 0, 1});
   }
   if (study) showRanks(model->all(), points);
   scatter->setPoints(std::move(points));

@@ -74,6 +74,11 @@ void SearchOptions::refresh() {
   const PlanRequest& r = document_.design().request;
   const bool keeps = keepsMicrobatch(document_);
   batch_->setEnabled(!keeps);
+  limit_->setVisible(document_.graph() != nullptr);
+  if (!document_.graph()) {  // then there is no plan that these would be of
+    counts_->setPlaceholderText({});
+    return batch_->setSpecialValueText(QStringLiteral("–"));
+  }
   batch_->setSpecialValueText(keeps ? tr("microbatches of %1").arg(r.microbatch) : tr("as in the plan: %1").arg(samplesOf(r)));
   batch_->setToolTip(
       keeps ? tr("Microbatches keep their size, since %1. Compare samples per second.")
