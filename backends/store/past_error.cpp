@@ -9,13 +9,13 @@
 namespace pw {
 
 std::optional<double> pastError(const std::vector<RunSummary>& runs, const std::string& model, const std::string& schedule,
-                                CostSource costs) {
+                                CostSource costs, const std::string& cluster) {
   const auto errorsOf = [&](bool anySchedule, bool anyLength) {
     std::vector<double> errors;
     for (const RunSummary& run : runs) {
       if (run.model != model || run.facts.synthetic || !run.failure.empty() || run.predictedStep <= 0 || run.medianMeasuredStep <= 0)
         continue;
-      if (run.facts.costs && run.facts.costs != costs) continue;
+      if (run.facts.costs != costs || run.cluster != cluster) continue;
       if ((run.schedule != schedule && !anySchedule) || (run.steps < 2 && !anyLength)) continue;
       errors.push_back(std::abs(static_cast<double>(run.medianMeasuredStep - run.predictedStep)) / static_cast<double>(run.predictedStep));
     }

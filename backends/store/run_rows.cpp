@@ -14,6 +14,8 @@
 
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
+#include "simulator/costs/cluster.h"
+#include "simulator/costs/cluster_name.h"
 
 namespace pw {
 
@@ -77,6 +79,16 @@ std::pair<RunState, std::string> endOf(const std::string& stateName, const std::
   return {state, failure.empty() ? stateName : failure};
 }
 
+/// A cluster's text as everything else has it; one that is unknown here as it stands.
+std::string clusterOf(std::string stored) {
+  if (!isClusterText(stored)) return stored;
+  try {
+    return toJson(parseCluster(stored, "The cluster of a run"));
+  } catch (const UsageError&) {  // a list of runs has room for one that cannot be read
+    return stored;
+  }
+}
+
 Trace traceOf(const SQLite::Column& column, const std::string& source) {
   const auto* bytes = static_cast<const char*>(column.getBlob());
   return parseBlob(std::string_view(bytes, static_cast<std::size_t>(column.getBytes())), source);
@@ -85,8 +97,9 @@ Trace traceOf(const SQLite::Column& column, const std::string& source) {
 }  // namespace
 
 std::string summaryRows() {
-  return "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, state" + factNames() +
-         " FROM run ORDER BY id";
+  return "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, state, "
+         "CASE WHEN json_valid(plan) THEN json_extract(plan, '$.profile.cluster') END" +
+         factNames() + " FROM run ORDER BY id";
 }
 
 std::string runRow() {
@@ -110,7 +123,8 @@ RunSummary summaryOf(SQLite::Statement& row) {
   s.microbatches = row.getColumn(7).getInt();
   s.predictedStep = Ns(row.getColumn(8).getInt64());
   std::tie(s.state, s.failure) = endOf(textOf(row.getColumn(9)), s.failure);
-  s.facts = factsOf(row, 10);
+  s.cluster = clusterOf(textOf(row.getColumn(10)));
+  s.facts = factsOf(row, 11);
   return s;
 }
 

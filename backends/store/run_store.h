@@ -78,6 +78,7 @@ struct RunSummary {
   Ns medianMeasuredStep = 0;  ///< of the step at `medianPosition`
   RunFacts facts{};
   RunState state = RunState::Completed;
+  std::string cluster{};  ///< that the times it was predicted from are of, as `Profile::cluster`
 
   bool operator==(const RunSummary&) const = default;
 };

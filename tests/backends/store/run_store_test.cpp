@@ -24,9 +24,11 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/costs/cluster.h"
 #include "simulator/step/cost_table.h"
 #include "tests/support/whole_run.h"
 
@@ -153,6 +155,17 @@ TEST_F(RunStoreTest, TheListShowsRunsOldestFirstWithMedians) {
   second.id = RunId(2), second.steps = 4, second.medianMeasuredStep = 200;
   third.id = RunId(3), third.steps = 0, third.medianMeasuredStep = 0, third.failure = failed.failure, third.state = RunState::Failed;
   EXPECT_EQ(store.list(), (std::vector{first, second, third}));
+}
+
+TEST_F(RunStoreTest, TheListNamesTheClusterThatTimesAreOf) {
+  RunStore store = writer();
+  const std::string edited = toJson(loadCluster("h100-nvlink"));
+  for (const std::string& cluster : {std::string(), std::string("h100-nvlink"), edited}) {
+    RunRecord run = runOf({1});
+    run.plan.profile.cluster = cluster;
+    store.add(run);
+    EXPECT_EQ(store.list().back().cluster, cluster);
+  }
 }
 
 TEST_F(RunStoreTest, WithoutIdTheNewestRunIsLoaded) {

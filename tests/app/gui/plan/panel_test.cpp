@@ -312,6 +312,7 @@ TEST_F(PlanPanelTest, PastRunsOfTheModelGiveTheStepARange) {
   run.startedAt = "2024-11-22T14:03:00Z";
   run.transport = Transport::Ucx;
   run.plan = document.plan();
+  run.facts.costs = CostSource::Estimated;
   const Ns step = 1'000'000;
   run.predicted = {1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, step}}, {}};
   run.steps.push_back({0, 1, {1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, step * 5 / 4}}, {}}});
