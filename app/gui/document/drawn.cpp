@@ -29,6 +29,14 @@ std::string freeName(const Design& design, const std::string& wanted) {
   return name;
 }
 
+bool hasActionsOf(const Design& design, const Schedule& schedule) {
+  return std::ranges::any_of(design.drawn, [&](const auto& drawn) {
+    Schedule renamed = *drawn;
+    renamed.name = schedule.name;
+    return renamed == schedule;
+  });
+}
+
 /// Without a model, the times are of so many stages: those of a CSV are alike, others are of the plan that they came with.
 void fitCosts(Design& design, const Schedule& schedule) {
   if (!design.customCosts) return;
@@ -64,6 +72,19 @@ std::shared_ptr<const Schedule> drawnNamed(const Design& design, std::string_vie
 
 std::shared_ptr<const Schedule> drawnOf(const Design& design) {
   return design.customRows ? nullptr : drawnNamed(design, design.request.schedule);
+}
+
+void keepOwn(Design& plan, const Design& before) {
+  plan.notes = before.notes;
+  for (const auto& drawn : before.drawn) {  // first, so that each keeps its name
+    if (drawnNamed(plan, drawn->name) == nullptr && !hasActionsOf(plan, *drawn)) plan.drawn.push_back(drawn);
+  }
+  for (const auto& drawn : before.drawn) {
+    if (hasActionsOf(plan, *drawn)) continue;
+    auto renamed = std::make_shared<Schedule>(*drawn);
+    renamed->name = freeName(plan, drawn->name);
+    plan.drawn.push_back(std::move(renamed));
+  }
 }
 
 namespace {

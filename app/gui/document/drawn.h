@@ -19,6 +19,10 @@ namespace pw::gui {
 /// Its compute-only rows for the design's ranks, chunks and microbatches (`adapted`). Throws UsageError where it has none.
 [[nodiscard]] Schedule drawnFor(const Design& design, const Schedule& drawn);
 
+/// Gives a plan what the design before it has of its own: the notes, and the drawn schedules that the plan has under no name. One whose
+/// name is that of another there gets a number.
+void keepOwn(Design& plan, const Design& before);
+
 /// The compute-only schedule that the document shows, as edits by hand take it, for the rank order of the design; or a sentence that says
 /// why there is none: nothing is open, an order made for the costs is not there yet, or the design's numbers do not suit the schedule.
 [[nodiscard]] std::variant<Schedule, std::string> editableSchedule(const Document& document);

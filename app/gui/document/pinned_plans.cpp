@@ -1,8 +1,10 @@
 #include "app/gui/document/pinned_plans.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "app/gui/common/format.h"
+#include "app/gui/document/drawn.h"
 #include "simulator/text/counted.h"
 #include "simulator/timeline/fill.h"
 
@@ -56,13 +58,8 @@ void PinnedPlans::pin() {
   while (std::ranges::find(plans_, name, &PinnedPlan::name) != plans_.end()) name[0] = QChar(name[0].unicode() + 1);
   plans_.push_back({name, document_.design(), stepOf(*prediction, name)});
   std::ranges::sort(plans_, {}, &PinnedPlan::name);
-  noteChange();
+  document_.markUnsaved();  // projects keep what is pinned
   emit changed();
-}
-
-/// A project keeps what is pinned: one that is saved differs from now on.
-void PinnedPlans::noteChange() {
-  if (!document_.projectPath().isEmpty()) document_.markUnsaved();
 }
 
 void PinnedPlans::restore(std::vector<PinnedPlan> plans) {
@@ -77,7 +74,7 @@ void PinnedPlans::unpin(std::size_t index) {
   if (index >= plans_.size()) return;
   const bool isShown = compared() == &plans_[index];
   plans_.erase(plans_.begin() + static_cast<std::ptrdiff_t>(index));
-  noteChange();
+  document_.markUnsaved();  // projects keep what is pinned
   if (isShown)
     document_.setMeasured(nullptr);
   else
@@ -95,9 +92,8 @@ void PinnedPlans::compareWithNone() {
 void PinnedPlans::goBackTo(std::size_t index) {
   if (index >= plans_.size()) return;
   document_.edit(tr("Go back to plan %1").arg(plans_[index].name), [&](Design& design) {
-    const std::vector<Note> notes = design.notes;
-    design = plans_[index].design;
-    design.notes = notes;
+    const Design now = std::exchange(design, plans_[index].design);
+    keepOwn(design, now);
   });
 }
 

@@ -35,7 +35,8 @@ class PinnedPlans : public QObject {
   /// Of them, the one that the document's prediction is shown beside; null: none.
   [[nodiscard]] const PinnedPlan* compared() const;
 
-  /// Keeps the document's plan with its prediction, under the first free name. `refused` where there is no prediction of it.
+  /// Keeps the document's plan with its prediction, under the first free name. `refused` where there is no prediction of it. This and
+  /// `unpin` are changes of the project that are not saved, which no undo takes back.
   void pin();
   void unpin(std::size_t index);
   /// Those of a project whose design the document has, in place of what was pinned. Names are different.
@@ -43,7 +44,7 @@ class PinnedPlans : public QObject {
   /// Shows its step below the document's prediction, action by action; the comparison follows every edit.
   void compareWith(std::size_t index);
   void compareWithNone();
-  /// Makes the plan the document's, as one edit.
+  /// Makes the plan the document's, as one edit. Notes and drawn schedules stay (`keepOwn`).
   void goBackTo(std::size_t index);
   /// Two pinned plans, one over the other: goes back to the first and shows the second below it.
   void compare(std::size_t first, std::size_t second);
@@ -53,8 +54,6 @@ class PinnedPlans : public QObject {
   void refused(const QString& sentence);
 
  private:
-  void noteChange();
-
   Document& document_;
   std::shared_ptr<const ModelGraph> graph_;  ///< the pinned plans are of; null: of a schedule alone
   std::shared_ptr<const CostTable> costs_;   ///< of that schedule, which every file that is opened brings anew

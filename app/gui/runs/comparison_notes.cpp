@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "app/gui/common/format.h"
+#include "app/gui/document/cluster_title.h"
 #include "app/gui/document/times.h"
 #include "app/gui/runs/run_loading.h"
 #include "engine/run/host_inventory.h"
@@ -21,6 +22,21 @@ QString whyNotCompared(const Measured* measured, const RunRecord* run) {
                         : translated("There is no prediction to compare this with.");
 }
 
+namespace {
+
+/// Which times a run was predicted from; empty where that is not known.
+QString timesNote(const RunRecord& run) {
+  if (!run.facts.costs) return {};
+  const Profile& profile = run.plan.profile;
+  if (*run.facts.costs == CostSource::Measured)
+    return translated("It was predicted from times measured on %1.").arg(QString::fromStdString(profile.machine.host));
+  return profile.cluster.empty() ? translated("It was predicted from estimated times; Profile measures those of this machine.")
+                                 : translated("It was predicted from times estimated for %1; Profile measures those of this machine.")
+                                       .arg(clusterTitle(profile.cluster));
+}
+
+}  // namespace
+
 QString noteOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict) {
   QStringList notes;
   if (measured.run && measured.run->state != RunState::Completed)
@@ -34,9 +50,9 @@ QString noteOn(const Measured& measured, const Prediction* prediction, const Ver
     if (!crowded.empty()) notes << QString::fromStdString(crowded) + QLatin1Char('.');
   }
   constexpr double kFarOff = 0.2;
-  const bool isOfEstimates = timesOf(measured) == TimesOf::Measured && measured.run && measured.run->facts.costs == CostSource::Estimated;
-  if (isOfEstimates && std::abs(verdict.comparison.makespanError) > kFarOff)
-    notes << translated("It was predicted from estimated times; Profile measures those of this machine.");
+  if (measured.run && timesOf(measured) == TimesOf::Measured && std::abs(verdict.comparison.makespanError) > kFarOff) {
+    if (const QString note = timesNote(*measured.run); !note.isEmpty()) notes << note;
+  }
   return notes.join(QLatin1Char('\n'));
 }
 

@@ -12,7 +12,7 @@ namespace pw::gui {
 [[nodiscard]] QString whyNotCompared(const Measured* measured, const RunRecord* run);
 
 /// What to know of a measured step that is compared with its prediction, a sentence in a line: the run failed, was of another plan than the
-/// one that is predicted now (null: none), shared cores, or was predicted far off from estimated times.
+/// one that is predicted now (null: none), shared cores, or took much longer or shorter than predicted; then which times that was from.
 [[nodiscard]] QString noteOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict);
 
 }  // namespace pw::gui

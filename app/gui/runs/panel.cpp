@@ -12,6 +12,7 @@
 #include "app/gui/common/body.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
+#include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/times.h"
 #include "app/gui/runs/comparer.h"
@@ -21,6 +22,7 @@
 #include "app/gui/runs/run_history.h"
 #include "app/gui/runs/run_loading.h"
 #include "app/gui/runs/run_task.h"
+#include "engine/planning/plan_settings.h"
 #include "engine/run/host_inventory.h"
 #include "schedules/error.h"
 
@@ -354,15 +356,16 @@ void RunsPanel::Private::loadPlan() {
                    const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load(id);
                    const std::string path = keepPlan(run);
                    const auto loaded = run.plan.modelFiles == models ? loadFiles({path}, {}) : nullptr;
-                   return [this, loaded, path, id] {
+                   const bool hasCluster = loaded && loaded->graph && costSettingsOf(run.plan, *loaded->graph);
+                   return [this, loaded, hasCluster, path, id] {
                      if (!loaded || !loaded->graph || loaded->design.models != document.design().models) {
                        emit panel.openRequested({QString::fromStdString(path)});
                        return;
                      }
                      document.edit(tr("Load the plan of run %1").arg(id.value), [&](Design& design) {
-                       const std::string cluster = design.cluster;
-                       design = loaded->design;
-                       design.cluster = cluster;
+                       const Design before = std::exchange(design, loaded->design);
+                       if (!hasCluster) design.cluster = before.cluster;
+                       keepOwn(design, before);
                      });
                    };
                  });

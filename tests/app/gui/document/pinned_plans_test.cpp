@@ -5,6 +5,7 @@
 #include <QSignalSpy>
 #include <QTest>
 
+#include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "backends/store/trace_blob.h"
@@ -25,6 +26,23 @@ struct PinnedPlansTest : testing::Test {
   bool choose(const std::string& schedule) {
     document.edit("Choose a schedule", [&](Design& d) { d.request.schedule = schedule; });
     return predicted();
+  }
+  /// Chooses the schedule and makes its order one that is edited by hand.
+  void draw(const std::string& schedule) {
+    ASSERT_TRUE(choose(schedule));
+    swapFirst();
+  }
+  /// Swaps two forwards of the shown order's first rank.
+  void swapFirst() {
+    Schedule shown = std::get<Schedule>(editableSchedule(document));
+    std::swap(shown.rows[0][1], shown.rows[0][2]);
+    setDrawn(document, "Swap", std::move(shown));
+    ASSERT_TRUE(predicted());
+  }
+  [[nodiscard]] std::vector<std::string> drawnNames() const {
+    std::vector<std::string> names;
+    for (const auto& drawn : document.design().drawn) names.push_back(drawn->name);
+    return names;
   }
   Document document;
   PinnedPlans pins{document};
@@ -72,6 +90,40 @@ TEST_F(PinnedPlansTest, AreGoneBackToInOneStepOfUndo) {
   EXPECT_EQ(document.design(), second);
 }
 
+TEST_F(PinnedPlansTest, GoingBackKeepsSchedulesDrawnSinceAndNotes) {
+  draw("1f1b");
+  pins.pin();
+  draw("gpipe");
+  ASSERT_TRUE(addNote(document, {"why so late?", 1000, {}}));
+  pins.goBackTo(0);
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.design().request.schedule, "1f1b, edited");
+  EXPECT_EQ(drawnNames(), (std::vector<std::string>{"1f1b, edited", "gpipe, edited"}));
+  EXPECT_EQ(document.design().notes.size(), 1U);
+}
+
+TEST_F(PinnedPlansTest, GoingBackAndForthKeepsEachStateOfADrawnScheduleOnce) {
+  draw("1f1b");
+  pins.pin();
+  const Schedule first = *document.design().drawn[0];
+  swapFirst();
+  pins.pin();
+  const Schedule second = *document.design().drawn[0];
+  ASSERT_NE(first, second);
+  for (int i = 0; i < 3; ++i) {
+    pins.compare(0, 1);
+    ASSERT_TRUE(predicted());
+    EXPECT_EQ(*drawnOf(document.design()), first);
+    EXPECT_EQ(drawnNames(), (std::vector<std::string>{"1f1b, edited", "1f1b, edited 2"}));
+    EXPECT_EQ(drawnNamed(document.design(), "1f1b, edited 2")->rows, second.rows) << "what was drawn after the plan was pinned";
+    pins.compare(1, 0);
+    ASSERT_TRUE(predicted());
+    EXPECT_EQ(*drawnOf(document.design()), second);
+    EXPECT_EQ(drawnNames(), (std::vector<std::string>{"1f1b, edited", "1f1b, edited 2"}));
+    EXPECT_EQ(drawnNamed(document.design(), "1f1b, edited 2")->rows, first.rows);
+  }
+}
+
 TEST_F(PinnedPlansTest, TwoAreComparedWithEachOther) {
   pins.pin();
   ASSERT_TRUE(choose("gpipe"));
@@ -117,6 +169,13 @@ TEST_F(PinnedPlansTest, AreKeptInProjects) {
   pins.goBackTo(1);
   ASSERT_TRUE(predicted());
   EXPECT_EQ(document.prediction()->step, step) << "of the same plan";
+}
+
+TEST_F(PinnedPlansTest, AreUnsavedWorkAlsoOfAPlanThatWasNeverSaved) {
+  ASSERT_TRUE(choose("gpipe"));
+  pins.pin();
+  document.undo();
+  EXPECT_TRUE(document.isModified()) << "a pinned plan is not taken back by undo, and would be lost";
 }
 
 TEST_F(PinnedPlansTest, MakeASavedProjectDifferFromItsFile) {

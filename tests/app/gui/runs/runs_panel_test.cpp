@@ -16,6 +16,7 @@
 
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
+#include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "app/gui/document/times.h"
@@ -214,11 +215,12 @@ TEST_F(RunsPanelTest, SaysWhenThePlanThatIsOpenIsAnotherOne) {
 }
 
 TEST_F(RunsPanelTest, SaysOfARunThatIsFarOffWhichTimesItWasPredictedFrom) {
-  const QString offer = QStringLiteral("predicted from estimated times; Profile measures");
+  const QString offer = QStringLiteral("predicted from times estimated for cpu-workstation; Profile measures");
   choose(record(5'000'000, {}, RunState::Completed, CostSource::Estimated));
   EXPECT_TRUE(panel().summary().contains(offer)) << panel().summary().toStdString();
   choose(record(5'000'000));
-  waitFor([&] { return !panel().summary().contains(offer); });  // those were measured
+  waitFor([&] { return panel().summary().contains("predicted from times measured on "); });
+  EXPECT_FALSE(panel().summary().contains(offer));
   choose(record(5'000'000, {}, RunState::Completed, CostSource::Estimated));
   waitFor([&] { return panel().summary().contains(offer); });
   choose(record(1000, {}, RunState::Completed, CostSource::Estimated));
@@ -297,6 +299,32 @@ TEST_F(RunsPanelTest, LoadsThePlanOfARunAsAnEditThatCanBeUndone) {
   EXPECT_EQ(document.undoText(), QString("Load the plan of run %1").arg(id));
   document.undo();
   EXPECT_EQ(document.design().request.microbatches, microbatches + 3);
+}
+
+TEST_F(RunsPanelTest, LoadsThePlanOfARunWithItsClusterAndKeepsWhatWasDrawnAndNoted) {
+  document.edit("H100", [](Design& d) { d.cluster = "h100-nvlink"; });
+  waitFor([this] { return !document.isPredicting(); });
+  const Ns step = document.prediction()->step;
+  const int id = record(1000);
+  document.edit("workstation", [](Design& d) { d.cluster = "cpu-workstation"; });
+  waitFor([this] { return !document.isPredicting(); });
+  Schedule order = std::get<Schedule>(editableSchedule(document));
+  std::swap(order.rows[0][1], order.rows[0][2]);
+  setDrawn(document, "Swap", std::move(order));
+  ASSERT_TRUE(addNote(document, {"a note", 1000, {}}));
+  waitFor([this] { return !document.isPredicting(); });
+  choose(id);
+  EXPECT_TRUE(panel().summary().contains("different plan"));
+  for (QAction* action : panel().findChild<QTreeView*>("history")->actions()) {
+    if (action->text() == "Load its plan") action->trigger();
+  }
+  waitFor([&] { return document.design().cluster == "h100-nvlink" && !document.isPredicting(); });
+  EXPECT_EQ(document.prediction()->step, step);
+  EXPECT_EQ(document.design().request.schedule, "1f1b");
+  ASSERT_EQ(document.design().drawn.size(), 1U);
+  EXPECT_EQ(document.design().drawn[0]->name, "1f1b, edited");
+  EXPECT_EQ(document.design().notes.size(), 1U);
+  waitFor([this] { return !panel().summary().contains("different plan"); });
 }
 
 TEST_F(RunsPanelTest, AStoreThatCannotBeReadIsOneSentence) {
