@@ -287,10 +287,10 @@ std::shared_ptr<Loaded> loadProject(const std::string& path, const std::function
   loaded->design.customCosts = fresh.customCosts;
   takePins(project, fresh, nodes, *loaded);
   if (!takeTrace(project, progress, *loaded)) return nullptr;
-  loaded->title = QString::fromStdString(fs::path(path).stem().string());
+  loaded->title = project.unsaved ? project.unsaved->title : QString::fromStdString(fs::path(path).stem().string());
   loaded->store = project.store;
   loaded->view = project.view;
-  loaded->project = QString::fromStdString(absolutePath(path));
+  loaded->project = project.unsaved ? project.unsaved->file : QString::fromStdString(absolutePath(path));
   return loaded;
 }
 

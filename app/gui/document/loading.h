@@ -28,7 +28,7 @@ struct Loaded {
   QString store;
   QString study;                             ///< path of a study's results
   QString cluster;                           ///< path of a cluster to estimate for
-  QString project;                           ///< path of the project file it comes from
+  QString project;                           ///< path of the project file that it is saved to; empty: none yet
   std::vector<PinnedPlan> pins;              ///< of a project
   QByteArray view;                           ///< of a project: the timeline's and the window's
   std::shared_ptr<const hang::Dumps> dumps;  ///< of a job that hangs; see dumps.h

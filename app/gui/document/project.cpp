@@ -266,6 +266,10 @@ std::string toJson(const Project& project) {
   if (!project.trace.empty()) j["trace"] = {{"paths", project.trace}, {"step", project.step}};
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
+  if (const auto& unsaved = project.unsaved) {
+    j["unsaved"] = {{"title", unsaved->title.toStdString()}};
+    if (!unsaved->file.isEmpty()) j["unsaved"]["project"] = unsaved->file.toStdString();
+  }
   for (const PinnedPlan& pin : project.pins) {
     if (isKept(pin)) j["pins"].push_back(pinJson(pin, project.design));
   }
@@ -293,6 +297,9 @@ Project parseProject(std::string_view json, const std::string& source) {
   }
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));
+  if (j.has("unsaved"))
+    project.unsaved = UnsavedProject{QString::fromStdString(j["unsaved"]["title"].as<std::string>()),
+                                     QString::fromStdString(textOr(j["unsaved"], "project"))};
   if (j.has("pins")) project.pins = parsePins(j["pins"], project.design, source, document);
   return project;
 }

@@ -1,12 +1,19 @@
 #pragma once
 
 #include <QStringList>
+#include <optional>
 #include <string>
 
 #include "app/gui/document/loading.h"
 #include "app/gui/document/pinned_plans.h"
 
 namespace pw::gui {
+
+/// What a project that is kept until it is saved (autosave.h) is of.
+struct UnsavedProject {
+  QString title;  ///< of the document
+  QString file;   ///< the project that the changes are of; empty: it was never saved
+};
 
 /// A project's text, and back. The model's archives are named, not copied; profile, custom schedule and costs are inside. `parseProject`
 /// throws UsageError for text that is not a project or of a newer version.
@@ -19,6 +26,7 @@ struct Project {
   bool isInOrderOfJob = false;          ///< read: the rows are the job's own, which no generator makes
   std::vector<std::string> trace = {};  ///< absolute paths of the trace that is shown; empty: none
   int step = 0;                         ///< of the trace, from 0
+  std::optional<UnsavedProject> unsaved = {};
 };
 
 /// The shown step of a trace as a project names it; of a stored run, a pinned plan or a job's usual step it names none.

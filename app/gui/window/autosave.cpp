@@ -75,7 +75,9 @@ void forget(const QString& path) {
 QString unsavedPlan(const QString& path) {
   const QString time = QFileInfo(path).lastModified().toString(QStringLiteral("HH:mm"));
   try {
-    const Design design = parseProject(readFile(path.toStdString()), path.toStdString()).design;
+    const Project project = parseProject(readFile(path.toStdString()), path.toStdString());
+    if (project.unsaved) return QStringLiteral("of %1 (%2)").arg(project.unsaved->title, time);
+    const Design& design = project.design;
     const std::string& source = design.models.empty() ? design.source : design.models.front();
     if (!source.empty()) return QStringLiteral("of %1 (%2)").arg(QFileInfo(QString::fromStdString(source)).completeBaseName(), time);
   } catch (const Error&) {

@@ -169,7 +169,10 @@ void MainWindow::Private::connectAll() {
     showTitle();
     if (recovers) autosave.start();
   });
-  QObject::connect(&document, &Document::undoChanged, &window, [this] { showTitle(); });
+  QObject::connect(&document, &Document::undoChanged, &window, [this] {
+    showTitle();
+    if (recovers) autosave.start();  // what is pinned has changed, or all is saved
+  });
   QObject::connect(&autosave, &QTimer::timeout, &window, [this] { keep(); });
   for (Job* job : {&loading, &exporting, &replaying}) {
     QObject::connect(job, &Job::started, &window, [this, job](const QString& title) { showBusy(title, job); });
@@ -245,9 +248,10 @@ bool MainWindow::saveProject(const QString& path) {
 /// Asks what to do with unsaved work; false: the user cancelled.
 bool MainWindow::Private::maySave() {
   if (!document.isModified() || !recovers) return true;
-  const auto answer = QMessageBox::question(&window, MainWindow::tr("Unsaved plan"),
-                                            MainWindow::tr("The plan of %1 has changed. Save it as a project?").arg(document.title()),
-                                            QMessageBox::Save | QMessageBox::Discard | QMessageBox::Cancel, QMessageBox::Save);
+  const auto answer =
+      QMessageBox::question(&window, MainWindow::tr("Unsaved plan"),
+                            MainWindow::tr("The plan of %1 has unsaved changes. Save it as a project?").arg(document.title()),
+                            QMessageBox::Save | QMessageBox::Discard | QMessageBox::Cancel, QMessageBox::Save);
   if (answer == QMessageBox::Cancel) return false;
   return answer == QMessageBox::Discard || save();
 }
@@ -258,6 +262,8 @@ void MainWindow::Private::keep() {
     QFile::remove(autosavePath());
     return;
   }
+  Project kept = project();
+  kept.unsaved = UnsavedProject{document.title(), document.projectPath()};
   try {
     writeFile(autosavePath().toStdString(), toJson(project()));
   } catch (const Error&) {
@@ -265,22 +271,24 @@ void MainWindow::Private::keep() {
   }
 }
 
+/// Asks about each plan that was left behind until one is restored; the next window asks about those after it.
 void MainWindow::Private::recover() {
-  const QStringList left = leftBehind();
-  if (left.isEmpty()) return;
-  if (isToBeRestored(left.front(), window)) {
-    loading.start(MainWindow::tr("Recovering"), [this, path = left.front()](JobControl&) -> std::function<void()> {
-      auto loaded = loadFiles({path.toStdString()}, {});
-      return [this, loaded, path] {
-        loaded->project.clear();
-        take(*loaded, {});
-        document.markUnsaved();
-        forget(path);
-      };
-    });
-    return;
+  for (const QString& path : leftBehind()) {
+    if (isToBeRestored(path, window)) return restore(path);
+    forget(path);
   }
-  for (const QString& path : left) forget(path);
+}
+
+void MainWindow::Private::restore(const QString& path) {
+  loading.start(MainWindow::tr("Recovering"), [this, path](JobControl&) -> std::function<void()> {
+    const auto loaded = loadFiles({path.toStdString()}, {});
+    return [this, loaded, path] {
+      if (loaded->project == path) loaded->project.clear();  // kept by a version that did not write whose it is
+      take(*loaded, {});
+      document.markUnsaved();
+      forget(path);
+    };
+  });
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {

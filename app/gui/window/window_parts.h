@@ -101,6 +101,7 @@ struct MainWindow::Private {
   [[nodiscard]] Project project() const;  ///< what is open, as it is saved
   void keep();
   void recover();
+  void restore(const QString& path);  ///< what was kept there
 
   // docks.cpp
   QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);

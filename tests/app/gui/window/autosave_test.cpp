@@ -7,12 +7,19 @@
 #include <unistd.h>
 
 #include <QAbstractButton>
+#include <QAction>
 #include <QApplication>
+#include <QDateTime>
 #include <QFile>
 #include <QFileInfo>
 #include <QMessageBox>
+#include <QTemporaryDir>
 #include <QTest>
 #include <QTimer>
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
@@ -26,18 +33,19 @@ namespace {
 /// A number no process has: beyond the kernel's largest (2^22).
 const QString kGone = QStringLiteral("4999999.pwproj");
 
-/// Answers the next question with a button, once one is asked.
-void answer(QMessageBox::StandardButton button, const QString& text = {}) {
+/// Answers the next questions with these buttons, as each is asked, and notes both.
+void answer(std::vector<QMessageBox::StandardButton> buttons, QStringList* questions = nullptr) {
   auto* timer = new QTimer(qApp);
-  QObject::connect(timer, &QTimer::timeout, qApp, [timer, button, text] {
+  QObject::connect(timer, &QTimer::timeout, qApp, [timer, buttons = std::move(buttons), questions, next = std::size_t{0}]() mutable {
     auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
     if (box == nullptr) return;
-    timer->deleteLater();
-    timer->stop();
-    if (!text.isEmpty()) {
-      EXPECT_EQ(box->button(button)->text(), text);
+    QAbstractButton* button = box->button(buttons[next++]);
+    if (questions != nullptr) *questions << box->text() + QLatin1Char(' ') + button->text();
+    if (next == buttons.size()) {
+      timer->deleteLater();
+      timer->stop();
     }
-    QTest::mouseClick(box->button(button), Qt::LeftButton);
+    QTest::mouseClick(button, Qt::LeftButton);
   });
   timer->start(10);
 }
@@ -96,17 +104,106 @@ TEST_F(Autosave, KeepsUnsavedWorkAndBringsItBackAfterACrash) {
     ASSERT_TRUE(QFile::rename(autosavePath(), left));  // as if this process were gone
   }
   MainWindow window(true);
-  answer(QMessageBox::Yes, "&Restore");
+  QStringList questions;
+  answer({QMessageBox::Yes}, &questions);
   window.show();
   ASSERT_TRUE(QTest::qWaitFor([&] { return window.isIdle() && window.document().graph() != nullptr; }, kLongMs));
+  ASSERT_EQ(questions.size(), 1);
+  EXPECT_TRUE(questions[0].endsWith(" &Restore")) << questions[0].toStdString();
   EXPECT_EQ(window.document().design(), crashed);
   EXPECT_TRUE(window.document().isModified()) << "it was never saved";
   EXPECT_FALSE(QFile::exists(left));
 
-  answer(QMessageBox::Cancel);
+  answer({QMessageBox::Cancel});
   EXPECT_FALSE(window.close()) << "unsaved work is asked about";
-  answer(QMessageBox::Discard);
+  answer({QMessageBox::Discard});
   EXPECT_TRUE(window.close());
+}
+
+/// A window as a user has it, with a sample model that is edited.
+struct Crash : Autosave {
+  static QString sample(const char* name) { return QStringLiteral(PW_SOURCE_DIR "/resources/models/") + QLatin1String(name); }
+  static bool open(MainWindow& window, const QString& path) {
+    window.open({path});
+    return QTest::qWaitFor([&] { return window.isIdle() && window.document().graph() != nullptr; }, kLongMs);
+  }
+  /// Moves what this process keeps to where a process that is gone would have it, so old.
+  static bool leaveAs(const QString& path, int secondsAgo) {
+    if (!QTest::qWaitFor([] { return QFile::exists(autosavePath()); }, kLongMs) || !QFile::rename(autosavePath(), path)) return false;
+    QFile file(path);
+    return file.open(QIODevice::ReadWrite) &&
+           file.setFileTime(QDateTime::currentDateTime().addSecs(-secondsAgo), QFileDevice::FileModificationTime);
+  }
+  /// Restores what was left behind.
+  static void restoreIn(MainWindow& window) {
+    answer({QMessageBox::Yes});
+    window.show();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return window.isIdle() && window.document().graph() != nullptr; }, kLongMs));
+  }
+};
+
+TEST_F(Crash, EachPlanThatWasLeftIsAskedAboutNewestFirst) {
+  const QString older = QFileInfo(left).path() + QStringLiteral("/4999998.pwproj");
+  for (const auto& [name, path, age] : {std::tuple("gpt_small.pt2", older, 100), std::tuple("vit_small.pt2", left, 10)}) {
+    MainWindow window(true);
+    window.show();
+    ASSERT_TRUE(open(window, sample(name)));
+    window.document().edit("Microbatches", [](Design& d) { d.request.microbatches = 13; });
+    ASSERT_TRUE(leaveAs(path + ".later", age));  // so that the second window does not ask about the first one's
+  }
+  for (const QString& path : {older, left}) ASSERT_TRUE(QFile::rename(path + ".later", path));
+  ASSERT_EQ(leftBehind(), (QStringList{left, older}));
+  MainWindow window(true);
+  QStringList questions;
+  answer({QMessageBox::No, QMessageBox::Yes}, &questions);
+  window.show();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window.isIdle() && window.document().graph() != nullptr; }, kLongMs));
+  ASSERT_EQ(questions.size(), 2);
+  EXPECT_TRUE(questions[0].contains("vit_small")) << questions[0].toStdString();
+  EXPECT_TRUE(questions[1].contains("gpt_small")) << questions[1].toStdString();
+  EXPECT_EQ(window.document().title(), "gpt_small");
+  EXPECT_TRUE(leftBehind().isEmpty());
+}
+
+TEST_F(Crash, APlanThatIsRestoredKeepsItsNameAndAProjectItsFile) {
+  const QTemporaryDir folder;
+  const QString file = folder.filePath("mine.pwproj");
+  for (const bool isSaved : {false, true}) {
+    {
+      MainWindow window(true);
+      window.show();
+      ASSERT_TRUE(open(window, isSaved ? file : sample("gpt_small.pt2")));
+      window.document().edit("Microbatches", [&](Design& d) { d.request.microbatches = isSaved ? 13 : 12; });
+      ASSERT_TRUE(leaveAs(left, 10));
+    }
+    MainWindow window(true);
+    restoreIn(window);
+    EXPECT_EQ(window.document().title(), isSaved ? "mine" : "gpt_small");
+    EXPECT_EQ(window.document().projectPath(), isSaved ? file : QString());
+    EXPECT_TRUE(window.isWindowModified());
+    EXPECT_TRUE(window.windowTitle().startsWith(isSaved ? "mine[*]" : "gpt_small[*]")) << window.windowTitle().toStdString();
+    ASSERT_TRUE(window.saveProject(file));
+    EXPECT_FALSE(window.document().isModified());
+  }
+}
+
+TEST_F(Crash, WhatIsPinnedIsKeptAndAskedAbout) {
+  {
+    MainWindow window(true);
+    window.show();
+    ASSERT_TRUE(open(window, sample("gpt_small.pt2")));
+    const auto& commands = window.commands();
+    const auto pin =
+        std::ranges::find_if(commands, [](const QAction* action) { return action->shortcut() == QKeySequence(QStringLiteral("Ctrl+I")); });
+    ASSERT_NE(pin, commands.end());
+    (*pin)->trigger();
+    ASSERT_TRUE(leaveAs(left, 10));
+    answer({QMessageBox::Cancel});
+    EXPECT_FALSE(window.close());
+  }
+  const auto kept = loadFiles({left.toStdString()}, {});
+  ASSERT_EQ(kept->pins.size(), 1U);
+  EXPECT_EQ(kept->pins[0].name, "A");
 }
 
 }  // namespace
