@@ -30,15 +30,20 @@ QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& n
   return dock;
 }
 
-/// Every panel at the place it has in a new window, with a size that leaves the most to the timeline.
+/// Every panel, shown at the place it has in a new window, with a size that leaves the most to the timeline. They are taken out first: Qt
+/// leaves an empty tab bar over the tabs of panels that are added where they already are.
 void MainWindow::Private::arrangeDocks() {
   isNarrow = window.width() < kNarrow;
-  for (QDockWidget* dock : docks()) dock->setFloating(false);
+  for (QDockWidget* dock : docks()) {
+    dock->setFloating(false);
+    window.removeDockWidget(dock);
+  }
   window.addDockWidget(Qt::LeftDockWidgetArea, modelDock);
   placePlan();
   const std::array bottom{candidatesDock, runsDock, analysisDock, explainDock, scheduleDock, statisticsDock, notesDock};
   for (QDockWidget* dock : bottom) window.addDockWidget(Qt::BottomDockWidgetArea, dock);
   for (std::size_t i = 1; i < bottom.size(); ++i) window.tabifyDockWidget(bottom[i - 1], bottom[i]);
+  for (QDockWidget* dock : docks()) dock->setVisible(true);
   candidatesDock->raise();
   window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);
 }
@@ -75,9 +80,7 @@ bool MainWindow::Private::isInFront(const QDockWidget& dock) { return dock.isFlo
 
 void MainWindow::Private::resetLayout() {
   docksState.clear();
-  if (!docksShown) return;
-  for (QDockWidget* dock : docks()) dock->setVisible(true);
-  arrangeDocks();
+  if (docksShown) arrangeDocks();
 }
 
 /// With nothing open, only the start page is shown.

@@ -2,9 +2,12 @@
 // which window has the focus.
 
 #include <QAbstractSpinBox>
+#include <QDockWidget>
 #include <QLineEdit>
 #include <QListWidget>
 #include <QProcess>
+#include <QTabBar>
+#include <algorithm>
 
 #include "app/gui/cluster/dialog.h"
 #include "app/gui/timeline/drawing/rows.h"
@@ -56,6 +59,20 @@ TEST_F(RealKeys, ThePaletteTakesWhatIsTyped) {
   send({"key", "Return"});
   ASSERT_TRUE(QTest::qWaitFor([&] { return document().design().request.schedule == "zbv"; }, kLongMs));
   EXPECT_EQ(named<QWidget>("Command palette"), nullptr);
+}
+
+TEST_F(RealKeys, AClickOnATabBelowTheTimelineShowsItsPanel) {
+  ASSERT_TRUE(settle());
+  for (const char* title : {"Runs", "Analysis", "Explain", "Schedule", "Statistics", "Notes", "Candidates"}) {
+    const auto docks = window_->findChildren<QDockWidget*>();
+    const auto* dock = *std::ranges::find_if(docks, [&](const QDockWidget* each) { return each->windowTitle() == QLatin1String(title); });
+    for (const QTabBar* tabs : window_->findChildren<QTabBar*>(QString(), Qt::FindDirectChildrenOnly)) {
+      for (int i = 0; i < tabs->count(); ++i) {
+        if (tabs->tabText(i) == QLatin1String(title)) click(*tabs, tabs->tabRect(i).center());
+      }
+    }
+    EXPECT_TRUE(QTest::qWaitFor([&] { return !dock->visibleRegion().isEmpty(); }, kLongMs)) << title;
+  }
 }
 
 TEST_F(RealKeys, EscapeClosesThePaletteAndTheWindowHasTheFocusAgain) {

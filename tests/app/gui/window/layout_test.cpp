@@ -6,9 +6,11 @@
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
+#include <QTabBar>
 #include <QToolButton>
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "tests/app/gui/window_fixture.h"
 
@@ -19,6 +21,15 @@ class WindowLayout : public WindowFixture {
  protected:
   [[nodiscard]] QDockWidget* dock(const char* name) const { return window_->findChild<QDockWidget*>(QLatin1String(name)); }
   [[nodiscard]] QRect placeOf(const QWidget* widget) const { return {widget->mapTo(window_.get(), QPoint(0, 0)), widget->size()}; }
+  /// The tab bar with this panel's tab, and which it is; null: it has none.
+  [[nodiscard]] std::pair<QTabBar*, int> tabOf(const char* name) const {
+    for (QTabBar* tabs : window_->findChildren<QTabBar*>()) {
+      for (int i = 0; tabs->parent() == window_.get() && i < tabs->count(); ++i) {
+        if (tabs->tabText(i) == dock(name)->windowTitle()) return {tabs, i};
+      }
+    }
+    return {nullptr, 0};
+  }
   void resize(int width, int height) {
     window_->resize(width, height);
     ASSERT_TRUE(QTest::qWaitFor([&] { return window_->width() == width && window_->height() == height; }, kLongMs));
@@ -175,6 +186,27 @@ TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {
   EXPECT_EQ(window_->dockWidgetArea(dock("candidates")), Qt::BottomDockWidgetArea);
   EXPECT_NEAR(placeOf(dock("plan")).width(), before.width(), 4);
   expectNoneLiesOverAnother();
+}
+
+// Of a new window, whose panels are arranged twice: nothing invisible lies over the tabs.
+TEST_F(WindowLayout, EachTabBelowTheTimelineIsInFrontAndShowsItsPanel) {
+  open(sample("gpt_small.pt2"));
+  const auto clickEach = [this] {
+    for (const char* name : {"runs", "analysis", "explain", "schedule", "statistics", "notes", "candidates"}) {
+      const auto [tabs, index] = tabOf(name);
+      ASSERT_NE(tabs, nullptr) << name;
+      const QPoint middle = tabs->mapTo(window_.get(), tabs->tabRect(index).center());
+      QWidget* under = window_->childAt(middle);
+      ASSERT_EQ(under, tabs) << name;
+      QTest::mouseClick(under, Qt::LeftButton, {}, under->mapFrom(window_.get(), middle));
+      EXPECT_TRUE(QTest::qWaitFor([&] { return !dock(name)->visibleRegion().isEmpty(); }, kLongMs)) << name;
+    }
+  };
+  clickEach();
+  const auto& commands = window_->commands();
+  (*std::ranges::find_if(commands, [](const QAction* action) { return action->text() == QLatin1String("Reset la&yout"); }))->trigger();
+  QApplication::processEvents();
+  clickEach();
 }
 
 // From the menu; the next window shows what the last one did.
