@@ -265,7 +265,7 @@ void MainWindow::Private::keep() {
   Project kept = project();
   kept.unsaved = UnsavedProject{document.title(), document.projectPath()};
   try {
-    writeFile(autosavePath().toStdString(), toJson(project()));
+    writeFile(autosavePath().toStdString(), toJson(kept));
   } catch (const Error&) {
     // unsaved work is lost only in a crash; saving reports what is wrong
   }
