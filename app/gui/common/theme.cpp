@@ -1,7 +1,9 @@
 #include "app/gui/common/theme.h"
 
 #include <QApplication>
-#include <QStyleFactory>
+#include <QPainter>
+#include <QProxyStyle>
+#include <QStyleOption>
 #include <algorithm>
 #include <cmath>
 
@@ -22,6 +24,7 @@ Theme makeTheme(bool dark) {
   t.grid = dark ? QColor(0x36, 0x3b, 0x43) : QColor(0xdd, 0xe0, 0xe5);
   t.accent = dark ? QColor(0x4f, 0xa8, 0xe0) : QColor(0x00, 0x6a, 0xb0);
   t.focus = dark ? QColor(0xff, 0xd1, 0x66) : QColor(0xb3, 0x4a, 0x00);
+  t.outline = dark ? QColor(0x7d, 0x86, 0x93) : QColor(0x82, 0x89, 0x93);
   t.bubble = dark ? QColor(0x2a, 0x2e, 0x35) : QColor(0xee, 0xef, 0xf2);
   t.bubbleHatch = dark ? QColor(0x42, 0x48, 0x52) : QColor(0xd0, 0xd4, 0xda);
   t.slower = QColor(kVermillion);
@@ -59,6 +62,36 @@ QPalette paletteOf(const Theme& t) {
   return p;
 }
 
+/// Fusion's outlines are the window's colour made darker, which on a dark window can hardly be seen.
+class OutlinedStyle : public QProxyStyle {
+ public:
+  OutlinedStyle() : QProxyStyle(QStringLiteral("Fusion")) {}
+  void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter, const QWidget* widget) const override {
+    QProxyStyle::drawPrimitive(element, option, painter, widget);
+    if (element == PE_FrameLineEdit) drawOutline(*painter, *option, option->rect, 2);
+    if (element == PE_IndicatorCheckBox) drawOutline(*painter, *option, option->rect, 0);
+  }
+  void drawComplexControl(ComplexControl control, const QStyleOptionComplex* option, QPainter* painter,
+                          const QWidget* widget) const override {
+    QProxyStyle::drawComplexControl(control, option, painter, widget);
+    const auto* spin = qstyleoption_cast<const QStyleOptionSpinBox*>(option);
+    if (control == CC_SpinBox && spin != nullptr && spin->frame) drawOutline(*painter, *option, option->rect.adjusted(0, 1, 0, -1), 2);
+  }
+
+ private:
+  /// Over Fusion's, whose corners are of this radius; where the keyboard is, Fusion's own says so.
+  static void drawOutline(QPainter& painter, const QStyleOption& option, const QRect& rect, int radius) {
+    if ((option.state & State_HasFocus) != 0) return;
+    const Theme& colours = currentTheme();
+    painter.save();
+    painter.setRenderHint(QPainter::Antialiasing);
+    painter.setPen((option.state & State_Enabled) != 0 ? colours.outline : colours.grid);
+    painter.setBrush(Qt::NoBrush);
+    painter.drawRoundedRect(QRectF(rect).adjusted(0.5, 0.5, -0.5, -0.5), radius, radius);
+    painter.restore();
+  }
+};
+
 }  // namespace
 
 const Theme& theme(bool dark) {
@@ -68,8 +101,9 @@ const Theme& theme(bool dark) {
 
 const Theme& currentTheme() { return theme(QApplication::palette().color(QPalette::Window).lightness() < 128); }
 
+/// The style stays: widgets that get another one forget what their layout was fitted to.
 void applyTheme(bool dark) {
-  QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+  if (dynamic_cast<const OutlinedStyle*>(QApplication::style()) == nullptr) QApplication::setStyle(new OutlinedStyle);
   QApplication::setPalette(paletteOf(theme(dark)));
 }
 

@@ -14,6 +14,7 @@ namespace pw::gui {
 struct Theme {
   bool dark = false;
   QColor background, alternate, text, faintText, grid, accent, focus;
+  QColor outline;              ///< of fields and boxes to tick
   QColor bubble, bubbleHatch;  ///< idle time is drawn, not left blank
   QColor slower, faster;       ///< measured longer (shorter) than predicted
   QColor warning, error;
@@ -21,7 +22,7 @@ struct Theme {
 [[nodiscard]] const Theme& theme(bool dark);
 /// The theme of the application's palette.
 [[nodiscard]] const Theme& currentTheme();
-/// Fusion style and its palette in light or dark.
+/// Fusion style, with outlines that are seen on a dark window too, and its palette in light or dark.
 void applyTheme(bool dark);
 
 /// What span colours stand for.

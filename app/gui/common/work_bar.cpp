@@ -14,7 +14,7 @@ constexpr int kMomentMs = 200;
 }  // namespace
 
 WorkBar::WorkBar(Job& job, QWidget* parent)
-    : QWidget(parent), text_(new QLabel), cancel_(new QPushButton(tr("Cancel"))), moment_(new QTimer(this)) {
+    : QWidget(parent), text_(new QLabel), cancel_(new QPushButton(tr("&Cancel"))), moment_(new QTimer(this)) {
   auto* row = new QHBoxLayout(this);
   row->setContentsMargins(6, 3, 4, 3);
   row->addWidget(text_, 1);

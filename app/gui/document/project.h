@@ -9,7 +9,7 @@
 
 namespace pw::gui {
 
-/// What a project that is kept until it is saved (autosave.h) is of.
+/// What a project that is kept until it is saved (app/gui/window/autosave.h) is of.
 struct UnsavedProject {
   QString title;  ///< of the document
   QString file;   ///< the project that the changes are of; empty: it was never saved

@@ -121,7 +121,7 @@ QLayout* ExplainPanel::Private::makeProgress() {
   progress = new QProgressBar;
   progress->setAccessibleName(ExplainPanel::tr("Progress of the explanation"));
   progress->setTextVisible(false);
-  cancel = new QPushButton(ExplainPanel::tr("Cancel"));
+  cancel = new QPushButton(ExplainPanel::tr("&Cancel"));
   auto* row = new QHBoxLayout;
   row->addWidget(progress, 1);
   row->addWidget(cancel);

@@ -19,7 +19,7 @@ RunControls::RunControls(QWidget* parent)
     : QWidget(parent),
       run_(new QPushButton(tr("▶ R&un"), this)),
       profile_(new QPushButton(tr("Profi&le"), this)),
-      cancel_(new QPushButton(tr("Cancel"), this)),
+      cancel_(new QPushButton(tr("&Cancel"), this)),
       steps_(new QSpinBox(this)),
       transport_(new QComboBox(this)),
       precision_(new QComboBox(this)),

@@ -125,7 +125,7 @@ void MainWindow::Private::build() {
   busyBar = new QProgressBar;
   busyBar->setMaximumWidth(220);
   busyBar->setAccessibleName(MainWindow::tr("Progress"));
-  busyCancel = new QPushButton(MainWindow::tr("Cancel"));
+  busyCancel = new QPushButton(MainWindow::tr("&Cancel"));
   for (QWidget* w : {static_cast<QWidget*>(busyText), static_cast<QWidget*>(busyBar), static_cast<QWidget*>(busyCancel)}) {
     w->setVisible(false);
     window.statusBar()->addPermanentWidget(w);

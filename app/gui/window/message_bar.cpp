@@ -34,7 +34,7 @@ QString cutTo(const QString& text, int lines, int width, const QFont& font) {
 }  // namespace
 
 MessageBar::MessageBar(QWidget* parent)
-    : QFrame(parent), icon_(new QLabel), text_(new QLabel), more_(new QPushButton(tr("More…"))), buttons_(new QVBoxLayout) {
+    : QFrame(parent), icon_(new QLabel), text_(new QLabel), more_(new QPushButton(tr("&More…"))), buttons_(new QVBoxLayout) {
   setObjectName(QStringLiteral("message"));
   setFrameShape(QFrame::StyledPanel);
   setAutoFillBackground(true);

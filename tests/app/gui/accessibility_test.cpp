@@ -3,10 +3,16 @@
 #include <QAbstractButton>
 #include <QAbstractItemView>
 #include <QAccessible>
+#include <QCheckBox>
 #include <QComboBox>
 #include <QLineEdit>
+#include <QPushButton>
+#include <QSpinBox>
 #include <QStandardItemModel>
+#include <QStyleOption>
+#include <QVBoxLayout>
 #include <cmath>
+#include <map>
 
 #include "app/gui/window/exporting.h"
 #include "tests/app/gui/window_fixture.h"
@@ -76,6 +82,59 @@ TEST(Theme, KeepsTextReadableInLightAndDark) {
       EXPECT_GE(contrast(colour, textOn(colour)), 4.5) << stage;
     }
   }
+}
+
+TEST(Theme, ShowsWhereFieldsAndBoxesToTickAre) {
+  for (const bool dark : {false, true}) {
+    applyTheme(dark);
+    QWidget window;
+    QVBoxLayout layout(&window);
+    QCheckBox box;
+    QLineEdit line;
+    QSpinBox spin;
+    for (QWidget* widget : std::initializer_list<QWidget*>{&box, &line, &spin}) layout.addWidget(widget);
+    window.resize(200, 120);
+    const QImage image = window.grab().toImage();
+    QStyleOptionButton option;
+    option.initFrom(&box);
+    const QRect indicator = box.style()->subElementRect(QStyle::SE_CheckBoxIndicator, &option, &box);
+    const QColor beside = image.pixelColor(2, 2);
+    const auto edgeAt = [&](const QWidget& widget, const QPoint& at) { return image.pixelColor(widget.mapTo(&window, at)); };
+    EXPECT_GE(contrast(edgeAt(box, {indicator.left(), indicator.center().y()}), beside), 3) << dark;
+    EXPECT_GE(contrast(edgeAt(line, {0, line.height() / 2}), beside), 3) << dark;
+    EXPECT_GE(contrast(edgeAt(spin, {0, spin.height() / 2}), beside), 3) << dark;
+  }
+  applyTheme(false);
+}
+
+// Of another theme only colours differ.
+TEST_F(WindowFixture, AThemeLeavesEveryWidgetWhereItIs) {
+  open(sample("gpt_small.pt2"));
+  const auto places = [this] {
+    QApplication::processEvents();
+    std::map<const QWidget*, QRect> all;
+    for (const QWidget* widget : window_->findChildren<QWidget*>()) {
+      if (widget->isVisible()) all[widget] = QRect(widget->mapTo(window_.get(), QPoint(0, 0)), widget->size());
+    }
+    return all;
+  };
+  const auto light = places();
+  applyTheme(true);
+  EXPECT_EQ(places(), light);
+  applyTheme(false);
+}
+
+TEST_F(WindowFixture, ButtonsThatShowWhileThereIsWorkOrALongMessageHaveALetterForTheKeyboard) {
+  open(sample("gpt_small.pt2"));
+  std::map<QString, int> seen;
+  for (const auto* button : window_->findChildren<QPushButton*>()) {
+    const QString plain = button->text().remove(QLatin1Char('&'));
+    if (plain != QLatin1String("Cancel") && plain != QStringLiteral("More…")) continue;
+    EXPECT_FALSE(QKeySequence::mnemonic(button->text()).isEmpty()) << plain.toStdString() << ' ' << button->accessibleName().toStdString();
+    ++seen[plain];
+  }
+  EXPECT_GE(seen[QStringLiteral("Cancel")], 3) << "of the status bar, Runs and Explain";
+  EXPECT_EQ(seen[QStringLiteral("More…")], 1);
 }
 
 TEST(Tables, AreExportedAsCsv) {

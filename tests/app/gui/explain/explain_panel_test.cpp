@@ -337,7 +337,7 @@ TEST_F(ExplainTest, CanBeCancelledAndBeginsAgainWhereItIsChosen) {
   openExplained(kPrimus);
   QPushButton* cancel = nullptr;
   for (QPushButton* button : panel().findChildren<QPushButton*>()) {
-    if (button->text() == QStringLiteral("Cancel")) cancel = button;
+    if (button->text() == QStringLiteral("&Cancel")) cancel = button;
   }
   ASSERT_NE(cancel, nullptr);
   ClickWhenShown click(*cancel);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <QAbstractItemModelTester>
-#include <QComboBox>
 #include <QFile>
 #include <QLabel>
 #include <QPushButton>
@@ -481,33 +480,6 @@ TEST_F(RunsPanelTest, RunsAndProfilesComputeAsTheCostsInUseWereMeasured) {
   EXPECT_NE(said().find("--precision bf16"), std::string::npos) << said();
   finish(&RunsPanel::profileFinished, [this] { panel().startProfile(); });
   EXPECT_NE(said().find("--precision bf16 --device cpu"), std::string::npos) << said();
-}
-
-TEST(RunControlsTest, OfferGpusWhereThereAreSome) {
-  RunControls controls;
-  EXPECT_EQ(controls.computing(), Computing());
-  controls.follow({.onGpu = true, .precision = DType::Float16});
-  EXPECT_EQ(controls.computing(), (Computing{.onGpu = false, .precision = DType::Float16})) << "no GPU was found yet";
-  EXPECT_EQ(controls.transport(), Transport::Ucx);
-  controls.setTransports({{Transport::Nccl, true, "1 GPU"}});
-  EXPECT_EQ(controls.computing(), (Computing{.onGpu = true, .precision = DType::Float16}));
-  EXPECT_EQ(controls.transport(), Transport::Nccl);
-  controls.follow({});
-  EXPECT_EQ(controls.computing(), Computing());
-  EXPECT_EQ(controls.transport(), Transport::Ucx);
-}
-
-TEST(RunControlsTest, SayWhyATransportCannotBeUsedHere) {
-  RunControls controls;
-  controls.setTransports({{Transport::Ucx, true, "the default"}, {Transport::Nccl, false, "no NVIDIA driver is loaded"}});
-  auto* const transports = controls.findChild<QComboBox*>("transport");
-  ASSERT_NE(transports, nullptr);
-  const QModelIndex nccl = transports->model()->index(transports->findText("nccl"), 0);
-  EXPECT_FALSE(nccl.flags().testFlag(Qt::ItemIsEnabled));
-  EXPECT_EQ(nccl.data(Qt::ToolTipRole), "no NVIDIA driver is loaded");
-  const QModelIndex ucx = transports->model()->index(transports->findText("ucx"), 0);
-  EXPECT_TRUE(ucx.flags().testFlag(Qt::ItemIsEnabled));
-  EXPECT_EQ(ucx.data(Qt::ToolTipRole), "the default");
 }
 
 }  // namespace

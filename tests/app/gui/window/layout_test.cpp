@@ -117,7 +117,7 @@ TEST_F(WindowLayout, ALongNoteTakesFewLinesAndADialogHasAll) {
     if (label->accessibleName() == QStringLiteral("Message")) text = label;
   }
   const auto buttons = bar->findChildren<QPushButton*>();
-  auto* const more = *std::ranges::find_if(buttons, [](const QPushButton* button) { return button->text() == QStringLiteral("More…"); });
+  auto* const more = *std::ranges::find_if(buttons, [](const QPushButton* button) { return button->text() == QStringLiteral("&More…"); });
   const int line = text->fontMetrics().lineSpacing();
   EXPECT_TRUE(QTest::qWaitFor([&] { return bar->height() <= 6 * line; }, 2000)) << bar->height() << ", lines of " << line;
   EXPECT_LE(text->heightForWidth(text->width()), 3 * line + 2);
