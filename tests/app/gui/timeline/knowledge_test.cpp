@@ -1,6 +1,10 @@
 #include "app/gui/timeline/knowledge.h"
 
+#include <QTest>
+
+#include "app/gui/document/loading.h"
 #include "app/gui/timeline/facts/navigation.h"
+#include "tests/app/gui/constants.h"
 #include "tests/app/gui/timeline/parts_fixture.h"
 
 namespace pw::gui {
@@ -110,6 +114,32 @@ TEST_F(KnowledgeTest, FactsJoinBothTimelines) {
   EXPECT_EQ(predicted.other->start, 3'300'000);
   EXPECT_EQ(predicted.other->end, 6'300'000);
   EXPECT_FALSE(knowledge.factsOf(at(Source::Predicted, 1, SpanKind::Forward, 1, 0), false).fully);
+}
+
+TEST_F(KnowledgeTest, TimesOfARunWithOtherSplitsAreNotCompared) {
+  const auto takePrediction = [this] {
+    ASSERT_TRUE(QTest::qWaitFor([this] { return document.prediction() != nullptr && !document.isPredicting(); }, kLongMs));
+    static_cast<void>(shown.takePrediction());
+    knowledge.forget(Source::Predicted);
+    ASSERT_TRUE(QTest::qWaitFor([this] { return shown.isSettled(); }, kLongMs));
+  };
+  document.adopt(*loadFiles({kGpt}, {}));
+  takePrediction();
+  auto measured = std::make_shared<Measured>();
+  measured->trace = traceOf(*document.prediction());
+  measured->timeline = timelineOf(measured->trace);
+  measured->run.emplace().plan = document.plan();
+  document.setMeasured(measured);
+  static_cast<void>(shown.takeMeasured());
+  knowledge.forget(Source::Measured);
+  const auto compared = [this] { return knowledge.factsOf(at(Source::Measured, 1, SpanKind::Backward, 1, 2), false).other.has_value(); };
+  EXPECT_TRUE(compared());
+  document.edit("fewer microbatches", [](Design& d) { d.request.microbatches = 4; });
+  takePrediction();
+  EXPECT_TRUE(compared()) << "another plan, but the same work";
+  document.edit("another split", [](Design& d) { d.request.begins.front() = NodeId(d.request.begins.front().value - 1); });
+  takePrediction();
+  EXPECT_FALSE(compared());
 }
 
 TEST_F(KnowledgeTest, AMeasuredGapHasACauseByRule) {
