@@ -36,12 +36,14 @@ double share(Ns part, Ns whole) { return whole > 0 ? static_cast<double>(part) /
 std::string bubbleTable(const JobExplanation& explained) {
   std::vector<std::vector<std::string>> rows{{"idle of rank"}};
   for (const BubbleCause cause : kPlainCauses) rows.front().emplace_back(nameOf(cause));
+  rows.front().emplace_back("host");
   rows.front().emplace_back("all");
   const std::vector<IdleByCause> ranks = idleByCause(explained.causes);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::vector<std::string> row{fmt::format("{}", r)};
     for (const BubbleCause cause : kPlainCauses) row.push_back(formatDuration(ranks[r].of(cause)));
-    row.push_back(percent(share(ranks[r].sum(), explained.metrics.makespan)));
+    row.push_back(formatDuration(explained.hostWaits[r]));
+    row.push_back(percent(share(ranks[r].sum() + explained.hostWaits[r], explained.metrics.makespan)));
     rows.push_back(std::move(row));
   }
   return table(rows);

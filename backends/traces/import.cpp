@@ -126,6 +126,17 @@ std::vector<std::string> filesOf(const std::vector<std::string>& paths, std::vec
   return files;
 }
 
+constexpr std::string_view kNdTimeline = "NDTimeline";
+
+/// What tells recordings apart that files of another kind cannot be part of; empty for traces of processes, which are put together.
+std::string recordingOf(const std::string& path) {
+  if (const std::string folder = primusFolder(path); !folder.empty()) return folder;
+  if (traceFormatOf(path) == TraceFormat::SpanCsv) return path;
+  std::vector<std::string> ignored;
+  const std::string first = filesOf({path}, ignored).front();
+  return traceFormatOf(first) == TraceFormat::Chrome && isNdTimeline(first) ? std::string(kNdTimeline) : std::string();
+}
+
 std::string titleOf(const std::string& path) {
   const fs::path clean = fs::path(path).lexically_normal();
   return (clean.has_filename() ? clean.filename() : clean.parent_path().filename()).string();
@@ -173,6 +184,9 @@ std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, 
   const NamePatterns patterns =
       options.patterns.empty() ? NamePatterns() : NamePatterns::parse(readFile(options.patterns), options.patterns);
   const std::string folder = primusFolder(paths.front());
+  const std::string recording = recordingOf(paths.front());
+  const auto other = std::find_if(paths.begin() + 1, paths.end(), [&](const std::string& path) { return recordingOf(path) != recording; });
+  if (other != paths.end()) throw UsageError(fmt::format("{} and {} are not of one recording; import them apart", paths.front(), *other));
   if (!folder.empty()) {
     ImportedTrace result = readPrimus(folder);
     result.title = titleOf(absolutePath(folder));
@@ -187,7 +201,7 @@ std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, 
   const std::vector<std::string> names = filesOf(paths, notes);
   std::uint64_t all = 0, before = 0;
   for (const std::string& name : names) all += sizeOf(name);
-  if (traceFormatOf(names.front()) == TraceFormat::Chrome && isNdTimeline(names.front())) {
+  if (recording == kNdTimeline) {
     std::vector<std::uint64_t> read(names.size());
     const auto events = readNdFiles(names, [&](std::size_t file, std::uint64_t bytes) {
       read[file] = bytes;

@@ -181,15 +181,7 @@ void Assembly::addOthers(Rank rank, std::vector<const NdOperation*>& others, Imp
     const int count = ++seen[other->kind];
     step.operations.push_back({JobRank(rank.value), count == 1 ? kind : fmt::format("{} {}", kind, count), other->start, other->end});
     if (other->start == other->end) continue;
-    Span span{rank, SpanKind::ReduceGrad, Stage(-1), Microbatch(-1), rank, 0, other->start, other->end};
-    const bool isSum = kind.find("reduce") != std::string::npos || kind.find("gather") != std::string::npos;
-    if (other->end <= first)
-      span.kind = SpanKind::Load;
-    else if (other->start < last)
-      span.stage = Stage(rank.value % ranks_);  // beside the actions
-    else if (!isSum)
-      span.kind = SpanKind::Optimizer;
-    step.trace.spans.push_back(span);
+    step.trace.spans.push_back(spanOf(step.operations.back(), rank, Stage(rank.value % ranks_), first, last));
   }
 }
 

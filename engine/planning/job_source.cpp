@@ -105,6 +105,24 @@ std::optional<MeasuredJob> measuredJob(const JobOptions& options, const JobProgr
   return one && isPlanFile(first) ? std::optional(ofPlan(first)) : ofTraces(options, progress);
 }
 
+namespace {
+
+/// What the import left out is often why no step is whole.
+Job jobWithReasons(const MeasuredJob& measured) {
+  constexpr std::size_t kShown = 6;
+  try {
+    return jobOf(measured);
+  } catch (const UsageError& problem) {
+    std::string text = problem.what();
+    if (!measured.notes.empty()) text += ". Of the import:";
+    for (std::size_t i = 0; i < std::min(kShown, measured.notes.size()); ++i) text += " " + measured.notes[i];
+    if (measured.notes.size() > kShown) text += fmt::format(" {} more notes.", measured.notes.size() - kShown);
+    throw UsageError(text);
+  }
+}
+
+}  // namespace
+
 std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progress) {
   requireOneSource(options);
   const bool stored = options.paths.size() == 1 && isJobFile(options.paths.front());
@@ -114,7 +132,7 @@ std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progres
   } else {
     std::optional<MeasuredJob> measured = measuredJob(options, progress);
     if (!measured) return std::nullopt;
-    job = jobOf(*measured);
+    job = jobWithReasons(*measured);
   }
   return withSteps(*std::move(job), options.steps);
 }
@@ -130,18 +148,20 @@ StandingStep standingStep(const JobOptions& options) {
     const Job job = *loadJob(options);
     const JobShape shape(job);
     JobReplay replay;
-    replayJob(shape, job, typicalTimes(shape, job).times, replay);
-    return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)), traceOf(shape, replay), TimesOf::Measured};
+    const TypicalTimes typical = typicalTimes(shape, job);
+    replayJob(shape, job, typical.times, replay);
+    return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)),
+            stepOf(shape, job, typical.times, replay, slowestCopy(shape, job, typical.times)), TimesOf::Measured};
   }
   MeasuredJob measured = *measuredJob(options);
   const auto isWarmUp = [](const MeasuredStep& step) { return warmsUp(step.name); };
   if (!std::ranges::all_of(measured.steps, isWarmUp)) std::erase_if(measured.steps, isWarmUp);
   std::vector<Ns> durations;
   for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
-  MeasuredStep& median = measured.steps[medianPosition(durations)];
+  const MeasuredStep& median = measured.steps[medianPosition(durations)];
   return {fmt::format("{}, {}{}", measured.name, median.name,
                       measured.times == TimesOf::Predicted ? "" : fmt::format(" ({})", nameOf(measured.times))),
-          std::move(median.trace), measured.times};
+          slowestPipeline(measured, median), measured.times};
 }
 
 }  // namespace pw

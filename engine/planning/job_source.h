@@ -42,7 +42,8 @@ using JobProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
 /// Whether the file is a plan, by its content.
 [[nodiscard]] bool isPlanFile(const std::string& path);
 
-/// A measured or predicted step to compare with another: the median one of a trace or run, the step of a plan, the usual one of a job.
+/// A measured or predicted step to compare with another: the median one of a trace or run, the step of a plan, the usual one of a job. Of
+/// several copies of a pipeline the slowest, for which the others wait.
 struct StandingStep {
   std::string title;
   Trace trace;

@@ -336,11 +336,12 @@ Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule) {
   Diagnosis result;
   result.notes = dumps.notes;
   std::optional<Rows> rows;
+  bool fits = false;
   if (schedule != nullptr) {
     result.problems = check(*schedule);
     rows = placeOps(dumps, *schedule);
     result.followed = std::ranges::none_of(rows->ranks, [](const RankRow& row) { return row.departure.has_value(); });
-    const bool fits = std::ranges::any_of(rows->ranks, [](const RankRow& row) { return row.row.value >= 0; });
+    fits = std::ranges::any_of(rows->ranks, [](const RankRow& row) { return row.row.value >= 0; });
     if (!fits && !dumps.dumps.empty())
       result.notes.push_back(fmt::format("no rank exchanges messages in a group that fits the schedule's {}; actions cannot be named",
                                          schedule->rows.size() == 1 ? "1 rank" : fmt::format("{} ranks", schedule->rows.size())));
@@ -354,7 +355,7 @@ Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule) {
   if (!dumps.dumps.empty() && !holdMessages(dumps))
     result.notes.emplace_back("no dump has a send or receive: torch's Flight Recorder keeps those of NCCL, but of Gloo only collectives");
   result.caughtBy = problemThatHangs(inquiry, result);
-  if (schedule != nullptr) result.checkWouldCatch = result.caughtBy.has_value();
+  if (fits) result.checkWouldCatch = result.caughtBy.has_value();
   return result;
 }
 

@@ -92,6 +92,18 @@ std::vector<std::optional<Action>> nextActions(const Trace& trace, const std::ve
   return next;
 }
 
+/// A trace of a job has the waits for hosts within the actions before which they were.
+void countAsIdle(const std::vector<Ns>& waits, Metrics& metrics) {
+  Ns idle = 0;
+  for (RankMetrics& rank : metrics.ranks) {
+    rank.busy -= waits[rank.rank.index()];
+    rank.idle += waits[rank.rank.index()];
+    idle += rank.idle;
+  }
+  const Ns all = metrics.ranks.size() * metrics.makespan;
+  metrics.bubbleFraction = all > 0 ? static_cast<double>(idle) / static_cast<double>(all) : 0;
+}
+
 std::string longer(double slowdown) { return percent(slowdown - 1); }
 
 }  // namespace
@@ -113,6 +125,8 @@ JobExplanation explainJob(const JobShape& shape, const Job& job) {
   execute(program, times);
   const Trace trace = traceOf(job.schedule, costs, program, times);
   result.metrics = metricsOf(trace);
+  result.hostWaits = hostWaits(job);
+  countAsIdle(result.hostWaits, result.metrics);
   result.causes = explain(job.schedule, costs, program, times, false);
   result.idleBefore = nextActions(trace, result.causes.groups);
   result.replay = replayErrors(shape, job, result.typical);

@@ -29,7 +29,8 @@ struct JobExplanation {
   TypicalTimes typical;
   JobReplay usual;                                ///< of typical times
   ReplayPath path;                                ///< its critical path
-  Metrics metrics;                                ///< of the pipeline of a usual step
+  Metrics metrics;                                ///< of the pipeline of a usual step; waits for hosts are idle time
+  std::vector<Ns> hostWaits;                      ///< by rank, of it
   Explanation causes;                             ///< of its bubbles
   std::vector<std::optional<Action>> idleBefore;  ///< by group of `causes`: what its longest idle time is before; nothing: the row is done
   std::vector<ReplayError> replay;

@@ -66,6 +66,14 @@ Json bubbles(const JobExplanation& explanation) {
   return json;
 }
 
+Json hostWaits(const JobExplanation& explanation) {
+  Json json = Json::array();
+  for (std::size_t r = 0; r < explanation.hostWaits.size(); ++r)
+    json.push_back(
+        Json{{"rank", r}, {"ns", explanation.hostWaits[r]}, {"share", share(explanation.hostWaits[r], explanation.metrics.makespan)}});
+  return json;
+}
+
 Json stallJson(const JobShape& shape, const Job& job, const Stall& stall) {
   Json json{{"step", job.steps[stall.step].name}, {"worker", stall.worker.value}};
   if (stall.operation >= 0)
@@ -139,6 +147,7 @@ std::string explanationJson(const JobShape& shape, const Job& job, const JobExpl
   json["bubble_fraction"] = explanation.metrics.bubbleFraction;
   json["critical_path"] = path(explanation);
   json["bubbles"] = bubbles(explanation);
+  json["host_waits"] = hostWaits(explanation);
   json["worst_steps"] = worst(shape, job, explanation);
   json["worst_in_common"] = commonText(shape, job, explanation);
   json["steps"] = steps(job, explanation);

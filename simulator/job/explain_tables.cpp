@@ -213,6 +213,15 @@ ExplainedTable bubbleTable(const JobExplanation& explanation) {
                           share,
                           {std::nullopt, JobRank(group.rank.index()), explanation.idleBefore[g], true}});
   }
+  for (std::size_t r = 0; r < explanation.hostWaits.size(); ++r) {
+    const Ns wait = explanation.hostWaits[r];
+    if (wait <= 0) continue;
+    const double share = shareOf(wait, all);
+    table.rows.push_back({{fmt::format("rank {}", r), "any", "host", "its host", formatDuration(wait), percent(share)},
+                          share,
+                          {std::nullopt, JobRank(r), std::nullopt, true}});
+  }
+  std::ranges::stable_sort(table.rows, std::ranges::greater(), [](const ExplainedRow& row) { return row.share; });
   return table;
 }
 

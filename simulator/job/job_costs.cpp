@@ -48,7 +48,8 @@ struct CopyTimes {
 
   CopyTimes(const JobShape& shape, const Job& job)
       : typical(typicalTimes(shape, job)), first(slowestCopy(shape, job, typical.times) * shape.slotsOfCopy()) {}
-  [[nodiscard]] Ns action(std::size_t slot) const { return typical.times.actions[first + slot] + typical.times.waits[first + slot]; }
+  [[nodiscard]] Ns wait(std::size_t slot) const { return typical.times.waits[first + slot]; }
+  [[nodiscard]] Ns action(std::size_t slot) const { return typical.times.actions[first + slot] + wait(slot); }
 };
 
 /// The usual time of messages: the median over microbatches.
@@ -74,6 +75,17 @@ double upTo(const std::vector<StageCost>& stages, Ns StageCost::*time, double fr
   return sum;
 }
 
+/// Gives each stage of the rank an equal part of its operations' time.
+void giveToStages(Ns time, Rank rank, const Placement& placement, CostTable& costs) {
+  const auto stages = std::ranges::count(placement.rankOfStage, rank);
+  std::int64_t given = 0;
+  for (std::size_t s = 0; s < placement.rankOfStage.size(); ++s) {
+    if (placement.rankOfStage[s] != rank) continue;
+    costs.stages[s].optimizer = time * (given + 1) / stages - time * given / stages;
+    ++given;
+  }
+}
+
 Ns parts(Ns whole, int part) { return whole / kPartsOfStage + (part < whole % kPartsOfStage ? Ns{1} : Ns{0}); }
 
 }  // namespace
@@ -97,13 +109,12 @@ CostTable costsOf(const Job& job) {
   for (const auto& [end, time] : links) (end.second ? backward : forward)[end.first.index()] = time;
   for (std::size_t s = 0; s < stages; ++s) setBackward(sums[s], costs.stages[s]);
   for (std::size_t r = 0; r < shape.ranks; ++r) {
-    const auto first = std::ranges::find(job.schedule.placement.rankOfStage, Rank(r));
-    if (first == job.schedule.placement.rankOfStage.end()) continue;
-    Ns& optimizer = costs.stages[static_cast<std::size_t>(first - job.schedule.placement.rankOfStage.begin())].optimizer;
+    Ns optimizer = 0;
     for (std::size_t o = 0; o < shape.operations; ++o) {
       const std::size_t at = r * shape.operations + o;
       if (job.operations[o].after[r] > 0) optimizer += std::max<Ns>(0, typical.times.operations[at]) + typical.times.operationWaits[at];
     }
+    giveToStages(optimizer, Rank(r), job.schedule.placement, costs);
   }
   for (std::size_t s = 1; s < stages; ++s) {
     costs.messages.push_back({Stage(s - 1), Stage(s), false, 0, forward[s], 0});
@@ -125,6 +136,14 @@ std::vector<ActionTime> actionTimes(const Job& job) {
     times.emplace_back(slot.action, copy.action(s) + late);
   }
   return times;
+}
+
+std::vector<Ns> hostWaits(const Job& job) {
+  const JobShape shape(job);
+  const CopyTimes copy(shape, job);
+  std::vector<Ns> waits(shape.ranks);
+  for (std::size_t s = 0; s < shape.copySlots.size(); ++s) waits[shape.copySlots[s].rank.index()] += copy.wait(s);
+  return waits;
 }
 
 CostTable leastCosts(CostTable costs, const std::vector<ActionTime>& times) {

@@ -14,13 +14,16 @@ namespace pw {
 using ActionTime = std::pair<Action, Ns>;
 
 /// The job's usual times by stage: actions are means over microbatches, with the host's wait before them; a message's latency is its usual
-/// time; all operations that come after the first action count as the optimizer of their rank's first stage. Where the job only has B, half
-/// of it is for the inputs; where it only has I and W, B is their sum. No bytes: a trace does not show memory. Cost: as `typicalTimes`.
+/// time; all operations that come after the first action count as the optimizer, in equal parts of the stages of their rank. Where the job
+/// only has B, half of it is for the inputs; where it only has I and W, B is their sum. No bytes: a trace does not show memory. Cost: as
+/// `typicalTimes`.
 [[nodiscard]] CostTable costsOf(const Job& job);
 
 /// The usual times of the job's actions one by one, with what their message usually takes beyond its link's latency in `costsOf`. Cost: as
 /// `typicalTimes`.
 [[nodiscard]] std::vector<ActionTime> actionTimes(const Job& job);
+/// By rank: how much of these times its host was late with actions that could have begun.
+[[nodiscard]] std::vector<Ns> hostWaits(const Job& job);
 
 /// The costs with the shortest of these times of a stage and kind, where there is one: for bounds that hold for all of them.
 [[nodiscard]] CostTable leastCosts(CostTable costs, const std::vector<ActionTime>& times);

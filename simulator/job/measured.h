@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedules/job_rank.h"
@@ -40,5 +42,15 @@ struct MeasuredJob {
 
   bool operator==(const MeasuredJob&) const = default;
 };
+
+/// How a trace shows what a worker does besides its actions, the first of which starts at `first` and the last of which ends at `last`:
+/// before them as loading, between them beside them, after them as a sum of gradients, where its name says so, or an optimizer.
+[[nodiscard]] Span spanOf(const NamedSpan& operation, Rank rank, Stage beside, Ns first, Ns last);
+
+/// The spans of one pipeline, on ranks from 0 on.
+[[nodiscard]] Trace pipelineOf(const Trace& trace, std::size_t copy, int ranks);
+
+/// A step of that pipeline of `measured` that takes longest in most of its steps (ties: the first).
+[[nodiscard]] Trace slowestPipeline(const MeasuredJob& measured, const MeasuredStep& step);
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 #include "simulator/job/recover.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,18 +24,6 @@ namespace {
 
 constexpr std::size_t kMostNotes = 12;
 
-/// The spans of a pipeline, as of a trace of its own.
-Trace copyOf(const Trace& trace, std::size_t copy, int ranks) {
-  Trace part{ranks, {}, {}};
-  const auto first = static_cast<std::int32_t>(copy) * ranks;
-  for (Span span : trace.spans) {
-    if (span.rank.value < first || span.rank.value >= first + ranks) continue;
-    span.rank.value -= first;
-    part.spans.push_back(span);
-  }
-  return part;
-}
-
 /// Without slots, whose actions then follow each other.
 Schedule plain(Schedule schedule) {
   for (auto& row : schedule.rows) {
@@ -47,7 +36,7 @@ Schedule plain(Schedule schedule) {
 std::pair<std::optional<Schedule>, std::vector<std::string>> scheduleOf(const MeasuredJob& measured, int ranks) {
   std::vector<std::pair<Schedule, std::vector<std::string>>> seen;
   for (const MeasuredStep& step : measured.steps) {
-    std::optional<Schedule> schedule = executedSchedule(copyOf(step.trace, 0, ranks));
+    std::optional<Schedule> schedule = executedSchedule(pipelineOf(step.trace, 0, ranks));
     if (!schedule) continue;
     Schedule found = plain(*std::move(schedule));
     const auto same = std::ranges::find_if(seen, [&](const auto& other) { return other.first == found; });
@@ -77,6 +66,41 @@ std::vector<NamedSpan> operationsOf(const MeasuredStep& step) {
     named.push_back({JobRank(span.rank.value), count == 1 ? name : fmt::format("{} {}", name, count), span.start, span.end});
   }
   return named;
+}
+
+/// What an action of a kind takes beside others, where no action of its stage tells: backwards twice as long as the others.
+Ns usualShare(ActionKind kind) { return Ns(kind == ActionKind::Backward ? std::int64_t{2} : std::int64_t{1}); }
+
+/// Actions that a rank records as a pair are done at the same times. Here they follow each other: each has as much of the pair's time as
+/// its kind takes of the same stage by itself (the median), so that they take together what the pair took.
+void sharePairs(const JobShape& shape, StepSpans& spans) {
+  const auto overlaps = [&](std::size_t base, std::size_t s) {  // with the next
+    const bool hasNext = s + 1 < shape.begin[shape.copySlots[s].rank.index() + 1];
+    return hasNext && spans.start[base + s + 1] < spans.end[base + s];
+  };
+  for (std::size_t copy = 0; copy < shape.copies; ++copy) {
+    const std::size_t base = copy * shape.slotsOfCopy();
+    std::map<std::pair<Stage, ActionKind>, std::vector<Ns>> alone;
+    for (std::size_t s = 0; s < shape.slotsOfCopy(); ++s) {
+      const bool isFirst = s == shape.begin[shape.copySlots[s].rank.index()];
+      if (overlaps(base, s) || (!isFirst && overlaps(base, s - 1))) continue;
+      alone[{shape.copySlots[s].action.stage, shape.copySlots[s].action.kind}].push_back(spans.end[base + s] - spans.start[base + s]);
+    }
+    for (auto& ofKind : alone) std::ranges::sort(ofKind.second);
+    for (std::size_t s = 0; s < shape.slotsOfCopy(); ++s) {
+      if (!overlaps(base, s)) continue;
+      const Action &first = shape.copySlots[s].action, &second = shape.copySlots[s + 1].action;
+      const auto one = alone.find({first.stage, first.kind}), other = alone.find({second.stage, second.kind});
+      const bool isKnown = one != alone.end() && other != alone.end();
+      const Ns a = isKnown ? one->second[one->second.size() / 2] : usualShare(first.kind);
+      const Ns b = isKnown ? other->second[other->second.size() / 2] : usualShare(second.kind);
+      const Ns begin = spans.start[base + s], end = std::max(spans.end[base + s], spans.end[base + s + 1]);
+      const double share = static_cast<double>(a) / static_cast<double>(std::max<Ns>(1, a + b));
+      const Ns middle = begin + Ns(std::llround(share * static_cast<double>(end - begin)));
+      spans.end[base + s] = spans.start[base + s + 1] = middle;
+      spans.end[base + s + 1] = end;
+    }
+  }
 }
 
 class Recovery {
@@ -148,7 +172,10 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
     if (!again) spans.start[i] = span.start;
   }
   const auto missing = std::ranges::find(spans.end, kUnknownTime);
-  if (missing == spans.end.end()) return spans;
+  if (missing == spans.end.end()) {
+    sharePairs(shape, spans);
+    return spans;
+  }
   const auto i = static_cast<std::size_t>(missing - spans.end.begin());
   const JobShape::Slot& slot = shape.copySlots[i % shape.slotsOfCopy()];
   note(fmt::format("{} was left out: worker {} does not do {}.", step.name, i / shape.slotsOfCopy() * shape.ranks + slot.rank.index(),

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "simulator/job/measured.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
@@ -175,7 +176,9 @@ std::vector<ReplayError> replayErrors(const JobShape& shape, const Job& job, con
   return errors;
 }
 
-Trace traceOf(const JobShape& shape, const JobReplay& replay, std::size_t copy) {
+namespace {
+
+Trace actionsOf(const JobShape& shape, const JobReplay& replay, std::size_t copy) {
   Trace trace;
   trace.ranks = static_cast<int>(shape.ranks);
   for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
@@ -183,6 +186,31 @@ Trace traceOf(const JobShape& shape, const JobReplay& replay, std::size_t copy) 
     const std::size_t i = copy * shape.slotsOfCopy() + s;
     trace.spans.push_back(
         {slot.rank, *spanKind(slot.action.kind), slot.action.stage, slot.action.microbatch, slot.rank, 0, replay.start[i], replay.end[i]});
+  }
+  return trace;
+}
+
+}  // namespace
+
+Trace traceOf(const JobShape& shape, const JobReplay& replay, std::size_t copy) {
+  Trace trace = actionsOf(shape, replay, copy);
+  normalize(trace);
+  return trace;
+}
+
+Trace stepOf(const JobShape& shape, const Job& job, const JobTimes& times, const JobReplay& replay, std::size_t copy) {
+  Trace trace = actionsOf(shape, replay, copy);
+  for (std::size_t r = 0; r < shape.ranks; ++r) {
+    const std::size_t begin = copy * shape.slotsOfCopy() + shape.begin[r], end = copy * shape.slotsOfCopy() + shape.begin[r + 1];
+    if (begin == end) continue;
+    const Ns first = replay.start[begin], last = replay.end[end - 1];
+    for (std::size_t o = 0; o < shape.operations; ++o) {
+      const std::size_t at = (copy * shape.ranks + r) * shape.operations + o;
+      if (job.operations[o].after[r] < 0 || replay.operationEnd[at] <= replay.operationStart[at]) continue;
+      const Ns start = std::max(replay.operationStart[at], replay.operationEnd[at] - std::max<Ns>(0, times.operations[at]));
+      const NamedSpan operation{JobRank(r), job.operations[o].name, start, replay.operationEnd[at]};
+      trace.spans.push_back(spanOf(operation, Rank(r), Stage(r), first, last));
+    }
   }
   normalize(trace);
   return trace;

@@ -57,5 +57,7 @@ struct ReplayError {
 
 /// The replay of a copy as a trace of its pipeline.
 [[nodiscard]] Trace traceOf(const JobShape& shape, const JobReplay& replay, std::size_t copy = 0);
+/// The same with the operations of its workers, without their waits for others. `times`: those that were replayed.
+[[nodiscard]] Trace stepOf(const JobShape& shape, const Job& job, const JobTimes& times, const JobReplay& replay, std::size_t copy);
 
 }  // namespace pw

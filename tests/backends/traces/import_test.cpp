@@ -228,6 +228,16 @@ TEST(TraceImport, LeavesClocksAsTheyAreWhereRecordingsBeginWithinAStep) {
   }
 }
 
+TEST(TraceImport, RefusesFilesOfSeveralRecordings) {
+  const test::Folder folder;
+  const std::string chrome = folder.with("rank0.json", traceOf(event("PP:0F0", 1, 0, 10)));
+  const std::string primus = PW_SOURCE_DIR "/tests/data/primus/pp8",
+                    worker = PW_SOURCE_DIR "/tests/data/straggler_analysis/timeline-ST.json.gz";
+  for (const auto& paths : {std::vector{primus, chrome}, {chrome, primus}, {worker, chrome}, {chrome, worker}})
+    EXPECT_THAT([&] { (void)importTrace(paths); },
+                testing::ThrowsMessage<UsageError>(HasSubstr("are not of one recording; import them apart")));
+}
+
 TEST(TraceImport, TellsRanksByTheNamesOfThreadsAndProcesses) {
   const auto named = [](const char* what, int process, const char* name) {
     return std::string(R"({"ph":"M","name":")") + what + R"(","pid":)" + std::to_string(process) + R"(,"tid":1,"args":{"name":")" + name +
