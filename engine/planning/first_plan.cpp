@@ -83,10 +83,14 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
       plan.recomputes = recomputes;
       const std::optional<Bytes> peak = peakOf(graph, bytes, plan);
       if (!peak && recomputes) break;
-      for (const Cluster& cluster : clusters) {
+      for (auto at = clusters.begin(); at != clusters.end(); ++at) {
+        const Cluster& cluster = *at;
         plan.cluster = cluster.origin;
         plan.fits = ranks <= ranksOf(cluster) && peak.value_or(Bytes{0}) <= cluster.memoryBytes;
         if (!plan.fits) continue;
+        for (auto larger = at + 1; larger != clusters.end(); ++larger) {
+          if (ranks <= ranksOf(*larger)) plan.others.push_back(larger->origin);
+        }
         if (cluster.origin == clusters.front().origin || !graph.splitMarkers.empty() || ranks == 1) return plan;
         FirstPlan balanced = plan;  // by the times of this cluster, if it fits so, too
         balanced.begins = balancedSplits(graph, estimate(graph, microbatch, cluster), ranks, Balance::Time);

@@ -11,9 +11,10 @@ namespace pw {
 struct FirstPlan {
   std::string cluster;  ///< for `loadCluster`
   int ranks = 1;        ///< as many as the model's split markers make stages; else up to four, or 8, 16, … where these do not hold it
-  std::vector<NodeId> begins;  ///< balanced by time, or the markers
-  bool recomputes = false;     ///< whole stages, as they do not fit otherwise
-  bool fits = true;            ///< the cluster has so many ranks, and each needs no more memory than its device has
+  std::vector<NodeId> begins;            ///< balanced by time, or the markers
+  bool recomputes = false;               ///< whole stages, as they do not fit otherwise
+  bool fits = true;                      ///< the cluster has so many ranks, and each needs no more memory than its device has
+  std::vector<std::string> others = {};  ///< clusters that hold it, too: those with larger devices, smallest first
 };
 
 /// On the fewest ranks that a cluster has and that its memory allows, rather without recomputation than with, and of the clusters with so

@@ -95,6 +95,7 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths, cons
                                   "choose another under Plan."
                                 : "Planned for %1 ranks of %2, the smallest preset that holds this model; choose another under Plan.";
     loaded->notes << translated(how).arg(first.ranks).arg(where);
+    loaded->otherClusters = first.others;
   }
   if (isLayerChain(*graph)) loaded->design.profile = std::make_shared<const Profile>(profileOf(*graph));
   return loaded;

@@ -28,6 +28,7 @@ struct Loaded {
   QString store;
   QString study;                             ///< path of a study's results
   QString cluster;                           ///< path of a cluster to estimate for
+  std::vector<std::string> otherClusters;    ///< for `loadCluster`: a model planned for a preset could as well be planned for these
   QString project;                           ///< path of the project file that it is saved to; empty: none yet
   std::vector<PinnedPlan> pins;              ///< of a project
   QByteArray view;                           ///< of a project: the timeline's and the window's

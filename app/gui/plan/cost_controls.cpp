@@ -70,7 +70,6 @@ struct CostControls::Private {
   void addLink(QFormLayout& form);
   void addHow(QFormLayout& form);
   void addSource(QFormLayout& form);
-  void choose(const std::string& name);
   void openFile();
   void showCluster(const std::string& name);
 };
@@ -85,15 +84,6 @@ CostControls::CostControls(Document& document, QFormLayout& form, QObject* paren
 
 CostControls::~CostControls() = default;
 
-/// The design's estimates are for this cluster from now on, and those of the next model that is opened.
-void CostControls::Private::choose(const std::string& name) {
-  QSettings().setValue(QStringLiteral("cluster"), textOf(name));
-  document.edit(tr("Choose cluster %1").arg(clusterTitle(name)), [&](Design& design) {
-    design.cluster = name;
-    design.profile.reset();
-  });
-}
-
 void CostControls::Private::addCluster(QFormLayout& form) {
   for (const std::string& preset : clusterPresets()) cluster->addItem(textOf(preset), textOf(preset));
   cluster->insertSeparator(cluster->count());
@@ -103,7 +93,7 @@ void CostControls::Private::addCluster(QFormLayout& form) {
   QObject::connect(cluster, &QComboBox::activated, &controls, [this](int index) {
     if (!cluster->itemData(index).isValid()) return openFile();
     const std::string added = partsOf(document.design().cluster, links).links;
-    choose(cluster->itemData(index).toString().toStdString() + (added.empty() ? "" : "+" + added));
+    controls.useCluster(cluster->itemData(index).toString().toStdString() + (added.empty() ? "" : "+" + added));
   });
   edit->setText(tr("Edi&t…"));
   edit->setAccessibleName(tr("Edit cluster"));
@@ -135,9 +125,9 @@ void CostControls::Private::addLink(QFormLayout& form) {
   QObject::connect(link, &QComboBox::activated, &controls, [this](int index) {
     const std::string name = link->itemData(index).toString().toStdString();
     const std::string own = partsOf(document.design().cluster, links).cluster;
-    if (!isClusterText(own)) return choose(own + (name.empty() ? "" : "+" + name));
+    if (!isClusterText(own)) return controls.useCluster(own + (name.empty() ? "" : "+" + name));
     const auto added = std::ranges::find(links, name, &NamedLink::name);
-    if (added != links.end()) choose(toJson(withLink(loadCluster(own), *added)));
+    if (added != links.end()) controls.useCluster(toJson(withLink(loadCluster(own), *added)));
   });
   form.addRow(tr("Links"), link);
 }
@@ -186,6 +176,14 @@ void CostControls::Private::openFile() {
   if (!path.isEmpty()) controls.useClusterFile(path);
 }
 
+void CostControls::useCluster(const std::string& name) {
+  QSettings().setValue(QStringLiteral("cluster"), textOf(name));
+  d->document.edit(tr("Choose cluster %1").arg(clusterTitle(name)), [&](Design& design) {
+    design.cluster = name;
+    design.profile.reset();
+  });
+}
+
 void CostControls::useClusterFile(const QString& path) {
   const std::string name = QFileInfo(path).absoluteFilePath().toStdString();
   try {
@@ -194,7 +192,7 @@ void CostControls::useClusterFile(const QString& path) {
     emit problem(QString::fromUtf8(e.what()));
     return;
   }
-  d->choose(name);
+  useCluster(name);
 }
 
 void CostControls::editCluster() {

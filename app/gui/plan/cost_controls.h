@@ -3,6 +3,7 @@
 #include <QFormLayout>
 #include <QWidget>
 #include <memory>
+#include <string>
 
 namespace pw::gui {
 
@@ -24,6 +25,8 @@ class CostControls : public QObject {
   /// Shows where the times of the document's prediction come from.
   void showSource();
 
+  /// Estimates for a cluster by its name (`loadCluster`), now and for models that are opened later.
+  void useCluster(const std::string& name);
   /// Estimates for the cluster of a file, whose links count too. Emits `problem` where it is none.
   void useClusterFile(const QString& path);
   /// Opens the editor of the cluster, or brings it to the front.

@@ -125,6 +125,8 @@ bool PlanPanel::isIdle() const { return d->results->isIdle(); }
 
 void PlanPanel::editCluster() { d->costs->editCluster(); }
 
+void PlanPanel::useCluster(const std::string& name) { d->costs->useCluster(name); }
+
 void PlanPanel::Private::build() {
   auto* inside = new QWidget;
   auto* column = new QVBoxLayout(inside);

@@ -2,6 +2,7 @@
 
 #include <QWidget>
 #include <memory>
+#include <string>
 
 namespace pw::gui {
 
@@ -15,6 +16,7 @@ class PlanPanel : public QWidget {
   ~PlanPanel() override;
   [[nodiscard]] bool isIdle() const;  ///< all figures are of the document's prediction
   void editCluster();                 ///< in a dialog beside the plan
+  void useCluster(const std::string& name);
 
  signals:
   void profileRequested();  ///< measure this model here

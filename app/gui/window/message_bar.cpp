@@ -1,7 +1,9 @@
 #include "app/gui/window/message_bar.h"
 
+#include <QAction>
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QMenu>
 #include <QMessageBox>
 #include <QPushButton>
 #include <QResizeEvent>
@@ -34,7 +36,12 @@ QString cutTo(const QString& text, int lines, int width, const QFont& font) {
 }  // namespace
 
 MessageBar::MessageBar(QWidget* parent)
-    : QFrame(parent), icon_(new QLabel), text_(new QLabel), more_(new QPushButton(tr("&More…"))), buttons_(new QVBoxLayout) {
+    : QFrame(parent),
+      icon_(new QLabel),
+      text_(new QLabel),
+      offer_(new QPushButton(tr("&Instead"))),
+      more_(new QPushButton(tr("&More…"))),
+      buttons_(new QVBoxLayout) {
   setObjectName(QStringLiteral("message"));
   setFrameShape(QFrame::StyledPanel);
   setAutoFillBackground(true);
@@ -48,8 +55,10 @@ MessageBar::MessageBar(QWidget* parent)
   auto* dismiss = new QPushButton(tr("&Dismiss"));
   connect(dismiss, &QAbstractButton::clicked, this, &QWidget::hide);
   connect(more_, &QAbstractButton::clicked, this, [this] { showAll(); });
+  offer_->hide();
   row->addWidget(icon_);
   row->addWidget(text_, 1);
+  buttons_->addWidget(offer_);
   buttons_->addWidget(dismiss);
   buttons_->addWidget(more_);
   row->addLayout(buttons_);
@@ -62,8 +71,24 @@ void MessageBar::show(const QString& sentence, QStyle::StandardPixmap icon) {
   all_ = ends.contains(sentence.back()) ? sentence : sentence + QLatin1Char('.');
   text_->setAccessibleDescription(all_);
   kind_ = icon;
+  if (QMenu* const earlier = offer_->menu()) earlier->deleteLater();  // this may be what its choice leads to
+  offer_->setMenu(nullptr);
+  offer_->hide();
   fit();
   setVisible(true);
+}
+
+void MessageBar::offer(const QString& text, const QList<QAction*>& choices) {
+  auto* menu = new QMenu(offer_);
+  for (QAction* choice : choices) {
+    choice->setParent(menu);
+    menu->addAction(choice);
+  }
+  connect(menu, &QMenu::triggered, this, &QWidget::hide);
+  offer_->setText(text);
+  offer_->setMenu(menu);
+  offer_->show();
+  fit();
 }
 
 /// As many lines as the two buttons are high; the width of the text does not depend on whether both are there.

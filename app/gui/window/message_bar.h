@@ -3,6 +3,7 @@
 #include <QFrame>
 #include <QStyle>
 
+class QAction;
 class QLabel;
 class QPushButton;
 class QVBoxLayout;
@@ -19,6 +20,9 @@ class MessageBar : public QFrame {
   explicit MessageBar(QWidget* parent = nullptr);
   /// A full stop is added where the sentence has no end; empty: nothing happens.
   void show(const QString& sentence, QStyle::StandardPixmap icon);
+  /// Offers something instead of what the message says: a button that opens a menu of these, until the next message. The bar goes when one
+  /// is chosen.
+  void offer(const QString& text, const QList<QAction*>& choices);
   [[nodiscard]] QString text() const { return all_; }  ///< all of it
 
  protected:
@@ -30,6 +34,7 @@ class MessageBar : public QFrame {
   void showAll();
 
   QLabel *icon_, *text_;
+  QPushButton* offer_;
   QPushButton* more_;  ///< where not all of the message has room
   QVBoxLayout* buttons_;
   QString all_;

@@ -1,14 +1,19 @@
 // What becomes of files that are opened.
+#include <QAction>
 #include <QFileInfo>
 #include <QMessageBox>
 #include <QSettings>
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "app/gui/document/cluster_title.h"
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/dumps.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/window/message_bar.h"
 #include "app/gui/window/view_link.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/dumps/read.h"
@@ -110,8 +115,19 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   }
   if (!loaded.cluster.isEmpty()) takeCluster(loaded.cluster);
   if (!loaded.notes.isEmpty()) window.showNote(loaded.notes.join(QLatin1Char(' ')));
+  if (!loaded.otherClusters.empty()) offerClusters(loaded.otherClusters);
   remember(paths);
   showTitle();
+}
+
+/// Beside the note that says which one was chosen.
+void MainWindow::Private::offerClusters(const std::vector<std::string>& clusters) {
+  QList<QAction*> choices;
+  for (const std::string& cluster : clusters) {
+    choices << new QAction(clusterTitle(cluster));
+    connect(choices.back(), &QAction::triggered, plan, [this, cluster] { plan->useCluster(cluster); });
+  }
+  message->offer(tr("&Other clusters"), choices);
 }
 
 /// What a job did stands above what is made of it. The next that is opened gets back what was there before, unless another was chosen.

@@ -90,6 +90,7 @@ struct MainWindow::Private {
   void take(const Loaded& loaded, const QStringList& paths);
   void arrangeFor(const Loaded& loaded);
   void takeCluster(const QString& path);
+  void offerClusters(const std::vector<std::string>& clusters);
   void explainHang(bool marks);
   enum class ScheduleUse : std::uint8_t { Model, Alone, None };
   [[nodiscard]] bool mayBeForModel(const QStringList& paths) const;

@@ -39,6 +39,8 @@ TEST(FirstPlan, IsOnFourRanksOfTheSmallestPresetThatHoldsTheModel) {
   EXPECT_EQ(large.ranks, 4);
   EXPECT_NE(large.cluster, "cpu-workstation");
   const Cluster cluster = loadCluster(large.cluster);
+  EXPECT_FALSE(large.others.empty()) << "larger ones hold it, too";
+  for (const std::string& other : large.others) EXPECT_GE(loadCluster(other).memoryBytes, cluster.memoryBytes) << other;
   PlanRequest request;
   request.ranks = large.ranks;
   request.microbatches = 2 * large.ranks;
