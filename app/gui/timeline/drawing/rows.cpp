@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "app/gui/timeline/drawing/look.h"
@@ -24,18 +25,32 @@ struct Tracks {
   [[nodiscard]] double height() const { return rows() + gaps(); }
 };
 
+/// Whether either timeline has messages or reductions, or memory; a track of what is not known would only take the room of the others.
+bool hasMessages(const Scene& scene) {
+  return std::ranges::any_of(std::array{scene.predicted.get(), scene.measured.get()}, [](const Timeline* timeline) {
+    return timeline != nullptr && std::ranges::any_of(timeline->ranks, [](const auto& rank) { return rank.communication.size() > 0; });
+  });
+}
+bool hasMemory(const Scene& scene) {
+  return std::ranges::any_of(std::array{scene.predicted.get(), scene.measured.get()},
+                             [](const Timeline* timeline) { return timeline != nullptr && timeline->peak > 0; });
+}
+
+/// What is known and wanted of a rank.
 Tracks tracksOf(const Scene& scene, bool collapsed) {
   const bool two = scene.predicted && scene.measured && scene.arrangement != Arrangement::Over;
-  return {collapsed, !collapsed && scene.showsCommunication, !collapsed && scene.showsMemory, two ? 2 : 1};
+  return {collapsed, !collapsed && scene.showsCommunication && hasMessages(scene), !collapsed && scene.showsMemory && hasMemory(scene),
+          two ? 2 : 1};
 }
 
 /// Rows one below the other.
 class Stacker {
  public:
-  explicit Stacker(const Scene& scene) : scene_(scene), scale_(textScale(scene)) {}
+  explicit Stacker(const Scene& scene)
+      : scene_(scene), expanded_(tracksOf(scene, false)), collapsed_(tracksOf(scene, true)), scale_(textScale(scene)) {}
 
   void add(const RankView& view) {
-    const Tracks tracks = fitting(tracksOf(scene_, view.collapsed));
+    const Tracks tracks = fitting(view.collapsed ? collapsed_ : expanded_);
     const Source last = scene_.measured ? Source::Measured : Source::Predicted;
     const auto strips = [&](Row::Kind kind, double height) {
       const bool isAbove = scene_.arrangement == Arrangement::Above;
@@ -69,6 +84,7 @@ class Stacker {
   }
 
   const Scene& scene_;
+  Tracks expanded_, collapsed_;
   double scale_;
   double rowScale_ = 1, gapScale_ = 1;  ///< of the rank that is added
   int top_ = 4;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "app/gui/timeline/drawing/matches.h"
@@ -94,11 +95,13 @@ struct ScenePainter::Cache {
   std::optional<Look> look;
   LabelGlyphs glyphs;
   std::optional<Matches> matches;
+  std::map<const SpanTrack*, BlockSizes> sizes;  ///< of rows that are shown, or were
 
   void prepare(const Scene& scene, const Viewport& view, const Theme& theme, double ratio, int width);
   const Matches& matched(const Scene& scene);
   void paintRows(QPainter& painter, const PaintedRows& painted);
   void paintMarked(QPainter& painter, const PaintedRows& painted, const Theme& theme);
+  void measure(const Scene& scene, const Row& row);
   [[nodiscard]] TrackView viewOf(const Scene& scene, Source source, Rank rank, TrackKind kind);
   [[nodiscard]] RowImage& prepared(const Row& row, int height);
   void update(const Scene& scene, const Row& row, RowImage& cached);
@@ -127,7 +130,10 @@ void ScenePainter::Cache::prepare(const Scene& scene, const Viewport& view, cons
               scene.highlighted};
   const bool sameTimelines = now.predicted == content.predicted && now.measured == content.measured &&
                              now.predictedPrint == content.predictedPrint && now.measuredPrint == content.measuredPrint;
-  if (!sameTimelines) matches.reset();
+  if (!sameTimelines) {
+    matches.reset();
+    sizes.clear();
+  }
   if (!look || now != content) {
     for (auto& [key, row] : rows) row.offset = kNothing;
     if (now.scale != content.scale || ratio != content.devicePixelRatio || glyphs.usual.height() == 0)
@@ -150,6 +156,18 @@ const Matches& ScenePainter::Cache::matched(const Scene& scene) {
   return *matches;
 }
 
+/// Notes the sizes of a row's blocks, before it is painted; where they are so narrow that few have labels, none are needed.
+void ScenePainter::Cache::measure(const Scene& scene, const Row& row) {
+  const Timeline* const timeline = timelineFrom(scene, row.source);
+  if (row.kind != Row::Kind::Compute || timeline == nullptr || row.rank.index() >= timeline->ranks.size()) return;
+  const SpanTrack& track = timeline->ranks[row.rank.index()].compute;
+  constexpr double kNarrow = 3;  // columns
+  Ns busy = 0;
+  if (!track.busy.empty()) busy = std::accumulate(track.busy.back().begin(), track.busy.back().end(), Ns(0));
+  if (static_cast<double>(busy) < kNarrow * columns.nsPerColumn * static_cast<double>(track.size()) || sizes.contains(&track)) return;
+  sizes.emplace(&track, blockSizesOf(track, hasSeveralStages(*timeline, track)));
+}
+
 TrackView ScenePainter::Cache::viewOf(const Scene& scene, Source source, Rank rank, TrackKind kind) {
   TrackView view;
   const auto& timeline = source == Source::Predicted ? scene.predicted : scene.measured;
@@ -161,6 +179,7 @@ TrackView ScenePainter::Cache::viewOf(const Scene& scene, Source source, Rank ra
   view.highlighted = {first, std::lower_bound(first, scene.highlighted.end(), to)};
   if (kind != TrackKind::Compute) return view;
   view.withStage = hasSeveralStages(*timeline, *view.track);
+  if (const auto known = sizes.find(view.track); known != sizes.end()) view.sizes = &known->second;
   if (scene.differences && source == Source::Measured && scene.predicted && rank.index() < scene.predicted->ranks.size()) {
     view.predictedOf = &matched(scene).predictedOf[rank.index()];
     view.predicted = &scene.predicted->ranks[rank.index()].compute;
@@ -320,6 +339,7 @@ void ScenePainter::Cache::paintRows(QPainter& painter, const PaintedRows& painte
     const QRect clip = row.pinned ? tracks : tracks.adjusted(0, painted.layout.pinnedHeight, 0, 0);
     if (y > clip.bottom() || y + row.height <= clip.top()) continue;
     const int top = static_cast<int>(std::lround(y * ratio)), bottom = static_cast<int>(std::lround((y + row.height) * ratio));
+    measure(scene, row);
     if (keepsShapes(painter)) {
       painter.setClipRect(clip);
       Canvas canvas(painter, QRect(tracks.left(), y, tracks.width(), row.height));

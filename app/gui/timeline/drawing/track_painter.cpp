@@ -10,7 +10,10 @@ namespace {
 class ComputePainter {
  public:
   ComputePainter(Canvas& canvas, const Columns& columns, const TrackView& view, const Look& look, const LabelGlyphs& glyphs)
-      : canvas_(canvas), columns_(columns), view_(view), track_(*view.track), look_(look), glyphs_(glyphs) {}
+      : canvas_(canvas), columns_(columns), view_(view), track_(*view.track), look_(look), glyphs_(glyphs) {
+    glyphsOf_.fill(&glyphs.usual);
+    for (std::size_t kind = 0; view.sizes != nullptr && kind < kSpanKinds; ++kind) glyphsOf_[kind] = fitting(*view.sizes, kind);
+  }
 
   void paint(Ns end) {
     canvas_.fill(Box{columns_.edge(0), 0, columns_.edge(end), canvas_.height()}, look_.bubble());
@@ -85,11 +88,21 @@ class ComputePainter {
     if (box.width() <= kWidestLabelled) paintLabel(track_.tags[i], box, fill, view_.dims && !marked);
   }
 
+  /// The largest glyphs with which nearly all blocks of a kind have room for the longest label, a column less than they are wide where
+  /// edges are rounded; null: they have none.
+  [[nodiscard]] const Glyphs* fitting(const BlockSizes& sizes, std::size_t kind) const {
+    const double width = static_cast<double>(sizes.least[kind]) / columns_.nsPerColumn - 1;
+    for (const Glyphs* glyphs : {&glyphs_.usual, &glyphs_.small}) {
+      if (glyphs->width(sizes.longest[kind]) + 5 <= width) return glyphs;
+    }
+    return nullptr;
+  }
+
   void paintLabel(const SpanTag& tag, const Box& box, const Fill& fill, bool faint) {
-    if (box.width() < 12) return;
+    const Glyphs* const largest = glyphsOf_[indexOf(tag.kind)];
+    if (box.width() < 12 || largest == nullptr) return;
     const std::string label = labelOf(tag, view_.withStage);
-    const Glyphs& glyphs =
-        glyphs_.usual.width(label) + 5 <= box.width() && glyphs_.usual.height() + 3 <= box.height() ? glyphs_.usual : glyphs_.small;
+    const Glyphs& glyphs = largest->width(label) + 5 <= box.width() && largest->height() + 3 <= box.height() ? *largest : glyphs_.small;
     const int width = glyphs.width(label);
     if (label.empty() || width + 4 > box.width() || glyphs.height() + 3 > box.height()) return;
     const int x = box.left + (box.width() - 1 - width) / 2, y = box.top + (box.height() - glyphs.height() + 1) / 2;
@@ -173,7 +186,8 @@ class ComputePainter {
   const SpanTrack& track_;
   const Look& look_;
   const LabelGlyphs& glyphs_;
-  KindTimes before_{};  ///< up to `known_`
+  std::array<const Glyphs*, kSpanKinds> glyphsOf_{};  ///< by kind; null: no labels
+  KindTimes before_{};                                ///< up to `known_`
   Ns known_ = std::numeric_limits<Ns>::min();
   std::size_t block_ = 0;  ///< of the time requested last
 };
@@ -203,6 +217,30 @@ struct NarrowMessages {
 };
 
 }  // namespace
+
+BlockSizes blockSizesOf(const SpanTrack& track, bool withStage) {
+  BlockSizes sizes;
+  std::array<std::vector<Ns>, kSpanKinds> durations;
+  std::array<std::size_t, kSpanKinds> longest{};
+  std::array<int, kSpanKinds> most{};  // digits of stage and microbatch
+  const auto digits = [](int number) { return number < 0 ? 0 : number < 10 ? 1 : number < 100 ? 2 : number < 1'000 ? 3 : 4; };
+  for (std::size_t i = 0; i < track.size(); ++i) {
+    const SpanTag& tag = track.tags[i];
+    const std::size_t kind = indexOf(tag.kind);
+    durations[kind].push_back(track.end[i] - track.start[i]);
+    const int length = 1 + digits(tag.microbatch.value) + (withStage ? digits(tag.stage.value) : 0);
+    if (length > most[kind]) longest[kind] = i;
+    most[kind] = std::max(most[kind], length);
+  }
+  for (std::size_t kind = 0; kind < kSpanKinds; ++kind) {
+    if (durations[kind].empty()) continue;
+    const auto tenth = durations[kind].begin() + static_cast<std::ptrdiff_t>(durations[kind].size() / 10);
+    std::ranges::nth_element(durations[kind], tenth);
+    sizes.least[kind] = *tenth;
+    sizes.longest[kind] = labelOf(track.tags[longest[kind]], withStage);
+  }
+  return sizes;
+}
 
 bool TrackView::isHighlighted(std::size_t first, std::size_t last) const {
   if (highlighted.empty()) return false;

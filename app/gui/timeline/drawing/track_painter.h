@@ -1,11 +1,21 @@
 #pragma once
 
+#include <array>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "app/gui/timeline/drawing/look.h"
 
 namespace pw::gui {
+
+/// Of the blocks of a track, by kind: whether all have room for their labels, so that of like blocks all have one or none.
+struct BlockSizes {
+  std::array<Ns, kSpanKinds> least{};             ///< nine of ten take at least so long
+  std::array<std::string, kSpanKinds> longest{};  ///< label
+};
+/// Cost: linear in the spans.
+[[nodiscard]] BlockSizes blockSizesOf(const SpanTrack& track, bool withStage);
 
 /// One track and what is special about some of its spans.
 struct TrackView {
@@ -13,6 +23,7 @@ struct TrackView {
   std::span<const SourcedSpan> highlighted;  ///< of this track, by index
   bool dims = false;                         ///< others are faint
   bool withStage = false;                    ///< labels name the stage
+  const BlockSizes* sizes = nullptr;         ///< null: each block has a label that has room for it
   // Differences: the predicted track and, by index of a measured span, the matching one in it.
   const SpanTrack* predicted = nullptr;
   const std::vector<std::int32_t>* predictedOf = nullptr;

@@ -12,7 +12,7 @@ namespace pw::gui {
 
 inline constexpr Ns kMs = 1'000'000;
 
-/// F = 1 ms, I = W = 1 ms (B = 2 ms), and between ranks a transfer of 0.2 ms and a latency of 0.1 ms.
+/// F = 1 ms, I = W = 1 ms (B = 2 ms), and between ranks a transfer of 0.2 ms and a latency of 0.1 ms. A microbatch in flight takes 100 B.
 inline CostTable smallCosts(int stages) {
   SyntheticCosts costs;
   costs.forward = {kMs};
@@ -20,7 +20,9 @@ inline CostTable smallCosts(int stages) {
   costs.backwardWeight = {kMs};
   costs.transfer = kMs / 5;
   costs.latency = kMs / 10;
-  return syntheticTable(costs, stages);
+  CostTable table = syntheticTable(costs, stages);
+  for (StageCost& stage : table.stages) stage.activationBytes = 100;
+  return table;
 }
 
 inline std::shared_ptr<const Prediction> smallPrediction(std::string_view schedule = "1f1b", int ranks = 4, int microbatches = 8) {

@@ -60,6 +60,23 @@ TEST(Rows, PinnedRanksComeFirstAndCollapsedOnesShowComputeOnly) {
   EXPECT_GE(layout.rows[3].top, layout.pinnedHeight);
 }
 
+TEST(Rows, OfWhatIsNotKnownTakeNoRoom) {
+  const auto kinds = [](const Scene& scene) {
+    std::set<Row::Kind> shown;
+    for (const Row& row : layOutRows(scene).rows) shown.insert(row.kind);
+    return shown;
+  };
+  auto timeline = std::make_shared<Timeline>(*timelineOfSchedule("1f1b", {3, 3, 4}));
+  timeline->peak = 0;
+  Scene scene = sceneOf(timeline);
+  EXPECT_EQ(kinds(scene), (std::set{Row::Kind::Compute, Row::Kind::Communication}));
+  for (auto& rank : timeline->ranks) rank.communication = {};
+  EXPECT_EQ(kinds(scene), std::set{Row::Kind::Compute});
+  EXPECT_LT(layOutRows(scene).height, layOutRows(sceneOf(timelineOfSchedule("1f1b", {3, 3, 4}))).height / 2);
+  scene.measured = timelineOfSchedule("1f1b", {3, 3, 4});
+  EXPECT_EQ(kinds(scene).size(), 3u) << "as soon as one timeline has them";
+}
+
 TEST(Rows, LowRanksLeaveOutMemoryThenMessagesAndStayEightPixelsHigh) {
   Scene scene = sceneOf(timelineOfSchedule("1f1b", {4, 4, 4}));
   const auto kinds = [&](double scale) {
@@ -391,6 +408,32 @@ TEST(RowNames, OfMemoryAreThePeaksOfBothTimelines) {
   EXPECT_EQ(memoryNames(1), "plan B 800 B") << "the filled curve is that of plan B";
   scene.arrangement = Arrangement::Above;
   EXPECT_EQ(memoryNames(2), "plan B 800 B | this plan 200 B");
+}
+
+// ---- Labels ----
+
+TEST(ScenePainter, LikeBlocksOfARankAllHaveLabelsOrNone) {
+  const Scene scene = sceneOf(timelineOfSchedule("gpipe", {1, 1, 12}));  // F0 to F11, of one width
+  const SpanTrack& track = scene.predicted->ranks[0].compute;
+  const Row row = layOutRows(scene).rows.front();
+  std::set<bool> seen;
+  for (double width = 12; width < 40; width += 0.3) {  // pixels of a block
+    const Viewport view{0, 1000 / width, 1500};
+    const QImage image = paint(scene, view);
+    std::set<bool> labelled;
+    for (std::size_t i = 0; i < track.size(); ++i) {
+      if (track.tags[i].kind != SpanKind::Forward) continue;
+      std::set<QRgb> colours;  // within, without its edges
+      const int left = labelWidth(scene) + static_cast<int>(view.xOf(track.start[i])) + 3, top = rulerHeight(scene) + row.top + 3;
+      const int right = labelWidth(scene) + static_cast<int>(view.xOf(track.end[i])) - 3;
+      for (int x = left; x < right; ++x)
+        for (int y = top; y < top + row.height - 6; ++y) colours.insert(image.pixel(x, y));
+      labelled.insert(colours.size() > 1);
+    }
+    EXPECT_EQ(labelled.size(), 1u) << width << " pixels";
+    seen.insert(labelled.begin(), labelled.end());
+  }
+  EXPECT_EQ(seen.size(), 2u) << "narrow ones have none, wide ones have";
 }
 
 }  // namespace
