@@ -3,12 +3,12 @@
 #include <QFontMetricsF>
 #include <QPainter>
 #include <QPainterPath>
-#include <QStringList>
 #include <algorithm>
 #include <cmath>
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/model/graph/node_facts.h"
 #include "app/gui/model/parts/finding_mark.h"
 #include "app/gui/model/parts/row_geometry.h"
 
@@ -125,13 +125,9 @@ class Painting {
     p_.fillRect(QRectF(area.left() + 1.5, area.top() + 3, 4, area.height() - 6), stage);
     const QRectF inside = area.adjusted(kPadding + 5, (area.height() - 2 * metrics_.height()) / 2, -kPadding, 0);
     paintTitle({inside.left(), inside.top(), inside.width(), metrics_.height()}, box.row, false, box.canOpen, true);
-    QStringList facts;
-    if (row.forward + row.backward > 0) facts << durationText(row.forward + row.backward);
-    if (row.parameters > 0) facts << translated("%1 parameters").arg(countText(static_cast<double>(row.parameters)));
-    if (row.saved > 0) facts << translated("keeps %1").arg(sizeText(row.saved));
     p_.setPen(theme.faintText);
     p_.drawText(QRectF(inside.left(), inside.top() + metrics_.height(), inside.width(), metrics_.height()), Qt::AlignLeft | Qt::AlignTop,
-                metrics_.elidedText(facts.join(QStringLiteral(" · ")), Qt::ElideRight, inside.width()));
+                metrics_.elidedText(boxText(row), Qt::ElideRight, inside.width()));
   }
 
   [[nodiscard]] QPen penOf(bool sent, bool strong) const {

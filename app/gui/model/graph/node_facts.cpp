@@ -76,6 +76,15 @@ NodeFacts factsOf(const ModelGraph& graph, const ModelFlow& flow, const Bindings
           statesOf(graph, flow, bindings, graph.buffers, read)};
 }
 
+QString boxText(const CallRow& row) {
+  QStringList facts;
+  if (row.forward > 0) facts << translated("F %1").arg(durationText(row.forward));
+  if (row.backward > 0) facts << translated("B %1").arg(durationText(row.backward));
+  if (row.parameters > 0) facts << translated("%1 parameters").arg(countText(static_cast<double>(row.parameters)));
+  if (row.saved > 0) facts << translated("keeps %1").arg(sizeText(row.saved));
+  return facts.join(QStringLiteral(" · "));
+}
+
 QString nodeText(const CallRow& row, const NodeFacts& facts, const std::vector<const Finding*>& findings, std::size_t most) {
   const QString label = QString::fromStdString(row.isModule && !row.path.empty() ? row.path : row.label).toHtmlEscaped();
   QString text = QStringLiteral("<b>%1</b> %2").arg(label, QString::fromStdString(row.className).toHtmlEscaped());

@@ -27,6 +27,8 @@ struct NodeFacts {
 [[nodiscard]] std::vector<TensorFact> tensorsOf(const ModelGraph& graph, const ModelFlow& flow, const Bindings& bindings,
                                                 const std::vector<ValueId>& values);
 
+/// What a box of the graph says below its name: `F 16.9 µs · B 33.8 µs · 12.3 k parameters · keeps 1.00 MiB`, what there is of it.
+[[nodiscard]] QString boxText(const CallRow& row);
 /// All of a row as rich text: class, times and bytes, the tensors, and the findings there. At most `most` tensors of each kind.
 [[nodiscard]] QString nodeText(const CallRow& row, const NodeFacts& facts, const std::vector<const Finding*>& findings,
                                std::size_t most = 12);

@@ -55,5 +55,18 @@ TEST(NodeFacts, TheTextNamesTensorsFindingsAndWhatIsLeftOut) {
   EXPECT_TRUE(text.contains("batch_norm&lt;b&gt;")) << "what a file says is not markup";
 }
 
+TEST(BoxText, NamesTheTimesOfForwardAndBackward) {
+  CallRow row;
+  row.forward = 16'900;
+  row.backward = 33'800;
+  row.parameters = 12'300;
+  row.saved = Bytes{1} << 20;
+  EXPECT_EQ(boxText(row).toStdString(), "F 16.9 µs · B 33.8 µs · 12.3 k parameters · keeps 1.00 MiB");
+  row.backward = 0;
+  row.parameters = 0;
+  row.saved = 0;
+  EXPECT_EQ(boxText(row).toStdString(), "F 16.9 µs");
+}
+
 }  // namespace
 }  // namespace pw::gui
