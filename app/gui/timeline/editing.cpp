@@ -59,16 +59,16 @@ void Editing::addRowCommands(CommandList& commands) {
   add(commands, tr("Swap"), tr("The two selected actions of a rank change places"), Qt::Key_X, [this] { hand_.swapTwo(); });
   add(commands, tr("Repeat"), tr("The order of the selected actions is repeated for the microbatches that follow"), Qt::Key_R,
       [this] { hand_.repeat(); });
-  add(commands, tr("Pause"), tr("An empty cell goes before the selected action; it shows a pause and has no effect on a run"), Qt::Key_P,
-      [this] { hand_.addPause(); });
-  add(commands, tr("No pause"), tr("The empty cells right before the selected actions go"), Qt::Key_Backspace,
-      [this] { hand_.removePauses(); });
-  add(commands, tr("Improve"), tr("Search for a faster order from here; again stops it and keeps what it has"), Qt::Key_I,
-      [this] { hand_.isImproving() ? hand_.stopImproving() : hand_.improve(); });
   add(commands, tr("Why not earlier?"), tr("What keeps the selected action from an earlier place"), Qt::Key_W, [this] {
     const QString why = hand_.whyNotEarlier();
     bar_->setMessage(why.isEmpty() ? tr("Select one action to see what keeps it from an earlier place.") : why, false);
   });
+  add(commands, tr("Improve"), tr("Search for a faster order from here; again stops it and keeps what it has"), Qt::Key_I,
+      [this] { hand_.isImproving() ? hand_.stopImproving() : hand_.improve(); });
+  add(commands, tr("Pause"), tr("An empty cell goes before the selected action; it shows a pause and has no effect on a run"), Qt::Key_P,
+      [this] { hand_.addPause(); });
+  add(commands, tr("No pause"), tr("The empty cells right before the selected actions go"), Qt::Key_Backspace,
+      [this] { hand_.removePauses(); });
 }
 
 EditBar* Editing::makeBar(QWidget* parent) {

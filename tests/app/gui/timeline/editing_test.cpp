@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <QLabel>
+#include <QToolButton>
 
 #include "tests/app/gui/timeline/timeline_fixture.h"
 
@@ -72,6 +73,17 @@ TEST_F(TimelineEditing, WhatIsNoErrorIsNotRed) {
   key(Qt::Key_P, Qt::ShiftModifier);
   EXPECT_EQ(message(), "Select the action before which the rank is to pause.");
   EXPECT_FALSE(isRed());
+}
+
+TEST_F(TimelineEditing, WhyNotEarlierIsInSightOfAWindowOfUsualSize) {
+  widget.resize(606, 500);  // of 1380, beside Model and Plan
+  QApplication::processEvents();
+  for (const char* name : {"Split or merge B", "Why not earlier?", "Improve"}) {
+    const auto buttons = widget.findChildren<QToolButton*>();
+    const auto button = std::ranges::find(buttons, name, [](const QToolButton* b) { return b->text(); });
+    ASSERT_NE(button, buttons.end()) << name;
+    EXPECT_TRUE((*button)->isVisible()) << name;
+  }
 }
 
 TEST_F(TimelineEditing, RowsStayUnderTheMouseWhateverTheBarSays) {
