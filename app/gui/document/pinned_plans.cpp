@@ -50,7 +50,7 @@ const PinnedPlan* PinnedPlans::compared() const {
 void PinnedPlans::pin() {
   const auto prediction = document_.prediction();
   if (!prediction || document_.isPredicting() || !document_.problem().isEmpty())
-    return emit refused(tr("There is no prediction of this plan to pin; wait for it, or mend the plan."));
+    return emit refused(tr("There is no prediction of this plan to pin; wait for it, or change the plan so that it can be predicted."));
   if (plans_.size() >= kMost) return emit refused(tr("%1 plans are pinned; unpin one first.").arg(kMost));
   graph_ = document_.graph();
   costs_ = document_.design().customCosts;

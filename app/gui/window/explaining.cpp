@@ -73,8 +73,7 @@ void MainWindow::Private::replanJob() {
 /// Times that past runs of this model bring closer to what is measured, with how far off predictions then are.
 void MainWindow::Private::calibrate() {
   const auto graph = document.graph();
-  if (!graph || document.design().job)
-    return window.showNote(MainWindow::tr("Open a model first: its runs are what its times are calibrated by."));
+  if (!graph || document.design().job) return window.showNote(MainWindow::tr("Open a model first: its times are calibrated by its runs."));
   const std::string store = document.storePath().toStdString();
   loading.start(
       MainWindow::tr("Calibrating"),

@@ -28,7 +28,7 @@ void MainWindow::Private::fillPinsMenu() {
   for (std::size_t i = 0; i < pins.plans().size(); ++i) {
     const PinnedPlan& pinned = pins.plans()[i];
     QMenu* own = pinsMenu->addMenu(QLatin1Char('&') + pinned.title().replace(QLatin1Char('&'), QLatin1String("&&")));
-    QAction* compare = own->addAction(MainWindow::tr("&Compare with the plan at hand"));
+    QAction* compare = own->addAction(MainWindow::tr("&Compare with the current plan"));
     compare->setCheckable(true);
     compare->setChecked(pins.compared() == &pinned);
     QObject::connect(compare, &QAction::triggered, &window, [this, i](bool on) { on ? compareWith(i) : pins.compareWithNone(); });
