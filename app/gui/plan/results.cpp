@@ -126,10 +126,10 @@ void PlanResults::Private::build() {
   step->setFont(large);
   barName = add(PlanResults::tr("Error bar"), bar,
                 PlanResults::tr("Four of five steps are within it; it comes from the past runs that corrected the times of this plan"));
-  errorName = add(
-      PlanResults::tr("Prediction error so far"), error,
-      PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from the "
-                      "same kind of times"));
+  errorName =
+      add(PlanResults::tr("Prediction error so far"), error,
+          PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from "
+                          "times like these: measured or estimated as they are, and of the same cluster"));
   rateName = add(PlanResults::tr("Samples/s"), rate, PlanResults::tr("Of all replicas, at the predicted step"));
   mfuName = add(PlanResults::tr("MFU"), mfu,
                 PlanResults::tr("Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in a step at their peak"));
@@ -236,7 +236,7 @@ void PlanResults::Private::showResults() {
   memory->setVisible(known);
   memoryName->setVisible(known);
   const CostSource costs = document.profile() && document.profile()->estimated ? CostSource::Estimated : CostSource::Measured;
-  error->setText(document.graph() ? PlanResults::tr("no runs of this model yet") : QStringLiteral("–"));
+  error->setText(document.graph() ? PlanResults::tr("no runs from such times yet") : QStringLiteral("–"));
   const auto past = document.profile() && document.graph()
                         ? pastError(runs, document.graph()->name, r.schedule, costs, document.profile()->cluster)
                         : std::nullopt;

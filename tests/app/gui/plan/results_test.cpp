@@ -14,6 +14,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/plan/panel.h"
 #include "tests/app/gui/constants.h"
+#include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
@@ -45,6 +46,14 @@ class PlanResultsTest : public testing::Test {
   Document document;
   PlanPanel panel{document};
 };
+
+TEST_F(PlanResultsTest, OfAScheduleWithoutAModelNoRunsCanTell) {
+  EXPECT_EQ(figures()["Prediction error so far"], "no runs from such times yet");
+  const test::Folder folder;
+  document.adopt(*loadFiles({folder.with("order.csv", "0F0,0F1,0B0,0B1\n")}, {}));
+  settle();
+  EXPECT_EQ(figures()["Prediction error so far"], "–");
+}
 
 TEST_F(PlanResultsTest, OfARefusedCombinationAllStayAsTheyWere) {
   const auto before = figures();
