@@ -298,6 +298,7 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   }
   d->runs->cancel();
   d->saveLayout();
+  d->autosave.stop();  // what is discarded is not kept
   if (d->recovers) QFile::remove(autosavePath());
   event->accept();
 }
