@@ -107,8 +107,9 @@ TEST(Theme, ShowsWhereFieldsAndBoxesToTickAre) {
   applyTheme(false);
 }
 
-// Of another theme only colours differ.
+// Of another theme only colours differ, also where the plan is scrolled.
 TEST_F(WindowFixture, AThemeLeavesEveryWidgetWhereItIs) {
+  window_->resize(1300, 760);
   open(sample("gpt_small.pt2"));
   const auto places = [this] {
     QApplication::processEvents();
