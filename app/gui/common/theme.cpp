@@ -59,6 +59,7 @@ QPalette paletteOf(const Theme& t) {
   p.setColor(QPalette::Shadow, QColor(0, 0, 0, 120));
   for (const auto role : {QPalette::WindowText, QPalette::Text, QPalette::ButtonText}) p.setColor(QPalette::Disabled, role, t.faintText);
   p.setColor(QPalette::Disabled, QPalette::Highlight, t.grid);
+  p.setColor(QPalette::Disabled, QPalette::Base, window);  // a field that takes no text does not look as one that does
   return p;
 }
 
