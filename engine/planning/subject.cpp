@@ -250,6 +250,7 @@ Subject limited(Subject subject, const SubjectOptions& o) {
   setLiveLimits(subject, o.liveLimit);
   if (!o.memoryLimit.empty()) {
     if (!o.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; omit --memory-limit");
+    if (isFromJob(o)) throw UsageError("the times of a job say nothing of memory, so that no limit can be checked; omit --memory-limit");
     subject.limits.assign(subject.schedule.rows.size(), parseSize(o.memoryLimit));
   }
   return subject;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -25,6 +26,7 @@ namespace {
 constexpr std::string_view kAll = "times across ranks (ms):", kMinMax = "(min, max) time across ranks (ms):",
                            kMax = "max time across ranks (ms):";
 constexpr double kMostMs = 1e9;  ///< of a sum over a step: 11 days
+constexpr double kAlike = 1.25;  ///< the widest range of times that stands for all ranks
 constexpr std::int64_t kMostWorld = 10'000'000, kMostReports = 1'000'000;
 
 std::string_view trimmed(std::string_view text) {
@@ -59,6 +61,8 @@ class Log {
   [[nodiscard]] bool takeArgument(std::string_view line);
   void takeTime(std::string_view line);
   [[nodiscard]] std::int64_t argument(const char* name, std::int64_t fallback, std::int64_t most) const;
+  [[nodiscard]] std::int64_t stageOf(std::int64_t rank) const;
+  [[nodiscard]] std::int64_t chunksOf(const std::vector<std::int64_t>& layers) const;
   [[nodiscard]] std::vector<double> stageTimes(const Timer& timer) const;
   [[nodiscard]] std::vector<std::int64_t> layersOfStages() const;
   [[nodiscard]] Bytes outputBytes(std::int64_t microbatch) const;
@@ -69,6 +73,7 @@ class Log {
   Timer* timer_ = nullptr;
   bool inReport_ = false;
   bool hasOthers_ = false;  ///< reports of another batch size
+  double widest_ = 1;       ///< the longest time of all ranks over the shortest, where reports have no more
   std::int64_t batch_ = 0;  ///< of the iteration at hand; 0: not known
   std::int64_t reports_ = 0, stages_ = 1, world_ = 1;
 };
@@ -106,9 +111,10 @@ void Log::takeTime(std::string_view line) {
     const std::size_t comma = value.find(',');
     const auto least = milliseconds(value.substr(1, std::min(comma, value.size()) - 1));
     const auto most = comma == std::string_view::npos ? std::nullopt : milliseconds(value.substr(comma + 1, value.size() - comma - 2));
-    if (least && most) (*timer_)[-1].push_back((*least + *most) / 2);
+    if (least && most) (*timer_)[-1].push_back((*least + *most) / 2), widest_ = std::max(widest_, *most / std::max(*least, 1e-9));
   } else if (const auto time = milliseconds(value)) {
     (*timer_)[-1].push_back(*time);
+    widest_ = std::numeric_limits<double>::infinity();
   }
   timer_ = nullptr;
 }
@@ -145,6 +151,24 @@ std::int64_t Log::argument(const char* name, std::int64_t fallback, std::int64_t
   return *value;
 }
 
+/// The pipeline rank of a rank: outermost, or with --use-tp-pp-dp-mapping outside of tensor and context parallelism.
+std::int64_t Log::stageOf(std::int64_t rank) const {
+  const auto mapping = arguments_.find("use_tp_pp_dp_mapping");
+  if (mapping == arguments_.end() || mapping->second != "True") return rank / std::max<std::int64_t>(1, world_ / stages_);
+  const std::int64_t inner = argument("tensor_model_parallel_size", 1, kMostWorld) * argument("context_parallel_size", 1, kMostWorld);
+  return rank / inner % stages_;
+}
+
+/// Stages on each rank, and so the parts in which its layers are.
+std::int64_t Log::chunksOf(const std::vector<std::int64_t>& layers) const {
+  const auto each = argument("num_layers_per_virtual_pipeline_stage", 0, static_cast<std::int64_t>(kMostLayers));
+  const std::int64_t chunks =
+      each > 0 ? layers.front() / each : argument("virtual_pipeline_model_parallel_size", 1, static_cast<std::int64_t>(kMostLayers));
+  if (chunks < 1 || std::ranges::any_of(layers, [&](std::int64_t of) { return of % chunks != 0; }))
+    refuse(fmt::format("the layers of a rank are not shared evenly by its {} virtual stages", chunks));
+  return chunks;
+}
+
 /// Per stage [ms of a step]: the mean of its ranks.
 std::vector<double> Log::stageTimes(const Timer& timer) const {
   std::vector<double> sums(static_cast<std::size_t>(stages_)), counts(sums.size());
@@ -153,7 +177,7 @@ std::vector<double> Log::stageTimes(const Timer& timer) const {
     const double time = *medianOf(all.size() > 1 ? std::vector<double>(all.begin() + 1, all.end()) : all);
     if (rank >= world_) refuse(fmt::format("it has times of rank {}, but {} ranks", rank, world_));
     for (std::int64_t stage = 0; stage < stages_; ++stage) {
-      if (rank >= 0 && rank / std::max<std::int64_t>(1, world_ / stages_) != stage) continue;
+      if (rank >= 0 && stageOf(rank) != stage) continue;
       sums[static_cast<std::size_t>(stage)] += time;
       counts[static_cast<std::size_t>(stage)] += 1;
     }
@@ -223,7 +247,10 @@ LayerTable Log::read(std::string_view text) {
   const std::int64_t batch = argument("global_batch_size", -1, kMostWorld), replicas = argument("data_parallel_size", 1, kMostWorld);
   const double microbatches = std::max(1.0, static_cast<double>(batch) / static_cast<double>(microbatch * replicas));
   std::array<std::vector<double>, 2> times{stageTimes(forward_), stageTimes(backward_)};
+  if (stages_ > 1 && widest_ > kAlike)
+    refuse("its reports give the shortest or longest time of all ranks alone, which does not tell stages apart");
   const std::vector<std::int64_t> layers = layersOfStages();
+  const std::int64_t chunks = chunksOf(layers);
   LayerTable table;
   table.name = std::filesystem::path(source_).stem().string();
   table.microbatch = microbatch;
@@ -254,10 +281,12 @@ LayerTable Log::read(std::string_view text) {
     table.layers.push_back(layerOf("embedding", before[0], before[1]));
   }
   std::int64_t number = 0;
-  for (std::size_t s = 0; s < layers.size(); ++s) {
-    const auto of = static_cast<double>(layers[s]);
-    for (std::int64_t l = 0; l < layers[s]; ++l)
-      table.layers.push_back(layerOf(fmt::format("layer{}", number++), times[0][s] / of, times[1][s] / of));
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    for (std::size_t s = 0; s < layers.size(); ++s) {
+      const auto of = static_cast<double>(layers[s]);
+      for (std::int64_t l = 0; l < layers[s] / chunks; ++l)
+        table.layers.push_back(layerOf(fmt::format("layer{}", number++), times[0][s] / of, times[1][s] / of));
+    }
   }
   if (stages_ > 2) table.layers.push_back(layerOf("output", after[0], after[1]));
   table.layers.back().output = 0;

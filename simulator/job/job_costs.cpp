@@ -86,6 +86,8 @@ void giveToStages(Ns time, Rank rank, const Placement& placement, CostTable& cos
   }
 }
 
+std::string partName(std::size_t stage, int part) { return fmt::format("stage{}.part{}", stage, part); }
+
 Ns parts(Ns whole, int part) { return whole / kPartsOfStage + (part < whole % kPartsOfStage ? Ns{1} : Ns{0}); }
 
 }  // namespace
@@ -225,6 +227,13 @@ JobStepTimes timesFor(const Job& job, const Schedule& schedule) {
   return times;
 }
 
+bool isOfJob(const LayerTable& table) {
+  for (std::size_t i = 0; i < table.layers.size(); ++i) {
+    if (table.layers[i].name != partName(i / kPartsOfStage, static_cast<int>(i % kPartsOfStage))) return false;
+  }
+  return !table.layers.empty() && table.layers.size() % kPartsOfStage == 0;
+}
+
 LayerTable layersOf(const Job& job) {
   const CostTable costs = costsOf(job);
   if (costs.stages.size() * static_cast<std::size_t>(kPartsOfStage) > kMostLayers)
@@ -239,7 +248,7 @@ LayerTable layersOf(const Job& job) {
     const StageCost& stage = costs.stages[s];
     for (int part = 0; part < kPartsOfStage; ++part) {
       Layer& layer = table.layers.emplace_back();
-      layer.name = fmt::format("stage{}.part{}", s, part);
+      layer.name = partName(s, part);
       layer.module = fmt::format("stage{}", s);
       layer.forward = parts(stage.forward, part);
       layer.input = parts(stage.backwardInput, part);

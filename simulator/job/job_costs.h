@@ -49,5 +49,7 @@ struct JobStepTimes {
 /// bytes are the 0 of unknown ones.
 inline constexpr int kPartsOfStage = 12;
 [[nodiscard]] LayerTable layersOf(const Job& job);
+/// Whether it is such a table, whose layers are no layers of the model.
+[[nodiscard]] bool isOfJob(const LayerTable& table);
 
 }  // namespace pw

@@ -12,6 +12,7 @@
 
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/text/counted.h"
 
@@ -116,6 +117,14 @@ void requireSame(const std::vector<LayoutBlock>& blocks, const Layout& layout, c
 
 }  // namespace
 
+void requireLayersOfModel(const LayerTable& table, std::string_view tool) {
+  if (!isOfJob(table)) return;
+  throw UsageError(fmt::format(
+      "the times of {} are of a job's stages, and do not say where {} can cut between layers; plan a table of the model's layers "
+      "instead (plan --layers)",
+      table.name, tool));
+}
+
 std::optional<std::string> numberedModule(std::string_view path) {
   if (path.starts_with('@')) return std::nullopt;  // a node, whose number is no layer's
   for (std::size_t begin = 0; begin < path.size();) {
@@ -178,6 +187,7 @@ CutLayout layoutOf(const std::vector<LayoutBlock>& blocks, const std::vector<Nod
 }
 
 LaidOutTable layOut(const LayerTable& table, const Layout& layout) {
+  requireLayersOfModel(table, "Megatron-LM");
   const std::vector<LayoutBlock> blocks = blocksOf(table);
   requireSame(blocks, layout, table);
   LaidOutTable result{{table.name, table.microbatch, table.actionOverhead, table.optimizerNsPerByte, {}}, {}, {}};

@@ -32,6 +32,9 @@ struct LayoutBlock {
 /// first one named like an embedding and last ones named like a norm, a head or a loss. Cost: n log n.
 [[nodiscard]] std::vector<LayoutBlock> blocksOf(const LayerTable& table);
 
+/// Throws UsageError for the equal parts of a job's stages, which are no layers of the model and cannot be cut by `tool`.
+void requireLayersOfModel(const LayerTable& table, std::string_view tool);
+
 /// The nodes of a model as such blocks, by the modules that they are in: [begin, end) are nodes. Empty for a model without numbered
 /// modules. Of a layer table as above. Cost: n log n.
 [[nodiscard]] std::vector<LayoutBlock> blocksOf(const ModelGraph& graph);

@@ -35,6 +35,7 @@ struct LayeredModel {
 LayeredModel layered(const Plan& plan, const ModelGraph& graph) {
   if (isLayerChain(graph)) {
     LayeredModel model{tableOf(graph), {}};
+    requireLayersOfModel(model.table, "Megatron-LM");
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) model.nodes.push_back(i);
     return model;
   }

@@ -129,6 +129,7 @@ void requirePlainName(const std::string& name) {
 TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph) {
   requireFits(plan, graph);
   requireSameSplits(plan, "torchtitan");
+  if (isLayerChain(graph)) requireLayersOfModel(tableOf(graph), "torchtitan");
   const int ranks = shapeOf(plan.schedule).ranks;
   if (ranks < 2) throw UsageError("torchtitan's pipelining needs two ranks or more, and the plan has one; plan with --ranks 2");
   if (!trains(plan.schedule))

@@ -92,6 +92,12 @@ TEST(JobsCli, SearchesWithAJobsStagesCutAnew) {
   EXPECT_THAT(text, testing::Not(HasSubstr("memory")));
   EXPECT_THAT(text, testing::Not(HasSubstr("0 B")));
   EXPECT_THAT(call({"search", "--costs-from", kNdTimeline, "--ranks", "4"}).err, HasSubstr("is not a job; make one of a trace"));
+  // Parts of its stages are no layers.
+  const std::string plan = folder.file("plan.json");
+  ASSERT_EQ(call({"search", "--costs-from", job, "--ranks", "4", "--microbatches", "4", "--schedules", "1f1b", "--out", plan}).status, 0);
+  for (const char* tool : {"megatron", "torchtitan"})
+    EXPECT_THAT(call({"export", plan, "--to", tool, "--out", folder.file(tool)}).err, HasSubstr("plan a table of the model's layers instead"));
+  EXPECT_THAT(call({"layout", "--check", "Ettt|ttt|ttt|tttL", "--layers", job}).err, HasSubstr("plan a table of the model's layers"));
 }
 
 TEST(JobsCli, ComparesTwoTracesTaskByTask) {
@@ -186,6 +192,7 @@ TEST(JobsCli, RefusesWhatIsUnusableInOneSentence) {
            {{"explain", kPrimus, "--steps", "x"}, "is not a range of steps"},
            {{"import", kPrimus, "--out", "job.csv"}, "a job is written as JSON"},
            {{"simulate", "--costs-from", kPrimus, "--forward", "1ms"}, "--costs-from has all times"},
+           {{"simulate", "--costs-from", kPrimus, "--memory-limit", "1KB"}, "say nothing of memory"},
            {{"simulate", "--steps", "3", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "2"}, "--steps are of a job"},
            {{"compare"}, "compare needs --store"},
            {{"compare", "--trace", kPrimus}, "go together"}}) {

@@ -101,6 +101,42 @@ TEST(MegatronLog, ReadsTheRangeOfAllRanks) {
   for (const Layer& layer : table.layers) EXPECT_EQ(layer.forward, 1'000'000) << "16 ms of 8 microbatches and 2 layers";
 }
 
+TEST(MegatronLog, RefusesARangeThatHidesASlowStage) {
+  for (const char* times :
+       {"(min, max) time across ranks (ms):\n    forward-compute ....: (10.00, 20.00)\n    backward-compute ....: (20.00, 40.00)\n",
+        "max time across ranks (ms):\n    forward-compute ....: 20.00\n    backward-compute ....: 40.00\n"}) {
+    EXPECT_THAT(refusal(arguments(2, 4) + times), HasSubstr("does not tell stages apart"));
+    EXPECT_EQ(refusal(arguments(1, 4) + times), "") << "of one stage";
+  }
+}
+
+/// Each of 4 ranks has a layer of each of two turns; rank 1 is slow.
+TEST(MegatronLog, GivesVirtualStagesTheirTurns) {
+  const std::string text =
+      argument("virtual_pipeline_model_parallel_size", "2") + arguments(4, 8) + report({16, 32, 16, 16}, {32, 64, 32, 32});
+  const LayerTable table = parseMegatronLog(text, "train.log");
+  ASSERT_EQ(table.layers.size(), 10U);
+  for (std::size_t l = 0; l < 8; ++l) EXPECT_EQ(table.layers[l + 1].forward, l % 4 == 1 ? 2'000'000 : 1'000'000) << l;
+  EXPECT_EQ(parseMegatronLog(
+                argument("num_layers_per_virtual_pipeline_stage", "1") + arguments(4, 8) + report({16, 32, 16, 16}, {32, 64, 32, 32}),
+                "train.log"),
+            table);
+  EXPECT_THAT(refusal(argument("virtual_pipeline_model_parallel_size", "3") + text), HasSubstr("its 3 virtual stages"));
+}
+
+/// With pipeline ranks inside data parallelism ranks 1 and 5 of 2 × 4 are stage 1.
+TEST(MegatronLog, KnowsBothOrdersOfRanks) {
+  std::string text = report({16, 16, 16, 16}, {32, 32, 32, 32});
+  for (const char* rank : {"rank  1: ", "rank  5: "}) {
+    for (std::size_t at = text.find(rank); at != std::string::npos; at = text.find(rank, at + 1)) {
+      const std::size_t value = at + std::string(rank).size();
+      text.replace(value, 2, text.substr(value, 2) == "16" ? "32" : "64");
+    }
+  }
+  const LayerTable table = parseMegatronLog(argument("use_tp_pp_dp_mapping", "True") + arguments(4, 8) + text, "train.log");
+  for (std::size_t l = 0; l < 8; ++l) EXPECT_EQ(table.layers[l + 1].forward, l / 2 == 1 ? 2'000'000 : 1'000'000) << l;
+}
+
 TEST(MegatronLog, SaysWhatIsMissing) {
   EXPECT_FALSE(isMegatronLog("node1 -- Input -- forward_compute_time=1"));
   EXPECT_THAT(refusal(arguments(2, 4)), HasSubstr("no times of forward-compute"));
