@@ -26,7 +26,8 @@ NodeCost scaledCost(NodeCost cost, double by) {
     }
   };
   scale(cost.forward, cost.backward, cost.forwardSpread, cost.backwardSpread, cost.weight);
-  scale(cost.saved, cost.heldForWeight, cost.forwardPeak, cost.backwardPeak, cost.backwardChange, cost.weightPeak, cost.inputPeak, cost.inputChange);
+  scale(cost.saved, cost.heldForWeight, cost.forwardPeak, cost.backwardPeak, cost.backwardChange, cost.weightPeak, cost.inputPeak,
+        cost.inputChange);
   cost.weight = std::min(cost.weight, cost.backward);
   cost.flops *= by;
   return cost;
