@@ -96,7 +96,8 @@ TEST(JobsCli, SearchesWithAJobsStagesCutAnew) {
   const std::string plan = folder.file("plan.json");
   ASSERT_EQ(call({"search", "--costs-from", job, "--ranks", "4", "--microbatches", "4", "--schedules", "1f1b", "--out", plan}).status, 0);
   for (const char* tool : {"megatron", "torchtitan"})
-    EXPECT_THAT(call({"export", plan, "--to", tool, "--out", folder.file(tool)}).err, HasSubstr("plan a table of the model's layers instead"));
+    EXPECT_THAT(call({"export", plan, "--to", tool, "--out", folder.file(tool)}).err,
+                HasSubstr("plan a table of the model's layers instead"));
   EXPECT_THAT(call({"layout", "--check", "Ettt|ttt|ttt|tttL", "--layers", job}).err, HasSubstr("plan a table of the model's layers"));
 }
 
