@@ -109,6 +109,10 @@ void addNotes(TorchtitanPlan& result, const Plan& plan) {
     result.notes.emplace_back("The plan recomputes activations in some stages; torchtitan's activation_checkpoint decides for all alike.");
   if (plan.profile.computing.precision == DType::Float16)
     result.notes.emplace_back("The plan computes in float16, which torchtitan's mixed_precision_param does not have.");
+  if (plan.optimizer)
+    result.notes.push_back(fmt::format("The plan updates with {}{}; these lines leave the optimizer to torchtitan's own settings.",
+                                       factsOf(plan.optimizer->update.kind).className,
+                                       plan.optimizer->zero1 ? " whose state is sharded over the replicas" : ""));
   const std::int64_t samples = std::int64_t{plan.replicas} * plan.schedule.microbatches * plan.microbatchSize;
   if (plan.batch != samples)
     result.notes.push_back(

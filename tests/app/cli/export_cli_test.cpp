@@ -213,12 +213,22 @@ TEST(Export, WritesAPlanForTorch) {
 TEST(Export, WritesAPlanForTorchtitan) {
   const Folder folder;
   const std::string plan = folder.file("plan.json");
-  const Outcome made =
-      call({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--schedule", "zbv", "--cluster",
-            PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", plan, "--balance", "layers", "--precision", "bf16"});
+  const Outcome made = call({"plan",           sample("gpt_small"),
+                             "--ranks",        "2",
+                             "--microbatches", "4",
+                             "--schedule",     "zbv",
+                             "--cluster",      PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json",
+                             "--out",          plan,
+                             "--balance",      "layers",
+                             "--precision",    "bf16",
+                             "--optimizer",    "adamw",
+                             "--replicas",     "2",
+                             "--zero1"});
   ASSERT_EQ(made.status, 0) << made.err;
   const Outcome outcome = call({"export", plan, "--to", "torchtitan", "--out", folder.file("titan")});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "updates with AdamW whose state is sharded over the replicas; these lines leave the optimizer"))
+      << outcome.out;
   EXPECT_EQ(call({"check", folder.file("titan/schedule.csv"), "--placement", "v"}).status, 0);
   const std::string arguments = contentOf(folder.file("titan/arguments.txt"));
   for (const char* line : {"--parallelism.pipeline_parallel_degree 2\n", "--parallelism.pipeline_parallel_schedule ZBVZeroBubble\n",
