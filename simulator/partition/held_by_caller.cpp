@@ -98,7 +98,8 @@ bool passesGradientOn(const ModelGraph& graph, const Node& node, ValueId input) 
   const Operator& op = operatorOf(node.target);
   const std::optional<TensorMeta>&from = graph.value(input).tensor, &to = graph.value(node.outputs.front()).tensor;
   if (!from || !to || from->dtype != to->dtype) return false;
-  if (op.result == Result::Copy || op.weightPart == WeightPart::Sum) return from->sizes == to->sizes;
+  const bool mayPass = op.result == Result::Copy || op.weightPart == WeightPart::Sum || isView(node);  // a dropout that draws nothing
+  if (mayPass && from->sizes == to->sizes) return true;
   return op.dimensions == DimensionRule::Reshape || op.dimensions == DimensionRule::Permute;
 }
 
