@@ -1,6 +1,8 @@
 #include "simulator/job/measured.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "simulator/trace/span_kind.h"
 
@@ -11,18 +13,16 @@ int copiesOf(const MeasuredJob& measured) { return std::max(1, measured.replicas
 
 /// From the first start to the last end of an action, of each pipeline.
 std::vector<Ns> makespansOf(const Trace& trace, std::size_t copies, int ranks) {
-  std::vector<Ns> makespans;
-  for (std::size_t copy = 0; copy < copies; ++copy) {
-    Ns first = 0, last = 0;
-    bool isEmpty = true;
-    for (const Span& span : trace.spans) {
-      if (!isCompute(span.kind) || span.rank.value / ranks != static_cast<std::int32_t>(copy)) continue;
-      first = isEmpty ? span.start : std::min(first, span.start);
-      last = isEmpty ? span.end : std::max(last, span.end);
-      isEmpty = false;
-    }
-    makespans.push_back(last - first);
+  std::vector<std::optional<std::pair<Ns, Ns>>> extents(copies);
+  for (const Span& span : trace.spans) {
+    const std::size_t copy = span.rank.index() / static_cast<std::size_t>(ranks);
+    if (!isCompute(span.kind) || copy >= copies) continue;
+    auto& [first, last] = extents[copy] ? *extents[copy] : extents[copy].emplace(span.start, span.end);
+    first = std::min(first, span.start);
+    last = std::max(last, span.end);
   }
+  std::vector<Ns> makespans;
+  for (const auto& extent : extents) makespans.push_back(extent ? extent->second - extent->first : Ns{0});
   return makespans;
 }
 

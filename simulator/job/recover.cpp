@@ -76,7 +76,7 @@ Ns usualShare(ActionKind kind) { return Ns(kind == ActionKind::Backward ? std::i
 void sharePairs(const JobShape& shape, StepSpans& spans) {
   const auto overlaps = [&](std::size_t base, std::size_t s) {  // with the next
     const bool hasNext = s + 1 < shape.begin[shape.copySlots[s].rank.index() + 1];
-    return hasNext && spans.start[base + s + 1] < spans.end[base + s];
+    return hasNext && spans.start[base + s + 1] == spans.start[base + s] && spans.end[base + s] > spans.start[base + s];
   };
   for (std::size_t copy = 0; copy < shape.copies; ++copy) {
     const std::size_t base = copy * shape.slotsOfCopy();

@@ -127,8 +127,9 @@ void followGradients(const ModelGraph& graph, const std::vector<bool>& splits, K
     if (node.outputs.size() == 1) {
       for (const ValueId v : readsOf(node)) {
         const std::vector<NodeId>& readers = keepers.readers[v.index()];
-        const auto self = std::ranges::find(readers, NodeId(n));
-        if (self == readers.end() || graph.value(v).origin != ValueOrigin::Node || !passesGradientOn(graph, node, v)) continue;
+        const auto self = std::ranges::lower_bound(readers, NodeId(n));
+        if (self == readers.end() || *self != NodeId(n) || graph.value(v).origin != ValueOrigin::Node || !passesGradientOn(graph, node, v))
+          continue;
         held = std::max(held, keepers.heldGradient[v.index()]);
         if (self + 1 != readers.end()) continue;  // added to that of a later reader
         used = std::min(used, self != readers.begin() ? *std::prev(self) : keepers.usedGradient[v.index()]);
