@@ -158,13 +158,14 @@ Ns Aligner::startOf(const Key& key, const Times& times) const {
 }
 
 void Aligner::bound() {
-  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> clockOf;  // by pipeline and stage
-  for (const auto& [key, times] : actions_) clockOf[{key.pipeline, key.stage}] = times.clock;
+  // By pipeline, stage and microbatch: a stage may have its microbatches on two ranks.
+  std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::size_t> clockOf;
+  for (const auto& [key, times] : actions_) clockOf[{key.pipeline, key.stage, key.microbatch}] = times.clock;
   std::map<std::pair<std::size_t, std::size_t>, ShiftedBounds> shifted;
   for (const auto& [key, needs] : actions_) {
     Key source = key;
     source.stage += key.forward ? -1 : 1;
-    const auto from = clockOf.find({source.pipeline, source.stage});
+    const auto from = clockOf.find({source.pipeline, source.stage, source.microbatch});
     if (from == clockOf.end() || from->second == needs.clock) continue;
     if (needs.slot && clocks_.exactStarts[needs.clock] != 0) continue;  // its wait is still within it
     const bool mayShift = partial_[from->second] != 0 || partial_[needs.clock] != 0;

@@ -228,6 +228,16 @@ TEST(TraceImport, LeavesClocksAsTheyAreWhereRecordingsBeginWithinAStep) {
   }
 }
 
+/// Two stages in both directions: microbatch 0 goes from rank 0 to rank 1, microbatch 1 from rank 1 to rank 0.
+TEST(TraceImport, AlignsClocksWhereAStageIsOnTwoRanks) {
+  for (const double ahead : {-3.6e9, 3.6e9}) {
+    const test::Folder folder;
+    (void)folder.with("rank0.json", traceOf(event("PP:0F0", 1, 0, 10) + "," + event("PP:1F1", 1, 10, 10)));
+    (void)folder.with("rank1.json", traceOf(event("PP:0F1", 1, ahead, 10) + "," + event("PP:1F0", 1, ahead + 10, 10)));
+    EXPECT_THAT(imported({folder.file("")}).notes, testing::Contains(HasSubstr("The clock of rank1.json disagrees"))) << ahead;
+  }
+}
+
 TEST(TraceImport, RefusesFilesOfSeveralRecordings) {
   const test::Folder folder;
   const std::string chrome = folder.with("rank0.json", traceOf(event("PP:0F0", 1, 0, 10)));
