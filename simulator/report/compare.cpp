@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -155,6 +156,50 @@ std::vector<GroupError> computeBy(const Trace& predicted, const Trace& measured,
   return result;
 }
 
+/// Whether a kind is a cause of differences, not a consequence.
+bool isCause(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::Forward:
+    case SpanKind::Backward:
+    case SpanKind::BackwardInput:
+    case SpanKind::BackwardWeight:
+    case SpanKind::ReduceGrad:
+    case SpanKind::Optimizer:
+    case SpanKind::Load:
+    case SpanKind::Store: return true;
+    case SpanKind::SendForward:
+    case SpanKind::SendBackward:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: return false;
+  }
+  return false;
+}
+
+std::set<Stage> stagesIn(const Trace& trace) {
+  std::set<Stage> stages;
+  for (const Span& span : trace.spans) {
+    if (isCompute(span.kind)) stages.insert(span.stage);
+  }
+  return stages;
+}
+
+/// `joins`: the traces `differInSplit`.
+std::vector<GroupError> causesOf(const Trace& predicted, const Trace& measured, bool joins) {
+  const bool sameStages = stagesIn(predicted) == stagesIn(measured);
+  const auto groupOf = [&](const Span& span) {
+    return std::pair(joins ? joinedKind(span.kind) : span.kind, sameStages && isCompute(span.kind) ? span.stage : Stage(-1));
+  };
+  std::vector<GroupError> result;
+  for (const auto& [key, sums] : sumsBy(predicted, measured, groupOf)) {
+    const auto& [kind, stage] = key;
+    if (!isCause(kind)) continue;
+    std::string name(joins && kind == SpanKind::Backward ? kBackwards : nameOf(kind));
+    if (stage.value >= 0) name += fmt::format(" of stage {}", stage.value);
+    result.push_back(groupError(std::move(name), sums));
+  }
+  return result;
+}
+
 }  // namespace
 
 SpanKind joinedKind(SpanKind kind) { return isBackwardPart(kind) ? SpanKind::Backward : kind; }
@@ -191,6 +236,7 @@ Comparison compare(const Trace& predicted, const Trace& measured) {
   }
   result.byStage = computeBy(predicted, measured, "stage", [](const Span& span) { return span.stage.value; });
   result.byRank = computeBy(predicted, measured, "rank", [](const Span& span) { return span.rank.value; });
+  result.byCause = causesOf(predicted, measured, joins);
   return result;
 }
 

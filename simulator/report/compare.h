@@ -29,6 +29,7 @@ struct Comparison {
   int matchedSplit = 0;    ///< of them, backwards that are whole in one (B) and split in the other (I and W)
   int unmatched = 0;       ///< found in one only
   std::vector<GroupError> byKind, byStage, byRank;
+  std::vector<GroupError> byCause;  ///< `B of stage 1`, `OPTIMIZER`: what differences come from
 
   bool operator==(const Comparison&) const = default;
 };
@@ -36,7 +37,8 @@ struct Comparison {
 /// Matches compute spans by (rank, kind, stage, microbatch), repeated ones in the order of their starts; start errors count from each
 /// trace's first compute start. A backward that one trace has whole (B) and the other split (I and W) is matched by its B and its I; its W
 /// belongs to it and is neither matched nor unmatched. `byKind` includes waits, messages and optimizer; `byStage` and `byRank` are compute
-/// only. Groups are in the order of kinds, stages and ranks; those in neither trace are left out. Cost: n log n.
+/// only. `byCause` leaves out waits and messages, which follow from others; compute is by kind and stage, or where one trace has stages
+/// that the other lacks, by kind. Groups are in the order of kinds, stages and ranks; those in neither trace are left out. Cost: n log n.
 [[nodiscard]] Comparison compare(const Trace& predicted, const Trace& measured);
 
 /// What the times of B, I and W together are called, where traces that `differInSplit` are compared: those of one kind alone would be those

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <map>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,33 +15,12 @@ namespace {
 
 constexpr double kAsPredicted = 0.0005;  ///< below this, numbers with one decimal show no error
 
-/// Whether a group of the comparison is a cause, not a consequence.
-bool isCause(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::Forward:
-    case SpanKind::Backward:
-    case SpanKind::BackwardInput:
-    case SpanKind::BackwardWeight:
-    case SpanKind::ReduceGrad:
-    case SpanKind::Optimizer:
-    case SpanKind::Load:
-    case SpanKind::Store: return true;
-    case SpanKind::SendForward:
-    case SpanKind::SendBackward:
-    case SpanKind::WaitForward:
-    case SpanKind::WaitBackward: return false;
-  }
-  return false;
-}
-
 Ns differenceOf(const GroupError& group) { return group.measured - group.predicted; }
 
 /// The total difference of all causes.
 Ns netOf(const Comparison& comparison) {
   Ns net = 0;
-  for (const GroupError& group : comparison.byKind) {
-    if (!group.group.starts_with("SEND_") && !group.group.starts_with("WAIT_")) net += differenceOf(group);
-  }
+  for (const GroupError& group : comparison.byCause) net += differenceOf(group);
   return net;
 }
 
@@ -92,7 +69,7 @@ std::string splitSentence(int matched) {
 
 Verdict judge(const Trace& predicted, const Trace& measured, std::optional<Ns> replayed) {
   Verdict verdict{compare(predicted, measured), replayed, {}};
-  verdict.main = mainPart(verdict.comparison, replayed, mainCause(predicted, measured));
+  verdict.main = mainPart(verdict.comparison, replayed, mainCause(verdict.comparison));
   return verdict;
 }
 
@@ -101,24 +78,9 @@ std::optional<Ns> replayedMakespan(const Schedule& schedule, const CostTable& co
   return replayed ? std::optional(metricsOf(*replayed).makespan) : std::nullopt;  // a trace may lack actions of this plan
 }
 
-std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measured) {
-  std::map<std::pair<SpanKind, Stage>, GroupError> groups;
-  const bool joins = differInSplit(predicted, measured);
-  const auto groupOf = [&](const Span& span) -> GroupError& {
-    return groups[{joins ? joinedKind(span.kind) : span.kind, isCompute(span.kind) ? span.stage : Stage(-1)}];
-  };
-  for (const Span& span : predicted.spans) groupOf(span).predicted += span.end - span.start;
-  for (const Span& span : measured.spans) groupOf(span).measured += span.end - span.start;
-  std::optional<GroupError> largest;
-  for (auto& [key, group] : groups) {
-    group.contribution = isCause(key.first) ? abs(differenceOf(group)) : 0;
-    if (group.contribution <= (largest ? largest->contribution : 0)) continue;
-    largest = group;
-    largest->group = joins && key.first == SpanKind::Backward ? kBackwards : nameOf(key.first);
-    if (key.second.value >= 0) largest->group += fmt::format(" of stage {}", key.second.value);
-    largest->durationError = group.predicted == 0 ? 0 : static_cast<double>(differenceOf(group)) / static_cast<double>(group.predicted);
-  }
-  return largest;
+std::optional<GroupError> mainCause(const Comparison& comparison) {
+  const std::vector<GroupError> causes = sortedByContribution(comparison.byCause);
+  return causes.empty() || causes.front().contribution == 0 ? std::nullopt : std::optional(causes.front());
 }
 
 std::string verdictText(const Verdict& verdict, const std::string& before, const std::string& after, Happened happened) {

@@ -37,9 +37,8 @@ struct Verdict {
 /// actions.
 [[nodiscard]] std::optional<Ns> replayedMakespan(const Schedule& schedule, const CostTable& costs, const Trace& measured);
 
-/// The group that the difference comes from most: compute of one kind and stage (`B of stage 1`), the optimizer, or sums of gradients.
-/// Waits and messages follow from others and are left out. Ties: the earlier kind, then stage. Nothing where all are equal.
-[[nodiscard]] std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measured);
+/// The group that the difference comes from most: the first of `byCause` when `sortedByContribution`. Nothing where all are equal.
+[[nodiscard]] std::optional<GroupError> mainCause(const Comparison& comparison);
 
 /// Whether a step of the two was measured, or both are predictions only.
 enum class Happened : std::uint8_t { Yes, No };

@@ -28,7 +28,7 @@ ComparisonView::ComparisonView(QWidget* parent)
   steps_->setToolTip(tr("The step that is shown and compared"));
   steps_->setSizeAdjustPolicy(QComboBox::AdjustToContents);
   steps_->setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Fixed);  // the tabs can be scrolled, its text cannot
-  for (const QString& name : {tr("By kind"), tr("By stage"), tr("By rank")}) tabs_->addTab(name);
+  for (const QString& name : {tr("By kind and stage"), tr("By kind"), tr("By stage"), tr("By rank")}) tabs_->addTab(name);
   tabs_->setAccessibleName(tr("Group differences by"));
   tabs_->setDrawBase(false);
   tabs_->setExpanding(false);
@@ -100,7 +100,7 @@ void ComparisonView::showGroups() {
   view_->setVisible(any);
   if (!any) return table_->setGroups({}, {}, {});
   const Comparison& c = verdict_->comparison;
-  const std::array<const std::vector<GroupError>*, 3> groups{&c.byKind, &c.byStage, &c.byRank};
+  const std::array<const std::vector<GroupError>*, 4> groups{&c.byCause, &c.byKind, &c.byStage, &c.byRank};
   table_->setGroups(*groups.at(static_cast<std::size_t>(std::max(0, tabs_->currentIndex()))), before_, after_);
 }
 

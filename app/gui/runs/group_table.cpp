@@ -54,7 +54,8 @@ QString groupLabel(const std::string& group) {
       {"LOAD", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "loads")},
       {"STORE", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "stores")},
   }};
-  const auto found = std::ranges::find_if(kMeanings, [&](const auto& meaning) { return group == meaning.first; });
+  const std::string_view kind = std::string_view(group).substr(0, group.find(" of stage "));
+  const auto found = std::ranges::find_if(kMeanings, [&](const auto& meaning) { return kind == meaning.first; });
   const QString letters = QString::fromStdString(group);
   return found == kMeanings.end() ? letters : letters + QStringLiteral("  ") + GroupTable::tr(found->second);
 }

@@ -146,6 +146,10 @@ TEST(Compare, GroupsStandInTheOrderOfKindsStagesAndRanks) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{"F", "B", "SEND_F", "SEND_B", "WAIT_F", "WAIT_B", "OPTIMIZER", "stage 0", "stage 1", "rank 0",
                                              "rank 1"}));
+  names.clear();
+  for (const GroupError& error : comparison.byCause) names.push_back(error.group);
+  EXPECT_EQ(names, (std::vector<std::string>{"F of stage 0", "F of stage 1", "B of stage 0", "B of stage 1", "OPTIMIZER"}))
+      << "messages and waits follow from others";
 }
 
 TEST(Compare, EmptyTracesCompareEqual) {

@@ -34,7 +34,7 @@ Trace slowerTrace(Ns more) {
 
 TEST(Ranked, PutsTheLargestContributionFirstAndMessagesLast) {
   const Comparison c = compare(predictedTrace(), slowerTrace(kMs));
-  for (const auto* groups : {&c.byKind, &c.byStage, &c.byRank}) {
+  for (const auto* groups : {&c.byKind, &c.byStage, &c.byRank, &c.byCause}) {
     const std::vector<GroupError> order = sortedByContribution(*groups);
     ASSERT_EQ(order.size(), groups->size());
     EXPECT_TRUE(std::ranges::is_permutation(order, *groups));
@@ -50,19 +50,37 @@ TEST(Ranked, PutsTheLargestContributionFirstAndMessagesLast) {
 }
 
 TEST(MainCause, IsTheKindAndStageWhoseTimesDifferMost) {
-  const GroupError cause = mainCause(predictedTrace(), slowerTrace(kMs)).value();
+  const GroupError cause = mainCause(compare(predictedTrace(), slowerTrace(kMs))).value();
   EXPECT_EQ(cause.group, "B of stage 1");
   EXPECT_EQ(cause.predicted, 4 * 2 * kMs);
   EXPECT_EQ(cause.measured, 4 * 3 * kMs);
   EXPECT_DOUBLE_EQ(cause.durationError, 0.5);
-  EXPECT_FALSE(mainCause(predictedTrace(), predictedTrace()).has_value());
+  EXPECT_FALSE(mainCause(compare(predictedTrace(), predictedTrace())).has_value());
 }
 
 TEST(MainCause, IsNeverAWaitWhichFollowsFromOthers) {
   Trace later = predictedTrace();
   later.spans.push_back({Rank(0), SpanKind::WaitBackward, Stage(0), Microbatch(0), Rank(0), 0, 0, 100 * kMs});
   normalize(later);
-  EXPECT_FALSE(mainCause(predictedTrace(), later).has_value());
+  EXPECT_FALSE(mainCause(compare(predictedTrace(), later)).has_value());
+}
+
+TEST(MainCause, OfPlansWithOtherStagesIsAKindSinceTheirStagesAreOtherWork) {
+  const auto planned = [](int ranks) {  // the same 12 ms of forward and 24 of backward for a microbatch
+    CostTable table = syntheticTable({.forward = {Ns(12 * kMs / ranks)},
+                                      .backward = {Ns(24 * kMs / ranks)},
+                                      .backwardInput = {},
+                                      .backwardWeight = {},
+                                      .latency = 0,
+                                      .transfer = 0,
+                                      .overlap = {}},
+                                     ranks);
+    table.stages.back().backward += kMs;
+    return simulate(lower(generate("1f1b", {ranks, ranks, 4})), table);
+  };
+  const Comparison two = compare(planned(2), planned(4));
+  EXPECT_FALSE(mainCause(two).has_value()) << mainCause(two).value().group << ": what all stages compute together is the same";
+  EXPECT_EQ(verdictText(judge(planned(2), planned(4)), "plan A", "plan B", Happened::No).find("stage"), std::string::npos);
 }
 
 TEST(Verdict, SaysHowFarOffThePredictionWasAndWhereItComesFrom) {
@@ -123,8 +141,8 @@ TEST(Verdict, OfAWholeAndASplitBackwardSaysHowTheyAreMatched) {
   CostTable table = costs();
   for (StageCost& stage : table.stages) stage.backwardInput = kMs, stage.backwardWeight = 2 * kMs;  // 1 ms more than B
   const Trace split = simulate(generate("zb-h1", {2, 2, 4}), table), whole = predictedTrace();
-  EXPECT_EQ(mainCause(whole, split).value().group, "B (I + W) of stage 0");
-  EXPECT_EQ(mainCause(whole, split).value().contribution, 4 * (1 + 2 - 2) * kMs);
+  EXPECT_EQ(mainCause(compare(whole, split)).value().group, "B (I + W) of stage 0");
+  EXPECT_EQ(mainCause(compare(whole, split)).value().contribution, 4 * (1 + 2 - 2) * kMs);
   const std::string words = verdictText(judge(whole, split), "plan A", "plan B", Happened::No);
   EXPECT_TRUE(
       words.ends_with(" 8 whole backwards (B) are matched with the other's input gradients (I), and their times compared with I + W."))

@@ -10,6 +10,7 @@ TEST(GroupLabel, SaysWhatTheLettersMean) {
   EXPECT_EQ(groupLabel("WAIT_F"), "WAIT_F  waits for values");
   EXPECT_EQ(groupLabel("stage 3"), "stage 3");
   EXPECT_EQ(groupLabel("B (I + W)"), "B (I + W)  backward");
+  EXPECT_EQ(groupLabel("B of stage 1"), "B of stage 1  backward");
 }
 
 TEST(GroupTable, HasADashWhereAKindIsAbsent) {

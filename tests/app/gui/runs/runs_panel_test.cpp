@@ -173,6 +173,9 @@ TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
   const int microbatches = run.plan.schedule.microbatches;
   EXPECT_TRUE(panel().summary().contains("most of it: B of stage 1, +" + QString::number(2 * microbatches)))
       << panel().summary().toStdString();  // step 1: 2 ms each
+  const GroupError& shown = panel().findChild<ComparisonView*>()->table().groups().front();
+  EXPECT_EQ(shown.group, "B of stage 1") << "the table begins with what the sentence names";
+  EXPECT_EQ(shown.measured - shown.predicted, microbatches * Ns(2'000'000)) << "and counts it in the same way";
   GroupTable table;
   const QAbstractItemModelTester tester(&table, Fatal::Fatal);
   const Comparison c = compare(run.predicted, document.measured()->trace);
