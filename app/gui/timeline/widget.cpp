@@ -123,12 +123,12 @@ void TimelineWidget::Private::layOut() {
   grid->setContentsMargins(0, 0, 0, 0);
   grid->setSpacing(0);
   grid->addWidget(findBar, 0, 0, 1, 2);
-  grid->addWidget(editBar, 1, 0, 1, 2);
-  grid->addWidget(overview, 2, 0);
-  grid->addWidget(canvas, 3, 0);
-  grid->addWidget(bar, 3, 1);
+  grid->addWidget(overview, 1, 0);
+  grid->addWidget(canvas, 2, 0);
+  grid->addWidget(bar, 2, 1);
+  grid->addWidget(editBar, 3, 0, 1, 2);  // below the rows: those under the mouse stay there when it comes
   grid->addWidget(strip, 4, 0, 1, 2);
-  grid->setRowStretch(3, 1);
+  grid->setRowStretch(2, 1);
   QWidget::setTabOrder(overview, canvas);
 }
 

@@ -19,7 +19,7 @@ class TimelineEditing : public TimelineFixture {
     key(Qt::Key_E);
     ASSERT_TRUE(label().isVisible());
   }
-  /// Of the bar above the timeline.
+  /// Of the bar below the rows.
   [[nodiscard]] QLabel& label() const {
     for (auto* label : widget.findChildren<QLabel*>()) {
       if (label->accessibleName() == "What the edit changed") return *label;
@@ -35,6 +35,20 @@ class TimelineEditing : public TimelineFixture {
     await();
   }
 };
+
+TEST_F(TimelineEditing, RowsStayUnderTheMouseWhenItBeginsAndEnds) {
+  const auto shown = [this] {
+    QApplication::processEvents();
+    return std::pair(canvas()->mapTo(&widget, middleOf(at(2, SpanKind::Forward, 2, 1))), canvas()->mapTo(&widget, QPoint(0, yOf(3))));
+  };
+  const auto editing = shown();
+  key(Qt::Key_E);
+  ASSERT_FALSE(label().isVisible());
+  EXPECT_EQ(shown(), editing);
+  key(Qt::Key_E);
+  ASSERT_TRUE(label().isVisible());
+  EXPECT_EQ(shown(), editing);
+}
 
 TEST_F(TimelineEditing, ABlockThatIsDraggedIsSelectedInPlaceOfABubble) {
   const SourcedSpan dragged = at(0, SpanKind::Backward, 0, 1), passed = at(0, SpanKind::Backward, 0, 2);
