@@ -19,7 +19,7 @@
 namespace pw::gui {
 namespace {
 
-constexpr int kBar = 5, kLanes = 5, kLaneStep = 5, kGutterPadding = 7, kTextPadding = 6, kHandleHeight = 11;
+constexpr int kBar = 5, kLanes = 5, kMostLanes = 12, kLaneStep = 5, kGutterPadding = 7, kTextPadding = 6, kHandleHeight = 11;
 constexpr double kNear = 3.5;  // of an arc, to be on it
 constexpr std::size_t kMostInTip = 8;
 
@@ -67,7 +67,10 @@ void Margin::changeEvent(QEvent* event) {
   update();
 }
 
-double Margin::laneX(int lane) const { return width() - kGutterPadding - lane * kLaneStep; }
+double Margin::laneX(int lane) const {
+  const double step = lanes_ > kLanes ? static_cast<double>(kLanes * kLaneStep) / lanes_ : kLaneStep;
+  return width() - kGutterPadding - lane * step;
+}
 
 void Margin::setStages(std::vector<StageTotals> stages) {
   if (stages == stages_) return;
@@ -165,8 +168,12 @@ void Margin::placeArcs() {
   }
   std::vector<std::pair<double, double>> spans;
   for (const DrawnArc& arc : drawn_) spans.emplace_back(arc.from - 0.1, arc.to + 0.1);  // ends at one row touch
-  const std::vector<int> lanes = arcLanes(spans, kLanes);
-  for (std::size_t a = 0; a < drawn_.size(); ++a) drawn_[a].lane = lanes[a];
+  const std::vector<int> lanes = arcLanes(spans, kMostLanes);
+  lanes_ = 0;
+  for (std::size_t a = 0; a < drawn_.size(); ++a) {
+    drawn_[a].lane = lanes[a];
+    lanes_ = std::max(lanes_, lanes[a] + 1);
+  }
 }
 
 std::pair<double, double> Margin::extent(Stage stage) const {

@@ -56,8 +56,8 @@ class Margin : public QWidget {
   };
   void placeHandles();
   void placeArcs();
-  void measure();  ///< the font
-  [[nodiscard]] double laneX(int lane) const;
+  void measure();                              ///< the font
+  [[nodiscard]] double laneX(int lane) const;  ///< many lanes are closer together
   [[nodiscard]] double yOf(double row) const;
   [[nodiscard]] std::pair<double, double> extent(Stage stage) const;  ///< y
   [[nodiscard]] const DrawnArc* drawnAt(const QPointF& point) const;
@@ -74,6 +74,7 @@ class Margin : public QWidget {
   std::vector<NodeId> begins_;
   std::vector<Arc> arcs_;
   std::vector<DrawnArc> drawn_;
+  int lanes_ = 0;     ///< that they take
   int hovered_ = -1;  ///< of `drawn_`
   std::vector<SplitHandle*> handles_;
   std::function<QString(int)> handleTip_;

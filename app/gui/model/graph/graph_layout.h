@@ -35,7 +35,7 @@ struct GraphBranch {
 /// Heights in pixels.
 struct GraphMetrics {
   double box = 40, title = 22, gap = 34, padding = 8;
-  int lanes = 10;  ///< at most; what does not fit takes the last
+  int lanes = 64;  ///< at most; what does not fit takes the last
 };
 
 /// The graph from top to bottom in order of execution.

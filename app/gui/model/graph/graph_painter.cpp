@@ -261,6 +261,8 @@ QRectF GraphColumns::around(const GraphFrame& frame) const {
 
 GraphColumns columnsFor(double viewWidth, int lanes, double labelWidth) {
   GraphColumns c;
+  constexpr double kLeastStep = 4, kUsualRoom = 160;
+  if (lanes > 0) c.laneStep = std::clamp(kUsualRoom / lanes, kLeastStep, c.laneStep);
   const double beside = lanes > 0 ? 16 + lanes * c.laneStep + labelWidth : 12;
   c.right = c.left + std::clamp(viewWidth - c.left - beside, kNarrowest, kWidest);
   c.spine = c.right - std::max(labelWidth + 20, (c.right - c.left) * 0.3);

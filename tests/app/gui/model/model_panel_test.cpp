@@ -15,6 +15,7 @@
 #include <QToolButton>
 
 #include <algorithm>
+#include <set>
 
 #include "app/gui/common/work_bar.h"
 #include "app/gui/document/document.h"
@@ -130,6 +131,28 @@ TEST_F(ModelPanelShown, ShowsAndCopiesMegatronsLayoutOfTheSplits) {
   predicted();
   EXPECT_EQ(line->text(), "stage 1 begins inside blocks.2");
   EXPECT_FALSE(copy->isEnabled());
+}
+
+TEST_F(ModelPanelShown, NestedArcsHaveALaneEach) {
+  view().expandAll();
+  QApplication::processEvents();
+  std::vector<NodeId> nodes;  // where visible rows begin
+  for (const int row : view().visibleRows().rows()) nodes.push_back(tree().row(row).firstNode);
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  constexpr std::size_t kArcs = 11;
+  ASSERT_GT(nodes.size(), 2 * kArcs + 1);
+  std::vector<Arc> arcs(kArcs);
+  for (std::size_t a = 0; a < kArcs; ++a) {
+    arcs[a].from = nodes[a];
+    arcs[a].to = nodes[2 * kArcs - a];
+  }
+  const NodeId inner = nodes[kArcs];  // all go past it
+  margin().setArcs(arcs);
+  std::set<std::size_t> found;
+  for (double x = 0; x < margin().width(); x += 0.25) {
+    for (const std::size_t arc : margin().arcsAt({x, view().yOf(inner)})) found.insert(arc);
+  }
+  EXPECT_EQ(found.size(), kArcs);
 }
 
 TEST_F(ModelPanelShown, HandlesStandWhereStagesBegin) {

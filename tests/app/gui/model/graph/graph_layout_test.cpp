@@ -132,6 +132,30 @@ TEST(GraphLayout, SkipsOfAUNetAreBranchesBesideTheBoxes) {
   }
 }
 
+/// A model of so many layers that skip all that is between the first and the last of them, the next ones, and so on.
+TEST(GraphLayout, ManyNestedSkipsHaveALaneEach) {
+  constexpr int kSkips = 30, kLayers = 2 * kSkips + 1;
+  CallTree tree;
+  tree.rows.resize(kLayers + 1);
+  tree.rows[0].end = kLayers + 1;
+  tree.rows[0].endNode = NodeId(kLayers);
+  ModelFlow flow;
+  flow.nodes = kLayers;
+  flow.bytes.assign(kLayers, Bytes(8));
+  for (int n = 0; n < kLayers; ++n) {
+    CallRow& row = tree.rows[static_cast<std::size_t>(n) + 1];
+    row.parent = 0, row.depth = 1, row.end = n + 2;
+    row.firstNode = NodeId(n), row.endNode = NodeId(n + 1);
+    tree.rowOfNode.push_back(n + 1);
+    if (n < kSkips) flow.uses.push_back({ValueId(n), n, kLayers - 1 - n, true});
+  }
+  const GraphLayout layout = layOut(tree, flow, std::vector<bool>(tree.rows.size(), false), GraphMetrics());
+  ASSERT_EQ(layout.branches.size(), std::size_t{kSkips});
+  std::set<int> lanes;
+  for (const GraphBranch& branch : layout.branches) lanes.insert(branch.lane);
+  EXPECT_EQ(lanes.size(), std::size_t{kSkips});
+}
+
 TEST(GraphLayout, PlacesAreBetweenBoxesAndEachLegalOneIsFoundAtItsHeight) {
   const Drawn drawn(samplePath("gpt_small"));
   const GraphLayout& layout = drawn.layout;
