@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/document/default_times.h"
 #include "app/gui/document/notes.h"
 #include "backends/store/run_store.h"
 #include "engine/planning/job_source.h"
@@ -41,6 +42,7 @@ struct Design {
                                                        ///< `request.schedule` may name one (drawn.h)
   std::string source;                                  ///< the file `customRows` were read from
   std::shared_ptr<const CostTable> customCosts;        ///< without a model: the costs that its schedule is simulated with
+  std::optional<DefaultTimes> defaultTimes;            ///< that they are made from, of a schedule that has no times of its own
   std::shared_ptr<const JobBasis> job;                 ///< whose times are the costs; then the model is the job's table of layers
 
   std::vector<Note> notes;  ///< on the timeline; no prediction depends on them
@@ -62,6 +64,7 @@ struct Measured {
   JobOptions from;          ///< the run or the traces that it is a step of; without paths and store: of nothing that can be read again
   std::string stepName;     ///< of that job's steps: `step 3`
   bool isReplayed = false;  ///< made from a job's times, which have no spans
+  std::optional<std::vector<NodeId>> begins{};  ///< of a pinned plan's step: where its stages after the first begin; nothing: not known
 };
 
 constexpr int kReadableMs = 30;  ///< update interval of the numbers during a drag; the timeline follows every move

@@ -42,10 +42,10 @@ void fitCosts(Design& design, const Schedule& schedule) {
   if (!design.customCosts) return;
   const auto had = static_cast<int>(design.customCosts->stages.size()), has = static_cast<int>(schedule.placement.stages());
   if (had == has) return;
-  if (*design.customCosts != defaultCosts(had))
+  if (!design.defaultTimes)
     throw UsageError(
         fmt::format("The plan's times are of {} stages, and this schedule has {}; open the plan's model to change them.", had, has));
-  design.customCosts = std::make_shared<const CostTable>(defaultCosts(has));
+  design.customCosts = std::make_shared<const CostTable>(costsOf(*design.defaultTimes, has));
 }
 
 /// Adds it, and makes it the design's schedule.

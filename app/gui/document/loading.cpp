@@ -176,10 +176,10 @@ std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
   d.request.chunks = std::max(1, shape.stages / std::max(1, shape.ranks));
   d.request.microbatches = shape.microbatches;
   d.source = path;
-  d.customCosts = std::make_shared<const CostTable>(defaultCosts(shape.stages));
   loaded->schedule = std::make_shared<const Schedule>(computeOnly(*rows));
   d.customRows = std::move(rows);
-  loaded->notes << translated("A schedule has no times of its own: a forward is shown as 1 ms, a backward as 2 ms.");
+  setDefaultTimes(d, {});
+  loaded->notes << translated("A schedule has no times of its own: a forward is shown as 1 ms, a backward as 2 ms; set others under Plan.");
   return loaded;
 }
 
@@ -215,6 +215,13 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
   return loaded;
 }
 
+/// The costs of a schedule without a model: those of its file, or what the design's own default times make of it.
+void takeCustomCosts(const Design& fresh, Design& design) {
+  if (fresh.defaultTimes) return setDefaultTimes(design, design.defaultTimes.value_or(DefaultTimes()));
+  design.defaultTimes.reset();
+  design.customCosts = fresh.customCosts;
+}
+
 /// Those that the project's model still has. `fresh`: with the rows of the project's schedule file.
 void takePins(const Project& project, const Design& fresh, std::size_t nodes, Loaded& loaded) {
   QStringList lost;
@@ -227,7 +234,7 @@ void takePins(const Project& project, const Design& fresh, std::size_t nodes, Lo
       continue;
     }
     if (!drawnNamed(design, design.request.schedule)) design.customRows = fresh.job ? nullptr : fresh.customRows;
-    design.customCosts = fresh.customCosts;
+    takeCustomCosts(fresh, design);
     design.job = fresh.job;
     if (fresh.job && !design.profile) design.profile = fresh.profile;
     loaded.pins.push_back(std::move(pin));
@@ -285,11 +292,13 @@ std::shared_ptr<Loaded> loadProject(const std::string& path, const std::function
   }
   const bool isOther = drawnNamed(project.design, project.design.request.schedule) || (fresh.job && !project.isInOrderOfJob);
   loaded->design.customRows = isOther ? nullptr : fresh.customRows;
-  loaded->design.customCosts = fresh.customCosts;
+  takeCustomCosts(fresh, loaded->design);
   takePins(project, fresh, nodes, *loaded);
   if (!takeTrace(project, progress, *loaded)) return nullptr;
   loaded->title = project.unsaved ? project.unsaved->title : QString::fromStdString(fs::path(path).stem().string());
   loaded->store = project.store;
+  loaded->run = project.run;
+  loaded->runStep = project.step;
   loaded->view = project.view;
   loaded->project = project.unsaved ? project.unsaved->file : QString::fromStdString(absolutePath(path));
   return loaded;
@@ -331,6 +340,11 @@ int stagesOf(const Design& design) {
     if (r.chunks == std::max(1, stages / r.ranks)) return stages;
   }
   return r.ranks * (r.chunks > 0 ? r.chunks : usualChunks(r.schedule));
+}
+
+void setDefaultTimes(Design& design, const DefaultTimes& times) {
+  design.defaultTimes = times;
+  design.customCosts = std::make_shared<const CostTable>(costsOf(times, stagesOf(design)));
 }
 
 std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress,

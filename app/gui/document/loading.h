@@ -3,6 +3,7 @@
 #include <QStringList>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct Loaded {
   std::size_t chosen = 0;                                 ///< of them: a typical step
   std::shared_ptr<const Schedule> schedule;               ///< of a schedule's file: its compute actions, which the open model may use, too
   QString store;
+  std::optional<RunId> run;                  ///< of that store, that a project shows
+  int runStep = 0;                           ///< of that run
   QString study;                             ///< path of a study's results
   QString cluster;                           ///< path of a cluster to estimate for
   std::vector<std::string> otherClusters;    ///< for `loadCluster`: a model planned for a preset could as well be planned for these
@@ -47,5 +50,7 @@ struct Loaded {
 
 /// Stages the design's schedule has on its ranks: those of the custom rows, or of a drawn schedule, otherwise ranks × chunks.
 [[nodiscard]] int stagesOf(const Design& design);
+/// Makes the costs of a design without a model from such times, for the stages that its schedule has.
+void setDefaultTimes(Design& design, const DefaultTimes& times);
 
 }  // namespace pw::gui

@@ -178,6 +178,15 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   return r;
 }
 
+Json defaultTimesJson(const DefaultTimes& times) {
+  return {{"forward_ns", times.forward}, {"backward_ns", times.backward}, {"input_ns", times.input}, {"weight_ns", times.weight}};
+}
+
+DefaultTimes parseDefaultTimes(const JsonPart& j) {
+  const auto time = [&](const char* key) { return j[key].within<Ns>(1, kLongestDefault.value); };
+  return {time("forward_ns"), time("backward_ns"), time("input_ns"), time("weight_ns")};
+}
+
 /// What a project says of its design, and of those that are pinned.
 void addDesign(Json& j, const Design& d) {
   j["models"] = d.models;
@@ -187,6 +196,7 @@ void addDesign(Json& j, const Design& d) {
   if (d.attention != Attention::AsTraced) j["attention"] = std::string(nameOf(d.attention));
   if (d.profile && !d.job) j["profile"] = ownJson(pw::toJson(*d.profile));
   if (!d.source.empty()) j["source"] = d.source;
+  if (d.defaultTimes && *d.defaultTimes != DefaultTimes()) j["default_times"] = defaultTimesJson(*d.defaultTimes);
   if (d.job) j["job"] = jobJson(d.job->from);
   if (d.job && d.customRows) j["job"]["own_order"] = true;
   for (const auto& drawn : d.drawn) j["schedules"].push_back({{"name", drawn->name}, {"csv", toCsv(*drawn)}});
@@ -210,6 +220,7 @@ Design parseDesign(const JsonPart& j, const std::string& source, const JsonDocum
   if (j.has("profile"))
     design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
   design.source = textOr(j, "source");
+  if (j.has("default_times")) design.defaultTimes = parseDefaultTimes(j["default_times"]);
   if (j.has("schedules")) design.drawn = parseDrawn(j["schedules"], source, document);
   return design;
 }
@@ -241,7 +252,9 @@ std::vector<PinnedPlan> parsePins(const JsonPart& list, const Design& of, const 
     if (j.has("same_profile") && j["same_profile"].as<bool>()) design.profile = of.profile;
     Trace trace = parseBlob(QByteArray::fromBase64(QByteArray::fromStdString(j["trace"].as<std::string>())).toStdString(),
                             fmt::format("Pinned plan {} in {}", name.toStdString(), source));
-    pins.push_back({name, std::move(design), pinnedStep(name, QString::fromStdString(j["title"].as<std::string>()), std::move(trace))});
+    const auto begins = design.models.empty() ? std::nullopt : std::optional(design.request.begins);
+    auto step = pinnedStep(name, QString::fromStdString(j["title"].as<std::string>()), std::move(trace), begins);
+    pins.push_back({name, std::move(design), std::move(step)});
   }
   return pins;
 }
@@ -256,6 +269,7 @@ bool isKept(const PinnedPlan& plan) {
 void nameTrace(Project& project, const Measured* shown) {
   if (shown == nullptr || shown->live || shown->isReplayed || !shown->pinnedAs.isEmpty()) return;
   project.trace = shown->from.paths;
+  if (shown->from.store == project.store.toStdString()) project.run = shown->from.run;
   project.step = shown->step;
 }
 
@@ -265,6 +279,7 @@ std::string toJson(const Project& project) {
   if (!project.design.notes.empty()) j["notes"] = notesJson(project.design.notes);
   if (!project.trace.empty()) j["trace"] = {{"paths", project.trace}, {"step", project.step}};
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
+  if (project.run) j["run"] = {{"id", project.run->value}, {"step", project.step}};
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
   if (const auto& unsaved = project.unsaved) {
     j["unsaved"] = {{"title", unsaved->title.toStdString()}};
@@ -296,6 +311,11 @@ Project parseProject(std::string_view json, const std::string& source) {
     if (project.trace.empty()) document.fail("`trace` names no `paths`");
   }
   project.store = QString::fromStdString(textOr(j, "store"));
+  if (j.has("run")) {
+    project.run = RunId(j["run"]["id"].within<int>(1, 1 << 30));
+    project.step = j["run"]["step"].within<int>(0, 1 << 30);
+    if (project.store.isEmpty() || !project.trace.empty()) document.fail("`run` is of no `store`, or beside a `trace`");
+  }
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));
   if (j.has("unsaved"))
     project.unsaved = UnsavedProject{QString::fromStdString(j["unsaved"]["title"].as<std::string>()),

@@ -25,11 +25,13 @@ struct Project {
   JobOptions job = {};                  ///< read: what the design's job is to be read from; written: that of `design.job`
   bool isInOrderOfJob = false;          ///< read: the rows are the job's own, which no generator makes
   std::vector<std::string> trace = {};  ///< absolute paths of the trace that is shown; empty: none
-  int step = 0;                         ///< of the trace, from 0
+  int step = 0;                         ///< of the trace, from 0; or of the run
+  std::optional<RunId> run = {};        ///< of the store, that is shown instead of a trace
   std::optional<UnsavedProject> unsaved = {};
 };
 
-/// The shown step of a trace as a project names it; of a stored run, a pinned plan or a job's usual step it names none.
+/// The shown step of a trace, or of a run in the project's store, as a project names it; of a pinned plan or a job's usual step it names
+/// none.
 void nameTrace(Project& project, const Measured* shown);
 
 /// Whether a project keeps a pinned plan: its step has at most 100,000 spans, which are about 6 MB there, and its

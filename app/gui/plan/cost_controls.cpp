@@ -247,7 +247,9 @@ void CostControls::showSource() {
     const auto prediction = d->document.prediction();
     d->costs->setText(QString::fromStdString(jobTimesText(design.job->job, prediction && !prediction->actionTimes.empty())));
   } else if (!d->document.graph()) {
-    d->costs->setText(design.customCosts ? tr("default times") : QStringLiteral("–"));
+    d->costs->setText(design.defaultTimes  ? tr("default times")
+                      : design.customCosts ? tr("those of the plan's file")
+                                           : QStringLiteral("–"));
   } else if (own || ofLayers) {
     d->costs->setText(QString::fromStdString(sourceOf(own ? *design.profile : *profile, design.request.ranks)));
   } else {

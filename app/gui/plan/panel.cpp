@@ -17,6 +17,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/plan/cost_controls.h"
+#include "app/gui/plan/default_times_fields.h"
 #include "app/gui/plan/results.h"
 #include "app/gui/plan/schedule_box.h"
 #include "engine/planning/limits.h"
@@ -72,6 +73,7 @@ struct PlanPanel::Private {
   ScheduleBox* schedule = nullptr;
   QComboBox *recompute = nullptr, *sharing = nullptr, *optimizer = nullptr;
   CostControls* costs = nullptr;
+  DefaultTimesFields* times = nullptr;
   QSpinBox *ranks = nullptr, *chunks = nullptr, *microbatches = nullptr, *microbatch = nullptr, *replicas = nullptr;
   QLineEdit* limit = nullptr;
   QLabel* placement = nullptr;
@@ -133,6 +135,7 @@ void PlanPanel::Private::build() {
   auto* form = settings = new QFormLayout;
   form->setFieldGrowthPolicy(QFormLayout::ExpandingFieldsGrow);
   form->setLabelAlignment(Qt::AlignRight);
+  form->setRowWrapPolicy(QFormLayout::WrapLongRows);  // in a narrow window
   schedule = new ScheduleBox(document);
   schedule->setToolTip(PlanPanel::tr("Order of the forwards and backwards on each rank"));
   form->addRow(PlanPanel::tr("Schedule"), schedule);
@@ -141,14 +144,16 @@ void PlanPanel::Private::build() {
   addSharing(*form);
   addOptimizer(*form);
   costs = new CostControls(document, *form, &panel);
+  times = new DefaultTimesFields(document, *form, &panel);
   addLimit(*form);
   giveLabelsTheirTips(*form);
   column->addLayout(form);
   results = new PlanResults(document);
   column->addWidget(results);
   QObject::connect(costs, &CostControls::problem, results, &PlanResults::showProblem);
+  QObject::connect(times, &DefaultTimesFields::problem, results, &PlanResults::showProblem);
   auto* buttons = new QHBoxLayout;
-  profile = new QPushButton(PlanPanel::tr("Pr&ofile here"));
+  profile = new QPushButton(PlanPanel::tr("Profile here"));
   profile->setToolTip(PlanPanel::tr("Measure the model's operators on this machine instead of estimating them"));
   run = new QPushButton(PlanPanel::tr("&Run"));
   QObject::connect(profile, &QAbstractButton::clicked, &panel, &PlanPanel::profileRequested);
@@ -311,7 +316,8 @@ void PlanPanel::Private::showDesign() {
   if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? sizeText(r.memoryLimit) : QString());
   allowWhatThereIs();
   showTrace();
-  costs->showDesign();  // after it: a row of its own may be hidden
+  costs->showDesign();  // after it, as the next: a row of its own may be hidden
+  times->showDesign();
 }
 
 void PlanPanel::Private::showShape() {

@@ -59,6 +59,7 @@ struct RunsPanel::Private {
   std::shared_ptr<const ModelGraph> profiled;
   std::shared_ptr<const Profile> followed;  ///< the costs that the controls follow
   std::optional<int> pendingSteps;          ///< a run that waits for its prediction
+  std::optional<int> wantedStep;            ///< of the run that is loaded next; nothing: its median one
   bool isRun = false, follows = false, wasBusy = false;
   bool isRefused = false;  ///< and the line says so, until there is a plan
 
@@ -298,7 +299,8 @@ void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program)
 
 void RunsPanel::refresh() { d->history->list(d->document.storePath()); }
 
-void RunsPanel::chooseRun(RunId id) {
+void RunsPanel::chooseRun(RunId id, std::optional<int> step) {
+  d->wantedStep = step;
   d->history->choose({id});
   refresh();
 }
@@ -322,14 +324,16 @@ const std::vector<RunSummary>& RunsPanel::runs() const { return d->history->runs
 void RunsPanel::Private::load(const std::vector<RunId>& ids) {
   if (ids.empty()) return;
   const std::string store = document.storePath().toStdString();
-  loading.start(tr("Load run %1").arg(ids.back().value), [this, store, ids](JobControl&) -> std::function<void()> {
+  const std::optional<int> step = std::exchange(wantedStep, std::nullopt);
+  loading.start(tr("Load run %1").arg(ids.back().value), [this, store, ids, step](JobControl&) -> std::function<void()> {
     const RunStore file(store, RunStore::Mode::ReadOnly);
     const auto main = std::make_shared<const RunRecord>(file.load(ids.back()));
-    const auto measured = measuredOf(file, store, *main, {});
+    const auto median = measuredOf(file, store, *main, {});
+    const auto measured = step && median && *step != median->step ? measuredOf(file, store, *main, step) : median;
     const auto with = ids.size() > 1 ? measuredOf(file, store, file.load(ids[ids.size() - 2]), {}) : nullptr;
     const std::vector<int> steps = file.stepNumbers(main->id, kMostStepsListed);
-    return [this, store, main, measured, with, steps] {
-      shown = {store, main, steps, measured ? measured->step : 0, measured, with};
+    return [this, store, main, median, measured, with, steps] {
+      shown = {store, main, steps, median ? median->step : 0, measured, with};
       document.setMeasured(measured);
     };
   });

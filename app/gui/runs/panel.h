@@ -2,6 +2,7 @@
 
 #include <QWidget>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/store/run_store.h"
@@ -23,7 +24,7 @@ class RunsPanel : public QWidget {
   void startProfile();           ///< measures the model; the profile becomes part of the design (one undo step)
   void cancel();                 ///< ends the running child process
   [[nodiscard]] bool isBusy() const;
-  void chooseRun(RunId id);  ///< overlays its median step, once the store is listed
+  void chooseRun(RunId id, std::optional<int> step = {});  ///< overlays that step, else its median one, once the store is listed
   void compareRuns(RunId id, RunId with);
   void showNothing();
   [[nodiscard]] QString summary() const;  ///< `Measured 3.1 % slower than predicted (…); most of it: B of stage 1, +2.1 ms.`

@@ -164,7 +164,7 @@ void MainWindow::Private::connectAll() {
     if (busy) message->hide();  // of an earlier run that failed
   });
   QObject::connect(runs, &RunsPanel::failed, &window, &MainWindow::showMessage);
-  QObject::connect(runs, &RunsPanel::openRequested, &window, &MainWindow::open);
+  QObject::connect(runs, &RunsPanel::openRequested, &window, [this](const QStringList& paths) { openPlanOfRun(paths); });
   QObject::connect(&document, &Document::designChanged, &window, [this] {
     showTitle();
     if (recovers) autosave.start();
@@ -248,9 +248,11 @@ bool MainWindow::saveProject(const QString& path) {
 /// Asks what to do with unsaved work; false: the user cancelled.
 bool MainWindow::Private::maySave() {
   if (!document.isModified() || !recovers) return true;
+  const QString title = document.title();
   const auto answer =
-      QMessageBox::question(&window, MainWindow::tr("Unsaved plan"),
-                            MainWindow::tr("The plan of %1 has unsaved changes. Save it as a project?").arg(document.title()),
+      QMessageBox::question(&window, title.isEmpty() ? MainWindow::tr("Unsaved notes") : MainWindow::tr("Unsaved plan"),
+                            title.isEmpty() ? MainWindow::tr("There are unsaved notes. Save them as a project?")
+                                            : MainWindow::tr("The plan of %1 has unsaved changes. Save it as a project?").arg(title),
                             QMessageBox::Save | QMessageBox::Discard | QMessageBox::Cancel, QMessageBox::Save);
   if (answer == QMessageBox::Cancel) return false;
   return answer == QMessageBox::Discard || save();

@@ -100,6 +100,12 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   }
   arrangeFor(loaded);
   if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
+  if (loaded.run) {
+    runs->chooseRun(*loaded.run, loaded.runStep);
+    if (document.design().models.empty() && document.design().source.empty()) window.showPanel(Panel::Runs);  // there is nothing else
+  }
+  if (const auto own = std::exchange(ofRun, {}); loaded.hasDesign && paths == own.paths && !own.notes.empty())
+    document.edit(MainWindow::tr("Keep the notes"), [&](Design& design) { design.notes = own.notes; });
   if (!loaded.hasDesign && !loaded.store.isEmpty()) {
     if (!docksShown) {
       stack->setCurrentWidget(timeline);
@@ -118,6 +124,13 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   if (!loaded.otherClusters.empty()) offerClusters(loaded.otherClusters);
   remember(paths);
   showTitle();
+}
+
+/// The plan of a run, as a file. Without a plan, the notes that there are were written on that run, and stay.
+void MainWindow::Private::openPlanOfRun(const QStringList& paths) {
+  const bool hasPlan = document.graph() || document.design().customCosts;
+  ofRun = {paths, hasPlan ? std::vector<Note>() : document.design().notes};
+  window.open(paths);
 }
 
 /// Beside the note that says which one was chosen.

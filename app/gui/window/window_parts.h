@@ -75,6 +75,10 @@ struct MainWindow::Private {
   std::shared_ptr<const Schedule> ran;       ///< by that job; null: what is open
   QStringList opened;                        ///< the files that are shown
   std::optional<Arrangement> beforeJob;      ///< how the timeline was before a job was opened, which changed it
+  struct {
+    QStringList paths;
+    std::vector<Note> notes;
+  } ofRun;  ///< a run's plan that is being opened, and the notes that were written on the run without it
   QByteArray docksState;
   bool docksShown = true;
   bool isNarrow = false;  ///< the window: Plan is a tab beside Model
@@ -90,6 +94,7 @@ struct MainWindow::Private {
   void take(const Loaded& loaded, const QStringList& paths);
   void arrangeFor(const Loaded& loaded);
   void takeCluster(const QString& path);
+  void openPlanOfRun(const QStringList& paths);
   void offerClusters(const std::vector<std::string>& clusters);
   void explainHang(bool marks);
   enum class ScheduleUse : std::uint8_t { Model, Alone, None };

@@ -85,7 +85,7 @@ TEST_F(PlanPanelTest, WithoutAModelNothingCanBeSetOrStarted) {
   for (const char* const name : {"Step", "Samples/s", "Bubble", "Lower bound", "Pipeline makespan"}) EXPECT_EQ(figure(name), "–") << name;
   for (auto* spin : panel->findChildren<QSpinBox*>()) EXPECT_FALSE(spin->isEnabled()) << spin->accessibleName().toStdString();
   EXPECT_FALSE(button("&Run").isEnabled());
-  EXPECT_FALSE(button("Pr&ofile here").isEnabled());
+  EXPECT_FALSE(button("Profile here").isEnabled());
   EXPECT_EQ(panel->findChild<MemoryBars*>()->accessibleDescription(), "");
 }
 
@@ -341,7 +341,7 @@ TEST_F(PlanPanelTest, TheButtonsAskForARunAndAProfile) {
   QTest::mouseClick(&button("&Run"), Qt::LeftButton);
   EXPECT_EQ(runs.count(), 1);
   EXPECT_EQ(profiles.count(), 0);
-  QTest::mouseClick(&button("Pr&ofile here"), Qt::LeftButton);
+  QTest::mouseClick(&button("Profile here"), Qt::LeftButton);
   EXPECT_EQ(profiles.count(), 1);
 }
 

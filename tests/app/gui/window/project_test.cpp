@@ -1,8 +1,12 @@
 // Projects as the window saves and opens them: what is open comes back, also without a plan.
+#include <QAction>
 #include <QFile>
+#include <QTreeView>
+#include <algorithm>
 
 #include "app/gui/document/notes.h"
 #include "app/gui/timeline/facts/navigation.h"
+#include "tests/app/gui/stored_run.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -73,6 +77,60 @@ TEST_F(ProjectOfATrace, BesideAPlanIsNotNeededByThePlan) {
   EXPECT_FALSE(document().measured());
   EXPECT_TRUE(document().prediction());
   EXPECT_TRUE(window_->message().contains(QStringLiteral("the trace of this project"))) << window_->message().toStdString();
+}
+
+// A run of a store, with no plan open: notes are of what it shows, and come back with it.
+struct ProjectOfARun : WindowFixture {
+  void SetUp() override {
+    WindowFixture::SetUp();
+    open(sample("gpt_small.pt2"));
+    run = storeRun(store.toStdString(), document().plan(), {1, 1.5, 1.2, 1});
+    newWindow();
+    open(store);
+    window_->runs().chooseRun(run, 1);
+    ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs));
+    window_->timeline().select({Source::Measured, {Rank(1), TrackKind::Compute, 3}});
+    ASSERT_TRUE(addNote(document(), {"late", 0, blockName(window_->timeline().scene(), *window_->timeline().scene().selected)}));
+  }
+  void newWindow() {
+    window_ = std::make_unique<MainWindow>(false);
+    window_->show();
+  }
+  const QString store = folder_.filePath(QStringLiteral("stored.db")), path = folder_.filePath(QStringLiteral("noted.pwproj"));
+  RunId run;
+};
+
+TEST_F(ProjectOfARun, BringsTheRunBackAtTheSameStepWithItsNotes) {
+  ASSERT_EQ(document().measured()->step, 1) << "not the median";
+  const auto trace = document().measured()->trace;
+  ASSERT_TRUE(window_->saveProject(path));
+  newWindow();
+  open(path);
+  ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs)) << window_->message().toStdString();
+  EXPECT_EQ(document().measured()->run->id, run);
+  EXPECT_EQ(document().measured()->trace, trace);
+  ASSERT_EQ(window_->timeline().scene().notes.size(), 1U);
+  EXPECT_TRUE(window_->timeline().scene().notes.front().span) << "at its block";
+  EXPECT_FALSE(document().isModified());
+}
+
+TEST_F(ProjectOfARun, WhoseRunIsGoneSaysSoAndKeepsTheNotes) {
+  ASSERT_TRUE(window_->saveProject(path));
+  newWindow();
+  ASSERT_TRUE(QFile::remove(store));
+  open(path);
+  EXPECT_TRUE(QTest::qWaitFor([this] { return window_->message().contains(QStringLiteral("There is no run 1 in stored.db")); }, kLongMs))
+      << window_->message().toStdString();
+  EXPECT_EQ(document().design().notes.size(), 1U);
+}
+
+TEST_F(ProjectOfARun, KeepsItsNotesWhenItsPlanIsLoaded) {
+  const auto actions = window_->runs().findChild<QTreeView*>(QStringLiteral("history"))->actions();
+  (*std::ranges::find(actions, QStringLiteral("Load its plan"), &QAction::text))->trigger();
+  ASSERT_TRUE(QTest::qWaitFor([this] { return document().graph() != nullptr; }, kLongMs)) << window_->message().toStdString();
+  ASSERT_EQ(document().design().notes.size(), 1U);
+  EXPECT_EQ(document().design().notes.front().text, "late");
+  EXPECT_TRUE(document().isModified()) << "they are not in the plan's file";
 }
 
 }  // namespace
