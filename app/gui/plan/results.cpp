@@ -42,6 +42,15 @@ std::int64_t tokensPerSample(const ModelGraph& graph) {
   return 0;
 }
 
+/// The runs that were computed on what the times are of. A cluster whose devices have a name of CUDA's is one of GPUs: a run on CPUs says
+/// nothing of it, though it may have been predicted from the same estimates.
+std::vector<RunSummary> onLikeDevices(std::vector<RunSummary> runs, const Profile& profile, const Cluster& cluster) {
+  const bool isMeasured = !profile.estimated, onGpus = isMeasured ? profile.computing.onGpu : !cluster.cudaName.empty();
+  if (!isMeasured && !onGpus) return runs;  // of GPUs of others, or of none
+  std::erase_if(runs, [&](const RunSummary& run) { return !run.transport || factsOf(*run.transport).onGpu != onGpus; });
+  return runs;
+}
+
 }  // namespace
 
 struct PlanResults::Private {
@@ -129,7 +138,7 @@ void PlanResults::Private::build() {
   errorName =
       add(PlanResults::tr("Prediction error so far"), error,
           PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from "
-                          "times like these: measured or estimated as they are, and of the same cluster"));
+                          "times like these: measured or estimated as they are, of the same cluster, and on GPUs where these are of GPUs"));
   rateName = add(PlanResults::tr("Samples/s"), rate, PlanResults::tr("Of all replicas, at the predicted step"));
   mfuName = add(PlanResults::tr("MFU"), mfu,
                 PlanResults::tr("Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in a step at their peak"));
@@ -238,7 +247,8 @@ void PlanResults::Private::showResults() {
   const CostSource costs = document.profile() && document.profile()->estimated ? CostSource::Estimated : CostSource::Measured;
   error->setText(document.graph() ? PlanResults::tr("no runs from such times yet") : QStringLiteral("–"));
   const auto past = document.profile() && document.graph()
-                        ? pastError(runs, document.graph()->name, r.schedule, costs, document.profile()->cluster)
+                        ? pastError(onLikeDevices(runs, *document.profile(), document.cluster()), document.graph()->name, r.schedule, costs,
+                                    document.profile()->cluster)
                         : std::nullopt;
   if (past) {
     const auto scaled = [&](double factor) { return durationText(static_cast<Ns>(static_cast<double>(p->step) * factor)); };

@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QTest>
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <string>
@@ -13,6 +14,8 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/plan/panel.h"
+#include "backends/store/run_store.h"
+#include "simulator/step/simulate.h"
 #include "tests/app/gui/constants.h"
 #include "tests/support/folder.h"
 
@@ -53,6 +56,37 @@ TEST_F(PlanResultsTest, OfAScheduleWithoutAModelNoRunsCanTell) {
   document.adopt(*loadFiles({folder.with("order.csv", "0F0,0F1,0B0,0B1\n")}, {}));
   settle();
   EXPECT_EQ(figures()["Prediction error so far"], "–");
+}
+
+TEST_F(PlanResultsTest, OfAClusterOfGpusNoRunOnCpusCountsAsAnErrorOfItsEstimates) {
+  const test::Folder folder;
+  const std::string store = folder.file("runs.db");
+  const auto recordOn = [&](Transport transport, double factor) {
+    RunRecord run;
+    run.state = RunState::Completed;
+    run.startedAt = "2024-11-22T14:03:00Z";
+    run.transport = transport;
+    run.facts = {};
+    run.facts.costs = CostSource::Estimated;
+    run.plan = document.plan();
+    run.predicted = simulate(run.plan.schedule, run.plan.costs);
+    CostTable costs = run.plan.costs;
+    for (StageCost& stage : costs.stages) {
+      for (Ns* time : {&stage.forward, &stage.backward}) *time = Ns(std::llround(factor * static_cast<double>(*time)));
+    }
+    for (int step = 0; step < 3; ++step) run.steps.push_back({step, 2.5, simulate(run.plan.schedule, costs)});
+    static_cast<void>(RunStore(store, RunStore::Mode::ReadWrite).add(run));
+    document.setStorePath(QString::fromStdString(store));
+    settle();
+  };
+  recordOn(Transport::Gloo, 20);
+  EXPECT_NE(figures()["Prediction error so far"], "no runs from such times yet") << "the cluster is one of CPUs";
+  document.edit("cluster", [](Design& design) { design.cluster = "h100-nvlink"; });
+  settle();
+  recordOn(Transport::Gloo, 20);
+  EXPECT_EQ(figures()["Prediction error so far"], "no runs from such times yet");
+  recordOn(Transport::Nccl, 1.1);
+  EXPECT_NE(figures()["Prediction error so far"], "no runs from such times yet");
 }
 
 TEST_F(PlanResultsTest, OfARefusedCombinationAllStayAsTheyWere) {
