@@ -4,20 +4,11 @@
 #include <vector>
 
 #include "app/gui/timeline/facts/navigation.h"
-#include "simulator/partition/partition.h"
 
 namespace pw::gui {
 namespace {
 
 std::size_t indexOf(Source source) { return source == Source::Predicted ? 0 : 1; }
-
-/// A run of a plan with other splits has other work in the actions of the same name, so their times do not compare.
-bool haveSameStages(const ShownTimelines& shown) {
-  const auto& prediction = shown.prediction();
-  const auto& measured = shown.measured();
-  if (!prediction || !measured || !measured->run || prediction->priced.partition.stages.empty()) return true;
-  return beginsOf(prediction->priced.partition) == beginsOf(measured->run->plan.partition);
-}
 
 }  // namespace
 
@@ -117,8 +108,9 @@ SpanFacts Knowledge::factsOf(const SourcedSpan& at, bool fully) {
   SpanFacts known = pw::gui::factsOf(at, t, fully ? dependencies(at.source) : nullptr, bytes);
   known.predictedName = scene_.predictedName;
   known.measuredName = scene_.measuredName;
-  if (const auto other = haveSameStages(shown_) ? counterpart(at) : std::nullopt)
-    known.other = spanOf(*timelineFrom(scene_, other->source), other->span);
+  const auto other = counterpart(at);
+  known.isOtherWork = other && !scene_.comparesTimes;
+  if (other && scene_.comparesTimes) known.other = spanOf(*timelineFrom(scene_, other->source), other->span);
   return known;
 }
 

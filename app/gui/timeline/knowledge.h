@@ -33,8 +33,8 @@ class Knowledge : public QObject {
   [[nodiscard]] std::optional<SourcedSpan> counterpart(const SourcedSpan& span);
   /// Of a gap of a timeline that is shown: as explained, and until then by rule alone (then `explained` follows).
   [[nodiscard]] Cause causeOf(const BubbleRef& gap);
-  /// Of a span of a timeline that is shown; `fully`: with what it waited for and is needed by. Its counterpart is none where the other
-  /// timeline is of a run with other splits.
+  /// Of a span of a timeline that is shown; `fully`: with what it waited for and is needed by. Its counterpart is none where the
+  /// scene compares no times.
   [[nodiscard]] SpanFacts factsOf(const SourcedSpan& span, bool fully);
 
   [[nodiscard]] const Explanation* explanation() const { return explanation_.get(); }  ///< of the prediction; null: not known yet

@@ -1,8 +1,11 @@
 #include "app/gui/timeline/shown_timelines.h"
-#include "app/gui/document/times.h"
 
 #include <algorithm>
 #include <utility>
+
+#include "app/gui/document/job_design.h"
+#include "app/gui/document/times.h"
+#include "simulator/partition/partition.h"
 
 namespace pw::gui {
 namespace {
@@ -26,6 +29,20 @@ bool sameShape(const Timeline* a, const Timeline* b) {
   return a->stages == b->stages && std::equal(a->ranks.begin(), a->ranks.end(), b->ranks.begin(), b->ranks.end(), same);
 }
 
+/// Where the stages of a step begin; nothing: not known, of traces of other tools.
+std::optional<std::vector<NodeId>> beginsOfStep(const Measured& step, const Design& design) {
+  if (const auto& basis = design.job; basis && basis->from == step.from)
+    return evenBegins(basis->job, static_cast<int>(basis->job.schedule.placement.stages()));
+  return step.run ? beginsOf(step.run->plan.partition) : step.begins;
+}
+
+/// A step with other splits has other work in the actions of the same name, so their times do not compare.
+bool haveSameStages(const Prediction& prediction, const Measured& step, const Design& design) {
+  if (prediction.priced.partition.stages.empty()) return true;  // there is no model
+  const auto begins = beginsOfStep(step, design);
+  return !begins || *begins == beginsOf(prediction.priced.partition);
+}
+
 }  // namespace
 
 ShownTimelines::ShownTimelines(const Document& document, Scene& scene) : document_(document), scene_(scene) {
@@ -47,6 +64,7 @@ ShownTimelines::Change ShownTimelines::takePrediction() {
   if (next) change.isOtherModel = std::exchange(newModel_, false);
   scene_.predicted = next ? std::shared_ptr<const Timeline>(next, made) : nullptr;
   prediction_ = next;
+  compareStages();
   measureSize();
   return change;
 }
@@ -62,6 +80,7 @@ ShownTimelines::Change ShownTimelines::takeMeasured() {
   scene_.measured = next ? std::shared_ptr<const Timeline>(next, &next->timeline) : nullptr;
   const bool isOneOfMany = next && next->isReplayed && !next->stepName.empty();  // not the usual one
   if (isOneOfMany) scene_.measuredName = tr("%1, replayed").arg(QString::fromStdString(next->stepName));
+  compareStages();
   measureSize();
   return {true, false, !same && !scene_.predicted};
 }
@@ -75,6 +94,10 @@ std::shared_ptr<const Prediction> ShownTimelines::before() const {
 }
 
 void ShownTimelines::settleLater() { settling_.start(); }
+
+void ShownTimelines::compareStages() {
+  scene_.comparesTimes = !prediction_ || !measured_ || haveSameStages(*prediction_, *measured_, document_.design());
+}
 
 void ShownTimelines::measureSize() { isLarge_ = spansIn(scene_.predicted.get()) + spansIn(scene_.measured.get()) > kManySpans; }
 

@@ -10,7 +10,8 @@
 namespace pw::gui {
 
 /// Which of a document's timelines a scene shows: the newest prediction, or the last one while a new one is awaited or not possible; and
-/// the measured one. Of a scene it writes `predicted` and `measured`.
+/// the measured one. Of a scene it writes `predicted`, `measured`, their names, and
+/// `comparesTimes`.
 class ShownTimelines : public QObject {
   Q_OBJECT
   Q_DISABLE_COPY_MOVE(ShownTimelines)
@@ -47,6 +48,7 @@ class ShownTimelines : public QObject {
   void settled();
 
  private:
+  void compareStages();
   void measureSize();
 
   const Document& document_;

@@ -68,7 +68,9 @@ std::vector<Entry> kindEntries(const Scene& scene, const Look& look) {
 /// Of a legend of this width.
 std::vector<Entry> entriesOf(const Scene& scene, const Look& look, int width) {
   std::vector<Entry> entries;
-  if (scene.differences && scene.measured) {
+  if (scene.differences && scene.measured && !scene.comparesTimes) {
+    entries.push_back({look.ofDifference(std::nullopt), translated("not compared with %1: the splits differ").arg(scene.predictedName)});
+  } else if (scene.differences && scene.measured) {
     for (const double error : {-0.5, -0.15, 0.0, 0.15, 0.5})
       entries.push_back({look.ofDifference(error), error == 0
                                                        ? translated("as predicted")

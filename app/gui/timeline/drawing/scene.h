@@ -57,6 +57,7 @@ struct Scene {
   Arrangement arrangement = Arrangement::Below;
   ColourBy colourBy = ColourBy::Kind;
   bool differences = false;     ///< measured blocks coloured by their duration's error against the matched predicted one
+  bool comparesTimes = true;    ///< blocks of one name do the same work in both timelines: their stages begin at the same places
   std::vector<RankView> ranks;  ///< in the order shown
   std::vector<QString> groups;  ///< by rank: the node or replica it belongs to; empty: there are none
   bool showsCommunication = true, showsMemory = true;

@@ -51,7 +51,7 @@ struct Content {
   std::uint64_t predictedPrint = 0, measuredPrint = 0;
   Arrangement arrangement = Arrangement::Below;
   ColourBy colourBy = ColourBy::Kind;
-  bool differences = false, dims = false, dark = false;
+  bool differences = false, comparesTimes = true, dims = false, dark = false;
   Bytes limit = 0;
   double scale = 1, devicePixelRatio = 1;
   Ns tick = 0;
@@ -121,6 +121,7 @@ void ScenePainter::Cache::prepare(const Scene& scene, const Viewport& view, cons
               scene.arrangement,
               scene.colourBy,
               scene.differences,
+              scene.comparesTimes,
               scene.dimsOthers,
               theme.dark,
               scene.memoryLimit,
@@ -183,6 +184,7 @@ TrackView ScenePainter::Cache::viewOf(const Scene& scene, Source source, Rank ra
   if (scene.differences && source == Source::Measured && scene.predicted && rank.index() < scene.predicted->ranks.size()) {
     view.predictedOf = &matched(scene).predictedOf[rank.index()];
     view.predicted = &scene.predicted->ranks[rank.index()].compute;
+    view.comparesTimes = scene.comparesTimes;
   }
   return view;
 }

@@ -43,7 +43,7 @@ class ComputePainter {
   [[nodiscard]] Fill fillOf(std::size_t i) const {
     if (view_.predictedOf == nullptr) return look_.of(track_.tags[i]);
     const std::int32_t match = (*view_.predictedOf)[i];
-    if (match < 0) return look_.ofDifference(std::nullopt);
+    if (match < 0 || !view_.comparesTimes) return look_.ofDifference(std::nullopt);
     const auto m = static_cast<std::size_t>(match);
     if (view_.predicted->tags[m].kind != track_.tags[i].kind) return look_.ofDifference(std::nullopt);  // B and I: other work
     const auto expected = static_cast<double>(view_.predicted->end[m] - view_.predicted->start[m]);

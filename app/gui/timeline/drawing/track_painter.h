@@ -27,6 +27,7 @@ struct TrackView {
   // Differences: the predicted track and, by index of a measured span, the matching one in it.
   const SpanTrack* predicted = nullptr;
   const std::vector<std::int32_t>* predictedOf = nullptr;
+  bool comparesTimes = true;  ///< as the scene
 
   [[nodiscard]] bool isHighlighted(std::size_t first, std::size_t last) const;  ///< any of [first, last)
 };

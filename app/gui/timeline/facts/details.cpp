@@ -49,8 +49,12 @@ QString wordOf(SpanKind kind) {
   return {};
 }
 
-/// `measured 3.20 ms, +3.1 %`, seen from either of the two.
+/// `measured 3.20 ms, +3.1 %`, seen from either of the two; empty where there is nothing to compare with.
 QString comparisonOf(const SpanFacts& facts) {
+  if (!facts.other) {
+    const QString& name = facts.source == Source::Predicted ? facts.measuredName : facts.predictedName;
+    return facts.isOtherWork ? translated("not compared with %1: the splits differ").arg(name) : QString();
+  }
   const Ns own = facts.span.end - facts.span.start;
   const Ns other = facts.other->end - facts.other->start;
   const bool isPrediction = facts.source == Source::Predicted;
@@ -156,7 +160,7 @@ QString detailsOf(const SpanFacts& facts) {
   first << placeOf(span) << timesOf(span) << translated("takes %1").arg(durationText(span.end - span.start));
   if (span.bytes > 0) first << sizeText(span.bytes);
   if (facts.source == Source::Measured) first << facts.measuredName;
-  if (facts.other) first << comparisonOf(facts);
+  if (const QString comparison = comparisonOf(facts); !comparison.isEmpty()) first << comparison;
   const QString second = facts.fully ? capitalized(waitText(facts)) + QStringLiteral(" · ") + neededText(facts) : QString();
   return first.join(QStringLiteral(" · ")) + QLatin1Char('\n') + second;
 }
@@ -172,7 +176,7 @@ QString tooltipOf(const SpanFacts& facts) {
   lines << translated("starts at %1, takes %2").arg(timeText(span.start, resolutionOf(span)), durationText(span.end - span.start));
   if (span.bytes > 0) lines << sizeText(span.bytes);
   if (facts.source == Source::Measured) lines << facts.measuredName;
-  if (facts.other) lines << comparisonOf(facts);
+  if (const QString comparison = comparisonOf(facts); !comparison.isEmpty()) lines << comparison;
   return QStringLiteral("<p style='white-space:pre'>%1</p>").arg(lines.join(QStringLiteral("<br>")));
 }
 

@@ -17,6 +17,7 @@ struct SpanFacts {
   Span span;
   bool fully = false;             ///< whether the following, but for `other`, are known
   std::optional<Span> other;      ///< the same action in the other timeline
+  bool isOtherWork = false;       ///< there is one, but of a stage that begins elsewhere, so that it is not `other`
   Ns wait = 0;                    ///< idle time of its rank before it; of a message: since its action was done
   std::optional<Span> waitedFor;  ///< the last of its inputs to arrive
   std::vector<Span> neededBy;     ///< messages and actions that need it, the earliest first

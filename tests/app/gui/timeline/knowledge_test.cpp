@@ -3,6 +3,7 @@
 #include <QTest>
 
 #include "app/gui/document/loading.h"
+#include "app/gui/document/pinned_plans.h"
 #include "app/gui/timeline/facts/navigation.h"
 #include "tests/app/gui/constants.h"
 #include "tests/app/gui/timeline/parts_fixture.h"
@@ -140,6 +141,30 @@ TEST_F(KnowledgeTest, TimesOfARunWithOtherSplitsAreNotCompared) {
   document.edit("another split", [](Design& d) { d.request.begins.front() = NodeId(d.request.begins.front().value - 1); });
   takePrediction();
   EXPECT_FALSE(compared());
+  EXPECT_FALSE(scene.comparesTimes) << "nor are their colours";
+  const SpanFacts facts = knowledge.factsOf(at(Source::Measured, 1, SpanKind::Backward, 1, 2), false);
+  EXPECT_TRUE(tooltipOf(facts).contains("not compared with predicted: the splits differ")) << tooltipOf(facts).toStdString();
+  EXPECT_TRUE(detailsOf(facts).contains("not compared with predicted: the splits differ"));
+  document.undo();
+  takePrediction();
+  EXPECT_TRUE(scene.comparesTimes);
+}
+
+TEST_F(ShownTimelinesTest, TimesOfAPinnedPlanWithOtherSplitsAreNotCompared) {
+  PinnedPlans pins{document};
+  const auto takePrediction = [this] {
+    ASSERT_TRUE(QTest::qWaitFor([this] { return document.prediction() != nullptr && !document.isPredicting(); }, kLongMs));
+    static_cast<void>(shown.takePrediction());
+  };
+  document.adopt(*loadFiles({kGpt}, {}));
+  takePrediction();
+  pins.pin();
+  pins.compareWith(0);
+  static_cast<void>(shown.takeMeasured());
+  EXPECT_TRUE(scene.comparesTimes);
+  document.edit("another split", [](Design& d) { d.request.begins.front() = NodeId(d.request.begins.front().value - 1); });
+  takePrediction();
+  EXPECT_FALSE(scene.comparesTimes);
 }
 
 TEST_F(KnowledgeTest, AMeasuredGapHasACauseByRule) {

@@ -3,14 +3,17 @@
 #include "app/gui/timeline/drawing/ruler.h"
 #include "app/gui/timeline/drawing/scene_painter.h"
 
+#include <QBuffer>
 #include <QImage>
 #include <QPainter>
+#include <QSvgGenerator>
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "app/gui/timeline/drawing/legend.h"
 #include "app/gui/timeline/drawing/look.h"
 #include "tests/app/gui/timeline/drawing/scenes.h"
 
@@ -373,6 +376,42 @@ TEST(ScenePainter, DifferencesAreColouredByTheirSign) {
   EXPECT_EQ(pixelOf(1), look.ofDifference(0.5).base);
   EXPECT_NE(look.ofDifference(0.5).base, look.ofDifference(0.0).base);
   EXPECT_NE(look.ofDifference(-0.5).base, look.ofDifference(0.5).base);
+}
+
+TEST(ScenePainter, WhereSplitsDifferNoBlockHasADifferenceAndTheLegendSaysWhy) {
+  const auto predicted = timelineOfSchedule("1f1b", {2, 2, 4});
+  auto measured = std::make_shared<Timeline>(*predicted);
+  measured->ranks[0].compute.end[1] += 500;
+  Scene scene = sceneOf(predicted);
+  scene.measured = measured;
+  scene.differences = true;
+  const Viewport view = fitted(0, predicted->end, 1200);
+  ScenePainter painter;  // the same for both: what it keeps is of the splits, too
+  const auto colours = [&] {
+    const QImage image = paint(painter, scene, view);
+    const Row row = layOutRows(scene).rows[1];
+    std::vector<QRgb> found;
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+      found.push_back(image.pixel(labelWidth(scene) + static_cast<int>(view.xOf(measured->ranks[0].compute.start[i])) + 4,
+                                  rulerHeight(scene) + row.top + 3));
+    return found;
+  };
+  const Fill unknown = Look(scene, theme(false)).ofDifference(std::nullopt);
+  const auto isUnknown = [&](QRgb colour) { return colour == unknown.base || colour == unknown.mark; };
+  EXPECT_TRUE(std::ranges::none_of(colours(), isUnknown));
+  const auto words = [&] {
+    QSvgGenerator svg;
+    QBuffer text;
+    svg.setOutputDevice(&text);
+    QPainter legend(&svg);
+    paintLegend(legend, QRect(0, 0, 900, 40), scene, theme(false));
+    legend.end();
+    return text.data();
+  };
+  EXPECT_FALSE(words().contains("the splits differ"));
+  scene.comparesTimes = false;
+  EXPECT_TRUE(std::ranges::all_of(colours(), isUnknown));
+  EXPECT_TRUE(words().contains("the splits differ"));
 }
 
 TEST(ScenePainter, TheLineBelowMergedBlocksIsFaintWhereTheyAre) {
