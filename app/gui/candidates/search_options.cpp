@@ -48,7 +48,7 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
       document_(document),
       counts_(new QLineEdit),
       batch_(new QSpinBox),
-      recompute_(new QCheckBox(tr("Re&compute too"))),
+      recompute_(new QCheckBox(tr("Recomp&ute too"))),
       limit_(new QLabel) {
   auto* row = new FlowLayout(this);
   row->setSpacing(fontMetrics().averageCharWidth());

@@ -61,7 +61,7 @@ ClusterDialog::ClusterDialog(Document& document, QWidget* parent)
       state_(new QLabel),
       save_(new QPushButton(tr("&Save as file…"))),
       apply_(new QPushButton(tr("&Apply"))),
-      accept_(new QPushButton(tr("OK"))) {
+      accept_(new QPushButton(tr("&OK"))) {
   setWindowTitle(tr("Cluster"));
   setAccessibleName(tr("Cluster"));
   layOut();
@@ -85,7 +85,7 @@ ClusterDialog::ClusterDialog(Document& document, QWidget* parent)
 void ClusterDialog::layOut() {
   auto* grid = new QGridLayout(this);
   auto* top = new QHBoxLayout;
-  auto* label = new QLabel(tr("S&tart from"));
+  auto* label = new QLabel(tr("Start &from"));
   label->setBuddy(start_);
   start_->setAccessibleName(tr("Start from"));
   start_->setToolTip(tr("A preset or a file whose figures to go on from; nothing is applied by choosing"));

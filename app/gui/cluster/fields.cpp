@@ -68,8 +68,8 @@ ClusterFields::ClusterFields(const std::vector<NamedLink>& links, QWidget* paren
   connect(precision_, &QComboBox::currentIndexChanged, this, &ClusterFields::changed);
   addRow(*rows, tr("Pr&ecision"), precision_, precision_);
   rows->addRow(QString(), precisionProblem_);
-  addLink(*rows, tr("&Within a node: latency"), tr("within a node"), ClusterField::NodeLatency, nodeDuplex_, knownLinks(links, false));
-  addLink(*rows, tr("&Between nodes: latency"), tr("between nodes"), ClusterField::NetworkLatency, networkDuplex_, knownLinks(links, true));
+  addLink(*rows, tr("Wit&hin a node: latency"), tr("within a node"), ClusterField::NodeLatency, nodeDuplex_, knownLinks(links, false));
+  addLink(*rows, tr("Between nodes: latenc&y"), tr("between nodes"), ClusterField::NetworkLatency, networkDuplex_, knownLinks(links, true));
 }
 
 QLabel* ClusterFields::problemLabel() {
@@ -114,7 +114,7 @@ void ClusterFields::addDevices(QFormLayout& rows) {
   count_->setAccessibleName(tr("Devices in all"));
   auto* row = beside({nodes_, new QLabel(QStringLiteral("×")), perNode_, count_});
   static_cast<QHBoxLayout*>(row->layout())->addStretch(1);
-  addRow(rows, tr("N&odes × devices"), row, nodes_);
+  addRow(rows, tr("Nodes × de&vices"), row, nodes_);
   rows.addRow(QString(), problems_[at(ClusterField::Nodes)] = problemLabel());
 }
 
@@ -132,7 +132,7 @@ void ClusterFields::addMemory(QFormLayout& rows) {
 /// A button whose menu fills in the figures of a link.
 QWidget* ClusterFields::knownLinks(const std::vector<NamedLink>& links, bool betweenNodes) {
   auto* button = new QToolButton;
-  button->setText(tr("Known"));
+  button->setText(betweenNodes ? tr("&Known") : tr("Kno&wn"));
   button->setAccessibleName(betweenNodes ? tr("Known links between nodes") : tr("Known links within a node"));
   button->setToolTip(tr("Figures of a link that is sold"));
   button->setPopupMode(QToolButton::InstantPopup);
@@ -163,7 +163,7 @@ void ClusterFields::addLink(QFormLayout& rows, const QString& label, const QStri
   addText(latency, tr("Latency %1").arg(where), tr("From the start of a message to its first byte: 5 µs, 0.2 ms"));
   addText(bandwidth, tr("Bandwidth %1").arg(where),
           tr("Of one direction: 50 GB/s; 400 Gb/s counts bits. 0: messages take the latency only"));
-  duplex = new QCheckBox(tr("both directions at once"));
+  duplex = new QCheckBox(latency == ClusterField::NetworkLatency ? tr("bo&th directions at once") : tr("&both directions at once"));
   duplex->setAccessibleName(tr("Both directions at once %1").arg(where));
   duplex->setToolTip(tr("Messages there and back do not wait for each other"));
   connect(duplex, &QCheckBox::toggled, this, &ClusterFields::changed);

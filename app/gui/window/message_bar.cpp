@@ -40,7 +40,7 @@ MessageBar::MessageBar(QWidget* parent)
       icon_(new QLabel),
       text_(new QLabel),
       offer_(new QPushButton(tr("&Instead"))),
-      more_(new QPushButton(tr("&More…"))),
+      more_(new QPushButton(tr("Full te&xt…"))),
       buttons_(new QVBoxLayout) {
   setObjectName(QStringLiteral("message"));
   setFrameShape(QFrame::StyledPanel);

@@ -130,12 +130,12 @@ TEST_F(WindowFixture, ButtonsThatShowWhileThereIsWorkOrALongMessageHaveALetterFo
   std::map<QString, int> seen;
   for (const auto* button : window_->findChildren<QPushButton*>()) {
     const QString plain = button->text().remove(QLatin1Char('&'));
-    if (plain != QLatin1String("Cancel") && plain != QStringLiteral("More…")) continue;
+    if (plain != QLatin1String("Cancel") && plain != QStringLiteral("Full text…")) continue;
     EXPECT_FALSE(QKeySequence::mnemonic(button->text()).isEmpty()) << plain.toStdString() << ' ' << button->accessibleName().toStdString();
     ++seen[plain];
   }
   EXPECT_GE(seen[QStringLiteral("Cancel")], 3) << "of the status bar, Runs and Explain";
-  EXPECT_EQ(seen[QStringLiteral("More…")], 1);
+  EXPECT_EQ(seen[QStringLiteral("Full text…")], 1);
 }
 
 TEST(Tables, AreExportedAsCsv) {
