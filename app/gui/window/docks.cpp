@@ -9,7 +9,9 @@
 namespace pw::gui {
 namespace {
 
-constexpr int kNarrow = 960, kNarrowPanel = 300;  ///< widths
+constexpr int kNarrow = 1250, kNarrowPanel = 300,
+              kPlan = 350;                          ///< widths: below the first, panels on both sides leave the timeline too little
+constexpr int kFourRanks = 540, kMostBottom = 270;  ///< heights: of a window with a timeline of four ranks, and of the panels below it
 
 }  // namespace
 
@@ -45,7 +47,7 @@ void MainWindow::Private::arrangeDocks() {
   for (std::size_t i = 1; i < bottom.size(); ++i) window.tabifyDockWidget(bottom[i - 1], bottom[i]);
   for (QDockWidget* dock : docks()) dock->setVisible(true);
   candidatesDock->raise();
-  window.resizeDocks({candidatesDock}, {std::min(270, window.height() * 3 / 10)}, Qt::Vertical);
+  window.resizeDocks({candidatesDock}, {std::min(kMostBottom, std::max(window.height() - kFourRanks, window.height() / 5))}, Qt::Vertical);
 }
 
 /// Model and Plan beside the timeline: left and right of it, or where that leaves it too little, as two tabs on the left.
@@ -55,7 +57,8 @@ void MainWindow::Private::placePlan() {
     window.resizeDocks({modelDock}, {kNarrowPanel}, Qt::Horizontal);
   } else {
     window.addDockWidget(Qt::RightDockWidgetArea, planDock);
-    window.resizeDocks({modelDock, planDock}, {std::min(430, window.width() * 3 / 10), 280}, Qt::Horizontal);
+    const int forModel = std::clamp(window.width() / 2 - kPlan, kNarrowPanel, 430);
+    window.resizeDocks({modelDock, planDock}, {forModel, kPlan}, Qt::Horizontal);
   }
 }
 

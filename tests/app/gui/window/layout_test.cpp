@@ -35,9 +35,11 @@ class WindowLayout : public WindowFixture {
     ASSERT_TRUE(QTest::qWaitFor([&] { return window_->width() == width && window_->height() == height; }, kLongMs));
     QApplication::processEvents();
   }
-  /// The timeline and the panels beside and below it.
+  /// The timeline and the panels beside and below it, of two tabs the one in front.
   void expectNoneLiesOverAnother() const {
-    const std::vector<const QWidget*> all{&window_->timeline(), dock("model"), dock("plan"), dock("candidates")};
+    std::vector<const QWidget*> all{&window_->timeline(), dock("model"), dock("plan"), dock("candidates")};
+    std::erase_if(all, [](const QWidget* widget) { return widget->visibleRegion().isEmpty(); });
+    ASSERT_GE(all.size(), 3U);
     for (std::size_t a = 0; a < all.size(); ++a) {
       ASSERT_TRUE(all[a]->isVisible()) << a;
       EXPECT_TRUE(window_->rect().contains(placeOf(all[a]))) << a << " leaves the window of " << window_->width();
@@ -52,9 +54,33 @@ TEST_F(WindowLayout, PanelsStayInTheWindowBesideEachOtherAtEverySize) {
   for (const QSize size : {QSize(1024, 700), QSize(960, 540), QSize(1400, 900), QSize(2560, 1440)}) {
     resize(size.width(), size.height());
     expectNoneLiesOverAnother();
+    dock("plan")->raise();
+    QApplication::processEvents();
+    expectNoneLiesOverAnother();
     for (QPushButton* button : dock("plan")->findChildren<QPushButton*>()) {
       if (button->text() != QLatin1String("&Run")) continue;
       EXPECT_TRUE(window_->rect().contains(placeOf(button))) << "Run leaves the window of " << size.width();
+    }
+  }
+}
+
+// Of a window that opens small: the panels scroll.
+TEST_F(WindowLayout, TheTimelineOfFourRanksHasMostOfASmallWindow) {
+  for (const QSize size : {QSize(1024, 700), QSize(1280, 720), QSize(1366, 768), QSize(1400, 900), QSize(683, 467)}) {
+    window_ = std::make_unique<MainWindow>(false);
+    window_->document().setStorePath(folder_.filePath("runs.db"));
+    window_->show();
+    resize(size.width(), size.height());
+    open(sample("gpt_small.pt2"));
+    ASSERT_EQ(document().prediction()->ranks.size(), 4U);
+    QApplication::processEvents();
+    const std::string at = std::to_string(size.width()) + " x " + std::to_string(size.height());
+    EXPECT_GE(window_->timeline().width(), size.width() * 48 / 100) << at;
+    EXPECT_GE(window_->timeline().height(), size.height() * 45 / 100) << at;
+    if (size.height() < 700) continue;
+    for (const auto* bar : window_->timeline().findChildren<QScrollBar*>()) {
+      if (bar->accessibleName() != QStringLiteral("Scroll ranks")) continue;
+      EXPECT_TRUE(bar->isHidden()) << at << ": not all rows are in sight";
     }
   }
 }
@@ -63,7 +89,7 @@ TEST_F(WindowLayout, PanelsStayInTheWindowBesideEachOtherAtEverySize) {
 TEST_F(WindowLayout, PlanIsATabBesideModelInANarrowWindowAndOnTheRightInAWideOne) {
   open(sample("gpt_small.pt2"));
   for (const QSize size : {QSize(1400, 900), QSize(683, 467), QSize(680, 400), QSize(1400, 900)}) {
-    const bool isNarrow = size.width() < 960;
+    const bool isNarrow = size.width() < 1250;
     resize(size.width(), size.height());
     EXPECT_EQ(window_->tabifiedDockWidgets(dock("model")).contains(dock("plan")), isNarrow);
     dock("plan")->raise();
@@ -117,7 +143,8 @@ TEST_F(WindowLayout, ALongNoteTakesFewLinesAndADialogHasAll) {
     if (label->accessibleName() == QStringLiteral("Message")) text = label;
   }
   const auto buttons = bar->findChildren<QPushButton*>();
-  auto* const more = *std::ranges::find_if(buttons, [](const QPushButton* button) { return button->text() == QStringLiteral("&More…"); });
+  auto* const more =
+      *std::ranges::find_if(buttons, [](const QPushButton* button) { return button->text() == QStringLiteral("Full te&xt…"); });
   const int line = text->fontMetrics().lineSpacing();
   EXPECT_TRUE(QTest::qWaitFor([&] { return bar->height() <= 6 * line; }, 2000)) << bar->height() << ", lines of " << line;
   EXPECT_LE(text->heightForWidth(text->width()), 3 * line + 2);
