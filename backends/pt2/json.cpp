@@ -165,6 +165,13 @@ TensorMeta asTensorMeta(const Json& value, const std::string& where) {
     }
   }
   meta.requiresGrad = asBool(member(value, "requires_grad", where), "requires_grad", where);
+  std::vector<std::int64_t> sizes, strides;
+  for (const SymbolicInt& size : meta.sizes) sizes.push_back(size.hint);
+  for (const Json& stride : asArray(member(value, "strides", where), "strides", where)) {
+    strides.push_back(asSymbolic(stride, "strides", where).hint);
+  }
+  if (strides.size() != sizes.size()) damaged(where, "has another number of strides than of sizes");
+  meta.memoryOrder = memoryOrderOf(sizes, strides);
   return meta;
 }
 

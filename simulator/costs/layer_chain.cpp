@@ -12,7 +12,7 @@ constexpr const char *kOverheadName = "action_overhead_ns",
                      *kOptimizerName = "optimizer_ns_per_byte";  ///< of the table, at its first layer
 
 /// A type with a gradient and one byte per element, so that tensors have any number of bytes.
-TensorMeta bytesTensor(std::vector<SymbolicInt> sizes, bool trained = false) { return {DType::Float8, std::move(sizes), trained}; }
+TensorMeta bytesTensor(std::vector<SymbolicInt> sizes, bool trained = false) { return {DType::Float8, std::move(sizes), trained, {}}; }
 
 ValueId addValue(ModelGraph& graph, const std::string& name, ValueOrigin origin, TensorMeta tensor) {
   Value value;

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <functional>
 #include <limits>
+#include <numeric>
+#include <ranges>
 #include <set>
 #include <vector>
 
@@ -296,6 +299,20 @@ Bytes bytesOf(const TensorMeta& meta, const Bindings& bindings) {
   const std::optional<Bytes> known = knownBytes(meta, bindings);
   if (!known) throw Error(whyUnknown(meta, bindings));
   return *known;
+}
+
+std::vector<std::int64_t> memoryOrderOf(const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(), [&](std::int64_t d) { return strides[static_cast<std::size_t>(d)]; });
+  std::vector<std::int64_t> longer = order;
+  std::erase_if(longer, [&](std::int64_t d) { return sizes[static_cast<std::size_t>(d)] == 1; });
+  std::int64_t inner = 1;  // elements of the dimensions further in
+  for (const std::int64_t dimension : longer | std::views::reverse) {
+    const auto d = static_cast<std::size_t>(dimension);
+    if (strides[d] != inner || __builtin_mul_overflow(inner, sizes[d], &inner)) return {};
+  }
+  return std::ranges::is_sorted(longer) ? std::vector<std::int64_t>() : order;
 }
 
 std::string mapSymbols(std::string_view expression, const std::function<std::string(const std::string&, std::string_view)>& replace) {

@@ -58,6 +58,9 @@ struct TensorMeta {
   DType dtype = DType::Unknown;
   std::vector<SymbolicInt> sizes;
   bool requiresGrad = false;
+  /// Of a tensor that lies permuted in memory without gaps, as the result of a transpose does: its dimensions, the one with the largest
+  /// stride first. Empty: as they are numbered, or a view with gaps or repeated elements.
+  std::vector<std::int64_t> memoryOrder;
 
   bool operator==(const TensorMeta&) const = default;
 };
@@ -67,5 +70,7 @@ struct TensorMeta {
 
 [[nodiscard]] std::vector<std::int64_t> shapeOf(const TensorMeta& meta, const Bindings& bindings);
 [[nodiscard]] Bytes bytesOf(const TensorMeta& meta, const Bindings& bindings);
+/// The `memoryOrder` of a tensor with these sizes and strides, of which there are as many. Strides of dimensions of size 1 say nothing.
+[[nodiscard]] std::vector<std::int64_t> memoryOrderOf(const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides);
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "backends/messages/in_memory_communicator.h"
 #include "engine/worker.h"
@@ -113,6 +114,32 @@ TEST(Views, OfOtherStridesThanTracedOnesAreCopies) {
     return test::trainInThreads(graph, test::planFor(graph, "gpipe", 1, 2, 4, "mse"), kSteps, options);
   };
   expectSame(trained(graphOf("view", "size")), trained(graphOf("reshape", "shape")));
+}
+
+/// Without copies, as the next operator had it in the traced model.
+TEST(Messages, HoldPermutedTensorsAsTheyLieInMemory) {
+  const ModelGraph graph = test::sample("vit_small");
+  const Plan plan = test::planFor(graph, "1f1b", 2, 1, 2, "cross_entropy", {findSplit(graph, "encoder.layers.encoder_layer_2")});
+  ASSERT_EQ(plan.partition.transfers.size(), 1U);
+  const Value& crossing = graph.value(plan.partition.transfers[0].value);
+  const std::vector<std::int64_t> shape = shapeOf(*crossing.tensor, bindBatch(graph, 2));
+  ASSERT_EQ(crossing.tensor->memoryOrder, (std::vector<std::int64_t>{1, 0, 2})) << "the sequence is before the batch in memory";
+  std::vector<float> inOrder;
+  StageOptions options;
+  options.observe = [&](const std::string& name, Microbatch, DType, Buffer value) {
+    if (name == crossing.name) inOrder = test::floatsOf(value);
+  };
+  const auto stage = torchBackend().makeTracedStage(graph, plan, Stage(0), options);
+  stage->beginStep(0, StepMode::Train);
+  stage->forward(Microbatch(0));
+  const HeldBuffer message = stage->takeOutput(0, Microbatch(0));
+  const std::vector<float> sent = test::floatsOf(message.buffer);
+  ASSERT_EQ(sent.size(), inOrder.size());
+  const auto [rows, columns, width] = std::tuple(shape.at(0), shape.at(1), shape.at(2));
+  for (std::int64_t i = 0; i < rows * columns * width; ++i) {
+    const std::int64_t row = i / width / columns, column = i / width % columns, place = (column * rows + row) * width + i % width;
+    ASSERT_EQ(sent[static_cast<std::size_t>(place)], inOrder[static_cast<std::size_t>(i)]) << "element " << i;
+  }
 }
 
 /// As matrix products on GPUs want it; and no update may move what lies between.

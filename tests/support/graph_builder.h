@@ -19,7 +19,7 @@ class GraphBuilder {
 
   static SymbolicInt batch() { return {2, "Symbol('b', positive=True, integer=True)"}; }
   static SymbolicInt dataDependent() { return {2, "Symbol('u0', positive=True, integer=True)"}; }
-  static TensorMeta meta(std::vector<SymbolicInt> sizes, DType dtype = DType::Float32) { return {dtype, std::move(sizes), false}; }
+  static TensorMeta meta(std::vector<SymbolicInt> sizes, DType dtype = DType::Float32) { return {dtype, std::move(sizes), false, {}}; }
   static TensorMeta rows(DType dtype = DType::Float32) { return meta({batch(), {4, ""}}, dtype); }
   static TensorMeta shape(const std::vector<std::int64_t>& sizes, DType dtype = DType::Float32) {
     TensorMeta result = meta({}, dtype);

@@ -22,8 +22,16 @@ struct Enter : torch::autograd::Function<Enter> {
   }
 };
 
-/// As it lies in a message: in order, and without conjugations and signs that are yet to be applied.
+/// In order, and without conjugations and signs that are yet to be applied.
 at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+
+/// As it lies in a message: the elements in the order in which they lie in the traced model's memory.
+at::Tensor asSent(const at::Tensor& tensor, const TensorMeta& meta) {
+  if (meta.memoryOrder.empty()) return plain(tensor);
+  std::vector<std::int64_t> back(meta.memoryOrder.size());
+  for (std::size_t i = 0; i < back.size(); ++i) back[static_cast<std::size_t>(meta.memoryOrder[i])] = static_cast<std::int64_t>(i);
+  return plain(tensor.permute(meta.memoryOrder)).permute(back);
+}
 
 std::vector<NodeId> nodesOf(const StageSpec& spec) {
   std::vector<NodeId> nodes = spec.recomputed;
@@ -147,7 +155,7 @@ void StageProgram::keepOutputs(InFlight& inFlight, Frame& frame, StepMode mode) 
     at::Tensor& value = frame[transfer.value.index()];
     value = value.to(scalarType(graph_.value(transfer.value).tensor->dtype));  // as its receiver has it, where autocast made another type
     if (transfer.gradient && mode == StepMode::Train) inFlight.outputs[t] = value;
-    inFlight.toSend[t] = plain(value.detach());
+    inFlight.toSend[t] = asSent(value.detach(), *graph_.value(transfer.value).tensor);
     observe(transfer.value, inFlight.microbatch, value, false);
     if (!options_.observe || !transfer.gradient || !value.requires_grad() || summedInRecompute_.contains(transfer.value)) continue;
     value.retain_grad();  // its gradient is observed when all its uses have given their part
@@ -200,10 +208,11 @@ void StageProgram::backward(InFlight& inFlight, bool splits) {
     if (!roots.empty()) torch::autograd::backward(roots, gradients);
   }
   for (const std::size_t t : incoming_) {
-    if (!partition_.transfers[t].gradient) continue;
+    const Transfer& transfer = partition_.transfers[t];
+    if (!transfer.gradient) continue;
     at::Tensor& received = inFlight.received.at(t);
     const at::Tensor gradient = std::exchange(received.mutable_grad(), {});  // W may keep what was received, but not its gradient
-    inFlight.inputGradients[t] = gradient.defined() ? plain(gradient) : at::zeros_like(received);
+    inFlight.inputGradients[t] = gradient.defined() ? asSent(gradient, *graph_.value(transfer.value).tensor) : at::zeros_like(received);
   }
   observeGradients(inFlight);
   inFlight.received.clear();

@@ -23,7 +23,7 @@ struct InFlight {
   std::int64_t samples = 0;                    ///< that it computes
   std::map<ValueId, at::Tensor> inputs;        ///< of the model, to this stage
   std::map<std::size_t, at::Tensor> received;  ///< leaves if a gradient is sent back
-  std::map<std::size_t, at::Tensor> toSend;    ///< contiguous, detached
+  std::map<std::size_t, at::Tensor> toSend;    ///< as they lie in messages, detached
   std::map<std::size_t, at::Tensor> outputs;   ///< the same values with autograd's history
   at::Tensor lossOutput;  ///< what the loss is computed from, then perhaps the loss itself, with history; of the last stage
   std::map<std::size_t, at::Tensor> outputGradients;  ///< received

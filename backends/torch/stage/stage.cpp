@@ -25,6 +25,18 @@ namespace {
 
 HeldBuffer held(const at::Tensor& tensor) { return {bufferOf(tensor), std::make_shared<at::Tensor>(tensor)}; }
 
+/// Strides of a tensor without gaps; an empty order is that of its dimensions.
+std::vector<std::int64_t> stridesOf(const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& memoryOrder) {
+  std::vector<std::int64_t> strides(sizes.size());
+  std::int64_t inner = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    const std::size_t d = memoryOrder.empty() ? i : static_cast<std::size_t>(memoryOrder[i]);
+    strides[d] = inner;
+    inner *= std::max<std::int64_t>(sizes[d], 1);
+  }
+  return strides;
+}
+
 /// LibTorch runs GPU backwards on a separate thread: cuBLAS allocates that thread's workspace now, rather than later after a message that
 /// is waited for.
 void warmBackward(at::Device device) {
@@ -164,8 +176,9 @@ HeldBuffer TracedStage::allocate(std::size_t transfer, Microbatch m) {
 }
 
 at::Tensor TracedStage::tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const {
+  const std::vector<std::int64_t> sizes = shape(transfer, m);
   return at::from_blob(
-      value.buffer.data, shape(transfer, m), [owner = std::move(value.owner)](void*) {}, typeOf(transfer));
+      value.buffer.data, sizes, stridesOf(sizes, meta(transfer).memoryOrder), [owner = std::move(value.owner)](void*) {}, typeOf(transfer));
 }
 
 void TracedStage::beginStep(int step, StepMode mode) {

@@ -50,8 +50,8 @@ TEST(OperatorFlops, AreUnknownWhereASizeThatTheyNeedDependsOnData) {
   const SymbolicInt rows{6, "Symbol('u0', integer=True)"};
   const auto flopsOfRows = [&](const std::string& op, const Bindings& bindings) {
     GraphBuilder b;
-    const ValueId x = b.input("x", {DType::Float32, {rows, {4, ""}}, false}), w = b.input("w", shape({4, 5}));
-    const ModelGraph graph = b.done(b.call(op, {{"self", x}, {"mat2", w}}, "out", {DType::Float32, {rows, {5, ""}}, true}));
+    const ValueId x = b.input("x", {DType::Float32, {rows, {4, ""}}, false, {}}), w = b.input("w", shape({4, 5}));
+    const ModelGraph graph = b.done(b.call(op, {{"self", x}, {"mat2", w}}, "out", {DType::Float32, {rows, {5, ""}}, true, {}}));
     return forwardFlops(graph, graph.nodes[0], bindings);
   };
   EXPECT_EQ(flopsOfRows("mm", {}), std::nullopt);

@@ -106,17 +106,33 @@ TEST(DTypes, SizesAndNamesFollowTorch) {
 }
 
 TEST(Sizes, BytesAreElementsTimesTheirSizeAndNeverOverflow) {
-  const TensorMeta meta{DType::Float16, {{2, symbol("s")}, {3, ""}}, true};
+  const TensorMeta meta{DType::Float16, {{2, symbol("s")}, {3, ""}}, true, {}};
   EXPECT_EQ(shapeOf(meta, {{"s", 7}}), (std::vector<std::int64_t>{7, 3}));
   EXPECT_EQ(bytesOf(meta, {{"s", 7}}), 7 * 3 * 2);
-  EXPECT_EQ(bytesOf({DType::Float64, {}, false}, {}), 8);
-  EXPECT_EQ(bytesOf({DType::Float64, {{kLargest, ""}, {kLargest, ""}, {0, ""}}, false}, {}), 0);
-  EXPECT_THROW(static_cast<void>(bytesOf({DType::Float64, {{kLargest, ""}}, false}, {})), Error);
+  EXPECT_EQ(bytesOf({DType::Float64, {}, false, {}}, {}), 8);
+  EXPECT_EQ(bytesOf({DType::Float64, {{kLargest, ""}, {kLargest, ""}, {0, ""}}, false, {}}, {}), 0);
+  EXPECT_THROW(static_cast<void>(bytesOf({DType::Float64, {{kLargest, ""}}, false, {}}, {})), Error);
   EXPECT_THROW(static_cast<void>(shapeOf(meta, {{"s", -1}})), Error);
 }
 
+TEST(Sizes, OfPermutedTensorsWithoutGapsGiveTheirOrderInMemory) {
+  using Numbers = std::vector<std::int64_t>;
+  EXPECT_EQ(memoryOrderOf({2, 3, 4}, {12, 4, 1}), Numbers{});
+  EXPECT_EQ(memoryOrderOf({2, 3, 4}, {12, 1, 3}), (Numbers{0, 2, 1}));
+  EXPECT_EQ(memoryOrderOf({17, 2, 64}, {64, 1088, 1}), (Numbers{1, 0, 2}));
+  EXPECT_EQ(memoryOrderOf({2, 8, 5, 5}, {200, 1, 40, 8}), (Numbers{0, 2, 3, 1})) << "channels last";
+  EXPECT_EQ(memoryOrderOf({1, 3, 4}, {1, 4, 1}), Numbers{}) << "strides of single elements mean nothing";
+  EXPECT_EQ(memoryOrderOf({1, 3, 4}, {12, 1, 3}), (Numbers{0, 2, 1}));
+  EXPECT_EQ(memoryOrderOf({2, 3}, {1, 4}), Numbers{}) << "with gaps";
+  EXPECT_EQ(memoryOrderOf({2, 3}, {0, 1}), Numbers{}) << "expanded";
+  EXPECT_EQ(memoryOrderOf({3, 2}, {1, -3}), Numbers{});
+  EXPECT_EQ(memoryOrderOf({0, 3}, {1, 0}), Numbers{});
+  EXPECT_EQ(memoryOrderOf({kLargest, kLargest, 2}, {kLargest, 1, 7}), Numbers{}) << "more elements than can be counted";
+  EXPECT_EQ(memoryOrderOf({}, {}), Numbers{});
+}
+
 TEST(Sizes, ThatDependOnDataAreUnknownAndSayWhy) {
-  const TensorMeta meta{DType::Float16, {{3, ""}, {2, symbol("u0")}}, true};
+  const TensorMeta meta{DType::Float16, {{3, ""}, {2, symbol("u0")}}, true, {}};
   EXPECT_EQ(knownShape(meta, {}), std::nullopt);
   EXPECT_EQ(knownBytes(meta, {}), std::nullopt);
   expectContains(whyUnknown(meta, {}), "needs `u0`, which no input size gives");
@@ -125,7 +141,7 @@ TEST(Sizes, ThatDependOnDataAreUnknownAndSayWhy) {
   EXPECT_EQ(whyUnknown(meta, {{"u0", 5}}), "");
   EXPECT_EQ(knownBytes(meta, {{"u0", -5}}), std::nullopt);
   expectContains(whyUnknown(meta, {{"u0", -5}}), "a tensor size is negative");
-  const TensorMeta large{DType::Float64, {{kLargest, ""}}, false};
+  const TensorMeta large{DType::Float64, {{kLargest, ""}}, false, {}};
   EXPECT_TRUE(knownShape(large, {})) << "only its bytes are beyond 64 bits";
   EXPECT_EQ(knownBytes(large, {}), std::nullopt);
   expectContains(whyUnknown(large, {}), "is larger than any memory");
@@ -156,7 +172,7 @@ ModelGraph graphOf(const std::vector<TensorMeta>& inputs) {
   return graph;
 }
 
-TensorMeta floats(const std::vector<SymbolicInt>& sizes) { return {DType::Float32, sizes, false}; }
+TensorMeta floats(const std::vector<SymbolicInt>& sizes) { return {DType::Float32, sizes, false, {}}; }
 
 TEST(Join, KeepsNamesOfOutputsAndRenamesThoseOfTheTrace) {
   ModelGraph first = graphOf({floats({{2, ""}}), floats({{2, ""}})}), second = first;
@@ -197,7 +213,7 @@ TEST(Batch, AMultipleOfASymbolIsSolvedForIt) {
 
 TEST(Batch, AnInputsSizeThatNobodyCanEvaluateIsRefused) {
   for (const char* broken : {"Sqrt(Symbol('b'))", "Add(Integer(1), Symbol('b')", "Symbol('b') 3"}) {
-    const ModelGraph graph = graphOf({{DType::Float32, {{2, broken}, {16, ""}}, false}});
+    const ModelGraph graph = graphOf({{DType::Float32, {{2, broken}, {16, ""}}, false, {}}});
     EXPECT_THROW(static_cast<void>(bindBatch(graph, 2)), Error) << broken;
   }
 }
@@ -237,7 +253,7 @@ TEST(Join, BordersMustAgreeInCountTypeAndSize) {
   EXPECT_EQ(joinError(first, graphOf({floats({{4, symbol("z")}, {5, ""}})})), "no error");  // another batch at export is no difference
   expectContains(joinError(first, graphOf({floats({{2, symbol("z")}, {6, ""}})})), "dimension 1 is 5 for a batch of 2, expected 6");
   expectContains(joinError(first, graphOf({floats({{2, ""}, {5, ""}})})), "dimension 0 is 4 for a batch of 4, expected 2");
-  expectContains(joinError(first, graphOf({{DType::Float16, {{2, symbol("z")}, {5, ""}}, false}})), "it is float32, expected float16");
+  expectContains(joinError(first, graphOf({{DType::Float16, {{2, symbol("z")}, {5, ""}}, false, {}}})), "it is float32, expected float16");
   expectContains(joinError(first, graphOf({floats({{2, symbol("z")}})})), "it has 2 dimensions, expected 1");
   expectContains(joinError(first, graphOf({floats({{2, symbol("z")}, {5, ""}}), floats({})})),
                  "gives 1 outputs, but part 1 (m) takes 2 inputs");
