@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the timeline's widget: following.cpp and widget.cpp.
+// Internal to the timeline's widget: widget.cpp and widget_parts.cpp.
 
 #include <QScrollBar>
 #include <optional>

@@ -1,13 +1,16 @@
-// What a timeline's widget shows when the document's timelines, or what is selected in them, are others.
+#include "app/gui/timeline/widget_parts.h"
+
 #include <QAccessible>
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/timeline/cell_times.h"
 #include "app/gui/timeline/overview/groups.h"
 #include "app/gui/timeline/selection_details.h"
-#include "app/gui/timeline/widget_parts.h"
 
 namespace pw::gui {
+
+// ---- What it shows when the timelines, or what is selected in them, are others --------------------------------------
 
 void TimelineWidget::Private::takePrediction() {
   progress.noteAnswer();
