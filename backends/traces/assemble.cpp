@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "backends/traces/clocks.h"
 #include "backends/traces/events.h"
@@ -180,11 +183,35 @@ void noteFile(const FileEvents& file, std::vector<std::string>& notes) {
         fmt::format("{} of {} left out, because only their begin or end was recorded.", countedEvents(file.unclosed, "event"), name));
 }
 
+/// Which ranks of the job are in none of the files, where these say how many it has.
+void noteMissingRanks(const std::vector<FileEvents>& files, std::vector<std::string>& notes) {
+  constexpr std::int64_t kNamed = 8;
+  std::int64_t size = 0;
+  std::set<std::int64_t> there;
+  for (const FileEvents& file : files) {
+    if (file.worldSize > 0 && !file.rank) return;  // whose it is, is not known
+    size = std::max(size, file.worldSize);
+    if (file.rank) there.insert(file.rank->value);
+  }
+  const std::int64_t count = size - std::distance(there.begin(), there.lower_bound(size));
+  std::vector<std::int64_t> missing;  // the first of them
+  for (std::int64_t rank = 0; rank < size && std::ssize(missing) < kNamed; ++rank) {
+    if (!there.contains(rank)) missing.push_back(rank);
+  }
+  if (count == 0) return;
+  notes.push_back(
+      fmt::format("The job has {} ranks, and the trace{} of rank{} {}{} {} not here: what {} did is not in this import; add {}.", size,
+                  count == 1 ? "" : "s", count == 1 ? "" : "s", fmt::join(missing, ", "),
+                  count > kNamed ? fmt::format(" and {} more", count - kNamed) : "", count == 1 ? "is" : "are", count == 1 ? "it" : "they",
+                  count == 1 ? "its file" : "their files"));
+}
+
 }  // namespace
 
 ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
   ImportedTrace result;
   result.title = std::move(title);
+  noteMissingRanks(files, result.notes);  // first of all: it explains most of what else is missing
   std::uint64_t events = 0, unused = 0;
   for (const FileEvents& file : files) {
     noteFile(file, result.notes);

@@ -16,6 +16,8 @@ void readDistributedInfo(const std::string& text, FileEvents& file) {
   std::int64_t rank = -1;
   if (info["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31))
     file.rank = JobRank(static_cast<std::int32_t>(rank));
+  std::int64_t size = 0;
+  if (info["world_size"].get(size) == simdjson::SUCCESS && size > 0 && size < (std::int64_t{1} << 31)) file.worldSize = size;
   simdjson::dom::array groups;
   if (info["pg_config"].get(groups) != simdjson::SUCCESS) return;
   std::size_t members = 0;

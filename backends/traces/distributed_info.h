@@ -8,7 +8,8 @@
 
 namespace pw {
 
-/// Reads `distributedInfo`, an object of JSON: the process' rank, and the groups it is in (`pg_config`). What is no such text says nothing.
+/// Reads `distributedInfo`, an object of JSON: the process' rank, how many the job has, and the groups it is in (`pg_config`). What is no
+/// such text says nothing.
 void readDistributedInfo(const std::string& text, FileEvents& file);
 
 }  // namespace pw

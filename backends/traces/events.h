@@ -70,6 +70,7 @@ struct FileEvents {
   bool timeless = false;          ///< the file holds durations and an order: starts are how long a rank had worked before
   bool severalRanks = false;      ///< each of its processes is a rank
   std::optional<JobRank> rank;    ///< where the file says so
+  std::int64_t worldSize = 0;     ///< ranks of the job, where the file says so
   Ns origin = 0;                  ///< absolute time of the file's 0, where it says so
   bool truncated = false;
   std::uint64_t events = 0;    ///< all, pipeline or not

@@ -94,4 +94,14 @@ std::optional<TraceFormat> traceFormatOf(const std::string& path) {
   return std::nullopt;
 }
 
+bool isCertainlyTrace(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return true;
+  const std::optional<TraceFormat> format = traceFormatOf(path);
+  if (format != TraceFormat::Chrome) return format.has_value();
+  const std::string head = headOfTrace(path);
+  const auto holds = [&](std::string_view key) { return head.find(key) != std::string::npos; };
+  return holds("\"traceEvents\"") || holds("\"schemaVersion\"") || holds("\"deviceProperties\"") || holds("\"ph\"");
+}
+
 }  // namespace pw

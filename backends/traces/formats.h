@@ -43,4 +43,7 @@ inline constexpr std::array kTraceFormats{TraceFormat::Chrome,     TraceFormat::
 /// tables.
 [[nodiscard]] std::optional<TraceFormat> traceFormatOf(const std::string& path);
 
+/// Whether it is a trace and not some other JSON or CSV, by its first bytes alone; of a folder nothing else is read.
+[[nodiscard]] bool isCertainlyTrace(const std::string& path);
+
 }  // namespace pw

@@ -76,4 +76,8 @@ struct ImportOptions {
 [[nodiscard]] std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, const ImportProgress& progress = {},
                                                        const ImportOptions& options = {});
 
+/// The import as it was measured: its steps, and those of a trace of this program as it says how they came about. Where a run has its
+/// prediction beside its steps, these are the job's.
+[[nodiscard]] MeasuredJob measuredOf(ImportedTrace imported);
+
 }  // namespace pw

@@ -59,6 +59,7 @@ class Mapper {
   void mapOwn(std::size_t file);
   void keyOf(std::size_t file);
   void chooseStreams(std::size_t file);
+  void requireOneFileAtATime() const;
   void number();
 
   const std::vector<FileEvents>& files_;
@@ -144,6 +145,35 @@ void Mapper::chooseStreams(std::size_t file) {
   }
 }
 
+/// Two files of one rank are its steps one after the other, where their times say so; at the same time a rank does not do two things.
+void Mapper::requireOneFileAtATime() const {
+  struct OfFile {
+    std::size_t file = 0;
+    Ns first = 0, last = 0;
+  };
+  std::map<RankKey, std::vector<OfFile>> parts;
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    for (const Span& span : files_[f].spans) {
+      const std::optional<RankKey>& key = keys_[f][trackOf(span).index()];
+      if (!key || key->first != kNamed || !isCompute(span.kind)) continue;
+      const Ns start = files_[f].origin + span.start, end = files_[f].origin + span.end;
+      std::vector<OfFile>& own = parts[*key];
+      if (own.empty() || own.back().file != f) own.push_back({f, start, end});
+      own.back().first = std::min(own.back().first, start);
+      own.back().last = std::max(own.back().last, end);
+    }
+  }
+  for (auto& [key, own] : parts) {
+    std::ranges::sort(own, {}, &OfFile::first);
+    for (std::size_t i = 1; i < own.size(); ++i) {
+      if (own[i].first >= own[i - 1].last) continue;
+      const std::string &one = files_[own[i - 1].file].source, &other = files_[own[i].file].source;
+      throw UsageError(
+          fmt::format("{} and {} are both of rank {}, at the same time; give one file for each rank of one job", one, other, key.second));
+    }
+  }
+}
+
 void Mapper::number() {
   std::map<RankKey, std::int32_t> ranks;
   for (const auto& keys : keys_) {
@@ -190,6 +220,7 @@ RankMap Mapper::map() && {
     keyOf(f);
     chooseStreams(f);
   }
+  requireOneFileAtATime();
   number();
   // Memory and marks of a track without spans follow their rank, where the file has only one.
   for (std::size_t f = 0; f < files_.size(); ++f) {

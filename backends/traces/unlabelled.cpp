@@ -63,6 +63,7 @@ class Filler {
 
  private:
   void findGaps(Rank rank, const std::vector<Span>& spans);
+  [[nodiscard]] std::optional<std::pair<Ns, Ns>> marksBetween(Rank rank, Ns from, Ns to) const;
   void cutAtSteps(Gap gap);
   void learn();
   void place(const Gap& gap);
@@ -98,12 +99,24 @@ void Filler::findGaps(Rank rank, const std::vector<Span>& spans) {
   cutAtSteps(*std::move(gap));
 }
 
+/// The first and last mark of the profiler between these times, where a step begins; nothing where none does. Cost: logarithmic.
+std::optional<std::pair<Ns, Ns>> Filler::marksBetween(Rank rank, Ns from, Ns to) const {
+  if (rank.index() >= material_.marks.size()) return std::nullopt;
+  const auto& marks = material_.marks[rank.index()];
+  const auto startOf = [](const auto& mark) { return mark.first; };
+  const auto first = std::ranges::lower_bound(marks, from, {}, startOf), after = std::ranges::upper_bound(marks, to, {}, startOf);
+  if (first >= after) return std::nullopt;
+  return std::pair(first->first, (after - 1)->first);
+}
+
 /// The first stage begins a step with a forward of the first microbatch, of which only the end is known, and ends it with a backward.
+/// Neither reaches over the mark of a step.
 void Filler::cutAtSteps(Gap gap) {
   if (gap.actions.empty()) return;
   const auto first = std::ranges::find_if(
       gap.actions, [](const Unlabelled& a) { return a.kind == SpanKind::Forward && a.stage.value == 0 && a.microbatch.value == 0; });
-  const Ns earliest = gap.earliest, latest = gap.latest;
+  const auto marks = marksBetween(gap.rank, gap.earliest, gap.latest);
+  const Ns earliest = marks ? marks->second : gap.earliest, latest = gap.latest;
   if (first != gap.actions.end() && gap.end) {
     Gap begin{gap.rank, {}, gap.end, earliest, latest, {first, gap.actions.end()}};
     gap.actions.erase(first, gap.actions.end());
@@ -111,7 +124,7 @@ void Filler::cutAtSteps(Gap gap) {
     gap.end = {};
     if (gap.actions.empty()) return;
   }
-  gap.latest = std::max(latest, gap.earliest);
+  gap.latest = std::max(!gap.end && marks ? marks->first : latest, gap.earliest);
   gaps_.push_back(std::move(gap));
 }
 

@@ -26,12 +26,6 @@ using Json = nlohmann::json;
 
 const std::string kPublished = PW_SOURCE_DIR "/tests/data/straggler_analysis";
 
-MeasuredJob measuredOf(ImportedTrace imported) {
-  MeasuredJob job{imported.title, imported.replicas, imported.tensor, imported.timedMessages, {}, imported.notes};
-  for (ImportedStep& step : imported.steps) job.steps.push_back({step.name, std::move(step.trace), std::move(step.operations)});
-  return job;
-}
-
 ImportedTrace published() { return importTrace({kPublished + "/timeline-ST.json.gz"}).value(); }
 
 /// An event of a small timeline; times in µs.

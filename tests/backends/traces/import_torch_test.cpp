@@ -165,6 +165,30 @@ TEST(TorchTraces, ShowReplicasBesideEachOther) {
   EXPECT_EQ(messages, 2U * 2U * 3U * 4U) << "replicas, directions, boundaries, microbatches";
 }
 
+TEST(TorchTraces, NameTheRanksOfTheJobThatAreNotThere) {
+  const auto notesOf = [](const std::vector<std::string>& files) { return importTrace(files).value().notes; };
+  const std::string folder = kTraces + "1f1b/";
+  EXPECT_THAT(
+      notesOf({folder + "rank0.json.gz", folder + "rank1.json.gz", folder + "rank3.json.gz"}),
+      testing::Contains("The job has 4 ranks, and the trace of rank 2 is not here: what it did is not in this import; add its file."));
+  EXPECT_THAT(notesOf({folder + "rank0.json.gz"}),
+              testing::Contains(testing::HasSubstr("the traces of ranks 1, 2, 3 are not here: what they did")));
+  EXPECT_THAT(imported(folder).notes, testing::Not(testing::Contains(testing::HasSubstr("not here"))));
+}
+
+TEST(TorchTraces, OfOneRankAtOneTimeAreRefusedByName) {
+  const test::Folder copies;
+  const std::string folder = kTraces + "1f1b/";
+  const std::string again = copies.with("again.json.gz", test::contentOf(folder + "rank1.json.gz"));
+  try {
+    (void)importTrace({folder + "rank0.json.gz", folder + "rank1.json.gz", again});
+    FAIL() << "rank 1 came twice";
+  } catch (const UsageError& refused) {
+    EXPECT_EQ(std::string(refused.what()),
+              folder + "rank1.json.gz and " + again + " are both of rank 1, at the same time; give one file for each rank of one job");
+  }
+}
+
 TEST(TorchTraces, NumberTheTransfersOfNewerVersionsByTheirOrder) {
   // One forward each of two microbatches, on stages that the actions do not name.
   const ImportedTrace result = importedEvents(
@@ -234,6 +258,31 @@ TEST(TorchTraces, FillTheTimeBetweenMessagesWhereNoActionIsLabelled) {
       EXPECT_THAT(found, testing::UnorderedElementsAreArray(actions)) << ranks;
       EXPECT_EQ(executedSchedule(step.trace)->name, "1f1b");
     }
+  }
+}
+
+// The first forward of the first stage, and its last backward, have one end that no message tells. Marks without room beside them: the
+// forward is shorter than usual, and what it lacks is not the step's before.
+TEST(TorchTraces, FillTheTimeBetweenMessagesWithinTheMarksOfSteps) {
+  for (const int ranks : {2, 3}) {
+    std::vector<std::string> events;
+    const double step = 400, early = 6;  // the forward of 10 begins 6 before the first mark that counts
+    for (int k = 0; k < 3; ++k) {
+      std::vector<Cell> actions;
+      std::ranges::copy(messagesOf1f1b(ranks, 6, k * step, actions), std::back_inserter(events));
+      std::int64_t last = 0;
+      for (const Cell& cell : actions) last = std::max(last, std::get<5>(cell));
+      const double end = static_cast<double>(last) / 1000 - 3;  // so is the last backward
+      for (int r = 0; r < ranks; ++r) {
+        const std::string number = std::to_string(2 * k);
+        events.push_back(event("ProfilerStep#" + number, r, k * step + (r == 0 ? early : -1), end - k * step - early));
+        events.push_back(event("ProfilerStep#" + std::to_string(2 * k + 1), r, end, 1));
+      }
+    }
+    const ImportedTrace result = importedEvents(events);
+    const Job job = jobOf(measuredOf(result));
+    EXPECT_EQ(job.schedule.name, "1f1b");
+    EXPECT_EQ(job.steps.size(), 3U) << ranks;
   }
 }
 
