@@ -176,6 +176,10 @@ bool Diagnosing::foundDeparture() {
     posted.action = row.departure->extra;
     posted.on = inquiry_.opOf(*first).peer;
     result_.firstStuck = posted;
+    const std::vector<Wait>& own = inquiry_.primary[*inquiry_.dumpOf(rank)];
+    for (Spot& spot : result_.waits) {  // under the name that the sentence gives it
+      if (spot.rank == rank && !own.empty() && own.front().op == first->op) spot = posted;
+    }
   }
   const std::string wanted = result_.cause->action ? placeText(*result_.cause) : "no message";
   result_.sentence =

@@ -98,7 +98,10 @@ std::string sentence(std::string_view text) {
   const auto isLower = [](char c) { return c >= 'a' && c <= 'z'; };
   const std::string word = line.substr(0, line.find(' '));
   const bool plain = !word.empty() && word.size() < line.size() && std::all_of(word.begin(), word.end(), isLower);
-  if (plain && ::access(word.c_str(), F_OK) != 0) line[0] = static_cast<char>(line[0] - 'a' + 'A');  // not the name of a file
+  // A file's name stays as it is, also one of a file that is not there.
+  const std::string_view rest = std::string_view(line).substr(std::min(word.size(), line.size()));
+  const bool isFile = rest.starts_with(" cannot be ") || rest.starts_with(" does not exist") || ::access(word.c_str(), F_OK) == 0;
+  if (plain && !isFile) line[0] = static_cast<char>(line[0] - 'a' + 'A');
   return line + '.';
 }
 

@@ -66,6 +66,7 @@ TEST(Hang, DumpsWithoutSendsAndReceivesCannotTell) {
 TEST(Hang, RefusesWhatIsNoDump) {
   EXPECT_EQ(call({"hang", kData + "truths.json"}).status, 2);
   EXPECT_EQ(call({"hang", kData + "none"}).status, 2);
+  EXPECT_THAT(call({"hang", "nosuch"}).err, testing::StartsWith("pipewright: nosuch cannot be read: ")) << "a name keeps its letters";
   EXPECT_EQ(call({"hang"}).status, 2);
 }
 

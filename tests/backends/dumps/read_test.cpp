@@ -11,6 +11,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "simulator/hang/diagnose.h"
+#include "simulator/hang/inquiry.h"
 #include "simulator/hang/report.h"
 #include "tests/support/folder.h"
 #include "tests/support/hostile.h"
@@ -100,7 +101,14 @@ TEST(HangDumps, OfTorchPipelinesNameWhatWasDoneToTheJob) {
     const int rank = truth["rank"];
     ASSERT_TRUE(d.firstStuck);
     expectAsSaid(*d.firstStuck, truth);
-    for (const hang::Spot& wait : d.waits) expectAsSaid(wait, truth);
+    for (const hang::Spot& wait : d.waits) {
+      expectAsSaid(wait, truth);
+      const bool isFirst =
+          wait.rank == d.firstStuck->rank && wait.posted == d.firstStuck->posted && wait.operation == d.firstStuck->operation;
+      if (isFirst) {
+        EXPECT_EQ(hang::textOf(wait), hang::textOf(*d.firstStuck)) << "one operation has one name";
+      }
+    }
     for (const auto& entry : truth["stuck"].items()) {
       const std::string& stuck = entry.key();
       EXPECT_TRUE(std::ranges::any_of(d.waits, [&](const hang::Spot& wait) { return std::to_string(wait.rank.value) == stuck; })) << stuck;
