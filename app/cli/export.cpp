@@ -24,6 +24,7 @@
 #include "backends/resources/torch_export.h"
 #include "backends/store/run_store.h"
 #include "backends/traces/import.h"
+#include "engine/planning/job_source.h"
 #include "schedules/error.h"
 #include "schedules/named_values.h"
 #include "schedules/units.h"
@@ -66,9 +67,11 @@ struct ExportOptions {
   std::string patterns;  ///< of names in `traces`
   ProgressStyle progressStyle = ProgressStyle::Automatic;
   std::vector<std::string> traces;
-  int run = 0;    ///< 0: the newest
-  int step = -1;  ///< −1: the one that stands for the run
-  int dpi = 0;    ///< of PNG; 0: the usual
+  int run = 0;                         ///< 0: the newest
+  int step = -1;                       ///< −1: the one that stands for the run
+  int dpi = 0;                         ///< of PNG; 0: the usual
+  std::optional<std::int64_t> layers;  ///< of the model that a job's stages are of
+  std::string memoryLimit;             ///< of a rank
   bool predicted = false, both = false;
   FigureOptions figure;
 };
@@ -93,8 +96,34 @@ Ns endOf(const Trace& trace) {
   return end;
 }
 
+bool isLayerTable(const std::string& text, const std::string& path) {
+  try {
+    static_cast<void>(parseLayerTable(text, path));
+    return true;
+  } catch (const UsageError&) {  // of whatever else it is
+    return false;
+  }
+}
+
+/// Says what to do with a table, job or model, of which a plan is to be made first.
+Plan readPlan(const std::string& path) {
+  const std::string text = readFile(path);
+  if (isPlanFile(path)) return parsePlan(text, path);
+  if (isJobFile(path))
+    throw UsageError(
+        fmt::format("{} is a job, of which a plan is made by `pipewright search --costs-from {} --ranks R --out plan.json`; "
+                    "export that",
+                    path, path));
+  if (isLayerTableName(path) && isLayerTable(text, path))
+    throw UsageError(
+        fmt::format("{} is a layer table, of which a plan is made by `pipewright plan --layers {} --ranks R --out plan.json`; "
+                    "export that",
+                    path, path));
+  return parsePlan(text, path);
+}
+
 Material fromPlan(const ExportOptions& o) {
-  const Plan plan = parsePlan(readFile(o.plan), o.plan);
+  const Plan plan = readPlan(o.plan);
   Material material;
   material.names = {"predicted"};
   material.traces.push_back(simulate(plan.schedule, plan.costs));
@@ -260,7 +289,7 @@ int exportTrace(const ExportOptions& o) {
 /// The plan that these options export for another program.
 Plan planFor(const ExportOptions& o) {
   if (o.plan.empty()) throw UsageError(fmt::format("--to {} exports a plan; give PLAN.json", nameOf(o.to)));
-  return parsePlan(readFile(o.plan), o.plan);
+  return readPlan(o.plan);
 }
 
 int exportForTorch(const ExportOptions& o) {
@@ -275,7 +304,7 @@ int exportForTorch(const ExportOptions& o) {
 
 int exportLayers(const ExportOptions& o) {
   if (o.plan.empty()) throw UsageError("--to layers exports the costs of a plan; give PLAN.json");
-  const Plan plan = parsePlan(readFile(o.plan), o.plan);
+  const Plan plan = readPlan(o.plan);
   const LayerTable table = layersOf(plan, loadModel(plan.modelFiles));
   const std::string text = o.out.ends_with(".csv") ? toCsv(table) : toJson(table);
   if (o.out.empty()) {
@@ -311,10 +340,15 @@ int runExport(const ExportOptions& o) {
   if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
   if (o.step >= 0 && (o.predicted || (!o.plan.empty() && o.traces.empty())))
     throw UsageError("a prediction has one step only; omit --step");
+  if (o.layers && o.to != ExportFormat::Megatron && o.to != ExportFormat::Torchtitan)
+    throw UsageError("--num-layers maps a job's stages to layers; use it with --to megatron or torchtitan");
+  if (!o.memoryLimit.empty() && o.to != ExportFormat::Megatron)
+    throw UsageError("--memory-limit is for choosing a layout; use it with --to megatron");
   switch (o.to) {
     case ExportFormat::Torch: return exportForTorch(o);
-    case ExportFormat::Torchtitan: return exportTorchtitan(planFor(o), o.out);
-    case ExportFormat::Megatron: return exportMegatron(planFor(o), o.out);
+    case ExportFormat::Torchtitan: return exportTorchtitan(planFor(o), o.out, o.layers);
+    case ExportFormat::Megatron:
+      return exportMegatron(planFor(o), o.out, o.layers, o.memoryLimit.empty() ? Bytes{0} : parseSize(o.memoryLimit));
     case ExportFormat::Layers: return exportLayers(o);
     case ExportFormat::Chrome:
     case ExportFormat::Csv:
@@ -363,6 +397,14 @@ Command addExport(CLI::App& app) {
       ->required();
   command->add_option("--out", options->out, "File to write, or with --to torch and torchtitan a folder (default: stdout)")
       ->option_text("F");
+  command
+      ->add_option("--num-layers", options->layers,
+                   "With --to megatron and torchtitan, of a plan of a job's stages: layers that the model has, as many in each of them")
+      ->check(wholeFrom(1, 1 << 16))
+      ->option_text("N");
+  command->add_option("--memory-limit", options->memoryLimit, "With --to megatron: memory limit of a rank for the layout, for example 80GB")
+      ->check(aSize())
+      ->option_text("SIZE");
   addProgress(*command, options->progressStyle);
   addFigureOptions(*command, options->figure);
   command
@@ -377,6 +419,7 @@ Command addExport(CLI::App& app) {
       "Examples:\n"
       "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"
       "  pipewright export plan.json --to megatron > arguments.txt\n"
+      "  pipewright export from_job.json --to megatron --num-layers 32 > arguments.txt\n"
       "  pipewright export plan.json --to svg --out predicted.svg\n"
       "  pipewright export plan.json --to tikz --width column --font serif --ranks 0-3 --greyscale --title \"\" --out figure.tex\n"
       "  pipewright export plan.json --to pdf --width column --out figure.pdf\n"

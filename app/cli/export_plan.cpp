@@ -15,8 +15,8 @@
 
 namespace pw::cli {
 
-int exportMegatron(const Plan& plan, const std::string& out) {
-  const MegatronPlan megatron = megatronPlan(plan, loadModel(plan.modelFiles));
+int exportMegatron(const Plan& plan, const std::string& out, std::optional<std::int64_t> layers, Bytes memoryLimit) {
+  const MegatronPlan megatron = megatronPlan(plan, loadModel(plan.modelFiles), layers, memoryLimit);
   const std::string text = out.ends_with(".json") ? toJson(megatron) : toText(megatron, plan);
   if (out.empty()) {
     print(text);
@@ -37,10 +37,10 @@ std::string wordOfShell(const std::string& text) {
   return word + "'";
 }
 
-int exportTorchtitan(const Plan& plan, const std::string& folder) {
+int exportTorchtitan(const Plan& plan, const std::string& folder, std::optional<std::int64_t> layers) {
   namespace fs = std::filesystem;
   if (folder.empty()) throw UsageError("--to torchtitan writes several files; give their folder with --out DIR");
-  const TorchtitanPlan titan = torchtitanPlan(plan, loadModel(plan.modelFiles));
+  const TorchtitanPlan titan = torchtitanPlan(plan, loadModel(plan.modelFiles), layers);
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) throw UsageError(fmt::format("the folder {} cannot be created: {}; choose another", folder, problem.message()));

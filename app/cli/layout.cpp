@@ -89,9 +89,9 @@ void printText(const LayoutAnswer& answer) {
   const Metrics& m = predicted->report.metrics;
   Bytes peak = 0;
   for (const RankMetrics& rank : m.ranks) peak = std::max(peak, rank.peakBytes);
-  print(fmt::format("predicted step {}, makespan {} (lower bound {}), bubble {}, peak memory {}\n", formatDuration(m.step),
-                    formatDuration(m.makespan), formatDuration(predicted->report.lowerBound.flush), percent(m.bubbleFraction),
-                    formatSize(peak)));
+  print(fmt::format("predicted step {} as Megatron posts its messages, makespan {} (lower bound {}), bubble {}, peak memory {}\n",
+                    formatDuration(m.step), formatDuration(m.makespan), formatDuration(predicted->report.lowerBound.flush),
+                    percent(m.bubbleFraction), formatSize(peak)));
 }
 
 int runLayout(const LayoutArguments& o) {

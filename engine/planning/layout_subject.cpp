@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include "backends/resources/resources.h"
+#include "backends/traces/formats.h"
 #include "engine/planning/layer_costs.h"
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/layout/blocks.h"
 #include "simulator/layout/timed_layouts.h"
 #include "simulator/partition/stage_costs.h"
@@ -70,8 +72,12 @@ ExaminedLayout examineLayout(const LayoutOptions& o) {
   result.refusal = refusalOfMicrobatches(result.ranks, result.chunks, result.microbatches, o.group);
   std::optional<LaidOutTable> laidOut;
   if (!o.table.empty()) {
-    if (!isLayerTableName(o.table)) throw UsageError(fmt::format("{} is not a layer table; give a .json or .csv file", o.table));
-    laidOut = layOut(tableOf(loadModel({o.table})), result.layout);
+    if (!isLayerTableName(o.table) && !isCertainlyTrace(o.table)) throw UsageError(fmt::format("{} is not a layer table; give a .json or .csv file", o.table));
+    LayerTable table = tableOf(loadModel({o.table}));
+    const bool isToldLayers = isOfJob(table) && o.layers;
+    if (isToldLayers) table = withLayers(table, *o.layers);
+    laidOut = layOut(table, result.layout);
+    if (isToldLayers) result.notes.emplace_back(kLayersAlike);
     result.notes.insert(result.notes.end(), laidOut->notes.begin(), laidOut->notes.end());
   }
   if (result.refusal) return result;

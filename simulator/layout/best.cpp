@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <tuple>
+#include <utility>
 
 #include "schedules/error.h"
 
@@ -11,6 +13,8 @@ namespace {
 
 constexpr double kMostLayouts = 200'000;           // that are all looked at; a bound takes about a microsecond
 constexpr std::int64_t kMostActions = 30'000'000;  // actions simulated in a search, by looking at all or by moves: some seconds
+
+constexpr std::int64_t kPosted = 8;  // what a simulation with messages as they are posted costs beside one without
 
 using Begins = std::vector<std::size_t>;
 
@@ -32,8 +36,13 @@ class Search {
   bool attempt(const Begins& begins) {
     if (!layouts_.allows(begins)) return false;
     if (!best_.begins.empty() && excess_ == 0 && layouts_.bound(begins) > best_.times.step) return false;
-    TimedLayouts::Times times = layouts_.times(begins);
-    work_ += std::int64_t{2} * shape_.stages() * shape_.microbatches;
+    const std::int64_t actions = std::int64_t{2} * shape_.stages() * shape_.microbatches;
+    work_ += actions;
+    const bool mustFit = found_ && excess_ == 0;
+    std::optional<TimedLayouts::Times> within = layouts_.timesWithin(begins, mustFit ? best_.times.step : std::numeric_limits<Ns>::max());
+    if (!within) return false;
+    work_ += kPosted * actions;
+    TimedLayouts::Times times = *std::move(within);
     const Bytes excess = excessOver(times.peaks, limits_);
     const auto key = [](Bytes over, const TimedLayouts::Times& t) { return std::tuple(over, t.step, std::ranges::max(t.peaks)); };
     if (found_ && key(excess, times) >= key(excess_, best_.times)) return false;

@@ -119,10 +119,53 @@ void requireSame(const std::vector<LayoutBlock>& blocks, const Layout& layout, c
 
 void requireLayersOfModel(const LayerTable& table, std::string_view tool) {
   if (!isOfJob(table)) return;
-  throw UsageError(fmt::format(
-      "the times of {} are of a job's stages, and do not say where {} can cut between layers; plan a table of the model's layers "
-      "instead (plan --layers)",
-      table.name, tool));
+  throw UsageError(
+      fmt::format("the times of {} are of a job's stages, and do not say where {} can cut between layers; say how many the model has with "
+                  "--num-layers, if all stages of the job hold equally many, or plan a table of the model's layers instead (plan --layers)",
+                  table.name, tool));
+}
+
+void requireJobFor(const std::optional<std::int64_t>& layers, const ModelGraph& graph) {
+  if (layers && !(isLayerChain(graph) && isOfJob(tableOf(graph))))
+    throw UsageError(fmt::format("{} has layers of its own; omit --num-layers, which is for the stages of a job", graph.name));
+}
+
+LayerTable withLayers(const LayerTable& ofJob, std::int64_t layers) {
+  const auto stages = static_cast<std::int64_t>(ofJob.layers.size()) / kPartsOfStage;
+  if (layers < 1 || layers > static_cast<std::int64_t>(kMostLayers) || layers % stages != 0)
+    throw UsageError(
+        fmt::format("{} layers are not equally many in each of the {} of {}; give a number that {} divides, or a table of "
+                    "the model's layers",
+                    layers, counted(stages, "stage"), ofJob.name, stages));
+  const std::int64_t each = layers / stages;
+  LayerTable table{ofJob.name, ofJob.microbatch, ofJob.actionOverhead, ofJob.optimizerNsPerByte, {}};
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    const auto first = ofJob.layers.begin() + stage * kPartsOfStage, last = first + kPartsOfStage;
+    const auto sumOf = [&](auto member) {
+      auto sum = (*first).*member;
+      for (auto part = first + 1; part != last; ++part) sum += (*part).*member;
+      return sum;
+    };
+    for (std::int64_t k = 0; k < each; ++k) {
+      // Rounded, so that all layers of a stage together take as long as it.
+      const auto shareOf = [&](auto member) {
+        const auto sum = sumOf(member);
+        using Number = decltype(sumOf(member));
+        return sum / each + (k < (sum % each).value ? Number{1} : Number{0});
+      };
+      Layer& layer = table.layers.emplace_back();
+      layer.name = layer.module = fmt::format("layers.{}", stage * each + k);
+      layer.forward = shareOf(&Layer::forward);
+      layer.input = shareOf(&Layer::input);
+      layer.weight = shareOf(&Layer::weight);
+      layer.parameters = shareOf(&Layer::parameters);
+      layer.activations = shareOf(&Layer::activations);
+      layer.afterInput = shareOf(&Layer::afterInput);
+      layer.output = first->output;
+      layer.sent = k + 1 == each ? (last - 1)->sent : first->sent;
+    }
+  }
+  return table;
 }
 
 std::optional<std::string> numberedModule(std::string_view path) {

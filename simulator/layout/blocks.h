@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,15 @@ struct LayoutBlock {
 
 /// Throws UsageError for the equal parts of a job's stages, which are no layers of the model and cannot be cut by `tool`.
 void requireLayersOfModel(const LayerTable& table, std::string_view tool);
+
+/// Throws UsageError where a number of layers is given for a model that has its own.
+void requireJobFor(const std::optional<std::int64_t>& layers, const ModelGraph& graph);
+inline constexpr const char* kLayersAlike =
+    "The layers of each of the job's stages are taken to be alike, and what its first and last stage do besides is spread over theirs.";
+
+/// The table of a job (`isOfJob`) with so many transformer layers instead of parts, `layers.0`, …: as many in each of the job's stages, all
+/// layers of a stage alike. Throws UsageError where the stages do not hold equally many. Linear.
+[[nodiscard]] LayerTable withLayers(const LayerTable& ofJob, std::int64_t layers);
 
 /// The nodes of a model as such blocks, by the modules that they are in: [begin, end) are nodes. Empty for a model without numbered
 /// modules. Of a layer table as above. Cost: n log n.

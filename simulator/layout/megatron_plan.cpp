@@ -12,6 +12,7 @@
 #include "schedules/lower.h"
 #include "schedules/units.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/layout/best.h"
 #include "simulator/layout/rules.h"
 #include "simulator/model/graph_facts.h"
@@ -19,6 +20,8 @@
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/layer_export.h"
 #include "simulator/report/metrics.h"
+#include "simulator/runtime/runtime.h"
+#include "simulator/step/posting.h"
 #include "simulator/text/counted.h"
 
 namespace pw {
@@ -26,15 +29,22 @@ namespace {
 
 using Begins = std::vector<std::size_t>;
 
-/// The plan's model as a chain of layers, and the node where each layer begins.
+/// The plan's model as a chain of layers, and the place where each layer begins.
 struct LayeredModel {
   LayerTable table;
   std::vector<std::size_t> nodes;
+  std::size_t unit = 1;  ///< of places in a node of the graph: a layer of a job's stage may begin within one of its parts
 };
 
-LayeredModel layered(const Plan& plan, const ModelGraph& graph) {
+LayeredModel layered(const Plan& plan, const ModelGraph& graph, std::optional<std::int64_t> layers) {
   if (isLayerChain(graph)) {
     LayeredModel model{tableOf(graph), {}};
+    if (isOfJob(model.table) && layers) {
+      model.table = withLayers(model.table, *layers);
+      model.unit = model.table.layers.size();
+      for (std::size_t k = 0; k < model.unit; ++k) model.nodes.push_back(k * graph.nodes.size());
+      return model;
+    }
     requireLayersOfModel(model.table, "Megatron-LM");
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) model.nodes.push_back(i);
     return model;
@@ -50,7 +60,8 @@ struct Place {
   bool inside = false;
 };
 
-Place placeOf(const std::vector<LayoutBlock>& blocks, const LayeredModel& model, std::size_t node) {
+Place placeOf(const std::vector<LayoutBlock>& blocks, const LayeredModel& model, NodeId begin) {
+  const std::size_t node = begin.index() * model.unit;
   const auto layer = static_cast<std::size_t>(std::ranges::upper_bound(model.nodes, node) - model.nodes.begin()) - 1;
   const auto block = std::ranges::upper_bound(blocks, layer, {}, &LayoutBlock::begin) - 1;
   return {static_cast<std::size_t>(block - blocks.begin()), model.nodes[layer] != node || layer != block->begin};
@@ -107,16 +118,27 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
   }
 }
 
-void addRecompute(MegatronPlan& megatron, const Plan& plan) {
-  std::size_t some = 0, whole = 0;
+/// How many stages recompute some of their nodes.
+std::size_t recomputingStages(const Plan& plan) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(plan.partition.stages, [](const StageSpec& stage) { return !stage.checkpoints.empty(); }));
+}
+
+/// Whether most of the model is recomputed, so that Megatron's full recomputation is nearest.
+bool recomputesAll(const Plan& plan) {
+  std::size_t whole = 0;
   for (const StageSpec& stage : plan.partition.stages) {
     int nodes = 0;
     for (const NodeRange& range : stage.checkpoints) nodes += range.end.value - range.begin.value;
-    some += nodes > 0 ? 1U : 0U;
     whole += 2 * nodes > stage.end.value - stage.begin.value ? 1U : 0U;
   }
+  return recomputingStages(plan) > 0 && 2 * whole >= plan.partition.stages.size();
+}
+
+void addRecompute(MegatronPlan& megatron, const Plan& plan) {
+  const std::size_t some = recomputingStages(plan);
   if (some == 0) return;
-  if (2 * whole >= plan.partition.stages.size()) {
+  if (recomputesAll(plan)) {
     for (const char* flag : {"--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"})
       megatron.flags.emplace_back(flag);
     megatron.notes.emplace_back(
@@ -132,9 +154,37 @@ void addRecompute(MegatronPlan& megatron, const Plan& plan) {
 /// The predicted step of the plan, with its optimizer's state.
 Ns stepOfPlan(const Plan& plan) { return metricsOf(simulate(plan.schedule, costsWithOptimizer(plan))).step; }
 
-PlanRequest requestLike(const Plan& plan) {
+/// That of an exact plan as Megatron posts its messages.
+Ns megatronStepOf(const Plan& plan) {
+  const CostTable costs = costsWithOptimizer(plan);
+  const RuntimeRows megatron = megatronRows(plan.schedule);
+  const PostedProgram posted = compile(megatron.rows, costs, megatron.posting);
+  if (!posted.stuck.empty()) throw UsageError(posted.stuck.front().message);
+  Times times;
+  execute(posted.program, times);
+  return stepOf(megatron.rows, costs, posted.program, times);
+}
+
+/// Every transformer layer of the table recomputed on its own, from its input alone. Returns their names.
+RecomputeModules recomputeLayers(LayerTable& table) {
+  RecomputeModules modules;
+  for (const LayoutBlock& block : blocksOf(table)) {
+    if (block.letter != LayoutLayer::Transformer && block.letter != LayoutLayer::Mtp) continue;
+    modules.names.push_back(block.name);
+    for (std::size_t i = block.begin; i < block.end; ++i) {
+      Layer& layer = table.layers[i];
+      layer.module = block.name;
+      layer.kept = i == block.begin && i > 0 ? std::min(layer.activations, table.layers[i - 1].output) : Bytes{0};
+    }
+  }
+  return modules;
+}
+
+PlanRequest requestLike(const Plan& plan, Bytes memoryLimit) {
   PlanRequest request;
+  request.ranks = shapeOf(plan.schedule).ranks;
   request.replicas = plan.replicas;
+  request.memoryLimit = memoryLimit;
   if (plan.optimizer) {
     request.optimizer = plan.optimizer->update;
     request.zero1 = plan.optimizer->zero1;
@@ -165,7 +215,7 @@ LayoutShape shapeFor(const Plan& plan, std::vector<std::string>& notes) {
 std::optional<Begins> ownBegins(const Plan& plan, const LayeredModel& model, const TimedLayouts& layouts) {
   Begins begins;
   for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) {
-    const Place place = placeOf(layouts.blocks(), model, plan.partition.stages[s].begin.index());
+    const Place place = placeOf(layouts.blocks(), model, plan.partition.stages[s].begin);
     begins.push_back(place.position);
     if (place.inside || !std::ranges::binary_search(layouts.places(), place.position)) return std::nullopt;
   }
@@ -176,7 +226,7 @@ std::optional<Begins> ownBegins(const Plan& plan, const LayeredModel& model, con
 void noteMoves(const Plan& plan, const LayeredModel& model, const TimedLayouts& layouts, const Begins& begins, MegatronPlan& megatron) {
   const std::vector<LayoutBlock>& blocks = layouts.blocks();
   for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) {
-    const Place place = placeOf(blocks, model, plan.partition.stages[s].begin.index());
+    const Place place = placeOf(blocks, model, plan.partition.stages[s].begin);
     const std::size_t to = begins[s - 1];
     if (!place.inside && place.position == to) continue;
     megatron.notes.push_back(fmt::format("Stage {} begins {} {}{}; here {}.", s, place.inside ? "inside" : "before",
@@ -185,18 +235,33 @@ void noteMoves(const Plan& plan, const LayeredModel& model, const TimedLayouts& 
   }
 }
 
+/// A note where not even the best layout fits.
+void noteExcess(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits, MegatronPlan& megatron) {
+  for (std::size_t r = 0; r < limits.size(); ++r) {
+    if (limits[r] == 0 || peaks[r] <= limits[r]) continue;
+    megatron.notes.push_back(
+        fmt::format("No layout fits: in the nearest, rank {} needs {} of its {}.", r, formatSize(peaks[r]), formatSize(limits[r])));
+    return;
+  }
+}
+
 }  // namespace
 
-MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph) {
+MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::optional<std::int64_t> layers, Bytes memoryLimit) {
   requireFits(plan, graph);
   requireSameSplits(plan, "Megatron-LM");
   if (!trains(plan.schedule))
     throw UsageError(fmt::format("{} has no backward, and Megatron's layout is for training; export another plan", plan.schedule.name));
-  const LayeredModel model = layered(plan, graph);
+  requireJobFor(layers, graph);
+  LayeredModel model = layered(plan, graph, layers);
   MegatronPlan megatron;
+  if (layers) megatron.notes.emplace_back(kLayersAlike);
   LayoutShape shape = shapeFor(plan, megatron.notes);
   const bool sameShape = shape.stages() == static_cast<int>(plan.partition.stages.size());
-  TimedLayouts layouts(model.table, plan.profile, shape, requestLike(plan));
+  PlanRequest like = requestLike(plan, memoryLimit);
+  if (recomputesAll(plan)) like.recompute = recomputeLayers(model.table);
+  const std::vector<Bytes> limits = memoryLimits(like, plan.profile, static_cast<std::size_t>(shape.ranks));
+  TimedLayouts layouts(model.table, plan.profile, shape, like);
   const auto transformers = std::ranges::count(layouts.blocks(), LayoutLayer::Transformer, &LayoutBlock::letter);
   if (transformers < shape.ranks)
     throw UsageError(fmt::format("{} has {}, fewer than ranks; Megatron's layout places whole layers, so plan for fewer ranks",
@@ -204,7 +269,7 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph) {
   const std::string other = unlike(plan, shape);
   megatron.exact = sameShape && other.empty();
   const std::optional<Begins> own = megatron.exact ? ownBegins(plan, model, layouts) : std::nullopt;
-  const BestLayout best = bestLayout(layouts, shape, {}, own);
+  const BestLayout best = bestLayout(layouts, shape, limits, own);
   const Begins begins = own ? *own : best.begins;
   if (megatron.exact && !own) noteMoves(plan, model, layouts, begins, megatron);
   megatron.exact = own.has_value();
@@ -221,7 +286,8 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph) {
                                          toString(layouts.layoutOf(best.begins)), formatDuration(best.times.step),
                                          formatDuration(megatron.step)));
   }
-  if (megatron.exact) megatron.step = megatron.planStep;  // the chain of layers leaves out what a model sends past the next stage
+  if (megatron.exact) megatron.step = megatronStepOf(plan);  // the chain of layers leaves out what a model sends past the next stage
+  noteExcess(best.times.peaks, limits, megatron);
   for (std::string& note : notesOf(megatron.layout, shape.ranks)) megatron.notes.push_back(std::move(note) + ".");
   addFlags(megatron, plan, shape);
   addRecompute(megatron, plan);
@@ -230,7 +296,8 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph) {
 
 std::string toText(const MegatronPlan& megatron, const Plan& plan) {
   std::string text = fmt::format(
-      "# {} for Megatron-LM: {}, {}. Predicted step {}{}\n", plan.modelName, counted(megatron.ranks, "pipeline rank"),
+      "# {} for Megatron-LM: {}, {}. Predicted step {} as Megatron posts its messages{}\n", plan.modelName,
+      counted(megatron.ranks, "pipeline rank"),
       megatron.chunks == 1 ? "1F1B" : fmt::format("interleaved 1F1B, {} stages on each", megatron.chunks), formatDuration(megatron.step),
       megatron.step == megatron.planStep ? "." : fmt::format("; the plan's {}.", formatDuration(megatron.planStep)));
   for (const std::string& note : megatron.notes) text += "# " + note + "\n";

@@ -10,6 +10,7 @@
 #include "simulator/costs/layer_chain.h"
 #include "simulator/layout/rules.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/step/posting.h"
 
 namespace pw {
 namespace {
@@ -59,9 +60,9 @@ TimedLayouts::TimedLayouts(const LayerTable& table, const Profile& costs, const 
   request_.ranks = shape.ranks;
   request_.microbatch = table.microbatch;
   request_.microbatches = shape.microbatches;
-  request_.recompute = RecomputeNone();
   request_.rankOrder.clear();
   rows_ = planRows(megatronSchedule(shape), like.replicas);
+  megatron_ = megatronRows(rows_);
   model_ = std::make_unique<ModelCosts>(graph_, profile_, request_.microbatch);
   sameSpeed_ = stageSpeeds(profile_, rows_.placement, like.replicas).empty();
   compiled_ = std::make_unique<CompiledRows>(rows_);
@@ -86,7 +87,7 @@ bool TimedLayouts::allows(const std::vector<std::size_t>& begins) const {
   return stage >= shape_.stages() - shape_.ranks;
 }
 
-TimedLayouts::Times TimedLayouts::times(const std::vector<std::size_t>& begins) {
+std::optional<TimedLayouts::Times> TimedLayouts::timesWithin(const std::vector<std::size_t>& begins, Ns most) {
   request_.begins.clear();
   for (std::size_t i = 0; i < begins.size(); ++i) {
     const std::size_t after = static_cast<std::size_t>(std::ranges::upper_bound(begins, begins[i]) - begins.begin()) - i - 1;
@@ -95,12 +96,16 @@ TimedLayouts::Times TimedLayouts::times(const std::vector<std::size_t>& begins) 
   }
   CostTable costs = price(request_, *model_, *compiled_).costs;
   addOptimizerState(costs, stateCopies(request_.optimizer), optimizerShards(request_, rows_.placement));
+  const Program& ideal = compiled_->timed(costs);
+  execute(ideal, times_);
+  if (stepOf(rows_, costs, ideal, times_) > most) return std::nullopt;
+  const PostedProgram posted = compile(megatron_.rows, costs, megatron_.posting);
+  if (!posted.stuck.empty()) throw UsageError(posted.stuck.front().message);
+  execute(posted.program, times_);
   Times result;
   result.peaks = compiled_->peaks(costs);
-  const Program& program = compiled_->timed(costs);
-  execute(program, times_);
-  result.makespan = makespanOf(program, program.duration, times_);
-  result.step = stepOf(rows_, costs, program, times_);
+  result.makespan = makespanOf(posted.program, posted.program.duration, times_);
+  result.step = stepOf(megatron_.rows, costs, posted.program, times_);
   return result;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "simulator/costs/layer_table.h"
@@ -10,6 +12,7 @@
 #include "simulator/layout/layout.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/plan/planner.h"
+#include "simulator/runtime/runtime.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
 
@@ -31,7 +34,7 @@ struct LayoutShape {
 /// blocks of the table (`blocksOf`): begins[s − 1] for stage s, ascending; equal ones make empty stages.
 class TimedLayouts {
  public:
-  /// `costs`: whose topology (links, speeds) counts; its costs of layers are not looked at. `like`: optimizer and replicas.
+  /// `costs`: whose topology (links, speeds) counts; its costs of layers are not looked at. `like`: optimizer, replicas, recomputation.
   TimedLayouts(const LayerTable& table, const Profile& costs, const LayoutShape& shape, const PlanRequest& like);
 
   [[nodiscard]] const std::vector<LayoutBlock>& blocks() const { return blocks_; }
@@ -44,8 +47,11 @@ class TimedLayouts {
     Ns step = 0, makespan = 0;
     std::vector<Bytes> peaks;  ///< by rank
   };
-  /// The prediction of a layout. Cost: linear in the actions.
-  [[nodiscard]] Times times(const std::vector<std::size_t>& begins);
+  /// The prediction of a layout as Megatron posts its messages (`megatronRows`). Cost: linear in the actions.
+  [[nodiscard]] Times times(const std::vector<std::size_t>& begins) { return *timesWithin(begins, std::numeric_limits<Ns>::max()); }
+  /// The same; nothing where the step would be longer than `most` even if no action waited but for its own message, which is known in a
+  /// tenth of the time.
+  [[nodiscard]] std::optional<Times> timesWithin(const std::vector<std::size_t>& begins, Ns most);
   /// A step that no order of the layout is shorter than: of each rank its work, and one microbatch through the stages before it.
   [[nodiscard]] Ns bound(const std::vector<std::size_t>& begins) const;
   [[nodiscard]] Layout layoutOf(const std::vector<std::size_t>& begins) const;
@@ -64,6 +70,7 @@ class TimedLayouts {
   Profile profile_;
   PlanRequest request_;
   Schedule rows_;
+  RuntimeRows megatron_;  ///< these rows as Megatron runs them
   std::unique_ptr<ModelCosts> model_;
   std::unique_ptr<CompiledRows> compiled_;
   pw::Times times_;

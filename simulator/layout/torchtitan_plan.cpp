@@ -13,8 +13,11 @@
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/layout/blocks.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/partition/split.h"
+#include "simulator/plan/planner.h"
 
 namespace pw {
 namespace {
@@ -47,7 +50,26 @@ std::vector<std::optional<Name>> namesOf(const ModelGraph& graph) {
   return names;
 }
 
-Modules modulesOf(const Plan& plan, const std::vector<std::optional<Name>>& names) {
+/// Where the plan's stages could begin without cutting a numbered module, each at the nearest such place, as words for `--split`; empty
+/// where two of them would begin at one place.
+std::string wholeSplits(const Plan& plan, const ModelGraph& graph, const std::vector<std::optional<Name>>& names) {
+  const auto isInside = [&](std::size_t n) {
+    return n > 0 && n < names.size() && names[n] && names[n]->numbered && names[n - 1] && names[n]->text == names[n - 1]->text;
+  };
+  std::vector<NodeId> begins;
+  for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) {
+    const std::size_t at = plan.partition.stages[s].begin.index();
+    std::size_t before = at, after = at;
+    while (isInside(before)) --before;
+    while (isInside(after)) ++after;
+    const std::size_t nearest = before > 0 && at - before <= after - at ? before : after;
+    if (nearest >= names.size() || (!begins.empty() && nearest <= begins.back().index())) return {};
+    begins.emplace_back(nearest);
+  }
+  return fmt::format("{}", fmt::join(splitNames(splitPoints(graph, bindBatch(graph, plan.microbatchSize)), begins), ","));
+}
+
+Modules modulesOf(const Plan& plan, const ModelGraph& graph, const std::vector<std::optional<Name>>& names) {
   Modules modules;
   std::map<std::string, std::size_t> stageOf;
   for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
@@ -56,13 +78,42 @@ Modules modulesOf(const Plan& plan, const std::vector<std::optional<Name>>& name
       const std::optional<Name>& name = names[n.index()];
       if (!name || std::ranges::find(own, name->text) != own.end()) continue;
       const auto [first, isNew] = stageOf.emplace(name->text, s);
-      if (!isNew && name->numbered)
-        throw UsageError(
-            fmt::format("stage {} begins inside {}, and torchtitan places whole modules; plan with --balance layers, or --split {}", s,
-                        name->text, name->text));
+      if (!isNew && name->numbered) {
+        const std::string splits = wholeSplits(plan, graph, names);
+        throw UsageError(fmt::format("stage {} begins inside {}, and torchtitan places whole modules; plan {}", s, name->text,
+                                     splits.empty() ? "fewer stages" : "with --split " + splits));
+      }
       if (isNew) own.push_back(name->text);
     }
   }
+  return modules;
+}
+
+/// The layers of a plan of a job's stages, whose parts are the nodes of the graph; stages begin at the nearest layer.
+Modules modulesOfJob(const Plan& plan, const ModelGraph& graph, std::int64_t layers, std::vector<std::string>& notes) {
+  static_cast<void>(withLayers(tableOf(graph), layers));  // for what it refuses
+  const auto parts = static_cast<std::int64_t>(graph.nodes.size());
+  notes.emplace_back(kLayersAlike);
+  std::vector<std::int64_t> begins;
+  for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
+    const std::int64_t at = plan.partition.stages[s].begin.value * layers, nearest = (at + parts / 2) / parts;
+    if (at % parts != 0)
+      notes.push_back(fmt::format("Stage {} begins inside layers.{}, and torchtitan places whole layers; here before layers.{}.", s,
+                                  at / parts, nearest));
+    if (!begins.empty() && nearest <= begins.back())
+      throw UsageError(fmt::format("stages {} and {} both begin nearest to layers.{}; plan fewer stages for {} layers", s - 1, s,
+                                   begins.back(), layers));
+    begins.push_back(nearest);
+  }
+  begins.push_back(layers);
+  Modules modules;
+  for (std::size_t s = 0; s + 1 < begins.size(); ++s) {
+    std::vector<std::string>& own = modules.emplace_back();
+    for (std::int64_t k = begins[s]; k < begins[s + 1]; ++k) own.push_back(fmt::format("layers.{}", k));
+    if (own.empty()) throw UsageError(fmt::format("stage {} holds no whole layer of {}; plan fewer stages", s, layers));
+  }
+  modules.front().insert(modules.front().begin(), "tok_embeddings");
+  modules.back().insert(modules.back().end(), {"norm", "lm_head"});
   return modules;
 }
 
@@ -130,10 +181,11 @@ void requirePlainName(const std::string& name) {
 
 }  // namespace
 
-TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph) {
+TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph, std::optional<std::int64_t> layers) {
   requireFits(plan, graph);
   requireSameSplits(plan, "torchtitan");
-  if (isLayerChain(graph)) requireLayersOfModel(tableOf(graph), "torchtitan");
+  requireJobFor(layers, graph);
+  if (isLayerChain(graph) && !layers) requireLayersOfModel(tableOf(graph), "torchtitan");
   const int ranks = shapeOf(plan.schedule).ranks;
   if (ranks < 2) throw UsageError("torchtitan's pipelining needs two ranks or more, and the plan has one; plan with --ranks 2");
   if (!trains(plan.schedule))
@@ -141,8 +193,8 @@ TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph) {
   TorchtitanPlan result;
   const std::string name = placementName(plan);
   const std::vector<std::optional<Name>> names = namesOf(graph);
-  result.modules = modulesOf(plan, names);
-  if (!isTorchtitans(result.modules)) {
+  result.modules = layers ? modulesOfJob(plan, graph, *layers, result.notes) : modulesOf(plan, graph, names);
+  if (!layers && !isTorchtitans(result.modules)) {
     std::set<std::string> numbered;
     for (const auto& of : names) {
       if (of && of->numbered) numbered.insert(of->text);

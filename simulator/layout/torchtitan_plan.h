@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,8 @@ struct TorchtitanPlan {
 /// Modules are those of the model where it is named like torchtitan's (`tok_embeddings`, `layers.0`, …); of another model, or a layer
 /// table, they become these names in their order, with a note. Throws UsageError for what torchtitan cannot run: a placement that is
 /// neither a loop nor a V of two stages, a stage that begins inside a numbered module, one rank, a plan that does not fit the graph or
-/// train. Cost: linear.
-[[nodiscard]] TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph);
+/// train. `layers`: of a plan of a job's stages, how many the model has (`withLayers`); a stage that begins within one begins at the
+/// nearest. Cost: linear.
+[[nodiscard]] TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph, std::optional<std::int64_t> layers = {});
 
 }  // namespace pw

@@ -130,6 +130,73 @@ TEST_F(LayoutCommand, ExportsAPlanThatMegatronCanRunAsItIs) {
                                        "--num-layers 4", "--micro-batch-size 1", "--global-batch-size 3", "--optimizer adam"));
 }
 
+// What is recommended and what the check says of it are one prediction: with messages that take long Megatron's groups of sends and
+// receives cost more than the plan's own messages, which wait for nothing.
+TEST_F(LayoutCommand, ExportsTheStepThatItsCheckPredicts) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,sent_ns\n";
+  for (int i = 0; i < 9; ++i) text += "blocks." + std::to_string(i) + (i == 8 ? ",900,900,900" : ",300,300,300") + ",0,0,0,250\n";
+  const std::string table = folder_.with("sent.csv", text);
+  const auto checked = [&](const json& megatron, const char* ranks) {
+    return answer({"layout", "--check", megatron["layout"], "--ranks", ranks, "--microbatches", "6", "--layers", table})["step_ns"];
+  };
+  const json exact = megatronOf(folder_, table, {"--ranks", "3", "--microbatches", "6", "--split", "blocks.3,blocks.6"});
+  EXPECT_EQ(exact["exact"], true);
+  EXPECT_GT(exact["step_ns"], exact["plan_step_ns"]);
+  EXPECT_EQ(exact["step_ns"], checked(exact, "3"));
+  const json best = megatronOf(folder_, table, {"--ranks", "3", "--microbatches", "6", "--schedule", "zb-h1"});
+  EXPECT_EQ(best["exact"], false);
+  EXPECT_EQ(best["step_ns"], checked(best, "3"));
+  EXPECT_LE(best["step_ns"], exact["step_ns"]) << "the best of all";
+  EXPECT_THAT(test::call({"export", folder_.file("plan.json"), "--to", "megatron"}).out, HasSubstr("as Megatron posts its messages"));
+  EXPECT_THAT(test::call({"layout", "--check", "Et*3|t*3|t*3L", "--layers", table}).out, HasSubstr("as Megatron posts its messages"));
+}
+
+// Four layers with 100 bytes each of one on the first two: three of them do not fit on a rank of 250 bytes, though they are the fastest.
+TEST_F(LayoutCommand, KeepsToTheMemoryOfARank) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
+  for (int i = 0; i < 4; ++i) text += "blocks." + std::to_string(i) + (i < 3 ? ",1,1,1,100,0,0\n" : ",3,3,3,100,0,0\n");
+  const std::string table = folder_.with("bytes.csv", text), plan = folder_.file("plan.json");
+  ASSERT_EQ(test::call({"plan", "--layers", table, "--ranks", "2", "--microbatches", "4", "--schedule", "zb-h1", "--out", plan}).status, 0);
+  EXPECT_THAT(test::call({"export", plan, "--to", "megatron"}).out, HasSubstr("\"Et*3|tL\""));
+  EXPECT_THAT(test::call({"export", plan, "--to", "megatron", "--memory-limit", "250B"}).out, HasSubstr("\"Et*2|t*2L\""));
+  EXPECT_THAT(test::call({"export", plan, "--to", "megatron", "--memory-limit", "150B"}).out,
+              HasSubstr("No layout fits: in the nearest, rank 0 needs 200 B"));
+  EXPECT_THAT(refusal({"export", plan, "--to", "svg", "--memory-limit", "150B"}), HasSubstr("use it with --to megatron"));
+}
+
+// A plan that recomputes all: Megatron's forward runs again in every backward, and only what enters a layer is kept.
+TEST_F(LayoutCommand, CountsRecomputationWhereThePlanRecomputes) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,activation_if_recomputed_bytes\n";
+  for (int i = 0; i < 4; ++i) text += "blocks." + std::to_string(i) + ",2,2,2,0,50,3,3\n";
+  const std::string table = folder_.with("again.csv", text);
+  const json of = megatronOf(folder_, table, {"--ranks", "2", "--microbatches", "3", "--schedule", "zb-h1", "--recompute", "full"});
+  EXPECT_THAT(of["flags"].dump(), HasSubstr("--recompute-granularity full"));
+  EXPECT_EQ(of["layout"], "Et*2|t*2L");
+  EXPECT_EQ(of["step_ns"], (3 + 1) * 2 * (2 + 2 + 2 + 2));
+}
+
+// Two rows for each layer: an even cut into three begins inside of one, and the cuts that are named work.
+TEST_F(LayoutCommand, NamesTheCutsThatTorchtitanTakes) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
+  for (int i = 0; i < 7; ++i) {
+    for (const char* part : {"attn", "mlp"}) text += "layers." + std::to_string(i) + "." + part + ",1,1,1,0,0,0\n";
+  }
+  const std::string table = folder_.with("two.csv", text), plan = folder_.file("plan.json"), out = folder_.file("titan");
+  Words words{"plan", "--layers", table, "--ranks", "3", "--microbatches", "4", "--balance", "layers", "--out", plan};
+  ASSERT_EQ(test::call(words).status, 0);
+  const std::string said = refusal({"export", plan, "--to", "torchtitan", "--out", out});
+  const std::size_t at = said.find("plan with --split ");
+  ASSERT_NE(at, std::string::npos) << said;
+  const std::size_t from = at + std::string("plan with --split ").size();
+  words.insert(words.end(), {"--split", said.substr(from, said.find_last_not_of(".\n") + 1 - from)});
+  words.erase(words.begin() + 7, words.begin() + 9);
+  ASSERT_EQ(test::call(words).status, 0) << said;
+  EXPECT_EQ(test::call({"export", plan, "--to", "torchtitan", "--out", out}).status, 0);
+  for (const char* tool : {"megatron", "torchtitan", "svg"})
+    EXPECT_THAT(refusal({"export", table, "--to", tool, "--out", out}),
+                HasSubstr("is a layer table, of which a plan is made by `pipewright plan"));
+}
+
 TEST_F(LayoutCommand, ExportsInterleavedStages) {
   const json of = megatronOf(folder_, table_,
                              {"--ranks", "2", "--chunks", "2", "--microbatches", "4", "--schedule", "interleaved-1f1b", "--split",

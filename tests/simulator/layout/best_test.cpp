@@ -12,8 +12,9 @@
 #include "simulator/costs/layer_chain.h"
 #include "simulator/layout/blocks.h"
 #include "simulator/layout/rules.h"
-#include "simulator/report/metrics.h"
-#include "simulator/step/simulate.h"
+#include "simulator/runtime/runtime.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/posting.h"
 
 namespace pw {
 namespace {
@@ -28,7 +29,8 @@ Layer layer(const std::string& name, Ns forward, Ns input, Ns weight) {
   return of;
 }
 
-/// The step of a layout by way of its string and `layOut`: a chain of exactly its stages, priced and simulated from the beginning.
+/// The step of a layout by way of its string and `layOut`: a chain of exactly its stages, priced and simulated from the beginning, as
+/// Megatron posts its messages.
 Ns stepOf(const LayerTable& table, const Layout& layout, const LayoutShape& shape) {
   const LaidOutTable laidOut = layOut(table, parseLayout(toString(layout)));
   const ModelGraph graph = chainOf(laidOut.table, "table");
@@ -37,7 +39,11 @@ Ns stepOf(const LayerTable& table, const Layout& layout, const LayoutShape& shap
   const Profile profile = profileOf(graph);
   const Schedule rows = planRows(megatronSchedule(shape), 1);
   const CostTable costs = price(request, graph, profile, rows).costs;
-  return metricsOf(simulate(rows, costs)).step;
+  const RuntimeRows megatron = megatronRows(rows);
+  const Program program = compile(megatron.rows, costs, megatron.posting).program;
+  Times times;
+  execute(program, times);
+  return pw::stepOf(megatron.rows, costs, program, times);
 }
 
 /// All ways to cut the letters into so many stages, empty ones included.
