@@ -26,6 +26,7 @@
 #include "simulator/report/verdict.h"
 #include "simulator/text/json_text.h"
 #include "simulator/timeline/text.h"
+#include "simulator/trace/reductions.h"
 
 namespace pw::cli {
 namespace {
@@ -45,6 +46,7 @@ struct Pair {
   std::string beforeName, afterName;    ///< column heads
   std::string beforeTitle, afterTitle;  ///< above the timelines
   double beforeUse = 0, afterUse = 0;   ///< of the model's FLOPs; 0: not known, or nothing was computed
+  Ns beforeWaits = 0, afterWaits = 0;   ///< for ranks to reduce gradients with, over all ranks; not in the groups
   bool sendsCompare = true;             ///< not a prediction's with a run's, which end when their receiver takes them
 
   /// Heads how far apart they are.
@@ -105,14 +107,29 @@ std::string comparisonText(const Verdict& verdict, const std::string& sentence, 
        {std::pair{"kind", &comparison.byKind}, {"stage", &comparison.byStage}, {"rank", &comparison.byRank}}) {
     if (!groups->empty()) text += "\n" + groupTable(title, *groups, pair);
   }
+  const auto waitsText = [](const std::string& name, Ns waits) {
+    return waits > 0 ? fmt::format(
+                           "\nBefore reductions of gradients, ranks of {} waited {} in all for others to begin them; REDUCE_GRAD is "
+                           "without these waits.\n",
+                           name, formatDuration(waits))
+                     : "";
+  };
+  text += waitsText(pair.beforeName == "predicted" ? "the prediction" : pair.beforeName, pair.beforeWaits);
+  text += waitsText(pair.beforeName == "predicted" ? "the run" : pair.afterName, pair.afterWaits);
   text += "\nA message (SEND) of a run ends when its receiver takes it; the delay it causes is counted as WAIT.\n";
   return text;
 }
 
+void addWaits(nlohmann::ordered_json& document, const Pair& pair) {
+  document["predicted_reduction_waits_ns"] = pair.beforeWaits;
+  document["measured_reduction_waits_ns"] = pair.afterWaits;
+}
+
 /// `sentence`: of the verdict. `with`, `withStep`: null where the run is compared with its prediction.
 std::string comparisonDocument(const Verdict& verdict, const std::string& sentence, const RunRecord& run, const StepRecord& step,
-                               const RunRecord* with, const StepRecord* withStep) {
+                               const RunRecord* with, const StepRecord* withStep, const Pair& pair) {
   auto document = ownJson(comparisonJson(verdict, sentence));
+  addWaits(document, pair);
   document["run_id"] = run.id.value;
   document["state"] = nameOf(run.state);
   document["times"] = nameOf(timesOf(run.facts));
@@ -170,12 +187,10 @@ std::string besidesText(const Verdict& verdict, const RunRecord& run) {
 
 int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool json) {
   const StepRecord& step = chosen.step;
-  const Verdict verdict = judge(run.predicted, step.measured, replayedMakespan(run.plan.schedule, run.plan.costs, step.measured));
+  Trace measured = step.measured;
+  const Ns waits = cutReductionWaits(measured);
+  const Verdict verdict = judge(run.predicted, measured, replayedMakespan(run.plan.schedule, run.plan.costs, measured));
   const std::string sentence = run.facts.synthetic ? verdictText(verdict, "its prediction", "the rehearsal") : verdictText(verdict);
-  if (json) {
-    print(comparisonDocument(verdict, sentence, run, step, nullptr, nullptr));
-    return kYes;
-  }
   const std::string times(nameOf(timesOf(run.facts)));
   const Pair pair{&run.predicted,
                   &step.measured,
@@ -185,7 +200,13 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
                   times + ", " + titleOf(run, step, chosen.steps),
                   utilisationOf(run, verdict.comparison.predictedStep),
                   utilisationOf(run, verdict.comparison.measuredStep),
+                  0,
+                  waits,
                   false};
+  if (json) {
+    print(comparisonDocument(verdict, sentence, run, step, nullptr, nullptr, pair));
+    return kYes;
+  }
   printDrawn(pair);
   print(comparisonText(verdict, sentence, pair));
   print(besidesText(verdict, run));
@@ -195,7 +216,9 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
 
 int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord& with, const StoredStep& chosenWith, bool json) {
   const StepRecord &step = chosen.step, &withStep = chosenWith.step;
-  const Verdict verdict = judge(step.measured, withStep.measured);
+  Trace before = step.measured, after = withStep.measured;
+  const Ns beforeWaits = cutReductionWaits(before), afterWaits = cutReductionWaits(after);
+  const Verdict verdict = judge(before, after);
   const Pair pair{&step.measured,
                   &withStep.measured,
                   fmt::format("run {}", run.id.value),
@@ -203,10 +226,12 @@ int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord&
                   titleOf(run, step, chosen.steps),
                   titleOf(with, withStep, chosenWith.steps),
                   utilisationOf(run, verdict.comparison.predictedStep),
-                  utilisationOf(with, verdict.comparison.measuredStep)};
+                  utilisationOf(with, verdict.comparison.measuredStep),
+                  beforeWaits,
+                  afterWaits};
   const std::string sentence = verdictText(verdict, pair.beforeName, pair.afterName);
   if (json) {
-    print(comparisonDocument(verdict, sentence, run, step, &with, &withStep));
+    print(comparisonDocument(verdict, sentence, run, step, &with, &withStep, pair));
     return kYes;
   }
   printDrawn(pair);
@@ -227,12 +252,13 @@ int compareTraces(const CompareOptions& options) {
   if (verdict.comparison.matched == 0)
     throw UsageError(fmt::format("no action of {} is in {}: they name no kind, stage, microbatch and rank that both have", options.trace,
                                  options.withTrace));
-  Pair pair{&before.trace, &after.trace, "first", "second", before.title, after.title};
+  Pair pair{&before.trace, &after.trace, "first", "second", before.title, after.title, 0, 0, before.reductionWaits, after.reductionWaits};
   pair.sendsCompare = (before.times == TimesOf::Predicted) == (after.times == TimesOf::Predicted);
   const bool isOfPredictions = before.times == TimesOf::Predicted && after.times == TimesOf::Predicted;
   const std::string sentence = verdictText(verdict, "the first", "the second", isOfPredictions ? Happened::No : Happened::Yes);
   if (options.json) {
     auto document = ownJson(comparisonJson(verdict, sentence));
+    addWaits(document, pair);
     document["trace"] = before.title;
     document["with_trace"] = after.title;
     print(versioned(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
@@ -275,7 +301,8 @@ Command addCompare(CLI::App& app) {
       "  pipewright compare --store runs.db --run 1 --with 2\n"
       "  pipewright compare --trace before.json.gz --with-trace after.json.gz\n\n"
       "A run is represented by its median step after the first, which warms up. Errors are signed: + took longer.\n"
-      "With --with, the JSON fields predicted_* are those of the first run.");
+      "With --with, the JSON fields predicted_* are those of the first run.\n"
+      "Reductions of gradients count from when the last of their ranks begins them; waits for it are said on their own.");
   return [options] { return runCompare(*options); };
 }
 

@@ -3,11 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
 
 #include "app/cli/commands.h"
+#include "app/cli/options/job.h"
 #include "app/cli/options/layers.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/options/optimizer.h"
@@ -59,7 +61,7 @@ bool isWithoutMemory(const Found& found) {
 std::string costsOf(const SearchedModel& searched, const Profile& profile) {
   constexpr std::string_view kTable = "of the layer table";
   const std::string text = sourceOf(profile, searched.options.ranks);
-  const bool isJob = text.starts_with(kTable) && searched.options.models.size() == 1 && isJobFile(searched.options.models.front());
+  const bool isJob = text.starts_with(kTable) && searched.options.job != nullptr;
   return isJob ? fmt::format("of the job{}", text.substr(kTable.size())) : text;
 }
 
@@ -169,11 +171,11 @@ int runSearch(const SearchArguments& o) {
   SearchOptions options = o.search;
   if (!o.job.empty() && (!o.search.models.empty() || !o.layers.empty()))
     throw UsageError("--costs-from is instead of a model; omit MODEL.pt2 and --layers");
-  if (!o.job.empty() && !isJobFile(o.job))
-    throw UsageError(fmt::format("{} is not a job; make one of a trace with `pipewright import TRACE --out job.json`", o.job));
   options.models = o.job.empty() ? modelFiles(o.search.models, o.layers, "search") : std::vector{o.job};
+  if (!o.job.empty())
+    options.job = std::make_shared<const Job>(*loadJob({.paths = {o.job}}, byteProgress("import", o.search.how.progressStyle)));
   if (options.ranks == 0) {
-    static_cast<void>(loadModel(options.models));  // a file that is not there matters most
+    if (!options.job) static_cast<void>(loadModel(options.models));  // a file that is not there matters most
     throw UsageError("search needs --ranks, or a --study that has them.");
   }
   const SearchedModel searched = searchUntilInterrupted(options);
@@ -284,8 +286,9 @@ Command addSearch(CLI::App& app) {
   auto* sub = app.add_subcommand("search", "Search for the best plans of a model, and the trade-off between speed and memory");
   auto options = std::make_shared<SearchArguments>();
   declareModel(*sub, options->search.models, options->layers);
-  sub->add_option("--costs-from", options->job, "The usual times of a job (pipewright import) instead of a model: its stages are cut anew")
-      ->option_text("JOB.json");
+  sub->add_option("--costs-from", options->job,
+                  "The usual times of a job (pipewright import) or trace instead of a model: its stages are cut anew")
+      ->option_text("JOB.json|TRACE");
   declareSpace(*sub, options->search);
   declareSearchCosts(*sub, options->search);
   declareResults(*sub, *options);

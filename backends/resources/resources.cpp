@@ -15,11 +15,14 @@
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "backends/pt2/read.h"
+#include "backends/traces/formats.h"
+#include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "simulator/costs/cluster_name.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/job/job_costs.h"
 #include "simulator/job/job_json.h"
+#include "simulator/job/recover.h"
 #include "simulator/model/join.h"
 
 namespace pw {
@@ -27,6 +30,8 @@ namespace pw {
 namespace fs = std::filesystem;
 
 ModelGraph loadModel(const std::vector<std::string>& paths) {
+  if (paths.size() == 1 && isCertainlyTrace(paths.front()))
+    return chainOf(layersOf(jobOf(measuredOf(*importTrace(paths)))), absolutePath(paths.front()));
   if (paths.size() == 1 && isLayerTableName(paths.front())) {
     const std::string text = readFile(paths.front());
     const LayerTable table =

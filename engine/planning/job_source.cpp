@@ -7,9 +7,13 @@
 #include <fmt/format.h>
 
 #include "backends/host/files.h"
+#include "backends/host/paths.h"
 #include "backends/store/run_store.h"
+#include "backends/traces/formats.h"
 #include "backends/traces/import.h"
 #include "schedules/error.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/job/job_json.h"
 #include "simulator/job/recover.h"
 #include "simulator/job/replay_job.h"
@@ -17,6 +21,7 @@
 #include "simulator/report/metrics.h"
 #include "simulator/step/simulate.h"
 #include "simulator/text/number_text.h"
+#include "simulator/trace/reductions.h"
 
 namespace pw {
 namespace {
@@ -62,24 +67,9 @@ MeasuredJob ofStore(const JobOptions& options) {
   return measured;
 }
 
-/// A trace of ours says how its steps came about. Where a run has its prediction beside its steps, these are the job's.
-void takeTimesOf(MeasuredJob& measured) {
-  const auto isOf = [](TimesOf times) { return [times](const MeasuredStep& step) { return step.name.starts_with(nameOf(times)); }; };
-  if (std::ranges::all_of(measured.steps, isOf(TimesOf::Predicted))) {
-    measured.times = TimesOf::Predicted;
-    return;
-  }
-  std::erase_if(measured.steps, isOf(TimesOf::Predicted));
-  if (std::ranges::all_of(measured.steps, isOf(TimesOf::Rehearsed))) measured.times = TimesOf::Rehearsed;
-}
-
 std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress& progress) {
   std::optional<ImportedTrace> imported = importTrace(options.paths, progress, {options.patterns});
-  if (!imported) return std::nullopt;
-  MeasuredJob measured{imported->title, imported->replicas, imported->tensor, imported->timedMessages, {}, std::move(imported->notes)};
-  for (ImportedStep& step : imported->steps) measured.steps.push_back({step.name, std::move(step.trace), std::move(step.operations)});
-  takeTimesOf(measured);
-  return measured;
+  return imported ? std::optional(measuredOf(*std::move(imported))) : std::nullopt;
 }
 
 void requireOneSource(const JobOptions& options) {
@@ -91,6 +81,13 @@ void requireOneSource(const JobOptions& options) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Job> jobOfModel(const std::vector<std::string>& models) {
+  const bool isJob = models.size() == 1 && (isJobFile(models.front()) || isCertainlyTrace(models.front()));
+  return isJob ? std::make_shared<const Job>(*loadJob({.paths = models})) : nullptr;
+}
+
+ModelGraph jobModel(const Job& job, const std::string& path) { return chainOf(layersOf(job), absolutePath(path)); }
 
 bool isJobFile(const std::string& path) { return looksLikeJob(headOf(path)); }
 
@@ -158,10 +155,12 @@ StandingStep standingStep(const JobOptions& options) {
   if (!std::ranges::all_of(measured.steps, isWarmUp)) std::erase_if(measured.steps, isWarmUp);
   std::vector<Ns> durations;
   for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
-  const MeasuredStep& median = measured.steps[medianPosition(durations)];
+  MeasuredStep& median = measured.steps[medianPosition(durations)];
+  const int copies = std::max(1, measured.replicas) * std::max(1, measured.tensor);
+  const Ns waits = cutReductionWaits(median.trace, std::max(1, median.trace.ranks / copies), std::max(1, measured.tensor));
   return {fmt::format("{}, {}{}", measured.name, median.name,
                       measured.times == TimesOf::Predicted ? "" : fmt::format(" ({})", nameOf(measured.times))),
-          slowestPipeline(measured, median), measured.times};
+          slowestPipeline(measured, median), measured.times, waits};
 }
 
 }  // namespace pw

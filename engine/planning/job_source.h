@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "simulator/job/job.h"
 #include "simulator/job/measured.h"
 #include "simulator/job/times_of.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 
@@ -37,6 +39,11 @@ using JobProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
 /// The steps of that range, as of `JobOptions::steps`; empty: all. Throws UsageError where the job has none of them.
 [[nodiscard]] Job withSteps(Job job, const std::string& steps);
 
+/// The job that a model's file is, or the trace of it; nothing for other models, and where the file is not there.
+[[nodiscard]] std::shared_ptr<const Job> jobOfModel(const std::vector<std::string>& models);
+/// The job as a model, of equal parts of its stages (`layersOf`), that this file is of.
+[[nodiscard]] ModelGraph jobModel(const Job& job, const std::string& path);
+
 /// Whether the file is a job (JSON), by its content.
 [[nodiscard]] bool isJobFile(const std::string& path);
 /// Whether the file is a plan, by its content.
@@ -48,6 +55,7 @@ struct StandingStep {
   std::string title;
   Trace trace;
   TimesOf times = TimesOf::Measured;
+  Ns reductionWaits = 0;  ///< of all ranks, for others to reduce gradients with; cut off the trace's reductions
 };
 [[nodiscard]] StandingStep standingStep(const JobOptions& options);
 

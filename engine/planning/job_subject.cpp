@@ -7,6 +7,7 @@
 #include "engine/planning/job_source.h"
 #include "engine/planning/schedule_source.h"
 #include "schedules/error.h"
+#include "simulator/job/held_out.h"
 #include "simulator/job/job_costs.h"
 #include "simulator/job/typical.h"
 #include "simulator/text/counted.h"
@@ -25,6 +26,7 @@ Subject subjectWith(const Job& job, Schedule schedule) {
   subject.costs = std::move(times.costs);
   subject.actionTimes = std::move(times.actions);
   subject.schedule = std::move(schedule);
+  subject.uncertainty = uncertaintyOf(job, subject.schedule);
   subject.costSource = jobTimesText(job, !subject.actionTimes.empty());
   if (stages != own) subject.costSource += fmt::format(", spread from {} evenly over {} stages", counted(own, "stage"), stages);
   return subject;

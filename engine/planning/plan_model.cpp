@@ -13,6 +13,7 @@
 #include "backends/host/gpu_inventory.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
+#include "engine/planning/job_source.h"
 #include "engine/planning/layer_costs.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/schedule_source.h"
@@ -22,6 +23,7 @@
 #include "schedules/units.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/rank_profiles.h"
+#include "simulator/job/held_out.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
@@ -255,11 +257,13 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   PlannedModel planned;
   PlanOptions& o = planned.options = std::move(options);
   requirePlanInRange(o);
-  planned.graph = loadModel(o.models);  // first of all: a file that is not there matters most
+  const std::shared_ptr<const Job> job = jobOfModel(o.models);
+  planned.graph = job ? jobModel(*job, o.models.front()) : loadModel(o.models);  // first of all: a file that is not there matters most
   const ModelGraph& graph = planned.graph;
   const bool layers = isLayerChain(graph);
   if (layers) {
     planned.profile = layerCosts(graph, layersOfPlan(o));
+    if (job) planned.profile.uncertainty = uncertaintyOfOthers(*job);
     o.microbatch = planned.profile.microbatch;
   } else {
     refuseWhatCannotMeasure(o.how, costsFrom(o));

@@ -9,11 +9,13 @@
 #include "backends/host/files.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
+#include "engine/planning/job_source.h"
 #include "engine/planning/layer_costs.h"
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/rank_profiles.h"
+#include "simulator/job/held_out.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/made_order.h"
@@ -62,7 +64,11 @@ LayerOptions layersOfSearch(const SearchOptions& o) {
 
 /// Costs of a layer table, estimated for a cluster, from the given profiles, or measured here at each size.
 ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cluster& cluster, const Tell& tell) {
-  if (isLayerChain(graph)) return measuredProfiles({std::make_shared<Profile>(layerCosts(graph, layersOfSearch(o)))});
+  if (isLayerChain(graph)) {
+    Profile profile = layerCosts(graph, layersOfSearch(o));
+    if (o.job) profile.uncertainty = uncertaintyOfOthers(*o.job);
+    return measuredProfiles({std::make_shared<Profile>(std::move(profile))});
+  }
   if (!o.profiles.empty() || !o.profilesAtHand.empty()) {
     std::vector<std::shared_ptr<const Profile>> profiles = givenProfiles(o, graph);
     for (std::shared_ptr<const Profile>& profile : profiles) {
@@ -163,7 +169,8 @@ SearchedModel prepared(SearchOptions options) {
   SearchedModel result;
   SearchOptions& o = result.options = std::move(options);
   requireSearchInRange(o);
-  result.graph = loadModel(o.models);  // first of all: a file that is not there matters most
+  if (!o.job) o.job = jobOfModel(o.models);
+  result.graph = o.job ? jobModel(*o.job, o.models.front()) : loadModel(o.models);  // first of all: a file that is not there matters most
   if (isLayerChain(result.graph)) {
     static_cast<void>(layerCosts(result.graph, layersOfSearch(o)));  // for what it refuses
   } else {

@@ -16,9 +16,12 @@
 
 namespace pw {
 
+struct Job;
+
 /// What a search of plans covers: the options of `pipewright search`. 0 and empty: not given.
 struct SearchOptions {
-  std::vector<std::string> models;     ///< archives, several where each stage was exported on its own; or a layer table
+  std::vector<std::string> models;     ///< archives, several where each stage was exported on its own; or a layer table, job or trace
+  std::shared_ptr<const Job> job;      ///< the job of that file or trace; nothing: it is read, where the file is one
   int ranks = 0;                       ///< of a pipeline; required
   int replicas = 1;                    ///< data-parallel copies of the pipeline
   std::vector<int> microbatches;       ///< counts to try

@@ -245,12 +245,15 @@ void refuseTimesBesideCosts(const SubjectOptions& o) {
 
 /// The subject with --slow and limits.
 Subject limited(Subject subject, const SubjectOptions& o) {
+  if (!o.slow.empty()) subject.uncertainty.reset();  // no run or job shows how far off that is
   for (const std::string& slow : o.slow) slowDown(subject, slow);
   requireSummable(subject.costs, shapeOf(subject.schedule));
   setLiveLimits(subject, o.liveLimit);
   if (!o.memoryLimit.empty()) {
     if (!o.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; omit --memory-limit");
-    if (isFromJob(o)) throw UsageError("the times of a job say nothing of memory, so that no limit can be checked; omit --memory-limit");
+    const bool knowsMemory = std::ranges::any_of(subject.costs.stages, [](const StageCost& s) { return s.activationBytes > 0; });
+    if (isFromJob(o) && !knowsMemory)
+      throw UsageError("the traces of this job say nothing of memory, so that no limit can be checked; omit --memory-limit");
     subject.limits.assign(subject.schedule.rows.size(), parseSize(o.memoryLimit));
   }
   return subject;
@@ -339,7 +342,7 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   subject.costs = costsWithOptimizer(plan);
   if (!plan.profile.nodes.empty()) subject.costSource = "costs " + sourceOf(plan.profile);
   subject.processBytes = plan.profile.processBytes;
-  if (o.slow.empty()) subject.uncertainty = plan.profile.uncertainty;
+  subject.uncertainty = plan.profile.uncertainty;
   subject.usefulTime = flopUtilisation(plan, kSecond) * static_cast<double>(kSecond);
   if (asPlanned) subject.certificate = plan.certificate;
   return limited(std::move(subject), o);

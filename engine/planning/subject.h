@@ -54,7 +54,7 @@ struct Subject {
   bool limitsInBytes = true;                   ///< else in the unit of a problem file
   std::vector<int> liveLimits;                 ///< live (stage, microbatch) pairs of each rank; empty: none
   Bytes processBytes = 0;                      ///< of a plan (`Profile::processBytes`)
-  std::optional<Uncertainty> uncertainty;      ///< of a plan (`Profile::uncertainty`)
+  std::optional<Uncertainty> uncertainty;      ///< of a plan (`Profile::uncertainty`) or a job (`uncertaintyOf`)
   double usefulTime = 0;                       ///< of a plan that trains: the step [ns] at the ranks' peak FLOP/s; 0 where unknown
   std::optional<Certificate> certificate;      ///< of the schedule `auto`, where it fits
   std::shared_ptr<const OrderProblem> sought;  ///< what its order was searched for

@@ -17,8 +17,6 @@
 namespace pw {
 namespace {
 
-constexpr double kPriorDeviation = 0.04;  ///< of calibrated predictions of models and schedules that were not run before
-constexpr double kPriorRuns = 2;
 constexpr double kLeastFactor = 0.01, kMostFactor = 100;  ///< beyond, the profile is of something else
 
 using ActionKey = std::tuple<Rank, SpanKind, Stage, Microbatch>;

@@ -10,6 +10,10 @@ namespace pw {
 
 struct Schedule;
 
+/// What is assumed of predictions of models and schedules that were not run before, besides what runs show; it counts as so many runs.
+inline constexpr double kPriorDeviation = 0.04;
+inline constexpr double kPriorRuns = 2;
+
 /// A run as a calibration reads it. What it refers to must outlive the call.
 struct PastRun {
   const Schedule* schedule = nullptr;

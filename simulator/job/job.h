@@ -8,6 +8,7 @@
 
 #include "schedules/job_rank.h"
 #include "schedules/schedule.h"
+#include "simulator/costs/uncertainty.h"
 #include "simulator/job/times_of.h"
 
 namespace pw {
@@ -63,6 +64,14 @@ struct JobStep {
   bool operator==(const JobStep&) const = default;
 };
 
+/// The memory of a pipeline rank in the job's steps, in whatever copy and step it is most.
+struct MeasuredMemory {
+  Bytes base = 0;  ///< least in a step: what stays
+  Bytes peak = 0;  ///< most
+
+  bool operator==(const MeasuredMemory&) const = default;
+};
+
 /// A job of any framework as its traces show it: the schedule and placement of one pipeline, its copies (data-parallel replicas, ranks of
 /// tensor-parallel groups), what else a step does, and the times of every step.
 struct Job {
@@ -74,6 +83,8 @@ struct Job {
   std::vector<JobStep> steps;            ///< at least one
   std::vector<std::string> notes;
   TimesOf times = TimesOf::Measured;
+  std::vector<MeasuredMemory> memory = {};      ///< by pipeline rank; empty: the traces do not show it
+  std::optional<Uncertainty> uncertainty = {};  ///< of predictions of other jobs from its times (`calibrateJob`); nothing: not calibrated
 
   bool operator==(const Job&) const = default;
 };

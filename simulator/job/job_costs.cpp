@@ -67,7 +67,8 @@ std::map<End, Ns> linkTimes(const JobShape& shape, const TypicalTimes& typical) 
 }
 
 /// Integral of a quantity that is spread evenly within each stage, up to a fraction of the model.
-double upTo(const std::vector<StageCost>& stages, Ns StageCost::*time, double fraction) {
+template <class Number>
+double upTo(const std::vector<StageCost>& stages, Number StageCost::*time, double fraction) {
   const double at = fraction * static_cast<double>(stages.size());
   double sum = 0;
   for (std::size_t s = 0; s < stages.size(); ++s)
@@ -86,9 +87,35 @@ void giveToStages(Ns time, Rank rank, const Placement& placement, CostTable& cos
   }
 }
 
+/// What a trace shows of a rank's memory, as its stages need it: the least of a step stays, and what is above it at most belongs to the
+/// microbatches that are alive then. Stages of a rank have equal parts.
+void addMemory(const Job& job, CostTable& costs) {
+  const Placement& placement = job.schedule.placement;
+  for (std::size_t r = 0; r < job.memory.size(); ++r) {
+    std::map<std::pair<Stage, Microbatch>, ActionKind> last;
+    for (const Action& action : job.schedule.rows[r]) last[{action.stage, action.microbatch}] = action.kind;
+    std::int64_t alive = 0, most = 0;
+    for (const Action& action : job.schedule.rows[r]) {
+      if (action.kind == ActionKind::Forward) most = std::max(most, ++alive);
+      // The weights' part is the end of a split backward.
+      const bool ends = action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight;
+      if (ends && last[{action.stage, action.microbatch}] == action.kind) --alive;
+    }
+    const std::int64_t stages = std::max<std::int64_t>(1, std::ranges::count(placement.rankOfStage, Rank(static_cast<std::int32_t>(r))));
+    for (std::size_t s = 0; s < placement.rankOfStage.size(); ++s) {
+      if (placement.rankOfStage[s].index() != r) continue;
+      costs.stages[s].parameterBytes = job.memory[r].base / stages;
+      costs.stages[s].activationBytes = (job.memory[r].peak - job.memory[r].base) / std::max<std::int64_t>(1, most);
+    }
+  }
+}
+
 std::string partName(std::size_t stage, int part) { return fmt::format("stage{}.part{}", stage, part); }
 
-Ns parts(Ns whole, int part) { return whole / kPartsOfStage + (part < whole % kPartsOfStage ? Ns{1} : Ns{0}); }
+template <class Number>
+Number parts(Number whole, int part) {
+  return whole / kPartsOfStage + (part < (whole % kPartsOfStage).value ? Number{1} : Number{0});
+}
 
 }  // namespace
 
@@ -122,6 +149,7 @@ CostTable costsOf(const Job& job) {
     costs.messages.push_back({Stage(s - 1), Stage(s), false, 0, forward[s], 0});
     costs.messages.push_back({Stage(s), Stage(s - 1), true, 0, backward[s - 1], 0});
   }
+  addMemory(job, costs);
   return costs;
 }
 
@@ -189,15 +217,19 @@ void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, 
 CostTable costsCutAt(const CostTable& own, const std::vector<double>& cuts) {
   CostTable costs;
   costs.stages.resize(cuts.size() + 1);
-  for (Ns StageCost::*time :
-       {&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight, &StageCost::optimizer}) {
-    Ns before = 0;  // rounded, so that all stages together take as long as they did
+  const auto spread = [&]<class Number>(Number StageCost::*number) {
+    Number before = 0;  // rounded, so that all stages together have as much as they had
     for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-      const Ns until = static_cast<Ns>(std::llround(upTo(own.stages, time, s < cuts.size() ? cuts[s] : 1.0)));
-      costs.stages[s].*time = until - before;
+      const auto until = static_cast<Number>(std::llround(upTo(own.stages, number, s < cuts.size() ? cuts[s] : 1.0)));
+      costs.stages[s].*number = until - before;
       before = until;
     }
-  }
+  };
+  for (Ns StageCost::*time :
+       {&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight, &StageCost::optimizer})
+    spread(time);
+  spread(&StageCost::parameterBytes);
+  spread(&StageCost::activationBytes);
   for (std::size_t s = 1; s < costs.stages.size(); ++s) {
     Ns forward = 0, backward = 0;
     if (own.stages.size() > 1) {
@@ -253,6 +285,8 @@ LayerTable layersOf(const Job& job) {
       layer.forward = parts(stage.forward, part);
       layer.input = parts(stage.backwardInput, part);
       layer.weight = parts(stage.backwardWeight, part);
+      layer.parameters = parts(stage.parameterBytes, part);
+      layer.activations = layer.afterInput = parts(stage.activationBytes, part);
       const bool atCut = part + 1 == kPartsOfStage && s + 1 < costs.stages.size();
       layer.sent = atCut ? std::max(costs.messages[2 * s].latency, costs.messages[2 * s + 1].latency) : usual;
     }

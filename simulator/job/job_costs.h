@@ -15,7 +15,8 @@ using ActionTime = std::pair<Action, Ns>;
 
 /// The job's usual times by stage: actions are means over microbatches, with the host's wait before them; a message's latency is its usual
 /// time; all operations that come after the first action count as the optimizer, in equal parts of the stages of their rank. Where the job
-/// only has B, half of it is for the inputs; where it only has I and W, B is their sum. No bytes: a trace does not show memory. Cost: as
+/// only has B, half of it is for the inputs; where it only has I and W, B is their sum. Where the traces show memory (`Job::memory`), the
+/// least of a step is the stages' parameters, and the rest of the peak the activations of the microbatches that are alive then. Cost: as
 /// `typicalTimes`.
 [[nodiscard]] CostTable costsOf(const Job& job);
 
@@ -45,8 +46,8 @@ struct JobStepTimes {
 /// `costsFor` the schedule's stages; and the times of actions where the schedule does the same microbatches on the same ranks.
 [[nodiscard]] JobStepTimes timesFor(const Job& job, const Schedule& schedule);
 
-/// The job as a layer table, each stage in `kPartsOfStage` equal layers, `stage2.part5`: for plans and searches with other cuts. Its only
-/// bytes are the 0 of unknown ones.
+/// The job as a layer table, each stage in `kPartsOfStage` equal layers, `stage2.part5`: for plans and searches with other cuts. Bytes
+/// are 0 where the traces do not show memory.
 inline constexpr int kPartsOfStage = 12;
 [[nodiscard]] LayerTable layersOf(const Job& job);
 /// Whether it is such a table, whose layers are no layers of the model.

@@ -85,6 +85,18 @@ std::vector<std::string> rowsOf(const Schedule& schedule) {
   return rows;
 }
 
+/// What a job has not always, as lines of its document.
+std::string optionalLines(const Job& job) {
+  std::string lines;
+  Json memory = Json::array();
+  for (const MeasuredMemory& rank : job.memory) memory.push_back({{"base_bytes", rank.base}, {"peak_bytes", rank.peak}});
+  if (!memory.empty()) lines += fmt::format("  \"memory\": {},\n", compact(memory));
+  if (job.uncertainty)
+    lines +=
+        fmt::format("  \"uncertainty\": {},\n", compact(Json{{"deviation", job.uncertainty->deviation}, {"runs", job.uncertainty->runs}}));
+  return lines;
+}
+
 template <class Lines>
 std::string listOf(const Lines& lines) {
   std::string text = "[";
@@ -102,6 +114,7 @@ class Reader {
  private:
   void readSchedule();
   void readOperations();
+  void readMemory();
   [[nodiscard]] std::vector<Ns> times(const JsonPart& list, std::size_t count, bool mayBeUnknown) const;
   [[nodiscard]] JobStep step(const JsonPart& json, const JobShape& shape) const;
 
@@ -117,6 +130,13 @@ TimesOf timesNamed(const JsonPart& json) {
     if (name == nameOf(times)) return times;
   }
   json.fail("is none of measured, rehearsed, predicted");
+}
+
+Uncertainty uncertaintyIn(const JsonPart& json) {
+  constexpr int kMostJobs = 1 << 30, kMostDeviation = 1000;
+  const auto deviation = json["deviation"].as<double>();
+  if (!(deviation >= 0 && deviation <= kMostDeviation)) json["deviation"].fail(fmt::format("is not from 0 to {}", kMostDeviation));
+  return {deviation, json["runs"].within<int>(1, kMostJobs)};
 }
 
 void Reader::readSchedule() {
@@ -151,6 +171,16 @@ void Reader::readOperations() {
     for (std::size_t r = 0; r < after.size(); ++r)
       operation.after.push_back(after[r].within<std::int32_t>(-1, static_cast<std::int64_t>(job_.schedule.rows[r].size())));
     job_.operations.push_back(std::move(operation));
+  }
+}
+
+void Reader::readMemory() {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+  const JsonPart list = json_["memory"];
+  if (list.size() != job_.schedule.rows.size()) list.fail(fmt::format("has {} entries, not one for each rank", list.size()));
+  for (std::size_t r = 0; r < list.size(); ++r) {
+    const auto base = list[r]["base_bytes"].within<Bytes>(0, kMostBytes);
+    job_.memory.push_back({base, list[r]["peak_bytes"].within<Bytes>(base.value, kMostBytes)});
   }
 }
 
@@ -192,6 +222,8 @@ Job Reader::read() {
   if (json_.has("times")) job_.times = timesNamed(json_["times"]);
   readSchedule();
   readOperations();
+  if (json_.has("memory")) readMemory();
+  if (json_.has("uncertainty")) job_.uncertainty = uncertaintyIn(json_["uncertainty"]);
   std::int64_t actions = 0;
   for (const auto& row : job_.schedule.rows) actions += static_cast<std::int64_t>(row.size());
   const std::int64_t copies = std::int64_t{job_.replicas} * job_.tensor, ranks = static_cast<std::int64_t>(job_.schedule.rows.size());
@@ -214,10 +246,10 @@ std::string toJson(const Job& job) {
   for (const JobStep& step : job.steps) steps.push_back(stepJson(step));
   return fmt::format(
       "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"name\": {},\n  \"schedule\": {},\n  \"replicas\": {},\n  \"tensor\": {},\n"
-      "  \"timed_messages\": {},\n  \"times\": \"{}\",\n  \"notes\": {},\n  \"rows\": {},\n  \"operations\": {},\n  \"typical\": {},\n  "
+      "  \"timed_messages\": {},\n  \"times\": \"{}\",\n  \"notes\": {},\n{}  \"rows\": {},\n  \"operations\": {},\n  \"typical\": {},\n  "
       "\"steps\": {}\n}}\n",
       kFormat, kVersion, compact(Json(job.name)), compact(Json(job.schedule.name)), job.replicas, job.tensor, job.timedMessages,
-      nameOf(job.times), listOf(std::vector<Json>(job.notes.begin(), job.notes.end())),
+      nameOf(job.times), listOf(std::vector<Json>(job.notes.begin(), job.notes.end())), optionalLines(job),
       [&] {
         const std::vector<std::string> rows = rowsOf(job.schedule);
         return listOf(std::vector<Json>(rows.begin(), rows.end()));

@@ -103,6 +103,29 @@ void sharePairs(const JobShape& shape, StepSpans& spans) {
   }
 }
 
+/// Of each pipeline rank the worker and step with the largest memory; empty where the traces do not show that of every rank.
+std::vector<MeasuredMemory> memoryOf(const MeasuredJob& measured, std::size_t ranks) {
+  std::vector<std::optional<MeasuredMemory>> most(ranks);
+  for (const MeasuredStep& step : measured.steps) {
+    std::map<Rank, MeasuredMemory> workers;
+    for (const MemorySample& sample : step.trace.memory) {
+      if (sample.rank.value < 0 || sample.bytes < 0) continue;
+      MeasuredMemory& worker = workers.try_emplace(sample.rank, MeasuredMemory{sample.bytes, sample.bytes}).first->second;
+      worker = {std::min(worker.base, sample.bytes), std::max(worker.peak, sample.bytes)};
+    }
+    for (const auto& [worker, memory] : workers) {
+      std::optional<MeasuredMemory>& rank = most[worker.index() % ranks];
+      if (!rank || memory.peak > rank->peak) rank = memory;
+    }
+  }
+  std::vector<MeasuredMemory> all;
+  for (const std::optional<MeasuredMemory>& rank : most) {
+    if (!rank) return {};
+    all.push_back(*rank);
+  }
+  return all;
+}
+
 class Recovery {
  public:
   explicit Recovery(const MeasuredJob& measured) : measured_(measured) {}
@@ -251,6 +274,7 @@ Job Recovery::run() {
   for (const auto& [step, times] : whole) addStep(*step, times, shape);
   if (job_.steps.empty()) throw UsageError(fmt::format("the times of {} are too far apart to add up; record it again", measured_.name));
   separateMessages(shape, job_);
+  job_.memory = memoryOf(measured_, shape.ranks);
   if (const std::size_t usual = usualSteps(job_).size(); usual < job_.steps.size())
     job_.notes.push_back(warmUpNote(job_.steps.size() - usual));
   if (unsaid_ > 0) job_.notes.push_back(fmt::format("{} more notes of this kind.", unsaid_));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -91,14 +92,157 @@ TEST(JobsCli, SearchesWithAJobsStagesCutAnew) {
   EXPECT_THAT(text, HasSubstr("predicted with costs of the job"));
   EXPECT_THAT(text, testing::Not(HasSubstr("memory")));
   EXPECT_THAT(text, testing::Not(HasSubstr("0 B")));
-  EXPECT_THAT(call({"search", "--costs-from", kNdTimeline, "--ranks", "4"}).err, HasSubstr("is not a job; make one of a trace"));
+  // A trace does as well as its job, and a plan made of it finds it again.
+  const std::string fromTrace = folder.file("from_trace.json");
+  EXPECT_EQ(jsonOf({"search", "--costs-from", kNdTimeline, "--ranks", "4", "--microbatches", "4", "--schedules", "1f1b,gpipe", "--out",
+                    fromTrace, "--json"})
+                .at("best"),
+            found.at("best"));
+  EXPECT_EQ(call({"export", fromTrace, "--to", "megatron", "--num-layers", "16"}).status, 0);
+  EXPECT_THAT(call({"search", "--costs-from", folder.file("none.json"), "--ranks", "4"}).err, HasSubstr("none.json cannot be read"));
   // Parts of its stages are no layers.
   const std::string plan = folder.file("plan.json");
   ASSERT_EQ(call({"search", "--costs-from", job, "--ranks", "4", "--microbatches", "4", "--schedules", "1f1b", "--out", plan}).status, 0);
   for (const char* tool : {"megatron", "torchtitan"})
     EXPECT_THAT(call({"export", plan, "--to", tool, "--out", folder.file(tool)}).err,
-                HasSubstr("plan a table of the model's layers instead"));
+                HasSubstr("or plan a table of the model's layers instead"));
+  EXPECT_THAT(call({"export", job, "--to", "megatron"}).err, HasSubstr("is a job, of which a plan is made by `pipewright search"));
   EXPECT_THAT(call({"layout", "--check", "Ettt|ttt|ttt|tttL", "--layers", job}).err, HasSubstr("plan a table of the model's layers"));
+}
+
+TEST(JobsCli, MapsStagesToLayersWhereToldHowManyTheModelHas) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json"), out = folder.file("megatron.json");
+  ASSERT_EQ(
+      call({"search", "--costs-from", kNdTimeline, "--ranks", "4", "--microbatches", "8", "--schedules", "1f1b", "--out", plan}).status, 0);
+  ASSERT_EQ(call({"export", plan, "--to", "megatron", "--num-layers", "32", "--out", out}).status, 0);
+  const Json megatron = Json::parse(contentOf(out));
+  EXPECT_THAT(megatron.at("flags").dump(), HasSubstr("--num-layers 32"));
+  // The long last stage gets fewer of its layers than the eight of an even cut; the check of the layout predicts the same step.
+  const std::string layout = megatron.at("layout").get<std::string>();
+  const Json checked =
+      jsonOf({"layout", "--check", layout, "--layers", kNdTimeline, "--num-layers", "32", "--microbatches", "8", "--json"});
+  EXPECT_EQ(checked.at("transformer_layers"), 32);
+  EXPECT_LT(std::ranges::count(checked.at("stages").at(3).at("layers").get<std::string>(), 't'), 8) << layout;
+  EXPECT_EQ(checked.at("step_ns"), megatron.at("step_ns"));
+  ASSERT_EQ(call({"export", plan, "--to", "torchtitan", "--num-layers", "32", "--out", folder.file("titan")}).status, 0);
+  const std::string arguments = contentOf(folder.file("titan/arguments.txt"));
+  EXPECT_THAT(arguments, HasSubstr("module_fqns_per_model_part tok_embeddings,layers.0,layers.1,"));
+  EXPECT_THAT(arguments, HasSubstr(",layers.31,norm,lm_head\n"));
+  for (const auto& [words, part] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{plan, "--to", "megatron", "--num-layers", "30"}, "30 layers are not equally many in each of the 4 stages"},
+           {{plan, "--to", "torchtitan", "--num-layers", "30", "--out", folder.file("titan")}, "30 layers are not equally many"},
+           {{plan, "--to", "layers", "--num-layers", "32"}, "--num-layers maps a job's stages to layers"},
+           {{plan, "--to", "megatron"}, "with --num-layers, if all stages of the job hold equally many"}}) {
+    std::vector<std::string> exported{"export"};
+    exported.insert(exported.end(), words.begin(), words.end());
+    EXPECT_THAT(call(exported).err, HasSubstr(part));
+  }
+}
+
+// Two ranks of 1F1B with four microbatches: rank 0 holds two at its peak, rank 1 one.
+TEST(JobsCli, PlansWithTheMemoryThatTracesShow) {
+  const Folder folder;
+  Json events = Json::array();
+  const auto add = [&](int rank, const std::string& name, int start, int duration) {
+    events.push_back(
+        {{"ph", "X"}, {"name", name}, {"pid", rank}, {"tid", 1}, {"ts", start}, {"dur", duration}, {"cat", "user_annotation"}});
+  };
+  const auto hold = [&](int rank, int time, int bytes) {
+    events.push_back({{"ph", "i"},
+                      {"name", "[memory]"},
+                      {"cat", "cpu_instant_event"},
+                      {"s", "t"},
+                      {"pid", rank},
+                      {"tid", 1},
+                      {"ts", time},
+                      {"args", {{"Total Allocated", bytes}, {"Device Type", 0}, {"Bytes", 1}}}});
+  };
+  for (int step = 0; step < 2; ++step) {
+    const int at = 1000 * step;
+    for (const auto& [rank, actions] : std::vector<std::pair<int, std::vector<std::pair<const char*, int>>>>{{0,
+                                                                                                              {{"PP:0F0", 0},
+                                                                                                               {"PP:0F1", 10},
+                                                                                                               {"PP:0B0", 40},
+                                                                                                               {"PP:0F2", 60},
+                                                                                                               {"PP:0B1", 70},
+                                                                                                               {"PP:0F3", 90},
+                                                                                                               {"PP:0B2", 100},
+                                                                                                               {"PP:0B3", 130}}},
+                                                                                                             {1,
+                                                                                                              {{"PP:1F0", 10},
+                                                                                                               {"PP:1B0", 20},
+                                                                                                               {"PP:1F1", 40},
+                                                                                                               {"PP:1B1", 50},
+                                                                                                               {"PP:1F2", 70},
+                                                                                                               {"PP:1B2", 80},
+                                                                                                               {"PP:1F3", 100},
+                                                                                                               {"PP:1B3", 110}}}}) {
+      for (const auto& [name, start] : actions) add(rank, name, at + start, name[4] == 'F' ? 10 : 20);
+      hold(rank, at + 1 + 10 * rank, 1000);
+      hold(rank, at + 25, rank == 0 ? 1600 : 1200);  // 300 and 200 for a microbatch
+    }
+  }
+  const std::string trace = folder.with("t.json", Json{{"schemaVersion", 1}, {"traceEvents", events}}.dump());
+  const std::string job = folder.file("job.json");
+  const Outcome imported = call({"import", trace, "--out", job});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  const Json memory = Json::parse(contentOf(job)).at("memory");
+  EXPECT_EQ(memory, Json::parse(R"([{"base_bytes": 1000, "peak_bytes": 1600}, {"base_bytes": 1000, "peak_bytes": 1200}])"));
+  const auto peaksOf = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"simulate", "--costs-from", job, "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<int> peaks;
+    const Json predicted = jsonOf(words);
+    for (const Json& rank : predicted.at("ranks")) peaks.push_back(rank.at("peak_bytes").get<int>());
+    return peaks;
+  };
+  EXPECT_EQ(peaksOf({}), (std::vector<int>{1600, 1200})) << "the job's own schedule needs what it needed";
+  EXPECT_EQ(peaksOf({"--schedule", "gpipe"}), (std::vector<int>{1000 + 4 * 300, 1000 + 4 * 200}));
+  EXPECT_EQ(call({"simulate", "--costs-from", job, "--schedule", "gpipe", "--memory-limit", "2000B"}).status, 1);
+  const Json found = jsonOf({"search", "--costs-from", job, "--ranks", "2", "--microbatches", "4", "--schedules", "1f1b,gpipe",
+                             "--memory-limit", "2000B", "--json"});
+  EXPECT_EQ(found.at("best").at(0).at("schedule"), "1f1b");
+  EXPECT_THAT(call({"search", "--costs-from", job, "--ranks", "2", "--microbatches", "4", "--schedules", "gpipe"}).out,
+              HasSubstr("peak memory"));
+}
+
+TEST(JobsCli, SaysHowFarOffPredictionsFromAJobMayBe) {
+  const Folder folder;
+  const std::string calibrated = folder.file("calibrated.json");
+  const Json report = jsonOf({"calibrate", kPrimus, "--out", calibrated, "--json"});
+  EXPECT_EQ(report.at("steps"), 11);
+  const double own = report.at("own_schedule_deviation").get<double>(), others = report.at("deviation").get<double>();
+  EXPECT_GT(own, 0);
+  EXPECT_LT(own, 0.01) << "the steps of this job are alike";
+  EXPECT_NEAR(others, std::hypot(own, 0.04), 1e-9);
+  // From the trace and from the calibrated job, of its own schedule and of another.
+  for (const std::string& from : {kPrimus, calibrated}) {
+    const Json predicted = jsonOf({"simulate", "--costs-from", from, "--json"});
+    EXPECT_NEAR(predicted.at("uncertainty").at("deviation").get<double>(), own, 1e-9);
+    const double step = predicted.at("step_ns").get<double>();
+    EXPECT_NEAR(predicted.at("uncertainty").at("step_high_ns").get<double>(), step * (1 + 1.2816 * own), 2);
+    EXPECT_NEAR(jsonOf({"simulate", "--costs-from", from, "--schedule", "gpipe", "--json"}).at("uncertainty").at("deviation").get<double>(),
+                others, 1e-9);
+    EXPECT_FALSE(jsonOf({"simulate", "--costs-from", from, "--slow", "1=2", "--json"}).contains("uncertainty")) << "nothing shows that";
+  }
+  EXPECT_THAT(call({"simulate", "--costs-from", calibrated}).out, testing::ContainsRegex("step +3.24 s .* ± [0-9.]+ ms, by 1 past run"));
+  const std::vector<std::string> search{"search",         "--costs-from", calibrated,    "--ranks",   "8",
+                                        "--microbatches", "16",           "--schedules", "1f1b,gpipe"};
+  EXPECT_THAT(call(search).out, HasSubstr("Steps ± 5.2 % (1 past run): "));
+  // Another part of the job as a further one, which is predicted well.
+  const std::string other = folder.file("other.json");
+  ASSERT_EQ(call({"import", kPrimus, "--steps", "9-12", "--out", other}).status, 0);
+  const Json two = jsonOf({"calibrate", kPrimus, other, "--out", calibrated, "--json"});
+  EXPECT_EQ(two.at("runs"), 2);
+  EXPECT_LT(std::abs(two.at("others").at(0).at("error").get<double>()), 0.01);
+  EXPECT_LT(two.at("deviation").get<double>(), others) << "what was seen counts beside what is assumed";
+  EXPECT_EQ(jsonOf({"simulate", "--costs-from", calibrated, "--schedule", "gpipe", "--json"}).at("uncertainty").at("runs"), 2);
+  for (const auto& [arguments, part] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"calibrate", "--out", other}, "calibrate takes --store F.db, or jobs"},
+           {{"calibrate", kPrimus, "--store", "runs.db", "--out", other}, "only one of these"},
+           {{"calibrate", kPrimus, "--run", "1", "--out", other}, "--run selects a run of a store"}})
+    EXPECT_THAT(call(arguments).err, testing::AnyOf(HasSubstr(part), HasSubstr("Calibrate takes --store F.db, or jobs")));
 }
 
 TEST(JobsCli, ComparesTwoTracesTaskByTask) {

@@ -126,5 +126,37 @@ TEST(Precision, TrainsInBfloat16) {
   expectRefusal(finish({"run", plan, "--verify", "--precision", "bf16"}), 2, {"--precision"});
 }
 
+// What a rank waits for other replicas to begin their reduction is no time of reducing.
+TEST(Synthetic, ComparesReductionsWithoutTheWaitForOtherReplicas) {
+  const Folder folder;
+  const std::string store = folder.file("runs.db"), csv = folder.file("step.csv");
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2", "--replicas", "2"});
+  ASSERT_EQ(finish({"run", plan, "--synthetic", "--steps", "2", "--store", store}).status, 0);
+  const Outcome compared = finish({"compare", "--store", store, "--json"});
+  ASSERT_EQ(compared.status, 0) << compared.err;
+  const nlohmann::json document = nlohmann::json::parse(compared.out);
+  ASSERT_EQ(finish({"export", "--store", store, "--to", "csv", "--out", csv}).status, 0);
+  std::istringstream lines(contentOf(csv));
+  std::int64_t all = 0;
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("REDUCE_GRAD") == std::string::npos) continue;
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
+    const std::size_t end = cells.size() - 1;
+    all += std::stoll(cells[end]) - std::stoll(cells[end - 1]);
+    ++count;
+  }
+  ASSERT_EQ(count, 4) << "a stage of each rank";
+  const std::int64_t waits = document.at("measured_reduction_waits_ns").get<std::int64_t>();
+  EXPECT_GT(waits, 0);
+  for (const auto& group : document.at("by_kind")) {
+    if (group.at("group") == "REDUCE_GRAD") {
+      EXPECT_EQ(group.at("measured_ns").get<std::int64_t>() + waits, all);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pw::test

@@ -1,0 +1,35 @@
+#include "simulator/trace/reductions.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace pw {
+
+Ns cutReductionWaits(Trace& trace, int ranks, int tensor) {
+  using Group = std::tuple<Stage, std::int32_t, std::int32_t>;  // a stage or a pipeline rank, tensor-parallel rank
+  std::map<std::pair<Group, Rank>, std::size_t> count;
+  std::map<std::pair<Group, std::size_t>, std::vector<Span*>> together;
+  for (Span& span : trace.spans) {  // in the order of their starts
+    if (span.kind != SpanKind::ReduceGrad) continue;
+    const std::int32_t ofPipeline = span.rank.value % ranks;
+    const Group group{span.stage, span.stage.value < 0 ? ofPipeline : 0, span.rank.value / ranks % tensor};
+    together[{group, count[{group, span.rank}]++}].push_back(&span);
+  }
+  Ns waits = 0;
+  for (const auto& [which, spans] : together) {
+    Ns last = spans.front()->start, first = spans.front()->end;
+    for (const Span* span : spans) last = std::max(last, span->start), first = std::min(first, span->end);
+    if (last > first) continue;  // of different times: not the same one
+    for (Span* span : spans) {
+      waits += last - span->start;
+      span->start = last;
+    }
+  }
+  std::ranges::stable_sort(trace.spans, {}, [](const Span& span) { return std::tuple(span.start, span.rank, span.end); });
+  return waits;
+}
+
+}  // namespace pw
