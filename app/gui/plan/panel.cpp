@@ -140,11 +140,11 @@ void PlanPanel::Private::build() {
   schedule->setToolTip(PlanPanel::tr("Order of the forwards and backwards on each rank"));
   form->addRow(PlanPanel::tr("Schedule"), schedule);
   addShape(*form);
+  times = new DefaultTimesFields(document, *form, &panel);
   addRecompute(*form);
   addSharing(*form);
   addOptimizer(*form);
   costs = new CostControls(document, *form, &panel);
-  times = new DefaultTimesFields(document, *form, &panel);
   addLimit(*form);
   giveLabelsTheirTips(*form);
   column->addLayout(form);
