@@ -93,6 +93,16 @@ std::shared_ptr<const Prediction> ShownTimelines::before() const {
   return isAlike && !scene_.measured && !isLarge_ && !isChangeDismissed() && document_.problem().isEmpty() ? before : nullptr;
 }
 
+std::size_t ShownTimelines::pipelineRanks() const {
+  const std::size_t predicted = scene_.predicted ? scene_.predicted->ranks.size() : 0;
+  if (!measured_) return predicted;
+  std::size_t own = 0;  // a trace of another tool does not say
+  if (!measured_->pinnedAs.isEmpty()) own = measured_->timeline.ranks.size();
+  if (measured_->run) own = measured_->run->plan.schedule.rows.size();
+  if (own == 0 || predicted == 0) return std::max(own, predicted);
+  return own == predicted ? own : 0;
+}
+
 void ShownTimelines::settleLater() { settling_.start(); }
 
 void ShownTimelines::compareStages() {

@@ -33,6 +33,9 @@ class ShownTimelines : public QObject {
   [[nodiscard]] bool isMoving() const { return document_.isDragging(); }  ///< timelines change many times a second
   [[nodiscard]] bool isLarge() const { return isLarge_; }                 ///< what takes time with its spans is put off
 
+  /// Of one copy of the pipeline, where both timelines have as many or do not say; else 0.
+  [[nodiscard]] std::size_t pipelineRanks() const;
+
   // ---- The plan before its last change ----
   /// What is outlined over the plan at hand: during a drag, and after any other change until it is dismissed. Null: nothing, also where
   /// ranks are not as many, beside measured times, and where there is a lot to draw.

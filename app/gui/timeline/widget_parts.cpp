@@ -112,9 +112,8 @@ void TimelineWidget::Private::updateOverview() {
 }
 
 void TimelineWidget::Private::updateGroups() {
-  const std::size_t pipeline = scene.predicted ? scene.predicted->ranks.size() : 0;
   const auto profile = document.design().customCosts ? nullptr : document.profile();
-  std::vector<QString> groups = groupsOf(scene.ranks.size(), pipeline, profile ? profile->topology : Topology{});
+  std::vector<QString> groups = groupsOf(scene.ranks.size(), shown.pipelineRanks(), profile ? profile->topology : Topology{});
   if (groups == scene.groups) return;
   scene.groups = std::move(groups);
   place.resized();

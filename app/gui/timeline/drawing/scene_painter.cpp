@@ -181,9 +181,9 @@ TrackView ScenePainter::Cache::viewOf(const Scene& scene, Source source, Rank ra
   if (kind != TrackKind::Compute) return view;
   view.withStage = hasSeveralStages(*timeline, *view.track);
   if (const auto known = sizes.find(view.track); known != sizes.end()) view.sizes = &known->second;
-  if (scene.differences && source == Source::Measured && scene.predicted && rank.index() < scene.predicted->ranks.size()) {
-    view.predictedOf = &matched(scene).predictedOf[rank.index()];
-    view.predicted = &scene.predicted->ranks[rank.index()].compute;
+  if (scene.differences && source == Source::Measured && scene.predicted) {
+    view.predictedOf = &matched(scene).predictedOf[rank.index()];  // of a rank that is not predicted without any
+    if (rank.index() < scene.predicted->ranks.size()) view.predicted = &scene.predicted->ranks[rank.index()].compute;
     view.comparesTimes = scene.comparesTimes;
   }
   return view;

@@ -61,6 +61,20 @@ TEST_F(ShownTimelinesTest, NamesBothWhereOneIsAPinnedPlan) {
   EXPECT_EQ(scene.measuredName, "measured");
 }
 
+TEST_F(ShownTimelinesTest, APlanOfMoreRanksIsNoReplicas) {
+  predict(smallPrediction("1f1b", 2, 8));
+  EXPECT_EQ(shown.pipelineRanks(), 2U);
+  measure(*smallPrediction());
+  EXPECT_EQ(shown.pipelineRanks(), 2U) << "a trace of 4 ranks may be of two replicas";
+  auto pinned = std::make_shared<Measured>(*shown.measured());
+  pinned->pinnedAs = QStringLiteral("A");
+  document.setMeasured(pinned);
+  static_cast<void>(shown.takeMeasured());
+  EXPECT_EQ(shown.pipelineRanks(), 0U) << "a plan of 4 is not";
+  predict(smallPrediction());
+  EXPECT_EQ(shown.pipelineRanks(), 4U);
+}
+
 TEST_F(ShownTimelinesTest, RestAMomentAfterTheLastChange) {
   EXPECT_TRUE(shown.isSettled());
   shown.settleLater();

@@ -414,6 +414,24 @@ TEST(ScenePainter, WhereSplitsDifferNoBlockHasADifferenceAndTheLegendSaysWhy) {
   EXPECT_TRUE(words().contains("the splits differ"));
 }
 
+TEST(ScenePainter, ARankThatIsNotPredictedHasNoDifferences) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {1, 1, 4}));
+  const auto measured = timelineOfSchedule("1f1b", {2, 2, 4});
+  scene.measured = measured;
+  scene.ranks = {{Rank(0)}, {Rank(1)}};
+  scene.differences = true;
+  const Viewport view = fitted(0, measured->end, 1200);
+  const QImage image = paint(scene, view);
+  const auto rows = layOutRows(scene).rows;
+  const auto row = std::ranges::find_if(
+      rows, [](const Row& r) { return r.rank == Rank(1) && r.kind == Row::Kind::Compute && r.source == Source::Measured; });
+  ASSERT_NE(row, rows.end());
+  const Fill unknown = Look(scene, theme(false)).ofDifference(std::nullopt);
+  const QRgb colour = image.pixel(labelWidth(scene) + static_cast<int>(view.xOf(measured->ranks[1].compute.start[0])) + 4,
+                                  rulerHeight(scene) + row->top + 3);
+  EXPECT_TRUE(colour == unknown.base || colour == unknown.mark);
+}
+
 TEST(ScenePainter, TheLineBelowMergedBlocksIsFaintWhereTheyAre) {
   Scene scene = sceneOf(timelineOfSchedule("gpipe", {1, 1, 300}));
   scene.showsCommunication = scene.showsMemory = false;
