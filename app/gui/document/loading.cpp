@@ -281,6 +281,7 @@ std::shared_ptr<Loaded> loadProject(const std::string& path, const std::function
     loaded->hasDesign = true;
   }
   const Design fresh = loaded->design;
+  if (fresh.defaultTimes && project.design.defaultTimes) loaded->notes.clear();  // which says the usual ones
   loaded->design = project.design;
   loaded->design.job = fresh.job;
   if (fresh.job) loaded->design.profile = fresh.profile;

@@ -112,6 +112,7 @@ TEST_F(DefaultTimesTest, AProjectKeepsThemAndThoseOfPinnedPlans) {
   const Ns makespan = document.prediction()->makespan;
   const auto loaded = loadFiles({path}, {});
   ASSERT_EQ(loaded->pins.size(), 1U);
+  EXPECT_TRUE(loaded->notes.isEmpty()) << loaded->notes.front().toStdString();
   EXPECT_EQ(loaded->pins.front().design.customCosts->stages.front().forward, Ns(1'500'000));
   open(path);
   EXPECT_EQ(document.prediction()->makespan, makespan);
