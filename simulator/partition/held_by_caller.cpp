@@ -30,13 +30,25 @@ class Holding {
       receive(n);
       for (const Life& made : lifetimes_.madeBy(n.index())) send(made, isInRange ? &*range : nullptr);
     }
-    for (const ValueId value : received_) addAfterBackward(value, {stage_.begin, stage_.end});
+    for (const ValueId value : received_) {
+      addAfterBackward(value, {stage_.begin, stage_.end});
+      const std::vector<NodeId>& holders = keepers_.holders[value.index()];
+      const bool isHeldEarlier = !holders.empty() && holders.front() < stage_.begin;
+      if (isHeldEarlier && holdsFor(value, {stage_.begin, stage_.end})) held_.forWeights += lifetimes_.of(value).bytes;
+    }
     return std::move(held_);
   }
 
  private:
   [[nodiscard]] std::vector<Bytes> nothing() const { return std::vector<Bytes>(stage_.end.index() - stage_.begin.index(), 0); }
   [[nodiscard]] std::size_t placeOf(NodeId node) const { return node.index() - stage_.begin.index(); }
+
+  /// Whether a W of the range needs the value.
+  [[nodiscard]] bool holdsFor(ValueId value, const NodeRange& range) const {
+    const std::vector<NodeId>& holders = keepers_.holders[value.index()];
+    const auto first = std::ranges::lower_bound(holders, range.begin);
+    return first != holders.end() && *first < range.end;
+  }
 
   /// What a node reads of earlier stages.
   void receive(NodeId n) {
@@ -80,8 +92,9 @@ class Holding {
     const bool isThere = keeper >= range.begin && keeper < range.end;
     if (!isThere) return false;
     held_.afterBackward[placeOf(keeper)] += lifetimes_.of(value).bytes;
-    const NodeId held = keepers_.heldValue[value.index()];
-    if (held < range.begin || held >= range.end) held_.afterInput[placeOf(keeper)] += lifetimes_.of(value).bytes;
+    const auto& holders = keepers_.holders[value.index()];
+    if (holders.empty() || holders.back() < range.begin || holders.back() >= range.end)
+      held_.afterInput[placeOf(keeper)] += lifetimes_.of(value).bytes;
     return true;
   }
 
@@ -153,10 +166,13 @@ Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std
   keepers.needsGradient = needsGradient(graph);
   const std::function<Bytes(ValueId)> any = [](ValueId) { return Bytes{1}; };  // who keeps a value does not depend on its size
   keepers.by = keptValues(graph, keepers.needsGradient, types, any, any).by;
-  keepers.heldValue.assign(graph.values.size(), NodeId(-1));
+  keepers.holders.resize(graph.values.size());
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     if (!splits[n] || operatorOf(graph.nodes[n].target).weightPart == WeightPart::Sum) continue;
-    for (const ValueId base : keepers.reads[n]) keepers.heldValue[base.index()] = NodeId(n);
+    for (const ValueId base : keepers.reads[n]) {
+      std::vector<NodeId>& holders = keepers.holders[base.index()];
+      if (holders.empty() || holders.back() != NodeId(n)) holders.emplace_back(n);
+    }
   }
   keepers.readers = gradientReaders(graph, keepers.needsGradient);
   followGradients(graph, splits, keepers);

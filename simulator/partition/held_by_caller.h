@@ -15,7 +15,7 @@ struct Keepers {
   std::vector<NodeId> by;                    ///< by value, as `KeptValues::by`
   std::vector<bool> needsGradient;           ///< by value
   std::vector<std::vector<NodeId>> readers;  ///< by value: nodes that give it a gradient, in order
-  std::vector<NodeId> heldValue;             ///< by value that is no view: the last node whose W needs it; −1: none
+  std::vector<std::vector<NodeId>> holders;  ///< by value that is no view: nodes whose W needs it, in order; the first's W runs last
   std::vector<NodeId> heldGradient;  ///< by value: the last node whose W needs its gradient, as additions and views pass it on; −1: none
   std::vector<NodeId> usedGradient;  ///< by value: the node after whose backward its gradient, so passed on, is freed
 };
@@ -31,6 +31,7 @@ struct HeldByCaller {
   std::vector<Bytes> afterBackward;  ///< received values, outputs and their gradients that nothing needs any longer; where a checkpointed
                                      ///< range begins, its backward is over, and what only its caller held is free
   std::vector<Bytes> afterInput;     ///< the same of I, without what it keeps for a W anyway
+  Bytes forWeights = 0;              ///< of the whole stage: received values that its Ws hold, and in the profile an earlier stage's do
 };
 /// Cost: linear in what the stage's nodes read and make.
 [[nodiscard]] HeldByCaller heldByCaller(const ModelGraph& graph, const Lifetimes& lifetimes, const Keepers& keepers,

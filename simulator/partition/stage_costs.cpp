@@ -205,8 +205,13 @@ CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& s
                         const Placement& placement, int replicas, const FoldWith& foldWith) {
   std::vector<Bytes> received, gradientsIn(stages.size(), 0);
   for (const auto& stage : stages) received.push_back(stage->cost.dataBytes);
+  std::set<ValueId> released;
   for (const Transfer& t : partition.transfers) {
-    if (placement.rankOfStage.at(t.from.index()) != placement.rankOfStage.at(t.to.index())) received[t.to.index()] += t.bytes;
+    if (placement.rankOfStage.at(t.from.index()) != placement.rankOfStage.at(t.to.index())) {
+      received[t.to.index()] += t.bytes;
+    } else if (std::ranges::binary_search(stages[t.from.index()]->released, t.value) && released.insert(t.value).second) {
+      received[t.from.index()] += t.bytes;  // the other stage holds it, from about here to about this backward
+    }
     if (std::ranges::binary_search(stages[t.to.index()]->copied, t.value)) received[t.to.index()] += t.bytes;
     if (t.gradient) gradientsIn[t.from.index()] += t.bytes;
   }

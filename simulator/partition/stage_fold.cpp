@@ -93,6 +93,7 @@ class FoldTables {
     addState(spec, stage.cost);
     addTimes(spec, stage.cost);
     stage.copied = copiedBy(spec);
+    stage.released = releasedBy(spec);
     const HeldByCaller held = heldByCaller(graph_, lifetimes_, keepers_, spec);
     const Curve curve = forward(spec, held);
     stage.forwardLevel = curve.level;
@@ -101,7 +102,7 @@ class FoldTables {
     stage.inputPeak = backwardPeak(spec, held, true);
     stage.splits = splits_;
     if (!splits_) return stage;
-    stage.held = sums_.range(spec.begin, spec.end).heldForWeight + (isLast(spec) ? profile_.loss.heldForWeight : 0);
+    stage.held = sums_.range(spec.begin, spec.end).heldForWeight + held.forWeights + (isLast(spec) ? profile_.loss.heldForWeight : 0);
     stage.weightPeak = weight(spec).peak;
     return stage;
   }
@@ -205,15 +206,33 @@ class FoldTables {
     return sum;
   }
 
-  /// Of what a checkpointed range makes, until its backward: what later nodes use. What other stages use is held by the backward too if it
-  /// has a gradient, else until it is sent.
+  /// What the last range of a stage makes for other stages, without gradients: the backward does not hold it.
+  template <typename Each>
+  void forReleased(const NodeRange& range, const StageSpec& spec, const Each& each) const {
+    if (range.end != spec.end) return;
+    for (auto n = range.begin.index(); n < range.end.index(); ++n) {
+      for (const Life& life : lifetimes_.madeBy(n)) {
+        if (life.to >= range.end && !keepers_.needsGradient[life.value.index()]) each(life);
+      }
+    }
+  }
+  /// With views of them.
+  [[nodiscard]] std::vector<ValueId> releasedBy(const StageSpec& spec) const {
+    std::set<ValueId> bases;
+    for (const NodeRange& range : spec.checkpoints) forReleased(range, spec, [&](const Life& life) { bases.insert(life.value); });
+    std::vector<ValueId> values;
+    for (auto n = spec.begin.index(); n < spec.end.index() && !bases.empty(); ++n) {
+      for (const ValueId made : graph_.nodes[n].outputs) {
+        if (bases.contains(bases_[made.index()])) values.push_back(made);
+      }
+    }
+    std::ranges::sort(values);
+    return values;
+  }
+  /// Of what a checkpointed range makes, until its backward: what later nodes use.
   [[nodiscard]] Bytes keptOf(const NodeRange& range, const StageSpec& spec) const {
     Bytes bytes = lifetimes_.leaving(range);
-    if (range.end != spec.end) return bytes;
-    for (auto n = range.begin.index(); n < range.end.index(); ++n) {
-      for (const Life& life : lifetimes_.madeBy(n))
-        bytes -= life.to >= range.end && !keepers_.needsGradient[life.value.index()] ? life.bytes : 0;
-    }
+    forReleased(range, spec, [&](const Life& life) { bytes -= life.bytes; });
     return bytes;
   }
 

@@ -18,6 +18,7 @@ struct FoldedStage {
   Bytes held = 0, weightPeak = 0;         ///< for W
   bool splits = false;                    ///< whether the profile has the parts of backwards
   std::vector<ValueId> copied;            ///< of what it receives: its operators change it in place, in a copy of their own
+  std::vector<ValueId> released;          ///< made in a recomputed range and without gradient: in memory only while others hold it
   bool complete = false;                  ///< of a layer table: `cost` has all memory, and what it receives adds nothing
 
   /// `received`: values from other ranks and model inputs; `gradientsIn`: gradients of the stage's outputs; in bytes.

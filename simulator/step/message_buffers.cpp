@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "simulator/step/lanes.h"
@@ -101,7 +102,10 @@ class RowBuffers {
  public:
   RowBuffers(const std::vector<Action>& row, std::span<const Lanes::Draft> steps, const Crossing& crossing, bool posted)
       : row_(row), steps_(steps), crossing_(crossing), posted_(posted), last_(steps.size(), -1) {
-    lowered_ = std::any_of(row.begin(), row.end(), [](const Action& a) { return isReceive(a.kind); });
+    for (const Action& action : row) {
+      if (isReceive(action.kind)) received_.push_back(keyOf(action));
+    }
+    std::ranges::sort(received_);
     collect();
   }
   void of(std::size_t step, std::vector<BufferChange>& changes) const {
@@ -111,6 +115,10 @@ class RowBuffers {
   }
 
  private:
+  using Key = std::tuple<Stage, Microbatch, bool>;
+  static Key keyOf(const Action& action) { return {action.stage, action.microbatch, isBackward(action.kind)}; }
+  /// Not by rows before lowering, nor where the stage before is on this rank and only a skip connection comes from elsewhere.
+  [[nodiscard]] bool isReceived(const Action& action) const { return std::ranges::binary_search(received_, keyOf(action)); }
   void add(std::size_t step, const Action& action, BufferChange::What what) {
     if (step >= steps_.size()) return;  // after the row's last step nothing is left to use it
     changes_.push_back({{action.stage, isBackward(action.kind), what}, last_[step]});
@@ -139,7 +147,8 @@ class RowBuffers {
       const std::size_t user = secondOfSlot ? step - 1 : step;
       std::size_t poster = posted_ || user == 0 ? user : user - 1;
       while (poster > 0 && !posted_ && steps_[poster].origin.index < 0) --poster;  // a load is no action
-      if (arrives && (isReceive(action.kind) || !lowered_)) add(poster, action, BufferChange::What::Posted);
+      const bool posts = isReceive(action.kind) || !isReceived(action);
+      if (arrives && posts) add(poster, action, BufferChange::What::Posted);
       if (arrives && isCompute(action.kind)) add(user, action, BufferChange::What::Used);
       if (leaves) keepUntilSent(user, action);
     }
@@ -148,7 +157,8 @@ class RowBuffers {
   const std::vector<Action>& row_;
   std::span<const Lanes::Draft> steps_;
   const Crossing& crossing_;
-  bool posted_, lowered_ = false;
+  bool posted_;
+  std::vector<Key> received_;                                   ///< by receives of the row, sorted
   std::vector<std::int32_t> last_;                              ///< by step: its change added last; −1: none
   std::vector<std::pair<BufferChange, std::int32_t>> changes_;  ///< and the one added before it
 };

@@ -76,7 +76,11 @@ INSTANTIATE_TEST_SUITE_P(Of, MemoryOfOneMicrobatch,
                          testing::Values(MemoryCase{"gpt_split", "zb-h1", "none", "blocks.2.attention.query_key_value:end"},
                                          MemoryCase{"gpt_split", "zb-h1", "none", "blocks.2"},
                                          MemoryCase{"gpt_split", "1f1b", "full", "blocks.2"},
-                                         MemoryCase{"gpt_small", "zb-h1", "full", "blocks.1"}),
+                                         MemoryCase{"gpt_small", "zb-h1", "full", "blocks.1"},
+                                         // W's of both stages hold one value
+                                         MemoryCase{"resnet18_narrow", "zb-h1", "none", "layer3.0.bn1"},
+                                         // both ranks receive rotary embeddings for a stage whose neighbour is their own
+                                         MemoryCase{"hf_llama", "zbv", "full", "model.layers.1,model.layers.2,model.layers.3"}),
                          nameOf);
 
 }  // namespace

@@ -171,7 +171,12 @@ class MemoryRules {
       if (rows_.placement.holds(rank, Stage(s))) changes_[0] += cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes;
     }
     const auto& row = rows_.rows[rank.index()];
-    const bool lowered = std::ranges::any_of(row, [](const Action& a) { return isReceive(a.kind); });
+    // A stage whose neighbour is on this rank may receive a skip connection alone, for which the row has no receive.
+    const auto isReceived = [&](const Action& use) {
+      return std::ranges::any_of(row, [&](const Action& a) {
+        return isReceive(a.kind) && a.stage == use.stage && a.microbatch == use.microbatch && isBackward(a.kind) == isBackward(use.kind);
+      });
+    };
     std::optional<std::size_t> before;  // the compute action, or first one of a slot, that starts last before this position
     std::vector<Step> steps;
     for (std::size_t at = 0; at < row.size(); ++at) {
@@ -179,7 +184,7 @@ class MemoryRules {
       if (isReceive(row[at].kind)) receive(rank, at, before);
       if (!isCompute(row[at].kind)) continue;
       if (!inSlot) steps.push_back({timesOf(row[at]).first, timesOf(row[at]).second, 0, 0});
-      steps.back().freed += compute(rank, row[at], !lowered, before);
+      steps.back().freed += compute(rank, row[at], !isReceived(row[at]), before);
       steps.back().sent += gradientsFor(row[at]);
       const bool opensSlot = row[at].overlapsNext && at + 1 < row.size() && row[at + 1].kind == ActionKind::Backward;
       if (!opensSlot) before = inSlot ? at - 1 : at;
@@ -249,7 +254,7 @@ class MemoryRules {
     const Ns start = timesOf(action).first;
     if (action.kind != ActionKind::BackwardWeight) {
       const Bytes bytes = incoming(action, action.kind != ActionKind::Forward);
-      if (postsHere) postInBackground(rank, bytes, before);
+      if (postsHere) posted_ ? void(changes_[start] += bytes) : postInBackground(rank, bytes, before);
       changes_[start] -= bytes;
     }
     if (action.kind == ActionKind::Forward) changes_[start] += cost.activationBytes;
