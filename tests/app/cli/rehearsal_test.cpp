@@ -131,7 +131,8 @@ TEST(Synthetic, ComparesReductionsWithoutTheWaitForOtherReplicas) {
   const Folder folder;
   const std::string store = folder.file("runs.db"), csv = folder.file("step.csv");
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2", "--replicas", "2"});
-  ASSERT_EQ(finish({"run", plan, "--synthetic", "--steps", "2", "--store", store}).status, 0);
+  const Outcome run = finish({"run", plan, "--synthetic", "--steps", "2", "--store", store});
+  ASSERT_EQ(run.status, 0) << run.err;
   const Outcome compared = finish({"compare", "--store", store, "--json"});
   ASSERT_EQ(compared.status, 0) << compared.err;
   const nlohmann::json document = nlohmann::json::parse(compared.out);
