@@ -72,6 +72,11 @@ void MainWindow::Private::fitDocks() {
   if (!planDock->isFloating() && !planDock->isHidden() && (narrow ? isBeside : isBehind)) placePlan();
 }
 
+/// Of Model and Plan, where they are tabs: without a model, there is nothing to see of one.
+void MainWindow::Private::raiseWhatSaysMore() {
+  if (window.tabifiedDockWidgets(modelDock).contains(planDock)) (document.graph() ? modelDock : planDock)->raise();
+}
+
 QDockWidget* MainWindow::Private::dockOf(QWidget* widget) const {
   for (; widget != nullptr && widget != &window; widget = widget->parentWidget()) {
     if (auto* dock = qobject_cast<QDockWidget*>(widget)) return dock;

@@ -97,6 +97,7 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   if (something) {
     stack->setCurrentWidget(timeline);
     showDocks(true);
+    raiseWhatSaysMore();
   }
   arrangeFor(loaded);
   if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);

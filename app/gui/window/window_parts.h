@@ -114,6 +114,7 @@ struct MainWindow::Private {
   void arrangeDocks();
   void placePlan();
   void fitDocks();
+  void raiseWhatSaysMore();
   [[nodiscard]] QDockWidget* dockOf(QWidget* widget) const;  ///< null: in none
   [[nodiscard]] static bool isInFront(const QDockWidget& dock);
   void resetLayout();

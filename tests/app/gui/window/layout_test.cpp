@@ -104,6 +104,17 @@ TEST_F(WindowLayout, PlanIsATabBesideModelInANarrowWindowAndOnTheRightInAWideOne
   }
 }
 
+TEST_F(WindowLayout, OfATraceASmallWindowShowsThePlanAndNotThatThereIsNoModel) {
+  resize(1024, 700);
+  const auto isInFront = [this](const char* name) {
+    return QTest::qWaitFor([&] { return !dock(name)->visibleRegion().isEmpty(); }, kLongMs);
+  };
+  open(QStringLiteral(PW_SOURCE_DIR "/tests/data/primus/pp8"));
+  EXPECT_TRUE(isInFront("plan"));
+  open(sample("gpt_small.pt2"));
+  EXPECT_TRUE(isInFront("model"));
+}
+
 TEST_F(WindowLayout, APlanThatTheUserMovedStaysThere) {
   open(sample("gpt_small.pt2"));
   resize(1400, 900);
