@@ -1,6 +1,7 @@
 """How long people wait for a plan: whole processes of the program, medians.
 
-1. `plan` of a table of 100,000 layers for 64 ranks, with and without a memory limit.
+1. `plan` of a table of 100,000 layers for 64 ranks, with and without a memory limit; and of that the search for the 64 stages alone, on one
+   thread.
 2. `schedule auto` for 8 ranks and 32 microbatches with uneven costs: the order that the app shows first (0.02 s of search).
 3. `search` of a model of 65 billion parameters, 80 layers, on 64 ranks of 80 GB.
 """
@@ -46,6 +47,18 @@ def partitions():
     show("the same within a memory limit", timed("plan", *shape, "--schedule", "1f1b", "--memory-limit", f"{limit}B")[0], 1)
 
 
+def splits():
+    program = bench_tools.PIPEWRIGHT.parent / "simulator_bench"
+    if not program.exists():
+        raise SystemExit(f"there is no {program}: it needs Google Benchmark (Debian: libbenchmark-dev) when the tree is configured.")
+    out = bench_tools.WORK / "planner_splits.json"
+    bench_tools.call(program, "--benchmark_filter=^split", f"--benchmark_repetitions={REPEATS}", "--benchmark_report_aggregates_only=true",
+                     f"--benchmark_out={out}")
+    for run in json.loads(out.read_text())["benchmarks"]:
+        if run["aggregate_name"] == "median":
+            show(f"{run['run_name'].split('/')[1]}: 64 stages of 100,000 layers, alone", run["real_time"] / 1e9, 1)
+
+
 def first_order():
     numbers = random.Random(7)
     costs = {"ranks": 8, "microbatches": 32, "place": list(range(8)), "latency_ns": [50] * 7, "limit": [800] * 8, "activation": [100] * 8}
@@ -67,14 +80,17 @@ def large_search():
     show(f"search: 65 B on 64 ranks ({best['schedule']}, step {best['step_ns'] / 1e9:.2f} s)", seconds, 30)
 
 
+PARTS = {"partitions": partitions, "splits": splits, "first": first_order, "search": large_search}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["partitions", "first", "search"], nargs="+", default=["partitions", "first", "search"])
+    parser.add_argument("--only", choices=list(PARTS), nargs="+", default=list(PARTS))
     options = parser.parse_args()
     bench_tools.WORK.mkdir(parents=True, exist_ok=True)
     print(bench_tools.machine())
     for part in options.only:
-        {"partitions": partitions, "first": first_order, "search": large_search}[part]()
+        PARTS[part]()
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def main():
         raise SystemExit(f"there is no {options.bin}/simulator_bench: it needs Google Benchmark (Debian: libbenchmark-dev) when the tree is configured.")
     tools.WORK.mkdir(parents=True, exist_ok=True)
     print(f"machine: {tools.machine()}; one thread, CPU times, medians of {options.repetitions} repetitions of at least 0.1 s", flush=True)
-    results = ours(options, seconds=0.1, repetitions=options.repetitions)
+    results = ours(options, "--benchmark_filter=-^split", seconds=0.1, repetitions=options.repetitions)
     print_passes(results)
     print_functions(results)
 

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <memory>
 #include <new>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +19,11 @@
 #include "schedules/csv.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/plan/planner.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
+#include "simulator/search/fitted_splits.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"
@@ -209,6 +213,41 @@ void addFile(const std::filesystem::path& path) {
   });
 }
 
+/// Where 64 stages of 100,000 uneven layers begin: balanced, then for memory limits that the balanced ones exceed.
+void addSplits() {
+  constexpr int kStages = 64, kMicrobatches = 64;
+  LayerTable table;
+  std::mt19937 numbers(5);
+  const auto between = [&](int low, int high) { return std::uniform_int_distribution<std::int64_t>(low, high)(numbers); };
+  for (std::size_t i = 0; i < kMostLayers; ++i) {
+    Layer layer;
+    layer.name = std::to_string(i);
+    layer.forward = layer.input = Ns(between(900, 1'100));
+    layer.weight = layer.forward * 9 / 10;
+    layer.parameters = 80'000;
+    layer.activations = Bytes(between(15'000, 25'000));
+    layer.output = 3'200;
+    table.layers.push_back(layer);
+  }
+  const auto graph = std::make_shared<const ModelGraph>(chainOf(table, "bench"));
+  const auto profile = std::make_shared<const Profile>(profileOf(*graph));
+  PlanRequest request;
+  request.ranks = kStages;
+  request.microbatches = kMicrobatches;
+  const auto rows = std::make_shared<const Schedule>(planRows(generate(request.schedule, {kStages, kStages, kMicrobatches}), 1));
+  const std::vector<NodeId> balanced = balancedFor(request, *graph, *profile, kStages, Balance::Time);
+  PlanRequest even = request;
+  even.begins = balanced;
+  Bytes most = 0, sum = 0;
+  for (const RankMetrics& rank : metricsOf(simulate(*rows, price(even, *graph, *profile, *rows).costs)).ranks) {
+    most = std::max(most, rank.peakBytes);
+    sum += rank.peakBytes;
+  }
+  request.memoryLimit = (most + 3 * sum / kStages) / 4;
+  add("split", "balanced", kMostLayers, [=] { keep(balancedFor(request, *graph, *profile, kStages, Balance::Time)); });
+  add("split", "within limits", kMostLayers, [=] { keep(splitsWithinLimits(request, *graph, profile, *rows, balanced, {})); });
+}
+
 }  // namespace
 }  // namespace pw
 
@@ -223,6 +262,7 @@ int main(int argc, char** argv) {
     pw::addExecute(compiled, allocated);
     pw::addFunctions("1f1b", 1, 6'250);
     pw::addFunctions("zbv", 2, 2'084);
+    pw::addSplits();
   }
   benchmark::RunSpecifiedBenchmarks();
   return allocated ? 1 : 0;
