@@ -172,6 +172,8 @@ int runSearch(const SearchArguments& o) {
   if (!o.job.empty() && (!o.search.models.empty() || !o.layers.empty()))
     throw UsageError("--costs-from is instead of a model; omit MODEL.pt2 and --layers");
   options.models = o.job.empty() ? modelFiles(o.search.models, o.layers, "search") : std::vector{o.job};
+  if (!o.job.empty() && isPlanFile(o.job))
+    throw UsageError(fmt::format("--costs-from takes a job or its trace, and {} is a plan; search its model", o.job));
   if (!o.job.empty())
     options.job = std::make_shared<const Job>(*loadJob({.paths = {o.job}}, byteProgress("import", o.search.how.progressStyle)));
   if (options.ranks == 0) {

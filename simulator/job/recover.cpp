@@ -103,7 +103,8 @@ void sharePairs(const JobShape& shape, StepSpans& spans) {
   }
 }
 
-/// Of each pipeline rank the worker and step with the largest memory; empty where the traces do not show that of every rank.
+/// Of each pipeline rank the worker and step with the largest memory; empty where the traces do not show that of every rank,
+/// and how it rises in a step.
 std::vector<MeasuredMemory> memoryOf(const MeasuredJob& measured, std::size_t ranks) {
   std::vector<std::optional<MeasuredMemory>> most(ranks);
   for (const MeasuredStep& step : measured.steps) {
@@ -120,7 +121,7 @@ std::vector<MeasuredMemory> memoryOf(const MeasuredJob& measured, std::size_t ra
   }
   std::vector<MeasuredMemory> all;
   for (const std::optional<MeasuredMemory>& rank : most) {
-    if (!rank) return {};
+    if (!rank || rank->peak == rank->base) return {};  // one number for a step does not say what of it stays
     all.push_back(*rank);
   }
   return all;

@@ -103,6 +103,7 @@ TEST(JobsCli, SearchesWithAJobsStagesCutAnew) {
   // Parts of its stages are no layers.
   const std::string plan = folder.file("plan.json");
   ASSERT_EQ(call({"search", "--costs-from", job, "--ranks", "4", "--microbatches", "4", "--schedules", "1f1b", "--out", plan}).status, 0);
+  EXPECT_THAT(call({"search", "--costs-from", plan, "--ranks", "4"}).err, HasSubstr("is a plan; search its model"));
   for (const char* tool : {"megatron", "torchtitan"})
     EXPECT_THAT(call({"export", plan, "--to", tool, "--out", folder.file(tool)}).err,
                 HasSubstr("or plan a table of the model's layers instead"));
@@ -200,6 +201,9 @@ TEST(JobsCli, PlansWithTheMemoryThatTracesShow) {
   EXPECT_EQ(peaksOf({}), (std::vector<int>{1600, 1200})) << "the job's own schedule needs what it needed";
   EXPECT_EQ(peaksOf({"--schedule", "gpipe"}), (std::vector<int>{1000 + 4 * 300, 1000 + 4 * 200}));
   EXPECT_EQ(call({"simulate", "--costs-from", job, "--schedule", "gpipe", "--memory-limit", "2000B"}).status, 1);
+  // One number for each step, as Primus dumps it, does not say what of it stays.
+  EXPECT_THAT(call({"search", "--costs-from", kPrimus, "--ranks", "8", "--microbatches", "16", "--schedules", "1f1b"}).out,
+              testing::Not(HasSubstr("memory")));
   const Json found = jsonOf({"search", "--costs-from", job, "--ranks", "2", "--microbatches", "4", "--schedules", "1f1b,gpipe",
                              "--memory-limit", "2000B", "--json"});
   EXPECT_EQ(found.at("best").at(0).at("schedule"), "1f1b");
