@@ -9,8 +9,8 @@
 namespace pw {
 namespace {
 
-/// Shape and type of a tensor, without memory.
-at::Tensor likeOf(const at::Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options().device(at::kMeta)); }
+/// Shape, order of dimensions in memory, and type of a tensor, without memory.
+at::Tensor likeOf(const at::Tensor& tensor) { return at::empty_like(tensor, tensor.options().device(at::kMeta)); }
 
 template <class Key>
 std::map<Key, at::Tensor> likeOf(const std::map<Key, at::Tensor>& tensors) {
@@ -19,7 +19,7 @@ std::map<Key, at::Tensor> likeOf(const std::map<Key, at::Tensor>& tensors) {
   return like;
 }
 
-at::Tensor zeros(const at::Tensor& like, at::Device device) { return at::zeros(like.sizes(), like.options().device(device)); }
+at::Tensor zeros(const at::Tensor& like, at::Device device) { return at::zeros_like(like, like.options().device(device)); }
 
 template <class Key>
 std::map<Key, at::Tensor> zeros(const std::map<Key, at::Tensor>& like, at::Device device) {
