@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -16,7 +17,8 @@ namespace {
 class Holding {
  public:
   Holding(const ModelGraph& graph, const Lifetimes& lifetimes, const Keepers& keepers, const StageSpec& stage)
-      : lifetimes_(lifetimes),
+      : graph_(graph),
+        lifetimes_(lifetimes),
         keepers_(keepers),
         stage_(stage),
         isLast_(stage.end.index() == graph.nodes.size()),
@@ -70,9 +72,19 @@ class Holding {
     if (isSent) addAfterBackward(made.value, whole);
   }
 
+  /// What leaves a range of a value that it changes in place.
+  [[nodiscard]] ValueId lastVersion(ValueId value, const NodeRange& range) const {
+    const auto versions = keepers_.versions.find(value);
+    if (versions == keepers_.versions.end()) return value;
+    for (const ValueId version : versions->second | std::views::reverse) {
+      if (graph_.value(version).producer < range.end) return version;
+    }
+    return value;
+  }
+
   /// From where the profile says that a value's gradient is free, until the range's backward is over.
   void holdGradient(const Life& made, const NodeRange& range, bool isSent) {
-    const std::size_t v = made.value.index();
+    const std::size_t v = lastVersion(made.value, range).index();
     if (!keepers_.needsGradient[v]) return;
     const std::vector<NodeId>& readers = keepers_.readers[v];
     const auto later = std::ranges::lower_bound(readers, range.end);
@@ -92,12 +104,12 @@ class Holding {
     const bool isThere = keeper >= range.begin && keeper < range.end;
     if (!isThere) return false;
     held_.afterBackward[placeOf(keeper)] += lifetimes_.of(value).bytes;
-    const auto& holders = keepers_.holders[value.index()];
-    if (holders.empty() || holders.back() < range.begin || holders.back() >= range.end)
+    if (keepers_.holders[value.index()].empty())  // else the profile has it until a W, too
       held_.afterInput[placeOf(keeper)] += lifetimes_.of(value).bytes;
     return true;
   }
 
+  const ModelGraph& graph_;
   const Lifetimes& lifetimes_;
   const Keepers& keepers_;
   const StageSpec& stage_;
@@ -173,6 +185,11 @@ Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std
       std::vector<NodeId>& holders = keepers.holders[base.index()];
       if (holders.empty() || holders.back() != NodeId(n)) holders.emplace_back(n);
     }
+  }
+  for (const Node& node : graph.nodes) {
+    if (!isInPlace(node) || node.outputs.empty()) continue;
+    const ValueId made = node.outputs.front();
+    if (bases[made.index()] != made) keepers.versions[bases[made.index()]].push_back(made);
   }
   keepers.readers = gradientReaders(graph, keepers.needsGradient);
   followGradients(graph, splits, keepers);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "simulator/model/autocast.h"
@@ -17,7 +18,8 @@ struct Keepers {
   std::vector<std::vector<NodeId>> readers;  ///< by value: nodes that give it a gradient, in order
   std::vector<std::vector<NodeId>> holders;  ///< by value that is no view: nodes whose W needs it, in order; the first's W runs last
   std::vector<NodeId> heldGradient;  ///< by value: the last node whose W needs its gradient, as additions and views pass it on; −1: none
-  std::vector<NodeId> usedGradient;  ///< by value: the node after whose backward its gradient, so passed on, is freed
+  std::map<ValueId, std::vector<ValueId>> versions;  ///< of a value that operators change in place: their results, in order
+  std::vector<NodeId> usedGradient;                  ///< by value: the node after whose backward its gradient, so passed on, is freed
 };
 /// `bases`: by value, the one in whose memory it is; `splits`: by node, whether it has a W. Cost: linear.
 [[nodiscard]] Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std::vector<ValueId>& bases,
