@@ -143,7 +143,8 @@ void requireOneReceiver(const Plan& plan, const ModelGraph& graph) {
 }  // namespace
 
 TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
-  if (isLayerChain(graph)) throw UsageError(fmt::format("{} is a layer table, and torch needs the model; plan its archive", graph.name));
+  if (isLayerChain(graph))
+    throw UsageError(fmt::format("torch needs the model, and {} is a layer table or a job; plan the model's archive", graph.name));
   requireFits(plan, graph);
   requireSameSplits(plan, "torch.distributed.pipelining");
   if (plan.schedule.placement.bidirectional())

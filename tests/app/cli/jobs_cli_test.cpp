@@ -103,6 +103,7 @@ TEST(JobsCli, SearchesWithAJobsStagesCutAnew) {
   // Parts of its stages are no layers.
   const std::string plan = folder.file("plan.json");
   ASSERT_EQ(call({"search", "--costs-from", job, "--ranks", "4", "--microbatches", "4", "--schedules", "1f1b", "--out", plan}).status, 0);
+  EXPECT_THAT(call({"export", plan, "--to", "torch", "--out", folder.file("torch")}).err, HasSubstr("is a layer table or a job"));
   EXPECT_THAT(call({"search", "--costs-from", plan, "--ranks", "4"}).err, HasSubstr("is a plan; search its model"));
   for (const char* tool : {"megatron", "torchtitan"})
     EXPECT_THAT(call({"export", plan, "--to", tool, "--out", folder.file(tool)}).err,
