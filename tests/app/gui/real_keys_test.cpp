@@ -122,7 +122,7 @@ TEST_F(RealKeys, AClusterIsEditedByTheKeyboardAlone) {
   ASSERT_TRUE(
       QTest::qWaitFor([&] { return (editor = window_->findChild<ClusterDialog*>()) != nullptr && editor->isActiveWindow(); }, kLongMs));
   auto* latency = named<QLineEdit>("Latency within a node");
-  send({"key", "alt+w"});
+  send({"key", "alt+h"});
   ASSERT_TRUE(QTest::qWaitFor([&] { return latency->hasFocus(); }, kLongMs));
   send({"key", "ctrl+a"});
   send({"type", "--delay", "1", "9 ms"});
