@@ -367,10 +367,27 @@ class GraphBuilder final : private NameResolver {
 
 }  // namespace
 
+namespace {
+
+/// Stages get their inputs and weights in order. Where the trace's lay permuted (channels last), so may what operators made of them, and
+/// that says nothing of a run.
+void forgetOrdersThatBeginOutside(ModelGraph& graph) {
+  const auto isPermuted = [](const Value& value) {
+    return value.origin != ValueOrigin::Node && value.tensor && !value.tensor->memoryOrder.empty();
+  };
+  if (std::ranges::none_of(graph.values, isPermuted)) return;
+  for (Value& value : graph.values) {
+    if (value.tensor) value.tensor->memoryOrder.clear();
+  }
+}
+
+}  // namespace
+
 ModelGraph buildGraph(const Archive& archive, const std::map<std::string, std::string>& texts) {
   GraphBuilder builder(archive);
   builder.read(parseJson(texts.at(kModelEntry), fmt::format("{}: {}", archive.path, kModelEntry)));
   attachState(builder.graph(), archive, texts, builder.isRead());
+  forgetOrdersThatBeginOutside(builder.graph());
   return std::move(builder.graph());
 }
 

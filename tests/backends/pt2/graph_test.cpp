@@ -17,15 +17,15 @@ Json tensorArgument(const std::string& name) { return {{"as_tensor", {{"name", n
 Json sizeOf(std::int64_t size) { return {{"as_int", size}}; }
 
 Json meta(const std::vector<std::int64_t>& sizes) {
-  Json list = Json::array();
-  for (const std::int64_t size : sizes) {
-    list.push_back(sizeOf(size));
-  }
+  Json list = Json::array(), strides = Json::array();
+  std::int64_t inner = 1;
+  for (std::size_t i = sizes.size(); i-- > 0; inner *= sizes[i]) strides.insert(strides.begin(), sizeOf(inner));
+  for (const std::int64_t size : sizes) list.push_back(sizeOf(size));
   return {{"dtype", 7},
           {"sizes", list},
           {"requires_grad", false},
           {"device", {{"type", "cpu"}}},
-          {"strides", Json::array({sizeOf(3), sizeOf(1)})},
+          {"strides", strides},
           {"storage_offset", sizeOf(0)}};
 }
 
@@ -452,6 +452,24 @@ TEST(Pt2OutputNames, AreThoseOfTheTraceWhereKeysNestTooDeeply) {
   EXPECT_NE(namesFor(tree), (Names{"a", "b"}));
   EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({"k"}), {tree})), (Names{"a", "b"}));
   EXPECT_EQ(namesFor(std::string(100000, '[')), (Names{"a", "b"}));
+}
+
+TEST(Pt2Metadata, StridesGiveTheOrderOfDimensionsInMemoryOfWhatTheGraphMakes) {
+  const auto orderOf = [](const Model& model) {
+    const ModelGraph graph = model.read();
+    return graph.value(graph.nodes.front().outputs.front()).tensor->memoryOrder;
+  };
+  using Order = std::vector<std::int64_t>;
+  Model model;
+  model.call("aten.relu.default", {"x"}, "a");
+  EXPECT_EQ(orderOf(model), Order{});
+  Json &values = model.graph()["tensor_values"], permuted = Json::array({sizeOf(1), sizeOf(2)});
+  values["a"]["strides"] = permuted;
+  EXPECT_EQ(orderOf(model), (Order{1, 0}));
+  values["x"]["strides"] = permuted;
+  EXPECT_EQ(orderOf(model), Order{}) << "an input that lay permuted in the trace does not in a run, and what is made of it neither";
+  values["x"]["strides"] = Json::array({sizeOf(1)});
+  expectContains(model.error(), "has another number of strides than of sizes");
 }
 
 TEST(Pt2Metadata, ModuleStacksGiveFramesWhateverTheirNames) {
