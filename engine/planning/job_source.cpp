@@ -157,7 +157,12 @@ StandingStep standingStep(const JobOptions& options) {
   for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
   MeasuredStep& median = measured.steps[medianPosition(durations)];
   const int copies = std::max(1, measured.replicas) * std::max(1, measured.tensor);
-  const Ns waits = cutReductionWaits(median.trace, std::max(1, median.trace.ranks / copies), std::max(1, measured.tensor));
+  ReductionNames names;
+  for (const NamedSpan& operation : median.operations) {
+    if (groupNamed(operation.name) == OperationGroup::Replicas)
+      names[{Rank(operation.worker.value), operation.start, operation.end}] = operation.name;
+  }
+  const Ns waits = cutReductionWaits(median.trace, std::max(1, median.trace.ranks / copies), std::max(1, measured.tensor), names);
   return {fmt::format("{}, {}{}", measured.name, median.name,
                       measured.times == TimesOf::Predicted ? "" : fmt::format(" ({})", nameOf(measured.times))),
           slowestPipeline(measured, median), measured.times, waits};

@@ -3,19 +3,25 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace pw {
 
-Ns cutReductionWaits(Trace& trace, int ranks, int tensor) {
-  using Group = std::tuple<Stage, std::int32_t, std::int32_t>;  // a stage or a pipeline rank, tensor-parallel rank
+Ns cutReductionWaits(Trace& trace, int ranks, int tensor, const ReductionNames& names) {
+  using Group = std::tuple<Stage, std::int32_t, std::int32_t, Bytes, std::string>;  // a stage or a pipeline rank, tensor-parallel rank, …
   std::map<std::pair<Group, Rank>, std::size_t> count;
   std::map<std::pair<Group, std::size_t>, std::vector<Span*>> together;
   for (Span& span : trace.spans) {  // in the order of their starts
     if (span.kind != SpanKind::ReduceGrad) continue;
-    const std::int32_t ofPipeline = span.rank.value % ranks;
-    const Group group{span.stage, span.stage.value < 0 ? ofPipeline : 0, span.rank.value / ranks % tensor};
+    const auto name = span.bytes > 0 ? names.end() : names.find({span.rank, span.start, span.end});
+    if (span.bytes == 0 && name == names.end()) continue;  // an addition of the rank alone, or another operation that is drawn as one
+    const bool isNamed = name != names.end();
+    const Stage stage = isNamed ? Stage(-1) : span.stage;  // a named one may be beside compute on one rank, and after it on another
+    const std::int32_t ofPipeline = stage.value < 0 ? span.rank.value % ranks : 0;
+    const Group group{stage, ofPipeline, span.rank.value / ranks % tensor, span.bytes, isNamed ? name->second : ""};
     together[{group, count[{group, span.rank}]++}].push_back(&span);
   }
   Ns waits = 0;

@@ -6,8 +6,8 @@
 namespace pw {
 namespace {
 
-Span reduction(int rank, int stage, Ns start, Ns end) {
-  return {Rank(rank), SpanKind::ReduceGrad, Stage(stage), Microbatch(-1), Rank(rank), 8, start, end};
+Span reduction(int rank, int stage, Ns start, Ns end, Bytes bytes = 8) {
+  return {Rank(rank), SpanKind::ReduceGrad, Stage(stage), Microbatch(-1), Rank(rank), bytes, start, end};
 }
 
 TEST(ReductionWaits, AreFromTheFirstToTheLastThatBegins) {
@@ -43,6 +43,27 @@ TEST(ReductionWaits, AreOfTheRanksThatReduceTogether) {
   Trace apart{2, {reduction(0, 0, 0, 5), reduction(1, 0, 6, 9)}, {}};
   EXPECT_EQ(cutReductionWaits(apart), 0);
   EXPECT_EQ(apart.spans.front().start, 0);
+  // Of shared parameters of two sizes: 0 with 2, and 1 with 3.
+  Trace shared{4, {reduction(0, -1, 0, 20), reduction(1, -1, 4, 20, 16), reduction(2, -1, 10, 20), reduction(3, -1, 12, 20, 16)}, {}};
+  EXPECT_EQ(cutReductionWaits(shared), (10 - 0) + (12 - 4));
+}
+
+TEST(ReductionWaits, AreNotOfOperationsThatOnlyLookLikeReductions) {
+  // A rank adds up gradients of its own, whenever it has them.
+  const Trace local{2, {reduction(0, -1, 0, 20, 0), reduction(1, -1, 10, 30, 0)}, {}};
+  Trace trace = local;
+  EXPECT_EQ(cutReductionWaits(trace), 0);
+  EXPECT_EQ(trace, local);
+  // Another tool's operations beside compute, of two replicas of one rank: only what both name alike is one reduction.
+  const Trace drawn{
+      2, {reduction(0, 0, 0, 20, 0), reduction(1, 0, 10, 20, 0), reduction(0, 0, 30, 40, 0), reduction(1, -1, 35, 40, 0)}, {}};
+  trace = drawn;
+  EXPECT_EQ(cutReductionWaits(trace), 0);
+  EXPECT_EQ(trace, drawn);
+  EXPECT_EQ(cutReductionWaits(trace, 1, 1, {{{Rank(0), 30, 40}, "grads-all-reduce"}, {{Rank(1), 35, 40}, "grads-all-reduce"}}), 35 - 30);
+  EXPECT_EQ(trace.spans[0].start, 0);
+  trace = drawn;
+  EXPECT_EQ(cutReductionWaits(trace, 1, 1, {{{Rank(0), 30, 40}, "grads-all-reduce"}, {{Rank(1), 35, 40}, "params-all-gather"}}), 0);
 }
 
 }  // namespace
