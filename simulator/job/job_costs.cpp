@@ -76,21 +76,29 @@ double upTo(const std::vector<StageCost>& stages, Number StageCost::*time, doubl
   return sum;
 }
 
-/// Gives each stage of the rank an equal part of its operations' time.
+/// The costs of the stages that the rank holds, in either replica.
+std::vector<StageCost*> stagesOf(Rank rank, const Placement& placement, CostTable& costs) {
+  std::vector<StageCost*> held;
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    if (placement.holds(rank, Stage(s))) held.push_back(&costs.stages[s]);
+  }
+  return held;
+}
+
+/// Gives each stage of the rank an equal part of its operations' time. Of two ranks that hold a stage the longer one counts.
 void giveToStages(Ns time, Rank rank, const Placement& placement, CostTable& costs) {
-  const auto stages = std::ranges::count(placement.rankOfStage, rank);
+  const std::vector<StageCost*> held = stagesOf(rank, placement, costs);
+  const auto stages = std::ssize(held);
   std::int64_t given = 0;
-  for (std::size_t s = 0; s < placement.rankOfStage.size(); ++s) {
-    if (placement.rankOfStage[s] != rank) continue;
-    costs.stages[s].optimizer = time * (given + 1) / stages - time * given / stages;
+  for (StageCost* stage : held) {
+    stage->optimizer = std::max(stage->optimizer, time * (given + 1) / stages - time * given / stages);
     ++given;
   }
 }
 
 /// What a trace shows of a rank's memory, as its stages need it: the least of a step stays, and what is above it at most belongs to the
-/// microbatches that are alive then. Stages of a rank have equal parts.
+/// microbatches that are alive then. Stages of a rank have equal parts; of two ranks that hold a stage the larger one counts.
 void addMemory(const Job& job, CostTable& costs) {
-  const Placement& placement = job.schedule.placement;
   for (std::size_t r = 0; r < job.memory.size(); ++r) {
     std::map<std::pair<Stage, Microbatch>, ActionKind> last;
     for (const Action& action : job.schedule.rows[r]) last[{action.stage, action.microbatch}] = action.kind;
@@ -101,11 +109,11 @@ void addMemory(const Job& job, CostTable& costs) {
       const bool ends = action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight;
       if (ends && last[{action.stage, action.microbatch}] == action.kind) --alive;
     }
-    const std::int64_t stages = std::max<std::int64_t>(1, std::ranges::count(placement.rankOfStage, Rank(static_cast<std::int32_t>(r))));
-    for (std::size_t s = 0; s < placement.rankOfStage.size(); ++s) {
-      if (placement.rankOfStage[s].index() != r) continue;
-      costs.stages[s].parameterBytes = job.memory[r].base / stages;
-      costs.stages[s].activationBytes = (job.memory[r].peak - job.memory[r].base) / std::max<std::int64_t>(1, most);
+    const auto [base, peak] = job.memory[r];
+    const std::vector<StageCost*> held = stagesOf(Rank(r), job.schedule.placement, costs);
+    for (StageCost* stage : held) {
+      stage->parameterBytes = std::max(stage->parameterBytes, base / std::ssize(held));
+      stage->activationBytes = std::max(stage->activationBytes, (peak - base) / std::max<std::int64_t>(1, most));
     }
   }
 }

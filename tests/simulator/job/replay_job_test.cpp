@@ -233,6 +233,29 @@ TEST(ReplayJob, CostsOfAJobPredictItsOwnTrace) {
   EXPECT_EQ(forward, 3000);
 }
 
+// Each rank holds two stages, one of them as its second replica.
+TEST(ReplayJob, CostsOfABidirectionalJobPredictItsOwnStepAndMemory) {
+  constexpr Ns kOptimizer = 700;
+  const Schedule schedule = generate("chimera", {4, 4, 4});
+  SyntheticCosts times;
+  times.forward = std::vector<Ns>(4, 1000);
+  times.backward = std::vector<Ns>(4, 2000);
+  CostTable table = syntheticTable(times, 4);
+  for (StageCost& stage : table.stages) stage.optimizer = kOptimizer;
+  const Trace trace = simulate(schedule, table);
+  Job job = jobOf(jobOfSteps({trace, trace}));
+  ASSERT_TRUE(job.schedule.placement.bidirectional());
+  job.memory.assign(4, {1000, 1600});
+  const CostTable costs = costsOf(job);
+  const Metrics own = metricsOf(simulate(job.schedule, costs));
+  EXPECT_EQ(own.step, metricsOf(trace).step);
+  for (const StageCost& stage : costs.stages) {
+    EXPECT_EQ(stage.optimizer, kOptimizer);
+    EXPECT_EQ(stage.parameterBytes, 500);
+  }
+  for (const RankMetrics& rank : own.ranks) EXPECT_EQ(rank.peakBytes, 1600);
+}
+
 TEST(ReplayJob, ActionTimesKeepWhatDiffersBetweenMicrobatches) {
   Trace trace = pipeline("gpipe", 2, {100, 100}, {200, 200});
   // The last backward of rank 0, which ends the step, takes 70 more.
