@@ -97,7 +97,11 @@ JobCalibration calibrateJob(Job job, std::span<const Job> others) {
     result.others.push_back(std::move(one));
   }
   const auto count = static_cast<double>(others.size());
-  job.uncertainty = Uncertainty{std::sqrt(squares / (kPriorRuns + count)), 1 + static_cast<int>(others.size())};
+  const double deviation = std::sqrt(squares / (kPriorRuns + count));
+  if (!(deviation <= kMostDeviation))
+    throw UsageError(fmt::format("steps of the further jobs take more than {} times as long as {} predicts; give jobs of the same model",
+                                 kMostDeviation, job.name));
+  job.uncertainty = Uncertainty{deviation, 1 + static_cast<int>(others.size())};
   result.job = std::move(job);
   return result;
 }

@@ -35,6 +35,8 @@ struct PredictedJob {
   bool operator==(const PredictedJob&) const = default;
 };
 
+inline constexpr int kMostDeviation = 1000;  ///< that a job can hold
+
 struct JobCalibration {
   Job job;                        ///< with its uncertainty
   std::optional<double> ofSteps;  ///< `heldOutDeviation`
@@ -42,8 +44,8 @@ struct JobCalibration {
 };
 
 /// Predicts the schedules of other jobs of the same model from a job's times, and puts into the job how far off they are, together with the
-/// prior, which counts as two jobs. Throws UsageError for a job that was not measured, and for one of a single step without others, of
-/// which nothing can be held out.
+/// prior, which counts as two jobs. Throws UsageError for a job that was not measured, for one of a single step without others, of which
+/// nothing can be held out, and for others that are off by more than `kMostDeviation`, which are of another model.
 [[nodiscard]] JobCalibration calibrateJob(Job job, std::span<const Job> others);
 
 }  // namespace pw

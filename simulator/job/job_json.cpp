@@ -11,6 +11,7 @@
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
+#include "simulator/job/held_out.h"
 #include "simulator/job/replay_job.h"
 #include "simulator/text/json_part.h"
 
@@ -85,7 +86,7 @@ std::vector<std::string> rowsOf(const Schedule& schedule) {
   return rows;
 }
 
-/// What a job has not always, as lines of its document.
+/// Members that not every job has, as lines of its document.
 std::string optionalLines(const Job& job) {
   std::string lines;
   Json memory = Json::array();
@@ -133,7 +134,7 @@ TimesOf timesNamed(const JsonPart& json) {
 }
 
 Uncertainty uncertaintyIn(const JsonPart& json) {
-  constexpr int kMostJobs = 1 << 30, kMostDeviation = 1000;
+  constexpr int kMostJobs = 1 << 30;
   const auto deviation = json["deviation"].as<double>();
   if (!(deviation >= 0 && deviation <= kMostDeviation)) json["deviation"].fail(fmt::format("is not from 0 to {}", kMostDeviation));
   return {deviation, json["runs"].within<int>(1, kMostJobs)};

@@ -72,5 +72,14 @@ TEST(HeldOut, OtherJobsShowHowFarOffTheirPredictionsAre) {
   EXPECT_EQ(parseJob(toJson(result.job), "job.json"), result.job) << "it is kept in the job's file";
 }
 
+TEST(HeldOut, RefusesJobsThatAreFartherOffThanAJobCanHold) {
+  const Job job = jobOfLengths({1, 1});
+  const auto deviationOf = [&](double factor) {
+    return calibrateJob(job, std::vector<Job>{jobOfLengths({factor})}).job.uncertainty->deviation;  // (factor - 1) / sqrt(3)
+  };
+  EXPECT_LT(deviationOf(1700), kMostDeviation);
+  EXPECT_THROW((void)deviationOf(1800), UsageError);
+}
+
 }  // namespace
 }  // namespace pw::test
