@@ -101,14 +101,16 @@ TEST(HangDumps, OfTorchPipelinesNameWhatWasDoneToTheJob) {
     const int rank = truth["rank"];
     ASSERT_TRUE(d.firstStuck);
     expectAsSaid(*d.firstStuck, truth);
+    int firsts = 0;
     for (const hang::Spot& wait : d.waits) {
       expectAsSaid(wait, truth);
       const bool isFirst =
           wait.rank == d.firstStuck->rank && wait.posted == d.firstStuck->posted && wait.operation == d.firstStuck->operation;
-      if (isFirst) {
-        EXPECT_EQ(hang::textOf(wait), hang::textOf(*d.firstStuck)) << "one operation has one name";
-      }
+      if (!isFirst) continue;
+      ++firsts;
+      EXPECT_EQ(hang::textOf(wait), hang::textOf(*d.firstStuck)) << "one operation has one name";
     }
+    EXPECT_EQ(firsts, 1);
     for (const auto& entry : truth["stuck"].items()) {
       const std::string& stuck = entry.key();
       EXPECT_TRUE(std::ranges::any_of(d.waits, [&](const hang::Spot& wait) { return std::to_string(wait.rank.value) == stuck; })) << stuck;
