@@ -9,6 +9,7 @@
 #include "schedules/error.h"
 #include "simulator/job/held_out.h"
 #include "simulator/job/job_costs.h"
+#include "simulator/job/memory.h"
 #include "simulator/job/typical.h"
 #include "simulator/text/counted.h"
 
@@ -19,7 +20,8 @@ Job jobFor(const SubjectOptions& o) {
   return o.job ? withSteps(*o.job, o.costsFromSteps) : *loadJob({.paths = {o.costsFrom}, .steps = o.costsFromSteps});
 }
 
-Subject subjectWith(const Job& job, Schedule schedule) {
+Subject subjectWith(const Job& job, Schedule schedule, const SubjectOptions& o) {
+  if (!o.memoryLimit.empty()) requireMemory(job);
   Subject subject;
   const int stages = static_cast<int>(schedule.placement.stages()), own = static_cast<int>(job.schedule.placement.stages());
   JobStepTimes times = timesFor(job, schedule);
@@ -45,13 +47,13 @@ std::string jobTimesText(const Job& job, bool isByAction) { return (isByAction ?
 
 ShapeOptions jobShape(const SubjectOptions& o) { return shapeFor(jobFor(o), o); }
 
-Subject jobSubject(Schedule schedule, const SubjectOptions& o) { return subjectWith(jobFor(o), std::move(schedule)); }
+Subject jobSubject(Schedule schedule, const SubjectOptions& o) { return subjectWith(jobFor(o), std::move(schedule), o); }
 
 Subject jobSubject(const SubjectOptions& o) {
   const Job job = jobFor(o);
-  if (!o.csv.empty()) return subjectWith(job, readSchedule(o.csv, o.letters.value_or(Letters::Torch)));
+  if (!o.csv.empty()) return subjectWith(job, readSchedule(o.csv, o.letters.value_or(Letters::Torch)), o);
   if (o.schedule.empty() && !o.shape.given()) {
-    Subject subject = subjectWith(job, job.schedule);
+    Subject subject = subjectWith(job, job.schedule, o);
     if (subject.schedule.name.empty()) subject.schedule.name = "custom";
     return subject;
   }
@@ -60,7 +62,7 @@ Subject jobSubject(const SubjectOptions& o) {
   const std::string name = o.schedule.empty() ? job.schedule.name : o.schedule;
   if (name.empty()) throw UsageError(fmt::format("the order of {} is of no family; say which with --schedule NAME", o.costsFrom));
   if (o.schedule.empty() && shape.chunks == 0 && own.stages % own.ranks == 0) shape.chunks = own.stages / own.ranks;
-  return subjectWith(job, generateFrom(name, shape));
+  return subjectWith(job, generateFrom(name, shape), o);
 }
 
 }  // namespace pw

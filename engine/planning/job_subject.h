@@ -8,7 +8,8 @@ namespace pw {
 
 /// What is simulated with the costs of a job (`SubjectOptions::costsFrom`: a job or its trace): without a schedule in the options its own,
 /// action by action; else theirs, of the job's ranks and microbatches where they do not say others, with the job's work spread over its
-/// stages (`costsFor`). Limits and slow ranks are not looked at. Throws UsageError where neither options nor job say the schedule.
+/// stages (`costsFor`). Slow ranks are not looked at. Throws UsageError where neither options nor job say the schedule, and for a memory
+/// limit where the job's traces do not show memory.
 [[nodiscard]] Subject jobSubject(const SubjectOptions& options);
 
 /// The options' shape, with the job's ranks and microbatches where they do not say others.

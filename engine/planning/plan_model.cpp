@@ -24,6 +24,7 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/rank_profiles.h"
 #include "simulator/job/held_out.h"
+#include "simulator/job/memory.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
@@ -261,6 +262,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   planned.graph = job ? jobModel(*job, o.models.front()) : loadModel(o.models);  // first of all: a file that is not there matters most
   const ModelGraph& graph = planned.graph;
   const bool layers = isLayerChain(graph);
+  if (job && !o.memoryLimit.empty()) requireMemory(*job);
   if (layers) {
     planned.profile = layerCosts(graph, layersOfPlan(o));
     if (job) planned.profile.uncertainty = uncertaintyOfOthers(*job);

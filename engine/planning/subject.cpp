@@ -251,9 +251,6 @@ Subject limited(Subject subject, const SubjectOptions& o) {
   setLiveLimits(subject, o.liveLimit);
   if (!o.memoryLimit.empty()) {
     if (!o.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; omit --memory-limit");
-    const bool knowsMemory = std::ranges::any_of(subject.costs.stages, [](const StageCost& s) { return s.activationBytes > 0; });
-    if (isFromJob(o) && !knowsMemory)
-      throw UsageError("the traces of this job say nothing of memory, so that no limit can be checked; omit --memory-limit");
     subject.limits.assign(subject.schedule.rows.size(), parseSize(o.memoryLimit));
   }
   return subject;

@@ -13,6 +13,7 @@
 #include "schedules/units.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/job/job_costs.h"
+#include "simulator/job/memory.h"
 #include "simulator/layout/best.h"
 #include "simulator/layout/rules.h"
 #include "simulator/model/graph_facts.h"
@@ -235,14 +236,17 @@ void noteMoves(const Plan& plan, const LayeredModel& model, const TimedLayouts& 
   }
 }
 
-/// A note where not even the best layout fits.
-void noteExcess(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits, MegatronPlan& megatron) {
+/// The first rank that needs more than its limit.
+std::optional<std::size_t> rankOver(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits) {
   for (std::size_t r = 0; r < limits.size(); ++r) {
-    if (limits[r] == 0 || peaks[r] <= limits[r]) continue;
-    megatron.notes.push_back(
-        fmt::format("No layout fits: in the nearest, rank {} needs {} of its {}.", r, formatSize(peaks[r]), formatSize(limits[r])));
-    return;
+    if (limits[r] != 0 && peaks[r] > limits[r]) return r;
   }
+  return std::nullopt;
+}
+
+/// `rank 0 needs 300 B of its 250 B`.
+std::string needText(std::size_t rank, const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits) {
+  return fmt::format("rank {} needs {} of its {}", rank, formatSize(peaks[rank]), formatSize(limits[rank]));
 }
 
 }  // namespace
@@ -253,6 +257,7 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::option
   if (!trains(plan.schedule))
     throw UsageError(fmt::format("{} has no backward, and Megatron's layout is for training; export another plan", plan.schedule.name));
   requireJobFor(layers, graph);
+  if (memoryLimit > 0 && isLayerChain(graph)) requireMemory(tableOf(graph));
   LayeredModel model = layered(plan, graph, layers);
   MegatronPlan megatron;
   if (layers) megatron.notes.emplace_back(kLayersAlike);
@@ -268,15 +273,23 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::option
                                  plan.modelName, counted(transformers, "numbered layer")));
   const std::string other = unlike(plan, shape);
   megatron.exact = sameShape && other.empty();
-  const std::optional<Begins> own = megatron.exact ? ownBegins(plan, model, layouts) : std::nullopt;
+  std::optional<Begins> own = megatron.exact ? ownBegins(plan, model, layouts) : std::nullopt;
   const BestLayout best = bestLayout(layouts, shape, limits, own);
+  if (own && !rankOver(best.times.peaks, limits)) {
+    const std::vector<Bytes> peaks = layouts.times(*own).peaks;
+    if (const std::optional<std::size_t> over = rankOver(peaks, limits)) {
+      megatron.notes.push_back(fmt::format("As the plan is cut, {}; exported with a layout that fits.", needText(*over, peaks, limits)));
+      own.reset();
+    }
+  }
   const Begins begins = own ? *own : best.begins;
   if (megatron.exact && !own) noteMoves(plan, model, layouts, begins, megatron);
   megatron.exact = own.has_value();
   megatron.ranks = shape.ranks;
   megatron.chunks = shape.chunks;
   megatron.layout = layouts.layoutOf(begins);
-  megatron.step = layouts.times(begins).step;
+  const TimedLayouts::Times times = layouts.times(begins);
+  megatron.step = times.step;
   megatron.planStep = stepOfPlan(plan);
   if (!other.empty()) {
     megatron.notes.push_back(fmt::format("{} {}; exported as {}, with the layout of the shortest predicted step{}.", plan.schedule.name,
@@ -287,7 +300,9 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::option
                                          formatDuration(megatron.step)));
   }
   if (megatron.exact) megatron.step = megatronStepOf(plan);  // the chain of layers leaves out what a model sends past the next stage
-  noteExcess(best.times.peaks, limits, megatron);
+  if (const std::optional<std::size_t> over = rankOver(times.peaks, limits))
+    megatron.notes.push_back(
+        fmt::format("No layout fits: in {}, {}.", own ? "the plan's own" : "the nearest", needText(*over, times.peaks, limits)));
   for (std::string& note : notesOf(megatron.layout, shape.ranks)) megatron.notes.push_back(std::move(note) + ".");
   addFlags(megatron, plan, shape);
   addRecompute(megatron, plan);

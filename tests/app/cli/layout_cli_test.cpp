@@ -164,6 +164,37 @@ TEST_F(LayoutCommand, KeepsToTheMemoryOfARank) {
   EXPECT_THAT(refusal({"export", plan, "--to", "svg", "--memory-limit", "150B"}), HasSubstr("use it with --to megatron"));
 }
 
+// A plan that Megatron can run as it is, but that does not fit, becomes the one that does.
+TEST_F(LayoutCommand, KeepsAPlansOwnCutWhereItFits) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
+  for (int i = 0; i < 4; ++i) text += "blocks." + std::to_string(i) + ",1,1,1,100,0,0\n";
+  const std::string table = folder_.with("bytes.csv", text), plan = folder_.file("plan.json"), out = folder_.file("megatron.json");
+  ASSERT_EQ(test::call({"plan", "--layers", table, "--ranks", "2", "--microbatches", "4", "--schedule", "1f1b", "--split", "blocks.3",
+                        "--out", plan})
+                .status,
+            0);
+  const auto exported = [&](const Words& limit) {
+    Words words{"export", plan, "--to", "megatron", "--out", out};
+    words.insert(words.end(), limit.begin(), limit.end());
+    const test::Outcome outcome = test::call(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(test::contentOf(out));
+  };
+  for (const Words& limit : {Words{}, Words{"--memory-limit", "300B"}}) {
+    const json own = exported(limit);
+    EXPECT_EQ(own["layout"], "Et*3|tL");
+    EXPECT_EQ(own["exact"], true);
+  }
+  const json moved = exported({"--memory-limit", "250B"});
+  EXPECT_EQ(moved["layout"], "Et*2|t*2L");
+  EXPECT_EQ(moved["exact"], false);
+  EXPECT_THAT(moved["notes"], ElementsAre("As the plan is cut, rank 0 needs 300 B of its 250 B; exported with a layout that fits.",
+                                          "Stage 1 begins before blocks.3; here before blocks.2."));
+  const json none = exported({"--memory-limit", "150B"});
+  EXPECT_EQ(none["layout"], "Et*3|tL") << "nothing fits, so that the plan stays as it is";
+  EXPECT_THAT(none["notes"].dump(), HasSubstr("No layout fits: in the plan's own, rank 0 needs 300 B of its 150 B."));
+}
+
 // A plan that recomputes all: Megatron's forward runs again in every backward, and only what enters a layer is kept.
 TEST_F(LayoutCommand, CountsRecomputationWhereThePlanRecomputes) {
   std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,activation_if_recomputed_bytes\n";
@@ -173,6 +204,9 @@ TEST_F(LayoutCommand, CountsRecomputationWhereThePlanRecomputes) {
   EXPECT_THAT(of["flags"].dump(), HasSubstr("--recompute-granularity full"));
   EXPECT_EQ(of["layout"], "Et*2|t*2L");
   EXPECT_EQ(of["step_ns"], (3 + 1) * 2 * (2 + 2 + 2 + 2));
+  // Rank 0 holds two layers of the microbatch that runs again, and of the other one the 3 bytes that enter its second layer.
+  EXPECT_THAT(test::call({"export", folder_.file("plan.json"), "--to", "megatron", "--memory-limit", "100B"}).out,
+              HasSubstr("rank 0 needs 103 B of its 100 B"));
 }
 
 // Two rows for each layer: an even cut into three begins inside of one, and the cuts that are named work.
