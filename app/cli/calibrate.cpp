@@ -153,8 +153,8 @@ Command addCalibrate(CLI::App& app) {
       "Examples:\n"
       "  pipewright calibrate --store runs.db --out calibrated.json     then: pipewright plan MODEL.pt2 --profile calibrated.json\n"
       "  pipewright calibrate job.json other.json --out calibrated.json  then: pipewright search --costs-from calibrated.json --ranks 8\n\n"
-      "Of runs it is fitted how much longer forwards, backwards and the optimizer take where ranks compute side by side, what passes "
-      "between two\n"
+      "From runs it fits how much longer forwards, backwards and the optimizer take where ranks compute side by side, what passes between "
+      "two\n"
       "actions, and what a message takes beyond the link's figures. A job's times are its own, and stay: it gets the error bar that its\n"
       "steps show, half of them predicted from the other half, and for other schedules what the further jobs show.");
   return [options] { return runCalibrate(*options); };

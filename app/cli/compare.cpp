@@ -45,6 +45,7 @@ struct Pair {
   const Trace* after = nullptr;
   std::string beforeName, afterName;    ///< column heads
   std::string beforeTitle, afterTitle;  ///< above the timelines
+  std::string beforeText, afterText;    ///< in sentences: `the run`
   double beforeUse = 0, afterUse = 0;   ///< of the model's FLOPs; 0: not known, or nothing was computed
   Ns beforeWaits = 0, afterWaits = 0;   ///< for ranks to reduce gradients with, over all ranks; not in the groups
   bool sendsCompare = true;             ///< not a prediction's with a run's, which end when their receiver takes them
@@ -98,7 +99,7 @@ std::string comparisonText(const Verdict& verdict, const std::string& sentence, 
   if (pair.beforeUse > 0 || pair.afterUse > 0) rows.push_back({"model FLOPs", share(pair.beforeUse), share(pair.afterUse), ""});
   text += table(rows);
   text += fmt::format("\nOn average actions start {} of the makespan away from where they were {}", percent(comparison.actionError),
-                      pair.beforeName == "predicted" ? "predicted" : "in " + pair.beforeName);
+                      pair.beforeName == "predicted" ? "predicted" : "in " + pair.beforeText);
   text += fmt::format(" ({} matched{}{}).\n", counted(comparison.matched, "action"),
                       comparison.matchedSplit > 0 ? fmt::format(", of them {} B with I", comparison.matchedSplit) : "",
                       comparison.unmatched > 0 ? fmt::format(", {} found in one only", comparison.unmatched) : "");
@@ -114,8 +115,7 @@ std::string comparisonText(const Verdict& verdict, const std::string& sentence, 
                            name, formatDuration(waits))
                      : "";
   };
-  text += waitsText(pair.beforeName == "predicted" ? "the prediction" : pair.beforeName, pair.beforeWaits);
-  text += waitsText(pair.beforeName == "predicted" ? "the run" : pair.afterName, pair.afterWaits);
+  text += waitsText(pair.beforeText, pair.beforeWaits) + waitsText(pair.afterText, pair.afterWaits);
   text += "\nA message (SEND) of a run ends when its receiver takes it; the delay it causes is counted as WAIT.\n";
   return text;
 }
@@ -198,6 +198,8 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
                   times,
                   "predicted",
                   times + ", " + titleOf(run, step, chosen.steps),
+                  "the prediction",
+                  run.facts.synthetic ? "the rehearsal" : "the run",
                   utilisationOf(run, verdict.comparison.predictedStep),
                   utilisationOf(run, verdict.comparison.measuredStep),
                   0,
@@ -225,6 +227,8 @@ int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord&
                   fmt::format("run {}", with.id.value),
                   titleOf(run, step, chosen.steps),
                   titleOf(with, withStep, chosenWith.steps),
+                  fmt::format("run {}", run.id.value),
+                  fmt::format("run {}", with.id.value),
                   utilisationOf(run, verdict.comparison.predictedStep),
                   utilisationOf(with, verdict.comparison.measuredStep),
                   beforeWaits,
@@ -252,7 +256,8 @@ int compareTraces(const CompareOptions& options) {
   if (verdict.comparison.matched == 0)
     throw UsageError(fmt::format("no action of {} is in {}: they name no kind, stage, microbatch and rank that both have", options.trace,
                                  options.withTrace));
-  Pair pair{&before.trace, &after.trace, "first", "second", before.title, after.title, 0, 0, before.reductionWaits, after.reductionWaits};
+  Pair pair{&before.trace,     &after.trace,       "first", "second", before.title,          after.title,
+            "the first trace", "the second trace", 0,       0,        before.reductionWaits, after.reductionWaits};
   pair.sendsCompare = (before.times == TimesOf::Predicted) == (after.times == TimesOf::Predicted);
   const bool isOfPredictions = before.times == TimesOf::Predicted && after.times == TimesOf::Predicted;
   const std::string sentence = verdictText(verdict, "the first", "the second", isOfPredictions ? Happened::No : Happened::Yes);
@@ -302,7 +307,7 @@ Command addCompare(CLI::App& app) {
       "  pipewright compare --trace before.json.gz --with-trace after.json.gz\n\n"
       "A run is represented by its median step after the first, which warms up. Errors are signed: + took longer.\n"
       "With --with, the JSON fields predicted_* are those of the first run.\n"
-      "Reductions of gradients count from when the last of their ranks begins them; waits for it are said on their own.");
+      "Reductions of gradients count from when the last of their ranks begins them; waits for it are listed separately.");
   return [options] { return runCompare(*options); };
 }
 

@@ -52,7 +52,7 @@ std::string scheduleOf(const Candidate& c) {
   return c.certificate ? fmt::format("{}, {}", c.request.schedule, gapText(*c.certificate)) : c.request.schedule;
 }
 
-/// Whether the costs have no memory, as those of a job.
+/// Whether the costs have no memory, as those of a job whose traces do not show it.
 bool isWithoutMemory(const Found& found) {
   return std::ranges::all_of(found.candidates, [](const Candidate& c) { return c.peak == 0; });
 }

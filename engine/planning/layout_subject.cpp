@@ -72,7 +72,8 @@ ExaminedLayout examineLayout(const LayoutOptions& o) {
   result.refusal = refusalOfMicrobatches(result.ranks, result.chunks, result.microbatches, o.group);
   std::optional<LaidOutTable> laidOut;
   if (!o.table.empty()) {
-    if (!isLayerTableName(o.table) && !isCertainlyTrace(o.table)) throw UsageError(fmt::format("{} is not a layer table; give a .json or .csv file", o.table));
+    if (!isLayerTableName(o.table) && !isCertainlyTrace(o.table))
+      throw UsageError(fmt::format("{} is neither a layer table nor a job or trace; give a .json or .csv file, or a trace", o.table));
     LayerTable table = tableOf(loadModel({o.table}));
     const bool isToldLayers = isOfJob(table) && o.layers;
     if (isToldLayers) table = withLayers(table, *o.layers);

@@ -1,4 +1,5 @@
 // Plans run without their model, and what is said where there is no GPU to run them on.
+#include <algorithm>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -152,11 +153,12 @@ TEST(Synthetic, ComparesReductionsWithoutTheWaitForOtherReplicas) {
   ASSERT_EQ(count, 4) << "a stage of each rank";
   const std::int64_t waits = document.at("measured_reduction_waits_ns").get<std::int64_t>();
   EXPECT_GT(waits, 0);
-  for (const auto& group : document.at("by_kind")) {
-    if (group.at("group") == "REDUCE_GRAD") {
-      EXPECT_EQ(group.at("measured_ns").get<std::int64_t>() + waits, all);
-    }
-  }
+  const auto& groups = document.at("by_kind");
+  const auto reductions = std::ranges::find_if(groups, [](const auto& group) { return group.at("group") == "REDUCE_GRAD"; });
+  ASSERT_NE(reductions, groups.end());
+  EXPECT_EQ(reductions->at("measured_ns").get<std::int64_t>() + waits, all);
+  EXPECT_THAT(finish({"compare", "--store", store}).out,
+              testing::HasSubstr("\nBefore reductions of gradients, ranks of the rehearsal waited "));
 }
 
 }  // namespace
