@@ -57,9 +57,9 @@ struct RunsPanel::Private {
   } shown;
   std::shared_ptr<const Measured> shownBefore;  ///< what was shown before a run began
   std::shared_ptr<const ModelGraph> profiled;
-  std::shared_ptr<const Profile> followed;  ///< the costs that the controls follow
-  std::optional<int> pendingSteps;          ///< a run that waits for its prediction
-  std::optional<int> wantedStep;            ///< of the run that is loaded next; nothing: its median one
+  std::shared_ptr<const Profile> followed;          ///< the costs that the controls follow
+  std::optional<int> pendingSteps;                  ///< a run that waits for its prediction
+  std::optional<std::pair<RunId, int>> wantedStep;  ///< of a run that is loaded as soon as it is listed; nothing: its median one
   bool isRun = false, follows = false, wasBusy = false;
   bool isRefused = false;  ///< and the line says so, until there is a plan
 
@@ -146,7 +146,10 @@ void RunsPanel::Private::connectAll() {
     follows = false;  // a user who looks at another run is not interrupted
     load(history->selected());
   });
-  connect(history, &RunHistory::listed, p, &RunsPanel::listed);
+  connect(history, &RunHistory::listed, p, [this] {
+    wantedStep.reset();  // of a run that is not there
+    emit panel.listed();
+  });
   connect(history, &RunHistory::noted, p, [this](const QString& sentence) { controls->say(sentence); });
   connect(history, &RunHistory::failed, p, &RunsPanel::failed);
   connect(history, &RunHistory::planRequested, p, [this] { loadPlan(); });
@@ -300,12 +303,13 @@ void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program)
 void RunsPanel::refresh() { d->history->list(d->document.storePath()); }
 
 void RunsPanel::chooseRun(RunId id, std::optional<int> step) {
-  d->wantedStep = step;
+  d->wantedStep = step ? std::optional(std::pair(id, *step)) : std::nullopt;
   d->history->choose({id});
   refresh();
 }
 
 void RunsPanel::compareRuns(RunId id, RunId with) {
+  d->wantedStep.reset();
   d->history->choose({id, with});
   refresh();
 }
@@ -322,9 +326,11 @@ const std::vector<RunSummary>& RunsPanel::runs() const { return d->history->runs
 
 /// Shows the newest of these runs, compared with the one before it.
 void RunsPanel::Private::load(const std::vector<RunId>& ids) {
+  const auto wanted = std::exchange(wantedStep, std::nullopt);
   if (ids.empty()) return;
   const std::string store = document.storePath().toStdString();
-  const std::optional<int> step = std::exchange(wantedStep, std::nullopt);
+  const bool isWanted = wanted && ids == std::vector{wanted->first};
+  const std::optional<int> step = isWanted ? std::optional(wanted->second) : std::nullopt;
   loading.start(tr("Load run %1").arg(ids.back().value), [this, store, ids, step](JobControl&) -> std::function<void()> {
     const RunStore file(store, RunStore::Mode::ReadOnly);
     const auto main = std::make_shared<const RunRecord>(file.load(ids.back()));

@@ -13,6 +13,20 @@
 #include "simulator/timeline/fill.h"
 
 namespace pw::gui {
+namespace {
+
+QDir plansFolder() { return {QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation) + QStringLiteral("/plans")}; }
+
+/// Where the plan of a run with this text is kept.
+std::string planPath(RunId id, const std::string& text) {
+  const QByteArray hash =
+      QCryptographicHash::hash(QByteArrayView(text.data(), static_cast<qsizetype>(text.size())), QCryptographicHash::Sha256)
+          .toHex()
+          .left(12);
+  return plansFolder().filePath(QStringLiteral("run-%1-%2.json").arg(id.value).arg(QString::fromLatin1(hash))).toStdString();
+}
+
+}  // namespace
 
 RunsOfStore listRuns(const std::string& store) {
   std::error_code ignored;
@@ -42,17 +56,15 @@ bool isOfPlan(const Prediction& prediction, const Plan& plan) {
 }
 
 std::string keepPlan(const RunRecord& run) {
-  const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation) + QStringLiteral("/plans"));
+  const QDir folder = plansFolder();
   const std::string text = toJson(run.plan);
-  const QByteArray hash =
-      QCryptographicHash::hash(QByteArrayView(text.data(), static_cast<qsizetype>(text.size())), QCryptographicHash::Sha256)
-          .toHex()
-          .left(12);
   if (!folder.mkpath(QStringLiteral(".")))
     throw Error(translated("Cannot make the folder %1 for the plan; make it writable.").arg(folder.path()).toStdString());
-  std::string path = folder.filePath(QStringLiteral("run-%1-%2.json").arg(run.id.value).arg(QString::fromLatin1(hash))).toStdString();
+  std::string path = planPath(run.id, text);
   writeFile(path, text);
   return path;
 }
+
+bool isPlanOf(const RunRecord& run, const std::string& path) { return path == planPath(run.id, toJson(run.plan)); }
 
 }  // namespace pw::gui

@@ -31,4 +31,7 @@ struct RunsOfStore {
 /// Writes the run's plan where it stays, for documents that use it; its path. Throws Error when it cannot.
 [[nodiscard]] std::string keepPlan(const RunRecord& run);
 
+/// Whether `keepPlan` writes this run's plan to this path.
+[[nodiscard]] bool isPlanOf(const RunRecord& run, const std::string& path);
+
 }  // namespace pw::gui

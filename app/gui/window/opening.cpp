@@ -13,6 +13,7 @@
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/dumps.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/runs/run_loading.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/view_link.h"
 #include "app/gui/window/window_parts.h"
@@ -97,7 +98,7 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   if (something) {
     stack->setCurrentWidget(timeline);
     showDocks(true);
-    raiseWhatSaysMore();
+    if (loaded.hasDesign || !loaded.measured.empty()) raiseWhatSaysMore();
   }
   arrangeFor(loaded);
   if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
@@ -127,11 +128,14 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   showTitle();
 }
 
-/// The plan of a run, as a file. Without a plan, the notes that there are were written on that run, and stay.
+/// The plan of a run, as a file. Without a plan, notes beside that run are on it, and stay.
 void MainWindow::Private::openPlanOfRun(const QStringList& paths) {
   const bool hasPlan = document.graph() || document.design().customCosts;
-  ofRun = {paths, hasPlan ? std::vector<Note>() : document.design().notes};
+  const auto shown = document.measured();
+  const bool isShown = shown && shown->run && !shown->live && paths.size() == 1 && isPlanOf(*shown->run, paths.front().toStdString());
+  ofRun = {paths, isShown && !hasPlan ? document.design().notes : std::vector<Note>()};
   window.open(paths);
+  if (recovers && document.isModified()) ofRun = {};  // the user discarded them, or stays
 }
 
 /// Beside the note that says which one was chosen.

@@ -1,10 +1,14 @@
 // Projects as the window saves and opens them: what is open comes back, also without a plan.
 #include <QAction>
+#include <QApplication>
 #include <QFile>
+#include <QMessageBox>
+#include <QTimer>
 #include <QTreeView>
 #include <algorithm>
 
 #include "app/gui/document/notes.h"
+#include "app/gui/runs/run_loading.h"
 #include "app/gui/timeline/facts/navigation.h"
 #include "tests/app/gui/stored_run.h"
 #include "tests/app/gui/window_fixture.h"
@@ -84,19 +88,31 @@ struct ProjectOfARun : WindowFixture {
   void SetUp() override {
     WindowFixture::SetUp();
     open(sample("gpt_small.pt2"));
-    run = storeRun(store.toStdString(), document().plan(), {1, 1.5, 1.2, 1});
-    newWindow();
+    plan = document().plan();
+    run = storeRun(store.toStdString(), plan, {1, 1.5, 1.2, 1});
+    openAndNote(false);
+  }
+  /// The run at its second step, with a note at a block.
+  void openAndNote(bool asks) {
+    newWindow(asks);
     open(store);
     window_->runs().chooseRun(run, 1);
     ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs));
     window_->timeline().select({Source::Measured, {Rank(1), TrackKind::Compute, 3}});
     ASSERT_TRUE(addNote(document(), {"late", 0, blockName(window_->timeline().scene(), *window_->timeline().scene().selected)}));
   }
-  void newWindow() {
-    window_ = std::make_unique<MainWindow>(false);
+  void newWindow(bool asks = false) {
+    window_ = std::make_unique<MainWindow>(asks);
     window_->show();
   }
+  [[nodiscard]] QTreeView& history() const { return *window_->runs().findChild<QTreeView*>(QStringLiteral("history")); }
+  void loadPlan() {
+    const auto actions = history().actions();
+    (*std::ranges::find(actions, QStringLiteral("Load its plan"), &QAction::text))->trigger();
+    ASSERT_TRUE(QTest::qWaitFor([this] { return document().graph() != nullptr && settle(); }, kLongMs)) << window_->message().toStdString();
+  }
   const QString store = folder_.filePath(QStringLiteral("stored.db")), path = folder_.filePath(QStringLiteral("noted.pwproj"));
+  Plan plan;
   RunId run;
 };
 
@@ -122,15 +138,46 @@ TEST_F(ProjectOfARun, WhoseRunIsGoneSaysSoAndKeepsTheNotes) {
   EXPECT_TRUE(QTest::qWaitFor([this] { return window_->message().contains(QStringLiteral("There is no run 1 in stored.db")); }, kLongMs))
       << window_->message().toStdString();
   EXPECT_EQ(document().design().notes.size(), 1U);
+  // A run of that number that is recorded later is another one: its median step is shown when it is clicked.
+  ASSERT_EQ(storeRun(store.toStdString(), plan, {1, 1.5, 1.2, 1}), run);
+  window_->runs().refresh();
+  ASSERT_TRUE(QTest::qWaitFor([this] { return window_->runs().runs().size() == 1; }, kLongMs));
+  history().selectionModel()->select(history().model()->index(0, 0), QItemSelectionModel::ClearAndSelect | QItemSelectionModel::Rows);
+  ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs)) << window_->message().toStdString();
+  EXPECT_NE(document().measured()->step, 1);
 }
 
 TEST_F(ProjectOfARun, KeepsItsNotesWhenItsPlanIsLoaded) {
-  const auto actions = window_->runs().findChild<QTreeView*>(QStringLiteral("history"))->actions();
-  (*std::ranges::find(actions, QStringLiteral("Load its plan"), &QAction::text))->trigger();
-  ASSERT_TRUE(QTest::qWaitFor([this] { return document().graph() != nullptr; }, kLongMs)) << window_->message().toStdString();
+  loadPlan();
   ASSERT_EQ(document().design().notes.size(), 1U);
   EXPECT_EQ(document().design().notes.front().text, "late");
   EXPECT_TRUE(document().isModified()) << "they are not in the plan's file";
+}
+
+TEST_F(ProjectOfARun, NotesThatWereDiscardedDoNotComeBackWithItsPlan) {
+  openAndNote(true);
+  QTimer answer;
+  bool isAsked = false;
+  QObject::connect(&answer, &QTimer::timeout, &answer, [&] {
+    auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+    if (box == nullptr) return;
+    isAsked = true;
+    QTest::mouseClick(box->button(QMessageBox::Discard), Qt::LeftButton);
+  });
+  answer.start(10);
+  loadPlan();
+  EXPECT_TRUE(isAsked);
+  EXPECT_TRUE(document().design().notes.empty());
+  EXPECT_FALSE(document().isModified());
+}
+
+TEST_F(ProjectOfARun, NotesOnAnotherRunDoNotBecomeThoseOfThePlan) {
+  RunRecord other;
+  other.id = RunId(run.value + 1);
+  other.plan = plan;
+  emit window_->runs().openRequested({QString::fromStdString(keepPlan(other))});
+  ASSERT_TRUE(QTest::qWaitFor([this] { return document().graph() != nullptr && settle(); }, kLongMs)) << window_->message().toStdString();
+  EXPECT_TRUE(document().design().notes.empty());
 }
 
 }  // namespace
