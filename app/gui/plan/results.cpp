@@ -7,6 +7,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
@@ -42,14 +43,22 @@ std::int64_t tokensPerSample(const ModelGraph& graph) {
   return 0;
 }
 
-/// The runs that were computed on what the times are of. A cluster whose devices have a name of CUDA's is one of GPUs: a run on CPUs says
-/// nothing of it, though it may have been predicted from the same estimates.
-std::vector<RunSummary> onLikeDevices(std::vector<RunSummary> runs, const Profile& profile, const Cluster& cluster) {
-  const bool isMeasured = !profile.estimated, onGpus = isMeasured ? profile.computing.onGpu : !cluster.cudaName.empty();
-  if (!isMeasured && !onGpus) return runs;  // of GPUs of others, or of none
-  std::erase_if(runs, [&](const RunSummary& run) { return !run.transport || factsOf(*run.transport).onGpu != onGpus; });
-  return runs;
-}
+/// The runs of a store, and those of them that were computed on GPUs and on CPUs.
+struct PastRuns {
+  std::vector<RunSummary> all, onGpus, onCpus;
+
+  explicit PastRuns(std::vector<RunSummary> runs = {}) : all(std::move(runs)) {
+    for (const RunSummary& run : all) {
+      if (run.transport) (factsOf(*run.transport).onGpu ? onGpus : onCpus).push_back(run);
+    }
+  }
+  /// The runs that were computed on what the times are of. A cluster whose devices have a name of CUDA's is one of GPUs: a run on CPUs says
+  /// nothing of it, though it may have been predicted from the same estimates. Of other clusters, it is not known what they are of.
+  [[nodiscard]] const std::vector<RunSummary>& onLikeDevices(const Profile& profile, const Cluster& cluster) const {
+    if (!profile.estimated) return profile.computing.onGpu ? onGpus : onCpus;
+    return cluster.cudaName.empty() ? all : onGpus;
+  }
+};
 
 }  // namespace
 
@@ -69,7 +78,7 @@ struct PlanResults::Private {
   QTimer lowerTimer;
   QTimer soon;  ///< shows a drag's results
   std::shared_ptr<const Prediction> lowerOf;
-  std::vector<RunSummary> runs;  ///< of the store
+  PastRuns runs;  ///< of the store
 
   Private(PlanResults& w, Document& d) : widget(w), document(d) {}
   void build();
@@ -135,10 +144,10 @@ void PlanResults::Private::build() {
   step->setFont(large);
   barName = add(PlanResults::tr("Error bar"), bar,
                 PlanResults::tr("Four of five steps are within it; it comes from the past runs that corrected the times of this plan"));
-  errorName =
-      add(PlanResults::tr("Prediction error so far"), error,
-          PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from "
-                          "times like these: measured or estimated as they are, of the same cluster, and on GPUs where these are of GPUs"));
+  errorName = add(
+      PlanResults::tr("Prediction error so far"), error,
+      PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from "
+                      "times like these: measured or estimated as they are, of the same cluster, and on GPUs where these are of NVIDIA's"));
   rateName = add(PlanResults::tr("Samples/s"), rate, PlanResults::tr("Of all replicas, at the predicted step"));
   mfuName = add(PlanResults::tr("MFU"), mfu,
                 PlanResults::tr("Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in a step at their peak"));
@@ -247,7 +256,7 @@ void PlanResults::Private::showResults() {
   const CostSource costs = document.profile() && document.profile()->estimated ? CostSource::Estimated : CostSource::Measured;
   error->setText(document.graph() ? PlanResults::tr("no runs from such times yet") : QStringLiteral("–"));
   const auto past = document.profile() && document.graph()
-                        ? pastError(onLikeDevices(runs, *document.profile(), document.cluster()), document.graph()->name, r.schedule, costs,
+                        ? pastError(runs.onLikeDevices(*document.profile(), document.cluster()), document.graph()->name, r.schedule, costs,
                                     document.profile()->cluster)
                         : std::nullopt;
   if (past) {
@@ -294,9 +303,10 @@ void PlanResults::Private::showUtilisation(const Prediction& p) {
 }
 
 void PlanResults::Private::readRuns() {
-  runs.clear();
+  runs = PastRuns();
   try {
-    if (QFileInfo::exists(document.storePath())) runs = RunStore(document.storePath().toStdString(), RunStore::Mode::ReadOnly).list();
+    if (QFileInfo::exists(document.storePath()))
+      runs = PastRuns(RunStore(document.storePath().toStdString(), RunStore::Mode::ReadOnly).list());
   } catch (const Error&) {
     // the Runs panel says what is wrong with the store
   }
