@@ -19,4 +19,12 @@ QString nameOfTimes(const Measured& step) {
   return {};
 }
 
+QString whatHasTimes(const QString& name) {
+  if (name == translated("predicted")) return translated("the prediction");
+  if (name == translated("measured")) return translated("the measurement");
+  if (name == translated("replayed")) return translated("the replay");
+  if (name == translated("rehearsed")) return translated("the rehearsal");
+  return name;
+}
+
 }  // namespace pw::gui

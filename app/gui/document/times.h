@@ -13,4 +13,7 @@ namespace pw::gui {
 /// What a step is called beside a prediction, in lower case: `plan A`, `replayed`, `rehearsed`, `measured`.
 [[nodiscard]] QString nameOfTimes(const Measured& step);
 
+/// What has such times, by what they are called: `the prediction` of `predicted`, `the measurement` of `measured`; `plan A` is one itself.
+[[nodiscard]] QString whatHasTimes(const QString& name);
+
 }  // namespace pw::gui

@@ -76,18 +76,20 @@ QString unsavedPlan(const QString& path) {
   const QString time = QFileInfo(path).lastModified().toString(QStringLiteral("HH:mm"));
   try {
     const Project project = parseProject(readFile(path.toStdString()), path.toStdString());
-    if (project.unsaved) return QStringLiteral("of %1 (%2)").arg(project.unsaved->title, time);
+    if (project.unsaved && project.unsaved->title.isEmpty()) return QObject::tr("unsaved notes (%1)").arg(time);  // beside no plan
+    if (project.unsaved) return QObject::tr("unsaved plan of %1 (%2)").arg(project.unsaved->title, time);
     const Design& design = project.design;
     const std::string& source = design.models.empty() ? design.source : design.models.front();
-    if (!source.empty()) return QStringLiteral("of %1 (%2)").arg(QFileInfo(QString::fromStdString(source)).completeBaseName(), time);
+    if (!source.empty())
+      return QObject::tr("unsaved plan of %1 (%2)").arg(QFileInfo(QString::fromStdString(source)).completeBaseName(), time);
   } catch (const Error&) {
     // opening it says what is wrong
   }
-  return QStringLiteral("(%1)").arg(time);
+  return QObject::tr("unsaved plan (%1)").arg(time);
 }
 
 bool isToBeRestored(const QString& path, QWidget& window) {
-  QMessageBox box(QMessageBox::Question, QObject::tr("Recover"), QObject::tr("Restore the unsaved plan %1?").arg(unsavedPlan(path)),
+  QMessageBox box(QMessageBox::Question, QObject::tr("Recover"), QObject::tr("Restore the %1?").arg(unsavedPlan(path)),
                   QMessageBox::Yes | QMessageBox::No, &window);
   box.button(QMessageBox::Yes)->setText(QObject::tr("&Restore"));
   box.button(QMessageBox::No)->setText(QObject::tr("&Discard"));

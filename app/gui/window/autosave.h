@@ -16,7 +16,7 @@ namespace pw::gui {
 [[nodiscard]] QStringList leftBehind();
 /// Removes such a file and its lock.
 void forget(const QString& path);
-/// Describes such a file for the user: `of gpt_small (18:13)`, the model or schedule and when it was last changed.
+/// Describes such a file for the user: `unsaved plan of gpt_small (18:13)`, the model or schedule and when it was last changed.
 [[nodiscard]] QString unsavedPlan(const QString& path);
 /// Asks whether such a file is to be restored; false: it may be removed.
 [[nodiscard]] bool isToBeRestored(const QString& path, QWidget& window);

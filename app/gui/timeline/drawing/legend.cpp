@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/gui/common/format.h"
+#include "app/gui/document/times.h"
 #include "app/gui/timeline/drawing/look.h"
 #include "app/gui/timeline/drawing/rows.h"
 
@@ -69,7 +70,8 @@ std::vector<Entry> kindEntries(const Scene& scene, const Look& look) {
 std::vector<Entry> entriesOf(const Scene& scene, const Look& look, int width) {
   std::vector<Entry> entries;
   if (scene.differences && scene.measured && !scene.comparesTimes) {
-    entries.push_back({look.ofDifference(std::nullopt), translated("not compared with %1: the splits differ").arg(scene.predictedName)});
+    entries.push_back(
+        {look.ofDifference(std::nullopt), translated("not compared with %1: the splits differ").arg(whatHasTimes(scene.predictedName))});
   } else if (scene.differences && scene.measured) {
     for (const double error : {-0.5, -0.15, 0.0, 0.15, 0.5})
       entries.push_back({look.ofDifference(error), error == 0

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "app/gui/common/format.h"
+#include "app/gui/document/times.h"
 #include "app/gui/timeline/facts/explanations.h"
 
 namespace pw::gui {
@@ -53,7 +54,7 @@ QString wordOf(SpanKind kind) {
 QString comparisonOf(const SpanFacts& facts) {
   if (!facts.other) {
     const QString& name = facts.source == Source::Predicted ? facts.measuredName : facts.predictedName;
-    return facts.isOtherWork ? translated("not compared with %1: the splits differ").arg(name) : QString();
+    return facts.isOtherWork ? translated("not compared with %1: the splits differ").arg(whatHasTimes(name)) : QString();
   }
   const Ns own = facts.span.end - facts.span.start;
   const Ns other = facts.other->end - facts.other->start;

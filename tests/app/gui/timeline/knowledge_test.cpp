@@ -157,8 +157,8 @@ TEST_F(KnowledgeTest, TimesOfARunWithOtherSplitsAreNotCompared) {
   EXPECT_FALSE(compared());
   EXPECT_FALSE(scene.comparesTimes) << "nor are their colours";
   const SpanFacts facts = knowledge.factsOf(at(Source::Measured, 1, SpanKind::Backward, 1, 2), false);
-  EXPECT_TRUE(tooltipOf(facts).contains("not compared with predicted: the splits differ")) << tooltipOf(facts).toStdString();
-  EXPECT_TRUE(detailsOf(facts).contains("not compared with predicted: the splits differ"));
+  EXPECT_TRUE(tooltipOf(facts).contains("not compared with the prediction: the splits differ")) << tooltipOf(facts).toStdString();
+  EXPECT_TRUE(detailsOf(facts).contains("not compared with the prediction: the splits differ"));
   document.undo();
   takePrediction();
   EXPECT_TRUE(scene.comparesTimes);

@@ -23,6 +23,7 @@
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
 #include "app/gui/window/main_window.h"
 #include "backends/host/files.h"
 #include "tests/app/gui/constants.h"
@@ -185,6 +186,17 @@ TEST_F(Crash, APlanThatIsRestoredKeepsItsNameAndAProjectItsFile) {
     ASSERT_TRUE(window.saveProject(file));
     EXPECT_FALSE(window.document().isModified());
   }
+}
+
+TEST_F(Crash, NotesWithoutAPlanAreAskedAboutAsSuch) {
+  Project notes;
+  notes.design.notes = {{"late", 0, {}}};
+  notes.unsaved = UnsavedProject{};
+  writeFile(left.toStdString(), toJson(notes));
+  EXPECT_TRUE(unsavedPlan(left).startsWith("unsaved notes (")) << unsavedPlan(left).toStdString();
+  notes.unsaved->title = "gpt_small";
+  writeFile(left.toStdString(), toJson(notes));
+  EXPECT_TRUE(unsavedPlan(left).startsWith("unsaved plan of gpt_small (")) << unsavedPlan(left).toStdString();
 }
 
 TEST_F(Crash, WhatIsPinnedIsKeptAndAskedAbout) {
