@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <span>
 
+#include "app/gui/document/default_times.h"
+
 namespace pw::gui {
 namespace {
 
-constexpr double kMostLatency = 1e12;  ///< [ns]; these are the limits of cluster files
+// The limits of cluster files; those of times are the same as of the times of actions.
 constexpr double kMostRate = 1e24;
 constexpr double kMostMemory = 1152921504606846976.0;  ///< 2^60
 constexpr double kLeastSpeed = 1e-3, kMostSpeed = 1e3;
@@ -60,7 +62,7 @@ QString inWhole(std::int64_t value, std::span<const std::pair<const char*, std::
 }  // namespace
 
 std::optional<Ns> latencyIn(const QString& text) {
-  const auto value = figureIn(text, kTimes, kMostLatency);
+  const auto value = figureIn(text, kTimes, static_cast<double>(kLongestDefault.value));
   return value ? std::optional(static_cast<Ns>(std::llround(*value))) : std::nullopt;
 }
 

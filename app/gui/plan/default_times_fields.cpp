@@ -59,8 +59,8 @@ DefaultTimesFields::DefaultTimesFields(Document& document, QFormLayout& form, QO
       changed.edit->setModified(false);  // taken: undo is the document's from here on
       const auto time = latencyIn(changed.edit->text());
       if (!time || *time < Ns(1)) {
-        emit problem(
-            tr("\"%1\" is no time of an action: write a number above 0 and ns, µs, ms or s, as 1.5 ms.").arg(changed.edit->text()));
+        emit problem(tr("\"%1\" is no time of an action: write a number above 0 and ns, µs, ms or s, as 1.5 ms, and at most %2.")
+                         .arg(changed.edit->text(), latencyInput(kLongestDefault)));
         return showDesign();
       }
       d->document.edit(tr("Change the time of %1").arg(name), [&](Design& design) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <QFormLayout>
+#include <QLabel>
 #include <QLineEdit>
 #include <QTest>
 
@@ -45,6 +46,12 @@ class DefaultTimesTest : public testing::Test {
     QTest::keyClicks(&edit, QString::fromUtf8(text));
     QTest::keyClick(&edit, Qt::Key_Return);
     await();
+  }
+  [[nodiscard]] QString problem() const {
+    for (const auto* label : panel.findChildren<QLabel*>()) {
+      if (label->accessibleName() == QLatin1String("Problem")) return label->text();
+    }
+    return {};
   }
   [[nodiscard]] std::string save() const {
     Project project;
@@ -93,6 +100,17 @@ TEST_F(DefaultTimesTest, WhatIsNoTimeChangesNothing) {
   }
 }
 
+TEST_F(DefaultTimesTest, TheLongestIsSavedAndOpenedAndALongerOneIsRefusedWithTheReason) {
+  open(csv);
+  type("Forward (F)", "1000 s");
+  EXPECT_EQ(document.design().defaultTimes->forward, 1'000'000 * kMs);
+  open(folder.with("long.pwproj", save()));
+  EXPECT_EQ(field("Forward (F)").text(), "1000 s");
+  type("Forward (F)", "2000 s");
+  EXPECT_EQ(field("Forward (F)").text(), "1000 s");
+  EXPECT_TRUE(problem().contains("at most 1000 s")) << problem().toStdString();
+}
+
 TEST_F(DefaultTimesTest, AModelsTimesAreItsOwn) {
   open(kGpt);
   for (const char* kind : {"Forward (F)", "Backward (B)", "Input gradient (I)", "Weight gradient (W)"})
@@ -121,7 +139,11 @@ TEST_F(DefaultTimesTest, AProjectKeepsThemAndThoseOfPinnedPlans) {
 
 TEST_F(DefaultTimesTest, AProjectThatSaysNothingOfThemHasTheUsualOnesAndOneOfNonsenseIsRefused) {
   open(csv);
-  EXPECT_EQ(save().find("default_times"), std::string::npos);
+  const std::string usual = save();
+  EXPECT_EQ(usual.find("default_times"), std::string::npos);
+  open(folder.with("usual.pwproj", usual));
+  EXPECT_EQ(document.design().defaultTimes, DefaultTimes());
+  EXPECT_EQ(field("Forward (F)").text(), "1 ms");
   type("Forward (F)", "4 ms");
   std::string text = save();
   const auto at = text.find("4000000");
