@@ -86,7 +86,8 @@ std::shared_ptr<Loaded> planOfJob(const std::shared_ptr<const JobBasis>& basis) 
   loaded->design.job = basis;
   setAsItRan(*basis, loaded->design);
   loaded->measured.push_back(replayedStep(*basis, std::nullopt, JobRank(0)));
-  loaded->notes << translated("Planned as the job ran: %1. A job does not show memory.").arg(QString::fromStdString(shapeText(job)));
+  loaded->notes << translated("Planned as the job ran: %1.").arg(QString::fromStdString(shapeText(job)));
+  if (job.memory.empty()) loaded->notes << translated("Its traces do not show memory.");
   for (const std::string& note : job.notes) loaded->notes << QString::fromStdString(note);
   return loaded;
 }

@@ -334,12 +334,15 @@ void PlanPanel::Private::showShape() {
   setQuietly(chunks, r.ranks > 0 ? std::max(1, stages / r.ranks) : 1);
 }
 
-/// Enables the settings of a model. There is none behind a job's times, which are of its own microbatches, replicas and memory.
+/// Enables the settings of a model. There is none behind a job's times, which are of its own microbatches and replicas; its memory is known
+/// where its traces show it.
 void PlanPanel::Private::allowWhatThereIs() {
-  const bool model = document.graph() != nullptr, job = document.design().job != nullptr;
+  const bool model = document.graph() != nullptr;
+  const auto& job = document.design().job;
   for (QWidget* w : std::initializer_list<QWidget*>{schedule, ranks, chunks, microbatches}) w->setEnabled(model);
-  for (QWidget* w : std::initializer_list<QWidget*>{microbatch, replicas, recompute, sharing, optimizer, limit, profile})
+  for (QWidget* w : std::initializer_list<QWidget*>{microbatch, replicas, recompute, sharing, optimizer, profile})
     w->setEnabled(model && !job);
+  limit->setEnabled(model && (!job || !job->job.memory.empty()));
   allowRun();
 }
 

@@ -16,6 +16,8 @@
 #include "app/gui/document/job_design.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/timeline/drawing/rows.h"
+#include "backends/host/files.h"
+#include "simulator/job/job_json.h"
 #include "tests/app/gui/constants.h"
 #include "tests/app/gui/window_fixture.h"
 
@@ -198,6 +200,22 @@ TEST_F(ReplanTest, OffersOnlyWhatAppliesToAJob) {
             countText(document().design().request.microbatches / (static_cast<double>(document().prediction()->step) * 1e-9)));
   const auto labels = window_->findChild<PlanPanel*>()->findChildren<QLabel*>();
   EXPECT_TRUE(std::ranges::any_of(labels, [](const QLabel* label) { return label->text() == QStringLiteral("Microbatches/s"); }));
+}
+
+TEST_F(ReplanTest, LimitsTheMemoryOfAJobWhoseTracesShowIt) {
+  const auto saysThereIsNone = [this] { return window_->message().contains(QStringLiteral("Its traces do not show memory.")); };
+  openAndReplan(kReplicas);
+  EXPECT_TRUE(saysThereIsNone()) << window_->message().toStdString();
+  pw::Job job = document().design().job->job;
+  job.memory.assign(static_cast<std::size_t>(shapeOf(job.schedule).ranks), {.base = 1000, .peak = 1600});
+  const QString path = folder_.filePath(QStringLiteral("job.json"));
+  writeFile(path.toStdString(), toJson(job));
+  open(path);
+  ASSERT_TRUE(document().prediction()) << document().problem().toStdString();
+  EXPECT_EQ(document().prediction()->ranks.front().peakBytes, 1600);
+  EXPECT_FALSE(saysThereIsNone()) << window_->message().toStdString();
+  EXPECT_TRUE(field<QLineEdit>(QStringLiteral("Memory limit of a rank"))->isEnabled());
+  EXPECT_FALSE(field<QComboBox>(QStringLiteral("Optimizer"))->isEnabled());
 }
 
 TEST_F(ReplanTest, HasNoClusterToEditAndNoLayersOfMegatron) {
