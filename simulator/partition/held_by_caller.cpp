@@ -14,6 +14,16 @@
 namespace pw {
 namespace {
 
+/// Whether the gradient of the node's result is that of an input of the same size and type, in the same memory.
+bool passesGradientOn(const ModelGraph& graph, const Node& node, ValueId input) {
+  const Operator& op = operatorOf(node.target);
+  const std::optional<TensorMeta>&from = graph.value(input).tensor, &to = graph.value(node.outputs.front()).tensor;
+  if (!from || !to || from->dtype != to->dtype) return false;
+  const bool mayPass = op.result == Result::Copy || op.weightPart == WeightPart::Sum || isView(node);  // a dropout that draws nothing
+  if (mayPass && from->sizes == to->sizes) return true;
+  return op.dimensions == DimensionRule::Reshape || op.dimensions == DimensionRule::Permute;
+}
+
 class Holding {
  public:
   Holding(const ModelGraph& graph, const Lifetimes& lifetimes, const Keepers& keepers, const StageSpec& stage)
@@ -34,6 +44,7 @@ class Holding {
     }
     for (const ValueId value : received_) {
       addAfterBackward(value, {stage_.begin, stage_.end});
+      copyGradient(value);
       const std::vector<NodeId>& holders = keepers_.holders[value.index()];
       const bool isHeldEarlier = !holders.empty() && holders.front() < stage_.begin;
       if (isHeldEarlier && holdsFor(value, {stage_.begin, stage_.end})) held_.forWeights += lifetimes_.of(value).bytes;
@@ -61,6 +72,17 @@ class Holding {
       if (!received_.insert(value).second || keepers_.by[value.index()] >= NodeId(0)) continue;
       if (life.to < stage_.end) held_.afterForward[placeOf(life.to)] += life.bytes;
     }
+  }
+
+  /// Autograd gives a received value a gradient of its own where a W holds what was passed on to it.
+  void copyGradient(ValueId value) {
+    const std::vector<NodeId>& readers = keepers_.readers[value.index()];
+    const auto first = std::ranges::lower_bound(readers, stage_.begin), end = std::ranges::lower_bound(readers, stage_.end);
+    if (end - first != 1) return;  // several are added up
+    const Node& reader = graph_.node(*first);
+    if (reader.outputs.size() != 1 || !passesGradientOn(graph_, reader, value)) return;
+    if (keepers_.heldGradient[reader.outputs.front().index()] >= stage_.begin)
+      held_.afterInput[placeOf(*first)] += lifetimes_.of(value).bytes;
   }
 
   /// What a node makes, in a checkpointed range or outside.
@@ -117,16 +139,6 @@ class Holding {
   std::set<ValueId> received_;
   HeldByCaller held_;
 };
-
-/// Whether the gradient of the node's result is that of an input of the same size and type, in the same memory.
-bool passesGradientOn(const ModelGraph& graph, const Node& node, ValueId input) {
-  const Operator& op = operatorOf(node.target);
-  const std::optional<TensorMeta>&from = graph.value(input).tensor, &to = graph.value(node.outputs.front()).tensor;
-  if (!from || !to || from->dtype != to->dtype) return false;
-  const bool mayPass = op.result == Result::Copy || op.weightPart == WeightPart::Sum || isView(node);  // a dropout that draws nothing
-  if (mayPass && from->sizes == to->sizes) return true;
-  return op.dimensions == DimensionRule::Reshape || op.dimensions == DimensionRule::Permute;
-}
 
 /// By value: the nodes that give it a gradient.
 std::vector<std::vector<NodeId>> gradientReaders(const ModelGraph& graph, const std::vector<bool>& needsGradient) {
