@@ -12,6 +12,11 @@ std::string noteText(const QString& text) {
   return line.toStdString();
 }
 
+bool isAbout(const Note& note, const Measured* measured) {
+  if (!note.run) return true;
+  return measured != nullptr && measured->run && isRun(*note.run, measured->run->id, measured->run->startedAt);
+}
+
 bool addNote(Document& document, Note note) {
   if (document.design().notes.size() >= kMostNotes) return false;
   const QString what = note.text.empty() ? Document::tr("Add bookmark") : Document::tr("Add note");

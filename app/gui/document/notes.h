@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/document/run_name.h"
 #include "simulator/timeline/timeline.h"
 
 namespace pw::gui {
@@ -24,6 +25,7 @@ struct Note {
   std::string text;
   Ns time = 0;                     ///< of a block: where it was when the note was written; used while there is no such block
   std::optional<BlockName> block;  ///< the note goes where it goes
+  std::optional<RunName> run{};    ///< that it is about, and is shown with; nothing: the plan, or a trace
 
   bool operator==(const Note&) const = default;
 };
@@ -33,6 +35,10 @@ inline constexpr Ns kLatestNote = Ns{1} << 53;     ///< 104 days; what JSON's do
 inline constexpr std::size_t kLongestNote = 2000;  ///< bytes
 
 class Document;
+struct Measured;
+
+/// Whether a note is about what is shown, where this (null: nothing) is shown as measured.
+[[nodiscard]] bool isAbout(const Note& note, const Measured* measured);
 
 // Each is one undo step. Notes are numbered in the order in which they were added.
 /// False: there are `kMostNotes` already.

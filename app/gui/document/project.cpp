@@ -106,10 +106,19 @@ std::vector<std::shared_ptr<const Schedule>> parseDrawn(const JsonPart& j, const
   return drawn;
 }
 
+Json runJson(const RunName& run) {
+  Json j{{"id", run.id.value}};
+  if (!run.startedAt.empty()) j["started_at"] = run.startedAt;
+  return j;
+}
+
+RunName parseRun(const JsonPart& j) { return {RunId(j["id"].within<int>(1, 1 << 30)), textOr(j, "started_at")}; }
+
 Json notesJson(const std::vector<Note>& notes) {
   Json all = Json::array();
   for (const Note& note : notes) {
     Json& j = all.emplace_back(Json{{"text", note.text}, {"time_ns", note.time}});
+    if (note.run) j["run"] = runJson(*note.run);
     if (!note.block) continue;
     const SpanTag& tag = note.block->tag;
     j["block"] = {{"rank", note.block->rank.value}, {"kind", std::string(nameOf(tag.kind))},
@@ -126,6 +135,7 @@ std::vector<Note> parseNotes(const JsonPart& j, const JsonDocument& document) {
     Note& note = notes.emplace_back();
     note.text = noteText(QString::fromStdString(j[i]["text"].as<std::string>()));
     note.time = j[i]["time_ns"].within<Ns>(0, kLatestNote.value);
+    if (j[i].has("run")) note.run = parseRun(j[i]["run"]);
     if (!j[i].has("block")) continue;
     const JsonPart block = j[i]["block"];
     const auto kind = valueNamed<SpanKind>(block["kind"].as<std::string>());

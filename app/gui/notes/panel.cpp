@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "app/gui/common/body.h"
+#include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/timeline/facts/details.h"
 #include "app/gui/timeline/facts/explanations.h"
@@ -152,8 +153,12 @@ void NotesPanel::Private::show() {
   listed = notes;
   list->clear();
   std::vector<std::tuple<Ns, std::size_t>> order;
-  for (std::size_t i = 0; i < notes.size(); ++i) order.emplace_back(i < flags.size() ? flags[i].time : notes[i].time, i);
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    const auto flag = std::ranges::find(flags, i, &NoteFlag::note);
+    order.emplace_back(flag == flags.end() ? notes[i].time : flag->time, i);
+  }
   std::ranges::sort(order);
+  const auto measured = document.measured();
   for (const auto& [time, i] : order) {
     const Note& note = notes[i];
     auto* item = new QTreeWidgetItem(list);
@@ -161,11 +166,20 @@ void NotesPanel::Private::show() {
     item->setText(Time, timeText(time, static_cast<double>(std::max<Ns>(1, time)) / 1000));
     QStringList where;
     if (note.block) where << tr("%1, rank %2").arg(nameOf(note.block->tag)).arg(note.block->rank.value);
-    if (note.block && note.block->isMeasured) where << timeline.scene().measuredName;
+    if (note.run)
+      where << titleOf(*note.run);
+    else if (note.block && note.block->isMeasured)
+      where << timeline.scene().measuredName;
     if (note.text.empty()) where << tr("bookmark");
     item->setText(Where, where.join(QStringLiteral(", ")));
     item->setText(Text, QString::fromStdString(note.text));
     item->setFlags(item->flags() | Qt::ItemIsEditable);
+    if (!isAbout(note, measured.get())) {
+      for (const int column : {Time, Where, Text}) {
+        item->setForeground(column, currentTheme().faintText);
+        item->setToolTip(column, tr("About a run that is not shown; choose it under Runs"));
+      }
+    }
     if (i == current) list->setCurrentItem(item);
   }
   enable();

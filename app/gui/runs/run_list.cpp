@@ -1,10 +1,8 @@
 #include "app/gui/runs/run_list.h"
 
 #include <QColor>
-#include <QDateTime>
 #include <QFontMetrics>
 #include <QGuiApplication>
-#include <QLocale>
 #include <QSize>
 #include <algorithm>
 #include <iterator>
@@ -12,6 +10,7 @@
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/document/run_name.h"
 
 namespace pw::gui {
 namespace {
@@ -88,14 +87,6 @@ QString textOf(const RunSummary& run, int column) {
 }
 
 }  // namespace
-
-QString whenOf(const std::string& startedAt) {
-  const QDateTime utc = QDateTime::fromString(QString::fromStdString(startedAt), Qt::ISODate);
-  if (!utc.isValid()) return QString::fromStdString(startedAt);
-  const QDateTime local = utc.toLocalTime();
-  return QLocale().toString(
-      local, local.date().year() == QDate::currentDate().year() ? QStringLiteral("d MMM HH:mm") : QStringLiteral("d MMM yyyy HH:mm"));
-}
 
 void RunList::setRuns(std::vector<RunSummary> runs) {
   if (runs == runs_) return;  // what is selected stays

@@ -30,7 +30,4 @@ class RunList : public QAbstractTableModel {
   std::vector<RunSummary> runs_;
 };
 
-/// `22 Nov 14:03` of an ISO 8601 time in UTC, in local time (with the year where it is not this one); the text itself where it is none.
-[[nodiscard]] QString whenOf(const std::string& startedAt);
-
 }  // namespace pw::gui

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "app/gui/common/format.h"
-#include "app/gui/runs/run_list.h"
+#include "app/gui/document/run_name.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
 #include "simulator/timeline/fill.h"
@@ -35,13 +35,11 @@ RunsOfStore listRuns(const std::string& store) {
   return {file.list(), file.note()};
 }
 
-QString titleOf(const RunRecord& run) { return translated("run %1 · %2").arg(run.id.value).arg(whenOf(run.startedAt)); }
-
 std::shared_ptr<const Measured> measuredOf(const RunStore& store, const std::string& path, const RunRecord& run, std::optional<int> step) {
   if (store.stepCount(run.id) == 0) return nullptr;
   StepRecord chosen = store.loadStep(run, step);
   auto measured = std::make_shared<Measured>();
-  measured->title = titleOf(run);
+  measured->title = titleOf(runNameOf(run));
   measured->trace = std::move(chosen.measured);
   measured->timeline = timelineOf(measured->trace);
   measured->run = run;

@@ -22,9 +22,6 @@ struct RunsOfStore {
 [[nodiscard]] std::shared_ptr<const Measured> measuredOf(const RunStore& store, const std::string& path, const RunRecord& run,
                                                          std::optional<int> step);
 
-/// `run 7 · 22 Nov 14:03`.
-[[nodiscard]] QString titleOf(const RunRecord& run);
-
 /// Whether the prediction is of the run's plan: the same rows, at the same costs.
 [[nodiscard]] bool isOfPlan(const Prediction& prediction, const Plan& plan);
 

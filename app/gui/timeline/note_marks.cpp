@@ -100,16 +100,30 @@ void NoteMarks::refresh() {
   if (current_ && *current_ >= notes.size()) current_.reset();
   if (edited_ && *edited_ >= notes.size()) edited_.reset();
   std::vector<NoteFlag> flags;
+  const auto measured = document_.measured();
   for (std::size_t i = 0; i < notes.size(); ++i) {
+    if (!isAbout(notes[i], measured.get())) continue;
     const auto span = notes[i].block ? spanNamed(scene_, *notes[i].block) : std::nullopt;
     const Ns time = span ? spanOf(*timelineFrom(scene_, span->source), span->span).start : notes[i].time;
-    flags.push_back({QString::fromStdString(notes[i].text), time, span, current_ == i});
+    flags.push_back({QString::fromStdString(notes[i].text), time, span, current_ == i, i});
   }
+  if (current_ && std::ranges::find(flags, *current_, &NoteFlag::note) == flags.end()) current_.reset(), isFresh_ = false;
   if (flags == scene_.notes) return;
   const bool hadLane = !scene_.notes.empty();
   scene_.notes = std::move(flags);
   if (hadLane != !scene_.notes.empty()) place_.resized();
   canvas_.updateSoon();
+}
+
+const NoteFlag* NoteMarks::flagOf(std::size_t note) const {
+  const auto found = std::ranges::find(scene_.notes, note, &NoteFlag::note);
+  return found == scene_.notes.end() ? nullptr : &*found;
+}
+
+/// Whether what is selected is the prediction's, which does not change with the run.
+bool NoteMarks::isAboutPlan() const {
+  const auto& gap = selection_.gap();
+  return scene_.selected ? scene_.selected->source == Source::Predicted : gap && gap->source == Source::Predicted;
 }
 
 /// The selected block or bubble, the beginning of the selected range, what the mouse is at, or the middle of what is shown.
@@ -130,32 +144,36 @@ Note NoteMarks::place() const {
     note.time = where.timeAt(isInside ? at->x() : tracks.center().x());
   }
   note.time = std::clamp<Ns>(note.time, 0, endOf(scene_));
+  if (const auto measured = document_.measured(); measured && measured->run && !isAboutPlan()) note.run = runNameOf(*measured->run);
   return note;
 }
 
 /// The note of the selected block or time; without a selection the one that was gone to just now, or at the mouse.
 std::optional<std::size_t> NoteMarks::noteHere() const {
-  const std::vector<Note>& notes = document_.design().notes;
+  const auto shownNote = [this](const auto& isHere) -> std::optional<std::size_t> {
+    const std::vector<Note>& notes = document_.design().notes;
+    const auto found = std::ranges::find_if(scene_.notes, [&](const NoteFlag& flag) { return isHere(notes[flag.note]); });
+    return found == scene_.notes.end() ? std::nullopt : std::optional(found->note);
+  };
   if (scene_.selected) {
     const BlockName here = blockName(scene_, *scene_.selected);
-    const auto found = std::ranges::find_if(notes, [&](const Note& note) { return note.block == here; });
-    return found == notes.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - notes.begin()));
+    return shownNote([&](const Note& note) { return note.block == here; });
   }
   const auto& at = pointed_ ? pointed_ : mouse_.at();
   if (selection_.isEmpty() && isFresh_) return current_;
   if (selection_.isEmpty() && at) return noteAt(place_.geometry(), *at);
   const Note here = place();
-  const auto found = std::ranges::find_if(notes, [&](const Note& note) { return !note.block && note.time == here.time; });
-  return found == notes.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - notes.begin()));
+  return shownNote([&](const Note& note) { return !note.block && note.time == here.time; });
 }
 
 void NoteMarks::edit(std::optional<std::size_t> note, const Note& where) {
   const Geometry at = place_.geometry();
-  const Ns time = note ? scene_.notes[*note].time : where.time;
+  const NoteFlag* const flag = note ? flagOf(*note) : nullptr;
+  const Ns time = flag != nullptr ? flag->time : where.time;
   const int x = at.tracks().left() + static_cast<int>(std::clamp(at.view.xOf(time), 0.0, static_cast<double>(at.view.width)));
   edited_ = note;
   new_ = where;
-  field_->open({x, at.tracks().top()}, at.tracks().width(), note ? scene_.notes[*note].text : QString());
+  field_->open({x, at.tracks().top()}, at.tracks().width(), flag != nullptr ? flag->text : QString());
 }
 
 void NoteMarks::write() {
@@ -185,8 +203,11 @@ void NoteMarks::bookmark() {
 }
 
 void NoteMarks::goTo(std::size_t note) {
-  if (note >= scene_.notes.size()) return;
-  const NoteFlag flag = scene_.notes[note];
+  const std::vector<Note>& notes = document_.design().notes;
+  if (note >= notes.size()) return;
+  const NoteFlag* const shown = flagOf(note);
+  if (shown == nullptr) return emit refused(tr("This note is about %1; choose that run under Runs.").arg(titleOf(*notes[note].run)));
+  const NoteFlag flag = *shown;
   current_ = note;
   isFresh_ = true;
   if (flag.span) {
@@ -201,10 +222,11 @@ void NoteMarks::goTo(std::size_t note) {
 void NoteMarks::step(int direction) {
   if (scene_.notes.empty()) return;
   std::vector<std::tuple<Ns, std::size_t>> order;
-  for (std::size_t i = 0; i < scene_.notes.size(); ++i) order.emplace_back(scene_.notes[i].time, i);
+  for (const NoteFlag& flag : scene_.notes) order.emplace_back(flag.time, flag.note);
   std::ranges::sort(order);
-  if (!current_) return goTo(std::get<1>(direction > 0 ? order.front() : order.back()));
-  const auto at = std::ranges::find(order, std::tuple(scene_.notes[*current_].time, *current_)) - order.begin();
+  const NoteFlag* const now = current_ ? flagOf(*current_) : nullptr;
+  if (now == nullptr) return goTo(std::get<1>(direction > 0 ? order.front() : order.back()));
+  const auto at = std::ranges::find(order, std::tuple(now->time, now->note)) - order.begin();
   const auto count = std::ssize(order);
   goTo(std::get<1>(order[static_cast<std::size_t>((at + direction + count) % count)]));
 }
@@ -212,7 +234,7 @@ void NoteMarks::step(int direction) {
 void NoteMarks::remove() {
   const auto here = noteHere();
   const auto note = here ? here : selection_.isEmpty() ? current_ : std::nullopt;
-  if (!note) return;
+  if (!note || flagOf(*note) == nullptr) return;
   current_.reset();
   removeNote(document_, *note);
 }
@@ -231,7 +253,7 @@ bool NoteMarks::handle(QEvent* event) {
   if (type == QEvent::ToolTip) {
     const auto& help = *static_cast<QHelpEvent*>(event);
     const auto note = noteAt(place_.geometry(), help.pos());
-    if (note) QToolTip::showText(help.globalPos(), scene_.notes[*note].text.toHtmlEscaped(), &canvas_);
+    if (note) QToolTip::showText(help.globalPos(), flagOf(*note)->text.toHtmlEscaped(), &canvas_);
     return note.has_value();
   }
   if (type != QEvent::MouseButtonPress && type != QEvent::MouseButtonRelease && type != QEvent::MouseButtonDblClick) return false;

@@ -33,6 +33,7 @@ class NoteField : public QLineEdit {
 inline const QString kNoteCommands = QStringLiteral("notes");
 
 /// The document's notes and bookmarks on the timeline: added, written, gone to and deleted by mouse and key. Of a scene it writes `notes`.
+/// What is written beside a run is about that run, and shown with it alone, except where the prediction's own block or bubble is selected.
 class NoteMarks : public QObject {
   Q_OBJECT
   Q_DISABLE_COPY_MOVE(NoteMarks)
@@ -59,6 +60,8 @@ class NoteMarks : public QObject {
 
  private:
   [[nodiscard]] Note place() const;
+  [[nodiscard]] bool isAboutPlan() const;
+  [[nodiscard]] const NoteFlag* flagOf(std::size_t note) const;  ///< null: it is not shown
   [[nodiscard]] std::optional<std::size_t> noteHere() const;
   void edit(std::optional<std::size_t> note, const Note& where);
   void take(const QString& text);

@@ -17,8 +17,8 @@ constexpr int kLongest = 260;  ///< of a text
 
 /// A flag on the screen; `room`: with its text, before the next flag.
 struct Place {
-  std::size_t note = 0;
-  int x = 0;  ///< of its pole
+  std::size_t flag = 0;  ///< of the scene
+  int x = 0;             ///< of its pole
   QRect room;
 };
 
@@ -33,7 +33,7 @@ std::vector<Place> placesOf(const QRect& tracks, const Scene& scene, const Viewp
   const QFontMetrics metrics(sceneFont(scene, 0.85));
   const int height = noteLaneHeight(scene), top = tracks.top() - height;
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const QString& text = scene.notes[places[i].note].text;
+    const QString& text = scene.notes[places[i].flag].text;
     const int wanted = kFlag + 2 + (text.isEmpty() ? 0 : std::min(kLongest, metrics.horizontalAdvance(text) + 6));
     const int free = i + 1 < places.size() ? places[i + 1].x - places[i].x : wanted;
     places[i].room = QRect(places[i].x, top, std::max(kFlag, std::min(wanted, free - 2)), height);
@@ -70,13 +70,13 @@ void paintNotes(QPainter& p, const QRect& tracks, const Scene& scene, const RowL
   const std::vector<Place> places = placesOf(tracks, scene, view);
   p.save();
   p.setClipRect(tracks);
-  for (const Place& place : places) paintLine(p, tracks, scene.notes[place.note], place.x, layout, scroll, theme);
+  for (const Place& place : places) paintLine(p, tracks, scene.notes[place.flag], place.x, layout, scroll, theme);
   p.setClipRect(lane);
   p.fillRect(lane, theme.alternate);
   p.setFont(sceneFont(scene, 0.85));
   const QFontMetrics metrics(p.font());
   for (const Place& place : places) {
-    const NoteFlag& note = scene.notes[place.note];
+    const NoteFlag& note = scene.notes[place.flag];
     if (note.isCurrent) {
       QColor tint = theme.warning;
       tint.setAlpha(70);
@@ -105,7 +105,7 @@ void paintNotes(QPainter& p, const QRect& tracks, const Scene& scene, const RowL
 std::optional<std::size_t> noteAt(const Geometry& where, const QPoint& at) {
   std::optional<std::size_t> found;
   for (const Place& place : placesOf(where.tracks(), where.scene, where.view)) {
-    if (place.room.adjusted(-2, 0, 0, 0).contains(at)) found = place.note;
+    if (place.room.adjusted(-2, 0, 0, 0).contains(at)) found = where.scene.notes[place.flag].note;
   }
   return found;
 }

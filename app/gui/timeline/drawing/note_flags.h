@@ -13,7 +13,7 @@ namespace pw::gui {
 /// rows. `tracks`: of the rows, right of their labels; the lane ends where they begin.
 void paintNotes(QPainter& painter, const QRect& tracks, const Scene& scene, const RowLayout& layout, const Viewport& view, int scroll,
                 const Theme& theme);
-/// The note whose flag or text is at a point; where they overlap the later one.
+/// The number of the note whose flag or text is at a point; where they overlap the later one.
 [[nodiscard]] std::optional<std::size_t> noteAt(const Geometry& where, const QPoint& at);
 
 }  // namespace pw::gui

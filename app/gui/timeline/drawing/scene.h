@@ -2,6 +2,7 @@
 
 #include <QString>
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -45,6 +46,7 @@ struct NoteFlag {
   Ns time = 0;
   std::optional<SourcedSpan> span;  ///< that it is at; nothing: at a time
   bool isCurrent = false;
+  std::size_t note = 0;  ///< its number in the document
 
   bool operator==(const NoteFlag&) const = default;
 };
@@ -70,7 +72,7 @@ struct Scene {
   std::vector<SourcedSpan> highlighted;    ///< chain of causes, critical path, found ones; sorted
   bool dimsOthers = false;                 ///< what is not highlighted is faint
   std::optional<std::pair<Ns, Ns>> range;  ///< selected on the ruler
-  std::vector<NoteFlag> notes;             ///< in a lane below the ruler, where there are any
+  std::vector<NoteFlag> notes;             ///< in a lane below the ruler, where there are any; not those of another run
   double zoomText = 1;                     ///< font scaling
 };
 

@@ -39,6 +39,16 @@ struct NotesShown : TimelineFixture {
     return {xOf(scene.notes.at(note).time) + 3, rulerHeight(scene) - noteLaneHeight(scene) / 2};
   }
 
+  /// The step of a stored run, measured below the prediction.
+  void showRun(const RunName& name) {
+    measure([](CostTable& costs) { costs.stages[1].backward *= 2; });
+    auto step = std::make_shared<Measured>(*document.measured());
+    step->run = RunRecord();
+    step->run->id = name.id;
+    step->run->startedAt = name.startedAt;
+    document.setMeasured(step);
+  }
+
   std::unique_ptr<NotesPanel> panel_;
 };
 
@@ -212,6 +222,69 @@ TEST_F(NotesShown, WhatIsBeingWrittenInThePanelStaysWhileARunIsMeasured) {
   EXPECT_EQ(list->topLevelItemCount(), 2);
 }
 
+TEST_F(NotesShown, WhatIsWrittenBesideARunIsShownWithThatRunAlone) {
+  const RunName run{RunId(7), "2024-11-22T14:03:00Z"};
+  const auto texts = [this] {
+    QStringList shown;
+    for (const NoteFlag& flag : widget.scene().notes) shown << flag.text;
+    return shown;
+  };
+  showRun(run);
+  widget.select(at(1, SpanKind::Backward, 1, 2, Source::Measured));
+  key(Qt::Key_N);
+  write(QStringLiteral("slow"));
+  widget.select(at(2, SpanKind::Forward, 2, 0));
+  key(Qt::Key_N);
+  write(QStringLiteral("planned so"));
+  widget.clearSelection();
+  moveTo({xOf(5 * kMs), yOf(1)});
+  key(Qt::Key_F2, Qt::ControlModifier);
+  ASSERT_EQ(notes().size(), 3U);
+  EXPECT_EQ(notes()[0].run, run);
+  EXPECT_EQ(notes()[1].run, std::nullopt) << "at a block of the prediction: it is about the plan";
+  EXPECT_EQ(notes()[2].run, run);
+  EXPECT_EQ(texts(), (QStringList{"slow", "planned so", ""}));
+  // Another run, one of that number in a store that was replaced, and none.
+  for (const RunName& other : {RunName{RunId(8), run.startedAt}, RunName{RunId(7), "2025-11-22T14:03:00Z"}}) {
+    showRun(other);
+    EXPECT_EQ(texts(), QStringList{"planned so"});
+    widget.clearSelection();
+    key(Qt::Key_F2);
+    EXPECT_EQ(selected(), at(2, SpanKind::Forward, 2, 0));
+    key(Qt::Key_F2);
+    EXPECT_EQ(selected(), at(2, SpanKind::Forward, 2, 0)) << "the only one here";
+    widget.select(at(1, SpanKind::Backward, 1, 2, Source::Measured));
+    key(Qt::Key_Delete);
+    EXPECT_EQ(notes().size(), 3U) << "the block's note is about another run";
+  }
+  document.setMeasured(nullptr);
+  EXPECT_EQ(texts(), QStringList{"planned so"});
+  showRun(run);
+  EXPECT_EQ(texts(), (QStringList{"slow", "planned so", ""}));
+}
+
+TEST_F(NotesShown, ThePanelSaysWhichRunANoteIsAboutAndWhereToChooseIt) {
+  const RunName run{RunId(7), "2024-11-22T14:03:00Z"};
+  Note note{"slow", 7 * kMs, BlockName{true, Rank(1), {SpanKind::Forward, Stage(1), Microbatch(0), Rank(1)}}};
+  note.run = run;
+  ASSERT_TRUE(addNote(document, note));
+  auto* list = panel().findChild<QTreeWidget*>();
+  const auto place = [&] { return list->topLevelItem(0)->text(1); };
+  const auto colour = [&] { return list->topLevelItem(0)->foreground(2).color(); };
+  EXPECT_EQ(place(), "1F0, rank 1, " + titleOf(run));
+  EXPECT_EQ(colour(), currentTheme().faintText);
+  EXPECT_TRUE(widget.scene().notes.empty());
+  QSignalSpy refused(&widget, &TimelineWidget::editRefused);
+  QTest::mouseClick(list->viewport(), Qt::LeftButton, {}, list->visualItemRect(list->topLevelItem(0)).center());
+  ASSERT_EQ(refused.count(), 1);
+  EXPECT_EQ(refused[0][0].toString(), "This note is about " + titleOf(run) + "; choose that run under Runs.");
+  showRun(run);
+  EXPECT_EQ(place(), "1F0, rank 1, " + titleOf(run));
+  EXPECT_NE(colour(), currentTheme().faintText);
+  widget.goToNote(0);
+  EXPECT_EQ(selected(), at(1, SpanKind::Forward, 1, 0, Source::Measured));
+}
+
 TEST_F(NotesShown, ABookmarkAtABlockWithANoteIsRefusedInWords) {
   QSignalSpy refused(&widget, &TimelineWidget::editRefused);
   click(middleOf(at(2, SpanKind::Backward, 2, 3)));
@@ -227,7 +300,8 @@ TEST(Notes, AreSavedInAProject) {
   Project project;
   project.design.models = {"a.pt2"};
   project.design.notes = {{"a \"quoted\" text, µ", 5, {}},
-                          {"", 7, BlockName{true, Rank(3), {SpanKind::SendBackward, Stage(3), Microbatch(1), Rank(2)}}}};
+                          {"", 7, BlockName{true, Rank(3), {SpanKind::SendBackward, Stage(3), Microbatch(1), Rank(2)}}},
+                          {"of a run", 9, {}, RunName{RunId(7), "2024-11-22T14:03:00Z"}}};
   const std::string text = toJson(project);
   EXPECT_EQ(parseProject(text, "p").design.notes, project.design.notes);
   EXPECT_EQ(toJson(parseProject(text, "p")), text);
