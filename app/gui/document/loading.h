@@ -27,7 +27,7 @@ struct Loaded {
   std::size_t chosen = 0;                                 ///< of them: a typical step
   std::shared_ptr<const Schedule> schedule;               ///< of a schedule's file: its compute actions, which the open model may use, too
   QString store;
-  std::optional<RunId> run;                  ///< of that store, that a project shows
+  std::optional<RunName> run;                ///< of that store, that a project shows
   int runStep = 0;                           ///< of that run
   QString study;                             ///< path of a study's results
   QString cluster;                           ///< path of a cluster to estimate for

@@ -279,7 +279,7 @@ bool isKept(const PinnedPlan& plan) {
 void nameTrace(Project& project, const Measured* shown) {
   if (shown == nullptr || shown->live || shown->isReplayed || !shown->pinnedAs.isEmpty()) return;
   project.trace = shown->from.paths;
-  if (shown->from.store == project.store.toStdString()) project.run = shown->from.run;
+  if (shown->run && shown->from.store == project.store.toStdString()) project.run = runNameOf(*shown->run);
   project.step = shown->step;
 }
 
@@ -289,7 +289,10 @@ std::string toJson(const Project& project) {
   if (!project.design.notes.empty()) j["notes"] = notesJson(project.design.notes);
   if (!project.trace.empty()) j["trace"] = {{"paths", project.trace}, {"step", project.step}};
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
-  if (project.run) j["run"] = {{"id", project.run->value}, {"step", project.step}};
+  if (project.run) {
+    j["run"] = runJson(*project.run);
+    j["run"]["step"] = project.step;
+  }
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
   if (const auto& unsaved = project.unsaved) {
     j["unsaved"] = {{"title", unsaved->title.toStdString()}};
@@ -322,7 +325,7 @@ Project parseProject(std::string_view json, const std::string& source) {
   }
   project.store = QString::fromStdString(textOr(j, "store"));
   if (j.has("run")) {
-    project.run = RunId(j["run"]["id"].within<int>(1, 1 << 30));
+    project.run = parseRun(j["run"]);
     project.step = j["run"]["step"].within<int>(0, 1 << 30);
     if (project.store.isEmpty() || !project.trace.empty()) document.fail("`run` is of no `store`, or beside a `trace`");
   }

@@ -26,7 +26,7 @@ struct Project {
   bool isInOrderOfJob = false;          ///< read: the rows are the job's own, which no generator makes
   std::vector<std::string> trace = {};  ///< absolute paths of the trace that is shown; empty: none
   int step = 0;                         ///< of the trace, from 0; or of the run
-  std::optional<RunId> run = {};        ///< of the store, that is shown instead of a trace
+  std::optional<RunName> run = {};      ///< of the store, that is shown instead of a trace
   std::optional<UnsavedProject> unsaved = {};
 };
 

@@ -302,9 +302,9 @@ void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program)
 
 void RunsPanel::refresh() { d->history->list(d->document.storePath()); }
 
-void RunsPanel::chooseRun(RunId id, std::optional<int> step) {
+void RunsPanel::chooseRun(RunId id, std::optional<int> step, const std::string& startedAt) {
   d->wantedStep = step ? std::optional(std::pair(id, *step)) : std::nullopt;
-  d->history->choose({id});
+  d->history->choose({id}, startedAt);
   refresh();
 }
 

@@ -3,6 +3,7 @@
 #include <QWidget>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backends/store/run_store.h"
@@ -24,7 +25,9 @@ class RunsPanel : public QWidget {
   void startProfile();           ///< measures the model; the profile becomes part of the design (one undo step)
   void cancel();                 ///< ends the running child process
   [[nodiscard]] bool isBusy() const;
-  void chooseRun(RunId id, std::optional<int> step = {});  ///< overlays that step, else its median one, once the store is listed
+  /// Overlays that step, else its median one, once the store is listed. Of a run of that number that was not started then (empty: not
+  /// known) it says so instead.
+  void chooseRun(RunId id, std::optional<int> step = {}, const std::string& startedAt = {});
   void compareRuns(RunId id, RunId with);
   void showNothing();
   [[nodiscard]] QString summary() const;  ///< `Measured 3.1 % slower than predicted (…); most of it: B of stage 1, +2.1 ms.`

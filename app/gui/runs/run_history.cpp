@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/document/run_name.h"
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
 
@@ -80,13 +81,29 @@ void RunHistory::show(std::vector<RunSummary> runs, const QString& store) {
                         : tr("No runs yet in %1.\nRun executes the plan on this machine and compares it with its prediction.").arg(file));
   setCurrentIndex(runs_->rowCount() > 0 ? 1 : 0);
   if (const auto wanted = std::exchange(wanted_, {}); !wanted.empty()) {
-    select(wanted);
-    if (selected().empty()) emit failed(tr("There is no run %1 in %2; choose one from the list.").arg(wanted.front().value).arg(file));
+    if (const QString why = whyNotThere(wanted.front(), std::exchange(wantedStart_, {}), file); !why.isEmpty())
+      emit failed(why);
+    else
+      select(wanted);
   }
   emit listed();
 }
 
-void RunHistory::choose(const std::vector<RunId>& ids) { wanted_ = ids; }
+/// Empty where it is.
+QString RunHistory::whyNotThere(RunId id, const std::string& startedAt, const QString& file) const {
+  const int row = runs_->rowOf(id);
+  if (row < 0) return tr("There is no run %1 in %2; choose one from the list.").arg(id.value).arg(file);
+  const RunSummary& found = runs_->at(row);
+  if (isRun({id, startedAt}, found.id, found.startedAt)) return {};
+  return tr("Run %1 in %2 is another one, started %3; the one that was shown was started %4: choose one from the list.")
+      .arg(id.value)
+      .arg(file, whenOf(found.startedAt), whenOf(startedAt));
+}
+
+void RunHistory::choose(const std::vector<RunId>& ids, const std::string& startedAt) {
+  wanted_ = ids;
+  wantedStart_ = startedAt;
+}
 
 std::vector<RunId> RunHistory::selected() const {
   std::vector<RunId> ids;

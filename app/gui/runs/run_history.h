@@ -1,6 +1,7 @@
 #pragma once
 
 #include <QStackedWidget>
+#include <string>
 #include <vector>
 
 #include "app/gui/common/jobs.h"
@@ -20,8 +21,9 @@ class RunHistory : public QStackedWidget {
   explicit RunHistory(QWidget* parent = nullptr);
   ~RunHistory() override;
 
-  void list(const QString& store);                            ///< lists the store in the background; what is selected stays
-  void choose(const std::vector<RunId>& ids);                 ///< selects these as soon as a store is listed
+  void list(const QString& store);  ///< lists the store in the background; what is selected stays
+  /// Selects these as soon as a store is listed; not where the first is another run, which was not started then (empty: not known).
+  void choose(const std::vector<RunId>& ids, const std::string& startedAt = {});
   void selectNone();                                          ///< silently
   [[nodiscard]] std::vector<RunId> selected() const;          ///< ascending
   [[nodiscard]] const std::vector<RunSummary>& runs() const;  ///< oldest first
@@ -38,11 +40,13 @@ class RunHistory : public QStackedWidget {
  private:
   void show(std::vector<RunSummary> runs, const QString& store);
   void select(const std::vector<RunId>& ids);
+  [[nodiscard]] QString whyNotThere(RunId id, const std::string& startedAt, const QString& file) const;
 
   RunList* runs_;
   QLabel* nothing_;
   QTreeView* view_;
   std::vector<RunId> wanted_;  ///< runs to choose when the store is listed
+  std::string wantedStart_;    ///< of the first; empty: not known
   bool isSilent_ = false;      ///< the selection changes, not the choice
   Job listing_;
 };

@@ -103,7 +103,7 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   arrangeFor(loaded);
   if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
   if (loaded.run) {
-    runs->chooseRun(*loaded.run, loaded.runStep);
+    runs->chooseRun(loaded.run->id, loaded.runStep, loaded.run->startedAt);
     if (document.design().models.empty() && document.design().source.empty()) window.showPanel(Panel::Runs);  // there is nothing else
   }
   if (const auto own = std::exchange(ofRun, {}); loaded.hasDesign && paths == own.paths && !own.notes.empty())

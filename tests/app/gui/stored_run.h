@@ -10,10 +10,11 @@
 namespace pw::gui {
 
 /// Records a completed run of a plan: a step for each factor, whose forwards of stage 1 took that many times as long as planned.
-inline RunId storeRun(const std::string& path, const Plan& plan, const std::vector<double>& factors) {
+inline RunId storeRun(const std::string& path, const Plan& plan, const std::vector<double>& factors,
+                      const std::string& startedAt = "2024-11-22T14:03:00Z") {
   RunRecord run;
   run.state = RunState::Completed;
-  run.startedAt = "2024-11-22T14:03:00Z";
+  run.startedAt = startedAt;
   run.transport = Transport::Gloo;
   run.plan = plan;
   run.predicted = simulate(plan.schedule, plan.costs);

@@ -147,6 +147,37 @@ TEST_F(ProjectOfARun, WhoseRunIsGoneSaysSoAndKeepsTheNotes) {
   EXPECT_NE(document().measured()->step, 1);
 }
 
+TEST_F(ProjectOfARun, OfAStoreThatWasReplacedSaysSoInASentence) {
+  ASSERT_TRUE(window_->saveProject(path));
+  newWindow();
+  ASSERT_TRUE(QFile::remove(store));
+  ASSERT_EQ(storeRun(store.toStdString(), plan, {1, 1.5, 1.2, 1}, "2025-01-31T09:10:00Z"), run) << "of the same number";
+  open(path);
+  const QString sentence =
+      QStringLiteral("Run 1 in stored.db is another one, started %1; the one that was shown was started %2: choose one from the list.")
+          .arg(whenOf("2025-01-31T09:10:00Z"), whenOf("2024-11-22T14:03:00Z"));
+  EXPECT_TRUE(QTest::qWaitFor([&] { return window_->message() == sentence; }, kLongMs)) << window_->message().toStdString();
+  EXPECT_FALSE(document().measured());
+  EXPECT_TRUE(history().selectionModel()->selectedRows().isEmpty());
+}
+
+TEST_F(ProjectOfARun, OfAnOlderVersionNamesItByNumberAlone) {
+  ASSERT_TRUE(window_->saveProject(path));
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  QByteArray text = file.readAll();
+  file.close();
+  const qsizetype at = text.indexOf("\"started_at\"");
+  ASSERT_GE(at, 0);
+  text.remove(at, text.indexOf(',', at) + 1 - at);
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(text);
+  file.close();
+  newWindow();
+  open(path);
+  EXPECT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs)) << window_->message().toStdString();
+}
+
 TEST_F(ProjectOfARun, KeepsItsNotesWhenItsPlanIsLoaded) {
   loadPlan();
   ASSERT_EQ(document().design().notes.size(), 1U);
