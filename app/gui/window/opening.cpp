@@ -102,7 +102,9 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   }
   arrangeFor(loaded);
   if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
+  QObject::disconnect(viewOfRun);
   if (loaded.run) {
+    if (!loaded.view.isEmpty()) restoreWithRun(loaded.view, *loaded.run);
     runs->chooseRun(loaded.run->id, loaded.runStep, loaded.run->startedAt);
     if (document.design().models.empty() && document.design().source.empty()) window.showPanel(Panel::Runs);  // there is nothing else
   }
@@ -126,6 +128,16 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   if (!loaded.otherClusters.empty()) offerClusters(loaded.otherClusters);
   remember(paths);
   showTitle();
+}
+
+/// What a view selects may be the run's, which is there later than the plan.
+void MainWindow::Private::restoreWithRun(const QByteArray& view, const RunName& run) {
+  const auto restore = [this, view, run] {
+    const auto measured = document.measured();
+    if (measured && measured->run && isRun(run, measured->run->id, measured->run->startedAt)) timeline->restoreView(view);
+  };
+  viewOfRun = QObject::connect(&document, &Document::measuredChanged, &window, restore,
+                               static_cast<Qt::ConnectionType>(Qt::AutoConnection | Qt::SingleShotConnection));
 }
 
 /// The plan of a run, as a file. Without a plan, notes beside that run are on it, and stay.

@@ -78,7 +78,8 @@ struct MainWindow::Private {
   struct {
     QStringList paths;
     std::vector<Note> notes;
-  } ofRun;  ///< a run's plan that is being opened, and the notes that were written on the run without it
+  } ofRun;                            ///< a run's plan that is being opened, and the notes that were written on the run without it
+  QMetaObject::Connection viewOfRun;  ///< to when a project's run is shown
   QByteArray docksState;
   bool docksShown = true;
   bool isNarrow = false;  ///< the window: Plan is a tab beside Model
@@ -94,6 +95,7 @@ struct MainWindow::Private {
   void take(const Loaded& loaded, const QStringList& paths);
   void arrangeFor(const Loaded& loaded);
   void takeCluster(const QString& path);
+  void restoreWithRun(const QByteArray& view, const RunName& run);
   void openPlanOfRun(const QStringList& paths);
   void offerClusters(const std::vector<std::string>& clusters);
   void explainHang(bool marks);

@@ -130,6 +130,29 @@ TEST_F(ProjectOfARun, BringsTheRunBackAtTheSameStepWithItsNotes) {
   EXPECT_FALSE(document().isModified());
 }
 
+TEST_F(ProjectOfARun, BesideAPlanComesBackWithWhatWasInSight) {
+  newWindow();
+  open(sample("gpt_small.pt2"));
+  document().setStorePath(store);
+  window_->runs().chooseRun(run, 1);
+  ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs));
+  window_->timeline().select({Source::Measured, {Rank(1), TrackKind::Compute, 3}});
+  window_->timeline().fitSelection();
+  const auto selected = window_->timeline().scene().selected;
+  const QByteArray view = window_->timeline().saveView();
+  ASSERT_TRUE(window_->saveProject(path));
+  newWindow();
+  open(path);
+  ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs)) << window_->message().toStdString();
+  ASSERT_TRUE(document().prediction());
+  EXPECT_EQ(window_->timeline().scene().selected, selected);
+  const auto before = parseView(view), after = parseView(window_->timeline().saveView());
+  ASSERT_TRUE(before && before->shown && after && after->shown);
+  EXPECT_NEAR(after->shown->first, before->shown->first, 1);
+  EXPECT_NEAR(after->shown->second, before->shown->second, 1);
+  EXPECT_EQ(after->scroll, before->scroll);
+}
+
 TEST_F(ProjectOfARun, WhoseRunIsGoneSaysSoAndKeepsTheNotes) {
   ASSERT_TRUE(window_->saveProject(path));
   newWindow();
