@@ -43,20 +43,21 @@ void MainWindow::Private::showReplan() {
   replan->setToolTip(MainWindow::tr("Make a plan whose costs are the job's usual times, and try other schedules and numbers on it"));
 }
 
-/// The trace's steps stay, above the plan (`take`).
+/// The trace's steps stay, above the plan (`take`), and so do notes, unless the user discarded them.
 void MainWindow::Private::replanJob() {
   const JobOptions from = replannable(document);
   if (from == JobOptions()) return;
   if (const auto job = document.design().job; job && job->from == from)
     return document.edit(MainWindow::tr("Plan as the job ran"), [&](Design& design) { setAsItRan(*job, design); });
   if (!maySave()) return;
-  loading.start(MainWindow::tr("Re-planning"), [this, from](JobControl& control) -> std::function<void()> {
+  const bool keepsNotes = !recovers || !document.isModified();
+  loading.start(MainWindow::tr("Re-planning"), [this, from, keepsNotes](JobControl& control) -> std::function<void()> {
     const auto basis = readJob(from, [&](std::int64_t done, std::int64_t all) {
       control.progress(done, all);
       return !control.isCancelled();
     });
     if (!basis) return {};
-    return [this, loaded = planOfJob(basis)] {
+    return [this, keepsNotes, loaded = planOfJob(basis)] {
       const auto measured = document.measured();
       if (measured && measured->from == loaded->design.job->from) {
         loaded->measured = {measured};
@@ -65,6 +66,7 @@ void MainWindow::Private::replanJob() {
           loaded->chosen = static_cast<std::size_t>(found - steps.begin());
         }
       }
+      if (keepsNotes) keptNotes = {{}, document.design().notes};
       take(*loaded, {});
     };
   });

@@ -108,7 +108,7 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
     runs->chooseRun(loaded.run->id, loaded.runStep, loaded.run->startedAt);
     if (document.design().models.empty() && document.design().source.empty()) window.showPanel(Panel::Runs);  // there is nothing else
   }
-  if (const auto own = std::exchange(ofRun, {}); loaded.hasDesign && paths == own.paths && !own.notes.empty())
+  if (const auto own = std::exchange(keptNotes, {}); loaded.hasDesign && paths == own.paths && !own.notes.empty())
     document.edit(MainWindow::tr("Keep the notes"), [&](Design& design) { design.notes = own.notes; });
   if (!loaded.hasDesign && !loaded.store.isEmpty()) {
     if (!docksShown) {
@@ -145,9 +145,9 @@ void MainWindow::Private::openPlanOfRun(const QStringList& paths) {
   const bool hasPlan = document.graph() || document.design().customCosts;
   const auto shown = document.measured();
   const bool isShown = shown && shown->run && !shown->live && paths.size() == 1 && isPlanOf(*shown->run, paths.front().toStdString());
-  ofRun = {paths, isShown && !hasPlan ? document.design().notes : std::vector<Note>()};
+  keptNotes = {paths, isShown && !hasPlan ? document.design().notes : std::vector<Note>()};
   window.open(paths);
-  if (recovers && document.isModified()) ofRun = {};  // the user discarded them, or stays
+  if (recovers && document.isModified()) keptNotes = {};  // the user discarded them, or stays
 }
 
 /// Beside the note that says which one was chosen.

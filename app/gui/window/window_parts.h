@@ -78,7 +78,7 @@ struct MainWindow::Private {
   struct {
     QStringList paths;
     std::vector<Note> notes;
-  } ofRun;                            ///< a run's plan that is being opened, and the notes that were written on the run without it
+  } keptNotes;                        ///< notes that stay when these are opened: a run's plan; nothing: a plan made from what is shown
   QMetaObject::Connection viewOfRun;  ///< to when a project's run is shown
   QByteArray docksState;
   bool docksShown = true;

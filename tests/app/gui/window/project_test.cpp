@@ -3,9 +3,12 @@
 #include <QApplication>
 #include <QFile>
 #include <QMessageBox>
+#include <QPushButton>
 #include <QTimer>
 #include <QTreeView>
 #include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
 
 #include "app/gui/document/notes.h"
 #include "app/gui/runs/run_loading.h"
@@ -99,7 +102,8 @@ struct ProjectOfARun : WindowFixture {
     window_->runs().chooseRun(run, 1);
     ASSERT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs));
     window_->timeline().select({Source::Measured, {Rank(1), TrackKind::Compute, 3}});
-    ASSERT_TRUE(addNote(document(), {"late", 0, blockName(window_->timeline().scene(), *window_->timeline().scene().selected)}));
+    ASSERT_TRUE(addNote(document(), {"late", 0, blockName(window_->timeline().scene(), *window_->timeline().scene().selected),
+                                     runNameOf(*document().measured()->run)}));
   }
   void newWindow(bool asks = false) {
     window_ = std::make_unique<MainWindow>(asks);
@@ -110,6 +114,26 @@ struct ProjectOfARun : WindowFixture {
     const auto actions = history().actions();
     (*std::ranges::find(actions, QStringLiteral("Load its plan"), &QAction::text))->trigger();
     ASSERT_TRUE(QTest::qWaitFor([this] { return document().graph() != nullptr && settle(); }, kLongMs)) << window_->message().toStdString();
+  }
+  void replan() {
+    const auto& commands = window_->commands();
+    (*std::ranges::find(commands, QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R), &QAction::shortcut))->trigger();
+    ASSERT_TRUE(QTest::qWaitFor([this] { return document().design().job != nullptr && settle(); }, kLongMs))
+        << window_->message().toStdString();
+  }
+  /// Does what asks a question, which gets this answer.
+  static void answer(QMessageBox::StandardButton button, const std::function<void()>& act) {
+    QTimer timer;
+    bool isAsked = false;
+    QObject::connect(&timer, &QTimer::timeout, &timer, [&] {
+      auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+      if (box == nullptr) return;
+      isAsked = true;
+      QTest::mouseClick(box->button(button), Qt::LeftButton);
+    });
+    timer.start(10);
+    act();
+    EXPECT_TRUE(isAsked);
   }
   const QString store = folder_.filePath(QStringLiteral("stored.db")), path = folder_.filePath(QStringLiteral("noted.pwproj"));
   Plan plan;
@@ -188,17 +212,18 @@ TEST_F(ProjectOfARun, OfAnOlderVersionNamesItByNumberAlone) {
   ASSERT_TRUE(window_->saveProject(path));
   QFile file(path);
   ASSERT_TRUE(file.open(QIODevice::ReadOnly));
-  QByteArray text = file.readAll();
+  const QByteArray text = file.readAll();
   file.close();
-  const qsizetype at = text.indexOf("\"started_at\"");
-  ASSERT_GE(at, 0);
-  text.remove(at, text.indexOf(',', at) + 1 - at);
+  nlohmann::json project = nlohmann::json::parse(text.toStdString());
+  ASSERT_EQ(project.at("run").erase("started_at"), 1U);
+  ASSERT_EQ(project.at("notes").at(0).at("run").erase("started_at"), 1U);
   ASSERT_TRUE(file.open(QIODevice::WriteOnly));
-  file.write(text);
+  file.write(QByteArray::fromStdString(project.dump()));
   file.close();
   newWindow();
   open(path);
   EXPECT_TRUE(QTest::qWaitFor([this] { return document().measured() != nullptr; }, kLongMs)) << window_->message().toStdString();
+  EXPECT_EQ(window_->timeline().scene().notes.size(), 1U);
 }
 
 TEST_F(ProjectOfARun, KeepsItsNotesWhenItsPlanIsLoaded) {
@@ -208,19 +233,28 @@ TEST_F(ProjectOfARun, KeepsItsNotesWhenItsPlanIsLoaded) {
   EXPECT_TRUE(document().isModified()) << "they are not in the plan's file";
 }
 
+TEST_F(ProjectOfARun, KeepsItsNotesWhenAPlanIsMadeFromIt) {
+  const auto shown = window_->timeline().scene().notes;
+  ASSERT_EQ(shown.size(), 1U);
+  replan();
+  EXPECT_TRUE(document().prediction());
+  ASSERT_TRUE(document().measured());
+  EXPECT_EQ(document().measured()->run->id, run);
+  ASSERT_EQ(document().design().notes.size(), 1U);
+  EXPECT_EQ(window_->timeline().scene().notes.front().span, shown.front().span) << "at its block";
+  EXPECT_TRUE(document().isModified()) << "they are in no file";
+}
+
+TEST_F(ProjectOfARun, NotesThatWereDiscardedDoNotComeBackWhenAPlanIsMadeFromIt) {
+  openAndNote(true);
+  answer(QMessageBox::Discard, [this] { replan(); });
+  EXPECT_TRUE(document().prediction());
+  EXPECT_TRUE(document().design().notes.empty());
+}
+
 TEST_F(ProjectOfARun, NotesThatWereDiscardedDoNotComeBackWithItsPlan) {
   openAndNote(true);
-  QTimer answer;
-  bool isAsked = false;
-  QObject::connect(&answer, &QTimer::timeout, &answer, [&] {
-    auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
-    if (box == nullptr) return;
-    isAsked = true;
-    QTest::mouseClick(box->button(QMessageBox::Discard), Qt::LeftButton);
-  });
-  answer.start(10);
-  loadPlan();
-  EXPECT_TRUE(isAsked);
+  answer(QMessageBox::Discard, [this] { loadPlan(); });
   EXPECT_TRUE(document().design().notes.empty());
   EXPECT_FALSE(document().isModified());
 }
