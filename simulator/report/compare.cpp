@@ -184,8 +184,8 @@ std::set<Stage> stagesIn(const Trace& trace) {
 }
 
 /// `joins`: the traces `differInSplit`.
-std::vector<GroupError> causesOf(const Trace& predicted, const Trace& measured, bool joins) {
-  const bool sameStages = stagesIn(predicted) == stagesIn(measured);
+std::vector<GroupError> causesOf(const Trace& predicted, const Trace& measured, Splits splits, bool joins) {
+  const bool sameStages = splits == Splits::Same && stagesIn(predicted) == stagesIn(measured);
   const auto groupOf = [&](const Span& span) {
     return std::pair(joins ? joinedKind(span.kind) : span.kind, sameStages && isCompute(span.kind) ? span.stage : Stage(-1));
   };
@@ -216,7 +216,7 @@ bool differInSplit(const Trace& a, const Trace& b) {
   return std::any_of(tasks.begin(), tasks.end(), [](const auto& task) { return isWholeInOne(task.second.first, task.second.second); });
 }
 
-Comparison compare(const Trace& predicted, const Trace& measured) {
+Comparison compare(const Trace& predicted, const Trace& measured, Splits splits) {
   Comparison result;
   const Metrics left = metricsOf(predicted);
   const Metrics right = metricsOf(measured);
@@ -234,9 +234,9 @@ Comparison compare(const Trace& predicted, const Trace& measured) {
     // A measured message ends when its receiver takes it, often long after it arrived; the delay that it causes shows as waiting.
     if (isMessage(kind)) result.byKind.back().contribution = 0;
   }
-  result.byStage = computeBy(predicted, measured, "stage", [](const Span& span) { return span.stage.value; });
+  if (splits == Splits::Same) result.byStage = computeBy(predicted, measured, "stage", [](const Span& span) { return span.stage.value; });
   result.byRank = computeBy(predicted, measured, "rank", [](const Span& span) { return span.rank.value; });
-  result.byCause = causesOf(predicted, measured, joins);
+  result.byCause = causesOf(predicted, measured, splits, joins);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,12 +35,16 @@ struct Comparison {
   bool operator==(const Comparison&) const = default;
 };
 
+/// Whether stages of one number do the same work in two traces. Where a model is cut elsewhere they do not.
+enum class Splits : std::uint8_t { Same, Other };
+
 /// Matches compute spans by (rank, kind, stage, microbatch), repeated ones in the order of their starts; start errors count from each
 /// trace's first compute start. A backward that one trace has whole (B) and the other split (I and W) is matched by its B and its I; its W
 /// belongs to it and is neither matched nor unmatched. `byKind` includes waits, messages and optimizer; `byStage` and `byRank` are compute
 /// only. `byCause` leaves out waits and messages, which follow from others; compute is by kind and stage, or where one trace has stages
-/// that the other lacks, by kind. Groups are in the order of kinds, stages and ranks; those in neither trace are left out. Cost: n log n.
-[[nodiscard]] Comparison compare(const Trace& predicted, const Trace& measured);
+/// that the other lacks, by kind. With other splits it is so, too, and `byStage` is empty. Groups are in the order of kinds, stages and
+/// ranks; those in neither trace are left out. Cost: n log n.
+[[nodiscard]] Comparison compare(const Trace& predicted, const Trace& measured, Splits splits = Splits::Same);
 
 /// What the times of B, I and W together are called, where traces that `differInSplit` are compared: those of one kind alone would be those
 /// of different work.

@@ -67,8 +67,8 @@ std::string splitSentence(int matched) {
 
 }  // namespace
 
-Verdict judge(const Trace& predicted, const Trace& measured, std::optional<Ns> replayed) {
-  Verdict verdict{compare(predicted, measured), replayed, {}};
+Verdict judge(const Trace& predicted, const Trace& measured, std::optional<Ns> replayed, Splits splits) {
+  Verdict verdict{compare(predicted, measured, splits), replayed, {}};
   verdict.main = mainPart(verdict.comparison, replayed, mainCause(verdict.comparison));
   return verdict;
 }

@@ -30,8 +30,9 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-/// `replayed`: see `replayedMakespan`; nothing: unknown, and then the difference is attributed to groups only. Cost: n log n.
-[[nodiscard]] Verdict judge(const Trace& predicted, const Trace& measured, std::optional<Ns> replayed = {});
+/// `replayed`: see `replayedMakespan`; nothing: unknown, and then the difference is attributed to groups only. `splits`: see `compare`.
+/// Cost: n log n.
+[[nodiscard]] Verdict judge(const Trace& predicted, const Trace& measured, std::optional<Ns> replayed = {}, Splits splits = Splits::Same);
 
 /// The makespan of a plan's schedule with the measured durations of its actions (see `replay`); nothing where the trace is of other
 /// actions.

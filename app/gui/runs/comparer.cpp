@@ -5,8 +5,8 @@ namespace {
 
 Verdict verdictOn(const ComparisonSubject& subject) {
   const Measured& m = *subject.measured;
-  if (subject.other) return judge(subject.other->trace, m.trace);
-  if (!m.run) return judge(traceOf(*subject.prediction), m.trace);
+  if (subject.other) return judge(subject.other->trace, m.trace, {}, subject.splits);
+  if (!m.run) return judge(traceOf(*subject.prediction), m.trace, {}, subject.splits);
   const Plan& plan = m.run->plan;
   return judge(m.run->predicted, m.trace, replayedMakespan(plan.schedule, plan.costs, m.trace));
 }

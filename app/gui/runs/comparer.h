@@ -13,6 +13,7 @@ namespace pw::gui {
 struct ComparisonSubject {
   std::shared_ptr<const Measured> measured, other;
   std::shared_ptr<const Prediction> prediction;
+  Splits splits = Splits::Same;  ///< of the two
 
   bool operator==(const ComparisonSubject&) const = default;
 };

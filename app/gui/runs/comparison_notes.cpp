@@ -37,7 +37,7 @@ QString timesNote(const RunRecord& run) {
 
 }  // namespace
 
-QString noteOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict) {
+QStringList notesOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict) {
   QStringList notes;
   if (measured.run && measured.run->state != RunState::Completed)
     notes << (measured.run->state == RunState::Failed ? translated("The run failed after these steps: %1") : QStringLiteral("%1"))
@@ -53,7 +53,7 @@ QString noteOn(const Measured& measured, const Prediction* prediction, const Ver
   if (measured.run && timesOf(measured) == TimesOf::Measured && std::abs(verdict.comparison.makespanError) > kFarOff) {
     if (const QString note = timesNote(*measured.run); !note.isEmpty()) notes << note;
   }
-  return notes.join(QLatin1Char('\n'));
+  return notes;
 }
 
 }  // namespace pw::gui

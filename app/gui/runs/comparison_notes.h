@@ -1,6 +1,7 @@
 #pragma once
 
 #include <QString>
+#include <QStringList>
 
 #include "app/gui/document/document.h"
 #include "simulator/report/verdict.h"
@@ -11,8 +12,8 @@ namespace pw::gui {
 /// finished, or has no prediction.
 [[nodiscard]] QString whyNotCompared(const Measured* measured, const RunRecord* run);
 
-/// What to know of a measured step that is compared with its prediction, a sentence in a line: the run failed, was of another plan than the
+/// What to know of a measured step that is compared with its prediction, in sentences: the run failed, was of another plan than the
 /// one that is predicted now (null: none), shared cores, or took much longer or shorter than predicted; then which times that was from.
-[[nodiscard]] QString noteOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict);
+[[nodiscard]] QStringList notesOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict);
 
 }  // namespace pw::gui

@@ -13,6 +13,17 @@
 #include "simulator/report/compare.h"
 
 namespace pw::gui {
+namespace {
+
+enum Tab : int { ByCause, ByKind, ByStage, ByRank };
+
+/// The notes begin in the line of the verdict, and have a line each.
+QString withNotes(const std::string& sentence, const QStringList& notes) {
+  const QString verdict = QString::fromStdString(sentence);
+  return notes.isEmpty() ? verdict : verdict + QLatin1Char(' ') + notes.join(QLatin1Char('\n'));
+}
+
+}  // namespace
 
 ComparisonView::ComparisonView(QWidget* parent)
     : QWidget(parent),
@@ -54,7 +65,10 @@ ComparisonView::ComparisonView(QWidget* parent)
   layout->addWidget(sentence_);
   layout->addLayout(line);
   layout->addWidget(view_, 1);
-  connect(tabs_, &QTabBar::currentChanged, this, [this] { showGroups(); });
+  connect(tabs_, &QTabBar::currentChanged, this, [this](int tab) {
+    chosenTab_ = tab;
+    showGroups();
+  });
   connect(steps_, &QComboBox::currentIndexChanged, this, [this](int index) {
     if (index < 0) return;
     const QVariant step = steps_->itemData(index);
@@ -70,16 +84,16 @@ void ComparisonView::clear(const QString& sentence) {
   showGroups();
 }
 
-void ComparisonView::show(const Verdict& verdict, TimesOf times, const QString& note) {
+void ComparisonView::show(const Verdict& verdict, TimesOf times, const QStringList& notes) {
   const bool isRehearsed = times == TimesOf::Rehearsed;
-  const QString sentence =
-      QString::fromStdString(isRehearsed ? verdictText(verdict, "its prediction", "the rehearsal") : verdictText(verdict));
-  show(verdict, Words{note.isEmpty() ? sentence : sentence + QLatin1Char(' ') + note, tr("predicted"),
-                      isRehearsed ? tr("rehearsed") : tr("measured")});
+  const std::string sentence = isRehearsed ? verdictText(verdict, "its prediction", "the rehearsal") : verdictText(verdict);
+  show(verdict, Words{withNotes(sentence, notes), tr("predicted"), isRehearsed ? tr("rehearsed") : tr("measured")});
 }
 
-void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, Happened happened) {
-  show(verdict, Words{QString::fromStdString(verdictText(verdict, before.toStdString(), after.toStdString(), happened)), before, after});
+void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, Happened happened,
+                          const QStringList& notes) {
+  const std::string sentence = verdictText(verdict, before.toStdString(), after.toStdString(), happened);
+  show(verdict, Words{withNotes(sentence, notes), before, after});
 }
 
 void ComparisonView::show(const Verdict& verdict, const Words& words) {
@@ -88,7 +102,16 @@ void ComparisonView::show(const Verdict& verdict, const Words& words) {
   verdict_ = verdict;
   before_ = words.before;
   after_ = words.after;
+  showTabs();
   showGroups();
+}
+
+/// The tab that was chosen comes back with the stages.
+void ComparisonView::showTabs() {
+  const bool hasStages = !verdict_->comparison.byStage.empty();
+  const QSignalBlocker silent(tabs_);
+  for (const Tab tab : {ByCause, ByStage}) tabs_->setTabVisible(tab, hasStages);
+  tabs_->setCurrentIndex(hasStages || chosenTab_ == ByRank ? chosenTab_ : ByKind);
 }
 
 void ComparisonView::showGroups() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <QString>
+#include <QStringList>
 #include <QWidget>
 #include <array>
 #include <optional>
@@ -25,10 +26,11 @@ class ComparisonView : public QWidget {
 
   /// Nothing is compared; `sentence` says why.
   void clear(const QString& sentence);
-  /// Of a step and its prediction; `times` are the step's: measured or rehearsed. `note`: a sentence after the verdict's.
-  void show(const Verdict& verdict, TimesOf times, const QString& note);
+  /// Of a step and its prediction; `times` are the step's: measured or rehearsed. `notes`: sentences after the verdict's. Without stages
+  /// (of other splits) it offers no groups by stage.
+  void show(const Verdict& verdict, TimesOf times, const QStringList& notes);
   /// Of two runs or plans of these names.
-  void show(const Verdict& verdict, const QString& before, const QString& after, Happened happened);
+  void show(const Verdict& verdict, const QString& before, const QString& after, Happened happened, const QStringList& notes);
   /// The available steps: `Median (step 3)`, then each. Empty: none.
   void setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen);
   [[nodiscard]] QString sentence() const;
@@ -42,6 +44,7 @@ class ComparisonView : public QWidget {
     QString sentence, before, after;  ///< the last two head the table
   };
   void show(const Verdict& verdict, const Words& words);
+  void showTabs();
   void showGroups();
 
   QLabel* sentence_;
@@ -51,6 +54,7 @@ class ComparisonView : public QWidget {
   GroupTable* table_;
   std::optional<Verdict> verdict_;
   QString before_, after_;
+  int chosenTab_ = 0;
 };
 
 }  // namespace pw::gui

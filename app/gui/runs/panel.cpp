@@ -14,6 +14,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/document/same_splits.h"
 #include "app/gui/document/times.h"
 #include "app/gui/runs/comparer.h"
 #include "app/gui/runs/comparison_notes.h"
@@ -409,19 +410,26 @@ void RunsPanel::Private::judge() {
     emit panel.compared();
     return;
   }
-  comparer.compare({measured, shown.other, prediction});
+  const Splits splits = shown.other  ? splitsOf(*shown.other, *measured)
+                        : prediction ? splitsOf(*prediction, *measured, document.design())
+                                     : Splits::Same;
+  comparer.compare({measured, shown.other, prediction, splits});
 }
 
 /// Shows the last result.
 void RunsPanel::Private::present() {
   const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
-  const auto& [measured, with, prediction] = comparer.subject();
-  if (!measured->pinnedAs.isEmpty())
-    comparison->show(comparer.verdict(), tr("this plan"), tr("plan %1").arg(measured->pinnedAs), Happened::No);
-  else if (with)
-    comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured), Happened::Yes);
-  else
-    comparison->show(comparer.verdict(), timesOf(*measured), noteOn(*measured, document.prediction().get(), comparer.verdict()));
+  const auto& [measured, with, prediction, splits] = comparer.subject();
+  QStringList notes;
+  if (splits == Splits::Other) notes << tr("Their splits differ, so their stages are not compared.");
+  if (!measured->pinnedAs.isEmpty()) {
+    comparison->show(comparer.verdict(), tr("this plan"), tr("plan %1").arg(measured->pinnedAs), Happened::No, notes);
+  } else if (with) {
+    comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured), Happened::Yes, notes);
+  } else {
+    notes << notesOn(*measured, document.prediction().get(), comparer.verdict());
+    comparison->show(comparer.verdict(), timesOf(*measured), notes);
+  }
   emit panel.compared();
 }
 

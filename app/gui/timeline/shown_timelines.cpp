@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/gui/document/job_design.h"
+#include "app/gui/document/same_splits.h"
 #include "app/gui/document/times.h"
-#include "simulator/partition/partition.h"
 
 namespace pw::gui {
 namespace {
@@ -27,20 +26,6 @@ bool sameShape(const Timeline* a, const Timeline* b) {
     return x.compute.size() == y.compute.size() && x.communication.size() == y.communication.size();
   };
   return a->stages == b->stages && std::equal(a->ranks.begin(), a->ranks.end(), b->ranks.begin(), b->ranks.end(), same);
-}
-
-/// Where the stages of a step begin; nothing: not known, of traces of other tools.
-std::optional<std::vector<NodeId>> beginsOfStep(const Measured& step, const Design& design) {
-  if (const auto& basis = design.job; basis && basis->from == step.from)
-    return evenBegins(basis->job, static_cast<int>(basis->job.schedule.placement.stages()));
-  return step.run ? beginsOf(step.run->plan.partition) : step.begins;
-}
-
-/// A step with other splits has other work in the actions of the same name, so their times do not compare.
-bool haveSameStages(const Prediction& prediction, const Measured& step, const Design& design) {
-  if (prediction.priced.partition.stages.empty()) return true;  // there is no model
-  const auto begins = beginsOfStep(step, design);
-  return !begins || *begins == beginsOf(prediction.priced.partition);
 }
 
 }  // namespace
@@ -106,7 +91,7 @@ std::size_t ShownTimelines::pipelineRanks() const {
 void ShownTimelines::settleLater() { settling_.start(); }
 
 void ShownTimelines::compareStages() {
-  scene_.comparesTimes = !prediction_ || !measured_ || haveSameStages(*prediction_, *measured_, document_.design());
+  scene_.comparesTimes = !prediction_ || !measured_ || splitsOf(*prediction_, *measured_, document_.design()) == Splits::Same;
 }
 
 void ShownTimelines::measureSize() { isLarge_ = spansIn(scene_.predicted.get()) + spansIn(scene_.measured.get()) > kManySpans; }

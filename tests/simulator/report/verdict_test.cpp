@@ -102,6 +102,12 @@ TEST(Verdict, SaysHowFarOffThePredictionWasAndWhereItComesFrom) {
             "Run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
 }
 
+TEST(Verdict, OfOtherSplitsBlamesNoStage) {
+  const Verdict verdict = judge(predictedTrace(), slowerTrace(kMs), {}, Splits::Other);
+  EXPECT_TRUE(verdict.comparison.byStage.empty());
+  EXPECT_EQ(verdictText(verdict, "run 3", "run 5"), "Run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B, +4.00 ms.");
+}
+
 TEST(Verdict, NamesWhatGoesOnBesideComputingWhereThatIsMore) {
   // Every action takes as long as predicted, but begins later by a fifth of its time.
   Trace measured = predictedTrace();

@@ -1,4 +1,4 @@
-// The Runs panel: history, comparison, and children that are tiny shell scripts.
+// The Runs panel: history, and children that are tiny shell scripts.
 #include "app/gui/runs/panel.h"
 
 #include <gtest/gtest.h>
@@ -7,8 +7,6 @@
 #include <QFile>
 #include <QLabel>
 #include <QPushButton>
-#include <QSignalSpy>
-#include <QTemporaryDir>
 #include <QTest>
 #include <QTreeView>
 #include <fstream>
@@ -16,103 +14,19 @@
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/drawn.h"
-#include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
-#include "app/gui/document/times.h"
-#include "app/gui/explain/explainable.h"
-#include "app/gui/figure/source.h"
 #include "app/gui/runs/comparison_view.h"
-#include "app/gui/runs/group_table.h"
 #include "app/gui/runs/run_controls.h"
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
-#include "simulator/report/compare.h"
 #include "simulator/step/cost_table.h"
-#include "simulator/step/simulate.h"
-#include "simulator/timeline/fill.h"
-#include "tests/app/gui/constants.h"
+#include "tests/app/gui/runs/runs_panel_fixture.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
 
 using Fatal = QAbstractItemModelTester::FailureReportingMode;
-
-/// A document with a model and a store of its own, and the panel on it.
-class RunsPanelTest : public testing::Test {
- protected:
-  void SetUp() override {
-    qputenv("PIPEWRIGHT_RESOURCES", PW_SOURCE_DIR "/resources");
-    document.setStorePath(folder.filePath("runs.db"));
-    document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
-    ASSERT_TRUE(QTest::qWaitFor([this] { return document.prediction() != nullptr && !document.isPredicting(); }, kLongMs));
-  }
-
-  /// Records a run of the document's plan whose backwards of stage 1 took longer by `more`, in each of three steps the more.
-  int record(Ns more, const std::string& failure = {}, RunState state = RunState::Completed, CostSource times = CostSource::Measured,
-             int cores = 64, bool synthetic = false) {
-    RunRecord run;
-    run.facts.synthetic = synthetic;
-    run.state = state;
-    run.facts.costs = times;
-    run.machine.cores = cores;
-    run.startedAt = "2024-11-22T14:03:00Z";
-    run.transport = Transport::Ucx;
-    run.failure = failure;
-    run.plan = document.plan();
-    run.predicted = simulate(run.plan.schedule, run.plan.costs);
-    for (int step = 0; step < 3 && failure.empty(); ++step) {
-      CostTable costs = run.plan.costs;
-      costs.stages[1].backward += more * (step + 1);
-      run.steps.push_back({step, 2.5, simulate(run.plan.schedule, costs)});
-    }
-    return RunStore(document.storePath().toStdString(), RunStore::Mode::ReadWrite).add(run).value;
-  }
-  /// Makes a panel, which lists the store.
-  RunsPanel& panel() {
-    if (panel_) return *panel_;
-    panel_ = std::make_unique<RunsPanel>(document);
-    QObject::connect(panel_.get(), &RunsPanel::failed, panel_.get(), [this](const QString& sentence) { sentences << sentence; });
-    QSignalSpy listed(panel_.get(), &RunsPanel::listed);
-    EXPECT_TRUE(listed.wait(kLongMs));
-    return *panel_;
-  }
-  void choose(int id) {
-    panel().chooseRun(RunId(id));
-    waitFor([this, id] { return document.measured() && document.measured()->run && document.measured()->run->id.value == id; });
-    waitForComparison();
-  }
-  void waitForComparison() {
-    waitFor([this] {
-      return panel().summary().startsWith("Measured") || panel().summary().startsWith("The rehearsal") ||
-             panel().summary().startsWith("Run ");
-    });
-  }
-  void waitFor(const std::function<bool()>& done) {
-    ASSERT_TRUE(QTest::qWaitFor(done, kLongMs)) << panel().summary().toStdString() << sentences.join(" ").toStdString();
-  }
-  void useScript(const QByteArray& text) {
-    QFile file(folder.filePath("pipewright"));
-    ASSERT_TRUE(file.open(QIODevice::WriteOnly | QIODevice::Truncate));
-    file.write("#!/bin/sh\n" + text);
-    file.close();
-    file.setPermissions(QFile::ReadOwner | QFile::WriteOwner | QFile::ExeOwner);
-    panel().setProgram(file.fileName());
-  }
-  /// Starts it and waits for its end; whether it ended well.
-  bool finish(void (RunsPanel::*ended)(bool), const std::function<void()>& start) {
-    QSignalSpy spy(&panel(), ended);
-    start();
-    EXPECT_TRUE(!spy.isEmpty() || spy.wait(kLongMs));
-    EXPECT_FALSE(panel().isBusy());
-    return !spy.isEmpty() && spy.front().front().toBool();
-  }
-
-  QTemporaryDir folder;
-  Document document;
-  std::unique_ptr<RunsPanel> panel_;
-  QStringList sentences;
-};
 
 // ---- History ----
 
@@ -167,68 +81,6 @@ TEST_F(RunsPanelTest, OverlaysTheMedianStepOfTheRunThatIsChosenAndThenAnyOther) 
   EXPECT_TRUE(panel().summary().startsWith("Select a run"));
 }
 
-TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
-  choose(record(1'000'000));
-  const RunRecord& run = *document.measured()->run;
-  const int microbatches = run.plan.schedule.microbatches;
-  EXPECT_TRUE(panel().summary().contains("most of it: B of stage 1, +" + QString::number(2 * microbatches)))
-      << panel().summary().toStdString();  // step 1: 2 ms each
-  const GroupError& shown = panel().findChild<ComparisonView*>()->table().groups().front();
-  EXPECT_EQ(shown.group, "B of stage 1") << "the table begins with what the sentence names";
-  EXPECT_EQ(shown.measured - shown.predicted, microbatches * Ns(2'000'000)) << "and counts it in the same way";
-  GroupTable table;
-  const QAbstractItemModelTester tester(&table, Fatal::Fatal);
-  const Comparison c = compare(run.predicted, document.measured()->trace);
-  table.setGroups(c.byStage, "predicted", "measured");
-  ASSERT_EQ(table.rowCount(), static_cast<int>(c.byStage.size()));
-  EXPECT_EQ(table.index(0, GroupTable::Group).data(), "stage 1");
-  EXPECT_EQ(table.index(0, GroupTable::Difference).data(GroupTable::kBarRole), 1.0);
-  EXPECT_TRUE(table.index(0, GroupTable::Difference).data().toString().startsWith("▲ +"));
-  for (int row = 1; row < table.rowCount(); ++row) EXPECT_EQ(table.index(row, GroupTable::Difference).data(GroupTable::kBarRole), 0.0);
-  table.setGroups(compare(document.measured()->trace, run.predicted).byStage, "predicted", "measured");
-  EXPECT_EQ(table.index(0, GroupTable::Difference).data(GroupTable::kBarRole), -1.0);
-  EXPECT_TRUE(table.index(0, GroupTable::Difference).data().toString().startsWith("▼ −"));
-}
-
-TEST_F(RunsPanelTest, ARunThatComputedNothingIsRehearsedNotMeasured) {
-  choose(record(1'000'000, {}, RunState::Completed, CostSource::Estimated, 64, true));
-  EXPECT_TRUE(panel().summary().startsWith("The rehearsal took ")) << panel().summary().toStdString();
-  EXPECT_TRUE(panel().summary().contains("times as long as its prediction")) << panel().summary().toStdString();
-  EXPECT_FALSE(panel().summary().contains("easured"));
-  EXPECT_FALSE(panel().summary().contains("Profile measures")) << "it took as long as its plan says, whatever that is from";
-  const auto& table = panel().findChild<ComparisonView*>()->table();
-  EXPECT_EQ(table.headerData(GroupTable::After, Qt::Horizontal, Qt::DisplayRole).toString().trimmed(), "rehearsed");
-  EXPECT_EQ(nameOfTimes(*document.measured()), "rehearsed") << "in the timeline, its details and the statistics";
-  EXPECT_EQ(explainableIn(document).front().title.left(10), "Rehearsed:");
-  const FigureSource figure = figureSource(document);
-  EXPECT_TRUE(figureCall(figure, FigureSteps::Both, {}, "a.svg", 0).contains("--measured-title Rehearsed"));
-  RunList list;
-  list.setRuns(panel().runs());
-  EXPECT_TRUE(list.index(0, RunList::Measured).data().toString().endsWith(" rehearsed"));
-}
-
-TEST_F(RunsPanelTest, SaysWhenThePlanThatIsOpenIsAnotherOne) {
-  choose(record(1000));
-  EXPECT_FALSE(panel().summary().contains("different plan"));
-  document.edit("more microbatches", [](Design& d) { d.request.microbatches += 1; });
-  waitFor([this] { return panel().summary().contains("different plan"); });
-  document.undo();
-  waitFor([this] { return !panel().summary().contains("different plan"); });
-}
-
-TEST_F(RunsPanelTest, SaysOfARunThatIsFarOffWhichTimesItWasPredictedFrom) {
-  const QString offer = QStringLiteral("predicted from times estimated for cpu-workstation; Profile measures");
-  choose(record(5'000'000, {}, RunState::Completed, CostSource::Estimated));
-  EXPECT_TRUE(panel().summary().contains(offer)) << panel().summary().toStdString();
-  choose(record(5'000'000));
-  waitFor([&] { return panel().summary().contains("predicted from times measured on "); });
-  EXPECT_FALSE(panel().summary().contains(offer));
-  choose(record(5'000'000, {}, RunState::Completed, CostSource::Estimated));
-  waitFor([&] { return panel().summary().contains(offer); });
-  choose(record(1000, {}, RunState::Completed, CostSource::Estimated));
-  waitFor([&] { return !panel().summary().contains(offer); });  // near enough
-}
-
 TEST_F(RunsPanelTest, SaysBeforeAndAfterARunThatRanksShareCores) {
   choose(record(1000, {}, RunState::Completed, CostSource::Measured, 2));
   EXPECT_TRUE(panel().summary().contains(QStringLiteral("4 ranks share 2 cores and take turns"))) << panel().summary().toStdString();
@@ -261,29 +113,10 @@ TEST_F(RunsPanelTest, APlanThatCannotBePredictedCannotBeRunAndTheButtonSaysWhy) 
   EXPECT_FALSE(panel().findChild<RunControls*>()->text().contains("no plan"));
 }
 
-TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
-  const int slower = record(1'000'000), faster = record(0);
-  panel().compareRuns(RunId(faster), RunId(slower));
-  waitFor([this] { return panel().summary().startsWith("Run "); });
-  EXPECT_TRUE(panel().summary().startsWith(QString("Run %1 was ").arg(faster))) << panel().summary().toStdString();
-  EXPECT_TRUE(panel().summary().contains(QString("faster than run %1").arg(slower)));
-  EXPECT_EQ(document.measured()->run->id.value, faster);
-}
-
 TEST_F(RunsPanelTest, SaysWhyAFailedRunShowsNothing) {
   panel().chooseRun(RunId(record(0, "Rank 1 was ended by SIGKILL")));
   waitFor([this] { return panel().summary().contains("Rank 1 was ended by SIGKILL"); });
   EXPECT_EQ(document.measured(), nullptr);
-}
-
-TEST_F(RunsPanelTest, ComparesATraceThatIsNoRunWithThePrediction) {
-  auto measured = std::make_shared<Measured>();
-  measured->title = "a trace";
-  measured->trace = traceOf(*document.prediction());
-  measured->timeline = timelineOf(measured->trace);
-  panel();
-  document.setMeasured(measured);
-  waitFor([this] { return panel().summary().startsWith("Measured as predicted"); });
 }
 
 TEST_F(RunsPanelTest, LoadsThePlanOfARunAsAnEditThatCanBeUndone) {
