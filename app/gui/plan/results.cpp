@@ -14,6 +14,7 @@
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/plan/memory_bars.h"
+#include "app/gui/plan/past_runs.h"
 #include "backends/store/past_error.h"
 #include "backends/store/run_store.h"
 #include "schedules/error.h"
@@ -42,23 +43,6 @@ std::int64_t tokensPerSample(const ModelGraph& graph) {
   }
   return 0;
 }
-
-/// The runs of a store, and those of them that were computed on GPUs and on CPUs.
-struct PastRuns {
-  std::vector<RunSummary> all, onGpus, onCpus;
-
-  explicit PastRuns(std::vector<RunSummary> runs = {}) : all(std::move(runs)) {
-    for (const RunSummary& run : all) {
-      if (run.transport) (factsOf(*run.transport).onGpu ? onGpus : onCpus).push_back(run);
-    }
-  }
-  /// The runs that were computed on what the times are of. A cluster whose devices have a name of CUDA's is one of GPUs: a run on CPUs says
-  /// nothing of it, though it may have been predicted from the same estimates. Of other clusters, it is not known what they are of.
-  [[nodiscard]] const std::vector<RunSummary>& onLikeDevices(const Profile& profile, const Cluster& cluster) const {
-    if (!profile.estimated) return profile.computing.onGpu ? onGpus : onCpus;
-    return cluster.cudaName.empty() ? all : onGpus;
-  }
-};
 
 }  // namespace
 
@@ -144,10 +128,11 @@ void PlanResults::Private::build() {
   step->setFont(large);
   barName = add(PlanResults::tr("Error bar"), bar,
                 PlanResults::tr("Four of five steps are within it; it comes from the past runs that corrected the times of this plan"));
-  errorName = add(
-      PlanResults::tr("Prediction error so far"), error,
-      PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from "
-                      "times like these: measured or estimated as they are, of the same cluster, and on GPUs where these are of NVIDIA's"));
+  errorName =
+      add(PlanResults::tr("Prediction error so far"), error,
+          PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from "
+                          "times like these: measured or estimated as they are, of the same cluster, and on CPUs only where these are of "
+                          "CPUs"));
   rateName = add(PlanResults::tr("Samples/s"), rate, PlanResults::tr("Of all replicas, at the predicted step"));
   mfuName = add(PlanResults::tr("MFU"), mfu,
                 PlanResults::tr("Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in a step at their peak"));

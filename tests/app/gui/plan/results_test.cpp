@@ -14,6 +14,8 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/plan/panel.h"
+#include "app/gui/plan/past_runs.h"
+#include "backends/resources/resources.h"
 #include "backends/store/run_store.h"
 #include "simulator/step/simulate.h"
 #include "tests/app/gui/constants.h"
@@ -58,6 +60,19 @@ TEST_F(PlanResultsTest, OfAScheduleWithoutAModelNoRunsCanTell) {
   EXPECT_EQ(figures()["Prediction error so far"], "–");
 }
 
+TEST(PastRuns, AreOfCpusWhereTheClustersDeviceIsNamedSo) {
+  const auto named = [](const std::string& device) {
+    Cluster cluster;
+    cluster.deviceName = device;
+    return isOfCpus(cluster);
+  };
+  for (const char* device : {"8 cores", "Intel Xeon Platinum 8480+", "CPU", "one socket of our server"})
+    EXPECT_TRUE(named(device)) << device;
+  for (const char* device : {"", "NVIDIA H100 Tensor Core GPU", "AMD Instinct MI300X 192GB", "Gaudi 3", "Scorecard"})
+    EXPECT_FALSE(named(device)) << device;
+  for (const std::string& preset : clusterPresets()) EXPECT_EQ(isOfCpus(loadCluster(preset)), preset.starts_with("cpu-")) << preset;
+}
+
 TEST_F(PlanResultsTest, OfAClusterOfGpusNoRunOnCpusCountsAsAnErrorOfItsEstimates) {
   const test::Folder folder;
   const std::string store = folder.file("runs.db");
@@ -81,12 +96,19 @@ TEST_F(PlanResultsTest, OfAClusterOfGpusNoRunOnCpusCountsAsAnErrorOfItsEstimates
   };
   recordOn(Transport::Gloo, 20);
   EXPECT_NE(figures()["Prediction error so far"], "no runs from such times yet") << "the cluster is one of CPUs";
-  document.edit("cluster", [](Design& design) { design.cluster = "h100-nvlink"; });
-  settle();
-  recordOn(Transport::Gloo, 20);
-  EXPECT_EQ(figures()["Prediction error so far"], "no runs from such times yet");
   recordOn(Transport::Nccl, 1.1);
-  EXPECT_NE(figures()["Prediction error so far"], "no runs from such times yet");
+  const std::string ofCpus = figures()["Prediction error so far"];
+  recordOn(Transport::Nccl, 1.1);
+  EXPECT_EQ(figures()["Prediction error so far"], ofCpus) << "nor does a run on GPUs count for CPUs";
+  for (const char* cluster : {"h100-nvlink", "mi300x"}) {  // CUDA has no name for the latter
+    SCOPED_TRACE(cluster);
+    document.edit("cluster", [&](Design& design) { design.cluster = cluster; });
+    settle();
+    recordOn(Transport::Gloo, 20);
+    EXPECT_EQ(figures()["Prediction error so far"], "no runs from such times yet");
+    recordOn(Transport::Nccl, 1.1);
+    EXPECT_NE(figures()["Prediction error so far"], "no runs from such times yet");
+  }
 }
 
 TEST_F(PlanResultsTest, OfARefusedCombinationAllStayAsTheyWere) {
