@@ -92,9 +92,8 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"makespan", formatDuration(metrics.makespan), overBound(metrics.makespan, p.lowerBound.flush)});
   if (metrics.step > metrics.makespan || p.uncertainty) {
-    const std::string bar = p.uncertainty ? fmt::format(" ± {}, by {}", formatDuration(errorBar(*p.uncertainty, metrics.step)),
-                                                        counted(p.uncertainty->runs, "past run"))
-                                          : "";
+    const std::string bar =
+        p.uncertainty ? fmt::format(" ± {}, by {}", formatDuration(errorBar(*p.uncertainty, metrics.step)), sourceOf(*p.uncertainty)) : "";
     rows.push_back({"step", formatDuration(metrics.step), "with reduction and optimizer" + bar});
   }
   rows.push_back({"window", formatDuration(metrics.window), "the longest single rank, " + overBound(metrics.window, p.lowerBound.window)});

@@ -80,7 +80,7 @@ Uncertainty uncertaintyOf(const JsonPart& j) {
   constexpr int kMostRuns = 1 << 30;
   const auto deviation = j["deviation"].as<double>();
   if (!(deviation >= 0 && deviation <= 1000)) j["deviation"].fail("is not from 0 to 1000");
-  return {deviation, j["runs"].within<int>(1, kMostRuns)};
+  return {deviation, j["runs"].within<int>(0, kMostRuns)};
 }
 
 bool isSummable(const Profile& p) {

@@ -23,14 +23,17 @@ bool areIndistinguishable(const Uncertainty& uncertainty, Ns a, Ns b) {
   return abs(a - b) <= errorBar(uncertainty, a) + errorBar(uncertainty, b);
 }
 
+std::string sourceOf(const Uncertainty& uncertainty) {
+  return uncertainty.runs == 0 ? "held-out steps of the job" : counted(uncertainty.runs, "past run");
+}
+
 std::string formatErrorBar(const Uncertainty& uncertainty) {
-  return fmt::format("± {:.1f} % ({})", 100 * kFourOfFive * uncertainty.deviation, counted(uncertainty.runs, "past run"));
+  return fmt::format("± {:.1f} % ({})", 100 * kFourOfFive * uncertainty.deviation, sourceOf(uncertainty));
 }
 
 std::string formatPrediction(Ns step, const std::optional<Uncertainty>& uncertainty) {
   if (!uncertainty) return formatDuration(step);
-  return fmt::format("{} ± {} ({})", formatDuration(step), formatDuration(errorBar(*uncertainty, step)),
-                     counted(uncertainty->runs, "past run"));
+  return fmt::format("{} ± {} ({})", formatDuration(step), formatDuration(errorBar(*uncertainty, step)), sourceOf(*uncertainty));
 }
 
 }  // namespace pw

@@ -7,10 +7,10 @@
 
 namespace pw {
 
-/// How far off predictions made from a profile are, as past runs showed.
+/// How far off predictions made from a profile or job are, as past runs or the job's own steps showed.
 struct Uncertainty {
   double deviation = 0;  ///< relative standard deviation of measured steps around predicted ones
-  int runs = 0;          ///< that it is known from
+  int runs = 0;          ///< past ones that it is known from; 0: steps of a job, of which half predict the other half
 
   bool operator==(const Uncertainty&) const = default;
 };
@@ -20,6 +20,9 @@ struct Uncertainty {
 
 /// Whether intervals of these predictions overlap, so that which is shorter is not known.
 [[nodiscard]] bool areIndistinguishable(const Uncertainty& uncertainty, Ns a, Ns b);
+
+/// What it is known from: `4 past runs`, `held-out steps of the job`.
+[[nodiscard]] std::string sourceOf(const Uncertainty& uncertainty);
 
 /// `± 3.2 % (4 past runs)`.
 [[nodiscard]] std::string formatErrorBar(const Uncertainty& uncertainty);

@@ -64,14 +64,14 @@ std::optional<Uncertainty> uncertaintyOfOthers(const Job& job) {
   const std::optional<double> ofSteps = heldOutDeviation(job);
   if (!ofSteps && !job.uncertainty) return std::nullopt;
   const Uncertainty base = job.uncertainty.value_or(Uncertainty{kPriorDeviation, 1});
-  return Uncertainty{std::hypot(base.deviation, ofSteps.value_or(0)), base.runs};
+  return Uncertainty{std::hypot(base.deviation, ofSteps.value_or(0)), base.runs > 1 ? base.runs : 0};
 }
 
 std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule) {
   const bool isOwn = schedule.placement == job.schedule.placement && schedule.rows == job.schedule.rows;
   if (!isOwn) return uncertaintyOfOthers(job);
   const std::optional<double> ofSteps = heldOutDeviation(job);
-  return ofSteps ? std::optional(Uncertainty{*ofSteps, 1}) : std::nullopt;
+  return ofSteps ? std::optional(Uncertainty{*ofSteps, 0}) : std::nullopt;
 }
 
 JobCalibration calibrateJob(Job job, std::span<const Job> others) {

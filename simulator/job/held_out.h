@@ -21,7 +21,7 @@ namespace pw {
 
 /// The uncertainty of predictions from the job's usual times. Of the schedule that it ran: what its held-out steps show. Of another one (or
 /// other stages, ranks or microbatches) also how far off other jobs were that were predicted from it (`Job::uncertainty`), without these a
-/// prior of 4 %. Nothing where neither is known.
+/// prior of 4 %; its `runs` are these jobs and this one, or 0 where it has its own steps alone. Nothing where neither is known.
 [[nodiscard]] std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule);
 /// That of another schedule.
 [[nodiscard]] std::optional<Uncertainty> uncertaintyOfOthers(const Job& job);

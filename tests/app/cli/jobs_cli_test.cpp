@@ -253,10 +253,11 @@ TEST(JobsCli, SaysHowFarOffPredictionsFromAJobMayBe) {
                 others, 1e-9);
     EXPECT_FALSE(jsonOf({"simulate", "--costs-from", from, "--slow", "1=2", "--json"}).contains("uncertainty")) << "nothing shows that";
   }
-  EXPECT_THAT(call({"simulate", "--costs-from", calibrated}).out, testing::ContainsRegex("step +3.24 s .* ± [0-9.]+ ms, by 1 past run"));
+  EXPECT_THAT(call({"simulate", "--costs-from", calibrated}).out,
+              testing::ContainsRegex("step +3.24 s .* ± [0-9.]+ ms, by held-out steps of the job"));
   const std::vector<std::string> search{"search",         "--costs-from", calibrated,    "--ranks",   "8",
                                         "--microbatches", "16",           "--schedules", "1f1b,gpipe"};
-  EXPECT_THAT(call(search).out, HasSubstr("Steps ± 5.2 % (1 past run): "));
+  EXPECT_THAT(call(search).out, HasSubstr("Steps ± 5.2 % (held-out steps of the job): "));
   // Another part of the job as a further one, which is predicted well.
   const std::string other = folder.file("other.json");
   ASSERT_EQ(call({"import", kPrimus, "--steps", "9-12", "--out", other}).status, 0);
@@ -265,6 +266,11 @@ TEST(JobsCli, SaysHowFarOffPredictionsFromAJobMayBe) {
   EXPECT_LT(std::abs(two.at("others").at(0).at("error").get<double>()), 0.01);
   EXPECT_LT(two.at("deviation").get<double>(), others) << "what was seen counts beside what is assumed";
   EXPECT_EQ(jsonOf({"simulate", "--costs-from", calibrated, "--schedule", "gpipe", "--json"}).at("uncertainty").at("runs"), 2);
+  EXPECT_THAT(call({"simulate", "--costs-from", calibrated, "--schedule", "gpipe"}).out, HasSubstr("by 2 past runs"));
+  // A plan keeps it.
+  const std::string plan = folder.file("plan.json");
+  EXPECT_THAT(call({"plan", other, "--ranks", "8", "--microbatches", "16", "--out", plan}).out, HasSubstr("(held-out steps of the job)"));
+  EXPECT_THAT(call({"simulate", plan}).out, HasSubstr("by held-out steps of the job"));
   for (const auto& [arguments, part] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"calibrate", "--out", other}, "Calibrate takes --store F.db, or jobs"},
            {{"calibrate", kPrimus, "--store", "runs.db", "--out", other}, "only one of these"},

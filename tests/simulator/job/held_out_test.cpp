@@ -32,7 +32,7 @@ TEST(HeldOut, HalvesPredictEachOther) {
   const double expected = std::sqrt((2 * up * up + 2 * down * down) / 4);
   ASSERT_TRUE(heldOutDeviation(job));
   EXPECT_NEAR(*heldOutDeviation(job), expected, 1e-9);
-  EXPECT_EQ(uncertaintyOf(job, job.schedule), (Uncertainty{*heldOutDeviation(job), 1}));
+  EXPECT_EQ(uncertaintyOf(job, job.schedule), (Uncertainty{*heldOutDeviation(job), 0}));
   const Schedule other = generate("gpipe", {2, 2, 4});
   ASSERT_TRUE(uncertaintyOf(job, other));
   EXPECT_NEAR(uncertaintyOf(job, other)->deviation, std::hypot(kPrior, expected), 1e-9);
@@ -42,7 +42,7 @@ TEST(HeldOut, HalvesPredictEachOther) {
 TEST(HeldOut, OfEqualStepsIsNothingButThePriorOfOtherSchedules) {
   const Job job = jobOfLengths({1, 1, 1});
   EXPECT_EQ(heldOutDeviation(job), 0.0);
-  EXPECT_EQ(uncertaintyOfOthers(job), (Uncertainty{kPrior, 1}));
+  EXPECT_EQ(uncertaintyOfOthers(job), (Uncertainty{kPrior, 0}));
 }
 
 TEST(HeldOut, NeedsTwoMeasuredSteps) {
