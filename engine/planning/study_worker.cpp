@@ -18,6 +18,7 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/costs/rank_profiles.h"
+#include "simulator/job/memory.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/balancer.h"
 #include "simulator/partition/stage_costs.h"
@@ -89,6 +90,7 @@ StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), 
   for (const std::string& name : study.models) {
     const auto graph = std::make_shared<const ModelGraph>(loadModel({studyPath(folder_, name)}));
     graphs_[name] = graph;
+    if (std::ranges::any_of(study.memoryLimits, [](Bytes limit) { return limit > 0; })) requireMemory(*graph, "memory_limit");
     const bool layers = isLayerChain(*graph);
     if (!study.profiles.empty() && !layers) {
       std::vector<std::shared_ptr<const Profile>> profiles;

@@ -27,7 +27,7 @@ namespace pw {
 class StudyCosts {
  public:
   /// `folder`: what paths of the study are relative to. Throws UsageError where a model or profile cannot be read, where models have no
-  /// costs (a study measures nothing), and for a profile that is of none of them.
+  /// costs (a study measures nothing), for a profile that is of none of them, and for a memory limit of a job whose traces show no memory.
   StudyCosts(const Study& study, std::string folder);
   ~StudyCosts();
   StudyCosts(const StudyCosts&) = delete;

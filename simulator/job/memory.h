@@ -1,13 +1,15 @@
 #pragma once
 
-#include "simulator/costs/layer_table.h"
+#include <string_view>
+
 #include "simulator/job/job.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 
-/// Throws UsageError where the traces of the job do not show memory, so that no limit of it can be checked.
-void requireMemory(const Job& job);
-/// The same of a layer table, where it is that of a job (`isOfJob`).
-void requireMemory(const LayerTable& table);
+/// Throws UsageError where the traces of the job do not show memory, so that no limit of it can be checked; `limit`: what sets one.
+void requireMemory(const Job& job, std::string_view limit = "--memory-limit");
+/// The same of a model, where it is made of a job (`isOfJob`).
+void requireMemory(const ModelGraph& graph, std::string_view limit = "--memory-limit");
 
 }  // namespace pw

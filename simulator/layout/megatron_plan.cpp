@@ -257,7 +257,7 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::option
   if (!trains(plan.schedule))
     throw UsageError(fmt::format("{} has no backward, and Megatron's layout is for training; export another plan", plan.schedule.name));
   requireJobFor(layers, graph);
-  if (memoryLimit > 0 && isLayerChain(graph)) requireMemory(tableOf(graph));
+  if (memoryLimit > 0) requireMemory(graph);
   LayeredModel model = layered(plan, graph, layers);
   MegatronPlan megatron;
   if (layers) megatron.notes.emplace_back(kLayersAlike);

@@ -230,8 +230,19 @@ TEST(JobsCli, RefusesALimitOfMemoryThatTracesDoNotShow) {
     limited.insert(limited.end(), {"--memory-limit", "1KB"});
     const Outcome outcome = call(limited);
     EXPECT_EQ(outcome.status, 2) << words.front();
-    EXPECT_THAT(outcome.err, HasSubstr("he traces of this job say nothing of memory")) << words.front();
+    EXPECT_THAT(outcome.err, HasSubstr("he traces of pp8 say nothing of memory, so that no limit can be checked; omit --memory-limit"))
+        << words.front();
   }
+  const auto studied = [&](const std::string& limits) {
+    return call({"search", "--study",
+                 folder.with("study.json",
+                             R"({"version": 1, "model": "job.json", "ranks": 8, "microbatches": 16, "memory_limit": )" + limits + "}"),
+                 "--out", folder.file("study" + std::to_string(limits.size()) + ".db")});
+  };
+  const Outcome study = studied(R"([0, "1KB"])");
+  EXPECT_EQ(study.status, 2);
+  EXPECT_THAT(study.err, HasSubstr("he traces of pp8 say nothing of memory, so that no limit can be checked; omit memory_limit"));
+  EXPECT_EQ(studied("0").status, 0);
 }
 
 TEST(JobsCli, SaysHowFarOffPredictionsFromAJobMayBe) {
