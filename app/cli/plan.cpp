@@ -252,7 +252,7 @@ int runPlan(const PlanArguments& o) {
   watch.end();
   const Plan& plan = planned.plan;
   const ModelGraph& graph = planned.graph;
-  const ExportRecord exported = readExportRecord(graph.files);
+  const ExportRecord exported = readExportRecord(graph);
   const std::vector<Recomputed> recomputed = recomputedBy(planned);
   const std::vector<NotCounted> missing = notCounted(graph, plan.microbatchSize);
   const bool fits = planned.prediction.fits;

@@ -7,7 +7,7 @@
 #include "backends/pt2/json.h"
 #include "backends/pt2/zip.h"
 #include "schedules/error.h"
-#include "simulator/costs/layer_table.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw::pt2 {
 namespace {
@@ -54,9 +54,10 @@ ExportRecord parseExportRecord(const std::string& text, const std::string& where
 
 namespace pw {
 
-ExportRecord readExportRecord(const std::vector<std::string>& archives) {
+ExportRecord readExportRecord(const ModelGraph& graph) {
   ExportRecord all;
-  if (archives.size() == 1 && isLayerTableName(archives.front())) return all;
+  const std::vector<std::string>& archives = graph.files;
+  if (isLayerChain(graph)) return all;
   for (std::size_t i = 0; i < archives.size(); ++i) {
     const auto texts = pt2::readEntries(pt2::openArchive(archives[i]), {pt2::kRecordEntry});
     const auto text = texts.find(pt2::kRecordEntry);

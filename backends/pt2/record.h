@@ -1,15 +1,15 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "simulator/model/export_record.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 
 /// What the exporter recorded in a model's archives, joined where there are several; TraceCheck::None for archives of another exporter and
-/// layer tables. Throws UsageError where an archive is unreadable, or its record is damaged or of a newer format.
-[[nodiscard]] ExportRecord readExportRecord(const std::vector<std::string>& archives);
+/// chains of layers. Throws UsageError where an archive is unreadable, or its record is damaged or of a newer format.
+[[nodiscard]] ExportRecord readExportRecord(const ModelGraph& graph);
 
 namespace pt2 {
 

@@ -15,7 +15,7 @@
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "backends/pt2/read.h"
-#include "backends/traces/formats.h"
+#include "backends/resources/model_kind.h"
 #include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "simulator/costs/cluster_name.h"
@@ -30,13 +30,12 @@ namespace pw {
 namespace fs = std::filesystem;
 
 ModelGraph loadModel(const std::vector<std::string>& paths) {
-  if (paths.size() == 1 && isCertainlyTrace(paths.front()))
-    return chainOf(layersOf(jobOf(measuredOf(*importTrace(paths)))), absolutePath(paths.front()));
-  if (paths.size() == 1 && isLayerTableName(paths.front())) {
-    const std::string text = readFile(paths.front());
-    const LayerTable table =
-        looksLikeJob(text.substr(0, 256)) ? layersOf(parseJob(text, paths.front())) : parseLayerTable(text, paths.front());
-    return chainOf(table, absolutePath(paths.front()));
+  const auto chain = [&](const LayerTable& table) { return chainOf(table, absolutePath(paths.front())); };
+  switch (kindOfModel(paths)) {
+    case ModelKind::Trace: return chain(layersOf(jobOf(measuredOf(*importTrace(paths)))));
+    case ModelKind::Job: return chain(layersOf(parseJob(readFile(paths.front()), paths.front())));
+    case ModelKind::LayerTable: return chain(parseLayerTable(readFile(paths.front()), paths.front()));
+    case ModelKind::Archives: break;
   }
   std::vector<ModelGraph> parts;
   parts.reserve(paths.size());

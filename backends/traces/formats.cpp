@@ -43,17 +43,37 @@ bool isDumpOfPrimus(const std::string& path, const std::string& head) {
          std::filesystem::exists(std::filesystem::path(path).parent_path() / "pp_rank_0.json", ignored);
 }
 
+std::vector<std::string_view> endingsOf(TraceFormat format) {
+  std::vector<std::string_view> endings;
+  std::string_view text = factsOf(format).endings;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    endings.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return endings;
+}
+
+bool holdsTraces(const std::string& folder) {
+  std::error_code problem;
+  for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    if (std::ranges::any_of(kFolderFormats, [&](TraceFormat format) { return hasEnding(name, format); })) return true;
+  }
+  return static_cast<bool>(problem);  // whoever reads it says why it cannot
+}
+
 }  // namespace
+
+bool hasEnding(std::string_view name, TraceFormat format) {
+  return std::ranges::any_of(endingsOf(format), [&](std::string_view ending) { return name.ends_with(ending); });
+}
 
 std::vector<std::string> traceEndings() {
   std::vector<std::string> endings;
   for (const TraceFormat format : kTraceFormats) {
-    std::string_view text = factsOf(format).endings;
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find(' '), text.size());
-      const std::string ending(text.substr(0, end));
-      if (std::ranges::find(endings, ending) == endings.end()) endings.push_back(ending);
-      text.remove_prefix(std::min(end + 1, text.size()));
+    for (const std::string_view ending : endingsOf(format)) {
+      if (std::ranges::find(endings, ending) == endings.end()) endings.emplace_back(ending);
     }
   }
   return endings;
@@ -96,7 +116,7 @@ std::optional<TraceFormat> traceFormatOf(const std::string& path) {
 
 bool isCertainlyTrace(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return true;
+  if (std::filesystem::is_directory(path, ignored)) return holdsTraces(path);
   const std::optional<TraceFormat> format = traceFormatOf(path);
   if (format != TraceFormat::Chrome) return format.has_value();
   const std::string head = headOfTrace(path);

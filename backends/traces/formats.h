@@ -32,6 +32,12 @@ constexpr TraceFormatFacts factsOf(TraceFormat format) {
 inline constexpr std::array kTraceFormats{TraceFormat::Chrome,     TraceFormat::Nsight, TraceFormat::Chakra,
                                           TraceFormat::ChakraJson, TraceFormat::Primus, TraceFormat::SpanCsv};
 
+/// Of which a folder holds one file for each rank, or host.
+inline constexpr std::array kFolderFormats{TraceFormat::Chrome, TraceFormat::Nsight, TraceFormat::Chakra};
+
+/// Whether the name ends as those of a format's files do.
+[[nodiscard]] bool hasEnding(std::string_view name, TraceFormat format);
+
 /// Every ending of a trace's name once, as in a filter of a dialog: `.json`, `.json.gz`, `.sqlite`, …
 [[nodiscard]] std::vector<std::string> traceEndings();
 
@@ -43,7 +49,7 @@ inline constexpr std::array kTraceFormats{TraceFormat::Chrome,     TraceFormat::
 /// tables.
 [[nodiscard]] std::optional<TraceFormat> traceFormatOf(const std::string& path);
 
-/// Whether it is a trace and not some other JSON or CSV, by its first bytes alone; of a folder nothing else is read.
+/// Whether it is a trace and not some other JSON or CSV, by its first bytes alone; of a folder, whether any file is named like a trace.
 [[nodiscard]] bool isCertainlyTrace(const std::string& path);
 
 }  // namespace pw

@@ -1,7 +1,6 @@
 #include "backends/traces/import.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -31,9 +30,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kLargestTable = std::uintmax_t{1} << 30;
 constexpr std::size_t kMostFiles = 4096;
-
-/// Of which a folder holds one file for each rank, or host.
-constexpr std::array kFolderFormats{TraceFormat::Chrome, TraceFormat::Nsight, TraceFormat::Chakra};
 
 /// Orders `rank10` after `rank9`.
 bool naturallyBefore(const std::string& a, const std::string& b) {
@@ -72,16 +68,6 @@ std::string primusFolder(const fs::path& path) {
   if (!ofDump || !fs::exists(folder / "pp_rank_0.json", ignored)) return "";
   const std::string text = headOfTrace((folder / "pp_rank_0.json").string());
   return text.find("traceEvents") == std::string::npos ? folder.string() : "";
-}
-
-bool hasEnding(const std::string& name, TraceFormat format) {
-  std::string_view text = factsOf(format).endings;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    if (name.ends_with(text.substr(0, end))) return true;
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return false;
 }
 
 /// The traces in a folder: of one format, the first in their order that has any.

@@ -123,7 +123,7 @@ Inspection inspect(const InspectOptions& options) {
   Inspection result;
   loadLibraries(options.libraries);
   result.graph = loadModel(options.models);
-  result.exported = readExportRecord(result.graph.files);
+  result.exported = readExportRecord(result.graph);
   result.microbatch = options.microbatch > 0 ? options.microbatch : exportedBatch(result.graph);
   result.modules = moduleTree(result.graph, bindExpected(result.graph, result.microbatch));
   result.splits = splitPoints(result.graph, bindBatch(result.graph, result.microbatch));

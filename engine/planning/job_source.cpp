@@ -8,8 +8,8 @@
 
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
+#include "backends/resources/model_kind.h"
 #include "backends/store/run_store.h"
-#include "backends/traces/formats.h"
 #include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
@@ -83,7 +83,8 @@ void requireOneSource(const JobOptions& options) {
 }  // namespace
 
 std::shared_ptr<const Job> jobOfModel(const std::vector<std::string>& models) {
-  const bool isJob = models.size() == 1 && (isJobFile(models.front()) || isCertainlyTrace(models.front()));
+  const ModelKind kind = kindOfModel(models);
+  const bool isJob = kind == ModelKind::Job || kind == ModelKind::Trace;
   return isJob ? std::make_shared<const Job>(*loadJob({.paths = models})) : nullptr;
 }
 

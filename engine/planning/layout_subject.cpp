@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/resources/model_kind.h"
 #include "backends/resources/resources.h"
-#include "backends/traces/formats.h"
 #include "engine/planning/layer_costs.h"
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
@@ -72,7 +72,7 @@ ExaminedLayout examineLayout(const LayoutOptions& o) {
   result.refusal = refusalOfMicrobatches(result.ranks, result.chunks, result.microbatches, o.group);
   std::optional<LaidOutTable> laidOut;
   if (!o.table.empty()) {
-    if (!isLayerTableName(o.table) && !isCertainlyTrace(o.table))
+    if (kindOfModel({o.table}) == ModelKind::Archives)
       throw UsageError(fmt::format("{} is neither a layer table nor a job or trace; give a .json or .csv file, or a trace", o.table));
     LayerTable table = tableOf(loadModel({o.table}));
     const bool isToldLayers = isOfJob(table) && o.layers;

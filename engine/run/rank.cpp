@@ -45,7 +45,7 @@ std::optional<RunResult> trainAndRecord(const RankTask& task, ConnectedRank rank
   RunResult result = record->finish(logs);
   result.saved =
       o.request.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.request.save, result.firstStep + result.savedSteps);
-  if (!o.request.synthetic) result.exported = readExportRecord(task.graph.files);
+  if (!o.request.synthetic) result.exported = readExportRecord(task.graph);
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
@@ -18,6 +19,7 @@ using testing::HasSubstr;
 using Json = nlohmann::json;
 
 const std::string kPrimus = PW_SOURCE_DIR "/tests/data/primus/pp8";
+const std::string kTorch = PW_SOURCE_DIR "/tests/data/torch_traces/1f1b";
 const std::string kNdTimeline = PW_SOURCE_DIR "/tests/data/straggler_analysis/timeline-ST.json.gz";
 
 Json jsonOf(const std::vector<std::string>& arguments) {
@@ -243,6 +245,42 @@ TEST(JobsCli, RefusesALimitOfMemoryThatTracesDoNotShow) {
   EXPECT_EQ(study.status, 2);
   EXPECT_THAT(study.err, HasSubstr("he traces of pp8 say nothing of memory, so that no limit can be checked; omit memory_limit"));
   EXPECT_EQ(studied("0").status, 0);
+}
+
+// A folder of traces stands for a model as a file of them does, and one without traces for none.
+TEST(JobsCli, PlansFromAFolderOfTraces) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json"), again = folder.file("again.json"), job = folder.file("job.json");
+  const std::vector<std::string> shape{"--ranks", "4", "--microbatches", "8"};
+  const auto with = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return call(std::move(words));
+  };
+  const Outcome planned = with({"plan", kTorch, "--out", plan}, shape);
+  EXPECT_EQ(planned.status, 0) << planned.err;
+  EXPECT_THAT(planned.out, HasSubstr("predicted step"));
+  EXPECT_EQ(call({"inspect", kTorch}).status, 0);
+  ASSERT_EQ(call({"import", kTorch, "--out", job}).status, 0);
+  ASSERT_EQ(with({"plan", job, "--out", again}, shape).status, 0);
+  EXPECT_EQ(jsonOf({"simulate", plan, "--json"}).at("step_ns"), jsonOf({"simulate", again, "--json"}).at("step_ns"));
+  EXPECT_EQ(call({"export", plan, "--to", "megatron", "--num-layers", "16"}).status, 0) << "the plan finds the folder again";
+  // Of a single file, packed by gzip.
+  EXPECT_EQ(with({"plan", kNdTimeline}, shape).status, 0);
+  // A job is one by its content, whatever its name.
+  std::filesystem::copy_file(job, folder.file("job"));
+  EXPECT_EQ(with({"plan", folder.file("job")}, shape).status, 0);
+  const std::string none = folder.file("none");
+  std::filesystem::create_directory(none);
+  std::filesystem::copy_file(sample("gpt_small"), none + "/model.pt2");
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"plan", none}, {"search", none, "--ranks", "4"}, {"inspect", none}, {"layout", "--check", "Ett|ttL", "--layers", none}}) {
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(none + " is a folder without traces (")) << words.front();
+    EXPECT_THAT(outcome.err, HasSubstr("); give the archives of a model by their names, or the folder of a job's traces"));
+  }
+  EXPECT_THAT(with({"plan", kTorch + "/rank0.json.gz", kTorch + "/rank1.json.gz"}, shape).err,
+              HasSubstr("rank0.json.gz is a trace, and several files are the archives of a model's stages; give the folder of all traces"));
 }
 
 TEST(JobsCli, SaysHowFarOffPredictionsFromAJobMayBe) {

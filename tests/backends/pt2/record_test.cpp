@@ -1,6 +1,7 @@
 // The exporter's record in an archive: what is read, what is shown, what is refused.
 #include <gtest/gtest.h>
 
+#include "backends/pt2/read.h"
 #include "backends/pt2/record.h"
 #include "schedules/error.h"
 
@@ -25,7 +26,7 @@ TEST(ExportRecord, AnUncheckedTraceIsShownAsAWarning) {
 }
 
 TEST(ExportRecord, AnArchiveOfAnotherExporterIsNotChecked) {
-  EXPECT_EQ(readExportRecord({std::string(PW_SOURCE_DIR) + "/tests/data/unet.pt2"}), ExportRecord());
+  EXPECT_EQ(readExportRecord(readPt2(PW_SOURCE_DIR "/tests/data/unet.pt2")), ExportRecord());
   EXPECT_TRUE(describe(ExportRecord()).starts_with("not checked against eager"));
 }
 
