@@ -50,12 +50,29 @@ std::vector<std::optional<Name>> namesOf(const ModelGraph& graph) {
   return names;
 }
 
+/// By node: whether a stage that begins there cuts a numbered module, some of whose operators come before and some from there on, whatever
+/// is between them.
+std::vector<bool> cutsInside(const std::vector<std::optional<Name>>& names) {
+  std::map<std::string, std::pair<std::size_t, std::size_t>> ends;  // first and last node
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    if (names[n] && names[n]->numbered) ends.try_emplace(names[n]->text, n, n).first->second.second = n;
+  }
+  std::vector<int> changes(names.size() + 1);  // by node: how many more modules a cut there is inside of than one before
+  for (const auto& [module, range] : ends) ++changes[range.first + 1], --changes[range.second + 1];
+  std::vector<bool> inside(names.size());
+  int modules = 0;
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    modules += changes[n];
+    inside[n] = modules > 0;
+  }
+  return inside;
+}
+
 /// Where the plan's stages could begin without cutting a numbered module, each at the nearest such place, as words for `--split`; empty
 /// where two of them would begin at one place.
 std::string wholeSplits(const Plan& plan, const ModelGraph& graph, const std::vector<std::optional<Name>>& names) {
-  const auto isInside = [&](std::size_t n) {
-    return n > 0 && n < names.size() && names[n] && names[n]->numbered && names[n - 1] && names[n]->text == names[n - 1]->text;
-  };
+  const std::vector<bool> inside = cutsInside(names);
+  const auto isInside = [&](std::size_t n) { return n < names.size() && inside[n]; };
   std::vector<NodeId> begins;
   for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) {
     const std::size_t at = plan.partition.stages[s].begin.index();

@@ -209,26 +209,31 @@ TEST_F(LayoutCommand, CountsRecomputationWhereThePlanRecomputes) {
               HasSubstr("rank 0 needs 103 B of its 100 B"));
 }
 
-// Two rows for each layer: an even cut into three begins inside of one, and the cuts that are named work.
+// Rows within a layer, with one of no layer between them or not: an even cut into three begins inside of a layer, and the cuts that are
+// named work.
 TEST_F(LayoutCommand, NamesTheCutsThatTorchtitanTakes) {
-  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
-  for (int i = 0; i < 7; ++i) {
-    for (const char* part : {"attn", "mlp"}) text += "layers." + std::to_string(i) + "." + part + ",1,1,1,0,0,0\n";
+  for (const bool isBetween : {false, true}) {
+    std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
+    const std::string costs = ",1,1,1,0,0,0\n";
+    for (int i = 0; i < 7; ++i) {
+      const std::string layer = "layers." + std::to_string(i), between = "rotary_" + std::to_string(i) + costs;
+      text += layer + ".attn" + costs + (isBetween ? between : "") + layer + ".mlp" + costs;
+    }
+    const std::string table = folder_.with("parts.csv", text), plan = folder_.file("plan.json"), out = folder_.file("titan");
+    Words words{"plan", "--layers", table, "--ranks", "3", "--microbatches", "4", "--balance", "layers", "--out", plan};
+    ASSERT_EQ(test::call(words).status, 0);
+    const std::string said = refusal({"export", plan, "--to", "torchtitan", "--out", out});
+    const std::size_t at = said.find("plan with --split ");
+    ASSERT_NE(at, std::string::npos) << said;
+    const std::size_t from = at + std::string("plan with --split ").size();
+    words.insert(words.end(), {"--split", said.substr(from, said.find_last_not_of(".\n") + 1 - from)});
+    words.erase(words.begin() + 7, words.begin() + 9);
+    ASSERT_EQ(test::call(words).status, 0) << said;
+    EXPECT_EQ(test::call({"export", plan, "--to", "torchtitan", "--out", out}).status, 0) << said;
+    for (const char* tool : {"megatron", "torchtitan", "svg"})
+      EXPECT_THAT(refusal({"export", table, "--to", tool, "--out", out}),
+                  HasSubstr("is a layer table, of which a plan is made by `pipewright plan"));
   }
-  const std::string table = folder_.with("two.csv", text), plan = folder_.file("plan.json"), out = folder_.file("titan");
-  Words words{"plan", "--layers", table, "--ranks", "3", "--microbatches", "4", "--balance", "layers", "--out", plan};
-  ASSERT_EQ(test::call(words).status, 0);
-  const std::string said = refusal({"export", plan, "--to", "torchtitan", "--out", out});
-  const std::size_t at = said.find("plan with --split ");
-  ASSERT_NE(at, std::string::npos) << said;
-  const std::size_t from = at + std::string("plan with --split ").size();
-  words.insert(words.end(), {"--split", said.substr(from, said.find_last_not_of(".\n") + 1 - from)});
-  words.erase(words.begin() + 7, words.begin() + 9);
-  ASSERT_EQ(test::call(words).status, 0) << said;
-  EXPECT_EQ(test::call({"export", plan, "--to", "torchtitan", "--out", out}).status, 0);
-  for (const char* tool : {"megatron", "torchtitan", "svg"})
-    EXPECT_THAT(refusal({"export", table, "--to", tool, "--out", out}),
-                HasSubstr("is a layer table, of which a plan is made by `pipewright plan"));
 }
 
 TEST_F(LayoutCommand, ExportsInterleavedStages) {
