@@ -17,16 +17,15 @@
 #include "app/cli/text/run_report.h"
 #include "backends/store/run_store.h"
 #include "engine/planning/job_source.h"
+#include "engine/planning/step_verdict.h"
 #include "engine/run/backward.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/job/times_of.h"
 #include "simulator/report/compare.h"
-#include "simulator/report/json.h"
 #include "simulator/report/verdict.h"
 #include "simulator/text/json_text.h"
 #include "simulator/timeline/text.h"
-#include "simulator/trace/reductions.h"
 
 namespace pw::cli {
 namespace {
@@ -120,16 +119,11 @@ std::string comparisonText(const Verdict& verdict, const std::string& sentence, 
   return text;
 }
 
-void addWaits(nlohmann::ordered_json& document, const Pair& pair) {
-  document["predicted_reduction_waits_ns"] = pair.beforeWaits;
-  document["measured_reduction_waits_ns"] = pair.afterWaits;
-}
-
 /// `sentence`: of the verdict. `with`, `withStep`: null where the run is compared with its prediction.
-std::string comparisonDocument(const Verdict& verdict, const std::string& sentence, const RunRecord& run, const StepRecord& step,
-                               const RunRecord* with, const StepRecord* withStep, const Pair& pair) {
-  auto document = ownJson(comparisonJson(verdict, sentence));
-  addWaits(document, pair);
+std::string comparisonDocument(const StepVerdict& judged, const std::string& sentence, const RunRecord& run, const StepRecord& step,
+                               const RunRecord* with, const StepRecord* withStep) {
+  const Verdict& verdict = judged.verdict;
+  auto document = ownJson(comparisonJson(judged, sentence));
   document["run_id"] = run.id.value;
   document["state"] = nameOf(run.state);
   document["times"] = nameOf(timesOf(run.facts));
@@ -187,9 +181,8 @@ std::string besidesText(const Verdict& verdict, const RunRecord& run) {
 
 int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool json) {
   const StepRecord& step = chosen.step;
-  Trace measured = step.measured;
-  const Ns waits = cutReductionWaits(measured);
-  const Verdict verdict = judge(run.predicted, measured, replayedMakespan(run.plan.schedule, run.plan.costs, measured));
+  const StepVerdict judged = judgeRun(run, step.measured);
+  const Verdict& verdict = judged.verdict;
   const std::string sentence = run.facts.synthetic ? verdictText(verdict, "its prediction", "the rehearsal") : verdictText(verdict);
   const std::string times(nameOf(timesOf(run.facts)));
   const Pair pair{&run.predicted,
@@ -202,11 +195,11 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
                   run.facts.synthetic ? "the rehearsal" : "the run",
                   utilisationOf(run, verdict.comparison.predictedStep),
                   utilisationOf(run, verdict.comparison.measuredStep),
-                  0,
-                  waits,
+                  judged.beforeWaits,
+                  judged.afterWaits,
                   false};
   if (json) {
-    print(comparisonDocument(verdict, sentence, run, step, nullptr, nullptr, pair));
+    print(comparisonDocument(judged, sentence, run, step, nullptr, nullptr));
     return kYes;
   }
   printDrawn(pair);
@@ -218,9 +211,8 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
 
 int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord& with, const StoredStep& chosenWith, bool json) {
   const StepRecord &step = chosen.step, &withStep = chosenWith.step;
-  Trace before = step.measured, after = withStep.measured;
-  const Ns beforeWaits = cutReductionWaits(before), afterWaits = cutReductionWaits(after);
-  const Verdict verdict = judge(before, after);
+  const StepVerdict judged = judgeSteps(step.measured, withStep.measured);
+  const Verdict& verdict = judged.verdict;
   const Pair pair{&step.measured,
                   &withStep.measured,
                   fmt::format("run {}", run.id.value),
@@ -231,11 +223,11 @@ int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord&
                   fmt::format("run {}", with.id.value),
                   utilisationOf(run, verdict.comparison.predictedStep),
                   utilisationOf(with, verdict.comparison.measuredStep),
-                  beforeWaits,
-                  afterWaits};
+                  judged.beforeWaits,
+                  judged.afterWaits};
   const std::string sentence = verdictText(verdict, pair.beforeName, pair.afterName);
   if (json) {
-    print(comparisonDocument(verdict, sentence, run, step, &with, &withStep, pair));
+    print(comparisonDocument(judged, sentence, run, step, &with, &withStep));
     return kYes;
   }
   printDrawn(pair);
@@ -252,7 +244,8 @@ int compareTraces(const CompareOptions& options) {
   if (options.trace.empty() || options.withTrace.empty()) throw UsageError("--trace and --with-trace go together; give both");
   const StandingStep before = standingStep({.paths = {options.trace}, .patterns = options.patterns}),
                      after = standingStep({.paths = {options.withTrace}, .patterns = options.patterns});
-  const Verdict verdict = judge(before.trace, after.trace);
+  const StepVerdict judged{judge(before.trace, after.trace), before.reductionWaits, after.reductionWaits};
+  const Verdict& verdict = judged.verdict;
   if (verdict.comparison.matched == 0)
     throw UsageError(fmt::format("no action of {} is in {}: they name no kind, stage, microbatch and rank that both have", options.trace,
                                  options.withTrace));
@@ -262,8 +255,7 @@ int compareTraces(const CompareOptions& options) {
   const bool isOfPredictions = before.times == TimesOf::Predicted && after.times == TimesOf::Predicted;
   const std::string sentence = verdictText(verdict, "the first", "the second", isOfPredictions ? Happened::No : Happened::Yes);
   if (options.json) {
-    auto document = ownJson(comparisonJson(verdict, sentence));
-    addWaits(document, pair);
+    auto document = ownJson(comparisonJson(judged, sentence));
     document["trace"] = before.title;
     document["with_trace"] = after.title;
     print(versioned(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));

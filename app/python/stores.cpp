@@ -9,7 +9,7 @@
 
 #include "app/python/bindings.h"
 #include "backends/store/run_store.h"
-#include "simulator/report/json.h"
+#include "engine/planning/step_verdict.h"
 #include "simulator/report/verdict.h"
 
 namespace py = pybind11;
@@ -72,25 +72,21 @@ void bindRecords(py::module_& m) {
 }
 
 void bindVerdicts(py::module_& m) {
-  py::class_<Verdict>(m, "Verdict")
-      .def_property_readonly("makespan_error", [](const Verdict& v) { return v.comparison.makespanError; })
-      .def_property_readonly("step_error", [](const Verdict& v) { return v.comparison.stepError; })
-      .def_property_readonly("action_error", [](const Verdict& v) { return v.comparison.actionError; })
-      .def_property_readonly("matched", [](const Verdict& v) { return v.comparison.matched; })
-      .def_property_readonly("matched_split", [](const Verdict& v) { return v.comparison.matchedSplit; })
-      .def_property_readonly("unmatched", [](const Verdict& v) { return v.comparison.unmatched; })
-      .def_readonly("replayed_makespan_ns", &Verdict::replayed)
-      .def("sentence", [](const Verdict& v, const std::string& before, const std::string& after,
-                          bool happened) { return verdictText(v, before, after, happened ? Happened::Yes : Happened::No); })
-      .def("json", &comparisonJson);
-  m.def(
-      "judge", [](const Trace& before, const Trace& after) { return judge(before, after); }, Released());
-  m.def(
-      "judge_run",
-      [](const RunRecord& run, const Trace& measured) {
-        return judge(run.predicted, measured, replayedMakespan(run.plan.schedule, run.plan.costs, measured));
-      },
-      Released());
+  py::class_<StepVerdict>(m, "Verdict")
+      .def_property_readonly("makespan_error", [](const StepVerdict& v) { return v.verdict.comparison.makespanError; })
+      .def_property_readonly("step_error", [](const StepVerdict& v) { return v.verdict.comparison.stepError; })
+      .def_property_readonly("action_error", [](const StepVerdict& v) { return v.verdict.comparison.actionError; })
+      .def_property_readonly("matched", [](const StepVerdict& v) { return v.verdict.comparison.matched; })
+      .def_property_readonly("matched_split", [](const StepVerdict& v) { return v.verdict.comparison.matchedSplit; })
+      .def_property_readonly("unmatched", [](const StepVerdict& v) { return v.verdict.comparison.unmatched; })
+      .def_property_readonly("replayed_makespan_ns", [](const StepVerdict& v) { return v.verdict.replayed; })
+      .def_readonly("before_reduction_waits_ns", &StepVerdict::beforeWaits)
+      .def_readonly("after_reduction_waits_ns", &StepVerdict::afterWaits)
+      .def("sentence", [](const StepVerdict& v, const std::string& before, const std::string& after,
+                          bool happened) { return verdictText(v.verdict, before, after, happened ? Happened::Yes : Happened::No); })
+      .def("json", [](const StepVerdict& v, const std::string& sentence) { return comparisonJson(v, sentence); });
+  m.def("judge", &judgeSteps, Released());
+  m.def("judge_run", &judgeRun, Released());
 }
 
 }  // namespace

@@ -168,6 +168,11 @@ class Comparison:
         return self._verdict.unmatched
 
     @property
+    def reduction_waits_ns(self) -> tuple[int, int]:
+        """How long all ranks of each waited for others to begin reductions of gradients, which count from then on: before, after."""
+        return self._verdict.before_reduction_waits_ns, self._verdict.after_reduction_waits_ns
+
+    @property
     def sentence(self) -> str:
         """How large the difference is, and where most of it comes from."""
         return self._verdict.sentence(*self._names, self._happened)
@@ -190,7 +195,8 @@ def compare(before: Run | Trace | Prediction, after: Run | Trace | Prediction | 
     if after is None:
         if not isinstance(before, Run):
             raise UsageError("a trace or prediction is compared with another one; give two, or a run")
-        return Comparison(native.judge_run(before._record, before.trace), "", "")
+        words = ("its prediction", "the rehearsal") if before.facts["synthetic"] == "yes" else ("", "")
+        return Comparison(native.judge_run(before._record, before.trace), *words)
     names = ["" if isinstance(one, (Trace, Prediction)) else f"run {one.id}" for one in (before, after)]
     if names[0] == names[1] == "" and not (isinstance(before, Prediction) and isinstance(after, Trace)):
         names = ["the first", "the second"]

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import threading
 
 import pipewright as pw
@@ -65,6 +66,23 @@ def test_two_runs_are_compared_by_number(rehearsal):
     comparison = pw.compare(store[1], store[2])
     assert "run 1" in comparison.sentence or "run 2" in comparison.sentence
     assert comparison.matched == 16
+
+
+def test_reductions_count_without_waits_for_other_ranks(root, gpt, tmp_path):
+    """As `pipewright compare` counts them, which prints the same document."""
+    plan = pw.plan(gpt, ranks=2, replicas=2, microbatches=2, cluster="cpu-workstation")
+    path = tmp_path / "replicas.db"
+    for seed in (1, 2):
+        pw.run(plan, steps=3, synthetic=True, store=path, seed=seed)
+    store = pw.Store(path)
+    program = root / "build" / "bin" / "pipewright"
+    for comparison, more in ((pw.compare(store[2]), []), (pw.compare(store[1], store[2]), ["--run", "1", "--with", "2"])):
+        words = [program, "compare", "--store", str(path), "--json", *more]
+        printed = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+        ours = comparison.to_dict()
+        assert {key: printed[key] for key in ours} == ours
+        assert comparison.reduction_waits_ns == (ours["predicted_reduction_waits_ns"], ours["measured_reduction_waits_ns"])
+        assert comparison.reduction_waits_ns[1] > 0, "no two ranks begin at one nanosecond"
 
 
 def test_a_step_equals_itself():
