@@ -46,7 +46,10 @@ SharedJob readJob(const JobOptions& options, const JobProgress& progress) {
 
 std::string explain(const Job& job) {
   const JobShape shape(job);
-  return explanationJson(shape, job, explainJob(shape, job));
+  PendingSignals signals;
+  const auto explained = explainJob(shape, job, [shouldContinue = signals.shouldContinue()] { return shouldContinue(0); });
+  signals.rethrow();
+  return explanationJson(shape, job, *explained);
 }
 
 std::string hangOf(const std::vector<std::string>& dumps, const Schedule* schedule) {

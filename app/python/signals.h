@@ -6,8 +6,8 @@
 
 namespace pw::python {
 
-/// Ends the search for an order on Ctrl-C in the main thread, which then raises what Python's handler raised. The calling thread has
-/// released the GIL.
+/// Ends what polls it, as the search for an order does, on Ctrl-C in the main thread, which then raises what Python's handler raised. The
+/// calling thread has released the GIL.
 class PendingSignals {
  public:
   /// As of `OrderEffort::shouldContinue`; refers to this object. Cost: a look at the clock, and every 50 ms one at Python's signals.

@@ -112,10 +112,16 @@ bool isWorthSaying(const Job& job, const Stall& stall) {
   return static_cast<double>(stall.lost) >= kWorthSaying * static_cast<double>(job.steps[stall.step].step);
 }
 
-JobExplanation explainJob(const JobShape& shape, const Job& job) {
+JobExplanation explainJob(const JobShape& shape, const Job& job) { return *explainJob(shape, job, {}); }
+
+std::optional<JobExplanation> explainJob(const JobShape& shape, const Job& job, const std::function<bool()>& shouldContinue) {
+  const auto stops = [&] { return shouldContinue && !shouldContinue(); };
   JobExplanation result;
-  result.slowdowns = slowdownsOf(shape, job);
+  std::optional<Slowdowns> slowdowns = slowdownsOf(shape, job, shouldContinue);
+  if (!slowdowns) return std::nullopt;
+  result.slowdowns = *std::move(slowdowns);
   result.typical = typicalTimes(shape, job);
+  if (stops()) return std::nullopt;
   replayJob(shape, job, result.typical.times, result.usual);
   result.path = pathOf(shape, job, result.typical.times, result.usual);
   const CostTable costs = costsOf(job);
@@ -129,6 +135,7 @@ JobExplanation explainJob(const JobShape& shape, const Job& job) {
   countAsIdle(result.hostWaits, result.metrics);
   result.causes = explain(job.schedule, costs, program, times, false);
   result.idleBefore = nextActions(trace, result.causes.groups);
+  if (stops()) return std::nullopt;
   result.replay = replayErrors(shape, job, result.typical);
   result.stalls = stallsOf(shape, job, result.typical);
   const std::vector<std::size_t> usual = usualSteps(job);

@@ -40,6 +40,8 @@ struct JobExplanation {
 
 /// Explains the job: stragglers by replay, the critical path and bubbles of a usual step. Cost: as `slowdownsOf` and `explain`.
 [[nodiscard]] JobExplanation explainJob(const JobShape& shape, const Job& job);
+/// The same; nothing where `shouldContinue`, which is called often, returned false.
+[[nodiscard]] std::optional<JobExplanation> explainJob(const JobShape& shape, const Job& job, const std::function<bool()>& shouldContinue);
 
 /// Whether a stall takes a hundredth of its step at least.
 [[nodiscard]] bool isWorthSaying(const Job& job, const Stall& stall);

@@ -28,8 +28,8 @@ struct Chosen {
 
 class Attribution {
  public:
-  Attribution(const JobShape& shape, const Job& job);
-  Slowdowns run();
+  Attribution(const JobShape& shape, const Job& job, const std::function<bool()>& shouldContinue);
+  std::optional<Slowdowns> run();
 
  private:
   void findIdeal();
@@ -43,6 +43,8 @@ class Attribution {
 
   const JobShape& shape_;
   const Job& job_;
+  const std::function<bool()>& shouldContinue_;
+  bool stopped_ = false;  ///< what is computed from then on is of no use
   JobTimes ideal_;
   std::vector<JobTimes> own_;  ///< by step, without waits
   std::array<bool, kComputeKinds> has_{};
@@ -54,7 +56,8 @@ class Attribution {
 
 bool isForwardMessage(const Action& user) { return user.kind == ActionKind::Forward; }
 
-Attribution::Attribution(const JobShape& shape, const Job& job) : shape_(shape), job_(job), usual_(usualSteps(job)) {
+Attribution::Attribution(const JobShape& shape, const Job& job, const std::function<bool()>& shouldContinue)
+    : shape_(shape), job_(job), shouldContinue_(shouldContinue), usual_(usualSteps(job)) {
   for (const JobOperation& operation : job.operations) kinds_.push_back(kindOf(operation));
   findIdeal();
 }
@@ -120,6 +123,8 @@ std::vector<Ns> Attribution::stepsWith(const Chosen& chosen) {
   for (std::size_t at = 0; at < operations.size(); ++at) operations[at] = chosen.operation(at / shape_.operations, at % shape_.operations);
   std::vector<Ns> steps;
   for (const JobTimes& own : own_) {
+    stopped_ = stopped_ || (shouldContinue_ && !shouldContinue_());
+    if (stopped_) return std::vector<Ns>(own_.size(), 0);
     JobTimes times = ideal_;
     for (std::size_t i = 0; i < actions.size(); ++i) {
       if (actions[i]) times.actions[i] = own.actions[i];
@@ -174,7 +179,7 @@ void Attribution::addWorkers() {
   }
 }
 
-Slowdowns Attribution::run() {
+std::optional<Slowdowns> Attribution::run() {
   const auto all = [](std::size_t, const auto&) { return true; };
   const auto none = [](std::size_t, const auto&) { return false; };
   std::vector<Ns> measured;
@@ -214,11 +219,15 @@ Slowdowns Attribution::run() {
     result_.byReplica.push_back(culprit("", static_cast<int>(d), {ofReplica, ofReplica, ofReplica}));
   }
   addWorkers();
-  return std::move(result_);
+  return stopped_ ? std::nullopt : std::optional(std::move(result_));
 }
 
 }  // namespace
 
-Slowdowns slowdownsOf(const JobShape& shape, const Job& job) { return Attribution(shape, job).run(); }
+Slowdowns slowdownsOf(const JobShape& shape, const Job& job) { return *slowdownsOf(shape, job, {}); }
+
+std::optional<Slowdowns> slowdownsOf(const JobShape& shape, const Job& job, const std::function<bool()>& shouldContinue) {
+  return Attribution(shape, job, shouldContinue).run();
+}
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,5 +39,7 @@ struct Slowdowns {
 
 /// Cost: (kinds + stages + ranks + replicas) replays of all steps.
 [[nodiscard]] Slowdowns slowdownsOf(const JobShape& shape, const Job& job);
+/// The same; nothing where `shouldContinue`, which is called before each replay of a step, returned false.
+[[nodiscard]] std::optional<Slowdowns> slowdownsOf(const JobShape& shape, const Job& job, const std::function<bool()>& shouldContinue);
 
 }  // namespace pw

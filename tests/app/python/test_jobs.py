@@ -1,6 +1,7 @@
 """Jobs of other people: their traces as costs, what explains them, layouts, hangs, gates."""
 
 import json
+import signal
 import subprocess
 
 import pipewright as pw
@@ -49,6 +50,23 @@ def test_what_explains_it_is_what_the_program_prints(root, primus, job):
     assert pw.explain(job) == printed(root, "explain", primus, "--steps", "5-8")
     with pytest.raises(pw.UsageError, match="give them to read_job"):
         pw.explain(job, steps="5")
+
+
+def test_an_explanation_ends_with_ctrl_c(job, tmp_path):
+    path = tmp_path / "long.json"
+    job.save(path)
+    document = json.loads(path.read_text())
+    document["steps"] *= 1000
+    path.write_text(json.dumps(document))
+    long = pw.read_job(path)
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pw.explain(long)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def test_usual_times_of_some_steps_predict_the_next(primus, job):

@@ -28,6 +28,20 @@ TEST(Slowdown, IsOneWhereAllStagesTakeEquallyLong) {
             "No straggler: with all operations of a kind equally long the step would take as long.");
 }
 
+TEST(Slowdown, StopsBeforeTheNextReplay) {
+  const Trace trace = pipeline("1f1b", kMicrobatches, {1000, 1000, 1000}, {2000, 2000, 2000});
+  const Job job = jobOf(jobOfSteps({trace, trace}));
+  const JobShape shape(job);
+  int polls = 0;
+  ASSERT_TRUE(explainJob(shape, job, [&] { return ++polls > 0; }));
+  EXPECT_GT(polls, 2 * (2 + 2 + 3 + 3)) << "kinds, messages, stages and ranks, of both steps";
+  for (const int last : {1, 2, polls / 2, polls}) {
+    int seen = 0;
+    EXPECT_FALSE(explainJob(shape, job, [&] { return ++seen < last; }));
+    EXPECT_EQ(seen, last) << "it is not asked again";
+  }
+}
+
 TEST(Slowdown, OfALongLastStageIsItsClosedForm) {
   constexpr int kRanks = 4;
   constexpr double kLonger = 2;
