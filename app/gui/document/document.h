@@ -26,6 +26,7 @@ namespace pw::gui {
 struct JobBasis {
   JobOptions from;
   pw::Job job;
+  std::optional<Uncertainty> ofOwn{}, ofOthers{};  ///< of predictions of the schedule that it ran, and of others (`uncertaintyOf`)
 };
 
 /// The user's decisions: what undo restores and a project saves. A value.

@@ -12,6 +12,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/job/held_out.h"
 #include "simulator/job/job_json.h"
 #include "simulator/job/replay_job.h"
 #include "simulator/order/find.h"
@@ -52,7 +53,9 @@ std::shared_ptr<const JobBasis> readJob(const JobOptions& from, const std::funct
   auto job = loadJob(from, [&](std::uint64_t done, std::uint64_t all) {
     return !progress || progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(all));
   });
-  return job ? std::make_shared<const JobBasis>(JobBasis{from, *std::move(job)}) : nullptr;
+  if (!job) return nullptr;
+  const auto ofOwn = uncertaintyOf(*job, job->schedule), ofOthers = uncertaintyOfOthers(*job);
+  return std::make_shared<const JobBasis>(JobBasis{from, *std::move(job), ofOwn, ofOthers});
 }
 
 void setAsItRan(const JobBasis& basis, Design& design) {
@@ -81,7 +84,9 @@ std::shared_ptr<Loaded> planOfJob(const std::shared_ptr<const JobBasis>& basis) 
   loaded->graph = graph;
   loaded->splitPoints = splitPoints(*graph, bindBatch(*graph, 1));
   loaded->design.models = graph->files;
-  loaded->design.profile = std::make_shared<const Profile>(profileOf(*graph));
+  Profile profile = profileOf(*graph);
+  profile.uncertainty = basis->ofOthers;  // of what a search finds, as that of the command line says it
+  loaded->design.profile = std::make_shared<const Profile>(std::move(profile));
   loaded->design.request.microbatch = 1;
   loaded->design.job = basis;
   setAsItRan(*basis, loaded->design);
@@ -104,6 +109,15 @@ std::vector<NodeId> evenBegins(const pw::Job& job, int stages) {
   const std::int64_t halves = std::int64_t{2} * stages;  // begins are rounded
   for (std::int64_t s = 1; s < stages; ++s) begins.emplace_back(static_cast<std::int32_t>((2 * s * layers + stages) / halves));
   return begins;
+}
+
+std::optional<Uncertainty> uncertaintyOf(const JobBasis& basis, const Prediction& prediction) {
+  const pw::Schedule& ran = basis.job.schedule;
+  pw::Schedule planned = computeOnly(*prediction.rows);
+  for (auto& row : planned.rows) std::erase_if(row, [](const Action& action) { return action.kind == ActionKind::Idle; });
+  const bool isOwn = planned.placement == ran.placement && planned.rows == ran.rows &&
+                     beginsOf(prediction.priced.partition) == evenBegins(basis.job, static_cast<int>(ran.placement.stages()));
+  return isOwn ? basis.ofOwn : basis.ofOthers;
 }
 
 std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, JobRank worker) {

@@ -27,6 +27,10 @@ void setAsItRan(const JobBasis& basis, Design& design);
 /// layers.
 [[nodiscard]] std::vector<NodeId> evenBegins(const pw::Job& job, int stages);
 
+/// How far off the prediction of a plan with a job's times may be: whether it is of what the job ran, or of something else. Nothing: not
+/// known.
+[[nodiscard]] std::optional<Uncertainty> uncertaintyOf(const JobBasis& basis, const Prediction& prediction);
+
 /// A step of a job, put together from its times; without `step` the usual one. Of the copy of the pipeline that has this worker.
 [[nodiscard]] std::shared_ptr<const Measured> replayedStep(const JobBasis& basis, std::optional<std::size_t> step, JobRank worker);
 

@@ -13,6 +13,7 @@
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
+#include "app/gui/document/job_design.h"
 #include "app/gui/plan/memory_bars.h"
 #include "app/gui/plan/past_runs.h"
 #include "backends/store/past_error.h"
@@ -126,8 +127,7 @@ void PlanResults::Private::build() {
   large.setPointSizeF(large.pointSizeF() * 1.5);
   large.setBold(true);
   step->setFont(large);
-  barName = add(PlanResults::tr("Error bar"), bar,
-                PlanResults::tr("Four of five steps are within it; it comes from the past runs that corrected the times of this plan"));
+  barName = add(PlanResults::tr("Error bar"), bar, {});
   errorName =
       add(PlanResults::tr("Prediction error so far"), error,
           PlanResults::tr("Median difference between predicted and measured steps over past runs of this model that were predicted from "
@@ -255,11 +255,20 @@ void PlanResults::Private::showResults() {
 /// The error bar of the step, in the words of `pipewright plan`.
 void PlanResults::Private::showBar(Ns predicted) {
   const auto profile = document.profile();
-  const bool known = predicted > 0 && document.graph() && profile && profile->uncertainty && !document.design().job;
-  for (QLabel* label : {bar, barName}) label->setVisible(known);
-  if (!known) return;
+  const auto& job = document.design().job;
+  std::optional<Uncertainty> uncertainty;
+  if (predicted > 0 && document.graph() && profile) uncertainty = job ? uncertaintyOf(*job, *document.prediction()) : profile->uncertainty;
+  for (QLabel* label : {bar, barName}) {
+    label->setVisible(uncertainty.has_value());
+    label->setToolTip(
+        job ? PlanResults::tr("Four of five steps are within it; it comes from how far the job's steps are from what its other "
+                              "steps predict, and for a plan that the job did not run, from what is known of such plans")
+            : PlanResults::tr("Four of five steps are within it; it comes from the past runs that corrected the times of "
+                              "this plan"));
+  }
+  if (!uncertainty) return;
   for (QLabel* label : {error, errorName}) label->setVisible(false);
-  const std::string both = formatPrediction(predicted, profile->uncertainty);
+  const std::string both = formatPrediction(predicted, uncertainty);
   bar->setText(QString::fromStdString(both.substr(formatDuration(predicted).size() + 1)));
 }
 

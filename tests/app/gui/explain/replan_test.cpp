@@ -17,6 +17,8 @@
 #include "app/gui/plan/panel.h"
 #include "app/gui/timeline/drawing/rows.h"
 #include "backends/host/files.h"
+#include "schedules/units.h"
+#include "simulator/costs/uncertainty.h"
 #include "simulator/job/job_json.h"
 #include "tests/app/gui/constants.h"
 #include "tests/app/gui/window_fixture.h"
@@ -187,6 +189,32 @@ TEST_F(ReplanTest, SaysWhoseTimesAreUsed) {
   field<QSpinBox>(QStringLiteral("Microbatches"))->setValue(12);
   ASSERT_TRUE(settle());
   EXPECT_TRUE(times->text().startsWith(QStringLiteral("each stage's usual times of "))) << times->text().toStdString();
+}
+
+TEST_F(ReplanTest, HasTheErrorBarThatSimulateGives) {
+  openAndReplan(kReplicas);
+  const auto* bar = field<QLabel>(QStringLiteral("Error bar"));
+  const auto expectBar = [&](const QStringList& more) {
+    ASSERT_TRUE(settle());
+    const nlohmann::json known = simulated(kReplicas, more).at("uncertainty");
+    const Ns step = document().prediction()->step;
+    const std::string both = formatPrediction(step, Uncertainty{known.at("deviation").get<double>(), known.at("runs").get<int>()});
+    EXPECT_TRUE(bar->isVisible());
+    EXPECT_EQ(bar->text().toStdString(), both.substr(formatDuration(step).size() + 1)) << more.join(QLatin1Char(' ')).toStdString();
+  };
+  expectBar({});
+  choose(QStringLiteral("zbv"));
+  expectBar({QStringLiteral("--schedule"), QStringLiteral("zbv")});
+  const std::optional<Uncertainty> ofOthers = document().design().job->ofOthers;
+  ASSERT_TRUE(ofOthers);
+  EXPECT_EQ(document().profile()->uncertainty, ofOthers) << "as the candidates of a search have it";
+  replan()->trigger();
+  expectBar({});
+  document().edit(QStringLiteral("move"), [](Design& design) { design.request.begins[0].value -= 1; });
+  ASSERT_TRUE(settle());
+  const std::string both = formatPrediction(document().prediction()->step, ofOthers);
+  EXPECT_EQ(bar->text().toStdString(), both.substr(formatDuration(document().prediction()->step).size() + 1))
+      << "the job did not run these stages";
 }
 
 TEST_F(ReplanTest, OffersOnlyWhatAppliesToAJob) {
