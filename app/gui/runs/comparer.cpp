@@ -1,14 +1,25 @@
 #include "app/gui/runs/comparer.h"
 
+#include "simulator/trace/reductions.h"
+
 namespace pw::gui {
 namespace {
 
-Verdict verdictOn(const ComparisonSubject& subject) {
+/// Cuts off what ranks waited for others to begin reductions; a prediction has no such waits. Their sum.
+Ns cutWaits(const Measured& step, Trace& trace) {
+  if (!step.pinnedAs.isEmpty()) return 0;
+  return cutReductionWaits(trace, step.reductions.ranks, step.reductions.tensor, step.reductions.names);
+}
+
+StepVerdict verdictOn(const ComparisonSubject& subject) {
   const Measured& m = *subject.measured;
-  if (subject.other) return judge(subject.other->trace, m.trace, {}, subject.splits);
-  if (!m.run) return judge(traceOf(*subject.prediction), m.trace, {}, subject.splits);
-  const Plan& plan = m.run->plan;
-  return judge(m.run->predicted, m.trace, replayedMakespan(plan.schedule, plan.costs, m.trace));
+  if (!subject.other && m.run) return judgeRun(*m.run, m.trace);
+  StepVerdict result;
+  Trace after = m.trace, before = subject.other ? subject.other->trace : traceOf(*subject.prediction);
+  result.afterWaits = cutWaits(m, after);
+  if (subject.other) result.beforeWaits = cutWaits(*subject.other, before);
+  result.verdict = judge(before, after, {}, subject.splits);
+  return result;
 }
 
 }  // namespace
@@ -27,8 +38,8 @@ void Comparer::compare(const ComparisonSubject& subject) {
   }
   subject_ = subject;
   job_.start(tr("Compare"), [this, subject](JobControl&) -> std::function<void()> {
-    return [this, found = std::make_shared<const Verdict>(verdictOn(subject))] {
-      verdict_ = found;
+    return [this, found = std::make_shared<const StepVerdict>(verdictOn(subject))] {
+      result_ = found;
       emit compared();
     };
   });

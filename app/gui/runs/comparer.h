@@ -5,7 +5,7 @@
 
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
-#include "simulator/report/verdict.h"
+#include "engine/planning/step_verdict.h"
 
 namespace pw::gui {
 
@@ -28,7 +28,7 @@ class Comparer : public QObject {
   void compare(const ComparisonSubject& subject);
   void forget();
   [[nodiscard]] const ComparisonSubject& subject() const { return subject_; }
-  [[nodiscard]] const Verdict& verdict() const { return *verdict_; }  ///< of the subject, after `compared`
+  [[nodiscard]] const StepVerdict& result() const { return *result_; }  ///< of the subject, after `compared`
 
  signals:
   void compared();
@@ -36,7 +36,7 @@ class Comparer : public QObject {
 
  private:
   ComparisonSubject subject_;
-  std::shared_ptr<const Verdict> verdict_;
+  std::shared_ptr<const StepVerdict> result_;
   Job job_;
 };
 

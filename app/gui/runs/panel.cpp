@@ -420,15 +420,19 @@ void RunsPanel::Private::judge() {
 void RunsPanel::Private::present() {
   const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
   const auto& [measured, with, prediction, splits] = comparer.subject();
+  const StepVerdict& result = comparer.result();
   QStringList notes;
   if (splits == Splits::Other) notes << tr("Their splits differ, so their stages are not compared.");
+  if (with) notes << waitsNote(nameOf(*with), result.beforeWaits);
+  notes << waitsNote(with || !measured->run ? nameOf(*measured) : tr("the run"), result.afterWaits);
+  notes.removeAll(QString());
   if (!measured->pinnedAs.isEmpty()) {
-    comparison->show(comparer.verdict(), tr("this plan"), tr("plan %1").arg(measured->pinnedAs), Happened::No, notes);
+    comparison->show(result.verdict, tr("this plan"), tr("plan %1").arg(measured->pinnedAs), Happened::No, notes);
   } else if (with) {
-    comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured), Happened::Yes, notes);
+    comparison->show(result.verdict, nameOf(*with), nameOf(*measured), Happened::Yes, notes);
   } else {
-    notes << notesOn(*measured, document.prediction().get(), comparer.verdict());
-    comparison->show(comparer.verdict(), timesOf(*measured), notes);
+    notes << notesOn(*measured, document.prediction().get(), result.verdict);
+    comparison->show(result.verdict, timesOf(*measured), notes);
   }
   emit panel.compared();
 }

@@ -10,6 +10,7 @@
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/group_table.h"
 #include "app/gui/runs/run_list.h"
+#include "backends/store/trace_blob.h"
 #include "simulator/report/compare.h"
 #include "simulator/timeline/fill.h"
 #include "tests/app/gui/runs/runs_panel_fixture.h"
@@ -131,6 +132,40 @@ TEST_F(RunsComparisonTest, DoesNotCompareStagesOfRunsWithOtherSplits) {
   waitFor([this] { return !document.isPredicting() && document.problem().isEmpty(); });
   pins.compareWith(0);
   waitFor([&] { return panel().summary().startsWith("Plan A ") && panel().summary().contains(note); });
+}
+
+TEST_F(RunsComparisonTest, CountsReductionsFromWhenTheLastOfTheirRanksBegins) {
+  // At the end of each step ranks 0 and 1 reduce a gradient that both hold; rank 1 comes 3 ms later, and both end after 1 ms more.
+  const auto recordReducing = [this] {
+    const RunId plain(record(0));
+    RunStore store(document.storePath().toStdString(), RunStore::Mode::ReadWrite);
+    RunRecord run = store.load(plain);
+    run.steps = store.loadSteps(plain, 0, 10);
+    for (StepRecord& step : run.steps) {
+      const Ns end = durationOf(step.measured), ms(1'000'000);
+      for (const auto& [rank, start] : {std::pair(Rank(0), end), std::pair(Rank(1), end + 3 * ms)})
+        step.measured.spans.push_back({rank, SpanKind::ReduceGrad, Stage(0), Microbatch(-1), rank, 1 << 20, start, end + 4 * ms});
+    }
+    return store.add(run);
+  };
+  const auto note = [](const QString& step) {
+    return QStringLiteral("Before reductions of gradients, ranks of %1 waited 3.00 ms in all for others to begin them").arg(step);
+  };
+  const auto reduced = [this] {
+    auto& comparison = *panel().findChild<ComparisonView*>();
+    comparison.findChild<QTabBar*>()->setCurrentIndex(1);  // by kind
+    const auto& groups = comparison.table().groups();
+    const auto found = std::ranges::find(groups, "REDUCE_GRAD", &GroupError::group);
+    return found == groups.end() ? GroupError() : *found;
+  };
+  const RunId one = recordReducing(), two = recordReducing();
+  choose(two.value);
+  waitFor([&] { return panel().summary().contains(note("the run")); });
+  EXPECT_EQ(reduced().measured, Ns(2'000'000)) << "1 ms on either rank";
+  panel().compareRuns(one, two);
+  waitFor([&] { return panel().summary().contains(note("run 2")) && panel().summary().contains(note("run 4")); });
+  EXPECT_EQ(reduced().predicted, Ns(2'000'000));
+  EXPECT_EQ(reduced().measured, Ns(2'000'000));
 }
 
 TEST_F(RunsComparisonTest, ComparesATraceThatIsNoRunWithThePrediction) {
