@@ -155,6 +155,9 @@ void addDrawn(Document& document, const QString& what, Schedule schedule) {
 
 Schedule improved(const Schedule& schedule, const Design& design, const ModelGraph* graph, const Profile* profile,
                   const OrderEffort& effort) {
+  const auto overlaps = [](const std::vector<Action>& row) { return std::ranges::any_of(row, &Action::overlapsNext); };
+  if (std::ranges::any_of(schedule.rows, overlaps))
+    throw UsageError("An order with overlapped pairs cannot be improved, as the search would take them apart; do that first (Shift+O).");
   if (graph != nullptr) {
     ModelCosts model(*graph, *profile, design.request.microbatch);
     return improvedSchedule(design.request, model, schedule, effort);

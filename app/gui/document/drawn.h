@@ -35,7 +35,8 @@ void setDrawn(Document& document, const QString& what, Schedule schedule);
 void addDrawn(Document& document, const QString& what, Schedule schedule);
 
 /// The schedule made faster from where it is, for the design's model and costs (`improvedSchedule`); without a model (null) for the costs
-/// that the design has itself. Reads nothing else, so that it may run on another thread. Throws as `improvedSchedule`.
+/// that the design has itself. Reads nothing else, so that it may run on another thread. Throws as `improvedSchedule`,
+/// and UsageError for a schedule with overlapped pairs, which that search does not know.
 [[nodiscard]] Schedule improved(const Schedule& schedule, const Design& design, const ModelGraph* graph, const Profile* profile,
                                 const OrderEffort& effort);
 

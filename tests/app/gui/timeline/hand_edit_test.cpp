@@ -199,6 +199,26 @@ TEST_F(HandEditTest, ImprovesAnOrderFromWhereItIs) {
   EXPECT_EQ(document.design().request.schedule, "gpipe");
 }
 
+TEST_F(HandEditTest, DoesNotImproveAnOrderWithOverlappedPairs) {
+  for (const char* name : {"dualpipev", "1f1b"}) {
+    document.edit("schedule", [&](Design& d) { d.request.schedule = name, d.request.chunks = 0, d.request.microbatches = 16; });
+    ASSERT_TRUE(predicted());
+    ASSERT_EQ(document.problem(), QString());
+    if (std::string_view(name) == "1f1b") {  // a pair by hand
+      hand.select(action("0F5"));
+      hand.pairOrUnpair();
+      ASSERT_TRUE(predicted());
+    }
+    const Schedule before = scheduleOf(document);
+    ASSERT_TRUE(std::ranges::any_of(before.rows, [](const auto& row) { return std::ranges::any_of(row, &Action::overlapsNext); })) << name;
+    hand.improve();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return !hand.isImproving(); }, kLongMs));
+    EXPECT_TRUE(hand.isRefused());
+    EXPECT_TRUE(hand.message().startsWith("An order with overlapped pairs cannot be improved")) << hand.message().toStdString();
+    EXPECT_EQ(scheduleOf(document), before) << name;
+  }
+}
+
 TEST_F(HandEditTest, OfManyRandomOnesUndoGivesBackTheFirstDocument) {
   constexpr std::uint64_t kSeed = 3;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
