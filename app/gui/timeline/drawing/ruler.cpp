@@ -145,9 +145,9 @@ void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const 
     const int x = area.left() + static_cast<int>(std::lround(view.xOf(time)));
     painter.setPen(theme.faintText);
     painter.drawLine(x, bottom - area.height() / 2, x, bottom);
-    if (time >= 0)
-      painter.drawText(QRect(x + 4, area.top(), 400, area.height() - 4), Qt::AlignLeft | Qt::AlignVCenter,
-                       tickLabel(time, step, furthest(view)));
+    const QString label = tickLabel(time, step, furthest(view));
+    if (time >= 0 && x + 4 + painter.fontMetrics().horizontalAdvance(label) <= area.right())
+      painter.drawText(QRect(x + 4, area.top(), 400, area.height() - 4), Qt::AlignLeft | Qt::AlignVCenter, label);
     painter.setPen(theme.grid);
     for (int part = 1; part < parts && step > 1; ++part) {
       const int minor =

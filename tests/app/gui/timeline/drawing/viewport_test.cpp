@@ -1,5 +1,8 @@
 #include "app/gui/timeline/drawing/viewport.h"
 
+#include <QImage>
+#include <QPainter>
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -100,6 +103,27 @@ TEST(Ruler, TicksAreNamedInTheLargestUnitThatTellsThemApart) {
   EXPECT_EQ(tickLabel(1'500'000'000, 500'000'000, 2'000'000'000), QString::fromUtf8("1.5 s"));
   EXPECT_EQ(tickLabel(120, 20, 900), QString::fromUtf8("120 ns"));
   EXPECT_EQ(tickLabel(1500, 500, 9000), QString::fromUtf8("1.5 µs"));
+}
+
+TEST(Ruler, LeavesOutALabelThatEndsOutside) {
+  const Scene scene;
+  Viewport view{0, 10'000, 800};
+  const int apart = static_cast<int>(static_cast<double>(rulerStep(view, scene)) / view.nsPerPixel);
+  view.width = 5 * apart + 10;  // the last tick is 10 pixels before the end
+  QImage image(view.width, 26, QImage::Format_RGB32);
+  QPainter painter(&image);
+  paintRuler(painter, image.rect(), scene, view, theme(false));
+  painter.end();
+  const auto isDrawnAfter = [&](int tick) {  // above the smaller ticks
+    for (int x = tick * apart + 3; x < std::min(view.width, (tick + 1) * apart - 3); ++x) {
+      for (int y = 0; y < 20; ++y) {
+        if (image.pixel(x, y) != image.pixel(0, 0)) return true;
+      }
+    }
+    return false;
+  };
+  EXPECT_TRUE(isDrawnAfter(4));
+  EXPECT_FALSE(isDrawnAfter(5));
 }
 
 }  // namespace
