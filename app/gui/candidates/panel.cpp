@@ -90,7 +90,7 @@ QWidget* CandidatesPanel::Private::buildEmpty() {
   column->addStretch(1);
   column->addWidget(invitation);
   column->addWidget(first, 0, Qt::AlignHCenter);
-  column->addStretch(1);
+  column->addStretch(4);  // in a low window the button stays in sight
   return page;
 }
 
@@ -140,7 +140,6 @@ void CandidatesPanel::Private::build() {
   column->addLayout(above);
   column->addWidget(status);
   column->addWidget(pages, 1);  // last: in a low window all that is pressed and read stays in sight above it
-  takeHeightLeft(*pages);
   plans = new PlanSearch(&panel);
   reading = new Job(&panel);
 }
@@ -269,6 +268,7 @@ void CandidatesPanel::Private::refresh() {
                 .arg(request.ranks == 1 ? tr("1 rank") : tr("%1 ranks").arg(request.ranks))
           : tr("Open a model to search plans for it."));
   pages->setCurrentIndex(running || model->rowCount() > 0 ? 1 : 0);
+  takeHeightLeft(*pages, pages->currentIndex() == 0 ? 4 : 6);
   scatter->setLimit(request.memoryLimit);
   double most = static_cast<double>(request.memoryLimit);
   for (const Candidate& c : model->all()) most = std::max(most, static_cast<double>(c.peak));

@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
+#include <QScrollArea>
 #include <QSignalSpy>
 #include <QTableView>
 #include <QTest>
@@ -279,6 +280,21 @@ TEST_F(CandidatesPanelTest, OffersToSearchOnlyWithAModel) {
   open("gpt_small");
   EXPECT_TRUE(button("Search")->isEnabled());
   EXPECT_TRUE(button("Search plans")->isVisible());
+}
+
+TEST_F(CandidatesPanelTest, OffersToSearchAlsoWhereItIsLow) {
+  QScrollArea area;
+  area.setWidgetResizable(true);
+  area.setWidget(&panel);
+  area.resize(1000, 600);
+  area.show();
+  open("gpt_small");
+  const QPushButton* first = button("Search plans");
+  const int above = button("Search")->mapTo(&area, QPoint(0, button("Search")->height())).y();
+  area.resize(1000, above + 4 * panel.fontMetrics().lineSpacing());
+  EXPECT_TRUE(QTest::qWaitFor([&] { return first->visibleRegion().boundingRect() == first->rect(); }))
+      << first->visibleRegion().boundingRect().height() << " of " << first->height();
+  area.takeWidget();
 }
 
 TEST_F(CandidatesPanelTest, LoadsACandidateOnDoubleClickAndUndoBringsTheOldPlanBack) {
