@@ -43,6 +43,7 @@ struct SimulateOptions {
   SubjectOptions subject;
   Sending sends = Sending::Overlapped;
   std::optional<Runtime> runtime;
+  bool noOverlap = false;                   ///< of Megatron's messages
   std::optional<PendingReceives> receives;  ///< nothing: a plan's stages have no collectives of their own, of others that is not known
   double jitter = 0, sensitivity = 0;
   int draws = 1000;
@@ -172,7 +173,11 @@ RuntimeChoice choiceOf(const SimulateOptions& o, const Schedule& schedule) {
   const Shape shape = shapeOf(schedule);
   const bool single = !o.subject.schedule.empty() && shape.stages == shape.ranks && (schedule.name == "1f1b" || schedule.name == "gpipe");
   const PendingReceives usual = o.subject.plan.empty() ? PendingReceives::Block : PendingReceives::Overlap;
-  return {*o.runtime, o.receives.value_or(usual), single, !o.subject.csv.empty()};
+  return {.runtime = *o.runtime,
+          .receives = o.receives.value_or(usual),
+          .single = single,
+          .messages = o.noOverlap ? MegatronMessages::Block : MegatronMessages::Overlap,
+          .asGiven = !o.subject.csv.empty()};
 }
 
 /// How the runtime sends, and what that costs.
@@ -219,6 +224,8 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 }
 
 int runSimulate(const SimulateOptions& options) {
+  if (options.noOverlap && options.runtime != Runtime::Megatron)
+    throw UsageError("--no-overlap-p2p-communication is an argument of Megatron; add --runtime megatron, or omit it");
   OrderWatch watch(options.progressStyle);
   SubjectOptions subjectOptions = options.subject;
   subjectOptions.shouldContinue = watch.shouldContinue();
@@ -349,6 +356,9 @@ Command addSimulate(CLI::App& app) {
   addChoice(*command, "--receives", options->receives,
             "With --runtime torch: what a receive does that is posted before its message is sent: block its rank, as where stages have "
             "collectives of their own (default), or overlap what does not need it (default for a plan, whose stages have none)");
+  command->add_flag("--no-overlap-p2p-communication", options->noOverlap,
+                    "With --runtime megatron: as with this argument of Megatron, which then computes nothing while messages of interleaved "
+                    "stages are in flight");
   CLI::Option* jitter =
       command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction, for example 0.05")
           ->check(numberFrom(0, kMostJitter))

@@ -93,7 +93,7 @@ RuntimePrediction predictRuntime(const Subject& subject, const RuntimeChoice& ch
   std::erase_if(result.of.problems, [](const Problem& p) { return p.stops != Stops::Always; });
   if (!result.of.problems.empty()) return result;
   const auto rowsOf = [&](PendingReceives receives) {
-    if (choice.runtime == Runtime::Megatron) return megatronRows(subject.schedule);
+    if (choice.runtime == Runtime::Megatron) return megatronRows(subject.schedule, choice.messages);
     const bool asGiven = choice.single || (choice.asGiven && isLowered(subject.schedule));
     return torchRows(asGiven ? subject.schedule : lower(subject.schedule, Lowering::Torch), receives, choice.single);
   };

@@ -39,9 +39,10 @@ struct SubjectPrediction {
 /// Whose runtime a prediction is for.
 struct RuntimeChoice {
   Runtime runtime = Runtime::Torch;
-  PendingReceives receives = PendingReceives::Block;  ///< of torch
-  bool single = false;                                ///< torch's schedules of one stage, where the subject's has that order
-  bool asGiven = false;                               ///< sends and receives of the subject's rows are the user's own
+  PendingReceives receives = PendingReceives::Block;      ///< of torch
+  bool single = false;                                    ///< torch's schedules of one stage, where the subject's has that order
+  MegatronMessages messages = MegatronMessages::Overlap;  ///< of megatron
+  bool asGiven = false;                                   ///< sends and receives of the subject's rows are the user's own
 };
 
 /// The prediction of a subject as that runtime posts its messages, and what it stops for.

@@ -52,7 +52,7 @@ PostedRow plainRow(int rank, int ranks, int microbatches) {
   return row;
 }
 
-/// forward_backward_pipelining_with_interleaving, of one rank, with overlap_p2p_comm.
+/// forward_backward_pipelining_with_interleaving, of one rank.
 class InterleavedRow {
  public:
   /// `forwards`, `backwards`: the rank's actions of each kind in order.
@@ -64,6 +64,36 @@ class InterleavedRow {
         backwards_(backwards),
         warmup_(warmup),
         count_(static_cast<int>(forwards[0].size())) {}
+
+  /// Without overlap_p2p_comm: after each action of warm-up and cool-down, and each pair of actions between them, all messages that it
+  /// makes or the next needs, in one group that is waited for.
+  PostedRow runBlocking() {
+    const bool all = warmup_ == count_, last = rank_ + 1 == shape_.ranks;
+    const auto firstGradient = [&] {
+      return last ? Post() : Post(PostedRow::Post{received(backwardOf(0), ActionKind::RecvBackward), true});
+    };
+    if (rank_ > 0) row_.post({{received(forwardOf(0), ActionKind::RecvForward), true}});
+    for (int k = 0; k < warmup_; ++k) {
+      row_.compute(forwardOf(k));
+      const bool ends = k + 1 == warmup_ && !all;
+      postTogether({}, k + 1 < count_ ? nextInput(k, false, true) : Post(), sentOf(forwardOf(k)), ends ? firstGradient() : Post());
+    }
+    for (int k = 0; k < count_ - warmup_; ++k) {
+      const int forward = warmup_ + k;
+      row_.compute(forwardOf(forward));
+      row_.compute(backwardOf(k));
+      postTogether(sentOf(backwardOf(k)), forward + 1 < count_ ? nextInput(forward, false, true) : Post(), sentOf(forwardOf(forward)),
+                   k + 1 < count_ ? nextInput(k, true, true) : Post());
+    }
+    if (all) postTogether({}, {}, {}, firstGradient());
+    for (int k = count_ - warmup_; k < count_; ++k) {
+      row_.compute(backwardOf(k));
+      postTogether(sentOf(backwardOf(k)), {}, {}, k + 1 < count_ ? nextInput(k, true, true) : Post());
+    }
+    return std::move(row_);
+  }
+
+  /// With overlap_p2p_comm.
 
   PostedRow run() {
     const bool all = warmup_ == count_;
@@ -90,6 +120,16 @@ class InterleavedRow {
  private:
   [[nodiscard]] const Action& forwardOf(int k) const { return forwards_[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(k)]; }
   [[nodiscard]] const Action& backwardOf(int k) const { return backwards_[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(k)]; }
+  /// In the order of _batched_p2p_ops.
+  void postTogether(const Post& sendPrevious, const Post& receivePrevious, const Post& sendNext, const Post& receiveNext) {
+    row_.post(present({sendPrevious, receivePrevious, sendNext, receiveNext}));
+  }
+  /// The message that the action makes; nothing where it is the pipeline's last of its direction.
+  [[nodiscard]] Post sentOf(const Action& done) const {
+    const bool forward = done.kind == ActionKind::Forward;
+    if (done.stage.value == (forward ? shape_.stages - 1 : 0)) return std::nullopt;
+    return PostedRow::Post{{done.stage, forward ? ActionKind::SendForward : ActionKind::SendBackward, done.microbatch}, true};
+  }
   static Action received(const Action& use, ActionKind kind) { return {use.stage, kind, use.microbatch}; }
 
   /// What `recv_tensor_from_previous_stage` says: of most ranks the next action's input; of the rank that leads (the first of forwards, the
@@ -137,12 +177,18 @@ class InterleavedRow {
       fmt::format("Megatron runs 1F1B and interleaved 1F1B, and {} is neither; export --to megatron says what is nearest", schedule.name));
 }
 
-RuntimeRows interleaved(const Schedule& schedule, const Schedule& plain) {
+RuntimeRows interleaved(const Schedule& schedule, const Schedule& plain, MegatronMessages messages) {
   const Shape shape = shapeOf(schedule);
+  const bool overlaps = messages == MegatronMessages::Overlap;
+  if (!overlaps && shape.ranks == 2)
+    throw UsageError(
+        "Megatron refuses --no-overlap-p2p-communication for interleaved stages on two ranks, which would exchange several messages at "
+        "once; omit it, or use more ranks");
   RuntimeRows result;
   result.rows = schedule;
   result.rows.rows.clear();
-  result.posting.streams = shape.ranks == 2 ? Posting::Streams::Direction : Posting::Streams::Pair;
+  result.posting.streams = !overlaps ? Posting::Streams::All : shape.ranks == 2 ? Posting::Streams::Direction : Posting::Streams::Pair;
+  result.posting.grouped = !overlaps;
   std::vector<std::vector<Action>> forwards(plain.rows.size()), backwards(plain.rows.size());
   for (std::size_t r = 0; r < plain.rows.size(); ++r) {
     for (const Action& action : plain.rows[r]) {
@@ -163,15 +209,18 @@ RuntimeRows interleaved(const Schedule& schedule, const Schedule& plain) {
     const int total = static_cast<int>(forwards[r].size());
     const int formula = std::min(total, 2 * (shape.ranks - static_cast<int>(r) - 1) + (chunks - 1) * group);
     if (forwards[r].size() != forwards[0].size() || backwards[r].size() != forwards[0].size()) refuse(schedule);
-    append(result, InterleavedRow(static_cast<int>(r), shape, forwards, backwards, formula).run());
+    InterleavedRow row(static_cast<int>(r), shape, forwards, backwards, formula);
+    append(result, overlaps ? row.run() : row.runBlocking());
   }
-  result.how = "as Megatron-LM posts messages with --overlap-p2p-communication, its default for interleaved stages";
+  result.how = overlaps
+                   ? "as Megatron-LM posts messages of interleaved stages by default, while it computes"
+                   : "as Megatron-LM posts messages with --no-overlap-p2p-communication: sends and receives in groups, and waits for all";
   return result;
 }
 
 }  // namespace
 
-RuntimeRows megatronRows(const Schedule& schedule) {
+RuntimeRows megatronRows(const Schedule& schedule, MegatronMessages messages) {
   const Shape shape = shapeOf(schedule);
   if (schedule.lockstep || kindOf(schedule.placement, shape) != PlacementKind::Loop || !trains(schedule)) refuse(schedule);
   const Schedule plain = computeOnly(lower(schedule));
@@ -185,7 +234,7 @@ RuntimeRows megatronRows(const Schedule& schedule) {
     result.how = "as Megatron-LM posts messages: sends and receives in groups, and waits for both";
   } else {
     if (shape.ranks < 2) refuse(schedule);
-    result = interleaved(schedule, plain);
+    result = interleaved(schedule, plain, messages);
   }
   if (computeOnly(result.rows).rows != plain.rows) refuse(schedule);
   keepReductions(result, schedule);

@@ -50,11 +50,19 @@ struct RuntimeRows {
 /// that follows it. (torch 2.11, torch/distributed/pipelining/schedules.py.) Throws UsageError where the rows are neither.
 [[nodiscard]] RuntimeRows torchRows(const Schedule& schedule, PendingReceives receives, bool single = false);
 
-/// As Megatron-LM runs it (megatron/core/pipeline_parallel/schedules.py and p2p_communication.py, with the defaults of its arguments): 1F1B
-/// posts sends and receives in one group and waits for both; interleaved 1F1B waits for both in warm-up and cool-down and for the receive
-/// where it is used between them, on a communicator for each edge (of two ranks: for each direction), even and odd ranks in opposite order.
-/// Throws UsageError for a schedule that is not one of these two.
-[[nodiscard]] RuntimeRows megatronRows(const Schedule& schedule);
+/// Whether Megatron-LM's interleaved schedule computes while messages are in flight.
+enum class MegatronMessages : std::uint8_t {
+  Overlap,  ///< its default
+  Block,    ///< --no-overlap-p2p-communication
+};
+
+/// As Megatron-LM runs it (megatron/core/pipeline_parallel/schedules.py and p2p_communication.py, with the defaults of its other
+/// arguments): 1F1B posts sends and receives in one group and waits for both; interleaved 1F1B waits for both in warm-up and cool-down and
+/// for the receive where it is used between them, on a communicator for each edge (of two ranks: for each direction), even and odd ranks in
+/// opposite order. With `Block` it posts and waits as 1F1B: in the steady state one group of up to four messages after each backward, the
+/// forward's among them. Throws UsageError for a schedule that is not one of these two, and as Megatron does for interleaved stages of two
+/// ranks with `Block`.
+[[nodiscard]] RuntimeRows megatronRows(const Schedule& schedule, MegatronMessages messages = MegatronMessages::Overlap);
 
 /// A receive that stops the computation of a rank before an action that does not need its message.
 struct BlockedBy {

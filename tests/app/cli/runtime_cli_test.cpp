@@ -72,6 +72,19 @@ TEST(Runtime, WaitsAsMegatronWaits) {
   EXPECT_EQ(runtimeAnswer(megatron)["runtime"], "megatron");
 }
 
+TEST(Runtime, WaitsAsMegatronWaitsWithoutOverlap) {
+  Words words{"simulate",  "--schedule", "interleaved-1f1b", "--ranks", "4",         "--chunks", "2",         "--microbatches", "8",
+              "--forward", "10ns",       "--backward",       "20ns",    "--latency", "2ns",      "--runtime", "megatron"};
+  const auto overlapped = runtimeAnswer(words)["makespan_ns"].get<int>();
+  words.emplace_back("--no-overlap-p2p-communication");
+  EXPECT_GT(runtimeAnswer(words)["makespan_ns"].get<int>(), overlapped);
+  EXPECT_THAT(call(words).out, HasSubstr("with --no-overlap-p2p-communication: sends and receives in groups, and waits for all"));
+  words[4] = "2";
+  EXPECT_THAT(runtimeRefusal(words), HasSubstr("Megatron refuses --no-overlap-p2p-communication for interleaved stages on two ranks"));
+  words[16] = "torch";
+  EXPECT_THAT(runtimeRefusal(words), HasSubstr("is an argument of Megatron; add --runtime megatron, or omit it"));
+}
+
 // A later comment of the issue: 0SEND_F1 waits for 1RECV_F1, which is behind 1SEND_F0, which waits for 2RECV_F0, which is behind 0SEND_F1.
 TEST(Runtime, SaysWhereItHangs) {
   const Folder folder;

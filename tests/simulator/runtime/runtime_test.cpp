@@ -238,6 +238,7 @@ TEST(Runtime, IsWhatItsRulesSay) {
     std::vector<RuntimeRows> all{megatronRows(schedule), torchRows(schedule, PendingReceives::Block),
                                  torchRows(schedule, PendingReceives::Overlap), torchRows(lower(schedule), PendingReceives::Block)};
     if (chunks == 1) all.push_back(torchRows(schedule, PendingReceives::Block, true));
+    if (chunks == 1 || ranks > 2) all.push_back(megatronRows(schedule, MegatronMessages::Block));
     for (const RuntimeRows& runtime : all) {
       const Ns expected = Reference(runtime, costs).makespan();
       const PostedProgram posted = compile(runtime.rows, costs, runtime.posting);
@@ -248,6 +249,32 @@ TEST(Runtime, IsWhatItsRulesSay) {
     }
   }
   EXPECT_EQ(deadlocks, 0);
+}
+
+// Without time to wait for, the order of the messages alone delays nothing.
+TEST(Runtime, LetsMegatronWaitForItsMessages) {
+  for (const auto& [ranks, chunks, microbatches] : {std::tuple{3, 2, 6}, {4, 2, 4}, {4, 3, 8}, {5, 2, 10}}) {
+    const Schedule schedule = interleavedWithGroups({ranks, ranks * chunks, microbatches}, ranks);
+    for (const Ns latency : {Ns{0}, Ns{2}}) {
+      const CostTable costs = costsOf(ranks * chunks, 1, 2, 0, latency);
+      const RuntimeRows waits = megatronRows(schedule, MegatronMessages::Block);
+      EXPECT_EQ(makespan(waits, costs), Reference(waits, costs).makespan());
+      const Ns overlapped = makespan(megatronRows(schedule), costs);
+      EXPECT_EQ(makespan(waits, costs) > overlapped, latency > 0) << ranks << " ranks: only what takes time delays";
+    }
+    // Every message is in a group that its rank waits for at once.
+    const RuntimeRows rows = megatronRows(schedule, MegatronMessages::Block);
+    for (std::size_t r = 0; r < rows.rows.rows.size(); ++r) {
+      const std::vector<Action>& row = rows.rows.rows[r];
+      EXPECT_EQ(std::ssize(rows.posting.waits[r]), std::ranges::count_if(row, [](const Action& a) { return !isCompute(a.kind); }));
+      for (const Posting::Wait& wait : rows.posting.waits[r]) {
+        for (std::size_t at = wait.message; at < wait.before; ++at) EXPECT_FALSE(isCompute(row[at].kind));
+      }
+    }
+  }
+  // 1F1B is as it is.
+  const Schedule plain = generate("1f1b", {3, 3, 6});
+  EXPECT_EQ(megatronRows(plain, MegatronMessages::Block).posting, megatronRows(plain).posting);
 }
 
 // The two ranks of the later comment: both wait for a message that the other would send after its own wait.
