@@ -15,6 +15,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/lower.h"
+#include "simulator/runtime/runtime.h"
 
 namespace pw::cli {
 namespace {
@@ -28,14 +29,7 @@ struct LowerOptions {
 
 Schedule lowered(const LowerOptions& o, const Subject& subject) {
   if (!o.minimiseWaits) return lower(subject.schedule, o.lowered.value_or(Lowering::Deferred));
-  ActionTimes times;
-  for (const StageCost& cost : subject.costs.stages) {
-    times.forward.push_back(cost.forward);
-    times.backward.push_back(cost.backward);
-    times.input.push_back(cost.backwardInput);
-    times.weight.push_back(cost.backwardWeight);
-  }
-  return lower(subject.schedule, times);
+  return messagesWhenDue(subject.schedule, subject.costs);
 }
 
 int runLower(const LowerOptions& o) {
@@ -60,7 +54,7 @@ Command addLower(CLI::App& app) {
   declareLetters(*command, options->subject.letters);
   addChoice(*command, "--lowered", options->lowered, "Whose order: ours (deferred, the default), torch's, or as torch's runtime lowers");
   command->add_flag("--minimise-waits", options->minimiseWaits,
-                    "Place each receive where its message is due with these times, so that it stops no action that does not need it");
+                    "Place sends and receives so that, with these times, pending receives stop ranks for as short as possible");
   const std::string perStage = "; one value, or one per stage: 1ms,2ms";
   command->add_option("--forward", options->subject.forward, "Time of a forward" + perStage)->type_name("T")->check(durationList());
   command->add_option("--backward", options->subject.backward, "Time of a backward (default: twice the forward)")
@@ -72,6 +66,10 @@ Command addLower(CLI::App& app) {
   command->add_option("--weight", options->subject.weight, "Time of the backward's part for the weights")
       ->type_name("T")
       ->check(durationList());
+  command->add_option("--latency", options->subject.latency, "Latency of a message: from the end of its action to its arrival")
+      ->type_name("T")
+      ->check(aDuration());
+  command->add_option("--transfer", options->subject.transfer, "Transfer time of a message")->type_name("T")->check(aDuration());
   command->add_option("--layers", options->subject.layers, "A table of layers with their costs (JSON or CSV) instead of these times")
       ->type_name("F.json|F.csv");
   command->add_option("--split", options->subject.splits, "With --layers: the layers that begin stages (default: balanced by time)")

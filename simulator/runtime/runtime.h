@@ -50,6 +50,11 @@ struct RuntimeRows {
 /// that follows it. (torch 2.11, torch/distributed/pipelining/schedules.py.) Throws UsageError where the rows are neither.
 [[nodiscard]] RuntimeRows torchRows(const Schedule& schedule, PendingReceives receives, bool single = false);
 
+/// The schedule with sends and receives where a pending receive stops a rank for a short time, as torch posts them (`Block`): both ends of
+/// each message where it is sent or where it arrives with these times, or where `lower` places them, which knows no messages' times;
+/// whichever is fastest. A schedule that torch does not have: as `lower`. None deadlocks. Throws as `lower` and `compile`. Cost: n log n.
+[[nodiscard]] Schedule messagesWhenDue(const Schedule& schedule, const CostTable& costs);
+
 /// Whether Megatron-LM's interleaved schedule computes while messages are in flight.
 enum class MegatronMessages : std::uint8_t {
   Overlap,  ///< its default

@@ -85,6 +85,27 @@ TEST(Runtime, WaitsAsMegatronWaitsWithoutOverlap) {
   EXPECT_THAT(runtimeRefusal(words), HasSubstr("is an argument of Megatron; add --runtime megatron, or omit it"));
 }
 
+// `lower --minimise-waits` knows how long messages take.
+TEST(Runtime, PlacesReceivesWhereMessagesWithLatencyAreDue) {
+  const Folder folder;
+  const std::string torch = folder.file("torch.csv");
+  ASSERT_EQ(
+      call({"schedule", "interleaved-1f1b", "--ranks", "4", "--chunks", "2", "--microbatches", "8", "--lowered", "torch", "--out", torch})
+          .status,
+      0);
+  const Words times{"--forward", "10ns", "--backward", "20ns", "--latency", "3ns"};
+  const auto placedWith = [&](Words more) {
+    const std::string placed = folder.file("placed.csv");
+    Words lower{"lower", torch, "--minimise-waits", "--out", placed};
+    lower.insert(lower.end(), more.begin(), more.end());
+    EXPECT_EQ(call(lower).status, 0);
+    Words simulate{"simulate", "--csv", placed, "--runtime", "torch"};
+    simulate.insert(simulate.end(), times.begin(), times.end());
+    return runtimeAnswer(simulate)["makespan_ns"].get<int>();
+  };
+  EXPECT_LT(placedWith(times), placedWith({"--forward", "10ns", "--backward", "20ns"}));
+}
+
 // A later comment of the issue: 0SEND_F1 waits for 1RECV_F1, which is behind 1SEND_F0, which waits for 2RECV_F0, which is behind 0SEND_F1.
 TEST(Runtime, SaysWhereItHangs) {
   const Folder folder;

@@ -239,6 +239,7 @@ TEST(Runtime, IsWhatItsRulesSay) {
                                  torchRows(schedule, PendingReceives::Overlap), torchRows(lower(schedule), PendingReceives::Block)};
     if (chunks == 1) all.push_back(torchRows(schedule, PendingReceives::Block, true));
     if (chunks == 1 || ranks > 2) all.push_back(megatronRows(schedule, MegatronMessages::Block));
+    all.push_back(torchRows(messagesWhenDue(schedule, costs), PendingReceives::Block));
     for (const RuntimeRows& runtime : all) {
       const Ns expected = Reference(runtime, costs).makespan();
       const PostedProgram posted = compile(runtime.rows, costs, runtime.posting);
@@ -275,6 +276,41 @@ TEST(Runtime, LetsMegatronWaitForItsMessages) {
   // 1F1B is as it is.
   const Schedule plain = generate("1f1b", {3, 3, 6});
   EXPECT_EQ(megatronRows(plain, MegatronMessages::Block).posting, megatronRows(plain).posting);
+}
+
+ActionTimes timesOf(const CostTable& costs) {
+  ActionTimes times;
+  for (const StageCost& cost : costs.stages) {
+    times.forward.push_back(cost.forward);
+    times.backward.push_back(cost.backward);
+    times.input.push_back(cost.backwardInput);
+    times.weight.push_back(cost.backwardWeight);
+  }
+  return times;
+}
+
+TEST(Runtime, PlacesMessagesByWhenTheyArrive) {
+  int faster = 0;
+  for (const auto& [name, shape] : {std::pair{"1f1b", Shape{4, 4, 8}},
+                                    {"interleaved-1f1b", {2, 4, 4}},
+                                    {"interleaved-1f1b", {4, 8, 8}},
+                                    {"zb-h1", {4, 4, 8}},
+                                    {"zbv", {4, 8, 8}}}) {
+    for (const Ns latency : {Ns{0}, Ns{1}, Ns{3}}) {
+      CostTable costs = costsOf(shape.stages, 10, 20, 0, latency);
+      for (StageCost& cost : costs.stages) cost.backwardInput = cost.backwardWeight = 10;
+      const Schedule schedule = generate(name, shape), placed = messagesWhenDue(schedule, costs);
+      EXPECT_EQ(computeOnly(placed).rows, computeOnly(lower(schedule)).rows);
+      const Ns makes = makespan(torchRows(placed, PendingReceives::Block), costs);
+      const Ns without = makespan(torchRows(lower(schedule, timesOf(costs)), PendingReceives::Block), costs);
+      EXPECT_LE(makes, without) << name << ", latency " << latency;
+      if (latency == 0) {
+        EXPECT_EQ(placed, lower(schedule, timesOf(costs))) << name;
+      }
+      faster += makes < without ? 1 : 0;
+    }
+  }
+  EXPECT_GT(faster, 0);
 }
 
 // The two ranks of the later comment: both wait for a message that the other would send after its own wait.
