@@ -1,6 +1,7 @@
 #include "backends/traces/order.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -29,6 +30,7 @@ class Numberer {
  private:
   void dropRepeated();
   void cutSteps();
+  void dropHeads();
   void cutByCount();
   void inferChunks();
   [[nodiscard]] std::optional<Place> placeOf(const Span& span, std::size_t k, std::size_t all) const;
@@ -58,7 +60,10 @@ void Numberer::cutSteps() {
   const auto& marks = *facts_.marks;
   const auto some = std::ranges::find_if(marks, [](const auto& of) { return !of.empty(); });
   const bool optimizers = std::ranges::any_of(spans_, [](const Span& span) { return span.kind == SpanKind::Optimizer; });
-  if (some == marks.end() && !optimizers) return cutByCount();
+  if (some == marks.end() && !optimizers) {
+    dropHeads();
+    return cutByCount();
+  }
   step_.assign(spans_.size(), 0);
   std::vector<std::int32_t> step(static_cast<std::size_t>(facts_.ranks));
   for (std::size_t i = 0; i < spans_.size(); ++i) {
@@ -73,6 +78,77 @@ void Numberer::cutSteps() {
       if (spans_[i].kind == SpanKind::Optimizer) ++step[r];
     }
   }
+}
+
+/// The forwards of a rank before which as few microbatches are alive as ever in the recording: a step begins at one of them, with none.
+struct QuietForwards {
+  std::int64_t balance = 0, least = 0;     ///< forwards less backwards: so far, and at least
+  std::int64_t forwards = 0, longest = 0;  ///< of the rank; and between two of these, or from the last to an end of the recording like them
+  struct At {
+    std::size_t span = 0;
+    std::int64_t before = 0;  ///< forwards of the rank
+  };
+  std::vector<At> at;
+  bool isHead = false;  ///< the rank did something before the first of them
+};
+
+std::vector<QuietForwards> quietForwards(const std::vector<Span>& spans, int ranks) {
+  std::vector<QuietForwards> all(static_cast<std::size_t>(ranks));
+  const auto change = [](const Span& span) { return span.kind == SpanKind::Forward ? 1 : endsForward(span) ? -1 : 0; };
+  for (const Span& span : spans) {
+    QuietForwards& of = all[span.rank.index()];
+    of.least = std::min(of.least, of.balance += change(span));
+  }
+  for (QuietForwards& of : all) of.balance = 0;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    QuietForwards& of = all[spans[i].rank.index()];
+    if (spans[i].kind == SpanKind::Forward) {
+      if (of.balance == of.least && !of.at.empty()) of.longest = std::max(of.longest, of.forwards - of.at.back().before);
+      if (of.balance == of.least) of.at.push_back({i, of.forwards});
+      ++of.forwards;
+    }
+    of.balance += change(spans[i]);
+    of.isHead = of.isHead || (of.at.empty() && isCompute(spans[i].kind));
+  }
+  for (QuietForwards& of : all) {
+    if (!of.at.empty() && of.balance == of.least) of.longest = std::max(of.longest, of.forwards - of.at.back().before);
+  }
+  return all;
+}
+
+/// A recording may begin within a step. Drops what each rank did before its first whole one: the rank with the longest steps tells where
+/// they begin, and on ranks where any forward might be the first of one (the last ranks of 1F1B) the next one from then on is. Does nothing
+/// where no rank does a whole step, and nothing on ranks whose clock says that they began more than a step before.
+void Numberer::dropHeads() {
+  const std::vector<QuietForwards> quiet = quietForwards(spans_, facts_.ranks);
+  const auto longest = std::ranges::max_element(quiet, {}, &QuietForwards::longest);
+  if (longest == quiet.end() || longest->longest == 0) return;
+  const Ns begin = spans_[longest->at.front().span].start;
+  std::vector<std::optional<std::pair<Ns, Ns>>> first(quiet.size());  // by rank: end of the action before the first step, and its start
+  for (std::size_t r = 0; r < quiet.size(); ++r) {
+    const QuietForwards& of = quiet[r];
+    if (of.at.empty()) continue;
+    const auto isNext = [&](const QuietForwards::At& at) { return spans_[at.span].start >= begin; };
+    auto chosen = of.at.begin();
+    if (of.longest < longest->longest && (longest->isHead || of.isHead)) {
+      const auto next = std::ranges::find_if(of.at, isNext);
+      if (next != of.at.end() && next->before < longest->longest) chosen = next;
+    }
+    const bool isWhole = chosen->before == 0 && !of.isHead;
+    if (isWhole || chosen->before >= longest->longest) continue;
+    first[r] = {std::numeric_limits<Ns>::min(), spans_[chosen->span].start};
+    for (std::size_t i = 0; i < chosen->span; ++i) {
+      if (spans_[i].rank.index() == r && isCompute(spans_[i].kind)) first[r]->first = std::max(first[r]->first, spans_[i].end);
+    }
+  }
+  const std::size_t dropped = std::erase_if(spans_, [&](const Span& span) {
+    const auto& of = first[span.rank.index()];
+    if (!of || span.start >= of->second) return false;
+    return span.kind != SpanKind::WaitForward || span.start < of->first;
+  });
+  if (dropped > 0)
+    notes_.push_back(fmt::format("The recording begins within a step: {} left out, before the first whole one of each rank.",
+                                 countedEvents(dropped, "event") + (dropped == 1 ? " was" : " were")));
 }
 
 void Numberer::cutByCount() {

@@ -66,32 +66,99 @@ struct Steps {
   std::uint64_t outside = 0;
 };
 
-constexpr std::size_t kMostLater = 64;  ///< steps
+constexpr std::ptrdiff_t kMostLater = 64;  ///< steps
 
-/// A recording may begin, on some ranks, a step later than on the others: each rank's steps are counted from the step of the rank with most
-/// that begins closest to its first.
-void countAlike(Steps& steps, const std::vector<Span>& spans) {
-  const auto longest = std::ranges::max_element(steps.begins, {}, &std::vector<Ns>::size);
-  const std::vector<Ns> reference = *longest;
-  std::vector<std::int32_t> later(steps.begins.size(), 0);
-  for (std::size_t r = 0; r < later.size(); ++r) {
-    std::vector<Ns>& begins = steps.begins[r];
-    if (begins.empty() || begins.size() == reference.size()) continue;
-    const auto apart = [&](std::size_t shift) {
-      double sum = 0;
-      for (std::size_t i = 0; i < begins.size(); ++i) sum += std::abs(static_cast<double>((begins[i] - reference[i + shift]).value));
-      return sum;
-    };
-    std::size_t best = 0;
-    const std::size_t most = std::min(kMostLater, reference.size() - begins.size());
-    for (std::size_t shift = 1; shift <= most; ++shift) best = apart(shift) < apart(best) ? shift : best;
-    later[r] = static_cast<std::int32_t>(best);
-    begins.insert(begins.begin(), best, std::numeric_limits<Ns>::max());  // none of its spans are in those
-  }
-  for (std::size_t i = 0; i < spans.size(); ++i) steps.of[i] += later[spans[i].rank.index()];
+/// How far apart, on average, two ranks begin their steps, where the first of `begins` is that of this number in `reference`.
+double apart(const std::vector<Ns>& begins, const std::vector<Ns>& reference, std::ptrdiff_t first) {
+  double sum = 0;
+  std::ptrdiff_t count = 0;
+  for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, -first); i < std::ssize(begins) && i + first < std::ssize(reference); ++i, ++count)
+    sum += std::abs(static_cast<double>((begins[static_cast<std::size_t>(i)] - reference[static_cast<std::size_t>(i + first)]).value));
+  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::max();
 }
 
-/// Steps end with the optimizer, or where an action comes again.
+/// The number in `reference`, of a rank with as many steps or more, of the step that begins closest to the first of `begins`. It may also
+/// be one before the reference's first, or the last one beyond its last, where they are then less than half as far apart.
+std::ptrdiff_t numberOfFirst(const std::vector<Ns>& begins, const std::vector<Ns>& reference) {
+  const std::ptrdiff_t more = std::ssize(reference) - std::ssize(begins);
+  std::ptrdiff_t best = 0;
+  for (std::ptrdiff_t first = 1; first <= std::min(kMostLater, more); ++first) {
+    if (apart(begins, reference, first) < apart(begins, reference, best)) best = first;
+  }
+  const double half = apart(begins, reference, best) / 2;
+  for (const std::ptrdiff_t outside : {std::ptrdiff_t{-1}, more + 1}) {
+    if (apart(begins, reference, outside) < std::min(half, apart(begins, reference, best))) best = outside;
+  }
+  return best;
+}
+
+/// A recording may begin, on some ranks, a step later than on the others: steps that begin at about one time get one number.
+void countAlike(Steps& steps, const std::vector<Span>& spans) {
+  const std::vector<Ns> reference = *std::ranges::max_element(steps.begins, {}, &std::vector<Ns>::size);
+  std::vector<std::ptrdiff_t> later;
+  for (const std::vector<Ns>& begins : steps.begins) later.push_back(begins.empty() ? 0 : numberOfFirst(begins, reference));
+  const std::ptrdiff_t earliest = *std::ranges::min_element(later);
+  for (std::size_t r = 0; r < later.size(); ++r) {
+    later[r] -= earliest;
+    if (steps.begins[r].empty()) continue;
+    steps.begins[r].insert(steps.begins[r].begin(), static_cast<std::size_t>(later[r]),
+                           std::numeric_limits<Ns>::max());  // none of its spans
+  }
+  for (std::size_t i = 0; i < spans.size(); ++i) steps.of[i] += static_cast<std::int32_t>(later[spans[i].rank.index()]);
+}
+
+bool isGradient(const Span& span) { return span.kind == SpanKind::Backward || span.kind == SpanKind::BackwardInput; }
+
+/// Whether the recording begins within a step: a backward comes before any forward of its microbatch.
+bool beginsWithin(const Material& material) {
+  std::vector<ActionSet> forwards(static_cast<std::size_t>(material.ranks));
+  for (const Span& span : material.spans) {
+    Span forward = span;
+    forward.kind = SpanKind::Forward;
+    if (!isCompute(span.kind)) continue;
+    if (forwards[span.rank.index()].insert(keyOf(forward)) && span.kind != SpanKind::Forward) return true;
+  }
+  return false;
+}
+
+/// The spans that begin a step of their rank in a recording that begins within one: the forward of the lowest microbatch of those before
+/// which as few are alive as ever, or the wait for its input.
+std::vector<char> stepBegins(const Material& material) {
+  struct Flow {
+    std::int64_t balance = 0, least = 0;  ///< forwards less backwards: so far, and at least
+    std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
+    std::size_t wait = 0;  ///< 1 + the last wait after the last action
+  };
+  std::vector<Flow> flows(static_cast<std::size_t>(material.ranks));
+  const auto change = [](const Span& span) { return span.kind == SpanKind::Forward ? 1 : isGradient(span) ? -1 : 0; };
+  for (const Span& span : material.spans) {
+    Flow& flow = flows[span.rank.index()];
+    flow.least = std::min(flow.least, flow.balance += change(span));
+  }
+  const auto forQuietForwards = [&](const auto& visit) {
+    for (Flow& flow : flows) flow.balance = 0;
+    for (std::size_t i = 0; i < material.spans.size(); ++i) {
+      const Span& span = material.spans[i];
+      Flow& flow = flows[span.rank.index()];
+      if (span.kind == SpanKind::Forward && flow.balance == flow.least) visit(i, span, flow);
+      flow.balance += change(span);
+      if (isCompute(span.kind)) flow.wait = 0;
+      if (span.kind == SpanKind::WaitForward) flow.wait = i + 1;
+    }
+  };
+  forQuietForwards([](std::size_t, const Span& span, Flow& flow) { flow.lowest = std::min(flow.lowest, span.microbatch.value); });
+  std::vector<char> begins(material.spans.size());
+  forQuietForwards([&](std::size_t i, const Span& span, const Flow& flow) {
+    if (span.microbatch.value != flow.lowest) return;
+    const bool waited =
+        flow.wait > 0 && material.spans[flow.wait - 1].stage == span.stage && material.spans[flow.wait - 1].microbatch == span.microbatch;
+    begins[waited ? flow.wait - 1 : i] = 1;
+  });
+  return begins;
+}
+
+/// Steps end with the optimizer, or where an action comes again; in a recording that begins within one and has no optimizer, where one
+/// begins.
 Steps stepsByRepetition(const Material& material) {
   Steps steps;
   const auto ranks = static_cast<std::size_t>(material.ranks);
@@ -99,12 +166,14 @@ Steps stepsByRepetition(const Material& material) {
   steps.begins.resize(ranks);
   std::vector<ActionSet> seen(ranks);
   std::vector<char> closed(ranks, 1);
-  std::size_t count = 0;
+  const bool optimizers = std::ranges::find(material.spans, SpanKind::Optimizer, &Span::kind) != material.spans.end();
+  const bool isTorn = !optimizers && beginsWithin(material);
+  const std::vector<char> begins = isTorn ? stepBegins(material) : std::vector<char>();
   for (std::size_t i = 0; i < material.spans.size(); ++i) {
     const Span& span = material.spans[i];
     const std::size_t r = span.rank.index();
     const bool optimizer = span.kind == SpanKind::Optimizer;
-    bool fresh = closed[r] != 0 && !(optimizer && !steps.begins[r].empty());
+    bool fresh = (closed[r] != 0 && !(optimizer && !steps.begins[r].empty())) || (isTorn && begins[i] != 0);
     if (!optimizer && !fresh) fresh = !seen[r].insert(keyOf(span));
     if (fresh) {
       seen[r].clear();
@@ -113,9 +182,9 @@ Steps stepsByRepetition(const Material& material) {
     }
     closed[r] = optimizer ? 1 : 0;
     steps.of[i] = static_cast<std::int32_t>(steps.begins[r].size()) - 1;
-    count = std::max(count, steps.begins[r].size());
   }
   countAlike(steps, material.spans);
+  const std::size_t count = std::ranges::max_element(steps.begins, {}, &std::vector<Ns>::size)->size();
   for (std::size_t s = 0; s < count; ++s) steps.names.push_back(count == 1 ? "measured" : fmt::format("step {}", s + 1));
   return steps;
 }

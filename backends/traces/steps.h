@@ -27,7 +27,8 @@ inline constexpr std::size_t kMostTraceSteps = 10'000;  ///< that are taken of a
 void requireSummable(const Trace& trace, const std::string& title);
 
 /// Cuts the material into steps, where it is not this program's own: as the profiler marked them, or else after each optimizer and where an
-/// action comes again on its rank; a rank whose recording begins some steps later counts on from there. Each begins at 0 and keeps the
+/// action comes again on its rank; in a recording without optimizers that begins within a step, where one begins. A rank whose recording
+/// begins some steps later counts on from there. Each begins at 0 and keeps the
 /// rules of `Trace`. Adds sentences about what was cut or left out. Throws UsageError for steps too long to add up. Cost: linear.
 void addSteps(ImportedTrace& result, Material material);
 

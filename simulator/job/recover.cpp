@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,7 +33,8 @@ Schedule plain(Schedule schedule) {
   return schedule;
 }
 
-/// The most frequent schedule of the first pipeline (ties: the first), and the names of steps that follow another.
+/// The most frequent schedule of the first pipeline (ties: the first) that a pipeline can do, as no part of a step is, else of all; and the
+/// names of steps that follow another.
 std::pair<std::optional<Schedule>, std::vector<std::string>> scheduleOf(const MeasuredJob& measured, int ranks) {
   std::vector<std::pair<Schedule, std::vector<std::string>>> seen;
   for (const MeasuredStep& step : measured.steps) {
@@ -46,7 +48,12 @@ std::pair<std::optional<Schedule>, std::vector<std::string>> scheduleOf(const Me
       seen.emplace_back(std::move(found), std::vector{step.name});
   }
   if (seen.empty()) return {std::nullopt, {}};
-  const auto most = std::ranges::max_element(seen, {}, [](const auto& s) { return s.second.size(); });
+  std::ranges::stable_sort(seen, std::ranges::greater(), [](const auto& s) { return s.second.size(); });
+  const auto isPossible = [](const auto& s) {
+    return std::ranges::none_of(check(s.first), [](const Problem& problem) { return problem.stops == Stops::Always; });
+  };
+  const auto possible = std::ranges::find_if(seen, isPossible);
+  const auto most = possible == seen.end() ? seen.begin() : possible;
   std::vector<std::string> others;
   for (const auto& other : seen) {
     if (&other != &*most) others.insert(others.end(), other.second.begin(), other.second.end());
@@ -248,14 +255,6 @@ Job Recovery::run() {
     throw UsageError(fmt::format("{} holds steps that no pipeline can have done (rank {}: {}); record whole steps of all ranks",
                                  measured_.name, problem.rank.value, problem.message));
   }
-  if (!others.empty()) {
-    constexpr std::size_t kNamed = 4;
-    const std::vector<std::string> named(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(std::min(kNamed, others.size())));
-    note(
-        fmt::format("In {} of {} steps ({}{}) a rank does its actions in another order than in most; they are replayed in the order of "
-                    "most, so that only their durations mean something.",
-                    others.size(), measured_.steps.size(), fmt::join(named, ", "), others.size() > kNamed ? ", …" : ""));
-  }
   const JobShape withoutOperations(job_);
   std::vector<std::pair<const MeasuredStep*, StepSpans>> whole;
   for (const MeasuredStep& step : measured_.steps) {
@@ -264,6 +263,17 @@ Job Recovery::run() {
   if (whole.empty())
     throw UsageError(fmt::format("{} holds no step that is whole in all {} copies of its pipeline; record all ranks", measured_.name,
                                  withoutOperations.copies));
+  std::erase_if(others, [&](const std::string& name) {  // of parts of steps it is said already that they are left out
+    return std::ranges::none_of(whole, [&](const auto& step) { return step.first->name == name; });
+  });
+  if (!others.empty()) {
+    constexpr std::size_t kNamed = 4;
+    const std::vector<std::string> named(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(std::min(kNamed, others.size())));
+    note(
+        fmt::format("In {} of {} steps ({}{}) a rank does its actions in another order than in most; they are replayed in the order of "
+                    "most, so that only their durations mean something.",
+                    others.size(), measured_.steps.size(), fmt::join(named, ", "), others.size() > kNamed ? ", …" : ""));
+  }
   std::vector<std::vector<NamedSpan>> operations;
   std::vector<const StepSpans*> spans;
   for (const auto& [step, times] : whole) {
