@@ -147,8 +147,11 @@ void addRecompute(MegatronPlan& megatron, const Plan& plan) {
   } else {
     megatron.flags.emplace_back("--recompute-granularity selective");
     megatron.notes.push_back(fmt::format(
-        "The plan recomputes in {} of {} stages; Megatron decides for all alike, and selective recomputation is the nearest to that.", some,
-        plan.partition.stages.size()));
+        "The plan recomputes in {} of {} stages; Megatron decides for all alike, and selective recomputation, of attention's core in every "
+        "layer, is the nearest to that. {}",
+        some, plan.partition.stages.size(),
+        megatron.exact ? "The predicted step counts what the plan recomputes instead, and memory nothing recomputed."
+                       : "The predicted step and memory count nothing recomputed: Megatron's step is longer, and it needs less."));
   }
 }
 

@@ -209,6 +209,24 @@ TEST_F(LayoutCommand, CountsRecomputationWhereThePlanRecomputes) {
               HasSubstr("rank 0 needs 103 B of its 100 B"));
 }
 
+// A plan may recompute in one stage, and Megatron on all of them or on none.
+TEST_F(LayoutCommand, SaysThatSelectiveRecomputationIsInNoPrediction) {
+  std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,activation_if_recomputed_bytes\n";
+  for (int i = 0; i < 4; ++i) text += "blocks." + std::to_string(i) + ",2,2,2,0,50,3,3\n";
+  const std::string table = folder_.with("some.csv", text);
+  const auto exported = [&](const char* schedule) {
+    return megatronOf(folder_, table, {"--ranks", "4", "--microbatches", "6", "--schedule", schedule, "--recompute", "blocks.0"});
+  };
+  const json exact = exported("1f1b"), other = exported("zb-h1");
+  for (const json& of : {exact, other}) {
+    EXPECT_THAT(of["flags"].dump(), HasSubstr("--recompute-granularity selective"));
+    EXPECT_THAT(of["notes"].dump(), HasSubstr("The plan recomputes in 1 of 4 stages"));
+  }
+  EXPECT_THAT(exact["notes"].dump(),
+              HasSubstr("The predicted step counts what the plan recomputes instead, and memory nothing recomputed."));
+  EXPECT_THAT(other["notes"].dump(), HasSubstr("The predicted step and memory count nothing recomputed"));
+}
+
 // Rows within a layer, with one of no layer between them or not: an even cut into three begins inside of a layer, and the cuts that are
 // named work.
 TEST_F(LayoutCommand, NamesTheCutsThatTorchtitanTakes) {
