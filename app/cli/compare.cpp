@@ -263,6 +263,9 @@ int compareTraces(const CompareOptions& options) {
   }
   printDrawn(pair);
   print(comparisonText(verdict, sentence, pair));
+  for (const auto& [which, step] : {std::pair{"first", &before}, {"second", &after}}) {
+    for (const std::string& note : step->notes) print(fmt::format("note of the {}: {}\n", which, note));
+  }
   return kYes;
 }
 

@@ -20,9 +20,11 @@
 #include "app/cli/options/numbers.h"
 #include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
+#include "backends/host/paths.h"
 #include "backends/resources/resources.h"
 #include "backends/resources/torch_export.h"
 #include "backends/store/run_store.h"
+#include "backends/traces/formats.h"
 #include "backends/traces/import.h"
 #include "engine/planning/job_source.h"
 #include "schedules/error.h"
@@ -105,20 +107,20 @@ bool isLayerTable(const std::string& text, const std::string& path) {
   }
 }
 
-/// Says what to do with a table, job or model, of which a plan is to be made first.
+/// Says of what a plan is to be made first, and how.
+[[noreturn]] void refuseUnplanned(const std::string& path, const std::string& what, const std::string& command) {
+  throw UsageError(fmt::format("{} is {}, of which a plan is made by `pipewright {} {} --ranks R --out plan.json`; export that", path, what,
+                               command, path));
+}
+
+/// Refuses a table, job, trace or model.
 Plan readPlan(const std::string& path) {
+  if (isPlanFile(path)) return parsePlan(readFile(path), path);
+  if (isJobFile(path)) refuseUnplanned(path, "a job", "search --costs-from");
+  if (isCertainlyTrace(path)) refuseUnplanned(path, "a trace", "search --costs-from");
+  if (path.ends_with(".pt2") && pathExists(path)) refuseUnplanned(path, "a model", "plan");
   const std::string text = readFile(path);
-  if (isPlanFile(path)) return parsePlan(text, path);
-  if (isJobFile(path))
-    throw UsageError(
-        fmt::format("{} is a job, of which a plan is made by `pipewright search --costs-from {} --ranks R --out plan.json`; "
-                    "export that",
-                    path, path));
-  if (isLayerTableName(path) && isLayerTable(text, path))
-    throw UsageError(
-        fmt::format("{} is a layer table, of which a plan is made by `pipewright plan --layers {} --ranks R --out plan.json`; "
-                    "export that",
-                    path, path));
+  if (isLayerTableName(path) && isLayerTable(text, path)) refuseUnplanned(path, "a layer table", "plan --layers");
   return parsePlan(text, path);
 }
 

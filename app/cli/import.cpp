@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/App.hpp>
 
 #include "app/cli/commands.h"
@@ -40,7 +41,12 @@ int importLayers(const ImportOptions& o) {
   if (!o.steps.empty()) throw UsageError("--steps are of traces; a table of layers has none, omit them");
   if (!o.patterns.empty()) throw UsageError("--patterns is for names in traces; a table of layers has none, omit it");
   const std::string& source = o.files.front();
-  const LayerTable layers = parseMeasuredLayers(readFile(source), source);
+  const std::string measured = readFile(source);
+  if (!isMegatronLog(measured) && measured.find("forward_compute_time") == std::string::npos)
+    throw UsageError(
+        fmt::format("{} is {}; give a trace ({}), a graph that PipeDream's profiler wrote, or a log of Megatron-LM with its timers", source,
+                    measured.empty() ? "empty" : "none of what is imported", fmt::join(traceEndings(), " ")));
+  const LayerTable layers = parseMeasuredLayers(measured, source);
   const std::string text = o.out.ends_with(".csv") ? toCsv(layers) : toJson(layers);
   if (o.out.empty()) {
     print(text);

@@ -154,6 +154,9 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
     print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", candidateTable(searched, front)));
   if (searched.oneRank) print(fmt::format("\n{}\n", toString(*searched.oneRank, first.step)));
   if (profile.estimated) print(incompleteLine(notCounted(searched.graph, first.request.microbatch), true));
+  if (searched.options.job) {
+    for (const std::string& note : searched.options.job->notes) print("note: " + note + "\n");
+  }
 }
 
 /// The options that a study shares with a search.

@@ -264,6 +264,7 @@ int runSimulate(const SimulateOptions& options) {
   } else {
     const std::string how = options.runtime ? "\n" + runtimeText(runtime) : "";
     print(summary(subject, options.sends, report) + how + "\n" + rankTable(report) + causesText(report.explanation, options.why));
+    for (const std::string& note : subject.notes) print("note: " + note + "\n");
     if (options.whyMemory) print("\n" + memoryText(memoryOf(predicted.rows, subject.costs, sending), subject.limitsInBytes));
     if (options.sensitivity > 0) print("\n" + sensitivityText(sensitivity));
     if (options.text || isTerminal(1)) {

@@ -131,9 +131,12 @@ void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps
   if (error == simdjson::SUCCESS && dumps::isRas(root)) return dumps::readRas(root, source);
   if (error == simdjson::SUCCESS && dumps::isFlightRecord(root)) return dumps::readFlightRecord(root, source);
   if (path.named) {
-    if (error != simdjson::SUCCESS) source.refuse(fmt::format("it is not JSON ({})", simdjson::error_message(error)));
-    throw UsageError(
-        fmt::format("{} is no dump of torch's Flight Recorder, NCCL RAS or this program; see `pipewright hang --help`", path.file));
+    if (error != simdjson::SUCCESS && beginsAsObject(start))
+      source.refuse(fmt::format("it is not JSON ({})", simdjson::error_message(error)));
+    throw UsageError(fmt::format(
+        "{} is {}no dump of torch's Flight Recorder, NCCL RAS or this program; give what one of these wrote (see `pipewright hang "
+        "--help`)",
+        path.file, start.empty() ? "empty, " : ""));
   }
   if (error != simdjson::SUCCESS && beginsAsObject(start)) {
     dumps.notes.push_back(

@@ -102,7 +102,7 @@ class ZipFile {
     const std::uint64_t wanted = std::min<std::uint64_t>(size_, kEndSize + kLongestComment + kLocator64Size);
     const std::string tail = read(size_ - wanted, wanted);
     if (tail.size() < kEndSize) {
-      throw UsageError(fmt::format("{} is not a {}: it is too small to be a zip file", path_, kind_));
+      throw UsageError(fmt::format("{} is not a {}: it is too small to be a zip file; give one", path_, kind_));
     }
     std::size_t at = tail.size() - kEndSize + 1;
     bool found = false;
@@ -111,7 +111,7 @@ class ZipFile {
       found = little(tail, at, 4) == kEndSignature && at + kEndSize + little(tail, at + 20, 2) == tail.size();
     }
     if (!found) {
-      throw UsageError(fmt::format("{} is not a {}: it is not a zip file, or truncated", path_, kind_));
+      throw UsageError(fmt::format("{} is not a {}: it is not a zip file, or truncated; give one", path_, kind_));
     }
     if (at >= kLocator64Size && little(tail, at - kLocator64Size, 4) == kLocator64Signature) {
       const std::string record = read(little(tail, at - kLocator64Size + 8, 8), kEnd64Size);

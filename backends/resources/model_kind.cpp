@@ -19,7 +19,7 @@ ModelKind kindOf(const std::string& path) {
   if (isFolder(path))
     throw UsageError(
         fmt::format("{} is a folder without traces ({}); give the archives of a model by their names, or the folder of a job's traces",
-                    path, fmt::join(traceEndings(), " ")));
+                    path, fmt::join(traceEndings(kFolderFormats), " ")));
   return isLayerTableName(path) ? ModelKind::LayerTable : ModelKind::Archives;
 }
 

@@ -183,6 +183,18 @@ void noteFile(const FileEvents& file, std::vector<std::string>& notes) {
         fmt::format("{} of {} left out, because only their begin or end was recorded.", countedEvents(file.unclosed, "event"), name));
 }
 
+/// Throws UsageError where two files say that they are of jobs of different sizes.
+void requireOneJob(const std::vector<FileEvents>& files) {
+  const FileEvents* first = nullptr;
+  for (const FileEvents& file : files) {
+    if (file.worldSize <= 0) continue;
+    if (first == nullptr) first = &file;
+    if (file.worldSize != first->worldSize)
+      throw UsageError(fmt::format("{} is of a job of {} ranks, and {} of one of {}; import each job by itself", first->source,
+                                   first->worldSize, file.source, file.worldSize));
+  }
+}
+
 /// Which ranks of the job are in none of the files, where these say how many it has.
 void noteMissingRanks(const std::vector<FileEvents>& files, std::vector<std::string>& notes) {
   constexpr std::int64_t kNamed = 8;
@@ -211,6 +223,7 @@ void noteMissingRanks(const std::vector<FileEvents>& files, std::vector<std::str
 ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
   ImportedTrace result;
   result.title = std::move(title);
+  requireOneJob(files);
   noteMissingRanks(files, result.notes);  // first of all: it explains most of what else is missing
   std::uint64_t events = 0, unused = 0;
   for (const FileEvents& file : files) {

@@ -69,9 +69,9 @@ bool hasEnding(std::string_view name, TraceFormat format) {
   return std::ranges::any_of(endingsOf(format), [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-std::vector<std::string> traceEndings() {
+std::vector<std::string> traceEndings(std::span<const TraceFormat> formats) {
   std::vector<std::string> endings;
-  for (const TraceFormat format : kTraceFormats) {
+  for (const TraceFormat format : formats) {
     for (const std::string_view ending : endingsOf(format)) {
       if (std::ranges::find(endings, ending) == endings.end()) endings.emplace_back(ending);
     }

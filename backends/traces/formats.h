@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,8 +39,8 @@ inline constexpr std::array kFolderFormats{TraceFormat::Chrome, TraceFormat::Nsi
 /// Whether the name ends as those of a format's files do.
 [[nodiscard]] bool hasEnding(std::string_view name, TraceFormat format);
 
-/// Every ending of a trace's name once, as in a filter of a dialog: `.json`, `.json.gz`, `.sqlite`, …
-[[nodiscard]] std::vector<std::string> traceEndings();
+/// Every ending of such traces' names once, as in a filter of a dialog: `.json`, `.json.gz`, `.sqlite`, …
+[[nodiscard]] std::vector<std::string> traceEndings(std::span<const TraceFormat> formats = kTraceFormats);
 
 /// The first bytes of a file, unpacked where it is compressed by gzip; empty where it cannot be read. At most 4096.
 [[nodiscard]] std::string headOfTrace(const std::string& path);

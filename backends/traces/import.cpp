@@ -89,10 +89,8 @@ std::vector<std::string> filesIn(const std::string& folder, std::vector<std::str
       notes.push_back(fmt::format("Of the folder's files only {}s were read; open the others by themselves.", factsOf(format).name));
     return inside;
   }
-  std::vector<std::string_view> endings;
-  for (const TraceFormat format : kFolderFormats) endings.push_back(factsOf(format).endings);
   throw UsageError(fmt::format("{} holds no trace ({}); open the folder that torch.profiler, Primus, Nsight Systems or Chakra wrote",
-                               folder, fmt::join(endings, " ")));
+                               folder, fmt::join(traceEndings(kFolderFormats), " ")));
 }
 
 /// The paths, and for a folder the traces in it.

@@ -149,7 +149,7 @@ StandingStep standingStep(const JobOptions& options) {
     const TypicalTimes typical = typicalTimes(shape, job);
     replayJob(shape, job, typical.times, replay);
     return {fmt::format("{}, its usual step, replayed of {}", job.name, stepsText(job)),
-            stepOf(shape, job, typical.times, replay, slowestCopy(shape, job, typical.times)), TimesOf::Measured};
+            stepOf(shape, job, typical.times, replay, slowestCopy(shape, job, typical.times)), TimesOf::Measured, 0, job.notes};
   }
   MeasuredJob measured = *measuredJob(options);
   const auto isWarmUp = [](const MeasuredStep& step) { return warmsUp(step.name); };
@@ -166,7 +166,7 @@ StandingStep standingStep(const JobOptions& options) {
   const Ns waits = cutReductionWaits(median.trace, std::max(1, median.trace.ranks / copies), std::max(1, measured.tensor), names);
   return {fmt::format("{}, {}{}", measured.name, median.name,
                       measured.times == TimesOf::Predicted ? "" : fmt::format(" ({})", nameOf(measured.times))),
-          slowestPipeline(measured, median), measured.times, waits};
+          slowestPipeline(measured, median), measured.times, waits, std::move(measured.notes)};
 }
 
 }  // namespace pw

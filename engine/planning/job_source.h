@@ -55,7 +55,8 @@ struct StandingStep {
   std::string title;
   Trace trace;
   TimesOf times = TimesOf::Measured;
-  Ns reductionWaits = 0;  ///< of all ranks, for others to reduce gradients with; cut off the trace's reductions
+  Ns reductionWaits = 0;                ///< of all ranks, for others to reduce gradients with; cut off the trace's reductions
+  std::vector<std::string> notes = {};  ///< of the import: what is missing, or was changed
 };
 [[nodiscard]] StandingStep standingStep(const JobOptions& options);
 

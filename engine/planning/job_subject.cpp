@@ -29,6 +29,7 @@ Subject subjectWith(const Job& job, Schedule schedule, const SubjectOptions& o) 
   subject.actionTimes = std::move(times.actions);
   subject.schedule = std::move(schedule);
   subject.uncertainty = uncertaintyOf(job, subject.schedule);
+  subject.notes = job.notes;
   subject.costSource = jobTimesText(job, !subject.actionTimes.empty());
   if (stages != own) subject.costSource += fmt::format(", spread from {} evenly over {} stages", counted(own, "stage"), stages);
   return subject;

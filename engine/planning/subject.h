@@ -50,6 +50,7 @@ struct Subject {
   CostTable costs;
   std::vector<ActionTime> actionTimes;         ///< of single actions, where known: they stand before the costs
   std::string costSource;                      ///< a line for people
+  std::vector<std::string> notes;              ///< of the job that the costs are from: what its traces lack
   std::vector<Bytes> limits;                   ///< memory of each rank; empty: none
   bool limitsInBytes = true;                   ///< else in the unit of a problem file
   std::vector<int> liveLimits;                 ///< live (stage, microbatch) pairs of each rank; empty: none

@@ -206,7 +206,7 @@ TEST(JobsCli, PlansWithTheMemoryThatTracesShow) {
   EXPECT_EQ(call({"simulate", "--costs-from", job, "--schedule", "gpipe", "--memory-limit", "2000B"}).status, 1);
   // One number for each step, as Primus dumps it, does not say what of it stays.
   EXPECT_THAT(call({"search", "--costs-from", kPrimus, "--ranks", "8", "--microbatches", "16", "--schedules", "1f1b"}).out,
-              testing::Not(HasSubstr("memory")));
+              testing::Not(HasSubstr("peak memory")));
   const Json found = jsonOf({"search", "--costs-from", job, "--ranks", "2", "--microbatches", "4", "--schedules", "1f1b,gpipe",
                              "--memory-limit", "2000B", "--json"});
   EXPECT_EQ(found.at("best").at(0).at("schedule"), "1f1b");
@@ -378,6 +378,43 @@ TEST(JobsCli, GivesTheChangeOfMessagesBetweenTwoPredictions) {
   const std::size_t send = text.find("\nSEND_F");
   ASSERT_NE(send, std::string::npos) << text;
   EXPECT_THAT(text.substr(send + 1, text.find('\n', send + 1) - send), HasSubstr("+100.0 %"));
+}
+
+// Files that are something else, and traces that are not all of a job.
+TEST(JobsCli, SaysWhatAFileIsAndWhatToGiveInstead) {
+  const Folder folder;
+  const std::string empty = folder.with("empty.json", ""), text = folder.with("text.txt", "hello"), two = folder.file("two");
+  std::filesystem::create_directory(two);
+  for (const char* file : {"rank0.json.gz", "rank1.json.gz"}) {
+    std::filesystem::copy_file(kTorch + "/" + file, two + "/" + file);
+    std::filesystem::copy_file(kTorch + "/../gpipe/" + file, two + "/other_" + file);
+  }
+  const std::string one = kTorch + "/rank0.json.gz", model = sample("gpt_small");
+  for (const auto& [words, sentence] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"import", text}, "text.txt is none of what is imported; give a trace (.json "},
+           {{"import", empty}, "empty.json is empty; give a trace (.json "},
+           {{"import", model}, "gpt_small.pt2 is none of what is imported; give a trace (.json "},
+           {{"import", two}, "rank0.json.gz is of a job of 2 ranks, and "},
+           {{"explain", two}, "rank0.json.gz of one of 4; import each job by itself"},
+           {{"plan", two}, "import each job by itself"},
+           {{"layout", "--check", "Ett|ttL", "--layers", "none.json"}, "here is no file none.json; check its name"},
+           {{"export", one, "--to", "megatron"}, "rank0.json.gz is a trace, of which a plan is made by `pipewright search --costs-from "},
+           {{"export", kTorch, "--to", "megatron"}, "1f1b is a trace, of which a plan is made by `pipewright search --costs-from "},
+           {{"export", model, "--to", "megatron"}, "gpt_small.pt2 is a model, of which a plan is made by `pipewright plan "},
+           {{"plan", text}, "is not a torch.export archive: it is too small to be a zip file; give one"},
+           {{"hang", empty},
+            "empty.json is empty, no dump of torch's Flight Recorder, NCCL RAS or this program; give what one of these wrote"},
+           {{"hang", one}, "rank0.json.gz is no dump of torch's Flight Recorder"}}) {
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 2) << words.front();
+    EXPECT_THAT(outcome.err, HasSubstr(sentence));
+  }
+  const std::string missing = "The job has 4 ranks, and the traces of ranks 1, 2, 3 are not here";
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"simulate", "--costs-from", one},
+                                             {"search", "--costs-from", one, "--ranks", "2", "--microbatches", "4", "--schedules", "1f1b"}})
+    EXPECT_THAT(call(words).out, HasSubstr("note: " + missing)) << words.front();
+  EXPECT_THAT(call({"compare", "--trace", one, "--with-trace", kTorch}).out, HasSubstr("note of the first: " + missing));
 }
 
 TEST(JobsCli, TakesNamesOfAUsersOwnByPatterns) {
