@@ -359,6 +359,8 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
     reserve();
     if (!advance(windows_.position())) return std::nullopt;
   }
+  if (!windows_.hasEvents() && windows_.isTruncated())
+    throw UsageError(fmt::format("{} ends before its list traceEvents begins: it is truncated; copy or record it again", file_.source));
   if (!windows_.hasEvents())
     throw UsageError(
         fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));

@@ -269,9 +269,9 @@ ImportedTrace Assembly::run() {
   }
   if (result_.steps.empty())
     throw UsageError(
-        fmt::format("{} holds no action of a pipeline: no forward-compute or backward-compute of a named worker and step; "
+        fmt::format("{} holds no action of a pipeline: no forward-compute or backward-compute of a named worker and step{}; "
                     "export the timeline of NDTimeline again",
-                    result_.title));
+                    result_.title, events_.truncated ? ", as far as the file goes, which is truncated" : ""));
   result_.timedMessages = matched_ > 0;
   say();
   return std::move(result_);

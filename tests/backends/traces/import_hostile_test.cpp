@@ -122,6 +122,8 @@ TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
   EXPECT_THAT(refusalOf("{}"), HasSubstr("no list traceEvents"));
   EXPECT_THAT(refusalOf(R"({"format":"pipewright plan","version":1})"), HasSubstr("no list traceEvents"));
   EXPECT_THAT(refusalOf(R"({"traceEvents":7})"), HasSubstr("no list traceEvents"));
+  EXPECT_THAT(refusalOf(R"({"schemaVersion":1,"deviceProperties":[{"id":0)"),
+              HasSubstr("ends before its list traceEvents begins: it is truncated; copy or record it again"));
   EXPECT_THAT(refusalOf("[]"), HasSubstr("0 events but no pipeline labels"));
   EXPECT_THAT(refusalOf(R"({"traceEvents":[{"ph":"X","name":"aten::mm","ts":1,"dur":1}]})"),
               HasSubstr("1 event but no pipeline labels: looked for torch's PP:2F0"));

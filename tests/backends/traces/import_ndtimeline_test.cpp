@@ -204,6 +204,16 @@ TEST(NdTimelineImport, SaysWhatItLeavesOutAndRefusesWhatHasNoAction) {
   Json nameless = small(true);
   nameless.erase(nameless.end() - 2, nameless.end());
   EXPECT_THROW((void)imported(nameless), UsageError);
+  // The names of workers come last, and are the first to be lost.
+  const std::string text = small(true).dump();
+  const test::Folder folder;
+  const std::string cut = folder.with("cut.json", text.substr(0, text.find("thread_name")));
+  try {
+    (void)importTrace({cut});
+    ADD_FAILURE() << "without a worker there is no action";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("as far as the file goes, which is truncated; export the timeline of NDTimeline again"));
+  }
 }
 
 TEST(NdTimelineImport, DamagedFilesAreRefusedOrUsed) {
