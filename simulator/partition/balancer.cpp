@@ -289,7 +289,7 @@ Answer<std::vector<NodeId>> Balancer::begins(int stages, Balance by, const Stage
   if (stages < 1) throw UsageError(fmt::format("{} stages were requested; use at least 1.", stages));
   if (stages == 1) return std::vector<NodeId>();
   const auto needed = static_cast<std::size_t>(stages) - 1;
-  std::vector<std::size_t> places = places_.points;
+  std::vector<std::size_t> places = places_.apart.size() < needed ? places_.points : places_.apart;
   const std::vector<double> weight = weights(graph_, profile_, by);
   if (by == Balance::Layers) {
     std::vector<std::size_t> starts;

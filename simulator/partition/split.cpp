@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "simulator/model/flowing_call.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/partition.h"
+#include "simulator/partition/recomputed_ranges.h"
 
 namespace pw {
 namespace {
@@ -201,7 +203,19 @@ std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bin
 SplitPlaces splitPlaces(const ModelGraph& graph, const Bindings& bindings) {
   Crossing crossing = crossings(graph, bindings);
   SplitPlaces places;
-  for (const Place& place : placesOf(graph, crossing)) places.points.push_back(place.node);
+  std::vector<int> changesAcross(graph.nodes.size() + 1, 0);
+  for (const InPlaceChange& change : changesInPlace(graph)) {
+    for (const ValueId base : change.bases) {
+      if (graph.value(base).origin != ValueOrigin::Node) continue;
+      ++changesAcross[graph.value(base).producer.index() + 1];
+      --changesAcross[change.node.index() + 1];
+    }
+  }
+  std::partial_sum(changesAcross.begin(), changesAcross.end(), changesAcross.begin());
+  for (const Place& place : placesOf(graph, crossing)) {
+    places.points.push_back(place.node);
+    if (changesAcross[place.node] == 0) places.apart.push_back(place.node);
+  }
   for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
     if (crossing.obstacles[n] == 0) places.free.push_back(n);
   }

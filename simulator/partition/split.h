@@ -29,6 +29,8 @@ struct SplitPoint {
 /// The same places without their names.
 struct SplitPlaces {
   std::vector<std::size_t> points;  ///< nodes of the split points, ascending
+  std::vector<std::size_t> apart;   ///< of these, those not between a value and an operator that changes it in place: a stage that receives
+                                    ///< such a value copies it first, and cannot compute that operator again
   std::vector<std::size_t> free;    ///< all nodes where a stage may begin
   std::vector<Bytes> crossing;      ///< by node: bytes that would be sent if a stage began there
 };

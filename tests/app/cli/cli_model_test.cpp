@@ -120,6 +120,17 @@ TEST(Inspect, JoinsArchivesOfOneStageEach) {
   EXPECT_EQ(call({"inspect", sample("two_part_b"), sample("two_part_b")}).status, 2) << "its output does not fit its own input";
 }
 
+/// A ResNet changes outputs of convolutions and batch norms in place: a stage that begins between the two could not be recomputed.
+TEST(PlanCommand, ChoosesSplitsWhoseStagesCanBeRecomputed) {
+  for (const char* balance : {"time", "memory", "parameters", "layers"}) {
+    for (const char* ranks : {"2", "3", "4", "6", "8"}) {
+      const Outcome outcome = call({"plan", sample("resnet18_narrow"), "--cluster", "h100-nvlink", "--ranks", ranks, "--microbatches", "8",
+                                    "--balance", balance, "--recompute", "full", "--json"});
+      EXPECT_EQ(outcome.status, 0) << balance << " over " << ranks << " ranks: " << outcome.err;
+    }
+  }
+}
+
 /// What `auto` recomputes is its choice: a plan that recomputes something else must not beat its bound.
 TEST(PlanCommand, BoundsOrdersWhateverIsRecomputed) {
   const auto planned = [](const std::string& schedule, const std::string& recompute, const std::string& limit, int microbatches = 4) {

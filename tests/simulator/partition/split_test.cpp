@@ -206,6 +206,19 @@ TEST(Balance, ParametersAndMemoryCountATiedParameterOnce) {
   EXPECT_EQ(numbers(balancedSplits(graph, profile, 2, Balance::Memory)), std::vector<int>{2});
 }
 
+TEST(Balance, KeepsAChangeInPlaceWithWhatItChanges) {
+  GraphBuilder b;
+  const ValueId x = b.input("x");
+  const ValueId h = b.within({"a"}).op("linear", {x, b.parameter("v")}, "h");  // 0
+  const ValueId other = b.within({"b"}).op("sin", {h}, "other");               // 1
+  const ValueId sum = b.within({"c"}).op("add_", {h, other}, "sum");           // 2
+  const ModelGraph graph = b.done(b.within({"d"}).op("relu", {sum}, "y"));     // 3
+  Profile profile = profileOf(graph);
+  for (NodeCost& node : profile.nodes) node = {10, 20, 0, 0, 0, 0};
+  EXPECT_EQ(numbers(balancedSplits(graph, profile, 2, Balance::Time)), std::vector<int>{3}) << "before node 2 both would weigh the same";
+  EXPECT_EQ(numbers(balancedSplits(graph, profile, 3, Balance::Time)), (std::vector<int>{1, 3})) << "where no other places are left";
+}
+
 TEST(Balance, LayersCountsOutermostNumberedModulesOfTheMostFrequentClass) {
   GraphBuilder b;
   ValueId x = b.input("x");
