@@ -32,8 +32,14 @@ std::vector<ValueId> memoryBases(const ModelGraph& graph, const std::function<By
 class Keeping {
  public:
   Keeping(const ModelGraph& graph, const std::vector<bool>& gradient, const AutocastTypes& types,
-          const std::function<Bytes(ValueId)>& computed, const std::function<Bytes(ValueId)>& traced)
-      : graph_(graph), gradient_(gradient), types_(types), computed_(computed), traced_(traced), bases_(memoryBases(graph, traced)) {
+          const std::function<Bytes(ValueId)>& computed, const std::function<Bytes(ValueId)>& traced, bool copies)
+      : graph_(graph),
+        gradient_(gradient),
+        types_(types),
+        computed_(computed),
+        traced_(traced),
+        copies_(copies),
+        bases_(memoryBases(graph, traced)) {
     kept_.whole.resize(graph.values.size());
     kept_.bytes.resize(graph.values.size());
     kept_.by.assign(graph.values.size(), NodeId(-1));
@@ -44,7 +50,11 @@ class Keeping {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       const bool passes = std::ranges::any_of(node.outputs, [&](ValueId v) { return gradient_[v.index()]; });
-      if (passes && !isView(node)) keepFor(n, operatorOf(node.target).keeps);
+      if (!passes || isView(node)) continue;
+      if (copies_ && operatorOf(node.target).work == Work::Attention && isRandomOperator(node))
+        keepCopies(n);
+      else
+        keepFor(n, operatorOf(node.target).keeps);
     }
     for (std::size_t v = 0; v < kept_.whole.size(); ++v) {
       if (kept_.whole[v]) kept_.bytes[v] += computed_(ValueId(v));
@@ -81,6 +91,12 @@ class Keeping {
       case Keeps::Logarithms:
         if (!reads.empty() && graph_.value(*reads.begin()).tensor) kept_.ofNode[n] += traced_(*reads.begin());
         return;
+    }
+  }
+
+  void keepCopies(std::size_t n) {
+    for (const ValueId v : readsOf(graph_.nodes[n])) {
+      if (gradient_[v.index()]) kept_.ofNode[n] += computed_(v);
     }
   }
 
@@ -124,6 +140,7 @@ class Keeping {
   const std::vector<bool>& gradient_;
   const AutocastTypes& types_;
   const std::function<Bytes(ValueId)>&computed_, &traced_;
+  bool copies_;
   std::vector<ValueId> bases_;
   KeptValues kept_;
 };
@@ -131,8 +148,8 @@ class Keeping {
 }  // namespace
 
 KeptValues keptValues(const ModelGraph& graph, const std::vector<bool>& gradient, const AutocastTypes& types,
-                      const std::function<Bytes(ValueId)>& computed, const std::function<Bytes(ValueId)>& traced) {
-  return Keeping(graph, gradient, types, computed, traced).all();
+                      const std::function<Bytes(ValueId)>& computed, const std::function<Bytes(ValueId)>& traced, bool copies) {
+  return Keeping(graph, gradient, types, computed, traced, copies).all();
 }
 
 }  // namespace pw

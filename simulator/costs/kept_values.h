@@ -18,8 +18,10 @@ struct KeptValues {
 
 /// `computed`: how large a value is while computing, 0 where that is not known; `traced`: as the graph says. An operator keeps something
 /// where a gradient passes it. A product keeps its own cast copy of a float32 input, and an operator that autocast computes in float32 a
-/// wide one of a 16-bit input; parameters, buffers and inputs of the model are there anyway, but not their copies. Cost: linear.
+/// wide one of a 16-bit input; parameters, buffers and inputs of the model are there anyway, but not their copies. `copies`: attention with
+/// dropout keeps scaled copies of its inputs instead of these, as PyTorch computes it on a CPU. Cost: linear.
 [[nodiscard]] KeptValues keptValues(const ModelGraph& graph, const std::vector<bool>& gradient, const AutocastTypes& types,
-                                    const std::function<Bytes(ValueId)>& computed, const std::function<Bytes(ValueId)>& traced);
+                                    const std::function<Bytes(ValueId)>& computed, const std::function<Bytes(ValueId)>& traced,
+                                    bool copies = false);
 
 }  // namespace pw

@@ -181,7 +181,8 @@ void followGradients(const ModelGraph& graph, const std::vector<bool>& splits, K
 
 }  // namespace
 
-Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std::vector<ValueId>& bases, const std::vector<bool>& splits) {
+Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std::vector<ValueId>& bases, const std::vector<bool>& splits,
+                  bool onCpu) {
   Keepers keepers;
   for (const Node& node : graph.nodes) {
     std::vector<ValueId>& reads = keepers.reads.emplace_back();
@@ -189,7 +190,7 @@ Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std
   }
   keepers.needsGradient = needsGradient(graph);
   const std::function<Bytes(ValueId)> any = [](ValueId) { return Bytes{1}; };  // who keeps a value does not depend on its size
-  keepers.by = keptValues(graph, keepers.needsGradient, types, any, any).by;
+  keepers.by = keptValues(graph, keepers.needsGradient, types, any, any, onCpu).by;
   keepers.holders.resize(graph.values.size());
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     if (!splits[n] || operatorOf(graph.nodes[n].target).weightPart == WeightPart::Sum) continue;

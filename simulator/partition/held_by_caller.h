@@ -21,9 +21,10 @@ struct Keepers {
   std::map<ValueId, std::vector<ValueId>> versions;  ///< of a value that operators change in place: their results, in order
   std::vector<NodeId> usedGradient;                  ///< by value: the node after whose backward its gradient, so passed on, is freed
 };
-/// `bases`: by value, the one in whose memory it is; `splits`: by node, whether it has a W. Cost: linear.
+/// `bases`: by value, the one in whose memory it is; `splits`: by node, whether it has a W; `onCpu`: what is measured
+/// there (`keptValues`). Cost: linear.
 [[nodiscard]] Keepers keepersOf(const ModelGraph& graph, const AutocastTypes& types, const std::vector<ValueId>& bases,
-                                const std::vector<bool>& splits);
+                                const std::vector<bool>& splits, bool onCpu);
 
 /// A profile is measured on the whole model, which frees a value when the last operator that needs it has run. A stage's caller holds what
 /// the stage received and its outputs until its backward returns, and so does the caller of a checkpointed range. By node of the stage, the

@@ -79,6 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Of, MemoryOfOneMicrobatch,
                                          MemoryCase{"gpt_small", "zb-h1", "full", "blocks.1"},
                                          // the gradient of what the stage adds last is held by a W, too
                                          MemoryCase{"gpt_small", "zb-h1", "none", "blocks.2.attention.query_key_value:end"},
+                                         // attention with dropout keeps copies of what the stage receives
+                                         MemoryCase{"hf_bert", "gpipe", "none", "bert.encoder.layer.2.attention.self.key:end"},
                                          // W's of both stages hold one value
                                          MemoryCase{"resnet18_narrow", "zb-h1", "none", "layer3.0.bn1"}),
                          nameOf);
