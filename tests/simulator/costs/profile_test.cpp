@@ -43,9 +43,11 @@ std::string errorWith(const std::string& pointer, const nlohmann::json& value) {
 
 TEST(ProfileJson, KeepsHowUncertainPredictionsAre) {
   Profile profile = example();
-  profile.uncertainty = Uncertainty{0.03, 4};
-  EXPECT_EQ(parseProfile(toJson(profile), "p.json"), profile);
-  for (const Uncertainty& bad : {Uncertainty{-0.1, 4}, {2000, 4}, {0.1, 0}}) {
+  for (const Uncertainty& good : {Uncertainty{0.03, 4}, {0.03, 0}}) {  // of past runs, and of a job's own steps
+    profile.uncertainty = good;
+    EXPECT_EQ(parseProfile(toJson(profile), "p.json"), profile);
+  }
+  for (const Uncertainty& bad : {Uncertainty{-0.1, 4}, {2000, 4}, {0.1, -1}}) {
     profile.uncertainty = bad;
     EXPECT_THROW((void)parseProfile(toJson(profile), "p.json"), UsageError);
   }
