@@ -217,6 +217,15 @@ CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& s
   }
   CostTable table;
   for (std::size_t s = 0; s < stages.size(); ++s) table.stages.push_back(stages[s]->with(received[s], gradientsIn[s]));
+  for (const Transfer& t : partition.transfers) {
+    const bool areNeighbours = t.from.index() + 1 == t.to.index() && !placement.bidirectional() &&
+                               placement.rankOfStage.at(t.from.index()) == placement.rankOfStage.at(t.to.index());
+    if (!areNeighbours) continue;
+    StageCost& cost = table.stages[t.to.index()];
+    const auto& held = stages[t.to.index()]->heldInputs;
+    const auto input = std::ranges::lower_bound(held, t.value, {}, &std::pair<ValueId, Bytes>::first);
+    if (input != held.end() && input->first == t.value) cost.sharedForWeight += std::min(input->second, heldForWeight(cost));
+  }
   Assembly assembly(partition, profile, placement, replicas, table);
   profile.sent.empty() ? assembly.addMessages() : assembly.addLayerMessages();
   assembly.addReductions();

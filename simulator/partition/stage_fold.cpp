@@ -59,6 +59,9 @@ std::vector<bool> splitNodes(const Profile& profile) {
   return splits;
 }
 
+/// Whether it was measured there; estimates assume what fused kernels keep.
+bool isOnCpu(const Profile& profile) { return !profile.estimated && profile.machine.device == "cpu"; }
+
 std::vector<std::vector<ValueId>> allReads(const ModelGraph& graph) {
   std::vector<std::vector<ValueId>> reads;
   for (const Node& node : graph.nodes) reads.push_back(readsOf(node));
@@ -80,7 +83,7 @@ class FoldTables {
         sizes_(sizesOf(graph, bindings_)),
         lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
         sums_(profile) {
-    if (!isLayerChain(graph)) keepers_ = keepersOf(graph, typesOf(graph, profile), bases_, splitNodes(profile));
+    if (!isLayerChain(graph)) keepers_ = keepersOf(graph, typesOf(graph, profile), bases_, splitNodes(profile), isOnCpu(profile));
     const auto knows = [](const NodeCost& c) { return c.backwardChange != 0; };
     knowsBackward_ = knows(profile.loss) || std::any_of(profile.nodes.begin(), profile.nodes.end(), knows);
     const auto splits = [](const NodeCost& c) { return c.weight != 0; };
@@ -104,6 +107,7 @@ class FoldTables {
     if (!splits_) return stage;
     stage.held = sums_.range(spec.begin, spec.end).heldForWeight + held.forWeights + (isLast(spec) ? profile_.loss.heldForWeight : 0);
     stage.weightPeak = weight(spec).peak;
+    stage.heldInputs = heldInputsOf(spec);
     return stage;
   }
 
@@ -148,6 +152,24 @@ class FoldTables {
       }
     }
     return {copied.begin(), copied.end()};
+  }
+
+  [[nodiscard]] std::vector<std::pair<ValueId, Bytes>> heldInputsOf(const StageSpec& spec) const {
+    std::set<ValueId> bases;
+    std::vector<std::pair<ValueId, Bytes>> held;
+    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
+      for (const ValueId v : reads_[n]) {
+        const Value& value = graph_.value(v);
+        const ValueId base = bases_[v.index()];
+        const std::vector<NodeId>& holders = keepers_.holders[base.index()];
+        const auto first = std::ranges::lower_bound(holders, spec.begin);
+        const bool isHeld = first != holders.end() && *first < spec.end;
+        if (!isHeld || value.origin != ValueOrigin::Node || value.producer >= spec.begin || !bases.insert(base).second) continue;
+        held.emplace_back(v, lifetimes_.of(base).bytes);
+      }
+    }
+    std::ranges::sort(held);
+    return held;
   }
 
   [[nodiscard]] const NodeCost& node(std::size_t n) const { return profile_.nodes[n]; }

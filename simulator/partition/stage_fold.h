@@ -19,7 +19,9 @@ struct FoldedStage {
   bool splits = false;                    ///< whether the profile has the parts of backwards
   std::vector<ValueId> copied;            ///< of what it receives: its operators change it in place, in a copy of their own
   std::vector<ValueId> released;          ///< made in a recomputed range and without gradient: in memory only while others hold it
-  bool complete = false;                  ///< of a layer table: `cost` has all memory, and what it receives adds nothing
+  /// Of what it receives, what its Ws hold, each tensor once, by value; with the bytes.
+  std::vector<std::pair<ValueId, Bytes>> heldInputs;
+  bool complete = false;  ///< of a layer table: `cost` has all memory, and what it receives adds nothing
 
   /// `received`: values from other ranks and model inputs; `gradientsIn`: gradients of the stage's outputs; in bytes.
   [[nodiscard]] StageCost with(Bytes received, Bytes gradientsIn) const;

@@ -65,6 +65,7 @@ Json costJson(const StageCost& c) {
           {"activation_bytes", c.activationBytes},
           {"freed_by_input_bytes", c.freedByInput},
           {"added_by_input_bytes", c.addedByInput},
+          {"shared_for_weight_bytes", c.sharedForWeight},
           {"forward_peak_bytes", c.forwardPeak},
           {"backward_peak_bytes", c.backwardPeak},
           {"input_peak_bytes", c.inputPeak},
@@ -92,6 +93,7 @@ StageCost costOf(const JsonPart& j) {
   later("data_bytes", c.dataBytes);
   later("freed_by_input_bytes", c.freedByInput);
   later("added_by_input_bytes", c.addedByInput);
+  later("shared_for_weight_bytes", c.sharedForWeight);
   later("forward_peak_bytes", c.forwardPeak);
   later("backward_peak_bytes", c.backwardPeak);
   later("input_peak_bytes", c.inputPeak);

@@ -57,6 +57,7 @@ Json stagesOf(const Schedule& schedule, const CostTable& costs) {
                       {"activation_bytes", cost.activationBytes},
                       {"freed_by_input_bytes", cost.freedByInput},
                       {"added_by_input_bytes", cost.addedByInput},
+                      {"shared_for_weight_bytes", cost.sharedForWeight},
                       {"forward_peak_bytes", cost.forwardPeak},
                       {"backward_peak_bytes", cost.backwardPeak},
                       {"input_peak_bytes", cost.inputPeak},

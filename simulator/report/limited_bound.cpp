@@ -129,7 +129,7 @@ void addStage(RankWork& rank, const StageCost& cost, std::size_t s, bool whole, 
   rank.leastLife = std::min(rank.leastLife, life);
   rank.leastForward = std::min(rank.leastForward, least.forward);
   rank.leastDeath = std::min(rank.leastDeath, whole ? least.input : least.weight);
-  const Bytes before = cost.activationBytes, after = whole ? before : before - cost.freedByInput + cost.addedByInput;
+  const Bytes before = cost.activationBytes, after = whole ? before : heldForWeight(cost);
   rank.area += static_cast<long double>(rank.microbatches) * (static_cast<long double>(before) * static_cast<long double>(untilWeight) +
                                                               static_cast<long double>(after) * static_cast<long double>(least.weight));
   rank.allHeld += before * rank.microbatches;

@@ -21,14 +21,14 @@ constexpr std::array<std::string_view, kMemoryKinds> kNames{"activations", "work
 class Holdings {
  public:
   Holdings(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing)
-      : rows_(rows), costs_(costs), crossing_(crossing), trains_(trains(rows)), buffers_(3 * costs.stages.size(), 0) {}
+      : rows_(rows), costs_(costs), crossing_(crossing), trains_(trains(rows)), buffers_(4 * costs.stages.size(), 0) {}
 
   void start(const Action& action) {
     if (action.kind == ActionKind::Forward) kept_[{action.stage, action.microbatch}] = costOf(action).activationBytes;
   }
   void end(const Action& action) {
     if (action.kind == ActionKind::BackwardInput) {
-      kept_[{action.stage, action.microbatch}] += costOf(action).addedByInput - costOf(action).freedByInput;
+      kept_[{action.stage, action.microbatch}] = heldForWeight(costOf(action));
     } else if (action.kind != ActionKind::Forward || !trains_) {
       kept_.erase({action.stage, action.microbatch});
     }
@@ -40,6 +40,8 @@ class Holdings {
       case BufferChange::What::Used: buffers_[in] -= crossing_.in[in]; break;
       case BufferChange::What::Kept: sent(stage) += crossing_.out[stage]; break;
       case BufferChange::What::Sent: sent(stage) -= crossing_.out[stage]; break;
+      case BufferChange::What::Held: held(stage) += costs_.stages[stage].sharedForWeight; break;
+      case BufferChange::What::Freed: held(stage) -= costs_.stages[stage].sharedForWeight; break;
     }
   }
 
@@ -62,11 +64,13 @@ class Holdings {
     }
     std::map<Stage, MemoryPart> activations;
     for (const auto& [of, bytes] : kept_) {
-      if (bytes == 0) continue;
+      const Bytes alone = buffers_[3 * costs_.stages.size() + of.first.index()];
+      if (bytes == 0 && alone == 0) continue;
       MemoryPart& part = activations.try_emplace(of.first, MemoryPart{MemoryKind::Activations, of.first, {}, 0}).first->second;
       part.microbatches.push_back(of.second);
       part.bytes += bytes;
     }
+    for (auto& [stage, part] : activations) part.bytes += buffers_[3 * costs_.stages.size() + stage.index()];
     for (const auto& [stage, part] : activations) parts.push_back(part);
     return parts;
   }
@@ -74,13 +78,14 @@ class Holdings {
  private:
   [[nodiscard]] const StageCost& costOf(const Action& action) const { return costs_.stages[action.stage.index()]; }
   Bytes& sent(std::size_t stage) { return buffers_[2 * costs_.stages.size() + stage]; }
+  Bytes& held(std::size_t stage) { return buffers_[3 * costs_.stages.size() + stage]; }
 
   const Schedule& rows_;
   const CostTable& costs_;
   const CrossingBytes& crossing_;
   bool trains_ = false;
   std::map<std::pair<Stage, Microbatch>, Bytes> kept_;
-  std::vector<Bytes> buffers_;  ///< received by end (`endOf`), then sent by stage
+  std::vector<Bytes> buffers_;  ///< received by end (`endOf`), then by stage sent ones, and what its W holds of the stage before
 };
 
 /// The position in the rank's steps where it needs the most; −1: it has none.

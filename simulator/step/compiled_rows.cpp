@@ -17,9 +17,10 @@ std::pair<Rank, std::vector<Bytes>> keyOf(const Schedule& rows, const CostTable&
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     if (!rows.placement.holds(rank, Stage(s))) continue;
     const StageCost& c = costs.stages[s];
-    sizes.insert(sizes.end(), {c.parameterBytes + c.gradientBytes + c.optimizerBytes + c.fixedBytes + c.dataBytes * rows.microbatches,
-                               c.activationBytes, c.freedByInput, c.addedByInput, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak,
-                               crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
+    sizes.insert(sizes.end(),
+                 {c.parameterBytes + c.gradientBytes + c.optimizerBytes + c.fixedBytes + c.dataBytes * rows.microbatches, c.activationBytes,
+                  c.freedByInput, c.addedByInput, c.sharedForWeight, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak,
+                  crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
   }
   return {rank, std::move(sizes)};
 }

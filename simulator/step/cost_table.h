@@ -29,9 +29,16 @@ struct StageCost {
   Bytes fixedBytes = 0;    ///< buffers and constants
   Bytes dataBytes = 0;     ///< model inputs of one microbatch; those of all microbatches are there all the time
   Ns reduce = 0;           ///< summing its gradients over all ranks that hold it, on the network; starts at REDUCE_GRAD, compute continues
+  Bytes sharedForWeight = 0;  ///< the part of what W needs that the stage before, on the same rank, holds anyway until its backward ends
 
   bool operator==(const StageCost&) const = default;
 };
+
+/// What W holds alone, from the end of I on. Where the stage before ends its backward earlier than this W, `sharedForWeight` is to be added
+/// from there on.
+[[nodiscard]] constexpr Bytes heldForWeight(const StageCost& cost) {
+  return cost.activationBytes - cost.freedByInput + cost.addedByInput - cost.sharedForWeight;
+}
 
 /// A message between two stages for each microbatch, forward or back; those on one rank cost nothing.
 struct MessageCost {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -9,16 +10,21 @@
 namespace pw {
 namespace {
 
-/// Which values and gradients cross between ranks, by end (stage and direction).
+/// Which values and gradients cross between ranks, by end (stage and direction), and which stages follow another on their rank.
 struct Crossing {
   std::vector<bool> arrives;  ///< something comes from another rank
   std::vector<bool> leaves;   ///< gradients go to another rank; values for others count as activations
+  std::vector<bool> follows;  ///< by stage: whether the stage before is on its rank, and none after the last
 
   Crossing(const Placement& placement, const CostTable& costs) : arrives(2 * costs.stages.size(), false), leaves(arrives) {
     for (const MessageCost& m : costs.messages) {
       if (placement.rankOfStage[m.from.index()] == placement.rankOfStage[m.to.index()]) continue;
       arrives[endOf(m.to, m.backward)] = true;
       if (m.backward) leaves[endOf(m.from, true)] = true;
+    }
+    for (std::size_t s = 0; s <= costs.stages.size(); ++s) {
+      const bool isAfter = s > 0 && s < costs.stages.size() && !placement.bidirectional();
+      follows.push_back(isAfter && placement.rankOfStage[s - 1] == placement.rankOfStage[s]);
     }
   }
 };
@@ -52,7 +58,7 @@ class Uses {
   static std::size_t hashOf(const UseSource& base, std::span<const BufferChange> changes) {
     std::uint64_t hash = static_cast<std::uint64_t>(base.action) << 32U ^ static_cast<std::uint64_t>(base.partner);
     for (const BufferChange& c : changes) {
-      hash = hash * 0x9E3779B97F4A7C15U + (static_cast<std::uint64_t>(c.stage.value) << 3U | static_cast<std::uint64_t>(c.backward) << 2U |
+      hash = hash * 0x9E3779B97F4A7C15U + (static_cast<std::uint64_t>(c.stage.value) << 4U | static_cast<std::uint64_t>(c.backward) << 3U |
                                            static_cast<std::uint64_t>(c.what));
     }
     return static_cast<std::size_t>((hash * 0x9E3779B97F4A7C15U) >> 32U);
@@ -70,7 +76,8 @@ class Uses {
     for (std::size_t i = 0; i + 1 < changes.size();) {
       const BufferChange &a = changes[i], &b = changes[i + 1];
       const bool opposite = (a.what == BufferChange::What::Posted && b.what == BufferChange::What::Used) ||
-                            (a.what == BufferChange::What::Kept && b.what == BufferChange::What::Sent);
+                            (a.what == BufferChange::What::Kept && b.what == BufferChange::What::Sent) ||
+                            (a.what == BufferChange::What::Held && b.what == BufferChange::What::Freed);
       if (!opposite || a.stage != b.stage || a.backward != b.backward) {
         ++i;
         continue;
@@ -107,6 +114,7 @@ class RowBuffers {
     }
     std::ranges::sort(received_);
     collect();
+    if (std::ranges::find(crossing.follows, true) != crossing.follows.end()) collectShared();
   }
   void of(std::size_t step, std::vector<BufferChange>& changes) const {
     changes.clear();
@@ -119,9 +127,10 @@ class RowBuffers {
   static Key keyOf(const Action& action) { return {action.stage, action.microbatch, isBackward(action.kind)}; }
   /// Not by rows before lowering, nor where the stage before is on this rank and only a skip connection comes from elsewhere.
   [[nodiscard]] bool isReceived(const Action& action) const { return std::ranges::binary_search(received_, keyOf(action)); }
-  void add(std::size_t step, const Action& action, BufferChange::What what) {
+  void add(std::size_t step, const Action& action, BufferChange::What what) { addTo(step, {action.stage, isBackward(action.kind), what}); }
+  void addTo(std::size_t step, const BufferChange& change) {
     if (step >= steps_.size()) return;  // after the row's last step nothing is left to use it
-    changes_.push_back({{action.stage, isBackward(action.kind), what}, last_[step]});
+    changes_.push_back({change, last_[step]});
     last_[step] = static_cast<std::int32_t>(changes_.size()) - 1;
   }
   /// A gradient on its way to another rank stays until the compute action after its own has ended; there is none after the last.
@@ -133,18 +142,46 @@ class RowBuffers {
       return;
     }
   }
+  /// The step that does the action at this place of the row, or for a message the next one. `step`: the first that is no earlier than the
+  /// action; starts at 0 and moves along the row.
+  std::size_t stepOf(std::size_t at, std::size_t& step) const {
+    while (step < steps_.size() && steps_[step].origin.index < static_cast<std::int32_t>(at)) ++step;
+    const bool secondOfSlot =
+        step > 0 && isCompute(row_[at].kind) && (step == steps_.size() || steps_[step].origin.index > static_cast<std::int32_t>(at));
+    return secondOfSlot ? step - 1 : step;
+  }
+  /// What a W needs of the stage before is that stage's until its backward ends, and the W's alone from there on.
+  void collectShared() {
+    using What = BufferChange::What;
+    std::map<std::pair<Stage, Microbatch>, bool> waiting;  // Ws whose I is over, and whether the stage before has ended its backward
+    std::size_t step = 0;
+    for (std::size_t at = 0; at < row_.size(); ++at) {
+      const Action& action = row_[at];
+      if (!isCompute(action.kind) || !isBackward(action.kind)) continue;
+      const Stage after(action.stage.value + 1);
+      const bool isShared = crossing_.follows[action.stage.index()], feedsShared = crossing_.follows[after.index()];
+      if (!isShared && !feedsShared) continue;
+      const std::size_t user = stepOf(at, step);
+      if (isShared && action.kind == ActionKind::BackwardInput) waiting[{action.stage, action.microbatch}] = false;
+      if (isShared && action.kind == ActionKind::BackwardWeight) {
+        const auto weight = waiting.extract({action.stage, action.microbatch});
+        if (!weight.empty() && weight.mapped()) addTo(user, {action.stage, true, What::Freed});
+      }
+      const auto weight = waiting.find({after, action.microbatch});
+      if (weight == waiting.end() || action.kind == ActionKind::BackwardWeight) continue;
+      weight->second = true;
+      addTo(user, {after, true, What::Held});
+    }
+  }
   void collect() {
-    std::size_t step = 0;  // the first that is no earlier than the action
+    std::size_t step = 0;
     for (std::size_t at = 0; at < row_.size(); ++at) {
       const Action& action = row_[at];
       if (!isReceive(action.kind) && !makesMessage(action.kind)) continue;
       const bool arrives = crossing_.arrives[endOf(action.stage, isBackward(action.kind))];
       const bool leaves = isCompute(action.kind) && isBackward(action.kind) && crossing_.leaves[endOf(action.stage, true)];
       if (!arrives && !leaves) continue;
-      while (step < steps_.size() && steps_[step].origin.index < static_cast<std::int32_t>(at)) ++step;
-      const bool secondOfSlot =
-          step > 0 && isCompute(action.kind) && (step == steps_.size() || steps_[step].origin.index > static_cast<std::int32_t>(at));
-      const std::size_t user = secondOfSlot ? step - 1 : step;
+      const std::size_t user = stepOf(at, step);
       std::size_t poster = posted_ || user == 0 ? user : user - 1;
       while (poster > 0 && !posted_ && steps_[poster].origin.index < 0) --poster;  // a load is no action
       const bool posts = isReceive(action.kind) || !isReceived(action);

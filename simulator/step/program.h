@@ -36,13 +36,16 @@ struct MemoryUse {
   auto operator<=>(const MemoryUse&) const = default;
 };
 
-/// What a step does with a buffer: of values that a stage receives from other ranks, or of gradients that it sends to them.
+/// What a step does with a buffer: of values that a stage receives from other ranks, of gradients that it sends to them, or of values of
+/// another stage of the rank that its W needs.
 struct BufferChange {
   enum class What : std::uint8_t {
     Posted,  ///< the receive's buffer exists from the step's start
     Used,    ///< until the start of the step that uses it (whose activations include it)
     Kept,    ///< gradients are kept after the end of the step that made them
     Sent,    ///< to the end of this one
+    Held,    ///< outputs of the stage before that the stage's W needs, after the end of that stage's backward
+    Freed,   ///< to the end of this one, the W
   };
   Stage stage;
   bool backward = false;

@@ -105,7 +105,7 @@ MemoryUse useOfAction(const CostTable& costs, bool trains, std::int32_t action) 
   if (action == 0) return {};
   const StageCost& cost = costs.stages[static_cast<std::size_t>(action - 1) / kComputeKinds];
   const Bytes kept = cost.activationBytes;
-  const Bytes freed = cost.freedByInput - cost.addedByInput;
+  const Bytes freed = kept - heldForWeight(cost);
   switch ((action - 1) % static_cast<std::int32_t>(kComputeKinds)) {
     case 0: return {kept, trains ? 0 : kept, std::max<Bytes>(0, cost.forwardPeak - kept), 1, trains ? 0 : 1};
     case 1: return {0, kept, cost.backwardPeak, 0, 1};
@@ -130,6 +130,8 @@ MemoryUse useOf(const CostTable& costs, const CrossingBytes& crossing, const Pro
       case BufferChange::What::Used: start -= crossing.in[endOf(change.stage, change.backward)]; break;
       case BufferChange::What::Kept: end += crossing.out[change.stage.index()]; break;
       case BufferChange::What::Sent: end -= crossing.out[change.stage.index()]; break;
+      case BufferChange::What::Held: end += costs.stages[change.stage.index()].sharedForWeight; break;
+      case BufferChange::What::Freed: end -= costs.stages[change.stage.index()].sharedForWeight; break;
     }
   }
   use.gain += start;

@@ -32,7 +32,7 @@ struct StageNeed {
 };
 
 StageNeed needOf(const StageCost& cost, Stage stage) {
-  const Bytes kept = cost.activationBytes, after = kept - cost.freedByInput + cost.addedByInput;
+  const Bytes kept = cost.activationBytes, after = heldForWeight(cost);
   return {stage,
           kept,
           after,

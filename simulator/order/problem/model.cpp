@@ -22,7 +22,7 @@ void addStage(OrderModel& model, const OrderProblem& problem, Stage stage) {
   const StageCost& cost = problem.costs.stages[stage.index()];
   const Rank rank = problem.placement.rankOfStage[stage.index()];
   const ClassId f = model.forwardOf(stage), i = model.inputOf(stage), w = model.weightOf(stage);
-  const Bytes kept = cost.activationBytes, freed = cost.freedByInput - cost.addedByInput;
+  const Bytes kept = cost.activationBytes, freed = kept - heldForWeight(cost);
   model.classes[f.index()] = {rank, cost.forward, kept, std::max<Bytes>(0, cost.forwardPeak - kept), 0, 1, 0, {}, {}, {i}, 0};
   model.classes[i.index()] = {rank, cost.backwardInput, 0, cost.inputPeak, freed, 0, 0, {}, {f}, {w}, 0};
   model.classes[w.index()] = {rank, cost.backwardWeight, 0, cost.weightPeak, kept - freed, 0, 1, {}, {i}, {}, 0};

@@ -7,12 +7,13 @@
 namespace pw {
 namespace {
 
-/// Bytes that a pair holds after its I.
-Bytes afterInput(const StageCost& cost) { return cost.activationBytes - cost.freedByInput + cost.addedByInput; }
+/// Bytes that a pair holds after its I, what the stage before holds included.
+Bytes afterInput(const StageCost& cost) { return heldForWeight(cost) + cost.sharedForWeight; }
 
 void holdAfterInput(StageCost& cost, Bytes bytes) {
   cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - bytes);
   cost.addedByInput = std::max<Bytes>(0, bytes - cost.activationBytes);
+  cost.sharedForWeight = std::min(cost.sharedForWeight, bytes);
 }
 
 /// How much less a part must take so that it and another, each rounded after scaling, take no more than their sum rounded: two roundings
@@ -43,6 +44,7 @@ StageCost relaxedParts(StageCost cost, Ns rounding) {
 
 StageCost lesser(const StageCost& a, const StageCost& b) {
   StageCost least = a;
+  least.sharedForWeight = std::max(a.sharedForWeight, b.sharedForWeight);
   for (const auto time : {&StageCost::forward, &StageCost::backwardInput, &StageCost::backwardWeight})
     least.*time = std::min(a.*time, b.*time);
   least.backward = least.backwardInput + least.backwardWeight;

@@ -139,8 +139,9 @@ TEST(PlanJson, OlderPlansLoadWithoutTheLaterKeys) {
   json.erase("replicas");
   json["partition"]["replicated"][0].erase("sharing");
   for (Json& cost : json["costs"]["stages"]) {
-    for (const char* key : {"reduce_ns", "updated_bytes", "fixed_bytes", "data_bytes", "freed_by_input_bytes", "added_by_input_bytes",
-                            "forward_peak_bytes", "backward_peak_bytes", "input_peak_bytes", "weight_peak_bytes"}) {
+    for (const char* key :
+         {"reduce_ns", "updated_bytes", "fixed_bytes", "data_bytes", "freed_by_input_bytes", "added_by_input_bytes",
+          "shared_for_weight_bytes", "forward_peak_bytes", "backward_peak_bytes", "input_peak_bytes", "weight_peak_bytes"}) {
       cost.erase(key);
     }
   }

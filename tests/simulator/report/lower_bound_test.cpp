@@ -288,6 +288,9 @@ TEST(LowerBounds, AreNeverAboveAnyOrderWithinItsBytes) {
       stage.freedByInput = test::draw<Bytes>(random, 0, stage.activationBytes);
       stage.addedByInput = test::oneIn(random, 4) ? test::draw<Bytes>(random, 0, 30) : 0;
     }
+    for (std::size_t s = 1; s < costs.stages.size(); ++s) {
+      if (placement.rankOfStage[s - 1] == placement.rankOfStage[s]) costs.stages[s].sharedForWeight = heldForWeight(costs.stages[s]);
+    }
     const Metrics metrics = metricsOf(simulate(schedule, costs));
     std::vector<Bytes> peaks;
     for (const RankMetrics& rank : metrics.ranks) peaks.push_back(rank.peakBytes);

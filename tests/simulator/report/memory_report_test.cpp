@@ -68,6 +68,8 @@ TEST(MemoryReport, AddsUpToThePeakOfEveryScheduleAndWayOfSending) {
         stage.forwardPeak = stage.activationBytes + (oneIn(random, 2) ? draw<Bytes>(random, 0, 20) : 0);
         stage.freedByInput = draw<Bytes>(random, 0, stage.activationBytes);
         stage.addedByInput = oneIn(random, 3) ? draw<Bytes>(random, 0, 30) : 0;
+        if (const auto s = static_cast<std::size_t>(&stage - costs.stages.data()); s > 0 && !schedule.placement.bidirectional())
+          stage.sharedForWeight = schedule.placement.rankOfStage[s - 1] == schedule.placement.rankOfStage[s] ? heldForWeight(stage) : 0;
       }
       for (MessageCost& message : costs.messages) message.bytes = oneIn(random, 3) ? 0 : draw<Bytes>(random, 0, 30);
       const Sending sending = schedule.lockstep || oneIn(random, 2) ? Sending::Overlapped : Sending::Posted;

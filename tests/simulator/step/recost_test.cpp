@@ -31,8 +31,8 @@ CostTable otherNumbers(std::mt19937_64& random, CostTable costs, const Schedule&
   const auto some = [&](std::int64_t most) { return oneIn(random, 4) ? 0 : draw(random, 1, most); };
   for (StageCost& s : costs.stages) {
     for (Ns* time : {&s.forward, &s.backward, &s.backwardInput, &s.backwardWeight, &s.optimizer}) *time = Ns(some(100));
-    for (Bytes* bytes : {&s.parameterBytes, &s.gradientBytes, &s.optimizerBytes, &s.activationBytes, &s.addedByInput, &s.forwardPeak,
-                         &s.backwardPeak, &s.inputPeak, &s.weightPeak, &s.fixedBytes, &s.dataBytes}) {
+    for (Bytes* bytes : {&s.parameterBytes, &s.gradientBytes, &s.optimizerBytes, &s.activationBytes, &s.addedByInput, &s.sharedForWeight,
+                         &s.forwardPeak, &s.backwardPeak, &s.inputPeak, &s.weightPeak, &s.fixedBytes, &s.dataBytes}) {
       *bytes = Bytes(some(1000));
     }
     s.freedByInput = draw<Bytes>(random, 0, s.activationBytes);

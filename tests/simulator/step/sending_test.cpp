@@ -108,6 +108,10 @@ CostTable randomTable(std::mt19937_64& random, const Schedule& rows, Sending sen
     stage.freedByInput = draw<Bytes>(random, 0, stage.activationBytes);
     stage.addedByInput = stage.freedByInput > 0 ? 0 : draw<Bytes>(random, 0, 500);
   }
+  for (std::size_t s = 1; s < costs.stages.size() && !rows.placement.bidirectional(); ++s) {
+    if (rows.placement.rankOfStage[s - 1] == rows.placement.rankOfStage[s])
+      costs.stages[s].sharedForWeight = oneIn(random, 3) ? 0 : draw<Bytes>(random, 0, heldForWeight(costs.stages[s]));
+  }
   if (oneIn(random, 2)) {
     for (const StageCost& stage : costs.stages) costs.overlap.push_back(draw<Ns>(random, 1, stage.forward + 100));
   }
@@ -183,15 +187,16 @@ class MemoryRules {
       const bool inSlot = at > 0 && row[at - 1].overlapsNext && row[at].kind == ActionKind::Backward;
       if (isReceive(row[at].kind)) receive(rank, at, before);
       if (!isCompute(row[at].kind)) continue;
-      if (!inSlot) steps.push_back({timesOf(row[at]).first, timesOf(row[at]).second, 0, 0});
+      if (!inSlot) steps.push_back({timesOf(row[at]).first, timesOf(row[at]).second, 0, 0, 0});
       steps.back().freed += compute(rank, row[at], !isReceived(row[at]), before);
       steps.back().sent += gradientsFor(row[at]);
+      steps.back().held += heldAlone(row[at]);
       const bool opensSlot = row[at].overlapsNext && at + 1 < row.size() && row[at + 1].kind == ActionKind::Backward;
       if (!opensSlot) before = inSlot ? at - 1 : at;
     }
     // Gradients for other ranks stay until the next action, or slot, has ended. What an action leaves is there before it ends.
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const Bytes freed = steps[i].freed + (i > 0 ? steps[i - 1].sent : 0) - (i + 1 < steps.size() ? steps[i].sent : 0);
+      const Bytes freed = steps[i].freed + (i > 0 ? steps[i - 1].sent : 0) - (i + 1 < steps.size() ? steps[i].sent : 0) - steps[i].held;
       const Bytes peak = std::max({Bytes{0}, -freed, -steps[i].freed});
       changes_[steps[i].start + (steps[i].end - steps[i].start) / 2] += peak;
       changes_[steps[i].end] -= freed + peak;
@@ -218,11 +223,28 @@ class MemoryRules {
     }
     return bytes;
   }
-  /// An action or slot: what it frees at its end, and its gradients for other ranks.
+  /// An action or slot: what it frees at its end, its gradients for other ranks, and what a W alone holds from there on.
   struct Step {
     Ns start = 0, end = 0;
-    Bytes freed = 0, sent = 0;
+    Bytes freed = 0, sent = 0, held = 0;
   };
+
+  /// What a W needs of the stage before is held once: by that stage until its backward ends, then to the end of the W. Less than zero
+  /// after that W.
+  [[nodiscard]] Bytes heldAlone(const Action& a) const {
+    const auto endOfBackward = [&](Stage stage) {
+      const auto whole = times_.find({stage, ActionKind::Backward, a.microbatch});
+      return (whole != times_.end() ? whole : times_.find({stage, ActionKind::BackwardInput, a.microbatch}))->second.second;
+    };
+    if (a.kind == ActionKind::BackwardWeight) {
+      const Bytes shared = costs_.stages[a.stage.index()].sharedForWeight;
+      return shared > 0 && endOfBackward(Stage(a.stage.value - 1)) <= timesOf(a).first ? -shared : 0;
+    }
+    if (a.kind == ActionKind::Forward || a.stage.index() + 1 == costs_.stages.size()) return 0;
+    const Stage after(a.stage.value + 1);
+    const auto weight = times_.find({after, ActionKind::BackwardWeight, a.microbatch});
+    return weight != times_.end() && timesOf(a).second <= weight->second.first ? costs_.stages[after.index()].sharedForWeight : 0;
+  }
 
   [[nodiscard]] Bytes gradientsFor(const Action& a) const {
     Bytes bytes = 0;
@@ -259,8 +281,9 @@ class MemoryRules {
     }
     if (action.kind == ActionKind::Forward) changes_[start] += cost.activationBytes;
     if (action.kind == ActionKind::Backward || !trains_) return cost.activationBytes;
-    if (action.kind == ActionKind::BackwardInput) return cost.freedByInput - cost.addedByInput;
-    return action.kind == ActionKind::BackwardWeight ? cost.activationBytes - cost.freedByInput + cost.addedByInput : 0;
+    const Bytes held = cost.activationBytes - cost.freedByInput + cost.addedByInput - cost.sharedForWeight;
+    if (action.kind == ActionKind::BackwardInput) return cost.activationBytes - held;
+    return action.kind == ActionKind::BackwardWeight ? held : 0;
   }
 
   const Schedule& rows_;

@@ -260,6 +260,21 @@ TEST(Simulate, AReceiveHoldsItsBufferFromTheActionBeforeItsRecvToTheStartOfItsOw
   EXPECT_EQ(memoryOf(simulate(lowered, costs, Sending::Posted), 1), (std::vector<std::pair<Ns, Bytes>>{{0, 7}, {1, 0}, {2, 7}, {12, 0}}));
 }
 
+/// The second stage's W needs 10 bytes that the first makes, and nothing else is held.
+TEST(Simulate, WhatAWNeedsOfTheStageBeforeOnItsRankIsHeldOnce) {
+  CostTable costs = uniform(2, 1, 2);
+  costs.stages[0].activationBytes = costs.stages[0].freedByInput = 10;
+  costs.stages[1].addedByInput = 10;
+  const auto memory = [&](const char* rows) { return memoryOf(simulate(parseCsv(rows, "", ""), costs), 0); };
+  using Levels = std::vector<std::pair<Ns, Bytes>>;
+  EXPECT_EQ(memory("0F0,1F0,1I0,0I0,1W0,0W0\n"), (Levels{{0, 10}, {2, 20}, {4, 10}, {5, 0}})) << "two of one size";
+  costs.stages[1].sharedForWeight = 10;
+  EXPECT_EQ(memory("0F0,1F0,1I0,0I0,1W0,0W0\n"), (Levels{{0, 10}, {5, 0}})) << "to the end of the W";
+  EXPECT_EQ(memory("0F0,1F0,1I0,0B0,1W0\n"), (Levels{{0, 10}, {6, 0}})) << "also where the first has a whole backward";
+  EXPECT_EQ(memory("0F0,1F0,1I0,1W0,0I0,0W0\n"), (Levels{{0, 10}, {5, 0}})) << "to the end of the first's I";
+  EXPECT_EQ(memory("0F0,1F0,1B0,0I0,0W0\n"), (Levels{{0, 10}, {5, 0}})) << "there is no W that needs it";
+}
+
 TEST(Simulate, MicrobatchScaleMultipliesComputeAndTransfersToTheNearestNanosecond) {
   CostTable costs = uniform(2, 3, 6, 4, 5);
   costs.microbatchScale = {1.0, 0.5};
