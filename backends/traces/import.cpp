@@ -149,7 +149,11 @@ std::uint64_t sizeOf(const std::string& path) {
 
 std::optional<FileEvents> readEvents(const std::string& path, const NamePatterns& patterns,
                                      const std::function<bool(std::uint64_t)>& advance) {
-  switch (traceFormatOf(path).value_or(TraceFormat::Chrome)) {
+  const std::optional<TraceFormat> format = traceFormatOf(path);
+  if (!format && headOfTrace(path).starts_with("SQLite format 3"))
+    throw UsageError(
+        fmt::format("{} is a database, but not a usable export of Nsight Systems; give a trace, or a run store with --store", path));
+  switch (format.value_or(TraceFormat::Chrome)) {
     case TraceFormat::Nsight: return readNsightFile(path, patterns, advance);
     case TraceFormat::Chakra:
     case TraceFormat::ChakraJson: return readChakraFile(path, patterns, advance);

@@ -75,6 +75,12 @@ std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress
 void requireOneSource(const JobOptions& options) {
   if (options.paths.empty() == options.store.empty())
     throw UsageError("name a trace, a job or a plan, or a run store with --store, and only one of these");
+  for (const std::string& path : options.paths) {
+    const bool isPlan = isPlanFile(path);
+    if (options.paths.size() > 1 && (isPlan || isJobFile(path)))
+      throw UsageError(
+          fmt::format("{} is a {}, which stands alone; give it by itself, or only traces of one job", path, isPlan ? "plan" : "job"));
+  }
   const bool traces =
       options.store.empty() && (options.paths.size() > 1 || !(isJobFile(options.paths.front()) || isPlanFile(options.paths.front())));
   if (!options.patterns.empty() && !traces) throw UsageError("--patterns is for names in traces; a job, a plan or a run has none, omit it");

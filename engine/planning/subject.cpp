@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "backends/host/files.h"
+#include "backends/traces/formats.h"
+#include "engine/planning/job_source.h"
 #include "engine/planning/job_subject.h"
 #include "engine/planning/layer_subject.h"
 #include "engine/planning/limits.h"
@@ -364,6 +366,8 @@ Subject subjectOf(const SubjectOptions& o) {
   }
   if (o.letters && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
   refuseTimesBesideCosts(o);
+  if (!o.plan.empty() && (isJobFile(o.plan) || isCertainlyTrace(o.plan)))
+    throw UsageError(fmt::format("{} is a job or trace, and no plan; simulate it with --costs-from {}", o.plan, o.plan));
   if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
   if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) {
     SubjectOptions shaped = o;

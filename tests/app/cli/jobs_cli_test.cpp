@@ -389,7 +389,8 @@ TEST(JobsCli, SaysWhatAFileIsAndWhatToGiveInstead) {
     std::filesystem::copy_file(kTorch + "/" + file, two + "/" + file);
     std::filesystem::copy_file(kTorch + "/../gpipe/" + file, two + "/other_" + file);
   }
-  const std::string one = kTorch + "/rank0.json.gz", model = sample("gpt_small");
+  const std::string one = kTorch + "/rank0.json.gz", model = sample("gpt_small"), job = folder.file("job.json");
+  ASSERT_EQ(call({"import", one, "--out", job}).status, 0);
   for (const auto& [words, sentence] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"import", text}, "text.txt is none of what is imported; give a trace (.json "},
            {{"import", empty}, "empty.json is empty; give a trace (.json "},
@@ -398,6 +399,9 @@ TEST(JobsCli, SaysWhatAFileIsAndWhatToGiveInstead) {
            {{"explain", two}, "rank0.json.gz of one of 4; import each job by itself"},
            {{"plan", two}, "import each job by itself"},
            {{"layout", "--check", "Ett|ttL", "--layers", "none.json"}, "here is no file none.json; check its name"},
+           {{"simulate", one}, "rank0.json.gz is a job or trace, and no plan; simulate it with --costs-from "},
+           {{"simulate", kTorch}, "1f1b is a job or trace, and no plan; simulate it with --costs-from "},
+           {{"explain", job, one}, "job.json is a job, which stands alone; give it by itself, or only traces of one job"},
            {{"export", one, "--to", "megatron"}, "rank0.json.gz is a trace, of which a plan is made by `pipewright search --costs-from "},
            {{"export", kTorch, "--to", "megatron"}, "1f1b is a trace, of which a plan is made by `pipewright search --costs-from "},
            {{"export", model, "--to", "megatron"}, "gpt_small.pt2 is a model, of which a plan is made by `pipewright plan "},

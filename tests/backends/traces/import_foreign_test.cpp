@@ -145,6 +145,7 @@ TEST(NsightImport, RefusesDatabasesThatAreNone) {
       << "a view may never end";
   EXPECT_EQ(traceFormatOf(changedExport(folder, "c.sqlite", {})), TraceFormat::Nsight);
   EXPECT_EQ(traceFormatOf(folder.with("d.db", "SQLite format 3")), std::nullopt);
+  EXPECT_THAT(refusal(folder.with("d.db", "SQLite format 3")), HasSubstr("is a database, but not a usable export of Nsight Systems"));
   // Lines of a log begin with a bracket, as JSON does.
   for (const char* line : {" [2025-01-01 10:00:00] iteration  5/ 100", "[rank0]: (min, max) time across ranks (ms):"})
     EXPECT_EQ(traceFormatOf(folder.with("e.log", line)), std::nullopt) << line;
