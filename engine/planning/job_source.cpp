@@ -46,6 +46,7 @@ MeasuredJob ofPlan(const std::string& path) {
   measured.steps.push_back({"predicted step", simulate(plan.schedule, plan.costs), {}});
   measured.times = TimesOf::Predicted;
   measured.notes.push_back("The step is predicted, of one replica.");
+  measured.schedule = plan.schedule;
   return measured;
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "schedules/job_rank.h"
+#include "schedules/schedule.h"
 #include "simulator/job/times_of.h"
 #include "simulator/trace/trace.h"
 
@@ -39,6 +41,8 @@ struct MeasuredJob {
   std::vector<MeasuredStep> steps = {};
   std::vector<std::string> notes = {};
   TimesOf times = TimesOf::Measured;
+  std::optional<Schedule> schedule =
+      {};  ///< of one pipeline, where it is known; else its traces show it, and not how actions of 0 ns follow
 
   bool operator==(const MeasuredJob&) const = default;
 };

@@ -33,9 +33,21 @@ Schedule plain(Schedule schedule) {
   return schedule;
 }
 
+/// As a trace of it would show it.
+Schedule executed(const Schedule& known) {
+  Schedule schedule;
+  schedule.placement = known.placement;
+  schedule.microbatches = known.microbatches;
+  schedule.rows = known.rows;
+  for (auto& row : schedule.rows) std::erase_if(row, [](const Action& action) { return !isCompute(action.kind); });
+  schedule.name = familyOf(schedule);
+  return plain(std::move(schedule));
+}
+
 /// The most frequent schedule of the first pipeline (ties: the first) that a pipeline can do, as no part of a step is, else of all; and the
 /// names of steps that follow another.
 std::pair<std::optional<Schedule>, std::vector<std::string>> scheduleOf(const MeasuredJob& measured, int ranks) {
+  if (measured.schedule) return {executed(*measured.schedule), {}};
   std::vector<std::pair<Schedule, std::vector<std::string>>> seen;
   for (const MeasuredStep& step : measured.steps) {
     std::optional<Schedule> schedule = executedSchedule(pipelineOf(step.trace, 0, ranks));

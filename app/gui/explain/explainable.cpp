@@ -38,6 +38,7 @@ pw::Job jobOfPlan(const Prediction& prediction) {
   measured.name = translated("the plan").toStdString();
   measured.times = TimesOf::Predicted;
   measured.steps.push_back({"predicted step", traceOf(prediction), {}});
+  measured.schedule = *prediction.rows;
   return jobOf(measured);
 }
 

@@ -450,6 +450,16 @@ TEST(JobsCli, TakesNamesOfAUsersOwnByPatterns) {
   }
 }
 
+/// More ranks than the model has operators that take time: actions of 0 ns, whose order no times tell.
+TEST(JobsCli, ExplainsAPlanWithStagesThatTakeNoTime) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  ASSERT_EQ(call({"plan", sample("hf_gpt2"), "--ranks", "64", "--cluster", "h100-nvlink", "--microbatches", "64", "--out", plan}).status,
+            0);
+  const Outcome explained = call({"explain", plan, "--json"});
+  EXPECT_EQ(explained.status, 0) << explained.err;
+}
+
 TEST(JobsCli, RefusesWhatIsUnusableInOneSentence) {
   const Folder folder;
   const std::string newer = folder.with("newer.json", R"({"format": "pipewright job", "version": 2})");
