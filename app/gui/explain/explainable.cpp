@@ -71,7 +71,9 @@ std::shared_ptr<const ShownExplanation> explained(const Explainable& what,
   if (!shown->job) return nullptr;
   const pw::Job& job = shown->job->job;
   const JobShape shape(job);
-  const JobExplanation explanation = explainJob(shape, job);
+  const std::optional<JobExplanation> found = explainJob(shape, job, [&] { return progress(0, 0); });
+  if (!found) return nullptr;
+  const JobExplanation& explanation = *found;
   shown->tables = explainedTables(shape, job, explanation);
   shown->common = QString::fromStdString(commonText(shape, job, explanation));
   const auto text = [](const std::string& sentence) { return QString::fromStdString(sentence).toHtmlEscaped(); };

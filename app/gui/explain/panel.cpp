@@ -223,7 +223,7 @@ void ExplainPanel::Private::start() {
   summary->setText(ExplainPanel::tr("Explaining %1 …").arg(shown->title.toHtmlEscaped()));
   job.start(ExplainPanel::tr("Explain"), [this, what = *shown](JobControl& control) -> std::function<void()> {
     auto made = explained(what, [&](std::int64_t done, std::int64_t of) {
-      control.progress(done, of);
+      if (of > 0) control.progress(done, of);
       return !control.isCancelled();
     });
     return [this, made = std::move(made), madeOf = what.of] {

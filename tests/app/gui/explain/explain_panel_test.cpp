@@ -224,6 +224,16 @@ TEST_F(ExplainTest, StepsOfAJobArePutTogetherFromItsTimes) {
   EXPECT_GT(makespan, whole / 2);
 }
 
+TEST_F(ExplainTest, CanBeStoppedBetweenReplays) {
+  openExplained(sample("gpt_small.pt2"));
+  const std::vector<Explainable> all = explainableIn(document());
+  ASSERT_EQ(all.size(), 1U);
+  int asked = 0;
+  EXPECT_TRUE(explained(all.front(), [&](std::int64_t, std::int64_t) { return ++asked > 0; }));
+  ASSERT_GT(asked, 2);
+  EXPECT_FALSE(explained(all.front(), [left = asked / 2](std::int64_t, std::int64_t) mutable { return --left > 0; }));
+}
+
 TEST_F(ExplainTest, ExplainsThePlanWhereNothingIsMeasured) {
   openExplained(sample("gpt_small.pt2"));
   ASSERT_TRUE(document().prediction());
