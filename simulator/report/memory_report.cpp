@@ -21,7 +21,12 @@ constexpr std::array<std::string_view, kMemoryKinds> kNames{"activations", "work
 class Holdings {
  public:
   Holdings(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing)
-      : rows_(rows), costs_(costs), crossing_(crossing), trains_(trains(rows)), buffers_(4 * costs.stages.size(), 0) {}
+      : rows_(rows),
+        costs_(costs),
+        crossing_(crossing),
+        trains_(trains(rows)),
+        buffers_(4 * costs.stages.size(), 0),
+        handed_(costs.messages.size(), 0) {}
 
   void start(const Action& action) {
     if (action.kind == ActionKind::Forward) kept_[{action.stage, action.microbatch}] = costOf(action).activationBytes;
@@ -42,6 +47,8 @@ class Holdings {
       case BufferChange::What::Sent: sent(stage) -= crossing_.out[stage]; break;
       case BufferChange::What::Held: held(stage) += costs_.stages[stage].sharedForWeight; break;
       case BufferChange::What::Freed: held(stage) -= costs_.stages[stage].sharedForWeight; break;
+      case BufferChange::What::Handed: handed(change.message) += costs_.messages[static_cast<std::size_t>(change.message)].bytes; break;
+      case BufferChange::What::Taken: handed(change.message) -= costs_.messages[static_cast<std::size_t>(change.message)].bytes; break;
     }
   }
 
@@ -62,6 +69,7 @@ class Holdings {
       add(MemoryKind::Buffers, s, cost.fixedBytes);
       add(MemoryKind::Inputs, s, cost.dataBytes * rows_.microbatches);
     }
+    for (std::size_t m = 0; m < handed_.size(); ++m) add(MemoryKind::Received, costs_.messages[m].to.index(), handed_[m]);
     std::map<Stage, MemoryPart> activations;
     for (const auto& [of, bytes] : kept_) {
       const Bytes alone = buffers_[3 * costs_.stages.size() + of.first.index()];
@@ -78,6 +86,7 @@ class Holdings {
  private:
   [[nodiscard]] const StageCost& costOf(const Action& action) const { return costs_.stages[action.stage.index()]; }
   Bytes& sent(std::size_t stage) { return buffers_[2 * costs_.stages.size() + stage]; }
+  Bytes& handed(std::int32_t message) { return handed_[static_cast<std::size_t>(message)]; }
   Bytes& held(std::size_t stage) { return buffers_[3 * costs_.stages.size() + stage]; }
 
   const Schedule& rows_;
@@ -86,6 +95,7 @@ class Holdings {
   bool trains_ = false;
   std::map<std::pair<Stage, Microbatch>, Bytes> kept_;
   std::vector<Bytes> buffers_;  ///< received by end (`endOf`), then by stage sent ones, and what its W holds of the stage before
+  std::vector<Bytes> handed_;   ///< by message: gradients for another stage of the rank
 };
 
 /// The position in the rank's steps where it needs the most; −1: it has none.
@@ -124,7 +134,8 @@ RankMemory memoryOfRank(const Schedule& rows, const CostTable& costs, const Cros
     const auto changeBuffers = [&](bool atStart) {
       for (std::int32_t b = source.firstBuffer; b < program.sources[use + 1].firstBuffer; ++b) {
         const BufferChange& change = program.buffers[static_cast<std::size_t>(b)];
-        const bool starts = change.what == BufferChange::What::Posted || change.what == BufferChange::What::Used;
+        const bool starts = change.what == BufferChange::What::Posted || change.what == BufferChange::What::Used ||
+                            change.what == BufferChange::What::Taken;
         if (starts == atStart) holdings.change(change);
       }
     };

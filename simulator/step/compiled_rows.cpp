@@ -22,6 +22,9 @@ std::pair<Rank, std::vector<Bytes>> keyOf(const Schedule& rows, const CostTable&
                   c.freedByInput, c.addedByInput, c.sharedForWeight, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak,
                   crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
   }
+  for (const MessageCost& m : costs.messages) {
+    if (m.backward && rows.placement.holds(rank, m.from) && rows.placement.holds(rank, m.to)) sizes.push_back(m.bytes);
+  }
   return {rank, std::move(sizes)};
 }
 

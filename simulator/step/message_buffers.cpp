@@ -12,13 +12,20 @@ namespace {
 
 /// Which values and gradients cross between ranks, by end (stage and direction), and which stages follow another on their rank.
 struct Crossing {
-  std::vector<bool> arrives;  ///< something comes from another rank
-  std::vector<bool> leaves;   ///< gradients go to another rank; values for others count as activations
-  std::vector<bool> follows;  ///< by stage: whether the stage before is on its rank, and none after the last
+  std::vector<bool> arrives;                             ///< something comes from another rank
+  std::vector<bool> leaves;                              ///< gradients go to another rank; values for others count as activations
+  std::vector<std::vector<std::int32_t>> handed, taken;  ///< by stage: messages of gradients for, and from, other stages of its rank
+  std::vector<bool> follows;                             ///< by stage: whether the stage before is on its rank, and none after the last
 
-  Crossing(const Placement& placement, const CostTable& costs) : arrives(2 * costs.stages.size(), false), leaves(arrives) {
+  Crossing(const Placement& placement, const CostTable& costs)
+      : arrives(2 * costs.stages.size(), false), leaves(arrives), handed(costs.stages.size()), taken(handed) {
     for (const MessageCost& m : costs.messages) {
-      if (placement.rankOfStage[m.from.index()] == placement.rankOfStage[m.to.index()]) continue;
+      if (placement.rankOfStage[m.from.index()] == placement.rankOfStage[m.to.index()]) {
+        const auto message = static_cast<std::int32_t>(&m - costs.messages.data());
+        if (m.backward) handed[m.from.index()].push_back(message);
+        if (m.backward) taken[m.to.index()].push_back(message);
+        continue;
+      }
       arrives[endOf(m.to, m.backward)] = true;
       if (m.backward) leaves[endOf(m.from, true)] = true;
     }
@@ -58,8 +65,9 @@ class Uses {
   static std::size_t hashOf(const UseSource& base, std::span<const BufferChange> changes) {
     std::uint64_t hash = static_cast<std::uint64_t>(base.action) << 32U ^ static_cast<std::uint64_t>(base.partner);
     for (const BufferChange& c : changes) {
-      hash = hash * 0x9E3779B97F4A7C15U + (static_cast<std::uint64_t>(c.stage.value) << 4U | static_cast<std::uint64_t>(c.backward) << 3U |
-                                           static_cast<std::uint64_t>(c.what));
+      hash = (hash + static_cast<std::uint64_t>(c.message)) * 0x9E3779B97F4A7C15U + (static_cast<std::uint64_t>(c.stage.value) << 4U |
+                                                                                     static_cast<std::uint64_t>(c.backward) << 3U |
+                                                                                     static_cast<std::uint64_t>(c.what));
     }
     return static_cast<std::size_t>((hash * 0x9E3779B97F4A7C15U) >> 32U);
   }
@@ -114,6 +122,7 @@ class RowBuffers {
     }
     std::ranges::sort(received_);
     collect();
+    collectHanded();
     if (std::ranges::find(crossing.follows, true) != crossing.follows.end()) collectShared();
   }
   void of(std::size_t step, std::vector<BufferChange>& changes) const {
@@ -127,7 +136,9 @@ class RowBuffers {
   static Key keyOf(const Action& action) { return {action.stage, action.microbatch, isBackward(action.kind)}; }
   /// Not by rows before lowering, nor where the stage before is on this rank and only a skip connection comes from elsewhere.
   [[nodiscard]] bool isReceived(const Action& action) const { return std::ranges::binary_search(received_, keyOf(action)); }
-  void add(std::size_t step, const Action& action, BufferChange::What what) { addTo(step, {action.stage, isBackward(action.kind), what}); }
+  void add(std::size_t step, const Action& action, BufferChange::What what) {
+    addTo(step, {action.stage, isBackward(action.kind), what, -1});
+  }
   void addTo(std::size_t step, const BufferChange& change) {
     if (step >= steps_.size()) return;  // after the row's last step nothing is left to use it
     changes_.push_back({change, last_[step]});
@@ -150,6 +161,19 @@ class RowBuffers {
         step > 0 && isCompute(row_[at].kind) && (step == steps_.size() || steps_[step].origin.index > static_cast<std::int32_t>(at));
     return secondOfSlot ? step - 1 : step;
   }
+  /// A gradient for another stage of the rank is there from the backward that makes it to the one that uses it.
+  void collectHanded() {
+    std::size_t step = 0;
+    for (std::size_t at = 0; at < row_.size(); ++at) {
+      const Action& action = row_[at];
+      if (action.kind != ActionKind::Backward && action.kind != ActionKind::BackwardInput) continue;
+      const auto &handed = crossing_.handed[action.stage.index()], &taken = crossing_.taken[action.stage.index()];
+      if (handed.empty() && taken.empty()) continue;
+      const std::size_t user = stepOf(at, step);
+      for (const std::int32_t message : handed) addTo(user, {action.stage, true, BufferChange::What::Handed, message});
+      for (const std::int32_t message : taken) addTo(user, {action.stage, true, BufferChange::What::Taken, message});
+    }
+  }
   /// What a W needs of the stage before is that stage's until its backward ends, and the W's alone from there on.
   void collectShared() {
     using What = BufferChange::What;
@@ -165,12 +189,12 @@ class RowBuffers {
       if (isShared && action.kind == ActionKind::BackwardInput) waiting[{action.stage, action.microbatch}] = false;
       if (isShared && action.kind == ActionKind::BackwardWeight) {
         const auto weight = waiting.extract({action.stage, action.microbatch});
-        if (!weight.empty() && weight.mapped()) addTo(user, {action.stage, true, What::Freed});
+        if (!weight.empty() && weight.mapped()) addTo(user, {action.stage, true, What::Freed, -1});
       }
       const auto weight = waiting.find({after, action.microbatch});
       if (weight == waiting.end() || action.kind == ActionKind::BackwardWeight) continue;
       weight->second = true;
-      addTo(user, {after, true, What::Held});
+      addTo(user, {after, true, What::Held, -1});
     }
   }
   void collect() {

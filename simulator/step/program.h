@@ -46,10 +46,13 @@ struct BufferChange {
     Sent,    ///< to the end of this one
     Held,    ///< outputs of the stage before that the stage's W needs, after the end of that stage's backward
     Freed,   ///< to the end of this one, the W
+    Handed,  ///< a gradient for another stage of the rank is kept after the end of the step that made it
+    Taken,   ///< until the start of the step that uses it (whose peak includes it)
   };
   Stage stage;
   bool backward = false;
   What what = What::Posted;
+  std::int32_t message = -1;  ///< of a gradient handed on: in the cost table
 
   auto operator<=>(const BufferChange&) const = default;
 };

@@ -132,6 +132,8 @@ MemoryUse useOf(const CostTable& costs, const CrossingBytes& crossing, const Pro
       case BufferChange::What::Sent: end -= crossing.out[change.stage.index()]; break;
       case BufferChange::What::Held: end += costs.stages[change.stage.index()].sharedForWeight; break;
       case BufferChange::What::Freed: end -= costs.stages[change.stage.index()].sharedForWeight; break;
+      case BufferChange::What::Handed: end += costs.messages[static_cast<std::size_t>(change.message)].bytes; break;
+      case BufferChange::What::Taken: start -= costs.messages[static_cast<std::size_t>(change.message)].bytes; break;
     }
   }
   use.gain += start;

@@ -37,11 +37,13 @@ constexpr std::string_view nameOf(Sending sending) {
 /// state, buffers and data all the time; activations from F start to the end of B (or W; `freedByInput` to the end of I; in a forward-only
 /// schedule to the end of F); what an action needs beyond that (the peaks) in the middle of the action, of a slot the larger one; a
 /// receive's buffer from its posting to the start of the action that uses it; a gradient for another rank until the end of the compute
-/// action after the one that made it (after the last: not at all). A receive is posted as by the engine, when the compute action before
-/// its RECV starts (in a schedule without messages: before the action that uses it), so that the message arrives meanwhile; unless
-/// Overlapped, by its RECV. Memory along a row therefore does not depend on times. `microbatchScale` multiplies compute durations and
-/// transfers (to the nearest ns), not latency and bytes. Throws Error when the schedule deadlocks (run `check` for the cycle) or does not
-/// fit the costs. No ties: all sends of a channel come from one rank's row. Cost: linear in actions plus messages, and sorting the trace.
+/// action after the one that made it (after the last: not at all), one for another stage of the rank until the start of its backward; what
+/// a W needs of the stage before on its rank (`sharedForWeight`) from the end of that stage's backward to the end of the W. A receive is
+/// posted as by the engine, when the compute action before its RECV starts (in a schedule without messages: before the action that uses
+/// it), so that the message arrives meanwhile; unless Overlapped, by its RECV. Memory along a row therefore does not depend on times.
+/// `microbatchScale` multiplies compute durations and transfers (to the nearest ns), not latency and bytes. Throws Error when the schedule
+/// deadlocks (run `check` for the cycle) or does not fit the costs. No ties: all sends of a channel come from one rank's row. Cost: linear
+/// in actions plus messages, and sorting the trace.
 [[nodiscard]] Trace simulate(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped);
 
 }  // namespace pw

@@ -190,7 +190,7 @@ class MemoryRules {
       if (!inSlot) steps.push_back({timesOf(row[at]).first, timesOf(row[at]).second, 0, 0, 0});
       steps.back().freed += compute(rank, row[at], !isReceived(row[at]), before);
       steps.back().sent += gradientsFor(row[at]);
-      steps.back().held += heldAlone(row[at]);
+      steps.back().held += heldAlone(row[at]) + handedOn(row[at], true);
       const bool opensSlot = row[at].overlapsNext && at + 1 < row.size() && row[at + 1].kind == ActionKind::Backward;
       if (!opensSlot) before = inSlot ? at - 1 : at;
     }
@@ -223,7 +223,7 @@ class MemoryRules {
     }
     return bytes;
   }
-  /// An action or slot: what it frees at its end, its gradients for other ranks, and what a W alone holds from there on.
+  /// An action or slot: what it frees at its end, its gradients for other ranks, and what it leaves to other stages of its rank.
   struct Step {
     Ns start = 0, end = 0;
     Bytes freed = 0, sent = 0, held = 0;
@@ -246,6 +246,16 @@ class MemoryRules {
     return weight != times_.end() && timesOf(a).second <= weight->second.first ? costs_.stages[after.index()].sharedForWeight : 0;
   }
 
+  /// Gradients that a backward makes for other stages of its rank, or that it takes of them: there from the one's end to the other's start.
+  [[nodiscard]] Bytes handedOn(const Action& a, bool makes) const {
+    Bytes bytes = 0;
+    if (a.kind == ActionKind::Forward || a.kind == ActionKind::BackwardWeight) return 0;
+    for (const MessageCost& m : costs_.messages) {
+      const bool crosses = rows_.placement.rankOf(m.from, a.microbatch) != rows_.placement.rankOf(m.to, a.microbatch);
+      if (m.backward && !crosses && (makes ? m.from : m.to) == a.stage) bytes += m.bytes;
+    }
+    return bytes;
+  }
   [[nodiscard]] Bytes gradientsFor(const Action& a) const {
     Bytes bytes = 0;
     if (a.kind == ActionKind::Forward || a.kind == ActionKind::BackwardWeight) return 0;
@@ -279,6 +289,7 @@ class MemoryRules {
       if (postsHere) posted_ ? void(changes_[start] += bytes) : postInBackground(rank, bytes, before);
       changes_[start] -= bytes;
     }
+    changes_[start] -= handedOn(action, false);
     if (action.kind == ActionKind::Forward) changes_[start] += cost.activationBytes;
     if (action.kind == ActionKind::Backward || !trains_) return cost.activationBytes;
     const Bytes held = cost.activationBytes - cost.freedByInput + cost.addedByInput - cost.sharedForWeight;

@@ -275,6 +275,15 @@ TEST(Simulate, WhatAWNeedsOfTheStageBeforeOnItsRankIsHeldOnce) {
   EXPECT_EQ(memory("0F0,1F0,1B0,0I0,0W0\n"), (Levels{{0, 10}, {5, 0}})) << "there is no W that needs it";
 }
 
+TEST(Simulate, AGradientForAnotherStageOfTheRankIsThereUntilItsBackward) {
+  CostTable costs = uniform(2, 1, 2);
+  costs.messages[1].bytes = 7;
+  const auto memory = [&](const char* rows) { return memoryOf(simulate(parseCsv(rows, "", ""), costs), 0); };
+  using Levels = std::vector<std::pair<Ns, Bytes>>;
+  EXPECT_EQ(memory("0F0,1F0,1I0,1W0,0I0,0W0\n"), (Levels{{0, 0}, {2, 7}, {4, 0}})) << "made while the first I runs";
+  EXPECT_EQ(memory("0F0,1F0,1B0,0F1,1F1,0B0,1B1,0B1\n"), (Levels{{0, 0}, {3, 7}, {6, 0}, {9, 7}, {10, 0}}));
+}
+
 TEST(Simulate, MicrobatchScaleMultipliesComputeAndTransfersToTheNearestNanosecond) {
   CostTable costs = uniform(2, 3, 6, 4, 5);
   costs.microbatchScale = {1.0, 0.5};
