@@ -40,9 +40,8 @@ struct ShownExplanation {
   std::vector<ExplainedTable> tables;
 };
 
-/// Explains it, as `pipewright explain` does. Null where `progress`, called with what is read and then
-/// with 0 of 0, returned false. Throws as `loadJob` and `jobOf`. Cost: as
-/// `explainJob`.
+/// Explains it, as `pipewright explain` does. Null where `progress`, called with what is read and then with 0 of 0, returned false. Throws
+/// as `loadJob` and `jobOf`. Cost: as `explainJob`.
 [[nodiscard]] std::shared_ptr<const ShownExplanation> explained(const Explainable& what,
                                                                 const std::function<bool(std::int64_t, std::int64_t)>& progress);
 
