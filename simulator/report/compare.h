@@ -41,8 +41,8 @@ enum class Splits : std::uint8_t { Same, Other };
 /// Matches compute spans by (rank, kind, stage, microbatch), repeated ones in the order of their starts; start errors count from each
 /// trace's first compute start. A backward that one trace has whole (B) and the other split (I and W) is matched by its B and its I; its W
 /// belongs to it and is neither matched nor unmatched. `byKind` includes waits, messages and optimizer; `byStage` and `byRank` are compute
-/// only. `byCause` leaves out waits and messages, which follow from others; compute is by kind and stage, or where one trace has stages
-/// that the other lacks, by kind. With other splits it is so, too, and `byStage` is empty. Groups are in the order of kinds, stages and
+/// only. `byCause` leaves out waits and messages, which follow from others; compute is by kind and stage, or by kind where one trace has
+/// stages that the other lacks or where splits differ. With other splits `byStage` is empty. Groups are in the order of kinds, stages and
 /// ranks; those in neither trace are left out. Cost: n log n.
 [[nodiscard]] Comparison compare(const Trace& predicted, const Trace& measured, Splits splits = Splits::Same);
 
