@@ -73,8 +73,7 @@ ExaminedLayout examineLayout(const LayoutOptions& o) {
   result.refusal = refusalOfMicrobatches(result.ranks, result.chunks, result.microbatches, o.group);
   std::optional<LaidOutTable> laidOut;
   if (!o.table.empty()) {
-    if (!pathExists(o.table)) throw UsageError(fmt::format("there is no file {}; check its name", o.table));
-    if (kindOfModel({o.table}) == ModelKind::Archives)
+    if (pathExists(o.table) && kindOfModel({o.table}) == ModelKind::Archives)
       throw UsageError(fmt::format("{} is neither a layer table nor a job or trace; give a .json or .csv file, or a trace", o.table));
     LayerTable table = tableOf(loadModel({o.table}));
     const bool isToldLayers = isOfJob(table) && o.layers;
