@@ -12,9 +12,9 @@ namespace pw {
 namespace {
 
 constexpr double kMostLayouts = 200'000;           // that are all looked at; a bound takes about a microsecond
-constexpr std::int64_t kMostActions = 30'000'000;  // actions simulated in a search, by looking at all or by moves: some seconds
+constexpr std::int64_t kMostActions = 30'000'000;  // actions counted in a search, by looking at all or by moves: a second or two
 
-constexpr std::int64_t kPosted = 8;  // what a simulation with messages as they are posted costs beside one without
+constexpr std::int64_t kPosted = 8;  // what a simulation with messages as they are posted counts beside one without
 
 using Begins = std::vector<std::size_t>;
 

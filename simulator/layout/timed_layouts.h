@@ -57,6 +57,8 @@ class TimedLayouts {
   [[nodiscard]] Layout layoutOf(const std::vector<std::size_t>& begins) const;
   /// Forward and backward of a microbatch, of the blocks before each position.
   [[nodiscard]] const std::vector<Ns>& workBefore() const { return work_; }
+  /// How many programs have been compiled: two, unless layouts differ in which of their messages take time.
+  [[nodiscard]] int compilations() const { return compilations_; }
 
  private:
   LayoutShape shape_;
@@ -73,6 +75,9 @@ class TimedLayouts {
   RuntimeRows megatron_;  ///< these rows as Megatron runs them
   std::unique_ptr<ModelCosts> model_;
   std::unique_ptr<CompiledRows> compiled_;
+  std::optional<Program> ideal_;   ///< of `rows_`, with the times of the layout before
+  std::optional<Program> posted_;  ///< likewise of `megatron_`
+  int compilations_ = 0;
   pw::Times times_;
 };
 

@@ -31,13 +31,15 @@ Layer layer(const std::string& name, Ns forward, Ns input, Ns weight) {
 
 /// The step of a layout by way of its string and `layOut`: a chain of exactly its stages, priced and simulated from the beginning, as
 /// Megatron posts its messages.
-Ns stepOf(const LayerTable& table, const Layout& layout, const LayoutShape& shape) {
+Ns stepOf(const LayerTable& table, const Layout& layout, const LayoutShape& shape, const Topology& links = {}, int replicas = 1) {
   const LaidOutTable laidOut = layOut(table, parseLayout(toString(layout)));
   const ModelGraph graph = chainOf(laidOut.table, "table");
   PlanRequest request;
   for (const std::size_t begin : laidOut.begins) request.begins.emplace_back(begin);
-  const Profile profile = profileOf(graph);
-  const Schedule rows = planRows(megatronSchedule(shape), 1);
+  request.replicas = replicas;
+  Profile profile = profileOf(graph);
+  profile.topology = links;
+  const Schedule rows = planRows(megatronSchedule(shape), replicas);
   const CostTable costs = price(request, graph, profile, rows).costs;
   const RuntimeRows megatron = megatronRows(rows);
   const Program program = compile(megatron.rows, costs, megatron.posting).program;
@@ -120,6 +122,39 @@ TEST(BestLayout, IsTheOneThatBruteForceFinds) {
       ASSERT_EQ(found.layouts, valid);
     }
   }
+}
+
+// Three layers on four stages, two replicas: whichever stage is empty has no gradients to sum, and its reduction takes no time.
+TEST(TimedLayouts, CompileOnceWhicheverStagesAreEmpty) {
+  LayerTable table{"few", 1, 0, 0, {}};
+  for (int i = 0; i < 3; ++i) {
+    table.layers.push_back(layer("blocks." + std::to_string(i), Ns(3 + i), 2, Ns(1 + i)));
+    table.layers.back().parameters = Bytes(40 * (1 + i));
+    table.layers.back().sent = 1;
+  }
+  Topology links;
+  links.sameNode = {7, 1e9};
+  const LayoutShape shape{2, 2, 4};
+  PlanRequest like;
+  like.replicas = 2;
+  Profile costs;
+  costs.topology = links;
+  TimedLayouts layouts(table, costs, shape, like);
+  int timed = 0;
+  const std::vector<std::size_t>& places = layouts.places();
+  for (const std::size_t a : places) {
+    for (const std::size_t b : places) {
+      for (const std::size_t c : places) {
+        if (a > b || b > c) continue;
+        const std::vector<std::size_t> begins{a, b, c};
+        ++timed;
+        EXPECT_EQ(layouts.times(begins).step, stepOf(table, layouts.layoutOf(begins), shape, links, like.replicas))
+            << toString(layouts.layoutOf(begins));
+      }
+    }
+  }
+  EXPECT_EQ(timed, 20);  // of four places three, with repetition
+  EXPECT_EQ(layouts.compilations(), 2);
 }
 
 // 64 equal layers on 8 ranks, two chunks each: four in every stage take M V (f + b) and a bubble of (R − 1) (f + b); all ranks together
