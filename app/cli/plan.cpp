@@ -230,6 +230,7 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
     print("balanced splits need more memory than a rank has: these fit, and of those tried end earliest\n");
   if (planned.profile.estimated) print(incompleteLine(missing, true));
   if (planned.oneRank) print(fmt::format("\n{}\n", toString(*planned.oneRank, metrics.step)));
+  for (const std::string& note : planned.notes) print("note: " + note + "\n");
 }
 
 SensitivityReport sensitivityOf(const PlannedModel& planned, const PlanArguments& o) {

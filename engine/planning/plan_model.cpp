@@ -263,6 +263,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   const ModelGraph& graph = planned.graph;
   const bool layers = isLayerChain(graph);
   if (job && !o.memoryLimit.empty()) requireMemory(*job);
+  if (job) planned.notes = job->notes;
   if (layers) {
     planned.profile = layerCosts(graph, layersOfPlan(o));
     if (job) planned.profile.uncertainty = uncertaintyOfOthers(*job);

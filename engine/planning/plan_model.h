@@ -61,6 +61,7 @@ struct PlannedModel {
   bool movedToFit = false;               ///< whether the splits are other than balanced, for the limits: all fit, or `auto` ends earlier
   std::optional<Rank> tooLarge;          ///< the first rank above its limit
   std::optional<OneRank> oneRank;        ///< of several stages: what one rank would take, if the model fits it
+  std::vector<std::string> notes;        ///< of the job that is planned anew: what its traces lack
 };
 
 /// Where stages begin: the options' splits by name, else the marks in the model, else balanced (`planModel` moves those that do not fit).

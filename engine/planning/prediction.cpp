@@ -1,5 +1,7 @@
 #include "engine/planning/prediction.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "engine/planning/limits.h"
@@ -58,6 +60,11 @@ void fill(SubjectPrediction& result, const Subject& subject, const Program& prog
   LowerBounds& bounds = result.report.lowerBound;
   const CostTable least = leastCosts(subject.costs, subject.actionTimes);
   if (result.report.fits) bounds = lowerBounds(result.rows, least, subject.liveLimits, subject.limits);
+  for (const RankMetrics& rank : result.report.metrics.ranks) {  // whose actions take their own times in any order
+    if (subject.actionTimes.empty() || !result.report.fits) break;
+    bounds.flush = std::max(bounds.flush, rank.busy);
+    bounds.window = std::max(bounds.window, rank.busy);
+  }
   if (const auto& certificate = subject.certificate) {
     const bool flush = certificate->clock == StepClock::Flush;
     const bool isOfThis = certificate->time == (flush ? result.report.metrics.makespan : result.report.metrics.window);

@@ -417,9 +417,14 @@ TEST(JobsCli, SaysWhatAFileIsAndWhatToGiveInstead) {
   const std::string missing = "The job has 4 ranks, and the traces of ranks 1, 2, 3 are not here";
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"simulate", "--costs-from", one},
-                                             {"search", "--costs-from", one, "--ranks", "2", "--microbatches", "4", "--schedules", "1f1b"}})
+                                             {"search", "--costs-from", one, "--ranks", "2", "--microbatches", "4", "--schedules", "1f1b"},
+                                             {"plan", one, "--ranks", "2", "--microbatches", "4"}})
     EXPECT_THAT(call(words).out, HasSubstr("note: " + missing)) << words.front();
   EXPECT_THAT(call({"compare", "--trace", one, "--with-trace", kTorch}).out, HasSubstr("note of the first: " + missing));
+  // One rank that is never idle, whose microbatches differ: no order of its actions is shorter than what it did.
+  const Json alone = jsonOf({"simulate", "--costs-from", one, "--json"});
+  EXPECT_EQ(alone.at("makespan_ns"), alone.at("ranks").at(0).at("busy_ns"));
+  EXPECT_EQ(alone.at("lower_bound_ns"), alone.at("makespan_ns"));
 }
 
 TEST(JobsCli, TakesNamesOfAUsersOwnByPatterns) {
