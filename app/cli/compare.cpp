@@ -17,12 +17,15 @@
 #include "app/cli/text/run_report.h"
 #include "backends/store/run_store.h"
 #include "engine/planning/job_source.h"
-#include "engine/planning/step_verdict.h"
+#include "engine/planning/run_verdict.h"
 #include "engine/run/backward.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/job/times_of.h"
+#include "simulator/plan/model_cut.h"
 #include "simulator/report/compare.h"
+#include "simulator/report/json.h"
+#include "simulator/report/step_verdict.h"
 #include "simulator/report/verdict.h"
 #include "simulator/text/json_text.h"
 #include "simulator/timeline/text.h"
@@ -107,14 +110,9 @@ std::string comparisonText(const Verdict& verdict, const std::string& sentence, 
        {std::pair{"kind", &comparison.byKind}, {"stage", &comparison.byStage}, {"rank", &comparison.byRank}}) {
     if (!groups->empty()) text += "\n" + groupTable(title, *groups, pair);
   }
-  const auto waitsText = [](const std::string& name, Ns waits) {
-    return waits > 0 ? fmt::format(
-                           "\nBefore reductions of gradients, ranks of {} waited {} in all for others to begin them; REDUCE_GRAD is "
-                           "without these waits.\n",
-                           name, formatDuration(waits))
-                     : "";
-  };
-  text += waitsText(pair.beforeText, pair.beforeWaits) + waitsText(pair.afterText, pair.afterWaits);
+  for (const auto& [name, waits] : {std::pair{pair.beforeText, pair.beforeWaits}, {pair.afterText, pair.afterWaits}}) {
+    if (waits > 0) text += fmt::format("\n{}\n", waitsText(name, waits));
+  }
   text += "\nA message (SEND) of a run ends when its receiver takes it; the delay it causes is counted as WAIT.\n";
   return text;
 }
@@ -211,7 +209,7 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
 
 int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord& with, const StoredStep& chosenWith, bool json) {
   const StepRecord &step = chosen.step, &withStep = chosenWith.step;
-  const StepVerdict judged = judgeSteps(step.measured, withStep.measured);
+  const StepVerdict judged = judgeSteps({step.measured}, {withStep.measured}, splitsOf(cutOf(run.plan), cutOf(with.plan)));
   const Verdict& verdict = judged.verdict;
   const Pair pair{&step.measured,
                   &withStep.measured,
@@ -244,7 +242,8 @@ int compareTraces(const CompareOptions& options) {
   if (options.trace.empty() || options.withTrace.empty()) throw UsageError("--trace and --with-trace go together; give both");
   const StandingStep before = standingStep({.paths = {options.trace}, .patterns = options.patterns}),
                      after = standingStep({.paths = {options.withTrace}, .patterns = options.patterns});
-  const StepVerdict judged{judge(before.trace, after.trace), before.reductionWaits, after.reductionWaits};
+  const StepVerdict judged{judge(before.trace, after.trace, {}, splitsOf(before.cut, after.cut)), before.reductionWaits,
+                           after.reductionWaits};
   const Verdict& verdict = judged.verdict;
   if (verdict.comparison.matched == 0)
     throw UsageError(fmt::format("no action of {} is in {}: they name no kind, stage, microbatch and rank that both have", options.trace,

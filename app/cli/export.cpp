@@ -30,6 +30,7 @@
 #include "schedules/error.h"
 #include "schedules/named_values.h"
 #include "schedules/units.h"
+#include "simulator/job/reduction_groups.h"
 #include "simulator/page/content.h"
 #include "simulator/plan/layer_export.h"
 #include "simulator/plan/plan.h"
@@ -87,6 +88,7 @@ struct Material {
   std::vector<Trace> traces;
   std::size_t chosen = 0;
   TimesOf times = TimesOf::Measured;  ///< of the chosen one, beside a prediction
+  ReductionGroups reductions;         ///< likewise
   std::string title;
   std::optional<Plan> plan;  ///< of which the first trace is the prediction
   int run = 0, step = 0;     ///< of a store, and of a trace of several steps, from 1; 0: there is none
@@ -164,7 +166,9 @@ Material fromTrace(const ExportOptions& o) {
                                                       },
                                                       {o.patterns});
   Material material;
+  std::vector<ReductionGroups> reductions;
   for (ImportedStep& step : imported->steps) {
+    reductions.push_back(reductionGroups(step.operations, step.trace.ranks, imported->replicas, imported->tensor));
     material.names.push_back(std::move(step.name));
     material.traces.push_back(std::move(step.trace));
   }
@@ -180,6 +184,7 @@ Material fromTrace(const ExportOptions& o) {
     material.chosen = medianPosition(ends);
   }
   if (count > 1) material.step = static_cast<int>(material.chosen) + 1;
+  material.reductions = std::move(reductions[material.chosen]);
   material.title = fmt::format("{}, {}", imported->title, material.names[material.chosen]);
   for (const std::string& note : imported->notes) complain(note, kYes);
   return material;
@@ -192,6 +197,7 @@ Material fromPlanAndTrace(const ExportOptions& o) {
   material.traces.push_back(std::move(measured.traces[measured.chosen]));
   material.chosen = 1;
   material.step = measured.step;
+  material.reductions = std::move(measured.reductions);
   material.title += " and " + measured.title;
   return material;
 }
@@ -228,7 +234,7 @@ std::string pageOf(const Material& material) {
   }
   if (!material.plan || material.chosen > 0)
     page.lanes.push_back({material.names[material.chosen], &material.traces[material.chosen], nullptr});
-  if (page.lanes.size() == 2) addErrors(page, &*material.plan);
+  if (page.lanes.size() == 2) addErrors(page, *material.plan, material.reductions);
   addRanks(page);
   if (material.plan) addPlan(page, *material.plan, material.traces.front());
   return toHtml(page);

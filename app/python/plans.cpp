@@ -10,6 +10,7 @@
 #include "app/python/pictures.h"
 #include "backends/host/files.h"
 #include "engine/planning/schedule_source.h"
+#include "simulator/plan/model_cut.h"
 #include "simulator/plan/plan.h"
 
 namespace py = pybind11;
@@ -22,8 +23,10 @@ using Released = py::call_guard<py::gil_scoped_release>;
 }  // namespace
 
 void bindPlans(py::module_& m) {
+  py::class_<ModelCut>(m, "ModelCut");
   py::class_<Plan>(m, "Plan")
       .def_readonly("model", &Plan::modelName)
+      .def_property_readonly("_cut", [](const Plan& p) { return cutOf(p); })
       .def_readonly("model_files", &Plan::modelFiles)
       .def_property_readonly("ranks", [](const Plan& p) { return shapeOf(p.schedule).ranks; })
       .def_property_readonly("stages", [](const Plan& p) { return shapeOf(p.schedule).stages; })

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "schedules/units.h"
 #include "simulator/job/job.h"
 #include "simulator/order/limit_sensitivity.h"
+#include "simulator/plan/model_cut.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/bubble_causes.h"
 #include "simulator/report/explain_text.h"
@@ -39,6 +41,7 @@ struct Prediction {
   Subject subject;
   SubjectPrediction predicted;
   Sending sending = Sending::Overlapped;
+  std::optional<ModelCut> cut;  ///< of a plan; nothing: not known
 };
 
 Prediction predictionOf(Subject subject, const std::string& sends, bool why, const JitterOptions& jitter) {
@@ -47,7 +50,7 @@ Prediction predictionOf(Subject subject, const std::string& sends, bool why, con
   if (!predicted.problems.empty()) {
     throw UsageError(refusalOf(subject.schedule.name, predicted.problems.front()) + "; pipewright.check lists all problems");
   }
-  return {std::move(subject), std::move(predicted), sending};
+  return {std::move(subject), std::move(predicted), sending, {}};
 }
 
 std::vector<std::string> bubblesOf(const Prediction& p) {
@@ -114,7 +117,9 @@ void bindPredictionOptions(py::module_& m) {
 template <class Source>
 Prediction simulateSource(const Source& source, const SubjectOptions& options, const std::string& sends, bool why, double jitter, int draws,
                           std::uint64_t seed) {
-  return predictionOf(subjectOf(source, options), sends, why, {jitter, draws, seed, {}});
+  Prediction prediction = predictionOf(subjectOf(source, options), sends, why, {jitter, draws, seed, {}});
+  if constexpr (std::is_same_v<Source, Plan>) prediction.cut = cutOf(source);
+  return prediction;
 }
 
 /// `simulate` of the schedule that the options name.
@@ -159,6 +164,7 @@ void bindParts(py::class_<Prediction>& prediction) {
                                return certificate->gap();
                              })
       .def_property_readonly("trace", [](const Prediction& p) { return p.predicted.trace; })
+      .def_readonly("_cut", &Prediction::cut)
       .def_property_readonly("costs", [](const Prediction& p) { return p.subject.costSource; });
 }
 

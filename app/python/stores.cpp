@@ -5,11 +5,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/python/bindings.h"
 #include "backends/store/run_store.h"
-#include "engine/planning/step_verdict.h"
+#include "engine/planning/run_verdict.h"
+#include "simulator/plan/model_cut.h"
+#include "simulator/report/json.h"
 #include "simulator/report/verdict.h"
 
 namespace py = pybind11;
@@ -71,6 +74,10 @@ void bindRecords(py::module_& m) {
       .def_property_readonly("facts", [](const RunRecord& r) { return factsOf(r.facts); });
 }
 
+StepVerdict judgeTwo(Trace before, Trace after, const std::optional<ModelCut>& cut, const std::optional<ModelCut>& cutAfter) {
+  return judgeSteps({std::move(before)}, {std::move(after)}, splitsOf(cut, cutAfter));
+}
+
 void bindVerdicts(py::module_& m) {
   py::class_<StepVerdict>(m, "Verdict")
       .def_property_readonly("makespan_error", [](const StepVerdict& v) { return v.verdict.comparison.makespanError; })
@@ -79,13 +86,14 @@ void bindVerdicts(py::module_& m) {
       .def_property_readonly("matched", [](const StepVerdict& v) { return v.verdict.comparison.matched; })
       .def_property_readonly("matched_split", [](const StepVerdict& v) { return v.verdict.comparison.matchedSplit; })
       .def_property_readonly("unmatched", [](const StepVerdict& v) { return v.verdict.comparison.unmatched; })
+      .def_property_readonly("same_splits", [](const StepVerdict& v) { return v.verdict.comparison.splits == Splits::Same; })
       .def_property_readonly("replayed_makespan_ns", [](const StepVerdict& v) { return v.verdict.replayed; })
       .def_readonly("before_reduction_waits_ns", &StepVerdict::beforeWaits)
       .def_readonly("after_reduction_waits_ns", &StepVerdict::afterWaits)
       .def("sentence", [](const StepVerdict& v, const std::string& before, const std::string& after,
                           bool happened) { return verdictText(v.verdict, before, after, happened ? Happened::Yes : Happened::No); })
       .def("json", [](const StepVerdict& v, const std::string& sentence) { return comparisonJson(v, sentence); });
-  m.def("judge", &judgeSteps, Released());
+  m.def("judge", &judgeTwo, Released());
   m.def("judge_run", &judgeRun, Released());
 }
 

@@ -16,6 +16,7 @@
 #include "simulator/job/job_costs.h"
 #include "simulator/job/job_json.h"
 #include "simulator/job/recover.h"
+#include "simulator/job/reduction_groups.h"
 #include "simulator/job/replay_job.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/metrics.h"
@@ -66,6 +67,13 @@ MeasuredJob ofStore(const JobOptions& options) {
   if (measured.steps.empty()) throw UsageError(fmt::format("run {} of {} has no step; run it again", run.id.value, options.store));
   if (count - first > kMostRunSteps) measured.notes.push_back(fmt::format("Only the first {} of {} steps are used.", kMostRunSteps, count));
   return measured;
+}
+
+/// Where the model is cut; nothing: not known, of traces.
+std::optional<ModelCut> cutOfSource(const JobOptions& options) {
+  if (!options.store.empty()) return cutOf(RunStore(options.store, RunStore::Mode::ReadOnly).load(options.run).plan);
+  const std::string& path = options.paths.front();
+  return isPlanFile(path) ? cutOf(parsePlan(readFile(path), path)) : std::nullopt;
 }
 
 std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress& progress) {
@@ -164,16 +172,15 @@ StandingStep standingStep(const JobOptions& options) {
   std::vector<Ns> durations;
   for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
   MeasuredStep& median = measured.steps[medianPosition(durations)];
-  const int copies = std::max(1, measured.replicas) * std::max(1, measured.tensor);
-  ReductionNames names;
-  for (const NamedSpan& operation : median.operations) {
-    if (groupNamed(operation.name) == OperationGroup::Replicas)
-      names[{Rank(operation.worker.value), operation.start, operation.end}] = operation.name;
-  }
-  const Ns waits = cutReductionWaits(median.trace, std::max(1, median.trace.ranks / copies), std::max(1, measured.tensor), names);
+  const Ns waits =
+      cutReductionWaits(median.trace, reductionGroups(median.operations, median.trace.ranks, measured.replicas, measured.tensor));
   return {fmt::format("{}, {}{}", measured.name, median.name,
                       measured.times == TimesOf::Predicted ? "" : fmt::format(" ({})", nameOf(measured.times))),
-          slowestPipeline(measured, median), measured.times, waits, std::move(measured.notes)};
+          slowestPipeline(measured, median),
+          measured.times,
+          waits,
+          std::move(measured.notes),
+          cutOfSource(options)};
 }
 
 }  // namespace pw

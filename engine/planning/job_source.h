@@ -12,6 +12,7 @@
 #include "simulator/job/measured.h"
 #include "simulator/job/times_of.h"
 #include "simulator/model/model_graph.h"
+#include "simulator/plan/model_cut.h"
 
 namespace pw {
 
@@ -57,6 +58,7 @@ struct StandingStep {
   TimesOf times = TimesOf::Measured;
   Ns reductionWaits = 0;                ///< of all ranks, for others to reduce gradients with; cut off the trace's reductions
   std::vector<std::string> notes = {};  ///< of the import: what is missing, or was changed
+  std::optional<ModelCut> cut = {};     ///< of a plan or run; nothing: not known
 };
 [[nodiscard]] StandingStep standingStep(const JobOptions& options);
 

@@ -7,7 +7,7 @@
 #include "schedules/units.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
-#include "simulator/report/verdict.h"
+#include "simulator/report/step_verdict.h"
 #include "simulator/text/counted.h"
 #include "simulator/text/percent.h"
 
@@ -72,12 +72,11 @@ void addRanks(Page& page) {
   }
 }
 
-void addErrors(Page& page, const Plan* plan) {
-  const Trace &before = *page.lanes[0].trace, &after = *page.lanes[1].trace;
-  const std::optional<Ns> replayed = plan == nullptr ? std::nullopt : replayedMakespan(plan->schedule, plan->costs, after);
-  const Verdict verdict = judge(before, after, replayed);
-  page.sentence = verdictText(verdict);
-  const Comparison& c = verdict.comparison;
+void addErrors(Page& page, const Plan& plan, const ReductionGroups& reductions) {
+  const StepVerdict judged = judgePrediction(*page.lanes[0].trace, {*page.lanes[1].trace, reductions}, plan.schedule, plan.costs);
+  page.sentence = verdictText(judged.verdict);
+  if (judged.afterWaits > 0) page.sentence += " " + waitsText(page.lanes[1].name, judged.afterWaits);
+  const Comparison& c = judged.verdict.comparison;
   PageTable whole{"Error", {"", page.lanes[0].name, page.lanes[1].name, "error"}, {}};
   whole.rows.push_back({"makespan", formatDuration(c.predictedMakespan), formatDuration(c.measuredMakespan),
                         errorOf(c.predictedMakespan, c.measuredMakespan)});

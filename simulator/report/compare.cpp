@@ -218,6 +218,7 @@ bool differInSplit(const Trace& a, const Trace& b) {
 
 Comparison compare(const Trace& predicted, const Trace& measured, Splits splits) {
   Comparison result;
+  result.splits = splits;
   const Metrics left = metricsOf(predicted);
   const Metrics right = metricsOf(measured);
   result.predictedMakespan = left.makespan;

@@ -9,6 +9,9 @@
 
 namespace pw {
 
+/// Whether stages of one number do the same work in two traces. Where a model is cut elsewhere they do not.
+enum class Splits : std::uint8_t { Same, Other };
+
 /// Difference of a measured trace from a predicted one. Signed fractions are (measured − predicted) / predicted,
 /// 0 where nothing was predicted (the contribution still shows it).
 struct GroupError {
@@ -29,14 +32,12 @@ struct Comparison {
   int matched = 0;         ///< compute actions found in both
   int matchedSplit = 0;    ///< of them, backwards that are whole in one (B) and split in the other (I and W)
   int unmatched = 0;       ///< found in one only
+  Splits splits = Splits::Same;
   std::vector<GroupError> byKind, byStage, byRank;
   std::vector<GroupError> byCause;  ///< `B of stage 1`, `OPTIMIZER`: what differences come from
 
   bool operator==(const Comparison&) const = default;
 };
-
-/// Whether stages of one number do the same work in two traces. Where a model is cut elsewhere they do not.
-enum class Splits : std::uint8_t { Same, Other };
 
 /// Matches compute spans by (rank, kind, stage, microbatch), repeated ones in the order of their starts; start errors count from each
 /// trace's first compute start. A backward that one trace has whole (B) and the other split (I and W) is matched by its B and its I; its W

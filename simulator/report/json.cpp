@@ -237,8 +237,8 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   return textOf(json);
 }
 
-std::string comparisonJson(const Verdict& verdict, const std::string& sentence) {
-  const Comparison& comparison = verdict.comparison;
+std::string comparisonJson(const StepVerdict& judged, const std::string& sentence) {
+  const Comparison& comparison = judged.verdict.comparison;
   Json json;
   json["makespan_error"] = comparison.makespanError;
   json["step_error"] = comparison.stepError;
@@ -250,10 +250,13 @@ std::string comparisonJson(const Verdict& verdict, const std::string& sentence) 
   json["matched"] = comparison.matched;
   json["matched_split"] = comparison.matchedSplit;
   json["unmatched"] = comparison.unmatched;
+  json["same_splits"] = comparison.splits == Splits::Same;
   json["by_kind"] = groupsOf(comparison.byKind);
   json["by_stage"] = groupsOf(comparison.byStage);
   json["by_rank"] = groupsOf(comparison.byRank);
-  json["verdict"] = verdictOf(verdict, sentence);
+  json["verdict"] = verdictOf(judged.verdict, sentence);
+  json["predicted_reduction_waits_ns"] = judged.beforeWaits;
+  json["measured_reduction_waits_ns"] = judged.afterWaits;
   return textOf(json);
 }
 

@@ -95,6 +95,7 @@ std::string verdictText(const Verdict& verdict, const std::string& before, const
       text += fmt::format("; {}: {}, {}", main.isMost ? "most of it" : "largest difference", main.group, difference);
   }
   text += '.';
+  if (verdict.comparison.splits == Splits::Other) text += " Their splits differ, so their stages are not compared.";
   text += splitSentence(verdict.comparison.matchedSplit);
   if (const int lone = verdict.comparison.unmatched; lone > 0)
     text += fmt::format(" {} in one of them only.", lone == 1 ? "1 action is" : fmt::format("{} actions are", lone));

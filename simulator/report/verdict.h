@@ -45,8 +45,8 @@ struct Verdict {
 enum class Happened : std::uint8_t { Yes, No };
 
 /// The verdict in words: `Measured 3.1 % slower than predicted (12.4 ms, not 12.0 ms); most of it: B of stage 1, +2.1 ms.` If computing
-/// explains less of it than messages and the engine itself, that is said. `before` and `after`: names of two runs or plans; empty:
-/// prediction and measurement. Of steps that did not happen: `plan B is 3.1 % slower than plan A`.
+/// explains less of it than messages and the engine itself, that is said; also that splits differ. `before` and `after`: names of two runs
+/// or plans; empty: prediction and measurement. Of steps that did not happen: `plan B is 3.1 % slower than plan A`.
 [[nodiscard]] std::string verdictText(const Verdict& verdict, const std::string& before = {}, const std::string& after = {},
                                       Happened happened = Happened::Yes);
 

@@ -10,7 +10,8 @@
 
 namespace pw {
 
-Ns cutReductionWaits(Trace& trace, int ranks, int tensor, const ReductionNames& names) {
+Ns cutReductionWaits(Trace& trace, const ReductionGroups& groups) {
+  const auto& [ranks, tensor, names] = groups;
   using Group = std::tuple<Stage, std::int32_t, std::int32_t, Bytes, std::string>;  // a stage or a pipeline rank, tensor-parallel rank, …
   std::map<std::pair<Group, Rank>, std::size_t> count;
   std::map<std::pair<Group, std::size_t>, std::vector<Span*>> together;

@@ -16,6 +16,7 @@
 #include "simulator/costs/cluster.h"
 #include "simulator/partition/partition.h"
 #include "simulator/partition/split.h"
+#include "simulator/plan/model_cut.h"
 #include "simulator/plan/predictor.h"
 #include "simulator/report/certificate.h"
 #include "simulator/report/metrics.h"
@@ -52,14 +53,6 @@ struct Design {
   bool operator==(const Design&) const = default;  ///< shared values by identity
 };
 
-/// What `cutReductionWaits` has to know of a trace, as of a run of ours.
-struct ReductionGroups {
-  int ranks = 1, tensor = 1;  ///< of one pipeline where the trace has several; of a tensor-parallel group
-  ReductionNames names;
-
-  bool operator==(const ReductionGroups&) const = default;
-};
-
 /// A measured trace for display: of a stored run, of another tool's file, or of a run in progress.
 struct Measured {
   QString title;  ///< `run 7 · 22 Nov 14:03`, a file's name
@@ -74,8 +67,8 @@ struct Measured {
   JobOptions from;          ///< the run or the traces that it is a step of; without paths and store: of nothing that can be read again
   std::string stepName;     ///< of that job's steps: `step 3`
   bool isReplayed = false;  ///< made from a job's times, which have no spans
-  std::optional<std::vector<NodeId>> begins{};  ///< of a pinned plan's step: where its stages after the first begin; nothing: not known
-  ReductionGroups reductions{};                 ///< of another tool's trace
+  std::optional<ModelCut> cut{};  ///< of a pinned plan's step; nothing: not known
+  ReductionGroups reductions{};   ///< of another tool's trace
 };
 
 constexpr int kReadableMs = 30;  ///< update interval of the numbers during a drag; the timeline follows every move

@@ -25,6 +25,7 @@
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/job/reduction_groups.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
 #include "simulator/step/cost_table.h"
@@ -191,16 +192,6 @@ std::size_t typicalStep(const std::vector<ImportedStep>& steps) {
   return medianPosition(durations);
 }
 
-ReductionGroups reductionsOf(const ImportedTrace& trace, const ImportedStep& step) {
-  const int copies = std::max(1, trace.replicas) * std::max(1, trace.tensor);
-  ReductionGroups groups{std::max(1, step.trace.ranks / copies), std::max(1, trace.tensor), {}};
-  for (const NamedSpan& operation : step.operations) {
-    if (groupNamed(operation.name) == OperationGroup::Replicas)
-      groups.names[{Rank(operation.worker.value), operation.start, operation.end}] = operation.name;
-  }
-  return groups;
-}
-
 std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
   auto imported = importTrace(paths, [&](std::uint64_t done, std::uint64_t all) {
     return !progress || progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(all));
@@ -214,7 +205,7 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
     auto measured = std::make_shared<Measured>();
     measured->title = QString::fromStdString(imported->steps.size() > 1 ? imported->title + " · " + step.name : imported->title);
     measured->step = static_cast<int>(loaded->measured.size());
-    measured->reductions = reductionsOf(*imported, step);
+    measured->reductions = reductionGroups(step.operations, step.trace.ranks, imported->replicas, imported->tensor);
     measured->trace = std::move(step.trace);
     measured->timeline = timelineOf(measured->trace);
     measured->metrics = metricsOf(measured->trace);

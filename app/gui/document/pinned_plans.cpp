@@ -16,20 +16,18 @@ std::shared_ptr<const Measured> stepOf(const Prediction& prediction, const QStri
   const QString title = QStringLiteral("%1: %2, %3, %4, %5")
                             .arg(name, QString::fromStdString(prediction.rows->name), QString::fromStdString(counted(shape.ranks, "rank")),
                                  QString::fromStdString(counted(shape.microbatches, "microbatch")), durationText(prediction.step));
-  const Partition& partition = prediction.priced.partition;  // of no stages where there is no model
-  return pinnedStep(name, title, traceOf(prediction), partition.stages.empty() ? std::nullopt : std::optional(beginsOf(partition)));
+  return pinnedStep(name, title, traceOf(prediction), cutOf(prediction.priced.partition, prediction.priced.cuts));
 }
 
 }  // namespace
 
-std::shared_ptr<const Measured> pinnedStep(const QString& name, const QString& title, Trace trace,
-                                           std::optional<std::vector<NodeId>> begins) {
+std::shared_ptr<const Measured> pinnedStep(const QString& name, const QString& title, Trace trace, std::optional<ModelCut> cut) {
   auto step = std::make_shared<Measured>();
   step->title = title;
   step->pinnedAs = name;
   step->timeline = timelineOf(trace);
   step->trace = std::move(trace);
-  step->begins = std::move(begins);
+  step->cut = std::move(cut);
   return step;
 }
 

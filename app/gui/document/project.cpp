@@ -262,8 +262,10 @@ std::vector<PinnedPlan> parsePins(const JsonPart& list, const Design& of, const 
     if (j.has("same_profile") && j["same_profile"].as<bool>()) design.profile = of.profile;
     Trace trace = parseBlob(QByteArray::fromBase64(QByteArray::fromStdString(j["trace"].as<std::string>())).toStdString(),
                             fmt::format("Pinned plan {} in {}", name.toStdString(), source));
-    const auto begins = design.models.empty() ? std::nullopt : std::optional(design.request.begins);
-    auto step = pinnedStep(name, QString::fromStdString(j["title"].as<std::string>()), std::move(trace), begins);
+    const PlanRequest& r = design.request;
+    std::optional<ModelCut> cut;
+    if (!design.models.empty()) cut = ModelCut{{}, r.replicaBegins.empty() ? std::vector<std::vector<NodeId>>{r.begins} : r.replicaBegins};
+    auto step = pinnedStep(name, QString::fromStdString(j["title"].as<std::string>()), std::move(trace), cut);
     pins.push_back({name, std::move(design), std::move(step)});
   }
   return pins;

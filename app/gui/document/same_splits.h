@@ -5,10 +5,10 @@
 
 namespace pw::gui {
 
-/// Whether the model is cut at the same places in a step as in a prediction of the design. A step with other splits has other work in the
-/// actions of the same name, so their times do not compare. Of a trace of another tool that is not known, and counts as the same.
+/// Whether the model is cut at the same places in a step as in a prediction of the design (`pw::splitsOf`). A step with other splits has
+/// other work in the actions of the same name, so their times do not compare.
 [[nodiscard]] Splits splitsOf(const Prediction& prediction, const Measured& step, const Design& design);
-/// Of two steps; those of two models have other splits.
+/// Of two steps.
 [[nodiscard]] Splits splitsOf(const Measured& a, const Measured& b);
 
 }  // namespace pw::gui

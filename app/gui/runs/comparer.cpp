@@ -1,25 +1,19 @@
 #include "app/gui/runs/comparer.h"
 
-#include "simulator/trace/reductions.h"
+#include "engine/planning/run_verdict.h"
 
 namespace pw::gui {
 namespace {
 
-/// Cuts off what ranks waited for others to begin reductions; a prediction has no such waits. Their sum.
-Ns cutWaits(const Measured& step, Trace& trace) {
-  if (!step.pinnedAs.isEmpty()) return 0;
-  return cutReductionWaits(trace, step.reductions.ranks, step.reductions.tensor, step.reductions.names);
+JudgedStep judgedStep(const Measured& step) {
+  return {step.trace, step.pinnedAs.isEmpty() ? std::optional(step.reductions) : std::nullopt};
 }
 
 StepVerdict verdictOn(const ComparisonSubject& subject) {
   const Measured& m = *subject.measured;
   if (!subject.other && m.run) return judgeRun(*m.run, m.trace);
-  StepVerdict result;
-  Trace after = m.trace, before = subject.other ? subject.other->trace : traceOf(*subject.prediction);
-  result.afterWaits = cutWaits(m, after);
-  if (subject.other) result.beforeWaits = cutWaits(*subject.other, before);
-  result.verdict = judge(before, after, {}, subject.splits);
-  return result;
+  const JudgedStep before = subject.other ? judgedStep(*subject.other) : JudgedStep{traceOf(*subject.prediction), std::nullopt};
+  return judgeSteps(before, judgedStep(m), subject.splits);
 }
 
 }  // namespace

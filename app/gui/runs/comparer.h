@@ -5,7 +5,7 @@
 
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
-#include "engine/planning/step_verdict.h"
+#include "simulator/report/step_verdict.h"
 
 namespace pw::gui {
 

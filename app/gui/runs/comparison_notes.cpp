@@ -22,13 +22,6 @@ QString whyNotCompared(const Measured* measured, const RunRecord* run) {
                         : translated("There is no prediction to compare this with.");
 }
 
-QString waitsNote(const QString& step, Ns waits) {
-  if (waits == 0) return {};
-  return translated(
-             "Before reductions of gradients, ranks of %1 waited %2 in all for others to begin them; REDUCE_GRAD is without these waits.")
-      .arg(step, durationText(waits));
-}
-
 namespace {
 
 /// Which times a run was predicted from; empty where that is not known.

@@ -16,7 +16,4 @@ namespace pw::gui {
 /// one that is predicted now (null: none), shared cores, or took much longer or shorter than predicted; then which times that was from.
 [[nodiscard]] QStringList notesOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict);
 
-/// How long ranks waited for others to begin reductions, which the table does not count; `step` did it. Empty where they did not.
-[[nodiscard]] QString waitsNote(const QString& step, Ns waits);
-
 }  // namespace pw::gui

@@ -419,12 +419,12 @@ void RunsPanel::Private::judge() {
 /// Shows the last result.
 void RunsPanel::Private::present() {
   const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
-  const auto& [measured, with, prediction, splits] = comparer.subject();
+  const auto& [measured, with, prediction, splits] = comparer.subject();  // the verdict says where splits differ
   const StepVerdict& result = comparer.result();
   QStringList notes;
-  if (splits == Splits::Other) notes << tr("Their splits differ, so their stages are not compared.");
-  if (with) notes << waitsNote(nameOf(*with), result.beforeWaits);
-  notes << waitsNote(with || !measured->run ? nameOf(*measured) : tr("the run"), result.afterWaits);
+  const auto noteWaits = [&](const QString& name, Ns waits) { notes << QString::fromStdString(waitsText(name.toStdString(), waits)); };
+  if (with) noteWaits(nameOf(*with), result.beforeWaits);
+  noteWaits(with || !measured->run ? nameOf(*measured) : tr("the run"), result.afterWaits);
   notes.removeAll(QString());
   if (!measured->pinnedAs.isEmpty()) {
     comparison->show(result.verdict, tr("this plan"), tr("plan %1").arg(measured->pinnedAs), Happened::No, notes);

@@ -168,6 +168,11 @@ class Comparison:
         return self._verdict.unmatched
 
     @property
+    def same_splits(self) -> bool:
+        """Whether both cut the model at the same places; if not, their stages are not compared. A trace does not say it, and counts as same."""
+        return self._verdict.same_splits
+
+    @property
     def reduction_waits_ns(self) -> tuple[int, int]:
         """How long all ranks of each waited for others to begin reductions of gradients, which count from then on: before, after."""
         return self._verdict.before_reduction_waits_ns, self._verdict.after_reduction_waits_ns
@@ -203,7 +208,14 @@ def compare(before: Run | Trace | Prediction, after: Run | Trace | Prediction | 
     elif "" in names and names != ["", ""]:
         names = [name or ("the prediction" if isinstance(one, Prediction) else "the trace") for name, one in zip(names, (before, after))]
     happened = not (isinstance(before, Prediction) and isinstance(after, Prediction))
-    return Comparison(native.judge(_trace_of(before), _trace_of(after)), names[0], names[1], happened)
+    verdict = native.judge(_trace_of(before), _trace_of(after), _cut_of(before), _cut_of(after))
+    return Comparison(verdict, names[0], names[1], happened)
+
+
+def _cut_of(one: Run | Trace | Prediction) -> native.ModelCut | None:
+    if isinstance(one, Trace):
+        return None
+    return one._cut if isinstance(one, Prediction) else one.plan._cut
 
 
 def _trace_of(one: Run | Trace | Prediction) -> Trace:

@@ -161,5 +161,35 @@ TEST(Synthetic, ComparesReductionsWithoutTheWaitForOtherReplicas) {
               testing::HasSubstr("\nBefore reductions of gradients, ranks of the rehearsal waited "));
 }
 
+// Stages of two plans with other splits do other work.
+TEST(Synthetic, DoesNotCompareStagesWhereSplitsDiffer) {
+  const Folder folder;
+  const std::string store = folder.file("runs.db");
+  std::vector<std::string> plans;
+  for (const std::string at : {"blocks.2", "blocks.1"}) {
+    plans.push_back(folder.file(at + ".json"));
+    std::filesystem::rename(planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2", "--split", at}), plans.back());
+    ASSERT_EQ(finish({"run", plans.back(), "--synthetic", "--steps", "2", "--store", store}).status, 0);
+  }
+  ASSERT_EQ(finish({"run", plans.back(), "--synthetic", "--steps", "2", "--store", store}).status, 0);
+  const auto jsonOf = [](Words words) {
+    words.insert(words.begin(), "compare");
+    words.emplace_back("--json");
+    return nlohmann::json::parse(finish(words).out);
+  };
+  const std::string sentence = "Their splits differ, so their stages are not compared.";
+  for (const Words& words : {Words{"--store", store, "--run", "1", "--with", "2"}, Words{"--trace", plans[0], "--with-trace", plans[1]}}) {
+    const nlohmann::json document = jsonOf(words);
+    EXPECT_EQ(document.at("same_splits"), false) << words[0];
+    EXPECT_TRUE(document.at("by_stage").empty()) << words[0];
+    EXPECT_THAT(document.at("verdict").at("sentence").get<std::string>(),
+                testing::AllOf(testing::HasSubstr(sentence), testing::Not(testing::HasSubstr("of stage"))));
+  }
+  const nlohmann::json same = jsonOf({"--store", store, "--run", "2", "--with", "3"});
+  EXPECT_EQ(same.at("same_splits"), true);
+  EXPECT_EQ(same.at("by_stage").size(), 2U);
+  EXPECT_THAT(same.at("verdict").at("sentence").get<std::string>(), testing::Not(testing::HasSubstr(sentence)));
+}
+
 }  // namespace
 }  // namespace pw::test

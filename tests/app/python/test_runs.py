@@ -85,6 +85,25 @@ def test_reductions_count_without_waits_for_other_ranks(root, gpt, tmp_path):
         assert comparison.reduction_waits_ns[1] > 0, "no two ranks begin at one nanosecond"
 
 
+def test_stages_are_not_compared_where_splits_differ(root, gpt, tmp_path):
+    """As `pipewright compare` and the app, with their sentence."""
+    even, other = (pw.plan(gpt, ranks=2, microbatches=2, splits=[at], cluster="cpu-workstation") for at in ("blocks.2", "blocks.1"))
+    path = tmp_path / "splits.db"
+    for plan in (even, other):
+        pw.run(plan, steps=2, synthetic=True, store=path)
+    store = pw.Store(path)
+    comparison = pw.compare(store[1], store[2])
+    assert not comparison.same_splits and comparison.to_dict()["by_stage"] == []
+    assert "Their splits differ, so their stages are not compared." in comparison.sentence
+    words = [root / "build" / "bin" / "pipewright", "compare", "--store", str(path), "--json", "--run", "1", "--with", "2"]
+    printed = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    assert {key: printed[key] for key in comparison.to_dict()} == comparison.to_dict()
+    predicted = pw.compare(pw.simulate(even), pw.simulate(other))
+    assert not predicted.same_splits and "of stage" not in predicted.sentence
+    assert pw.compare(store[1], pw.simulate(even)).same_splits
+    assert pw.compare(store[1].trace, pw.simulate(other)).same_splits, "a trace does not say it"
+
+
 def test_a_step_equals_itself():
     p = pw.simulate(pw.schedule("1f1b", ranks=2, microbatches=4))
     same = pw.compare(p, p.trace)

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,10 +13,12 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/page/content.h"
 #include "simulator/page/tracks.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/timeline/fill.h"
 #include "tests/support/random_costs.h"
+#include "tests/support/reducing_step.h"
 
 namespace pw {
 namespace {
@@ -106,6 +109,18 @@ TEST(Page, NamesCannotEndTheDocumentsParts) {
   EXPECT_THAT(html, Not(HasSubstr("<b>")));
   EXPECT_EQ(dataOf(html)["title"], "</script><script>alert(1)</script><b>&\xEF\xBF\xBD");
   EXPECT_THAT(html, Not(HasSubstr("http")));
+}
+
+TEST(Page, ErrorsCountReductionsFromTheLastRankThatBeginsThem) {
+  const Trace predicted = test::reducingStep(10), measured = test::reducingStep(40);
+  Page page{"t", "", {}, {{"predicted", &predicted, nullptr}, {"measured", &measured, nullptr}}, {}};
+  addErrors(page, Plan(), {});
+  const auto table = std::ranges::find(page.tables, "Error by kind", &PageTable::title);
+  ASSERT_NE(table, page.tables.end());
+  const auto row = std::ranges::find_if(table->rows, [](const auto& cells) { return cells.front() == "REDUCE_GRAD"; });
+  ASSERT_NE(row, table->rows.end());
+  EXPECT_EQ((*row)[2], (*row)[1]) << "both ranks reduce in 5 ns once both are there";
+  EXPECT_THAT(page.sentence, HasSubstr("ranks of measured waited 30 ns in all"));
 }
 
 TEST(Page, NumbersAreInBase36) {

@@ -158,7 +158,7 @@ TEST(Compare, EmptyTracesCompareEqual) {
 }
 
 TEST(Compare, JsonHasTheDocumentedNames) {
-  const auto json = nlohmann::json::parse(comparisonJson(judge(example(), example()), "As predicted."));
+  const auto json = nlohmann::json::parse(comparisonJson(judgeSteps({example()}, {example()}), "As predicted."));
   EXPECT_EQ(json.at("makespan_error"), 0.0);
   EXPECT_EQ(json.at("action_error"), 0.0);
   EXPECT_EQ(json.at("by_kind")[0].at("group"), "F");

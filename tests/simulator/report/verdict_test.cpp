@@ -105,7 +105,9 @@ TEST(Verdict, SaysHowFarOffThePredictionWasAndWhereItComesFrom) {
 TEST(Verdict, OfOtherSplitsBlamesNoStage) {
   const Verdict verdict = judge(predictedTrace(), slowerTrace(kMs), {}, Splits::Other);
   EXPECT_TRUE(verdict.comparison.byStage.empty());
-  EXPECT_EQ(verdictText(verdict, "run 3", "run 5"), "Run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B, +4.00 ms.");
+  EXPECT_EQ(verdictText(verdict, "run 3", "run 5"),
+            "Run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B, +4.00 ms. Their splits differ, so their stages are "
+            "not compared.");
 }
 
 TEST(Verdict, NamesWhatGoesOnBesideComputingWhereThatIsMore) {

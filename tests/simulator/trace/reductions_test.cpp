@@ -35,10 +35,10 @@ TEST(ReductionWaits, AreFromTheFirstToTheLastThatBegins) {
 TEST(ReductionWaits, AreOfTheRanksThatReduceTogether) {
   // Tensor-parallel ranks 0 and 1 of two replicas with one pipeline rank: 0 reduces with 2, and 1 with 3.
   Trace trace{4, {reduction(0, 0, 0, 20), reduction(1, 0, 4, 20), reduction(2, 0, 10, 20), reduction(3, 0, 12, 20)}, {}};
-  EXPECT_EQ(cutReductionWaits(trace, 1, 2), (10 - 0) + (12 - 4));
+  EXPECT_EQ(cutReductionWaits(trace, {1, 2}), (10 - 0) + (12 - 4));
   // Of no stage: with the same pipeline rank of another replica.
   Trace whole{4, {reduction(0, -1, 0, 20), reduction(1, -1, 4, 20), reduction(2, -1, 10, 20), reduction(3, -1, 12, 20)}, {}};
-  EXPECT_EQ(cutReductionWaits(whole, 2), (10 - 0) + (12 - 4));
+  EXPECT_EQ(cutReductionWaits(whole, {2}), (10 - 0) + (12 - 4));
   // One after the other: not one reduction.
   Trace apart{2, {reduction(0, 0, 0, 5), reduction(1, 0, 6, 9)}, {}};
   EXPECT_EQ(cutReductionWaits(apart), 0);
@@ -60,10 +60,10 @@ TEST(ReductionWaits, AreNotOfOperationsThatOnlyLookLikeReductions) {
   trace = drawn;
   EXPECT_EQ(cutReductionWaits(trace), 0);
   EXPECT_EQ(trace, drawn);
-  EXPECT_EQ(cutReductionWaits(trace, 1, 1, {{{Rank(0), 30, 40}, "grads-all-reduce"}, {{Rank(1), 35, 40}, "grads-all-reduce"}}), 35 - 30);
+  EXPECT_EQ(cutReductionWaits(trace, {1, 1, {{{Rank(0), 30, 40}, "grads-all-reduce"}, {{Rank(1), 35, 40}, "grads-all-reduce"}}}), 35 - 30);
   EXPECT_EQ(trace.spans[0].start, 0);
   trace = drawn;
-  EXPECT_EQ(cutReductionWaits(trace, 1, 1, {{{Rank(0), 30, 40}, "grads-all-reduce"}, {{Rank(1), 35, 40}, "params-all-gather"}}), 0);
+  EXPECT_EQ(cutReductionWaits(trace, {1, 1, {{{Rank(0), 30, 40}, "grads-all-reduce"}, {{Rank(1), 35, 40}, "params-all-gather"}}}), 0);
 }
 
 }  // namespace
