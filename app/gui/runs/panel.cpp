@@ -1,12 +1,8 @@
 #include "app/gui/runs/panel.h"
 
-#include <QDir>
 #include <QSplitter>
-#include <QStandardPaths>
-#include <QThread>
 #include <QTimer>
 #include <QVBoxLayout>
-#include <algorithm>
 #include <utility>
 
 #include "app/gui/common/body.h"
@@ -22,10 +18,8 @@
 #include "app/gui/runs/run_controls.h"
 #include "app/gui/runs/run_history.h"
 #include "app/gui/runs/run_loading.h"
-#include "app/gui/runs/run_task.h"
+#include "app/gui/runs/run_starter.h"
 #include "engine/planning/plan_settings.h"
-#include "engine/run/host_inventory.h"
-#include "schedules/error.h"
 
 namespace pw::gui {
 namespace {
@@ -39,13 +33,13 @@ struct RunsPanel::Private {
 
   RunsPanel& panel;
   Document& document;
-  RunTask task;
   Comparer comparer;
-  Job loading, planning, looking;
+  Job loading, planning;
   QTimer settle;  ///< the prediction has not changed for a moment
   RunControls* controls = nullptr;
   RunHistory* history = nullptr;
   ComparisonView* comparison = nullptr;
+  std::unique_ptr<RunStarter> starter;  ///< ends before what it reports to
 
   /// What we gave the document.
   struct Shown {
@@ -56,47 +50,23 @@ struct RunsPanel::Private {
     std::shared_ptr<const Measured> step;   ///< of the record
     std::shared_ptr<const Measured> other;  ///< the run it is compared with
   } shown;
-  std::shared_ptr<const Measured> shownBefore;  ///< what was shown before a run began
-  std::shared_ptr<const ModelGraph> profiled;
-  std::shared_ptr<const Profile> followed;          ///< the costs that the controls follow
-  std::optional<int> pendingSteps;                  ///< a run that waits for its prediction
   std::optional<std::pair<RunId, int>> wantedStep;  ///< of a run that is loaded as soon as it is listed; nothing: its median one
-  bool isRun = false, follows = false, wasBusy = false;
-  bool isRefused = false;  ///< and the line says so, until there is a plan
 
   void build();
   void connectAll();
-  void updateControls();
-  void followCosts();
-  void begin();
-  void endRun(bool ok, std::optional<RunId> id, const QString& error);
-  void endProfile(const std::shared_ptr<const Profile>& result, const QString& error);
   void load(const std::vector<RunId>& ids);
   void showStep(std::optional<int> step);
   void loadPlan();
   void follow();
   void judge();
   void present();
-  void showCrowding();
-
-  int cores = 0;  ///< of this machine; 0: not known yet
 };
 
 RunsPanel::RunsPanel(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
   d->build();
   d->connectAll();
-  d->updateControls();
-  d->followCosts();
   refresh();
   d->follow();
-  d->looking.start(tr("Look for GPUs"), [this](JobControl&) -> std::function<void()> {
-    const HostInventory here = hostInventory();
-    return [this, transports = here.transports, cores = here.host.machine.cores] {
-      d->controls->setTransports(transports);
-      d->cores = cores;
-      d->showCrowding();
-    };
-  });
 }
 
 RunsPanel::~RunsPanel() { disconnect(&d->document, nullptr, this, nullptr); }
@@ -106,6 +76,7 @@ RunsPanel::~RunsPanel() { disconnect(&d->document, nullptr, this, nullptr); }
 void RunsPanel::Private::build() {
   auto* splitter = new QSplitter(Qt::Horizontal, &panel);
   controls = new RunControls(&panel);
+  starter = std::make_unique<RunStarter>(document, *controls);
   history = new RunHistory(&panel);
   comparison = new ComparisonView(&panel);
   auto* layout = new QVBoxLayout(&panel);
@@ -124,27 +95,18 @@ void RunsPanel::Private::build() {
 
 void RunsPanel::Private::connectAll() {
   RunsPanel* p = &panel;
-  connect(controls, &RunControls::runRequested, p, &RunsPanel::startRun);
-  connect(controls, &RunControls::profileRequested, p, &RunsPanel::startProfile);
-  connect(controls, &RunControls::cancelRequested, p, &RunsPanel::cancel);
+  RunStarter* s = starter.get();
+  connect(s, &RunStarter::recorded, p, [this](RunId run) { history->choose({run}); });
+  connect(s, &RunStarter::runFinished, p, &RunsPanel::runFinished);
+  connect(s, &RunStarter::profileFinished, p, &RunsPanel::profileFinished);
+  connect(s, &RunStarter::failed, p, &RunsPanel::failed);
+  connect(s, &RunStarter::busyChanged, p, &RunsPanel::busyChanged);
   connect(&document, &Document::storeChanged, p, &RunsPanel::refresh);
-  connect(&document, &Document::modelChanged, p, [this] { updateControls(); });
-  connect(&document, &Document::designChanged, p, [this] {
-    followCosts();
-    const QString before = controls->hint();
-    showCrowding();
-    if (controls->hint() != before && !panel.isBusy()) controls->say({});  // a result of another plan
-  });
   connect(&document, &Document::measuredChanged, p, [this] { follow(); });
-  connect(&document, &Document::predictionChanged, p, [this] {
-    settle.start();
-    updateControls();
-    if (document.problem().isEmpty() && std::exchange(isRefused, false)) controls->say({});
-    if (pendingSteps && !document.isPredicting()) begin();
-  });
+  connect(&document, &Document::predictionChanged, p, [this] { settle.start(); });
   connect(&settle, &QTimer::timeout, p, [this] { document.isDragging() ? settle.start() : judge(); });
   connect(history, &RunHistory::selectionChanged, p, [this] {
-    follows = false;  // a user who looks at another run is not interrupted
+    starter->stopFollowing();  // a user who looks at another run is not interrupted
     load(history->selected());
   });
   connect(history, &RunHistory::listed, p, [this] {
@@ -160,144 +122,13 @@ void RunsPanel::Private::connectAll() {
   connect(&comparer, &Comparer::failed, p, &RunsPanel::failed);
   connect(comparison, &ComparisonView::stepChosen, p, [this](std::optional<int> step) { showStep(step); });
   for (Job* job : {&loading, &planning}) connect(job, &Job::failed, p, &RunsPanel::failed);
-  connect(&task, &RunTask::progressed, p, [this](qint64 done, qint64 all, const QString& note) {
-    controls->setProgress(
-        done, all, isRun ? tr("Step %1 of %2, %3").arg(done).arg(all).arg(note) : tr("%1 of %2 %3 measured").arg(done).arg(all).arg(note));
-  });
-  connect(&task, &RunTask::arrived, p, [this](const std::shared_ptr<const Measured>& measured) {
-    if (follows) document.setMeasured(measured);
-  });
-  connect(&task, &RunTask::runEnded, p, [this](bool ok, std::optional<RunId> id, const QString& error) { endRun(ok, id, error); });
-  connect(&task, &RunTask::profileEnded, p,
-          [this](const std::shared_ptr<const Profile>& result, const QString& error) { endProfile(result, error); });
 }
 
-void RunsPanel::Private::updateControls() {
-  const bool busy = panel.isBusy();
-  controls->setState(busy, document.graph() != nullptr, document.problem());
-  if (busy == wasBusy) return;
-  wasBusy = busy;
-  emit panel.busyChanged(busy);
-}
-
-/// New measured costs are best compared with a run that computes as they were measured.
-void RunsPanel::Private::followCosts() {
-  const auto profile = document.design().profile;
-  if (profile == followed) return;
-  followed = profile;
-  if (profile && !profile->estimated) controls->follow(profile->computing);
-}
-
-void RunsPanel::Private::showCrowding() {
-  const PlanRequest& r = document.design().request;
-  const bool onCores = document.graph() && !factsOf(controls->transport()).onGpu;
-  const QString note = onCores ? QString::fromStdString(crowdingNote(r.ranks * r.replicas, cores)) : QString();
-  controls->setHint(note);
-}
-
-// ---- Runs and profiles ----
-
-void RunsPanel::startRun(int steps) {
-  if (isBusy()) return;
-  if (const QString problem = d->document.problem(); !problem.isEmpty() && !d->document.isPredicting()) {
-    d->isRefused = true;
-    d->controls->say(tr("There is no plan to run: %1").arg(problem));  // the plan and the timeline show it as well
-    return emit runFinished(false);
-  }
-  d->controls->setSteps(steps);
-  d->isRun = true;
-  d->pendingSteps = steps;
-  d->controls->setProgress(0, 0, tr("Starting the ranks …"));
-  d->updateControls();
-  if (!d->document.isPredicting()) d->begin();
-}
-
-/// Starts what `startRun` requested.
-void RunsPanel::Private::begin() {
-  const int count = *std::exchange(pendingSteps, std::nullopt);
-  try {
-    RunRequest request;
-    request.plan = std::make_shared<const Plan>(document.plan());
-    request.steps = count;
-    request.transport = controls->transport();
-    request.precision = controls->computing().precision;
-    request.optimizer = document.design().request.optimizer;
-    if (document.storePath().isEmpty()) {
-      const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
-      if (!folder.mkpath(QStringLiteral(".")))
-        throw Error(tr("Cannot create the folder %1 for runs; choose a run store.").arg(folder.path()).toStdString());
-      document.setStorePath(folder.filePath(QStringLiteral("runs.db")));
-    }
-    request.store = document.storePath();
-    shownBefore = document.measured();
-    follows = true;
-    task.run(request);
-    updateControls();
-  } catch (const Error& e) {
-    endRun(false, {}, QString::fromUtf8(e.what()));
-  }
-}
-
-void RunsPanel::Private::endRun(bool ok, std::optional<RunId> id, const QString& error) {
-  const auto last = std::exchange(shownBefore, nullptr);
-  if (ok)
-    controls->say(id ? tr("Run %1 is recorded.").arg(id->value) : QString());
-  else
-    controls->say(error.isEmpty() ? tr("The run was cancelled.") : tr("The run failed: %1").arg(error));
-  updateControls();
-  const auto now = document.measured();
-  if (!ok && now && now->live) document.setMeasured(last);
-  if (ok && id) history->choose({*id});
-  emit document.storeChanged();  // lists it, also one that failed
-  if (!error.isEmpty()) emit panel.failed(error);
-  emit panel.runFinished(ok);
-}
-
-void RunsPanel::startProfile() {
-  if (isBusy()) return;
-  if (!d->document.graph()) {
-    emit failed(tr("No model is open to profile; open one first."));
-    emit profileFinished(false);
-    return;
-  }
-  d->isRun = false;
-  d->profiled = d->document.graph();
-  const PlanRequest& r = d->document.design().request;
-  d->controls->setProgress(0, 0, tr("Starting to measure …"));
-  d->task.profile({d->document.design().models, r.microbatch, std::clamp(r.ranks * r.replicas, 1, std::max(1, QThread::idealThreadCount())),
-                   r.loss, d->controls->computing()});
-  d->updateControls();
-}
-
-void RunsPanel::Private::endProfile(const std::shared_ptr<const Profile>& result, const QString& error) {
-  const bool same = profiled == document.graph();
-  profiled.reset();
-  QString sentence = error;
-  if (result && (!same || result->nodes.size() != document.graph()->nodes.size()))
-    sentence = tr("The profile belongs to a model that is no longer open; profile again.");
-  const bool ok = result && sentence.isEmpty();
-  if (ok) document.edit(tr("Use measured profile"), [&](Design& design) { design.profile = result; });
-  controls->say(ok                   ? tr("Costs are now measured on this machine.")
-                : sentence.isEmpty() ? tr("The profile was cancelled.")
-                                     : tr("The profile failed: %1").arg(sentence));
-  updateControls();
-  if (!sentence.isEmpty()) emit panel.failed(sentence);
-  emit panel.profileFinished(ok);
-}
-
-void RunsPanel::cancel() {
-  if (d->pendingSteps) {
-    d->pendingSteps.reset();
-    d->endRun(false, {}, {});
-    return;
-  }
-  d->controls->setProgress(0, 0, tr("Cancelling …"));
-  d->task.cancel();
-}
-
-bool RunsPanel::isBusy() const { return d->pendingSteps.has_value() || d->task.isRunning(); }
-
-void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program); }
+void RunsPanel::startRun(int steps) { d->starter->startRun(steps); }
+void RunsPanel::startProfile() { d->starter->startProfile(); }
+void RunsPanel::cancel() { d->starter->cancel(); }
+bool RunsPanel::isBusy() const { return d->starter->isBusy(); }
+void RunsPanel::setProgram(const QString& program) { d->starter->setProgram(program); }
 
 // ---- History ----
 
@@ -317,7 +148,7 @@ void RunsPanel::compareRuns(RunId id, RunId with) {
 
 void RunsPanel::showNothing() {
   d->loading.cancel();
-  d->follows = false;
+  d->starter->stopFollowing();
   d->history->selectNone();
   d->shown = {};
   d->document.setMeasured(nullptr);
