@@ -1,7 +1,9 @@
 #include "app/gui/document/notes.h"
 
+#include <filesystem>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
 
 namespace pw::gui {
@@ -12,9 +14,34 @@ std::string noteText(const QString& text) {
   return line.toStdString();
 }
 
+void setAbout(Note& note, const Measured& measured) {
+  if (measured.run)
+    note.run = runNameOf(*measured.run);
+  else if (!measured.pinnedAs.isEmpty())
+    note.pinned = measured.title.toStdString();
+  else
+    note.trace = measured.from.paths;
+}
+
 bool isAbout(const Note& note, const Measured* measured) {
-  if (!note.run) return true;
-  return measured != nullptr && measured->run && isRun(*note.run, measured->run->id, measured->run->startedAt);
+  if (!note.run && note.trace.empty() && note.pinned.empty()) return true;
+  if (measured == nullptr) return false;
+  if (note.run) return measured->run && isRun(*note.run, measured->run->id, measured->run->startedAt);
+  if (!note.pinned.empty()) return !measured->pinnedAs.isEmpty() && measured->title.toStdString() == note.pinned;
+  return !measured->run && measured->from.paths == note.trace;
+}
+
+QString subjectOf(const Note& note) {
+  if (note.run) return titleOf(*note.run);
+  if (!note.pinned.empty()) return translated("plan %1").arg(QString::fromStdString(note.pinned));
+  if (note.trace.empty()) return {};
+  const QString first = QString::fromStdString(std::filesystem::path(note.trace.front()).filename().string());
+  return note.trace.size() == 1 ? first : translated("%1 and %2 more").arg(first).arg(note.trace.size() - 1);
+}
+
+QString howToShow(const Note& note) {
+  if (note.run) return translated("choose that run under Runs");
+  return note.pinned.empty() ? translated("open that trace") : translated("choose it under Pinned plans");
 }
 
 bool addNote(Document& document, Note note) {

@@ -25,7 +25,10 @@ struct Note {
   std::string text;
   Ns time = 0;                     ///< of a block: where it was when the note was written; used while there is no such block
   std::optional<BlockName> block;  ///< the note goes where it goes
-  std::optional<RunName> run{};    ///< that it is about, and is shown with; nothing: the plan, or a trace
+  // What it is about, and is shown with; without any of these it is the plan.
+  std::optional<RunName> run{};
+  std::vector<std::string> trace{};  ///< of another tool: its files, absolute
+  std::string pinned{};              ///< a plan's title
 
   bool operator==(const Note&) const = default;
 };
@@ -37,8 +40,14 @@ inline constexpr std::size_t kLongestNote = 2000;  ///< bytes
 class Document;
 struct Measured;
 
+/// Makes a note one about this step: of its run, its trace or its pinned plan.
+void setAbout(Note& note, const Measured& measured);
 /// Whether a note is about what is shown, where this (null: nothing) is shown as measured.
 [[nodiscard]] bool isAbout(const Note& note, const Measured* measured);
+/// `run 7 · 22 Nov 14:03`, `trace.json`, `plan A: zb-h1, 4 ranks, …`; empty: the plan.
+[[nodiscard]] QString subjectOf(const Note& note);
+/// What shows the subject of a note that is not about the plan: `choose that run under Runs`.
+[[nodiscard]] QString howToShow(const Note& note);
 
 // Each is one undo step. Notes are numbered in the order in which they were added.
 /// False: there are `kMostNotes` already.

@@ -119,6 +119,8 @@ Json notesJson(const std::vector<Note>& notes) {
   for (const Note& note : notes) {
     Json& j = all.emplace_back(Json{{"text", note.text}, {"time_ns", note.time}});
     if (note.run) j["run"] = runJson(*note.run);
+    if (!note.trace.empty()) j["trace"] = note.trace;
+    if (!note.pinned.empty()) j["pinned"] = note.pinned;
     if (!note.block) continue;
     const SpanTag& tag = note.block->tag;
     j["block"] = {{"rank", note.block->rank.value}, {"kind", std::string(nameOf(tag.kind))},
@@ -136,6 +138,8 @@ std::vector<Note> parseNotes(const JsonPart& j, const JsonDocument& document) {
     note.text = noteText(QString::fromStdString(j[i]["text"].as<std::string>()));
     note.time = j[i]["time_ns"].within<Ns>(0, kLatestNote.value);
     if (j[i].has("run")) note.run = parseRun(j[i]["run"]);
+    if (j[i].has("trace")) note.trace = j[i]["trace"].listOf<std::string>();
+    note.pinned = textOr(j[i], "pinned");
     if (!j[i].has("block")) continue;
     const JsonPart block = j[i]["block"];
     const auto kind = valueNamed<SpanKind>(block["kind"].as<std::string>());

@@ -97,7 +97,7 @@ void NotesPanel::Private::build() {
   column->setContentsMargins(6, 4, 6, 6);
   column->addLayout(line);
   column->addWidget(list, 1);
-  takeHeightLeft(*list);
+  takeHeightLeft(*list, 3);
   connect(add, &QPushButton::clicked, &w, [this] { timeline.writeNote(); });
   connect(edit, &QPushButton::clicked, &w, [this] { write(); });
   connect(remove, &QPushButton::clicked, &w, [this] { removeNote(document, chosen()); });
@@ -166,8 +166,8 @@ void NotesPanel::Private::show() {
     item->setText(Time, timeText(time, static_cast<double>(std::max<Ns>(1, time)) / 1000));
     QStringList where;
     if (note.block) where << tr("%1, rank %2").arg(nameOf(note.block->tag)).arg(note.block->rank.value);
-    if (note.run)
-      where << titleOf(*note.run);
+    if (const QString subject = subjectOf(note); !subject.isEmpty())
+      where << subject;
     else if (note.block && note.block->isMeasured)
       where << timeline.scene().measuredName;
     if (note.text.empty()) where << tr("bookmark");
@@ -177,7 +177,7 @@ void NotesPanel::Private::show() {
     if (!isAbout(note, measured.get())) {
       for (const int column : {Time, Where, Text}) {
         item->setForeground(column, currentTheme().faintText);
-        item->setToolTip(column, tr("About a run that is not shown; choose it under Runs"));
+        item->setToolTip(column, tr("About %1, which is not shown; %2").arg(subjectOf(note), howToShow(note)));
       }
     }
     if (i == current) list->setCurrentItem(item);

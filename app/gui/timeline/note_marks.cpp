@@ -144,7 +144,7 @@ Note NoteMarks::place() const {
     note.time = where.timeAt(isInside ? at->x() : tracks.center().x());
   }
   note.time = std::clamp<Ns>(note.time, 0, endOf(scene_));
-  if (const auto measured = document_.measured(); measured && measured->run && !isAboutPlan()) note.run = runNameOf(*measured->run);
+  if (const auto measured = document_.measured(); measured && !isAboutPlan()) setAbout(note, *measured);
   return note;
 }
 
@@ -206,7 +206,7 @@ void NoteMarks::goTo(std::size_t note) {
   const std::vector<Note>& notes = document_.design().notes;
   if (note >= notes.size()) return;
   const NoteFlag* const shown = flagOf(note);
-  if (shown == nullptr) return emit refused(tr("This note is about %1; choose that run under Runs.").arg(titleOf(*notes[note].run)));
+  if (shown == nullptr) return emit refused(tr("This note is about %1; %2.").arg(subjectOf(notes[note]), howToShow(notes[note])));
   const NoteFlag flag = *shown;
   current_ = note;
   isFresh_ = true;

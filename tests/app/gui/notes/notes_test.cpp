@@ -263,6 +263,53 @@ TEST_F(NotesShown, WhatIsWrittenBesideARunIsShownWithThatRunAlone) {
   EXPECT_EQ(texts(), (QStringList{"slow", "planned so", ""}));
 }
 
+TEST_F(NotesShown, WhatIsWrittenBesideATraceOrAPinnedPlanIsShownWithThatAlone) {
+  const auto texts = [this] {
+    QStringList shown;
+    for (const NoteFlag& flag : widget.scene().notes) shown << flag.text;
+    return shown;
+  };
+  const auto showStep = [this](const QString& pinned, const std::vector<std::string>& trace) {
+    measure([](CostTable& costs) { costs.stages[1].backward *= 2; });
+    auto step = std::make_shared<Measured>(*document.measured());
+    step->pinnedAs = pinned.left(1);
+    step->title = pinned;
+    step->from.paths = trace;
+    document.setMeasured(step);
+  };
+  const auto note = [this](const QString& text) {
+    widget.select(at(1, SpanKind::Backward, 1, 2, Source::Measured));
+    key(Qt::Key_N);
+    write(text);
+  };
+  const QString planA = QStringLiteral("A: zb-h1, 4 ranks");
+  showStep({}, {"/t/a.json"});
+  note(QStringLiteral("of the trace"));
+  showStep(planA, {});
+  EXPECT_EQ(texts(), QStringList());
+  note(QStringLiteral("of the plan"));
+  EXPECT_EQ(texts(), QStringList{"of the plan"});
+  for (const QString& other : {QStringLiteral("A: gpipe, 4 ranks"), QStringLiteral("B: zb-h1, 4 ranks")}) {
+    showStep(other, {});
+    EXPECT_EQ(texts(), QStringList());
+  }
+  showStep({}, {"/t/a.json", "/t/b.json"});
+  EXPECT_EQ(texts(), QStringList()) << "another trace";
+  auto* list = panel().findChild<QTreeWidget*>();
+  EXPECT_EQ(list->topLevelItem(0)->text(1), "1B2, rank 1, a.json");
+  EXPECT_EQ(list->topLevelItem(1)->text(1), "1B2, rank 1, plan " + planA);
+  QSignalSpy refused(&widget, &TimelineWidget::editRefused);
+  widget.goToNote(0);
+  widget.goToNote(1);
+  ASSERT_EQ(refused.count(), 2);
+  EXPECT_EQ(refused[0][0].toString(), "This note is about a.json; open that trace.");
+  EXPECT_EQ(refused[1][0].toString(), "This note is about plan " + planA + "; choose it under Pinned plans.");
+  showStep({}, {"/t/a.json"});
+  EXPECT_EQ(texts(), QStringList{"of the trace"});
+  showStep(planA, {});
+  EXPECT_EQ(texts(), QStringList{"of the plan"});
+}
+
 TEST_F(NotesShown, ThePanelSaysWhichRunANoteIsAboutAndWhereToChooseIt) {
   const RunName run{RunId(7), "2024-11-22T14:03:00Z"};
   Note note{"slow", 7 * kMs, BlockName{true, Rank(1), {SpanKind::Forward, Stage(1), Microbatch(0), Rank(1)}}};
@@ -301,7 +348,9 @@ TEST(Notes, AreSavedInAProject) {
   project.design.models = {"a.pt2"};
   project.design.notes = {{"a \"quoted\" text, µ", 5, {}},
                           {"", 7, BlockName{true, Rank(3), {SpanKind::SendBackward, Stage(3), Microbatch(1), Rank(2)}}},
-                          {"of a run", 9, {}, RunName{RunId(7), "2024-11-22T14:03:00Z"}}};
+                          {"of a run", 9, {}, RunName{RunId(7), "2024-11-22T14:03:00Z"}},
+                          {"of a trace", 9, {}, {}, {"/t/a.json", "/t/b.json"}},
+                          {"of a pinned plan", 9, {}, {}, {}, "A: zb-h1, 4 ranks"}};
   const std::string text = toJson(project);
   EXPECT_EQ(parseProject(text, "p").design.notes, project.design.notes);
   EXPECT_EQ(toJson(parseProject(text, "p")), text);
