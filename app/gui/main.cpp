@@ -159,7 +159,7 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   if (o.panel) window.showPanel(*o.panel);
   if (!settle(window)) return complain(QObject::tr("The search or run was not ready in time."), 1);
   if (!o.target.view.isEmpty())
-    window.timeline().restoreView(o.target.view);
+    window.showView(o.target.view);
   else if (window.timeline().isVisible())
     window.timeline().fitAll();
   if (!settle(window)) return 1;

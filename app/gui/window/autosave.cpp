@@ -76,9 +76,12 @@ QString unsavedPlan(const QString& path) {
   const QString time = QFileInfo(path).lastModified().toString(QStringLiteral("HH:mm"));
   try {
     const Project project = parseProject(readFile(path.toStdString()), path.toStdString());
-    if (project.unsaved && project.unsaved->title.isEmpty()) return QObject::tr("unsaved notes (%1)").arg(time);  // beside no plan
-    if (project.unsaved) return QObject::tr("unsaved plan of %1 (%2)").arg(project.unsaved->title, time);
     const Design& design = project.design;
+    const bool hasPlan = !design.models.empty() || !design.source.empty() || project.job != JobOptions();
+    const QString title = project.unsaved ? project.unsaved->title : QString();
+    if (project.unsaved && !hasPlan && title.isEmpty()) return QObject::tr("unsaved notes (%1)").arg(time);
+    if (project.unsaved && !hasPlan) return QObject::tr("unsaved notes on %1 (%2)").arg(title, time);
+    if (!title.isEmpty()) return QObject::tr("unsaved plan of %1 (%2)").arg(title, time);
     const std::string& source = design.models.empty() ? design.source : design.models.front();
     if (!source.empty())
       return QObject::tr("unsaved plan of %1 (%2)").arg(QFileInfo(QString::fromStdString(source)).completeBaseName(), time);

@@ -137,6 +137,7 @@ void MainWindow::Private::build() {
 
 void MainWindow::Private::connectAll() {
   QObject::connect(&document, &Document::predictionChanged, &window, [this] { explainHang(true); });
+  QObject::connect(&document, &Document::measuredChanged, &window, [this] { restoreWithRun(); });  // the timeline shows it already
   QObject::connect(start, &StartPage::openRequested, &window, [this] { chooseAndOpen(); });
   QObject::connect(start, &StartPage::chosen, &window, [this](const QStringList& paths) { window.open(paths); });
   QObject::connect(plan, &PlanPanel::runRequested, &window, [this] {
@@ -249,11 +250,12 @@ bool MainWindow::saveProject(const QString& path) {
 bool MainWindow::Private::maySave() {
   if (!document.isModified() || !recovers) return true;
   const QString title = document.title();
-  const auto answer =
-      QMessageBox::question(&window, title.isEmpty() ? MainWindow::tr("Unsaved notes") : MainWindow::tr("Unsaved plan"),
-                            title.isEmpty() ? MainWindow::tr("There are unsaved notes. Save them as a project?")
-                                            : MainWindow::tr("The plan of %1 has unsaved changes. Save it as a project?").arg(title),
-                            QMessageBox::Save | QMessageBox::Discard | QMessageBox::Cancel, QMessageBox::Save);
+  QString sentence = MainWindow::tr("The plan of %1 has unsaved changes. Save it as a project?").arg(title);
+  if (!hasPlan())
+    sentence = title.isEmpty() ? MainWindow::tr("There are unsaved notes. Save them as a project?")
+                               : MainWindow::tr("There are unsaved notes on %1. Save them as a project?").arg(title);
+  const auto answer = QMessageBox::question(&window, hasPlan() ? MainWindow::tr("Unsaved plan") : MainWindow::tr("Unsaved notes"), sentence,
+                                            QMessageBox::Save | QMessageBox::Discard | QMessageBox::Cancel, QMessageBox::Save);
   if (answer == QMessageBox::Cancel) return false;
   return answer == QMessageBox::Discard || save();
 }

@@ -43,6 +43,7 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] const std::vector<QAction*>& commands() const;
   void showPanel(Panel panel);
   bool showStep(int step);                    ///< of the trace that is open, from 1; false, and a message, where it has no such step
+  void showView(const QByteArray& view);      ///< of the timeline, also of what is still being loaded
   [[nodiscard]] QString viewLink() const;     ///< a command line that opens what is shown here, at the same place; empty: no file is open
   void useSchedule(Schedule schedule);        ///< compute-only, for the open model; shows why where that is not possible
   void showMessage(const QString& sentence);  ///< what went wrong

@@ -102,9 +102,9 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   }
   arrangeFor(loaded);
   if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
-  QObject::disconnect(viewOfRun);
+  viewOfRun.reset();
   if (loaded.run) {
-    if (!loaded.view.isEmpty()) restoreWithRun(loaded.view, *loaded.run);
+    if (!loaded.view.isEmpty()) viewOfRun = {loaded.view, *loaded.run};
     runs->chooseRun(loaded.run->id, loaded.runStep, loaded.run->startedAt);
     if (document.design().models.empty() && document.design().source.empty()) window.showPanel(Panel::Runs);  // there is nothing else
   }
@@ -130,22 +130,24 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
   showTitle();
 }
 
-/// What a view selects may be the run's, which is there later than the plan.
-void MainWindow::Private::restoreWithRun(const QByteArray& view, const RunName& run) {
-  const auto restore = [this, view, run] {
-    const auto measured = document.measured();
-    if (measured && measured->run && isRun(run, measured->run->id, measured->run->startedAt)) timeline->restoreView(view);
-  };
-  viewOfRun = QObject::connect(&document, &Document::measuredChanged, &window, restore,
-                               static_cast<Qt::ConnectionType>(Qt::AutoConnection | Qt::SingleShotConnection));
+void MainWindow::showView(const QByteArray& view) {
+  d->timeline->restoreView(view);
+  if (d->viewOfRun) d->viewOfRun->view = view;
+}
+
+/// Of what is shown beside the plan first, when it is the run.
+void MainWindow::Private::restoreWithRun() {
+  const auto wanted = std::exchange(viewOfRun, std::nullopt);
+  const auto measured = document.measured();
+  if (wanted && measured && measured->run && isRun(wanted->run, measured->run->id, measured->run->startedAt))
+    timeline->restoreView(wanted->view);
 }
 
 /// The plan of a run, as a file. Without a plan, notes beside that run are on it, and stay.
 void MainWindow::Private::openPlanOfRun(const QStringList& paths) {
-  const bool hasPlan = document.graph() || document.design().customCosts;
   const auto shown = document.measured();
   const bool isShown = shown && shown->run && !shown->live && paths.size() == 1 && isPlanOf(*shown->run, paths.front().toStdString());
-  keptNotes = {paths, isShown && !hasPlan ? document.design().notes : std::vector<Note>()};
+  keptNotes = {paths, isShown && !hasPlan() ? document.design().notes : std::vector<Note>()};
   window.open(paths);
   if (recovers && document.isModified()) keptNotes = {};  // the user discarded them, or stays
 }

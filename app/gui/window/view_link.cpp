@@ -50,7 +50,7 @@ void goWhenOpen(MainWindow& window, const ViewTarget& target) {
     const auto measured = window.document().measured();
     constexpr int kMostTicks = 300;  // a run that is not in the store is said by its panel
     if (target.run && !(measured && measured->run) && ++*ticks < kMostTicks) return;
-    if (!target.view.isEmpty()) window.timeline().restoreView(target.view);
+    if (!target.view.isEmpty()) window.showView(target.view);
     timer->deleteLater();
     timer->stop();
   });

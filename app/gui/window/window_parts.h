@@ -78,8 +78,12 @@ struct MainWindow::Private {
   struct {
     QStringList paths;
     std::vector<Note> notes;
-  } keptNotes;                        ///< notes that stay when these are opened: a run's plan; nothing: a plan made from what is shown
-  QMetaObject::Connection viewOfRun;  ///< to when a project's run is shown
+  } keptNotes;  ///< notes that stay when these are opened: a run's plan; nothing: a plan made from what is shown
+  struct ViewOfRun {
+    QByteArray view;
+    RunName run;
+  };
+  std::optional<ViewOfRun> viewOfRun;  ///< restored when a project's run is shown: what it selects may be the run's; nothing: no more
   QByteArray docksState;
   bool docksShown = true;
   bool isNarrow = false;  ///< the window: Plan is a tab beside Model
@@ -95,7 +99,7 @@ struct MainWindow::Private {
   void take(const Loaded& loaded, const QStringList& paths);
   void arrangeFor(const Loaded& loaded);
   void takeCluster(const QString& path);
-  void restoreWithRun(const QByteArray& view, const RunName& run);
+  void restoreWithRun();
   void openPlanOfRun(const QStringList& paths);
   void offerClusters(const std::vector<std::string>& clusters);
   void explainHang(bool marks);
@@ -103,6 +107,8 @@ struct MainWindow::Private {
   [[nodiscard]] bool mayBeForModel(const QStringList& paths) const;
   ScheduleUse useOf(const Loaded& loaded, const QStringList& paths);
   void remember(const QStringList& paths);
+  /// Else there is a trace or a run alone, or nothing.
+  [[nodiscard]] bool hasPlan() const { return document.graph() || document.design().customCosts; }
   bool maySave();
   bool save();
   bool saveAs();

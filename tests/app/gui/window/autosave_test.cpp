@@ -194,7 +194,11 @@ TEST_F(Crash, NotesWithoutAPlanAreAskedAboutAsSuch) {
   notes.unsaved = UnsavedProject{};
   writeFile(left.toStdString(), toJson(notes));
   EXPECT_TRUE(unsavedPlan(left).startsWith("unsaved notes (")) << unsavedPlan(left).toStdString();
+  notes.unsaved->title = "trace.json";
+  writeFile(left.toStdString(), toJson(notes));
+  EXPECT_TRUE(unsavedPlan(left).startsWith("unsaved notes on trace.json (")) << unsavedPlan(left).toStdString();
   notes.unsaved->title = "gpt_small";
+  notes.design.models = {"gpt_small.pt2"};
   writeFile(left.toStdString(), toJson(notes));
   EXPECT_TRUE(unsavedPlan(left).startsWith("unsaved plan of gpt_small (")) << unsavedPlan(left).toStdString();
 }

@@ -121,19 +121,22 @@ struct ProjectOfARun : WindowFixture {
     ASSERT_TRUE(QTest::qWaitFor([this] { return document().design().job != nullptr && settle(); }, kLongMs))
         << window_->message().toStdString();
   }
-  /// Does what asks a question, which gets this answer.
-  static void answer(QMessageBox::StandardButton button, const std::function<void()>& act) {
+  /// Does what asks a question, which gets this answer; returns the question.
+  static QString answer(QMessageBox::StandardButton button, const std::function<void()>& act) {
     QTimer timer;
     bool isAsked = false;
+    QString question;
     QObject::connect(&timer, &QTimer::timeout, &timer, [&] {
       auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
       if (box == nullptr) return;
       isAsked = true;
+      question = box->text();
       QTest::mouseClick(box->button(button), Qt::LeftButton);
     });
     timer.start(10);
     act();
     EXPECT_TRUE(isAsked);
+    return question;
   }
   const QString store = folder_.filePath(QStringLiteral("stored.db")), path = folder_.filePath(QStringLiteral("noted.pwproj"));
   Plan plan;
@@ -152,6 +155,14 @@ TEST_F(ProjectOfARun, BringsTheRunBackAtTheSameStepWithItsNotes) {
   ASSERT_EQ(window_->timeline().scene().notes.size(), 1U);
   EXPECT_TRUE(window_->timeline().scene().notes.front().span) << "at its block";
   EXPECT_FALSE(document().isModified());
+}
+
+TEST_F(ProjectOfARun, OrOfATraceIsAskedAboutAsNotes) {
+  newWindow(true);
+  open(QStringLiteral(PW_SOURCE_DIR "/tests/data/primus/pp8"));
+  ASSERT_TRUE(addNote(document(), {"late", 0, {}}));
+  EXPECT_EQ(answer(QMessageBox::Discard, [this] { window_->open({sample("gpt_small.pt2")}); }),
+            QStringLiteral("There are unsaved notes on pp8. Save them as a project?"));
 }
 
 TEST_F(ProjectOfARun, BesideAPlanComesBackWithWhatWasInSight) {

@@ -189,6 +189,29 @@ TEST_F(ViewLink, OfAStoredRunOpensTheRunOfItsStoreAtTheSameBlock) {
   EXPECT_EQ(other_->timeline().scene().selected, (SourcedSpan{Source::Measured, {Rank(1), TrackKind::Compute, 1}}));
 }
 
+TEST_F(ViewLink, StandsBeforeTheViewOfAProjectAlsoWhenItsRunIsShown) {
+  open(sample("gpt_small.pt2"));
+  const QString store = folder_.filePath("runs.db");
+  document().setStorePath(store);
+  window_->runs().chooseRun(storeRun(store.toStdString(), document().plan(), {1, 2}));
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().measured() && document().measured()->run; }, kLongMs));
+  ASSERT_TRUE(settle());
+  const QString path = folder_.filePath("with a run.pwproj");
+  ASSERT_TRUE(window_->saveProject(path));
+  window_->timeline().select({Source::Measured, {Rank(1), TrackKind::Compute, 1}});
+  window_->timeline().fitSelection();
+  const QByteArray view = window_->timeline().shortView(), all = window_->timeline().saveView();
+  other_ = std::make_unique<MainWindow>(false);
+  other_->resize(window_->size());
+  other_->show();
+  other_->open({path});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return other_->document().prediction() != nullptr; }, kLongMs));
+  ASSERT_EQ(other_->document().measured(), nullptr) << "the run is later";
+  other_->showView(view);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return other_->document().measured() && other_->document().measured()->run; }, kLongMs));
+  EXPECT_EQ(other_->timeline().saveView(), all) << "with the block of the run";
+}
+
 TEST_F(ViewLink, OfAStepOrRunThatIsNotThereSaysSo) {
   const QString path = folder_.filePath("three steps.json");
   writeTrace(path);
