@@ -13,6 +13,7 @@
 #include "app/gui/analysis/bubble_table.h"
 #include "app/gui/analysis/memory_view.h"
 #include "app/gui/analysis/tornado.h"
+#include "app/gui/common/body.h"
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
@@ -33,7 +34,8 @@ constexpr double kOrderSeconds = 0.5;  ///< of the search for an order with anot
 
 struct Analysis {
   SensitivityReport sensitivity;
-  QString refusal;  ///< why there is none
+  bool isOfAverages = false;  ///< then its makespan is not the prediction's, which has times of single actions
+  QString refusal;            ///< why there is none
   PlanMemory memory;
   std::vector<CausedIdle> bubble;
   Ns makespan = 0;
@@ -108,6 +110,7 @@ Analysis analysisOf(const Prediction& prediction, const Modelled& modelled, cons
     analysis.refusal = AnalysisPanel::tr("This step of %1 actions is too large to simulate it again for each of its stages and links here.")
                            .arg(countText(actions));
   } else {
+    analysis.isOfAverages = !prediction.actionTimes.empty();
     analysis.sensitivity = sensitivityOf(rows, prediction.costs, Sending::Overlapped, kChange);
   }
   return analysis;
@@ -191,6 +194,10 @@ void AnalysisPanel::Private::build() {
   all->setContentsMargins(0, 0, 0, 0);
   all->addWidget(stale);
   all->addWidget(pages);
+  takeHeightLeft(*bars, 2);
+  takeHeightLeft(*scroll, 1);
+  takeHeightLeft(*causes, 2);
+  takeHeightLeft(*memory);
   QObject::connect(&document, &Document::predictionChanged, &w, [this] { update(); });
   QObject::connect(bubble, &BubbleBars::chosen, &w, &AnalysisPanel::bubbleChosen);
   QObject::connect(causes, &BubbleTable::chosen, &w, &AnalysisPanel::bubbleChosen);
@@ -225,9 +232,11 @@ void AnalysisPanel::Private::take(const Analysis& analysis) {
   } else if (report.all.empty()) {
     sentence->setText(AnalysisPanel::tr("Open a model or a schedule to see what its makespan depends on."));
   } else {
+    const QString makespan = durationText(report.makespan);
     sentence->setText(AnalysisPanel::tr("Makespan %1: how it changes where the compute of a stage, or the messages of a link, take %2 less "
                                         "or more; on the right their share of the critical path.")
-                          .arg(durationText(report.makespan), percentText(report.change, 0)) +
+                          .arg(analysis.isOfAverages ? AnalysisPanel::tr("%1 with each stage's average times").arg(makespan) : makespan,
+                               percentText(report.change, 0)) +
                       limitText(analysis.limit));
   }
   tornado->show(report);

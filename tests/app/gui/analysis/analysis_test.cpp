@@ -14,6 +14,7 @@
 #include "app/gui/analysis/tornado.h"
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
+#include "app/gui/document/job_design.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/timeline/widget.h"
 #include "simulator/report/metrics.h"
@@ -86,6 +87,22 @@ TEST_F(AnalysisTest, SaysWhenItsFiguresAreThoseOfThePreviousPlan) {
   settle();
   EXPECT_TRUE(notes().isEmpty());
   EXPECT_TRUE(pages->isEnabled());
+}
+
+TEST_F(AnalysisTest, SaysOfAJobWhoseActionsHaveTheirOwnTimesThatItCountsAverages) {
+  const auto sentence = [this] {
+    for (const auto* label : panel->findChildren<QLabel*>()) {
+      if (label->text().startsWith(QLatin1String("Makespan"))) return label->text();
+    }
+    return QString();
+  };
+  openSchedule();
+  EXPECT_FALSE(sentence().contains("average")) << sentence().toStdString();
+  document.adopt(*planOfJob(readJob({.paths = {PW_SOURCE_DIR "/tests/data/primus/pp8"}}, {})));
+  settle();
+  EXPECT_NE(tornado().report().makespan, document.prediction()->makespan);
+  EXPECT_TRUE(sentence().contains(durationText(tornado().report().makespan) + " with each stage's average times"))
+      << sentence().toStdString();
 }
 
 TEST_F(AnalysisTest, SaysWhatTheMakespanDependsOn) {
