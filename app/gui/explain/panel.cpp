@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/gui/common/body.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/explain/row_tree.h"
 
@@ -111,6 +112,7 @@ QWidget* ExplainPanel::Private::makeSide() {
   column->setContentsMargins(6, 6, 6, 6);
   column->addWidget(source);
   column->addWidget(scroll, 1);
+  takeHeightLeft(*scroll, 2);
   column->addLayout(makeProgress());
   column->addWidget(replan);
   return side;
@@ -174,6 +176,7 @@ void ExplainPanel::Private::build() {
   pages->setDocumentMode(true);
   for (std::size_t p = 0; p < kPages; ++p) pages->addTab(makePage(static_cast<Page>(p)), titleOf(static_cast<Page>(p)));
   row->addWidget(pages, 1);
+  takeHeightLeft(*pages);
   QObject::connect(&document, &Document::predictionChanged, &w, [this] { update(); });
   QObject::connect(&document, &Document::measuredChanged, &w, [this] { update(); });
   QObject::connect(&document, &Document::designChanged, &w, [this] { update(); });

@@ -88,7 +88,7 @@ void RunsPanel::Private::build() {
   splitter->setStretchFactor(1, 1);
   splitter->setSizes({1000, 900});  // in proportion
   splitter->setChildrenCollapsible(false);
-  takeHeightLeft(*splitter);
+  takeHeightLeft(*splitter, 6);  // a verdict and some of its rows
   settle.setSingleShot(true);
   settle.setInterval(150);
 }

@@ -10,8 +10,9 @@ namespace pw::gui {
 namespace {
 
 constexpr int kNarrow = 1250, kNarrowPanel = 300,
-              kPlan = 350;                          ///< widths: below the first, panels on both sides leave the timeline too little
-constexpr int kFourRanks = 540, kMostBottom = 270;  ///< heights: of a window with a timeline of four ranks, and of the panels below it
+              kPlan = 350;                            ///< widths: below the first, panels on both sides leave the timeline too little
+constexpr int kFourRanks = 540;                       ///< height of a window with a timeline of four ranks
+constexpr int kLeastBottom = 160, kMostBottom = 270;  ///< of the panels below it: with a few rows each
 
 }  // namespace
 
@@ -47,7 +48,8 @@ void MainWindow::Private::arrangeDocks() {
   for (std::size_t i = 1; i < bottom.size(); ++i) window.tabifyDockWidget(bottom[i - 1], bottom[i]);
   for (QDockWidget* dock : docks()) dock->setVisible(true);
   candidatesDock->raise();
-  window.resizeDocks({candidatesDock}, {std::min(kMostBottom, std::max(window.height() - kFourRanks, window.height() / 5))}, Qt::Vertical);
+  const int low = std::min(kLeastBottom, window.height() * 3 / 10);
+  window.resizeDocks({candidatesDock}, {std::clamp(window.height() - kFourRanks, low, kMostBottom)}, Qt::Vertical);
 }
 
 /// Model and Plan beside the timeline: left and right of it, or where that leaves it too little, as two tabs on the left.

@@ -226,6 +226,26 @@ TEST_F(WindowLayout, PanelsThatScrollThemselvesAreNotScrolledAsAWhole) {
   }
 }
 
+TEST_F(WindowLayout, PanelsOfALowWindowHaveOneScrollBarOfTheirOwn) {
+  for (const QSize size : {QSize(1024, 600), QSize(1024, 700)}) {
+    window_ = std::make_unique<MainWindow>(false);
+    window_->document().setStorePath(folder_.filePath("runs.db"));
+    window_->show();
+    resize(size.width(), size.height());
+    open(sample("gpt_small.pt2"));
+    for (const Panel panel : {Panel::Analysis, Panel::Explain, Panel::Schedule, Panel::Statistics, Panel::Notes}) {
+      const std::string name(nameOf(panel));
+      window_->showPanel(panel);
+      ASSERT_TRUE(settle());
+      const auto* scroll = qobject_cast<QScrollArea*>(dock(name.c_str())->widget());
+      ASSERT_NE(scroll, nullptr);
+      EXPECT_TRUE(QTest::qWaitFor([&] { return scroll->verticalScrollBar()->maximum() == 0; }, 2000))
+          << name << ": " << scroll->widget()->minimumSizeHint().height() << " in " << scroll->viewport()->height() << " of a window of "
+          << size.height();
+    }
+  }
+}
+
 TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {
   open(sample("gpt_small.pt2"));
   const QRect before = placeOf(dock("plan"));
