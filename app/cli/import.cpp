@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,10 +33,30 @@ struct ImportOptions {
   ProgressStyle progressStyle = ProgressStyle::Automatic;
 };
 
+/// Whether a text begins as one line of a log does, `[2025-01-31 12:00:00] …`: an array of a trace's events holds objects.
+bool beginsWithStamp(std::string_view text) {
+  const std::size_t open = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const std::size_t next = std::min(text.find_first_not_of(" \t\r\n", open + 1), text.size());
+  return next < text.size() && text[open] == '[' && text[next] != '{' && text[next] != ']';
+}
+
 /// Whether it is a text with layers: a graph of PipeDream's profiler or a log of Megatron-LM.
 bool hasLayers(const std::string& path) {
   std::error_code ignored;
-  return !std::filesystem::is_directory(path, ignored) && !traceFormatOf(path);
+  if (std::filesystem::is_directory(path, ignored)) return false;
+  const auto format = traceFormatOf(path);
+  return !format || (*format == TraceFormat::Chrome && beginsWithStamp(headOf(path)));
+}
+
+/// Why the text has no layers.
+std::string whyNoLayers(const std::string& text) {
+  if (text.find("time (ms) |") != std::string::npos)
+    return "has the times of one rank alone (DeepSpeed's wall_clock_breakdown, or timers of an old Megatron-LM), which do not tell stages "
+           "apart; record all ranks with torch.profiler or Nsight Systems, or log Megatron-LM with --timing-log-level 2 "
+           "--timing-log-option "
+           "all";
+  return fmt::format("is {}; give a trace ({}), a graph that PipeDream's profiler wrote, or a log of Megatron-LM with its timers",
+                     text.empty() ? "empty" : "none of what is imported", fmt::join(traceEndings(), " "));
 }
 
 int importLayers(const ImportOptions& o) {
@@ -43,9 +65,7 @@ int importLayers(const ImportOptions& o) {
   const std::string& source = o.files.front();
   const std::string measured = readFile(source);
   if (!isMegatronLog(measured) && measured.find("forward_compute_time") == std::string::npos)
-    throw UsageError(
-        fmt::format("{} is {}; give a trace ({}), a graph that PipeDream's profiler wrote, or a log of Megatron-LM with its timers", source,
-                    measured.empty() ? "empty" : "none of what is imported", fmt::join(traceEndings(), " ")));
+    throw UsageError(fmt::format("{} {}", source, whyNoLayers(measured)));
   const LayerTable layers = parseMeasuredLayers(measured, source);
   const std::string text = o.out.ends_with(".csv") ? toCsv(layers) : toJson(layers);
   if (o.out.empty()) {

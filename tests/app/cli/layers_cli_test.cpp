@@ -264,6 +264,29 @@ TEST_F(LayersCommand, ImportsAGraphOfPipeDream) {
   EXPECT_THAT(refusal({"import", out}), HasSubstr("gnmt.csv is none of what is imported; give a trace ("));
 }
 
+// torchrun's first line begins with the time in brackets, as an array of a trace's events might.
+TEST_F(LayersCommand, ImportsLogsThatBeginWithATime) {
+  std::string log = "[2024-06-16 12:00:00,123] torch.distributed.run: [WARNING] OMP_NUM_THREADS is 1\n";
+  for (const char* argument : {"data_parallel_size 1", "global_batch_size 16", "hidden_size 8", "micro_batch_size 4", "num_layers 2",
+                               "params_dtype torch.bfloat16", "pipeline_model_parallel_size 2", "seq_length 16", "sequence_parallel False",
+                               "tensor_model_parallel_size 1", "world_size 2"}) {
+    const std::string name(argument);
+    log += "  " + std::string(name).insert(name.find(' ') + 1, ".......... ") + "\n";
+  }
+  const std::string report =
+      "times across ranks (ms):\n  forward-compute:\n     rank  0: 8.00\n     rank  1: 12.00\n  backward-compute:\n     rank  0: 16.00\n   "
+      "  "
+      "rank  1: 24.00\n";
+  const std::string out = folder_.file("layers.json");
+  const Outcome imported = call({"import", folder_.with("train.log", log + report + report), "--out", out});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  EXPECT_THAT(imported.out, HasSubstr("forward 5.00 ms, backward 10.0 ms"));  // of 16 / 4 microbatches: 2 ms and 3 ms, 4 ms and 6 ms
+  const std::string stamp = "[2022-08-25 02:58:14,298] [INFO] [logging.py:68:log_dist] [Rank 0] rank=0 ";
+  EXPECT_THAT(refusal({"import", folder_.with("deepspeed.log", stamp + "time (ms) | forward_microstep: 2785.85 | step: 1.0\n")}),
+              HasSubstr("deepspeed.log has the times of one rank alone (DeepSpeed's wall_clock_breakdown"));
+  EXPECT_THAT(refusal({"import", folder_.with("other.log", stamp + "done\n")}), HasSubstr("other.log is none of what is imported; give"));
+}
+
 TEST_F(LayersCommand, ExportsATableThatTakesAsLongAsItsModel) {
   const std::string plan = folder_.file("plan.json"), out = folder_.file("layers.json");
   const std::vector<std::string> how{"--ranks", "2", "--microbatches", "4", "--cluster", "cpu-workstation"};
