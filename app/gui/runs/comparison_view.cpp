@@ -9,6 +9,7 @@
 #include <QTreeView>
 #include <QVBoxLayout>
 
+#include "app/gui/common/body.h"
 #include "app/gui/runs/group_table.h"
 #include "simulator/report/compare.h"
 
@@ -65,6 +66,7 @@ ComparisonView::ComparisonView(QWidget* parent)
   layout->addWidget(sentence_);
   layout->addLayout(line);
   layout->addWidget(view_, 1);
+  takeHeightLeft(*view_);
   connect(tabs_, &QTabBar::currentChanged, this, [this](int tab) {
     chosenTab_ = tab;
     showGroups();

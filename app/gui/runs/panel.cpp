@@ -1,5 +1,6 @@
 #include "app/gui/runs/panel.h"
 
+#include <QScrollArea>
 #include <QSplitter>
 #include <QTimer>
 #include <QVBoxLayout>
@@ -80,15 +81,21 @@ void RunsPanel::Private::build() {
   history = new RunHistory(&panel);
   comparison = new ComparisonView(&panel);
   auto* layout = new QVBoxLayout(&panel);
+  layout->setContentsMargins(6, 4, 6, 6);
   layout->addWidget(controls);
   layout->addWidget(splitter, 1);
   splitter->addWidget(history);
-  splitter->addWidget(comparison);
+  auto* beside = new QScrollArea;  // in a low panel the sentence alone may take all the height
+  beside->setWidget(comparison);
+  beside->setWidgetResizable(true);
+  beside->setFrameShape(QFrame::NoFrame);
+  beside->setFocusPolicy(Qt::NoFocus);
+  splitter->addWidget(beside);
   splitter->setStretchFactor(0, 1);
   splitter->setStretchFactor(1, 1);
   splitter->setSizes({1000, 900});  // in proportion
   splitter->setChildrenCollapsible(false);
-  takeHeightLeft(*splitter, 6);  // a verdict and some of its rows
+  takeHeightLeft(*splitter, 2);
   settle.setSingleShot(true);
   settle.setInterval(150);
 }

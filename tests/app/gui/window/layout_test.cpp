@@ -233,7 +233,7 @@ TEST_F(WindowLayout, PanelsOfALowWindowHaveOneScrollBarOfTheirOwn) {
     window_->show();
     resize(size.width(), size.height());
     open(sample("gpt_small.pt2"));
-    for (const Panel panel : {Panel::Analysis, Panel::Explain, Panel::Schedule, Panel::Statistics, Panel::Notes}) {
+    for (const Panel panel : {Panel::Runs, Panel::Analysis, Panel::Explain, Panel::Schedule, Panel::Statistics, Panel::Notes}) {
       const std::string name(nameOf(panel));
       window_->showPanel(panel);
       ASSERT_TRUE(settle());
@@ -244,6 +244,24 @@ TEST_F(WindowLayout, PanelsOfALowWindowHaveOneScrollBarOfTheirOwn) {
           << size.height();
     }
   }
+}
+
+TEST_F(WindowLayout, TheVerdictOnARunCanBeReadInALowWindow) {
+  window_ = std::make_unique<MainWindow>(false);
+  const QString store = folder_.filePath("runs.db");
+  document().setStorePath(store);
+  window_->show();
+  resize(1024, 600);
+  open(sample("gpt_small.pt2"));
+  window_->showPanel(Panel::Runs);
+  window_->runs().chooseRun(storeRun(store.toStdString(), document().plan(), {1, 2}));
+  ASSERT_TRUE(QTest::qWaitFor([this] { return window_->runs().summary().startsWith("Measured"); }, kLongMs));
+  ASSERT_TRUE(settle());
+  const auto labels = window_->runs().findChildren<QLabel*>();
+  const auto sentence = std::ranges::find(labels, QStringLiteral("What the comparison says"), &QWidget::accessibleName);
+  ASSERT_NE(sentence, labels.end());
+  EXPECT_TRUE(QTest::qWaitFor([&] { return (*sentence)->height() >= (*sentence)->heightForWidth((*sentence)->width()); }, 2000))
+      << (*sentence)->height() << " of " << (*sentence)->heightForWidth((*sentence)->width());
 }
 
 TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {
