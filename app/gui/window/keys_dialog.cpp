@@ -3,6 +3,7 @@
 #include <QHeaderView>
 #include <QList>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QTableWidget>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -67,8 +68,15 @@ QTableWidget* tableOf(const QList<std::pair<QString, QString>>& keys) {
     table->setItem(i, 1, new QTableWidgetItem(keys[i].second));
   }
   table->resizeColumnsToContents();
-  table->horizontalHeader()->setStretchLastSection(true);
   return table;
+}
+
+/// As wide as its texts if there is so much room, else in several lines.
+int fitColumns(QTableWidget& table, int room) {
+  const int wanted = table.columnWidth(0) + table.columnWidth(1) + table.verticalScrollBar()->sizeHint().width() + 2 * table.frameWidth();
+  table.horizontalHeader()->setSectionResizeMode(1, QHeaderView::Stretch);
+  table.verticalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  return std::min(wanted, room);
 }
 
 }  // namespace
@@ -82,7 +90,10 @@ KeysDialog::KeysDialog(QWidget* parent) : QDialog(parent) {
   auto* close = new QPushButton(tr("&Close"));
   connect(close, &QAbstractButton::clicked, this, &QDialog::accept);
   column->addWidget(close, 0, Qt::AlignRight);
-  resize(620, std::min((parent != nullptr ? parent->height() : 900) - 60, (table->rowCount() + 4) * table->rowHeight(0)));
+  const QSize room = (parent != nullptr ? parent->size() : QSize(1400, 900)) - QSize(60, 60);
+  const int height = std::min(room.height(), (table->rowCount() + 4) * table->rowHeight(0));
+  const QMargins margins = column->contentsMargins();
+  resize(fitColumns(*table, room.width() - margins.left() - margins.right()) + margins.left() + margins.right(), height);
 }
 
 }  // namespace pw::gui

@@ -6,12 +6,15 @@
 #include <QMenu>
 #include <QMenuBar>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QStatusBar>
+#include <QTableWidget>
 #include <QToolBar>
 #include <QToolButton>
 #include <algorithm>
 
 #include "app/gui/timeline/hand_edit.h"
+#include "app/gui/window/keys_dialog.h"
 #include "app/gui/window/message_bar.h"
 #include "schedules/named_values.h"
 #include "tests/app/gui/next_turn.h"
@@ -142,6 +145,24 @@ TEST_F(MenusTest, PinnedPlansAreInTheToolBarAndComparingShowsTheTable) {
 TEST_F(MenusTest, HaveOneEntryForEachLetter) {
   open(kPrimus);
   for (const QAction* title : window_->menuBar()->actions()) expectOneForEachLetter(*title->menu());
+}
+
+TEST_F(MenusTest, EveryKeyIsSaidInFullBesideASmallWindow) {
+  for (const QSize size : {QSize(1024, 700), QSize(683, 467)}) {
+    window_->resize(size);
+    KeysDialog dialog(window_.get());
+    dialog.show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(&dialog));
+    const auto* keys = dialog.findChild<QTableWidget*>();
+    ASSERT_NE(keys, nullptr);
+    EXPECT_LE(dialog.width(), size.width());
+    EXPECT_EQ(keys->horizontalScrollBar()->maximum(), 0) << size.width();
+    for (int row = 0; row < keys->rowCount(); ++row) {
+      const QRect room(0, 0, keys->columnWidth(1) - 8, 1000);
+      const QString text = keys->item(row, 1)->text();
+      EXPECT_GE(keys->rowHeight(row), keys->fontMetrics().boundingRect(room, Qt::TextWordWrap, text).height()) << text.toStdString();
+    }
+  }
 }
 
 }  // namespace
