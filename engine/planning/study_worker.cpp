@@ -198,15 +198,18 @@ Answer<Candidate> StudyWorker::evaluated(const StudyPoint& point) {
   if (*shared != shared_ || shape_.request != request || !evaluator_) {
     evaluator_.reset();
     shared_ = *shared;
-    shape_ = {request, request.ranks * request.chunks, shared_->profile, shared_->model, {}};
-    shape_.speeds = speedsOf(shape_);
+    SearchShape shape{request, request.ranks * request.chunks, shared_->profile, shared_->model, {}};
+    shape.speeds = speedsOf(shape);
+    if (!haveSameRows(shape, shape_)) rows_ = nullptr;
+    shape_ = std::move(shape);
   }
   Answer<std::vector<NodeId>> begins = shared_->beginsFor(shape_, point.balance);
   if (!begins) return begins.refusal();
   const SplitStart start{splitSource(point.balance), *std::move(begins)};
   const bool movable = point.balance == Balance::Time && start.begins != shared_->graph->splitMarkers;  // as `planModel` moves them
   if (madeSchedule(point.schedule) != nullptr) return withMadeOrder(request, point, start, movable);
-  if (!evaluator_) evaluator_.emplace(shape_);
+  if (!rows_) rows_ = std::make_shared<CandidateRows>(shape_);
+  if (!evaluator_) evaluator_.emplace(shape_, rows_);
   Answer<Candidate> candidate = evaluator_->evaluate(start, point.recompute);
   if (!candidate || candidate->fits() || !movable) return candidate;
   std::optional<Candidate> fitted = fittedSplits(shape_, *shared_->balancer, *evaluator_, point.recompute);

@@ -73,8 +73,9 @@ class StudyWorker {
   StudyCosts& costs_;
   std::function<bool()> shouldContinue_;
   std::shared_ptr<StudyCosts::Shared> shared_;
-  SearchShape shape_;                   ///< of the last point
-  std::optional<Evaluator> evaluator_;  ///< of this shape
+  SearchShape shape_;                    ///< of the last point
+  std::shared_ptr<CandidateRows> rows_;  ///< of this shape, unless its order is made
+  std::optional<Evaluator> evaluator_;   ///< of this shape
 };
 
 }  // namespace pw

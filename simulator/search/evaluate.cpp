@@ -37,15 +37,23 @@ double cutsAt(std::size_t places, std::size_t begins) {
   return ways;
 }
 
-Evaluator::Evaluator(const SearchShape& shape)
-    : Evaluator(shape, planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}),
-                                shape.request.replicas, shape.request.rankOrder)) {}
+CandidateRows::CandidateRows(const SearchShape& shape)
+    : CandidateRows(planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}),
+                             shape.request.replicas, shape.request.rankOrder)) {}
 
-Evaluator::Evaluator(const SearchShape& shape, Schedule rows)
+bool haveSameRows(const SearchShape& a, const SearchShape& b) {
+  const auto all = [](const SearchShape& shape) {
+    const PlanRequest& r = shape.request;
+    return std::tie(r.schedule, r.ranks, shape.stages, r.microbatches, r.replicas, r.rankOrder);
+  };
+  return all(a) == all(b);
+}
+
+Evaluator::Evaluator(const SearchShape& shape, std::shared_ptr<CandidateRows> rows)
     : shape_(shape),
-      rows_(std::move(rows)),
-      compiled_(rows_),
-      limits_(memoryLimits(shape.request, *shape.profile.profile, rows_.rows.size())) {}
+      kept_(std::move(rows)),
+      compiled_(kept_->compiled),
+      limits_(memoryLimits(shape.request, *shape.profile.profile, compiled_.rows().rows.size())) {}
 
 bool Evaluator::isBetterCut(const Candidate& a, const Candidate& b) {
   return std::tie(a.excess, a.step, a.peak) < std::tie(b.excess, b.step, b.peak);
@@ -63,7 +71,7 @@ Answer<Evaluator::Weighed> Evaluator::weigh(const SplitStart& start, const Recom
   Answer<Priced> priced = tryPrice(c.request, *shape_.model, compiled_);
   if (!priced) return priced.refusal();
   weighed.costs = std::move(priced->costs);
-  addOptimizerState(weighed.costs, stateCopies(c.request.optimizer), optimizerShards(c.request, rows_.placement));
+  addOptimizerState(weighed.costs, stateCopies(c.request.optimizer), optimizerShards(c.request, rows().placement));
   const std::vector<Bytes> peaks = compiled_.peaks(weighed.costs);
   c.peak = std::ranges::max(peaks);
   c.excess = excessOf(peaks, limits_);
@@ -80,11 +88,11 @@ void Evaluator::simulate(Weighed& weighed, bool keepsPath) {
   }
   if (keepsPath) {
     execute(program, times_, bindings_);
-    bounds_.add(rows_, weighed.costs, program, times_, bindings_);
+    bounds_.add(rows(), weighed.costs, program, times_, bindings_);
   } else {
     execute(program, times_);
   }
-  c.step = stepOf(rows_, weighed.costs, program, times_);
+  c.step = stepOf(rows(), weighed.costs, program, times_);
   c.makespan = makespanOf(program, program.duration, times_);
   c.bubbleFraction = bubbleOf(program, c.makespan);
   c.samplesPerSecond = c.step > 0 ? static_cast<double>(c.samples) * 1e9 / static_cast<double>(c.step) : 0;
@@ -102,7 +110,7 @@ bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
   if (tried.candidate.excess != best.excess) return tried.candidate.excess < best.excess;
   if (compiled_.prepare(tried.costs) != boundsOf_) return true;
   const Ns enough = tried.candidate.peak < best.peak ? best.step : best.step - 1;
-  return bounds_.stepWith(rows_, tried.costs, enough) <= enough;
+  return bounds_.stepWith(rows(), tried.costs, enough) <= enough;
 }
 
 /// Takes the splits where they are better. Returns whether to continue.

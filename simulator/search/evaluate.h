@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedules/answer.h"
@@ -31,19 +32,34 @@ struct SplitStart {
   std::vector<NodeId> begins;
 };
 
+/// Rows of `planRows` and what has been compiled of them; of all combinations with the same schedule.
+struct CandidateRows {
+  explicit CandidateRows(Schedule planned) : rows(std::move(planned)), compiled(rows) {}
+  /// Of the schedule that the combination names.
+  explicit CandidateRows(const SearchShape& shape);
+  CandidateRows(const CandidateRows&) = delete;
+  CandidateRows& operator=(const CandidateRows&) = delete;
+  ~CandidateRows() = default;
+
+  const Schedule rows;
+  CompiledRows compiled;
+};
+
+/// Whether two combinations have the same rows.
+[[nodiscard]] bool haveSameRows(const SearchShape& a, const SearchShape& b);
+
 /// Prices and simulates plans of one combination, one after the other. The program is compiled once, and again when its structure changes.
 /// Keeps a reference to the combination.
 class Evaluator {
  public:
-  /// With the schedule that the combination names.
-  explicit Evaluator(const SearchShape& shape);
-  /// With rows of `planRows`.
-  Evaluator(const SearchShape& shape, Schedule rows);
+  explicit Evaluator(const SearchShape& shape) : Evaluator(shape, std::make_shared<CandidateRows>(shape)) {}
+  Evaluator(const SearchShape& shape, Schedule rows) : Evaluator(shape, std::make_shared<CandidateRows>(std::move(rows))) {}
+  Evaluator(const SearchShape& shape, std::shared_ptr<CandidateRows> rows);
   ~Evaluator() = default;
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
-  [[nodiscard]] const Schedule& rows() const { return rows_; }
+  [[nodiscard]] const Schedule& rows() const { return compiled_.rows(); }
 
   /// Lower, in this order, in what is over the memory limit, the step, the peak.
   [[nodiscard]] static bool isBetterCut(const Candidate& a, const Candidate& b);
@@ -83,8 +99,8 @@ class Evaluator {
   [[nodiscard]] bool mayImprove(const Weighed& tried, const Candidate& best);
 
   const SearchShape& shape_;
-  Schedule rows_;
-  CompiledRows compiled_;
+  std::shared_ptr<CandidateRows> kept_;
+  CompiledRows& compiled_;
   std::vector<Bytes> limits_;  ///< by rank
   Times times_;
   std::vector<Binding> bindings_;
