@@ -220,8 +220,8 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   if (planned.prediction.utilisation > 0)
     print(fmt::format("model FLOPs utilisation {:.3g} % of {:.4g} TFLOP/s a rank\n", 100 * planned.prediction.utilisation,
                       plan.profile.peakFlops / 1e12));
-  if (planned.prediction.processBytes > 0)
-    print(fmt::format("each process holds about {} beside its tensors\n", formatSize(planned.prediction.processBytes)));
+  if (!planned.prediction.processBytes.empty())
+    print(fmt::format("each process holds about {} beside its tensors\n", rangeOfSizes(planned.prediction.processBytes)));
   if (const auto& certificate = planned.prediction.certificate)
     print(fmt::format("{}: found by {}; {}\n", o.schedule, certificate->foundBy, toString(*certificate)));
   if (planned.movedToFit && planned.plan.certificate)

@@ -100,7 +100,8 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
   rows.push_back({"window", formatDuration(metrics.window), "the longest single rank, " + overBound(metrics.window, p.lowerBound.window)});
   rows.push_back({"bubble", percent(metrics.bubbleFraction), fmt::format("{} within the window", percent(metrics.bubbleFractionWindow))});
   if (p.utilisation > 0) rows.push_back({"MFU", percent(p.utilisation), "of the ranks' peak FLOP/s, for the model's own FLOPs"});
-  if (p.processBytes > 0) rows.push_back({"process", formatSize(p.processBytes), "that each rank holds beside its tensors, on the CPU"});
+  if (!p.processBytes.empty())
+    rows.push_back({"process", rangeOfSizes(p.processBytes), "that each rank holds beside its tensors, on the CPU"});
   if (p.steadyPeriod > 0) rows.push_back({"period", formatDuration(p.steadyPeriod), "per microbatch in the steady state"});
   rows.push_back({"path", formatDuration(metrics.makespan), pathText(p.explanation.path)});
   if (p.jitter) {

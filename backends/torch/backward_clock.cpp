@@ -52,6 +52,7 @@ void BackwardClock::enter(std::size_t node) {
   change[current_] += alive - alive_;
   peak[current_] = std::max(peak[current_], meter_.peak() - begin_);
   alive_ = alive;
+  if (ended) ended(current_);
   if (node != current_) begin_ = alive;
   current_ = node;
   headStart_.step();

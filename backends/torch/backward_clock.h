@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "backends/messages/device.h"
@@ -44,6 +45,7 @@ class BackwardClock {
 
   std::vector<Sample> samples;
   std::vector<Bytes> change, peak;
+  std::function<void(std::size_t node)> ended;  ///< called after what ran of a node; may be empty
 
  private:
   Meter meter_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "backends/messages/link_times.h"
 #include "backends/torch/backward_clock.h"
 #include "backends/torch/model_samples.h"
+#include "backends/torch/operator_loads.h"
 #include "backends/torch/program/program.h"
 #include "backends/torch/program/types.h"
 #include "backends/torch/stage/data.h"
@@ -37,6 +39,14 @@ constexpr std::chrono::minutes kProfileDeadline{2};
 /// The whole model as one program; slot n (one past the nodes) stands for the loss.
 class ModelRunner {
  public:
+  /// What a forward leaves for its backward.
+  struct Tape {
+    at::Tensor loss;
+    FunctionNumbers made;
+    Timestamp start, ready;  // of the full-model run, and when its values were in place
+    std::vector<Sample> samples;
+  };
+
   ModelRunner(const ModelGraph& graph, const ProfileOptions& options)
       : graph_(graph),
         meter_{options.stage.device != nullptr ? *options.stage.device : hostDevice()},
@@ -48,7 +58,7 @@ class ModelRunner {
         graphs_(options.stage.graphs),
         tell_(options.stage.tell) {
     const StateReader reader(graph, options.stage.initRandom, options.stage.seed);
-    ProgramOptions program;
+    ProgramOptions& program = programOptions_;
     program.gradients.resize(graph.values.size());
     std::map<std::string, std::size_t> byStorage;
     for (const StateTensor& state : graph.parameters) {
@@ -74,10 +84,31 @@ class ModelRunner {
     data_.beginStep(0);
   }
 
-  /// One forward and backward, with the weight gradients computed separately.
+  /// A first sample, and what the process loads for the model's operators. Its front runs by itself in growing parts before: so it is known
+  /// what its backward does without, although a backward begins at the end.
+  OperatorLoads sampleLoads() {
+    constexpr std::size_t kParts = 4;
+    const std::size_t nodes = graph_.nodes.size();
+    OperatorLoads loads(graph_);
+    loads_ = &loads;
+    for (std::size_t part = 0; part + 1 < kParts; ++part) {
+      loads.begin(part * nodes / kParts);
+      sampleFront((part + 1) * nodes / kParts);
+    }
+    loads.begin((kParts - 1) * nodes / kParts);
+    sample(false);
+    loads_ = nullptr;
+    return loads;
+  }
+
   void sample(bool record) {
+    sample(record, [this] { return forward(); });
+  }
+
+  /// One forward and backward, with the weight gradients computed separately.
+  void sample(bool record, const std::function<Tape()>& runForward) {
     headStart_.begin(record);
-    const Tape tape = forward();
+    const Tape tape = runForward();
     std::vector<WeightGradient> deferred;
     const Timestamp start = meter_.timestamp();
     const BackwardClock clock = [&] {
@@ -94,6 +125,7 @@ class ModelRunner {
       const Timestamp begin = meter_.timestamp();
       gradient.compute();
       weights.push_back({node, begin, meter_.timestamp()});
+      if (loads_ != nullptr) loads_->ranBackward(node);
       headStart_.step();
       samples_.weightPeak[node] = std::max(samples_.weightPeak[node], meter_.peak() - alive);
       gradient.compute = nullptr;
@@ -188,13 +220,6 @@ class ModelRunner {
     std::shared_ptr<at::Tensor> sum;  // null where it is not trained
     bool fresh = false;               // gradients are added, as those of all microbatches but the first
   };
-  /// What a forward leaves for its backward.
-  struct Tape {
-    at::Tensor loss;
-    FunctionNumbers made;
-    Timestamp start, ready;  // of the full-model run, and when its values were in place
-    std::vector<Sample> samples;
-  };
   /// The model's forward and backward, recorded as a stage's are; empty where they are done operator by operator.
   struct Recording {
     std::vector<std::pair<ValueId, at::Tensor>> inputs;
@@ -232,6 +257,44 @@ class ModelRunner {
   }
 
   Tape forward() {
+    return forward(*program_, [this](const Frame& frame) {
+      const at::Tensor output = lossOutput(frame);
+      if (!outputForm_.defined())
+        outputForm_ = at::empty(output.sizes(), output.options().device(at::kMeta)).set_requires_grad(output.requires_grad());
+      return data_.loss(output, 0);
+    });
+  }
+
+  /// Forward and backward of the nodes before `end`.
+  void sampleFront(std::size_t end) {
+    std::vector<NodeId> nodes;
+    std::vector<bool> isMade(graph_.values.size(), false);
+    for (std::size_t n = 0; n < end; ++n) {
+      nodes.emplace_back(n);
+      for (const ValueId value : graph_.nodes[n].outputs) isMade[value.index()] = true;
+    }
+    ProgramOptions options = programOptions_;
+    options.keep.clear();
+    for (std::size_t n = end; n < graph_.nodes.size(); ++n) {
+      for (const ValueId value : readsOf(graph_.nodes[n])) {
+        if (!isMade[value.index()] || !graph_.value(value).tensor) continue;
+        isMade[value.index()] = false;
+        options.keep.push_back(value);
+      }
+    }
+    const NodeProgram front(graph_, nodes, options);
+    sample(false, [&] {
+      return forward(front, [&](const Frame& frame) {
+        at::Tensor sum = at::zeros({}, at::TensorOptions(where_));
+        for (const ValueId value : options.keep) {
+          if (const at::Tensor& tensor = frame[value.index()]; tensor.requires_grad()) sum = sum + tensor.sum();
+        }
+        return sum;
+      });
+    });
+  }
+
+  Tape forward(const NodeProgram& program, const std::function<at::Tensor(const Frame&)>& lossOf) {
     Tape tape;
     tape.start = meter_.timestamp();
     Frame frame = filled();
@@ -248,17 +311,14 @@ class ModelRunner {
       tape.made.sequence.push_back(at::sequence_number::peek());
       tape.made.nodeOfRange.push_back(node);
       headStart_.step();
+      if (loads_ != nullptr) loads_->ranForward(node);
       last = isOnGpu() ? meter_.timestamp() : now;  // on the host the time in between is part of a run, too
     };
     run_.observer = [&](NodeId id) { note(id.index()); };
-    program_->run(frame, run_);
+    program.run(frame, run_);
     run_.observer = nullptr;
-    at::Tensor output = lossOutput(frame);
-    if (!outputForm_.defined())
-      outputForm_ = at::empty(output.sizes(), output.options().device(at::kMeta)).set_requires_grad(output.requires_grad());
-    tape.loss = data_.loss(output, 0);
+    tape.loss = lossOf(frame);
     frame.clear();
-    output.reset();
     note(graph_.nodes.size());
     return tape;
   }
@@ -326,6 +386,7 @@ class ModelRunner {
   BackwardClock backward(const Tape& tape) {
     BackwardClock clock(graph_.nodes.size() + 1, graph_.nodes.size(), meter_, headStart_);
     if (!tape.loss.requires_grad()) return clock;
+    if (loads_ != nullptr) clock.ended = [this](std::size_t node) { loads_->ranBackward(node); };
     enterNodes(clock, tape.loss, tape.made);
     clock.start();
     torch::autograd::backward({tape.loss}, {});
@@ -346,9 +407,11 @@ class ModelRunner {
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::optional<NodeProgram> program_;
   RunOptions run_;
+  ProgramOptions programOptions_;
   std::vector<std::pair<ValueId, at::Tensor>> fixed_;
   bool graphs_;
   std::function<void(const std::string&)> tell_;
+  OperatorLoads* loads_ = nullptr;        // while they are watched
   at::Tensor outputForm_;                 // shape and type of what the loss is computed from, without memory
   std::unique_ptr<Recording> recording_;  // from the first full-model run on
 };
@@ -363,12 +426,15 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   const auto meet = [&] {
     if (group != nullptr) group->barrier();
   };
-  for (int i = 0; i < options.warmup; ++i) {
+  const bool isOnHost = runner.device().index < 0;
+  meet();
+  const std::optional<OperatorLoads> loads = isOnHost ? std::optional(runner.sampleLoads()) : std::nullopt;
+  for (int i = isOnHost ? 1 : 0; i < options.warmup; ++i) {
     meet();
     runner.sample(false);
   }
   // What measuring itself needs comes later.
-  const Bytes processBytes = runner.device().index < 0 ? std::max<Bytes>(0, residentPeak() - mostTensorBytes()) : 0;
+  const Bytes processBytes = isOnHost ? std::max<Bytes>(0, residentPeak() - mostTensorBytes()) : 0;
   // The number of samples must be the same on all ranks: it follows from rank 0's budget, told by a message.
   for (int i = 0; i < options.samples; ++i) {
     std::byte more{1};
@@ -389,6 +455,7 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   profile.ranksAtOnce = group == nullptr ? 1 : group->size();
   profile.computing.precision = options.stage.precision;
   profile.processBytes = processBytes;
+  if (loads) profile.loads = loads->loads(processBytes);
   runner.sampleMemory();
   runner.samples().fill(profile);
   meet();

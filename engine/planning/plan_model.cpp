@@ -288,7 +288,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   planned.plan.libraries = libraryPaths(o.how.libraries);
   planned.sharing = std::move(made.priced.sharing);
   predictPlan(planned);
-  planned.prediction.processBytes = planned.profile.processBytes;
+  planned.prediction.processBytes = processBytes(planned.plan);
   planned.prediction.uncertainty = planned.profile.uncertainty;
   planned.prediction.utilisation = flopUtilisation(planned.plan, planned.prediction.metrics.step);
   if (planned.plan.partition.stages.size() > 1) planned.oneRank = onOneRank(planned.request, model, trains(planned.plan.schedule));

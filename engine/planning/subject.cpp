@@ -340,7 +340,7 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   subject.schedule = plan.schedule;
   subject.costs = costsWithOptimizer(plan);
   if (!plan.profile.nodes.empty()) subject.costSource = "costs " + sourceOf(plan.profile);
-  subject.processBytes = plan.profile.processBytes;
+  subject.processBytes = processBytes(plan);
   subject.uncertainty = plan.profile.uncertainty;
   subject.usefulTime = flopUtilisation(plan, kSecond) * static_cast<double>(kSecond);
   if (asPlanned) subject.certificate = plan.certificate;

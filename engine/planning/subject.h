@@ -54,7 +54,7 @@ struct Subject {
   std::vector<Bytes> limits;                   ///< memory of each rank; empty: none
   bool limitsInBytes = true;                   ///< else in the unit of a problem file
   std::vector<int> liveLimits;                 ///< live (stage, microbatch) pairs of each rank; empty: none
-  Bytes processBytes = 0;                      ///< of a plan (`Profile::processBytes`)
+  std::vector<Bytes> processBytes;             ///< of a plan
   std::optional<Uncertainty> uncertainty;      ///< of a plan (`Profile::uncertainty`) or a job (`uncertaintyOf`)
   double usefulTime = 0;                       ///< of a plan that trains: the step [ns] at the ranks' peak FLOP/s; 0 where unknown
   std::optional<Certificate> certificate;      ///< of the schedule `auto`, where it fits

@@ -20,6 +20,7 @@ namespace pw {
 namespace {
 
 constexpr int kVersion = 1;
+constexpr std::int64_t kMostProcessBytes = std::int64_t{1} << 60;
 constexpr double kLongestOverhead = 1e15;  ///< [ns]: times the ranks of a collective it stays within 64 bits
 using Json = nlohmann::ordered_json;
 
@@ -83,6 +84,10 @@ Uncertainty uncertaintyOf(const JsonPart& j) {
   return {deviation, j["runs"].within<int>(0, kMostRuns)};
 }
 
+OperatorLoad loadOf(const JsonPart& j) {
+  return {j["name"].as<std::string>(), j["bytes"].within<Bytes>(0, kMostProcessBytes), j["nodes"].listOf<NodeId>()};
+}
+
 bool isSummable(const Profile& p) {
   constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.topology.sameNode.latency);
@@ -116,6 +121,13 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
   for (const NodeCost& node : p.nodes) check(node);
   if (!p.sent.empty() && p.sent.size() != p.nodes.size()) fail("it has times of messages for another number of layers");
   if (std::ranges::any_of(p.sent, [](Ns time) { return time < -1; })) fail("a time of a message is negative");
+  Bytes loaded = 0;
+  for (const OperatorLoad& load : p.loads) {
+    if (load.bytes > p.processBytes - loaded) fail("its operators load more than the process holds");
+    loaded += load.bytes;
+    if (std::ranges::any_of(load.nodes, [&](NodeId node) { return node.value < 0 || node.index() >= p.nodes.size(); }))
+      fail("an operator load names a node that it does not have");
+  }
   if (!isSummable(p)) fail("its times or sizes are too large to add up");
 }
 
@@ -165,6 +177,11 @@ std::string toJson(const Profile& p) {
   if (p.uncertainty) j["uncertainty"] = {{"deviation", p.uncertainty->deviation}, {"runs", p.uncertainty->runs}};
   if (!p.cluster.empty()) j["cluster"] = clusterNameJson(p.cluster);
   if (p.processBytes > 0) j["process_bytes"] = p.processBytes;
+  for (const OperatorLoad& load : p.loads) {
+    Json users = Json::array();
+    for (const NodeId node : load.nodes) users.push_back(node.value);
+    j["operator_loads"].push_back({{"name", load.name}, {"bytes", load.bytes}, {"nodes", std::move(users)}});
+  }
   if (p.attention != Attention::AsTraced) j["attention"] = nameOf(p.attention);
   if (Json topology = nodesJson(p.topology); !topology.empty()) j["topology"] = std::move(topology);
   for (const RankSpec& rank : p.topology.ranks) {
@@ -233,7 +250,8 @@ Profile parseProfile(std::string_view text, const std::string& source) {
     p.attention = *attention;
   }
   if (j.has("cluster")) p.cluster = clusterNameIn(j["cluster"], source);
-  if (j.has("process_bytes")) p.processBytes = j["process_bytes"].within<Bytes>(0, std::int64_t{1} << 60);
+  if (j.has("process_bytes")) p.processBytes = j["process_bytes"].within<Bytes>(0, kMostProcessBytes);
+  if (j.has("operator_loads")) p.loads = j["operator_loads"].list(loadOf);
   if (j.has("peak_flops")) p.peakFlops = rateIn(j["peak_flops"]);
   p.actionOverhead = j["action_overhead_ns"].as<Ns>();
   p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();

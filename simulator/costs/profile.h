@@ -62,6 +62,15 @@ struct Computing {
 /// `on GPUs in bf16`, `on CPUs as traced`, `on GPUs as traced with TF32`.
 [[nodiscard]] std::string computingText(const Computing& computing);
 
+/// What a process loaded when it first used an operator: code and tables of libraries. A rank without any of its nodes does without.
+struct OperatorLoad {
+  std::string name;  ///< target of the operator
+  Bytes bytes = 0;
+  std::vector<NodeId> nodes;  ///< that use it, ascending; none: the loss does
+
+  bool operator==(const OperatorLoad&) const = default;
+};
+
 /// Costs of every node of a model at one microbatch size. `estimated` marks costs computed from FLOPs and bytes.
 struct Profile {
   std::string model;            ///< ModelGraph::name
@@ -84,6 +93,7 @@ struct Profile {
   /// −1: what the link takes. Then a stage needs exactly its layers' parameters and, for each live microbatch, what they save.
   std::vector<Ns> sent;
   std::optional<Uncertainty> uncertainty;  ///< of predictions made from it; nothing: it was not calibrated by runs
+  std::vector<OperatorLoad> loads;         ///< parts of `processBytes`
 
   bool operator==(const Profile&) const = default;
 };

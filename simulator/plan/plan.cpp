@@ -344,6 +344,29 @@ CostTable costsWithOptimizer(const Plan& plan) {
   return costs;
 }
 
+std::vector<Bytes> processBytes(const Plan& plan) {
+  if (plan.profile.processBytes == 0) return {};
+  const std::vector<StageSpec>& stages = plan.partition.stages;
+  const auto has = [](const StageSpec& stage, NodeId node) {
+    return (stage.begin <= node && node < stage.end) || std::ranges::find(stage.recomputed, node) != stage.recomputed.end();
+  };
+  const auto uses = [&](Rank rank, const OperatorLoad& load) {
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      if (!plan.schedule.placement.holds(rank, Stage(s))) continue;
+      if (load.nodes.empty() && s + 1 == stages.size()) return true;
+      if (std::ranges::any_of(load.nodes, [&](NodeId node) { return has(stages[s], node); })) return true;
+    }
+    return false;
+  };
+  std::vector<Bytes> held(plan.schedule.rows.size(), plan.profile.processBytes);
+  for (std::size_t r = 0; r < held.size(); ++r) {
+    for (const OperatorLoad& load : plan.profile.loads) {
+      if (!uses(Rank(r), load)) held[r] -= load.bytes;
+    }
+  }
+  return held;
+}
+
 double flopUtilisation(const Plan& plan, Ns step) {
   return trains(plan.schedule) ? flopUtilisation(plan.profile, plan.batch, step, worldSize(plan)) : 0;
 }

@@ -20,7 +20,7 @@ constexpr std::size_t kCausesShown = 64;
 
 std::string textOf(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
 
-Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases, Bytes processBytes) {
+Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases, const std::vector<Bytes>& processBytes) {
   Json ranks = Json::array();
   for (const RankMetrics& rank : metrics.ranks) {
     ranks.push_back({{"rank", rank.rank.value},
@@ -29,7 +29,7 @@ Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases, Byte
                      {"exposed_comm_ns", rank.exposedComm},
                      {"peak_bytes", rank.peakBytes},
                      {"peak_live_microbatches", rank.peakLiveMicrobatches}});
-    if (processBytes > 0) ranks.back()["resident_bytes"] = rank.peakBytes + processBytes;
+    if (!processBytes.empty()) ranks.back()["resident_bytes"] = rank.peakBytes + processBytes.at(rank.rank.index());
     if (rank.rank.index() >= phases.size()) continue;
     for (std::size_t p = 0; p < kPhases; ++p)
       ranks.back()["idle_by_phase_ns"][std::string(nameOf(static_cast<Phase>(p)))] = phases[rank.rank.index()].idle[p];

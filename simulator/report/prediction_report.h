@@ -19,8 +19,8 @@ struct PredictionReport {
   LowerBounds lowerBound;
   bool fits = true;  ///< under the requested limits
   Ns steadyPeriod = 0;
-  Bytes processBytes = 0;  ///< that each rank's process holds beside its tensors (`Profile::processBytes`); 0 where unknown
-  double utilisation = 0;  ///< of the model's FLOPs (`flopUtilisation`); 0 where unknown
+  std::vector<Bytes> processBytes;  ///< that each rank's process holds beside its tensors (`processBytes`); empty where unknown
+  double utilisation = 0;           ///< of the model's FLOPs (`flopUtilisation`); 0 where unknown
   std::vector<RankPhases> phases;
   Explanation explanation;
   bool everyCause = false;  ///< show the whole critical path and every bubble, not only their sums

@@ -52,6 +52,12 @@ std::string savingText(const MemorySaving& saving, Ns step) {
 
 }  // namespace
 
+std::string rangeOfSizes(const std::vector<Bytes>& sizes) {
+  const auto [least, most] = std::ranges::minmax(sizes);
+  const std::string low = formatSize(least), high = formatSize(most);
+  return low == high ? high : fmt::format("{} to {}", low, high);
+}
+
 std::string memoryText(const std::vector<RankMemory>& ranks, bool inBytes) {
   const auto shown = [&](Bytes bytes) { return inBytes ? formatSize(bytes) : fmt::format("{}", bytes.value); };
   std::vector<std::vector<std::string>> rows{{"rank", "peak at", "what", "stage", "microbatches", "bytes", "share"}};

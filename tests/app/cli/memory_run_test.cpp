@@ -65,6 +65,23 @@ TEST_P(MemoryOfOneMicrobatch, CountsEveryTensor) {
       {"plan", sample(c.model), "--microbatches", "1", "--schedule", c.schedule, "--recompute", c.recompute, "--split", c.split}, 0.003);
 }
 
+TEST(ProcessOfRanks, HoldsLessWithoutTheOperatorsOfOtherRanks) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  const Outcome made = call({"plan", sample("vit_small"), "--ranks", "2", "--schedule", "1f1b", "--microbatches", "4", "--out", plan});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Json predicted = Json::parse(call({"simulate", plan, "--json"}).out)["ranks"];
+  const Json run = Json::parse(finish({"run", plan, "--steps", "3", "--json"}).out);
+  const auto beside = [](const Json& process, const char* resident, const Json& rank) {
+    return process[resident].get<double>() - rank["peak_bytes"].get<double>();
+  };
+  const double expected = beside(predicted[0], "resident_bytes", predicted[0]) - beside(predicted[1], "resident_bytes", predicted[1]);
+  const Json &processes = run["processes"], &ranks = run["steps"].back()["ranks"];
+  const double found = beside(processes[0], "resident_peak_bytes", ranks[0]) - beside(processes[1], "resident_peak_bytes", ranks[1]);
+  EXPECT_GT(expected, 3e6) << "what the only convolution loads, less what the loss does";
+  EXPECT_GT(found, 3e6);
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, MemoryOfRanks,
                          testing::Values(MemoryCase{"gpt_small", "gpipe", "none"}, MemoryCase{"gpt_small", "1f1b", "full"},
                                          MemoryCase{"gpt_small", "auto", "none"}, MemoryCase{"hf_bert", "zb-h1", "none"},

@@ -1,5 +1,6 @@
 #include "simulator/costs/profile.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -27,6 +28,8 @@ Profile example() {
   p.actionOverhead = 11;
   p.optimizerNsPerByte = 0.125;
   p.topology.sameNode = {1000, 2.5e9, false};
+  p.processBytes = 1000;
+  p.loads = {{"aten.linear", 600, {NodeId(0), NodeId(2)}}, {"loss", 400, {}}};
   return p;
 }
 
@@ -51,6 +54,13 @@ TEST(ProfileJson, KeepsHowUncertainPredictionsAre) {
     profile.uncertainty = bad;
     EXPECT_THROW((void)parseProfile(toJson(profile), "p.json"), UsageError);
   }
+}
+
+TEST(ProfileJson, RefusesLoadsThatCannotBe) {
+  EXPECT_THAT(errorWith("/operator_loads/1/bytes", 401), testing::HasSubstr("its operators load more than the process holds"));
+  EXPECT_THAT(errorWith("/process_bytes", 0), testing::HasSubstr("its operators load more than the process holds"));
+  EXPECT_THAT(errorWith("/operator_loads/0/nodes/1", 3), testing::HasSubstr("an operator load names a node that it does not have"));
+  EXPECT_THAT(errorWith("/operator_loads/0/nodes/0", -1), testing::HasSubstr("an operator load names a node that it does not have"));
 }
 
 TEST(ProfileJson, OlderFilesLoadWithoutWeightsAndMemory) {

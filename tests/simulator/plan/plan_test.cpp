@@ -134,6 +134,21 @@ TEST(PlanJson, KeepsHowGoodItsOrderIs) {
   refused("recomputed_stages", Json::array({p.partition.stages.size()}));
 }
 
+TEST(ProcessBytes, AreWithoutWhatNoStageOfTheRankLoads) {
+  Plan p = plan();
+  EXPECT_TRUE(processBytes(p).empty()) << "not measured";
+  p.profile.processBytes = 1000;
+  p.profile.loads = {{"linear", 400, {NodeId(1), NodeId(2), NodeId(3)}},
+                     {"linear", 200, {NodeId(3)}},
+                     {"addcmul", 50, {NodeId(4)}},
+                     {"add", 8, {NodeId(0)}},
+                     {"loss", 30, {}}};
+  EXPECT_EQ(processBytes(p), (std::vector<Bytes>{720, 712, 1000})) << "linear is on all ranks, and add again on the last";
+  p.schedule = lower(generate("zbv", {2, 4, 4}));  // ends on the first rank
+  p.partition = cutGraph(model(), {NodeId(1), NodeId(3), NodeId(4)}, kBindings, nullptr);
+  EXPECT_EQ(processBytes(p), (std::vector<Bytes>{400, 912}));
+}
+
 TEST(PlanJson, OlderPlansLoadWithoutTheLaterKeys) {
   Json json = Json::parse(toJson(plan()));
   json.erase("replicas");
