@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "app/gui/common/format.h"
 #include "app/gui/document/cluster_title.h"
 #include "app/gui/document/copies.h"
@@ -25,6 +27,7 @@
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/costs/megatron_log.h"
 #include "simulator/job/reduction_groups.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
@@ -382,7 +385,11 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first, progress);
   if (head.starts_with("\x1f\x8b")) return loadTraces(paths, progress);  // compressed
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-  if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
+  const bool isJson = mark != std::string::npos && (head[mark] == '{' || head[mark] == '[');
+  if ((!isJson && head.find("forward_compute_time") != std::string::npos) || isMegatronLog(head))
+    throw UsageError(fmt::format("{} has measured layers; `pipewright import {} --out layers.json` makes a table of them: open that.",
+                                 first, fs::path(first).filename().string()));
+  if (!isJson) {
     throw UsageError("Unsupported file type: " + first +
                      "; open a model (.pt2), a layer table (.json, .csv), a plan or cluster (.json), a trace (" + joinedTraceEndings() +
                      "), a schedule (.csv), a project (.pwproj) or a run store or study (.db).");

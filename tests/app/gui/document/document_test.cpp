@@ -264,6 +264,15 @@ TEST_F(DocumentTest, OpensALayerTableAndMovesItsSplits) {
   EXPECT_THROW(static_cast<void>(loadFiles({folder.with("bad.csv", "name,forward_ns\n")}, {})), UsageError);
 }
 
+TEST_F(DocumentTest, SaysHowToOpenMeasuredLayersOfOtherTools) {
+  try {
+    (void)loadFiles({PW_SOURCE_DIR "/tests/data/pipedream/gnmt.graph.txt"}, {});
+    FAIL() << "it was opened";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("`pipewright import gnmt.graph.txt --out layers.json`"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(DocumentTest, OpensTracesOfOtherToolsWhateverTheirFilesAreCalled) {
   const std::string data = PW_SOURCE_DIR "/tests/data/";
   const test::Folder folder;
