@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <QAbstractButton>
+#include <QApplication>
+#include <QCommandLinkButton>
 #include <QFileInfo>
 #include <QLabel>
 #include <QSignalSpy>
@@ -46,6 +48,20 @@ TEST_F(StartPageTest, EverySampleIsAFileThatIsThereAndAClickOpensIt) {
     ASSERT_EQ(chosen.count(), 1);
     EXPECT_EQ(chosen.front().front().toStringList(), QStringList{sample.path});
   }
+}
+
+TEST_F(StartPageTest, WhatASampleIsIsSaidInOneLineInASmallWindow) {
+  page->resize(1010, 600);
+  QApplication::processEvents();
+  int seen = 0;
+  for (const auto* button : page->findChildren<QCommandLinkButton*>()) {
+    QFont font = button->font();  // as Qt draws a description
+    font.setPointSizeF(9.0);
+    constexpr int kMargins = 30;
+    EXPECT_LE(QFontMetrics(font).horizontalAdvance(button->description()), button->width() - kMargins) << button->text().toStdString();
+    ++seen;
+  }
+  EXPECT_EQ(seen, samples().size());
 }
 
 TEST_F(StartPageTest, AnInstallationWithoutSamplesOffersNone) {
