@@ -273,7 +273,7 @@ SilentRank Inquiry::silentOf(JobRank rank) const {
                  : primary[*dump].empty()  ? "what its next action needs has arrived"
                                            : "a message for it was sent, but it did not take it";
   } else {
-    silent.why = "it left no dump";
+    silent.why = dumps.notes.empty() ? "it left no dump" : "none of the dumps that could be read is its";  // one left out may be
   }
   if (gone != dumps.gone.end()) silent.why = gone->dead ? "NCCL considers it dead" : "it does not answer NCCL RAS";
   if (rows == nullptr) return silent;

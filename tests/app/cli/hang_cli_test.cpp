@@ -63,6 +63,18 @@ TEST(Hang, DumpsWithoutSendsAndReceivesCannotTell) {
   EXPECT_EQ(document["check_would_catch"], nullptr);
 }
 
+TEST(Hang, DoesNotSayThatARankLeftNoDumpWhereOneIsDamaged) {
+  const test::Folder folder;
+  const std::string rank0 = test::contentOf(kData + "inverted_order/nccl_trace_rank_0.json");
+  const std::string rank1 = test::contentOf(kData + "inverted_order/nccl_trace_rank_1.json");
+  static_cast<void>(folder.with("nccl_trace_rank_0.json", rank0));
+  static_cast<void>(folder.with("nccl_trace_rank_1.json", rank1.substr(0, rank1.size() / 2)));
+  const Outcome outcome = call({"hang", folder.file("")});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("rank 1 is silent: none of the dumps that could be read is its; rank 0 waits in gloo:recv"));
+  EXPECT_THAT(outcome.out, HasSubstr("nccl_trace_rank_1.json is left out: it is damaged"));
+}
+
 TEST(Hang, RefusesWhatIsNoDump) {
   EXPECT_EQ(call({"hang", kData + "truths.json"}).status, 2);
   EXPECT_EQ(call({"hang", kData + "none"}).status, 2);
