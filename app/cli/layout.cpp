@@ -89,9 +89,9 @@ void printText(const LayoutAnswer& answer) {
   const Metrics& m = predicted->report.metrics;
   Bytes peak = 0;
   for (const RankMetrics& rank : m.ranks) peak = std::max(peak, rank.peakBytes);
-  print(fmt::format("predicted step {} as Megatron posts its messages, makespan {} (lower bound {}), bubble {}, peak memory {}\n",
-                    formatDuration(m.step), formatDuration(m.makespan), formatDuration(predicted->report.lowerBound.flush),
-                    percent(m.bubbleFraction), formatSize(peak)));
+  const std::string memory = peak > 0 ? ", peak memory " + formatSize(peak) : "";  // of a table that has bytes
+  print(fmt::format("predicted step {} as Megatron posts its messages, makespan {} (lower bound {}), bubble {}{}\n", formatDuration(m.step),
+                    formatDuration(m.makespan), formatDuration(predicted->report.lowerBound.flush), percent(m.bubbleFraction), memory));
 }
 
 int runLayout(const LayoutArguments& o) {
