@@ -25,6 +25,7 @@
 #include "app/gui/window/autosave.h"
 #include "app/gui/window/exporting.h"
 #include "app/gui/window/field_keys.h"
+#include "app/gui/window/field_wheel.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
@@ -52,6 +53,7 @@ MainWindow::MainWindow(bool recovers, QWidget* parent) : QMainWindow(parent), d(
   d->build();
   d->buildMenus();
   new FieldKeys(*this);
+  new FieldWheel(*this);
   d->connectAll();
   d->document.setStorePath(defaultStore());
   d->restoreLayout();

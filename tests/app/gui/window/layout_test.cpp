@@ -1,5 +1,7 @@
 // Where the panels of the window are, in windows of every size.
+#include <QtTest/qtestspontaneevent.h>
 #include <QAction>
+#include <QComboBox>
 #include <QDockWidget>
 #include <QLabel>
 #include <QMessageBox>
@@ -8,6 +10,7 @@
 #include <QScrollBar>
 #include <QTabBar>
 #include <QToolButton>
+#include <QWheelEvent>
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -262,6 +265,33 @@ TEST_F(WindowLayout, TheVerdictOnARunCanBeReadInALowWindow) {
   ASSERT_NE(sentence, labels.end());
   EXPECT_TRUE(QTest::qWaitFor([&] { return (*sentence)->height() >= (*sentence)->heightForWidth((*sentence)->width()); }, 2000))
       << (*sentence)->height() << " of " << (*sentence)->heightForWidth((*sentence)->width());
+}
+
+TEST_F(WindowLayout, TheWheelScrollsThePlanPastItsFields) {
+  open(sample("gpt_small.pt2"));
+  resize(1024, 600);
+  dock("plan")->raise();
+  const auto boxes = dock("plan")->findChildren<QComboBox*>();
+  const auto box = std::ranges::find_if(boxes, [](const QComboBox* one) { return one->findText(QStringLiteral("AdamW")) >= 0; });
+  ASSERT_NE(box, boxes.end());
+  ASSERT_TRUE(QTest::qWaitFor([&] { return (*box)->isVisible(); }, kLongMs));
+  auto* scroll = dock("plan")->findChild<QScrollArea*>();
+  ASSERT_GT(scroll->verticalScrollBar()->maximum(), 0);
+  const auto turn = [&] {
+    const QPoint at = (*box)->rect().center();
+    QWheelEvent event(at, (*box)->mapToGlobal(at), {}, {0, -120}, {}, {}, Qt::NoScrollPhase, false);
+    QSpontaneKeyEvent::setSpontaneous(&event);  // as of a mouse: it goes on to what is around the box, and may give it the focus
+    qApp->notify(*box, &event);
+  };
+  const int before = (*box)->currentIndex();
+  turn();
+  EXPECT_EQ((*box)->currentIndex(), before);
+  EXPECT_GT(scroll->verticalScrollBar()->value(), 0);
+  EXPECT_FALSE((*box)->hasFocus());
+  (*box)->setFocus();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return (*box)->hasFocus(); }, kLongMs));
+  turn();
+  EXPECT_EQ((*box)->currentIndex(), before + 1) << "it was chosen before";
 }
 
 TEST_F(WindowLayout, ResetBringsBackWhatWasClosedMovedAndFloated) {
