@@ -158,9 +158,8 @@ TEST_F(MenusTest, EveryKeyIsSaidInFullBesideASmallWindow) {
     EXPECT_LE(dialog.width(), size.width());
     EXPECT_EQ(keys->horizontalScrollBar()->maximum(), 0) << size.width();
     for (int row = 0; row < keys->rowCount(); ++row) {
-      const QRect room(0, 0, keys->columnWidth(1) - 8, 1000);
-      const QString text = keys->item(row, 1)->text();
-      EXPECT_GE(keys->rowHeight(row), keys->fontMetrics().boundingRect(room, Qt::TextWordWrap, text).height()) << text.toStdString();
+      EXPECT_GE(keys->rowHeight(row), static_cast<const QAbstractItemView*>(keys)->sizeHintForRow(row))
+          << keys->item(row, 1)->text().toStdString();
     }
   }
 }
