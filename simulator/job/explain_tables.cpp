@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
@@ -290,9 +291,14 @@ std::vector<ExplainedTable> explainedTables(const JobShape& shape, const Job& jo
 
 std::string stepText(const JobExplanation& explanation) {
   const Slowdowns& slow = explanation.slowdowns;
-  return fmt::format("step {} on average = {} if all operations of a kind took equally long + {} by stragglers + {} of waits for hosts",
-                     formatDuration(slow.measured), formatDuration(slow.ideal), formatDuration(std::max<Ns>(0, slow.replayed - slow.ideal)),
-                     formatDuration(std::max<Ns>(0, slow.measured - slow.replayed)));
+  std::string text =
+      fmt::format("step {} on average = {} if all operations of a kind took equally long + {} by stragglers + {} of waits for hosts",
+                  formatDuration(slow.measured), formatDuration(slow.ideal), formatDuration(std::max<Ns>(0, slow.replayed - slow.ideal)),
+                  formatDuration(std::max<Ns>(0, slow.measured - slow.replayed)));
+  constexpr std::int64_t kShown = 1000;  // of the step: a thousandth is rounding, and pauses that the trace does not have
+  if (const Ns excess = slow.replayed - slow.measured; excess > slow.measured / kShown)
+    text += fmt::format(" − {} that its replay takes too long", formatDuration(excess));
+  return text;
 }
 
 std::string replayText(const JobExplanation& explanation) {

@@ -48,6 +48,17 @@ Job withOneLongAction(const Action& which, Ns time) {
   return jobOf(jobOfSteps(steps));
 }
 
+TEST(ExplainTables, PartsOfTheStepAddUpWhereTheReplayDoesNotMeetIt) {
+  JobExplanation explanation;
+  explanation.slowdowns.measured = 3'000'000;
+  explanation.slowdowns.ideal = 3'500'000;
+  explanation.slowdowns.replayed = 4'000'000;
+  const std::string parts = "3.50 ms if all operations of a kind took equally long + 500 µs by stragglers + 0 ns of waits for hosts";
+  EXPECT_EQ(stepText(explanation), "step 3.00 ms on average = " + parts + " − 1.00 ms that its replay takes too long");
+  explanation.slowdowns.measured = 4'000'000 - 3'000;
+  EXPECT_EQ(stepText(explanation), "step 4.00 ms on average = " + parts);
+}
+
 TEST(ExplainTables, AStragglersRowsLeadToTheActionThatTookLonger) {
   const Action slow = action(1, ActionKind::Backward, 2);
   const std::vector<ExplainedTable> tables = tablesOf(withOneLongAction(slow, 2700));
