@@ -16,6 +16,7 @@
 #include "schedules/units.h"
 #include "simulator/costs/rank_profiles.h"
 #include "simulator/job/held_out.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/job/memory.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
@@ -171,6 +172,7 @@ SearchedModel prepared(SearchOptions options) {
   SearchOptions& o = result.options = std::move(options);
   requireSearchInRange(o);
   if (!o.job) o.job = jobOfModel(o.models);
+  if (o.job) requireBackwards(*o.job);
   if (o.job && !o.memoryLimit.empty()) requireMemory(*o.job);
   result.graph = o.job ? jobModel(*o.job, o.models.front()) : loadModel(o.models);  // first of all: a file that is not there matters most
   if (isLayerChain(result.graph)) {

@@ -259,7 +259,16 @@ CostTable costsFor(const Job& job, int stages) {
   return costsCutAt(costsOf(job), cuts);
 }
 
+void requireBackwards(const Job& job) {
+  if (trains(job.schedule)) return;
+  throw UsageError(fmt::format(
+      "the steps of {} are forwards alone, and say nothing of how long backwards take; simulate --schedule forward-only of them, "
+      "or give a trace of training steps",
+      job.name));
+}
+
 JobStepTimes timesFor(const Job& job, const Schedule& schedule) {
+  if (trains(schedule)) requireBackwards(job);
   JobStepTimes times{costsFor(job, static_cast<int>(schedule.placement.stages())), {}};
   // Microbatches differ, and their times are known where they do the same on the same ranks.
   const bool isSame = schedule.placement == job.schedule.placement && schedule.microbatches == job.schedule.microbatches;

@@ -46,6 +46,9 @@ struct JobStepTimes {
 /// `costsFor` the schedule's stages; and the times of actions where the schedule does the same microbatches on the same ranks.
 [[nodiscard]] JobStepTimes timesFor(const Job& job, const Schedule& schedule);
 
+/// Throws UsageError where the job's steps are forwards alone, which say nothing of how long backwards take.
+void requireBackwards(const Job& job);
+
 /// The job as a layer table, each stage in `kPartsOfStage` equal layers, `stage2.part5`: for plans and searches with other cuts. Bytes
 /// are 0 where the traces do not show memory.
 inline constexpr int kPartsOfStage = 12;
