@@ -429,24 +429,6 @@ TEST(JobsCli, SaysWhatAFileIsAndWhatToGiveInstead) {
   EXPECT_EQ(alone.at("lower_bound_ns"), alone.at("makespan_ns"));
 }
 
-TEST(JobsCli, PredictsNoTrainingFromForwardsAlone) {
-  const Folder folder;
-  const std::string trace = folder.file("forwards.json");
-  ASSERT_EQ(
-      call({"simulate", "--schedule", "forward-only", "--ranks", "2", "--microbatches", "4", "--forward", "1ms", "--trace", trace}).status,
-      0);
-  EXPECT_EQ(jsonOf({"simulate", "--costs-from", trace, "--json"}).at("makespan_ns"), 5'000'000);  // (4 + 2 − 1) forwards
-  EXPECT_EQ(jsonOf({"simulate", "--costs-from", trace, "--ranks", "1", "--schedule", "forward-only", "--json"}).at("makespan_ns"),
-            8'000'000);
-  for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"simulate", "--costs-from", trace, "--schedule", "1f1b"},
-                                             {"search", "--costs-from", trace, "--ranks", "2", "--microbatches", "4"}}) {
-    const Outcome outcome = call(words);
-    EXPECT_EQ(outcome.status, 2) << words.front();
-    EXPECT_THAT(outcome.err, HasSubstr("are forwards alone, and say nothing of how long backwards take; simulate --schedule forward-only"));
-  }
-}
-
 TEST(JobsCli, TakesNamesOfAUsersOwnByPatterns) {
   // GPipe of one microbatch: F of 5, B of 9, one after the other.
   const Folder folder;

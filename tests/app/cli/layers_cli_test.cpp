@@ -287,6 +287,16 @@ TEST_F(LayersCommand, ImportsLogsThatBeginWithATime) {
   EXPECT_THAT(refusal({"import", folder_.with("other.log", stamp + "done\n")}), HasSubstr("other.log is none of what is imported; give"));
 }
 
+TEST_F(LayersCommand, PredictNoTrainingFromAJobOfForwardsAlone) {
+  const std::string trace = folder_.file("forwards.json");
+  Words recorded{"simulate", "--schedule", "forward-only", "--ranks", "2", "--microbatches", "4", "--forward", "1ms", "--trace", trace};
+  ASSERT_EQ(call(recorded).status, 0);
+  EXPECT_EQ(answer({"simulate", "--costs-from", trace})["makespan_ns"], 5'000'000);  // (4 + 2 - 1) forwards
+  for (const Words& words : {Words{"simulate", "--costs-from", trace, "--schedule", "1f1b"},
+                             Words{"search", "--costs-from", trace, "--ranks", "2", "--microbatches", "4"}})
+    EXPECT_THAT(refusal(words), HasSubstr("are forwards alone, and say nothing of how long backwards take"));
+}
+
 TEST_F(LayersCommand, ExportsATableThatTakesAsLongAsItsModel) {
   const std::string plan = folder_.file("plan.json"), out = folder_.file("layers.json");
   const std::vector<std::string> how{"--ranks", "2", "--microbatches", "4", "--cluster", "cpu-workstation"};
