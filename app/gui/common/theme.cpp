@@ -4,6 +4,7 @@
 #include <QPainter>
 #include <QProxyStyle>
 #include <QStyleOption>
+#include <QStyleOptionComboBox>
 #include <algorithm>
 #include <cmath>
 
@@ -77,6 +78,20 @@ class OutlinedStyle : public QProxyStyle {
     QProxyStyle::drawComplexControl(control, option, painter, widget);
     const auto* spin = qstyleoption_cast<const QStyleOptionSpinBox*>(option);
     if (control == CC_SpinBox && spin != nullptr && spin->frame) drawOutline(*painter, *option, option->rect.adjusted(0, 1, 0, -1), 2);
+  }
+  /// The text of a box that is too narrow for it ends in an ellipsis.
+  void drawControl(ControlElement element, const QStyleOption* option, QPainter* painter, const QWidget* widget) const override {
+    const auto* box = qstyleoption_cast<const QStyleOptionComboBox*>(option);
+    if (element != CE_ComboBoxLabel || box == nullptr) {
+      QProxyStyle::drawControl(element, option, painter, widget);
+      return;
+    }
+    constexpr int kMargin = 2;  ///< of Fusion's text, on the right
+    QStyleOptionComboBox shown = *box;
+    const int icon = box->currentIcon.isNull() ? 0 : box->iconSize.width() + 4;
+    const int width = subControlRect(CC_ComboBox, box, SC_ComboBoxEditField, widget).width() - icon - kMargin;
+    shown.currentText = box->fontMetrics.elidedText(box->currentText, Qt::ElideRight, width);
+    QProxyStyle::drawControl(element, &shown, painter, widget);
   }
 
  private:
