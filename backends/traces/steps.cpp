@@ -109,28 +109,52 @@ void countAlike(Steps& steps, const std::vector<Span>& spans) {
 
 bool isGradient(const Span& span) { return span.kind == SpanKind::Backward || span.kind == SpanKind::BackwardInput; }
 
-/// Whether the recording begins within a step: a backward comes before any forward of its microbatch.
+/// Where a forward stands in its step: the first of a step has the lowest microbatch, of its rank's first stage.
+std::pair<std::int32_t, std::int32_t> placeOf(const Span& forward) { return {forward.microbatch.value, forward.stage.value}; }
+constexpr std::pair<std::int32_t, std::int32_t> kNoPlace{std::numeric_limits<std::int32_t>::max(), 0};
+
+/// Whether a rank that does forwards alone begins within a step: another forward is its first, and from that one on the microbatches of
+/// each stage ascend until it comes again. (Where they do not, the order is the user's own, and may begin anywhere.)
+bool beginsWithin(const std::vector<const Span*>& forwards) {
+  const auto first = std::ranges::min_element(forwards, {}, [](const Span* span) { return placeOf(*span); });
+  if (first == forwards.begin()) return false;
+  std::map<Stage, Microbatch> last;
+  for (auto at = first; at != forwards.end() && (at == first || placeOf(**at) != placeOf(**first)); ++at) {
+    const auto [found, isNew] = last.emplace((*at)->stage, (*at)->microbatch);
+    if (!isNew && (*at)->microbatch <= found->second) return false;
+    found->second = (*at)->microbatch;
+  }
+  return true;
+}
+
+/// Whether the recording begins within a step: a backward comes before any forward of its microbatch; or all are forwards, and do not begin
+/// with the first of a step.
 bool beginsWithin(const Material& material) {
   std::vector<ActionSet> forwards(static_cast<std::size_t>(material.ranks));
+  std::vector<std::vector<const Span*>> ofRank(static_cast<std::size_t>(material.ranks));
+  bool trains = false;
   for (const Span& span : material.spans) {
     Span forward = span;
     forward.kind = SpanKind::Forward;
     if (!isCompute(span.kind)) continue;
+    trains = trains || span.kind != SpanKind::Forward;
     if (forwards[span.rank.index()].insert(keyOf(forward)) && span.kind != SpanKind::Forward) return true;
+    if (!trains) ofRank[span.rank.index()].push_back(&span);
   }
-  return false;
+  return !trains && std::ranges::any_of(ofRank, [](const auto& of) { return beginsWithin(of); });
 }
 
 /// The spans that begin a step of their rank in a recording that begins within one: the forward of the lowest microbatch of those before
-/// which as few are alive as ever, or the wait for its input.
+/// which as few are alive as ever (without backwards: of all), or the wait for its input.
 std::vector<char> stepBegins(const Material& material) {
   struct Flow {
     std::int64_t balance = 0, least = 0;  ///< forwards less backwards: so far, and at least
-    std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
+    std::pair<std::int32_t, std::int32_t> lowest = kNoPlace;
     std::size_t wait = 0;  ///< 1 + the last wait after the last action
   };
   std::vector<Flow> flows(static_cast<std::size_t>(material.ranks));
-  const auto change = [](const Span& span) { return span.kind == SpanKind::Forward ? 1 : isGradient(span) ? -1 : 0; };
+  const bool trains = std::ranges::any_of(material.spans, isGradient);
+  const auto change = [&](const Span& span) { return span.kind == SpanKind::Forward && trains ? 1 : isGradient(span) ? -1 : 0; };
   for (const Span& span : material.spans) {
     Flow& flow = flows[span.rank.index()];
     flow.least = std::min(flow.least, flow.balance += change(span));
@@ -146,10 +170,10 @@ std::vector<char> stepBegins(const Material& material) {
       if (span.kind == SpanKind::WaitForward) flow.wait = i + 1;
     }
   };
-  forQuietForwards([](std::size_t, const Span& span, Flow& flow) { flow.lowest = std::min(flow.lowest, span.microbatch.value); });
+  forQuietForwards([](std::size_t, const Span& span, Flow& flow) { flow.lowest = std::min(flow.lowest, placeOf(span)); });
   std::vector<char> begins(material.spans.size());
   forQuietForwards([&](std::size_t i, const Span& span, const Flow& flow) {
-    if (span.microbatch.value != flow.lowest) return;
+    if (placeOf(span) != flow.lowest) return;
     const bool waited =
         flow.wait > 0 && material.spans[flow.wait - 1].stage == span.stage && material.spans[flow.wait - 1].microbatch == span.microbatch;
     begins[waited ? flow.wait - 1 : i] = 1;

@@ -106,8 +106,21 @@ TEST(TornRecordings, OfTorchsLabelsHaveTheirWholeSteps) {
                                     {"gpipe", {3, 3, 4}},
                                     {"zb-h1", {3, 3, 5}},
                                     {"interleaved-1f1b", {2, 4, 4}},
-                                    {"zbv", {2, 4, 6}}})
+                                    {"zbv", {2, 4, 6}},
+                                    {"forward-only", {2, 2, 4}},
+                                    {"forward-only", {3, 3, 6}},
+                                    {"forward-only", {2, 4, 4}}})
     expectWholeSteps(generate(name, shape), true);
+}
+
+// Microbatches in an order of the user's own, whole: a step is cut where its first action comes again, not at the lowest microbatch.
+TEST(TornRecordings, OfForwardsAloneAreThoseThatBeginAnywhere) {
+  Schedule schedule = generate("forward-only", {2, 2, 4});
+  for (auto& row : schedule.rows) std::ranges::reverse(row);
+  const Recording recording(schedule);
+  const Job job = recording.job(0, recording.length(), true);
+  EXPECT_EQ(job.schedule.rows, schedule.rows);
+  EXPECT_EQ(job.steps.size(), static_cast<std::size_t>(kSteps));
 }
 
 TEST(TornRecordings, OfMegatronsFunctionsHaveTheirWholeSteps) {
