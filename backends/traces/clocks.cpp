@@ -50,7 +50,7 @@ struct Bounds {
   Ns firmLeast = -kNone, firmMost = kNone, least = -kNone, most = kNone;
 };
 
-/// Steps by which a recording that begins within a step may count others than its neighbour: none first.
+/// Steps by which a recording that begins within a step, or has more of them, may count others than its neighbour: none first.
 constexpr std::array kShifts{0, -1, 1};
 using ShiftedBounds = std::array<Bounds, kShifts.size()>;
 
@@ -73,6 +73,7 @@ class Aligner {
         moves_(clocks.sources.size()),
         extents_(clocks.sources.size()),
         partial_(clocks.sources.size()),
+        steps_(clocks.sources.size()),
         contradicted_(clocks.sources.size()) {}
   std::vector<Ns> align(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks,
                         std::vector<std::string>& notes);
@@ -91,7 +92,8 @@ class Aligner {
   const RankPlaces& places_;
   std::vector<Ns> moves_, extents_;
   std::map<Key, Times> actions_;
-  std::vector<char> partial_;  ///< by clock: a recording of it begins within a step
+  std::vector<char> partial_;        ///< by clock: a recording of it begins within a step
+  std::vector<std::int32_t> steps_;  ///< by clock: how many there are, where nothing marks them
   std::map<std::pair<std::size_t, bool>, Ns> shortest_;
   std::map<std::pair<std::size_t, std::size_t>, Bounds> bounds_;  ///< by clocks, the lower first
   std::vector<char> contradicted_;
@@ -168,7 +170,7 @@ void Aligner::bound() {
     const auto from = clockOf.find({source.pipeline, source.stage, source.microbatch});
     if (from == clockOf.end() || from->second == needs.clock) continue;
     if (needs.slot && clocks_.exactStarts[needs.clock] != 0) continue;  // its wait is still within it
-    const bool mayShift = partial_[from->second] != 0 || partial_[needs.clock] != 0;
+    const bool mayShift = partial_[from->second] != 0 || partial_[needs.clock] != 0 || steps_[from->second] != steps_[needs.clock];
     ShiftedBounds& bounds = shifted[std::minmax(from->second, needs.clock)];
     for (std::size_t s = 0; s < (mayShift ? kShifts.size() : 1); ++s) {
       source.occurrence = key.occurrence + (from->second < needs.clock ? -kShifts[s] : kShifts[s]);
@@ -248,7 +250,10 @@ void Aligner::join() {
 std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks,
                                std::vector<std::string>& notes) {
   gather(spans, marks);
-  if (std::ranges::all_of(marks, [](const auto& ofRank) { return ofRank.empty(); })) countSteps();
+  if (std::ranges::all_of(marks, [](const auto& ofRank) { return ofRank.empty(); })) {
+    countSteps();
+    for (const auto& [key, times] : actions_) steps_[times.clock] = std::max(steps_[times.clock], key.occurrence + 1);
+  }
   bound();
   join();
   for (std::size_t c = 0; c < moves_.size(); ++c) {

@@ -58,9 +58,10 @@ class Recording {
       for (const Span& span : step_) {
         const Ns start = span.start + s * (length_ + kPause), end = start + (span.end - span.start);
         if (start < from || end > to) continue;
-        const std::string torch =
-            "PP:" + std::to_string(span.stage.value) + std::string(nameOf(span.kind)) + std::to_string(span.microbatch.value);
-        events.push_back(event(isTorch ? torch : span.kind == SpanKind::Forward ? "forward_step" : "backward_step", span.rank, start, end));
+        events.push_back(event(isTorch                          ? torchLabel(span)
+                               : span.kind == SpanKind::Forward ? "forward_step"
+                                                                : "backward_step",
+                               span.rank, start, end));
       }
     }
     const test::Folder folder;
@@ -69,7 +70,27 @@ class Recording {
     return jobOf(measuredOf(imported));
   }
 
+  /// The job of a file for each rank, all on one clock: `early` was recorded from the first step on, the others from the second.
+  [[nodiscard]] Job jobWithEarly(Rank early) const {
+    const test::Folder folder;
+    std::vector<std::string> files;
+    for (std::size_t r = 0; r < schedule_.rows.size(); ++r) {
+      nlohmann::json events = nlohmann::json::array();
+      for (int s = Rank(r) == early ? 0 : 1; s < kSteps; ++s) {
+        for (const Span& span : step_) {
+          const Ns start = span.start + s * (length_ + kPause), end = start + (span.end - span.start);
+          if (span.rank == Rank(r)) events.push_back(event(torchLabel(span), span.rank, start, end));
+        }
+      }
+      files.push_back(folder.with("rank" + std::to_string(r) + ".json", events.dump()));
+    }
+    return jobOf(measuredOf(importTrace(files).value()));
+  }
+
  private:
+  static std::string torchLabel(const Span& span) {
+    return "PP:" + std::to_string(span.stage.value) + std::string(nameOf(span.kind)) + std::to_string(span.microbatch.value);
+  }
   static nlohmann::json event(const std::string& name, Rank rank, Ns start, Ns end) {
     const auto micro = [](Ns time) { return static_cast<double>(time) / 1000; };
     return {{"ph", "X"},          {"cat", "user_annotation"}, {"name", name}, {"pid", rank.value}, {"tid", 1},
@@ -121,6 +142,16 @@ TEST(TornRecordings, OfForwardsAloneAreThoseThatBeginAnywhere) {
   const Job job = recording.job(0, recording.length(), true);
   EXPECT_EQ(job.schedule.rows, schedule.rows);
   EXPECT_EQ(job.steps.size(), static_cast<std::size_t>(kSteps));
+}
+
+TEST(TornRecordings, OfARankThatBeganAStepEarlierAreOnTheClockOfTheOthers) {
+  const Recording recording(generate("1f1b", {3, 3, 4}));
+  for (const Rank early : {Rank(0), Rank(1), Rank(2)}) {
+    const Job job = recording.jobWithEarly(early);
+    EXPECT_EQ(job.steps.size(), static_cast<std::size_t>(kSteps - 1));
+    EXPECT_THAT(job.notes, testing::Not(testing::Contains(testing::HasSubstr("clock"))));
+    for (const JobStep& step : job.steps) EXPECT_EQ(step.makespan, job.steps.front().makespan);
+  }
 }
 
 TEST(TornRecordings, OfMegatronsFunctionsHaveTheirWholeSteps) {
