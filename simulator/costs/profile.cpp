@@ -81,7 +81,7 @@ Uncertainty uncertaintyOf(const JsonPart& j) {
   constexpr int kMostRuns = 1 << 30;
   const auto deviation = j["deviation"].as<double>();
   if (!(deviation >= 0 && deviation <= 1000)) j["deviation"].fail("is not from 0 to 1000");
-  return {deviation, j["runs"].within<int>(0, kMostRuns)};
+  return {deviation, j["runs"].within<int>(0, kMostRuns), j.has("of_jobs") && j["of_jobs"].as<bool>()};
 }
 
 OperatorLoad loadOf(const JsonPart& j) {
@@ -175,6 +175,7 @@ std::string toJson(const Profile& p) {
   j["nodes"] = std::move(nodes);
   if (!p.sent.empty()) j["sent_ns"] = p.sent;
   if (p.uncertainty) j["uncertainty"] = {{"deviation", p.uncertainty->deviation}, {"runs", p.uncertainty->runs}};
+  if (p.uncertainty && p.uncertainty->ofJobs) j["uncertainty"]["of_jobs"] = true;
   if (!p.cluster.empty()) j["cluster"] = clusterNameJson(p.cluster);
   if (p.processBytes > 0) j["process_bytes"] = p.processBytes;
   for (const OperatorLoad& load : p.loads) {

@@ -24,7 +24,8 @@ bool areIndistinguishable(const Uncertainty& uncertainty, Ns a, Ns b) {
 }
 
 std::string sourceOf(const Uncertainty& uncertainty) {
-  return uncertainty.runs == 0 ? "held-out steps of the job" : counted(uncertainty.runs, "past run");
+  if (uncertainty.runs == 0) return "held-out steps of the job";
+  return uncertainty.ofJobs ? "steps of " + counted(uncertainty.runs, "job") : counted(uncertainty.runs, "past run");
 }
 
 std::string formatErrorBar(const Uncertainty& uncertainty) {

@@ -11,6 +11,7 @@ namespace pw {
 struct Uncertainty {
   double deviation = 0;  ///< relative standard deviation of measured steps around predicted ones
   int runs = 0;          ///< past ones that it is known from; 0: steps of a job, of which half predict the other half
+  bool ofJobs = false;   ///< those are jobs: one, and others whose steps were predicted from its times
 
   bool operator==(const Uncertainty&) const = default;
 };
@@ -21,7 +22,7 @@ struct Uncertainty {
 /// Whether intervals of these predictions overlap, so that which is shorter is not known.
 [[nodiscard]] bool areIndistinguishable(const Uncertainty& uncertainty, Ns a, Ns b);
 
-/// What it is known from: `4 past runs`, `held-out steps of the job`.
+/// What it is known from: `4 past runs`, `held-out steps of the job`, `steps of 2 jobs`.
 [[nodiscard]] std::string sourceOf(const Uncertainty& uncertainty);
 
 /// `± 3.2 % (4 past runs)`.

@@ -64,7 +64,8 @@ std::optional<Uncertainty> uncertaintyOfOthers(const Job& job) {
   const std::optional<double> ofSteps = heldOutDeviation(job);
   if (!ofSteps && !job.uncertainty) return std::nullopt;
   const Uncertainty base = job.uncertainty.value_or(Uncertainty{kPriorDeviation, 1});
-  return Uncertainty{std::hypot(base.deviation, ofSteps.value_or(0)), base.runs > 1 ? base.runs : 0};
+  const bool ofJobs = base.runs > 1;
+  return Uncertainty{std::hypot(base.deviation, ofSteps.value_or(0)), ofJobs ? base.runs : 0, ofJobs};
 }
 
 std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule) {
@@ -101,7 +102,7 @@ JobCalibration calibrateJob(Job job, std::span<const Job> others) {
   if (!(deviation <= kMostDeviation))
     throw UsageError(fmt::format("steps of the further jobs take more than {} times as long as {} predicts; give jobs of the same model",
                                  kMostDeviation, job.name));
-  job.uncertainty = Uncertainty{deviation, 1 + static_cast<int>(others.size())};
+  job.uncertainty = Uncertainty{deviation, 1 + static_cast<int>(others.size()), true};
   result.job = std::move(job);
   return result;
 }

@@ -137,7 +137,7 @@ Uncertainty uncertaintyIn(const JsonPart& json) {
   constexpr int kMostJobs = 1 << 30;
   const auto deviation = json["deviation"].as<double>();
   if (!(deviation >= 0 && deviation <= kMostDeviation)) json["deviation"].fail(fmt::format("is not from 0 to {}", kMostDeviation));
-  return {deviation, json["runs"].within<int>(1, kMostJobs)};
+  return {deviation, json["runs"].within<int>(1, kMostJobs), true};
 }
 
 void Reader::readSchedule() {

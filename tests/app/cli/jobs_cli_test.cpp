@@ -317,7 +317,10 @@ TEST(JobsCli, SaysHowFarOffPredictionsFromAJobMayBe) {
   EXPECT_LT(std::abs(two.at("others").at(0).at("error").get<double>()), 0.01);
   EXPECT_LT(two.at("deviation").get<double>(), others) << "what was seen counts beside what is assumed";
   EXPECT_EQ(jsonOf({"simulate", "--costs-from", calibrated, "--schedule", "gpipe", "--json"}).at("uncertainty").at("runs"), 2);
-  EXPECT_THAT(call({"simulate", "--costs-from", calibrated, "--schedule", "gpipe"}).out, HasSubstr("by 2 past runs"));
+  EXPECT_THAT(call({"simulate", "--costs-from", calibrated, "--schedule", "gpipe"}).out, HasSubstr("by steps of 2 jobs"));
+  const std::string ofTwo = folder.file("of_two.json");
+  EXPECT_THAT(call({"plan", calibrated, "--ranks", "4", "--microbatches", "8", "--out", ofTwo}).out, HasSubstr("(steps of 2 jobs)"));
+  EXPECT_THAT(call({"simulate", ofTwo}).out, HasSubstr("by steps of 2 jobs"));
   // A plan keeps it.
   const std::string plan = folder.file("plan.json");
   EXPECT_THAT(call({"plan", other, "--ranks", "8", "--microbatches", "16", "--out", plan}).out, HasSubstr("(held-out steps of the job)"));

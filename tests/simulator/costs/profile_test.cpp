@@ -46,7 +46,7 @@ std::string errorWith(const std::string& pointer, const nlohmann::json& value) {
 
 TEST(ProfileJson, KeepsHowUncertainPredictionsAre) {
   Profile profile = example();
-  for (const Uncertainty& good : {Uncertainty{0.03, 4}, {0.03, 0}}) {  // of past runs, and of a job's own steps
+  for (const Uncertainty& good : {Uncertainty{0.03, 4}, {0.03, 0}, {0.03, 2, true}}) {  // of past runs, a job's own steps, jobs
     profile.uncertainty = good;
     EXPECT_EQ(parseProfile(toJson(profile), "p.json"), profile);
   }

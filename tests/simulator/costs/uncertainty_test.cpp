@@ -19,6 +19,7 @@ TEST(ErrorBar, StandsBehindThePrediction) {
   EXPECT_EQ(formatPrediction(2'000 * kMs, Uncertainty{0.025, 1}), "2.00 s ± 64.1 ms (1 past run)");
   EXPECT_EQ(formatPrediction(2'000 * kMs, Uncertainty{0.025, 0}), "2.00 s ± 64.1 ms (held-out steps of the job)");
   EXPECT_EQ(formatErrorBar({0.025, 0}), "± 3.2 % (held-out steps of the job)");
+  EXPECT_EQ(formatErrorBar({0.025, 2, true}), "± 3.2 % (steps of 2 jobs)");
 }
 
 TEST(ErrorBar, CannotTellCandidatesApartWhoseBarsOverlap) {
