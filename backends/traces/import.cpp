@@ -70,6 +70,22 @@ std::string primusFolder(const fs::path& path) {
   return text.find("traceEvents") == std::string::npos ? folder.string() : "";
 }
 
+/// Without other JSON files that lie beside traces: settings, tables of results.
+std::vector<std::string> tracesAmong(const std::vector<std::string>& files, std::vector<std::string>& notes) {
+  std::vector<std::string> traces;
+  std::string others;
+  for (const std::string& file : files) {
+    if (traceFormatOf(file) != TraceFormat::Chrome || isCertainlyTrace(file)) {
+      traces.push_back(file);
+    } else {
+      others += (others.empty() ? "" : ", ") + fs::path(file).filename().string();
+    }
+  }
+  if (others.empty() || std::ranges::none_of(traces, isCertainlyTrace)) return files;
+  notes.push_back(fmt::format("Of the folder's files these are no traces, and were not read: {}.", others));
+  return traces;
+}
+
 /// The traces in a folder: of one format, the first in their order that has any.
 std::vector<std::string> filesIn(const std::string& folder, std::vector<std::string>& notes) {
   std::vector<std::string> all;
@@ -87,7 +103,7 @@ std::vector<std::string> filesIn(const std::string& folder, std::vector<std::str
     if (inside.empty()) continue;
     if (inside.size() < all.size())
       notes.push_back(fmt::format("Of the folder's files only {}s were read; open the others by themselves.", factsOf(format).name));
-    return inside;
+    return tracesAmong(inside, notes);
   }
   throw UsageError(fmt::format("{} holds no trace ({}); open the folder that torch.profiler, Primus, Nsight Systems or Chakra wrote",
                                folder, fmt::join(traceEndings(kFolderFormats), " ")));

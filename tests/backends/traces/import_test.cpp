@@ -104,6 +104,18 @@ TEST(TraceImport, ReadsCompressedFilesAndFoldersOfThem) {
   EXPECT_EQ(imported({std::filesystem::path(path).parent_path().string()}).steps.front().trace, trace);
 }
 
+TEST(TraceImport, LeavesOtherJsonFilesOfAFolder) {
+  const Trace trace = simulated("1f1b", Shape{2, 2, 4});
+  const test::Folder folder;
+  const std::string path = folder.with("trace.json", toChromeJson({&trace}, {"predicted"}));
+  static_cast<void>(folder.with("config.json", R"({"hidden_size": 1024, "layers": [1, 2]})"));
+  static_cast<void>(folder.with("results.json", "[1, 2, 3]"));
+  const ImportedTrace result = imported({std::filesystem::path(path).parent_path().string()});
+  EXPECT_EQ(result.steps.at(0).trace, trace);
+  EXPECT_THAT(result.notes,
+              testing::ElementsAre("Of the folder's files these are no traces, and were not read: config.json, results.json."));
+}
+
 TEST(TraceImport, ReadsATableOfSpans) {
   Trace trace = simulated("zb-h1", {2, 2, 4});
   trace.memory.clear();
