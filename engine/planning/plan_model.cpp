@@ -24,6 +24,7 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/rank_profiles.h"
 #include "simulator/job/held_out.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/job/memory.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
@@ -275,6 +276,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   planned.microbatchesByDefault = settlePlanShape(o, graph);
   settleBatch(o, graph);
   const Schedule schedule = chooseSchedule(o, graph);
+  if (job && trains(schedule)) requireBackwards(*job);
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
   if (!layers) planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);
   planned.request = requestOf(o, graph, planned.profile, schedule, o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit));

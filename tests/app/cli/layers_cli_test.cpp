@@ -293,7 +293,8 @@ TEST_F(LayersCommand, PredictNoTrainingFromAJobOfForwardsAlone) {
   ASSERT_EQ(call(recorded).status, 0);
   EXPECT_EQ(answer({"simulate", "--costs-from", trace})["makespan_ns"], 5'000'000);  // (4 + 2 - 1) forwards
   for (const Words& words : {Words{"simulate", "--costs-from", trace, "--schedule", "1f1b"},
-                             Words{"search", "--costs-from", trace, "--ranks", "2", "--microbatches", "4"}})
+                             Words{"search", "--costs-from", trace, "--ranks", "2", "--microbatches", "4"},
+                             Words{"plan", trace, "--ranks", "2", "--microbatches", "4"}})
     EXPECT_THAT(refusal(words), HasSubstr("are forwards alone, and say nothing of how long backwards take"));
 }
 
