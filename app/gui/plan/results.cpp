@@ -258,13 +258,14 @@ void PlanResults::Private::showBar(Ns predicted) {
   const auto& job = document.design().job;
   std::optional<Uncertainty> uncertainty;
   if (predicted > 0 && document.graph() && profile) uncertainty = job ? uncertaintyOf(*job, *document.prediction()) : profile->uncertainty;
+  const bool isOfJobs = uncertainty && (uncertainty->ofJobs || uncertainty->runs == 0);
   for (QLabel* label : {bar, barName}) {
     label->setVisible(uncertainty.has_value());
     label->setToolTip(
-        job ? PlanResults::tr("Four of five steps are within it; it comes from how far the job's steps are from what its other "
-                              "steps predict, and for a plan that the job did not run, from what is known of such plans")
-            : PlanResults::tr("Four of five steps are within it; it comes from the past runs that corrected the times of "
-                              "this plan"));
+        isOfJobs ? PlanResults::tr("Four of five steps are within it; it comes from how far the job's steps are from what its other "
+                                   "steps predict, and for a plan that the job did not run, from what is known of such plans")
+                 : PlanResults::tr("Four of five steps are within it; it comes from the past runs that corrected the times of "
+                                   "this plan"));
   }
   if (!uncertainty) return;
   for (QLabel* label : {error, errorName}) label->setVisible(false);
