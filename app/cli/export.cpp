@@ -181,7 +181,7 @@ Material fromTrace(const ExportOptions& o) {
   } else if (count > 1) {  // the median of those after the first, which warms up
     std::vector<Ns> ends;
     for (const Trace& trace : material.traces) ends.push_back(endOf(trace));
-    material.chosen = medianPosition(ends);
+    material.chosen = typicalStep(material.names, ends);
   }
   if (count > 1) material.step = static_cast<int>(material.chosen) + 1;
   material.reductions = std::move(reductions[material.chosen]);

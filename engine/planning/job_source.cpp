@@ -156,6 +156,17 @@ Job withSteps(Job job, const std::string& steps) {
   return withSteps(std::move(job), from, to);
 }
 
+std::size_t typicalStep(const std::vector<std::string>& names, const std::vector<Ns>& durations, bool afterWarmUp) {
+  std::vector<std::size_t> usual;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!warmsUp(names[i])) usual.push_back(i);
+  }
+  if (usual.empty() || (usual.size() == names.size() && !afterWarmUp)) return medianPosition(durations);
+  std::vector<Ns> known{0};  // in the place of the one that warms up
+  for (const std::size_t i : usual) known.push_back(durations[i]);
+  return usual[medianPosition(known) - 1];
+}
+
 StandingStep standingStep(const JobOptions& options) {
   if (options.store.empty() && options.paths.size() == 1 && isJobFile(options.paths.front())) {
     const Job job = *loadJob(options);
@@ -167,11 +178,13 @@ StandingStep standingStep(const JobOptions& options) {
             stepOf(shape, job, typical.times, replay, slowestCopy(shape, job, typical.times)), TimesOf::Measured, 0, job.notes};
   }
   MeasuredJob measured = *measuredJob(options);
-  const auto isWarmUp = [](const MeasuredStep& step) { return warmsUp(step.name); };
-  if (!std::ranges::all_of(measured.steps, isWarmUp)) std::erase_if(measured.steps, isWarmUp);
+  std::vector<std::string> names;
   std::vector<Ns> durations;
-  for (const MeasuredStep& step : measured.steps) durations.push_back(metricsOf(step.trace).step);
-  MeasuredStep& median = measured.steps[medianPosition(durations)];
+  for (const MeasuredStep& step : measured.steps) {
+    names.push_back(step.name);
+    durations.push_back(metricsOf(step.trace).step);
+  }
+  MeasuredStep& median = measured.steps[typicalStep(names, durations, !options.store.empty())];
   const Ns waits =
       cutReductionWaits(median.trace, reductionGroups(median.operations, median.trace.ranks, measured.replicas, measured.tensor));
   return {fmt::format("{}, {}{}", measured.name, median.name,

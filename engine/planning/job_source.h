@@ -50,6 +50,10 @@ using JobProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
 /// Whether the file is a plan, by its content.
 [[nodiscard]] bool isPlanFile(const std::string& path);
 
+/// The step that stands for a recording, by the names and durations of all (at least one): the median of those that do not warm up, which
+/// names say (`warmsUp`); where none does, the first warms up, unless `afterWarmUp`. As of `medianPosition`.
+[[nodiscard]] std::size_t typicalStep(const std::vector<std::string>& names, const std::vector<Ns>& durations, bool afterWarmUp = false);
+
 /// A measured or predicted step to compare with another: the median one of a trace or run, the step of a plan, the usual one of a job. Of
 /// several copies of a pipeline the slowest, for which the others wait.
 struct StandingStep {

@@ -21,6 +21,7 @@
 #include "backends/traces/formats.h"
 #include "backends/traces/import.h"
 #include "engine/planning/first_plan.h"
+#include "engine/planning/job_source.h"
 #include "engine/planning/plan_settings.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
@@ -188,11 +189,14 @@ std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
 }
 
 /// The step shown first.
-std::size_t typicalStep(const std::vector<ImportedStep>& steps) {
+std::size_t stepShownFirst(const std::vector<ImportedStep>& steps) {
+  std::vector<std::string> names;
   std::vector<Ns> durations;
-  durations.reserve(steps.size());
-  for (const ImportedStep& step : steps) durations.push_back(durationOf(step.trace));
-  return medianPosition(durations);
+  for (const ImportedStep& step : steps) {
+    names.push_back(step.name);
+    durations.push_back(durationOf(step.trace));
+  }
+  return typicalStep(names, durations);
 }
 
 std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
@@ -203,7 +207,7 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
   auto loaded = std::make_shared<Loaded>();
   loaded->title = QString::fromStdString(imported->title);
   for (const std::string& note : imported->notes) loaded->notes << QString::fromStdString(note);
-  loaded->chosen = typicalStep(imported->steps);
+  loaded->chosen = stepShownFirst(imported->steps);
   for (ImportedStep& step : imported->steps) {
     auto measured = std::make_shared<Measured>();
     measured->title = QString::fromStdString(imported->steps.size() > 1 ? imported->title + " · " + step.name : imported->title);
