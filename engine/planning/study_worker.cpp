@@ -203,17 +203,17 @@ Answer<Candidate> StudyWorker::evaluated(const StudyPoint& point) {
     if (!haveSameRows(shape, shape_)) rows_ = nullptr;
     shape_ = std::move(shape);
   }
-  Answer<std::vector<NodeId>> begins = shared_->beginsFor(shape_, point.balance);
-  if (!begins) return begins.refusal();
-  const SplitStart start{splitSource(point.balance), *std::move(begins)};
+  Answer<std::vector<NodeId>> balanced = shared_->beginsFor(shape_, point.balance);
+  if (!balanced) return balanced.refusal();
+  const SplitStart start{splitSource(point.balance), *std::move(balanced)};
   const bool movable = point.balance == Balance::Time && start.begins != shared_->graph->splitMarkers;  // as `planModel` moves them
   if (madeSchedule(point.schedule) != nullptr) return withMadeOrder(request, point, start, movable);
   if (!rows_) rows_ = std::make_shared<CandidateRows>(shape_);
   if (!evaluator_) evaluator_.emplace(shape_, rows_);
   Answer<Candidate> candidate = evaluator_->evaluate(start, point.recompute);
   if (!candidate || candidate->fits() || !movable) return candidate;
-  std::optional<Candidate> fitted = fittedSplits(shape_, *shared_->balancer, *evaluator_, point.recompute);
-  return fitted && fitted->fits() ? Answer<Candidate>(*std::move(fitted)) : candidate;
+  const std::vector<NodeId> begins = splitsToFit(shape_, *shared_->balancer, *evaluator_, point.recompute, start.begins);
+  return begins == start.begins ? candidate : evaluator_->evaluate({SplitSource::Fit, begins}, point.recompute);
 }
 
 /// Of a schedule that is made for the costs.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/resources/resources.h"
+#include "engine/planning/plan_model.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
@@ -95,6 +96,29 @@ TEST_F(StudyWorkerTest, WhatCannotBeRecomputedIsRefused) {
   EXPECT_NE(resultOf(point).problem.find("set a memory limit"), std::string::npos);
   point.memoryLimit = Bytes{1} << 40;
   EXPECT_EQ(resultOf(point).problem, "");
+}
+
+TEST_F(StudyWorkerTest, SplitsMoveToFitAsPlanMovesThem) {
+  StudyPoint point = good();
+  point.schedule = "zbv";
+  point.ranks = 6;
+  point.microbatches = 29;
+  point.recompute = RecomputeFull();
+  point.memoryLimit = Bytes{2} << 20;
+  PlanOptions options;
+  options.models = {kModel};
+  options.cluster = kCluster;
+  options.schedule = point.schedule;
+  options.ranks = point.ranks;
+  options.microbatches = point.microbatches;
+  options.recompute = point.recompute;
+  options.memoryLimit = "2MiB";
+  const PlannedModel planned = planModel(options, {});
+  ASSERT_TRUE(planned.movedToFit && planned.prediction.fits);
+  const StudyResult result = resultOf(point);
+  EXPECT_EQ(result.step, planned.prediction.metrics.step);
+  EXPECT_EQ(result.makespan, planned.prediction.metrics.makespan);
+  EXPECT_EQ(result.excess, 0);
 }
 
 TEST_F(StudyWorkerTest, AnOrderIsNotSearchedForTooManyMicrobatches) {
