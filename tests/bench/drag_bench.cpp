@@ -37,7 +37,7 @@ int drag(MainWindow& window, int tasks, double limit) {
   Document& document = window.document();
   const int microbatches = tasks / (2 * kRanks);
   document.edit("Microbatches", [&](Design& d) { d.request.microbatches = microbatches; });
-  if (!waitUntil([&] { return !document.isPredicting(); })) return 1;
+  if (!waitUntil([&] { return window.isIdle(); })) return 1;
   window.timeline().fitAll();
   bool painted = false;
   QObject::connect(&window.timeline(), &TimelineWidget::timelinePainted, &window, [&] { painted = true; });
@@ -68,7 +68,7 @@ int drag(MainWindow& window, int tasks, double limit) {
 int dragBlock(MainWindow& window, int tasks, double limit) {
   Document& document = window.document();
   document.edit("Shape", [&](Design& d) { d.request.schedule = "gpipe", d.request.microbatches = tasks / (2 * kRanks); });
-  if (!waitUntil([&] { return !document.isPredicting(); })) return 1;
+  if (!waitUntil([&] { return window.isIdle(); })) return 1;  // as it is when people come to drag: all figures of the plan are there
   HandEdit& hand = window.timeline().hand();
   hand.setOn(true);
   const auto prediction = document.prediction();
