@@ -62,11 +62,11 @@ struct Computing {
 /// `on GPUs in bf16`, `on CPUs as traced`, `on GPUs as traced with TF32`.
 [[nodiscard]] std::string computingText(const Computing& computing);
 
-/// What a process loaded when it first used an operator: code and tables of libraries. A rank without any of its nodes does without.
+/// What a process loaded when it first used an operator: code and tables of libraries. A rank without any of these nodes does without.
 struct OperatorLoad {
   std::string name;  ///< target of the operator
   Bytes bytes = 0;
-  std::vector<NodeId> nodes;  ///< that use it, ascending; none: the loss does
+  std::vector<NodeId> nodes;  ///< that may need it, ascending; none: the loss does
 
   bool operator==(const OperatorLoad&) const = default;
 };

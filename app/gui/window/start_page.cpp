@@ -107,7 +107,7 @@ QList<Sample> samples() {
        StartPage::tr("A decoder of equal blocks: the classic pipeline")},
       {folder.filePath(QStringLiteral("hf_gpt2.pt2")), StartPage::tr("GPT-2"), StartPage::tr("From Hugging Face, with tied embeddings")},
       {folder.filePath(QStringLiteral("hf_bert.pt2")), StartPage::tr("BERT"),
-       StartPage::tr("From Hugging Face, its mask is sent to all stages")},
+       StartPage::tr("From Hugging Face; its mask is sent to all stages")},
       {folder.filePath(QStringLiteral("hf_llama.pt2")), StartPage::tr("Llama"),
        StartPage::tr("From Hugging Face, rotary positions shared by all layers")},
       {folder.filePath(QStringLiteral("vit_small.pt2")), StartPage::tr("Vision transformer"), StartPage::tr("Patches in, classes out")},
