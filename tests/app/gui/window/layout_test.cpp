@@ -39,6 +39,19 @@ class WindowLayout : public WindowFixture {
     ASSERT_TRUE(QTest::qWaitFor([&] { return window_->width() == width && window_->height() == height; }, kLongMs));
     QApplication::processEvents();
   }
+  /// Shows a panel, which has to have the height that it needs; null: it does not scroll at all.
+  [[nodiscard]] const QScrollArea* expectNotScrolledDown(Panel panel) {
+    const std::string name(nameOf(panel));
+    window_->showPanel(panel);
+    EXPECT_TRUE(settle()) << name;
+    const auto* scroll = qobject_cast<QScrollArea*>(dock(name.c_str())->widget());
+    if (scroll == nullptr) return nullptr;
+    EXPECT_TRUE(QTest::qWaitFor([&] { return scroll->verticalScrollBar()->maximum() == 0; }, 2000))
+        << name << ": " << scroll->widget()->minimumSizeHint().height() << " or "
+        << scroll->widget()->heightForWidth(scroll->viewport()->width()) << " in " << scroll->viewport()->height() << " of a window of "
+        << window_->height();
+    return scroll;
+  }
   /// The timeline and the panels beside and below it, of two tabs the one in front.
   void expectNoneLiesOverAnother() const {
     std::vector<const QWidget*> all{dock("model"), dock("plan"), dock("candidates")};
@@ -218,14 +231,9 @@ TEST_F(WindowLayout, PanelsThatScrollThemselvesAreNotScrolledAsAWhole) {
   window_->candidates().search();
   for (const Panel panel :
        {Panel::Candidates, Panel::Runs, Panel::Analysis, Panel::Explain, Panel::Schedule, Panel::Statistics, Panel::Notes}) {
-    const std::string name(nameOf(panel));
-    window_->showPanel(panel);
-    ASSERT_TRUE(settle());
-    const auto* scroll = qobject_cast<QScrollArea*>(dock(name.c_str())->widget());
+    const QScrollArea* const scroll = expectNotScrolledDown(panel);
     ASSERT_NE(scroll, nullptr);
-    EXPECT_TRUE(QTest::qWaitFor([&] { return scroll->verticalScrollBar()->maximum() == 0; }, 2000))
-        << name << ": " << scroll->widget()->heightForWidth(scroll->viewport()->width()) << " in " << scroll->viewport()->height();
-    EXPECT_EQ(scroll->horizontalScrollBar()->maximum(), 0) << name;
+    EXPECT_EQ(scroll->horizontalScrollBar()->maximum(), 0) << nameOf(panel);
   }
 }
 
@@ -237,14 +245,7 @@ TEST_F(WindowLayout, PanelsOfALowWindowHaveOneScrollBarOfTheirOwn) {
     resize(size.width(), size.height());
     open(sample("gpt_small.pt2"));
     for (const Panel panel : {Panel::Runs, Panel::Analysis, Panel::Explain, Panel::Schedule, Panel::Statistics, Panel::Notes}) {
-      const std::string name(nameOf(panel));
-      window_->showPanel(panel);
-      ASSERT_TRUE(settle());
-      const auto* scroll = qobject_cast<QScrollArea*>(dock(name.c_str())->widget());
-      ASSERT_NE(scroll, nullptr);
-      EXPECT_TRUE(QTest::qWaitFor([&] { return scroll->verticalScrollBar()->maximum() == 0; }, 2000))
-          << name << ": " << scroll->widget()->minimumSizeHint().height() << " in " << scroll->viewport()->height() << " of a window of "
-          << size.height();
+      EXPECT_NE(expectNotScrolledDown(panel), nullptr);
     }
   }
 }
