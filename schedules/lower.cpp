@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -52,7 +53,8 @@ struct UnitRun {
   const ActionTimes* times;                  ///< null: units
   std::vector<std::vector<Ns>> starts;       ///< as the rows
   std::array<std::vector<Ns>, 2> made = {};  ///< by stage × microbatch: end of F; of B or I
-  std::vector<Message> messages = {};
+  std::vector<std::vector<Message>> sent;    ///< by sender
+  std::vector<std::size_t> awake = {};       ///< ranks that may go on: the last one is next
 
   [[nodiscard]] Ns& madeBy(Stage stage, Microbatch m, bool forward) {
     return made[forward ? 0 : 1][stage.index() * static_cast<std::size_t>(schedule.microbatches) + m.index()];
@@ -81,14 +83,14 @@ void UnitRun::finish(const Action& a, Ns end) {
   const Rank from = schedule.placement.rankOf(a.stage, a.microbatch);
   const Rank to = schedule.placement.rankOf(Stage{taker}, a.microbatch);
   if (from == to) return;
-  messages.push_back({end, {a.stage, forward ? ActionKind::SendForward : ActionKind::SendBackward, a.microbatch}, from, to});
+  sent[from.index()].push_back({end, {a.stage, forward ? ActionKind::SendForward : ActionKind::SendBackward, a.microbatch}, from, to});
+  awake.push_back(to.index());
 }
 
-/// Advances a rank as far as its inputs allow. Returns whether it made progress.
-bool advance(UnitRun& run, std::size_t rank, Ns& clock) {
+/// Advances a rank as far as its inputs allow.
+void advance(UnitRun& run, std::size_t rank, Ns& clock) {
   const auto& row = run.schedule.rows[rank];
   auto& starts = run.starts[rank];
-  const std::size_t before = starts.size();
   while (starts.size() < row.size()) {
     const Action& first = row[starts.size()];
     const bool slot = first.overlapsNext && starts.size() + 1 < row.size();
@@ -97,12 +99,12 @@ bool advance(UnitRun& run, std::size_t rank, Ns& clock) {
     const Ns lastReady = slot ? run.readyAt(last) : 0;
     if (firstReady == kNotYet || lastReady == kNotYet) break;
     const Ns start = std::max({clock, firstReady, lastReady});
-    starts.insert(starts.end(), slot ? 2 : 1, start);
+    starts.push_back(start);
+    if (slot) starts.push_back(start);
     clock = start + timeOf(first, run.times) + (slot ? timeOf(last, run.times) : 0);
     run.finish(first, clock);
     if (slot) run.finish(last, clock);
   }
-  return starts.size() > before;
 }
 
 void requireIds(const Schedule& compute) {
@@ -143,20 +145,23 @@ void requireIds(const Schedule& compute) {
 
 /// Compute rows by rounds over the ranks that still can: each message wakes its receiver.
 UnitRun runUnits(const Schedule& compute, const ActionTimes* times = nullptr) {
-  UnitRun run{.schedule = compute, .times = times, .starts = std::vector<std::vector<Ns>>(compute.rows.size())};
+  const std::size_t ranks = compute.rows.size();
+  UnitRun run{
+      .schedule = compute, .times = times, .starts = std::vector<std::vector<Ns>>(ranks), .sent = std::vector<std::vector<Message>>(ranks)};
   const std::size_t pairs = compute.placement.stages() * static_cast<std::size_t>(compute.microbatches);
   for (auto& ends : run.made) ends.assign(pairs, kNotYet);
-  std::vector<Ns> clocks(compute.rows.size(), 0);
-  std::vector<std::size_t> awake(compute.rows.size());
-  for (std::size_t r = 0; r < awake.size(); ++r) awake[r] = awake.size() - 1 - r;
-  while (!awake.empty()) {
-    const std::size_t rank = awake.back();
-    awake.pop_back();
-    const std::size_t sent = run.messages.size();
-    (void)advance(run, rank, clocks[rank]);
-    for (std::size_t m = sent; m < run.messages.size(); ++m) awake.push_back(run.messages[m].to.index());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    run.starts[rank].reserve(compute.rows[rank].size());
+    run.sent[rank].reserve(compute.rows[rank].size());
   }
-  for (std::size_t rank = 0; rank < compute.rows.size(); ++rank) {
+  std::vector<Ns> clocks(ranks, 0);
+  for (std::size_t rank = ranks; rank-- > 0;) run.awake.push_back(rank);
+  while (!run.awake.empty()) {
+    const std::size_t rank = run.awake.back();
+    run.awake.pop_back();
+    advance(run, rank, clocks[rank]);
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
     const std::size_t at = run.starts[rank].size();
     if (at == compute.rows[rank].size()) continue;
     throw UsageError(
@@ -166,27 +171,27 @@ UnitRun runUnits(const Schedule& compute, const ActionTimes* times = nullptr) {
   return run;
 }
 
-/// Sorts messages by their keys. Those of a sender come nearly in that order, so that lists by sender are merged.
-void sortByKey(std::vector<Message>& messages, std::size_t ranks) {
-  std::vector<std::vector<Message>> bySender(ranks);
-  for (const Message& message : messages) bySender[message.from.index()].push_back(message);
+/// Visits messages by their keys. Those of a sender come nearly in that order, so that they are sorted where they are not, and merged.
+template <class Visit>
+void visitByKey(std::vector<std::vector<Message>>& sent, Visit visit) {
+  using Rest = std::span<const Message>;
   const auto isBefore = [](const Message& a, const Message& b) { return a.key() < b.key(); };
-  std::vector<std::size_t> next(ranks, 0), heap;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    std::vector<Message>& own = bySender[rank];
+  const auto isAfter = [&](const Rest& a, const Rest& b) { return isBefore(b.front(), a.front()); };
+  std::vector<Rest> heap;
+  for (std::vector<Message>& own : sent) {
     if (!std::ranges::is_sorted(own, isBefore)) std::ranges::sort(own, isBefore);
-    if (!own.empty()) heap.push_back(rank);
+    if (!own.empty()) heap.emplace_back(own);
   }
-  const auto isAfter = [&](std::size_t a, std::size_t b) { return isBefore(bySender[b][next[b]], bySender[a][next[a]]); };
   std::ranges::make_heap(heap, isAfter);
-  for (Message& message : messages) {
+  while (!heap.empty()) {
     std::ranges::pop_heap(heap, isAfter);
-    const std::size_t rank = heap.back();
-    message = bySender[rank][next[rank]++];
-    if (next[rank] < bySender[rank].size())
-      std::ranges::push_heap(heap, isAfter);
-    else
+    Rest& rest = heap.back();
+    visit(rest.front());
+    rest = rest.subspan(1);
+    if (rest.empty())
       heap.pop_back();
+    else
+      std::ranges::push_heap(heap, isAfter);
   }
 }
 
@@ -194,27 +199,25 @@ void sortByKey(std::vector<Message>& messages, std::size_t ranks) {
 /// starts at s then comes after the messages of times ≤ s and before those of times > s, and messages have one global order. So executing
 /// everything by (time, messages first) is always possible: no deadlock, whatever kind of send is used.
 Schedule insertMessages(const Schedule& compute, UnitRun& run) {
-  sortByKey(run.messages, compute.rows.size());
-  Schedule lowered = compute;
-  std::vector<std::size_t> taken(compute.rows.size(), 0), sizes(compute.rows.size());
-  for (std::size_t rank = 0; rank < sizes.size(); ++rank) sizes[rank] = compute.rows[rank].size();
-  for (const Message& message : run.messages) ++sizes[message.from.index()], ++sizes[message.to.index()];
-  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-    lowered.rows[rank].clear();
-    lowered.rows[rank].reserve(sizes[rank]);
+  const std::size_t ranks = compute.rows.size();
+  std::vector<std::size_t> taken(ranks, 0), sizes(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) sizes[rank] = compute.rows[rank].size();
+  for (const std::vector<Message>& own : run.sent) {
+    for (const Message& message : own) ++sizes[message.from.index()], ++sizes[message.to.index()];
   }
-  const auto copyUntil = [&](Rank rank, Ns time) {
+  Schedule lowered{compute.name, compute.microbatches, compute.placement, std::vector<std::vector<Action>>(ranks), compute.lockstep};
+  for (std::size_t rank = 0; rank < ranks; ++rank) lowered.rows[rank].reserve(sizes[rank]);
+  const auto insert = [&](Rank rank, Ns time, const Action& end) {
     const auto& starts = run.starts[rank.index()];
     std::size_t& at = taken[rank.index()];
     for (; at < starts.size() && starts[at] < time; ++at) lowered.rows[rank.index()].push_back(compute.rows[rank.index()][at]);
+    lowered.rows[rank.index()].push_back(end);
   };
-  for (const Message& message : run.messages) {
-    copyUntil(message.from, message.time);
-    lowered.rows[message.from.index()].push_back(message.send);
-    copyUntil(message.to, message.time);
-    lowered.rows[message.to.index()].push_back(counterpart(message.send));
-  }
-  for (std::size_t rank = 0; rank < compute.rows.size(); ++rank) {
+  visitByKey(run.sent, [&](const Message& message) {
+    insert(message.from, message.time, message.send);
+    insert(message.to, message.time, counterpart(message.send));
+  });
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
     for (; taken[rank] < compute.rows[rank].size(); ++taken[rank]) lowered.rows[rank].push_back(compute.rows[rank][taken[rank]]);
   }
   return lowered;
