@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,10 @@ struct Examination {
 
   [[nodiscard]] std::int32_t& place(const Action& a) { return places[entry(a)]; }
   [[nodiscard]] std::int32_t place(const Action& a) const { return places[entry(a)]; }
+  /// Of all kinds of a stage and microbatch.
+  [[nodiscard]] std::span<const std::int32_t, kKindsPerPair> placesOf(Stage stage, Microbatch microbatch) const {
+    return std::span<const std::int32_t, kKindsPerPair>(places.data() + entry({stage, ActionKind::Forward, microbatch}), kKindsPerPair);
+  }
   [[nodiscard]] Rank rankOf(const Action& a) const { return schedule.placement.rankOf(a.stage, a.microbatch); }
   [[nodiscard]] int stages() const { return static_cast<int>(schedule.placement.stages()); }
   [[nodiscard]] bool hasStage(Stage stage) const { return stage.value >= 0 && stage.value < stages(); }
