@@ -92,8 +92,8 @@ class Compiler {
   std::map<std::pair<Stage, Stage>, std::int32_t> slotUses_;
   std::vector<std::int32_t> sent_, received_;  ///< by message and microbatch: the steps that post its ends
   std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
-  std::vector<Carried> carried_;
-  std::vector<Reduction> reductions_;  ///< by rank and position
+  std::vector<Carried> carried_;               ///< in lockstep and of a posting
+  std::vector<Reduction> reductions_;          ///< by rank and position
   const Posting* posting_;
   std::vector<std::size_t> nextWait_;  ///< by rank
   std::vector<PostingLinks::Waiting> waiting_;
@@ -217,13 +217,14 @@ void Compiler::addRow(std::size_t rank) {
   const Stage last(costs_.stages.size() - 1);
   const int ranks = static_cast<int>(schedule_.rows.size());
   lanes_.begin.push_back(static_cast<std::int32_t>(lanes_.steps.size()));
+  const bool mayLoad = schedule_.lockstep && costs_.load > 0, mayStore = schedule_.lockstep && costs_.store > 0;
   for (std::size_t at = 0; at < row.size(); ++at) {
     const Action action = row[at];
     if (posting_ != nullptr) addWaits(rank, at);
-    const int inputs = (action.stage == Stage(0) ? 1 : 0) + (action.stage == last ? 1 : 0);  // the model's input and the target
-    const bool loads = schedule_.lockstep && costs_.load > 0 && action.kind == ActionKind::Forward && inputs > 0;
-    const bool stores = schedule_.lockstep && costs_.store > 0 && action.stage == last &&
-                        (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight);
+    const bool loads =  // the model's input and the target
+        mayLoad && action.kind == ActionKind::Forward && (action.stage == Stage(0) || action.stage == last);
+    const bool stores =
+        mayStore && action.stage == last && (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight);
     if (loads) addStep(rank, kLoadStep, 0, action.microbatch);
     if (isCompute(action.kind)) addCompute(rank, at);
     if (action.kind == ActionKind::ReduceGrad) noteReduction(rank, at);
@@ -271,6 +272,7 @@ void Compiler::addTransfers() {
   for (std::size_t c = 1; c < next.size(); ++c) next[c] += next[c - 1];
   lanes_.begin.insert(lanes_.begin.end(), next.begin(), next.end());
   lanes_.steps.resize(static_cast<std::size_t>(next.back()));
+  const bool keepsCarried = schedule_.lockstep || posting_ != nullptr;
   forMessages([&](std::size_t m, Microbatch mb, std::int32_t sender) {
     const MessageCost& message = costs_.messages[m];
     const std::int32_t consumer = stepOf(message.to, mb, message.backward);
@@ -285,8 +287,9 @@ void Compiler::addTransfers() {
     if (!channels_.held[static_cast<std::size_t>(c)]) return lanes_.links.push_back({sender, consumer, static_cast<std::int32_t>(m) + 1});
     const std::int32_t step = next[static_cast<std::size_t>(c)]++;
     lanes_.steps[static_cast<std::size_t>(step)] = {p_.ranks + c, {static_cast<std::int32_t>(m), mb}, 0};
-    carried_.push_back({step, static_cast<std::int32_t>(m), mb, sender, consumer});
-    linkTransfer(carried_.back());
+    const Carried carried{step, static_cast<std::int32_t>(m), mb, sender, consumer};
+    if (keepsCarried) carried_.push_back(carried);
+    linkTransfer(carried);
   });
 }
 

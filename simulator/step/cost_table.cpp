@@ -38,9 +38,12 @@ void requireMessages(const CostTable& costs) {
   }
 }
 
-void requireRow(const Schedule& schedule, std::size_t rank) {
+/// Returns how many actions of the row compute.
+std::size_t requireRow(const Schedule& schedule, std::size_t rank) {
+  std::size_t count = 0;
   for (const Action& action : schedule.rows[rank]) {
     if (!isCompute(action.kind)) continue;
+    ++count;
     const auto where = [&] { return fmt::format("schedule `{}`, rank {}, action {}", schedule.name, rank, toString(action)); };
     if (action.stage.value < 0 || action.stage.index() >= schedule.placement.stages())
       requireStage(action.stage, schedule.placement.stages(), where());
@@ -52,6 +55,7 @@ void requireRow(const Schedule& schedule, std::size_t rank) {
       throw Error(fmt::format("{} is on the wrong rank: the stage is placed on rank {}", where(), home.value));
     }
   }
+  return count;
 }
 
 }  // namespace
@@ -143,11 +147,7 @@ void requireFitting(const Schedule& schedule, const CostTable& costs) {
   }
   requireMessages(costs);
   std::size_t actions = 0;
-  for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
-    requireRow(schedule, rank);
-    const auto& row = schedule.rows[rank];
-    actions += static_cast<std::size_t>(std::count_if(row.begin(), row.end(), [](const Action& a) { return isCompute(a.kind); }));
-  }
+  for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) actions += requireRow(schedule, rank);
   // Also prevents a hostile file with one huge id from allocating arrays that it could never fill.
   if (microbatches != 0 && actions / microbatches < stages) {
     throw Error(
