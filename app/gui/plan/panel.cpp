@@ -294,10 +294,11 @@ void PlanPanel::Private::addLimit(QFormLayout& form) {
   form.addRow(PlanPanel::tr("Memory limit"), limit);
 }
 
-/// Everything of the design that this panel shows.
+/// Everything of the design that this panel shows. A drag of a block changes the order of a drawn schedule only, which it does not.
 Design PlanPanel::Private::unsplit() const {
   Design design = document.design();
   design.request.begins.clear();
+  if (document.isDragging()) design.drawn.clear();
   return design;
 }
 
