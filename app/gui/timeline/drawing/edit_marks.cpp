@@ -36,15 +36,16 @@ QPen penOf(bool isLegal, int width, const Theme& theme) {
 void paintOutlines(QPainter& p, const Geometry& where, const Timeline& of, const std::function<bool(const SpanRef&)>& draws) {
   int painted = 0;
   const Viewport& view = where.view;
-  const double left = where.tracks().left();
+  const double left = where.tracks().left(), narrowest = kNarrowest * view.nsPerPixel;
   for (std::size_t r = 0; r < of.ranks.size(); ++r) {
     const auto row = where.rectOf(Rank{r}, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
     if (!row) continue;
     const SpanTrack& track = of.ranks[r].compute;
     const auto [first, last] = visible(track, static_cast<Ns>(view.start), static_cast<Ns>(view.end()));
     for (std::size_t i = first; i < last && painted < kMostOutlines; ++i) {
-      const double width = static_cast<double>(track.end[i] - track.start[i]) / view.nsPerPixel;
-      if (width < kNarrowest || !draws({Rank{r}, TrackKind::Compute, static_cast<std::int32_t>(i)})) continue;
+      const auto time = static_cast<double>(track.end[i] - track.start[i]);
+      if (time < narrowest || !draws({Rank{r}, TrackKind::Compute, static_cast<std::int32_t>(i)})) continue;
+      const double width = time / view.nsPerPixel;
       p.drawRect(QRectF(left + view.xOf(track.start[i]), row->top() + 1, width - 1, row->height() - 3));
       ++painted;
     }
