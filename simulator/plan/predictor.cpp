@@ -82,18 +82,21 @@ void summarize(Prediction& p) {
 
 }  // namespace
 
-/// A prediction to fill: one of the kept that nobody else holds, of the same rows where there is one; else a new one, with the program of a
-/// held one of the same rows, as copying it is faster than compiling.
+/// A prediction to fill: one of the kept of the same rows that nobody else holds; else a new one with the program of one that is held, as
+/// copying it is faster than compiling; where none is of these rows, one of others of their shape that nobody holds, as while a block is
+/// dragged.
 std::shared_ptr<Prediction> Predictor::spare(const std::shared_ptr<const Schedule>& rows) {
-  std::erase_if(kept_, [&](const auto& p) { return p.use_count() == 1 && p->rows != rows; });
-  const auto free = std::ranges::find_if(kept_, [](const auto& p) { return p.use_count() == 1; });
+  const auto isFree = [](const auto& p) { return p.use_count() == 1; };
+  std::erase_if(kept_, [&](const auto& p) { return isFree(p) && shapeOf(*p->rows) != shapeOf(*rows); });
+  const auto ofRows = [&](const auto& p) { return p->rows == rows; };
+  const auto same = std::ranges::find_if(kept_, ofRows);
+  const auto free = std::ranges::find_if(kept_, [&](const auto& p) { return isFree(p) && (same == kept_.end() || ofRows(p)); });
   if (free != kept_.end()) {
     auto found = *free;
     kept_.erase(free);
     return found;
   }
   auto fresh = std::make_shared<Prediction>();
-  const auto same = std::ranges::find_if(kept_, [&](const auto& p) { return p->rows == rows; });
   if (same != kept_.end()) {
     fresh->rows = rows;
     fresh->program = (*same)->program;

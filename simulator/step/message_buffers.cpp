@@ -177,7 +177,7 @@ class RowBuffers {
   RowBuffers(const std::vector<Action>& row, std::span<const Lanes::Draft> steps, const Crossing& crossing, const Receives& receives,
              bool posted)
       : row_(row), steps_(steps), crossing_(crossing), receives_(receives), posted_(posted), last_(steps.size(), -1) {
-    changes_.reserve(2 * steps.size());
+    changes_.reserve(3 * steps.size());
     collect();
     if (crossing.hands) collectHanded();
     if (std::ranges::find(crossing.follows, true) != crossing.follows.end()) collectShared();

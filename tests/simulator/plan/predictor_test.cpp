@@ -71,6 +71,20 @@ TEST(Predictor, PredictsOtherCostsOfTheSameRowsAsAFreshOneDoes) {
   }
 }
 
+TEST(Predictor, PredictsOtherRowsOfTheSameShapeAsAFreshOneDoes) {
+  Predictor predictor;
+  for (const Schedule& schedule : someOfEach()) {
+    const auto rows = std::make_shared<const Schedule>(planRows(schedule, 1));
+    const CostTable costs = costsOf(static_cast<int>(rows->placement.stages()), 1000);
+    const auto next = predictor.predict(rows, costs);
+    const auto fresh = Predictor().predict(rows, costs);
+    EXPECT_EQ(next->program, fresh->program) << schedule.name;
+    EXPECT_EQ(next->timeline, fresh->timeline) << schedule.name;
+    EXPECT_EQ(traceOf(*next), traceOf(*fresh)) << schedule.name;
+    EXPECT_EQ(next->step, fresh->step) << schedule.name;
+  }
+}
+
 TEST(Predictor, LeavesAPredictionThatIsHeldAsItIs) {
   Predictor predictor;
   const auto rows = std::make_shared<const Schedule>(planRows(generate("1f1b", {4, 4, 8}), 1));
