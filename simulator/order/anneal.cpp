@@ -1,6 +1,7 @@
 #include "simulator/order/anneal.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 
@@ -30,6 +31,9 @@ class Annealer {
     return position_[model_.actionOf(actionClass, m).index()];
   }
   [[nodiscard]] std::vector<ActionId>& rowOf(Rank rank) { return rows_[rank.index()]; }
+  [[nodiscard]] OrderTimer& timer() { return timers_[current_]; }
+  [[nodiscard]] OrderTimer& trialTimer() { return timers_[1 - current_]; }
+  [[nodiscard]] Ns estimate();
   [[nodiscard]] std::size_t earliest(ActionId action) const;
   [[nodiscard]] std::size_t latest(ActionId action, std::size_t size) const;
   void traceBlocks();
@@ -43,7 +47,8 @@ class Annealer {
 
   const OrderModel& model_;
   const AnnealOptions& options_;
-  OrderTimer timer_;
+  std::array<OrderTimer, 2> timers_;  ///< of the current rows, and of those tried
+  std::size_t current_ = 0;
   OrderRows rows_;
   std::vector<std::size_t> position_;  ///< by action, in its row
   std::vector<Block> blocks_;
@@ -53,7 +58,12 @@ class Annealer {
 };
 
 Annealer::Annealer(const OrderModel& model, const OrderRows& start, const AnnealOptions& options)
-    : model_(model), options_(options), timer_(model), rows_(start), position_(model.actions()), random_(options.seed) {
+    : model_(model),
+      options_(options),
+      timers_{OrderTimer(model), OrderTimer(model)},
+      rows_(start),
+      position_(model.actions()),
+      random_(options.seed) {
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) position_[row[i].index()] = i;
   }
@@ -79,10 +89,10 @@ std::size_t Annealer::latest(ActionId action, std::size_t size) const {
 /// The critical path of the times just computed, from its end.
 void Annealer::traceBlocks() {
   blocks_.clear();
-  Rank rank = timer_.latestRank();
+  Rank rank = timer().latestRank();
   std::size_t last = rowOf(rank).size() - 1, i = last;
   for (;;) {
-    const ActionId cause = timer_.causeOf(rowOf(rank)[i]);
+    const ActionId cause = timer().causeOf(rowOf(rank)[i]);
     if (cause == kNoAction && i > 0) {
       --i;
       continue;
@@ -190,33 +200,46 @@ bool Annealer::moveClass() {
   return false;
 }
 
+/// Of the objective after the move.
+Ns Annealer::estimate() {
+  const std::vector<ActionId>& row = rowOf(changed_);
+  const auto first = std::ranges::mismatch(row, saved_).in1;
+  if (first == row.end()) return timer().objective();
+  const auto end = std::mismatch(row.rbegin(), row.rend(), saved_.rbegin()).first.base();
+  return timer().estimate(row, changed_, static_cast<std::size_t>(first - row.begin()), static_cast<std::size_t>(end - row.begin()) - 1);
+}
+
 OrderRows Annealer::run() {
-  if (!timer_.run(rows_)) return rows_;
+  if (!timer().run(rows_)) return rows_;
   OrderRows best = rows_;
-  Ns bestObjective = timer_.objective();
-  double current = timer_.energy(), bestEnergy = current;
+  Ns bestObjective = timer().objective();
+  double bestEnergy = timer().energy();
+  timer().measureTails(rows_);
   traceBlocks();
   double temperature = std::max(1e-9, model_.meanDuration() * options_.hottest);
   const double fall = std::pow(kCooling, 1.0 / static_cast<double>(std::max<std::int64_t>(1, options_.trials)));
   for (std::int64_t trial = 0; trial < options_.trials && bestObjective > options_.enough; ++trial, temperature *= fall) {
     if (trial % AnnealOptions::kAskEvery == 0 && options_.shouldContinue && !options_.shouldContinue()) break;
     const std::uint64_t kind = random_() % 16;
-    const bool moved = kind < 3 ? moveClass() : kind < 5 || blocks_.empty() ? moveAnywhere() : moveInBlock();
+    const bool everywhere = kind < 2;
+    const bool moved = everywhere ? moveClass() : kind < 4 || blocks_.empty() ? moveAnywhere() : moveInBlock();
     if (!moved) continue;
-    if (!timer_.run(rows_)) {
+    const double rise = -temperature * std::log(1 - fraction());  // the most that is accepted
+    // Most moves lengthen some path. That is seen at once, unless they change so much that the paths are others.
+    if (!everywhere && static_cast<double>(estimate() - timer().objective()) > rise) {
       restore();
       continue;
     }
-    const double next = timer_.energy();
-    if (next > current && fraction() >= std::exp((current - next) / temperature)) {
+    if (!trialTimer().run(rows_) || trialTimer().energy() - timer().energy() > rise) {
       restore();
       continue;
     }
-    current = next;
+    current_ = 1 - current_;
+    timer().measureTails(rows_);
     traceBlocks();
-    if (timer_.objective() < bestObjective || (timer_.objective() == bestObjective && current < bestEnergy)) {
-      bestObjective = timer_.objective();
-      bestEnergy = current;
+    if (timer().objective() < bestObjective || (timer().objective() == bestObjective && timer().energy() < bestEnergy)) {
+      bestObjective = timer().objective();
+      bestEnergy = timer().energy();
       best = rows_;
     }
   }

@@ -196,7 +196,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!search.begin()) return std::nullopt;
   search.raiseBound(boundOfWindows(problem, search.best(), effort.seconds));
   const OrderWork left = std::max(work / 4, work - spent - search.spent());
-  const OrderWork forProof = left / (search.isSmall() ? 3 : 4);
+  const OrderWork forProof = left / (search.isSmall() ? 3 : 2);
   const bool whole = search.improve(left - forProof, [&](OrderWork done) { return shouldContinue(spent + done); });
   const Choice last{choice.recomputed, search.result()};
   FoundOrder found = choice.beats(last) ? *choice.found : *last.found;

@@ -160,15 +160,16 @@ void OrderSearch::tune(OrderWork work) {
 
 /// Several chains: the first and every third from the best, the others from the rest in turn; hot, cold and in between.
 void OrderSearch::anneal(OrderWork work, int round) {
-  constexpr std::array temperatures{0.5, 2.0, 0.2, 1.0, 0.1, 4.0};
-  const OrderWork cost = workOfTrial(model_);
+  constexpr std::array temperatures{0.5, 2.0, 0.2, 1.0, 0.1, 4.0}, ofLarge{0.5, 1.0, 0.35, 0.7, 0.25, 1.4};
+  const OrderWork cost = workOfMove(model_);
   const std::int64_t trials = work / kChains / cost;
   std::array<OrderRows, kChains> better;
   parallelFor(kChains, effort_.threads, [&](int i) {
     const auto chain = at(round) * at(kChains) + at(i);
     const std::function<bool()> shouldContinue = [&] { return count(AnnealOptions::kAskEvery * cost); };
-    better[at(i)] = annealOrder(model_, starts_[chain % 3 == 0 ? 0 : chain % starts_.size()].rows,
-                                {effort_.seed * 1000 + chain, trials, bound_, temperatures[chain % temperatures.size()], shouldContinue});
+    better[at(i)] = annealOrder(
+        model_, starts_[chain % 3 == 0 ? 0 : chain % starts_.size()].rows,
+        {effort_.seed * 1000 + chain, trials, bound_, (isSmall() ? temperatures : ofLarge)[chain % temperatures.size()], shouldContinue});
   });
   settle(kChains * trials * cost);
   for (const OrderRows& rows : better) consider(rows, "annealing");
@@ -191,7 +192,7 @@ void OrderSearch::polish(OrderWork work) {
 
 bool OrderSearch::improve(OrderWork work, const std::function<bool(OrderWork)>& shouldContinue) {
   constexpr double kFirstShare = 1.0 / 3, kFirstShareOfLarge = 0.15;
-  constexpr int kRounds = 6, kRoundsOfLarge = 2;  // large ones need long chains
+  constexpr int kRounds = 6, kRoundsOfLarge = 1;  // large ones need long chains
   const int rounds = isSmall() ? kRounds : kRoundsOfLarge;
   shouldContinue_ = shouldContinue;
   const OrderWork forPolish = isSmall() ? work / 3 : 0, end = spent_ + work - forPolish;

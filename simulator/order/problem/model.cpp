@@ -109,7 +109,11 @@ OrderTimer::OrderTimer(const OrderModel& model)
       cause_(model.actions()),
       next_(at(model.ranks)),
       rankEnd_(at(model.ranks)),
-      channelEnd_(at(model.channels)) {
+      channelEnd_(at(model.channels)),
+      received_(model.actions()),
+      tail_(model.actions()),
+      sent_(model.actions()),
+      rankTail_(at(model.ranks)) {
   inputs_.reserve(model.actions());
   for (const OrderModel::ActionClass& of : model.classes) {
     inputs_.insert(inputs_.end(), at(model.microbatches), of.inputs);
@@ -132,11 +136,12 @@ bool OrderTimer::run(const OrderRows& rows) {
   std::fill(rankEnd_.begin(), rankEnd_.end(), Ns{0});
   std::fill(channelEnd_.begin(), channelEnd_.end(), Ns{0});
   ready_.clear();
+  stretches_.clear();
   for (std::int32_t r = model_.ranks; r-- > 0;) ready_.emplace_back(r);
   const Send* const sends = sends_.data();
   const std::int32_t *const firstSend = firstSend_.data(), *const missing = missing_.data();
   const Ns* const duration = model_.duration.data();
-  Ns* const arrival = arrival_.data();
+  Ns *const arrival = arrival_.data(), *const received = received_.data();
   std::size_t done = 0;
   while (!ready_.empty()) {
     const std::size_t rank = ready_.back().index();
@@ -146,6 +151,7 @@ bool OrderTimer::run(const OrderRows& rows) {
     for (; row != last; ++row) {
       const std::size_t action = row->index();
       if (missing[action] > 0) break;
+      received[action] = arrival[action];
       if (arrival[action] <= end) {
         arrival[action] = end;
         if (row != first) cause_[action] = kNoAction;
@@ -155,6 +161,7 @@ bool OrderTimer::run(const OrderRows& rows) {
         deliver(*send, *row, end);
     }
     const std::size_t next = static_cast<std::size_t>(row - first);
+    if (next > next_[rank]) stretches_.push_back({Rank(rank), next_[rank], next});
     done += next - next_[rank];
     next_[rank] = next;
     rankEnd_[rank] = end;
@@ -176,6 +183,43 @@ void OrderTimer::finish(const OrderRows& rows) {
     objective_ = std::max(objective_, time);
   }
   meanEnd_ = sum / model_.ranks;
+}
+
+void OrderTimer::measureTails(const OrderRows& rows) {
+  constexpr Ns kNothing = std::numeric_limits<Ns>::lowest() / 2;
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    rankTail_[r] = model_.clock == StepClock::Window && !rows[r].empty() ? -arrival_[rows[r].front().index()] : Ns(0);
+  scratch_ = rankTail_;
+  for (auto stretch = stretches_.rbegin(); stretch != stretches_.rend(); ++stretch) {
+    const std::vector<ActionId>& row = rows[stretch->rank.index()];
+    Ns tail = scratch_[stretch->rank.index()];
+    for (std::size_t i = stretch->end; i-- > stretch->first;) {
+      const std::size_t action = row[i].index();
+      Ns sent = kNothing;
+      for (auto s = at(firstSend_[action]); s < at(firstSend_[action + 1]); ++s)
+        sent = std::max(sent, sends_[s].transfer + sends_[s].latency + tail_[sends_[s].user.index()]);
+      sent_[action] = sent;
+      tail_[action] = tail = std::max(tail, sent) + model_.duration[action];
+    }
+    scratch_[stretch->rank.index()] = tail;
+  }
+}
+
+Ns OrderTimer::estimate(std::span<const ActionId> row, Rank rank, std::size_t first, std::size_t last) {
+  scratch_.resize(std::max(scratch_.size(), last - first + 1));
+  Ns end = first == 0 ? Ns(0) : arrival_[row[first - 1].index()] + model_.duration[row[first - 1].index()];
+  for (std::size_t i = first; i <= last; ++i) {
+    const std::size_t action = row[i].index();
+    const Ns start = scratch_[i - first] = std::max(end, received_[action]);
+    end = start + model_.duration[action];
+  }
+  Ns tail = last + 1 < row.size() ? tail_[row[last + 1].index()] : rankTail_[rank.index()], longest = 0;
+  for (std::size_t i = last + 1; i-- > first;) {
+    const std::size_t action = row[i].index();
+    tail = std::max(tail, sent_[action]) + model_.duration[action];
+    longest = std::max(longest, scratch_[i - first] + tail);
+  }
+  return longest;
 }
 
 std::size_t firstExcess(const OrderModel& model, Rank rank, std::span<const ActionId> row) {

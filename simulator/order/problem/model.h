@@ -94,7 +94,20 @@ class OrderTimer {
   /// The action on another rank whose message started this one; none: the one before it in its row did (or nothing).
   [[nodiscard]] ActionId causeOf(ActionId action) const { return cause_[action.index()]; }
 
+  /// Prepares `estimate` for the rows that were just timed. Cost: linear in actions and messages.
+  void measureTails(const OrderRows& rows);
+  /// About the objective if the actions at positions `first` to `last` of a rank's row come as in this row, and all others as before, or
+  /// less than it: the longest path through one of them, by when its messages have arrived and what follows it so far (after Balas and
+  /// Vazacopoulos, Guided local search with shifting bottleneck for job shop scheduling, Management Science 44, 1998). It is that path
+  /// unless one of them waits for another by way of other ranks, or for a channel. Cost: linear in these positions.
+  [[nodiscard]] Ns estimate(std::span<const ActionId> row, Rank rank, std::size_t first, std::size_t last);
+
  private:
+  /// Positions of a rank's row that were timed one after the other.
+  struct Stretch {
+    Rank rank;
+    std::size_t first = 0, end = 0;
+  };
   /// A message of one action.
   struct Send {
     ActionId user;
@@ -114,7 +127,12 @@ class OrderTimer {
   std::vector<ActionId> cause_;
   std::vector<std::size_t> next_;  ///< by rank: position in its row
   std::vector<Ns> rankEnd_, channelEnd_;
-  std::vector<Rank> ready_;  ///< that may proceed
+  std::vector<Rank> ready_;         ///< that may proceed
+  std::vector<Stretch> stretches_;  ///< all actions, each after those that it waits for
+  std::vector<Ns> received_;        ///< by action: when its messages have arrived
+  std::vector<Ns> tail_, sent_;     ///< by action, on the longest path to the objective: from its start, from its end by a message
+  std::vector<Ns> rankTail_;        ///< by rank: from the end of its row
+  std::vector<Ns> scratch_;         ///< by rank, or position
   Ns objective_ = 0, meanEnd_ = 0;
   Rank latest_;
 };

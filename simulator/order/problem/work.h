@@ -24,6 +24,11 @@ using OrderWork = Quantity<struct OrderWorkTag>;
   return OrderWork(225 + 5 * static_cast<std::int64_t>(model.actions()));
 }
 
+/// Of one move that annealing tries: its estimate refuses most before they are timed.
+[[nodiscard]] inline OrderWork workOfMove(const OrderModel& model) {
+  return OrderWork(130 + 5 * static_cast<std::int64_t>(model.actions()) / 2);
+}
+
 /// Of narrowing the windows of all actions for one time.
 [[nodiscard]] inline OrderWork workOfWindows(const OrderModel& model) {
   const auto actions = static_cast<std::int64_t>(model.actions()), ranks = static_cast<std::int64_t>(std::max(1, model.ranks));
