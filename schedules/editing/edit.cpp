@@ -335,4 +335,11 @@ std::variant<Schedule, Refusal> edited(const Schedule& schedule, const Edit& edi
   return std::move(attempt.schedule);
 }
 
+Schedule moved(const Schedule& schedule, Cell cell, std::int32_t place) {
+  Attempt attempt{.schedule = schedule, .about = {}, .refusal = {}};
+  apply(attempt, MoveCells{{cell}, {cell.rank, place}});
+  attempt.schedule.lockstep = false;
+  return std::move(attempt.schedule);
+}
+
 }  // namespace pw

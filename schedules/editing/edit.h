@@ -75,5 +75,7 @@ struct Refusal {
 /// The schedule after an edit that leaves it without problems (`check`), else why not: it would have some, or the edit does not apply, as
 /// where B is split that is none. Takes compute-only schedules without problems, and cells that are there. Cost: linear.
 [[nodiscard]] std::variant<Schedule, Refusal> edited(const Schedule& schedule, const Edit& edit);
+/// The same of moving an action, or the pair that it is in, to a place of its row that `legalPlaces` names, so that nothing is checked.
+[[nodiscard]] Schedule moved(const Schedule& schedule, Cell cell, std::int32_t place);
 
 }  // namespace pw

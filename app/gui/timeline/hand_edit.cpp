@@ -6,6 +6,7 @@
 #include "app/gui/common/format.h"
 #include "app/gui/document/drawn.h"
 #include "app/gui/timeline/cell_times.h"
+#include "schedules/check.h"
 #include "schedules/error.h"
 #include "simulator/timeline/timeline.h"
 
@@ -39,10 +40,19 @@ struct HandEdit::Dragged {
   std::set<Action> actions;  ///< that go with it
   Cell cell;
   LegalPlaces legal;
+  bool isSound = false;  ///< the schedule has no problems, so that the legal places are
   Drop drop;
   std::optional<std::pair<Rank, std::int32_t>> tried;  ///< last
   std::optional<Refusal> refusal;                      ///< of the drop
   bool changes = false;                                ///< the document shows another schedule
+
+  /// The schedule after an edit; that of a move to a legal place is not checked again at each step of the mouse.
+  [[nodiscard]] std::variant<Schedule, Refusal> after(const Edit& edit) const {
+    const auto* move = std::get_if<MoveCells>(&edit);
+    if (isSound && move != nullptr && move->to.position >= legal.first && move->to.position <= legal.last)
+      return moved(schedule, cell, move->to.position);
+    return edited(schedule, edit);
+  }
 };
 
 HandEdit::HandEdit(Document& document, QObject* parent) : QObject(parent), document_(document) {
@@ -349,6 +359,7 @@ bool HandEdit::beginDrag(const Action& action) {
   drag->actions = selection_.contains(drag->action) ? selection_ : std::set<Action>{drag->action};
   drag->cell = cells.front();
   drag->legal = legalPlaces(drag->schedule, drag->cell);
+  drag->isSound = check(drag->schedule).empty();
   const auto& times = drag->times[drag->cell.rank.index()];
   drag->drop = {drag->cell.rank, times[static_cast<std::size_t>(drag->cell.position)].first, true, false, {}};
   if (drag->actions.size() == 1) drag->drop.room = std::pair(timeOfPlace(times, drag->legal.first), timeOfPlace(times, drag->legal.last));
@@ -363,7 +374,7 @@ bool HandEdit::beginDrag(const Action& action) {
 
 /// Shows the schedule as it would be after the drop; where that is not possible, as it was.
 bool HandEdit::tryDrop(const Edit& edit) {
-  auto result = edited(drag_->schedule, edit);
+  auto result = drag_->after(edit);
   if (auto* refusal = std::get_if<Refusal>(&result)) {
     drag_->refusal = std::move(*refusal);
     return false;

@@ -343,9 +343,13 @@ TEST(LegalPlaces, AreExactlyThoseThatAMoveIsAcceptedAt) {
     EXPECT_EQ(legal.before.has_value(), legal.last < static_cast<int>(row.size()));
     for (int to = 0; to <= static_cast<int>(row.size()); ++to) {
       if (to > 0 && to < static_cast<int>(row.size()) && row[static_cast<std::size_t>(to) - 1].overlapsNext) continue;  // within a pair
-      const bool isAccepted = std::holds_alternative<Schedule>(edited(s, MoveCells{{cell}, {rank, to}}));
-      ASSERT_EQ(isAccepted, to >= legal.first && to <= legal.last)
+      const auto result = edited(s, MoveCells{{cell}, {rank, to}});
+      const auto* accepted = std::get_if<Schedule>(&result);
+      ASSERT_EQ(accepted != nullptr, to >= legal.first && to <= legal.last)
           << toCsv(s) << toString(row[static_cast<std::size_t>(cell.position)]) << " to " << to;
+      if (accepted != nullptr) {
+        ASSERT_EQ(moved(s, cell, to), *accepted) << toCsv(s);
+      }
       ++cells;
     }
   }
