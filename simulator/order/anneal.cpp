@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "simulator/order/problem/index.h"
 
@@ -33,16 +34,18 @@ class Annealer {
   [[nodiscard]] std::vector<ActionId>& rowOf(Rank rank) { return rows_[rank.index()]; }
   [[nodiscard]] OrderTimer& timer() { return timers_[current_]; }
   [[nodiscard]] OrderTimer& trialTimer() { return timers_[1 - current_]; }
-  [[nodiscard]] Ns estimate();
+  void begin(Rank rank);
   [[nodiscard]] std::size_t earliest(ActionId action) const;
   [[nodiscard]] std::size_t latest(ActionId action, std::size_t size) const;
   void traceBlocks();
-  void move(std::vector<ActionId>& row, std::size_t from, std::size_t to);
+  void note(Rank rank);
+  void shift(std::size_t from, std::size_t to);
+  void move(std::size_t from, std::size_t to);
   bool moveInBlock();
   bool moveAnywhere();
   bool moveClass();
   bool moveWithin(Rank rank, std::size_t from, std::size_t to);
-  bool repair(Rank rank);
+  bool repair();
   void restore();
 
   const OrderModel& model_;
@@ -52,8 +55,12 @@ class Annealer {
   OrderRows rows_;
   std::vector<std::size_t> position_;  ///< by action, in its row
   std::vector<Block> blocks_;
-  std::vector<ActionId> saved_;
-  Rank changed_;  ///< whose row `saved_` was
+  std::vector<std::vector<Held>> held_;  ///< by rank and position, in the current rows
+
+  // Of the move that is tried: what it does to one row, and which positions change.
+  Rank changed_;
+  std::vector<std::pair<std::size_t, std::size_t>> shifts_;  ///< from, to
+  std::size_t first_ = 0, last_ = 0;
   std::mt19937_64 random_;
 };
 
@@ -66,6 +73,8 @@ Annealer::Annealer(const OrderModel& model, const OrderRows& start, const Anneal
       random_(options.seed) {
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) position_[row[i].index()] = i;
+    held_.emplace_back(row.size());
+    note(Rank(held_.size() - 1));
   }
 }
 
@@ -104,7 +113,26 @@ void Annealer::traceBlocks() {
   }
 }
 
-void Annealer::move(std::vector<ActionId>& row, std::size_t from, std::size_t to) {
+/// Of a row that is now current.
+void Annealer::note(Rank rank) {
+  const auto& row = rowOf(rank);
+  Held held;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    held_[rank.index()][i] = held;
+    static_cast<void>(firstExcess(model_, rank, row, i, i + 1, held));
+  }
+}
+
+/// Begins a move.
+void Annealer::begin(Rank rank) {
+  changed_ = rank;
+  shifts_.clear();
+  first_ = rowOf(rank).size();
+  last_ = 0;
+}
+
+void Annealer::shift(std::size_t from, std::size_t to) {
+  auto& row = rowOf(changed_);
   const auto place = [&](std::size_t i) { return row.begin() + static_cast<std::ptrdiff_t>(i); };
   if (from < to) {
     std::rotate(place(from), place(from + 1), place(to + 1));
@@ -114,12 +142,20 @@ void Annealer::move(std::vector<ActionId>& row, std::size_t from, std::size_t to
   for (std::size_t i = std::min(from, to); i <= std::max(from, to); ++i) position_[row[i].index()] = i;
 }
 
+void Annealer::move(std::size_t from, std::size_t to) {
+  shift(from, to);
+  shifts_.emplace_back(from, to);
+  first_ = std::min({first_, from, to});
+  last_ = std::max({last_, from, to});
+}
+
 /// Pulls what frees memory to where it runs out. False: nothing helps.
-bool Annealer::repair(Rank rank) {
-  auto& row = rowOf(rank);
+bool Annealer::repair() {
+  const auto& row = rowOf(changed_);
   for (int tried = 0;; ++tried) {
-    const std::size_t excess = firstExcess(model_, rank, row);
-    if (excess == row.size()) return true;
+    Held held = held_[changed_.index()][first_];
+    const std::size_t excess = firstExcess(model_, changed_, row, first_, last_ + 1, held);
+    if (excess > last_) return true;  // what comes after the moved ones holds as much as before
     if (tried == kRepairs) return false;
     std::size_t i = excess + 1;
     for (; i < row.size(); ++i) {
@@ -127,26 +163,23 @@ bool Annealer::repair(Rank rank) {
       if ((of.loss > 0 || of.died > 0) && earliest(row[i]) <= excess) break;
     }
     if (i == row.size()) return false;
-    move(row, i, excess);
+    move(i, excess);
   }
 }
 
 bool Annealer::moveWithin(Rank rank, std::size_t from, std::size_t to) {
-  auto& row = rowOf(rank);
+  const auto& row = rowOf(rank);
   to = std::clamp(to, earliest(row[from]), latest(row[from], row.size()));
   if (to == from) return false;
-  saved_ = row;
-  changed_ = rank;
-  move(row, from, to);
-  if (repair(rank)) return true;
+  begin(rank);
+  move(from, to);
+  if (repair()) return true;
   restore();
   return false;
 }
 
 void Annealer::restore() {
-  auto& row = rowOf(changed_);
-  row.swap(saved_);
-  for (std::size_t i = 0; i < row.size(); ++i) position_[row[i].index()] = i;
+  for (auto made = shifts_.rbegin(); made != shifts_.rend(); ++made) shift(made->second, made->first);
 }
 
 bool Annealer::moveInBlock() {
@@ -173,7 +206,7 @@ bool Annealer::moveAnywhere() {
 /// Moves all actions of a class, or those of a range of microbatches, the same way: what repeats changes everywhere at once.
 bool Annealer::moveClass() {
   const Rank rank(below(rows_.size()));
-  auto& row = rowOf(rank);
+  const auto& row = rowOf(rank);
   if (row.size() < 2) return false;
   const ClassId of = model_.classOf(row[below(row.size())]);
   std::size_t first = below(at(model_.microbatches)), last = below(at(model_.microbatches));
@@ -183,30 +216,18 @@ bool Annealer::moveClass() {
   std::size_t far = 1;
   while (random_() % 3 == 0) ++far;
   const bool ahead = random_() % 2 == 0;
-  saved_ = row;
-  changed_ = rank;
-  bool moved = false;
+  begin(rank);
   for (std::size_t i = first; i <= last; ++i) {
     const ActionId action = model_.actionOf(of, Microbatch(ahead ? i : last - (i - first)));
     const std::size_t from = position_[action.index()];
     const std::size_t to =
         std::clamp(ahead ? from - std::min(from, far) : std::min(row.size() - 1, from + far), earliest(action), latest(action, row.size()));
     if (to == from) continue;
-    move(row, from, to);
-    moved = true;
+    move(from, to);
   }
-  if (moved && repair(rank)) return true;
+  if (!shifts_.empty() && repair()) return true;
   restore();
   return false;
-}
-
-/// Of the objective after the move.
-Ns Annealer::estimate() {
-  const std::vector<ActionId>& row = rowOf(changed_);
-  const auto first = std::ranges::mismatch(row, saved_).in1;
-  if (first == row.end()) return timer().objective();
-  const auto end = std::mismatch(row.rbegin(), row.rend(), saved_.rbegin()).first.base();
-  return timer().estimate(row, changed_, static_cast<std::size_t>(first - row.begin()), static_cast<std::size_t>(end - row.begin()) - 1);
 }
 
 OrderRows Annealer::run() {
@@ -226,7 +247,7 @@ OrderRows Annealer::run() {
     if (!moved) continue;
     const double rise = -temperature * std::log(1 - fraction());  // the most that is accepted
     // Most moves lengthen some path. That is seen at once, unless they change so much that the paths are others.
-    if (!everywhere && static_cast<double>(estimate() - timer().objective()) > rise) {
+    if (!everywhere && static_cast<double>(timer().estimate(rowOf(changed_), changed_, first_, last_) - timer().objective()) > rise) {
       restore();
       continue;
     }
@@ -235,6 +256,7 @@ OrderRows Annealer::run() {
       continue;
     }
     current_ = 1 - current_;
+    note(changed_);
     timer().measureTails(rows_);
     traceBlocks();
     if (timer().objective() < bestObjective || (timer().objective() == bestObjective && timer().energy() < bestEnergy)) {

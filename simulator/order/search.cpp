@@ -191,7 +191,7 @@ void OrderSearch::polish(OrderWork work) {
 }
 
 bool OrderSearch::improve(OrderWork work, const std::function<bool(OrderWork)>& shouldContinue) {
-  constexpr double kFirstShare = 1.0 / 3, kFirstShareOfLarge = 0.15;
+  constexpr double kFirstShare = 1.0 / 3, kFirstShareOfLarge = 0.08;
   constexpr int kRounds = 6, kRoundsOfLarge = 1;  // large ones need long chains
   const int rounds = isSmall() ? kRounds : kRoundsOfLarge;
   shouldContinue_ = shouldContinue;

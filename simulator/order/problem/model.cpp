@@ -222,25 +222,24 @@ Ns OrderTimer::estimate(std::span<const ActionId> row, Rank rank, std::size_t fi
   return longest;
 }
 
-std::size_t firstExcess(const OrderModel& model, Rank rank, std::span<const ActionId> row) {
+std::size_t firstExcess(const OrderModel& model, Rank rank, std::span<const ActionId> row, std::size_t first, std::size_t end, Held& held) {
   const Bytes limit = model.limit[rank.index()];
   const std::int32_t liveLimit = model.liveLimit[rank.index()];
-  Bytes held = 0;
-  std::int32_t live = 0;
-  for (std::size_t i = 0; i < row.size(); ++i) {
+  for (std::size_t i = first; i < end; ++i) {
     const OrderModel::ActionClass& of = model.classes[model.classOf(row[i]).index()];
-    held += of.gain;
-    live += of.born;
-    if (held + of.peak > limit || live > liveLimit) return i;
-    held -= of.loss;
-    live -= of.died;
+    held.bytes += of.gain;
+    held.live += of.born;
+    if (held.bytes + of.peak > limit || held.live > liveLimit) return i;
+    held.bytes -= of.loss;
+    held.live -= of.died;
   }
-  return row.size();
+  return end;
 }
 
 bool fitsLimits(const OrderModel& model, const OrderRows& rows) {
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    if (firstExcess(model, Rank(r), rows[r]) < rows[r].size()) return false;
+    Held held;
+    if (firstExcess(model, Rank(r), rows[r], 0, rows[r].size(), held) < rows[r].size()) return false;
   }
   return true;
 }

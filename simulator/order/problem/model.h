@@ -153,8 +153,15 @@ inline void OrderTimer::deliver(const Send& message, ActionId sender, Ns end) {
   if (--missing_[user] == 0) ready_.push_back(message.rank);
 }
 
-/// The position at which a row first exceeds its rank's limits; its size where it does not.
-[[nodiscard]] std::size_t firstExcess(const OrderModel& model, Rank rank, std::span<const ActionId> row);
+/// What a rank holds before an action of its row.
+struct Held {
+  Bytes bytes = 0;
+  std::int32_t live = 0;  ///< pairs
+};
+
+/// The first of the positions from `first` to `end` at which a row exceeds its rank's limits; `end` where it does not. Adds to `held`.
+[[nodiscard]] std::size_t firstExcess(const OrderModel& model, Rank rank, std::span<const ActionId> row, std::size_t first, std::size_t end,
+                                      Held& held);
 /// Whether no row exceeds its rank's limits.
 [[nodiscard]] bool fitsLimits(const OrderModel& model, const OrderRows& rows);
 

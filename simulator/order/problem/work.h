@@ -26,7 +26,7 @@ using OrderWork = Quantity<struct OrderWorkTag>;
 
 /// Of one move that annealing tries: its estimate refuses most before they are timed.
 [[nodiscard]] inline OrderWork workOfMove(const OrderModel& model) {
-  return OrderWork(130 + 5 * static_cast<std::int64_t>(model.actions()) / 2);
+  return OrderWork(100 + 2 * static_cast<std::int64_t>(model.actions()));
 }
 
 /// Of narrowing the windows of all actions for one time.
