@@ -87,6 +87,19 @@ TEST(LowerBounds, OfAVWithEqualPassesAreSixMPlusSixRMinusThreeKMinusOne) {
   }
 }
 
+TEST(LowerBounds, OfAVCountTheForwardsThatFindRoomTogether) {
+  // The last rank starts after 7 F and waits for its first I (9 F and 7 I) with the Fs that find room: 1562 bytes hold both stages of 7
+  // microbatches, and the first of one more. Counted by themselves, 19 of the second would fit.
+  CostTable costs = uniform(16, 500, 450, 400);
+  for (StageCost& stage : costs.stages) stage.activationBytes = 100;
+  costs.stages[7].activationBytes = 119;
+  costs.stages[8].activationBytes = 80;
+  std::vector<Bytes> limits(8, 0);
+  limits.back() = 1562;
+  const LowerBounds bounds = lowerBounds(generate("zbv", {8, 16, 24}), costs, {}, limits);
+  EXPECT_EQ(bounds.flush, 7 * 500 + 24 * 2700 + (9 * 500 + 7 * 450 - 15 * 500));
+}
+
 TEST(LowerBounds, AreReachedByVHalfVMinZbVAndInterleaved) {
   for (int r = 1; r <= 10; ++r) {
     for (const int m : {2 * r, 3 * r + 3}) {
