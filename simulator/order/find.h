@@ -16,7 +16,7 @@ namespace pw {
 inline constexpr int kOrderThreads = 2;  ///< as many as can share the work of one order
 
 struct OrderEffort {
-  double seconds = 2;  ///< about so long on one core of a machine of 2020; counted in work, so that the same input gives the same order
+  double seconds = 2;  ///< about so long on one core of a shared server; counted in work, so that the same input gives the same order
   std::uint64_t seed = 1;
   int threads = 1;                                        ///< that share the work; any number gives the same order
   std::function<bool(double share)> shouldContinue = {};  ///< polled between improvements, with the share of work done; false: the best so

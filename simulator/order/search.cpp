@@ -57,7 +57,7 @@ void OrderSearch::addFamilies() {
 }
 
 void OrderSearch::addGreedy(const GreedyRule& rule) {
-  if (spent_ > OrderWork(effort_.seconds * kStartShare)) return;
+  if (spent_ > workOf(kStartShare * effort_.seconds)) return;
   const OrderRows& rows = greedy_.build(rule);
   spent_ += workOfBuild(model_);
   if (rows.front().empty() || !timer_.run(rows)) return;

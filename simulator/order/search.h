@@ -41,7 +41,7 @@ class OrderSearch {
   };
 
   static constexpr std::size_t kStarts = 8;
-  static constexpr double kStartShare = 3e8;     ///< of a second's work, for greedy orders
+  static constexpr double kStartShare = 0.3;     ///< of the work, for greedy orders
   static constexpr int kChains = kOrderThreads;  ///< that anneal side by side
 
   void addFamilies();

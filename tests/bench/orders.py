@@ -5,7 +5,7 @@
 
 Small problems have up to 4 ranks and 8 microbatches; the solver searches for an order faster than ours. It finds one, proves that
 there is none, or gives up after --prove seconds. Large ones have 8 ranks and 24 microbatches, too many for the solver: of those the certified
-gap counts. --seconds: of work, 2 for small problems, 22 for large ones, which two cores do in ten. --limits makes an order for each problem
+gap counts. --seconds: of work, 2 for small problems, 20 for large ones, which two cores do in ten. --limits makes an order for each problem
 with memory limits and for larger limits, one after the other: how often, and by how much, more memory makes it slower (a search that ends
 elsewhere).
 """
@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--limits", action="store_true")
     options = parser.parse_args()
-    options.seconds = options.seconds or (22 if options.large else 2)
+    options.seconds = options.seconds or (20 if options.large else 2)
     bench_tools.WORK.mkdir(parents=True, exist_ok=True)
     if options.limits:
         return larger_limits(options)

@@ -9,12 +9,12 @@
 
 namespace pw {
 
-/// Work of a search, as the nanoseconds that one core of a machine of 2020 needs for it: counted, not measured, so that the same input
-/// gives the same order. A type of its own, so that it is not taken for the time of an order.
+/// Work of a search, as the nanoseconds that a fast core of 2020 needs for it: counted, not measured, so that the same input gives the same
+/// order. A type of its own, so that it is not taken for the time of an order.
 using OrderWork = Quantity<struct OrderWorkTag>;
 
-/// What fits into so many seconds.
-[[nodiscard]] constexpr OrderWork workOf(double seconds) { return OrderWork(seconds * 1e9); }
+/// What fits into so many seconds on one core of a shared server.
+[[nodiscard]] constexpr OrderWork workOf(double seconds) { return OrderWork(seconds * 5.3e8); }
 
 /// Whether branch and bound is likely to end.
 [[nodiscard]] inline bool isSmall(const OrderModel& model) { return model.actions() <= 250; }
