@@ -86,7 +86,7 @@ class Chooser {
 
  private:
   using Recomputation = std::vector<bool>;
-  static constexpr std::int64_t kParts = 64;  ///< of the work
+  static constexpr std::int64_t kParts = 24;  ///< of the work
 
   [[nodiscard]] Recomputation whole() const {
     Recomputation all;
@@ -187,7 +187,7 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
     return !effort.shouldContinue || effort.shouldContinue(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
   };
   if (!problem.recomputed.empty() && !problem.limits.empty()) {
-    Chooser chooser(problem, bound, effort, work / 2, shouldContinue);
+    Chooser chooser(problem, bound, effort, work * 3 / 5, shouldContinue);
     choice = chooser.run();
     bound = chooser.bound();
     spent = chooser.spent();
