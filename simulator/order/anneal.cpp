@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -39,6 +40,7 @@ class Annealer {
   [[nodiscard]] std::size_t latest(ActionId action, std::size_t size) const;
   void traceBlocks();
   void note(Rank rank);
+  [[nodiscard]] bool fitsAll() const { return std::ranges::find(fits_, false) == fits_.end(); }
   void shift(std::size_t from, std::size_t to);
   void move(std::size_t from, std::size_t to);
   bool moveInBlock();
@@ -56,6 +58,7 @@ class Annealer {
   std::vector<std::size_t> position_;  ///< by action, in its row
   std::vector<Block> blocks_;
   std::vector<std::vector<Held>> held_;  ///< by rank and position, in the current rows
+  std::vector<bool> fits_;               ///< by rank: so does its current row
 
   // Of the move that is tried: what it does to one row, and which positions change.
   Rank changed_;
@@ -70,6 +73,7 @@ Annealer::Annealer(const OrderModel& model, const OrderRows& start, const Anneal
       timers_{OrderTimer(model), OrderTimer(model)},
       rows_(start),
       position_(model.actions()),
+      fits_(start.size()),
       random_(options.seed) {
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) position_[row[i].index()] = i;
@@ -117,18 +121,22 @@ void Annealer::traceBlocks() {
 void Annealer::note(Rank rank) {
   const auto& row = rowOf(rank);
   Held held;
-  for (std::size_t i = 0; i < row.size(); ++i) {
+  std::size_t i = 0;
+  for (; i < row.size(); ++i) {
     held_[rank.index()][i] = held;
-    static_cast<void>(firstExcess(model_, rank, row, i, i + 1, held));
+    if (firstExcess(model_, rank, row, i, i + 1, held) == i) break;
   }
+  fits_[rank.index()] = i == row.size();
 }
 
-/// Begins a move.
+/// Begins a move. A row that does not fit is repaired all over.
 void Annealer::begin(Rank rank) {
+  const std::size_t size = rowOf(rank).size();
+  const bool fits = fits_[rank.index()];
   changed_ = rank;
   shifts_.clear();
-  first_ = rowOf(rank).size();
-  last_ = 0;
+  first_ = fits ? size : 0;
+  last_ = fits ? 0 : size - 1;
 }
 
 void Annealer::shift(std::size_t from, std::size_t to) {
@@ -235,19 +243,23 @@ OrderRows Annealer::run() {
   OrderRows best = rows_;
   Ns bestObjective = timer().objective();
   double bestEnergy = timer().energy();
+  bool bestFits = fitsAll();
   timer().measureTails(rows_);
   traceBlocks();
   double temperature = std::max(1e-9, model_.meanDuration() * options_.hottest);
   const double fall = std::pow(kCooling, 1.0 / static_cast<double>(std::max<std::int64_t>(1, options_.trials)));
-  for (std::int64_t trial = 0; trial < options_.trials && bestObjective > options_.enough; ++trial, temperature *= fall) {
+  for (std::int64_t trial = 0; trial < options_.trials && (bestObjective > options_.enough || !bestFits); ++trial, temperature *= fall) {
     if (trial % AnnealOptions::kAskEvery == 0 && options_.shouldContinue && !options_.shouldContinue()) break;
     const std::uint64_t kind = random_() % 16;
     const bool everywhere = kind < 2;
     const bool moved = everywhere ? moveClass() : kind < 4 || blocks_.empty() ? moveAnywhere() : moveInBlock();
     if (!moved) continue;
-    const double rise = -temperature * std::log(1 - fraction());  // the most that is accepted
+    // The most that is accepted: whatever it takes, where a row fits at last.
+    const bool makesFit = !fits_[changed_.index()];
+    const double rise = makesFit ? std::numeric_limits<double>::infinity() : -temperature * std::log(1 - fraction());
     // Most moves lengthen some path. That is seen at once, unless they change so much that the paths are others.
-    if (!everywhere && static_cast<double>(timer().estimate(rowOf(changed_), changed_, first_, last_) - timer().objective()) > rise) {
+    if (!everywhere && !makesFit &&
+        static_cast<double>(timer().estimate(rowOf(changed_), changed_, first_, last_) - timer().objective()) > rise) {
       restore();
       continue;
     }
@@ -259,7 +271,10 @@ OrderRows Annealer::run() {
     note(changed_);
     timer().measureTails(rows_);
     traceBlocks();
-    if (timer().objective() < bestObjective || (timer().objective() == bestObjective && timer().energy() < bestEnergy)) {
+    const bool fits = fitsAll(),
+               isFaster = timer().objective() < bestObjective || (timer().objective() == bestObjective && timer().energy() < bestEnergy);
+    if (fits == bestFits ? isFaster : fits) {
+      bestFits = fits;
       bestObjective = timer().objective();
       bestEnergy = timer().energy();
       best = rows_;

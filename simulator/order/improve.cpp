@@ -19,7 +19,7 @@ Schedule improveOrder(const OrderProblem& problem, const Schedule& schedule, con
   if (best.empty()) throw UsageError("Only the order of a training step, with forwards and backwards, can be improved.");
   // From near to far: a low temperature keeps most of the order.
   constexpr std::array temperatures{0.05, 0.2, 0.5, 1.0};
-  const OrderWork cost = workOfTrial(model);
+  const OrderWork cost = workOfMove(model);
   const auto trials = workOf(effort.seconds) / cost / static_cast<std::int64_t>(temperatures.size());
   const JudgedOrder judgedStart = judgeOrder(problem, problem.costs, schedule);
   Schedule result = schedule;

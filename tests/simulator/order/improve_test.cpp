@@ -43,6 +43,23 @@ TEST(ImproveOrder, OfTheSerialOneIsMostlyTheBestOfAllAndNeverSlower) {
   EXPECT_GE(best, problems * 9 / 10);
 }
 
+TEST(ImproveOrder, MakesRoomOnARankThatNeedsTooMuchMemory) {
+  OrderProblem problem;
+  problem.ranks = 1;
+  problem.microbatches = 6;
+  const Schedule gpipe = generate("gpipe", {1, 1, 6});
+  problem.placement = gpipe.placement;
+  SyntheticCosts times;
+  times.forward = times.backwardInput = times.backwardWeight = {2};
+  problem.costs = syntheticTable(times, 1);
+  problem.costs.stages.front().activationBytes = problem.costs.stages.front().freedByInput = 10;
+  problem.limits = {30};
+  ASSERT_FALSE(simulatedOrder(problem, problem.costs, gpipe));
+  const Schedule better = improveOrder(problem, gpipe, {.seconds = 0.05});
+  EXPECT_TRUE(check(better).empty());
+  EXPECT_TRUE(simulatedOrder(problem, problem.costs, better));
+}
+
 TEST(ImproveOrder, StopsWhereItIsToldToAndRefusesWhatItCannotImprove) {
   std::mt19937_64 random(1);
   OrderProblem problem = randomOrderProblem(random, 2, loopPlacement({2, 2, 4}), 4);
