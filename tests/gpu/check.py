@@ -206,7 +206,8 @@ def sanitizer(say):
             result = call(tool, "--target-processes", "all", "--report-api-errors", "no", "--error-exitcode", 9, *start, path, "--backend", "nccl", *options,
                           timeout=1200, check=False, more={**more, **extra})
             output = result.stdout + result.stderr
-            good = good and result.returncode == 0 and "ERROR SUMMARY: 0 errors" in output  # one summary of all processes
+            summaries = re.findall(r"ERROR SUMMARY: (\d+) error", output)  # one of all processes
+            good = good and result.returncode == 0 and bool(summaries) and all(count == "0" for count in summaries)
             say(f"{path.stem}, {' '.join(str(o) for o in options)}\n{output[-1500:]}")
     return good
 
@@ -282,7 +283,7 @@ def prediction(say):
     """Medians of runs in turn with profiles. Operator by operator (a model with dropout) a step takes as long as the host enqueues, which varies."""
     good = True
     with tempfile.TemporaryDirectory() as folder:
-        for name, bound in (("gpt_small", 0.05), ("hf_gpt2", 0.15), ("resnet18_narrow", 0.05)):
+        for name in ("gpt_small", "hf_gpt2", "resnet18_narrow"):
             profile = pathlib.Path(folder) / f"{name}.profile.json"
             predictions, graphs, single = [], [], []
             for _ in range(RUNS):
@@ -293,8 +294,8 @@ def prediction(say):
                 single.append(statistics.median(step_times(path, "--no-graphs")))
             predicted, measured = statistics.median(predictions), statistics.median(graphs)
             error = measured / predicted - 1
-            good = good and abs(error) <= bound
-            say(f"{name:16} predicted {predicted:8.2f} ms   measured {measured:8.2f} ms   {error:+.1%} (± {bound:.0%})")
+            good = good and abs(error) <= 0.05
+            say(f"{name:16} predicted {predicted:8.2f} ms   measured {measured:8.2f} ms   {error:+.1%} (± 5 %)")
             say(f"{'':16} operator by operator {statistics.median(single):8.2f} ms")
     return good
 
