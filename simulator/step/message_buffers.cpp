@@ -44,6 +44,10 @@ using PackedChange = std::uint64_t;
 constexpr int kWhatBits = 3, kMessageBits = 29;
 constexpr PackedChange kWhat = (PackedChange{1} << kWhatBits) - 1, kMessage = (PackedChange{1} << kMessageBits) - 1;
 
+constexpr bool isFollowedBy(What begins, What ends) { return static_cast<int>(ends) == static_cast<int>(begins) + 1; }
+static_assert(isFollowedBy(What::Posted, What::Used) && isFollowedBy(What::Kept, What::Sent) && isFollowedBy(What::Held, What::Freed));
+static_assert(static_cast<PackedChange>(What::Taken) <= kWhat);
+
 PackedChange packed(const BufferChange& c) {
   const PackedChange end = static_cast<PackedChange>(endOf(c.stage, c.backward));
   return (end << kWhatBits | static_cast<PackedChange>(c.what)) << kMessageBits | static_cast<PackedChange>(c.message + 1);
@@ -189,9 +193,7 @@ class RowBuffers {
   }
 
  private:
-  void add(std::size_t step, const Action& action, BufferChange::What what) {
-    addTo(step, {action.stage, isBackward(action.kind), what, -1});
-  }
+  void add(std::size_t step, const Action& action, What what) { addTo(step, {action.stage, isBackward(action.kind), what, -1}); }
   void addTo(std::size_t step, const BufferChange& change) {
     if (step >= steps_.size()) return;  // after the row's last step nothing is left to use it
     changes_.emplace_back(packed(change), last_[step]);
