@@ -46,12 +46,11 @@ struct HandEdit::Dragged {
   std::optional<Refusal> refusal;                      ///< of the drop
   bool changes = false;                                ///< the document shows another schedule
 
-  /// The schedule after an edit; that of a move to a legal place is not checked again at each step of the mouse.
-  [[nodiscard]] std::variant<Schedule, Refusal> after(const Edit& edit) const {
-    const auto* move = std::get_if<MoveCells>(&edit);
-    if (isSound && move != nullptr && move->to.position >= legal.first && move->to.position <= legal.last)
-      return moved(schedule, cell, move->to.position);
-    return edited(schedule, edit);
+  /// Whether the action may go to that place of its row, so that the schedule after it need not be checked at each step of the mouse.
+  [[nodiscard]] bool isKnownLegal(std::int32_t place) const {
+    const auto& row = schedule.rows[cell.rank.index()];
+    const bool withinPair = place > 0 && row[static_cast<std::size_t>(place) - 1].overlapsNext;
+    return isSound && !withinPair && place >= legal.first && place <= legal.last;
   }
 };
 
@@ -372,9 +371,8 @@ bool HandEdit::beginDrag(const Action& action) {
   return true;
 }
 
-/// Shows the schedule as it would be after the drop; where that is not possible, as it was.
-bool HandEdit::tryDrop(const Edit& edit) {
-  auto result = drag_->after(edit);
+/// Shows the schedule as it is after the drop; where that is not possible, as it was.
+bool HandEdit::tryDrop(std::variant<Schedule, Refusal> result) {
   if (auto* refusal = std::get_if<Refusal>(&result)) {
     drag_->refusal = std::move(*refusal);
     return false;
@@ -401,12 +399,13 @@ void HandEdit::dragTo(Rank row, Ns time) {
   if (stays) {
     drag.drop.isLegal = true;
   } else if (movesStage) {
-    drag.drop.isLegal = tryDrop(MoveStage{drag.action.stage, row});
+    drag.drop.isLegal = tryDrop(edited(drag.schedule, MoveStage{drag.action.stage, row}));
   } else if (drag.actions.size() == 1) {
-    drag.drop.isLegal = tryDrop(MoveCells{{drag.cell}, {row, place}});
+    drag.drop.isLegal = tryDrop(drag.isKnownLegal(place) ? moved(drag.schedule, drag.cell, place)
+                                                         : edited(drag.schedule, MoveCells{{drag.cell}, {row, place}}));
   } else {
     const int by = place > drag.cell.position ? place - 1 - drag.cell.position : place - drag.cell.position;
-    drag.drop.isLegal = tryDrop(ShiftCells{cellsOf(drag.schedule, drag.actions), by});
+    drag.drop.isLegal = tryDrop(edited(drag.schedule, ShiftCells{cellsOf(drag.schedule, drag.actions), by}));
   }
   if ((stays || !drag.drop.isLegal) && drag.changes) {
     setDrawn(document_, {}, drag.schedule);

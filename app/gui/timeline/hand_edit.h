@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "app/gui/common/jobs.h"
@@ -88,7 +89,7 @@ class HandEdit : public QObject {
   void keepSelection();
   void forgetReasons();
   void selectFrom(const Action& one, const Action& other);
-  [[nodiscard]] bool tryDrop(const Edit& edit);
+  [[nodiscard]] bool tryDrop(std::variant<Schedule, Refusal> result);
 
   Document& document_;
   bool on_ = false;
