@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "schedules/ids.h"
 
 namespace pw {
@@ -7,8 +9,18 @@ namespace pw {
 /// The most of this process that was resident in memory since its program began (VmHWM of proc(5)); 0 where the system does not say.
 [[nodiscard]] Bytes residentPeak();
 
-/// What is resident of mapped files (code and data of libraries) and shared memory (statm of proc(5)); 0 where the system does not say.
-/// Cost: 10 µs.
-[[nodiscard]] Bytes residentOfFiles();
+/// Watches what a process maps to run code: pages of mapped files (code and tables of libraries) and of shared memory that are resident,
+/// and code generated at run time (anonymous executable mappings, as oneDNN makes one for each form of a convolution).
+class CodeWatch {
+ public:
+  /// Bytes by now (statm, maps and smaps of proc(5)); 0 where the system does not say. Cost: 10 µs; 1 ms where the process maps more
+  /// than at the last call, 5 ms where that is code.
+  [[nodiscard]] Bytes resident();
+
+ private:
+  std::int64_t mapped_ = 0;  // pages of any kind
+  Bytes mappedCode_ = 0;     // without a file
+  Bytes generated_ = 0;      // what is resident of it
+};
 
 }  // namespace pw

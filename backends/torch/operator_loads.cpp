@@ -8,12 +8,8 @@
 #include <functional>
 #include <utility>
 
-#include "backends/host/process_memory.h"
-
 namespace pw {
 namespace {
-
-constexpr Bytes kLeast = 32 * 1024;
 
 /// Element-wise loops, sums, copies, indices, and autograd's engine, on the host.
 void loadWhatMostOperatorsShare() {
@@ -30,7 +26,7 @@ OperatorLoads::OperatorLoads(const ModelGraph& graph) : graph_(graph) { loadWhat
 
 void OperatorLoads::begin(std::size_t finished) {
   finished_ = finished;
-  resident_ = residentOfFiles();
+  resident_ = code_.resident();
 }
 
 void OperatorLoads::ranForward(std::size_t node) { note(node, node); }
@@ -38,9 +34,9 @@ void OperatorLoads::ranForward(std::size_t node) { note(node, node); }
 void OperatorLoads::ranBackward(std::size_t node) { note(node, finished_); }
 
 void OperatorLoads::note(std::size_t node, std::size_t neededBy) {
-  const Bytes now = residentOfFiles();
+  const Bytes now = code_.resident();
   const Bytes grown = now - std::exchange(resident_, now);
-  if (grown >= kLeast) loads_.push_back({node, neededBy, grown});
+  if (grown > 0) loads_.push_back({node, neededBy, grown});
 }
 
 std::vector<OperatorLoad> OperatorLoads::loads(Bytes atMost) const {

@@ -5,14 +5,15 @@
 #include <cstddef>
 #include <vector>
 
+#include "backends/host/process_memory.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
 
 /// Watches by how much the process grows beside its tensors: mapped code and tables of libraries, which the system loads page by page as
-/// they are used. To be told of each node that ran, and of the loss as the node after the last; before that, what most operators share is
-/// loaded. The graph must outlive it.
+/// they are used, and code that libraries generate. To be told of each node that ran, and of the loss as the node after the last; before
+/// that, what most operators share is loaded. The graph must outlive it.
 class OperatorLoads {
  public:
   explicit OperatorLoads(const ModelGraph& graph);
@@ -37,6 +38,7 @@ class OperatorLoads {
 
   const ModelGraph& graph_;
   std::vector<Load> loads_;
+  CodeWatch code_;
   std::size_t finished_ = 0;
   Bytes resident_ = 0;
 };

@@ -344,6 +344,14 @@ CostTable costsWithOptimizer(const Plan& plan) {
   return costs;
 }
 
+namespace {
+
+/// Of a process that runs stages, beside what one that measures them holds: code and buffers of the executor and its messages (measured on
+/// x86-64: 1.1 MiB of code, 0.4 MiB of shared memory, less 0.5 MiB that only measuring needs).
+constexpr Bytes kOfRunning = 1024 * 1024;
+
+}  // namespace
+
 std::vector<Bytes> processBytes(const Plan& plan) {
   if (plan.profile.processBytes == 0) return {};
   const std::vector<StageSpec>& stages = plan.partition.stages;
@@ -358,7 +366,7 @@ std::vector<Bytes> processBytes(const Plan& plan) {
     }
     return false;
   };
-  std::vector<Bytes> held(plan.schedule.rows.size(), plan.profile.processBytes);
+  std::vector<Bytes> held(plan.schedule.rows.size(), plan.profile.processBytes + kOfRunning);
   for (std::size_t r = 0; r < held.size(); ++r) {
     for (const OperatorLoad& load : plan.profile.loads) {
       if (!uses(Rank(r), load)) held[r] -= load.bytes;
