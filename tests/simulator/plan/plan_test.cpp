@@ -144,7 +144,8 @@ TEST(ProcessBytes, AreWithoutWhatNoStageOfTheRankLoads) {
                      {"add", 8, {NodeId(0)}},
                      {"loss", 30, {}}};
   constexpr Bytes kRunning = 1024 * 1024;
-  EXPECT_EQ(processBytes(p), (std::vector<Bytes>{720 + kRunning, 712 + kRunning, 1000 + kRunning})) << "linear is on all ranks, and add again on the last";
+  EXPECT_EQ(processBytes(p), (std::vector<Bytes>{720 + kRunning, 712 + kRunning, 1000 + kRunning}))
+      << "linear is on all ranks, and add again on the last";
   p.schedule = lower(generate("zbv", {2, 4, 4}));  // ends on the first rank
   p.partition = cutGraph(model(), {NodeId(1), NodeId(3), NodeId(4)}, kBindings, nullptr);
   EXPECT_EQ(processBytes(p), (std::vector<Bytes>{400 + kRunning, 912 + kRunning}));
