@@ -1,6 +1,7 @@
 #include "simulator/order/find.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -59,7 +60,7 @@ std::vector<std::pair<Ns, std::vector<bool>>> choicesByBound(const OrderProblem&
   return choices;
 }
 
-/// Looks for what to recompute, by short searches for an order with one choice after the other.
+/// Looks for what to recompute, by short searches for an order with one choice after the other; the best of these go on for longer.
 class Chooser {
  public:
   using ShouldContinue = std::function<bool(OrderWork)>;
@@ -71,6 +72,7 @@ class Chooser {
         bound_(choices_.empty() ? bound : std::max(bound, choices_.front().first)),
         effort_(effort),
         work_(work),
+        forAttempts_(work * 3 / 5),
         shouldContinue_(shouldContinue) {}
 
   /// The best of none, all, and others: of few stages all choices, those first whose orders may take least, else neighbours of the best.
@@ -79,6 +81,7 @@ class Chooser {
     attempt(whole());
     attempt(smallestRecomputation(problem_));
     choices_.empty() ? tryNeighbours() : tryAll();
+    continueBest();
     return best_;
   }
   [[nodiscard]] OrderWork spent() const { return spent_; }
@@ -86,29 +89,57 @@ class Chooser {
 
  private:
   using Recomputation = std::vector<bool>;
-  static constexpr std::int64_t kParts = 24;  ///< of the work
+  static constexpr std::int64_t kParts = 24;    ///< of the work for attempts
+  static constexpr std::size_t kPromising = 4;  ///< attempts that are continued
 
   [[nodiscard]] Recomputation whole() const {
     Recomputation all;
     for (const Recomputed value : open_) all.push_back(value == Recomputed::Open);
     return all;
   }
-  [[nodiscard]] bool ends() const { return stopped_ || spent_ >= work_ || (best_.found && best_.found->certificate.time <= bound_); }
+  [[nodiscard]] bool ends() const { return stopped_ || spent_ >= forAttempts_ || (best_.found && best_.found->certificate.time <= bound_); }
 
   /// Whether that is the best so far.
   bool attempt(Recomputation recomputed) {
     if (ends() || std::ranges::find(tried_, recomputed) != tried_.end()) return false;
     tried_.push_back(recomputed);
-    OrderSearch search(problem_, withRecomputation(problem_, recomputed), bound_, effort_);
+    auto search = std::make_unique<OrderSearch>(problem_, withRecomputation(problem_, recomputed), bound_, effort_);
     Choice choice{std::move(recomputed), std::nullopt};
-    if (search.begin()) {
-      stopped_ = !search.improve(work_ / kParts, [&](OrderWork done) { return shouldContinue_(spent_ + done); });
-      choice.found = search.result();
+    if (search->begin()) {
+      stopped_ = !search->improve(forAttempts_ / kParts, [&](OrderWork done) { return shouldContinue_(spent_ + done); });
+      choice.found = search->result();
     }
-    spent_ += search.spent();
+    spent_ += search->spent();
+    if (choice.found) keep({choice, std::move(search)});
     if (!choice.beats(best_) && !best_.recomputed.empty()) return false;
     best_ = std::move(choice);
     return true;
+  }
+
+  struct Attempt {
+    Choice choice;
+    std::unique_ptr<OrderSearch> search;
+  };
+
+  void keep(Attempt attempt) {
+    const auto isBefore = [](const Attempt& a, const Attempt& b) {
+      return a.choice.found->certificate.time < b.choice.found->certificate.time;
+    };
+    promising_.insert(std::upper_bound(promising_.begin(), promising_.end(), attempt, isBefore), std::move(attempt));
+    if (promising_.size() > kPromising) promising_.pop_back();
+  }
+
+  void continueBest() {
+    if (promising_.size() < 2) return;
+    const OrderWork part = (work_ - spent_) / static_cast<std::int64_t>(promising_.size());
+    for (Attempt& attempt : promising_) {
+      if (stopped_ || part <= OrderWork(0) || best_.found->certificate.time <= bound_) return;
+      const OrderWork before = attempt.search->spent();
+      stopped_ = !attempt.search->improve(part, [&](OrderWork done) { return shouldContinue_(spent_ + done - before); });
+      spent_ += attempt.search->spent() - before;
+      attempt.choice.found = attempt.search->result();
+      if (attempt.choice.beats(best_)) best_ = attempt.choice;
+    }
   }
 
   void tryAll() {
@@ -139,8 +170,10 @@ class Chooser {
   Ns bound_;
   const OrderEffort& effort_;
   OrderWork work_;
+  OrderWork forAttempts_;  ///< of the work; the rest continues the best of them
   const ShouldContinue& shouldContinue_;
   std::vector<Recomputation> tried_;
+  std::vector<Attempt> promising_;  ///< by time
   Choice best_;
   OrderWork spent_ = 0;
   bool stopped_ = false;
