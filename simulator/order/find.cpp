@@ -97,7 +97,9 @@ class Chooser {
     for (const Recomputed value : open_) all.push_back(value == Recomputed::Open);
     return all;
   }
-  [[nodiscard]] bool ends() const { return stopped_ || spent_ >= forAttempts_ || (best_.found && best_.found->certificate.time <= bound_); }
+  [[nodiscard]] bool ends() const {
+    return stopped_ || spent_ >= (best_.found ? forAttempts_ : work_) || (best_.found && best_.found->certificate.time <= bound_);
+  }
 
   /// Whether that is the best so far.
   bool attempt(Recomputation recomputed) {
