@@ -47,11 +47,8 @@ struct HandEdit::Dragged {
   bool changes = false;                                ///< the document shows another schedule
 
   /// Whether the action may go to that place of its row, so that the schedule after it need not be checked at each step of the mouse.
-  [[nodiscard]] bool isKnownLegal(std::int32_t place) const {
-    const auto& row = schedule.rows[cell.rank.index()];
-    const bool withinPair = place > 0 && row[static_cast<std::size_t>(place) - 1].overlapsNext;
-    return isSound && !withinPair && place >= legal.first && place <= legal.last;
-  }
+  /// Within a pair, where it goes before the pair, that place is legal too: the first legal one is never within a pair.
+  [[nodiscard]] bool isKnownLegal(std::int32_t place) const { return isSound && place >= legal.first && place <= legal.last; }
 };
 
 HandEdit::HandEdit(Document& document, QObject* parent) : QObject(parent), document_(document) {

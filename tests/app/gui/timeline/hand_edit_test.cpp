@@ -8,6 +8,7 @@
 #include <QTest>
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
@@ -217,6 +218,42 @@ TEST_F(HandEditTest, DoesNotImproveAnOrderWithOverlappedPairs) {
     EXPECT_TRUE(hand.message().startsWith("An order with overlapped pairs cannot be improved")) << hand.message().toStdString();
     EXPECT_EQ(scheduleOf(document), before) << name;
   }
+}
+
+TEST_F(HandEditTest, WhereADropIsLegalTheScheduleIsSoundAndPairsStay) {
+  document.edit("schedule", [](Design& d) { d.request.schedule = "dualpipev", d.request.chunks = 0, d.request.microbatches = 16; });
+  ASSERT_TRUE(predicted());
+  const Schedule before = scheduleOf(document);
+  const auto pairs = [](const Schedule& schedule) {
+    std::set<std::pair<Action, Action>> found;
+    for (const auto& row : schedule.rows) {
+      for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+        if (row[i].overlapsNext) found.emplace(row[i], row[i + 1]);
+      }
+    }
+    return found;
+  };
+  ASSERT_FALSE(pairs(before).empty());
+  const SpanTrack track = document.prediction()->timeline.ranks[1].compute;  // a drag shows another
+  int legal = 0;
+  for (std::size_t i = 0; i < before.rows[1].size(); i += 3) {
+    Action dragged = before.rows[1][i];
+    dragged.overlapsNext = false;
+    ASSERT_TRUE(predicted());
+    ASSERT_TRUE(hand.beginDrag(dragged)) << toString(dragged);
+    for (std::size_t at = 0; at < 5 * track.size(); ++at) {
+      const Ns start = track.start[at / 5], length = track.end[at / 5] - start;
+      hand.dragTo(Rank{1}, start + length * static_cast<std::int64_t>(at % 5) / 5);
+      const Schedule now = scheduleOf(document);
+      if (!hand.drop()->isLegal || now == before) continue;
+      ++legal;
+      ASSERT_THAT(check(now), testing::IsEmpty()) << toString(dragged) << " over span " << at / 5;
+      ASSERT_EQ(pairs(now), pairs(before)) << toString(dragged) << " over span " << at / 5;
+    }
+    hand.endDrag(false);
+    ASSERT_EQ(scheduleOf(document), before);
+  }
+  EXPECT_GT(legal, 0);
 }
 
 TEST_F(HandEditTest, OfManyRandomOnesUndoGivesBackTheFirstDocument) {
