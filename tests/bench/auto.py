@@ -1,8 +1,8 @@
 """Is an order made for the costs faster where it is predicted to be? Real runs of `auto` and of the best named schedule, in turns.
 
-For each model, on 2 ranks of this machine: profiles, plans every named schedule that fits and `auto` under several memory limits, and
-where `auto` is predicted at least --gain faster than the best of them, runs the two plans in turns. Shown is the median of the ratios of each pair's
-median steps, with its quartiles. Cases where the gain is smaller are listed, not run.
+For each model, on 2 ranks of this machine: profiles, calibrates by a few runs of gpipe, plans every named schedule that fits and `auto`
+under several memory limits, and where `auto` is predicted at least --gain faster than the best of them, runs the two plans in turns. Shown is
+the median of the ratios of each pair's median steps, with its quartiles. Cases where the gain is smaller are listed, not run.
 """
 
 import argparse
@@ -23,6 +23,7 @@ CASES = [
     ("hf_llama", 8, []),
     ("vit_small", 8, []),
 ]
+CALIBRATING = 4  # runs: ranks that share cores take longer, the more the fewer bubbles they have
 # Of what 1f1b needs on the rank that needs the most; of those of a case, the one with the largest gain is run.
 LIMITS = [None, 0.95, 0.9, 0.85, 0.8, 0.7]
 
@@ -51,11 +52,10 @@ def best_of(archive, profile, families, microbatches, words, share):
     return min(plans, default=None)
 
 
-def compared(model, microbatches, words):
+def compared(model, microbatches, words, options):
     """Of a case: the limit under which `auto` gains most, its title, and the two plans; nothing where no limit lets both make one."""
     archive = tools.exported(model)
-    profile = tools.WORK / f"auto_{model}.json"
-    tools.pipewright("profile", archive, "--ranks", 2, "--out", profile)
+    profile, _ = tools.calibrated_profile(model, CALIBRATING, options.steps)
     plain = planned(archive, profile, "1f1b", 1, microbatches, words, tools.WORK / "auto_1f1b.json")
     most = max(r["peak_bytes"] for r in plain["ranks"])
     cases = []
@@ -69,7 +69,7 @@ def compared(model, microbatches, words):
 
 
 def case(model, microbatches, words, options):
-    found = compared(model, microbatches, words)
+    found = compared(model, microbatches, words, options)
     if found is None:
         print(f"{model}: no named schedule fits", flush=True)
         return None

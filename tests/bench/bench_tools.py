@@ -49,6 +49,26 @@ def exported(name, *options):
     return made
 
 
+def ran(plan, store, steps):
+    """The median step after the first, which warms up, of a run that is recorded."""
+    result = json.loads(pipewright("run", plan, "--steps", steps, "--store", store, "--json"))
+    return median([s["step_ns"] for s in result["steps"][1:]])
+
+
+def calibrated_profile(model, runs, steps, size=()):
+    """A profile of the model on 2 ranks, calibrated by so many runs of gpipe with 4 microbatches; and what `calibrate` says."""
+    archive = exported(model)
+    measured, calibrated, store = (WORK / f"calibration_{model}.{what}" for what in ("profile.json", "calibrated.json", "past.db"))
+    for left in WORK.glob(store.name + "*"):
+        left.unlink()
+    pipewright("profile", archive, "--ranks", 2, *size, "--out", measured)
+    plan = WORK / f"calibration_{model}_gpipe.json"
+    pipewright("plan", archive, "--profile", measured, "--ranks", 2, "--microbatches", 4, "--schedule", "gpipe", *size, "--out", plan)
+    for _ in range(runs):
+        ran(plan, store, steps)
+    return calibrated, json.loads(pipewright("calibrate", "--store", store, "--out", calibrated, "--json"))
+
+
 def median(values):
     return statistics.median(values)
 

@@ -18,12 +18,6 @@ SCHEDULES = [("1f1b", 1), ("interleaved-1f1b", 2), ("zb-h1", 1), ("zbv", 2), ("a
 MICROBATCHES = [8, 16]
 
 
-def ran(plan, store, steps):
-    """The median step after the first, which warms up."""
-    result = json.loads(tools.pipewright("run", plan, "--steps", steps, "--store", store, "--json"))
-    return tools.median([s["step_ns"] for s in result["steps"][1:]])
-
-
 def ranks_of(values):
     """Positions in ascending order, ties shared."""
     return [sum(v < value for v in values) + (sum(v == value for v in values) - 1) / 2 for value in values]
@@ -39,30 +33,24 @@ def rank_correlation(a, b):
 
 def case(model, options):
     archive = tools.exported(model)
-    files = {what: tools.WORK / f"calibration_{model}.{what}" for what in ("profile.json", "calibrated.json", "past.db", "runs.db")}
-    for file in files.values():
-        for left in file.parent.glob(file.name + "*"):
-            left.unlink()
+    store = tools.WORK / f"calibration_{model}.runs.db"
+    for left in store.parent.glob(store.name + "*"):
+        left.unlink()
     size = ["--microbatch", options.microbatch] if options.microbatch else []
-    tools.pipewright("profile", archive, "--ranks", 2, *size, "--out", files["profile.json"])
-    calibrating = tools.WORK / f"calibration_{model}_gpipe.json"
-    tools.pipewright("plan", archive, "--profile", files["profile.json"], "--ranks", 2, "--microbatches", 4, "--schedule", "gpipe", *size, "--out", calibrating)
-    for _ in range(options.calibrating):
-        ran(calibrating, files["past.db"], options.steps)
-    report = json.loads(tools.pipewright("calibrate", "--store", files["past.db"], "--out", files["calibrated.json"], "--json"))
+    profile, report = tools.calibrated_profile(model, options.calibrating, options.steps, size)
     print(f"{model}: {json.dumps(report)}", flush=True)
     plans = []
     for microbatches in MICROBATCHES:
         for schedule, chunks in SCHEDULES:
             out = tools.WORK / f"calibration_{model}_{schedule}_{microbatches}.json"
             words = ["--ranks", 2, "--chunks", chunks, "--microbatches", microbatches, "--schedule", schedule, *size]
-            made = json.loads(tools.pipewright("plan", archive, "--profile", files["calibrated.json"], *words, "--out", out, "--json"))
+            made = json.loads(tools.pipewright("plan", archive, "--profile", profile, *words, "--out", out, "--json"))
             bar = made["uncertainty"]
             plans.append({"schedule": schedule, "microbatches": microbatches, "file": out, "predicted": made["step_ns"], "bar": bar, "steps": [], "starts": []})
     for _ in range(options.rounds):
         for plan in plans:
-            plan["steps"].append(ran(plan["file"], files["runs.db"], options.steps))
-            plan["starts"].append(json.loads(tools.pipewright("compare", "--store", files["runs.db"], "--json"))["action_error"])
+            plan["steps"].append(tools.ran(plan["file"], store, options.steps))
+            plan["starts"].append(json.loads(tools.pipewright("compare", "--store", store, "--json"))["action_error"])
     for plan in plans:
         measured = tools.median(plan["steps"])
         plan["error"] = measured / plan["predicted"] - 1
