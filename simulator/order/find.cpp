@@ -209,47 +209,100 @@ std::vector<Placement> orderPlacements(const Shape& shape) {
   return placements;
 }
 
+namespace {
+
+/// Search and proof under the choice of recomputation that seems best.
+class OrderFinder {
+ public:
+  OrderFinder(const OrderProblem& problem, const OrderEffort& effort)
+      : problem_(problem), effort_(effort), work_(workOf(std::clamp(effort.seconds, 0.001, 1e6))) {}
+
+  std::optional<FoundOrder> run() {
+    Ns bound = orderBound(problem_);
+    if (!problem_.recomputed.empty() && !problem_.limits.empty()) {
+      const Chooser::ShouldContinue shouldContinue = [this](OrderWork done) { return continues(done); };
+      Chooser chooser(problem_, bound, effort_, work_ * 3 / 5, shouldContinue);
+      choice_ = chooser.run();
+      bound = chooser.bound();
+      spent_ = chooser.spent();
+    }
+    search_.emplace(problem_, withRecomputation(problem_, choice_.recomputed), bound, effort_);
+    if (!search_->begin()) return std::nullopt;
+    search_->raiseBound(boundOfWindows(problem_, search_->best(), effort_.seconds));
+    const OrderWork left = std::max(work_ / 4, work_ - spent_ - search_->spent());
+    search_->isSmall() ? findSmall(left) : findLarge(left);
+    return found_;
+  }
+
+ private:
+  static constexpr double kFar = 0.025;  ///< the gap of a large problem that the rest of a proof does not close
+
+  void findSmall(OrderWork work) {
+    const OrderWork forProof = work / 3;
+    if (improve(work - forProof)) prove(forProof);
+  }
+
+  /// A proof that is far off after a quarter of its work stays far off: then the search goes on instead.
+  void findLarge(OrderWork work) {
+    const OrderWork forProof = work / 2, forFirst = forProof / 4;
+    if (!improve(work - forProof)) return;
+    prove(forFirst);
+    if (found_->certificate.gap() < kFar) {
+      prove(forProof - forFirst);
+    } else {
+      search_->raiseBound(found_->certificate.lowerBound);
+      improve(forProof - forFirst);
+    }
+  }
+
+  [[nodiscard]] bool continues(OrderWork done) const {
+    return !effort_.shouldContinue || effort_.shouldContinue(std::min(1.0, static_cast<double>(done) / static_cast<double>(work_)));
+  }
+
+  /// False: it was stopped.
+  bool improve(OrderWork work) {
+    const bool whole = search_->improve(work, [this](OrderWork done) { return continues(spent_ + done); });
+    const Choice last{choice_.recomputed, search_->result()};
+    FoundOrder best = choice_.beats(last) ? *choice_.found : *last.found;
+    if (found_ && found_->certificate.time <= best.certificate.time) return whole;
+    best.certificate.lowerBound = found_ ? found_->certificate.lowerBound : last.found->certificate.lowerBound;
+    for (std::size_t s = 0; s < choice_.recomputed.size(); ++s) {
+      if (choice_.recomputed[s]) best.certificate.recomputed.emplace_back(s);
+    }
+    if (best.certificate.lowerBound > best.certificate.time) best.certificate.lowerBound = 0;  // this order refutes the bound
+    found_ = std::move(best);
+    return whole;
+  }
+
+  void prove(OrderWork work) {
+    if (found_->certificate.optimal()) return;
+    OrderProof proof = proveOrder(problem_, found_->certificate.lowerBound, found_->certificate.time, {work, effort_.threads},
+                                  [this](OrderWork done) { return continues(spent_ + search_->spent() + done); });
+    spent_ += proof.work;
+    if (proof.better) {
+      found_ = *std::move(proof.better);
+    } else {
+      found_->certificate.lowerBound = proof.bound;
+    }
+  }
+
+  const OrderProblem& problem_;
+  const OrderEffort& effort_;
+  OrderWork work_;
+  OrderWork spent_ = 0;  ///< beside the search
+  Choice choice_{std::vector<bool>(problem_.costs.stages.size(), false), std::nullopt};
+  std::optional<OrderSearch> search_;
+  std::optional<FoundOrder> found_;
+};
+
+}  // namespace
+
 std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffort& effort) {
   if (problem.placement.bidirectional())
     throw UsageError("an order is searched for one replica of each stage; use a loop, V, wave or custom placement");
   if (!problem.costs.overlap.empty()) throw UsageError("an order is searched without slots of their own duration; omit the overlap");
   if (tooSmall(problem)) return std::nullopt;
-  Ns bound = orderBound(problem);
-  const OrderWork work = workOf(std::clamp(effort.seconds, 0.001, 1e6));
-  OrderWork spent = 0;
-  Choice choice{std::vector<bool>(problem.costs.stages.size(), false), std::nullopt};
-  const Chooser::ShouldContinue shouldContinue = [&](OrderWork done) {
-    return !effort.shouldContinue || effort.shouldContinue(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
-  };
-  if (!problem.recomputed.empty() && !problem.limits.empty()) {
-    Chooser chooser(problem, bound, effort, work * 3 / 5, shouldContinue);
-    choice = chooser.run();
-    bound = chooser.bound();
-    spent = chooser.spent();
-  }
-  OrderSearch search(problem, withRecomputation(problem, choice.recomputed), bound, effort);
-  if (!search.begin()) return std::nullopt;
-  search.raiseBound(boundOfWindows(problem, search.best(), effort.seconds));
-  const OrderWork left = std::max(work / 4, work - spent - search.spent());
-  const OrderWork forProof = left / (search.isSmall() ? 3 : 2);
-  const bool whole = search.improve(left - forProof, [&](OrderWork done) { return shouldContinue(spent + done); });
-  const Choice last{choice.recomputed, search.result()};
-  FoundOrder found = choice.beats(last) ? *choice.found : *last.found;
-  found.certificate.lowerBound = last.found->certificate.lowerBound;
-  for (std::size_t s = 0; s < choice.recomputed.size(); ++s) {
-    if (choice.recomputed[s]) found.certificate.recomputed.emplace_back(s);
-  }
-  if (found.certificate.lowerBound > found.certificate.time) found.certificate.lowerBound = 0;  // this order refutes the bound
-  if (!whole || found.certificate.optimal()) return found;
-  spent += search.spent();
-  OrderProof proof = proveOrder(problem, found.certificate.lowerBound, found.certificate.time, {forProof, effort.threads},
-                                [&](OrderWork done) { return shouldContinue(spent + done); });
-  if (proof.better) {
-    found = *std::move(proof.better);
-  } else {
-    found.certificate.lowerBound = proof.bound;
-  }
-  return found;
+  return OrderFinder(problem, effort).run();
 }
 
 }  // namespace pw

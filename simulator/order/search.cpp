@@ -199,7 +199,7 @@ bool OrderSearch::improve(OrderWork work, const std::function<bool(OrderWork)>& 
   if (best_ > bound_) tune(static_cast<OrderWork>((isSmall() ? kFirstShare : kFirstShareOfLarge) * static_cast<double>(work - forPolish)));
   finish();
   for (int round = 0; round < rounds && best_ > bound_ && !stopped_ && !starts_.empty(); ++round) {
-    anneal((end - spent_) / (rounds - round), round);
+    anneal((end - spent_) / (rounds - round), round_++);
     finish();
   }
   if (forPolish > 0 && best_ > bound_ && !stopped_ && !starts_.empty()) {

@@ -69,6 +69,7 @@ class OrderSearch {
   std::string wholeBy_;
   Ns best_ = 0;
   OrderWork spent_ = 0;
+  int round_ = 0;  ///< of annealing, over all calls
   std::function<bool(OrderWork)> shouldContinue_;
   std::mutex mutex_;       ///< of `counted_`, `stopped_` while threads run
   OrderWork counted_ = 0;  ///< work on the way to be in `spent_`
