@@ -273,12 +273,16 @@ class CandidatesPanelTest : public testing::Test {
 
 TEST_F(CandidatesPanelTest, OffersToSearchOnlyWithAModel) {
   panel.show();
+  const auto filters = panel.findChildren<QCheckBox*>();
+  ASSERT_FALSE(filters.isEmpty());
   EXPECT_FALSE(button("Search")->isEnabled());
+  for (const QCheckBox* filter : filters) EXPECT_FALSE(filter->isEnabled()) << filter->text().toStdString();
   EXPECT_FALSE(table()->isVisible());
   panel.search();
   EXPECT_FALSE(panel.isSearching());
   open("gpt_small");
   EXPECT_TRUE(button("Search")->isEnabled());
+  for (const QCheckBox* filter : filters) EXPECT_TRUE(filter->isEnabled()) << filter->text().toStdString();
   EXPECT_TRUE(button("Search plans")->isVisible());
 }
 
