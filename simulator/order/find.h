@@ -25,12 +25,12 @@ struct OrderEffort {
 
 /// Searches an order of forwards and split backwards: starts from all families of that placement and from greedy orders with several paces
 /// (`GreedyOrder`), tunes the best (`tuneOrder`), anneals from several of them (`annealOrder`), polishes those of small problems
-/// (`polishOrder`), and spends the last part of the work on the bound (`proveOrder`), which may find better ones, too. Stops where the
-/// bound is reached. Where stages may recompute, it first chooses which do: of few all choices, those first that may take least. Never
-/// slower than a family of the same placement that fits without recomputation. Where a whole backward takes less than its parts, they are
-/// joined if that is faster. The same problem, seconds and seed give the same order. Nothing where the limits do not hold one microbatch at
-/// a time on some rank (`tooSmall`). Throws UsageError for a bidirectional placement, slots with a duration of their own, and what
-/// `lowerBounds` refuses.
+/// (`polishOrder`), and spends the last part of the work on the bound (`proveOrder`), which may find better ones, too; of a large problem
+/// whose bound stays far off, most of that part on more annealing. Stops where the bound is reached. Where stages may recompute, it first
+/// chooses which do: of few all choices, those first that may take least, then the best few of these for longer. Never slower than a family
+/// of the same placement that fits without recomputation. Where a whole backward takes less than its parts, they are joined if that is
+/// faster. The same problem, seconds and seed give the same order. Nothing where the limits do not hold one microbatch at a time on some
+/// rank (`tooSmall`). Throws UsageError for a bidirectional placement, slots with a duration of their own, and what `lowerBounds` refuses.
 [[nodiscard]] std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffort& effort = {});
 
 /// No order of forwards and backwards on that placement, whole or split, with whatever recomputed, takes less on the problem's clock, as
