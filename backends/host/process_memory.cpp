@@ -52,9 +52,9 @@ Bytes CodeWatch::resident() {
   std::ifstream statm("/proc/self/statm");
   std::int64_t size = 0, resident = 0, shared = 0;
   if (!(statm >> size >> resident >> shared)) return 0;
-  if (std::exchange(mapped_, size) < size) {
+  if (std::exchange(mapped_, size) != size) {
     const Bytes code = generatedCode("/proc/self/maps").mapped;
-    if (std::exchange(mappedCode_, code) < code) generated_ = generatedCode("/proc/self/smaps").resident;
+    if (std::exchange(mappedCode_, code) != code) generated_ = generatedCode("/proc/self/smaps").resident;
   }
   return Bytes(shared * sysconf(_SC_PAGESIZE)) + generated_;
 }

@@ -10,11 +10,12 @@ namespace pw {
 [[nodiscard]] Bytes residentPeak();
 
 /// Watches what a process maps to run code: pages of mapped files (code and tables of libraries) and of shared memory that are resident,
-/// and code generated at run time (anonymous executable mappings, as oneDNN makes one for each form of a convolution).
+/// and code generated at run time (anonymous executable mappings, as oneDNN makes one for each form of a convolution) as it was when such
+/// mappings changed last.
 class CodeWatch {
  public:
-  /// Bytes by now (statm, maps and smaps of proc(5)); 0 where the system does not say. Cost: 10 µs; 1 ms where the process maps more
-  /// than at the last call, 5 ms where that is code.
+  /// Bytes by now (statm, maps and smaps of proc(5)); 0 where the system does not say. Cost: 10 µs; where mappings changed since the last
+  /// call linear in their number (about 1 ms), and where code did in resident pages, too (about 5 ms).
   [[nodiscard]] Bytes resident();
 
  private:

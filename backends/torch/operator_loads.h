@@ -3,6 +3,7 @@
 // Internal to the profiler: what a process loads as operators run for the first time.
 
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
 #include "backends/host/process_memory.h"
@@ -24,7 +25,7 @@ class OperatorLoads {
   void ranBackward(std::size_t node);
 
   /// Largest first; those that fit in `atMost` together. What ran before something was loaded did without it: only later nodes with the
-  /// same operator may need it.
+  /// same operator may need it. Code that is generated for one form of the operator is counted for the others, too.
   [[nodiscard]] std::vector<OperatorLoad> loads(Bytes atMost) const;
 
  private:
@@ -34,6 +35,7 @@ class OperatorLoads {
     Bytes bytes = 0;
   };
 
+  [[nodiscard]] std::string_view operatorOf(std::size_t node) const;
   void note(std::size_t node, std::size_t neededBy);
 
   const ModelGraph& graph_;

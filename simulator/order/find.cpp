@@ -84,6 +84,11 @@ class Chooser {
     continueBest();
     return best_;
   }
+  /// The search that found it, to be continued.
+  [[nodiscard]] std::unique_ptr<OrderSearch> takeSearch() {
+    const auto best = std::ranges::find(promising_, best_.recomputed, [](const Attempt& a) { return a.choice.recomputed; });
+    return best == promising_.end() ? nullptr : std::move(best->search);
+  }
   [[nodiscard]] OrderWork spent() const { return spent_; }
   [[nodiscard]] Ns bound() const { return bound_; }  ///< of all choices: no order takes less
 
@@ -175,7 +180,7 @@ class Chooser {
   OrderWork forAttempts_;  ///< of the work; the rest continues the best of them
   const ShouldContinue& shouldContinue_;
   std::vector<Recomputation> tried_;
-  std::vector<Attempt> promising_;  ///< by time
+  std::vector<Attempt> promising_;  ///< the best few, by time until they are continued
   Choice best_;
   OrderWork spent_ = 0;
   bool stopped_ = false;
@@ -224,11 +229,14 @@ class OrderFinder {
       Chooser chooser(problem_, bound, effort_, work_ * 3 / 5, shouldContinue);
       choice_ = chooser.run();
       bound = chooser.bound();
-      spent_ = chooser.spent();
+      search_ = chooser.takeSearch();
+      spent_ = chooser.spent() - (search_ ? search_->spent() : OrderWork(0));
     }
-    search_.emplace(problem_, withRecomputation(problem_, choice_.recomputed), bound, effort_);
-    if (!search_->begin()) return std::nullopt;
-    search_->raiseBound(boundOfWindows(problem_, search_->best(), effort_.seconds));
+    if (!search_) {
+      search_ = std::make_unique<OrderSearch>(problem_, withRecomputation(problem_, choice_.recomputed), bound, effort_);
+      if (!search_->begin()) return std::nullopt;
+    }
+    search_->raiseBound(std::max(bound, boundOfWindows(problem_, search_->best(), effort_.seconds)));
     const OrderWork left = std::max(work_ / 4, work_ - spent_ - search_->spent());
     search_->isSmall() ? findSmall(left) : findLarge(left);
     return found_;
@@ -246,26 +254,29 @@ class OrderFinder {
   void findLarge(OrderWork work) {
     const OrderWork forProof = work / 2, forFirst = forProof / 4;
     if (!improve(work - forProof)) return;
-    prove(forFirst);
-    if (found_->certificate.gap() < kFar) {
-      prove(forProof - forFirst);
+    const OrderWork proved = prove(forFirst), rest = forProof - proved;
+    if (stopped_ || found_->certificate.optimal()) return;
+    if (proved == OrderWork(0) || found_->certificate.gap() < kFar) {
+      prove(rest);
     } else {
       search_->raiseBound(found_->certificate.lowerBound);
-      improve(forProof - forFirst);
+      improve(rest);
     }
   }
 
-  [[nodiscard]] bool continues(OrderWork done) const {
-    return !effort_.shouldContinue || effort_.shouldContinue(std::min(1.0, static_cast<double>(done) / static_cast<double>(work_)));
+  /// Tells how much is done, which never falls.
+  [[nodiscard]] bool continues(OrderWork done) {
+    share_ = std::clamp(static_cast<double>(done) / static_cast<double>(work_), share_, 1.0);
+    stopped_ = stopped_ || (effort_.shouldContinue && !effort_.shouldContinue(share_));
+    return !stopped_;
   }
 
   /// False: it was stopped.
   bool improve(OrderWork work) {
     const bool whole = search_->improve(work, [this](OrderWork done) { return continues(spent_ + done); });
-    const Choice last{choice_.recomputed, search_->result()};
-    FoundOrder best = choice_.beats(last) ? *choice_.found : *last.found;
+    FoundOrder best = search_->result();
     if (found_ && found_->certificate.time <= best.certificate.time) return whole;
-    best.certificate.lowerBound = found_ ? found_->certificate.lowerBound : last.found->certificate.lowerBound;
+    if (found_) best.certificate.lowerBound = found_->certificate.lowerBound;
     for (std::size_t s = 0; s < choice_.recomputed.size(); ++s) {
       if (choice_.recomputed[s]) best.certificate.recomputed.emplace_back(s);
     }
@@ -274,8 +285,9 @@ class OrderFinder {
     return whole;
   }
 
-  void prove(OrderWork work) {
-    if (found_->certificate.optimal()) return;
+  /// The work that was done: none where it is too little to begin.
+  OrderWork prove(OrderWork work) {
+    if (found_->certificate.optimal()) return 0;
     OrderProof proof = proveOrder(problem_, found_->certificate.lowerBound, found_->certificate.time, {work, effort_.threads},
                                   [this](OrderWork done) { return continues(spent_ + search_->spent() + done); });
     spent_ += proof.work;
@@ -284,14 +296,17 @@ class OrderFinder {
     } else {
       found_->certificate.lowerBound = proof.bound;
     }
+    return proof.work;
   }
 
   const OrderProblem& problem_;
   const OrderEffort& effort_;
   OrderWork work_;
+  double share_ = 0;  ///< of it that is done
+  bool stopped_ = false;
   OrderWork spent_ = 0;  ///< beside the search
   Choice choice_{std::vector<bool>(problem_.costs.stages.size(), false), std::nullopt};
-  std::optional<OrderSearch> search_;
+  std::unique_ptr<OrderSearch> search_;
   std::optional<FoundOrder> found_;
 };
 

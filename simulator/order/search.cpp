@@ -196,7 +196,8 @@ bool OrderSearch::improve(OrderWork work, const std::function<bool(OrderWork)>& 
   const int rounds = isSmall() ? kRounds : kRoundsOfLarge;
   shouldContinue_ = shouldContinue;
   const OrderWork forPolish = isSmall() ? work / 3 : 0, end = spent_ + work - forPolish;
-  if (best_ > bound_) tune(static_cast<OrderWork>((isSmall() ? kFirstShare : kFirstShareOfLarge) * static_cast<double>(work - forPolish)));
+  if (best_ > bound_ && round_ == 0)
+    tune(static_cast<OrderWork>((isSmall() ? kFirstShare : kFirstShareOfLarge) * static_cast<double>(work - forPolish)));
   finish();
   for (int round = 0; round < rounds && best_ > bound_ && !stopped_ && !starts_.empty(); ++round) {
     anneal((end - spent_) / (rounds - round), round_++);

@@ -348,7 +348,7 @@ namespace {
 
 /// Of a process that runs stages, beside what one that measures them holds: code and buffers of the executor and its messages (measured on
 /// x86-64: 1.1 MiB of code, 0.4 MiB of shared memory, less 0.5 MiB that only measuring needs).
-constexpr Bytes kOfRunning = 1024 * 1024;
+constexpr Bytes kRunningBytes = 1024 * 1024;
 
 }  // namespace
 
@@ -366,7 +366,7 @@ std::vector<Bytes> processBytes(const Plan& plan) {
     }
     return false;
   };
-  std::vector<Bytes> held(plan.schedule.rows.size(), plan.profile.processBytes + kOfRunning);
+  std::vector<Bytes> held(plan.schedule.rows.size(), plan.profile.processBytes + kRunningBytes);
   for (std::size_t r = 0; r < held.size(); ++r) {
     for (const OperatorLoad& load : plan.profile.loads) {
       if (!uses(Rank(r), load)) held[r] -= load.bytes;

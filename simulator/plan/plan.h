@@ -82,7 +82,7 @@ void requireSameSplits(const Plan& plan, std::string_view tool);
 [[nodiscard]] CostTable costsWithOptimizer(const Plan& plan);
 
 /// What the process of each rank of a pipeline holds beside its tensors: `Profile::processBytes` without the loads of operators that none
-/// of its stages has, and what running takes. Empty where it is not known.
+/// of its stages has, plus what running stages takes. Empty where it is not known.
 [[nodiscard]] std::vector<Bytes> processBytes(const Plan& plan);
 
 /// Of a step of this length, by `flopUtilisation` of its profile; 0 where the plan does not train.

@@ -23,7 +23,7 @@ CASES = [
     ("hf_llama", 8, []),
     ("vit_small", 8, []),
 ]
-CALIBRATING = 4  # runs: ranks that share cores take longer, the more the fewer bubbles they have
+CALIBRATING = 4  # runs; without them the gain is overrated: ranks that share a machine slow each other down where bubbles are few
 # Of what 1f1b needs on the rank that needs the most; of those of a case, the one with the largest gain is run.
 LIMITS = [None, 0.95, 0.9, 0.85, 0.8, 0.7]
 

@@ -260,7 +260,7 @@ void CandidatesPanel::Private::refresh() {
   options->setEnabled(has && !running);
   first->setEnabled(has);
   button->setEnabled(has);
-  for (QCheckBox* filters : {everything, fitting}) filters->setEnabled(has || model->rowCount() > 0);
+  for (QCheckBox* box : {everything, fitting}) box->setEnabled(has || model->rowCount() > 0);
   button->setText(running ? tr("Cancel") : tr("Search"));
   progress->setVisible(running);
   const PlanRequest& request = document.design().request;

@@ -18,6 +18,7 @@ class Pages {
       : size_(count * static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
         at_(mmap(nullptr, size_, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     if (at_ == MAP_FAILED) throw std::runtime_error("no such pages");
+    madvise(at_, size_, MADV_NOHUGEPAGE);  // of which one touched page would bring 512
   }
   ~Pages() { munmap(at_, size_); }
   Pages(const Pages&) = delete;
@@ -46,9 +47,9 @@ TEST(CodeWatch, CountsGeneratedCodeThatIsResidentAndNoData) {
   Pages code(2000, PROT_READ | PROT_WRITE | PROT_EXEC);
   const Bytes ofCode = code.write(1000);
   const Bytes withCode = watch.resident();
-  const Bytes slack = ofCode / 5;  // pages of this program, touched for the first time
+  const Bytes slack = ofCode / 5;  // pages of this program, touched for the first time or taken away
   EXPECT_LT(withData - before, slack) << "of " << ofData;
-  EXPECT_GE(withCode - withData, ofCode);
+  EXPECT_GT(withCode - withData, ofCode - slack);
   EXPECT_LT(withCode - withData, ofCode + slack);
   EXPECT_GE(residentPeak(), withCode);
 }
