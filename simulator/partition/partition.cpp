@@ -93,7 +93,9 @@ class Cutter {
 
   [[nodiscard]] Partition join(const std::vector<std::shared_ptr<const StageCut>>& stages) const {
     Partition result;
+    result.stages.reserve(stages.size());
     std::vector<NodeId> begins;
+    begins.reserve(stages.size());
     for (const auto& stage : stages) {
       result.stages.push_back(stage->spec);
       begins.push_back(stage->spec.begin);
@@ -187,13 +189,22 @@ class Cutter {
   }
 
   void findReplicated(Partition& result) const {
-    std::map<std::size_t, std::vector<Stage>> holders;
+    std::vector<std::int32_t> first(graph_.parameters.size(), -1);  // the first stage with each
+    std::map<std::size_t, std::vector<Stage>> holders;              // of those that several have
     for (std::size_t s = 0; s < result.stages.size(); ++s) {
-      for (const std::size_t parameter : result.stages[s].parameters) holders[parameter].push_back(Stage(s));
+      for (const std::size_t parameter : result.stages[s].parameters) {
+        if (first[parameter] < 0) {
+          first[parameter] = static_cast<std::int32_t>(s);
+          continue;
+        }
+        std::vector<Stage>& stages = holders[parameter];
+        if (stages.empty()) stages.emplace_back(first[parameter]);
+        stages.emplace_back(s);
+      }
     }
     for (const auto& [parameter, stages] : holders) {
       const StateTensor& state = graph_.parameters[parameter];
-      if (stages.size() < 2 || !gradient_[state.value.index()]) continue;
+      if (!gradient_[state.value.index()]) continue;
       result.shared.push_back({state.name, storageOf(state), stages, bytesOf(*graph_.value(state.value).tensor, bindings_)});
     }
   }

@@ -216,6 +216,7 @@ CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& s
     if (t.gradient) gradientsIn[t.from.index()] += t.bytes;
   }
   CostTable table;
+  table.stages.reserve(stages.size());
   for (std::size_t s = 0; s < stages.size(); ++s) table.stages.push_back(stages[s]->with(received[s], gradientsIn[s]));
   for (const Transfer& t : partition.transfers) {
     const bool areNeighbours = t.from.index() + 1 == t.to.index() && !placement.bidirectional() &&
