@@ -160,7 +160,7 @@ void OrderSearch::tune(OrderWork work) {
 
 /// Several chains: the first and every third from the best, the others from the rest in turn; hot, cold and in between.
 void OrderSearch::anneal(OrderWork work, int round) {
-  constexpr std::array temperatures{0.5, 2.0, 0.2, 1.0, 0.1, 4.0}, ofLarge{0.5, 1.0, 0.35, 0.7, 0.25, 1.4};
+  constexpr std::array temperatures{0.5, 2.0, 0.2, 1.0, 0.1, 4.0}, ofLarge{1.0, 2.0, 0.7, 1.4, 0.5, 2.8};
   const OrderWork cost = workOfMove(model_);
   const std::int64_t trials = work / kChains / cost;
   std::array<OrderRows, kChains> better;
