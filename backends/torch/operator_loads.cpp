@@ -60,7 +60,7 @@ std::vector<OperatorLoad> OperatorLoads::loads(Bytes atMost) const {
     for (std::size_t n = load.neededBy; n < graph_.nodes.size(); ++n) {
       if (graph_.nodes[n].target == one.name) one.nodes.emplace_back(n);
     }
-    if (one.nodes.empty()) one.nodes.emplace_back(load.node);  // none: the loss
+    if (one.nodes.empty()) one.nodes.emplace_back(load.node);  // an empty list would mean the loss
   }
   std::ranges::stable_sort(found, std::greater{}, &OperatorLoad::bytes);
   std::erase_if(found, [&](const OperatorLoad& load) { return load.bytes > atMost || (atMost -= load.bytes, false); });
