@@ -3,7 +3,10 @@
 
 #include <sys/wait.h>
 
+#include <chrono>
 #include <csignal>
+#include <future>
+#include <vector>
 
 #include "tests/support/communicator_contract.h"
 #include "tests/support/rank_processes.h"
@@ -79,6 +82,20 @@ TEST(UcxCommunicator, AForgedAddressIsRefusedBeforeUcxSeesIt) {
     Rendezvous meeting;
     meeting.size = 2;
     EXPECT_THAT(failureOf([&] { (void)connectUcx(meeting, store); }), HasSubstr("of rank 1 was not written by a rank of this job"));
+  }
+}
+
+/// As it does nothing during a long operator. UCX's own queue for shared memory holds half of such a message.
+TEST(UcxCommunicator, AMessageArrivesWhileItsSenderDoesNothing) {
+  const auto connect = ucx().newJob(2, std::chrono::seconds(30));
+  auto other = std::async(std::launch::async, [&] { return connect(JobRank(1)); });
+  const auto sender = connect(JobRank(0)), receiver = other.get();
+  std::vector<std::byte> data(1'000'000), arrived(data.size());
+  const Buffer out{data.data(), data.size()}, in{arrived.data(), arrived.size()};
+  for (std::uint32_t tag = 1; tag <= 20; ++tag) {
+    const auto sent = sender->send(JobRank(1), tag, out);
+    ASSERT_NO_THROW(receiver->wait(receiver->receive(JobRank(0), tag, in))) << "message " << tag;
+    sender->wait(sent);
   }
 }
 
