@@ -143,7 +143,7 @@ TEST(ProcessBytes, AreWithoutWhatNoStageOfTheRankLoads) {
                      {"addcmul", 50, {NodeId(4)}},
                      {"add", 8, {NodeId(0)}},
                      {"loss", 30, {}}};
-  constexpr Bytes kRunning = 1024 * 1024;
+  constexpr Bytes kRunning = 2 * 1024 * 1024;
   EXPECT_EQ(processBytes(p), (std::vector<Bytes>{720 + kRunning, 712 + kRunning, 1000 + kRunning}))
       << "linear is on all ranks, and add again on the last";
   p.schedule = lower(generate("zbv", {2, 4, 4}));  // ends on the first rank
