@@ -55,7 +55,7 @@ def best_of(archive, profile, families, microbatches, words, share):
 def compared(model, microbatches, words, options):
     """Of a case: the limit under which `auto` gains most, its title, and the two plans; nothing where no limit lets both make one."""
     archive = tools.exported(model)
-    profile, _ = tools.calibrated_profile(model, CALIBRATING, options.steps)
+    profile = tools.calibrated_profile(model, CALIBRATING, options.steps).profile
     plain = planned(archive, profile, "1f1b", 1, microbatches, words, tools.WORK / "auto_1f1b.json")
     most = max(r["peak_bytes"] for r in plain["ranks"])
     cases = []

@@ -6,6 +6,7 @@ import pathlib
 import platform
 import statistics
 import subprocess
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PIPEWRIGHT = ROOT / "build/bin/pipewright"
@@ -55,8 +56,15 @@ def ran(plan, store, steps):
     return median([s["step_ns"] for s in result["steps"][1:]])
 
 
+class Calibrated(typing.NamedTuple):
+    profile: pathlib.Path
+    report: dict  # what `calibrate` says
+    plan: pathlib.Path  # of the runs
+    step: float  # their median [ns]
+
+
 def calibrated_profile(model, runs, steps, size=()):
-    """A profile of the model on 2 ranks, calibrated by so many runs of gpipe with 4 microbatches; and what `calibrate` says."""
+    """A profile of the model on 2 ranks, calibrated by so many runs of gpipe with 4 microbatches."""
     archive = exported(model)
     measured, calibrated, store = (WORK / f"calibration_{model}.{what}" for what in ("profile.json", "calibrated.json", "past.db"))
     for left in WORK.glob(store.name + "*"):
@@ -64,9 +72,9 @@ def calibrated_profile(model, runs, steps, size=()):
     pipewright("profile", archive, "--ranks", 2, *size, "--out", measured)
     plan = WORK / f"calibration_{model}_gpipe.json"
     pipewright("plan", archive, "--profile", measured, "--ranks", 2, "--microbatches", 4, "--schedule", "gpipe", *size, "--out", plan)
-    for _ in range(runs):
-        ran(plan, store, steps)
-    return calibrated, json.loads(pipewright("calibrate", "--store", store, "--out", calibrated, "--json"))
+    step = median([ran(plan, store, steps) for _ in range(runs)])
+    report = json.loads(pipewright("calibrate", "--store", store, "--out", calibrated, "--json"))
+    return Calibrated(calibrated, report, plan, step)
 
 
 def median(values):

@@ -1,10 +1,12 @@
 """How close calibrated predictions come: calibrated by runs of gpipe with 4 microbatches, tested on other schedules and numbers of them.
 
 For each model, on 2 ranks of this machine: a profile, --calibrating runs of gpipe, `calibrate`, and then every plan of SCHEDULES × MICROBATCHES
-in turn, --rounds times. Shown are, of each plan, the predicted step with its error bar, the median measured one, its error, how much it varies
-from run to run, and the mean error of the starts of actions as part of the makespan. At the end, over all plans: the median error, rank
-correlation of the plans of each model and number of microbatches, how much slower than the best measured one the plan is that was predicted
-fastest, and how many runs were within the error bars, which should hold four of five.
+in turn, --rounds times. Between them the calibrating plan runs again: a shared machine gets faster and slower by the minute, which no
+prediction can know, so a measured step is divided by how much slower the calibrating plan is just before and after it than when it
+calibrated. Shown are, of each plan, the predicted step with its error bar, the median measured one so divided, its error, the error without
+that, how much it varies from run to run, and the mean error of the starts of actions as part of the makespan. At the end, over all plans:
+the median error, rank correlation of the plans of each model and number of microbatches, how much slower than the best measured one the plan
+is that was predicted fastest, and how many runs were within the error bars, which should hold four of five.
 
 Wanted: error at most 3 %, starts at most 2 %, correlation at least 0.9, regret at most 2 %, 70 to 90 % of the runs within.
 """
@@ -33,23 +35,32 @@ def rank_correlation(a, b):
 
 def case(model, options):
     archive = tools.exported(model)
-    store = tools.WORK / f"calibration_{model}.runs.db"
-    for left in store.parent.glob(store.name + "*"):
+    store, reference = (tools.WORK / f"calibration_{model}.{what}.db" for what in ("runs", "reference"))
+    for left in [*store.parent.glob(store.name + "*"), *store.parent.glob(reference.name + "*")]:
         left.unlink()
     size = ["--microbatch", options.microbatch] if options.microbatch else []
-    profile, report = tools.calibrated_profile(model, options.calibrating, options.steps, size)
-    print(f"{model}: {json.dumps(report)}", flush=True)
+    calibrated = tools.calibrated_profile(model, options.calibrating, options.steps, size)
+    print(f"{model}: {json.dumps(calibrated.report)}", flush=True)
     plans = []
     for microbatches in MICROBATCHES:
         for schedule, chunks in SCHEDULES:
             out = tools.WORK / f"calibration_{model}_{schedule}_{microbatches}.json"
             words = ["--ranks", 2, "--chunks", chunks, "--microbatches", microbatches, "--schedule", schedule, *size]
-            made = json.loads(tools.pipewright("plan", archive, "--profile", profile, *words, "--out", out, "--json"))
+            made = json.loads(tools.pipewright("plan", archive, "--profile", calibrated.profile, *words, "--out", out, "--json"))
             bar = made["uncertainty"]
-            plans.append({"schedule": schedule, "microbatches": microbatches, "file": out, "predicted": made["step_ns"], "bar": bar, "steps": [], "starts": []})
+            plans.append({"schedule": schedule, "microbatches": microbatches, "file": out, "predicted": made["step_ns"], "bar": bar, "as_measured": [], "steps": [], "starts": []})
+
+    def slower():
+        """How much the machine is slower than when it calibrated."""
+        return tools.ran(calibrated.plan, reference, options.steps) / calibrated.step
+
+    before = slower()
     for _ in range(options.rounds):
         for plan in plans:
-            plan["steps"].append(tools.ran(plan["file"], store, options.steps))
+            plan["as_measured"].append(tools.ran(plan["file"], store, options.steps))
+            after = slower()
+            plan["steps"].append(plan["as_measured"][-1] * 2 / (before + after))
+            before = after
             plan["starts"].append(json.loads(tools.pipewright("compare", "--store", store, "--json"))["action_error"])
     for plan in plans:
         measured = tools.median(plan["steps"])
@@ -58,7 +69,7 @@ def case(model, options):
         half = (plan["bar"]["step_high_ns"] - plan["bar"]["step_low_ns"]) / 2
         print(
             f"  {plan['schedule']:17} M = {plan['microbatches']:2}  predicted {plan['predicted'] / 1e6:8.2f} ± {half / 1e6:6.2f} ms   measured {measured / 1e6:8.2f} ms"
-            f"   error {100 * plan['error']:+6.1f} %   from run to run {100 * spread:5.1f} %   starts {100 * tools.median(plan['starts']):5.2f} %",
+            f"   error {100 * plan['error']:+6.1f} % ({100 * (tools.median(plan['as_measured']) / plan['predicted'] - 1):+.1f} %)   from run to run {100 * spread:5.1f} %   starts {100 * tools.median(plan['starts']):5.2f} %",
             flush=True,
         )
     return plans
