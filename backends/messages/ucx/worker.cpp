@@ -18,14 +18,15 @@ namespace {
 ///
 /// An eager message that does not fit into the receiver's queue is sent on only when the sender makes progress, which may be after a long
 /// operator: with the default of 64 elements of 8 KB, of which half may wait for being released, one in five messages of 384 KB came
-/// 50 to 90 ms late. So the queue holds more than the largest eager message, and is released early.
+/// 50 to 90 ms late. So the queue holds more than the largest eager message, and is released early. Not where
+/// UCX_TLS names the transports: UCX warns of settings of one that it does not open.
 ucs_status_t setSharedMemory(ucp_config_t* config) {
   if (std::getenv("UCX_RNDV_THRESH") == nullptr) {
     if (const ucs_status_t status = ucp_config_modify(config, "RNDV_THRESH", "1536k"); status != UCS_OK) return status;
   }
   for (const auto& [name, value] : {std::pair{"MM_FIFO_SIZE", "256"}, std::pair{"MM_FIFO_RELEASE_FACTOR", "0.1"}}) {
     const std::string own = std::string("UCX_") + name;
-    if (std::getenv(own.c_str()) != nullptr) continue;
+    if (std::getenv(own.c_str()) != nullptr || std::getenv("UCX_TLS") != nullptr) continue;
     if (const ucs_status_t status = ucp_config_modify(config, name, value); status != UCS_OK) return status;
   }
   return UCS_OK;
