@@ -223,8 +223,12 @@ void predictPlan(PlannedModel& planned) {
   execute(program, times);
   planned.trace = traceOf(plan.schedule, planned.costs, program, times);
   planned.prediction = predict(plan.schedule, planned.costs, program, times, planned.trace);
+  Bytes most = 0;
   for (const RankMetrics& rank : planned.prediction.metrics.ranks) {
-    if (excessOf(rank.peakBytes, planned.limits.at(rank.rank.index())) > 0 && !planned.tooLarge) planned.tooLarge = rank.rank;
+    const Bytes excess = excessOf(rank.peakBytes, planned.limits.at(rank.rank.index()));
+    if (excess <= most) continue;
+    most = excess;
+    planned.tooLarge = rank.rank;
   }
   planned.prediction.fits = !planned.tooLarge;
   if (!planned.prediction.fits || std::ranges::all_of(planned.limits, [](Bytes limit) { return limit == 0; })) return;

@@ -59,7 +59,7 @@ struct PlannedModel {
   std::vector<Bytes> limits;             ///< of each rank; 0: none
   std::optional<Ns> stepWithSameSplits;  ///< where each replica has its own
   bool movedToFit = false;               ///< whether the splits are other than balanced, for the limits: all fit, or `auto` ends earlier
-  std::optional<Rank> tooLarge;          ///< the first rank above its limit
+  std::optional<Rank> tooLarge;          ///< the rank that is furthest above its limit
   std::optional<OneRank> oneRank;        ///< of several stages: what one rank would take, if the model fits it
   std::vector<std::string> notes;        ///< of the job that is planned anew: what its traces lack
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "schedules/generate.h"
+#include "schedules/named_values.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
@@ -39,16 +40,37 @@ std::vector<int> keptMicrobatches(const Schedule& rows) {
   return kept;
 }
 
-/// The most even cut that fits is often not the fastest: where stages have uneven room, a nanosecond of the longest decides.
-Candidate moved(const SearchShape& shape, Evaluator& evaluator, Candidate fitted) {
+/// With its begins moved: the most even cut that fits is often not the fastest, as a nanosecond of the longest stage decides where stages
+/// have uneven room, and one that does not fit may have neighbours that do.
+Candidate moved(const SearchShape& shape, Evaluator& evaluator, Candidate start) {
   constexpr std::int64_t kMostForwards = 4096;
   constexpr std::size_t kMostNodes = 20'000;
   constexpr int kRounds = 2;
   const ModelGraph& graph = shape.model->graph();
-  if (std::int64_t{shape.stages} * shape.request.microbatches > kMostForwards || graph.nodes.size() > kMostNodes) return fitted;
+  if (std::int64_t{shape.stages} * shape.request.microbatches > kMostForwards || graph.nodes.size() > kMostNodes) return start;
   std::vector<NodeId> places;
   for (const SplitPoint& point : splitPoints(graph, bindBatch(graph, shape.request.microbatch))) places.push_back(point.begin);
-  return evaluator.improve(fitted, places, kRounds, [](double) { return true; });
+  return evaluator.improve(start, places, kRounds, [](double) { return true; });
+}
+
+/// The best splits that are found from fitted ones, and where those do not fit, from `balanced` and all balances.
+Candidate movedToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator, const Recompute& recompute,
+                     const Candidate& balanced) {
+  std::optional<Candidate> best = fittedSplits(shape, balancer, evaluator, recompute);
+  if (best) best = moved(shape, evaluator, *std::move(best));
+  if (best && best->fits()) return *best;
+  std::vector<std::vector<NodeId>> starts{balanced.request.begins};
+  for (const Balance by : valuesOf<Balance>()) {
+    const Answer<std::vector<NodeId>> begins = balancer.begins(shape.stages, by, shape.speeds);
+    if (begins && std::ranges::find(starts, *begins) == starts.end()) starts.push_back(*begins);
+  }
+  for (const std::vector<NodeId>& begins : starts) {
+    const Answer<Candidate> start = evaluator.evaluate({SplitSource::Fit, begins}, recompute);
+    if (!start) continue;
+    Candidate found = moved(shape, evaluator, *start);
+    if (!best || Evaluator::isBetterCut(found, *best)) best = std::move(found);
+  }
+  return best.value_or(balanced);
 }
 
 }  // namespace
@@ -106,9 +128,10 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
     if (effort.shouldContinue && !effort.shouldContinue(0)) return balanced;
     Evaluator evaluator(shape, planRows(schedule, request.replicas, request.rankOrder));
     if (!known.insert(keptMicrobatches(evaluator.rows())).second) continue;
-    std::optional<Candidate> fitted = fittedSplits(shape, balancer, evaluator, recompute);
-    if (fitted && fitted->fits()) fitted = moved(shape, evaluator, *std::move(fitted));
-    if (fitted && std::ranges::find(splits, fitted->request.begins) == splits.end()) splits.push_back(fitted->request.begins);
+    const Answer<Candidate> start = evaluator.evaluate({SplitSource::Time, balanced}, recompute);
+    if (!start) continue;
+    const Candidate fitted = movedToFit(shape, balancer, evaluator, recompute, *start);
+    if (std::ranges::find(splits, fitted.request.begins) == splits.end()) splits.push_back(fitted.request.begins);
   }
   if (splits.size() == 1) return balanced;
   OrderEffort part = effort;
@@ -130,9 +153,10 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
 
 std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator, const Recompute& recompute,
                                 const std::vector<NodeId>& balanced) {
-  if (evaluator.evaluate({SplitSource::Time, balanced}, recompute).orThrow().fits()) return balanced;
-  const std::optional<Candidate> fitted = fittedSplits(shape, balancer, evaluator, recompute);
-  return fitted && fitted->fits() ? moved(shape, evaluator, *fitted).request.begins : balanced;
+  const Candidate start = evaluator.evaluate({SplitSource::Time, balanced}, recompute).orThrow();
+  if (start.fits()) return balanced;
+  const Candidate fitted = movedToFit(shape, balancer, evaluator, recompute, start);
+  return fitted.fits() ? fitted.request.begins : balanced;
 }
 
 std::vector<NodeId> splitsWithinLimits(const PlanRequest& request, const ModelGraph& graph, const std::shared_ptr<const Profile>& profile,
