@@ -130,7 +130,7 @@ constexpr std::array kGenerators{
 
 std::span<const Generator> generators() { return kGenerators; }
 
-const Generator& generatorOf(std::string_view name) {
+const Generator& generatorOf(std::string_view name, std::span<const std::string_view> others) {
   constexpr std::string_view kPrefix = "schedule";  // of torch's classes
   const auto plain = [&](std::string_view text) {
     std::string letters = plainName(text);
@@ -146,6 +146,7 @@ const Generator& generatorOf(std::string_view name) {
     known.push_back(g.name);
     if (!g.torchName.empty()) all.push_back(g.torchName.substr(g.torchName.find('S') + kPrefix.size()));
   }
+  known.insert(known.end(), others.begin(), others.end());
   all.insert(all.begin(), known.begin(), known.end());
   throw UsageError(fmt::format("unknown schedule \"{}\"{}; known are {}", name, didYouMean(name, all), fmt::join(known, ", ")));
 }

@@ -31,8 +31,8 @@ struct Generator {
 [[nodiscard]] std::span<const Generator> generators();
 
 /// The generator of that name or of torch's name for it (`Interleaved1F1B`, `ScheduleGPipe`), ignoring case. Throws UsageError with similar
-/// names for an unknown one.
-[[nodiscard]] const Generator& generatorOf(std::string_view name);
+/// names for an unknown one; `others`: names that could be meant as well.
+[[nodiscard]] const Generator& generatorOf(std::string_view name, std::span<const std::string_view> others = {});
 
 /// The sentence of an error: `schedule dualpipe needs an even number of ranks (you have 5)` for `refusal` = `it needs an even …`.
 [[nodiscard]] std::string refusalSentence(std::string_view schedule, std::string_view refusal);

@@ -15,7 +15,7 @@ namespace pw {
 void requireOperators(const ModelGraph& graph) {
   if (isLayerChain(graph))
     throw UsageError(
-        fmt::format("{} is a layer table, which has its own costs: there is nothing to measure; plan it with --layers.", graph.name));
+        fmt::format("Model {} is a layer table, which has its own costs: there is nothing to measure; plan it with --layers.", graph.name));
 }
 
 Profile layerCosts(const ModelGraph& chain, const LayerOptions& options) {
@@ -23,7 +23,7 @@ Profile layerCosts(const ModelGraph& chain, const LayerOptions& options) {
   const auto says = [](const Node& layer) { return keptIfRecomputed(layer).has_value(); };
   if (options.recomputes && std::ranges::none_of(chain.nodes, says)) {
     throw UsageError(
-        fmt::format("{} does not say what is kept when a layer is recomputed; omit --recompute, or give it in a layer table as `{}`.",
+        fmt::format("Layer table {} does not say what is kept when a layer is recomputed; omit --recompute, or give it there as `{}`.",
                     chain.name, kKeptIfRecomputed));
   }
   const std::int64_t own = exportedBatch(chain);

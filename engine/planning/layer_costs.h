@@ -13,7 +13,7 @@ namespace pw {
 struct LayerOptions {
   std::string cluster;          ///< preset or file; empty: messages take only the time that the table gives
   bool hasProfile = false;      ///< refused
-  bool recomputes = false;      ///< refused where the table does not say what is kept then
+  bool recomputes = false;      ///< certain layers or all; refused where the table does not say what is kept then
   std::int64_t microbatch = 0;  ///< samples; 0: the table's own, and nothing else is taken
   MeasureOptions how;           ///< nothing is measured
 };

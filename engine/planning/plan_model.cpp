@@ -63,7 +63,7 @@ bool settlePlanShape(PlanOptions& o, const ModelGraph& graph) {
     o.microbatches = shape.microbatches;
     return false;
   }
-  if (madeSchedule(o.schedule) == nullptr) o.schedule = generatorOf(o.schedule).name;
+  if (madeSchedule(o.schedule) == nullptr) o.schedule = familyOf(o.schedule).name;
   const int chunks = o.chunks > 0 ? o.chunks : usualChunks(o.schedule), pieces = piecesOf(o, graph);
   if (o.ranks == 0 && pieces > 1 && pieces % chunks == 0) o.ranks = pieces / chunks;
   if (o.ranks == 0) o.ranks = devicesHere(o.how);
@@ -86,7 +86,7 @@ Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
   requireRunnable(o.schedule, schedule);
   const int stages = shapeOf(schedule).stages;
   if (!o.splits.empty() && stages != pieces) {
-    throw UsageError(fmt::format("{} make {} stages, and {} has {} on {}; use {}.", counted(pieces - 1, "split point"), pieces, o.schedule,
+    throw UsageError(fmt::format("{} for {} stages, and {} has {} on {}; use {}.", counted(pieces - 1, "split point"), pieces, o.schedule,
                                  stages, counted(shapeOf(schedule).ranks, "rank"), counted(stages - 1, "split point")));
   }
   return schedule;
@@ -103,7 +103,7 @@ CostsFrom costsFrom(const PlanOptions& o) {
 }
 
 LayerOptions layersOfPlan(const PlanOptions& o) {
-  const bool recomputes = !std::holds_alternative<RecomputeNone>(o.recompute);
+  const bool recomputes = !std::holds_alternative<RecomputeNone>(o.recompute) && !std::holds_alternative<RecomputeAuto>(o.recompute);
   return {o.cluster, o.profileAtHand || !o.profile.empty(), recomputes, o.microbatch, o.how};
 }
 

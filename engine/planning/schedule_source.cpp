@@ -47,7 +47,7 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
     throw UsageError(fmt::format(
         "the schedule {} is made for given costs: plan and simulate take it, and schedule {} --costs F.json writes it", name, name));
   }
-  const Generator& family = generatorOf(name);
+  const Generator& family = familyOf(name);
   requireWhole("--ranks", options.ranks, 0, kMaxRanks);
   requireWhole("--chunks", options.chunks, 0, kMaxStages);
   requireWhole("--microbatches", options.microbatches, 0, kMaxMicrobatches);

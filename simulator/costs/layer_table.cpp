@@ -178,7 +178,8 @@ void readJsonTable(std::string_view text, const JsonDocument& document, LayerTab
 /// Splits CSV into records, one after the other.
 class CsvReader {
  public:
-  CsvReader(std::string_view text, const JsonDocument& document) : text_(text), document_(document) {}
+  CsvReader(std::string_view text, const JsonDocument& document)
+      : text_(text), document_(document), separator_(separatorOf(text.substr(0, text.find('\n')))) {}
 
   /// The next record that is not an empty line; nothing at the end.
   std::optional<std::vector<std::string>> next() {
@@ -191,21 +192,35 @@ class CsvReader {
   [[nodiscard]] std::size_t line() const { return line_; }
 
  private:
+  /// Spreadsheets of some languages write semicolons, and many programs tabs.
+  static char separatorOf(std::string_view header) {
+    for (const char c : {',', ';', '\t'}) {
+      if (header.find(c) != std::string_view::npos) return c;
+    }
+    return ',';
+  }
+  /// Cells without the blanks around them.
   std::vector<std::string> record() {
     std::vector<std::string> cells(1);
     ++line_;
     while (at_ < text_.size() && text_[at_] != '\n') {
       const char c = text_[at_++];
-      if (c == ',') {
+      if (c == separator_) {
+        trim(cells.back());
         cells.emplace_back();
-      } else if (c == '"' && cells.back().empty()) {
+      } else if (c == '"' && cells.back().find_first_not_of(' ') == std::string::npos) {
         cells.back() = quoted();
       } else if (c != '\r' || (at_ < text_.size() && text_[at_] != '\n')) {
         cells.back() += c;
       }
     }
+    trim(cells.back());
     ++at_;
     return cells;
+  }
+  static void trim(std::string& cell) {
+    cell.erase(cell.find_last_not_of(' ') + 1);
+    cell.erase(0, cell.find_first_not_of(' '));
   }
   /// From after the quote on.
   std::string quoted() {
@@ -224,14 +239,23 @@ class CsvReader {
 
   std::string_view text_;
   const JsonDocument& document_;
+  char separator_;
   std::size_t at_ = 0, line_ = 0;
 };
+
+/// A whole number, also as programs write it that know only decimals: 10.0.
+std::optional<std::int64_t> wholeIn(const std::string& cell) {
+  const std::size_t point = cell.find('.');
+  const bool isWhole = point != std::string::npos && point + 1 < cell.size() && cell.find_first_not_of('0', point + 1) == std::string::npos;
+  return numberOf<std::int64_t>(isWhole ? cell.substr(0, point) : cell);
+}
 
 void readCsvTable(std::string_view text, const JsonDocument& document, LayerTable& table) {
   CsvReader reader(text, document);
   Builder builder(document, table);
   const std::vector<std::string> header = reader.next().value_or(std::vector<std::string>());
-  if (std::ranges::find(header, kName) == header.end()) builder.fail("its first line is not a header with `name` and the costs");
+  if (std::ranges::find(header, kName) == header.end())
+    builder.fail("its first line is not a header with `name` and the costs, separated by commas, semicolons or tabs");
   for (auto key = header.begin(); key != header.end(); ++key) {
     if (std::find(header.begin(), key, *key) != key) builder.fail(fmt::format("its header has `{}` twice", *key));
     if (!isNumber(*key) && !isOfTable(*key) && looksLikeNumber(*key))
@@ -246,7 +270,7 @@ void readCsvTable(std::string_view text, const JsonDocument& document, LayerTabl
     for (std::size_t i = 0; i < header.size(); ++i) {
       const std::string& cell = (*cells)[i];
       if (header[i] == kModule) row.module = cell;
-      if (isNumber(header[i]) && !cell.empty()) builder.set(row, header[i], numberOf<std::int64_t>(cell), fmt::format("\"{:.40}\"", cell));
+      if (isNumber(header[i]) && !cell.empty()) builder.set(row, header[i], wholeIn(cell), fmt::format("\"{:.40}\"", cell));
       if (!isOfTable(header[i])) continue;
       const auto [first, isNew] = ofTable.emplace(header[i], cell);
       if (first->second != cell) builder.fail(row, fmt::format("has another `{}` than those before it", header[i]));

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "schedules/names.h"
+#include "schedules/printable.h"
 #include "simulator/text/json_part.h"
 
 namespace pw {
@@ -43,6 +45,27 @@ class Reader {
   const JsonDocument& document_;
 };
 
+/// Refuses a misspelt member; others of which nothing is known, such as a name or an optimum, are nobody's mistake.
+void requireNoneMisspelt(const JsonPart& json, const JsonDocument& document) {
+  static const std::vector<std::string_view> known{"ranks",
+                                                   "microbatches",
+                                                   "place",
+                                                   "forward_ns",
+                                                   "input_ns",
+                                                   "weight_ns",
+                                                   "latency_ns",
+                                                   "activation",
+                                                   "activation_after_input",
+                                                   "limit",
+                                                   "activation_if_recomputed",
+                                                   "objective"};
+  for (const std::string& key : json.keys()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string meant = didYouMean(key, known);
+    if (!meant.empty()) document.fail(fmt::format("it has `{}`{}", printableLine(key), meant));
+  }
+}
+
 /// Messages between neighbouring stages; links between their ranks add up.
 void addMessages(ProblemFile& problem, const std::vector<Ns>& links) {
   for (std::size_t s = 1; s < problem.placement.stages(); ++s) {
@@ -60,6 +83,7 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
   const JsonDocument document{source, "problem file", "resources/docs/formats.md shows one"};
   const nlohmann::ordered_json parsed = document.parse(text);
   const JsonPart json(parsed, document);
+  requireNoneMisspelt(json, document);
   Reader reader(json, document);
   ProblemFile problem;
   problem.shape.ranks = json["ranks"].within<int>(1, kMaxRanks);

@@ -24,7 +24,7 @@ struct ProblemFile {
 /// Reads {"ranks", "microbatches", "place": [rank of each stage], "forward_ns", "input_ns", "weight_ns": [per stage], "latency_ns": [per
 /// link between ranks i and i + 1; others add up], "activation": [held per stage from F start to W end], and optionally
 /// "activation_after_input": [held from I to W], "limit": [per rank], "activation_if_recomputed", "objective": "flush" | "window"}. Throws
-/// UsageError naming what is missing, of the wrong length, negative, or too large to add up. `source` names the file.
+/// UsageError naming what is missing, misspelt, of the wrong length, negative, or too large to add up. `source` names the file.
 [[nodiscard]] ProblemFile parseProblem(std::string_view json, const std::string& source);
 
 }  // namespace pw

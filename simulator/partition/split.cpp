@@ -65,6 +65,12 @@ class Names {
     return find(name) == n ? name : fmt::format("@{}", n);
   }
 
+  /// `@7` where that is node 7, or else `name`.
+  [[nodiscard]] std::string positionOr(std::size_t n, const std::string& name) const {
+    std::string position = fmt::format("@{}", n);
+    return find(position) == n ? position : name;
+  }
+
   [[nodiscard]] const std::unordered_map<std::string, std::pair<std::size_t, std::size_t>>& modules() const { return modules_; }
 
  private:
@@ -183,17 +189,23 @@ std::vector<Place> placesOf(const ModelGraph& graph, const Crossing& crossing) {
 std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings) {
   const Crossing crossing = crossings(graph, bindings);
   std::vector<SplitPoint> points;
-  if (isLayerChain(graph)) {  // whose names are unique
+  std::optional<Names> names;  // of a layer table only where they are needed
+  if (isLayerChain(graph)) {   // whose names are unique
     for (const Place& place : placesOf(graph, crossing)) {
       const std::size_t n = place.node;
-      points.push_back({NodeId(n), graph.value(graph.nodes[n].outputs.front()).name, crossing.bytes[n], crossing.values[n]});
+      std::string name = graph.value(graph.nodes[n].outputs.front()).name;
+      if (name.find(',') != std::string::npos) {  // which separates names
+        if (!names) names.emplace(graph);
+        name = names->positionOr(n, name);
+      }
+      points.push_back({NodeId(n), std::move(name), crossing.bytes[n], crossing.values[n]});
     }
     return points;
   }
-  const Names names(graph);
+  names.emplace(graph);
   for (const auto& [n, boundary, isMarker] : placesOf(graph, crossing)) {
     std::string name = boundary.name();
-    if (names.find(name) != n) name = names.nodeName(graph, n);
+    if (names->find(name) != n) name = names->nodeName(graph, n);
     if (isMarker) name = fmt::format("{}{})", kMarker, name);
     points.push_back({NodeId(n), std::move(name), crossing.bytes[n], crossing.values[n]});
   }

@@ -33,7 +33,7 @@ std::vector<Bytes> parameterBytes(const ModelGraph& graph, const Bindings& bindi
 
 LayerTable layersOf(const Plan& plan, const ModelGraph& graph) {
   requireFits(plan, graph);
-  if (isLayerChain(graph)) throw UsageError(fmt::format("{} is a layer table already", graph.name));
+  if (isLayerChain(graph)) throw UsageError(fmt::format("Model {} is a layer table already", graph.name));
   const Profile& profile = plan.profile;
   if (profile.nodes.size() != graph.nodes.size())
     throw UsageError(fmt::format("The plan has no profile of {}, so layers have no costs; plan the model again.", graph.name));

@@ -22,8 +22,8 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
   if (microbatch == 0) microbatch = (batch + parts - 1) / parts;
   const std::int64_t largest = (batch + parts - 1) / parts;
   if (largest != microbatch) {
-    return Impossible{fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", batch,
-                                  parts, largest, microbatch)};
+    return Impossible{fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; use --batch {}, or omit it.", batch, parts,
+                                  largest, microbatch, microbatch * parts)};
   }
   if (auto no = obstacleToBatch(graph, microbatch)) return *std::move(no);
   return sizes;

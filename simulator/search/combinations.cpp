@@ -70,7 +70,7 @@ std::vector<const Generator*> wantedFamilies(const SearchSpace& space) {
     if (madeSchedule(wanted) != nullptr)
       throw UsageError(fmt::format(
           "{} limits memory by itself; plan and simulate take it, and a search makes orders with auto and a memory limit", wanted));
-    families.push_back(&generatorOf(wanted));
+    families.push_back(&familyOf(wanted));
   }
   return families;
 }
@@ -98,13 +98,15 @@ Combinations combinationsOf(const ModelGraph& graph, const SearchSpace& space) {
     for (std::size_t f = 0; f < families.size() && request; ++f) addShapes(*families[f], *request, space.chunks, all);
   }
   if (!divides) {
-    throw UsageError(fmt::format(
-        "A batch of {} cannot be cut into {} microbatches{}{}; use another batch or other counts.", batch, fmt::join(tried, ", "),
-        base.replicas > 1 ? fmt::format(" for each of {} replicas", base.replicas) : "",
-        fixed > 0
-            ? fmt::format(" of {}, {}", fixed, batchSymbol(graph).empty() ? "the size the model was exported with" : "the requested size")
-            : ""));
+    throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches{}{}; use another batch or other counts.", batch,
+                                 fmt::join(tried, ", "), base.replicas > 1 ? fmt::format(" for each of {} replicas", base.replicas) : "",
+                                 fixed > 0 ? fmt::format(" of {}, {}", fixed,
+                                                         isLayerChain(graph)          ? "the size that the layer table has costs of"
+                                                         : batchSymbol(graph).empty() ? "the size the model was exported with"
+                                                                                      : "the requested size")
+                                           : ""));
   }
+  if (!all.withFamilies && !all.shapes.empty()) all.skipped.clear();  // nobody asked for these
   if (all.shapes.empty())
     throw UsageError(fmt::format("No schedule supports {} ranks with these microbatch counts ({}).", base.ranks,
                                  all.skipped.empty() ? "only forward-only was requested" : *all.skipped.begin()));

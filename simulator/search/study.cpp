@@ -88,7 +88,7 @@ Recompute recomputeIn(const JsonPart& part) {
 std::string scheduleIn(const JsonPart& part) {
   auto name = part.as<std::string>();
   if (madeSchedule(name) != nullptr) return name;
-  const Generator& family = generatorOf(name);
+  const Generator& family = familyOf(name);
   if (!family.trains) part.fail(fmt::format("has {}, which does not train; omit it", family.name));
   return std::string(family.name);
 }

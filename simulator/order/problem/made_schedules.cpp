@@ -16,6 +16,12 @@ Bytes whileRunning(const StageCost& cost) {
 
 }  // namespace
 
+const Generator& familyOf(std::string_view name) {
+  std::array<std::string_view, kMadeSchedules.size()> made;
+  std::ranges::transform(kMadeSchedules, made.begin(), &MadeSchedule::name);
+  return generatorOf(name, made);
+}
+
 void limitRoom(OrderProblem& problem, const MadeSchedule& made) {
   if (made.room == 0) return;
   const auto ranks = static_cast<std::size_t>(problem.ranks);

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "schedules/generate.h"
 #include "simulator/order/problem/problem.h"
 
 namespace pw {
@@ -31,6 +32,9 @@ inline constexpr std::array kMadeSchedules{
   }
   return nullptr;
 }
+
+/// `generatorOf` where a schedule made for costs would do as well, and is none.
+[[nodiscard]] const Generator& familyOf(std::string_view name);
 
 /// Limits a problem to the schedule's own room, beside the limits that it has: in bytes above what its ranks hold all the time and what an
 /// action needs while it runs; in live pairs where nothing of a microbatch takes memory.

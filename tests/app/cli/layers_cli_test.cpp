@@ -237,6 +237,30 @@ TEST_F(LayersCommand, RefusesToRecomputeALayerThatDoesNotSayWhatItKeeps) {
   EXPECT_THAT(refusal({"plan", "--layers", misspelt}), HasSubstr("`activation_if_recomputed`, which is no cost of a layer"));
 }
 
+TEST_F(LayersCommand, RecomputesNothingAutomaticallyWhereNoLayerSaysWhatItKeeps) {
+  const Words words{"plan", "--layers", table_, "--ranks", "2", "--microbatches", "2", "--memory-limit"};
+  const auto with = [&](const std::string& limit, const char* recompute) {
+    Words all = words;
+    all.insert(all.end(), {limit, "--recompute", recompute, "--json"});
+    return call(all);
+  };
+  for (const char* limit : {"1GB", "1B"}) {
+    const Outcome automatic = with(limit, "auto"), none = with(limit, "none");
+    EXPECT_EQ(automatic.status, none.status) << limit;
+    EXPECT_EQ(automatic.out, none.out) << limit;
+  }
+}
+
+TEST_F(LayersCommand, NamesALayerWithACommaByItsPosition) {
+  const std::string table = folder_.with("comma.csv",
+                                         "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\n"
+                                         "\"a,0\",1,2,0,7,0\n\"a,1\",1,2,0,7,0\n");
+  const Words words{"search", "--layers", table, "--ranks", "2", "--microbatches", "2", "--schedules", "1f1b"};
+  const Json found = answer(words);
+  ASSERT_EQ(found["best"][0]["splits"], Json({"@1"}));
+  EXPECT_EQ(call({"plan", "--layers", table, "--split", "@1", "--microbatches", "2"}).status, 0);
+}
+
 TEST_F(LayersCommand, RefusesWhatATableHasNoCostsFor) {
   EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "2", "--recompute", "full"}), HasSubstr("omit --recompute"));
   EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "2", "--profile", "p.json"}), HasSubstr("omit --profile"));

@@ -124,6 +124,17 @@ TEST(Simulate, ReadsAProblemFileWithItsLimits) {
   EXPECT_EQ(call({"simulate", "--schedule", "zbv", "--costs", problem(200)}).status, 2) << "another number of stages";
   EXPECT_EQ(call({"simulate", "--schedule", "1f1b", "--costs", problem(200), "--ranks", "3"}).status, 2);
   EXPECT_EQ(call({"simulate", "--schedule", "1f1b", "--costs", folder.with("odd.json", R"({"ranks": 2})")}).status, 2);
+  const auto with = [&](const std::string& members) {
+    return call(
+        {"simulate", "--schedule", "gpipe", "--costs",
+         folder.with("odd.json", R"({"ranks": 1, "microbatches": 1, "place": [0], "forward_ns": [1], "input_ns": [1], "weight_ns": [1],
+      "latency_ns": [], "activation": [9], )" +
+                                     members + "}")});
+  };
+  EXPECT_EQ(with(R"("name": "of a paper", "optimum": 3)").status, 0) << "is nobody's mistake";
+  const Outcome misspelt = with(R"("limits": [5])");
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_NE(misspelt.err.find("it has `limits` (did you mean limit?)"), std::string::npos) << misspelt.err;
 }
 
 TEST(Simulate, MakesAnOrderForAProblemFile) {

@@ -53,6 +53,17 @@ TEST(LayerTable, IsReadFromTheFormThatTheFormatsShow) {
             table);
 }
 
+TEST(LayerTable, IsReadFromWhatSpreadsheetsWrite) {
+  const LayerTable wanted = read("name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\na,1,2,3,40,5\n", "t.csv");
+  EXPECT_EQ(read("name;forward_ns;backward_ns;parameter_bytes;activation_bytes;output_bytes\r\na;1;2;3;40;5\r\n", "t.csv"), wanted);
+  EXPECT_EQ(read("name\tforward_ns\tbackward_ns\tparameter_bytes\tactivation_bytes\toutput_bytes\na\t1\t2\t3\t40\t5\n", "t.csv"), wanted);
+  EXPECT_EQ(read("name, forward_ns, backward_ns, parameter_bytes, activation_bytes, output_bytes\n\"a\" , 1, 2.0, 3, 40.00, 5\n", "t.csv"),
+            wanted);
+  const std::string header = "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\n";
+  for (const char* bad : {"1.5", "1.", ".0", "-1.0", "1.0e1", "1.0.0"})
+    EXPECT_THAT(refusal(header + "a," + bad + ",2,3,4,5\n", "t.csv"), HasSubstr("layer a has")) << bad;
+}
+
 TEST(LayerTable, IsReadBackAsItWasWritten) {
   EXPECT_EQ(read(toJson(sample())), sample());
   EXPECT_EQ(read(toCsv(sample()), "gpt-2.csv"), sample());
