@@ -25,7 +25,14 @@ std::vector<OrderStart> orderStarts(const std::vector<SearchShape>& shapes, cons
     const PlanRequest& r = start.candidate->request;
     return !known.emplace(r.microbatches, start.candidate->stages, r.recompute, r.begins, r.rankOrder).second;
   });
-  starts.resize(std::min(starts.size(), static_cast<std::size_t>(std::max(0, most))));
+  const std::size_t count = std::min(starts.size(), static_cast<std::size_t>(std::max(0, most)));
+  // What families make of a number of stages says little about what an order of its own does: the second half begins with the best of
+  // others.
+  std::set<int> stages;
+  for (std::size_t i = 0; i < count / 2; ++i) stages.insert(starts[i].candidate->stages);
+  std::stable_partition(starts.begin() + static_cast<std::ptrdiff_t>(count / 2), starts.end(),
+                        [&](const OrderStart& start) { return stages.insert(start.candidate->stages).second; });
+  starts.resize(count);
   return starts;
 }
 
@@ -34,6 +41,7 @@ namespace {
 constexpr double kFewCuts = 100;            ///< that are all looked at
 constexpr std::size_t kNeighbours = 8;      ///< cuts of larger models
 constexpr double kNeighbourSeconds = 0.05;  ///< for the order of each
+constexpr int kNeighbourRounds = 4;         ///< of these, each from the best of the one before
 
 constexpr std::int64_t kMostActions = 2'000;  ///< forwards of a step, where these orders still take little of a search
 
@@ -129,13 +137,17 @@ std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<No
   const bool few = cutsAt(places.size(), from.request.begins.size()) <= kFewCuts;
   if (!few && std::int64_t{from.stages} * from.request.microbatches > kMostActions)
     return shouldContinue() ? std::optional(std::move(best)) : std::nullopt;
-  auto cuts = orders.promising(few ? allCuts(places, from.request.begins.size()) : neighbouringCuts(places, from.request.begins), best);
-  if (!few) cuts.resize(std::min(cuts.size(), kNeighbours));
-  for (const auto& [bound, begins] : cuts) {
-    if (!shouldContinue()) return std::nullopt;
-    if (best.excess == 0 && bound >= best.makespan) break;
-    Candidate tried = orders.made(begins, few ? kOrderSeconds : kNeighbourSeconds);
-    if (Evaluator::isBetterCut(tried, best)) best = std::move(tried);
+  for (int round = 0; round < (few ? 1 : kNeighbourRounds); ++round) {
+    const Begins center = best.request.begins;
+    auto cuts = orders.promising(few ? allCuts(places, center.size()) : neighbouringCuts(places, center), best);
+    if (!few) cuts.resize(std::min(cuts.size(), kNeighbours));
+    for (const auto& [bound, begins] : cuts) {
+      if (!shouldContinue()) return std::nullopt;
+      if (best.excess == 0 && bound >= best.makespan) break;
+      Candidate tried = orders.made(begins, few ? kOrderSeconds : kNeighbourSeconds);
+      if (Evaluator::isBetterCut(tried, best)) best = std::move(tried);
+    }
+    if (best.request.begins == center) break;
   }
   if (!few && best.request.begins != from.request.begins) {  // with the time that its plan's order gets
     Candidate longer = orders.made(best.request.begins, kOrderSeconds);

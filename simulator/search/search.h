@@ -29,7 +29,7 @@ struct SearchSpace {
   bool recompute = true;  ///< also with everything recomputed, and with as little recomputed as the memory limit allows; a layer table only
                           ///< where it says what is kept then
   int improve = 12;       ///< how many of the best candidates have their splits moved afterwards
-  int orders = 6;         ///< and for how many of the best partitions the schedule `auto` is made, if it is among the schedules
+  int orders = 12;        ///< and for how many of the best partitions the schedule `auto` is made, if it is among the schedules
   int threads = 0;        ///< 0: one for each core
 };
 
