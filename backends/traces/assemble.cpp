@@ -129,6 +129,14 @@ std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& 
   return materials;
 }
 
+/// Whether the actions that count are those of devices: a stream waits for its input by an event, before the first kernel of the action.
+bool areOfDevices(const FileEvents& file, const std::vector<TrackTarget>& targets) {
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    if (targets[t].trace >= 0 && targets[t].spans && targets[t].compute && file.tracks[t].device) return true;
+  }
+  return false;
+}
+
 /// Each file has a clock, in the order of their lowest ranks.
 RankClocks clocksOf(const std::vector<FileEvents>& files, const RankMap& map) {
   std::map<Rank, std::size_t> fileOf;
@@ -143,7 +151,7 @@ RankClocks clocksOf(const std::vector<FileEvents>& files, const RankMap& map) {
     const auto [at, isNew] = clockOf.try_emplace(file, static_cast<std::int32_t>(clocks.sources.size()));
     if (isNew) {
       clocks.sources.push_back(files[file].source);
-      clocks.exactStarts.push_back(files[file].exactStarts ? 1 : 0);
+      clocks.exactStarts.push_back(files[file].exactStarts || areOfDevices(files[file], map.targets[file]) ? 1 : 0);
     }
     clocks.ofRank.resize(rank.index() + 1);
     clocks.ofRank.back() = at->second;

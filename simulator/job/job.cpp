@@ -1,14 +1,18 @@
 #include "simulator/job/job.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "schedules/names.h"
 #include "simulator/text/counted.h"
 #include "simulator/text/number_text.h"
 
@@ -30,17 +34,20 @@ std::optional<std::int64_t> numberIn(std::string_view name) {
 }  // namespace
 
 OperationGroup groupNamed(std::string_view operation) {
-  const auto holds = [&](std::string_view part) { return operation.find(part) != std::string_view::npos; };
+  const std::string name = plainName(operation);
+  const auto holds = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   if (holds("embedding") && communicates(operation)) return OperationGroup::Ends;
-  if (holds("clip") || holds("grad-norm")) return OperationGroup::All;
+  if (holds("clip") || holds("gradnorm")) return OperationGroup::All;
   if (holds("layernorm")) return OperationGroup::Alone;  // of a tensor-parallel group, whose other ranks do the same
-  if (holds("params-all-gather") || holds("grads-reduce-scatter") || holds("grads-all-reduce")) return OperationGroup::Replicas;
-  return OperationGroup::Alone;
+  constexpr std::array kOfReplicas{"paramsallgather", "gradsreducescatter", "gradsallreduce", "reducegrad",
+                                   "unshard"};  // the last two: torch's schedules with FSDP
+  return std::ranges::any_of(kOfReplicas, holds) ? OperationGroup::Replicas : OperationGroup::Alone;
 }
 
 bool communicates(std::string_view operation) {
-  return operation.find("reduce") != std::string_view::npos || operation.find("gather") != std::string_view::npos ||
-         operation.find("clip") != std::string_view::npos || operation.find("grad-norm") != std::string_view::npos;
+  constexpr std::array kWords{"reduce", "gather", "clip", "gradnorm", "unshard"};
+  const std::string name = plainName(operation);
+  return std::ranges::any_of(kWords, [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
 std::string kindOf(const JobOperation& operation) {

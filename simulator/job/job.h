@@ -30,7 +30,8 @@ constexpr std::string_view nameOf(OperationGroup group) {
   return {};
 }
 
-/// The group and whether it communicates, by the name that Megatron and its descendants give it.
+/// The group and whether it communicates, by the name that Megatron and its descendants, or torch's schedules, give it; case, `-` and `_`
+/// are ignored.
 [[nodiscard]] OperationGroup groupNamed(std::string_view operation);
 [[nodiscard]] bool communicates(std::string_view operation);
 

@@ -203,6 +203,24 @@ TEST(TraceImport, AlignsFilesWhoseClocksDisagree) {
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("The clock of rank1.json disagrees")));
 }
 
+/// What a device computes does not start before its input is there, so that a shift by less than an action shows; a program's action may
+/// have waited within.
+TEST(TraceImport, AlignsClocksOfDevicesToTheStartsOfActions) {
+  for (const double behind : {0.0, 4.0}) {
+    for (const char* category : {"gpu_user_annotation", "user_annotation"}) {
+      const auto on = [&](const char* name, double start, double duration) { return event(name, 1, start, duration, category); };
+      const test::Folder folder;
+      (void)folder.with("rank0.json", traceOf(on("PP:0F0", 0, 10) + "," + on("PP:0F1", 10, 10) + "," + on("PP:0B0", 40, 20)));
+      (void)folder.with("rank1.json", traceOf(on("PP:1F0", 10 - behind, 10) + "," + on("PP:1B0", 20 - behind, 20)));
+      const ImportedTrace result = imported({folder.file("")});
+      const bool isMoved = behind > 0 && category[0] == 'g';
+      EXPECT_THAT(result.notes, testing::Contains(HasSubstr("disagrees")).Times(isMoved ? 1 : 0)) << category << ' ' << behind;
+      const Span& first = *std::ranges::find(result.steps.at(0).trace.spans, Rank(1), &Span::rank);
+      EXPECT_EQ(first.start, isMoved ? 10'000 : Ns(10'000 - std::llround(1'000 * behind))) << category;
+    }
+  }
+}
+
 /// Each file begins within a step, at another action: which of its actions are of one step is told by the first of a step.
 TEST(TraceImport, LeavesClocksAsTheyAreWhereRecordingsBeginWithinAStep) {
   const std::array<std::vector<std::tuple<const char*, double, double>>, 2> step{

@@ -138,6 +138,12 @@ TEST(ReplayJob, EndsACollectiveADurationAfterItsLastWorkerCame) {
   Job job = jobOf(measured);
   ASSERT_EQ(job.operations.size(), 2U);
   EXPECT_EQ(job.operations[0].group, OperationGroup::Replicas);
+  for (const char* name : {"grads-all-reduce", "GRADS_REDUCE_SCATTER", "REDUCE_GRAD", "UNSHARD"}) {
+    EXPECT_EQ(groupNamed(name), OperationGroup::Replicas) << name;
+    EXPECT_TRUE(communicates(name)) << name;
+  }
+  EXPECT_EQ(groupNamed("RESHARD"), OperationGroup::Alone);
+  EXPECT_FALSE(communicates("RESHARD"));
   EXPECT_EQ(job.steps[0].operations, (std::vector<Ns>{50, 20, 50, 20}));  // the quick one's wait is not the sum's
   const JobShape shape(job);
   JobTimes times = ownTimes(shape, job, 0, typicalTimes(shape, job), {});
