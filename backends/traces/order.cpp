@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "schedules/generate.h"
+#include "backends/traces/interleaving.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
@@ -32,6 +32,7 @@ class Numberer {
   void cutSteps();
   void dropHeads();
   void cutByCount();
+  [[nodiscard]] UnnamedStep firstStep() const;
   void inferChunks();
   [[nodiscard]] std::optional<Place> placeOf(const Span& span, std::size_t k, std::size_t all) const;
   [[nodiscard]] bool hasOtherEnd(SpanKind kind, Stage stage) const;
@@ -196,34 +197,31 @@ void Numberer::cutByCount() {
                     each));
 }
 
-/// Interleaved 1F1B does 2 (R − r − 1) + (V − 1) R forwards before its first backward, and one more (Megatron-LM, schedules.py).
-void Numberer::inferChunks() {
-  std::int64_t warmup = 0, all = 0;
-  bool backward = false;
-  std::optional<Rank> first;
+/// Of the first pipeline's first step.
+UnnamedStep Numberer::firstStep() const {
+  const auto ranks = static_cast<std::size_t>(pipelineRanks_);
+  UnnamedStep step{std::vector<std::vector<std::pair<Ns, Ns>>>(ranks), std::vector<std::vector<std::pair<Ns, Ns>>>(ranks)};
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     const Span& span = spans_[i];
-    if (!isOrdered(span) || facts_.places->pipeline[span.rank.index()] != 0 || facts_.places->firstStage[span.rank.index()] != Stage(0) ||
-        step_[i] != step_.front())
+    const std::int32_t place = facts_.places->firstStage[span.rank.index()].value;
+    if (!isOrdered(span) || facts_.places->pipeline[span.rank.index()] != 0 || step_[i] != step_.front() || place < 0 ||
+        place >= pipelineRanks_)
       continue;
-    if (!first) first = span.rank;
-    backward = backward || endsForward(span);
-    if (span.kind == SpanKind::Forward) ++all, warmup += backward ? 0 : 1;
+    if (span.kind == SpanKind::Forward) step.forwards[static_cast<std::size_t>(place)].emplace_back(span.start, span.end);
+    if (endsForward(span)) step.backwards[static_cast<std::size_t>(place)].emplace_back(span.start, span.end);
   }
-  const std::int64_t ranks = pipelineRanks_, beyond = warmup - 1 - 2 * (ranks - 1);
-  if (!first || beyond < ranks || beyond % ranks != 0) {
+  return step;
+}
+
+void Numberer::inferChunks() {
+  const std::optional<Interleaving> found = interleavingOf(firstStep());
+  if (!found) {
     notes_.emplace_back(
         "The job has several stages on each rank, but its order does not say how many: all forwards of a rank are shown as one stage's.");
     return;
   }
-  const std::int64_t chunks = beyond / ranks + 1, microbatches = all / chunks;
-  constexpr std::int64_t kMostActions = 16'000'000;  // of a schedule that is made to number them
-  if (all % chunks != 0 || microbatches < 1 || all > kMaxMicrobatches || ranks * chunks > kMaxStages || 2 * ranks * all > kMostActions)
-    return;
-  chunks_ = static_cast<int>(chunks);
-  const Shape shape{static_cast<int>(ranks), static_cast<int>(ranks * chunks), static_cast<int>(microbatches)};
-  const Schedule order = interleavedWithGroups(shape, static_cast<int>(std::min(ranks, microbatches)));
-  for (const auto& row : order.rows) {
+  chunks_ = found->chunks;
+  for (const auto& row : found->schedule.rows) {
     rowForwards_.emplace_back();
     rowBackwards_.emplace_back();
     for (const Action& action : row) {
@@ -231,12 +229,11 @@ void Numberer::inferChunks() {
       (action.kind == ActionKind::Forward ? rowForwards_ : rowBackwards_).back().emplace_back(action.stage, action.microbatch);
     }
   }
-  stages_ = shape.stages;
+  stages_ = static_cast<int>(found->schedule.placement.stages());
   notes_.push_back(
       fmt::format("The names say neither chunk nor microbatch: from the order of the first rank, {} stages on each rank and {} "
-                  "microbatches, in the order of "
-                  "interleaved 1F1B in groups of {} microbatches.",
-                  chunks, microbatches, std::min(ranks, microbatches)));
+                  "microbatches, in the order of interleaved 1F1B in groups of {} microbatches.",
+                  found->chunks, found->microbatches, found->group));
 }
 
 bool Numberer::hasOtherEnd(SpanKind kind, Stage stage) const {
