@@ -90,8 +90,10 @@ void placeSamples(const FileEvents& file, const std::vector<TrackTarget>& target
     deviceMarks = deviceMarks || (file.tracks[t].device && targets[t].trace >= 0 && targets[t].spans);
   for (const StepMark& mark : file.marks) {
     const TrackTarget& target = targets[mark.track.index()];
-    if (target.trace < 0 || isDevice(mark.track) != deviceMarks || materials[static_cast<std::size_t>(target.trace)].own) continue;
-    materials[static_cast<std::size_t>(target.trace)].marks[target.rank.index()].emplace_back(mark.start, mark.number);
+    if (target.trace < 0 || materials[static_cast<std::size_t>(target.trace)].own) continue;
+    Material& material = materials[static_cast<std::size_t>(target.trace)];
+    if (isDevice(mark.track) == deviceMarks) material.marks[target.rank.index()].emplace_back(mark.start, mark.number);
+    if (!isDevice(mark.track) && deviceMarks) material.programSteps.insert(mark.number);
   }
 }
 

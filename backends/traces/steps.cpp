@@ -209,7 +209,10 @@ Steps stepsByRepetition(const Material& material) {
   }
   countAlike(steps, material.spans);
   const std::size_t count = std::ranges::max_element(steps.begins, {}, &std::vector<Ns>::size)->size();
-  for (std::size_t s = 0; s < count; ++s) steps.names.push_back(count == 1 ? "measured" : fmt::format("step {}", s + 1));
+  const bool isNumbered = count == material.programSteps.size();
+  auto number = material.programSteps.begin();
+  for (std::size_t s = 0; s < count; ++s)
+    steps.names.push_back(isNumbered ? fmt::format("step {}", *number++) : count == 1 ? "measured" : fmt::format("step {}", s + 1));
   return steps;
 }
 

@@ -3,6 +3,7 @@
 // Internal to the import of traces: a trace cut into its steps.
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ struct Material {
   std::vector<Span> spans;
   std::vector<MemorySample> memory;
   std::vector<std::vector<std::pair<Ns, std::int32_t>>> marks;  ///< by rank: start and number of its steps, by start
+  std::set<std::int32_t> programSteps = {};                     ///< numbers that only programs marked, where spans are their devices'
 };
 
 inline constexpr std::size_t kMostTraceSteps = 10'000;  ///< that are taken of a trace

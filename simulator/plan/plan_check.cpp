@@ -29,9 +29,9 @@ void checkCosts(const CostTable& costs, const Fail& fail) {
     for (const Bytes bytes : {c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.updatedBytes, c.fixedBytes, c.dataBytes}) check(bytes);
     for (const Bytes bytes : {c.activationBytes, c.addedByInput, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak}) check(bytes);
     check(c.sharedForWeight);
-    if (heldForWeight(c) < 0) fail("a stage's W shares more than it holds");
     if (c.updatedBytes > c.parameterBytes) fail("a stage updates more than its parameters");
     if (c.freedByInput < 0 || c.freedByInput > c.activationBytes) fail("a stage frees more than it holds");
+    if (c.sharedForWeight - (c.activationBytes - c.freedByInput) > c.addedByInput) fail("a stage's W shares more than it holds");
   }
   for (const MessageCost& m : costs.messages) {
     check(m.bytes);

@@ -145,6 +145,7 @@ TEST(RecomputedRanges, KeepWhatEntersAndLeavesAndHoldTheRestDuringTheBackward) {
 TEST(RecomputedRanges, KeepOfTheModelsOutputsThatOfTheLoss) {
   ModelGraph graph = chain(3);
   graph.outputs.push_back(graph.nodes[1].outputs.front());  // the first remains what the loss is made of
+  graph.outputNames.push_back(graph.value(graph.outputs.back()).name);
   Partition partition = cutGraph(graph, {}, kBindings, nullptr);
   setRecompute(graph, partition, RecomputeFull());
   const StageCost cost = costTable(graph, partition, profile(3), {.rankOfStage = {Rank(0)}}).stages[0];
