@@ -1,5 +1,5 @@
 // Which interleaved 1F1B a job did, by the order and times of its actions alone.
-#include "backends/traces/interleaving.h"
+#include "backends/traces/order/interleaving.h"
 
 #include <gtest/gtest.h>
 

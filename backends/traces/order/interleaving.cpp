@@ -1,4 +1,4 @@
-#include "backends/traces/interleaving.h"
+#include "backends/traces/order/interleaving.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace pw {
 namespace {
 
-constexpr std::int64_t kMostActions = 16'000'000;  ///< of a schedule that is made to number them
+constexpr std::int64_t kLargestSchedule = 16'000'000;  ///< of a schedule that is made to number them
 constexpr std::size_t kMostPairs = 16;
 
 /// V and G.
@@ -105,7 +105,7 @@ std::optional<Interleaving> interleavingOf(const UnnamedStep& step) {
   const Ns begin = step.backwards.front().front().first;
   const auto forwards = static_cast<std::int64_t>(first.size());
   const auto warmup = std::ranges::count_if(first, [&](const auto& forward) { return forward.first < begin; });
-  if (forwards > kMaxMicrobatches || 2 * ranks * forwards > kMostActions) return std::nullopt;
+  if (forwards > kMaxMicrobatches || 2 * ranks * forwards > kLargestSchedule) return std::nullopt;
   const std::vector<Pair> pairs = pairsOf(ranks, warmup, forwards);
   std::optional<Interleaving> best;
   Ns least = 0;

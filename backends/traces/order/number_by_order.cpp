@@ -1,4 +1,4 @@
-#include "backends/traces/order.h"
+#include "backends/traces/order/number_by_order.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "backends/traces/interleaving.h"
+#include "backends/traces/order/interleaving.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
