@@ -13,7 +13,7 @@
 
 #include "backends/traces/clocks.h"
 #include "backends/traces/events.h"
-#include "backends/traces/order/number_by_order.h"
+#include "backends/traces/order.h"
 #include "backends/traces/places.h"
 #include "backends/traces/ranks.h"
 #include "backends/traces/replay.h"

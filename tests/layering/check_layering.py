@@ -41,7 +41,7 @@ ROOMS = {
     "backends": ["cuda", "torch", "resources", "store", "dumps", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
-    "backends/traces": [BESIDE, "names"],
+    "backends/traces": [BESIDE, "order", "names"],
     "simulator": ["layout", "runtime", "search", "page", "plan", "order", "partition", "job", "timeline", "history", "report", "costs", "step",
                   "model", "operators", "hang", "trace", "text"],
     "simulator/order": [BESIDE, "proof", "problem"],

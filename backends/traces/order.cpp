@@ -1,4 +1,4 @@
-#include "backends/traces/order/number_by_order.h"
+#include "backends/traces/order.h"
 
 #include <algorithm>
 #include <limits>

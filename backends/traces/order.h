@@ -20,7 +20,7 @@ struct OrderFacts {
 };
 
 /// Numbers the compute, messages and waits that have no microbatch (−1): the k-th of a kind in a step of its rank is microbatch k, where
-/// ranks have one stage; with several, the k-th of interleaved 1F1B in groups of as many microbatches as there are ranks. Steps are those
+/// ranks have one stage; with several, the k-th of the interleaved 1F1B that it is (`interleavingOf`). Steps are those
 /// that were marked, or end with the optimizer, or else have as many forwards as the rank that does most of them before its backwards
 /// caught up, from the first whole one on; where there are messages only, as many as a rank sends before the gradients caught up. Messages
 /// that no neighbour has the other end of, and those that are recorded with their numbers as well, are left out. Spans are sorted. Cost:
