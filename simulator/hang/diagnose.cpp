@@ -172,7 +172,7 @@ bool Diagnosing::foundDeparture() {
   if (row.departure->extra && inquiry_.opOf(*first).state != OpState::Done) {  // nobody takes it
     posted.position = -1;
     posted.inRow = false;
-    posted.step = row.departure->expected.step;
+    posted.step = result_.cause->step;
     posted.action = row.departure->extra;
     posted.on = inquiry_.opOf(*first).peer;
     result_.firstStuck = posted;
@@ -345,6 +345,7 @@ Diagnosis diagnose(const Dumps& dumps, const Schedule* schedule) {
     result.problems = check(*schedule);
     rows = placeOps(dumps, *schedule);
     result.followed = std::ranges::none_of(rows->ranks, [](const RankRow& row) { return row.departure.has_value(); });
+    result.inOrder = rows->exact;
     fits = std::ranges::any_of(rows->ranks, [](const RankRow& row) { return row.row.value >= 0; });
     if (!fits && !dumps.dumps.empty())
       result.notes.push_back(fmt::format("no rank exchanges messages in a group that fits the schedule's {}; actions cannot be named",

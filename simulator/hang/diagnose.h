@@ -80,6 +80,7 @@ struct Diagnosis {
   std::optional<std::size_t> caughtBy{};  ///< the problem that is what hangs
   std::optional<bool> checkWouldCatch{};  ///< whether there is one; nothing without a schedule, or where it cannot be told
   bool followed = true;                   ///< no rank departs from its row of the schedule
+  bool inOrder = true;                    ///< nor from the order of all its messages; else only that between each two ranks was compared
   std::vector<std::string> notes{};
 };
 

@@ -149,11 +149,17 @@ bool Inquiry::preferMissing() {
   return changed;
 }
 
+/// Whether the steps of a rank are counted from the first of the job: by its own dump, or where it left none by all others.
+bool Inquiry::knowsStep(JobRank rank) const {
+  if (const RankDump* dump = dumps.of(rank)) return dump->complete;
+  return std::ranges::all_of(dumps.dumps, &RankDump::complete);
+}
+
 Spot Inquiry::spotAt(JobRank rank, Rank row, const Place& place) const {
   Spot spot;
   spot.rank = rank;
   spot.row = row;
-  spot.step = place.step;
+  spot.step = knowsStep(rank) ? place.step : -1;
   if (place.position < 0) return spot;
   spot.action = rows->at(row, place);
   spot.position = rows->inFile[row.index()][static_cast<std::size_t>(place.position)];

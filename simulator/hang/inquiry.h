@@ -67,6 +67,7 @@ struct Inquiry {
   [[nodiscard]] Spot spotOf(std::size_t dump, std::size_t op, JobRank on) const;
   [[nodiscard]] Spot spotOf(const Wait& wait) const;
   /// A place of the schedule at which the rank posted nothing.
+  [[nodiscard]] bool knowsStep(JobRank rank) const;
   [[nodiscard]] Spot spotAt(JobRank rank, Rank row, const Place& place) const;
   /// The earliest of these: by the time posted where all are known, then by rank and operation. Nothing of none.
   [[nodiscard]] std::optional<Wait> earliest(const std::vector<Wait>& some) const;

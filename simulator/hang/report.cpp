@@ -47,7 +47,9 @@ std::string checkText(const Diagnosis& d) {
   if (d.verdict == Verdict::Nothing || (d.problems.empty() && !d.checkWouldCatch)) return {};
   if (d.problems.empty())
     return fmt::format("`pipewright check` would not have caught it: the schedule is sound{}\n",
-                       d.followed ? "" : ", but was not followed");
+                       !d.followed  ? ", but was not followed"
+                       : !d.inOrder ? ", but ranks exchange messages in another order, so it may not be what they ran"
+                                    : "");
   const Problem& problem = d.problems[d.caughtBy.value_or(0)];
   return fmt::format("`pipewright check` {}: rank {}: {}\n",
                      d.caughtBy          ? "would have caught it"
@@ -76,7 +78,8 @@ std::string diagnosisJson(const Dumps& dumps, const Diagnosis& d) {
   j["missing_ranks"] = Json::array();
   for (const JobRank rank : d.missing) j["missing_ranks"].push_back(rank.value);
   j["check_would_catch"] = d.checkWouldCatch ? Json(*d.checkWouldCatch) : Json(nullptr);
-  j["schedule_followed"] = d.checkWouldCatch ? Json(d.followed) : Json(nullptr);
+  const bool isKnown = d.checkWouldCatch && (d.inOrder || !d.followed);
+  j["schedule_followed"] = isKnown ? Json(d.followed) : Json(nullptr);
   j["problems"] = Json::array();
   for (const Problem& problem : d.problems) {
     j["problems"].push_back({{"rank", problem.rank.value},

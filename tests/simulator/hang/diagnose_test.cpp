@@ -138,6 +138,40 @@ TEST(DiagnoseHang, AStoppedRankWithADumpIsNamed) {
   }
 }
 
+/// 1F1B and GPipe have the same order between each two ranks and direction, but not the same of all messages of a rank.
+TEST(DiagnoseHang, AScheduleOfAnotherOrderIsNotSaidToBeFollowed) {
+  std::mt19937_64 random(7);
+  StuckJob job{lower(generate("1f1b", {4, 4, 8}), Lowering::Torch), Mode::Buffered};
+  job.endsRank = 2;
+  job.endsAt = static_cast<int>(job.schedule.rows[2].size()) * 3 / 4;
+  ASSERT_TRUE(job.run(random));
+  const Schedule other = lower(generate("gpipe", {4, 4, 8}), Lowering::Torch);
+  const Diagnosis own = diagnose(job.dumps(), &job.schedule), wrong = diagnose(job.dumps(), &other);
+  EXPECT_TRUE(own.followed && own.inOrder);
+  EXPECT_FALSE(wrong.followed && wrong.inOrder);
+}
+
+TEST(DiagnoseHang, NoStepIsNamedWhereOlderOperationsWereDropped) {
+  std::mt19937_64 random(7);
+  StuckJob job{lower(generate("1f1b", {4, 4, 8}), Lowering::Torch), Mode::Blocking};
+  job.endsRank = 2;
+  job.endsAt = static_cast<int>(job.schedule.rows[2].size()) * 3 / 4;
+  ASSERT_TRUE(job.run(random));
+  Dumps dumps = job.dumps();
+  ASSERT_TRUE(diagnose(dumps, &job.schedule).firstStuck);
+  EXPECT_EQ(diagnose(dumps, &job.schedule).firstStuck->step, 0);
+  for (RankDump& dump : dumps.dumps) {
+    dump.ops.erase(dump.ops.begin(), dump.ops.begin() + 4);
+    dump.complete = false;
+  }
+  const Diagnosis torn = diagnose(dumps, &job.schedule);
+  ASSERT_TRUE(torn.firstStuck);
+  EXPECT_EQ(torn.firstStuck->step, -1);
+  ASSERT_EQ(torn.silent.size(), 1U);
+  EXPECT_EQ(torn.silent.front().rank, JobRank{2});
+  EXPECT_TRUE(!torn.silent.front().next || torn.silent.front().next->step == -1);
+}
+
 TEST(DiagnoseHang, WhereReceivesArePostedAheadThoseThatNoActionNeedsYetAreNoWaits) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
