@@ -29,8 +29,9 @@ Bytes excessOver(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limi
 /// What is best so far, and what is tried.
 class Search {
  public:
-  Search(TimedLayouts& layouts, const LayoutShape& shape, const std::vector<Bytes>& limits)
-      : layouts_(layouts), shape_(shape), limits_(limits) {}
+  /// `actions`: that it counts before it is tired.
+  Search(TimedLayouts& layouts, const LayoutShape& shape, const std::vector<Bytes>& limits, std::int64_t actions)
+      : layouts_(layouts), shape_(shape), limits_(limits), actions_(actions) {}
 
   /// Whether it is better than the best so far, which it then is.
   bool attempt(const Begins& begins) {
@@ -54,9 +55,7 @@ class Search {
   }
 
   [[nodiscard]] bool found() const { return found_; }
-  /// Whether it has worked for long; `improve` starts anew.
-  [[nodiscard]] bool tired() const { return work_ > kMostActions; }
-  void rest() { work_ = 0; }
+  [[nodiscard]] bool tired() const { return work_ > actions_; }
   [[nodiscard]] BestLayout& best() { return best_; }
 
  private:
@@ -66,7 +65,7 @@ class Search {
   BestLayout best_;
   Bytes excess_ = 0;
   bool found_ = false;
-  std::int64_t work_ = 0;
+  std::int64_t actions_, work_ = 0;
 };
 
 double choicesOf(std::size_t places, std::size_t begins) {  // with repetition
@@ -91,6 +90,17 @@ bool tryAll(Search& search, const std::vector<std::size_t>& places, std::size_t 
   }
 }
 
+/// Stages move before the MTP layers until these are in the last stage of a rank.
+Begins allowed(const TimedLayouts& layouts, Begins begins) {
+  const auto mtp =
+      static_cast<std::size_t>(std::ranges::find(layouts.blocks(), LayoutLayer::Mtp, &LayoutBlock::letter) - layouts.blocks().begin());
+  for (std::size_t& begin : begins) {
+    if (layouts.allows(begins)) break;
+    begin = std::min(begin, mtp);
+  }
+  return begins;
+}
+
 /// Begins where the work before them is nearest to an even share.
 Begins evenCut(const TimedLayouts& layouts, std::size_t stages) {
   const std::vector<Ns>& work = layouts.workBefore();
@@ -102,13 +112,15 @@ Begins evenCut(const TimedLayouts& layouts, std::size_t stages) {
       return off < 0 ? -off : off;
     }));
   }
-  const auto mtp =
-      static_cast<std::size_t>(std::ranges::find(layouts.blocks(), LayoutLayer::Mtp, &LayoutBlock::letter) - layouts.blocks().begin());
-  for (std::size_t& begin : begins) {  // stages move before the MTP layers until these are in the last stage of a rank
-    if (layouts.allows(begins)) break;
-    begin = std::min(begin, mtp);
-  }
-  return begins;
+  return allowed(layouts, std::move(begins));
+}
+
+/// As many layers in each stage, whatever they take, as Megatron cuts without a layout.
+Begins evenCount(const TimedLayouts& layouts, std::size_t stages) {
+  const std::vector<std::size_t>& places = layouts.places();
+  Begins begins;
+  for (std::size_t s = 1; s < stages; ++s) begins.push_back(places[(places.size() - 1) * s / stages]);
+  return allowed(layouts, std::move(begins));
 }
 
 void improve(Search& search, const std::vector<std::size_t>& places) {
@@ -142,16 +154,25 @@ void improve(Search& search, const std::vector<std::size_t>& places) {
 
 BestLayout bestLayout(TimedLayouts& layouts, const LayoutShape& shape, const std::vector<Bytes>& limits,
                       const std::optional<Begins>& start) {
-  Search search(layouts, shape, limits);
+  Search search(layouts, shape, limits, kMostActions);
   const auto count = static_cast<std::size_t>(shape.stages()) - 1;
   const std::vector<std::size_t>& places = layouts.places();
   search.best().layouts = choicesOf(places.size(), count);
   search.best().all = search.best().layouts <= kMostLayouts;
-  if (start) search.attempt(*start);
-  search.attempt(evenCut(layouts, count + 1));
+  std::vector<Begins> starts;
+  if (start) starts.push_back(*start);
+  starts.push_back(evenCut(layouts, count + 1));
+  starts.push_back(evenCount(layouts, count + 1));
+  for (const Begins& begins : starts) search.attempt(begins);
   if (search.best().all) search.best().all = tryAll(search, places, count);
-  search.rest();
-  if (!search.best().all && search.found()) improve(search, places);
+  if (!search.best().all) {
+    for (const Begins& begins : starts) {
+      Search from(layouts, shape, limits, kMostActions / std::ssize(starts));
+      if (!from.attempt(begins)) continue;
+      improve(from, places);
+      search.attempt(from.best().begins);
+    }
+  }
   if (!search.found())
     throw UsageError("no layout of this shape has all MTP layers in the last stage of a rank; give fewer stages on a rank");
   return search.best();

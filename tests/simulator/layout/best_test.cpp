@@ -184,6 +184,24 @@ TEST(BestLayout, LeavesRoomForTheHead) {
   EXPECT_EQ(found.times.makespan, (16 + 3) * 4 * 3);
 }
 
+// A quarter of the layers is slower. With four stages on each rank as many layers in each give all ranks the same work, which the cut that
+// is even by work does not lead to by single moves.
+TEST(BestLayout, IsNoLongerThanAsManyLayersInEachStage) {
+  LayerTable table{"uneven", 1, 0, 0, {}};
+  for (int i = 0; i < 32; ++i) {
+    const Ns time(i / 8 == 2 ? 162 : 125);
+    table.layers.push_back(layer("blocks." + std::to_string(i), time, time, time));
+    table.layers.back().sent = 20;
+  }
+  const LayoutShape shape{4, 4, 8};
+  TimedLayouts layouts(table, {}, shape, {});
+  std::vector<std::size_t> even;
+  for (std::size_t s = 1; s < 16; ++s) even.push_back(2 * s);
+  const BestLayout found = bestLayout(layouts, shape);
+  EXPECT_FALSE(found.all);
+  EXPECT_LE(found.times.step, layouts.times(even).step);
+}
+
 // Too many layouts to look at all: the search begins at the even cut, which has the MTP layer too early for Megatron.
 TEST(BestLayout, MovesTheMtpLayerIntoTheLastStageOfARank) {
   LayerTable table{"mtp", 1, 0, 0, {}};
