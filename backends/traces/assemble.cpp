@@ -254,6 +254,8 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
   const std::string source = files.empty() ? "" : files.front().source;
   files = {};
   for (Material& material : materials) {
+    const auto isOfPipeline = [](const Span& span) { return isCompute(span.kind) || isMessage(span.kind) || isWait(span.kind); };
+    if (!material.own && std::ranges::none_of(material.spans, isOfPipeline)) continue;  // every training labels its optimizer
     if (material.spans.empty()) continue;
     sortSpans(material.spans);
     std::stable_sort(material.memory.begin(), material.memory.end(),

@@ -125,6 +125,9 @@ TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
   EXPECT_THAT(refusalOf(R"({"schemaVersion":1,"deviceProperties":[{"id":0)"),
               HasSubstr("ends before its list traceEvents begins: it is truncated; copy or record it again"));
   EXPECT_THAT(refusalOf("[]"), HasSubstr("0 events but no pipeline labels"));
+  EXPECT_THAT(refusalOf(R"([{"ph":"X","cat":"user_annotation","name":"Optimizer.step#SGD.step","pid":1,"tid":1,"ts":5,"dur":2}])"),
+              HasSubstr("1 event but no pipeline labels"))
+      << "as of every training";
   EXPECT_THAT(refusalOf(R"({"traceEvents":[{"ph":"X","name":"aten::mm","ts":1,"dur":1}]})"),
               HasSubstr("1 event but no pipeline labels: looked for torch's PP:2F0"));
   EXPECT_THAT(refusalOf(R"([{"ph":"X" "name":1}])"), HasSubstr("is damaged"));
