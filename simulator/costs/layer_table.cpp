@@ -199,22 +199,26 @@ class CsvReader {
     }
     return ',';
   }
-  /// Cells without the blanks around them.
+  /// Cells without the blanks around them; within quotes blanks count.
   std::vector<std::string> record() {
     std::vector<std::string> cells(1);
+    bool isQuoted = false;
     ++line_;
     while (at_ < text_.size() && text_[at_] != '\n') {
       const char c = text_[at_++];
       if (c == separator_) {
-        trim(cells.back());
+        if (!isQuoted) trim(cells.back());
         cells.emplace_back();
+        isQuoted = false;
       } else if (c == '"' && cells.back().find_first_not_of(' ') == std::string::npos) {
         cells.back() = quoted();
+        isQuoted = true;
+      } else if (isQuoted && c == ' ') {  // up to the separator
       } else if (c != '\r' || (at_ < text_.size() && text_[at_] != '\n')) {
         cells.back() += c;
       }
     }
-    trim(cells.back());
+    if (!isQuoted) trim(cells.back());
     ++at_;
     return cells;
   }
@@ -283,7 +287,8 @@ void readCsvTable(std::string_view text, const JsonDocument& document, LayerTabl
 
 /// A cell; quoted where it has to be.
 std::string cellOf(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  const bool isBlankAround = text.starts_with(' ') || text.ends_with(' ');
+  if (text.find_first_of(",\"\r\n") == std::string::npos && !isBlankAround) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + "\"";

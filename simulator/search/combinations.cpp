@@ -106,7 +106,7 @@ Combinations combinationsOf(const ModelGraph& graph, const SearchSpace& space) {
                                                                                       : "the requested size")
                                            : ""));
   }
-  if (!all.withFamilies && !all.shapes.empty()) all.skipped.clear();  // nobody asked for these
+  if (!all.withFamilies && !all.shapes.empty()) all.skipped.clear();  // only `auto` was requested
   if (all.shapes.empty())
     throw UsageError(fmt::format("No schedule supports {} ranks with these microbatch counts ({}).", base.ranks,
                                  all.skipped.empty() ? "only forward-only was requested" : *all.skipped.begin()));

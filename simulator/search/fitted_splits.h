@@ -16,8 +16,9 @@ namespace pw {
 [[nodiscard]] std::optional<Candidate> fittedSplits(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
                                                     const Recompute& recompute);
 
-/// `balanced` where they fit, or where fitted ones do not, either; else those, of plans of up to some thousand forwards with their begins
-/// moved to where the step is shorter (`Evaluator::improve`).
+/// `balanced` where they fit, or where nothing else is found that does. Else fitted ones, of plans of up to some thousand forwards with
+/// their begins moved (`Evaluator::improve`) to where the step is shorter; where those do not fit, `balanced` and what is balanced otherwise
+/// (`Balance`), moved likewise until they fit.
 [[nodiscard]] std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
                                               const Recompute& recompute, const std::vector<NodeId>& balanced);
 

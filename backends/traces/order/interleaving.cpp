@@ -1,6 +1,7 @@
 #include "backends/traces/order/interleaving.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <tuple>
@@ -11,7 +12,7 @@
 namespace pw {
 namespace {
 
-constexpr std::int64_t kLargestSchedule = 16'000'000;  ///< of a schedule that is made to number them
+constexpr std::int64_t kLargestSchedule = 16'000'000;  ///< actions of all schedules that are made to number them
 constexpr std::size_t kMostPairs = 16;
 
 /// V and G.
@@ -41,26 +42,26 @@ std::vector<Pair> pairsOf(std::int64_t ranks, std::int64_t warmup, std::int64_t 
 }
 
 /// Distances from the median, summed; reorders.
-Ns spreadOf(std::vector<Ns>& values) {
+double spreadOf(std::vector<double>& values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
-  Ns sum = 0;
-  for (const Ns value : values) sum += abs(value - *middle);
+  double sum = 0;
+  for (const double value : values) sum += std::abs(value - *middle);
   return sum;
 }
 
 /// How far in all the starts of actions are from those of a replay in that order, where each starts when its input is there and its rank is
 /// free, and lasts as long as it did; of each rank but for a shift of its clock. And how far durations are from the usual one of their
-/// stage.
-Ns misfit(const UnnamedStep& step, const Schedule& schedule) {
+/// stage. In doubles: files may hold times whose sums exceed 64 bits.
+double misfit(const UnnamedStep& step, const Schedule& schedule) {
   const std::size_t ranks = schedule.rows.size();
   const auto last = static_cast<std::int32_t>(schedule.placement.stages()) - 1;
-  std::map<std::tuple<bool, Stage, Microbatch>, Ns> ends;
+  std::map<std::tuple<bool, Stage, Microbatch>, double> ends;
   std::vector<std::size_t> next(ranks, 0), forwards(ranks, 0), backwards(ranks, 0);
-  std::vector<Ns> free(ranks, 0);
-  std::vector<std::vector<Ns>> late(ranks);
-  std::map<std::pair<bool, Stage>, std::vector<Ns>> durations;
+  std::vector<double> free(ranks, 0);
+  std::vector<std::vector<double>> late(ranks);
+  std::map<std::pair<bool, Stage>, std::vector<double>> durations;
   // One action of a rank: false where its row ends, or its input does not exist yet.
   const auto perform = [&](std::size_t r) {
     const auto& row = schedule.rows[r];
@@ -73,11 +74,11 @@ Ns misfit(const UnnamedStep& step, const Schedule& schedule) {
     ++next[r];
     const auto& measured = isForward ? step.forwards[r] : step.backwards[r];
     const std::size_t at = isForward ? forwards[r]++ : backwards[r]++;
-    const Ns start = isSource ? free[r] : std::max(free[r], input->second);
+    const double start = isSource ? free[r] : std::max(free[r], input->second);
     free[r] = start;
     if (at < measured.size()) {
-      late[r].push_back(measured[at].first - start);
-      const Ns duration = measured[at].second - measured[at].first;
+      late[r].push_back(static_cast<double>(measured[at].first) - start);
+      const double duration = static_cast<double>(measured[at].second) - static_cast<double>(measured[at].first);
       durations[{isForward, action.stage}].push_back(duration);
       free[r] += duration;
     }
@@ -90,8 +91,8 @@ Ns misfit(const UnnamedStep& step, const Schedule& schedule) {
       while (perform(r)) any = true;
     }
   }
-  Ns sum = 0;
-  for (std::vector<Ns>& of : late) sum += spreadOf(of);
+  double sum = 0;
+  for (std::vector<double>& of : late) sum += spreadOf(of);
   for (auto& [stage, of] : durations) sum += spreadOf(of);
   return sum;
 }
@@ -106,15 +107,17 @@ std::optional<Interleaving> interleavingOf(const UnnamedStep& step) {
   const auto forwards = static_cast<std::int64_t>(first.size());
   const auto warmup = std::ranges::count_if(first, [&](const auto& forward) { return forward.first < begin; });
   if (forwards > kMaxMicrobatches || 2 * ranks * forwards > kLargestSchedule) return std::nullopt;
-  const std::vector<Pair> pairs = pairsOf(ranks, warmup, forwards);
+  std::vector<Pair> pairs = pairsOf(ranks, warmup, forwards);
+  const std::int64_t most = kLargestSchedule / std::max<std::int64_t>(1, 2 * ranks * forwards);
+  pairs.resize(std::min(pairs.size(), static_cast<std::size_t>(most)));
   std::optional<Interleaving> best;
-  Ns least = 0;
+  double least = 0;
   for (const auto& [chunks, group] : pairs) {
     const auto microbatches = static_cast<int>(forwards / chunks);
     const Shape shape{static_cast<int>(ranks), static_cast<int>(ranks * chunks), microbatches};
     const int each = std::min(static_cast<int>(group), microbatches);
     Interleaving tried{static_cast<int>(chunks), microbatches, each, interleavedWithGroups(shape, each)};
-    const Ns wrong = pairs.size() > 1 ? misfit(step, tried.schedule) : Ns{0};
+    const double wrong = pairs.size() > 1 ? misfit(step, tried.schedule) : 0;
     if (best && wrong >= least) continue;
     least = wrong;
     best = std::move(tried);

@@ -68,6 +68,10 @@ TEST(LayerTable, IsReadBackAsItWasWritten) {
   EXPECT_EQ(read(toJson(sample())), sample());
   EXPECT_EQ(read(toCsv(sample()), "gpt-2.csv"), sample());
   EXPECT_EQ(tableOf(chainOf(sample(), "/t.json")), sample()) << "as a model";
+  LayerTable blank = sample();
+  blank.layers[0].name = " blank, around ";
+  blank.layers[1].name = " blank";
+  EXPECT_EQ(read(toCsv(blank), "gpt-2.csv"), blank);
   std::mt19937_64 random(7);
   for (int i = 0; i < 200; ++i) {
     LayerTable table{"t", std::uniform_int_distribution<std::int64_t>(1, 3)(random), Ns(i % 7), 0.1 * i, {}};
