@@ -26,8 +26,8 @@ Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
   PlanOptions places;
   places.splits = o.splits;
   if (!o.splits.empty() && static_cast<int>(o.splits.size()) + 1 != stages) {
-    throw UsageError(fmt::format("{} for {} stages, and {} has {}; use {}.", counted(std::ssize(o.splits), "split point"),
-                                 o.splits.size() + 1, schedule.name, stages, counted(stages - 1, "split point")));
+    throw UsageError(fmt::format("The split points make {} stages, but {} has {}; use {}.", o.splits.size() + 1, schedule.name, stages,
+                                 counted(stages - 1, "split point")));
   }
   PlanRequest request;
   request.microbatch = profile.microbatch;

@@ -86,8 +86,8 @@ Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
   requireRunnable(o.schedule, schedule);
   const int stages = shapeOf(schedule).stages;
   if (!o.splits.empty() && stages != pieces) {
-    throw UsageError(fmt::format("{} for {} stages, and {} has {} on {}; use {}.", counted(pieces - 1, "split point"), pieces, o.schedule,
-                                 stages, counted(shapeOf(schedule).ranks, "rank"), counted(stages - 1, "split point")));
+    throw UsageError(fmt::format("The split points make {} stages, but {} has {} on {}; use {}.", pieces, o.schedule, stages,
+                                 counted(shapeOf(schedule).ranks, "rank"), counted(stages - 1, "split point")));
   }
   return schedule;
 }

@@ -17,7 +17,8 @@ namespace pw {
                                                     const Recompute& recompute);
 
 /// `balanced` where they fit, or where nothing else is found that does. Else fitted ones, of plans of up to some thousand forwards with
-/// their begins moved (`Evaluator::improve`) to where the step is shorter; where those do not fit, `balanced` and what is balanced otherwise
+/// their begins moved (`Evaluator::improve`) to where the step is shorter; where those do not fit, `balanced` and what is balanced
+/// otherwise
 /// (`Balance`), moved likewise until they fit.
 [[nodiscard]] std::vector<NodeId> splitsToFit(const SearchShape& shape, const Balancer& balancer, Evaluator& evaluator,
                                               const Recompute& recompute, const std::vector<NodeId>& balanced);

@@ -221,6 +221,20 @@ TEST(TraceImport, AlignsClocksOfDevicesToTheStartsOfActions) {
   }
 }
 
+TEST(TraceImport, NumbersTheStepsOfADeviceAsItsProgramMarkedThem) {
+  std::string events;
+  for (int i = 0; i < 3; ++i) {
+    events += event("ProfilerStep#" + std::to_string(7 + i), 1, 100 * i, 90) + ",";
+    events += event("PP:0F0", 2, 100 * i + 20, 10, "gpu_user_annotation") + "," +
+              event("PP:0B0", 2, 100 * i + 30, 10, "gpu_user_annotation") + (i < 2 ? "," : "");
+    if (i == 0) events += event("PP:0F0", 1, 5, 1) + ",";
+  }
+  const ImportedTrace result = importedText(traceOf(events));
+  ASSERT_EQ(result.steps.size(), 3U);
+  EXPECT_EQ(result.steps.front().name, "step 7");
+  EXPECT_EQ(result.steps.back().name, "step 9");
+}
+
 /// Each file begins within a step, at another action: which of its actions are of one step is told by the first of a step.
 TEST(TraceImport, LeavesClocksAsTheyAreWhereRecordingsBeginWithinAStep) {
   const std::array<std::vector<std::tuple<const char*, double, double>>, 2> step{

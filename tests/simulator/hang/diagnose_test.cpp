@@ -1,5 +1,7 @@
 #include "simulator/hang/diagnose.h"
 
+#include "simulator/hang/report.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,6 +151,8 @@ TEST(DiagnoseHang, AScheduleOfAnotherOrderIsNotSaidToBeFollowed) {
   const Diagnosis own = diagnose(job.dumps(), &job.schedule), wrong = diagnose(job.dumps(), &other);
   EXPECT_TRUE(own.followed && own.inOrder);
   EXPECT_FALSE(wrong.followed && wrong.inOrder);
+  EXPECT_NE(diagnosisJson(job.dumps(), own).find("\"schedule_followed\": true"), std::string::npos);
+  EXPECT_EQ(diagnosisJson(job.dumps(), wrong).find("\"schedule_followed\": true"), std::string::npos);
 }
 
 TEST(DiagnoseHang, NoStepIsNamedWhereOlderOperationsWereDropped) {
