@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -64,7 +65,9 @@ class Log {
   [[nodiscard]] std::int64_t stageOf(std::int64_t rank) const;
   [[nodiscard]] std::int64_t chunksOf(const std::vector<std::int64_t>& layers) const;
   [[nodiscard]] std::vector<double> stageTimes(const Timer& timer) const;
-  [[nodiscard]] std::vector<std::int64_t> layersOfStages() const;
+  [[nodiscard]] bool isOn(std::string_view name) const;
+  [[nodiscard]] std::vector<std::int64_t> layersOfStages(std::int64_t all, std::string_view counted) const;
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> layersOfParts() const;
   [[nodiscard]] Bytes outputBytes(std::int64_t microbatch) const;
 
   const std::string& source_;
@@ -153,8 +156,7 @@ std::int64_t Log::argument(const char* name, std::int64_t fallback, std::int64_t
 
 /// The pipeline rank of a rank: outermost, or with --use-tp-pp-dp-mapping outside of tensor and context parallelism.
 std::int64_t Log::stageOf(std::int64_t rank) const {
-  const auto mapping = arguments_.find("use_tp_pp_dp_mapping");
-  if (mapping == arguments_.end() || mapping->second != "True") return rank / std::max<std::int64_t>(1, world_ / stages_);
+  if (!isOn("use_tp_pp_dp_mapping")) return rank / std::max<std::int64_t>(1, world_ / stages_);
   const std::int64_t inner = argument("tensor_model_parallel_size", 1, kMostWorld) * argument("context_parallel_size", 1, kMostWorld);
   return rank / inner % stages_;
 }
@@ -189,8 +191,13 @@ std::vector<double> Log::stageTimes(const Timer& timer) const {
   return sums;
 }
 
-std::vector<std::int64_t> Log::layersOfStages() const {
-  const auto all = argument("num_layers", -1, static_cast<std::int64_t>(kMostLayers));
+bool Log::isOn(std::string_view name) const {
+  const auto at = arguments_.find(name);
+  return at != arguments_.end() && at->second == "True";
+}
+
+/// `counted`: what counts as a layer beside them, for a refusal.
+std::vector<std::int64_t> Log::layersOfStages(std::int64_t all, std::string_view counted) const {
   if (const auto at = arguments_.find("pipeline_model_parallel_layout"); at != arguments_.end() && at->second != "None")
     throw UsageError(
         fmt::format("{} is of a training with --pipeline-model-parallel-layout, and how its layers were laid out is not read from a log; "
@@ -208,19 +215,35 @@ std::vector<std::int64_t> Log::layersOfStages() const {
   given("decoder_first_pipeline_num_layers", 0);
   given("decoder_last_pipeline_num_layers", layers.size() - 1);
   if (left < 0 || (even == 0 && left > 0) || (even > 0 && left % even != 0))
-    refuse(fmt::format("{} layers are not shared evenly by {} stages", all, stages_));
+    refuse(fmt::format("{} layers{} are not shared evenly by {} stages", all, counted, stages_));
   for (std::int64_t& of : layers) of = of == 0 ? left / even : of;
   if (std::ranges::find(layers, 0) != layers.end()) refuse("a stage has no layer");
   return layers;
+}
+
+/// Layers by chunk, then stage. Embedding and loss may each count as a layer, which the first or the last part then has less (Megatron-LM,
+/// get_num_layers_to_build).
+std::vector<std::vector<std::int64_t>> Log::layersOfParts() const {
+  const bool embedding = isOn("account_for_embedding_in_pipeline_split"), loss = isOn("account_for_loss_in_pipeline_split");
+  const auto own = argument("num_layers", -1, static_cast<std::int64_t>(kMostLayers));
+  const char* counted = embedding && loss ? ", with embedding and loss,"
+                        : embedding       ? ", with the embedding,"
+                        : loss            ? ", with the loss,"
+                                          : "";
+  std::vector<std::int64_t> layers = layersOfStages(own + (embedding ? 1 : 0) + (loss ? 1 : 0), counted);
+  const std::int64_t chunks = chunksOf(layers);
+  for (std::int64_t& of : layers) of /= chunks;
+  std::vector<std::vector<std::int64_t>> parts(static_cast<std::size_t>(chunks), layers);
+  if (embedding) --parts.front().front();
+  if (loss) --parts.back().back();
+  return parts;
 }
 
 Bytes Log::outputBytes(std::int64_t microbatch) const {
   const auto tokens = argument("seq_length", 0, 1 << 30), width = argument("hidden_size", 0, 1 << 24);
   const auto type = arguments_.find("params_dtype");
   const std::int64_t each = type != arguments_.end() && type->second == "torch.float32" ? 4 : 2;
-  const auto parallel = arguments_.find("sequence_parallel");
-  const std::int64_t parts =
-      parallel != arguments_.end() && parallel->second == "True" ? argument("tensor_model_parallel_size", 1, kMostWorld) : 1;
+  const std::int64_t parts = isOn("sequence_parallel") ? argument("tensor_model_parallel_size", 1, kMostWorld) : 1;
   const double bytes = static_cast<double>(tokens) * static_cast<double>(width) * static_cast<double>(microbatch) *
                        static_cast<double>(each) / static_cast<double>(parts);
   return bytes < 1e15 ? static_cast<Bytes>(bytes) : 0;
@@ -249,8 +272,10 @@ LayerTable Log::read(std::string_view text) {
   std::array<std::vector<double>, 2> times{stageTimes(forward_), stageTimes(backward_)};
   if (stages_ > 1 && widest_ > kAlike)
     refuse("its reports give the shortest or longest time of all ranks alone, which does not tell stages apart");
-  const std::vector<std::int64_t> layers = layersOfStages();
-  const std::int64_t chunks = chunksOf(layers);
+  const std::vector<std::vector<std::int64_t>> parts = layersOfParts();
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(stages_), 0);
+  for (const auto& chunk : parts) std::ranges::transform(layers, chunk, layers.begin(), std::plus());
+  if (stages_ < 3 && std::ranges::find(layers, 0) != layers.end()) refuse("a stage has no layer");
   LayerTable table;
   table.name = std::filesystem::path(source_).stem().string();
   table.microbatch = microbatch;
@@ -281,10 +306,10 @@ LayerTable Log::read(std::string_view text) {
     table.layers.push_back(layerOf("embedding", before[0], before[1]));
   }
   std::int64_t number = 0;
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+  for (const auto& chunk : parts) {
     for (std::size_t s = 0; s < layers.size(); ++s) {
       const auto of = static_cast<double>(layers[s]);
-      for (std::int64_t l = 0; l < layers[s] / chunks; ++l)
+      for (std::int64_t l = 0; l < chunk[s]; ++l)
         table.layers.push_back(layerOf(fmt::format("layer{}", number++), times[0][s] / of, times[1][s] / of));
     }
   }

@@ -124,6 +124,25 @@ TEST(MegatronLog, GivesVirtualStagesTheirTurns) {
   EXPECT_THAT(refusal(argument("virtual_pipeline_model_parallel_size", "3") + text), HasSubstr("its 3 virtual stages"));
 }
 
+/// Embedding and loss count as a layer: 14 layers on 4 ranks of two parts are 1 2 2 2 and 2 2 2 1.
+TEST(MegatronLog, CountsEmbeddingAndLossAsLayersWhereTheJobDoes) {
+  const std::string counted =
+      argument("account_for_embedding_in_pipeline_split", "True") + argument("account_for_loss_in_pipeline_split", "True");
+  const LayerTable table = parseMegatronLog(
+      counted + argument("virtual_pipeline_model_parallel_size", "2") + arguments(4, 14) + report({28, 24, 40, 40}, {56, 48, 80, 80}),
+      "train.log");
+  std::vector<Ns> forward;
+  for (const Layer& layer : table.layers) forward.push_back(layer.forward / 1000);
+  EXPECT_EQ(forward, (std::vector<Ns>{500, 1000, 750, 750, 1250, 1250, 1000, 1000, 1000, 1000, 750, 750, 1250, 1250, 1000, 2000}));
+
+  const LayerTable ends = parseMegatronLog(counted + arguments(4, 2) + report({4, 8, 8, 16}, {8, 16, 16, 32}), "train.log");
+  ASSERT_EQ(ends.layers.size(), 4U) << "the first and the last stage have no layer but their own";
+  EXPECT_EQ(ends.layers.front().forward, 500'000);
+  EXPECT_EQ(ends.layers.back().forward, 2'000'000);
+  EXPECT_EQ(refusal(counted + arguments(2, 8) + report({1, 2}, {3, 4})), "");
+  EXPECT_THAT(refusal(counted + arguments(4, 8) + report({1, 2, 3, 4}, {3, 4, 5, 6})), HasSubstr("10 layers, with embedding and loss,"));
+}
+
 /// With pipeline ranks inside data parallelism ranks 1 and 5 of 2 × 4 are stage 1.
 TEST(MegatronLog, KnowsBothOrdersOfRanks) {
   std::string text = report({16, 16, 16, 16}, {32, 32, 32, 32});
