@@ -22,6 +22,8 @@ constexpr Ns kNone = std::numeric_limits<Ns>::max();
 
 /// An action this many times later than all actions of its file take together was not waiting: clocks differ.
 constexpr Ns kFarApart = 10;
+/// Clocks are never further apart than a day: their times count from different points.
+constexpr Ns kMostDisagreement(86'400'000'000'000);
 constexpr std::size_t kMostActions = 10'000;  ///< of a file that are looked at
 
 [[noreturn]] void refuseClock(const std::string& source) {
@@ -258,10 +260,17 @@ std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector
   join();
   for (std::size_t c = 0; c < moves_.size(); ++c) {
     if (moves_[c] == 0) continue;
+    const std::string file = std::filesystem::path(clocks_.sources[c]).filename().string();
+    if (abs(moves_[c]) > kMostDisagreement) {
+      notes.push_back(fmt::format(
+          "{} counts its times from another point than its neighbour's, as where `baseTimeNanoseconds` is lost: they were moved so that no "
+          "action starts before its input exists.",
+          file));
+      continue;
+    }
     notes.push_back(fmt::format(
         "The clock of {} disagrees with its neighbour's: its times were moved by {} so that no action starts before its input exists{}.",
-        std::filesystem::path(clocks_.sources[c]).filename().string(), formatDuration(moves_[c]),
-        contradicted_[c] != 0 ? ", as far as one shift can do that (its clock drifts)" : ""));
+        file, formatDuration(moves_[c]), contradicted_[c] != 0 ? ", as far as one shift can do that (its clock drifts)" : ""));
   }
   return std::move(moves_);
 }
