@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
+#include "schedules/error.h"
 #include "simulator/job/explain_job.h"
 #include "simulator/job/job_costs.h"
 #include "simulator/job/recover.h"
@@ -48,6 +50,29 @@ TEST(MeasuredSteps, APairTakesAsLongAsItDidOnceNotTwice) {
   for (std::size_t s = 0; s < shape.slotsOfCopy(); ++s) {
     const Action& action = shape.copySlots[s].action;
     EXPECT_EQ(job.steps[0].actions[s], action.kind == ActionKind::Backward ? 2000 : 1000) << toString(action);
+  }
+}
+
+/// Rank 2 of four waits for what rank 3 sends; without its last rank the rest would pass for a pipeline of three.
+TEST(MeasuredSteps, AJobWithoutItsLastRankIsRefused) {
+  SyntheticCosts costs;
+  costs.forward.assign(4, 100);
+  costs.backward.assign(4, 200);
+  Trace trace = simulate(generate("1f1b", {4, 4, 4}), syntheticTable(costs, 4));
+  const Ns backward =
+      std::ranges::find_if(trace.spans, [](const Span& span) { return span.kind == SpanKind::Backward && span.stage == Stage(2); })->start;
+  trace.spans.push_back({Rank(2), SpanKind::WaitBackward, Stage(2), Microbatch(0), Rank(2), 0, backward - 50, backward});
+  normalize(trace);
+  EXPECT_EQ(jobOf(jobOfSteps({trace, trace})).schedule.rows.size(), 4U);
+  std::erase_if(trace.spans, [](const Span& span) { return span.rank == Rank(3) || span.peer == Rank(3); });
+  trace.ranks = 3;
+  try {
+    static_cast<void>(jobOf(jobOfSteps({trace, trace})));
+    FAIL() << "taken for a pipeline of three ranks";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("lacks the last part of its pipeline: rank 2 waits for gradients of stage 2"),
+              std::string::npos)
+        << error.what();
   }
 }
 
