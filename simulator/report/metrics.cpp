@@ -19,59 +19,82 @@ struct Window {
   [[nodiscard]] Ns length() const { return first > last ? 0 : last - first; }
 };
 
-struct SpanEdge {
-  Rank rank;
-  Ns time = 0;
-  int compute = 0;  ///< +1 where a compute span begins, −1 where it ends
-  int message = 0;  ///< the same of messages to this rank
+/// When spans of one rank begin and end, each list in order after `sort`.
+struct Intervals {
+  std::vector<Ns> begins, ends;
+
+  void add(Ns begin, Ns end) {
+    begins.push_back(begin);
+    ends.push_back(end);
+  }
+  /// A trace has its spans in order of their begins, and mostly of their ends as well.
+  void sort() {
+    for (std::vector<Ns>* times : {&begins, &ends}) {
+      if (!std::ranges::is_sorted(*times)) std::ranges::sort(*times);
+    }
+  }
 };
 
-/// Busy time and exposed communication of every rank, by sweeping the edges of its compute spans and of messages to it.
-void sweep(const Trace& trace, const Window& whole, std::vector<RankMetrics>& ranks) {
-  std::vector<SpanEdge> edges;
-  edges.reserve(2 * trace.spans.size());
-  const auto add = [&](Rank rank, Ns start, Ns end, int compute, int message) {
-    if (start >= end || rank.value < 0 || rank.index() >= ranks.size()) return;
-    edges.push_back({rank, start, compute, message});
-    edges.push_back({rank, end, -compute, -message});
+/// Goes along intervals, none of which is empty.
+class Sweep {
+ public:
+  static constexpr Ns kNever = std::numeric_limits<Ns>::max();
+
+  explicit Sweep(const Intervals& intervals) : intervals_(intervals) {}
+  /// When the next one begins or ends.
+  [[nodiscard]] Ns next() const {
+    const auto at = [](const std::vector<Ns>& times, std::size_t i) { return i < times.size() ? times[i] : kNever; };
+    return std::min(at(intervals_.begins, begun_), at(intervals_.ends, ended_));
+  }
+  void moveTo(Ns time) {
+    while (begun_ < intervals_.begins.size() && intervals_.begins[begun_] <= time) ++begun_;
+    while (ended_ < intervals_.ends.size() && intervals_.ends[ended_] <= time) ++ended_;
+  }
+  [[nodiscard]] std::size_t open() const { return begun_ - ended_; }
+
+ private:
+  const Intervals& intervals_;
+  std::size_t begun_ = 0, ended_ = 0;
+};
+
+/// Busy time and exposed communication of every rank, by sweeping its compute spans and the messages to it.
+void sumTimes(const Trace& trace, const Window& whole, std::vector<RankMetrics>& ranks) {
+  std::vector<Intervals> computes(ranks.size()), messages(ranks.size());
+  const auto add = [](std::vector<Intervals>& of, Rank rank, Ns begin, Ns end) {
+    if (begin < end && rank.value >= 0 && rank.index() < of.size()) of[rank.index()].add(begin, end);
   };
   for (const Span& span : trace.spans) {
     if (isCompute(span.kind)) {
-      add(span.rank, span.start, span.end, 1, 0);
+      add(computes, span.rank, span.start, span.end);
     } else if (isMessage(span.kind)) {
-      add(span.peer, std::max(span.start, whole.first), std::min(span.end, whole.last), 0, 1);
+      add(messages, span.peer, std::max(span.start, whole.first), std::min(span.end, whole.last));
     }
   }
-  std::sort(edges.begin(), edges.end(),
-            [](const SpanEdge& a, const SpanEdge& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
-  int computing = 0;
-  int receiving = 0;
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    computing += edges[i].compute;
-    receiving += edges[i].message;
-    if (i + 1 == edges.size() || edges[i + 1].rank != edges[i].rank) continue;  // every edge of the rank is closed here
-    const Ns length = edges[i + 1].time - edges[i].time;
-    RankMetrics& rank = ranks[edges[i].rank.index()];
-    if (computing > 0) rank.busy += length;
-    if (computing == 0 && receiving > 0) rank.exposedComm += length;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    computes[r].sort();
+    messages[r].sort();
+    Sweep computing(computes[r]), receiving(messages[r]);
+    Ns time = 0;
+    for (Ns next = std::min(computing.next(), receiving.next()); next != Sweep::kNever;
+         next = std::min(computing.next(), receiving.next())) {
+      if (computing.open() > 0) {
+        ranks[r].busy += next - time;
+      } else if (receiving.open() > 0) {
+        ranks[r].exposedComm += next - time;
+      }
+      time = next;
+      computing.moveTo(time);
+      receiving.moveTo(time);
+    }
   }
 }
 
-/// A (stage, microbatch) on a rank, from F start to the end of its last backward (of F where it has none).
-struct Life {
-  Rank rank;
-  Ns start = 0;
-  Ns end = 0;
-};
-
-std::vector<Life> lives(const Trace& trace) {
-  std::vector<const Span*> spans;
-  for (const Span& span : trace.spans) {
-    if (isCompute(span.kind)) spans.push_back(&span);
-  }
-  const auto key = [](const Span* s) { return std::tie(s->rank, s->stage, s->microbatch); };
-  std::sort(spans.begin(), spans.end(), [&](const Span* a, const Span* b) { return key(a) < key(b); });
-  std::vector<Life> result;
+/// Each (stage, microbatch) of a rank, from F start to the end of its last backward (of F where it has none); one of no length lives for
+/// an instant. `spans`: its compute spans, in any order; sorted on return.
+Intervals livesOf(std::vector<const Span*>& spans) {
+  const auto key = [](const Span* s) { return std::tie(s->stage, s->microbatch); };
+  std::ranges::sort(spans, {}, key);
+  Intervals lives;
   for (std::size_t i = 0; i < spans.size();) {
     Window forward, backward;
     const std::size_t begin = i;
@@ -79,31 +102,26 @@ std::vector<Life> lives(const Trace& trace) {
       (spans[i]->kind == SpanKind::Forward ? forward : backward).cover(*spans[i]);
     }
     if (forward.first > forward.last) continue;
-    result.push_back({spans[begin]->rank, forward.first, std::max(forward.last, backward.last)});
+    const Ns end = std::max(forward.last, backward.last);
+    lives.add(forward.first, end > forward.first || end == Sweep::kNever ? end : end + 1);
   }
-  return result;
+  return lives;
 }
 
+/// Lives end before others start at the same instant.
 void countLive(const Trace& trace, std::vector<RankMetrics>& ranks) {
-  struct Event {
-    Rank rank;
-    Ns time = 0;
-    int order = 0;  ///< ends free before starts at the same instant, except the end of a life of no length
-    int change = 0;
-  };
-  std::vector<Event> events;
-  for (const Life& life : lives(trace)) {
-    if (life.rank.value < 0 || life.rank.index() >= ranks.size()) continue;
-    events.push_back({life.rank, life.start, 1, 1});
-    events.push_back({life.rank, life.end, life.end > life.start ? 0 : 2, -1});
+  std::vector<std::vector<const Span*>> spans(ranks.size());
+  for (const Span& span : trace.spans) {
+    if (isCompute(span.kind) && span.rank.value >= 0 && span.rank.index() < ranks.size()) spans[span.rank.index()].push_back(&span);
   }
-  std::sort(events.begin(), events.end(),
-            [](const Event& a, const Event& b) { return std::tie(a.rank, a.time, a.order) < std::tie(b.rank, b.time, b.order); });
-  int live = 0;  // comes back to 0 at the end of each rank
-  for (const Event& event : events) {
-    live += event.change;
-    int& peak = ranks[event.rank.index()].peakLiveMicrobatches;
-    peak = std::max(peak, live);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    Intervals lives = livesOf(spans[r]);
+    lives.sort();
+    Sweep sweep(lives);
+    for (const Ns begin : lives.begins) {
+      sweep.moveTo(begin);
+      ranks[r].peakLiveMicrobatches = std::max(ranks[r].peakLiveMicrobatches, static_cast<int>(sweep.open()));
+    }
   }
 }
 
@@ -135,7 +153,7 @@ Metrics metricsOf(const Trace& trace) {
   metrics.step = stepEnd - whole.first;
   for (const Window& row : rows) metrics.window = std::max(metrics.window, row.length());
 
-  sweep(trace, whole, metrics.ranks);
+  sumTimes(trace, whole, metrics.ranks);
   countLive(trace, metrics.ranks);
   Ns idle = 0;
   Ns busiest = 0;

@@ -1,10 +1,10 @@
 #include "simulator/trace/executed.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
+#include <cstdint>
 
 #include "schedules/generate.h"
+#include "schedules/placement.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
@@ -46,59 +46,94 @@ std::vector<std::vector<Action>> rowsOf(const Trace& trace) {
 /// Where every forward of a stage was done.
 struct Places {
   int stages = 0, microbatches = 0;
-  std::map<std::pair<Stage, Microbatch>, Rank> ranks;
+  std::vector<Rank> ranks;  ///< by stage, then microbatch
+
+  [[nodiscard]] Rank of(std::size_t stage, std::size_t microbatch) const {
+    return ranks[stage * static_cast<std::size_t>(microbatches) + microbatch];
+  }
 };
 
 std::optional<Places> placesOf(const std::vector<std::vector<Action>>& rows) {
   Places places;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    for (const Action& action : rows[r]) {
+  std::size_t forwards = 0;
+  for (const std::vector<Action>& row : rows) {
+    for (const Action& action : row) {
       if (action.stage.value < 0 || action.microbatch.value < 0 || action.stage.value >= kMaxStages ||
           action.microbatch.value >= kMaxMicrobatches)
         return std::nullopt;
       places.stages = std::max(places.stages, action.stage.value + 1);
       places.microbatches = std::max(places.microbatches, action.microbatch.value + 1);
-      if (action.kind != ActionKind::Forward) continue;
-      if (!places.ranks.try_emplace({action.stage, action.microbatch}, Rank(static_cast<int>(r))).second) return std::nullopt;  // twice
+      forwards += action.kind == ActionKind::Forward ? 1 : 0;
     }
   }
-  if (places.ranks.empty() ||
-      places.ranks.size() != static_cast<std::size_t>(places.stages) * static_cast<std::size_t>(places.microbatches))
+  if (forwards == 0 || forwards != static_cast<std::size_t>(places.stages) * static_cast<std::size_t>(places.microbatches))
     return std::nullopt;
+  constexpr Rank kNowhere(-1);
+  places.ranks.assign(forwards, kNowhere);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (const Action& action : rows[r]) {
+      if (action.kind != ActionKind::Forward) continue;
+      Rank& rank = places.ranks[action.stage.index() * static_cast<std::size_t>(places.microbatches) + action.microbatch.index()];
+      if (rank != kNowhere) return std::nullopt;  // twice
+      rank = Rank(static_cast<int>(r));
+    }
+  }
   return places;
 }
 
 /// Nothing where it is neither of one replica nor of two.
 std::optional<Placement> placementOf(const Places& places) {
+  const auto stages = static_cast<std::size_t>(places.stages), microbatches = static_cast<std::size_t>(places.microbatches);
   Placement placement;
-  std::optional<Microbatch> mirrored;  // the first that is not on its stage's first rank
-  for (int s = 0; s < places.stages; ++s) placement.rankOfStage.push_back(places.ranks.at({Stage(s), Microbatch(0)}));
-  for (const auto& [of, rank] : places.ranks) {
-    if (rank != placement.rankOfStage[of.first.index()] && (!mirrored || of.second < *mirrored)) mirrored = of.second;
-  }
-  if (!mirrored) return placement;
-  placement.firstMirrored = *mirrored;
-  for (int s = 0; s < places.stages; ++s) placement.mirrorOfStage.push_back(places.ranks.at({Stage(s), *mirrored}));
-  for (const auto& [of, rank] : places.ranks) {
-    if (placement.rankOf(of.first, of.second) != rank) return std::nullopt;
+  for (std::size_t s = 0; s < stages; ++s) placement.rankOfStage.push_back(places.of(s, 0));
+  const auto isMirrored = [&](std::size_t m) {
+    for (std::size_t s = 0; s < stages; ++s) {
+      if (places.of(s, m) != placement.rankOfStage[s]) return true;
+    }
+    return false;
+  };
+  std::size_t mirrored = 0;  // the first that is not on its stage's first rank
+  while (mirrored < microbatches && !isMirrored(mirrored)) ++mirrored;
+  if (mirrored == microbatches) return placement;
+  placement.firstMirrored = Microbatch(mirrored);
+  for (std::size_t s = 0; s < stages; ++s) {
+    placement.mirrorOfStage.push_back(places.of(s, mirrored));
+    for (std::size_t m = mirrored; m < microbatches; ++m) {
+      if (places.of(s, m) != placement.mirrorOfStage.back()) return std::nullopt;
+    }
   }
   return placement;
 }
 
 /// Whether all that follows a forward is where the forward is, and is whole: B, or I and W, or nothing at all.
 bool areComplete(const Schedule& schedule) {
-  std::map<std::pair<Stage, Microbatch>, int> parts;  // of the backward, in halves
+  const std::size_t all = schedule.placement.stages() * static_cast<std::size_t>(schedule.microbatches);
+  std::vector<std::uint8_t> halves(all);  // of the backward, by stage and microbatch
+  constexpr std::uint8_t kWhole = 2;
   bool trains = false;
   for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
     for (const Action& action : schedule.rows[r]) {
       if (schedule.placement.rankOf(action.stage, action.microbatch) != Rank(static_cast<int>(r))) return false;
       if (action.kind == ActionKind::Forward) continue;
       trains = true;
-      parts[{action.stage, action.microbatch}] += action.kind == ActionKind::Backward ? 2 : 1;
+      std::uint8_t& done = halves[action.stage.index() * static_cast<std::size_t>(schedule.microbatches) + action.microbatch.index()];
+      if (done == kWhole) return false;
+      done = static_cast<std::uint8_t>(done + (action.kind == ActionKind::Backward ? kWhole : 1));
     }
   }
-  const std::size_t all = schedule.placement.stages() * static_cast<std::size_t>(schedule.microbatches);
-  return !trains || (parts.size() == all && std::ranges::all_of(parts, [](const auto& part) { return part.second == 2; }));
+  return !trains || std::ranges::all_of(halves, [](std::uint8_t done) { return done == kWhole; });
+}
+
+/// Whether a family with this kind of placement can have placed them so.
+bool isPlacedAs(PlacementKind kind, const Placement& placement, const Shape& shape) {
+  switch (kind) {
+    case PlacementKind::Loop: return placement == loopPlacement(shape);
+    case PlacementKind::V:
+    case PlacementKind::Wave: return placement == wavePlacement(shape);
+    case PlacementKind::Bidirectional: return placement.bidirectional();
+    case PlacementKind::Custom: return true;
+  }
+  return true;
 }
 
 std::vector<Action> computeOf(const std::vector<Action>& row) {
@@ -132,8 +167,9 @@ std::string_view familyOf(const Schedule& schedule) {
   rows.reserve(schedule.rows.size());
   for (const std::vector<Action>& row : schedule.rows) rows.push_back(computeOf(row));
   const Shape shape = shapeOf(schedule);
+  const bool trained = trains(schedule);
   const auto makes = [&](const Generator& family) {
-    if (family.refusal(shape)) return false;
+    if (family.trains != trained || !isPlacedAs(family.placement, schedule.placement, shape) || family.refusal(shape)) return false;
     const Schedule made = family.generate(shape);
     if (made.placement != schedule.placement) return false;
     for (std::size_t r = 0; r < rows.size(); ++r) {
