@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 
 #include <fmt/format.h>
 
@@ -214,9 +215,11 @@ std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const 
     measured->step = static_cast<int>(loaded->measured.size());
     measured->reductions = reductionGroups(step.operations, step.trace.ranks, imported->replicas, imported->tensor);
     measured->trace = std::move(step.trace);
+    auto metrics = std::async(std::launch::async, [&trace = measured->trace] { return metricsOf(trace); });  // each takes as long
     measured->timeline = timelineOf(measured->trace);
-    measured->metrics = metricsOf(measured->trace);
-    measured->executed = executedSchedule(firstCopy(measured->trace, copiesIn(measured->timeline)));
+    const std::size_t copies = copiesIn(measured->timeline);
+    measured->executed = copies > 1 ? executedSchedule(firstCopy(measured->trace, copies)) : executedSchedule(measured->trace);
+    measured->metrics = metrics.get();
     for (const std::string& path : paths) measured->from.paths.push_back(absolutePath(path));
     measured->stepName = step.name;
     loaded->measured.push_back(std::move(measured));
