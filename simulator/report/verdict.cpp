@@ -14,6 +14,7 @@ namespace pw {
 namespace {
 
 constexpr double kAsPredicted = 0.0005;  ///< below this, numbers with one decimal show no error
+constexpr double kLeastPart = 0.05;      ///< of a difference that is worth a name
 
 Ns differenceOf(const GroupError& group) { return group.measured - group.predicted; }
 
@@ -31,8 +32,11 @@ std::optional<MainPart> mainPart(const Comparison& c, const std::optional<Ns>& r
   if (replayed && std::abs(c.makespanError) >= kAsPredicted && abs(besides) > abs(computing) && (besides > 0) == (difference > 0))
     return MainPart{"", true, besides};
   if (!cause) return std::nullopt;
-  // Groups that are offset by others do not explain the total.
   const Ns off = differenceOf(*cause), net = netOf(c);
+  const double least =
+      std::max(kLeastPart * static_cast<double>(abs(difference)), kAsPredicted * static_cast<double>(abs(c.predictedMakespan)));
+  if (static_cast<double>(abs(off)) < least) return std::nullopt;  // the order makes the difference: what waits for what
+  // Groups that are offset by others do not explain the total.
   const bool explains =
       (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted && abs(off) <= abs(net) && (net > 0) == (off > 0);
   return MainPart{cause->group, explains, off};

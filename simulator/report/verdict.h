@@ -25,7 +25,7 @@ struct MainPart {
 struct Verdict {
   Comparison comparison;
   std::optional<Ns> replayed;    ///< makespan of the prediction with the measured durations of actions
-  std::optional<MainPart> main;  ///< nothing where the traces do not differ in any group
+  std::optional<MainPart> main;  ///< nothing where no group differs by a part of the difference worth naming
 
   bool operator==(const Verdict&) const = default;
 };

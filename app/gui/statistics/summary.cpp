@@ -25,7 +25,8 @@ BlockGroup groupOf(const Key& key, const std::vector<const Block*>& blocks) {
   group.count = blocks.size();
   for (const Block* block : blocks) group.total += block->duration;
   group.least = blocks.front()->duration;
-  group.median = blocks[blocks.size() / 2]->duration;
+  const std::size_t middle = blocks.size() / 2;
+  group.median = blocks.size() % 2 == 1 ? blocks[middle]->duration : midpoint(blocks[middle - 1]->duration, blocks[middle]->duration);
   group.most = blocks.back()->duration;
   const auto earlier = [](const Block* a, const Block* b) { return std::tuple(a->start, a->span) < std::tuple(b->start, b->span); };
   const auto first = std::ranges::lower_bound(blocks, group.most, {}, [](const Block* b) { return b->duration; });

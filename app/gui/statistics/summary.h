@@ -34,7 +34,7 @@ struct BlockGroup {
   SpanKind kind = SpanKind::Forward;
   Stage stage;
   std::size_t count = 0;
-  Ns total = 0, least = 0, median = 0, most = 0;  ///< durations; the median of an even number is the larger one of the middle
+  Ns total = 0, least = 0, median = 0, most = 0;  ///< durations; the median of an even number is the mean of the middle two
   SourcedSpan longest;                            ///< the earliest of them (then of the lowest rank)
   /// How many durations lie in each of the equal parts of [axisFrom, axisTo], which groups of a kind share: from its shortest to its
   /// longest block.

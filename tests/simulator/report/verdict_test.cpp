@@ -110,6 +110,20 @@ TEST(Verdict, OfOtherSplitsBlamesNoStage) {
             "not compared.");
 }
 
+/// With slow messages 1F1B waits where GPipe does not; that a backward takes 200 ns more is not why.
+TEST(Verdict, NamesNoCauseThatIsNothingBesideTheDifference) {
+  CostTable table = syntheticTable(
+      {.forward = {kMs}, .backward = {2 * kMs}, .backwardInput = {}, .backwardWeight = {}, .latency = kMs, .transfer = 0, .overlap = {}},
+      2);
+  const Trace eager = simulate(lower(generate("gpipe", {2, 2, 4})), table);
+  table.stages[1].backward += 50;
+  const Verdict verdict = judge(eager, simulate(lower(generate("1f1b", {2, 2, 4})), table));
+  ASSERT_GT(verdict.comparison.makespanError, 0.05);
+  ASSERT_TRUE(mainCause(verdict.comparison).has_value());
+  EXPECT_FALSE(verdict.main.has_value()) << verdict.main->group;
+  EXPECT_EQ(verdictText(verdict).find(';'), std::string::npos) << verdictText(verdict);
+}
+
 TEST(Verdict, NamesWhatGoesOnBesideComputingWhereThatIsMore) {
   // Every action takes as long as predicted, but begins later by a fifth of its time.
   Trace measured = predictedTrace();
