@@ -169,19 +169,22 @@ void Recorder::recordStepEnd() {
   }
 }
 
-/// One sample at 0 for each rank, then one where the bytes after all changes of an instant differ from before.
+/// One sample at 0 for each rank, then one where the bytes after all changes of an instant differ from before; before it one of the most in
+/// between, where a step of no length needs more than is there before and after it.
 void Recorder::sampleMemory() {
-  std::sort(memory_.begin(), memory_.end(),
-            [](const MemoryChange& a, const MemoryChange& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
+  std::ranges::stable_sort(memory_, {}, [](const MemoryChange& change) { return std::tie(change.rank, change.time); });
   auto change = memory_.cbegin();
   for (std::size_t r = 0; r < schedule_.rows.size(); ++r) {
     Bytes bytes = 0;
-    for (; change != memory_.cend() && change->rank == Rank(r) && change->time == 0; ++change) bytes += change->bytes;
-    trace_.memory.push_back({Rank(r), 0, bytes});
-    while (change != memory_.cend() && change->rank == Rank(r)) {
-      const Ns time = change->time;
-      for (; change != memory_.cend() && change->rank == Rank(r) && change->time == time; ++change) bytes += change->bytes;
-      if (bytes != trace_.memory.back().bytes) trace_.memory.push_back({Rank(r), time, bytes});
+    for (Ns time = 0;;) {
+      Bytes most = bytes;
+      for (; change != memory_.cend() && change->rank == Rank(r) && change->time == time; ++change)
+        most = std::max(most, bytes += change->bytes);
+      const bool isFirst = trace_.memory.empty() || trace_.memory.back().rank != Rank(r);
+      if (most > bytes && (isFirst || most > trace_.memory.back().bytes)) trace_.memory.push_back({Rank(r), time, most});
+      if (isFirst || bytes != trace_.memory.back().bytes) trace_.memory.push_back({Rank(r), time, bytes});
+      if (change == memory_.cend() || change->rank != Rank(r)) break;
+      time = change->time;
     }
   }
 }

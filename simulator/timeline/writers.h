@@ -83,10 +83,14 @@ class MemoryWriter {
       now_ = time;
     }
     held_ += bytes;
+    most_ = std::max(most_, held_);
   }
-  /// Writes what changed last, unless the samples were `put`.
+  /// Writes what changed last, unless the samples were `put`; before it the most of that instant, where there was more than before and
+  /// after.
   void settle() {
+    if (most_ > held_ && (size_ == 0 || most_ > last_)) put(now_, most_);
     if (size_ == 0 || last_ != held_) put(now_, held_);
+    most_ = held_;
   }
   void put(Ns time, Bytes bytes) {
     if (size_ == capacity_) room(size_ < track_->time.capacity() ? std::min(2 * size_, track_->time.capacity()) : 2 * size_);
@@ -109,7 +113,7 @@ class MemoryWriter {
   Bytes* bytes_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
   Ns now_ = 0;
-  Bytes held_ = 0, last_ = 0;
+  Bytes held_ = 0, last_ = 0, most_ = 0;
 };
 
 }  // namespace pw

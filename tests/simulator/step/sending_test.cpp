@@ -172,7 +172,8 @@ class MemoryRules {
     changes_.clear();
     for (std::size_t s = 0; s < costs_.stages.size(); ++s) {
       const StageCost& cost = costs_.stages[s];
-      if (rows_.placement.holds(rank, Stage(s))) changes_[0] += cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes;
+      if (rows_.placement.holds(rank, Stage(s)))
+        changes_[{0, 0, kBefore}] += cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes;
     }
     const auto& row = rows_.rows[rank.index()];
     // A stage whose neighbour is on this rank may receive a skip connection alone, for which the row has no receive.
@@ -187,8 +188,8 @@ class MemoryRules {
       const bool inSlot = at > 0 && row[at - 1].overlapsNext && row[at].kind == ActionKind::Backward;
       if (isReceive(row[at].kind)) receive(rank, at, before);
       if (!isCompute(row[at].kind)) continue;
-      if (!inSlot) steps.push_back({timesOf(row[at]).first, timesOf(row[at]).second, 0, 0, 0});
-      steps.back().freed += compute(rank, row[at], !isReceived(row[at]), before);
+      if (!inSlot) steps.push_back({timesOf(row[at]).first, timesOf(row[at]).second, at, 0, 0, 0});
+      steps.back().freed += compute(rank, steps.back().at, row[at], !isReceived(row[at]), before);
       steps.back().sent += gradientsFor(row[at]);
       steps.back().held += heldAlone(row[at]) + handedOn(row[at], true);
       const bool opensSlot = row[at].overlapsNext && at + 1 < row.size() && row[at + 1].kind == ActionKind::Backward;
@@ -198,21 +199,25 @@ class MemoryRules {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const Bytes freed = steps[i].freed + (i > 0 ? steps[i - 1].sent : 0) - (i + 1 < steps.size() ? steps[i].sent : 0) - steps[i].held;
       const Bytes peak = std::max({Bytes{0}, -freed, -steps[i].freed});
-      changes_[steps[i].start + (steps[i].end - steps[i].start) / 2] += peak;
-      changes_[steps[i].end] -= freed + peak;
+      changes_[{steps[i].start + (steps[i].end - steps[i].start) / 2, steps[i].at, kMiddle}] += peak;
+      changes_[{steps[i].end, steps[i].at, kEnd}] -= freed + peak;
     }
-    std::vector<MemorySample> result{{rank, 0, 0}};
+    // At an instant first the most of it, where that is more than before and after: of an action that takes no time.
+    std::vector<MemorySample> result;
     Bytes bytes = 0;
-    for (const auto& [time, change] : changes_) {
-      bytes += change;
-      if (time == 0) result.back().bytes = bytes;
-      if (bytes != result.back().bytes) result.push_back({rank, time, bytes});
+    for (auto change = changes_.begin(); change != changes_.end();) {
+      const Ns time = std::get<0>(change->first);
+      Bytes most = bytes;
+      for (; change != changes_.end() && std::get<0>(change->first) == time; ++change) most = std::max(most, bytes += change->second);
+      if (most > bytes && (result.empty() || most > result.back().bytes)) result.push_back({rank, time, most});
+      if (result.empty() || bytes != result.back().bytes) result.push_back({rank, time, bytes});
     }
     return result;
   }
 
  private:
   using Key = std::tuple<Stage, ActionKind, Microbatch>;
+  enum Part : std::uint8_t { kBefore, kStart, kMiddle, kEnd };  ///< of an action
 
   [[nodiscard]] std::pair<Ns, Ns> timesOf(const Action& a) const { return times_.at({a.stage, a.kind, a.microbatch}); }
   [[nodiscard]] Bytes incoming(const Action& a, bool backward) const {
@@ -226,6 +231,7 @@ class MemoryRules {
   /// An action or slot: what it frees at its end, its gradients for other ranks, and what it leaves to other stages of its rank.
   struct Step {
     Ns start = 0, end = 0;
+    std::size_t at = 0;  ///< in the row
     Bytes freed = 0, sent = 0, held = 0;
   };
 
@@ -269,28 +275,29 @@ class MemoryRules {
   void postInBackground(Rank rank, Bytes bytes, const std::optional<std::size_t>& before) {
     const auto& row = rows_.rows[rank.index()];
     const auto first = std::ranges::find_if(row, [](const Action& a) { return isCompute(a.kind); });
-    changes_[timesOf(before ? row[*before] : *first).first] += bytes;
+    const std::size_t at = before.value_or(static_cast<std::size_t>(first - row.begin()));
+    changes_[{timesOf(row[at]).first, at, kStart}] += bytes;
   }
   void receive(Rank rank, std::size_t at, const std::optional<std::size_t>& before) {
     const Action& action = rows_.rows[rank.index()][at];
     const Bytes bytes = incoming(action, action.kind == ActionKind::RecvBackward);
     if (posted_) {
-      changes_[reference_.postedAt(rank, at)] += bytes;
+      changes_[{reference_.postedAt(rank, at), at, kStart}] += bytes;
     } else {
       postInBackground(rank, bytes, before);
     }
   }
   /// Returns what it frees at its end.
-  Bytes compute(Rank rank, const Action& action, bool postsHere, const std::optional<std::size_t>& before) {
+  Bytes compute(Rank rank, std::size_t at, const Action& action, bool postsHere, const std::optional<std::size_t>& before) {
     const StageCost& cost = costs_.stages[action.stage.index()];
-    const Ns start = timesOf(action).first;
+    Bytes& atStart = changes_[{timesOf(action).first, at, kStart}];
     if (action.kind != ActionKind::BackwardWeight) {
       const Bytes bytes = incoming(action, action.kind != ActionKind::Forward);
-      if (postsHere) posted_ ? void(changes_[start] += bytes) : postInBackground(rank, bytes, before);
-      changes_[start] -= bytes;
+      if (postsHere) posted_ ? void(atStart += bytes) : postInBackground(rank, bytes, before);
+      atStart -= bytes;
     }
-    changes_[start] -= handedOn(action, false);
-    if (action.kind == ActionKind::Forward) changes_[start] += cost.activationBytes;
+    atStart -= handedOn(action, false);
+    if (action.kind == ActionKind::Forward) atStart += cost.activationBytes;
     if (action.kind == ActionKind::Backward || !trains_) return cost.activationBytes;
     const Bytes held = cost.activationBytes - cost.freedByInput + cost.addedByInput - cost.sharedForWeight;
     if (action.kind == ActionKind::BackwardInput) return cost.activationBytes - held;
@@ -303,7 +310,7 @@ class MemoryRules {
   bool trains_ = false;
   const test::EventReference& reference_;
   std::map<Key, std::pair<Ns, Ns>> times_;
-  std::map<Ns, Bytes> changes_;
+  std::map<std::tuple<Ns, std::size_t, Part>, Bytes> changes_;  ///< by time, place in the row, and part of the action there
 };
 
 constexpr std::uint64_t kCases = 1500;  ///< of each way of sending
