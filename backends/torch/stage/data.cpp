@@ -46,12 +46,20 @@ at::Tensor rowsOf(const at::Tensor& tensor, const std::optional<BatchAxis>& axis
   return blocks.narrow(dimension + 1, first * axis->rowsPerSample, count * axis->rowsPerSample).flatten(dimension, dimension + 1);
 }
 
-/// Undoes `rowsOf`.
+/// Undoes `rowsOf` of parts.
 at::Tensor joined(std::vector<at::Tensor> parts, const BatchAxis& axis) {
   const auto dimension = static_cast<std::int64_t>(axis.dimension);
   if (axis.outer == 1) return at::cat(parts, dimension);
   for (at::Tensor& part : parts) part = part.unflatten(dimension, {axis.outer, part.size(dimension) / axis.outer});
   return at::cat(parts, dimension + 1).flatten(dimension, dimension + 1);
+}
+
+/// As `rowsOf`, from the first of all `samples` again after the last.
+at::Tensor rowsAround(const at::Tensor& tensor, const std::optional<BatchAxis>& axis, std::int64_t first, std::int64_t count,
+                      std::int64_t samples) {
+  const std::int64_t ahead = std::min(count, samples - first);
+  if (!axis || ahead == count) return rowsOf(tensor, axis, first, count);
+  return joined({rowsOf(tensor, axis, first, ahead), rowsOf(tensor, axis, 0, count - ahead)}, *axis);
 }
 
 std::string textOf(at::IntArrayRef shape) {
@@ -197,6 +205,12 @@ void BatchSource::Impl::readFile() {
   place = fileAt(data.file);
   read([&](const std::string& name) { return file.read(name); });
   countSamples();
+  const std::int64_t all = data.evaluatedSteps * batch;
+  if (all <= samples || all % samples == 0) return;
+  throw UsageError(place.subject + " holds " + std::to_string(samples) + " samples, so " + std::to_string(data.evaluatedSteps) +
+                   " batches of " + std::to_string(batch) + " would count some of them more often than others; evaluate " +
+                   std::to_string(samples / batch) + " (--steps), or plan for a batch that " + std::to_string(samples) +
+                   " is a multiple of.");
 }
 
 /// The feed's batch: exactly as many samples as the plan has.
@@ -267,9 +281,10 @@ void BatchSource::keepOnly(const std::vector<ValueId>& inputs, bool targets) {
 void BatchSource::beginStep(int step) {
   Impl& d = *impl_;
   if (d.data.feed) d.takeBatch(step);
-  const std::int64_t first = step % (d.samples / d.batch) * d.batch;
-  for (auto& [id, column] : d.inputs) column.current = rowsOf(column.all, column.axis, first, d.batch);
-  if (d.targets.all.defined()) d.targets.current = rowsOf(d.targets.all, d.targets.axis, first, d.batch);
+  const std::int64_t first = step % d.samples * d.batch % d.samples;
+  const auto ofStep = [&](const Column& column) { return rowsAround(column.all, column.axis, first, d.batch, d.samples); };
+  for (auto& [id, column] : d.inputs) column.current = ofStep(column);
+  if (d.targets.all.defined()) d.targets.current = ofStep(d.targets);
   d.normaliser = 1;
   if (hasTargets(d.loss) && !d.targets.current.defined()) return;  // nobody computes the loss here
   switch (d.loss.kind) {

@@ -28,8 +28,9 @@ struct LossSpec {
 /// the seed alone: indices in the range of the embedding they select from, class labels in the range of the logits, standard normal numbers
 /// elsewhere, the same batch in every step, so that the loss falls if training works. A file is a torch.save of a dict: one tensor per
 /// model input under its name in the trace, and `target`, shaped like the loss's output (without its last dimension for cross_entropy).
-/// Step s takes samples [b·B, (b + 1)·B) with b = s modulo the file's whole batches; samples after those are not used. The file is mapped:
-/// only the samples of a step become resident. A feed gives the tensors of a file of one batch, anew in each step.
+/// Step s takes samples [s·B, (s + 1)·B), from the first again after the last; an evaluation that would so count some of them more often
+/// than others is refused. The file is mapped: only the samples of a step become resident. A feed gives the tensors of a file of one batch,
+/// anew in each step.
 class BatchSource {
  public:
   /// `microbatchSizes`: samples of each microbatch of the whole batch (replicas × M), in order; all indices below are into it. Throws

@@ -35,6 +35,7 @@ struct DataOptions {
   std::string lossCount;  ///< how a microbatch's own loss (`output:NAME`) is weighted in the batch's; see parseLossCount. Empty: by samples
   bool ignoreSome = false;  ///< synthetic targets of a loss inside the model contain ignored ones, a different number per sample
   std::shared_ptr<const BatchFeed> feed = {};  ///< gives each step's batch, in place of a file; null: none
+  std::int64_t evaluatedSteps = 0;             ///< of an evaluation, which starts at step 0; 0: a training
 
   bool operator==(const DataOptions&) const = default;
 };

@@ -102,14 +102,41 @@ TEST_F(TorchData, InputsAreCopiesThatTheModelMayChange) {
   EXPECT_EQ(source.input(model.mask, 1)[0][0].item<float>(), 200);
 }
 
-TEST_F(TorchData, StepsWrapRoundAfterTheWholeBatches) {
+TEST_F(TorchData, StepsWrapRoundAfterTheLastSample) {
   Model model;
-  const Tensors all = tensors(2 * kBatch + 3);  // two batches; the last 3 samples are not used
+  constexpr std::int64_t kSamples = 2 * kBatch + 3;
+  const Tensors all = tensors(kSamples);
   BatchSource source = model.source("cross_entropy", write(all));
-  for (const auto& [step, first] : {std::pair{0, 0}, {1, 7}, {2, 0}, {5, 7}}) {
+  for (const int step : {0, 1, 2, 3, 5, 1'000'000'007}) {
     source.beginStep(step);
-    EXPECT_TRUE(at::equal(source.input(model.x, 0), all.at("x").narrow(0, first, 3))) << step;
-    EXPECT_TRUE(at::equal(source.input(model.sideways, 2), all.at("sideways").narrow(1, first + 5, 2))) << step;
+    const auto rows = [&](std::int64_t first, std::int64_t count) {
+      return (at::arange(first, first + count, at::kLong) + std::int64_t{step} * kBatch).remainder(kSamples);
+    };
+    EXPECT_TRUE(at::equal(source.input(model.x, 0), all.at("x").index_select(0, rows(0, 3)))) << step;
+    EXPECT_TRUE(at::equal(source.input(model.x, 1), all.at("x").index_select(0, rows(3, 2)))) << step;
+    EXPECT_TRUE(at::equal(source.input(model.sideways, 2), all.at("sideways").index_select(1, rows(5, 2)))) << step;
+  }
+}
+
+/// Of 17 samples two batches of 7 are seen once; a third would take four of them twice; 17 batches are seven passes.
+TEST_F(TorchData, AnEvaluationCountsNoSampleMoreOftenThanOthers) {
+  Model model;
+  DataOptions data = write(tensors(2 * kBatch + 3));
+  for (const std::int64_t steps : {1, 2, 17}) {
+    data.evaluatedSteps = steps;
+    EXPECT_NO_THROW(static_cast<void>(model.source("cross_entropy", data))) << steps;
+  }
+  for (const std::int64_t steps : {3, 7, 16}) {
+    data.evaluatedSteps = steps;
+    try {
+      static_cast<void>(model.source("cross_entropy", data));
+      FAIL() << steps;
+    } catch (const UsageError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "The data file " + path_ + " holds 17 samples, so " + std::to_string(steps) +
+                    " batches of 7 would count some of them more often than others; evaluate 2 (--steps), or plan "
+                    "for a batch that 17 is a multiple of.");
+    }
   }
 }
 

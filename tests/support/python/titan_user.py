@@ -101,8 +101,7 @@ def main(folder, archive, data_file, steps, rate):
     optimizer = torch.optim.SGD([p for stage in stages for p in stage.submod.parameters()], lr=rate)
     data = torch.load(data_file)
     for step in range(steps):
-        first = step % (len(data["tokens"]) // batch) * batch
-        rows = slice(first, first + batch)
+        rows = torch.arange(step * batch, (step + 1) * batch) % len(data["tokens"])
         parts = []
         optimizer.zero_grad()
         arguments = [data["tokens"][rows]] if any(stage.is_first for stage in stages) else []
