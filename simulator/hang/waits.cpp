@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -172,9 +173,22 @@ void Matches::addMessage(const Wait& base, std::size_t d, std::vector<Wait>& wai
   waits.push_back(wait);
 }
 
+/// Whether no rank ends such a collective before all have begun it.
+bool needsAll(std::string_view name) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  return has("barrier") || has("all_reduce") || has("allreduce") || has("all_gather") || has("allgather") || has("reduce_scatter") ||
+         has("all_to_all") || has("alltoall");
+}
+
 void Matches::addCollective(const Wait& base, std::size_t d, bool all, std::vector<Wait>& waits) const {
   const RecordedOp& op = dumps_.dumps[d].ops[base.op];
   const std::map<JobRank, End>& posts = collectives_.at(collectiveKeys_[d].at(base.op));
+  const auto isOver = [&](const auto& post) {
+    const RecordedOp& other = dumps_.dumps[post.second.dump].ops[post.second.op];
+    return other.state == OpState::Done && other.name == op.name && other.bytes == op.bytes;
+  };
+  // Another's end proves that this rank's began; a recorder on the host learns of the end of its own later.
+  if (op.state == OpState::Posted && needsAll(op.name) && std::ranges::any_of(posts, isOver)) return;
   const std::size_t before = waits.size();
   std::optional<Wait> unfinished;
   for (std::size_t place = 0; place < dumps_.sizeOf(op.group); ++place) {

@@ -377,6 +377,24 @@ TEST(DiagnoseHang, OneSilentRankIsNamedWithItsReason) {
             "rank 1 is silent: it left no dump; rank 0 waits in nccl:all_reduce (operation 0) for rank 1");
 }
 
+/// A recorder on the host notes the end of a collective some time after it. Where one rank has noted it, all have taken part.
+TEST(DiagnoseHang, ACollectiveThatAnotherRankHasEndedIsNotWaitedFor) {
+  Dumps dumps = aloneInCollectives(2, 3);
+  dumps.dumps.push_back(dumps.dumps[0]);
+  dumps.dumps[1].rank = JobRank{1};
+  for (RankDump& dump : dumps.dumps) {
+    for (RecordedOp& op : dump.ops) op.state = OpState::Done;
+  }
+  RecordedOp& last = dumps.dumps[0].ops[2];
+  last.state = OpState::Posted;
+  EXPECT_TRUE(waitsOf(dumps, nullptr).open[0].empty());
+  last.state = OpState::Started;  // a device that never came to its end
+  EXPECT_EQ(waitsOf(dumps, nullptr).open[0].size(), 1U);
+  last.state = OpState::Posted;
+  for (RankDump& dump : dumps.dumps) dump.ops[2].name = "nccl:broadcast";  // whose root ends alone
+  EXPECT_EQ(waitsOf(dumps, nullptr).open[0].size(), 1U);
+}
+
 TEST(DiagnoseHang, OnlyTheOldestCollectiveHasAWaitForEachMember) {
   const Dumps dumps = aloneInCollectives(128, 200);
   const Waits waits = waitsOf(dumps, nullptr);
