@@ -122,7 +122,7 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
   requireFits(plan, graph);
   ownPlan = ofReplica(plan, replicasOf(plan.schedule).replica(environment.rank));
   settings.update = withNamesOf(graph, settings.update);
-  refuseSharesOfComplexNumbers(settings, plan, graph);
+  refuseForModel(settings, plan, graph);
   const bool isFirst = environment.rank == JobRank(0);
   if (isFirst) {
     prepareFiles(settings);

@@ -13,6 +13,7 @@
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_count.h"
+#include "simulator/plan/possible.h"
 #include "simulator/text/counted.h"
 
 namespace pw {
@@ -167,7 +168,10 @@ std::string decayNote(const RunSettings& o, const Plan& plan, const ModelGraph& 
       names.front(), names.size() > 1 ? fmt::format(" and {} more", counted(names.size() - 1, "parameter")) : "");
 }
 
-void refuseSharesOfComplexNumbers(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
+void refuseForModel(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
+  if (!o.request.evaluates) {
+    if (const auto no = obstacleToCopies(graph, plan.schedule.placement)) refuse(*no);
+  }
   if (!o.zero1 || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
   for (const StateTensor& parameter : graph.parameters) {
     const auto& tensor = graph.value(parameter.value).tensor;
@@ -190,6 +194,7 @@ TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
   options.stage.data = {request.data == "synthetic" || namesFunction(request.data) ? "" : request.data, request.lossOver, request.masked,
                         request.lossCount};
   options.stage.data.feed = request.feed;
+  options.stage.data.evaluatedSteps = request.evaluates ? request.steps : 0;
   options.stage.resume = request.resume;
   options.stage.resetOptimizer = request.resetOptimizer;
   options.stage.graphs = o.computing.graphs && !request.findNan;  // the values of a recorded stage cannot be observed

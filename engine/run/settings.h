@@ -63,8 +63,9 @@ struct RunSettings {
 [[nodiscard]] std::string optimizerNote(const RunSettings& settings, const Plan& plan);
 /// Throws UsageError for options that contradict each other, the plan or this machine.
 void refuseWhatCannotRun(const RunSettings& settings, const Plan& plan);
-/// Throws UsageError where ZeRO would cut complex parameters into shares: a share may end between real and imaginary part.
-void refuseSharesOfComplexNumbers(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);
+/// Throws UsageError where ZeRO would cut complex parameters into shares (one may end between real and imaginary part), and where a
+/// training would change the buffers of two copies of a stage (`obstacleToCopies`).
+void refuseForModel(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);
 /// Throws UsageError for a --loss-count that does not fit the model; otherwise a sentence on how training on the model's own loss differs
 /// from training on the whole batch, if it does and the microbatches are not weighted.
 [[nodiscard]] std::string lossNote(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);

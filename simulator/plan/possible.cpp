@@ -6,6 +6,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/model/batch.h"
+#include "simulator/model/state_changes.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/recompute_to_fit.h"
@@ -29,6 +30,16 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
   return sizes;
 }
 
+std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement) {
+  if (!placement.bidirectional() || placement.mirrorOfStage == placement.rankOfStage) return std::nullopt;
+  const std::vector<StateChange> changes = stateChanges(graph);
+  if (changes.empty()) return std::nullopt;
+  return Impossible{
+      fmt::format("{} changes {} in training, and this schedule keeps two copies of each stage, each of which would change its own by half "
+                  "of the microbatches; use a schedule that keeps each stage on one rank, such as 1f1b or zbv.",
+                  graph.name.empty() ? "The model" : graph.name, changes.front().state->name)};
+}
+
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
   if (!request.replicaBegins.empty()) return tryPriceReplicas(request, model, compiled);
   const ModelGraph& graph = model.graph();
@@ -48,6 +59,7 @@ Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledR
   priced.partition = *std::move(cut);
   if (auto no = trySetRecompute(graph, priced.partition, request.recompute, model.changes())) return *std::move(no);
   if (auto no = obstacleToPlace(profile, rows.placement, request.replicas)) return *std::move(no);
+  if (auto no = obstacleToCopies(graph, rows.placement)) return *std::move(no);
   priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
   priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);

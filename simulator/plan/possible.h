@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "schedules/answer.h"
+#include "schedules/placement.h"
 #include "simulator/plan/planner.h"
 
 namespace pw {
@@ -11,5 +14,9 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
 /// `price`, for those to whom a plan that is not possible is an answer: too few ranks, no cut there, something that cannot be recomputed,
 /// an automatic recomputation without a limit. Throws UsageError for numbers that are too large to add up only.
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);
+
+/// A placement that keeps two copies of each stage is not for a model that changes buffers in training (batch norm's statistics): each copy
+/// would change its own, by the microbatches that it sees. Cost: as `stateChanges`, of such placements.
+[[nodiscard]] std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement);
 
 }  // namespace pw

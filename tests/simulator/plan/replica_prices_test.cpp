@@ -194,6 +194,28 @@ TEST(ReplicaPrices, AreRefusedWhereGradientsCouldNotBeSummed) {
   EXPECT_EQ(refusalOf(request), "");
 }
 
+/// Each copy would move batch norm's statistics by half of the microbatches.
+TEST(Price, OfTwoCopiesOfAStageIsRefusedForModelsThatChangeBuffers) {
+  for (const auto& [name, changes] : {std::pair("resnet18_narrow", true), {"gpt_small", false}}) {
+    const ModelGraph graph = sample(name);
+    const Profile profile = profileFor(graph, {1, 1});
+    ModelCosts model(graph, profile, 2);
+    for (const auto& [schedule, copies] : {std::pair("dualpipe", true), {"chimera", true}, {"1f1b", false}, {"zbv", false}}) {
+      PlanRequest request = requestFor(schedule, 1);
+      request.begins = balancedFor(request, graph, profile, 2 * generatorOf(schedule).chunks, Balance::Time);
+      const Schedule rows = rowsOf(request);
+      CompiledRows compiled(rows);
+      const Answer<Priced> priced = tryPrice(request, model, compiled);
+      ASSERT_EQ(static_cast<bool>(priced), !(changes && copies)) << name << ' ' << schedule;
+      if (priced) continue;
+      EXPECT_EQ(
+          priced.refusal().why,
+          "resnet18_narrow changes bn1.num_batches_tracked in training, and this schedule keeps two copies of each stage, each of which "
+          "would change its own by half of the microbatches; use a schedule that keeps each stage on one rank, such as 1f1b or zbv.");
+    }
+  }
+}
+
 Plan planWithCuts(const ModelGraph& graph) {
   const Profile profile = profileFor(graph, {1, 0.4, 0.4, 1});
   ModelCosts model(graph, profile, 2);
