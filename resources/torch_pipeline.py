@@ -24,6 +24,8 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch._export.passes._node_metadata_hook import _EMPTY_NN_MODULE_STACK_KEY
+from torch.distributed.pipelining import _IR
 from torch.distributed.pipelining import pipe_split, pipeline  # noqa: F401  (registers the operator below)
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -62,18 +64,99 @@ def source_of(node):
     return node
 
 
-def cut(module, begins):
-    """Marks the nodes with these names as the first nodes of stages, instead of those that the model marks itself."""
+def compute_again(module, first, last, names):
+    """Gives the stage from node `first` to before `last` its own copies of the nodes with these names, which are of earlier stages: torch sends no integers.
+    Returns the stage's first node."""
+    graph, nodes, copies = module.graph, {node.name: node for node in module.graph.nodes}, {}
+
+    def copied(node):
+        if node not in copies and node.op == "get_attr":
+            copies[node] = graph.node_copy(node)
+        return copies.get(node, node)
+
+    order = list(graph.nodes)
+    stage = order[order.index(first) : order.index(last) if last is not None else len(order)]
+    with graph.inserting_before(first):
+        for name in names:
+            for node in dict.fromkeys([source_of(nodes[name]), nodes[name]]):
+                if node not in copies:
+                    copies[node] = graph.node_copy(node, copied)
+    for node in stage:
+        for used in node.all_input_nodes:
+            if used.op != "get_attr" and used in copies:
+                node.replace_input_with(used, copies[used])
+    return next(iter(copies.values()), first)
+
+
+def cut(module, begins, recomputed, precision):
+    """Marks the nodes with these names as the first nodes of stages, instead of those that the model marks itself; `recomputed`: by stage, names of nodes of
+    earlier ones that it computes for itself."""
     for node in [node for node in module.graph.nodes if node.target is torch.ops.pippy._pipe_split.default]:
         module.graph.erase_node(node)
     nodes = {node.name: node for node in module.graph.nodes}
     for name in begins:
         if name not in nodes:
             raise SystemExit(f"run.py: the model has no node {name}; export the plan again from this model.")
-        with module.graph.inserting_before(source_of(nodes[name])):
+    firsts = [source_of(nodes[name]) for name in begins]
+    firsts = [compute_again(module, first, last, names) for first, last, names in zip(firsts, [*firsts[1:], None], recomputed[1:])]
+    for first in firsts:
+        with module.graph.inserting_before(first):
             module.graph.call_function(torch.ops.pippy._pipe_split.default)
+    inline_regions(module, precision)
     module.recompile()
     return module
+
+
+def inline_regions(module, precision):
+    """Puts the body of each no_grad region into the graph, its results detached, and of each region without autocast: torch's cut does not carry them."""
+    ops, graph = torch.ops.higher_order, module.graph
+    pending = [node for node in graph.nodes if node.target in (ops.wrap_with_set_grad_enabled, ops.wrap_with_autocast)]
+    while pending:
+        region = pending.pop()
+        grad = region.target is ops.wrap_with_set_grad_enabled
+        if not grad and (region.args[2] or precision != "traced"):
+            raise SystemExit("run.py: torch cannot cut a model with an autocast region of its own; run the plan with pipewright.")
+        body, arguments = (region.args[1], region.args[2:]) if grad else (region.args[4], region.args[5:])
+        part = operator.attrgetter(body.target)(module)
+        values = dict(zip((node for node in part.graph.nodes if node.op == "placeholder"), arguments))
+        with graph.inserting_before(region):
+            for node in part.graph.nodes:
+                if node.op == "get_attr":
+                    name = f"{region.name}_{node.target}".replace(".", "_")
+                    setattr(module, name, operator.attrgetter(node.target)(part))
+                    values[node] = graph.get_attr(name)
+                elif node.op == "output":
+                    results = torch.fx.map_arg(node.args[0], lambda used: values[used])
+                elif node.op != "placeholder":
+                    values[node] = graph.node_copy(node, lambda used: values[used])
+                    if node.target in (ops.wrap_with_set_grad_enabled, ops.wrap_with_autocast):
+                        pending.append(values[node])
+        for user in list(region.users):  # all take one of its results
+            result = results[user.args[1]]
+            if grad and not region.args[0] and isinstance(result, torch.fx.Node):
+                with graph.inserting_before(region):
+                    result = graph.call_function(torch.ops.aten.detach.default, (result,))
+                    result.meta = dict(user.meta)
+            user.replace_all_uses_with(result)
+            graph.erase_node(user)
+        graph.erase_node(region)
+
+
+def outline_all():
+    """torch outlines the modules of a stage only where its inputs come before its parameters and every operator knows its module: makes both so before."""
+    plain = _IR._outline_submodules
+
+    def outline(graph):
+        for node in reversed([node for node in graph.nodes if node.op == "placeholder"]):
+            first = next(iter(graph.nodes))
+            if node is not first:
+                first.prepend(node)
+        for node in graph.nodes:
+            if node.op not in ("placeholder", "output") and not node.meta.get("nn_module_stack"):
+                node.meta["nn_module_stack"] = {_EMPTY_NN_MODULE_STACK_KEY: ("", "")}  # that of the node before
+        return plain(graph)
+
+    _IR._outline_submodules = outline
 
 
 def index_range(module, name):
@@ -177,9 +260,8 @@ class Batches:
         return data[name]
 
     def at(self, step):
-        """Inputs and target of a step, of all replicas."""
-        first = step % (self.held // self.samples) * self.samples
-        rows = slice(first, first + self.samples)
+        """Inputs and target of a step, of all replicas; from the first sample again after the last."""
+        rows = torch.arange(step * self.samples, (step + 1) * self.samples) % self.held
         return [tensor[rows] if tensor.dim() > 0 else tensor for tensor in self.inputs], self.target[rows]
 
 
@@ -409,7 +491,8 @@ def build(settings, options, device, rank, group):
     example = [random_input(spec, module, settings["microbatch"], options.seed) for spec in settings["inputs"]]
     call = program.module_call_graph[0].signature.in_spec  # which inputs are positional, which named
     positional, named = tree_unflatten(example, call)
-    pipe = pipeline(cut(module, settings["begins"]), mb_args=positional, mb_kwargs=named)
+    outline_all()
+    pipe = pipeline(cut(module, settings["begins"], settings["recomputed"], settings["precision"]), mb_args=positional, mb_kwargs=named)
     if pipe.num_stages != len(settings["stage_to_rank"]):
         raise SystemExit(f"run.py: torch cut the model into {pipe.num_stages} stages, not {len(settings['stage_to_rank'])}.")
     expect_contiguous(pipe)

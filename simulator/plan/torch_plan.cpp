@@ -31,17 +31,18 @@ std::string nameOfFirst(const ModelGraph& graph, const StageSpec& stage) {
                                stage.begin.value, graph.name));
 }
 
-/// Whether torch would send something that no gradient passes: it crosses a cut, or is computed again on the other side.
-bool sendsIntegers(const Plan& plan, const ModelGraph& graph) {
-  const auto isOne = [&](ValueId value) {
-    const auto& tensor = graph.value(value).tensor;
-    return tensor && !isDifferentiable(tensor->dtype);
-  };
-  const auto& partition = plan.partition;
-  return std::ranges::any_of(partition.transfers, [&](const Transfer& t) { return isOne(t.value); }) ||
-         std::ranges::any_of(partition.stages, [&](const StageSpec& stage) {
-           return std::ranges::any_of(stage.recomputed, [&](NodeId n) { return std::ranges::any_of(graph.node(n).outputs, isOne); });
-         });
+/// By stage the names of what it computes again, each operator after those that it needs.
+nlohmann::ordered_json recomputedOf(const Plan& plan, const ModelGraph& graph) {
+  auto recomputed = nlohmann::ordered_json::array();
+  for (const StageSpec& stage : plan.partition.stages) {
+    auto& names = recomputed.emplace_back(nlohmann::ordered_json::array());
+    for (const NodeId node : stage.recomputed) {
+      for (const ValueId output : graph.node(node).outputs) {
+        if (!graph.value(output).name.empty()) names.push_back(graph.value(output).name);
+      }
+    }
+  }
+  return recomputed;
 }
 
 nlohmann::ordered_json sharedOf(const Plan& plan, const ModelGraph& graph) {
@@ -74,14 +75,11 @@ DType torchPrecision(const Plan& plan) {
   return precision == DType::Float8 ? DType::BFloat16 : precision;
 }
 
-std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
+std::vector<std::string> notesOf(const Plan& plan) {
   std::vector<std::string> notes;
   const auto anyStage = [&](auto holds) { return std::any_of(plan.partition.stages.begin(), plan.partition.stages.end(), holds); };
   if (anyStage([](const StageSpec& s) { return !s.checkpoints.empty(); })) {
     notes.emplace_back("The plan recomputes activations; torch's stages keep them all, so they need more memory and less time.");
-  }
-  if (anyStage([](const StageSpec& s) { return !s.recomputed.empty(); })) {
-    notes.emplace_back("The plan computes cheap values again on several stages; torch sends them.");
   }
   const std::int64_t microbatches = std::int64_t{plan.replicas} * plan.schedule.microbatches;
   if (plan.batch != microbatches * plan.microbatchSize) {
@@ -89,10 +87,6 @@ std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
         fmt::format("The plan's batch of {} makes microbatches of different sizes; torch needs equal ones, so a step has {} samples.",
                     plan.batch, microbatches * plan.microbatchSize));
   }
-  if (sendsIntegers(plan, graph))
-    notes.emplace_back(
-        "Integers or masks cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require "
-        "gradients\").");
   if (plan.profile.computing.precision == DType::Float8)
     notes.emplace_back("The plan computes linear layers in 8 bits; torch's autocast does not, so all are in bfloat16.");
   if (plan.schedule.lockstep) notes.emplace_back("Ranks follow their orders without exchanging messages in cycles.");
@@ -140,6 +134,30 @@ void requireOneReceiver(const Plan& plan, const ModelGraph& graph) {
   }
 }
 
+/// torch 2.11 demands a gradient of all that a stage receives in training.
+void requireFloatsSent(const Plan& plan, const ModelGraph& graph) {
+  if (!trains(plan.schedule)) return;
+  for (const Transfer& transfer : plan.partition.transfers) {
+    const Value& value = graph.value(transfer.value);
+    if (!value.tensor || isDifferentiable(value.tensor->dtype)) continue;
+    throw UsageError(fmt::format(
+        "value {} of {}, of type {}, goes from stage {} to stage {}, and torch.distributed.pipelining 2.11 sends floating-point "
+        "values only (\"only Tensors of floating point dtype can require gradients\"); move the cuts, or run the plan with "
+        "pipewright",
+        value.name, graph.name, nameOf(value.tensor->dtype), transfer.from.value, transfer.to.value));
+  }
+}
+
+/// torch's cut loses the graphs of branches and loops; those of no_grad and autocast regions the script puts in their places.
+void requireNoBranches(const ModelGraph& graph) {
+  constexpr std::string_view kHigherOrder = "torch.ops.higher_order.";
+  for (const Node& node : graph.nodes) {
+    if (!node.target.starts_with(kHigherOrder) || node.target.starts_with("torch.ops.higher_order.wrap_with_")) continue;
+    throw UsageError(fmt::format("{} has {}, which torch.distributed.pipelining 2.11 cannot cut; run the plan with pipewright", graph.name,
+                                 node.target.substr(kHigherOrder.size())));
+  }
+}
+
 }  // namespace
 
 TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
@@ -154,6 +172,8 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   if (plan.modelFiles.size() != 1)
     throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
   requireOneReceiver(plan, graph);
+  requireFloatsSent(plan, graph);
+  requireNoBranches(graph);
   const Bindings bindings = bindBatch(graph, plan.microbatchSize);
   const std::size_t lossOutput = outputOf(graph, plan.loss);
   for (const ValueId input : graph.inputs) requireRowsOfSamples(graph, input);
@@ -169,6 +189,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   settings["microbatch"] = plan.microbatchSize;
   auto& begins = settings["begins"] = nlohmann::ordered_json::array();
   for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) begins.push_back(nameOfFirst(graph, plan.partition.stages[s]));
+  settings["recomputed"] = recomputedOf(plan, graph);
   settings["precision"] = precisionName(torchPrecision(plan));
   settings["split_points"] = plan.splitNames;
   auto& owners = settings["stage_to_rank"] = nlohmann::ordered_json::array();
@@ -182,7 +203,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   settings["shared"] = sharedOf(plan, graph);
   for (const OptimizerFacts& optimizer : kOptimizers) settings["optimizers"][optimizer.name] = optimizer.className;
   return {toCsv(computeOnly(plan.schedule)), settings.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n",
-          notesOf(plan, graph)};
+          notesOf(plan)};
 }
 
 }  // namespace pw

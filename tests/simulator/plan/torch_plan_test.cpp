@@ -62,7 +62,7 @@ TEST(TorchPlan, HoldsTheScheduleBeforeLoweringAndWhatTheScriptNeeds) {
   settings.erase("optimizers");
   EXPECT_EQ(settings, Json::parse(R"({
     "model": "/models/hand.pt2", "schedule": "1f1b", "ranks": 3, "replicas": 1, "microbatches": 4, "microbatch": 2, "precision": "traced",
-    "begins": ["m", "y"], "split_points": ["@m", "@y"], "stage_to_rank": [0, 1, 2],
+    "begins": ["m", "y"], "recomputed": [[], [], []], "split_points": ["@m", "@y"], "stage_to_rank": [0, 1, 2],
     "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 4]}],
     "loss": "mse", "loss_output": 0, "output_shape": [2, 4],
     "shared": [{"names": ["table", "head"], "stages": [0, 2]}]})"));
@@ -110,6 +110,22 @@ TEST(TorchPlan, RefusesWhatTorchCannotRun) {
   EXPECT_EQ(skipping(false, two, generate("1f1b", {3, 3, 4})), "");
   EXPECT_THAT(skipping(false, three, generate("interleaved-1f1b", {2, 4, 4})),
               HasSubstr("h of hand goes from stage 0 past others to stage 2"));
+  // Of what a layer computes, the largest elements' places cross the cut; and a graph of two branches.
+  const auto cutAfter = [](const std::string& op, DType type, const Schedule& schedule) {
+    GraphBuilder b;
+    const ValueId x = b.input("x"), w = b.parameter("w"), v = b.parameter("v");
+    const ValueId places = b.op(op, {b.op("linear", {x, w}, "h")}, "places", GraphBuilder::rows(type));
+    const ModelGraph graph = b.done(b.op("add.Tensor", {b.op("embedding", {v, places}, "e"), x}, "y"));
+    Plan cut = plan(generate("1f1b", {3, 3, 4}));
+    cut.partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
+    cut.splitNames = {"@"};
+    cut.schedule = lower(schedule);
+    return refusal(cut, graph);
+  };
+  EXPECT_THAT(cutAfter("argsort", DType::Int64, generate("1f1b", {2, 2, 4})),
+              HasSubstr("value places of hand, of type int64, goes from stage 0 to stage 1, and torch.distributed.pipelining 2.11 sends "
+                        "floating-point values only"));
+  EXPECT_EQ(cutAfter("argsort", DType::Int64, generate("forward-only", {2, 2, 4})), "");
   GraphBuilder other;
   EXPECT_NE(refusal(plan(generate("1f1b", {3, 3, 4})), other.done(other.input("x"))), "") << "another model";
 }

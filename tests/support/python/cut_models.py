@@ -5,6 +5,7 @@
 shared: one module called in every layer, as ALBERT's.  late: an input that only the last layers read.
 aux: an output beside the loss that crosses the cut.  decoder: attention to another sequence, whose views the cut makes impossible.
 strided: a view that is not contiguous crosses the cut.  marked: torch's own marks, where the plan does not cut.
+masked: a mask of an input, on both sides of the cut.  rotary: what a no_grad region computes of an input, on both sides, as HF Llama's.
 """
 
 import os
@@ -64,6 +65,34 @@ class Strided(nn.Module):
         return self.out(torch.tanh(self.b(torch.tanh(self.enter(x)).transpose(1, 2)[:, :, :5])))
 
 
+class Masked(Late):
+    def forward(self, x, keep):
+        unseen = keep.eq(0).unsqueeze(-1)
+        first = torch.tanh(self.a(x)).masked_fill(unseen, 0.0)
+        return self.c(torch.tanh(self.b(first)).masked_fill(unseen, 0.0))
+
+
+class Angles(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("pace", torch.arange(1.0, WIDTH + 1))
+
+    @torch.no_grad()
+    def forward(self, places):
+        return (places.unsqueeze(-1) * self.pace).cos(), (places.unsqueeze(-1) * self.pace).sin()
+
+
+class Rotary(Late):
+    def __init__(self):
+        super().__init__()
+        self.angles = Angles()
+
+    def forward(self, x, places):
+        first = torch.tanh(self.a(x))
+        cos, sin = self.angles(places)
+        return self.c(torch.tanh(self.b(first * cos + first.roll(1, -1) * sin)) * cos)
+
+
 class Decoder(nn.Module):
     def __init__(self):
         super().__init__()
@@ -83,6 +112,8 @@ def main():
         "late": (Late(), {"x": x, "w": torch.randn(rows, 1)}, target),
         "aux": (Aux(), {"x": x}, target),
         "decoder": (Decoder(), {"x": torch.randn(rows, 7, 6), "y": torch.randn(rows, 5, 4)}, torch.randn(rows, 5, 3)),
+        "masked": (Masked(), {"x": x, "keep": torch.randint(0, 2, (rows,))}, target),
+        "rotary": (Rotary(), {"x": x, "places": torch.randn(rows)}, target),
         "marked": (Marked(), {"x": x}, target),
         "strided": (Strided(), {"x": torch.randn(rows, 7, 6)}, torch.randn(rows, WIDTH, 3)),
     }
