@@ -252,6 +252,24 @@ std::string needText(std::size_t rank, const std::vector<Bytes>& peaks, const st
   return fmt::format("rank {} needs {} of its {}", rank, formatSize(peaks[rank]), formatSize(limits[rank]));
 }
 
+/// Encoders and decoders are lists of their own, between which Megatron's layout has no border.
+std::optional<std::string> listsNote(const std::vector<LayoutBlock>& blocks) {
+  std::vector<std::string> lists;
+  for (const LayoutBlock& block : blocks) {
+    const std::size_t dot = block.name.rfind('.');
+    if (block.letter != LayoutLayer::Transformer || dot == std::string::npos) continue;
+    std::string list = block.name.substr(0, dot);
+    if (lists.empty() || lists.back() != list) lists.push_back(std::move(list));
+  }
+  if (lists.size() < 2) return std::nullopt;
+  constexpr std::size_t kNamed = 4;
+  return fmt::format(
+      "The layers are of {} lists ({}{}), and Megatron's of one: this layout is for a model whose layers all take what the one "
+      "before gives, not for an encoder and a decoder.",
+      lists.size(), fmt::join(lists.begin(), lists.begin() + static_cast<std::ptrdiff_t>(std::min(kNamed, lists.size())), ", "),
+      lists.size() > kNamed ? ", …" : "");
+}
+
 }  // namespace
 
 MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::optional<std::int64_t> layers, Bytes memoryLimit) {
@@ -274,6 +292,7 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::option
   if (transformers < shape.ranks)
     throw UsageError(fmt::format("{} has {}, fewer than ranks; Megatron's layout places whole layers, so plan for fewer ranks",
                                  plan.modelName, counted(transformers, "numbered layer")));
+  if (auto note = listsNote(layouts.blocks())) megatron.notes.push_back(*std::move(note));
   const std::string other = unlike(plan, shape);
   megatron.exact = sameShape && other.empty();
   std::optional<Begins> own = megatron.exact ? ownBegins(plan, model, layouts) : std::nullopt;

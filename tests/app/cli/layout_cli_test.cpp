@@ -130,6 +130,17 @@ TEST_F(LayoutCommand, ExportsAPlanThatMegatronCanRunAsItIs) {
                                        "--num-layers 4", "--micro-batch-size 1", "--global-batch-size 3", "--optimizer adam"));
 }
 
+TEST_F(LayoutCommand, SaysThatMegatronHasOneListOfLayers) {
+  const auto notesOf = [&](const std::vector<std::string>& names) {
+    std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
+    for (const std::string& name : names) text += name + ",1,1,1,0,0,0\n";
+    return megatronOf(folder_, folder_.with("lists.csv", text), {"--ranks", "2", "--microbatches", "3", "--split", names[2]})["notes"];
+  };
+  EXPECT_THAT(notesOf({"model.enc.0", "model.enc.1", "model.dec.0", "model.dec.1"}),
+              ElementsAre(HasSubstr("The layers are of 2 lists (model.enc, model.dec), and Megatron's of one")));
+  EXPECT_THAT(notesOf({"model.dec.0", "model.dec.1", "model.dec.2", "model.dec.3"}), ElementsAre());
+}
+
 // What is recommended and what the check says of it are one prediction: with messages that take long Megatron's groups of sends and
 // receives cost more than the plan's own messages, which wait for nothing.
 TEST_F(LayoutCommand, ExportsTheStepThatItsCheckPredicts) {
