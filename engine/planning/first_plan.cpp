@@ -63,6 +63,16 @@ std::optional<Bytes> peakOf(const ModelGraph& graph, const Profile& profile, con
   return std::ranges::max(compiled.peaks(priced->costs));
 }
 
+/// What each of the first ranks of a cluster holds at least.
+Bytes leastMemory(const Cluster& cluster, int ranks) {
+  Bytes least = cluster.memoryBytes;
+  const std::vector<RankSpec>& own = cluster.topology.ranks;
+  for (std::size_t r = 0; r < own.size() && std::cmp_less(r, ranks); ++r) {
+    if (own[r].memoryBytes > 0) least = std::min(least, own[r].memoryBytes);
+  }
+  return least;
+}
+
 }  // namespace
 
 FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
@@ -86,7 +96,7 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
       for (auto at = clusters.begin(); at != clusters.end(); ++at) {
         const Cluster& cluster = *at;
         plan.cluster = cluster.origin;
-        plan.fits = ranks <= ranksOf(cluster) && peak.value_or(Bytes{0}) <= cluster.memoryBytes;
+        plan.fits = ranks <= ranksOf(cluster) && peak.value_or(Bytes{0}) <= leastMemory(cluster, ranks);
         if (!plan.fits) continue;
         for (auto larger = at + 1; larger != clusters.end(); ++larger) {
           if (ranks <= ranksOf(*larger)) plan.others.push_back(larger->origin);
@@ -94,7 +104,7 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
         if (cluster.origin == clusters.front().origin || !graph.splitMarkers.empty() || ranks == 1) return plan;
         FirstPlan balanced = plan;  // by the times of this cluster, if it fits so, too
         balanced.begins = balancedSplits(graph, estimate(graph, microbatch, cluster), ranks, Balance::Time);
-        return peakOf(graph, bytes, balanced).value_or(Bytes{0}) <= cluster.memoryBytes ? balanced : plan;
+        return peakOf(graph, bytes, balanced).value_or(Bytes{0}) <= leastMemory(cluster, ranks) ? balanced : plan;
       }
     }
   }

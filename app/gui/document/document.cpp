@@ -6,6 +6,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/prediction_worker.h"
 #include "schedules/error.h"
+#include "simulator/plan/planner.h"
 
 namespace pw::gui {
 namespace {
@@ -207,6 +208,14 @@ void Document::markUnsaved() {
 void Document::setMeasured(std::shared_ptr<const Measured> measured) {
   measured_ = std::move(measured);
   emit measuredChanged();
+}
+
+std::vector<Bytes> Document::rankLimits() const {
+  if (!prediction()) return {};
+  PlanRequest request = predicted();
+  request.memoryLimit = design().request.memoryLimit;
+  const std::size_t ranks = prediction()->ranks.size();
+  return profile() && graph() ? memoryLimits(request, *profile(), ranks) : std::vector<Bytes>(ranks, request.memoryLimit);
 }
 
 }  // namespace pw::gui

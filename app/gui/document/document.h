@@ -100,6 +100,8 @@ class Document : public QObject {
   [[nodiscard]] std::shared_ptr<const Prediction> prediction() const { return prediction_; }  ///< null: not available yet, or not possible
   /// What `prediction` is of: earlier than the design's while a new one is awaited or not possible.
   [[nodiscard]] const PlanRequest& predicted() const { return predicted_; }
+  /// What each rank of the prediction may hold: the design's limit, or its device's memory where that is less; 0: as much as it needs.
+  [[nodiscard]] std::vector<Bytes> rankLimits() const;
   /// That of the plan before its last change, or before the drag; null: none, or of another model.
   [[nodiscard]] std::shared_ptr<const Prediction> before() const { return before_; }
   [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }  ///< null: none chosen

@@ -4,6 +4,7 @@
 #include <QPainter>
 #include <QToolTip>
 #include <algorithm>
+#include <utility>
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
@@ -26,11 +27,19 @@ int MemoryBars::row() const { return fontMetrics().height() + 4; }
 
 QSize MemoryBars::sizeHint() const { return {160, static_cast<int>(std::min(ranks_.size(), kMost)) * row() + 4}; }
 
-void MemoryBars::show(const std::vector<RankMetrics>& ranks, Bytes limit) {
+Bytes MemoryBars::excessOf(std::size_t rank) const {
+  return limits_[rank] > 0 ? std::max<Bytes>(0, ranks_[rank].peakBytes - limits_[rank]) : Bytes{0};
+}
+
+void MemoryBars::show(const std::vector<RankMetrics>& ranks, std::vector<Bytes> limits) {
   ranks_ = ranks;
-  limit_ = limit;
+  limits_ = std::move(limits);
+  limits_.resize(ranks_.size());
   QStringList words;
-  for (const RankMetrics& rank : ranks_) words << tr("rank %1: %2").arg(rank.rank.value).arg(sizeText(rank.peakBytes));
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const QString text = tr("rank %1: %2").arg(ranks_[r].rank.value).arg(sizeText(ranks_[r].peakBytes));
+    words << (excessOf(r) > 0 ? tr("%1, more than its %2").arg(text, sizeText(limits_[r])) : text);
+  }
   setAccessibleDescription(words.join(QStringLiteral(", ")));
   updateGeometry();
   update();
@@ -50,8 +59,10 @@ QString MemoryBars::restText() const {
 bool MemoryBars::event(QEvent* event) {
   if (event->type() != QEvent::ToolTip) return QWidget::event(event);
   const auto* help = static_cast<QHelpEvent*>(event);
-  const bool isRest = help->pos().y() >= static_cast<int>(kMost - 1) * row();
-  if (const QString text = isRest ? restText() : QString(); !text.isEmpty())
+  const auto at = static_cast<std::size_t>(std::max(0, help->pos().y()) / row());
+  const bool isRest = at + 1 >= kMost && ranks_.size() > kMost;
+  const QString limit = !isRest && at < ranks_.size() && limits_[at] > 0 ? tr("of %1").arg(sizeText(limits_[at])) : QString();
+  if (const QString text = isRest ? restText() : limit; !text.isEmpty())
     QToolTip::showText(help->globalPos(), text, this);
   else
     QToolTip::hideText();
@@ -61,17 +72,23 @@ bool MemoryBars::event(QEvent* event) {
 void MemoryBars::paintEvent(QPaintEvent*) {
   QPainter painter(this);
   const Theme& t = currentTheme();
-  Bytes most = limit_;
-  for (const RankMetrics& rank : ranks_) most = std::max(most, rank.peakBytes);
+  Bytes needed = 0;
+  for (const RankMetrics& rank : ranks_) needed = std::max(needed, rank.peakBytes);
+  Bytes most = needed;
+  for (const Bytes limit : limits_) {  // one far above all that is needed would leave nothing of the bars
+    if (limit < 3 * needed) most = std::max(most, limit);
+  }
   const int label = fontMetrics().horizontalAdvance(QStringLiteral("rank 000 ")),
             value = fontMetrics().horizontalAdvance(QStringLiteral("1023.0 MiB "));
   const double bar = std::max(10, width() - label - value);
   const std::size_t shown = std::min(ranks_.size(), kMost);
   for (std::size_t i = 0; i < shown; ++i) {
     const bool isRest = i + 1 == kMost && ranks_.size() > kMost;
-    const RankMetrics& rank = isRest ? *std::max_element(ranks_.begin() + (kMost - 1), ranks_.end(), needsLess) : ranks_[i];
+    const auto needsMost = std::max_element(ranks_.begin() + static_cast<std::ptrdiff_t>(isRest ? kMost - 1 : i), ranks_.end(), needsLess);
+    const std::size_t r = isRest ? static_cast<std::size_t>(needsMost - ranks_.begin()) : i;
+    const RankMetrics& rank = ranks_[r];
     const int y = static_cast<int>(i) * row();
-    const bool over = isEnabled() && limit_ > 0 && rank.peakBytes > limit_;
+    const bool over = isEnabled() && excessOf(r) > 0;
     painter.setPen(t.faintText);
     painter.drawText(QRect(0, y, label, row()), Qt::AlignVCenter,
                      isRest ? tr("+%1 more").arg(ranks_.size() - (kMost - 1)) : tr("rank %1").arg(rank.rank.value));
@@ -80,11 +97,10 @@ void MemoryBars::paintEvent(QPaintEvent*) {
     painter.fillRect(QRectF(label, y + 3, length, row() - 6), over ? t.error : isEnabled() ? t.accent : t.faintText);
     painter.setPen(over ? t.error : isEnabled() ? t.text : t.faintText);
     painter.drawText(QRect(width() - value, y, value, row()), Qt::AlignVCenter | Qt::AlignRight, sizeText(rank.peakBytes));
-  }
-  if (limit_ > 0 && most > 0) {
-    const double x = label + bar * static_cast<double>(limit_) / static_cast<double>(most);
+    if (limits_[r] <= 0 || limits_[r] > most) continue;
+    const double x = label + bar * static_cast<double>(limits_[r]) / static_cast<double>(most);
     painter.setPen(QPen(t.error, 1.5, Qt::DashLine));
-    painter.drawLine(QPointF(x, 0), QPointF(x, static_cast<double>(shown) * row()));
+    painter.drawLine(QPointF(x, y), QPointF(x, y + row()));
   }
 }
 

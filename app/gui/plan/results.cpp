@@ -218,7 +218,7 @@ void PlanResults::Private::showResults() {
   if (isTrace) return showTrace(*measured->metrics);
   if (!p) {
     for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setText(QStringLiteral("–"));
-    memory->show({}, 0);
+    memory->show({}, {});
     return;
   }
   const PlanRequest& r = document.predicted();  // not of a refused design
@@ -234,7 +234,7 @@ void PlanResults::Private::showResults() {
   rate->setText(tokens > 0
                     ? PlanResults::tr("%1 (%2 tokens/s)").arg(countText(perSecond), countText(perSecond * static_cast<double>(tokens)))
                     : countText(perSecond));
-  memory->show(p->ranks, document.design().request.memoryLimit);
+  memory->show(p->ranks, document.rankLimits());
   const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
   memory->setVisible(known);
   memoryName->setVisible(known);
@@ -280,7 +280,7 @@ void PlanResults::Private::showTrace(const Metrics& metrics) {
   makespan->setText(durationText(metrics.makespan));
   for (QLabel* label : {mfu, mfuName, alone, aloneName}) label->setVisible(false);
   const bool known = std::ranges::any_of(metrics.ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
-  memory->show(metrics.ranks, 0);
+  memory->show(metrics.ranks, {});
   memory->setVisible(known);
   memoryName->setVisible(known);
 }
@@ -315,8 +315,7 @@ void PlanResults::Private::findLowerBound() {
   const bool isProven = certificate && certificate->time == p->makespan;
   const std::optional<Ns> proven = isProven ? std::optional(certificate->lowerBound) : std::nullopt;
   std::vector<Bytes> limits;
-  if (const auto profile = document.profile(); profile && document.graph())
-    limits = memoryLimits(document.predicted(), *profile, p->rows->rows.size());
+  if (document.graph()) limits = document.rankLimits();
   for (std::size_t r = 0; r < limits.size() && r < p->ranks.size(); ++r) {
     if (excessOf(p->ranks[r].peakBytes, limits[r]) > 0) limits.clear();  // then the plan is not bound by them
   }

@@ -103,8 +103,7 @@ void TimelineWidget::Private::connectParts() {
 
 void TimelineWidget::Private::connectDocument() {
   connect(&document, &Document::designChanged, &w, [this] {
-    const Bytes limit = document.design().request.memoryLimit;
-    if (std::exchange(scene.memoryLimit, limit) != limit) canvas->update();
+    takeLimits();
     progress.noteRequest();
   });
   connect(&document, &Document::predictionChanged, &w, [this] { takePrediction(); });
@@ -187,7 +186,6 @@ void TimelineWidget::Private::paintOverlays(QPainter& p, const QIcon& icon, cons
 TimelineWidget::TimelineWidget(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
   setAccessibleName(tr("Timeline of predicted and measured steps"));
   d->showEditing();
-  d->scene.memoryLimit = document.design().request.memoryLimit;
   d->takeMeasured();
   d->takePrediction();
 }

@@ -12,8 +12,16 @@ namespace pw::gui {
 
 // ---- What it shows when the timelines, or what is selected in them, are others --------------------------------------
 
+void TimelineWidget::Private::takeLimits() {
+  std::vector<Bytes> limits = document.rankLimits();
+  if (limits == scene.memoryLimits) return;
+  scene.memoryLimits = std::move(limits);
+  canvas->update();
+}
+
 void TimelineWidget::Private::takePrediction() {
   progress.noteAnswer();
+  takeLimits();
   const auto change = shown.takePrediction();
   if (!change.isAny) return canvas->update();
   if (change.isOtherModel) selection.forget();

@@ -27,6 +27,7 @@ struct TimelineWidget::Private {
 
   bool handle(QEvent* event);
   void takePrediction();
+  void takeLimits();
   void takeMeasured();
   void takeTimelines(bool isOtherShape);
   void restore(const SavedView& view);

@@ -66,7 +66,7 @@ struct Scene {
   bool showsOverview = true;  ///< above the ruler
   bool showsArrows = true;    ///< of what the selected block receives and sends
   double rowScale = 1;        ///< of the rows' usual height; see `layOutRows`
-  Bytes memoryLimit = 0;      ///< 0: no line
+  std::vector<Bytes> memoryLimits;  ///< by rank, 0 or left out: no line
   // Marks.
   std::optional<SourcedSpan> hovered, selected;
   std::vector<SourcedSpan> highlighted;    ///< chain of causes, critical path, found ones; sorted

@@ -52,7 +52,7 @@ struct Content {
   Arrangement arrangement = Arrangement::Below;
   ColourBy colourBy = ColourBy::Kind;
   bool differences = false, comparesTimes = true, dims = false, dark = false;
-  Bytes limit = 0;
+  std::vector<Bytes> limits;
   double scale = 1, devicePixelRatio = 1;
   Ns tick = 0;
   std::vector<SourcedSpan> highlighted;
@@ -124,7 +124,7 @@ void ScenePainter::Cache::prepare(const Scene& scene, const Viewport& view, cons
               scene.comparesTimes,
               scene.dimsOthers,
               theme.dark,
-              scene.memoryLimit,
+              scene.memoryLimits,
               textScale(scene),
               ratio,
               rulerStep(view, scene),
@@ -191,7 +191,7 @@ TrackView ScenePainter::Cache::viewOf(const Scene& scene, Source source, Rank ra
 
 void ScenePainter::Cache::paintMemoryStrip(const Scene& scene, const Row& row, Canvas& canvas) {
   MemoryLane lane;
-  lane.limit = scene.memoryLimit;
+  lane.limit = row.rank.index() < scene.memoryLimits.size() ? scene.memoryLimits[row.rank.index()] : Bytes{0};
   Bytes most = 1;
   for (const auto& timeline : {scene.predicted, scene.measured}) most = std::max(most, timeline ? timeline->peak : 0);
   // A limit far above all values would only flatten the curve.

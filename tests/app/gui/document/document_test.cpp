@@ -58,6 +58,9 @@ TEST_F(DocumentTest, AModelThatTheClusterUsedLastDoesNotHoldIsPlannedForOneThatD
   document.adopt(*loaded);
   ASSERT_TRUE(predicted());
   EXPECT_EQ(document.problem(), "");
+  small = document.cluster();  // of which one device holds less
+  small.topology.ranks = {{}, {1, 1'000, 0, {}}, {}, {}};
+  EXPECT_EQ(loadFiles({kGpt}, {}, toJson(small))->notes, loaded->notes);
 }
 
 TEST_F(DocumentTest, PlansAJobOfAnotherProgramAsItRan) {

@@ -297,13 +297,35 @@ TEST_F(PlanPanelTest, TheLastBarStandsForTheRanksThatHaveNoneAndItsTipSaysWhatTh
   }
   MemoryBars bars;
   bars.resize(240, bars.sizeHint().height());
-  bars.show(ranks, 0);
+  bars.show(ranks, {});
   bars.resize(240, bars.sizeHint().height());
   QHelpEvent help(QEvent::ToolTip, QPoint(20, bars.height() - 8), QPoint(20, 20));
   QApplication::sendEvent(&bars, &help);
   EXPECT_EQ(QToolTip::text(), QString("25 more ranks, from %1 (rank 39) to %2 (rank 20). Analysis, Memory lists every rank.")
                                   .arg(sizeText(Bytes(61) << 20), sizeText(Bytes(1000) << 20)));
   QToolTip::hideText();
+}
+
+/// A device of its own memory limits its rank as a limit of the plan does; of both the lower counts.
+TEST_F(PlanPanelTest, ARankThatNeedsMoreThanItsDeviceHoldsIsSaidToDoSo) {
+  open();
+  Cluster cluster = document.cluster();
+  cluster.topology.ranks = {{1, 0, 0, {}}, {1, Bytes{1} << 20, 0, {}}};
+  document.edit("Small device", [&](Design& d) {
+    d.cluster = toJson(cluster);
+    d.request.ranks = 2;
+    d.request.begins.clear();
+  });
+  settle();
+  EXPECT_EQ(document.rankLimits(), (std::vector<Bytes>{0, Bytes{1} << 20}));
+  const auto said = [&](std::size_t rank) {
+    return panel->findChild<MemoryBars*>()->accessibleDescription().split(", rank ").at(static_cast<qsizetype>(rank));
+  };
+  ASSERT_GT(document.prediction()->ranks[1].peakBytes, Bytes{1} << 20);
+  EXPECT_FALSE(said(0).contains("more than")) << said(0).toStdString();
+  EXPECT_TRUE(said(1).endsWith(", more than its 1.00 MiB")) << said(1).toStdString();
+  document.edit("Limit", [](Design& d) { d.request.memoryLimit = Bytes{900} << 10; });
+  EXPECT_EQ(document.rankLimits(), (std::vector<Bytes>{Bytes{900} << 10, Bytes{900} << 10}));
 }
 
 TEST_F(PlanPanelTest, PastRunsOfTheModelGiveTheStepARange) {

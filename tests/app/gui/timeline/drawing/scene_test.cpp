@@ -297,7 +297,7 @@ void expectSame(const QImage& a, const QImage& b, const std::string& what) {
 TEST(ScenePainter, MovedByWholePixelsIsPixelForPixelWhatIsPaintedAnew) {
   for (const char* const name : {"1f1b", "zbv"}) {
     Scene scene = sceneOf(timelineOfSchedule(name, {3, std::string(name) == "zbv" ? 6 : 3, 40}));
-    scene.memoryLimit = scene.predicted->peak * 9 / 10;
+    scene.memoryLimits.assign(scene.predicted->ranks.size(), scene.predicted->peak * 9 / 10);
     for (const double zoom : {1.0, 0.3, 0.05}) {
       ScenePainter painter;
       Viewport view = zoomed(fitted(0, scene.predicted->end, 700), 300, zoom, scene.predicted->end);
