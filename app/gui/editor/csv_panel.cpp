@@ -113,6 +113,7 @@ struct CsvPanel::Private {
   void build();
   void show();
   void take();
+  void revert();
   void say(const Wrong& wrong);
   void mark();
   void choose();
@@ -155,7 +156,9 @@ void CsvPanel::Private::build() {
   typing.setSingleShot(true);
   typing.setInterval(kPauseMs);
   QObject::connect(text, &QPlainTextEdit::textChanged, &panel, [this] {
-    if (!isShowing) typing.start();
+    if (isShowing) return;
+    typing.start();
+    text->setRevert([this] { revert(); });
   });
   QObject::connect(text, &QPlainTextEdit::cursorPositionChanged, &panel, [this] { choose(); });
   QObject::connect(&typing, &QTimer::timeout, &panel, [this] { take(); });
@@ -183,6 +186,7 @@ void CsvPanel::Private::show() {
     isShowing = true;
     text->setPlainText(csv);
     isShowing = false;
+    text->setRevert({});
   }
   say({});
 }
@@ -220,11 +224,19 @@ std::optional<CsvPanel::Private::Wrong> CsvPanel::Private::wrongOf(Schedule& par
   return wrong;
 }
 
+/// Back to the document's schedule.
+void CsvPanel::Private::revert() {
+  typing.stop();
+  problem.clear();
+  show();
+}
+
 /// What was typed becomes the schedule, if it can be run.
 void CsvPanel::Private::take() {
   Schedule parsed;
   if (const auto wrong = wrongOf(parsed, text->toPlainText().toStdString())) return say(*wrong);
   say({});
+  text->setRevert({});
   const auto editable = editableSchedule(document);
   if (const auto* refusal = std::get_if<std::string>(&editable)) return say({capitalised(QString::fromStdString(*refusal)), {}});
   if (parsed.rows == std::get<Schedule>(editable).rows) return;

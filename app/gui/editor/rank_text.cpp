@@ -1,5 +1,6 @@
 #include "app/gui/editor/rank_text.h"
 
+#include <QKeyEvent>
 #include <QPainter>
 #include <QTextBlock>
 #include <algorithm>
@@ -45,6 +46,12 @@ void RankText::resizeEvent(QResizeEvent* event) {
 void RankText::changeEvent(QEvent* event) {
   QPlainTextEdit::changeEvent(event);
   if (event->type() == QEvent::FontChange || event->type() == QEvent::StyleChange) fit();
+}
+
+void RankText::keyPressEvent(QKeyEvent* event) {
+  if (!event->matches(QKeySequence::Undo) || !revert_) return QPlainTextEdit::keyPressEvent(event);
+  const auto revert = std::exchange(revert_, {});
+  revert();
 }
 
 bool RankText::eventFilter(QObject* object, QEvent* event) {

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <array>
 
+#include "app/gui/editor/rank_text.h"
+
 namespace pw::gui {
 namespace {
 
@@ -20,12 +22,11 @@ QLineEdit* fieldOf(QObject* object) {
   return qobject_cast<QAbstractSpinBox*>(object) != nullptr ? object->findChild<QLineEdit*>() : nullptr;
 }
 
-/// Whether the field has its own use for a key that is a shortcut of the window.
-bool keeps(const QLineEdit& field, const QKeyEvent& key) {
+/// Whether a field has its own use for a key that is a shortcut of the window. `isModified`: something is typed in it and not taken yet.
+bool keeps(bool isModified, const QKeyEvent& key) {
   constexpr std::array kClipboard{QKeySequence::Copy, QKeySequence::Cut, QKeySequence::Paste, QKeySequence::SelectAll};
   if (std::ranges::any_of(kClipboard, [&](QKeySequence::StandardKey standard) { return key.matches(standard); })) return true;
-  if (key.matches(QKeySequence::Undo) || key.matches(QKeySequence::Redo)) return field.isModified();
-  return false;
+  return isModified && (key.matches(QKeySequence::Undo) || key.matches(QKeySequence::Redo));
 }
 
 }  // namespace
@@ -37,8 +38,9 @@ bool FieldKeys::eventFilter(QObject* object, QEvent* event) {
   const auto* widget = qobject_cast<QWidget*>(object);
   if (widget == nullptr || widget->window() != &window_) return false;
   const QLineEdit* field = fieldOf(object);
+  const auto* text = qobject_cast<RankText*>(object);
   auto& key = static_cast<QKeyEvent&>(*event);
-  if (field == nullptr || keeps(*field, key)) return false;
+  if ((field == nullptr && text == nullptr) || keeps(text != nullptr ? text->canRevert() : field->isModified(), key)) return false;
   const QKeySequence pressed(key.keyCombination());
   const auto actions = window_.findChildren<QAction*>();
   const bool isShortcut = std::ranges::any_of(actions, [&](const QAction* action) {

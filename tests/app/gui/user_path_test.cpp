@@ -15,6 +15,7 @@
 #include "app/gui/analysis/bubble_bars.h"
 #include "app/gui/analysis/panel.h"
 #include "app/gui/common/format.h"
+#include "app/gui/editor/rank_text.h"
 #include "simulator/report/compare.h"
 #include "tests/app/gui/window_fixture.h"
 
@@ -262,6 +263,40 @@ TEST_F(UserPath, ShortcutsWorkWhileATextFieldHasTheFocus) {
   QTest::keyClick(spin, Qt::Key_Z, Qt::ControlModifier);
   EXPECT_EQ(document().design().request.microbatches, before);
   EXPECT_NE(spin->text(), "77");
+}
+
+TEST_F(UserPath, UndoInTheScheduleTextIsTheWindowsUnlessSomethingWrongIsTypedThere) {
+  open(sample("gpt_small.pt2"));
+  auto* text = window_->findChild<RankText*>();
+  ASSERT_NE(text, nullptr);
+  window_->showPanel(Panel::Schedule);
+  ASSERT_TRUE(settle());
+  const Design before = document().design();
+  const QString csv = text->toPlainText();
+  ASSERT_TRUE(csv.startsWith("0F0,0F1,")) << csv.toStdString();
+  text->setFocus();
+  const auto select = [&](int from, int to) {
+    QTextCursor cursor = text->textCursor();
+    cursor.setPosition(from);
+    cursor.setPosition(to, QTextCursor::KeepAnchor);
+    text->setTextCursor(cursor);
+  };
+  select(0, 7);
+  QTest::keyClicks(text, "0F1,0F0");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return document().design() != before; }, kLongMs));
+  ASSERT_TRUE(settle());
+  QTest::keyClick(text, Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_EQ(document().design(), before);
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(text->toPlainText(), csv);
+
+  select(0, 3);
+  QTest::keyClicks(text, "0Q9");
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(document().design(), before) << "nothing that could be undone";
+  QTest::keyClick(text, Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_EQ(text->toPlainText(), csv);
+  EXPECT_EQ(document().design(), before);
 }
 
 TEST_F(UserPath, APictureHasAllRanksHoweverSmallTheWindowIs) {
