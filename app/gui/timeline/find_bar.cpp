@@ -15,7 +15,7 @@ namespace pw::gui {
 FindBar::FindBar(QWidget* parent) : QWidget(parent), edit_(new QLineEdit(this)), count_(new QLabel(this)) {
   auto* line = new QHBoxLayout(this);
   line->setContentsMargins(6, 4, 6, 4);
-  edit_->setPlaceholderText(tr("Find: 2F5, 3B, rank 3, stage 1, mb 4, bubble > 2ms"));
+  edit_->setPlaceholderText(tr("Find: 2F5, B3, rank 3, stage 1, mb 4, bubble > 2ms"));
   edit_->setAccessibleName(tr("Find in the timeline"));
   edit_->setClearButtonEnabled(true);
   edit_->installEventFilter(this);

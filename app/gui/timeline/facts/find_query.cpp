@@ -60,6 +60,11 @@ bool readPlace(const QString& text, FindQuery& query) {
   return true;
 }
 
+/// After a kind, where a number alone is a microbatch: a block's label says `B3`.
+bool readPlaceOfKind(const QString& text, FindQuery& query) {
+  return readPlace(text.contains(QLatin1Char('.')) ? text : QLatin1Char('.') + text, query);
+}
+
 /// `rank`, `stage`, `mb` and a number.
 bool readNamed(const QString& word, const QString& number, FindQuery& query) {
   const auto value = number.isEmpty() ? std::nullopt : numberOf(number);
@@ -84,14 +89,15 @@ bool readWord(const QString& word, FindQuery& query) {
   if (word == QLatin1String("predicted")) return query.source = Source::Predicted, true;
   if (const std::uint32_t kinds = kindsOf(word)) return query.kinds |= kinds, true;
   if (word.contains(QLatin1Char('.')) && readPlace(word, query)) return true;  // a number alone could mean anything
-  static const QRegularExpression kJoined(QStringLiteral("^(\\d{0,9})([a-z_]+?)(\\d[\\d.]*|\\.\\d+)$"));
+  static const QRegularExpression kJoined(QStringLiteral("^(\\d{0,9})([a-z_]+?)(\\d[\\d.]*|\\.\\d+|)$"));
   const auto match = kJoined.match(word);
   if (!match.hasMatch()) return false;
   if (match.captured(1).isEmpty() && readNamed(match.captured(2), match.captured(3), query)) return true;
   query.kinds |= kindsOf(match.captured(2));
   if (kindsOf(match.captured(2)) == 0) return false;
-  if (match.captured(1).isEmpty()) return readPlace(match.captured(3), query);
-  return readPlace(match.captured(1) + QLatin1Char('.') + match.captured(3), query);
+  if (match.captured(1).isEmpty()) return readPlaceOfKind(match.captured(3), query);
+  const QString microbatch = match.captured(3);
+  return readPlace(match.captured(1) + (microbatch.startsWith(QLatin1Char('.')) ? QString() : QStringLiteral(".")) + microbatch, query);
 }
 
 struct Search {
@@ -172,7 +178,7 @@ ParsedQuery parseQuery(const QString& text) {
     if (word == QLatin1String(">") ? readLonger(after, query) : readNamed(word, after, query)) {
       ++i;
     } else if (readWord(word, query)) {
-      if (kindsOf(word) != 0 && readPlace(after, query)) ++i;
+      if (kindsOf(word) != 0 && readPlaceOfKind(after, query)) ++i;
     } else {
       parsed.wrong = word;
       return parsed;

@@ -37,8 +37,9 @@ struct FindQuery {
   bool operator==(const FindQuery&) const = default;
 };
 
-/// Reads `F 2.5` (F of stage 2, microbatch 5), `B 3`, `F .5`, `2.5`, torch's `2F5`, `send_f`, `message`, `optimizer`, `rank 3`, `stage 1`,
-/// `mb 4`, `bubble`, `> 2ms`, `measured`, and any of these together; upper and lower case are the same.
+/// Reads `F 2.5` (F of stage 2, microbatch 5), torch's `2F5`, `B 3` and `B3` (of microbatch 3, as blocks are labelled), `3B` (of stage 3),
+/// `2.5`, `send_f`, `message`, `optimizer`, `rank 3`, `stage 1`, `mb 4`, `bubble`, `> 2ms`, `measured`, and any of these together; upper
+/// and lower case are the same.
 struct ParsedQuery {
   FindQuery query;
   bool understood = false;

@@ -132,7 +132,7 @@ TEST_F(StatisticsShown, OfARangeAreThoseThatTouchIt) {
 }
 
 TEST_F(StatisticsShown, OfFoundAndOfChosenBlocksAreThose) {
-  EXPECT_EQ(widget.findText(QStringLiteral("F 2")), 8);
+  EXPECT_EQ(widget.findText(QStringLiteral("2F")), 8);
   ASSERT_TRUE(settled());
   EXPECT_EQ(countIn(*groups()), 8);
   key(Qt::Key_Escape);

@@ -27,7 +27,10 @@ TEST(FindQuery, ReadsKindStageAndMicrobatch) {
     EXPECT_EQ(read(text), f25) << text;
   FindQuery f2 = f25;
   f2.microbatch.reset();
-  for (const char* text : {"F 2", "F 2.", "f2", "stage 2 F"}) EXPECT_EQ(read(text), f2) << text;
+  for (const char* text : {"2F", "F 2.", "f2.", "stage 2 F"}) EXPECT_EQ(read(text), f2) << text;
+  FindQuery f5 = f25;  // as blocks are labelled
+  f5.stage.reset();
+  for (const char* text : {"F5", "F 5", "f .5", "F mb 5"}) EXPECT_EQ(read(text), f5) << text;
   FindQuery mb5;
   mb5.microbatch = Microbatch(5);
   for (const char* text : {".5", "mb 5", "mb5", "m 5"}) EXPECT_EQ(read(text), mb5) << text;
@@ -105,7 +108,7 @@ TEST(FindQuery, NoBubbleLiesWhereARankIsBusyOrOutside) {
 
 TEST(FindQuery, WhatIsFoundComesInTheOrderOfTime) {
   const auto prediction = smallPrediction();
-  const auto found = findAll(parseQuery(QStringLiteral("B 1")).query, &prediction->timeline, nullptr);
+  const auto found = findAll(parseQuery(QStringLiteral("1B")).query, &prediction->timeline, nullptr);
   ASSERT_EQ(found.size(), 8u);
   EXPECT_TRUE(std::is_sorted(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.start < b.start; }));
 }

@@ -184,7 +184,7 @@ TEST_F(SelectionTest, IsSaidInWords) {
 }
 
 TEST_F(FinderTest, HighlightsAllAndSelectsTheFirst) {
-  EXPECT_EQ(finder.search(QStringLiteral("F 2"), true), 8) << "of each microbatch";
+  EXPECT_EQ(finder.search(QStringLiteral("2F"), true), 8) << "of each microbatch";
   EXPECT_EQ(scene.highlighted.size(), 8u);
   EXPECT_EQ(selection.emphasis(), Emphasis::Found);
   EXPECT_EQ(scene.selected, at(2, SpanKind::Forward, 2, 0));
@@ -200,7 +200,7 @@ TEST_F(FinderTest, HighlightsAllAndSelectsTheFirst) {
 }
 
 TEST_F(FinderTest, SearchesOtherTimelinesForTheSame) {
-  finder.search(QStringLiteral("F 1"), true);
+  finder.search(QStringLiteral("1F"), true);
   finder.step(1);
   measure(*smallPrediction("1f1b", 4, 5));
   selection.keep(false);

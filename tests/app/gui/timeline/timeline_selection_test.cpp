@@ -215,7 +215,7 @@ TEST_F(TimelineSelection, TheFindBarCountsAndSteps) {
   ASSERT_TRUE(bar->isVisible());
   auto* edit = bar->findChild<QLineEdit*>();
   const auto count = [&] { return bar->findChild<QLabel*>()->text(); };
-  QTest::keyClicks(edit, QStringLiteral("F 2"));
+  QTest::keyClicks(edit, QStringLiteral("2F"));
   EXPECT_EQ(count(), QStringLiteral("1 of 8"));  // one for each microbatch
   EXPECT_EQ(selected(), at(2, SpanKind::Forward, 2, 0));
   EXPECT_EQ(widget.scene().highlighted.size(), 8u);
