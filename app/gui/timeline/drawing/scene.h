@@ -63,9 +63,9 @@ struct Scene {
   std::vector<RankView> ranks;  ///< in the order shown
   std::vector<QString> groups;  ///< by rank: the node or replica it belongs to; empty: there are none
   bool showsCommunication = true, showsMemory = true;
-  bool showsOverview = true;  ///< above the ruler
-  bool showsArrows = true;    ///< of what the selected block receives and sends
-  double rowScale = 1;        ///< of the rows' usual height; see `layOutRows`
+  bool showsOverview = true;        ///< above the ruler
+  bool showsArrows = true;          ///< of what the selected block receives and sends
+  double rowScale = 1;              ///< of the rows' usual height; see `layOutRows`
   std::vector<Bytes> memoryLimits;  ///< by rank, 0 or left out: no line
   // Marks.
   std::optional<SourcedSpan> hovered, selected;
