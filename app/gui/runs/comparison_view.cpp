@@ -113,6 +113,7 @@ void ComparisonView::showTabs() {
   const bool hasStages = !verdict_->comparison.byStage.empty();
   const QSignalBlocker silent(tabs_);
   for (const Tab tab : {ByCause, ByStage}) tabs_->setTabVisible(tab, hasStages);
+  tabs_->updateGeometry();  // Qt keeps the width of those that were there
   tabs_->setCurrentIndex(hasStages || chosenTab_ == ByRank ? chosenTab_ : ByKind);
 }
 

@@ -94,6 +94,8 @@ TEST_F(RunsComparisonTest, ComparesTwoRunsTheOlderOneFirst) {
 }
 
 TEST_F(RunsComparisonTest, DoesNotCompareStagesOfRunsWithOtherSplits) {
+  panel().resize(1600, 500);
+  panel().show();
   const int one = record(1'000'000);
   document.edit("move a split", [this](Design& d) {
     NodeId& first = d.request.begins.front();
@@ -124,6 +126,8 @@ TEST_F(RunsComparisonTest, DoesNotCompareStagesOfRunsWithOtherSplits) {
   waitFor([&] { return panel().summary().startsWith("Measured"); });
   EXPECT_FALSE(panel().summary().contains(note)) << "its own prediction has the same";
   EXPECT_EQ(offered().size(), 4);
+  const auto* tabs = panel().findChild<ComparisonView*>()->findChild<QTabBar*>();
+  waitFor([&] { return tabs->width() == tabs->sizeHint().width(); });  // of all four, not of two
   EXPECT_NE(groups().find("B of stage 1"), std::string::npos) << groups();
   // The same of a plan that is pinned before its splits are moved.
   PinnedPlans pins(document);
