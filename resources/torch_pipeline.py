@@ -3,13 +3,13 @@
 
     torchrun --nproc-per-node RANKS run.py [--steps 5] [--data F.pt] [--device cuda] [--trace FOLDER]
 
-Next to this script are pipeline.json (model, split points, placement, loss) and schedule.csv (what each rank does, in
-torch's notation). The traced model is loaded, cut before the named nodes, and its stages run in the schedule's order.
+Next to this script are pipeline.json (model, split points, placement, loss), schedule.csv (what each rank does, in torch's
+notation) and stages.py (what is done to torch's stages). The traced model is loaded, cut before the named nodes, and its stages run in the schedule's order.
 Rank 0 prints one JSON line: {"losses": [...], "steps_s": [...]}; a loss is the mean over the samples of a step (over the
 targets that are not ignored, for cross_entropy), before the update. Data, losses and updates are those of `pipewright run`
 with the same options, so losses are equal up to rounding where the model draws no random numbers. Without --data, inputs
 are random. A data file is a dict saved by torch.save: one tensor for each input under its name, batch first, and `target`;
-steps take its batches in order, and start again when the next one would be incomplete. With --trace every rank
+steps take its samples in order, and the first ones again after the last. With --trace every rank
 records torch.profiler's trace, which Pipewright opens.
 """
 
@@ -17,18 +17,27 @@ import argparse
 import inspect
 import json
 import math
-import operator
 import os
-import re
 import time
 
 import torch
 import torch.distributed as dist
-from torch._export.passes._node_metadata_hook import _EMPTY_NN_MODULE_STACK_KEY
-from torch.distributed.pipelining import _IR
 from torch.distributed.pipelining import pipe_split, pipeline  # noqa: F401  (registers the operator below)
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_unflatten
+
+from stages import (
+    cut,
+    expect_contiguous,
+    give_late_inputs,
+    join_copies,
+    outline_all,
+    reshape_views,
+    send_every_gradient,
+    sendable,
+    split_rightly,
+    take_late_inputs,
+)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -55,108 +64,6 @@ def parse(arguments, optimizers):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trace", metavar="FOLDER", help="record the last step with torch.profiler")
     return parser.parse_args(arguments)
-
-
-def source_of(node):
-    """The operator whose list result contains `node`, or the node itself."""
-    while node.target is operator.getitem:
-        node = node.args[0]
-    return node
-
-
-def compute_again(module, first, last, names):
-    """Gives the stage from node `first` to before `last` its own copies of the nodes with these names, which are of earlier stages: torch sends no integers.
-    Returns the stage's first node."""
-    graph, nodes, copies = module.graph, {node.name: node for node in module.graph.nodes}, {}
-
-    def copied(node):
-        if node not in copies and node.op == "get_attr":
-            copies[node] = graph.node_copy(node)
-        return copies.get(node, node)
-
-    order = list(graph.nodes)
-    stage = order[order.index(first) : order.index(last) if last is not None else len(order)]
-    with graph.inserting_before(first):
-        for name in names:
-            for node in dict.fromkeys([source_of(nodes[name]), nodes[name]]):
-                if node not in copies:
-                    copies[node] = graph.node_copy(node, copied)
-    for node in stage:
-        for used in node.all_input_nodes:
-            if used.op != "get_attr" and used in copies:
-                node.replace_input_with(used, copies[used])
-    return next(iter(copies.values()), first)
-
-
-def cut(module, begins, recomputed, precision):
-    """Marks the nodes with these names as the first nodes of stages, instead of those that the model marks itself; `recomputed`: by stage, names of nodes of
-    earlier ones that it computes for itself."""
-    for node in [node for node in module.graph.nodes if node.target is torch.ops.pippy._pipe_split.default]:
-        module.graph.erase_node(node)
-    nodes = {node.name: node for node in module.graph.nodes}
-    for name in begins:
-        if name not in nodes:
-            raise SystemExit(f"run.py: the model has no node {name}; export the plan again from this model.")
-    firsts = [source_of(nodes[name]) for name in begins]
-    firsts = [compute_again(module, first, last, names) for first, last, names in zip(firsts, [*firsts[1:], None], recomputed[1:])]
-    for first in firsts:
-        with module.graph.inserting_before(first):
-            module.graph.call_function(torch.ops.pippy._pipe_split.default)
-    inline_regions(module, precision)
-    module.recompile()
-    return module
-
-
-def inline_regions(module, precision):
-    """Puts the body of each no_grad region into the graph, its results detached, and of each region without autocast: torch's cut does not carry them."""
-    ops, graph = torch.ops.higher_order, module.graph
-    pending = [node for node in graph.nodes if node.target in (ops.wrap_with_set_grad_enabled, ops.wrap_with_autocast)]
-    while pending:
-        region = pending.pop()
-        grad = region.target is ops.wrap_with_set_grad_enabled
-        if not grad and (region.args[2] or precision != "traced"):
-            raise SystemExit("run.py: torch cannot cut a model with an autocast region of its own; run the plan with pipewright.")
-        body, arguments = (region.args[1], region.args[2:]) if grad else (region.args[4], region.args[5:])
-        part = operator.attrgetter(body.target)(module)
-        values = dict(zip((node for node in part.graph.nodes if node.op == "placeholder"), arguments))
-        with graph.inserting_before(region):
-            for node in part.graph.nodes:
-                if node.op == "get_attr":
-                    name = f"{region.name}_{node.target}".replace(".", "_")
-                    setattr(module, name, operator.attrgetter(node.target)(part))
-                    values[node] = graph.get_attr(name)
-                elif node.op == "output":
-                    results = torch.fx.map_arg(node.args[0], lambda used: values[used])
-                elif node.op != "placeholder":
-                    values[node] = graph.node_copy(node, lambda used: values[used])
-                    if node.target in (ops.wrap_with_set_grad_enabled, ops.wrap_with_autocast):
-                        pending.append(values[node])
-        for user in list(region.users):  # all take one of its results
-            result = results[user.args[1]]
-            if grad and not region.args[0] and isinstance(result, torch.fx.Node):
-                with graph.inserting_before(region):
-                    result = graph.call_function(torch.ops.aten.detach.default, (result,))
-                    result.meta = dict(user.meta)
-            user.replace_all_uses_with(result)
-            graph.erase_node(user)
-        graph.erase_node(region)
-
-
-def outline_all():
-    """torch outlines the modules of a stage only where its inputs come before its parameters and every operator knows its module: makes both so before."""
-    plain = _IR._outline_submodules
-
-    def outline(graph):
-        for node in reversed([node for node in graph.nodes if node.op == "placeholder"]):
-            first = next(iter(graph.nodes))
-            if node is not first:
-                first.prepend(node)
-        for node in graph.nodes:
-            if node.op not in ("placeholder", "output") and not node.meta.get("nn_module_stack"):
-                node.meta["nn_module_stack"] = {_EMPTY_NN_MODULE_STACK_KEY: ("", "")}  # that of the node before
-        return plain(graph)
-
-    _IR._outline_submodules = outline
 
 
 def index_range(module, name):
@@ -300,28 +207,6 @@ class LossScale:
             self.value, self.good = self.value * 2, 0
 
 
-def one_name(name, known):
-    """A parameter's name in the model: torch's cut makes copies `block@1.weight`, `block@2.weight` of a module that is called several times."""
-    plain = re.sub(r"@\d+(?=\.|$)", "", name)
-    return plain if plain in known and name not in known else name
-
-
-def join_copies(module, settings, stages):
-    """Makes each parameter of the model one parameter in all stages of this rank, whose gradient sums those of all its uses; returns them by a name."""
-    alias = {name: shared["names"][0] for shared in settings["shared"] for name in shared["names"]}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        alias.setdefault(name, f"#{id(parameter)}")  # tied within a stage
-    held = {}
-    for stage in stages.values():
-        for name, parameter in list(stage.submod.named_parameters(remove_duplicate=False)):
-            plain = one_name(name, alias)
-            kept = held.setdefault(alias.get(plain, plain), parameter)
-            if kept is not parameter:
-                path, _, leaf = name.rpartition(".")
-                setattr(stage.submod.get_submodule(path), leaf, kept)
-    return held
-
-
 def shared_gradients(settings, held, rank, groups):
     """Parameters of this rank that other ranks hold too, each with the group of its ranks, and whether this rank is the first of them."""
     found = []
@@ -353,135 +238,6 @@ def connect(settings, options):
     holders = [sorted({settings["stage_to_rank"][stage] for stage in shared["stages"]}) for shared in settings["shared"]]
     shared = [[dist.new_group([d * ranks + r for r in group]) for group in holders] for d in range(replicas)]
     return device, replica, rank, pipelines[replica], copies[rank], shared[replica]
-
-
-def expect_contiguous(pipe):
-    """torch compares what stages exchange with the traced tensors, which may be views; what is sent is contiguous (`sendable`)."""
-    for _, module in pipe.split_gm.named_children():
-        for node in module.graph.nodes if hasattr(module, "graph") else []:
-            for sent in [node] if node.op == "placeholder" else node.all_input_nodes if node.op == "output" else []:
-                if isinstance(sent.meta.get("val"), torch.Tensor):
-                    sent.meta["val"] = sent.meta["val"].contiguous()
-
-
-def sendable(module, splits_backward):
-    """Makes a stage return its outputs in the types they were traced with, contiguous, as Gloo needs them, and as copies before a split backward: torch then
-    detaches them in place, which views and saved tensors refuse."""
-    (result,) = [node for node in module.graph.nodes if node.op == "output"]
-    types = [node.meta["val"].dtype if isinstance(node.meta.get("val"), torch.Tensor) else None for node in result.all_input_nodes]
-
-    def hook(_module, _inputs, outputs):
-        leaves, form = tree_flatten(outputs)
-        for i, value in enumerate(leaves):
-            if not isinstance(value, torch.Tensor):
-                continue
-            value = value.to(types[i]) if len(types) == len(leaves) and types[i] is not None else value
-            leaves[i] = value.clone(memory_format=torch.contiguous_format) if splits_backward and value.requires_grad else value.contiguous()
-        return tree_unflatten(leaves, form)
-
-    module.register_forward_hook(hook)
-
-
-def uses_of(module, counts):
-    """Adds to `counts`, by id, how many operators use each parameter of a traced module, calls of its parts included."""
-    if not hasattr(module, "graph"):
-        for parameter in module.parameters():
-            counts[id(parameter)] = counts.get(id(parameter), 0) + 1
-        return counts
-    for node in module.graph.nodes:
-        if node.op == "call_module":
-            uses_of(module.get_submodule(node.target), counts)
-        elif node.op == "get_attr":
-            value = operator.attrgetter(node.target)(module)
-            counts[id(value)] = counts.get(id(value), 0) + len(node.users)
-    return counts
-
-
-def split_rightly(stage):
-    """torch's split backward sums the gradients of a weight that is used several times incorrectly: for these, I computes everything and W nothing."""
-    counts = uses_of(stage.submod, {})
-    if any(counts.get(id(parameter), 0) > 1 for parameter in stage.submod.parameters()):
-        stage.dw_builder = lambda: lambda: None
-
-
-def leaves_of(outputs):
-    """Ids of the tensors to which these outputs give a gradient."""
-    found, seen, pending = set(), set(), [output.grad_fn for output in outputs if isinstance(output, torch.Tensor)]
-    while pending:
-        function = pending.pop()
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        if hasattr(function, "variable"):
-            found.add(id(function.variable))
-        pending.extend(after for after, _ in function.next_functions)
-    return found
-
-
-def send_every_gradient(stage, splits_backward):
-    """What leaves a stage backward: contiguous, as Gloo needs it, and zeros for an input that the loss does not depend on, for which torch has no gradient and
-    no split backward."""
-    plain = stage.backward_one_chunk
-
-    def backward(chunk, loss=None, full_backward=True, last_backward=False):
-        outputs, inputs = stage.fwd_cache[chunk]
-        if splits_backward and not stage.is_first and stage.dw_builder is None:
-            reached = leaves_of([loss] if stage.is_last else outputs)
-            if any(tensor.requires_grad and id(tensor) not in reached for tensor in inputs if isinstance(tensor, torch.Tensor)):
-                stage.dw_builder = lambda: lambda: None
-        plain(chunk, loss, full_backward, last_backward)
-        if not stage.is_first and chunk in stage.bwd_cache:
-            pairs = zip(stage.bwd_cache[chunk], inputs, strict=True)
-            stage.bwd_cache[chunk] = tuple(torch.zeros_like(tensor) if gradient is None else gradient.contiguous() for gradient, tensor in pairs)
-
-    stage.backward_one_chunk = backward
-
-
-def take_late_inputs(stage, index):
-    """Inputs of the model that a stage after the first reads: torch only passes inputs to the first, so this one takes them from an attribute. Returns the
-    inputs' names and their attributes."""
-    if index == 0:
-        return {}
-    graph, late, received = stage.submod.graph, {}, []
-    for node, source in zip([node for node in graph.nodes if node.op == "placeholder"], stage.node.args, strict=True):
-        if source.op != "placeholder":
-            received.append(source)
-            continue
-        late[source.name] = f"model_input_{source.name}"
-        stage.submod.register_buffer(late[source.name], torch.empty(0), persistent=False)
-        with graph.inserting_before(next(first for first in graph.nodes if first.op != "placeholder")):
-            node.replace_all_uses_with(graph.get_attr(late[source.name]))
-        graph.erase_node(node)
-    stage.node.args = tuple(received)
-    stage.submod.recompile()
-    return late
-
-
-def give_late_inputs(stages, late, inputs, samples):
-    """Makes each stage find its microbatch of the model's inputs, by name, in its attributes; `late`: of take_late_inputs."""
-    for index, stage in stages.items():
-        if not late[index]:
-            continue
-
-        def forward(chunk, *arguments, stage=stage, names=late[index], plain=type(stage).forward_one_chunk, **options):
-            for name, attribute in names.items():
-                tensor = inputs[name]
-                setattr(stage.submod, attribute, tensor[chunk * samples : (chunk + 1) * samples] if tensor.dim() > 0 else tensor)
-            return plain(stage, chunk, *arguments, **options)
-
-        stage.forward_one_chunk = forward
-
-
-def reshape_views(module):
-    """A received tensor is contiguous where the traced one was not, and the other way round: a traced `view` may need a copy."""
-    for part in module.modules():
-        if not hasattr(part, "graph"):
-            continue
-        for node in part.graph.nodes:
-            if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
-                node.target = torch.ops.aten.reshape.default
-        if isinstance(part, torch.fx.GraphModule):
-            part.recompile()
 
 
 def build(settings, options, device, rank, group):

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "backends/host/files.h"
 #include "backends/host/installation.h"
@@ -20,7 +21,8 @@ std::vector<std::string> writeTorchPlan(const Plan& plan, const ModelGraph& grap
   const auto file = [&](const char* name) { return (fs::path(folder) / name).string(); };
   writeFile(file("schedule.csv"), exported.schedule);
   writeFile(file("pipeline.json"), exported.settings);
-  writeFile(file("run.py"), readFile((fs::path(resourceFolder()) / "torch_pipeline.py").string()));
+  for (const auto& [resource, name] : {std::pair("torch_pipeline.py", "run.py"), std::pair("torch_stages.py", "stages.py")})
+    writeFile(file(name), readFile((fs::path(resourceFolder()) / resource).string()));
   return exported.notes;
 }
 

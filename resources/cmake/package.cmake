@@ -59,7 +59,7 @@ install(FILES ${pictures} DESTINATION share/doc/pipewright/resources/readme COMP
 install(DIRECTORY resources/clusters resources/examples resources/models DESTINATION share/pipewright)
 install(FILES resources/links.json DESTINATION share/pipewright)
 file(GLOB exporter CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/resources/export_*.py)
-install(FILES ${exporter} resources/stream_batches.py resources/torch_pipeline.py resources/requirements.txt DESTINATION share/pipewright)
+install(FILES ${exporter} resources/stream_batches.py resources/torch_pipeline.py resources/torch_stages.py resources/requirements.txt DESTINATION share/pipewright)
 
 if(TARGET pipewright-gui)
   install(DIRECTORY resources/icons DESTINATION share/pipewright COMPONENT system FILES_MATCHING PATTERN *.png)

@@ -8,7 +8,7 @@
 
 namespace pw {
 
-/// A plan as the script `resources/torch_pipeline.py` takes it, to run with torch.distributed.pipelining.
+/// A plan as the script `resources/torch_pipeline.py` (with `torch_stages.py`) takes it, to run with torch.distributed.pipelining.
 struct TorchPlan {
   std::string schedule;            ///< schedule.csv: compute actions in torch's notation; torch adds sends and receives
   std::string settings;            ///< pipeline.json: model, nodes before which it is cut, placement, shapes, loss, shared parameters
