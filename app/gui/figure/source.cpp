@@ -6,6 +6,7 @@
 
 #include "app/gui/document/times.h"
 #include "schedules/error.h"
+#include "simulator/report/metrics.h"
 
 namespace pw::gui {
 namespace {
@@ -41,8 +42,16 @@ QStringList inputOf(const FigureSource& source, FigureSteps steps) {
   return words;
 }
 
-/// With the usual title of the lower step as its times are.
+/// Whether what was predicted for the run is not what is predicted for the document's plan as it is now.
+bool isOfAnotherPrediction(const FigureSource& source) {
+  return isStored(source) && source.predicted &&
+         metricsOf(*source.predicted).makespan != metricsOf(source.measured->run->predicted).makespan;
+}
+
+/// With the usual title of the lower step as its times are, and of the upper one as the plan that it is of.
 FigureStyle named(FigureStyle style, const FigureSource& source, FigureSteps steps) {
+  if (steps == FigureSteps::Both && style.predictedTitle == FigureStyle().predictedTitle && isOfAnotherPrediction(source))
+    style.predictedTitle = QObject::tr("Predicted for run %1").arg(source.measured->run->id.value).toStdString();
   const bool isRehearsed = steps == FigureSteps::Both && source.measured && timesOf(*source.measured) == TimesOf::Rehearsed;
   if (isRehearsed && style.measuredTitle == FigureStyle().measuredTitle) style.measuredTitle = QObject::tr("Rehearsed").toStdString();
   return style;

@@ -145,6 +145,7 @@ TEST(FigureSource, NamesWhatItDraws) {
   measured->trace = *source.predicted;
   measured->run.emplace();
   measured->run->id = RunId(7);
+  measured->run->predicted = *source.predicted;
   measured->step = 3;
   source.measured = measured;
   source.store = QStringLiteral("/data/my runs.db");
@@ -152,6 +153,14 @@ TEST(FigureSource, NamesWhatItDraws) {
   EXPECT_EQ(figureCall(source, FigureSteps::Both, {}, "f.svg", 300),
             "pipewright export --store '/data/my runs.db' --run 7 --step 3 --both --to svg --title '' --out f.svg");
   EXPECT_FALSE(callNeedsPlan(source, FigureSteps::Both));
+  FigureSource changed = source;  // the plan on the screen is another one by now
+  changed.predicted = source.measured->run->predicted;
+  for (Span& span : changed.predicted->spans) span.start *= 2, span.end *= 2;
+  EXPECT_TRUE(figureCall(changed, FigureSteps::Both, {}, "f.svg", 300).contains("--predicted-title 'Predicted for run 7'"))
+      << figureCall(changed, FigureSteps::Both, {}, "f.svg", 300).toStdString();
+  FigureStyle own;
+  own.predictedTitle = "Mine";
+  EXPECT_FALSE(figureCall(changed, FigureSteps::Both, own, "f.svg", 300).contains("for run"));
   EXPECT_EQ(figureCall(source, FigureSteps::Measured, {}, "f.png", 600),
             "pipewright-gui '/data/my runs.db' --show-run 7 --export f.png --dpi 600 --title ''");
 }
