@@ -87,7 +87,7 @@ struct Window {
     scene.predicted = std::move(timeline);
     scene.ranks.clear();
     for (std::size_t r = 0; r < scene.predicted->ranks.size(); ++r) scene.ranks.push_back({Rank(r)});
-    scene.memoryLimit = scene.predicted->peak;
+    scene.memoryLimits.assign(scene.predicted->ranks.size(), scene.predicted->peak);
     layout = layOutRows(scene);
   }
   [[nodiscard]] int width() const { return kWidth - labelWidth(scene); }
