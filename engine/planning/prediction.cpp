@@ -58,13 +58,9 @@ void fill(SubjectPrediction& result, const Subject& subject, const Program& prog
   result.report.uncertainty = subject.uncertainty;
   if (const Ns step = result.report.metrics.step; step > 0) result.report.utilisation = subject.usefulTime / static_cast<double>(step);
   LowerBounds& bounds = result.report.lowerBound;
-  const CostTable least = leastCosts(subject.costs, subject.actionTimes);
-  if (result.report.fits) bounds = lowerBounds(result.rows, least, subject.liveLimits, subject.limits);
-  for (const RankMetrics& rank : result.report.metrics.ranks) {  // whose actions take their own times in any order
-    if (subject.actionTimes.empty() || !result.report.fits) break;
-    bounds.flush = std::max(bounds.flush, rank.busy);
-    bounds.window = std::max(bounds.window, rank.busy);
-  }
+  if (result.report.fits)
+    bounds =
+        lowerBoundsOf(result.rows, subject.costs, subject.actionTimes, result.report.metrics.ranks, subject.liveLimits, subject.limits);
   if (const auto& certificate = subject.certificate) {
     const bool flush = certificate->clock == StepClock::Flush;
     const bool isOfThis = certificate->time == (flush ? result.report.metrics.makespan : result.report.metrics.window);

@@ -194,6 +194,17 @@ CostTable leastCosts(CostTable costs, const std::vector<ActionTime>& times) {
   return costs;
 }
 
+LowerBounds lowerBoundsOf(const Schedule& rows, const CostTable& costs, const std::vector<ActionTime>& times,
+                          const std::vector<RankMetrics>& ranks, std::span<const int> liveLimits, std::span<const Bytes> bytes) {
+  LowerBounds bounds = lowerBounds(rows, leastCosts(costs, times), liveLimits, bytes);
+  for (const RankMetrics& rank : ranks) {
+    if (times.empty()) break;
+    bounds.flush = std::max(bounds.flush, rank.busy);
+    bounds.window = std::max(bounds.window, rank.busy);
+  }
+  return bounds;
+}
+
 void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, Program& program) {
   if (times.empty()) return;
   std::map<Action, Ns> known;

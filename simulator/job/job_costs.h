@@ -1,10 +1,12 @@
 #pragma once
 
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "simulator/costs/layer_table.h"
 #include "simulator/job/job.h"
+#include "simulator/report/lower_bound.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/program.h"
 
@@ -28,6 +30,11 @@ using ActionTime = std::pair<Action, Ns>;
 
 /// The costs with the shortest of these times of a stage and kind, where there is one: for bounds that hold for all of them.
 [[nodiscard]] CostTable leastCosts(CostTable costs, const std::vector<ActionTime>& times);
+/// `lowerBounds` where actions may have their own times: of `leastCosts`, and no less than a rank works in all, in any order. `ranks`: of
+/// the prediction.
+[[nodiscard]] LowerBounds lowerBoundsOf(const Schedule& rows, const CostTable& costs, const std::vector<ActionTime>& times,
+                                        const std::vector<RankMetrics>& ranks, std::span<const int> liveLimits,
+                                        std::span<const Bytes> bytes);
 
 /// Sets the durations of these actions' steps in a program of these rows; a slot's is set where both are there, to their sum.
 void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, Program& program);

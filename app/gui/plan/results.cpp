@@ -325,7 +325,7 @@ void PlanResults::Private::findLowerBound() {
   lowerJob.start(PlanResults::tr("Lower bound"), [this, p, proven, limits, graph, profile, request](JobControl&) -> std::function<void()> {
     std::optional<Ns> found = proven;
     try {
-      if (!found) found = lowerBounds(*p->rows, leastCosts(p->costs, p->actionTimes), {}, limits).flush;
+      if (!found) found = lowerBoundsOf(*p->rows, p->costs, p->actionTimes, p->ranks, {}, limits).flush;
     } catch (const Error&) {
       // no bound is known for such rows
     }
