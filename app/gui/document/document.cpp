@@ -6,6 +6,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/prediction_worker.h"
 #include "schedules/error.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/plan/planner.h"
 
 namespace pw::gui {
@@ -215,7 +216,10 @@ std::vector<Bytes> Document::rankLimits() const {
   PlanRequest request = predicted();
   request.memoryLimit = design().request.memoryLimit;
   const std::size_t ranks = prediction()->ranks.size();
-  return profile() && graph() ? memoryLimits(request, *profile(), ranks) : std::vector<Bytes>(ranks, request.memoryLimit);
+  const std::vector<Bytes> ofPlan(ranks, request.memoryLimit);
+  // While a design is not possible, the profile may be of a cluster with fewer ranks than the prediction before it.
+  const bool isOfProfile = profile() && graph() && !lackOfRanks(*profile(), static_cast<int>(ranks) * request.replicas);
+  return isOfProfile ? memoryLimits(request, *profile(), ranks) : ofPlan;
 }
 
 }  // namespace pw::gui

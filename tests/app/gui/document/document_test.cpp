@@ -78,6 +78,24 @@ TEST_F(DocumentTest, PlansAJobOfAnotherProgramAsItRan) {
   EXPECT_EQ(document.prediction()->makespan, (5 + 2) * 3'600'000);
 }
 
+/// The prediction shown is then still the one before.
+TEST_F(DocumentTest, LimitsOfRanksAreThePlansWhileTheClusterHasTooFew) {
+  document.adopt(*loadFiles({kGpt}, {}));
+  ASSERT_TRUE(predicted());
+  const auto before = document.prediction();
+  ASSERT_EQ(before->ranks.size(), 4U);
+  Cluster small = document.cluster();
+  small.topology.ranks = {{1, 1'000, 0, {}}, {1, 1'000, 0, {}}};
+  document.edit("Two devices", [&](Design& d) {
+    d.cluster = toJson(small);
+    d.request.memoryLimit = 5'000;
+  });
+  ASSERT_TRUE(predicted());
+  EXPECT_NE(document.problem(), "");
+  EXPECT_EQ(document.prediction(), before);
+  EXPECT_EQ(document.rankLimits(), std::vector<Bytes>(4, 5'000));
+}
+
 TEST_F(DocumentTest, UndoesAndRedoesEachEdit) {
   const Design first = document.design();
   document.edit("Ranks", [](Design& d) { d.request.ranks = 2; });
