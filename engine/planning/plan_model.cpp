@@ -252,11 +252,11 @@ std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, 
 }
 
 std::string tooLargeSentence(const PlannedModel& planned) {
+  const bool recomputes = !std::holds_alternative<RecomputeNone>(planned.options.recompute);
   return fmt::format(
-      "Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or "
-      "another balance",
+      "Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches{} or another balance",
       planned.tooLarge.value().value, formatSize(planned.prediction.metrics.ranks[planned.tooLarge->index()].peakBytes),
-      formatSize(planned.limits[planned.tooLarge->index()]));
+      formatSize(planned.limits[planned.tooLarge->index()]), recomputes ? "" : ", --recompute auto");
 }
 
 PlannedModel planModel(PlanOptions options, const Tell& tell) {

@@ -79,6 +79,12 @@ TEST(PlanModel, NamesTheFirstRankThatIsTooLarge) {
   EXPECT_EQ(*planned.tooLarge, Rank(0));
   EXPECT_EQ(planned.limits, (std::vector<Bytes>{1024, 1024}));
   EXPECT_NE(tooLargeSentence(planned).find("1.00 KiB"), std::string::npos) << tooLargeSentence(planned);
+  const auto suggests = [](PlannedModel tooLarge, const Recompute& recompute) {
+    tooLarge.options.recompute = recompute;
+    return tooLargeSentence(tooLarge).find("--recompute auto") != std::string::npos;
+  };
+  EXPECT_TRUE(suggests(planned, RecomputeNone()));
+  EXPECT_FALSE(suggests(planned, RecomputeAuto())) << "it was given";
 }
 
 TEST(PlanModel, CountsTheOptimizersState) {
