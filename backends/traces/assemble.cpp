@@ -52,6 +52,15 @@ class StageRanks {
 };
 
 /// Finds the receiver of messages by the next stage; those to the same rank, or without a receiver, are dropped.
+/// Whether the last stage that computes here waits for gradients, as it never does in a whole pipeline.
+bool waitsForLaterStages(const std::vector<Span>& spans) {
+  Stage last(-1);
+  for (const Span& span : spans) {
+    if (isCompute(span.kind)) last = std::max(last, span.stage);
+  }
+  return std::ranges::any_of(spans, [&](const Span& span) { return span.kind == SpanKind::WaitBackward && span.stage == last; });
+}
+
 void findPeers(Material& material, const std::vector<std::int32_t>& pipeline, std::vector<std::string>& notes) {
   std::optional<StageRanks> ranks;
   if (!material.own && std::ranges::any_of(material.spans, [](const Span& span) { return isMessage(span.kind); }))
@@ -270,6 +279,7 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
       result.notes.emplace_back(
           "No forward or backward is labelled, only messages and optimizers: torch's Schedule1F1B labels no actions; run its order in "
           "_PipelineScheduleRuntime, or annotate them.");
+    result.lacksLastStages = result.lacksLastStages || (!material.own && waitsForLaterStages(material.spans));
     findPeers(material, places.pipeline, result.notes);
     addSteps(result, std::move(material));
   }

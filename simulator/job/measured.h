@@ -42,7 +42,8 @@ struct MeasuredJob {
   std::vector<std::string> notes = {};
   TimesOf times = TimesOf::Measured;
   std::optional<Schedule> schedule =
-      {};  ///< of one pipeline, where it is known; else its traces show it, and not how actions of 0 ns follow
+      {};                        ///< of one pipeline, where it is known; else its traces show it, and not how actions of 0 ns follow
+  bool lacksLastStages = false;  ///< the traces' last stage waits for gradients of others, which are missing
 
   bool operator==(const MeasuredJob&) const = default;
 };

@@ -153,7 +153,6 @@ class Recovery {
 
  private:
   void requireShape();
-  void requireLastStage() const;
   void note(std::string sentence);
   [[nodiscard]] std::optional<StepSpans> spansOf(const MeasuredStep& step, const JobShape& shape);
   void addStep(const MeasuredStep& step, const StepSpans& spans, const JobShape& shape);
@@ -247,19 +246,6 @@ void Recovery::addStep(const MeasuredStep& step, const StepSpans& spans, const J
   separate(shape, job_, spans, operations, first, added);
 }
 
-/// Without the ranks of its last stages a pipeline looks like a shorter one, but for gradients that come from them.
-void Recovery::requireLastStage() const {
-  const Stage last(static_cast<std::int32_t>(job_.schedule.placement.stages()) - 1);
-  for (const MeasuredStep& step : measured_.steps) {
-    for (const Span& span : step.trace.spans) {
-      if (span.kind != SpanKind::WaitBackward || span.stage != last) continue;
-      throw UsageError(fmt::format(
-          "{} lacks the last part of its pipeline: rank {} waits for gradients of stage {}, the last one here; add the traces of all ranks",
-          measured_.name, span.rank.value, last.value));
-    }
-  }
-}
-
 Job Recovery::run() {
   requireShape();
   job_.name = measured_.name;
@@ -281,7 +267,11 @@ Job Recovery::run() {
     throw UsageError(fmt::format("{} holds steps that no pipeline can have done (rank {}: {}); record whole steps of all ranks",
                                  measured_.name, problem.rank.value, problem.message));
   }
-  requireLastStage();
+  if (measured_.lacksLastStages) {  // without them a pipeline looks like a shorter one
+    throw UsageError(
+        fmt::format("{} lacks the last part of its pipeline: its last stage, {}, waits for gradients; add the traces of all ranks",
+                    measured_.name, job_.schedule.placement.stages() - 1));
+  }
   const JobShape withoutOperations(job_);
   std::vector<std::pair<const MeasuredStep*, StepSpans>> whole;
   for (const MeasuredStep& step : measured_.steps) {

@@ -161,5 +161,17 @@ TEST(TornRecordings, OfMegatronsFunctionsHaveTheirWholeSteps) {
   expectWholeSteps(interleavedWithGroups({2, 4, 4}, 2), false);
 }
 
+/// Rank 2 of the four receives gradients from rank 3, whose file is left out.
+TEST(TornTraces, SayThatLaterStagesAreMissing) {
+  const std::string whole = PW_SOURCE_DIR "/tests/data/torch_traces/1f1b/";
+  std::vector<std::string> all, some;
+  for (const char* name : {"rank0.json.gz", "rank1.json.gz", "rank2.json.gz", "rank3.json.gz"}) all.push_back(whole + name);
+  some.assign(all.begin(), all.end() - 1);
+  EXPECT_FALSE(importTrace(all)->lacksLastStages);
+  EXPECT_TRUE(importTrace(some)->lacksLastStages);
+  some.assign(all.begin(), all.begin() + 1);
+  EXPECT_TRUE(importTrace(some)->lacksLastStages);
+}
+
 }  // namespace
 }  // namespace pw
