@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "schedules/check.h"
 #include "schedules/generate.h"
-#include "schedules/placement.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
@@ -124,18 +124,6 @@ bool areComplete(const Schedule& schedule) {
   return !trains || std::ranges::all_of(halves, [](std::uint8_t done) { return done == kWhole; });
 }
 
-/// Whether a family with this kind of placement can have placed them so.
-bool isPlacedAs(PlacementKind kind, const Placement& placement, const Shape& shape) {
-  switch (kind) {
-    case PlacementKind::Loop: return placement == loopPlacement(shape);
-    case PlacementKind::V:
-    case PlacementKind::Wave: return placement == wavePlacement(shape);
-    case PlacementKind::Bidirectional: return placement.bidirectional();
-    case PlacementKind::Custom: return true;
-  }
-  return true;
-}
-
 std::vector<Action> computeOf(const std::vector<Action>& row) {
   std::vector<Action> compute;
   for (Action action : row) {
@@ -169,7 +157,7 @@ std::string_view familyOf(const Schedule& schedule) {
   const Shape shape = shapeOf(schedule);
   const bool trained = trains(schedule);
   const auto makes = [&](const Generator& family) {
-    if (family.trains != trained || !isPlacedAs(family.placement, schedule.placement, shape) || family.refusal(shape)) return false;
+    if (family.trains != trained || !checkPlacement(schedule, family.placement).empty() || family.refusal(shape)) return false;
     const Schedule made = family.generate(shape);
     if (made.placement != schedule.placement) return false;
     for (std::size_t r = 0; r < rows.size(); ++r) {

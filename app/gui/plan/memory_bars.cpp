@@ -8,6 +8,7 @@
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
+#include "simulator/plan/excess.h"
 
 namespace pw::gui {
 namespace {
@@ -27,10 +28,6 @@ int MemoryBars::row() const { return fontMetrics().height() + 4; }
 
 QSize MemoryBars::sizeHint() const { return {160, static_cast<int>(std::min(ranks_.size(), kMost)) * row() + 4}; }
 
-Bytes MemoryBars::excessOf(std::size_t rank) const {
-  return limits_[rank] > 0 ? std::max<Bytes>(0, ranks_[rank].peakBytes - limits_[rank]) : Bytes{0};
-}
-
 void MemoryBars::show(const std::vector<RankMetrics>& ranks, std::vector<Bytes> limits) {
   ranks_ = ranks;
   limits_ = std::move(limits);
@@ -38,7 +35,7 @@ void MemoryBars::show(const std::vector<RankMetrics>& ranks, std::vector<Bytes> 
   QStringList words;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const QString text = tr("rank %1: %2").arg(ranks_[r].rank.value).arg(sizeText(ranks_[r].peakBytes));
-    words << (excessOf(r) > 0 ? tr("%1, more than its %2").arg(text, sizeText(limits_[r])) : text);
+    words << (excessOf(ranks_[r].peakBytes, limits_[r]) > 0 ? tr("%1, more than its %2").arg(text, sizeText(limits_[r])) : text);
   }
   setAccessibleDescription(words.join(QStringLiteral(", ")));
   updateGeometry();
@@ -88,7 +85,7 @@ void MemoryBars::paintEvent(QPaintEvent*) {
     const std::size_t r = isRest ? static_cast<std::size_t>(needsMost - ranks_.begin()) : i;
     const RankMetrics& rank = ranks_[r];
     const int y = static_cast<int>(i) * row();
-    const bool over = isEnabled() && excessOf(r) > 0;
+    const bool over = isEnabled() && excessOf(rank.peakBytes, limits_[r]) > 0;
     painter.setPen(t.faintText);
     painter.drawText(QRect(0, y, label, row()), Qt::AlignVCenter,
                      isRest ? tr("+%1 more").arg(ranks_.size() - (kMost - 1)) : tr("rank %1").arg(rank.rank.value));

@@ -23,8 +23,7 @@ class MemoryBars : public QWidget {
   void paintEvent(QPaintEvent* event) override;
 
  private:
-  [[nodiscard]] int row() const;  ///< its height
-  [[nodiscard]] Bytes excessOf(std::size_t rank) const;
+  [[nodiscard]] int row() const;           ///< its height
   [[nodiscard]] QString restText() const;  ///< of the ranks without a bar; empty: all have one
   std::vector<RankMetrics> ranks_;
   std::vector<Bytes> limits_;  ///< one for each

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/gui/timeline/facts/navigation.h"
+#include "simulator/text/median.h"
 
 namespace pw::gui {
 namespace {
@@ -25,8 +26,9 @@ BlockGroup groupOf(const Key& key, const std::vector<const Block*>& blocks) {
   group.count = blocks.size();
   for (const Block* block : blocks) group.total += block->duration;
   group.least = blocks.front()->duration;
-  const std::size_t middle = blocks.size() / 2;
-  group.median = blocks.size() % 2 == 1 ? blocks[middle]->duration : midpoint(blocks[middle - 1]->duration, blocks[middle]->duration);
+  std::vector<Ns> durations;
+  for (const Block* block : blocks) durations.push_back(block->duration);
+  group.median = *medianOf(std::move(durations));
   group.most = blocks.back()->duration;
   const auto earlier = [](const Block* a, const Block* b) { return std::tuple(a->start, a->span) < std::tuple(b->start, b->span); };
   const auto first = std::ranges::lower_bound(blocks, group.most, {}, [](const Block* b) { return b->duration; });
