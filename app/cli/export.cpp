@@ -15,26 +15,20 @@
 #include "app/cli/commands.h"
 #include "app/cli/export_picture.h"
 #include "app/cli/export_plan.h"
+#include "app/cli/export_source.h"
 #include "app/cli/options/choices.h"
 #include "app/cli/options/figure.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
-#include "backends/host/paths.h"
 #include "backends/resources/resources.h"
 #include "backends/resources/torch_export.h"
-#include "backends/store/run_store.h"
-#include "backends/traces/formats.h"
-#include "backends/traces/import.h"
-#include "engine/planning/job_source.h"
 #include "schedules/error.h"
 #include "schedules/named_values.h"
 #include "schedules/units.h"
-#include "simulator/job/reduction_groups.h"
 #include "simulator/page/content.h"
 #include "simulator/plan/layer_export.h"
 #include "simulator/plan/plan.h"
-#include "simulator/step/simulate.h"
 #include "simulator/timeline/chrome.h"
 #include "simulator/timeline/figure.h"
 #include "simulator/timeline/svg.h"
@@ -65,151 +59,27 @@ constexpr std::string_view nameOf(ExportFormat format) {
 }
 
 struct ExportOptions {
-  std::string plan, store, out;
+  ExportSource from;
+  std::string out;
   ExportFormat to = ExportFormat::Torch;
-  std::string patterns;  ///< of names in `traces`
-  ProgressStyle progressStyle = ProgressStyle::Automatic;
-  std::vector<std::string> traces;
-  int run = 0;                         ///< 0: the newest
-  int step = -1;                       ///< −1: the one that stands for the run
   int dpi = 0;                         ///< of PNG; 0: the usual
   std::optional<std::int64_t> layers;  ///< of the model that a job's stages are of
   std::string memoryLimit;             ///< of a rank
-  bool predicted = false, both = false;
+  bool both = false;
   FigureOptions figure;
 };
 
 bool isPicture(const ExportOptions& o) { return o.to == ExportFormat::Pdf || o.to == ExportFormat::Png; }
 bool isFigure(const ExportOptions& o) { return o.to == ExportFormat::Svg || o.to == ExportFormat::Tikz || isPicture(o); }
 
-/// Traces that go into one file, and the one that is drawn if there can be only one.
-struct Material {
-  std::vector<std::string> names;
-  std::vector<Trace> traces;
-  std::size_t chosen = 0;
-  TimesOf times = TimesOf::Measured;  ///< of the chosen one, beside a prediction
-  ReductionGroups reductions;         ///< likewise
-  std::string title;
-  std::optional<Plan> plan;  ///< of which the first trace is the prediction
-  int run = 0, step = 0;     ///< of a store, and of a trace of several steps, from 1; 0: there is none
-};
-
-Ns endOf(const Trace& trace) {
-  Ns end = 0;
-  for (const Span& span : trace.spans) end = std::max(end, span.end);
-  return end;
-}
-
-bool isLayerTable(const std::string& text, const std::string& path) {
-  try {
-    static_cast<void>(parseLayerTable(text, path));
-    return true;
-  } catch (const UsageError&) {  // of whatever else it is
-    return false;
-  }
-}
-
-/// Says of what a plan is to be made first, and how.
-[[noreturn]] void refuseUnplanned(const std::string& path, const std::string& what, const std::string& command) {
-  throw UsageError(fmt::format("{} is {}, of which a plan is made by `pipewright {} {} --ranks R --out plan.json`; export that", path, what,
-                               command, path));
-}
-
-/// Refuses a table, job, trace or model.
-Plan readPlan(const std::string& path) {
-  if (isPlanFile(path)) return parsePlan(readFile(path), path);
-  if (isJobFile(path)) refuseUnplanned(path, "a job", "search --costs-from");
-  if (isCertainlyTrace(path)) refuseUnplanned(path, "a trace", "search --costs-from");
-  if (path.ends_with(".pt2") && pathExists(path)) refuseUnplanned(path, "a model", "plan");
-  const std::string text = readFile(path);
-  if (isLayerTableName(path) && isLayerTable(text, path)) refuseUnplanned(path, "a layer table", "plan --layers");
-  return parsePlan(text, path);
-}
-
-Material fromPlan(const ExportOptions& o) {
-  const Plan plan = readPlan(o.plan);
-  Material material;
-  material.names = {"predicted"};
-  material.traces.push_back(simulate(plan.schedule, plan.costs));
-  material.title = fmt::format("{}, {}, predicted", plan.modelName, plan.schedule.name);
-  material.plan = plan;
-  return material;
-}
-
-Material fromStore(const ExportOptions& o) {
-  const RunStore store(o.store, RunStore::Mode::ReadOnly);
-  if (!store.note().empty()) warn(store.note());
-  const RunRecord run = store.load(o.run > 0 ? std::optional<RunId>(RunId(o.run)) : std::nullopt);
-  Material material;
-  material.names.emplace_back("predicted");
-  material.traces.push_back(run.predicted);
-  material.title = fmt::format("run {}: {}, {}, predicted", run.id.value, run.plan.modelName, run.plan.schedule.name);
-  material.plan = run.plan;
-  material.run = run.id.value;
-  if (o.predicted) return material;
-  StepRecord step = store.loadStep(run, o.step >= 0 ? std::optional(o.step) : std::nullopt);
-  material.names.push_back(fmt::format("{} step {}", nameOf(timesOf(run.facts)), step.step));
-  material.traces.push_back(std::move(step.measured));
-  material.chosen = 1;
-  material.times = timesOf(run.facts);
-  material.title = fmt::format("run {}: {}, {}, step {}", run.id.value, run.plan.modelName, run.plan.schedule.name, step.step);
-  return material;
-}
-
-Material fromTrace(const ExportOptions& o) {
-  const auto show = progress("read", o.progressStyle);
-  constexpr std::uint64_t kKilobyte = 1024;  // the bar counts in int
-  std::optional<ImportedTrace> imported = importTrace(o.traces,
-                                                      [&](std::uint64_t done, std::uint64_t all) {
-                                                        show(static_cast<int>(done / kKilobyte), static_cast<int>(all / kKilobyte), "");
-                                                        return true;
-                                                      },
-                                                      {o.patterns});
-  Material material;
-  std::vector<ReductionGroups> reductions;
-  for (ImportedStep& step : imported->steps) {
-    reductions.push_back(reductionGroups(step.operations, step.trace.ranks, imported->replicas, imported->tensor));
-    material.names.push_back(std::move(step.name));
-    material.traces.push_back(std::move(step.trace));
-  }
-  const std::size_t count = material.traces.size();
-  if (o.step >= 0) {
-    if (o.step < 1 || static_cast<std::size_t>(o.step) > count)
-      throw UsageError(fmt::format("--step {} is not one of the {} of {}; they count from 1", o.step,
-                                   counted(static_cast<std::int64_t>(count), "step"), imported->title));
-    material.chosen = static_cast<std::size_t>(o.step) - 1;
-  } else if (count > 1) {  // the median of those after the first, which warms up
-    std::vector<Ns> ends;
-    for (const Trace& trace : material.traces) ends.push_back(endOf(trace));
-    material.chosen = typicalStep(material.names, ends);
-  }
-  if (count > 1) material.step = static_cast<int>(material.chosen) + 1;
-  material.reductions = std::move(reductions[material.chosen]);
-  material.title = fmt::format("{}, {}", imported->title, material.names[material.chosen]);
-  for (const std::string& note : imported->notes) complain(note, kYes);
-  return material;
-}
-
-/// The prediction of the plan, and the step of the trace that is measured.
-Material fromPlanAndTrace(const ExportOptions& o) {
-  Material material = fromPlan(o), measured = fromTrace(o);
-  material.names.push_back(measured.names[measured.chosen]);
-  material.traces.push_back(std::move(measured.traces[measured.chosen]));
-  material.chosen = 1;
-  material.step = measured.step;
-  material.reductions = std::move(measured.reductions);
-  material.title += " and " + measured.title;
-  return material;
-}
-
-FigureStyle styleOf(const ExportOptions& o, const Material& material) {
+FigureStyle styleOf(const ExportOptions& o, const ExportMaterial& material) {
   FigureStyle style = o.figure.style;
   if (std::ranges::find(o.figure.given, "title") == o.figure.given.end()) style.title = material.title;
   return style;
 }
 
 /// Says what is merged in it.
-Figure figureOf(const ExportOptions& o, const Material& material) {
+Figure figureOf(const ExportOptions& o, const ExportMaterial& material) {
   const FigureStyle style = styleOf(o, material);
   std::vector<FigureLane> lanes;
   if (o.both) lanes.push_back({&material.traces.front(), style.predictedTitle});
@@ -224,7 +94,7 @@ Figure figureOf(const ExportOptions& o, const Material& material) {
 }
 
 /// Of a run or of a plan with a trace the prediction and the measured step; else the one step there is.
-std::string pageOf(const Material& material) {
+std::string pageOf(const ExportMaterial& material) {
   Page page;
   page.title = material.title;
   std::optional<Explanation> why;
@@ -240,14 +110,14 @@ std::string pageOf(const Material& material) {
   return toHtml(page);
 }
 
-std::string exportedText(const ExportOptions& o, const Material& material) {
+std::string exportedText(const ExportOptions& o, const ExportMaterial& material) {
   const Trace& chosen = material.traces[material.chosen];
   if (o.to == ExportFormat::Html) return pageOf(material);
   if (o.to == ExportFormat::Csv) return toSpanCsv(chosen);
   if (isFigure(o)) return o.to == ExportFormat::Svg ? toSvg(figureOf(o, material)) : toTikz(figureOf(o, material));
   std::vector<const Trace*> traces;
   for (const Trace& trace : material.traces) traces.push_back(&trace);
-  const bool one = o.step >= 0 || o.predicted;
+  const bool one = o.from.step >= 0 || o.from.predicted;
   return one ? toChromeJson({&chosen}, {material.names[material.chosen]}) : toChromeJson(traces, material.names);
 }
 
@@ -257,25 +127,24 @@ void checkPicture(const ExportOptions& o) {
   const auto refuse = [](const char* what) {
     throw UsageError(fmt::format("{} is for --to svg and --to tikz here: PDF and PNG are drawn by the app, which does not take it", what));
   };
-  if (!o.patterns.empty()) refuse("--patterns");
-  if (!o.store.empty() && o.step >= 0) refuse("--step of a run");
-  if (!o.plan.empty() && o.traces.size() > 1) refuse("a plan with several traces");
+  if (!o.from.patterns.empty()) refuse("--patterns");
+  if (!o.from.store.empty() && o.from.step >= 0) refuse("--step of a run");
+  if (!o.from.plan.empty() && o.from.traces.size() > 1) refuse("a plan with several traces");
 }
 
 /// As PDF or PNG, by the app.
-int exportPicture(const ExportOptions& o, const Material& material) {
+int exportPicture(const ExportOptions& o, const ExportMaterial& material) {
   static_cast<void>(figureOf(o, material));  // refuses what cannot be drawn, and says what is merged
-  AppFigure figure{{},     material.run,         material.step, o.predicted || (!o.plan.empty() && !o.both),
+  AppFigure figure{{},     material.run,         material.step, o.from.predicted || (!o.from.plan.empty() && !o.both),
                    o.both, styleOf(o, material), o.dpi,         o.out};
-  if (!o.plan.empty()) figure.files.push_back(o.plan);
-  if (!o.store.empty()) figure.files.push_back(o.store);
-  figure.files.insert(figure.files.end(), o.traces.begin(), o.traces.end());
+  if (!o.from.plan.empty()) figure.files.push_back(o.from.plan);
+  if (!o.from.store.empty()) figure.files.push_back(o.from.store);
+  figure.files.insert(figure.files.end(), o.from.traces.begin(), o.from.traces.end());
   return drawByApp(figure);
 }
 
 int exportTrace(const ExportOptions& o) {
-  const bool two = !o.plan.empty() && !o.traces.empty();
-  const Material material = two ? fromPlanAndTrace(o) : !o.plan.empty() ? fromPlan(o) : !o.store.empty() ? fromStore(o) : fromTrace(o);
+  const ExportMaterial material = materialOf(o.from);
   Bytes size = 0;
   if (isPicture(o)) {
     if (const int status = exportPicture(o, material); status != kYes) return status;
@@ -296,8 +165,8 @@ int exportTrace(const ExportOptions& o) {
 
 /// The plan that these options export for another program.
 Plan planFor(const ExportOptions& o) {
-  if (o.plan.empty()) throw UsageError(fmt::format("--to {} exports a plan; give PLAN.json", nameOf(o.to)));
-  return readPlan(o.plan);
+  if (o.from.plan.empty()) throw UsageError(fmt::format("--to {} exports a plan; give PLAN.json", nameOf(o.to)));
+  return exportedPlan(o.from.plan);
 }
 
 int exportForTorch(const ExportOptions& o) {
@@ -311,8 +180,8 @@ int exportForTorch(const ExportOptions& o) {
 }
 
 int exportLayers(const ExportOptions& o) {
-  if (o.plan.empty()) throw UsageError("--to layers exports the costs of a plan; give PLAN.json");
-  const Plan plan = readPlan(o.plan);
+  if (o.from.plan.empty()) throw UsageError("--to layers exports the costs of a plan; give PLAN.json");
+  const Plan plan = exportedPlan(o.from.plan);
   const LayerTable table = layersOf(plan, loadModel(plan.modelFiles));
   const std::string text = o.out.ends_with(".csv") ? toCsv(table) : toJson(table);
   if (o.out.empty()) {
@@ -331,22 +200,23 @@ void checkFigure(const ExportOptions& o) {
   if (isPicture(o)) checkPicture(o);
   if (!o.both) return;
   if (!isFigure(o)) throw UsageError("--both draws two steps; use it with --to svg, tikz, pdf or png");
-  if (o.predicted) throw UsageError("--both and --predicted exclude each other; omit one");
-  const bool stored = !o.store.empty() && o.plan.empty() && o.traces.empty();
-  if (!stored && (!o.store.empty() || o.plan.empty() || o.traces.empty()))
+  if (o.from.predicted) throw UsageError("--both and --predicted exclude each other; omit one");
+  const bool stored = !o.from.store.empty() && o.from.plan.empty() && o.from.traces.empty();
+  if (!stored && (!o.from.store.empty() || o.from.plan.empty() || o.from.traces.empty()))
     throw UsageError("--both draws a prediction and a measured step; give --store F.db, or PLAN.json and --trace F");
 }
 
 int runExport(const ExportOptions& o) {
   checkFigure(o);
-  const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.store.empty()) + static_cast<int>(!o.traces.empty());
-  const bool page = o.to == ExportFormat::Html && sources == 2 && o.store.empty();  // a plan and a trace
+  const int sources =
+      static_cast<int>(!o.from.plan.empty()) + static_cast<int>(!o.from.store.empty()) + static_cast<int>(!o.from.traces.empty());
+  const bool page = o.to == ExportFormat::Html && sources == 2 && o.from.store.empty();  // a plan and a trace
   if (sources != 1 && !o.both && !page)
     throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
-  if (o.run > 0 && o.store.empty()) throw UsageError("--run selects a run of a store; add --store F.db, or omit it");
-  if (!o.patterns.empty() && o.traces.empty()) throw UsageError("--patterns is for names in a trace; add --trace F, or omit it");
-  if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
-  if (o.step >= 0 && (o.predicted || (!o.plan.empty() && o.traces.empty())))
+  if (o.from.run > 0 && o.from.store.empty()) throw UsageError("--run selects a run of a store; add --store F.db, or omit it");
+  if (!o.from.patterns.empty() && o.from.traces.empty()) throw UsageError("--patterns is for names in a trace; add --trace F, or omit it");
+  if (o.from.predicted && o.from.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
+  if (o.from.step >= 0 && (o.from.predicted || (!o.from.plan.empty() && o.from.traces.empty())))
     throw UsageError("a prediction has one step only; omit --step");
   if (o.layers && o.to != ExportFormat::Megatron && o.to != ExportFormat::Torchtitan)
     throw UsageError("--num-layers maps a job's stages to layers; use it with --to megatron or torchtitan");
@@ -375,26 +245,28 @@ Command addExport(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* command =
       app.add_subcommand("export", "Export a plan for torch.distributed.pipelining, or a trace for Perfetto, spreadsheets and papers");
-  command->add_option("PLAN.json", options->plan, "Plan (JSON): to run with torch, or to export its prediction as a trace")
+  command->add_option("PLAN.json", options->from.plan, "Plan (JSON): to run with torch, or to export its prediction as a trace")
       ->option_text(" ");
-  command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db");
-  command->add_option("--run", options->run, "Run of the store (default: the newest)")->check(wholeFrom(1, 1 << 30))->option_text("ID");
+  command->add_option("--store", options->from.store, "File that `pipewright run --store` wrote")->option_text("F.db");
+  command->add_option("--run", options->from.run, "Run of the store (default: the newest)")
+      ->check(wholeFrom(1, 1 << 30))
+      ->option_text("ID");
   command
       ->add_option(
-          "--trace", options->traces,
+          "--trace", options->from.traces,
           "A trace of torch.profiler, Nsight Systems (.sqlite), Chakra (.et), Primus or this program; one file per rank, or their folder")
       ->type_name("F")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--patterns", options->patterns, "Regular expressions for the names of a trace's events (JSON)")
+  command->add_option("--patterns", options->from.patterns, "Regular expressions for the names of a trace's events (JSON)")
       ->option_text("F.json");
   command
-      ->add_option("--step", options->step,
+      ->add_option("--step", options->from.step,
                    "Step: its number in the run, or its position in a trace, from 1 (default: the median step after the first)")
       ->check(wholeFrom(0, 1 << 30))
       ->option_text("N");
-  command->add_flag("--predicted", options->predicted, "Export only the prediction of the run");
+  command->add_flag("--predicted", options->from.predicted, "Export only the prediction of the run");
   addChoice(
       *command, "--to", options->to,
       "torch: a schedule, split points and a script; torchtitan: schedule, modules of each stage and arguments; megatron: arguments of "
@@ -413,7 +285,7 @@ Command addExport(CLI::App& app) {
   command->add_option("--memory-limit", options->memoryLimit, "With --to megatron: memory limit of a rank for the layout, for example 80GB")
       ->check(aSize())
       ->option_text("SIZE");
-  addProgress(*command, options->progressStyle);
+  addProgress(*command, options->from.progressStyle);
   addFigureOptions(*command, options->figure);
   command
       ->add_flag("--both", options->both,
