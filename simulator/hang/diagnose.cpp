@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -81,6 +82,7 @@ class Diagnosing {
  private:
   void listWaits();
   bool foundDeparture();
+  [[nodiscard]] std::vector<Wait> onOddOne(std::vector<Wait> differ) const;
   bool foundSizes();
   bool foundUnalike();
   bool foundNeverPosted();
@@ -187,6 +189,21 @@ bool Diagnosing::foundDeparture() {
   return true;
 }
 
+/// Of a collective's members one disagrees with all others, and those with it alone: where there is such a rank, the waits on it.
+std::vector<Wait> Diagnosing::onOddOne(std::vector<Wait> differ) const {
+  std::map<JobRank, std::size_t> others;  // by rank: with how many it disagrees
+  for (const Wait& wait : differ) {
+    if (inquiry_.opOf(wait).kind == OpKind::Collective) ++others[wait.rank];
+  }
+  if (others.empty()) return differ;
+  const auto most = std::ranges::max_element(others, {}, [](const auto& entry) { return entry.second; });
+  const auto isAsOften = [&](const auto& entry) { return entry.second == most->second; };
+  if (std::ranges::count_if(others, isAsOften) > 1) return differ;
+  std::vector<Wait> onIt;
+  std::ranges::copy_if(differ, std::back_inserter(onIt), [&](const Wait& wait) { return wait.on == most->first; });
+  return onIt.empty() ? differ : onIt;
+}
+
 bool Diagnosing::foundSizes() {
   std::vector<Wait> differ = waitsWhere(inquiry_.primary, [](const Wait& w) { return w.reason == Reason::SizesDiffer; });
   if (differ.empty() && !result_.waits.empty()) {
@@ -194,7 +211,7 @@ bool Diagnosing::foundSizes() {
       return inquiry_.dumps.dumps[*inquiry_.dumpOf(wait.rank)].complete && inquiry_.dumps.dumps[*inquiry_.dumpOf(wait.on)].complete;
     });
   }
-  std::optional<Wait> first = inquiry_.earliest(differ);
+  std::optional<Wait> first = inquiry_.earliest(onOddOne(std::move(differ)));
   if (!first) return false;
   // Of a message the receiver is named as stuck, whichever end is open.
   if (inquiry_.opOf(*first).kind == OpKind::Send) first = Wait{first->on, *first->other, first->rank, Reason::SizesDiffer, first->op};
@@ -211,7 +228,7 @@ bool Diagnosing::foundSizes() {
 
 bool Diagnosing::foundUnalike() {
   const std::optional<Wait> first =
-      inquiry_.earliest(waitsWhere(inquiry_.primary, [](const Wait& w) { return w.reason == Reason::Unalike; }));
+      inquiry_.earliest(onOddOne(waitsWhere(inquiry_.primary, [](const Wait& w) { return w.reason == Reason::Unalike; })));
   if (!first) return false;
   result_.verdict = Verdict::CollectiveMismatch;
   result_.firstStuck = inquiry_.spotOf(*first);

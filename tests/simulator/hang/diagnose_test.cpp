@@ -395,6 +395,31 @@ TEST(DiagnoseHang, ACollectiveThatAnotherRankHasEndedIsNotWaitedFor) {
   EXPECT_EQ(waitsOf(dumps, nullptr).open[0].size(), 1U);
 }
 
+/// One rank against all others is the cause, whichever it is; of two it cannot be told.
+TEST(DiagnoseHang, TheOneRankWithAnotherSizeIsTheCause) {
+  for (const int ranks : {3, 5}) {
+    for (int odd = 0; odd < ranks; ++odd) {
+      Dumps dumps = aloneInCollectives(ranks, 1);
+      dumps.dumps[0].ops[0].bytes = Bytes{16};
+      for (int r = 1; r < ranks; ++r) {
+        dumps.dumps.push_back(dumps.dumps[0]);
+        dumps.dumps.back().rank = JobRank{r};
+      }
+      Dumps named = dumps;
+      dumps.dumps[static_cast<std::size_t>(odd)].ops[0].bytes = Bytes{20};
+      const Diagnosis sizes = diagnose(dumps, nullptr);
+      EXPECT_EQ(sizes.verdict, Verdict::SizeMismatch);
+      ASSERT_TRUE(sizes.cause);
+      EXPECT_EQ(sizes.cause->rank, JobRank{odd}) << sizes.sentence;
+      named.dumps[static_cast<std::size_t>(odd)].ops[0].name = "nccl:all_gather";
+      const Diagnosis names = diagnose(named, nullptr);
+      EXPECT_EQ(names.verdict, Verdict::CollectiveMismatch);
+      ASSERT_TRUE(names.cause);
+      EXPECT_EQ(names.cause->rank, JobRank{odd}) << names.sentence;
+    }
+  }
+}
+
 TEST(DiagnoseHang, OnlyTheOldestCollectiveHasAWaitForEachMember) {
   const Dumps dumps = aloneInCollectives(128, 200);
   const Waits waits = waitsOf(dumps, nullptr);
