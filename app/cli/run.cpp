@@ -21,6 +21,7 @@
 #include "engine/run/start.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
+#include "simulator/plan/plan_fits.h"
 
 namespace pw::cli {
 namespace {

@@ -12,6 +12,7 @@
 #include "engine/training_files.h"
 #include "engine/worker.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/plan_fits.h"
 
 namespace pw {
 namespace {

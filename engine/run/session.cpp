@@ -19,6 +19,7 @@
 #include "engine/training.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
+#include "simulator/plan/plan_fits.h"
 
 namespace pw {
 namespace {

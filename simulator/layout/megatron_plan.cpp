@@ -20,6 +20,7 @@
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/layer_export.h"
+#include "simulator/plan/plan_fits.h"
 #include "simulator/report/metrics.h"
 #include "simulator/runtime/runtime.h"
 #include "simulator/step/posting.h"

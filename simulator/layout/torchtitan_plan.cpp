@@ -17,6 +17,7 @@
 #include "simulator/layout/blocks.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
+#include "simulator/plan/plan_fits.h"
 #include "simulator/plan/planner.h"
 
 namespace pw {

@@ -58,37 +58,27 @@ class Cutter {
   }
 
   Answer<StageCut> stage(NodeId begin, NodeId end, Stage number) const {
-    StageCut result;
-    StageSpec& spec = result.spec;
-    spec.begin = begin;
-    spec.end = end;
-    std::set<ValueId> foreign;
-    const auto look = [&](ValueId v) {
-      const Value& value = graph_.value(v);
-      if (isMade(v) && value.origin == ValueOrigin::Node && (value.producer < begin || value.producer >= end)) foreign.insert(v);
-    };
-    for (auto n = begin.index(); n < end.index(); ++n) {
-      if (isAssertion(graph_.nodes[n])) continue;
-      for (const ValueId v : reads_[n]) look(v);
-    }
-    if (isLast(spec)) {
-      for (const ValueId v : graph_.outputs) look(v);
-    }
+    const std::set<ValueId> foreign = foreignTo(begin, end);
     std::set<NodeId> recomputed;
     for (const ValueId v : foreign) {
       if (recomputed.contains(graph_.value(v).producer)) continue;
       const std::set<NodeId> closure = closureOf(v, recomputed);
       if (!closure.empty() && worthRecomputing(v, closure)) recomputed.insert(closure.begin(), closure.end());
     }
-    for (const ValueId v : foreign) {
-      if (recomputed.contains(graph_.value(v).producer)) continue;
-      const Answer<Arrival> arrival = arrivalOf(v, number);
-      if (!arrival) return arrival.refusal();
-      result.arrivals.push_back(*arrival);
+    return stage(begin, end, foreign, recomputed, number);
+  }
+
+  Answer<StageCut> stage(NodeId begin, NodeId end, const std::vector<NodeId>& recomputed, Stage number) const {
+    const std::set<NodeId> chosen(recomputed.begin(), recomputed.end());
+    for (const NodeId node : chosen) {
+      const bool before = node < begin && recomputable_[node.index()];
+      const bool complete = before && std::ranges::all_of(reads_[node.index()], [&](ValueId read) {
+                              const Value& value = graph_.value(read);
+                              return !isMade(read) || value.origin != ValueOrigin::Node || chosen.contains(value.producer);
+                            });
+      if (!complete) return Impossible{fmt::format("Stage {} cannot compute operator {} again.", number.value, node.value)};
     }
-    spec.recomputed.assign(recomputed.begin(), recomputed.end());
-    collectState(spec);
-    return result;
+    return stage(begin, end, foreignTo(begin, end), chosen, number);
   }
 
   [[nodiscard]] Partition join(const std::vector<std::shared_ptr<const StageCut>>& stages) const {
@@ -118,6 +108,39 @@ class Cutter {
   /// Whether it exists only where a node makes it: a tensor, or a number computed from data. Other numbers are evaluated everywhere.
   [[nodiscard]] bool isMade(ValueId v) const { return !graph_.value(v).symbolic || computed_[v.index()]; }
   [[nodiscard]] bool isLast(const StageSpec& spec) const { return spec.end.index() == graph_.nodes.size(); }
+
+  /// Values that nodes [begin, end) use and nodes of other stages make.
+  [[nodiscard]] std::set<ValueId> foreignTo(NodeId begin, NodeId end) const {
+    std::set<ValueId> foreign;
+    const auto look = [&](ValueId v) {
+      const Value& value = graph_.value(v);
+      if (isMade(v) && value.origin == ValueOrigin::Node && (value.producer < begin || value.producer >= end)) foreign.insert(v);
+    };
+    for (auto n = begin.index(); n < end.index(); ++n) {
+      if (isAssertion(graph_.nodes[n])) continue;
+      for (const ValueId v : reads_[n]) look(v);
+    }
+    if (end.index() == graph_.nodes.size()) {
+      for (const ValueId v : graph_.outputs) look(v);
+    }
+    return foreign;
+  }
+
+  Answer<StageCut> stage(NodeId begin, NodeId end, const std::set<ValueId>& foreign, const std::set<NodeId>& recomputed,
+                         Stage number) const {
+    StageCut result;
+    result.spec.begin = begin;
+    result.spec.end = end;
+    for (const ValueId v : foreign) {
+      if (recomputed.contains(graph_.value(v).producer)) continue;
+      const Answer<Arrival> arrival = arrivalOf(v, number);
+      if (!arrival) return arrival.refusal();
+      result.arrivals.push_back(*arrival);
+    }
+    result.spec.recomputed.assign(recomputed.begin(), recomputed.end());
+    collectState(result.spec);
+    return result;
+  }
 
   /// Nodes to compute `v` from inputs and constants, without those in `done`; empty when it cannot be computed so.
   [[nodiscard]] std::set<NodeId> closureOf(ValueId v, const std::set<NodeId>& done) const {
@@ -224,6 +247,9 @@ StageCutter::StageCutter(const ModelGraph& graph, Bindings bindings, const Profi
 StageCutter::~StageCutter() = default;
 std::optional<Impossible> StageCutter::obstacle(const std::vector<NodeId>& begins) const { return cutter_->obstacle(begins); }
 Answer<StageCut> StageCutter::stage(NodeRange nodes, Stage number) const { return cutter_->stage(nodes.begin, nodes.end, number); }
+Answer<StageCut> StageCutter::stage(NodeRange nodes, const std::vector<NodeId>& recomputed, Stage number) const {
+  return cutter_->stage(nodes.begin, nodes.end, recomputed, number);
+}
 std::vector<NodeId> beginsOf(const Partition& partition) {
   std::vector<NodeId> begins;
   for (std::size_t s = 1; s < partition.stages.size(); ++s) begins.push_back(partition.stages[s].begin);

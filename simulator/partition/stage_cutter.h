@@ -40,6 +40,8 @@ class StageCutter {
   /// The stage of these nodes, or why what it needs cannot be sent (`cutGraph`); `number` is used in that sentence only. Cost: linear in
   /// its nodes.
   Answer<StageCut> stage(NodeRange nodes, Stage number) const;
+  /// The same where it is given which nodes it computes again: nodes of the graph, ascending; says so where it cannot.
+  Answer<StageCut> stage(NodeRange nodes, const std::vector<NodeId>& recomputed, Stage number) const;
   /// Joins consecutive stages into what `cutGraph` returns. Cost: linear in what they hold.
   [[nodiscard]] Partition join(const std::vector<std::shared_ptr<const StageCut>>& stages) const;
 

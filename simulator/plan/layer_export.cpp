@@ -10,6 +10,7 @@
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
+#include "simulator/plan/plan_fits.h"
 
 namespace pw {
 namespace {

@@ -380,58 +380,6 @@ double flopUtilisation(const Plan& plan, Ns step) {
   return trains(plan.schedule) ? flopUtilisation(plan.profile, plan.batch, step, worldSize(plan)) : 0;
 }
 
-namespace {
-
-void requireFits(const Partition& partition, const ModelGraph& graph, const std::function<void(const std::string&)>& fail) {
-  const auto checkIndices = [&](const std::vector<std::size_t>& indices, const std::vector<StateTensor>& tensors, std::string_view kind) {
-    for (const std::size_t i : indices) {
-      if (i >= tensors.size()) fail(fmt::format("it has no {} {}", kind, i));
-    }
-  };
-  const auto nodes = static_cast<std::size_t>(partition.stages.empty() ? 0 : partition.stages.back().end.value);
-  if (nodes != graph.nodes.size()) fail(fmt::format("it has {} operators instead of {}", graph.nodes.size(), nodes));
-  for (const StageSpec& stage : partition.stages) {
-    checkIndices(stage.parameters, graph.parameters, "parameter");
-    checkIndices(stage.buffers, graph.buffers, "buffer");
-    checkIndices(stage.constants, graph.constants, "constant");
-    for (const ValueId v : stage.modelInputs) {
-      if (std::find(graph.inputs.begin(), graph.inputs.end(), v) == graph.inputs.end())
-        fail(fmt::format("value {} is not one of its inputs", v.value));
-    }
-  }
-  for (const Transfer& t : partition.transfers) {
-    const bool exists =
-        t.value.index() < graph.values.size() && graph.value(t.value).origin == ValueOrigin::Node && graph.value(t.value).tensor;
-    const StageSpec& from = partition.stages[t.from.index()];
-    if (!exists || graph.value(t.value).producer < from.begin || graph.value(t.value).producer >= from.end) {
-      fail(fmt::format("stage {} does not compute value {}", t.from.value, t.value.value));
-    }
-  }
-  for (const SharedParameter& r : partition.shared) {
-    for (const Stage s : r.stages) {
-      const auto& held = partition.stages[s.index()].parameters;
-      if (std::none_of(held.begin(), held.end(), [&](std::size_t p) { return storageOf(graph.parameters[p]) == r.storage; })) {
-        fail(fmt::format("stage {} has no parameter {}", s.value, r.name));
-      }
-    }
-  }
-}
-
-}  // namespace
-
-void requireFits(const Plan& plan, const ModelGraph& graph) {
-  const auto fail = [&](const std::string& what) {
-    throw UsageError(
-        fmt::format("The plan for {} was not made for this model, {}: {}; plan it again, or name the right archive with --model.",
-                    plan.modelName, graph.name, what));
-  };
-  if (const std::string difference = differenceTo(plan.fingerprint, graph); !difference.empty()) fail(difference);
-  requireFits(plan.partition, graph, fail);
-  if (!plan.cuts) return;
-  for (const ReplicaCut& cut : plan.cuts->replicas) requireFits(cut.partition, graph, fail);
-  if (plan.cuts->summed != summedParameters(graph, plan.cuts->replicas)) fail("its replicas' gradients are not summed as they are cut");
-}
-
 std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(microbatches), batch / microbatches);
   for (std::size_t m = 0; m < static_cast<std::size_t>(batch % microbatches); ++m) ++sizes[m];

@@ -53,12 +53,9 @@ struct Plan {
 
 [[nodiscard]] std::string toJson(const Plan& plan);
 /// Throws UsageError for text that is not a plan, has a newer version, or is inconsistent. Checked: every stage, rank and microbatch it
-/// names exists, and its costs can be summed without overflow. Node, value and parameter numbers are checked by `requireFits`.
+/// names exists, and its costs can be summed without overflow. Node, value and parameter numbers are checked by
+/// `requireFits`.
 [[nodiscard]] Plan parsePlan(std::string_view json, const std::string& source);
-
-/// Throws UsageError, naming what does not fit, when the plan was not made for this graph: it has another fingerprint, another number of
-/// nodes, or a value, parameter, buffer or constant is missing or in another place. Without a fingerprint the operators are not checked.
-void requireFits(const Plan& plan, const ModelGraph& graph);
 
 /// Ranks of all replicas.
 [[nodiscard]] inline int worldSize(const Plan& plan) { return plan.replicas * static_cast<int>(plan.schedule.rows.size()); }

@@ -14,6 +14,7 @@
 #include "schedules/lower.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/plan/plan_fits.h"
 
 namespace pw {
 namespace {

@@ -11,6 +11,7 @@
 #include "simulator/costs/cluster.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/problem_file.h"
+#include "simulator/plan/plan_fits.h"
 #include "simulator/plan/planner.h"
 #include "simulator/report/json.h"
 #include "simulator/step/compile.h"

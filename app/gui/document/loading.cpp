@@ -33,6 +33,7 @@
 #include "simulator/job/reduction_groups.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
+#include "simulator/plan/plan_fits.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/timeline/fill.h"
 #include "simulator/trace/executed.h"

@@ -6,6 +6,7 @@
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
 #include "schedules/error.h"
+#include "simulator/plan/plan_fits.h"
 
 namespace pw::gui {
 namespace {

@@ -13,6 +13,7 @@
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/plan.h"
+#include "simulator/plan/plan_fits.h"
 #include "tests/support/partition_check.h"
 
 namespace pw {
@@ -34,7 +35,7 @@ Profile profileOf(const ModelGraph& graph, bool slow) {
   Profile profile;
   profile.microbatch = exportedBatch(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) profile.nodes.push_back({slow ? Ns{1'000'000'000} : Ns{0}, 0, 0, 0, 0, 0});
-  profile.topology.sameNode = {1, 1e9, true};
+  profile.topology.sameNode = {1, 1e9};
   return profile;
 }
 

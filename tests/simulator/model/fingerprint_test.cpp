@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "simulator/plan/plan.h"
+#include "simulator/plan/plan_fits.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw {

@@ -10,6 +10,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/plan/plan_fits.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/cost_table.h"
 #include "tests/support/graph_builder.h"
@@ -40,7 +41,7 @@ Profile profile() {
   p.loss = {7, 9, 0, 0, 11, 0};
   p.actionOverhead = 1000;
   p.optimizerNsPerByte = 0.5;
-  p.topology.sameNode = {100, 1e9, true};  // a byte takes 1 ns
+  p.topology.sameNode = {100, 1e9};  // a byte takes 1 ns
   return p;
 }
 
@@ -322,6 +323,20 @@ TEST(RequireFits, TakesThePlanOfTheModelOnly) {
   expectNoFit([](Plan& p) { p.partition.transfers[0].value = ValueId(0); }, "does not compute value 0");
   expectNoFit([](Plan& p) { p.partition.transfers[0].value = model().nodes[3].outputs[0]; }, "stage 0 does not compute");
   expectNoFit([](Plan& p) { p.partition.shared[0].storage = "?"; }, "no parameter table");
+}
+
+TEST(RequireFits, RefusesAPlanThatIsNoCutOfTheModel) {
+  ASSERT_TRUE(plan().partition.transfers[0].gradient);
+  expectNoFit([](Plan& p) { p.partition.transfers[0].gradient = false; }, "with a gradient; plan it again");
+  expectNoFit([](Plan& p) { p.partition.transfers.clear(); }, "its transfers are not those that its stages need");
+  expectNoFit([](Plan& p) { p.partition.shared.clear(); }, "its shared parameters are not those that several of its stages read");
+  expectNoFit([](Plan& p) { p.partition.stages[1].parameters.pop_back(); }, "the parameters of its stage 1 are not those that the stage's");
+  expectNoFit([](Plan& p) { p.partition.stages[0].modelInputs.clear(); }, "the inputs of its stage 0 are not those");
+  expectNoFit([](Plan& p) { p.partition.stages[1].recomputed = {NodeId(0), NodeId(1)}; }, "Stage 1 cannot compute operator");
+  Plan sent = plan();
+  sent.partition.transfers[0].bytes *= 2;
+  for (SharedParameter& shared : sent.partition.shared) shared.sharing = Sharing::Transmit;
+  EXPECT_NO_THROW(requireFits(sent, model())) << "sizes and how parameters are shared are the plan's";
 }
 
 TEST(MicrobatchSizes, AreAsEqualAsPossibleLargerFirst) {

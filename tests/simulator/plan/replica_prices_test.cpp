@@ -16,6 +16,7 @@
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/plan_fits.h"
 #include "simulator/plan/possible.h"
 #include "simulator/report/metrics.h"
 #include "simulator/search/replica_splits.h"
