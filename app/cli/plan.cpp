@@ -327,7 +327,7 @@ void declarePlanCosts(CLI::App& sub, PlanOptions& o) {
   sub.add_option_function<std::vector<std::string>>(
          "--recompute", [&o](const std::vector<std::string>& words) { o.recompute = parseRecompute(words); },
          "Activations to recompute in the backward instead of keeping them: module names (`blocks`: each of its layers), full "
-         "(whole stages), or auto (as few stages as --memory-limit allows)")
+         "(whole stages), or auto (no more than --memory-limit demands)")
       ->delimiter(',')
       ->option_text("none|full|auto|NAME,...");
   addChoice(

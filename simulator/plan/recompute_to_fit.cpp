@@ -1,7 +1,9 @@
 #include "simulator/plan/recompute_to_fit.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "simulator/partition/model_costs.h"
@@ -12,6 +14,69 @@ namespace pw {
 namespace {
 
 NodeRange wholeOf(const StageSpec& stage) { return {stage.begin, stage.end}; }
+
+/// Of a rank that is over its limit: which of its stages to recompute.
+class RankChoice {
+ public:
+  /// `candidates`: the stages to choose from, those that save most for their time first. `again`: costs of stages that are recomputed.
+  RankChoice(CostTable& costs, const std::vector<StageCost>& again, std::vector<Stage> candidates, std::function<bool()> fits)
+      : costs_(costs), kept_(costs.stages), again_(again), candidates_(std::move(candidates)), fits_(std::move(fits)) {}
+
+  /// The stages, with whose costs the table is left; all where none of the choices tried fits.
+  [[nodiscard]] std::vector<Stage> choose() {
+    constexpr std::size_t kMostTried = 4;  // 16 choices
+    return candidates_.size() <= kMostTried ? cheapest() : greedy();
+  }
+
+ private:
+  [[nodiscard]] bool fitsWith(const std::vector<Stage>& chosen) {
+    for (const Stage stage : candidates_) costs_.stages[stage.index()] = kept_[stage.index()];
+    for (const Stage stage : chosen) costs_.stages[stage.index()] = again_[stage.index()];
+    return fits_();
+  }
+
+  [[nodiscard]] std::vector<Stage> cheapest() {
+    std::vector<std::tuple<Ns, std::size_t, std::vector<Stage>>> choices;  // by time and number
+    for (std::size_t mask = 0; mask < std::size_t{1} << candidates_.size(); ++mask) {
+      Ns time = 0;
+      std::vector<Stage> chosen;
+      for (std::size_t i = 0; i < candidates_.size(); ++i) {
+        if ((mask >> i & 1) == 0) continue;
+        chosen.push_back(candidates_[i]);
+        time += kept_[candidates_[i].index()].forward;
+      }
+      choices.emplace_back(time, chosen.size(), std::move(chosen));
+    }
+    std::ranges::sort(choices);
+    for (auto& [time, count, chosen] : choices) {
+      if (fitsWith(chosen)) return std::move(chosen);
+    }
+    static_cast<void>(fitsWith(candidates_));
+    return candidates_;
+  }
+
+  [[nodiscard]] std::vector<Stage> greedy() {
+    std::vector<Stage> chosen;
+    for (const Stage stage : candidates_) {
+      chosen.push_back(stage);
+      if (!fitsWith(chosen)) continue;
+      for (std::size_t i = chosen.size() - 1; i-- > 0;) {  // the last is needed; of those before it, some may no longer be
+        std::vector<Stage> fewer = chosen;
+        fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+        if (fitsWith(fewer)) chosen = std::move(fewer);
+      }
+      break;
+    }
+    static_cast<void>(fitsWith(chosen));
+    return chosen;
+  }
+
+  CostTable& costs_;
+  const std::vector<StageCost> kept_;
+  const std::vector<StageCost>& again_;
+  const std::vector<Stage> candidates_;
+  const std::function<bool()> fits_;
+};
 
 }  // namespace
 
@@ -35,23 +100,22 @@ bool recomputeToFit(const PlanSetting& setting, Partition& partition, const std:
   CompiledRows& compiled = own ? *own : *setting.compiled;
   const Placement& placement = setting.schedule.placement;
   std::vector<Bytes> peaks = compiled.peaks(costs);
-  while (true) {
-    std::size_t over = 0;
-    while (over < peaks.size() && (over >= limits.size() || excessOf(peaks[over], limits[over]) == 0)) ++over;
-    if (over == peaks.size()) return true;
-    const Rank rank(over);
-    const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const auto& c) { return placement.holds(rank, c.second); });
-    if (chosen == candidates.end()) return false;
-    const Stage stage = chosen->second;
-    partition.stages[stage.index()].checkpoints = {wholeOf(partition.stages[stage.index()])};
-    costs.stages[stage.index()] = again[stage.index()];  // nothing else depends on what it recomputes
-    candidates.erase(chosen);
-    std::vector<Rank> holders;
-    for (std::size_t r = 0; r < peaks.size(); ++r) {
-      if (placement.holds(Rank(r), stage)) holders.emplace_back(r);
+  bool allFit = true;
+  for (std::size_t r = 0; r < std::min(peaks.size(), limits.size()); ++r) {
+    const auto fits = [&] {
+      compiled.updatePeaks(costs, {Rank(r)}, peaks);
+      return excessOf(peaks[r], limits[r]) == 0;
+    };
+    if (fits()) continue;
+    std::vector<Stage> stages;
+    for (const auto& [gain, stage] : candidates) {
+      if (placement.holds(Rank(r), stage) && partition.stages[stage.index()].checkpoints.empty()) stages.push_back(stage);
     }
-    compiled.updatePeaks(costs, holders, peaks);
+    for (const Stage stage : RankChoice(costs, again, std::move(stages), fits).choose())
+      partition.stages[stage.index()].checkpoints = {wholeOf(partition.stages[stage.index()])};
+    allFit = fits() && allFit;
   }
+  return allFit;
 }
 
 }  // namespace pw

@@ -114,7 +114,8 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
   if (std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; })) return balanced;
   const Shape size{request.ranks, shape.stages, request.microbatches};
   const std::vector<Placement> placements = orderPlacements(size);
-  std::vector<Schedule> schedules{serialSchedule(placements.front(), request.ranks, request.microbatches)};
+  std::vector<Schedule> schedules;
+  for (const Placement& placement : placements) schedules.push_back(serialSchedule(placement, request.ranks, request.microbatches));
   for (const Generator& family : generators()) {
     if (!family.trains || family.refusal(size)) continue;
     Schedule schedule = family.generate(size);
@@ -122,12 +123,12 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
       schedules.push_back(std::move(schedule));
   }
   std::vector<std::vector<NodeId>> splits{balanced};
-  std::set<std::vector<int>> known;  // what stages keep
+  std::set<std::pair<std::vector<Rank>, std::vector<int>>> known;  // where stages are, and what they keep
   for (const Schedule& schedule : schedules) {
     if (shape.model->graph().nodes.size() > kManyNodes && splits.size() > kFewSplits) break;
     if (effort.shouldContinue && !effort.shouldContinue(0)) return balanced;
     Evaluator evaluator(shape, planRows(schedule, request.replicas, request.rankOrder));
-    if (!known.insert(keptMicrobatches(evaluator.rows())).second) continue;
+    if (!known.emplace(schedule.placement.rankOfStage, keptMicrobatches(evaluator.rows())).second) continue;
     const Answer<Candidate> start = evaluator.evaluate({SplitSource::Time, balanced}, recompute);
     if (!start) continue;
     const Candidate fitted = movedToFit(shape, balancer, evaluator, recompute, *start);

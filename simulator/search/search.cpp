@@ -185,12 +185,8 @@ void Searcher::tryShape(int at) {
     const auto kept = tryOne(start, RecomputeNone());
     keep(kept);
     if (!kept || !space_.recompute || (isLayerChain(graph_) && !mayRecompute(graph_))) continue;
-    const auto full = tryOne(start, RecomputeFull());
-    keep(full);
-    if (kept->fits()) continue;
-    const auto some = tryOne(start, RecomputeAuto());
-    const bool same = some && full && some->step == full->step && some->peak == full->peak;
-    if (some && some->fits() && !same) keep(some);  // a plan that does not fit recomputes everything it can, like RecomputeFull
+    // Where they do not fit without: no more than the limit asks for, which may become less as splits move.
+    keep(kept->fits() ? tryOne(start, RecomputeFull()) : tryOne(start, RecomputeAuto()));
   }
   const auto fits = [](const Candidate& c) { return c.fits() && std::holds_alternative<RecomputeNone>(c.request.recompute); };
   if (cancelled_ || std::ranges::any_of(found, fits)) return;

@@ -31,6 +31,8 @@ TEST(RecomputeToFit, TakesStagesOfRanksThatDoNotFitOnly) {
   EXPECT_EQ(partition.stages[kept[0] > kept[1] ? 0 : 1].checkpoints.size(), 1U);
   EXPECT_TRUE(partition.stages[kept[0] > kept[1] ? 1 : 0].checkpoints.empty());
   EXPECT_FALSE(recomputeToFit(setting, partition, {1, 1}));
+  EXPECT_EQ(partition.stages[0].checkpoints.size() + partition.stages[1].checkpoints.size(), 2U)
+      << "what does not fit needs no more than with everything recomputed";
 }
 
 }  // namespace
