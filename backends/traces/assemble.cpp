@@ -51,16 +51,18 @@ class StageRanks {
   std::map<std::pair<std::pair<std::int32_t, std::int64_t>, std::int32_t>, Rank> others_;
 };
 
-/// Finds the receiver of messages by the next stage; those to the same rank, or without a receiver, are dropped.
-/// Whether the last stage that computes here waits for gradients, as it never does in a whole pipeline.
-bool waitsForLaterStages(const std::vector<Span>& spans) {
+/// Whether the last stage that computes here sends outputs on or waits for gradients, as it never does in a whole pipeline.
+bool needsLaterStages(const std::vector<Span>& spans) {
   Stage last(-1);
   for (const Span& span : spans) {
     if (isCompute(span.kind)) last = std::max(last, span.stage);
   }
-  return std::ranges::any_of(spans, [&](const Span& span) { return span.kind == SpanKind::WaitBackward && span.stage == last; });
+  return std::ranges::any_of(spans, [&](const Span& span) {
+    return (span.kind == SpanKind::WaitBackward || span.kind == SpanKind::SendForward) && span.stage == last;
+  });
 }
 
+/// Finds the receiver of messages by the next stage; those to the same rank, or without a receiver, are dropped.
 void findPeers(Material& material, const std::vector<std::int32_t>& pipeline, std::vector<std::string>& notes) {
   std::optional<StageRanks> ranks;
   if (!material.own && std::ranges::any_of(material.spans, [](const Span& span) { return isMessage(span.kind); }))
@@ -258,7 +260,8 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
   renumber(map, places);
   countFromOneOrigin(files, map);
   const RankClocks clocks = clocksOf(files, map);
-  const bool chunks = std::ranges::any_of(files, &FileEvents::chunks), timeless = std::ranges::any_of(files, &FileEvents::timeless);
+  const bool chunks = places.interleaved || std::ranges::any_of(files, &FileEvents::chunks);
+  const bool timeless = std::ranges::any_of(files, &FileEvents::timeless);
   std::vector<Material> materials = materialOf(files, map, places);
   const std::string source = files.empty() ? "" : files.front().source;
   files = {};
@@ -272,14 +275,14 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     for (auto& marks : material.marks)
       std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
-    if (!material.own && !timeless) putOnOneClock(material, clocks, places, result.notes);
     if (timeless && !material.own) replayOrder(material.spans, material.ranks, places);
-    if (!material.own) addUnlabelled(material, result.notes);
+    if (!material.own) addUnlabelled(material, result.notes);  // of each rank by itself, before clocks: those are compared by it
+    if (!material.own && !timeless) putOnOneClock(material, clocks, places, result.notes);
     if (std::ranges::none_of(material.spans, [](const Span& span) { return isCompute(span.kind); }))
       result.notes.emplace_back(
           "No forward or backward is labelled, only messages and optimizers: torch's Schedule1F1B labels no actions; run its order in "
           "_PipelineScheduleRuntime, or annotate them.");
-    result.lacksLastStages = result.lacksLastStages || (!material.own && waitsForLaterStages(material.spans));
+    result.lacksLastStages = result.lacksLastStages || (!material.own && needsLaterStages(material.spans));
     findPeers(material, places.pipeline, result.notes);
     addSteps(result, std::move(material));
   }

@@ -31,6 +31,10 @@ constexpr std::size_t kMostActions = 10'000;  ///< of a file that are looked at
       "{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", source));
 }
 
+/// Why no one move of a clock makes it agree with its neighbour's.
+enum class Contradiction : std::uint8_t { None, Drift, Steps };
+constexpr std::int64_t kFastestDrift = 1000;  ///< a clock that is off by a thousandth is no clock that drifts
+
 /// A forward or backward; `occurrence`: the step that its rank marks it with, else which of those of its stage and microbatch, or, where
 /// a recording begins or ends within a step, the step of its rank.
 struct Key {
@@ -89,6 +93,7 @@ class Aligner {
   [[nodiscard]] Ns move(std::size_t from, std::size_t to) const;
   [[nodiscard]] Bounds boundsOf(std::size_t from, std::size_t to) const;
   void join();
+  void sayImpossible(std::vector<std::string>& notes) const;
 
   const RankClocks& clocks_;
   const RankPlaces& places_;
@@ -98,7 +103,7 @@ class Aligner {
   std::vector<std::int32_t> steps_;  ///< by clock: how many there are, where nothing marks them
   std::map<std::pair<std::size_t, bool>, Ns> shortest_;
   std::map<std::pair<std::size_t, std::size_t>, Bounds> bounds_;  ///< by clocks, the lower first
-  std::vector<char> contradicted_;
+  std::vector<Contradiction> contradicted_;
 };
 
 void Aligner::gather(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks) {
@@ -243,10 +248,55 @@ void Aligner::join() {
       refuseClock(clocks_.sources[to]);
     moves_[to] = moves_[from] + step;
     const Bounds b = boundsOf(from, to);
-    contradicted_[to] = moves_[to] != 0 && b.firmLeast != -kNone && b.firmMost != kNone && b.firmLeast > b.firmMost ? 1 : 0;
+    if (moves_[to] != 0 && b.firmLeast != -kNone && b.firmMost != kNone && b.firmLeast > b.firmMost) {
+      const Ns extent = std::max(extents_[from], extents_[to]);
+      contradicted_[to] = (b.firmLeast - b.firmMost) > extent / kFastestDrift ? Contradiction::Steps : Contradiction::Drift;
+    }
     joined[to] = 1;
     std::erase(open, to);
   }
+}
+
+/// Actions that are half done before the one that makes their input ends, on any clock: stages, pipelines or steps are not what they are
+/// taken for.
+void Aligner::sayImpossible(std::vector<std::string>& notes) const {
+  constexpr std::size_t kMany = 20;  // one of so many
+  struct Count {
+    std::size_t all = 0, impossible = 0;
+  };
+  std::map<std::pair<std::size_t, std::size_t>, std::array<Count, kShifts.size()>> counts;  // by ranks
+  for (const auto& [key, needs] : actions_) {
+    Key source = key;
+    source.stage += key.forward ? -1 : 1;
+    for (std::size_t s = 0; s < kShifts.size(); ++s) {
+      source.occurrence = key.occurrence + kShifts[s];
+      const auto found = actions_.find(source);
+      if (found == actions_.end() || found->second.rank == needs.rank) continue;
+      const Times& made = found->second;
+      const bool mayShift = partial_[made.clock] != 0 || partial_[needs.clock] != 0 || steps_[made.clock] != steps_[needs.clock];
+      if (s > 0 && !mayShift) break;
+      Count& count = counts[{made.rank, needs.rank}][s];
+      const double ready = static_cast<double>(made.end) + static_cast<double>(moves_[made.clock]);
+      const Ns middle = needs.end - shortest_.at({needs.clock, key.forward}) / 2;
+      ++count.all;
+      count.impossible += static_cast<double>(middle) + static_cast<double>(moves_[needs.clock]) < ready ? 1 : 0;
+    }
+  }
+  std::size_t all = 0, impossible = 0;
+  for (const auto& [ranks, shifted] : counts) {  // as with those steps that fit best
+    const Count* best = &shifted.front();
+    for (const Count& count : shifted) {
+      if (count.all > 0 && (best->all == 0 || count.impossible * best->all < best->impossible * count.all)) best = &count;
+    }
+    all += best->all;
+    impossible += best->impossible;
+  }
+  if (impossible * kMany <= all) return;
+  notes.push_back(fmt::format(
+      "{} of {} actions are half done before the action that makes their input ends: ranks or steps are matched wrongly. Where several "
+      "ranks do one stage (data or tensor parallelism), label stages or record the job's groups; where a rank lacks a step, "
+      "mark steps.",
+      impossible, all));
 }
 
 std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks,
@@ -256,8 +306,11 @@ std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector
     countSteps();
     for (const auto& [key, times] : actions_) steps_[times.clock] = std::max(steps_[times.clock], key.occurrence + 1);
   }
-  bound();
-  join();
+  if (moves_.size() > 1) {
+    bound();
+    join();
+  }
+  sayImpossible(notes);
   for (std::size_t c = 0; c < moves_.size(); ++c) {
     if (moves_[c] == 0) continue;
     const std::string file = std::filesystem::path(clocks_.sources[c]).filename().string();
@@ -270,7 +323,11 @@ std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector
     }
     notes.push_back(fmt::format(
         "The clock of {} disagrees with its neighbour's: its times were moved by {} so that no action starts before its input exists{}.",
-        file, formatDuration(moves_[c]), contradicted_[c] != 0 ? ", as far as one shift can do that (its clock drifts)" : ""));
+        file, formatDuration(moves_[c]),
+        contradicted_[c] == Contradiction::Drift   ? ", as far as one shift can do that (its clock drifts)"
+        : contradicted_[c] == Contradiction::Steps ? ", but no shift does that: steps are matched wrongly, as where a rank lacks one; mark "
+                                                     "steps, or import those before and after apart"
+                                                   : ""));
   }
   return std::move(moves_);
 }
@@ -302,7 +359,7 @@ void countFromOneOrigin(std::vector<FileEvents>& files, const RankMap& map) {
 
 std::vector<Ns> clockMoves(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places,
                            const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks, std::vector<std::string>& notes) {
-  if (clocks.sources.size() < 2) return std::vector<Ns>(clocks.sources.size());
+  if (clocks.sources.empty()) return {};
   return Aligner(clocks, places).align(spans, marks, notes);
 }
 

@@ -109,7 +109,7 @@ void cutTransfers(FileEvents& file);
 void sortSpans(std::vector<Span>& spans);
 
 /// Trims the compute spans of each rank so that none overlaps another, except in slots; drops spans inside another one. Sorted spans in,
-/// sorted out. Returns how many were cut or dropped. Linear.
+/// sorted out. Returns how many were dropped, or cut by more than the microsecond that their times may be rounded to. Linear.
 std::size_t cutOverlaps(std::vector<Span>& spans, int ranks);
 
 /// Number and noun: `1 event`, `12 events`.

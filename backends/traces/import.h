@@ -39,7 +39,7 @@ struct ImportedTrace {
   std::vector<ImportedRank> ranks;  ///< by rank; empty: one pipeline, its ranks numbered as in the job
   int replicas = 1, tensor = 1;  ///< data-parallel replicas, ranks of a tensor-parallel group; ranks are numbered by these, then by stage
   bool timedMessages = false;    ///< messages are transfers alone, without the wait of either end
-  bool lacksLastStages = false;  ///< the last stage here waits for gradients: the ranks of those after it are missing
+  bool lacksLastStages = false;  ///< the last stage here sends on or waits for gradients: those after it are missing
 
   bool operator==(const ImportedTrace&) const = default;
 };

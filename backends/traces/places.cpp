@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -48,6 +49,7 @@ class Placer {
   void stagesOfSilentRanks();
   void pair();
   void readGroups();
+  void stagesByWarmUp();
   void renumber();
   void say();
   [[nodiscard]] bool distinct(const std::vector<std::int32_t>& ranks) const;
@@ -131,6 +133,46 @@ void Placer::readGroups() {
     }
   }
   if (std::ranges::all_of(pipelineOf, [](std::int32_t p) { return p >= 0; })) places_.pipeline = pipelineOf;
+}
+
+/// Ranks whose actions name no stage, in no known group: 1F1B does P − s forwards in a row on stage s, and interleaved 1F1B two fewer on
+/// each stage than on the one before, from (V − 1) G + 1 on the last (as `interleavingOf`). Where as many ranks do each of these numbers,
+/// they tell the stages, and how many pipelines there are.
+void Placer::stagesByWarmUp() {
+  const auto isHinted = [](const auto& hint) { return hint.has_value(); };
+  if (ranks_ < 2 || !places_.pipeline.empty() || std::ranges::any_of(stageHint_, isHinted)) return;
+  if (std::ranges::any_of(silent_, [](char silent) { return silent == 0; })) return;
+  std::vector<std::vector<std::pair<Ns, bool>>> rows(ranks_);  // of each rank when its actions start, and whether they are forwards
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    for (const Span& span : files_[f].spans) {
+      const TrackTarget& target = map_.targets[f][trackOf(span).index()];
+      if (!isCompute(span.kind) || !target.takes(span) || map_.traces[static_cast<std::size_t>(target.trace)].own) continue;
+      rows[target.rank.index()].emplace_back(span.start, span.kind == SpanKind::Forward);
+    }
+  }
+  std::vector<std::int64_t> longest;
+  std::map<std::int64_t, std::size_t> counts;  // ranks by their longest run of forwards
+  for (auto& row : rows) {
+    std::ranges::sort(row);
+    std::int64_t run = 0, most = 0;
+    for (const auto& [start, isForward] : row) most = std::max(most, run = isForward ? run + 1 : 0);
+    longest.push_back(most);
+    ++counts[most];
+  }
+  const std::size_t stages = counts.size(), copies = counts.begin()->second;
+  if (stages < 2 || std::ranges::any_of(counts, [&](const auto& entry) { return entry.second != copies; })) return;
+  const std::int64_t least = counts.begin()->first, most = counts.rbegin()->first, last = std::ssize(counts) - 1;
+  const bool isPlain = least == 1 && most == least + last;
+  const bool isInterleaved = least > last + 1 && most == least + 2 * last &&
+                             std::ranges::all_of(counts, [&](const auto& entry) { return (entry.first - least) % 2 == 0; });
+  if (!isPlain && !isInterleaved) return;
+  places_.interleaved = isInterleaved;
+  if (copies < 2) return;
+  for (std::size_t r = 0; r < ranks_; ++r) stageHint_[r] = static_cast<std::int32_t>((most - longest[r]) / (isPlain ? 1 : 2));
+  notes_.push_back(
+      fmt::format("No action names its stage: of the {} ranks {} each begin with {} forwards, as on the {} stages of {} pipelines; label "
+                  "stages, or record the job's groups, if these are not copies of each other.",
+                  ranks_, copies, fmt::join(counts | std::views::keys, ", "), stages, copies));
 }
 
 /// A rank whose actions name no stage has the one that its messages, or its place in the pipeline's group, say; else its own number.
@@ -223,6 +265,7 @@ RankPlaces Placer::place() && {
   silent_.assign(ranks_, 0);
   gather();
   readGroups();
+  stagesByWarmUp();
   stagesOfSilentRanks();
   pair();
   renumber();

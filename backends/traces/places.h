@@ -17,6 +17,7 @@ struct RankPlaces {
   std::vector<std::int32_t> pipeline;  ///< by rank: which of the pipelines beside each other, from 0
   std::vector<Stage> firstStage;       ///< by rank: the stage of actions that name none, where a rank has one
   int replicas = 1, tensor = 1;        ///< their product is the number of pipelines
+  bool interleaved = false;            ///< actions name no stage, and come in an order that only several stages on each rank have
   std::vector<ImportedRank> ranks;     ///< by rank; empty where the job is one pipeline of ranks that are numbered as here
 };
 

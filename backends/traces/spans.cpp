@@ -9,6 +9,9 @@
 namespace pw {
 namespace {
 
+/// Times may be whole µs: what overlaps by no more was recorded as one after the other.
+constexpr Ns kRounding(1'000);
+
 bool before(const Span& a, const Span& b) {
   if (a.start != b.start) return a.start < b.start;
   return std::tie(a.rank, a.end, a.kind, a.stage, a.microbatch, a.peer, a.bytes) <
@@ -69,8 +72,9 @@ std::size_t cutOverlaps(std::vector<Span>& spans, int ranks) {
       Ns& until = busyUntil[span.rank.index()];
       const bool slot = kept > 0 && isSlot(spans[kept - 1], span);
       if (span.start < until && !slot) {
-        ++changed;
-        if (span.end <= until) continue;
+        const bool isInside = span.end <= until;
+        if (isInside || until - span.start > kRounding) ++changed;
+        if (isInside) continue;
         span.start = until;
         moved = true;
       }

@@ -246,6 +246,61 @@ Steps stepsByMarks(const Material& material) {
   return steps;
 }
 
+/// Where a rank does an action again within a marked step, it begins another pass: of gradient accumulation, or without backwards of an
+/// evaluation. Each pass becomes a step of its own. Pieces of one action that follow each other, or lie within another, are no passes.
+void splitPasses(const Material& material, Steps& steps) {
+  struct Pass {
+    std::int32_t step = -1, number = 0;
+    ActionSet seen{};
+    std::uint64_t last = 0;
+    Ns end = std::numeric_limits<Ns>::min();
+    std::vector<std::size_t> waits{};  ///< since the last action
+  };
+  std::vector<Pass> passes(static_cast<std::size_t>(material.ranks));
+  std::vector<std::int32_t> numbers(material.spans.size(), 0), most(steps.names.size(), 0);
+  for (std::size_t i = 0; i < material.spans.size(); ++i) {
+    const Span& span = material.spans[i];
+    const std::int32_t step = steps.of[i];
+    if (step < 0) continue;
+    Pass& pass = passes[span.rank.index()];
+    if (step != pass.step) pass = {.step = step};
+    if (isWait(span.kind)) pass.waits.push_back(i);
+    if (isCompute(span.kind)) {
+      const std::uint64_t key = keyOf(span);
+      const bool isPiece = key == pass.last || span.start < pass.end;
+      if (!pass.seen.insert(key) && !isPiece) {
+        ++pass.number;
+        pass.seen.clear();
+        pass.seen.insert(key);
+        for (const std::size_t wait : pass.waits) numbers[wait] = pass.number;
+      }
+      pass.last = key;
+      pass.end = std::max(pass.end, span.end);
+      pass.waits.clear();
+    }
+    numbers[i] = pass.number;
+    most[static_cast<std::size_t>(step)] = std::max(most[static_cast<std::size_t>(step)], pass.number);
+  }
+  if (std::ranges::all_of(most, [](std::int32_t number) { return number == 0; })) return;
+  std::vector<std::int32_t> first;  // of each step's passes
+  std::vector<std::string> names;
+  for (std::size_t s = 0; s < most.size(); ++s) {
+    first.push_back(static_cast<std::int32_t>(names.size()));
+    for (std::int32_t pass = 0; pass <= most[s]; ++pass)
+      names.push_back(most[s] == 0 ? steps.names[s] : fmt::format("{}, pass {}", steps.names[s], pass + 1));
+  }
+  steps.names = std::move(names);
+  for (auto& begins : steps.begins) begins.assign(std::min(steps.names.size(), kMostTraceSteps), std::numeric_limits<Ns>::max());
+  for (std::size_t i = 0; i < material.spans.size(); ++i) {
+    if (steps.of[i] < 0) continue;
+    steps.of[i] = first[static_cast<std::size_t>(steps.of[i])] + numbers[i];
+    std::vector<Ns>& begins = steps.begins[material.spans[i].rank.index()];
+    if (static_cast<std::size_t>(steps.of[i]) >= begins.size()) continue;
+    Ns& begin = begins[static_cast<std::size_t>(steps.of[i])];
+    begin = std::min(begin, material.spans[i].start);
+  }
+}
+
 /// Cuts, shifts to 0 and stores the step.
 void addStep(ImportedTrace& result, std::string name, Trace trace, std::size_t& cut) {
   cut += cutOverlaps(trace.spans, trace.ranks);
@@ -319,6 +374,7 @@ void addSteps(ImportedTrace& result, Material material) {
     addStep(result, material.name.empty() ? "trace" : material.name, std::move(trace), cut);
   } else {
     Steps steps = marked ? stepsByMarks(material) : stepsByRepetition(material);
+    if (marked) splitPasses(material, steps);
     if (steps.names.size() > kMostTraceSteps) {
       result.notes.push_back(fmt::format("Of {} steps the first {} were taken.", steps.names.size(), kMostTraceSteps));
       steps.names.resize(kMostTraceSteps);

@@ -43,13 +43,14 @@ std::vector<WorstStep> worstOf(const Job& job, const JobExplanation& explanation
   const Slowdowns& slow = explanation.slowdowns;
   std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t k) { return job.steps[k].step; });
   const std::vector<double> steps(slow.replayedSteps.begin(), slow.replayedSteps.end());
+  const auto measured = [&](std::size_t k) { return static_cast<double>(job.steps[k].step); };
   std::vector<double> usualOnes;
-  for (const std::size_t k : order) usualOnes.push_back(steps[k]);
+  for (const std::size_t k : order) usualOnes.push_back(measured(k));
   const double usual = std::max(1.0, medianOf(usualOnes).value_or(0));
   std::vector<WorstStep> worst;
   for (std::size_t i = 0; i < std::min({kMostWorst, count / 3 + 1, count}); ++i) {
     const std::size_t k = order[i];
-    WorstStep step{k, slow.ideal > 0 ? steps[k] / static_cast<double>(slow.ideal) : 1, steps[k] / usual - 1, {}, {}, {}, {}};
+    WorstStep step{k, slow.ideal > 0 ? steps[k] / static_cast<double>(slow.ideal) : 1, measured(k) / usual - 1, {}, {}, {}, {}};
     step.kind = grewMost(slow.byKind, k, usualOf);
     step.rank = slow.byRank.size() > 1 ? grewMost(slow.byRank, k, usualOf) : std::nullopt;
     step.replica = slow.byReplica.size() > 1 ? grewMost(slow.byReplica, k, usualOf) : std::nullopt;

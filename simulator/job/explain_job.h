@@ -16,7 +16,7 @@ namespace pw {
 struct WorstStep {
   std::size_t step = 0;
   double slowdown = 1;                             ///< replayed, against the ideal step
-  double aboveUsual = 0;                           ///< replayed, against the median step: signed fraction
+  double aboveUsual = 0;                           ///< as measured, against the median step: signed fraction
   std::optional<std::size_t> kind, rank, replica;  ///< of `Slowdowns`: whose share grew most; nothing: by less than a hundredth
   std::vector<Stall> stalls;                       ///< of this step that are worth saying, longest first
 

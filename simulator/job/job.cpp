@@ -136,7 +136,10 @@ std::vector<std::size_t> usualSteps(const Job& job) {
   return usual.empty() ? all : usual;
 }
 
+std::string slowStartWords(const Job& job) { return fmt::format("The first step ({})", job.steps.front().name); }
+
 Job withSteps(Job job, std::int64_t first, std::int64_t last) {
+  const std::string slowStart = job.steps.empty() ? std::string() : slowStartWords(job);
   std::vector<JobStep> kept;
   for (JobStep& step : job.steps) {
     const auto number = numberIn(step.name);
@@ -146,6 +149,7 @@ Job withSteps(Job job, std::int64_t first, std::int64_t last) {
     throw UsageError(fmt::format("{} has no step from {} to {}; its steps go from {} to {}", job.name, first, last, job.steps.front().name,
                                  job.steps.back().name));
   job.steps = std::move(kept);
+  if (slowStartWords(job) != slowStart) std::erase_if(job.notes, [&](const std::string& note) { return note.starts_with(slowStart); });
   if (usualSteps(job).size() == job.steps.size())
     std::erase_if(job.notes, [](const std::string& note) { return note == warmUpNote(1) || note == warmUpNote(2); });
   return job;

@@ -132,6 +132,8 @@ void forSlots(const JobShape& shape, const Visit& visit) {
 [[nodiscard]] std::vector<std::size_t> usualSteps(const Job& job);
 /// The note of a job with so many steps that warm up; `withSteps` takes it out where none of them is left.
 [[nodiscard]] std::string warmUpNote(std::size_t count);
+/// How the note on a slow first step begins; `withSteps` takes it out where another step is the first. Of a job with steps.
+[[nodiscard]] std::string slowStartWords(const Job& job);
 
 /// The steps whose names hold a number from `first` to `last`: of `step 5` or `iteration 12`. Throws UsageError where none does.
 [[nodiscard]] Job withSteps(Job job, std::int64_t first, std::int64_t last);

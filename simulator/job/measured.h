@@ -43,7 +43,7 @@ struct MeasuredJob {
   TimesOf times = TimesOf::Measured;
   std::optional<Schedule> schedule =
       {};                        ///< of one pipeline, where it is known; else its traces show it, and not how actions of 0 ns follow
-  bool lacksLastStages = false;  ///< the traces' last stage waits for gradients of others, which are missing
+  bool lacksLastStages = false;  ///< the traces' last stage sends on or waits for gradients: those after it are missing
 
   bool operator==(const MeasuredJob&) const = default;
 };

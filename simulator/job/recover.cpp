@@ -17,6 +17,7 @@
 #include "schedules/error.h"
 #include "simulator/job/operation_order.h"
 #include "simulator/job/separate.h"
+#include "simulator/text/median.h"
 #include "simulator/trace/executed.h"
 #include "simulator/trace/span_kind.h"
 
@@ -44,8 +45,8 @@ Schedule executed(const Schedule& known) {
   return plain(std::move(schedule));
 }
 
-/// The most frequent schedule of the first pipeline (ties: the first) that a pipeline can do, as no part of a step is, else of all; and the
-/// names of steps that follow another.
+/// The most frequent schedule of the first pipeline (ties: the first; where some train, of those, as others evaluate) that a pipeline can
+/// do, as no part of a step is, else of all; and the names of steps that follow another.
 std::pair<std::optional<Schedule>, std::vector<std::string>> scheduleOf(const MeasuredJob& measured, int ranks) {
   if (measured.schedule) return {executed(*measured.schedule), {}};
   std::vector<std::pair<Schedule, std::vector<std::string>>> seen;
@@ -60,7 +61,7 @@ std::pair<std::optional<Schedule>, std::vector<std::string>> scheduleOf(const Me
       seen.emplace_back(std::move(found), std::vector{step.name});
   }
   if (seen.empty()) return {std::nullopt, {}};
-  std::ranges::stable_sort(seen, std::ranges::greater(), [](const auto& s) { return s.second.size(); });
+  std::ranges::stable_sort(seen, std::ranges::greater(), [](const auto& s) { return std::pair(trains(s.first), s.second.size()); });
   const auto isPossible = [](const auto& s) {
     return std::ranges::none_of(check(s.first), [](const Problem& problem) { return problem.stops == Stops::Always; });
   };
@@ -156,6 +157,7 @@ class Recovery {
   void note(std::string sentence);
   [[nodiscard]] std::optional<StepSpans> spansOf(const MeasuredStep& step, const JobShape& shape);
   void addStep(const MeasuredStep& step, const StepSpans& spans, const JobShape& shape);
+  void noteSlowStart();
 
   const MeasuredJob& measured_;
   int ranks_ = 0;
@@ -181,7 +183,7 @@ void Recovery::requireShape() {
   ranks_ = most / copies;
 }
 
-/// When each slot of the step starts and ends; nothing, with a note, where one is missing.
+/// When each slot of the step starts and ends; nothing, with a note, where one is missing, or where it does more.
 std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobShape& shape) {
   std::map<std::tuple<Rank, SpanKind, Stage, Microbatch>, std::size_t> slots;
   for (std::size_t s = 0; s < shape.copySlots.size(); ++s) {
@@ -208,7 +210,12 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
       continue;
     }
     const auto found = at(span.kind, span.stage);
-    if (found == slots.end()) continue;
+    if (found == slots.end()) {
+      if (span.stage.value < 0 || span.microbatch.value < 0) continue;
+      note(fmt::format("{} was left out: worker {} does {} of stage {} for microbatch {}, which most steps do not have.", step.name,
+                       worker.value, nameOf(span.kind), span.stage.value, span.microbatch.value));
+      return std::nullopt;
+    }
     const std::size_t i = base + found->second;
     const bool again = spans.end[i] >= 0;  // pieces of one action count together, from the first on
     spans.end[i] = again ? spans.end[i] + (span.end - span.start) : span.end;
@@ -246,6 +253,21 @@ void Recovery::addStep(const MeasuredStep& step, const StepSpans& spans, const J
   separate(shape, job_, spans, operations, first, added);
 }
 
+/// A first step that is far from the others is most often one that warms up, which no name says here.
+void Recovery::noteSlowStart() {
+  constexpr std::size_t kFewest = 4;
+  constexpr double kFar = 1.5;
+  if (job_.steps.size() < kFewest || usualSteps(job_).size() < job_.steps.size()) return;
+  std::vector<double> others;
+  for (std::size_t k = 1; k < job_.steps.size(); ++k) others.push_back(static_cast<double>(job_.steps[k].step));
+  const double usual = std::max(1.0, medianOf(others).value_or(0)), times = static_cast<double>(job_.steps.front().step) / usual;
+  if (times < kFar) return;
+  job_.notes.push_back(
+      fmt::format("{} takes {:.1f} times as long as the median of the others, and counts in all means: if it warms up, "
+                  "leave it out with --steps.",
+                  slowStartWords(job_), times));
+}
+
 Job Recovery::run() {
   requireShape();
   job_.name = measured_.name;
@@ -268,9 +290,9 @@ Job Recovery::run() {
                                  measured_.name, problem.rank.value, problem.message));
   }
   if (measured_.lacksLastStages) {  // without them a pipeline looks like a shorter one
-    throw UsageError(
-        fmt::format("{} lacks the last part of its pipeline: its last stage, {}, waits for gradients; add the traces of all ranks",
-                    measured_.name, job_.schedule.placement.stages() - 1));
+    throw UsageError(fmt::format(
+        "{} lacks the last part of its pipeline: its last stage, {}, has messages for or from a later one; add the traces of all ranks",
+        measured_.name, job_.schedule.placement.stages() - 1));
   }
   const JobShape withoutOperations(job_);
   std::vector<std::pair<const MeasuredStep*, StepSpans>> whole;
@@ -305,6 +327,7 @@ Job Recovery::run() {
   job_.memory = memoryOf(measured_, shape.ranks);
   if (const std::size_t usual = usualSteps(job_).size(); usual < job_.steps.size())
     job_.notes.push_back(warmUpNote(job_.steps.size() - usual));
+  noteSlowStart();
   if (unsaid_ > 0) job_.notes.push_back(fmt::format("{} more notes of this kind.", unsaid_));
   if (!job_.timedMessages && job_.schedule.rows.size() > 1)
     job_.notes.emplace_back("Messages were not timed: their time is from the end of the sender's action, where the receiver waited.");

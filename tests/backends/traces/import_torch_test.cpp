@@ -267,6 +267,31 @@ TEST(TorchTraces, FillTheTimeBetweenMessagesWhereNoActionIsLabelled) {
   }
 }
 
+// Clocks are compared by the actions that fill the time between messages.
+TEST(TorchTraces, OfMessagesAloneAreMergedOnOneClock) {
+  const std::vector<double> later{0, 77'700, -33'300};
+  std::vector<Cell> actions;
+  const std::vector<std::string> events = messagesOf1f1b(3, 6, 100'000, actions);
+  const test::Folder folder;
+  for (int rank = 0; rank < 3; ++rank) {
+    nlohmann::json own = nlohmann::json::array();
+    for (const std::string& text : events) {
+      nlohmann::json e = nlohmann::json::parse(text);
+      if (e["pid"] != rank) continue;
+      e["ts"] = e["ts"].get<double>() + later[static_cast<std::size_t>(rank)];
+      own.push_back(e);
+    }
+    (void)folder.with("rank" + std::to_string(rank) + ".json", nlohmann::json{{"traceEvents", own}}.dump());
+  }
+  const ImportedTrace result = imported(folder.file(""));
+  EXPECT_THAT(result.notes, testing::Contains(HasSubstr("The clock of rank1.json disagrees with its neighbour's")));
+  EXPECT_THAT(result.notes, testing::Contains(HasSubstr("The clock of rank2.json disagrees with its neighbour's")));
+  const Job job = jobOf(measuredOf(result));
+  EXPECT_EQ(job.schedule.name, "1f1b");
+  ASSERT_EQ(job.steps.size(), 1U);
+  EXPECT_LT(job.steps[0].makespan, 300'000) << "a clock that is off would make it some 100 ms";
+}
+
 // The first forward of the first stage, and its last backward, have one end that no message tells. Marks without room beside them: the
 // forward is shorter than usual, and what it lacks is not the step's before.
 TEST(TorchTraces, FillTheTimeBetweenMessagesWithinTheMarksOfSteps) {

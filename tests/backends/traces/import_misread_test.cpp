@@ -1,0 +1,202 @@
+// Jobs whose labels leave out what a reader must then find: stages, chunks, passes within a step, steps of another size.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "backends/traces/import.h"
+#include "schedules/generate.h"
+#include "simulator/job/recover.h"
+#include "simulator/step/simulate.h"
+#include "tests/support/folder.h"
+
+namespace pw {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+
+using Json = nlohmann::json;
+
+constexpr Ns kForward(4'000'000), kBackward(8'000'000);
+
+Json event(const std::string& name, int rank, double start, double duration) {
+  return {{"ph", "X"}, {"cat", "user_annotation"}, {"name", name}, {"pid", rank}, {"tid", 1}, {"ts", start}, {"dur", duration}};
+}
+
+double microseconds(Ns time) { return static_cast<double>(time.value) / 1000; }
+
+/// When each action of a step runs, where every F takes 4 ms, every B 8 ms, and messages no time.
+Trace stepOf(const Schedule& schedule) {
+  CostTable costs;
+  for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
+    StageCost cost;
+    cost.forward = kForward;
+    cost.backward = kBackward;
+    costs.stages.push_back(cost);
+  }
+  for (std::size_t s = 0; s + 1 < schedule.placement.stages(); ++s) {
+    costs.messages.push_back({Stage(s), Stage(s + 1), false, 0, 0, 0});
+    costs.messages.push_back({Stage(s + 1), Stage(s), true, 0, 0, 0});
+  }
+  return simulate(schedule, costs);
+}
+
+/// A step's actions from `begin` [µs] on, under the names that `nameOf` gives them, on the ranks that `rankOf` gives. Returns its end.
+template <class Name, class RankOf>
+double addStep(Json& events, const Schedule& schedule, double begin, Name name, RankOf rankOf) {
+  double end = begin;
+  for (const Span& span : stepOf(schedule).spans) {
+    if (!isCompute(span.kind)) continue;
+    events.push_back(event(name(span), rankOf(span.rank.value), begin + microseconds(span.start), microseconds(span.end - span.start)));
+    end = std::max(end, begin + microseconds(span.end));
+  }
+  return end;
+}
+
+std::string functionOf(const Span& span) { return span.kind == SpanKind::Forward ? "forward_step" : "backward_step"; }
+std::string labelOf(const Span& span) {
+  return "PP:" + std::to_string(span.stage.value) + std::string(nameOf(span.kind)) + std::to_string(span.microbatch.value);
+}
+int sameRank(int rank) { return rank; }
+
+ImportedTrace imported(const Json& events) {
+  const test::Folder folder;
+  return importTrace({folder.with("trace.json", Json{{"traceEvents", events}}.dump())}).value();
+}
+
+TEST(Misread, CopiesOfAPipelineAreToldByTheirWarmUps) {
+  for (const int copies : {2, 3}) {
+    Json events = Json::array();
+    const Schedule schedule = generate("1f1b", {4, 4, 8});
+    for (int copy = 0; copy < copies; ++copy) {
+      double begin = 0;
+      for (int step = 0; step < 3; ++step)
+        begin = addStep(events, schedule, begin, functionOf, [&](int rank) { return rank * copies + copy; });
+    }
+    const ImportedTrace result = imported(events);
+    EXPECT_EQ(result.replicas * result.tensor, copies);
+    EXPECT_THAT(result.notes, Contains(HasSubstr("as on the 4 stages of " + std::to_string(copies) + " pipelines")));
+    EXPECT_THAT(result.notes, Each(Not(HasSubstr("matched wrongly"))));
+    const Job job = jobOf(measuredOf(result));
+    EXPECT_EQ(job.schedule.name, "1f1b");
+    EXPECT_EQ(job.schedule.rows.size(), 4U);
+    EXPECT_EQ(job.schedule.microbatches, 8);
+    ASSERT_EQ(job.steps.size(), 3U);
+    EXPECT_EQ(job.steps.front().makespan, 11 * (kForward + kBackward));  // (M + R − 1) (F + B)
+  }
+}
+
+TEST(Misread, APipelineOfItsOwnStaysOne) {
+  Json events = Json::array();
+  addStep(events, generate("1f1b", {6, 6, 12}), 0, functionOf, sameRank);
+  const ImportedTrace result = imported(events);
+  EXPECT_EQ(result.replicas * result.tensor, 1);
+  EXPECT_EQ(jobOf(measuredOf(result)).schedule.rows.size(), 6U);
+}
+
+TEST(Misread, CopiesThatNoOrderTellsAreSaidToBeImpossible) {
+  Json events = Json::array();
+  for (int copy = 0; copy < 2; ++copy)
+    addStep(events, generate("gpipe", {3, 3, 6}), 0, functionOf, [&](int rank) { return rank * 2 + copy; });
+  EXPECT_THAT(imported(events).notes, Contains(HasSubstr("are half done before the action that makes their input ends")));
+}
+
+TEST(Misread, ChunksAreFoundWithoutARangeThatSaysThatThereAreSome) {
+  for (const Shape shape : {Shape{4, 8, 8}, Shape{2, 4, 6}, Shape{4, 12, 8}}) {
+    for (const int copies : {1, 2}) {
+      Json events = Json::array();
+      const Schedule schedule = interleavedWithGroups(shape, shape.ranks);
+      for (int copy = 0; copy < copies; ++copy) addStep(events, schedule, 0, functionOf, [&](int rank) { return rank * copies + copy; });
+      const ImportedTrace result = imported(events);
+      const Job job = jobOf(measuredOf(result));
+      EXPECT_EQ(static_cast<int>(job.schedule.placement.stages()), shape.stages) << shape.ranks << " ranks, " << copies << " copies";
+      EXPECT_EQ(job.schedule.microbatches, shape.microbatches);
+      EXPECT_EQ(result.replicas * result.tensor, copies);
+    }
+  }
+}
+
+TEST(Misread, StepsWithMoreMicrobatchesThanMostAreLeftOut) {
+  Json events = Json::array();
+  double at = 0;
+  for (int step = 0; step < 7; ++step) {
+    at = addStep(events, generate("1f1b", {3, 3, step < 4 ? 4 : 8}), at, labelOf, sameRank);
+    for (int rank = 0; rank < 3; ++rank) events.push_back(event("Optimizer.step#SGD.step", rank, at, 10));
+    at += 20;
+  }
+  const Job job = jobOf(measuredOf(imported(events)));
+  EXPECT_EQ(job.schedule.microbatches, 4);
+  EXPECT_EQ(job.steps.size(), 4U);
+  EXPECT_THAT(job.notes, Contains(HasSubstr("does F of stage 0 for microbatch 4, which most steps do not have")));
+  for (const JobStep& step : job.steps) EXPECT_EQ(step.makespan, 6 * (kForward + kBackward));
+}
+
+/// Three marked steps, each of these passes, in turn; ends each with an optimizer.
+Json marked(const std::vector<Schedule>& passes) {
+  Json events = Json::array();
+  double at = 0;
+  for (int step = 0; step < 3; ++step) {
+    const double begin = at;
+    for (const Schedule& pass : passes) at = addStep(events, pass, at, labelOf, sameRank);
+    for (int rank = 0; rank < 2; ++rank) {
+      events.push_back(event("Optimizer.step#SGD.step", rank, at, 10));
+      events.push_back(event("ProfilerStep#" + std::to_string(step), rank, begin, at + 20 - begin));
+    }
+    at += 20;
+  }
+  return events;
+}
+
+TEST(Misread, AnEvaluationWithinAMarkedStepIsNoPartOfIt) {
+  for (const bool before : {true, false}) {
+    const Schedule train = generate("1f1b", {2, 2, 4}), evaluation = generate("forward-only", {2, 2, 4});
+    const Job job = jobOf(measuredOf(imported(marked(before ? std::vector{evaluation, train} : std::vector{train, evaluation}))));
+    EXPECT_EQ(job.schedule.name, "1f1b");
+    ASSERT_EQ(job.steps.size(), 3U);
+    for (const JobStep& step : job.steps) {
+      EXPECT_EQ(step.makespan, 5 * (kForward + kBackward));
+      for (const Ns action : step.actions) EXPECT_LE(action, kBackward);
+    }
+    EXPECT_THAT(job.notes, Contains(HasSubstr("was left out: worker 0 does not do 0B0")));
+  }
+}
+
+TEST(Misread, GradientAccumulationWithinAMarkedStepIsAPassAfterAnother) {
+  const Schedule train = generate("1f1b", {2, 2, 4});
+  const ImportedTrace result = imported(marked({train, train}));
+  ASSERT_EQ(result.steps.size(), 6U);
+  EXPECT_EQ(result.steps[3].name, "step 1, pass 2");
+  const Job job = jobOf(measuredOf(result));
+  EXPECT_EQ(job.steps.size(), 6U);
+  for (const JobStep& step : job.steps) EXPECT_EQ(step.makespan, 5 * (kForward + kBackward));
+}
+
+TEST(Misread, TimesThatAreRoundedAreNoOverlap) {
+  Json events = Json::array(
+      {event("PP:0F0", 0, 0, 1000.4), event("PP:0B0", 0, 1000, 2000), event("PP:0F1", 0, 3000, 1000), event("PP:0B1", 0, 4000, 2000)});
+  EXPECT_THAT(imported(events).notes, Each(Not(HasSubstr("lies over others"))));
+  events[0]["dur"] = 1002;
+  EXPECT_THAT(imported(events).notes, Contains(HasSubstr("1 action was cut or left out, because it lies over others")));
+}
+
+TEST(Misread, AFirstStepThatIsFarFromTheOthersIsPointedOut) {
+  Json events = Json::array();
+  double at = 0;
+  for (int step = 0; step < 6; ++step) {
+    at = addStep(events, generate("1f1b", {2, 2, 4}), at, labelOf, sameRank);
+    for (int rank = 0; rank < 2; ++rank) events.push_back(event("Optimizer.step#SGD.step", rank, at, step == 0 ? 100'000 : 10));
+    at += 100'020;
+  }
+  const Job job = jobOf(measuredOf(imported(events)));
+  EXPECT_THAT(job.notes, Contains(HasSubstr("The first step (step 1) takes 2.7 times as long as the median of the others")));
+  EXPECT_THAT(withSteps(job, 2, 6).notes, Each(Not(HasSubstr("The first step"))));
+}
+
+}  // namespace
+}  // namespace pw
