@@ -104,6 +104,12 @@ std::string formatDuration(Ns time) { return format(time.value, kShownTimes); }
 
 std::string formatSize(Bytes bytes) { return format(bytes.value, kShownSizes); }
 
+std::pair<std::string, std::string> formatSizes(Bytes a, Bytes b) {
+  std::pair sizes(formatSize(a), formatSize(b));
+  if (sizes.first == sizes.second && a != b) sizes = {fmt::format("{} B", a.value), fmt::format("{} B", b.value)};
+  return sizes;
+}
+
 Answer<Ns> tryDuration(std::string_view text) {
   if (text == "0") return Ns(0);
   if (const auto time = parse(text, kReadTimes)) return Ns(*time);

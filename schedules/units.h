@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "schedules/answer.h"
 #include "schedules/ids.h"
@@ -20,6 +21,8 @@ namespace pw {
 
 /// Three significant digits with binary unit: `1.50 MiB`, `512 B`; four where 1000 to 1023 of a unit need them.
 [[nodiscard]] std::string formatSize(Bytes bytes);
+/// Two sizes to be compared: as `formatSize`, or as whole bytes where different ones would read the same.
+[[nodiscard]] std::pair<std::string, std::string> formatSizes(Bytes a, Bytes b);
 
 /// `parseDuration` and `parseSize`, for those to whom another text is an answer: that sentence.
 [[nodiscard]] Answer<Ns> tryDuration(std::string_view text);

@@ -253,10 +253,11 @@ std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, 
 
 std::string tooLargeSentence(const PlannedModel& planned) {
   const bool recomputes = !std::holds_alternative<RecomputeNone>(planned.options.recompute);
+  const std::size_t rank = planned.tooLarge.value().index();
+  const auto [needed, limit] = formatSizes(planned.prediction.metrics.ranks[rank].peakBytes, planned.limits[rank]);
   return fmt::format(
       "Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches{} or another balance",
-      planned.tooLarge.value().value, formatSize(planned.prediction.metrics.ranks[planned.tooLarge->index()].peakBytes),
-      formatSize(planned.limits[planned.tooLarge->index()]), recomputes ? "" : ", --recompute auto");
+      rank, needed, limit, recomputes ? "" : ", --recompute auto");
 }
 
 PlannedModel planModel(PlanOptions options, const Tell& tell) {

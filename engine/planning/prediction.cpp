@@ -34,8 +34,10 @@ std::optional<std::string> excess(const Subject& subject, const Metrics& metrics
   for (std::size_t r = 0; r < metrics.ranks.size(); ++r) {
     const RankMetrics& rank = metrics.ranks[r];
     if (!subject.limits.empty() && rank.peakBytes > subject.limits[r]) {
-      const auto shown = [&](Bytes bytes) { return subject.limitsInBytes ? formatSize(bytes) : fmt::format("{}", bytes.value); };
-      return fmt::format("rank {} needs {} of memory, more than its limit of {}", r, shown(rank.peakBytes), shown(subject.limits[r]));
+      const std::pair sizes = subject.limitsInBytes
+                                  ? formatSizes(rank.peakBytes, subject.limits[r])
+                                  : std::pair(fmt::format("{}", rank.peakBytes.value), fmt::format("{}", subject.limits[r].value));
+      return fmt::format("rank {} needs {} of memory, more than its limit of {}", r, sizes.first, sizes.second);
     }
     if (!subject.liveLimits.empty() && rank.peakLiveMicrobatches > subject.liveLimits[r]) {
       return fmt::format("rank {} has {} live (stage, microbatch) pairs, more than its limit of {}", r, rank.peakLiveMicrobatches,

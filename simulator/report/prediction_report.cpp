@@ -6,6 +6,8 @@ PredictionReport predict(const Schedule& rows, const CostTable& costs, const Pro
                          bool everyCause) {
   PredictionReport prediction;
   prediction.metrics = metricsOf(trace);
+  for (std::size_t r = 0; r < prediction.metrics.ranks.size(); ++r)  // by the order of the row, also within an instant
+    prediction.metrics.ranks[r].peakLiveMicrobatches = program.peakLive[r];
   prediction.lowerBound = lowerBounds(rows, costs, {});
   prediction.steadyPeriod = steadyPeriod(trace);
   prediction.phases = phasesOf(trace);

@@ -100,6 +100,9 @@ TEST(Units, RoundingUpMovesToTheNextFormOrUnit) {
 }
 
 TEST(Units, SizesAreShownInBinaryUnits) {
+  EXPECT_EQ(formatSizes(1'572'864, 1'572'863), std::pair(std::string("1572864 B"), std::string("1572863 B")));
+  EXPECT_EQ(formatSizes(1'572'864, 1'024), std::pair(std::string("1.50 MiB"), std::string("1.00 KiB")));
+  EXPECT_EQ(formatSizes(1'024, 1'024), std::pair(std::string("1.00 KiB"), std::string("1.00 KiB")));
   EXPECT_EQ(formatSize(0), "0 B");
   EXPECT_EQ(formatSize(512), "512 B");
   EXPECT_EQ(formatSize(1'023), "1023 B");

@@ -218,6 +218,11 @@ TEST(Simulate, MakesAnOrderForTimesAndAPlacementOfTwoChunks) {
 
 TEST(Simulate, HoldsALimitOfLivePairsAgainstTheSchedule) {
   EXPECT_EQ(call(Words{"simulate", "--schedule", "1f1b", "--ranks", "4", "--microbatches", "8", "--live-limit", "4,3,2,1"}).status, 0);
+  // Rank 1 of zb-h2 has three alive when its first W comes, also where its stage takes no time.
+  const Words instant{"simulate",  "--schedule", "zb-h2",   "--ranks",   "2",        "--microbatches", "6",
+                      "--forward", "98ns,0ns",   "--input", "120ns,0ns", "--weight", "95ns,0ns",       "--live-limit"};
+  EXPECT_EQ(call(instant + Words{"3,3"}).status, 0);
+  EXPECT_EQ(call(instant + Words{"3,2"}).status, 1);
   const Outcome outcome = call(Words{"simulate", "--schedule", "1f1b", "--ranks", "4", "--microbatches", "8", "--live-limit", "3"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.err, "pipewright: 1f1b: rank 0 has 4 live (stage, microbatch) pairs, more than its limit of 3.\n");
