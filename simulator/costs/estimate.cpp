@@ -233,12 +233,12 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
   cost.backwardChange = cost.inputChange = own - keeps;
 }
 
-/// What does not depend on operators.
+/// What does not depend on operators. A layer table's own time of the optimizer stays.
 Profile withCluster(Profile profile, const Cluster& cluster) {
   profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
   placeOn(profile, cluster);
-  profile.optimizerNsPerByte = cluster.memoryBytesPerSecond > 0 ? 3e9 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency)
-                                                                : 0;  // read gradient and weight, write weight
+  if (profile.optimizerNsPerByte == 0 && cluster.memoryBytesPerSecond > 0)  // read gradient and weight, write weight
+    profile.optimizerNsPerByte = 3e9 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
   return profile;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "schedules/printable.h"
@@ -152,6 +153,10 @@ void readJsonTable(std::string_view text, const JsonDocument& document, LayerTab
   }
   if (json.has("name")) table.name = json["name"].as<std::string>();
   if (printableLine(table.name) != table.name) builder.fail("its name has control characters");
+  for (const std::string& key : json.keys()) {
+    if (!isOfTable(key) && (looksLikeNumber(key) || key.starts_with("optimi")))
+      builder.fail(fmt::format("it has `{}`, which is no figure of a table; use {}", key, fmt::join(kOfTable, ", ")));
+  }
   for (const std::string_view key : kOfTable) {
     if (!json.has(std::string(key))) continue;
     const Json& value = parsed[std::string(key)];

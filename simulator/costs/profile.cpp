@@ -61,7 +61,8 @@ Topology topologyIn(const JsonPart& profile) {
   constexpr std::int64_t kMostRanksPerNode = 1 << 20;
   Topology topology;
   const JsonPart link = profile["link"];
-  topology.sameNode = {link["latency_ns"].as<Ns>(), link["bytes_per_s"].as<double>(), link["duplex"].as<bool>()};
+  requireDuplex(link);
+  topology.sameNode = {link["latency_ns"].as<Ns>(), link["bytes_per_s"].as<double>()};
   if (!profile.has("topology")) return topology;
   const JsonPart j = profile["topology"];
   if (j.has("ranks_per_node")) topology.ranksPerNode = j["ranks_per_node"].within<int>(1, kMostRanksPerNode);

@@ -60,7 +60,7 @@ LinkSpec fitLink(const std::vector<std::pair<Bytes, Ns>>& oneWayTimes) {
     perLargest = 0;
     latency = a.col(0).dot(ones) / a.col(0).squaredNorm();
   }
-  return {static_cast<Ns>(std::llround(latency)), perLargest > 0 ? largest / perLargest * 1e9 : 0.0, true};
+  return {static_cast<Ns>(std::llround(latency)), perLargest > 0 ? largest / perLargest * 1e9 : 0.0};
 }
 
 int nodeOf(const Topology& topology, JobRank rank) {

@@ -12,12 +12,11 @@ namespace pw {
 
 struct Profile;
 
-/// A connection between two ranks: a message of n bytes arrives `latency` + n / bytesPerSecond after it starts, and
-/// holds the channel for n / bytesPerSecond.
+/// A connection between two ranks: a message of n bytes arrives `latency` + n / bytesPerSecond after it starts, and holds the channel of
+/// its direction for n / bytesPerSecond.
 struct LinkSpec {
   Ns latency = 0;
   double bytesPerSecond = 0;  ///< 0: transfers cost nothing but the latency
-  bool duplex = true;
 
   bool operator==(const LinkSpec&) const = default;
 };
@@ -111,6 +110,8 @@ class PipelineTopology {
   /// Of a message between two different ranks: the latency, and how long it occupies the channel [ns].
   struct MessageTime {
     Ns latency = 0, transfer = 0;
+
+    bool operator==(const MessageTime&) const = default;
   };
   [[nodiscard]] MessageTime message(Rank a, Rank b, Bytes bytes) const;
   /// Memory of a rank of its own; 0: none.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,8 +24,10 @@ int usualNode(const Topology& topology, std::size_t rank) {
 
 }  // namespace
 
-Json linkJson(const LinkSpec& link) {
-  return {{"latency_ns", link.latency}, {"bytes_per_s", link.bytesPerSecond}, {"duplex", link.duplex}};
+Json linkJson(const LinkSpec& link) { return {{"latency_ns", link.latency}, {"bytes_per_s", link.bytesPerSecond}, {"duplex", true}}; }
+
+void requireDuplex(const JsonPart& link) {
+  if (!link["duplex"].as<bool>()) link["duplex"].fail("is false, and links that serve one direction at a time are not simulated; use true");
 }
 
 double numberIn(const JsonPart& part, double most) {
@@ -41,7 +44,8 @@ double rateIn(const JsonPart& part) {
 }
 
 LinkSpec linkIn(const JsonPart& link) {
-  return {link["latency_ns"].within<Ns>(0, kMostLatency), rateIn(link["bytes_per_s"]), link["duplex"].as<bool>()};
+  requireDuplex(link);
+  return {link["latency_ns"].within<Ns>(0, kMostLatency), rateIn(link["bytes_per_s"])};
 }
 
 Json ranksJson(const Topology& topology) {
@@ -101,11 +105,13 @@ Json rankLinksJson(const std::vector<RankLink>& links) {
 
 std::vector<RankLink> rankLinksIn(const JsonPart& list, std::size_t ranks) {
   const std::int64_t last = ranks > 0 ? static_cast<std::int64_t>(ranks) - 1 : kMostRanks;
+  std::set<std::pair<JobRank, JobRank>> known;
   return list.list([&](const JsonPart& entry) {
     const JsonPart ends = entry["ranks"];
     if (ends.size() != 2) ends.fail("does not name two ranks");
     const JobRank a(ends[0].within<int>(0, last)), b(ends[1].within<int>(0, last));
     if (a == b) ends.fail("names the same rank twice");
+    if (!known.insert(std::minmax(a, b)).second) ends.fail("names two ranks whose link has been given");
     return RankLink{a, b, linkIn(entry)};
   });
 }

@@ -17,6 +17,8 @@ inline constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
 
 [[nodiscard]] nlohmann::ordered_json linkJson(const LinkSpec& link);
 [[nodiscard]] LinkSpec linkIn(const JsonPart& link);
+/// Fails where `duplex` is false: a channel for each direction is all that is simulated.
+void requireDuplex(const JsonPart& link);
 
 /// A number from 0 to `most`.
 [[nodiscard]] double numberIn(const JsonPart& part, double most);

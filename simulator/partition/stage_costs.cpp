@@ -37,6 +37,19 @@ Ns optimizerTime(Bytes updated, const Profile& profile) {
   return nsOf(std::floor(static_cast<double>(updated) * profile.optimizerNsPerByte), "the optimizer step");
 }
 
+/// Why a message between two stages of a bidirectional placement has no one time: it differs between the two pairs of ranks.
+std::optional<Impossible> differenceOfWays(const PipelineTopology& topology, const Placement& placement, Stage from, Stage to,
+                                           Bytes bytes) {
+  const std::pair down(placement.rankOfStage[from.index()], placement.rankOfStage[to.index()]);
+  const std::pair up(placement.mirrorOfStage[from.index()], placement.mirrorOfStage[to.index()]);
+  if (topology.message(down.first, down.second, bytes) == topology.message(up.first, up.second, bytes)) return std::nullopt;
+  return Impossible{
+      fmt::format("Between stages {} and {}, a bidirectional schedule uses the link of ranks {} and {} and that of ranks {} and {}, which "
+                  "differ, and that is not predicted; order the ranks so that both directions meet the same links, or use a schedule "
+                  "that keeps each stage on one rank.",
+                  from.value, to.value, down.first.value, down.second.value, up.first.value, up.second.value)};
+}
+
 /// Puts the costs of stages together for the ranks that they are on.
 class Assembly {
  public:
@@ -56,15 +69,12 @@ class Assembly {
   void addReductions();
 
  private:
-  /// Between two stages on different ranks; of a bidirectional placement the slower of the two ways.
+  /// Between two stages on different ranks. Throws UsageError where the two ways of a bidirectional placement differ.
   [[nodiscard]] PipelineTopology::MessageTime message(Stage from, Stage to, Bytes bytes) const {
-    const auto between = [&](const std::vector<Rank>& rankOf) {
-      return topology_.message(rankOf[from.index()], rankOf[to.index()], bytes);
-    };
-    const auto down = between(placement_.rankOfStage);
-    if (!placement_.bidirectional()) return down;
-    const auto up = between(placement_.mirrorOfStage);
-    return up.latency + up.transfer > down.latency + down.transfer ? up : down;
+    if (placement_.bidirectional()) {
+      if (const auto no = differenceOfWays(topology_, placement_, from, to, bytes)) refuse(*no);
+    }
+    return topology_.message(placement_.rankOfStage[from.index()], placement_.rankOfStage[to.index()], bytes);
   }
   [[nodiscard]] bool isLocal(const Transfer& t) const {
     return placement_.rankOfStage.at(t.from.index()) == placement_.rankOfStage.at(t.to.index());
@@ -178,8 +188,13 @@ std::optional<Impossible> lackOfRanks(const Profile& profile, int ranks) {
 
 std::optional<Impossible> obstacleToPlace(const Profile& profile, const Placement& placement, int replicas) {
   if (auto no = lackOfRanks(profile, ranksIn(placement) * replicas)) return no;
-  if (!placement.bidirectional() || allAtFullSpeed(profile.topology)) return std::nullopt;
+  if (!placement.bidirectional()) return std::nullopt;
   const PipelineTopology topology(profile.topology, {ranksIn(placement)}, replicas);
+  constexpr Bytes kLarge{1'000'000'000};
+  for (std::size_t s = 0; s + 1 < placement.stages() && profile.sent.empty(); ++s) {
+    if (placement.rankOfStage[s] == placement.rankOfStage[s + 1]) continue;
+    if (auto no = differenceOfWays(topology, placement, Stage(s), Stage(s + 1), kLarge)) return no;
+  }
   for (std::size_t s = 0; s < placement.stages(); ++s) {
     const Rank down = placement.rankOfStage[s], up = placement.mirrorOfStage[s];
     if (topology.speeds(down) == topology.speeds(up)) continue;

@@ -68,8 +68,8 @@ ClusterFields::ClusterFields(const std::vector<NamedLink>& links, QWidget* paren
   connect(precision_, &QComboBox::currentIndexChanged, this, &ClusterFields::changed);
   addRow(*rows, tr("Pr&ecision"), precision_, precision_);
   rows->addRow(QString(), precisionProblem_);
-  addLink(*rows, tr("Wit&hin a node: latency"), tr("within a node"), ClusterField::NodeLatency, nodeDuplex_, knownLinks(links, false));
-  addLink(*rows, tr("Between nodes: latenc&y"), tr("between nodes"), ClusterField::NetworkLatency, networkDuplex_, knownLinks(links, true));
+  addLink(*rows, tr("Wit&hin a node: latency"), tr("within a node"), ClusterField::NodeLatency, knownLinks(links, false));
+  addLink(*rows, tr("Between nodes: latenc&y"), tr("between nodes"), ClusterField::NetworkLatency, knownLinks(links, true));
 }
 
 QLabel* ClusterFields::problemLabel() {
@@ -141,15 +141,13 @@ QWidget* ClusterFields::knownLinks(const std::vector<NamedLink>& links, bool bet
   menu->setToolTipsVisible(true);
   for (const NamedLink& known : links) {
     if (known.betweenNodes != betweenNodes) continue;
-    const LinkForm form{latencyInput(known.link.latency), bandwidthInput(known.link.bytesPerSecond), known.link.duplex};
+    const LinkForm form{latencyInput(known.link.latency), bandwidthInput(known.link.bytesPerSecond)};
     QAction* action = menu->addAction(QStringLiteral("%1: %2, %3").arg(QString::fromStdString(known.name), form.latency, form.bandwidth));
     action->setToolTip(QString::fromStdString(known.source));
     connect(action, &QAction::triggered, this, [this, form, betweenNodes] {
       const ClusterField latency = betweenNodes ? ClusterField::NetworkLatency : ClusterField::NodeLatency;
       texts_[at(latency)]->setText(form.latency);
       texts_[at(latency) + 1]->setText(form.bandwidth);
-      const QSignalBlocker quiet(this);
-      (betweenNodes ? networkDuplex_ : nodeDuplex_)->setChecked(form.duplex);
     });
     connect(action, &QAction::triggered, this, &ClusterFields::changed);
   }
@@ -157,21 +155,15 @@ QWidget* ClusterFields::knownLinks(const std::vector<NamedLink>& links, bool bet
   return button;
 }
 
-void ClusterFields::addLink(QFormLayout& rows, const QString& label, const QString& where, ClusterField latency, QCheckBox*& duplex,
-                            QWidget* known) {
+void ClusterFields::addLink(QFormLayout& rows, const QString& label, const QString& where, ClusterField latency, QWidget* known) {
   const auto bandwidth = static_cast<ClusterField>(at(latency) + 1);
   addText(latency, tr("Latency %1").arg(where), tr("From the start of a message to its first byte: 5 µs, 0.2 ms"));
   addText(bandwidth, tr("Bandwidth %1").arg(where),
           tr("Of one direction: 50 GB/s; 400 Gb/s counts bits. 0: messages take the latency only"));
-  duplex = new QCheckBox(latency == ClusterField::NetworkLatency ? tr("bo&th directions at once") : tr("&both directions at once"));
-  duplex->setAccessibleName(tr("Both directions at once %1").arg(where));
-  duplex->setToolTip(tr("Messages there and back do not wait for each other"));
-  connect(duplex, &QCheckBox::toggled, this, &ClusterFields::changed);
   addRow(rows, label, texts_[at(latency)], texts_[at(latency)]);
   rows.addRow(QString(), problems_[at(latency)] = problemLabel());
   addRow(rows, tr("bandwidth"), beside({texts_[at(bandwidth)], known}), texts_[at(bandwidth)]);
   rows.addRow(QString(), problems_[at(bandwidth)] = problemLabel());
-  rows.addRow(QString(), duplex);
 }
 
 void ClusterFields::showCount() {
@@ -187,8 +179,6 @@ void ClusterFields::setForm(const ClusterForm& form, const QString& device, cons
   texts_[at(ClusterField::NodeBandwidth)]->setText(form.sameNode.bandwidth);
   texts_[at(ClusterField::NetworkLatency)]->setText(form.network.latency);
   texts_[at(ClusterField::NetworkBandwidth)]->setText(form.network.bandwidth);
-  nodeDuplex_->setChecked(form.sameNode.duplex);
-  networkDuplex_->setChecked(form.network.duplex);
   nodes_->setValue(form.nodes);
   perNode_->setValue(form.devicesPerNode);
   device_->setText(device);
@@ -202,8 +192,8 @@ ClusterForm ClusterFields::form() const {
           nodes_->value(),
           perNode_->value(),
           text(ClusterField::Memory),
-          {text(ClusterField::NodeLatency), text(ClusterField::NodeBandwidth), nodeDuplex_->isChecked()},
-          {text(ClusterField::NetworkLatency), text(ClusterField::NetworkBandwidth), networkDuplex_->isChecked()},
+          {text(ClusterField::NodeLatency), text(ClusterField::NodeBandwidth)},
+          {text(ClusterField::NetworkLatency), text(ClusterField::NetworkBandwidth)},
           {}};
 }
 

@@ -43,7 +43,7 @@ class ClusterFields : public QWidget {
   void addName(QFormLayout& rows);
   void addDevices(QFormLayout& rows);
   void addMemory(QFormLayout& rows);
-  void addLink(QFormLayout& rows, const QString& label, const QString& where, ClusterField latency, QCheckBox*& duplex, QWidget* known);
+  void addLink(QFormLayout& rows, const QString& label, const QString& where, ClusterField latency, QWidget* known);
   [[nodiscard]] QWidget* knownLinks(const std::vector<NamedLink>& links, bool betweenNodes);
   void addText(ClusterField field, const QString& name, const QString& tip);
   [[nodiscard]] QLabel* problemLabel();
@@ -54,7 +54,7 @@ class ClusterFields : public QWidget {
   std::array<QLabel*, kFields> problems_{};
   QLabel *device_, *count_, *precisionProblem_;
   QSpinBox *nodes_, *perNode_;
-  QCheckBox *limits_, *nodeDuplex_ = nullptr, *networkDuplex_ = nullptr;
+  QCheckBox* limits_;
   QComboBox* precision_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostDevices = 1 << 16;  ///< that are listed one by one
 
-LinkForm linkForm(const LinkSpec& link) { return {latencyInput(link.latency), bandwidthInput(link.bytesPerSecond), link.duplex}; }
+LinkForm linkForm(const LinkSpec& link) { return {latencyInput(link.latency), bandwidthInput(link.bytesPerSecond)}; }
 
 /// Devices of a topology, in nodes of `ranksPerNode` in the order of their numbers.
 bool isRegular(const Topology& topology) {
@@ -94,7 +94,6 @@ class Reader {
   /// `latency`: the field of this link's latency, which that of its bandwidth follows.
   void link(const LinkForm& form, const LinkForm& shown, LinkSpec& link, ClusterField latency, const QString& where) {
     const auto bandwidth = static_cast<ClusterField>(static_cast<int>(latency) + 1);
-    link.duplex = form.duplex;
     if (form.latency != shown.latency) {
       if (const auto time = latencyIn(form.latency))
         link.latency = *time;

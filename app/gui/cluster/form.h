@@ -11,7 +11,6 @@ namespace pw::gui {
 /// A link as it is typed.
 struct LinkForm {
   QString latency, bandwidth;
-  bool duplex = true;
 
   bool operator==(const LinkForm&) const = default;
 };

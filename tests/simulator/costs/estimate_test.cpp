@@ -80,7 +80,7 @@ Cluster cluster() {
   c.efficiency["default"] = {{1e3, 0.5}};
   c.launchOverhead = 100;
   c.topology.ranksPerNode = 2;
-  c.topology.sameNode = {7, 1e9, true};
+  c.topology.sameNode = {7, 1e9};
   return c;
 }
 

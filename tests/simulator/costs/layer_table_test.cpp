@@ -115,6 +115,10 @@ TEST(LayerTable, RefusesWhatIsWrongByFileLayerAndKey) {
   EXPECT_THAT(one(std::string(R"("forward_ns": 1, "backward_ns": 2, "input_ns": 1, "weight_ns": 2)") + kRest), HasSubstr("not the sum"));
   EXPECT_THAT(one(R"("activation_byte": 3, "send_ns": 3, )" + good), HasSubstr("layer a has `send_ns`, which is no cost of a layer"));
   const std::string layer = R"({"name": "a", )" + good + "}";
+  for (const char* misspelt : {"action_overhed_ns", "optimiser_ns_per_byte", "parameter_bytes"}) {
+    EXPECT_THAT(refusal(std::string(R"({")") + misspelt + R"(": 1, "layers": [)" + layer + "]}"),
+                HasSubstr(std::string("it has `") + misspelt + "`, which is no figure of a table"));
+  }
   EXPECT_THAT(refusal("{\"layers\": [" + layer + "," + layer + "]}"), HasSubstr("layer a is there twice"));
   EXPECT_THAT(refusal(R"({"layers": []})"), HasSubstr("no layers"));
   EXPECT_THAT(refusal(R"({"version": 2, "layers": []})"), HasSubstr("version 2"));

@@ -27,7 +27,7 @@ Profile example() {
   p.loss = {1, 2, 3, 4, 5, 6};
   p.actionOverhead = 11;
   p.optimizerNsPerByte = 0.125;
-  p.topology.sameNode = {1000, 2.5e9, false};
+  p.topology.sameNode = {1000, 2.5e9};
   p.processBytes = 1000;
   p.loads = {{"aten.linear", 600, {NodeId(0), NodeId(2)}}, {"loss", 400, {}}};
   return p;

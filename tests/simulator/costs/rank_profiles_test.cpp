@@ -50,7 +50,7 @@ std::string refusalOf(const auto& act) {
 TEST(RankProfiles, ArePlacedAtTheProfilesMicrobatchSize) {
   Profile profile = profileOfTwo({10, 30}), own = profileOfTwo({4, 6});
   own.microbatch = 2;
-  own.topology.sameNode = {7, 1e9, true};
+  own.topology.sameNode = {7, 1e9};
   placeOn(profile, rackWith(own));
   const auto& ranks = profile.topology.ranks;
   ASSERT_TRUE(ranks[2].own.costs);

@@ -114,6 +114,18 @@ TEST(Gate, SaysThatNoStageIsSlowerWhereOnlyTheStepIs) {
   EXPECT_THAT(gateText(report), testing::HasSubstr("no stage computes longer"));
 }
 
+/// A stage whose times scatter so much that they show nothing is neither blamed nor cleared.
+TEST(Gate, DoesNotClearAStageThatItCannotTellAbout) {
+  GateReport report;
+  report.limit = 0.05;
+  report.verdict = GateVerdict::Slower;
+  report.step = {0.2, 0.1, 0.3, 0, 0};
+  report.stages = {{0.001, -0.01, 0.02, 0, 0}, {0.36, -0.05, 0.94, 0, 0}};
+  EXPECT_EQ(gateText(report),
+            "Slower: the step takes 20.0 % longer (+10.0 to +30.0 %), but no stage is shown to compute longer, nor that none does: stage 1 "
+            "takes 36.0 % longer (-5.0 to +94.0 %).");
+}
+
 TEST(Gate, DoesNotSayThatNoStageIsSlowerWhereSomeAreBelowTheLimit) {
   Machine machine{std::mt19937(9), 0, 0.001};
   std::vector<RunTimes> after = machine.runs(2, 20, 1.03, 1.03);

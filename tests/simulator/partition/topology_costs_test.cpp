@@ -21,8 +21,8 @@ struct Pair {
     profile.microbatch = 2;
     profile.nodes.assign(2, {10, 20, 0, 0, 32, 0});
     profile.optimizerNsPerByte = 0.5;
-    profile.topology.sameNode = {100, 1e9, true};
-    profile.topology.network = {1'000, 1e8, true};
+    profile.topology.sameNode = {100, 1e9};
+    profile.topology.network = {1'000, 1e8};
   }
   [[nodiscard]] CostTable costs(const Placement& placement, int replicas) const {
     const Partition partition = cutGraph(graph, {NodeId(1)}, {{"b", 2}}, nullptr);
@@ -56,8 +56,8 @@ TEST(TopologyCosts, RingsTakeTheirSlowestHop) {
   }
   pair.profile.topology.ranksPerNode = 8;
   EXPECT_EQ(pair.costs(kTwo, 4).stages[0].reduce, ring(inside));
-  pair.profile.topology.links = {{JobRank(6), JobRank(0), {50'000, 1e9, true}}};  // the ring's last hop, of stage 0 only
-  EXPECT_EQ(pair.costs(kTwo, 4).stages[0].reduce, ring({50'000, 1e9, true}));
+  pair.profile.topology.links = {{JobRank(6), JobRank(0), {50'000, 1e9}}};  // the ring's last hop, of stage 0 only
+  EXPECT_EQ(pair.costs(kTwo, 4).stages[0].reduce, ring({50'000, 1e9}));
   EXPECT_EQ(pair.costs(kTwo, 4).stages[1].reduce, ring(inside));
 }
 
@@ -93,6 +93,28 @@ TEST(TopologyCosts, RanksWithTimesOfTheirOwnTakeThose) {
   pair.profile.topology.ranks[0].speed = 2;
   EXPECT_EQ(pair.costs(kTwo, 1).stages[0].forward, 15);
   EXPECT_EQ(pair.costs(kTwo, 1).stages[0].optimizer, one.stages[0].optimizer / 8);
+}
+
+/// Both copies of a stage cross each boundary: on two links, which must be alike to have one time.
+TEST(TopologyCosts, RefuseABidirectionalScheduleWhoseTwoWaysDiffer) {
+  Pair pair;
+  pair.graph = chain(4);
+  pair.profile.nodes.assign(4, {10, 20, 0, 0, 32, 0});
+  const Partition partition = cutGraph(pair.graph, {NodeId(1), NodeId(2), NodeId(3)}, {{"b", 2}}, nullptr);
+  const Placement both = bidirectionalPlacement({4, 4, 4});
+  const auto refusal = [&] { return usageErrorOf([&] { (void)costTable(pair.graph, partition, pair.profile, both, 1); }); };
+  EXPECT_EQ(refusal(), "no error");
+  pair.profile.topology.links = {{JobRank(1), JobRank(2), {50'000, 1e9}}};  // in the middle of both ways
+  EXPECT_EQ(refusal(), "no error");
+  pair.profile.topology.links = {{JobRank(2), JobRank(3), {50'000, 1e9}}};
+  EXPECT_NE(refusal().find("Between stages 0 and 1, a bidirectional schedule uses the link of ranks 0 and 1 and that of ranks 3 and 2"),
+            std::string::npos)
+      << refusal();
+  pair.profile.topology.links.clear();
+  pair.profile.topology.ranksPerNode = 2;
+  EXPECT_EQ(refusal(), "no error") << "the network is in the middle of both ways";
+  pair.profile.topology.ranksPerNode = 3;
+  EXPECT_NE(refusal(), "no error");
 }
 
 TEST(TopologyCosts, RefuseWhatCannotBeTold) {

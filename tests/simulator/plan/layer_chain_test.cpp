@@ -342,7 +342,7 @@ TEST(LayerChain, ClusterGivesTheTimeOfMessagesWithoutOne) {
   table.layers.push_back({"b", 10, 10, 10, 0, 0, 0, 0, Layer::kByLink, ""});
   Cluster cluster;
   cluster.topology.ranksPerNode = 2;
-  cluster.topology.sameNode = {100, 1e9, true};  // 3 µs for 3,000 bytes
+  cluster.topology.sameNode = {100, 1e9};  // 3 µs for 3,000 bytes
   const Schedule schedule = generate("gpipe", {2, 2, 1});
   const auto makespan = [&](const Profile& profile, const ModelGraph& chain) {
     return planned(chain, profile, {NodeId(1)}, schedule, OptimizerSpec::Kind::Sgd).makespan;
@@ -353,6 +353,17 @@ TEST(LayerChain, ClusterGivesTheTimeOfMessagesWithoutOne) {
   table.layers[0].sent = 7;
   const ModelGraph timed = chainOf(table, "/t.json");
   EXPECT_EQ(makespan(estimate(timed, 1, cluster), timed), 60 + 2 * 7) << "the table's own time comes first";
+}
+
+TEST(LayerChain, KeepsItsOwnTimeOfTheOptimizerOnACluster) {
+  Cluster cluster;
+  cluster.memoryBytesPerSecond = 1e12;
+  cluster.memoryEfficiency = 1;
+  LayerTable table{"one", 1, 0, 0, {}};
+  table.layers.push_back({"a", 10, 10, 10, 8, 0, 0, 0, Layer::kByLink, ""});
+  EXPECT_DOUBLE_EQ(estimate(chainOf(table, "/t.json"), 1, cluster).optimizerNsPerByte, 3e9 / 1e12);
+  table.optimizerNsPerByte = 10;
+  EXPECT_DOUBLE_EQ(estimate(chainOf(table, "/t.json"), 1, cluster).optimizerNsPerByte, 10);
 }
 
 TEST(LayerChain, SplitsHaveTheNamesOfLayersWhateverTheirModules) {

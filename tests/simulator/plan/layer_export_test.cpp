@@ -22,7 +22,7 @@ Cluster cluster() {
   cluster.memoryBytesPerSecond = 1e9;
   cluster.launchOverhead = 130;
   cluster.topology.ranksPerNode = 8;
-  cluster.topology.sameNode = {170, 1e9, true};
+  cluster.topology.sameNode = {170, 1e9};
   return cluster;
 }
 
@@ -78,7 +78,7 @@ TEST(LayerExport, AMeasuredModelsTableTakesAsLongByItself) {
   profile.loss.forward = 50;
   profile.loss.backward = 90;
   profile.loss.weight = 40;
-  profile.topology.sameNode = {400, 0, true};  // the same channel is never busy: messages differ from a time of their own only there
+  profile.topology.sameNode = {400, 0};  // the same channel is never busy: messages differ from a time of their own only there
   expectEqualSteps(profile, nullptr);
 }
 

@@ -34,7 +34,7 @@ Profile randomProfile(std::mt19937_64& random, int nodes) {
     profile.nodes.push_back(cost);
   }
   profile.actionOverhead = 40;
-  profile.topology.sameNode = {draw<Ns>(random, 0, 500), 1e9, true};
+  profile.topology.sameNode = {draw<Ns>(random, 0, 500), 1e9};
   profile.optimizerNsPerByte = 2;
   return profile;
 }

@@ -42,7 +42,7 @@ Case madeCase(int replicas) {
     cost.saved = 1000 + static_cast<Bytes>(n);
     c.profile.nodes.push_back(cost);
   }
-  c.profile.topology.sameNode = {20, 1e9, true};
+  c.profile.topology.sameNode = {20, 1e9};
   c.profile.optimizerNsPerByte = 1;
   c.request.ranks = 2;
   c.request.microbatches = 4;

@@ -45,8 +45,8 @@ LayerTable randomTable(std::mt19937_64& random, int layers) {
 Topology randomRack(std::mt19937_64& random, int layers) {
   Topology topology;
   const auto own = std::make_shared<const Profile>(profileOf(chainOf(randomTable(random, layers), "/own.json")));
-  topology.sameNode = {draw<Ns>(random, 0, 20), 0, true};
-  topology.network = {draw<Ns>(random, 20, 200), 0, true};
+  topology.sameNode = {draw<Ns>(random, 0, 20), 0};
+  topology.network = {draw<Ns>(random, 20, 200), 0};
   for (int r = 0; r < kRanks; ++r) {
     topology.ranks.push_back({1.0 / static_cast<double>(1 << draw(random, 0, 2)),
                               draw(random, 0, 1) == 0 ? Bytes{0} : draw<Bytes>(random, 60, 400), static_cast<int>(draw(random, 0, 1))});
@@ -228,8 +228,8 @@ TEST(RankOrder, ExchangesRanksWhereThereAreMoreOrdersThanItTries) {
     const LayerTable table = randomTable(random, kSix + 2);
     const ModelGraph graph = chainOf(table, "/t.json");
     auto profile = std::make_shared<Profile>(profileOf(graph));
-    profile->topology.sameNode = {5, 0, true};
-    profile->topology.network = {300, 0, true};
+    profile->topology.sameNode = {5, 0};
+    profile->topology.network = {300, 0};
     for (int r = 0; r < kSix; ++r) profile->topology.ranks.push_back({1 / static_cast<double>(r % 3 + 1), 0, (r * 7 + t) % 2});
     const Schedule schedule = generate("1f1b", {kSix, kSix, 6});
     SearchShape shape;

@@ -38,7 +38,7 @@ Profile randomProfile(std::mt19937_64& random, int nodes, Ns least = 100) {
     profile.nodes.push_back(cost);
   }
   profile.actionOverhead = 40;
-  profile.topology.sameNode = {20, 1e9, true};
+  profile.topology.sameNode = {20, 1e9};
   return profile;
 }
 

@@ -110,16 +110,16 @@ TEST(CostTable, RingsCostTwoRoundsOfTheirBytesAndLatencies) {
   const ModelGraph graph = tied();
   const Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   const Placement placement{.rankOfStage = {Rank(0), Rank(1), Rank(2)}};
-  const CostTable table = costTable(graph, partition, profile({100, 1e9, true}), placement, 4);
+  const CostTable table = costTable(graph, partition, profile({100, 1e9}), placement, 4);
   EXPECT_EQ(table.stages[1].reduce, 2 * 3 * 100 + 2 * 3 * 64 / 4) << "64 bytes at a byte a ns";
   EXPECT_EQ(table.stages[0].reduce, 0) << "all it has is shared";
   EXPECT_EQ(table.reduceTime, 100 + 64 + (2 * 3 * 100 + 2 * 3 * 64 / 4)) << "between the two ranks, then between replicas";
-  EXPECT_EQ(costTable(graph, partition, profile({100, 1e9, true}), placement).stages[1].reduce, 0);
+  EXPECT_EQ(costTable(graph, partition, profile({100, 1e9}), placement).stages[1].reduce, 0);
 }
 
 TEST(ChooseSharing, ReplicatesWhereTheWayBackWouldBeLonger) {
   const ModelGraph graph = tied();
-  const Profile costs = profile({100, 1e9, true});
+  const Profile costs = profile({100, 1e9});
   const Schedule schedule = lower(generate("1f1b", {3, 3, 4}));
   Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   const auto choices = chooseSharing({graph, costs, schedule}, partition, std::nullopt, {});
@@ -135,7 +135,7 @@ TEST(ChooseSharing, ReplicatesWhereTheWayBackWouldBeLonger) {
 
 TEST(ChooseSharing, TransmitsWhereItSavesTheSlowestRanksOptimizer) {
   const ModelGraph graph = tied();
-  const Profile costs = profile({0, 1e12, true});  // 64 bytes take no time
+  const Profile costs = profile({0, 1e12});  // 64 bytes take no time
   Schedule schedule = parseCsv("0F0,0B0\n1F0,2F0,2B0,1B0\n", "two and one", "test");
   Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   const auto choices = chooseSharing({graph, costs, schedule}, partition, std::nullopt, {});
@@ -146,7 +146,7 @@ TEST(ChooseSharing, TransmitsWhereItSavesTheSlowestRanksOptimizer) {
 
 TEST(ChooseSharing, TransmitsWhereOnlyThatFits) {
   const ModelGraph graph = tied();
-  const Profile costs = profile({100, 1e9, true});
+  const Profile costs = profile({100, 1e9});
   const Schedule schedule = lower(parseCsv("0F0,0B0\n1F0,2F0,2B0,1B0\n", "two and one", "test"));
   Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   const PlanSetting adam{graph, costs, schedule, 1, plannedOptimizer("adam", 0)};
@@ -158,7 +158,7 @@ TEST(ChooseSharing, TransmitsWhereOnlyThatFits) {
 
 TEST(ChooseSharing, CostsNothingOnOneRank) {
   const ModelGraph graph = tied();
-  const Profile costs = profile({100, 1e9, true});
+  const Profile costs = profile({100, 1e9});
   const Schedule schedule = parseCsv("0F0,1F0,2F0,2B0,1B0,0B0\n", "one", "test");
   Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   EXPECT_EQ(chooseSharing({graph, costs, schedule}, partition, std::nullopt, {})[0].ranks, 1);

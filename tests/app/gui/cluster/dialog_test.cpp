@@ -178,7 +178,7 @@ TEST_F(ClusterEditor, AppliesInOneStepOfUndoWithNewTimes) {
   const Cluster cluster = loadCluster(document.design().cluster);
   EXPECT_EQ(cluster.topology.ranks.size(), 4U);
   EXPECT_EQ(cluster.topology.ranks[3], (RankSpec{0.5, 1'000'000'000, 1}));
-  EXPECT_EQ(cluster.topology.network, (LinkSpec{50'000, 1e9, true}));
+  EXPECT_EQ(cluster.topology.network, (LinkSpec{50'000, 1e9}));
   EXPECT_EQ(*document.profile(), estimate(*document.graph(), 2, cluster));
   EXPECT_GT(document.prediction()->step, before) << "a slow link, and a device of half the speed";
   EXPECT_FALSE(button("&Apply").isEnabled()) << "it is";

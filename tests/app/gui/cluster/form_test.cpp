@@ -87,16 +87,16 @@ TEST(ClusterForm, MakesTheClusterThatIsTyped) {
   form.nodes = 2;
   form.devicesPerNode = 4;
   form.memory = "96 GB";
-  form.sameNode = {"3 µs", "200 GB/s", false};
-  form.network = {"20 µs", "100 Gb/s", true};
+  form.sameNode = {"3 µs", "200 GB/s"};
+  form.network = {"20 µs", "100 Gb/s"};
   form.devices = {{"1, 6–7", "0.5", ""}, {"0", "", "40 GiB"}};
   const auto [cluster, problems] = readForm(form, base);
   ASSERT_TRUE(problems.empty()) << problems.front().sentence.toStdString();
   EXPECT_EQ(cluster.name, "two boxes");
   EXPECT_EQ(cluster.memoryBytes, 96'000'000'000);
   const Topology& topology = cluster.topology;
-  EXPECT_EQ(topology.sameNode, (LinkSpec{3'000, 200e9, false}));
-  EXPECT_EQ(topology.network, (LinkSpec{20'000, 12.5e9, true}));
+  EXPECT_EQ(topology.sameNode, (LinkSpec{3'000, 200e9}));
+  EXPECT_EQ(topology.network, (LinkSpec{20'000, 12.5e9}));
   const std::vector<RankSpec> ranks{
       {1, Bytes{40} << 30, 0}, {0.5, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 1}, {1, 0, 1}, {0.5, 0, 1}, {0.5, 0, 1}};
   EXPECT_EQ(topology.ranks, ranks);
@@ -142,7 +142,7 @@ TEST(ClusterForm, KeepsWhatItDoesNotShowAndSaysSo) {
   Cluster cluster = mixedRack();
   EXPECT_EQ(hiddenIn(cluster), "");
   std::swap(cluster.topology.ranks[0].node, cluster.topology.ranks[7].node);
-  cluster.topology.links.push_back({JobRank(3), JobRank(4), {9'000, 5e9, true}});
+  cluster.topology.links.push_back({JobRank(3), JobRank(4), {9'000, 5e9}});
   EXPECT_TRUE(hiddenIn(cluster).contains("one by one")) << hiddenIn(cluster).toStdString();
   EXPECT_TRUE(hiddenIn(cluster).contains("A link of two devices"));
   ClusterForm form = formOf(cluster);

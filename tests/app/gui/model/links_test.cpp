@@ -13,7 +13,7 @@ struct Cut {
     for (const std::string& name : names) begins.push_back(sample.begin(name));
     partition = cutGraph(*sample.graph, begins, sample.bindings, nullptr);
     for (std::size_t s = 0; s <= begins.size(); ++s) wiring.rankOfStage.emplace_back(s);
-    wiring.topology.sameNode = {1000, 1e9, true};  // 1 µs, and 1 byte per ns
+    wiring.topology.sameNode = {1000, 1e9};  // 1 µs, and 1 byte per ns
   }
   [[nodiscard]] std::vector<Arc> arcs(ArcKind kind) const {
     std::vector<Arc> list = arcsOf(*sample.graph, readers, partition, {}, wiring);
@@ -117,14 +117,14 @@ TEST(Links, WhatCrossesASplitIsWhatLeadsOverIt) {
 TEST(Links, WithoutAMeasuredLinkTheClustersIsTaken) {
   Cluster cluster;
   cluster.topology.ranksPerNode = 2;
-  cluster.topology.sameNode = {10, 1e9, true};
-  cluster.topology.network = {1000, 1e9, true};
+  cluster.topology.sameNode = {10, 1e9};
+  cluster.topology.network = {1000, 1e9};
   Wiring wiring;
   wiring.topology = cluster.topology;
   wiring.rankOfStage = {Rank(0), Rank(1), Rank(2)};
   EXPECT_EQ(wiring.time(Stage(0), Stage(1), 500), 510);
-  EXPECT_EQ(wiring.time(Stage(1), Stage(2), 500), 1500);                                                       // to another node
-  wiring.topology = {.sameNode = {1, 5e8, true}, .network = {}, .ranksPerNode = 0, .ranks = {}, .links = {}};  // measured
+  EXPECT_EQ(wiring.time(Stage(1), Stage(2), 500), 1500);                                                 // to another node
+  wiring.topology = {.sameNode = {1, 5e8}, .network = {}, .ranksPerNode = 0, .ranks = {}, .links = {}};  // measured
   EXPECT_EQ(wiring.time(Stage(1), Stage(2), 500), 1001);
   EXPECT_EQ(wiring.time(Stage(1), Stage(1), 500), 0);
 }
