@@ -95,9 +95,14 @@ std::string slowerText(const GateReport& report, std::string_view answer) {
   }
   const std::string step = fmt::format("the step takes {}", rangeText(report.step));
   if (stages.empty()) {
-    const bool some = std::ranges::any_of(report.stages, [](const Change& change) { return change.low > 0; });
-    return fmt::format("{}: {}, but no stage {}.", answer, step,
-                       some ? "alone by the limit" : "computes longer: it is messages, waiting or the optimizer");
+    const auto most = std::ranges::max_element(report.stages, {}, &Change::high);
+    const std::size_t stage = static_cast<std::size_t>(most - report.stages.begin());
+    if (std::ranges::any_of(report.stages, [](const Change& change) { return change.low > 0; }))
+      return fmt::format("{}: {}, but no stage alone by the limit.", answer, step);
+    if (most != report.stages.end() && isUnclear(*most, report.limit))
+      return fmt::format("{}: {}, but no stage is shown to compute longer, nor that none does: stage {} takes {}.", answer, step, stage,
+                         rangeText(*most));
+    return fmt::format("{}: {}, but no stage computes longer: it is messages, waiting or the optimizer.", answer, step);
   }
   return fmt::format("{}: {}; {}.", answer, stages, step);
 }

@@ -116,7 +116,12 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
     else
       add(fmt::format("--optimizer {}", facts.megatron));
     if (update.kind == OptimizerSpec::Kind::Sgd) add(fmt::format("--sgd-momentum {}", update.momentum));
-    if (plan.optimizer->zero1) add("--use-distributed-optimizer");
+    const bool isAdam = update.kind == OptimizerSpec::Kind::Adam || update.kind == OptimizerSpec::Kind::AdamW;
+    if (plan.optimizer->zero1 && isAdam) add("--use-distributed-optimizer");
+    if (plan.optimizer->zero1 && !isAdam)
+      megatron.notes.push_back(
+          "Megatron's distributed optimizer takes Adam only: --use-distributed-optimizer, the plan's ZeRO-1, is left out, and each "
+          "replica keeps the whole state.");
   }
 }
 
@@ -234,8 +239,12 @@ void noteMoves(const Plan& plan, const LayeredModel& model, const TimedLayouts& 
     const Place place = placeOf(blocks, model, plan.partition.stages[s].begin);
     const std::size_t to = begins[s - 1];
     if (!place.inside && place.position == to) continue;
-    megatron.notes.push_back(fmt::format("Stage {} begins {} {}{}; here {}.", s, place.inside ? "inside" : "before",
-                                         blocks[place.position].name, place.inside ? ", which Megatron does not split" : "",
+    const LayoutBlock& block = blocks[place.position];
+    const std::string_view why = !place.inside                            ? ""
+                                 : block.letter == LayoutLayer::Loss      ? " and what follows, all of which is one L"
+                                 : block.letter == LayoutLayer::Embedding ? " and what follows, all of which is one E"
+                                                                          : ", which Megatron does not split";
+    megatron.notes.push_back(fmt::format("Stage {} begins {} {}{}; here {}.", s, place.inside ? "inside" : "before", block.name, why,
                                          to < blocks.size() ? "before " + blocks[to].name : "after " + blocks.back().name));
   }
 }

@@ -276,6 +276,16 @@ TEST_F(LayoutCommand, ExportsInterleavedStages) {
   EXPECT_THAT(of["flags"].dump(), HasSubstr("--overlap-grad-reduce"));
 }
 
+TEST_F(LayoutCommand, NamesTheDistributedOptimizerWhereMegatronHasIt) {
+  const auto of = [&](const std::string& optimizer) {
+    return megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "4", "--replicas", "2", "--zero1", "--optimizer", optimizer});
+  };
+  EXPECT_THAT(of("adamw")["flags"].dump(), HasSubstr("--use-distributed-optimizer"));
+  const json sgd = of("sgd");
+  EXPECT_THAT(sgd["flags"].dump(), testing::Not(HasSubstr("--use-distributed-optimizer")));
+  EXPECT_THAT(sgd["notes"].dump(), HasSubstr("Megatron's distributed optimizer takes Adam only"));
+}
+
 // Cuts within the one layer of a block, zero bubble and a V are not Megatron's: what it gets instead is Ett|ttL, of equal stages.
 TEST_F(LayoutCommand, SaysWhatMegatronCannotRun) {
   std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
