@@ -297,6 +297,9 @@ void BatchSource::beginStep(int step) {
                          std::to_string(d.classes) + " classes, from 0 (and -100 for ignored ones).");
       }
       d.normaliser = labels.ne(-100).sum().item<double>();
+      if (d.normaliser == 0)  // PyTorch's mean of none is not a number
+        throw UsageError("All classes of tensor target of " + d.place.name + " are -100, which is ignored, in step " +
+                         std::to_string(step) + ": it has no loss; check the data, or leave these samples out.");
       break;
     }
     case LossKind::MeanSquaredError: d.normaliser = static_cast<double>(d.targets.current.numel()); break;

@@ -270,6 +270,9 @@ TEST_F(TorchData, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(refusal(with("target", at::zeros({8}, at::kLong))), "Tensor target of " + path_ + " holds 8 samples, but sideways 7.");
   EXPECT_EQ(refusal(with("target", at::full({kBatch}, 4, at::kLong))),
             "Tensor target of " + path_ + " holds the class 4, but y has 4 classes, from 0 (and -100 for ignored ones).");
+  EXPECT_EQ(refusal(with("target", at::full({kBatch}, -100, at::kLong))),
+            "All classes of tensor target of " + path_ +
+                " are -100, which is ignored, in step 0: it has no loss; check the data, or leave these samples out.");
 }
 
 /// A feed of these tensors, the same in every step.
