@@ -120,6 +120,17 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
   return fmt::format("{}; {}", text, help);
 }
 
+/// The words after the program's name, last first, as CLI11 takes them. `help` and `help COMMAND` are `--help` and `COMMAND --help`.
+std::vector<std::string> wordsOf(int argc, const char* const* argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && words.size() <= 2 && words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  std::ranges::reverse(words);
+  return words;
+}
+
 /// Parses the call and runs the chosen command. Throws every failure.
 int dispatch(int argc, const char* const* argv) {
   CLI::App app(kAbout, "pipewright");
@@ -140,7 +151,7 @@ int dispatch(int argc, const char* const* argv) {
   app.formatter(overview);
 
   try {
-    app.parse(argc, argv);
+    app.parse(wordsOf(argc, argv));
   } catch (const CLI::CallForHelp&) {
     print(app.help());
     return kYes;

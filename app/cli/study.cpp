@@ -101,14 +101,18 @@ std::string withSpaces(std::string_view name) {
   return words;
 }
 
-/// The names of the point's figures that are not the same in all rows.
-std::vector<std::string_view> varied(const std::vector<StudyRow>& rows) {
+/// The names of the point's figures that are not the same in all rows of the store, whichever of them are shown.
+std::vector<std::string_view> varied(const StudyStore& store) {
+  std::vector<StudyField> first;
+  std::vector<bool> varies;
+  store.forEach([&](const StudyRow& row) {
+    const std::vector<StudyField> fields = fieldsOf(row);
+    if (first.empty()) first = fields, varies.assign(fields.size(), false);
+    for (std::size_t f = 0; f < fields.size(); ++f) varies[f] = varies[f] || fields[f].value != first[f].value;
+  });
   std::vector<std::string_view> names;
-  const std::vector<StudyField> first = fieldsOf(rows.front());
   for (std::size_t f = 0; f < first.size(); ++f) {
-    if (!first[f].ofPoint || first[f].name == "number") continue;
-    if (std::ranges::any_of(rows, [&](const StudyRow& row) { return fieldsOf(row)[f].value != first[f].value; }))
-      names.push_back(first[f].name);
+    if (varies[f] && first[f].ofPoint && first[f].name != "number") names.push_back(first[f].name);
   }
   return names;
 }
@@ -169,9 +173,7 @@ void printStudy(const StudyStore& store, const std::string& path, int top, bool 
                     counts.tooLarge, counts.impossible));
   for (const auto& [problem, times] : problems) print(fmt::format("  {} × {}\n", times, problem));
   if (best.empty()) return;
-  std::vector<StudyRow> shown = best;
-  shown.insert(shown.end(), ranks.begin(), ranks.end());
-  const std::vector<std::string_view> names = varied(shown);
+  const std::vector<std::string_view> names = varied(store);
   print(fmt::format("\nMost samples per second, predicted:\n{}", rowTable(best, names)));
   if (ranks.size() > 1) print(fmt::format("\nBest of each number of ranks:\n{}", rowTable(ranks, names)));
 }

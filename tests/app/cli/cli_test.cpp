@@ -46,6 +46,8 @@ TEST(CommandLine, HelpNamesEveryCommandAndNoCommandIsHelp) {
     EXPECT_EQ(call({command, "--help"}).status, 0) << command;
   }
   EXPECT_EQ(call({}).out, help.out);
+  EXPECT_EQ(call({"help"}).out, help.out);
+  EXPECT_EQ(call({"help", "search"}).out, call({"search", "--help"}).out);
   EXPECT_EQ(call({"--version"}).out.rfind("pipewright ", 0), 0U);
 }
 

@@ -83,6 +83,16 @@ TEST(StudyCommand, PredictsWhatPlanDoes) {
   EXPECT_GT(compared, 25);
 }
 
+TEST(StudyCommand, ShowsWhatVariesInTheStudyWhateverRowsAreShown) {
+  const Folder folder;
+  const std::string study = folder.with("s.json", studyText());
+  const Outcome outcome = call({"search", "--study", study, "--out", folder.file("s.db"), "--top", "1"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (const char* column : {"cluster", "ranks", "replicas", "microbatches", "schedule", "recompute", "balance", "zero1", "memory limit"})
+    EXPECT_NE(outcome.out.find(column), std::string::npos) << column << " in\n" << outcome.out;
+  EXPECT_EQ(outcome.out.find("optimizer"), std::string::npos) << "there is one only";
+}
+
 TEST(StudyCommand, GoesOnWhereItWasInterrupted) {
   const Folder folder;
   const std::string study = folder.with("s.json", studyText());
