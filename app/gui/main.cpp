@@ -171,7 +171,8 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   if (!o.grab.isEmpty() && !window.grab().save(o.grab)) {
     return complain(QObject::tr("Cannot write %1; use a .png file in an existing folder.").arg(o.grab), 1);
   }
-  const bool shows = window.document().prediction() || window.document().measured() || !window.runs().runs().empty();
+  const bool shows = window.document().prediction() || window.document().measured() ||
+                     (window.message().isEmpty() && !window.runs().runs().empty());  // those may be of earlier work
   if (!o.files.isEmpty() && !shows) return complain(window.message(), kUnusable);
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <QStringList>
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "app/gui/common/format.h"
 
@@ -70,6 +71,11 @@ MemoryView::MemoryView(QWidget* parent) : QTreeWidget(parent) {
 }
 
 void MemoryView::show(const PlanMemory& memory) {
+  std::set<int> open;  // ranks, which stay unfolded
+  for (int i = 0; i < topLevelItemCount(); ++i) {
+    const QVariant rank = topLevelItem(i)->data(kWhat, Qt::UserRole);
+    if (rank.isValid() && topLevelItem(i)->isExpanded()) open.insert(rank.toInt());
+  }
   clear();
   for (const RankMemory& rank : memory.ranks) {
     const QString at = rank.at.kind == ActionKind::Idle ? QString() : QString::fromStdString(toString(rank.at));
@@ -78,12 +84,15 @@ void MemoryView::show(const PlanMemory& memory) {
     item->setData(kWhat, Qt::UserRole, rank.rank.value);
     addParts(*item, rank, memory);
     addTopLevelItem(item);
+    item->setExpanded(open.contains(rank.rank.value));
   }
-  if (memory.savings.empty()) return;
-  auto* savings = row(tr("What would free memory"), QString());
-  for (const MemorySaving& saving : memory.savings)
-    savings->addChild(row(savingText(saving, memory.step), sizeText(saving.freed), {}, {}, tr("of rank %1").arg(saving.rank.value)));
-  addTopLevelItem(savings);
+  if (!memory.savings.empty()) {
+    auto* savings = row(tr("What would free memory"), QString());
+    for (const MemorySaving& saving : memory.savings)
+      savings->addChild(row(savingText(saving, memory.step), sizeText(saving.freed), {}, {}, tr("of rank %1").arg(saving.rank.value)));
+    addTopLevelItem(savings);
+  }
+  doItemsLayout();  // now, for Qt 6.4 draws only some of the rows anew where it lays them out while it draws
 }
 
 void MemoryView::showRank(Rank rank) {

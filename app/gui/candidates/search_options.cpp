@@ -86,8 +86,12 @@ void SearchOptions::refresh() {
             : tr("Samples per step over all replicas; the same for all candidates, so that their steps are comparable. 0: as in the plan"));
   if (keeps) batch_->setValue(0);
   counts_->setPlaceholderText(listed(usualCounts(r.ranks, r.replicas, keeps ? 0 : batch_->value() > 0 ? batch_->value() : samplesOf(r))));
-  limit_->setText(r.memoryLimit > 0 ? tr("Memory limit %1").arg(sizeText(r.memoryLimit)) : tr("No memory limit"));
-  limit_->setToolTip(tr("Set in the plan"));
+  const std::vector<Bytes> limits = document_.rankLimits();
+  const bool ofDevices = r.memoryLimit == 0 && std::ranges::any_of(limits, [](Bytes limit) { return limit > 0; });
+  limit_->setText(ofDevices           ? tr("Memory limit of each device")
+                  : r.memoryLimit > 0 ? tr("Memory limit %1").arg(sizeText(r.memoryLimit))
+                                      : tr("No memory limit"));
+  limit_->setToolTip(ofDevices ? tr("The memory that the cluster states for each device") : tr("Set in the plan"));
 }
 
 SearchSpace SearchOptions::space() const {

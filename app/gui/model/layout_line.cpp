@@ -36,13 +36,14 @@ LayoutLine::LayoutLine(QWidget* parent) : QWidget(parent), text_(new QLineEdit),
 
 void LayoutLine::setModel(const ModelGraph* graph) { blocks_ = graph != nullptr ? blocksOf(*graph) : std::vector<LayoutBlock>(); }
 
-void LayoutLine::setBegins(const std::vector<NodeId>& begins) {
+void LayoutLine::setBegins(const std::vector<NodeId>& begins, bool replicasDiffer) {
   setVisible(!blocks_.empty());
   if (blocks_.empty()) return;
   const CutLayout cut = layoutOf(blocks_, begins);
-  const bool whole = cut.inside.empty();
-  const QString text = whole ? QString::fromStdString(toString(cut.layout))
-                             : tr("stage %1 begins inside %2").arg(cut.stage.value).arg(QString::fromStdString(cut.inside));
+  const bool whole = cut.inside.empty() && !replicasDiffer;
+  const QString text = replicasDiffer ? tr("replicas have splits of their own")
+                       : whole        ? QString::fromStdString(toString(cut.layout))
+                                      : tr("stage %1 begins inside %2").arg(cut.stage.value).arg(QString::fromStdString(cut.inside));
   copy_->setEnabled(whole);
   if (text == text_->text()) return;  // a selection stays
   text_->setText(text);

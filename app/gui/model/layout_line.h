@@ -19,8 +19,9 @@ class LayoutLine : public QWidget {
 
   /// Of the model whose splits follow; null: none.
   void setModel(const ModelGraph* graph);
-  /// Shows the string, or, where a stage begins inside a layer, which one. Cost: linear in layers.
-  void setBegins(const std::vector<NodeId>& begins);
+  /// Shows the string, or, where a stage begins inside a layer, which one, or that replicas have splits of their own, which Megatron cannot
+  /// have. Cost: linear in layers.
+  void setBegins(const std::vector<NodeId>& begins, bool replicasDiffer);
 
  private:
   std::vector<LayoutBlock> blocks_;

@@ -322,7 +322,7 @@ void ModelPanel::Private::designChanged() {
   for (const NodeId node : begins) names.push_back(commands.rules().name(node));
   margin.setSplits(begins, names);
   graphArea.setSplits(begins, names, commands.rules().points());
-  layoutLine.setBegins(begins);  // also during a drag
+  layoutLine.setBegins(begins, !document.design().request.replicaBegins.empty());  // also during a drag
   if (hadFocus && std::none_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); }))
     view.setFocus();
   follow();

@@ -76,7 +76,7 @@ void RowDelegate::paintName(QPainter& painter, const QStyleOptionViewItem& optio
   QFont font = option.font;
   font.setItalic(!r.isModule);
   const QFontMetricsF metrics(font);
-  const QString name = metrics.elidedText(QString::fromStdString(r.label), Qt::ElideRight, rect.width());
+  const QString name = metrics.elidedText(QString::fromStdString(r.label), Qt::ElideMiddle, rect.width());
   const double width = metrics.horizontalAdvance(name);
   if (found_.contains(row))
     painter.fillRect(QRectF(rect.left() - 1, rect.top() + 2, width + 2, rect.height() - 4), withAlpha(theme.focus, 90));

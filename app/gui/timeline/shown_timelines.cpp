@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/document/copies.h"
 #include "app/gui/document/same_splits.h"
 #include "app/gui/document/times.h"
 
@@ -59,6 +60,7 @@ ShownTimelines::Change ShownTimelines::takeMeasured() {
   if (next == measured_ && (next != nullptr) == (scene_.measured != nullptr)) return {};
   const bool same = next && sameShape(scene_.measured.get(), &next->timeline);
   measured_ = next;
+  ownRanks_ = next ? next->timeline.ranks.size() / std::max<std::size_t>(1, copiesIn(next->timeline)) : 0;
   const bool isPlan = next && !next->pinnedAs.isEmpty();
   scene_.predictedName = isPlan ? tr("this plan") : tr("predicted");
   scene_.measuredName = next ? nameOfTimes(*next) : tr("measured");
@@ -81,7 +83,7 @@ std::shared_ptr<const Prediction> ShownTimelines::before() const {
 std::size_t ShownTimelines::pipelineRanks() const {
   const std::size_t predicted = scene_.predicted ? scene_.predicted->ranks.size() : 0;
   if (!measured_) return predicted;
-  std::size_t own = 0;  // a trace of another tool does not say
+  std::size_t own = ownRanks_;
   if (!measured_->pinnedAs.isEmpty()) own = measured_->timeline.ranks.size();
   if (measured_->run) own = measured_->run->plan.schedule.rows.size();
   if (own == 0 || predicted == 0) return std::max(own, predicted);

@@ -60,6 +60,7 @@ class ShownTimelines : public QObject {
   std::shared_ptr<const ModelGraph> graph_;
   std::shared_ptr<const Prediction> prediction_;
   std::shared_ptr<const Measured> measured_;
+  std::size_t ownRanks_ = 0;                     ///< of one of the pipelines in it, by what they do
   std::shared_ptr<const Prediction> dismissed_;  ///< of the change that people have seen
   bool isLarge_ = false;
   QTimer settling_;

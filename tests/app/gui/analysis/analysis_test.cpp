@@ -105,6 +105,39 @@ TEST_F(AnalysisTest, SaysOfAJobWhoseActionsHaveTheirOwnTimesThatItCountsAverages
       << sentence().toStdString();
 }
 
+/// The rows as they are drawn, from the top.
+QStringList rowsOf(QTreeWidget& tree) {
+  QStringList rows;
+  const int height = tree.visualItemRect(tree.topLevelItem(0)).height();
+  for (int y = height / 2; y < tree.viewport()->height(); y += height) {
+    const QTreeWidgetItem* item = tree.itemAt(5, y);
+    if (item == nullptr) break;
+    rows << item->text(0) + QLatin1Char('|') + item->text(1) + QLatin1Char('|') + item->text(3);
+  }
+  return rows;
+}
+
+TEST_F(AnalysisTest, DrawsTheMemoryOfThePlanThatIsShown) {
+  openModel();
+  panel->showMemory(Rank(0));
+  QCoreApplication::processEvents();
+  ASSERT_TRUE(memory().topLevelItem(0)->isExpanded());
+  for (const int ranks : {3, 2, 6, 4}) {
+    document.edit(QStringLiteral("ranks"), [&](Design& design) { design.request.ranks = ranks; });
+    settle();
+    QTest::qWait(1);  // the timers of layouts
+    QStringList wanted;
+    for (int i = 0; i < memory().topLevelItemCount(); ++i) {
+      const QTreeWidgetItem* item = memory().topLevelItem(i);
+      wanted << item->text(0) + QLatin1Char('|') + item->text(1) + QLatin1Char('|') + item->text(3);
+      for (int k = 0; item->isExpanded() && k < item->childCount(); ++k)
+        wanted << item->child(k)->text(0) + QLatin1Char('|') + item->child(k)->text(1) + QLatin1Char('|') + item->child(k)->text(3);
+    }
+    EXPECT_EQ(rowsOf(memory()), wanted.mid(0, rowsOf(memory()).size())) << ranks;
+    EXPECT_GE(rowsOf(memory()).size(), std::min<qsizetype>(ranks + 1, 6)) << ranks;
+  }
+}
+
 TEST_F(AnalysisTest, SaysWhatTheMakespanDependsOn) {
   openSchedule();
   const SensitivityReport& report = tornado().report();
