@@ -218,7 +218,7 @@ QString CandidatesModel::textOf(int row, int column) const {
       return uncertainty_ ? tr("%1 ± %2").arg(durationText(c.step), durationText(errorBar(*uncertainty_, c.step))) : durationText(c.step);
     case Samples: return c.samplesPerSecond < 1'000 ? QString::number(c.samplesPerSecond, 'f', 1) : countText(c.samplesPerSecond);
     case Bubble: return percentText(c.bubbleFraction);
-    case Peak: return sizeText(c.peak);
+    case Peak: return c.peak > 0 ? sizeText(c.peak) : QStringLiteral("–");
     case Fits:
       if (!fits(row)) return tr("no, + %1").arg(sizeText(excessUnder(c, limitOf(row))));
       return limitOf(row) == 0 ? QStringLiteral("–") : tr("yes");

@@ -27,6 +27,9 @@ void drawMark(QPainter& painter, const QPointF& at, const ScatterPoint& point, d
   }
 }
 
+/// Of a job whose traces do not show memory nobody knows it.
+QString peakText(Bytes bytes) { return bytes > 0 ? sizeText(bytes) : translated("memory not known"); }
+
 void drawCross(QPainter& painter, const QPointF& at, double radius, const Theme& t) {
   for (const bool halo : {true, false}) {
     painter.setPen(QPen(halo ? t.background : t.focus, halo ? 5 : 2.4, Qt::SolidLine, Qt::RoundCap));
@@ -55,7 +58,7 @@ QPointF CandidatesScatter::toPlace(const TimeAndMemory& plan) const {
 
 QString CandidatesScatter::wordsOf(int index) const {
   const ScatterPoint& p = points_[static_cast<std::size_t>(index)];
-  return tr("%1: %2, %3").arg(p.title, durationText(p.time), sizeText(p.bytes));
+  return tr("%1: %2, %3").arg(p.title, durationText(p.time), peakText(p.bytes));
 }
 
 void CandidatesScatter::paintEvent(QPaintEvent*) {
@@ -211,7 +214,7 @@ void CandidatesScatter::paintLabel(QPainter& painter, int index) const {
   const Theme& t = currentTheme();
   const ScatterPoint& p = points_[static_cast<std::size_t>(index)];
   const QFontMetricsF metrics(font());
-  const QString figures = tr("%1, %2").arg(durationText(p.time), sizeText(p.bytes));
+  const QString figures = tr("%1, %2").arg(durationText(p.time), peakText(p.bytes));
   const double wide = std::max(metrics.horizontalAdvance(p.title), metrics.horizontalAdvance(figures)) + 14,
                high = 2 * metrics.height() + 8;
   const QPointF at = positionOf(index);

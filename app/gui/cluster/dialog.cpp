@@ -246,28 +246,36 @@ void ClusterDialog::refresh() {
   messages_->show(messages, form.cluster.topology, isRead(ClusterField::NodeLatency, ClusterField::NodeBandwidth),
                   isRead(ClusterField::NetworkLatency, ClusterField::NetworkBandwidth));
   const auto problems = static_cast<int>(form.problems.size()) + (precision.isEmpty() ? 0 : 1);
-  const bool hasModel = document_.graph() != nullptr, changes = changesPlan(form.cluster);
+  const bool hasModel = document_.graph() != nullptr, changes = changesPlan(form.cluster) || !isCounted();
   apply_->setEnabled(problems == 0 && hasModel && changes);
   accept_->setEnabled(problems == 0 && hasModel);
   save_->setEnabled(form.problems.empty());
   const auto profile = document_.design().profile;
-  const bool measured = profile && !profile->estimated && changes;
+  const bool measured = profile && !profile->estimated && changes && isCounted();
   state_->setText(!note_.isEmpty() ? note_
                   : problems == 1  ? tr("One field cannot be used; what is wrong stands below it.")
                   : problems > 1   ? tr("%1 fields cannot be used; what is wrong stands below them.").arg(problems)
                   : !hasModel      ? tr("Open a model to plan for this cluster; it can be saved as a file.")
                   : measured       ? tr("Applying replaces measured times by estimates.")
-                  : changes        ? tr("Not applied yet.")
-                                   : tr("The plan is for this cluster."));
+                  : !isCounted()
+                      ? tr("The plan has the layer table's times alone; applying counts this cluster's links, speeds and memory.")
+                  : changes ? tr("Not applied yet.")
+                            : tr("The plan is for this cluster."));
+}
+
+/// Not where a layer table was opened, until its cluster is asked for.
+bool ClusterDialog::isCounted() const {
+  const auto& profile = document_.design().profile;
+  return !profile || profile->sent.empty();
 }
 
 bool ClusterDialog::apply() {
   const ReadForm form = read();
   if (!form.problems.empty() || !precisionProblem(form.cluster).isEmpty() || !document_.graph()) return false;
-  if (!changesPlan(form.cluster)) return true;
+  if (!changesPlan(form.cluster) && isCounted()) return true;
   const std::string name = nameOf(form.cluster);
   document_.edit(tr("Edit cluster %1").arg(textOf(form.cluster.name)), [&](Design& design) {
-    if (name != design.cluster || fields_->precision() != design.precision) design.profile.reset();
+    if (name != design.cluster || fields_->precision() != design.precision || !isCounted()) design.profile.reset();
     design.cluster = name;
     design.precision = fields_->precision();
     if (fields_->limits()) design.request.memoryLimit = form.cluster.memoryBytes;

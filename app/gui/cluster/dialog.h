@@ -44,6 +44,7 @@ class ClusterDialog : public QDialog {
   /// For `loadCluster`: that of the cluster which the form began with where it is still the same, else the cluster itself.
   [[nodiscard]] std::string nameOf(const Cluster& cluster) const;
   [[nodiscard]] bool changesPlan(const Cluster& cluster) const;
+  [[nodiscard]] bool isCounted() const;
 
   Document& document_;
   Cluster base_;

@@ -322,33 +322,37 @@ void PlanResults::Private::findLowerBound() {
   const auto graph = document.graph();
   const auto profile = document.profile();
   const PlanRequest request = document.predicted();
-  lowerJob.start(PlanResults::tr("Lower bound"), [this, p, proven, limits, graph, profile, request](JobControl&) -> std::function<void()> {
-    std::optional<Ns> found = proven;
-    try {
-      if (!found) found = lowerBoundsOf(*p->rows, p->costs, p->actionTimes, p->ranks, {}, limits).flush;
-    } catch (const Error&) {
-      // no bound is known for such rows
-    }
-    std::optional<OneRank> one;
-    const bool hasModel = graph && profile && p->rows->placement.stages() > 1;
-    try {
-      if (hasModel) {
-        ModelCosts model(*graph, *profile, request.microbatch);
-        one = onOneRank(request, model, p->program.basis.trains);
-      }
-    } catch (const Error&) {
-      // it cannot be one stage
-    }
-    return [this, p, found, one, hasModel] {
-      const Ns bound = found.value_or(Ns{0});
-      lowerOf = p;
-      if (document.prediction() != p) return;
-      showOneRank(one, hasModel, p->step);
-      if (bound == 0) return lower->setText(QStringLiteral("–"));
-      const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
-      lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(durationText(bound), percentText(std::max(0.0, above))));
-    };
-  });
+  const bool isOfJob = document.design().job != nullptr;
+  lowerJob.start(PlanResults::tr("Lower bound"),
+                 [this, p, proven, limits, graph, profile, request, isOfJob](JobControl&) -> std::function<void()> {
+                   std::optional<Ns> found = proven;
+                   try {
+                     if (!found) found = lowerBoundsOf(*p->rows, p->costs, p->actionTimes, p->ranks, {}, limits).flush;
+                   } catch (const Error&) {
+                     // no bound is known for such rows
+                   }
+                   std::optional<OneRank> one;
+                   const bool hasModel = graph && profile && p->rows->placement.stages() > 1;
+                   try {
+                     if (hasModel) {
+                       ModelCosts model(*graph, *profile, request.microbatch);
+                       one = onOneRank(request, model, p->program.basis.trains);
+                       for (std::size_t s = 0; one && isOfJob && s < p->costs.stages.size(); ++s)  // which its layers do not say
+                         one->step += p->costs.stages[s].optimizer;
+                     }
+                   } catch (const Error&) {
+                     // it cannot be one stage
+                   }
+                   return [this, p, found, one, hasModel] {
+                     const Ns bound = found.value_or(Ns{0});
+                     lowerOf = p;
+                     if (document.prediction() != p) return;
+                     showOneRank(one, hasModel, p->step);
+                     if (bound == 0) return lower->setText(QStringLiteral("–"));
+                     const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
+                     lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(durationText(bound), percentText(std::max(0.0, above))));
+                   };
+                 });
 }
 
 /// What the whole model takes on one rank, where there is a model and the plan has several stages.

@@ -69,7 +69,7 @@ TEST(MeasuredSteps, AJobWithoutItsLastRanksIsRefusedAndNoOtherWhoseLastStageWait
     static_cast<void>(jobOf(measured));
     FAIL() << "taken for a whole pipeline";
   } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("lacks the last part of its pipeline: its last stage, 3, waits"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("lacks the last part of its pipeline: its last stage, 3, has messages"), std::string::npos)
         << error.what();
   }
 }

@@ -65,7 +65,15 @@ TEST_F(ShownTimelinesTest, APlanOfMoreRanksIsNoReplicas) {
   predict(smallPrediction("1f1b", 2, 8));
   EXPECT_EQ(shown.pipelineRanks(), 2U);
   measure(*smallPrediction());
-  EXPECT_EQ(shown.pipelineRanks(), 2U) << "a trace of 4 ranks may be of two replicas";
+  EXPECT_EQ(shown.pipelineRanks(), 0U) << "a trace of one pipeline of 4 ranks is not of two replicas";
+  measure(*smallPrediction("1f1b", 2, 8));
+  auto copies = std::make_shared<Measured>(*shown.measured());
+  const auto ranks = copies->timeline.ranks;
+  copies->timeline.ranks.insert(copies->timeline.ranks.end(), ranks.begin(), ranks.end());
+  document.setMeasured(copies);
+  static_cast<void>(shown.takeMeasured());
+  EXPECT_EQ(shown.pipelineRanks(), 2U) << "two pipelines of 2 ranks that do the same are";
+  measure(*smallPrediction());
   auto pinned = std::make_shared<Measured>(*shown.measured());
   pinned->pinnedAs = QStringLiteral("A");
   document.setMeasured(pinned);
