@@ -22,9 +22,14 @@ class RankChoice {
   RankChoice(CostTable& costs, const std::vector<StageCost>& again, std::vector<Stage> candidates, std::function<bool()> fits)
       : costs_(costs), kept_(costs.stages), again_(again), candidates_(std::move(candidates)), fits_(std::move(fits)) {}
 
-  /// The stages, with whose costs the table is left; all where none of the choices tried fits.
-  [[nodiscard]] std::vector<Stage> choose() {
-    constexpr std::size_t kMostTried = 4;  // 16 choices
+  struct Chosen {
+    std::vector<Stage> stages;
+    bool fit = false;
+  };
+  /// The stages, with whose costs the table is left; all where none of the choices tried fits. That none at all does not is known.
+  [[nodiscard]] Chosen choose() {
+    constexpr std::size_t kMostTried = 4;  // 15 choices
+    if (candidates_.empty()) return {};
     return candidates_.size() <= kMostTried ? cheapest() : greedy();
   }
 
@@ -35,9 +40,9 @@ class RankChoice {
     return fits_();
   }
 
-  [[nodiscard]] std::vector<Stage> cheapest() {
+  [[nodiscard]] Chosen cheapest() {
     std::vector<std::tuple<Ns, std::size_t, std::vector<Stage>>> choices;  // by time and number
-    for (std::size_t mask = 0; mask < std::size_t{1} << candidates_.size(); ++mask) {
+    for (std::size_t mask = 1; mask < std::size_t{1} << candidates_.size(); ++mask) {
       Ns time = 0;
       std::vector<Stage> chosen;
       for (std::size_t i = 0; i < candidates_.size(); ++i) {
@@ -49,13 +54,12 @@ class RankChoice {
     }
     std::ranges::sort(choices);
     for (auto& [time, count, chosen] : choices) {
-      if (fitsWith(chosen)) return std::move(chosen);
+      if (fitsWith(chosen)) return {std::move(chosen), true};
     }
-    static_cast<void>(fitsWith(candidates_));
-    return candidates_;
+    return {candidates_, fitsWith(candidates_)};
   }
 
-  [[nodiscard]] std::vector<Stage> greedy() {
+  [[nodiscard]] Chosen greedy() {
     std::vector<Stage> chosen;
     for (const Stage stage : candidates_) {
       chosen.push_back(stage);
@@ -67,8 +71,8 @@ class RankChoice {
       }
       break;
     }
-    static_cast<void>(fitsWith(chosen));
-    return chosen;
+    const bool fit = fitsWith(chosen);
+    return {std::move(chosen), fit};
   }
 
   CostTable& costs_;
@@ -106,14 +110,17 @@ bool recomputeToFit(const PlanSetting& setting, Partition& partition, const std:
       compiled.updatePeaks(costs, {Rank(r)}, peaks);
       return excessOf(peaks[r], limits[r]) == 0;
     };
-    if (fits()) continue;
+    const auto isChosen = [&](std::size_t s) { return !partition.stages[s].checkpoints.empty() && placement.holds(Rank(r), Stage(s)); };
+    bool changed = false;  // a stage of a bidirectional placement is on another rank, too
+    for (std::size_t s = 0; s < partition.stages.size() && !changed && placement.bidirectional(); ++s) changed = isChosen(s);
+    if (changed ? fits() : excessOf(peaks[r], limits[r]) == 0) continue;
     std::vector<Stage> stages;
     for (const auto& [gain, stage] : candidates) {
       if (placement.holds(Rank(r), stage) && partition.stages[stage.index()].checkpoints.empty()) stages.push_back(stage);
     }
-    for (const Stage stage : RankChoice(costs, again, std::move(stages), fits).choose())
-      partition.stages[stage.index()].checkpoints = {wholeOf(partition.stages[stage.index()])};
-    allFit = fits() && allFit;
+    const RankChoice::Chosen chosen = RankChoice(costs, again, std::move(stages), fits).choose();
+    for (const Stage stage : chosen.stages) partition.stages[stage.index()].checkpoints = {wholeOf(partition.stages[stage.index()])};
+    allFit = chosen.fit && allFit;
   }
   return allFit;
 }

@@ -185,8 +185,11 @@ void Searcher::tryShape(int at) {
     const auto kept = tryOne(start, RecomputeNone());
     keep(kept);
     if (!kept || !space_.recompute || (isLayerChain(graph_) && !mayRecompute(graph_))) continue;
-    // Where they do not fit without: no more than the limit asks for, which may become less as splits move.
-    keep(kept->fits() ? tryOne(start, RecomputeFull()) : tryOne(start, RecomputeAuto()));
+    const auto full = tryOne(start, RecomputeFull());
+    const auto some = kept->fits() ? std::nullopt : tryOne(start, RecomputeAuto());
+    const bool same = some && full && some->step == full->step && some->peak == full->peak;
+    if (full && !same && (kept->fits() || full->fits())) keep(full);
+    keep(some);  // also where it is all now, or does not fit: both may change as splits move
   }
   const auto fits = [](const Candidate& c) { return c.fits() && std::holds_alternative<RecomputeNone>(c.request.recompute); };
   if (cancelled_ || std::ranges::any_of(found, fits)) return;

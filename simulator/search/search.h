@@ -26,8 +26,8 @@ struct SearchSpace {
   std::vector<std::string> schedules;  ///< empty: all that include backwards, and `auto`; only `auto`: it takes the splits of the others
   std::vector<int> chunks;             ///< stages per rank; empty: each family's own, and twice that where it takes any number
   std::vector<Balance> balances{Balance::Time, Balance::Memory, Balance::Parameters, Balance::Layers};
-  bool recompute = true;  ///< also with everything recomputed, or where splits do not fit without, as little as the memory limit allows; a
-                          ///< layer table only where it says what is kept then
+  bool recompute = true;  ///< also with everything recomputed, and where splits do not fit without, with as little as the memory limit
+                          ///< allows; a layer table only where it says what is kept then
   int improve = 12;       ///< how many of the best candidates have their splits moved afterwards
   int orders = 12;        ///< and for how many of the best partitions the schedule `auto` is made, if it is among the schedules
   int threads = 0;        ///< 0: one for each core
