@@ -53,12 +53,13 @@ void requireFits(const Partition& partition, const ModelGraph& graph, const std:
 /// parameters are shared follows from the graph.
 void requireAsCut(const Partition& partition, const ModelGraph& graph, const StageCutter& cutter,
                   const std::function<void(const std::string&)>& fail) {
-  if (const auto no = cutter.obstacle(beginsOf(partition))) fail(no->why);
+  const auto failAs = [&](const Impossible& no) { fail(no.why.substr(0, no.why.find_last_not_of('.') + 1)); };
+  if (const auto no = cutter.obstacle(beginsOf(partition))) failAs(*no);
   std::vector<std::shared_ptr<const StageCut>> stages;
   for (std::size_t s = 0; s < partition.stages.size(); ++s) {
     const StageSpec& planned = partition.stages[s];
     const auto cut = cutter.stage({planned.begin, planned.end}, planned.recomputed, Stage(s));
-    if (!cut) fail(cut.refusal().why);
+    if (!cut) failAs(cut.refusal());
     const auto compare = [&](bool same, std::string_view what) {
       if (!same) fail(fmt::format("the {} of its stage {} are not those that the stage's operators read", what, s));
     };
