@@ -8,55 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "backends/traces/action_set.h"
 #include "backends/traces/events.h"
 #include "schedules/error.h"
 
 namespace pw {
 namespace {
-
-/// An action as a number that is not 0: kind, stage and microbatch, from the lowest bit up.
-constexpr unsigned kStageShift = 4, kMicrobatchShift = 28;
-std::uint64_t keyOf(const Span& span) {
-  return (1U + static_cast<std::uint64_t>(span.kind)) |
-         (static_cast<std::uint64_t>(static_cast<std::uint32_t>(span.stage.value + 1)) << kStageShift) |
-         (static_cast<std::uint64_t>(static_cast<std::uint32_t>(span.microbatch.value + 1)) << kMicrobatchShift);
-}
-
-/// A set of actions that is emptied often. Keys are not 0.
-class ActionSet {
- public:
-  /// Whether it was not there.
-  bool insert(std::uint64_t key) {
-    if (2 * (count_ + 1) > slots_.size()) grow();
-    std::uint64_t& slot = slotOf(key);
-    if (slot == key) return false;
-    slot = key;
-    ++count_;
-    return true;
-  }
-  void clear() {
-    std::fill(slots_.begin(), slots_.end(), 0);
-    count_ = 0;
-  }
-
- private:
-  std::uint64_t& slotOf(std::uint64_t key) {
-    // Microbatches that follow each other share a cache line of eight slots: they are met one after another.
-    const std::uint64_t line = (key & ~(std::uint64_t{7} << kMicrobatchShift)) * 0x9E3779B97F4A7C15ULL >> 32U;
-    std::size_t at = static_cast<std::size_t>(line * 8 + (key >> kMicrobatchShift) % 8) & (slots_.size() - 1);
-    while (slots_[at] != 0 && slots_[at] != key) at = (at + 1) & (slots_.size() - 1);
-    return slots_[at];
-  }
-  void grow() {
-    std::vector<std::uint64_t> old(std::max<std::size_t>(64, 2 * slots_.size()));
-    old.swap(slots_);
-    for (const std::uint64_t key : old) {
-      if (key != 0) slotOf(key) = key;
-    }
-  }
-  std::vector<std::uint64_t> slots_;
-  std::size_t count_ = 0;
-};
 
 /// Which step each span belongs to (−1: none), and where each rank's steps begin.
 struct Steps {
@@ -138,7 +95,7 @@ bool beginsWithin(const Material& material) {
     forward.kind = SpanKind::Forward;
     if (!isCompute(span.kind)) continue;
     trains = trains || span.kind != SpanKind::Forward;
-    if (forwards[span.rank.index()].insert(keyOf(forward)) && span.kind != SpanKind::Forward) return true;
+    if (forwards[span.rank.index()].insert(actionKey(forward)) && span.kind != SpanKind::Forward) return true;
     if (!trains) ofRank[span.rank.index()].push_back(&span);
   }
   return !trains && std::ranges::any_of(ofRank, [](const auto& of) { return beginsWithin(of); });
@@ -198,10 +155,10 @@ Steps stepsByRepetition(const Material& material) {
     const std::size_t r = span.rank.index();
     const bool optimizer = span.kind == SpanKind::Optimizer;
     bool fresh = (closed[r] != 0 && !(optimizer && !steps.begins[r].empty())) || (isTorn && begins[i] != 0);
-    if (!optimizer && !fresh) fresh = !seen[r].insert(keyOf(span));
+    if (!optimizer && !fresh) fresh = !seen[r].insert(actionKey(span));
     if (fresh) {
       seen[r].clear();
-      seen[r].insert(keyOf(span));
+      seen[r].insert(actionKey(span));
       steps.begins[r].push_back(span.start);
     }
     closed[r] = optimizer ? 1 : 0;
@@ -266,7 +223,7 @@ void splitPasses(const Material& material, Steps& steps) {
     if (step != pass.step) pass = {.step = step};
     if (isWait(span.kind)) pass.waits.push_back(i);
     if (isCompute(span.kind)) {
-      const std::uint64_t key = keyOf(span);
+      const std::uint64_t key = actionKey(span);
       const bool isPiece = key == pass.last || span.start < pass.end;
       if (!pass.seen.insert(key) && !isPiece) {
         ++pass.number;
