@@ -263,7 +263,7 @@ void ClusterDialog::refresh() {
                             : tr("The plan is for this cluster."));
 }
 
-/// Not where a layer table was opened, until its cluster is asked for.
+/// False after a layer table is opened, until the user applies a cluster: the table has times of its own.
 bool ClusterDialog::isCounted() const {
   const auto& profile = document_.design().profile;
   return !profile || profile->sent.empty();
