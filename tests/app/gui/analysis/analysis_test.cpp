@@ -126,6 +126,7 @@ TEST_F(AnalysisTest, DrawsTheMemoryOfThePlanThatIsShown) {
     document.edit(QStringLiteral("ranks"), [&](Design& design) { design.request.ranks = ranks; });
     settle();
     QTest::qWait(1);  // the timers of layouts
+    EXPECT_TRUE(memory().topLevelItem(0)->isExpanded()) << "as it was before the change";
     QStringList wanted;
     for (int i = 0; i < memory().topLevelItemCount(); ++i) {
       const QTreeWidgetItem* item = memory().topLevelItem(i);
