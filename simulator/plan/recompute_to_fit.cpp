@@ -63,13 +63,18 @@ class RankChoice {
     std::vector<Stage> chosen;
     for (const Stage stage : candidates_) {
       chosen.push_back(stage);
-      if (!fitsWith(chosen)) continue;
-      for (std::size_t i = chosen.size() - 1; i-- > 0;) {  // the last is needed; of those before it, some may no longer be
+      if (fitsWith(chosen)) break;
+    }
+    // Some are no longer needed beside those after them; and as computing again takes memory, too, others once these are gone.
+    for (bool dropped = fitsWith(chosen); dropped;) {
+      dropped = false;
+      for (std::size_t i = chosen.size(); i-- > 0;) {
         std::vector<Stage> fewer = chosen;
         fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-        if (fitsWith(fewer)) chosen = std::move(fewer);
+        if (!fitsWith(fewer)) continue;
+        chosen = std::move(fewer);
+        dropped = true;
       }
-      break;
     }
     const bool fit = fitsWith(chosen);
     return {std::move(chosen), fit};

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "tests/support/graph_builder.h"
+#include "tests/support/random_costs.h"
 
 namespace pw::test {
 namespace {
@@ -33,6 +36,44 @@ TEST(RecomputeToFit, TakesStagesOfRanksThatDoNotFitOnly) {
   EXPECT_FALSE(recomputeToFit(setting, partition, {1, 1}));
   EXPECT_EQ(partition.stages[0].checkpoints.size() + partition.stages[1].checkpoints.size(), 2U)
       << "what does not fit needs no more than with everything recomputed";
+}
+
+/// Five stages on each rank are more than all choices are tried of: what is chosen fits, and without any one of them it would not.
+TEST(RecomputeToFit, TakesNoneOfManyStagesThatTheOthersMakeSuperfluous) {
+  constexpr int kStages = 10;
+  const ModelGraph graph = chain(kStages);
+  const Schedule schedule = lower(generate("interleaved-1f1b", {2, kStages, 4}));
+  std::vector<NodeId> begins;
+  for (int s = 1; s < kStages; ++s) begins.emplace_back(s);
+  int chosen = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    Profile costs = profile(kStages);
+    for (NodeCost& node : costs.nodes) {
+      node.forward = draw<Ns>(random, 1, 99);
+      node.saved = draw<Bytes>(random, 1, 400);
+    }
+    const PlanSetting setting{graph, costs, schedule};
+    Partition partition = cutGraph(graph, begins, {{"b", 2}}, nullptr);
+    const std::vector<Bytes> kept = peaksOf(setting, partition);
+    EXPECT_FALSE(recomputeToFit(setting, partition, {1, 1}));
+    const std::vector<Bytes> least = peaksOf(setting, partition);
+    std::vector<Bytes> limits;
+    for (std::size_t r = 0; r < kept.size(); ++r) limits.push_back(least[r] + (kept[r] - least[r]) * draw(random, 0, 100) / 100);
+    ASSERT_TRUE(recomputeToFit(setting, partition, limits));
+    const std::vector<Bytes> peaks = peaksOf(setting, partition);
+    for (std::size_t r = 0; r < peaks.size(); ++r) EXPECT_LE(peaks[r], limits[r]);
+    for (std::size_t s = 0; s < partition.stages.size(); ++s) {
+      if (partition.stages[s].checkpoints.empty()) continue;
+      ++chosen;
+      Partition without = partition;
+      without.stages[s].checkpoints.clear();
+      const std::size_t r = schedule.placement.rankOfStage[s].index();
+      EXPECT_GT(peaksOf(setting, without)[r], limits[r]) << "stage " << s;
+    }
+  }
+  EXPECT_GT(chosen, 40);
 }
 
 }  // namespace
