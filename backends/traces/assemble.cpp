@@ -275,6 +275,7 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     for (auto& marks : material.marks)
       std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
+    if (!material.own) dropEmptyBackwards(material.spans);
     if (timeless && !material.own) replayOrder(material.spans, material.ranks, places);
     if (!material.own) addUnlabelled(material, result.notes);  // of each rank by itself, before clocks: those are compared by it
     if (!material.own && !timeless) putOnOneClock(material, clocks, places, result.notes);

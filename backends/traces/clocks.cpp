@@ -77,6 +77,8 @@ class Aligner {
       : clocks_(clocks),
         places_(places),
         moves_(clocks.sources.size()),
+        replicaMoves_(clocks.sources.size()),
+        group_(clocks.sources.size()),
         extents_(clocks.sources.size()),
         partial_(clocks.sources.size()),
         steps_(clocks.sources.size()),
@@ -93,11 +95,16 @@ class Aligner {
   [[nodiscard]] Ns move(std::size_t from, std::size_t to) const;
   [[nodiscard]] Bounds boundsOf(std::size_t from, std::size_t to) const;
   void join();
+  [[nodiscard]] Ns replicaMove(std::size_t group) const;
+  void joinReplicas();
+  void sayReplicas(std::vector<std::string>& notes) const;
   void sayImpossible(std::vector<std::string>& notes) const;
 
   const RankClocks& clocks_;
   const RankPlaces& places_;
   std::vector<Ns> moves_, extents_;
+  std::vector<Ns> replicaMoves_;    ///< beside `moves_`, by clock: those of a group are the same
+  std::vector<std::size_t> group_;  ///< by clock: those whose ranks exchange messages
   std::map<Key, Times> actions_;
   std::vector<char> partial_;        ///< by clock: a recording of it begins within a step
   std::vector<std::int32_t> steps_;  ///< by clock: how many there are, where nothing marks them
@@ -225,12 +232,13 @@ Ns Aligner::move(std::size_t from, std::size_t to) const {
   return 0;
 }
 
-/// From the first clock on, always the pair whose bounds are closest.
+/// From the first clock of each group on, always the pair whose bounds are closest.
 void Aligner::join() {
   std::vector<std::size_t> open;
   for (std::size_t c = 1; c < moves_.size(); ++c) open.push_back(c);
   std::vector<char> joined(moves_.size());
   joined[0] = 1;
+  std::size_t groups = 0;
   while (!open.empty()) {
     std::optional<std::pair<std::size_t, std::size_t>> best;
     double width = std::numeric_limits<double>::infinity();
@@ -241,7 +249,13 @@ void Aligner::join() {
       width = w;
       best = joined[pair.first] != 0 ? pair : std::pair{pair.second, pair.first};
     }
-    if (!best) break;  // no messages between what is joined and what is not: clocks are taken to agree
+    if (!best) {  // no messages between what is joined and what is not
+      const std::size_t first = open.front();
+      group_[first] = ++groups;
+      joined[first] = 1;
+      open.erase(open.begin());
+      continue;
+    }
     const auto [from, to] = *best;
     const Ns step = move(from, to);
     if (std::abs(static_cast<double>(moves_[from]) + static_cast<double>(step)) > static_cast<double>(kLatestTime))
@@ -253,7 +267,73 @@ void Aligner::join() {
       contradicted_[to] = (b.firmLeast - b.firmMost) > extent / kFastestDrift ? Contradiction::Steps : Contradiction::Drift;
     }
     joined[to] = 1;
+    group_[to] = group_[from];
     std::erase(open, to);
+  }
+}
+
+/// Replicas wait for each other between steps, to sum gradients. So the clocks of a group are moved such that none of its stages begins a
+/// step before that stage has ended the one before in the first group, nor the other way round; not where no move does that (passes that
+/// accumulate gradients need not wait), nor where nothing contradicts the clocks, or would not if the group lacked a step.
+Ns Aligner::replicaMove(std::size_t group) const {
+  struct Turn {
+    Ns first = kNone, last = -kNone;  ///< when the stage can have begun and has ended
+  };
+  using Place = std::pair<std::int32_t, std::int32_t>;  // stage and occurrence
+  std::map<Place, Turn> reference, own;
+  for (const auto& [key, times] : actions_) {
+    const bool isOwn = group_[times.clock] == group;
+    if ((!isOwn && group_[times.clock] != 0) || key.occurrence < 0) continue;
+    Turn& turn = (isOwn ? own : reference)[{key.stage, key.occurrence}];
+    const Ns move = moves_[times.clock];
+    if (key.forward) turn.first = std::min(turn.first, startOf(key, times) + move);
+    turn.last = std::max(turn.last, times.end + move);
+  }
+  const auto boundsWith = [&](std::int32_t shift) {
+    Bounds bounds;
+    for (const auto& [place, turn] : own) {
+      const auto before = reference.find({place.first, place.second + shift - 1});
+      const auto after = reference.find({place.first, place.second + shift + 1});
+      if (before != reference.end() && turn.first != kNone) bounds.least = std::max(bounds.least, before->second.last - turn.first);
+      if (after != reference.end() && after->second.first != kNone) bounds.most = std::min(bounds.most, after->second.first - turn.last);
+    }
+    return bounds;
+  };
+  for (const std::int32_t shift : {0, -1, 1}) {
+    const Bounds bounds = boundsWith(shift);
+    if (bounds.least != -kNone && bounds.most != kNone && bounds.least <= 0 && bounds.most >= 0) return 0;
+  }
+  const Bounds bounds = boundsWith(0);
+  const bool below = bounds.least != -kNone, above = bounds.most != kNone;
+  if (below && above) return bounds.least <= bounds.most ? bounds.least / 2 + bounds.most / 2 : 0;
+  return below ? std::max<Ns>(0, bounds.least) : above ? std::min<Ns>(0, bounds.most) : 0;
+}
+
+void Aligner::joinReplicas() {
+  const std::size_t groups = *std::ranges::max_element(group_);
+  for (std::size_t group = 1; group <= groups; ++group) {
+    const Ns move = replicaMove(group);
+    for (std::size_t c = 0; c < group_.size(); ++c) {
+      if (group_[c] == group) replicaMoves_[c] = move;
+    }
+  }
+}
+
+void Aligner::sayReplicas(std::vector<std::string>& notes) const {
+  std::map<std::size_t, std::vector<std::string>> files;  // by group
+  std::map<std::size_t, Ns> moves;
+  for (std::size_t c = 0; c < group_.size(); ++c) {
+    if (replicaMoves_[c] == 0) continue;
+    files[group_[c]].push_back(std::filesystem::path(clocks_.sources[c]).filename().string());
+    moves[group_[c]] = replicaMoves_[c];
+  }
+  for (const auto& [group, names] : files) {
+    notes.push_back(
+        fmt::format("The clock{} of {}{} disagree{} with those of the first replica: the times were moved by {} so that no replica begins "
+                    "a step before "
+                    "the others have ended the one before.",
+                    names.size() == 1 ? "" : "s", names.front(), names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1),
+                    names.size() == 1 ? "s" : "", formatDuration(moves.at(group))));
   }
 }
 
@@ -309,6 +389,8 @@ std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector
   if (moves_.size() > 1) {
     bound();
     join();
+    joinReplicas();
+    sayReplicas(notes);
   }
   sayImpossible(notes);
   for (std::size_t c = 0; c < moves_.size(); ++c) {
@@ -329,6 +411,7 @@ std::vector<Ns> Aligner::align(const std::vector<Span>& spans, const std::vector
                                                      "steps, or import those before and after apart"
                                                    : ""));
   }
+  for (std::size_t c = 0; c < moves_.size(); ++c) moves_[c] += replicaMoves_[c];
   return std::move(moves_);
 }
 

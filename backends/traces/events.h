@@ -112,6 +112,11 @@ void sortSpans(std::vector<Span>& spans);
 /// sorted out. Returns how many were dropped, or cut by more than the microsecond that their times may be rounded to. Linear.
 std::size_t cutOverlaps(std::vector<Span>& spans, int ranks);
 
+/// Leaves out backwards that compute nothing: torch's schedules label them in an evaluation (`schedule.eval`), too. Those are the backwards
+/// of a microbatch that take less than a tenth of its forward and of what others of their stage take; or all, where no stage has any that
+/// take longer. `spans`: sorted by start, with stages and microbatches. Cost: n log n.
+void dropEmptyBackwards(std::vector<Span>& spans);
+
 /// Number and noun: `1 event`, `12 events`.
 [[nodiscard]] std::string countedEvents(std::uint64_t number, const std::string& noun);
 

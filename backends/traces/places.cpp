@@ -135,6 +135,18 @@ void Placer::readGroups() {
   if (std::ranges::all_of(pipelineOf, [](std::int32_t p) { return p >= 0; })) places_.pipeline = pipelineOf;
 }
 
+/// Whether the longest runs of forwards are those of one pipeline of interleaved 1F1B whose step is too short for some of them: two fewer
+/// on each stage than on the one before, but no more than the forwards of a step. `all`: forwards, by rank.
+bool areCutWarmUps(std::vector<std::int64_t> runs, const std::vector<std::int64_t>& all) {
+  std::ranges::sort(runs);
+  const std::int64_t least = runs.front(), most = runs.back(), ranks = std::ssize(runs);
+  if (least <= ranks || most >= least + 2 * (ranks - 1)) return false;
+  for (std::int64_t k = 0; k < ranks; ++k) {
+    if (runs[static_cast<std::size_t>(k)] != std::min(least + 2 * k, most)) return false;
+  }
+  return std::ranges::all_of(all, [&](std::int64_t forwards) { return forwards % most == 0; });
+}
+
 /// Ranks whose actions name no stage, in no known group: 1F1B does P − s forwards in a row on stage s, and interleaved 1F1B two fewer on
 /// each stage than on the one before, from (V − 1) G + 1 on the last (as `interleavingOf`). Where as many ranks do each of these numbers,
 /// they tell the stages, and how many pipelines there are.
@@ -150,14 +162,19 @@ void Placer::stagesByWarmUp() {
       rows[target.rank.index()].emplace_back(span.start, span.kind == SpanKind::Forward);
     }
   }
-  std::vector<std::int64_t> longest;
+  std::vector<std::int64_t> longest, forwards;
   std::map<std::int64_t, std::size_t> counts;  // ranks by their longest run of forwards
   for (auto& row : rows) {
     std::ranges::sort(row);
     std::int64_t run = 0, most = 0;
     for (const auto& [start, isForward] : row) most = std::max(most, run = isForward ? run + 1 : 0);
     longest.push_back(most);
+    forwards.push_back(std::ranges::count_if(row, [](const auto& action) { return action.second; }));
     ++counts[most];
+  }
+  if (areCutWarmUps(longest, forwards)) {
+    places_.interleaved = true;
+    return;
   }
   const std::size_t stages = counts.size(), copies = counts.begin()->second;
   if (stages < 2 || std::ranges::any_of(counts, [&](const auto& entry) { return entry.second != copies; })) return;

@@ -194,7 +194,9 @@ void Mapper::number() {
       renamed += fmt::format("{}{} as {}", renamed.empty() ? "" : ", ", key.second, rank);
   }
   if (!renamed.empty())
-    notes_.push_back(fmt::format("Ranks are numbered from 0 here: rank {}{}.", renamed, renamed.size() < 100 ? "" : ", and so on"));
+    notes_.push_back(fmt::format(
+        "Ranks are numbered from 0 here: rank {}{}. Stages of ranks between them, if the pipeline has any there, are not in this import.",
+        renamed, renamed.size() < 100 ? "" : ", and so on"));
   if (ranks.rbegin()->first.first == kGuessed && ranks.size() > 1) {
     notes_.emplace_back(files_.size() > 1
                             ? "The files do not say their rank; they are ranks in the order of their names."

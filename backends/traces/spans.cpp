@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -36,6 +38,18 @@ bool holdsRank(const Span& span) {
   }
   return false;
 }
+
+constexpr int kMuchLess = 10;  ///< times
+
+/// A forward and the backwards of its microbatch up to the next forward of it.
+struct Pass {
+  Ns forward = 0, backward = 0;
+};
+
+using Place = std::tuple<Rank, Stage, Microbatch>;
+Place actionPlaceOf(const Span& span) { return {span.rank, span.stage, span.microbatch}; }
+
+bool isOfPass(const Span& span) { return isCompute(span.kind) && span.microbatch.value >= 0; }
 
 }  // namespace
 
@@ -89,6 +103,41 @@ std::size_t cutOverlaps(std::vector<Span>& spans, int ranks) {
 
 std::string countedEvents(std::uint64_t number, const std::string& noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
+
+void dropEmptyBackwards(std::vector<Span>& spans) {
+  std::map<Place, std::vector<Pass>> passes;
+  for (const Span& span : spans) {
+    if (!isOfPass(span)) continue;
+    std::vector<Pass>& own = passes[actionPlaceOf(span)];
+    const Ns time = span.end - span.start;
+    if (span.kind == SpanKind::Forward) {
+      own.push_back({time, 0});
+    } else if (!own.empty()) {
+      own.back().backward += time;
+    }
+  }
+  std::map<std::pair<Rank, Stage>, Ns> longest;  // backwards of a microbatch
+  bool anyTrains = false;
+  for (const auto& [place, own] : passes) {
+    Ns& most = longest[{std::get<Rank>(place), std::get<Stage>(place)}];
+    for (const Pass& pass : own) {
+      most = std::max(most, pass.backward);
+      anyTrains = anyTrains || pass.backward * kMuchLess >= pass.forward;
+    }
+  }
+  const auto isEmpty = [&](const Place& place, const Pass& pass) {
+    if (!anyTrains) return true;
+    const Ns most = longest.at({std::get<Rank>(place), std::get<Stage>(place)});
+    return pass.backward * kMuchLess < pass.forward && pass.backward * kMuchLess < most;
+  };
+  std::map<Place, std::size_t> forwards;  // so far
+  std::erase_if(spans, [&](const Span& span) {
+    if (!isOfPass(span)) return false;
+    std::size_t& count = forwards[actionPlaceOf(span)];
+    if (span.kind == SpanKind::Forward) return ++count, false;
+    return count > 0 && isEmpty(actionPlaceOf(span), passes.at(actionPlaceOf(span))[count - 1]);
+  });
 }
 
 }  // namespace pw

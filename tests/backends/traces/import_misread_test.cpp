@@ -9,6 +9,7 @@
 
 #include "backends/traces/import.h"
 #include "schedules/generate.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/job/recover.h"
 #include "simulator/step/simulate.h"
 #include "tests/support/folder.h"
@@ -31,13 +32,13 @@ Json event(const std::string& name, int rank, double start, double duration) {
 
 double microseconds(Ns time) { return static_cast<double>(time.value) / 1000; }
 
-/// When each action of a step runs, where every F takes 4 ms, every B 8 ms, and messages no time.
-Trace stepOf(const Schedule& schedule) {
+/// When each action of a step runs, where every F takes 4 ms, every B 8 ms or so long, and messages no time.
+Trace stepOf(const Schedule& schedule, Ns backward = kBackward) {
   CostTable costs;
   for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
     StageCost cost;
     cost.forward = kForward;
-    cost.backward = kBackward;
+    cost.backward = backward;
     costs.stages.push_back(cost);
   }
   for (std::size_t s = 0; s + 1 < schedule.placement.stages(); ++s) {
@@ -49,9 +50,9 @@ Trace stepOf(const Schedule& schedule) {
 
 /// A step's actions from `begin` [µs] on, under the names that `nameOf` gives them, on the ranks that `rankOf` gives. Returns its end.
 template <class Name, class RankOf>
-double addStep(Json& events, const Schedule& schedule, double begin, Name name, RankOf rankOf) {
+double addStep(Json& events, const Schedule& schedule, double begin, Name name, RankOf rankOf, Ns backward = kBackward) {
   double end = begin;
-  for (const Span& span : stepOf(schedule).spans) {
+  for (const Span& span : stepOf(schedule, backward).spans) {
     if (!isCompute(span.kind)) continue;
     events.push_back(event(name(span), rankOf(span.rank.value), begin + microseconds(span.start), microseconds(span.end - span.start)));
     end = std::max(end, begin + microseconds(span.end));
@@ -122,6 +123,19 @@ TEST(Misread, ChunksAreFoundWithoutARangeThatSaysThatThereAreSome) {
   }
 }
 
+TEST(Misread, ChunksAreFoundWhereStepsAreTooShortForAllWarmUps) {
+  for (const int ranks : {2, 4}) {
+    Json events = Json::array();
+    double at = 1000;
+    for (int step = 0; step < 3; ++step)
+      at = addStep(events, generate("interleaved-1f1b", {ranks, 2 * ranks, ranks}), at, functionOf, sameRank) + 500;
+    const Job job = jobOf(measuredOf(imported(events)));
+    EXPECT_EQ(job.schedule.name, "interleaved-1f1b");
+    EXPECT_EQ(job.schedule.placement.stages(), 2U * static_cast<std::size_t>(ranks));
+    EXPECT_EQ(job.schedule.microbatches, ranks);
+  }
+}
+
 TEST(Misread, StepsWithMoreMicrobatchesThanMostAreLeftOut) {
   Json events = Json::array();
   double at = 0;
@@ -175,6 +189,70 @@ TEST(Misread, GradientAccumulationWithinAMarkedStepIsAPassAfterAnother) {
   const Job job = jobOf(measuredOf(result));
   EXPECT_EQ(job.steps.size(), 6U);
   for (const JobStep& step : job.steps) EXPECT_EQ(step.makespan, 5 * (kForward + kBackward));
+}
+
+TEST(Misread, EvaluationsWhoseBackwardsAreLabelledButDoNothingAreNoSteps) {
+  constexpr Ns kNothing(20'000);
+  for (const char* name : {"gpipe", "1f1b", "interleaved-1f1b"}) {
+    const int chunks = std::string(name) == "interleaved-1f1b" ? 2 : 1;
+    const Schedule schedule = generate(name, {2, 2 * chunks, 4});
+    Json events = Json::array();
+    double at = 1000;
+    for (int step = 0; step < 3; ++step) {
+      at = addStep(events, schedule, at, labelOf, sameRank) + 500;
+      at = addStep(events, schedule, at, labelOf, sameRank, kNothing) + 500;
+    }
+    const Job job = jobOf(measuredOf(imported(events)));
+    EXPECT_EQ(job.steps.size(), 3U) << name;
+    EXPECT_EQ(job.schedule.name, name);
+    for (const StageCost& stage : costsOf(job).stages) EXPECT_EQ(stage.backward, kBackward) << name;
+    Json alone = Json::array();
+    addStep(alone, schedule, 0, labelOf, sameRank, kNothing);
+    EXPECT_FALSE(trains(jobOf(measuredOf(imported(alone))).schedule)) << name << " of an evaluation alone";
+  }
+}
+
+/// A recording of two replicas of two ranks, three steps, a file for each rank, whose clocks are ahead by so much [µs].
+ImportedTrace ofReplicas(const std::vector<double>& ahead) {
+  const Schedule schedule = generate("1f1b", {2, 2, 4});
+  std::vector<Json> events(4, Json::array());
+  for (const std::size_t replica : {0, 1}) {
+    double at = 1000;
+    for (int step = 0; step < 3; ++step) {
+      Json together = Json::array();
+      at = addStep(together, schedule, at, labelOf, sameRank) + 1000;
+      for (Json& one : together) {
+        const std::size_t rank = 2 * replica + one["pid"].get<std::size_t>();
+        one["ts"] = one["ts"].get<double>() + ahead[rank];
+        one["pid"] = rank;
+        events[rank].push_back(one);
+      }
+    }
+  }
+  const test::Folder folder;
+  std::vector<std::string> files;
+  for (std::size_t r = 0; r < events.size(); ++r) {
+    files.push_back(folder.with("rank" + std::to_string(r) + ".json",
+                                Json{{"traceEvents", events[r]}, {"distributedInfo", {{"rank", r}, {"world_size", 4}}}}.dump()));
+  }
+  return importTrace(files).value();
+}
+
+TEST(Misread, ClocksOfEveryReplicaAreAligned) {
+  const ImportedTrace right = ofReplicas({0, 0, 0, 0});
+  EXPECT_EQ(right.replicas, 2);
+  EXPECT_THAT(right.notes, Not(Contains(HasSubstr("clock"))));
+  for (const std::vector<double>& ahead : {std::vector<double>{0, 0, 0, 200'000}, {0, 0, 40'000, 40'000}, {0, -500'000, 50'000, 250'000}}) {
+    const ImportedTrace moved = ofReplicas(ahead);
+    ASSERT_EQ(moved.steps.size(), 3U);
+    EXPECT_THAT(moved.notes, Contains(HasSubstr("clock")));
+    for (std::size_t k = 0; k < 3; ++k) {
+      const std::vector<Span>&is = moved.steps[k].trace.spans, &was = right.steps[k].trace.spans;
+      ASSERT_EQ(is.size(), was.size());
+      const Ns length = std::ranges::max(is, {}, &Span::end).end, usual = std::ranges::max(was, {}, &Span::end).end;
+      EXPECT_LE(abs(length - usual), Ns(1'100'000)) << "as far apart as steps are at most";
+    }
+  }
 }
 
 TEST(Misread, TimesThatAreRoundedAreNoOverlap) {
