@@ -102,7 +102,10 @@ class Diagnosing {
 
 void Diagnosing::run() {
   const bool placed = inquiry_.rows != nullptr && inquiry_.rows->exact, sound = scheduleIsSound();
-  if (placed && (inquiry_.postsAhead() || (sound && !cycleOf(inquiry_).empty()))) inquiry_.receivesArePostedAhead();
+  if (placed && inquiry_.postsBeyondNeeds())
+    inquiry_.devicesWait();
+  else if (placed && (inquiry_.postsAhead() || (sound && !cycleOf(inquiry_).empty())))
+    inquiry_.receivesArePostedAhead();
   while (sound && inquiry_.silenceDoubtful(cycleOf(inquiry_))) continue;
   listWaits();
   bool found = foundDeparture() || foundSizes() || foundUnalike() || foundNeverPosted() || foundCycle() || foundSilent();
@@ -316,8 +319,12 @@ bool Diagnosing::foundSilent() {
 }
 
 bool Diagnosing::foundInFlight() {
-  const std::optional<Wait> first = inquiry_.earliest(
-      waitsWhere(inquiry_.primary, [](const Wait& w) { return w.reason == Reason::Unfinished || w.reason == Reason::TheyAreDone; }));
+  // Best one in which both ends wait.
+  std::vector<Wait> waiting =
+      waitsWhere(inquiry_.primary, [&](const Wait& w) { return w.reason == Reason::Unfinished && !inquiry_.leadsOn(w); });
+  if (waiting.empty())
+    waiting = waitsWhere(inquiry_.primary, [](const Wait& w) { return w.reason == Reason::Unfinished || w.reason == Reason::TheyAreDone; });
+  const std::optional<Wait> first = inquiry_.earliest(waiting);
   if (!first) return false;
   result_.verdict = Verdict::InFlight;
   result_.firstStuck = inquiry_.spotOf(*first);

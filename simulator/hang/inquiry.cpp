@@ -66,6 +66,39 @@ bool Inquiry::postsAhead() const {
   return false;
 }
 
+bool Inquiry::postsBeyondNeeds() const {
+  for (std::size_t d = 0; d < primary.size(); ++d) {
+    const RankRow& row = rows->ranks[d];
+    const std::optional<Place> last = progressOf(d).last;
+    if (!last || row.row.value < 0) continue;
+    const std::vector<Action>& actions = rows->schedule.rows[row.row.index()];
+    for (const Wait& wait : waits.open[d]) {
+      const std::optional<Place>& place = row.places[wait.op];
+      if (!place || place->position < 0 || dumps.dumps[d].ops[wait.op].kind != OpKind::Receive) continue;
+      const Action& receive = rows->at(row.row, *place);
+      const auto after = actions.begin() + place->position;
+      const auto user = std::find_if(after, actions.end(), [&](const Action& action) { return needs(action, receive); });
+      if (user == actions.end()) continue;
+      if (std::pair(place->step, static_cast<int>(user - actions.begin())) < std::pair(last->step, last->position)) return true;
+    }
+  }
+  return false;
+}
+
+void Inquiry::devicesWait() {
+  hostsRunAhead = true;
+  const bool knowsStarts = std::ranges::any_of(dumps.dumps, [](const RankDump& dump) {
+    return std::ranges::any_of(dump.ops, [](const RecordedOp& op) { return op.state == OpState::Started; });
+  });
+  for (std::size_t d = 0; d < primary.size() && knowsStarts; ++d) {
+    const RankDump& dump = dumps.dumps[d];
+    const bool mayHaveLostIt = !dump.complete && std::ranges::find(dump.ops, OpState::Done, &RecordedOp::state) == dump.ops.end();
+    if (mayHaveLostIt) continue;  // the one that its device began
+    const auto began = [&](const Wait& wait) { return dump.ops[wait.op].state == OpState::Started; };
+    if (std::ranges::none_of(primary[d], began)) primary[d].clear();
+  }
+}
+
 /// Of a rank's open operations in row order, the one that it waits in; nothing where its next action needs none of them.
 std::optional<std::size_t> Inquiry::neededOf(std::size_t d) const {
   const RankRow& row = rows->ranks[d];
@@ -194,8 +227,9 @@ std::optional<Wait> Inquiry::earliest(const std::vector<Wait>& some) const {
 
 Inquiry::Progress Inquiry::progressOf(std::size_t d) const {
   Progress progress{rows->ranks[d].row, {}};
-  for (const std::optional<Place>& place : rows->ranks[d].places) {
-    if (place) progress.advance(*place);
+  const std::vector<std::optional<Place>>& places = rows->ranks[d].places;
+  for (std::size_t op = 0; op < places.size(); ++op) {
+    if (places[op] && (!hostsRunAhead || dumps.dumps[d].ops[op].state == OpState::Done)) progress.advance(*places[op]);
   }
   return progress;
 }
@@ -276,7 +310,8 @@ SilentRank Inquiry::silentOf(JobRank rank) const {
     const auto done = std::ranges::find_if(ops.rbegin(), ops.rend(), [](const RecordedOp& op) { return op.state == OpState::Done; });
     if (done != ops.rend()) silent.last = spotOf(*dump, static_cast<std::size_t>(ops.rend() - done) - 1, done->peer);
     silent.why = waits.open[*dump].empty() ? "all its messages are done, and it posted no other"
-                 : primary[*dump].empty()  ? "what its next action needs has arrived"
+                 : primary[*dump].empty()  ? (hostsRunAhead ? "its device has not begun its oldest open operation, so it computes"
+                                                            : "what its next action needs has arrived")
                                            : "a message for it was sent, but it did not take it";
   } else {
     silent.why = dumps.notes.empty() ? "it left no dump" : "none of the dumps that could be read is its";  // one left out may be

@@ -23,6 +23,8 @@ struct Inquiry {
   Waits waits;
   /// By dump: what the rank waits in: the waits of its oldest operation that is not done, and of those started together with it.
   std::vector<std::vector<Wait>> primary{};
+  /// Hosts only enqueue: a wait holds their device's stream, as torch's does with NCCL. Then a rank has come as far as its device.
+  bool hostsRunAhead = false;
   std::vector<bool> doubtful{};  ///< by dump: what the rank does next needs none of its open operations; it need not wait for one
 
   Inquiry(const Dumps& all, const Rows* placed);
@@ -35,7 +37,7 @@ struct Inquiry {
       if (!last || std::tie(place.step, place.position) > std::tie(last->step, last->position)) last = place;
     }
   };
-  /// By what it posted.
+  /// By what it posted; by what of it is done where hosts run ahead.
   [[nodiscard]] Progress progressOf(std::size_t dump) const;
   /// The other end of a message of a rank without a dump.
   struct Seen {
@@ -52,6 +54,11 @@ struct Inquiry {
   [[nodiscard]] bool leadsOn(const Wait& wait) const;
   /// Whether a rank posted operations after one that is not done, so that it does not wait for each.
   [[nodiscard]] bool postsAhead() const;
+  /// Whether a rank posted something after an action that needs a receive which is not done.
+  [[nodiscard]] bool postsBeyondNeeds() const;
+  /// Takes ranks to wait where their devices do: in the oldest open operation, or, where recorders say which operations devices began and
+  /// this is none of them, for nobody: it computes before it.
+  void devicesWait();
   [[nodiscard]] std::optional<std::size_t> neededOf(std::size_t dump) const;
   /// Takes ranks to wait for what their next action needs; where that is no open operation, for the oldest open one, which is doubtful. At
   /// the end of its row a rank waits for its sends: torch's runtime for the newest first. Where messages are waited for at once, a rank

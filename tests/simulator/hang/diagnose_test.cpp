@@ -186,6 +186,53 @@ TEST(DiagnoseHang, WhereReceivesArePostedAheadThoseThatNoActionNeedsYetAreNoWait
   }
 }
 
+/// The dumps of a job whose hosts enqueue whole rows at once, and whose devices came as far as the ranks of this one.
+Dumps enqueuedAtOnce(StuckJob job) {
+  std::int64_t posted = 1'000'000;
+  std::vector<std::size_t> reached;  // by rank: operations that its device came to
+  for (std::size_t r = 0; r < job.schedule.rows.size(); ++r) {
+    const std::vector<Action>& row = job.schedule.rows[r];
+    std::vector<StuckJob::Op>& ops = job.ops[r];
+    reached.push_back(ops.size());
+    for (const int position : messagesOf(row)) {
+      const Action& action = row[static_cast<std::size_t>(position)];
+      if (ops.empty() || position > ops.back().position)
+        ops.push_back({position, job.peerOf(action), isSend(action.kind), false, ++posted});
+    }
+  }
+  Dumps dumps = job.dumps();
+  for (std::size_t r = 0; r < dumps.dumps.size(); ++r) {
+    std::vector<RecordedOp>& ops = dumps.dumps[r].ops;
+    if (reached[r] > 0 && ops[reached[r] - 1].state != OpState::Done) ops[reached[r] - 1].state = OpState::Started;
+  }
+  return dumps;
+}
+
+TEST(DiagnoseHang, WhereHostsRunAheadARankHasComeAsFarAsItsDevice) {
+  int tried = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const Trial trial = endedJob(random, 8, Mode::Blocking, true);
+    bool showsIt = false;  // a rank waits in a receive, and posted more after what needs it
+    for (std::size_t r = 0; r < trial.job.schedule.rows.size(); ++r) {
+      const std::optional<StuckJob::Op> op = trial.job.stuckIn(static_cast<int>(r));
+      const std::vector<int> messages = messagesOf(trial.job.schedule.rows[r]);
+      showsIt = showsIt || (op && !op->sends && messages.back() > op->position + 1);
+    }
+    if (!showsIt) continue;
+    ++tried;
+    const Diagnosis d = diagnose(enqueuedAtOnce(trial.job), &trial.job.schedule);
+    ASSERT_EQ(nameOf(d.verdict), "silent_rank") << d.sentence;
+    EXPECT_EQ(d.silent.front().rank.value, trial.rank) << d.sentence;
+    const auto first = firstOn(trial.job, trial.rank);
+    ASSERT_TRUE(d.firstStuck);
+    EXPECT_EQ(d.firstStuck->rank.value, first->first) << d.sentence;
+    EXPECT_EQ(d.firstStuck->position, first->second.position) << d.sentence;
+  }
+  EXPECT_GT(tried, 100);
+}
+
 /// Where a rank's messages first differ from those it was meant to post: a position of the row as meant; nothing where they do not.
 std::optional<int> firstDifference(const StuckJob& job, const Schedule& meant, int rank) {
   const StuckJob as{meant};
