@@ -162,6 +162,11 @@ Ns scaled(Ns time, double factor) {
 }
 
 void slowLink(Subject& subject, int one, int other, double factor) {
+  if (subject.schedule.placement.bidirectional()) {
+    throw UsageError(
+        "--slow A-B cannot be told apart where a message between two stages takes two links (bidirectional placement); choose a schedule "
+        "that keeps each stage on one rank");
+  }
   subject.costSource += fmt::format("; messages between ranks {} and {} take {:g} times as long", one, other, factor);
   bool met = false;
   for (MessageCost& message : subject.costs.messages) {
@@ -195,7 +200,9 @@ void slowDown(Subject& subject, const std::string& text) {
   }
   if (link) return slowLink(subject, *rank, *other, *factor);
   if (subject.schedule.placement.bidirectional()) {
-    throw UsageError("--slow RANK cannot be told apart where two ranks share a stage (bidirectional placement); slow a link instead");
+    throw UsageError(
+        "--slow RANK cannot be told apart where two ranks share a stage (bidirectional placement); choose a schedule that keeps each stage "
+        "on one rank");
   }
   subject.costSource += fmt::format("; rank {} takes {:g} times as long", *rank, *factor);
   for (std::size_t s = 0; s < subject.costs.stages.size(); ++s) {

@@ -110,13 +110,14 @@ Schedule messagesWhenDue(const Schedule& schedule, const CostTable& costs) {
   for (auto& row : rows.rows) std::erase_if(row, [](const Action& a) { return isSend(a.kind) || isReceive(a.kind); });
   const FreeRun run = freeRun(rows, costs);
   std::optional<Ns> shortest = makespanInTorch(best, costs);
-  for (const auto moment : {&DueMessage::sent, &DueMessage::arrived}) {
-    Schedule lowered = withMessagesAt(rows, run, moment);
+  const auto keep = [&](Schedule lowered) {
     const std::optional<Ns> makespan = makespanInTorch(lowered, costs);
-    if (!makespan || (shortest && *makespan >= *shortest)) continue;
+    if (!makespan || (shortest && *makespan >= *shortest)) return;
     shortest = makespan;
     best = std::move(lowered);
-  }
+  };
+  for (const auto moment : {&DueMessage::sent, &DueMessage::arrived}) keep(withMessagesAt(rows, run, moment));
+  for (const Lowering usual : {Lowering::Deferred, Lowering::Torch}) keep(lower(rows, usual));
   return best;
 }
 

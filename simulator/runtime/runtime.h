@@ -51,8 +51,9 @@ struct RuntimeRows {
 [[nodiscard]] RuntimeRows torchRows(const Schedule& schedule, PendingReceives receives, bool single = false);
 
 /// The schedule with sends and receives where a pending receive stops a rank for a short time, as torch posts them (`Block`): both ends of
-/// each message where it is sent or where it arrives with these times, or where `lower` places them, which knows no messages' times;
-/// whichever is fastest. A schedule that torch does not have: as `lower`. None deadlocks. Throws as `lower` and `compile`. Cost: n log n.
+/// each message where it is sent or where it arrives with these times, or where `lower` places them, which knows no messages' times, or
+/// no times at all; whichever is fastest. A schedule that torch does not have: as `lower`. None deadlocks. Throws as `lower` and `compile`.
+/// Cost: n log n.
 [[nodiscard]] Schedule messagesWhenDue(const Schedule& schedule, const CostTable& costs);
 
 /// Whether Megatron-LM's interleaved schedule computes while messages are in flight.
