@@ -39,6 +39,7 @@ std::string calibrationDocument(const CalibratedProfile& result) {
                                   {"backward_factor", calibration.backward},
                                   {"optimizer_factor", calibration.optimizer},
                                   {"per_action_ns", calibration.perAction},
+                                  {"per_send_ns", calibration.perSend},
                                   {"per_message_ns", calibration.perMessage},
                                   {"error_before", before},
                                   {"error_after", after},
@@ -57,6 +58,7 @@ std::string calibrationText(const CalibratedProfile& result) {
              {"backward", fmt::format("× {:.3f}", calibration.backward)},
              {"optimizer", fmt::format("× {:.3f}", calibration.optimizer)},
              {"each action", "+ " + formatDuration(calibration.perAction)},
+             {"each send", "+ " + formatDuration(calibration.perSend)},
              {"each message", fmt::format("{} {}", calibration.perMessage < 0 ? "−" : "+", formatDuration(abs(calibration.perMessage)))}});
   text += fmt::format("\nSteps were {} off what was predicted (median); {}, they are {} off.\n", percent(before),
                       result.ids.size() > 1 ? "predicted with a calibration by the other runs" : "with this calibration", percent(after));

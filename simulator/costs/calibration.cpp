@@ -25,6 +25,7 @@ Profile calibrated(Profile profile, const Calibration& calibration) {
   for (NodeCost& node : profile.nodes) node = calibrated(node, calibration);
   profile.loss = calibrated(profile.loss, calibration);
   profile.actionOverhead += calibration.perAction;
+  profile.sendOverhead += calibration.perSend;
   profile.optimizerNsPerByte *= calibration.optimizer;
   remakeRankProfiles(profile.topology, [&](const RankProfile& own, std::size_t) {
     Calibration computing = calibration;
@@ -37,7 +38,7 @@ Profile calibrated(Profile profile, const Calibration& calibration) {
   return profile;
 }
 
-CostTable calibrated(CostTable costs, const Calibration& calibration, Ns actionOverhead) {
+CostTable calibrated(CostTable costs, const Calibration& calibration, Ns actionOverhead, const Placement& placement) {
   const auto action = [&](Ns& time, double factor) {
     const Ns overhead = std::min(time, actionOverhead);
     time = scaled(time - overhead, factor) + overhead + calibration.perAction;
@@ -47,6 +48,7 @@ CostTable calibrated(CostTable costs, const Calibration& calibration, Ns actionO
     for (Ns* time : {&stage.backward, &stage.backwardInput, &stage.backwardWeight}) action(*time, calibration.backward);
     stage.optimizer = scaled(stage.optimizer, calibration.optimizer);
   }
+  addTimeOfSends(costs, placement, calibration.perSend);
   for (MessageCost& message : costs.messages) message.latency = std::max<Ns>(0, message.latency + calibration.perMessage);
   for (Ns& slot : costs.overlap) slot = scaled(slot, (calibration.forward + calibration.backward) / 2) + 2 * calibration.perAction;
   return costs;

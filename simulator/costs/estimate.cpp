@@ -237,7 +237,9 @@ void addLoss(Profile& profile, const Sizes& sizes, const std::vector<bool>& grad
 Profile withCluster(Profile profile, const Cluster& cluster) {
   profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
   placeOn(profile, cluster);
-  if (profile.optimizerNsPerByte == 0 && cluster.memoryBytesPerSecond > 0)  // read gradient and weight, write weight
+  const bool hasOwn =
+      profile.optimizerNsPerByte != 0 || std::ranges::any_of(profile.nodes, [](const NodeCost& n) { return n.optimizer != 0; });
+  if (!hasOwn && cluster.memoryBytesPerSecond > 0)  // read gradient and weight, write weight
     profile.optimizerNsPerByte = 3e9 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
   return profile;
 }

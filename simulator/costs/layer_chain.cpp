@@ -114,6 +114,7 @@ Profile profileOf(const ModelGraph& chain) {
     cost.weight = layer.weight;
     cost.saved = layer.activations;
     cost.heldForWeight = layer.afterInput;
+    cost.optimizer = layer.optimizer;
     profile.nodes.push_back(cost);
     profile.sent.push_back(layer.sent);
   }

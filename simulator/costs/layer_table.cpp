@@ -26,8 +26,9 @@ constexpr std::int64_t kMostMicrobatch = 1 << 20;
 constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;  ///< of a column; must fit into 64 bits
 
 constexpr std::string_view kBackward = "backward_ns", kInput = "input_ns", kWeight = "weight_ns",
-                           kAfterInput = "activation_after_input_bytes", kSent = "sent_ns", kName = "name", kModule = "module",
-                           kMicrobatch = "microbatch", kOverhead = "action_overhead_ns", kOptimizer = "optimizer_ns_per_byte";
+                           kAfterInput = "activation_after_input_bytes", kSent = "sent_ns", kUpdate = "optimizer_ns", kName = "name",
+                           kModule = "module", kMicrobatch = "microbatch", kOverhead = "action_overhead_ns",
+                           kOptimizer = "optimizer_ns_per_byte";
 /// Of the whole table: in a CSV a column with the same value in all rows.
 constexpr std::array<std::string_view, 3> kOfTable{kMicrobatch, kOverhead, kOptimizer};
 
@@ -195,6 +196,7 @@ class CsvReader {
     return std::nullopt;
   }
   [[nodiscard]] std::size_t line() const { return line_; }
+  [[nodiscard]] char separator() const { return separator_; }
 
  private:
   /// Spreadsheets of some languages write semicolons, and many programs tabs.
@@ -252,9 +254,12 @@ class CsvReader {
   std::size_t at_ = 0, line_ = 0;
 };
 
-/// A whole number, also as programs write it that know only decimals: 10.0.
-std::optional<std::int64_t> wholeIn(const std::string& cell) {
+/// A whole number, also as programs write it that know only decimals: 10.0. Where semicolons separate cells, a point may as well separate
+/// thousands: 1.000 is then no number.
+std::optional<std::int64_t> wholeIn(const std::string& cell, char separator) {
+  constexpr std::size_t kThousand = 3;  // digits
   const std::size_t point = cell.find('.');
+  if (separator == ';' && point != std::string::npos && cell.size() - point - 1 == kThousand) return std::nullopt;
   const bool isWhole = point != std::string::npos && point + 1 < cell.size() && cell.find_first_not_of('0', point + 1) == std::string::npos;
   return numberOf<std::int64_t>(isWhole ? cell.substr(0, point) : cell);
 }
@@ -279,7 +284,8 @@ void readCsvTable(std::string_view text, const JsonDocument& document, LayerTabl
     for (std::size_t i = 0; i < header.size(); ++i) {
       const std::string& cell = (*cells)[i];
       if (header[i] == kModule) row.module = cell;
-      if (isNumber(header[i]) && !cell.empty()) builder.set(row, header[i], wholeIn(cell), fmt::format("\"{:.40}\"", cell));
+      if (isNumber(header[i]) && !cell.empty())
+        builder.set(row, header[i], wholeIn(cell, reader.separator()), fmt::format("\"{:.40}\"", cell));
       if (!isOfTable(header[i])) continue;
       const auto [first, isNew] = ofTable.emplace(header[i], cell);
       if (first->second != cell) builder.fail(row, fmt::format("has another `{}` than those before it", header[i]));
@@ -302,6 +308,7 @@ std::string cellOf(const std::string& text) {
 /// Whether a number is written; what is not is what a reader assumes.
 bool isSaid(const Layer& layer, const LayerNumber& field) {
   if (field.key == kSent) return layer.sent != Layer::kByLink;
+  if (field.key == kUpdate) return layer.optimizer != 0;
   if (field.key == kKeptIfRecomputed) return layer.kept != Layer::kNotSaid;
   if (field.key == kAfterInput) return layer.afterInput != layer.activations;
   return true;

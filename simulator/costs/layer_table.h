@@ -30,6 +30,7 @@ struct Layer {
   Ns sent = kByLink;      ///< from the end of the sender's action to the arrival, both ways; `kByLink`: what the link takes
   std::string module;     ///< path of the module it belongs to, for display; may be empty
   Bytes kept = kNotSaid;  ///< from the start of F to that of I (or B) where its forward runs again then; `kNotSaid`: it cannot
+  Ns optimizer = 0;       ///< its step of plain SGD, beside the table's `optimizerNsPerByte`
 
   bool operator==(const Layer&) const = default;
 };
@@ -50,15 +51,16 @@ struct LayerNumber {
     std::visit([&](auto number) { (layer.*number).value = to; }, member);
   }
 };
-inline constexpr std::array<LayerNumber, 9> kLayerNumbers{{{"forward_ns", &Layer::forward, true},
-                                                           {"input_ns", &Layer::input},
-                                                           {"weight_ns", &Layer::weight},
-                                                           {"parameter_bytes", &Layer::parameters, true},
-                                                           {"activation_bytes", &Layer::activations, true},
-                                                           {"activation_after_input_bytes", &Layer::afterInput},
-                                                           {"output_bytes", &Layer::output, true},
-                                                           {"sent_ns", &Layer::sent},
-                                                           {kKeptIfRecomputed, &Layer::kept}}};
+inline constexpr std::array<LayerNumber, 10> kLayerNumbers{{{"forward_ns", &Layer::forward, true},
+                                                            {"input_ns", &Layer::input},
+                                                            {"weight_ns", &Layer::weight},
+                                                            {"parameter_bytes", &Layer::parameters, true},
+                                                            {"activation_bytes", &Layer::activations, true},
+                                                            {"activation_after_input_bytes", &Layer::afterInput},
+                                                            {"output_bytes", &Layer::output, true},
+                                                            {"sent_ns", &Layer::sent},
+                                                            {"optimizer_ns", &Layer::optimizer},
+                                                            {kKeptIfRecomputed, &Layer::kept}}};
 
 /// A model as a chain of layers with measured or guessed costs, where there is no archive of it (formats.md shows one).
 struct LayerTable {

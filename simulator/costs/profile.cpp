@@ -25,8 +25,10 @@ constexpr double kLongestOverhead = 1e15;  ///< [ns]: times the ranks of a colle
 using Json = nlohmann::ordered_json;
 
 Json costJson(const NodeCost& c) {
-  return Json::array({c.forward, c.backward, c.forwardSpread, c.backwardSpread, c.saved, c.flops, c.weight, c.heldForWeight, c.forwardPeak,
-                      c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak, c.inputChange});
+  Json json = Json::array({c.forward, c.backward, c.forwardSpread, c.backwardSpread, c.saved, c.flops, c.weight, c.heldForWeight,
+                           c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak, c.inputChange});
+  if (c.optimizer != 0) json.push_back(c.optimizer);
+  return json;
 }
 
 NodeCost costOf(const JsonPart& j) {
@@ -40,6 +42,7 @@ NodeCost costOf(const JsonPart& j) {
   c.weightPeak = j[11].as<Bytes>();
   c.inputPeak = j.size() > 12 ? j[12].as<Bytes>() : c.backwardPeak;
   c.inputChange = j.size() > 13 ? j[13].as<Bytes>() : c.backwardChange + c.heldForWeight;
+  if (j.size() > 14) c.optimizer = j[14].as<Ns>();
   return c;
 }
 
@@ -93,7 +96,7 @@ bool isSummable(const Profile& p) {
   constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.topology.sameNode.latency);
   const auto add = [&](const NodeCost& c) {
-    for (const Ns time : {c.forward, c.backward}) sum += std::abs(static_cast<double>(time));
+    for (const Ns time : {c.forward, c.backward, c.optimizer}) sum += std::abs(static_cast<double>(time));
     for (const Bytes bytes :
          {c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak, c.inputPeak, c.inputChange})
       sum += std::abs(static_cast<double>(bytes));
@@ -107,13 +110,14 @@ bool isSummable(const Profile& p) {
 void checkConsistent(const Profile& p, const JsonDocument& document) {
   const auto fail = [&](std::string_view what) { document.fail(what); };
   if (p.microbatch < 1 || p.ranksAtOnce < 1 || p.threads < 1) fail("microbatch, ranks or threads are less than 1");
-  if (p.actionOverhead < 0 || p.topology.sameNode.latency < 0) fail("a time is negative");
+  if (p.actionOverhead < 0 || p.sendOverhead < 0 || p.topology.sameNode.latency < 0) fail("a time is negative");
   if (!(p.optimizerNsPerByte >= 0) || !(p.topology.sameNode.bytesPerSecond >= 0)) fail("a rate is negative");
-  if (static_cast<double>(std::max(p.actionOverhead, p.topology.sameNode.latency)) > kLongestOverhead)
+  if (static_cast<double>(std::max({p.actionOverhead, p.sendOverhead, p.topology.sameNode.latency})) > kLongestOverhead)
     fail("an overhead or latency is longer than ten days");
   const auto check = [&](const NodeCost& c) {
     if (c.forward < 0 || c.backward < 0 || c.forwardSpread < 0 || c.backwardSpread < 0 || !(c.flops >= 0)) fail("a cost is negative");
-    if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0 || c.inputPeak < 0)
+    if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0 || c.inputPeak < 0 ||
+        c.optimizer < 0)
       fail("a cost is negative");
     if (c.weight > c.backward) fail("a weight's backward is longer than the whole");
   };
@@ -174,6 +178,7 @@ std::string toJson(const Profile& p) {
   Json nodes = Json::array();
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
+  if (p.sendOverhead != 0) j["send_overhead_ns"] = p.sendOverhead;
   if (!p.sent.empty()) j["sent_ns"] = p.sent;
   if (p.uncertainty) j["uncertainty"] = {{"deviation", p.uncertainty->deviation}, {"runs", p.uncertainty->runs}};
   if (p.uncertainty && p.uncertainty->ofJobs) j["uncertainty"]["of_jobs"] = true;
@@ -256,6 +261,7 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   if (j.has("operator_loads")) p.loads = j["operator_loads"].list(loadOf);
   if (j.has("peak_flops")) p.peakFlops = rateIn(j["peak_flops"]);
   p.actionOverhead = j["action_overhead_ns"].as<Ns>();
+  if (j.has("send_overhead_ns")) p.sendOverhead = j["send_overhead_ns"].as<Ns>();
   p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();
   p.loss = costOf(j["loss"]);
   p.nodes = j["nodes"].list(costOf);
@@ -310,6 +316,7 @@ CostSums::CostSums(const Profile& profile) : prefix_(1) {
     sum.weight += node.weight;
     sum.heldForWeight += node.heldForWeight;
     sum.backwardChange += node.backwardChange;
+    sum.optimizer += node.optimizer;
     prefix_.push_back(sum);
   }
 }
@@ -325,6 +332,7 @@ NodeCost CostSums::range(NodeId begin, NodeId end) const {
   cost.weight = b.weight - a.weight;
   cost.heldForWeight = b.heldForWeight - a.heldForWeight;
   cost.backwardChange = b.backwardChange - a.backwardChange;
+  cost.optimizer = b.optimizer - a.optimizer;
   return cost;
 }
 

@@ -30,6 +30,7 @@ struct NodeCost {
   Bytes inputPeak = 0;       ///< most during its I, what it keeps for W included; older profiles: `backwardPeak`
   Bytes inputChange = 0;     ///< alive after its I less before; older profiles: `backwardChange` and `heldForWeight`, where what several
                              ///< W's keep may be counted before the whole backward would have freed it
+  Ns optimizer = 0;          ///< of a layer table only: step of the optimizer beside `optimizerNsPerByte`
 
   bool operator==(const NodeCost&) const = default;
 };
@@ -83,6 +84,7 @@ struct Profile {
   std::vector<NodeCost> nodes;                ///< one per node of the graph
   NodeCost loss;                              ///< loss function on the last stage (0 when the model has its own)
   Ns actionOverhead = 0;                      ///< of one action, in addition to its nodes; fitted from full-model runs
+  Ns sendOverhead = 0;                        ///< of each message that an action sends to another rank, at its end; fitted from runs
   double optimizerNsPerByte = 0;              ///< optimizer step per parameter byte
   Attention attention = Attention::AsTraced;  ///< how an estimate counts it
   Bytes processBytes = 0;  ///< measured on a CPU: what a process holds beside its tensors at most (program, libraries, buffers); 0: unknown

@@ -131,13 +131,17 @@ Ns ringTime(const LinkSpec& hop, Bytes bytes, std::int64_t holders) {
   return holders < 2 || bytes == 0 ? 0 : 2 * (holders - 1) * hop.latency + transferTime(hop, 2 * (holders - 1) * bytes / holders);
 }
 
-PipelineTopology::PipelineTopology(const Topology& topology, Replicas pipeline, int replicas)
-    : topology_(topology), pipeline_(pipeline), replicas_(replicas), distinct_(distinctReplicas(topology, pipeline.ranks, replicas)) {}
+PipelineTopology::PipelineTopology(const Topology& topology, Replicas pipeline, int replicas, std::optional<int> only)
+    : topology_(topology),
+      pipeline_(pipeline),
+      replicas_(replicas),
+      distinct_(distinctReplicas(topology, pipeline.ranks, replicas)),
+      only_(only) {}
 
 std::vector<RankSpeed> PipelineTopology::speeds(Rank rank) const {
   std::vector<RankSpeed> speeds;
   if (topology_.ranks.empty()) return {RankSpeed{}};
-  for (int d = 0; d < replicas_; ++d) {
+  for (int d = only_.value_or(0); d < (only_ ? *only_ + 1 : replicas_); ++d) {
     const RankSpec& spec = topology_.ranks.at(pipeline_.jobRank(d, rank).index());
     const auto same = [&](const RankSpec& other) { return other.own == spec.own; };
     RankSpeed speed{-1, 1 / spec.speed};
@@ -155,10 +159,11 @@ std::vector<RankSpeed> PipelineTopology::speeds(Rank rank) const {
 
 PipelineTopology::MessageTime PipelineTopology::message(Rank a, Rank b, Bytes bytes) const {
   MessageTime slowest;
-  for (int d = 0; d < distinct_; ++d) {
+  const int first = only_.value_or(0);
+  for (int d = first; d < (only_ ? first + 1 : distinct_); ++d) {
     const LinkSpec& link = linkBetween(topology_, pipeline_.jobRank(d, a), pipeline_.jobRank(d, b));
     const MessageTime time{link.latency, transferTime(link, bytes)};
-    if (d == 0 || time.latency + time.transfer > slowest.latency + slowest.transfer) slowest = time;
+    if (d == first || time.latency + time.transfer > slowest.latency + slowest.transfer) slowest = time;
   }
   return slowest;
 }

@@ -98,14 +98,16 @@ using StageSpeeds = std::vector<std::vector<RankSpeed>>;
 /// long as its slowest hop. 0 for fewer than two holders.
 [[nodiscard]] Ns ringTime(const LinkSpec& hop, Bytes bytes, std::int64_t holders);
 
-/// What replicas of a pipeline find on a topology. Replicas wait for each other whenever they sum gradients, so at each place of the
-/// pipeline the slowest of them counts: an upper bound of the step where it is not the same replica everywhere. Keeps a reference to the
-/// topology, which must outlive it.
+/// What replicas of a pipeline find on a topology: at each place of the pipeline the slowest of them counts, unless one is asked for. Keeps
+/// a reference to the topology, which must outlive it.
 class PipelineTopology {
  public:
-  PipelineTopology(const Topology& topology, Replicas pipeline, int replicas);
+  /// `only`: the replica whose speeds and messages alone count; memory and rings are of all.
+  PipelineTopology(const Topology& topology, Replicas pipeline, int replicas, std::optional<int> only = {});
 
-  /// Of all replicas, without those that surely are no slower than another.
+  /// Replicas from this one on find what earlier ones do; 1 where all are alike.
+  [[nodiscard]] int distinct() const { return distinct_; }
+  /// Of the replicas that count, without those that surely are no slower than another.
   [[nodiscard]] std::vector<RankSpeed> speeds(Rank rank) const;
   /// Of a message between two different ranks: the latency, and how long it occupies the channel [ns].
   struct MessageTime {
@@ -127,7 +129,8 @@ class PipelineTopology {
   const Topology& topology_;
   Replicas pipeline_;
   int replicas_;
-  int distinct_;  ///< replicas from this one on find what earlier ones do
+  int distinct_;
+  std::optional<int> only_;
 };
 
 }  // namespace pw

@@ -53,8 +53,8 @@ struct Mean {
 /// What one run shows.
 struct Evidence {
   Sums forward, backward, optimizer;
-  Mean pause;  ///< between actions that waited for nothing [ns]
-  Mean delay;  ///< from the predicted arrival of a message to the action that waited for it [ns]
+  Mean pause, pauseAfterSend;  ///< between actions that waited for nothing [ns], where the first sends nothing and where it does
+  Mean delay;                  ///< from the predicted arrival of a message to the action that waited for it [ns]
 };
 
 /// A compute span and the one before it on its rank. `waits`: something else is between the two.
@@ -102,6 +102,16 @@ std::optional<Ns> predictedArrival(const PastRun& run, const Span& span, const s
   return arrival;
 }
 
+/// Whether the action sends something to another rank.
+bool sends(const PastRun& run, const Span& span) {
+  if (span.kind == SpanKind::BackwardWeight) return false;
+  const auto ofSpan = [&](const MessageCost& message) {
+    return message.from == span.stage && message.backward != (span.kind == SpanKind::Forward) &&
+           run.schedule->placement.rankOf(message.from, span.microbatch) != run.schedule->placement.rankOf(message.to, span.microbatch);
+  };
+  return std::ranges::any_of(run.costs->messages, ofSpan);
+}
+
 void addPauses(Evidence& evidence, const PastRun& run, const Trace& step) {
   std::map<ActionKey, const Span*> actions;
   for (const Span& span : step.spans) {
@@ -109,7 +119,7 @@ void addPauses(Evidence& evidence, const PastRun& run, const Trace& step) {
   }
   for (const auto& [before, after, waits] : neighbours(step)) {
     if (!waits) {
-      evidence.pause.add(after->start - before->end);
+      (sends(run, *before) ? evidence.pauseAfterSend : evidence.pause).add(after->start - before->end);
     } else if (after->rank.index() < run.schedule->rows.size()) {  // of the first replica: the others' placement is not in the schedule
       const auto arrival = predictedArrival(run, *after, actions);
       if (arrival && *arrival > before->end) evidence.delay.add(after->start - *arrival);
@@ -167,16 +177,20 @@ Calibration fit(const std::vector<Evidence>& runs, std::optional<std::size_t> wi
     all.backward += runs[i].backward;
     all.optimizer += runs[i].optimizer;
     all.pause += runs[i].pause;
+    all.pauseAfterSend += runs[i].pauseAfterSend;
     all.delay += runs[i].delay;
   }
+  const bool tellsApart = all.pause.count > 0 && all.pauseAfterSend.count > 0;
+  if (!tellsApart) all.pause += all.pauseAfterSend;
   const Ns pause(std::llround(all.pause.value()));
-  // A pause passes before every action, also before those that waited.
-  const Ns delay = all.delay.count > 0 ? Ns(std::llround(all.delay.value())) - pause : 0;
-  return {all.forward.ratio(), all.backward.ratio(), all.optimizer.ratio(), pause, delay};
+  const Ns send = tellsApart ? std::max<Ns>(0, Ns(std::llround(all.pauseAfterSend.value())) - pause) : 0;
+  // What passes after the action that sends is before the message leaves.
+  const Ns delay = all.delay.count > 0 ? Ns(std::llround(all.delay.value())) - pause - send : 0;
+  return {all.forward.ratio(), all.backward.ratio(), all.optimizer.ratio(), pause, send, delay};
 }
 
 Ns predictedStep(const PastRun& run, const Calibration& calibration, Ns actionOverhead) {
-  return metricsOf(simulate(*run.schedule, calibrated(*run.costs, calibration, actionOverhead))).step;
+  return metricsOf(simulate(*run.schedule, calibrated(*run.costs, calibration, actionOverhead, run.schedule->placement))).step;
 }
 
 struct MeasuredSteps {

@@ -34,7 +34,8 @@ struct CalibrationReport {
 /// Fits what the costs lack to measured steps of runs (at least one) that were predicted from the same profile, which has this
 /// `actionOverhead`:
 /// - factors: summed durations of actions of a kind, measured over predicted;
-/// - per action: the mean pause between an action and the next one of its rank that waited for nothing;
+/// - per action: the mean pause between an action that sends nothing and the next one of its rank, where that waited for nothing;
+/// - per send: by how much that pause is longer after an action that sends; 0 where the runs have only one of the two kinds;
 /// - per message: the mean of how much later than predicted an action began that waited for its message.
 ///
 /// Of each run, the steps between the quartiles by length count.

@@ -316,6 +316,7 @@ LayerTable layersOf(const Job& job) {
       layer.parameters = parts(stage.parameterBytes, part);
       layer.activations = layer.afterInput = parts(stage.activationBytes, part);
       const bool atCut = part + 1 == kPartsOfStage && s + 1 < costs.stages.size();
+      layer.optimizer = parts(stage.optimizer, part);
       layer.sent = atCut ? std::max(costs.messages[2 * s].latency, costs.messages[2 * s + 1].latency) : usual;
     }
   }

@@ -158,6 +158,7 @@ LayerTable withLayers(const LayerTable& ofJob, std::int64_t layers) {
       layer.forward = shareOf(&Layer::forward);
       layer.input = shareOf(&Layer::input);
       layer.weight = shareOf(&Layer::weight);
+      layer.optimizer = shareOf(&Layer::optimizer);
       layer.parameters = shareOf(&Layer::parameters);
       layer.activations = shareOf(&Layer::activations);
       layer.afterInput = shareOf(&Layer::afterInput);

@@ -56,11 +56,12 @@ Answer<Partition> ModelCosts::cut(const std::vector<NodeId>& begins) {
   return cutter_.join(stages);
 }
 
-CostTable ModelCosts::costTable(const Partition& partition, const Placement& placement, int replicas) {
+CostTable ModelCosts::costTable(const Partition& partition, const Placement& placement, int replicas, std::optional<int> only) {
   std::vector<std::shared_ptr<const FoldedStage>> stages;
   for (const StageSpec& stage : partition.stages) stages.push_back(foldOf(stage, profile_));
-  return assembleCosts(stages, partition, profile_, placement, replicas,
-                       [&](const StageSpec& stage, const Profile& own) { return foldOf(stage, own); });
+  return assembleCosts(
+      stages, partition, profile_, placement, replicas, [&](const StageSpec& stage, const Profile& own) { return foldOf(stage, own); },
+      only);
 }
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -29,7 +30,7 @@ class ModelCosts {
   /// are new.
   Answer<Partition> cut(const std::vector<NodeId>& begins);
   /// As `pw::costTable`, of a partition that `cut` made. Stages that recompute all or nothing are kept. Cost: likewise.
-  [[nodiscard]] CostTable costTable(const Partition& partition, const Placement& placement, int replicas);
+  [[nodiscard]] CostTable costTable(const Partition& partition, const Placement& placement, int replicas, std::optional<int> only = {});
 
  private:
   Answer<std::shared_ptr<const StageCut>> cutOf(const NodeRange& range, Stage number);

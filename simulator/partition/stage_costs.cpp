@@ -53,12 +53,15 @@ std::optional<Impossible> differenceOfWays(const PipelineTopology& topology, con
 /// Puts the costs of stages together for the ranks that they are on.
 class Assembly {
  public:
-  Assembly(const Partition& partition, const Profile& profile, const Placement& placement, int replicas, CostTable& table)
+  Assembly(const Partition& partition, const Profile& profile, const Placement& placement, int replicas, std::optional<int> only,
+           CostTable& table)
       : partition_(partition),
         profile_(profile),
         placement_(placement),
         replicas_(replicas),
+        only_(only),
         topology_(profile.topology, {ranksIn(placement)}, replicas),
+        counted_(profile.topology, {ranksIn(placement)}, replicas, only),
         table_(table) {
     if (const auto no = obstacleToPlace(profile, placement, replicas)) refuse(*no);
   }
@@ -67,6 +70,7 @@ class Assembly {
   void addMessages();
   void addLayerMessages();
   void addReductions();
+  void addSendOverheads() { addTimeOfSends(table_, placement_, profile_.sendOverhead); }
 
  private:
   /// Between two stages on different ranks. Throws UsageError where the two ways of a bidirectional placement differ.
@@ -74,7 +78,7 @@ class Assembly {
     if (placement_.bidirectional()) {
       if (const auto no = differenceOfWays(topology_, placement_, from, to, bytes)) refuse(*no);
     }
-    return topology_.message(placement_.rankOfStage[from.index()], placement_.rankOfStage[to.index()], bytes);
+    return counted_.message(placement_.rankOfStage[from.index()], placement_.rankOfStage[to.index()], bytes);
   }
   [[nodiscard]] bool isLocal(const Transfer& t) const {
     return placement_.rankOfStage.at(t.from.index()) == placement_.rankOfStage.at(t.to.index());
@@ -84,13 +88,14 @@ class Assembly {
   const Profile& profile_;
   const Placement& placement_;
   int replicas_;
-  PipelineTopology topology_;
+  std::optional<int> only_;
+  PipelineTopology topology_, counted_;  ///< of all replicas, and of `only_` where there is one
   CostTable& table_;
 };
 
 /// Times of an action on the slowest of the ranks that do it.
 void Assembly::scaleBySpeed(const FoldWith& foldWith) {
-  const StageSpeeds speeds = stageSpeeds(profile_, placement_, replicas_);
+  const StageSpeeds speeds = stageSpeeds(profile_, placement_, replicas_, only_);
   constexpr std::array times{&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight,
                              &StageCost::optimizer};
   for (std::size_t s = 0; s < speeds.size(); ++s) {
@@ -102,7 +107,7 @@ void Assembly::scaleBySpeed(const FoldWith& foldWith) {
       if (speed.costsOf >= 0) {
         const Profile& own = *profile_.topology.ranks.at(static_cast<std::size_t>(speed.costsOf)).own.costs;
         there = foldWith(partition_.stages[s], own)->cost;
-        there.optimizer = optimizerTime(cost.updatedBytes, own);
+        there.optimizer += optimizerTime(cost.updatedBytes, own);
       }
       for (const auto time : times)
         slowest.*time = std::max(slowest.*time, nsOf(static_cast<double>(there.*time) * speed.slowness, "a stage on a slow rank"));
@@ -173,7 +178,7 @@ void Assembly::addReductions() {
     const auto holders = static_cast<std::int64_t>(ranks.size()) * replicas_;
     const Bytes bytes = std::max<Bytes>(0, own[s]);
     table_.stages[s].reduce = ringTime(topology_.ringHop(ranks, bytes / holders), bytes, holders);
-    table_.stages[s].optimizer = optimizerTime(table_.stages[s].updatedBytes, profile_);
+    table_.stages[s].optimizer += optimizerTime(table_.stages[s].updatedBytes, profile_);
   }
 }
 
@@ -206,18 +211,22 @@ std::optional<Impossible> obstacleToPlace(const Profile& profile, const Placemen
   return std::nullopt;
 }
 
-StageSpeeds stageSpeeds(const Profile& profile, const Placement& placement, int replicas) {
+StageSpeeds stageSpeeds(const Profile& profile, const Placement& placement, int replicas, std::optional<int> only) {
   const Topology& topology = profile.topology;
   if (allAtFullSpeed(topology)) return {};
   if (const auto no = lackOfRanks(profile, ranksIn(placement) * replicas)) refuse(*no);
-  const PipelineTopology pipeline(topology, {ranksIn(placement)}, replicas);
+  const PipelineTopology pipeline(topology, {ranksIn(placement)}, replicas, only);
   StageSpeeds speeds;
   for (const Rank rank : placement.rankOfStage) speeds.push_back(pipeline.speeds(rank));
   return speeds;
 }
 
+int distinctReplicas(const Profile& profile, const Placement& placement, int replicas) {
+  return PipelineTopology(profile.topology, {ranksIn(placement)}, replicas).distinct();
+}
+
 CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition, const Profile& profile,
-                        const Placement& placement, int replicas, const FoldWith& foldWith) {
+                        const Placement& placement, int replicas, const FoldWith& foldWith, std::optional<int> only) {
   std::vector<Bytes> received, gradientsIn(stages.size(), 0);
   for (const auto& stage : stages) received.push_back(stage->cost.dataBytes);
   std::set<ValueId> released;
@@ -242,20 +251,23 @@ CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& s
     const auto input = std::ranges::lower_bound(held, t.value, {}, &std::pair<ValueId, Bytes>::first);
     if (input != held.end() && input->first == t.value) cost.sharedForWeight += std::min(input->second, heldForWeight(cost));
   }
-  Assembly assembly(partition, profile, placement, replicas, table);
+  Assembly assembly(partition, profile, placement, replicas, only, table);
   profile.sent.empty() ? assembly.addMessages() : assembly.addLayerMessages();
   assembly.addReductions();
   assembly.scaleBySpeed(foldWith);
+  assembly.addSendOverheads();
   return table;
 }
 
-CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement, int replicas) {
+CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement, int replicas,
+                    std::optional<int> only) {
   const StageFolds folds(graph, profile);
   std::vector<std::shared_ptr<const FoldedStage>> stages;
   for (const StageSpec& spec : partition.stages) stages.push_back(std::make_shared<const FoldedStage>(folds.fold(spec)));
-  return assembleCosts(stages, partition, profile, placement, replicas, [&](const StageSpec& spec, const Profile& own) {
-    return std::make_shared<const FoldedStage>(StageFolds(graph, own).fold(spec));
-  });
+  return assembleCosts(
+      stages, partition, profile, placement, replicas,
+      [&](const StageSpec& spec, const Profile& own) { return std::make_shared<const FoldedStage>(StageFolds(graph, own).fold(spec)); },
+      only);
 }
 
 void addOptimizerState(CostTable& costs, int copies, int shards) {

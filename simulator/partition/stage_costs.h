@@ -18,11 +18,11 @@ namespace pw {
 /// ranks (replicas, and both of a bidirectional placement) are reduced in a ring, 2 (D − 1) latencies and 2 (D − 1) / D · n over the link.
 /// A shared parameter on k ranks: a latency and (k − 1) · n to collect the gradients, with Transmit the same again for the values, plus a
 /// ring with replicas. Of a layer table exactly what it says (`Profile::sent`): no memory for messages, gradients or while an action runs.
-/// On ranks of the profile's topology: times are those of the rank's costs and speed, of replicas the longest of each action; messages and
-/// rings those of the slowest link (`PipelineTopology`). Throws UsageError where it lists too few ranks, and where a bidirectional
-/// placement has a stage on two ranks that differ in speed.
+/// On ranks of the profile's topology: times are those of the rank's costs and speed, and messages those of its links, of the longest
+/// replica at each place or of `only` one; rings are those of the slowest link (`PipelineTopology`). Throws UsageError where it lists too
+/// few ranks, and where a bidirectional placement has a stage on two ranks that differ in speed.
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement,
-                                  int replicas = 1);
+                                  int replicas = 1, std::optional<int> only = {});
 
 /// Why a job of so many ranks cannot run on the profile's topology, which lists fewer; nothing where it can. `costTable` and
 /// `stageSpeeds` throw the same.
@@ -32,7 +32,9 @@ namespace pw {
 
 /// How each stage is computed where it is. Empty where all ranks are as fast as the profile says. Throws UsageError where the topology
 /// lists too few ranks.
-[[nodiscard]] StageSpeeds stageSpeeds(const Profile& profile, const Placement& placement, int replicas);
+[[nodiscard]] StageSpeeds stageSpeeds(const Profile& profile, const Placement& placement, int replicas, std::optional<int> only = {});
+/// Replicas from this one on find what earlier ones do (`PipelineTopology::distinct`).
+[[nodiscard]] int distinctReplicas(const Profile& profile, const Placement& placement, int replicas);
 
 /// Adds the optimizer's state: `copies` of what a stage updates (momentum 1, Adam 2), spread over `shards` ≥ 1 ranks (ZeRO-1). The
 /// optimizer is bound by memory and was measured reading gradient and weight and writing the weight: each copy is read and written too.

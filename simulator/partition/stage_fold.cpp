@@ -124,6 +124,7 @@ class FoldTables {
     cost.backward = sum.backward + profile_.actionOverhead;
     cost.backwardInput = cost.backward - sum.weight;
     cost.backwardWeight = sum.weight + profile_.actionOverhead;
+    cost.optimizer = sum.optimizer;
     cost.activationBytes = sum.saved;
     for (const NodeRange& range : spec.checkpoints) {
       const NodeCost again = sums_.range(range.begin, range.end);

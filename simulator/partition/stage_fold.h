@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "simulator/partition/partition.h"
@@ -51,6 +52,7 @@ using FoldWith = std::function<std::shared_ptr<const FoldedStage>(const StageSpe
 
 /// What `costTable` makes of stages folded one by one. Cost: linear in stages, transfers and shared parameters.
 [[nodiscard]] CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition,
-                                      const Profile& profile, const Placement& placement, int replicas, const FoldWith& foldWith);
+                                      const Profile& profile, const Placement& placement, int replicas, const FoldWith& foldWith,
+                                      std::optional<int> only = {});
 
 }  // namespace pw

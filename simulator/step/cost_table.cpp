@@ -60,6 +60,19 @@ std::size_t requireRow(const Schedule& schedule, std::size_t rank) {
 
 }  // namespace
 
+void addTimeOfSends(CostTable& costs, const Placement& placement, Ns each) {
+  for (const MessageCost& message : costs.messages) {
+    if (placement.rankOfStage.at(message.from.index()) == placement.rankOfStage.at(message.to.index())) continue;
+    StageCost& sender = costs.stages.at(message.from.index());
+    if (message.backward) {
+      sender.backward += each;
+      sender.backwardInput += each;
+    } else {
+      sender.forward += each;
+    }
+  }
+}
+
 CostTable syntheticTable(const SyntheticCosts& costs, int stages) {
   if (stages < 1) throw UsageError(fmt::format("{} stages were requested; use at least 1", stages));
   const auto count = static_cast<std::size_t>(stages);

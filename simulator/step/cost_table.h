@@ -65,6 +65,9 @@ struct CostTable {
   bool operator==(const CostTable&) const = default;
 };
 
+/// Adds to each action so much for every message that it sends to another rank.
+void addTimeOfSends(CostTable& costs, const Placement& placement, Ns each);
+
 /// Synthetic costs: each list has one value, or one per stage; messages go between neighbouring stages in both directions. An empty
 /// `backward` is input + weight; without `backwardInput` or `backwardWeight` that part is what the other leaves of the backward, without
 /// both each is half. Throws UsageError when a list has another length or a negative time.

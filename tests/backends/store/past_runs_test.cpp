@@ -39,7 +39,8 @@ RunRecord recordOf(const std::string& schedule, double factor, int steps) {
       {.forward = {kMs}, .backward = {2 * kMs}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}}, 2);
   run.predicted = simulate(plan.schedule, plan.costs);
   const CostTable measured =
-      calibrated(plan.costs, {.forward = factor, .backward = factor, .optimizer = 1, .perAction = 0, .perMessage = 0}, 0);
+      calibrated(plan.costs, {.forward = factor, .backward = factor, .optimizer = 1, .perAction = 0, .perSend = 0, .perMessage = 0}, 0,
+                 plan.schedule.placement);
   for (int step = 0; step < steps; ++step) run.steps.push_back({step, 0, simulate(plan.schedule, measured)});
   return run;
 }

@@ -17,7 +17,8 @@
 namespace pw::test {
 namespace {
 
-constexpr Calibration kAdded{.forward = 1.25, .backward = 1.5, .optimizer = 2, .perAction = 30'000, .perMessage = 70'000};
+constexpr Calibration kAdded{
+    .forward = 1.25, .backward = 1.5, .optimizer = 2, .perAction = 30'000, .perSend = 60'000, .perMessage = 70'000};
 
 /// Equal up to what rounding each node instead of their sum changes.
 void expectAlike(Ns a, Ns b, std::size_t nodes) { EXPECT_LE(abs(a - b), nodes) << a << " and " << b; }
@@ -47,7 +48,7 @@ TEST(Calibration, OfAProfileIsThatOfItsPlansCosts) {
   const Placement placement = loopPlacement({2, 2, 1});
   const CostTable before = costTable(graph, partition, profile, placement, 1);
   const CostTable after = costTable(graph, partition, calibrated(profile, kAdded), placement, 1);
-  const CostTable expected = calibrated(before, kAdded, profile.actionOverhead);
+  const CostTable expected = calibrated(before, kAdded, profile.actionOverhead, placement);
   ASSERT_EQ(after.stages.size(), expected.stages.size());
   for (std::size_t s = 0; s < after.stages.size(); ++s) {
     const StageCost &a = after.stages[s], &b = expected.stages[s];
@@ -59,6 +60,15 @@ TEST(Calibration, OfAProfileIsThatOfItsPlansCosts) {
     expectAlike(a.optimizer, b.optimizer, nodes);
     EXPECT_EQ(a.activationBytes, b.activationBytes);
   }
+  Calibration withoutSends = kAdded;
+  withoutSends.perSend = 0;
+  const CostTable plain = costTable(graph, partition, calibrated(profile, withoutSends), placement, 1);
+  EXPECT_EQ(after.stages[0].forward, plain.stages[0].forward + kAdded.perSend);
+  EXPECT_EQ(after.stages[1].forward, plain.stages[1].forward) << "the last stage sends nothing forward";
+  EXPECT_EQ(after.stages[0].backward, plain.stages[0].backward) << "nor the first one backward";
+  EXPECT_EQ(after.stages[1].backward, plain.stages[1].backward + kAdded.perSend);
+  EXPECT_EQ(after.stages[1].backwardInput, plain.stages[1].backwardInput + kAdded.perSend);
+  EXPECT_EQ(after.stages[1].backwardWeight, plain.stages[1].backwardWeight);
   ASSERT_FALSE(after.messages.empty());
   EXPECT_EQ(after.messages, expected.messages);
   EXPECT_EQ(after.messages.front().latency, before.messages.front().latency + kAdded.perMessage);
@@ -67,7 +77,8 @@ TEST(Calibration, OfAProfileIsThatOfItsPlansCosts) {
 TEST(Calibration, LeavesNoLatencyBelowZero) {
   Profile profile;
   profile.topology.sameNode.latency = 50;
-  EXPECT_EQ(calibrated(profile, {.forward = 1, .backward = 1, .optimizer = 1, .perAction = 0, .perMessage = -80}).topology.sameNode.latency,
+  EXPECT_EQ(calibrated(profile, {.forward = 1, .backward = 1, .optimizer = 1, .perAction = 0, .perSend = 0, .perMessage = -80})
+                .topology.sameNode.latency,
             0);
 }
 

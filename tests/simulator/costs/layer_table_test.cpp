@@ -23,6 +23,7 @@ LayerTable sample() {
   LayerTable table{"gpt-2", 4, 30, 0.125, {}};
   table.layers.push_back({"embed", 7, 0, 3, 1000, 500, 500, 64, 3, "front.embed"});
   table.layers.push_back({"head, \"last\"", 900, 950, 850, 10, 0, 20, 0, Layer::kByLink, ""});
+  table.layers[1].optimizer = 44;
   return table;
 }
 
@@ -59,6 +60,9 @@ TEST(LayerTable, IsReadFromWhatSpreadsheetsWrite) {
   EXPECT_EQ(read("name\tforward_ns\tbackward_ns\tparameter_bytes\tactivation_bytes\toutput_bytes\na\t1\t2\t3\t40\t5\n", "t.csv"), wanted);
   EXPECT_EQ(read("name, forward_ns, backward_ns, parameter_bytes, activation_bytes, output_bytes\n\"a\" , 1, 2.0, 3, 40.00, 5\n", "t.csv"),
             wanted);
+  EXPECT_THAT(refusal("name;forward_ns;backward_ns;parameter_bytes;activation_bytes;output_bytes\na;1.000;2;3;40;5\n", "t.csv"),
+              HasSubstr("layer a has \"1.000\" as `forward_ns`"))
+      << "one, or a thousand";
   const std::string header = "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\n";
   for (const char* bad : {"1.5", "1.", ".0", "-1.0", "1.0e1", "1.0.0"})
     EXPECT_THAT(refusal(header + "a," + bad + ",2,3,4,5\n", "t.csv"), HasSubstr("layer a has")) << bad;

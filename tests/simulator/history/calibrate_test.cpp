@@ -30,11 +30,20 @@ CostTable costsOf(int stages) {
   return costs;
 }
 
-/// A step as it is measured where running adds `added`: what passes before an action is seen as a pause before it.
+/// Whether an action of the four stages sends something: not W, not F of the last stage, not the backward of the first.
+bool sends(const Span& span) {
+  if (span.kind == SpanKind::BackwardWeight) return false;
+  return span.kind == SpanKind::Forward ? span.stage < Stage(3) : span.stage > Stage(0);
+}
+
+/// A step as it is measured where running adds `added`: what passes before an action is seen as a pause before it, and what its messages
+/// take at its end as one after it.
 Trace measuredStep(const Schedule& schedule, const CostTable& costs, const Calibration& added) {
-  Trace trace = simulate(schedule, calibrated(costs, added, kOverhead));
+  Trace trace = simulate(schedule, calibrated(costs, added, kOverhead, schedule.placement));
   for (Span& span : trace.spans) {
-    if (isCompute(span.kind)) span.start += added.perAction;
+    if (!isCompute(span.kind)) continue;
+    span.start += added.perAction;
+    if (sends(span)) span.end -= added.perSend;
   }
   return trace;
 }
@@ -54,7 +63,8 @@ Example exampleOf(const std::string& name, const Calibration& added, int microba
   return example;
 }
 
-constexpr Calibration kAdded{.forward = 1.25, .backward = 1.5, .optimizer = 2, .perAction = 30'000, .perMessage = 70'000};
+constexpr Calibration kAdded{
+    .forward = 1.25, .backward = 1.5, .optimizer = 2, .perAction = 30'000, .perSend = 60'000, .perMessage = 70'000};
 
 TEST(Calibrate, FindsWhatRunningAdds) {
   for (const char* name : {"gpipe", "1f1b", "zb-h1"}) {
@@ -64,6 +74,7 @@ TEST(Calibrate, FindsWhatRunningAdds) {
     EXPECT_NEAR(report.calibration.backward, kAdded.backward, 1e-6) << name;
     EXPECT_NEAR(report.calibration.optimizer, kAdded.optimizer, 1e-6) << name;
     EXPECT_EQ(report.calibration.perAction, kAdded.perAction) << name;
+    EXPECT_EQ(report.calibration.perSend, kAdded.perSend) << name;
     EXPECT_NEAR(static_cast<double>(report.calibration.perMessage), static_cast<double>(kAdded.perMessage), 1) << name;
     EXPECT_GT(report.errorBefore, 0.3) << name;
     EXPECT_LT(report.errorAfter, 1e-3) << name;
@@ -75,7 +86,8 @@ TEST(Calibrate, PredictsOtherSchedulesThanItWasFittedTo) {
   const Calibration calibration = calibrate(std::vector{fitted.run()}, kOverhead).calibration;
   for (const char* name : {"1f1b", "zb-h1", "zb-h2"}) {
     const Example other = exampleOf(name, kAdded, 16);
-    const auto predicted = static_cast<double>(metricsOf(simulate(other.schedule, calibrated(other.costs, calibration, kOverhead))).step);
+    const auto predicted = static_cast<double>(
+        metricsOf(simulate(other.schedule, calibrated(other.costs, calibration, kOverhead, other.schedule.placement))).step);
     EXPECT_NEAR(predicted / static_cast<double>(metricsOf(other.steps.front()).step), 1, 1e-2) << name;
   }
 }
@@ -103,13 +115,14 @@ TEST(Calibrate, LeavesOutStepsThatWereDisturbed) {
 
 TEST(Calibrate, IsAsUncertainAsRunsDifferFromWhatTheOthersPredict) {
   // Every time of the second run is 1.2 times that of the first; each is predicted by the other alone.
-  const Calibration one{.forward = 1, .backward = 1, .optimizer = 1, .perAction = 0, .perMessage = 0};
-  const Calibration other{.forward = 1.2, .backward = 1.2, .optimizer = 1.2, .perAction = 0, .perMessage = 0};
+  const Calibration one{.forward = 1, .backward = 1, .optimizer = 1, .perAction = 0, .perSend = 0, .perMessage = 0};
+  const Calibration other{.forward = 1.2, .backward = 1.2, .optimizer = 1.2, .perAction = 0, .perSend = 0, .perMessage = 0};
   Example first = exampleOf("gpipe", one), second = exampleOf("gpipe", other);
   for (Example* example : {&first, &second}) {
     for (MessageCost& message : example->costs.messages) message.latency = message.transfer = 0;
     example->predicted = simulate(example->schedule, example->costs);
-    for (Trace& step : example->steps) step = simulate(example->schedule, calibrated(example->costs, example == &first ? one : other, 0));
+    for (Trace& step : example->steps)
+      step = simulate(example->schedule, calibrated(example->costs, example == &first ? one : other, 0, example->schedule.placement));
   }
   const CalibrationReport report = calibrate(std::vector{first.run(), second.run()}, 0);
   const double a = 0.2, b = 1 - 1 / 1.2;  // 1.2 instead of 1, and 1 instead of 1.2
