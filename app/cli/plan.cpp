@@ -146,13 +146,14 @@ std::string withPlanFields(const std::string& prediction, const PlannedModel& pl
   if (planned.oneRank) {
     json["one_rank"] = {{"step_ns", planned.oneRank->step}, {"peak_bytes", planned.oneRank->peak}};
     if (planned.oneRank->rank) json["one_rank"]["rank"] = planned.oneRank->rank->value;
+    if (planned.oneRank->replicas > 1) json["one_rank"]["replicas"] = planned.oneRank->replicas;
   }
   json["splits_moved_to_fit"] = planned.movedToFit;
   if (plan.cuts) {
     json["replica_splits"] = nlohmann::ordered_json::array();
     for (const ReplicaCut& cut : plan.cuts->replicas) json["replica_splits"].push_back(cut.splitNames);
     json["shown_replica"] = plan.cuts->shown;
-    json["step_with_same_splits_ns"] = planned.stepWithSameSplits.value_or(0).value;
+    if (planned.stepWithSameSplits) json["step_with_same_splits_ns"] = planned.stepWithSameSplits->value;
   }
   json["world_size"] = worldSize(plan);
   json["rank_order"] = nlohmann::ordered_json::array();
@@ -193,8 +194,9 @@ void printReplicaSplits(const PlannedModel& planned) {
   const ReplicaCuts& cuts = *planned.plan.cuts;
   for (std::size_t d = 0; d < cuts.replicas.size(); ++d)
     print(fmt::format("replica {}: stages begin at {}\n", d, fmt::join(cuts.replicas[d].splitNames, ", ")));
-  print(fmt::format("each has splits for its own ranks: with the same for all the step would take {}; shown is replica {}, the slowest\n",
-                    formatDuration(planned.stepWithSameSplits.value_or(0)), cuts.shown));
+  const std::string same = planned.stepWithSameSplits ? "the step would take " + formatDuration(*planned.stepWithSameSplits)
+                                                      : "a rank would be above its memory limit";
+  print(fmt::format("each has splits for its own ranks: with the same for all {}; shown is replica {}, the slowest\n", same, cuts.shown));
 }
 
 void printPlan(const PlannedModel& planned, const ExportRecord& exported, const std::vector<Recomputed>& recomputed,
@@ -281,15 +283,17 @@ int runPlan(const PlanArguments& o) {
 
 /// How the model is cut and how the stages are scheduled.
 void declareStages(CLI::App& sub, PlanOptions& o) {
-  sub.add_option("--ranks", o.ranks,
-                 "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")
+  sub.add_option(
+         "--ranks", o.ranks,
+         "Pipeline ranks (default: split points + 1, else those of a job, else one per GPU where there are several, else one per core)")
       ->check(wholeFrom(1, kMostPlanRanks))
       ->option_text("R");
   sub.add_option("--chunks", o.chunks, "Stages per rank (default: the schedule's usual number)")
       ->check(wholeFrom(1, kMostPlanChunks))
       ->option_text("V");
-  sub.add_option("--microbatches", o.microbatches,
-                 "Microbatches per step (default: 4 per rank, or fewer if --batch is smaller or not divisible by that)")
+  sub.add_option(
+         "--microbatches", o.microbatches,
+         "Microbatches per step (default: those of a job, else 4 per rank, or fewer if --batch is smaller or not divisible by that)")
       ->check(wholeFrom(1, kMaxMicrobatches))
       ->option_text("M");
   sub.add_option("--microbatch", o.microbatch, "Samples per microbatch (default: as exported)")

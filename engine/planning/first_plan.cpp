@@ -73,6 +73,13 @@ Bytes leastMemory(const Cluster& cluster, int ranks) {
   return least;
 }
 
+/// Balanced by time for the speeds of the cluster's ranks, as far as it lists them.
+std::vector<NodeId> balancedOn(const ModelGraph& graph, const Profile& profile, int ranks) {
+  if (lackOfRanks(profile, ranks)) return balancedSplits(graph, profile, ranks, Balance::Time);
+  const Placement placement = loopPlacement({ranks, ranks, 1});
+  return balancedSplits(graph, profile, ranks, Balance::Time, stageSpeeds(profile, placement, 1));
+}
+
 }  // namespace
 
 FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
@@ -85,9 +92,7 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
   const int most = ranksOf(std::ranges::max(clusters, {}, ranksOf));
   for (const int ranks : rankCounts(graph, std::min(places + 1, most))) {
     plan.ranks = ranks;
-    plan.begins = !graph.splitMarkers.empty() ? graph.splitMarkers
-                  : ranks > 1                 ? balancedSplits(graph, bytes, ranks, Balance::Time)
-                                              : std::vector<NodeId>();
+    plan.begins = !graph.splitMarkers.empty() ? graph.splitMarkers : ranks > 1 ? balancedOn(graph, bytes, ranks) : std::vector<NodeId>();
     if (layers) return plan;
     for (const bool recomputes : {false, true}) {
       plan.recomputes = recomputes;
@@ -103,7 +108,7 @@ FirstPlan firstPlan(const ModelGraph& graph, const std::string& preferred) {
         }
         if (cluster.origin == clusters.front().origin || !graph.splitMarkers.empty() || ranks == 1) return plan;
         FirstPlan balanced = plan;  // by the times of this cluster, if it fits so, too
-        balanced.begins = balancedSplits(graph, estimate(graph, microbatch, cluster), ranks, Balance::Time);
+        balanced.begins = balancedOn(graph, estimate(graph, microbatch, cluster), ranks);
         return peakOf(graph, bytes, balanced).value_or(Bytes{0}) <= leastMemory(cluster, ranks) ? balanced : plan;
       }
     }

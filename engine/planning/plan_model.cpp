@@ -73,6 +73,13 @@ bool settlePlanShape(PlanOptions& o, const ModelGraph& graph) {
   return byDefault;
 }
 
+/// Where nothing else was asked for, a job is planned on its own ranks, with its own microbatches.
+void settleLikeJob(PlanOptions& o, const Job& job) {
+  if (o.schedule.ends_with(".csv")) return;
+  if (o.microbatches == 0 && o.batch == 0) o.microbatches = job.schedule.microbatches;
+  if (o.ranks == 0 && o.splits.empty()) o.ranks = shapeOf(job.schedule).ranks;
+}
+
 /// The requested schedule, for the ranks and stages that options and model determine. Refuses impossible combinations and unknown names
 /// before anything is measured.
 Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
@@ -204,12 +211,13 @@ void splitReplicas(PlannedModel& planned, ModelCosts& model, MadeOrder& made) {
   CostTable costs = made.priced.costs;
   addOptimizerState(costs, stateCopies(planned.request.optimizer), optimizerShards(planned.request, made.rows.placement));
   const Ns same = metricsOf(simulate(made.rows, costs)).step;
-  std::optional<OwnSplits> own = ownSplits(planned.request, model, made.rows, same);
+  const bool fits = excessOf(compile(made.rows, costs).peakBytes, planned.limits) == 0;
+  std::optional<OwnSplits> own = ownSplits(planned.request, model, made.rows, fits ? std::optional(same) : std::nullopt);
   if (!own) return;
   planned.request = std::move(own->request);
   made.priced = std::move(own->priced);
   made.certificate.reset();  // of an order for other costs
-  planned.stepWithSameSplits = same;
+  if (fits) planned.stepWithSameSplits = same;
   planned.limits = memoryLimits(planned.request, planned.profile, made.rows.rows.size());
 }
 
@@ -278,6 +286,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
     refuseWhatCannotMeasure(o.how, costsFrom(o));
   }
   requireConsistent(o.optimizer);
+  if (job) settleLikeJob(o, *job);
   planned.microbatchesByDefault = settlePlanShape(o, graph);
   settleBatch(o, graph);
   const Schedule schedule = chooseSchedule(o, graph);

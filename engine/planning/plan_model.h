@@ -22,20 +22,20 @@ struct PlanOptions {
   std::string schedule = "1f1b";                       ///< a name, also `auto`, or a CSV file
   double seconds = 2;                                  ///< how long the order of `auto` is searched
   std::function<bool(double share)> shouldContinue{};  ///< then: as of `OrderEffort`
-  int ranks = 0;                                       ///< 0: split points + 1, else one per GPU where there are several, else one per core
-  int chunks = 0;                                      ///< stages per rank; 0: as the schedule usually has
-  int microbatches = 0;                                ///< per step of each replica; 0: 4 per rank, or fewer where the batch is smaller
-  std::int64_t microbatch = 0;                         ///< samples in a full microbatch; 0: as exported
-  std::int64_t batch = 0;                              ///< samples per step over all replicas; 0: all microbatches are full
-  int replicas = 1;                                    ///< data-parallel copies of the pipeline
-  bool sameSplits = false;                             ///< for all replicas, also where they would be faster with their own
-  std::vector<std::string> splits;                     ///< where stages begin: `blocks.2`, `blocks.1:end`, `@node`
-  Balance balance = Balance::Time;                     ///< what is balanced without `splits`
-  std::string profile;                                 ///< file
-  std::optional<Profile> profileAtHand;                ///< instead of a file
-  std::string cluster;         ///< preset or file; with a profile, only its ranks and links; without both, costs are measured
-  std::vector<int> rankOrder;  ///< the ranks along the pipeline (`PlanRequest::rankOrder`); empty: as numbered
-  std::string memoryLimit;     ///< of a rank: `24GiB`
+  int ranks = 0;                ///< 0: split points + 1, else those of a job, else one per GPU where there are several, else one per core
+  int chunks = 0;               ///< stages per rank; 0: as the schedule usually has
+  int microbatches = 0;         ///< per step of each replica; 0: those of a job, else 4 per rank, or fewer where the batch is smaller
+  std::int64_t microbatch = 0;  ///< samples in a full microbatch; 0: as exported
+  std::int64_t batch = 0;       ///< samples per step over all replicas; 0: all microbatches are full
+  int replicas = 1;             ///< data-parallel copies of the pipeline
+  bool sameSplits = false;      ///< for all replicas, also where they would be faster with their own
+  std::vector<std::string> splits;       ///< where stages begin: `blocks.2`, `blocks.1:end`, `@node`
+  Balance balance = Balance::Time;       ///< what is balanced without `splits`
+  std::string profile;                   ///< file
+  std::optional<Profile> profileAtHand;  ///< instead of a file
+  std::string cluster;                   ///< preset or file; with a profile, only its ranks and links; without both, costs are measured
+  std::vector<int> rankOrder;            ///< the ranks along the pipeline (`PlanRequest::rankOrder`); empty: as numbered
+  std::string memoryLimit;               ///< of a rank: `24GiB`
   Recompute recompute = RecomputeNone();
   std::optional<Sharing> share;  ///< nothing: the faster one
   OptimizerSpec optimizer;       ///< its kind and momentum: whose state is counted

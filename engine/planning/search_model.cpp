@@ -303,6 +303,7 @@ std::string searchJson(const SearchedModel& searched, int most) {
   if (searched.oneRank) {
     json["one_rank"] = {{"step_ns", searched.oneRank->step}, {"peak_bytes", searched.oneRank->peak}};
     if (searched.oneRank->rank) json["one_rank"]["rank"] = searched.oneRank->rank->value;
+    if (searched.oneRank->replicas > 1) json["one_rank"]["replicas"] = searched.oneRank->replicas;
   }
   if (!found.candidates.empty())
     json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));

@@ -26,6 +26,7 @@
 #include "simulator/plan/possible.h"
 #include "simulator/search/fitted_splits.h"
 #include "simulator/search/rank_order.h"
+#include "simulator/search/replica_splits.h"
 
 namespace pw {
 namespace {
@@ -211,9 +212,12 @@ Answer<Candidate> StudyWorker::evaluated(const StudyPoint& point) {
   if (!rows_) rows_ = std::make_shared<CandidateRows>(shape_);
   if (!evaluator_) evaluator_.emplace(shape_, rows_);
   Answer<Candidate> candidate = evaluator_->evaluate(start, point.recompute);
-  if (!candidate || candidate->fits() || !movable) return candidate;
-  const std::vector<NodeId> begins = splitsToFit(shape_, *shared_->balancer, *evaluator_, point.recompute, start.begins);
-  return begins == start.begins ? candidate : evaluator_->evaluate({SplitSource::Fit, begins}, point.recompute);
+  if (!candidate || !movable) return candidate;
+  if (!candidate->fits()) {
+    const std::vector<NodeId> begins = splitsToFit(shape_, *shared_->balancer, *evaluator_, point.recompute, start.begins);
+    if (begins != start.begins) candidate = evaluator_->evaluate({SplitSource::Fit, begins}, point.recompute);
+  }
+  return candidate ? withOwnSplits(shape_, *std::move(candidate), rows_->rows) : candidate;
 }
 
 /// Of a schedule that is made for the costs.
@@ -224,9 +228,10 @@ Answer<Candidate> StudyWorker::withMadeOrder(PlanRequest request, const StudyPoi
   if (auto no = obstacleToOrder(request, *shared_->model, shape_.stages)) return *std::move(no);
   if (movable) request.begins = splitsForMadeOrder(shape_, *shared_->balancer, point.recompute, start.begins, effort);
   MadeOrder order = makeOrder(request, *shared_->model, shape_.stages, effort);
-  Answer<Candidate> candidate = Evaluator(shape_, std::move(order.rows)).evaluate({start.source, request.begins}, point.recompute);
-  if (candidate) candidate->certificate = std::move(order.certificate);
-  return candidate;
+  Answer<Candidate> candidate = Evaluator(shape_, order.rows).evaluate({start.source, request.begins}, point.recompute);
+  if (!candidate) return candidate;
+  candidate->certificate = std::move(order.certificate);  // gone with other splits
+  return movable ? withOwnSplits(shape_, *std::move(candidate), order.rows) : candidate;
 }
 
 StudyResult StudyWorker::run(const StudyPoint& point) {

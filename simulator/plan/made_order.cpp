@@ -112,9 +112,11 @@ std::vector<CostTable> costsToTry(const PlanRequest& request, ModelCosts& model,
 /// The order found, as a plan has it; with less room where the plan's rows need more than the order alone.
 std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, OrderProblem problem, const OrderEffort& effort,
                              std::string& by) {
-  constexpr int kAttempts = 3;
+  constexpr int kAttempts = 8, kFull = 3;
+  OrderEffort share = effort;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    std::optional<FoundOrder> found = findOrder(problem, effort);
+    if (attempt == kFull) share.seconds /= 4;  // rarely needed
+    std::optional<FoundOrder> found = findOrder(problem, share);
     if (!found) return std::nullopt;
     if (madeSchedule(request.schedule) != nullptr) found->schedule.name = request.schedule;
     Tried tried = tryRows(request, model, found->schedule);
@@ -227,8 +229,9 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     std::optional<Tried> tried = ordered(request, model, problem, share, foundBy);
     keep(std::move(tried), foundBy);
   }
-  // What follows the makespan may take a rank longer whose last action comes last; then a family may end the step earlier.
-  if (best && best->step > best->makespan && !automatic && !ownRoom) keepFamilies();
+  // What follows the makespan may take a rank longer whose last action comes last; then a family may end the step earlier. And where no
+  // order was found that fits with all that a plan's rows need, one may.
+  if ((!best || best->step > best->makespan) && !automatic && !ownRoom) keepFamilies();
   if (!best) {
     const Schedule serial = serialSchedule(placements.front(), shape.ranks, shape.microbatches);
     const CostTable costs = costsToTry(request, model, serial).back();

@@ -97,8 +97,9 @@ class SavingSearch {
  private:
   [[nodiscard]] PlanSetting settingOf(const PlanRequest& request) {
     const Schedule& rows = compiled_.rows();
-    return {model_.graph(), model_.profile(), rows, request.replicas, request.optimizer, optimizerShards(request, rows.placement),
-            &model_,        &compiled_};
+    return {model_.graph(),   model_.profile(),  rows,
+            request.replicas, request.optimizer, optimizerShards(request, rows.placement),
+            &model_,          &compiled_,        targetBytes(model_.graph(), request.loss, request.microbatch)};
   }
 
   /// Of the same rows with other costs: by the rank that this frees most of.
@@ -150,7 +151,8 @@ class SavingSearch {
       other.schedule = family.name;
       const Schedule rows = planRows(family.generate(shape), request_.replicas, request_.rankOrder);
       CompiledRows compiled(rows);
-      considerPlan({.by = MemorySaving::By::Schedule, .schedule = std::string(family.name)}, other, compiled);
+      considerPlan({.by = MemorySaving::By::Schedule, .schedule = std::string(family.name), .chunks = shape.stages / shape.ranks}, other,
+                   compiled);
     }
   }
 

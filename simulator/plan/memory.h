@@ -30,6 +30,7 @@ struct MemorySaving {
   } by = By::Recomputing;
   Stage stage{};
   std::string schedule{};
+  int chunks = 0;   ///< of that schedule, with the plan's splits
   Rank rank{};      ///< where a recomputed stage or ZeRO-1 frees most; else the rank that needs the most now
   Bytes freed = 0;  ///< of that rank's peak
   Ns step = 0;      ///< of the plan then

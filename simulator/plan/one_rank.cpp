@@ -32,7 +32,7 @@ OneRank onFirst(const PlanRequest& request, ModelCosts& model, bool trains) {
   CostTable costs = price(alone, model, compiled).costs;
   addOptimizerState(costs, stateCopies(alone.optimizer), optimizerShards(alone, rows.placement));
   const Metrics metrics = metricsOf(simulate(rows, costs));
-  return {metrics.step, metrics.ranks.front().peakBytes};
+  return {metrics.step, metrics.ranks.front().peakBytes, {}, request.replicas};
 }
 
 /// As many ranks as there are replicas that the peak fits: the fastest, then the first; nothing where there are fewer.
@@ -77,10 +77,12 @@ std::optional<OneRank> onOneRank(const PlanRequest& request, ModelCosts& model, 
 }
 
 std::string toString(const OneRank& one, Ns pipelined) {
-  const std::string where = one.rank ? fmt::format("rank {} alone", one.rank->value) : "one rank";
+  const std::string where = one.replicas > 1 ? "one rank for each replica"
+                            : one.rank       ? fmt::format("rank {} alone", one.rank->value)
+                                             : "one rank";
   if (one.step <= pipelined)
-    return fmt::format("One device suffices: the whole model takes {} per step on {}, with {} of memory.", formatDuration(one.step), where,
-                       formatSize(one.peak));
+    return fmt::format("One device{} suffices: the whole model takes {} per step on {}, with {} of memory.",
+                       one.replicas > 1 ? " for each replica" : "", formatDuration(one.step), where, formatSize(one.peak));
   return fmt::format("On {} the step would take {} ({:.2f} times as long).", where, formatDuration(one.step),
                      static_cast<double>(one.step) / static_cast<double>(pipelined));
 }

@@ -13,6 +13,7 @@ struct OneRank {
   Ns step = 0;
   Bytes peak = 0;
   std::optional<JobRank> rank = std::nullopt;  ///< of the cluster, where ranks differ; of several replicas the first
+  int replicas = 1;                            ///< each on a rank of its own
 
   bool operator==(const OneRank&) const = default;
 };

@@ -1,6 +1,10 @@
 #include "simulator/plan/possible.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +16,7 @@
 #include "simulator/plan/recompute_to_fit.h"
 #include "simulator/plan/replica_prices.h"
 #include "simulator/step/compiled_rows.h"
+#include "simulator/step/execute.h"
 
 namespace pw {
 Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph& graph) {
@@ -40,13 +45,57 @@ std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placem
                   graph.name.empty() ? "The model" : graph.name, changes.front().state->name)};
 }
 
+namespace {
+
+/// Whether an action or message takes longer in one table than in the other; they are of the same cut.
+bool isLongerSomewhere(const CostTable& a, const CostTable& b) {
+  constexpr std::array times{&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight,
+                             &StageCost::optimizer};
+  for (std::size_t s = 0; s < a.stages.size(); ++s) {
+    if (std::ranges::any_of(times, [&](auto time) { return a.stages[s].*time > b.stages[s].*time; })) return true;
+  }
+  for (std::size_t m = 0; m < a.messages.size(); ++m) {
+    if (a.messages[m].latency > b.messages[m].latency || a.messages[m].transfer > b.messages[m].transfer) return true;
+  }
+  return false;
+}
+
+/// The costs of the replica whose step is the longest, where replicas find other ranks or links; of several the first. A sum of gradients
+/// is not made to wait for a replica that is later.
+CostTable costsOfSlowest(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled, const Partition& partition) {
+  const Placement& placement = compiled.rows().placement;
+  std::vector<CostTable> tables;
+  for (int d = 0; d < distinctReplicas(model.profile(), placement, request.replicas); ++d) {
+    CostTable costs = model.costTable(partition, placement, request.replicas, d);
+    if (std::ranges::any_of(tables, [&](const CostTable& other) { return !isLongerSomewhere(costs, other); })) continue;
+    std::erase_if(tables, [&](const CostTable& other) { return !isLongerSomewhere(other, costs); });
+    tables.push_back(std::move(costs));
+  }
+  std::optional<std::pair<Ns, std::size_t>> slowest;
+  for (std::size_t i = 0; i < tables.size() && tables.size() > 1; ++i) {
+    CostTable costs = tables[i];
+    costs.microbatchScale = microbatchScale(request, 0);
+    requireSummable(costs, shapeOf(compiled.rows()));
+    addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, placement));
+    const Program& program = compiled.timed(costs);
+    Times times;
+    execute(program, times);
+    const Ns step = stepOf(compiled.rows(), costs, program, times);
+    if (!slowest || step > slowest->first) slowest = {step, i};
+  }
+  return std::move(tables[slowest ? slowest->second : 0]);
+}
+
+}  // namespace
+
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
   if (!request.replicaBegins.empty()) return tryPriceReplicas(request, model, compiled);
   const ModelGraph& graph = model.graph();
   const Profile& profile = model.profile();
   const Schedule& rows = compiled.rows();
-  const PlanSetting setting{graph,  profile,  rows, request.replicas, request.optimizer, optimizerShards(request, rows.placement),
-                            &model, &compiled};
+  const Bytes targets = targetBytes(graph, request.loss, request.microbatch);
+  const PlanSetting setting{graph,  profile,   rows,   request.replicas, request.optimizer, optimizerShards(request, rows.placement),
+                            &model, &compiled, targets};
   if (auto no = lackOfRanks(profile, static_cast<int>(rows.rows.size()) * request.replicas)) return *std::move(no);
   const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
   const std::vector<Bytes> limits = memoryLimits(request, profile, rows.rows.size());
@@ -62,7 +111,10 @@ Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledR
   if (auto no = obstacleToCopies(graph, rows.placement)) return *std::move(no);
   priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
-  priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);
+  const bool differ = !rows.placement.bidirectional() && distinctReplicas(profile, rows.placement, request.replicas) > 1;
+  priced.costs = differ ? costsOfSlowest(request, model, compiled, priced.partition)
+                        : model.costTable(priced.partition, rows.placement, request.replicas);
+  priced.costs.stages.back().dataBytes += targets;
   priced.costs.microbatchScale = microbatchScale(request, 0);  // whose microbatches are the largest
   requireSummable(priced.costs, shapeOf(rows));
   return priced;

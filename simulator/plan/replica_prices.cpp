@@ -133,7 +133,9 @@ Answer<Priced> tryPriceReplicas(const PlanRequest& request, ModelCosts& model, C
           d)};
     } else if (first.shared != one->partition.shared) {
       one->partition.shared = first.shared;
+      const Bytes targets = one->costs.stages.back().dataBytes;  // and its own inputs
       one->costs = costs.costTable(one->partition, rows.placement, 1);
+      one->costs.stages.back().dataBytes = targets;
     }
     one->costs.microbatchScale = microbatchScale(request, d);
     cuts.replicas.push_back({std::move(one->partition), {}, std::move(one->costs)});

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "schedules/schedule.h"
+#include "simulator/model/loss.h"
 #include "simulator/partition/partition.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/step/cost_table.h"
@@ -23,7 +24,12 @@ struct PlanSetting {
   // Caches kept from one plan to the next; null: computed each time.
   ModelCosts* model = nullptr;       ///< of graph and profile
   CompiledRows* compiled = nullptr;  ///< of the schedule
+  Bytes targets = 0;                 ///< of a microbatch's loss: on the last stage, of all microbatches all the time, as inputs are
 };
+
+/// Of the targets that a loss compares the model's first output with, of a microbatch of so many samples: a class for each row, or a value
+/// for each of its; 0 where it has none, and of a layer table.
+[[nodiscard]] Bytes targetBytes(const ModelGraph& graph, const Loss& loss, std::int64_t microbatch);
 
 /// The costs with the optimizer's state, and the most memory of each rank.
 [[nodiscard]] CostTable costsOf(const PlanSetting& setting, const Partition& partition);

@@ -5,10 +5,12 @@
 
 #include "schedules/generate.h"
 #include "simulator/partition/model_costs.h"
+#include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/possible.h"
 #include "simulator/plan/replica_prices.h"
 #include "simulator/report/metrics.h"
+#include "simulator/search/evaluate.h"
 #include "simulator/search/fitted_splits.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/simulate.h"
@@ -27,7 +29,28 @@ bool replicasDiffer(const PlanRequest& request, const Profile& profile) {
   return false;
 }
 
-std::optional<OwnSplits> ownSplits(const PlanRequest& request, ModelCosts& model, const Schedule& rows, Ns common) {
+namespace {
+
+/// Of all cuts of one pipeline the best where they are few; else `begins`.
+std::vector<NodeId> bestOfFew(const PlanRequest& request, const ModelGraph& graph, const std::shared_ptr<const Profile>& profile,
+                              const Schedule& rows, const std::vector<NodeId>& begins) {
+  constexpr double kFew = 5'000;
+  std::vector<NodeId> places;
+  for (const SplitPoint& point : splitPoints(graph, bindBatch(graph, request.microbatch))) places.push_back(point.begin);
+  if (cutsAt(places.size(), begins.size()) > kFew) return begins;
+  SearchShape shape;
+  shape.request = request;
+  shape.stages = static_cast<int>(rows.placement.stages());
+  shape.profile = {profile, false};
+  shape.model = std::make_shared<ModelCosts>(graph, *profile, request.microbatch);
+  Evaluator evaluator(shape, rows);
+  const Answer<Candidate> start = evaluator.evaluate({SplitSource::Time, begins}, request.recompute);
+  return start ? evaluator.improve(*start, places, 1, [](double) { return true; }).request.begins : begins;
+}
+
+}  // namespace
+
+std::optional<OwnSplits> ownSplits(const PlanRequest& request, ModelCosts& model, const Schedule& rows, std::optional<Ns> common) {
   const Profile& profile = model.profile();
   if (lackOfRanks(profile, request.ranks * request.replicas) || !replicasDiffer(request, profile)) return std::nullopt;
   const auto stages = static_cast<int>(rows.placement.stages());
@@ -37,7 +60,8 @@ std::optional<OwnSplits> ownSplits(const PlanRequest& request, ModelCosts& model
     const auto costs = std::make_shared<const Profile>(std::move(pipeline.profile));
     if (madeSchedule(pipeline.request.schedule) != nullptr) pipeline.request.schedule = "1f1b";  // the rows are given
     const auto balanced = balancedSplits(model.graph(), *costs, stages, Balance::Time, stageSpeeds(*costs, rows.placement, 1));
-    own.request.replicaBegins.push_back(splitsWithinLimits(pipeline.request, model.graph(), costs, rows, balanced, {}));
+    own.request.replicaBegins.push_back(bestOfFew(pipeline.request, model.graph(), costs, rows,
+                                                  splitsWithinLimits(pipeline.request, model.graph(), costs, rows, balanced, {})));
   }
   const auto& begins = own.request.replicaBegins;
   if (std::ranges::count(begins, begins.front()) == request.replicas) return std::nullopt;
@@ -47,10 +71,22 @@ std::optional<OwnSplits> ownSplits(const PlanRequest& request, ModelCosts& model
   CostTable costs = priced->costs;
   addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, rows.placement));
   own.step = metricsOf(simulate(rows, costs)).step;
-  if (own.step >= common) return std::nullopt;
+  if (common && own.step >= *common) return std::nullopt;
   own.request.begins = begins[static_cast<std::size_t>(priced->cuts->shown)];
   own.priced = *std::move(priced);
   return own;
+}
+
+Candidate withOwnSplits(SearchShape shape, Candidate candidate, const Schedule& rows) {
+  const auto own = ownSplits(candidate.request, *shape.model, rows, candidate.fits() ? std::optional(candidate.step) : std::nullopt);
+  if (!own) return candidate;
+  shape.request.rankOrder = candidate.request.rankOrder;
+  shape.request.begins = own->request.begins;
+  shape.request.replicaBegins = own->request.replicaBegins;
+  Answer<Candidate> found = Evaluator(shape, rows).evaluate({candidate.split, own->request.begins}, candidate.request.recompute);
+  if (!found) return candidate;
+  found->moves = candidate.moves;
+  return *std::move(found);
 }
 
 }  // namespace pw

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "simulator/plan/planner.h"
+#include "simulator/search/evaluate.h"
+#include "simulator/search/search.h"
 
 namespace pw {
 
@@ -12,14 +14,19 @@ namespace pw {
 [[nodiscard]] bool replicasDiffer(const PlanRequest& request, const Profile& profile);
 
 /// The request with splits for each replica's own ranks (`PlanRequest::replicaBegins`) and what it costs: balanced by time, or within
-/// memory limits, as for one pipeline. Nothing where replicas do not differ, they get the same splits, a rank is above its limit, or the
-/// step is not shorter than `common`, which is that of the request as it is [ns]. `rows`: of the plan. Cost: a balance and a `price` for
-/// each replica.
+/// memory limits, as for one pipeline; of few ways to cut (5,000) the best. Nothing where replicas do not differ, they get the same splits,
+/// a rank is above its limit, or the step is not shorter than `common`, which is that of the request as it is [ns]; nothing: that does not
+/// fit. `rows`: of the plan. Cost: a balance, perhaps those ways, and a `price` for each replica.
 struct OwnSplits {
   PlanRequest request;
   Priced priced;
   Ns step = 0;
 };
-[[nodiscard]] std::optional<OwnSplits> ownSplits(const PlanRequest& request, ModelCosts& model, const Schedule& rows, Ns common);
+[[nodiscard]] std::optional<OwnSplits> ownSplits(const PlanRequest& request, ModelCosts& model, const Schedule& rows,
+                                                 std::optional<Ns> common);
+
+/// The candidate with splits for each replica's own ranks, where replicas differ and that is faster, or fits where it does not. `shape`: of
+/// the candidate; `rows`: of its plan. Cost: as `ownSplits`.
+[[nodiscard]] Candidate withOwnSplits(SearchShape shape, Candidate candidate, const Schedule& rows);
 
 }  // namespace pw

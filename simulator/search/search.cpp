@@ -60,7 +60,6 @@ class Searcher {
   };
   [[nodiscard]] std::vector<Place> bestPlaces() const;
   [[nodiscard]] std::optional<Candidate> improved(SearchShape shape, const Candidate& start);
-  [[nodiscard]] static Candidate withOwnSplits(SearchShape shape, Candidate best);
   void improveBest();
   void makeOrders();
   [[nodiscard]] std::int64_t orderWork() const { return combinations_.withOrders ? kOrderWork * std::max(0, space_.orders) : 0; }
@@ -247,25 +246,13 @@ std::optional<Candidate> Searcher::improved(SearchShape shape, const Candidate& 
     });
     if (Evaluator::isBetterCut(moved, best)) best = moved;
   }
-  best = withOwnSplits(std::move(shape), std::move(best));
+  shape.request.rankOrder = best.request.rankOrder;
+  const Schedule rows = Evaluator(shape).rows();
+  best = withOwnSplits(std::move(shape), std::move(best), rows);
   count(1);
   return best.moves > 0 || best.request.rankOrder != start.request.rankOrder || !best.request.replicaBegins.empty()
              ? std::optional(std::move(best))
              : std::nullopt;
-}
-
-/// With splits for each replica's own ranks where replicas differ and that is faster.
-Candidate Searcher::withOwnSplits(SearchShape shape, Candidate best) {
-  shape.request.rankOrder = best.request.rankOrder;
-  const Evaluator common(shape);
-  const auto own = best.fits() ? ownSplits(best.request, *shape.model, common.rows(), best.step) : std::nullopt;
-  if (!own) return best;
-  shape.request.begins = own->request.begins;
-  shape.request.replicaBegins = own->request.replicaBegins;
-  Answer<Candidate> found = Evaluator(shape).evaluate({best.split, own->request.begins}, best.request.recompute);
-  if (!found) return best;
-  found->moves = best.moves;
-  return *std::move(found);
 }
 
 void Searcher::improveBest() {

@@ -40,7 +40,7 @@ std::string savingText(const MemorySaving& saving, Ns step) {
     switch (saving.by) {
       case MemorySaving::By::Recomputing: return fmt::format("recompute stage {}", saving.stage.value);
       case MemorySaving::By::Zero1: return "--zero1";
-      case MemorySaving::By::Schedule: return "--schedule " + saving.schedule;
+      case MemorySaving::By::Schedule: return fmt::format("--schedule {} --chunks {} with these splits", saving.schedule, saving.chunks);
       case MemorySaving::By::Splits: return "--balance memory";
     }
     return {};
@@ -107,7 +107,7 @@ std::string withMemory(const std::string& document, const PlanMemory& memory) {
     switch (saving.by) {
       case MemorySaving::By::Recomputing: one = {{"what", "recompute"}, {"stage", saving.stage.value}}; break;
       case MemorySaving::By::Zero1: one = {{"what", "zero1"}}; break;
-      case MemorySaving::By::Schedule: one = {{"what", "schedule"}, {"schedule", saving.schedule}}; break;
+      case MemorySaving::By::Schedule: one = {{"what", "schedule"}, {"schedule", saving.schedule}, {"chunks", saving.chunks}}; break;
       case MemorySaving::By::Splits: one = {{"what", "balance"}, {"balance", "memory"}}; break;
     }
     one["rank"] = saving.rank.value;

@@ -128,7 +128,7 @@ def plan(
 
     :param model: the archive, or several where each stage was exported on its own.
     :param layers: instead of a model: a table of layers with their costs (``.json``, ``.csv``).
-    :param ranks: of a pipeline; 0: split points + 1, else one per GPU where there are several, else one per core.
+    :param ranks: of a pipeline; 0: split points + 1, else those of a job, else one per GPU where there are several, else one per core.
     :param microbatches: per step of each replica; 0: 4 per rank, or fewer where the batch is smaller.
     :param schedule: a name of :func:`schedules`, ``auto`` (an order made for the stages' costs and the memory limit), or a CSV file.
     :param chunks: stages per rank; 0: the schedule's usual number.

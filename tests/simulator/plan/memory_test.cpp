@@ -7,6 +7,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/setting.h"
 #include "simulator/report/metrics.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
@@ -77,6 +78,7 @@ TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
     const PlanMemory memory = memoryOf(c.request, model, rows, priced.partition);
     const auto measured = [&](const Partition& partition, int shards) {
       CostTable costs = costTable(c.graph, partition, c.profile, rows.placement, copies);
+      costs.stages.back().dataBytes += targetBytes(c.graph, c.request.loss, c.request.microbatch);
       addOptimizerState(costs, 2, shards);
       return metricsOf(simulate(rows, costs));
     };

@@ -14,10 +14,13 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/partition/model_costs.h"
+#include "simulator/partition/partition.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/excess.h"
 #include "simulator/plan/plan_fits.h"
 #include "simulator/plan/possible.h"
+#include "simulator/plan/setting.h"
 #include "simulator/report/metrics.h"
 #include "simulator/search/replica_splits.h"
 #include "simulator/step/compiled_rows.h"
@@ -85,6 +88,45 @@ TEST(ReplicaPrices, OfTheSameSplitsOnEqualRanksAreThoseOfAllReplicasTogether) {
   }
 }
 
+TEST(ReplicaPrices, OfTheSameSplitsOnOtherRanksAreThoseOfTheSlowestReplica) {
+  const ModelGraph graph = sample("gpt_small");
+  Profile profile = profileFor(graph, {1, 0.5, 0.5, 1, 0.8, 0.7});
+  profile.topology.links.push_back({JobRank(4), JobRank(5), {30'000, 1e10}});
+  const auto points = splitPoints(graph, bindBatch(graph, 2));
+  ModelCosts model(graph, profile, 2);
+  std::mt19937_64 random(13);
+  std::set<int> slowest;
+  for (int i = 0; i < 12; ++i) {
+    PlanRequest request = requestFor(i % 2 == 0 ? "1f1b" : "zbv", 3);
+    request.begins = randomBegins(random, points, rowsOf(request).placement.stages() - 1);
+    request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+    const Schedule rows = rowsOf(request);
+    const auto stepWith = [&](CostTable costs) {
+      addOptimizerState(costs, stateCopies(request.optimizer), 1);
+      return stepOf(rows, costs);
+    };
+    CompiledRows compiled(rows);
+    const Ns together = stepWith(tryPrice(request, model, compiled).orThrow().costs);
+    std::vector<Ns> alone;
+    for (int d = 0; d < 3; ++d) {  // the gradients' sums are those of all
+      CostTable costs = model.costTable(model.cut(request.begins).orThrow(), rows.placement, 3);
+      const OwnPipeline own = pipelineOf(request, profile, d);
+      const CostTable ofOne =
+          costTable(graph, cutGraph(graph, request.begins, bindBatch(graph, 2), nullptr), own.profile, rows.placement, 1);
+      for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+        const Ns sum = costs.stages[s].reduce;
+        costs.stages[s] = ofOne.stages[s];
+        costs.stages[s].reduce = sum;
+      }
+      costs.messages = ofOne.messages;
+      alone.push_back(stepWith(costs));
+    }
+    EXPECT_EQ(together, std::ranges::max(alone));
+    slowest.insert(static_cast<int>(std::ranges::max_element(alone) - alone.begin()));
+  }
+  EXPECT_GE(slowest.size(), 2U) << "which one that is depends on the splits";
+}
+
 TEST(ReplicaPrices, AreThoseOfEachPipelineByItselfAndItsSums) {
   const ModelGraph graph = sample("gpt_small");
   const Profile profile = profileFor(graph, {1, 0.5, 0.25, 2});
@@ -106,6 +148,7 @@ TEST(ReplicaPrices, AreThoseOfEachPipelineByItselfAndItsSums) {
       alone.topology.ranks.assign(profile.topology.ranks.begin() + static_cast<std::ptrdiff_t>(2 * d),
                                   profile.topology.ranks.begin() + static_cast<std::ptrdiff_t>(2 * d + 2));
       CostTable expected = costTable(graph, cuts.replicas[d].partition, alone, rows.placement, 1);
+      expected.stages.back().dataBytes += targetBytes(graph, request.loss, request.microbatch);
       Bytes gradients = 0;
       Ns sums = 0;
       for (std::size_t s = 0; s < expected.stages.size(); ++s) {
@@ -170,6 +213,25 @@ TEST(OwnSplits, AreNotGivenWhereReplicasAreAlikeOrDoNotFit) {
   small.topology.ranks[3].memoryBytes = 1000;
   ModelCosts cramped(graph, small, 2);
   EXPECT_FALSE(ownSplits(request, cramped, rows, Ns(1'000'000'000))) << "rank 3 holds nothing";
+}
+
+TEST(OwnSplits, FitWhereTheSameSplitsForAllDoNot) {
+  const ModelGraph graph = sample("gpt_small");
+  PlanRequest request = requestFor("1f1b", 2);
+  const Schedule rows = rowsOf(request);
+  Profile profile = profileFor(graph, {1, 1, 1, 1});
+  request.begins = balancedFor(request, graph, profile, 2, Balance::Time);
+  ModelCosts roomy(graph, profile, 2);
+  CompiledRows compiled(rows);
+  const std::vector<Bytes> peaks = compiled.peaks(tryPrice(request, roomy, compiled).orThrow().costs);
+  const Bytes little = std::ranges::max(peaks) / 2;
+  profile.topology.ranks[0].memoryBytes = profile.topology.ranks[3].memoryBytes = little;
+  ModelCosts model(graph, profile, 2);
+  EXPECT_GT(excessOf(peaks, memoryLimits(request, profile, 2)), 0);
+  const auto own = ownSplits(request, model, rows, std::nullopt);
+  ASSERT_TRUE(own);
+  EXPECT_FALSE(replicaAboveLimit(own->request, profile, rows, own->priced.cuts.value()));
+  EXPECT_NE(own->request.replicaBegins[0], own->request.replicaBegins[1]);
 }
 
 TEST(ReplicaPrices, AreRefusedWhereGradientsCouldNotBeSummed) {
