@@ -91,8 +91,20 @@ std::vector<NamedSpan> operationsOf(const MeasuredStep& step) {
 /// What an action of a kind takes beside others, where no action of its stage tells: backwards twice as long as the others.
 Ns usualShare(ActionKind kind) { return Ns(kind == ActionKind::Backward ? std::int64_t{2} : std::int64_t{1}); }
 
+/// What actions take by themselves, by stage and kind, ascending.
+using TimesAlone = std::map<std::pair<Stage, ActionKind>, std::vector<Ns>>;
+
+/// What an action usually takes by itself: the median of its stage and kind; of a B without, of an I and a W; nothing where none tells.
+std::optional<Ns> usualAlone(const TimesAlone& alone, Stage stage, ActionKind kind) {
+  if (const auto own = alone.find({stage, kind}); own != alone.end()) return own->second[own->second.size() / 2];
+  if (kind != ActionKind::Backward) return std::nullopt;
+  const auto input = usualAlone(alone, stage, ActionKind::BackwardInput), weight = usualAlone(alone, stage, ActionKind::BackwardWeight);
+  return input && weight ? std::optional(*input + *weight) : std::nullopt;
+}
+
 /// Actions that a rank records as a pair are done at the same times. Here they follow each other: each has as much of the pair's time as
-/// its kind takes of the same stage by itself (the median), so that they take together what the pair took.
+/// its kind takes of the same stage by itself, so that they take together what the pair took. A pair that takes over a tenth longer than
+/// both by themselves waits for the input of its second.
 void sharePairs(const JobShape& shape, StepSpans& spans) {
   const auto overlaps = [&](std::size_t base, std::size_t s) {  // with the next
     const bool hasNext = s + 1 < shape.begin[shape.copySlots[s].rank.index() + 1];
@@ -100,7 +112,7 @@ void sharePairs(const JobShape& shape, StepSpans& spans) {
   };
   for (std::size_t copy = 0; copy < shape.copies; ++copy) {
     const std::size_t base = copy * shape.slotsOfCopy();
-    std::map<std::pair<Stage, ActionKind>, std::vector<Ns>> alone;
+    TimesAlone alone;
     for (std::size_t s = 0; s < shape.slotsOfCopy(); ++s) {
       const bool isFirst = s == shape.begin[shape.copySlots[s].rank.index()];
       if (overlaps(base, s) || (!isFirst && overlaps(base, s - 1))) continue;
@@ -110,14 +122,15 @@ void sharePairs(const JobShape& shape, StepSpans& spans) {
     for (std::size_t s = 0; s < shape.slotsOfCopy(); ++s) {
       if (!overlaps(base, s)) continue;
       const Action &first = shape.copySlots[s].action, &second = shape.copySlots[s + 1].action;
-      const auto one = alone.find({first.stage, first.kind}), other = alone.find({second.stage, second.kind});
-      const bool isKnown = one != alone.end() && other != alone.end();
-      const Ns a = isKnown ? one->second[one->second.size() / 2] : usualShare(first.kind);
-      const Ns b = isKnown ? other->second[other->second.size() / 2] : usualShare(second.kind);
+      const auto one = usualAlone(alone, first.stage, first.kind), other = usualAlone(alone, second.stage, second.kind);
+      const bool isKnown = one && other;
+      const Ns a = isKnown ? *one : usualShare(first.kind), b = isKnown ? *other : usualShare(second.kind);
       const Ns begin = spans.start[base + s], end = std::max(spans.end[base + s], spans.end[base + s + 1]);
       const double share = static_cast<double>(a) / static_cast<double>(std::max<Ns>(1, a + b));
       const Ns middle = begin + Ns(std::llround(share * static_cast<double>(end - begin)));
-      spans.end[base + s] = spans.start[base + s + 1] = middle;
+      const bool waits = isKnown && end - begin > a + b + (a + b) / 10;
+      spans.end[base + s] = waits ? begin + a : middle;
+      spans.start[base + s + 1] = waits ? end - b : middle;
       spans.end[base + s + 1] = end;
     }
   }
@@ -158,6 +171,9 @@ class Recovery {
   [[nodiscard]] std::optional<StepSpans> spansOf(const MeasuredStep& step, const JobShape& shape);
   void addStep(const MeasuredStep& step, const StepSpans& spans, const JobShape& shape);
   void noteSlowStart();
+  /// A prediction's messages are known, too: from the end of the sender's action to the arrival, a wait for the channel included.
+  [[nodiscard]] bool isPredicted() const { return measured_.times == TimesOf::Predicted; }
+  [[nodiscard]] bool knowsMessages() const { return measured_.timedMessages || isPredicted(); }
 
   const MeasuredJob& measured_;
   int ranks_ = 0;
@@ -196,7 +212,7 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
   spans.message.assign(shape.allSlots(), kUnknownTime);
   for (const Span& span : step.trace.spans) {
     const bool message = isMessage(span.kind);
-    if (!isCompute(span.kind) && !(message && measured_.timedMessages)) continue;
+    if (!isCompute(span.kind) && !(message && knowsMessages())) continue;
     const JobRank worker((message ? span.peer : span.rank).value);
     if (worker.value < 0 || worker.index() >= shape.workers) continue;
     const std::size_t base = shape.copyOf(worker) * shape.slotsOfCopy();
@@ -206,7 +222,7 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
       const bool forward = span.kind == SpanKind::SendForward;
       auto found = at(forward ? SpanKind::Forward : SpanKind::Backward, Stage(span.stage.value + (forward ? 1 : -1)));
       if (found == slots.end() && !forward) found = at(SpanKind::BackwardInput, Stage(span.stage.value - 1));
-      if (found != slots.end()) spans.message[base + found->second] = span.end - span.start;
+      if (found != slots.end()) spans.message[base + found->second] = isPredicted() ? span.end : span.end - span.start;
       continue;
     }
     const auto found = at(span.kind, span.stage);
@@ -224,6 +240,12 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
   const auto missing = std::ranges::find(spans.end, kUnknownTime);
   if (missing == spans.end.end()) {
     sharePairs(shape, spans);
+    for (std::size_t i = 0; i < spans.message.size() && isPredicted(); ++i) {
+      const JobShape::Slot& slot = shape.copySlots[i % shape.slotsOfCopy()];
+      if (spans.message[i] == kUnknownTime || slot.producer < 0) continue;
+      const std::size_t producer = i - i % shape.slotsOfCopy() + static_cast<std::size_t>(slot.producer);
+      spans.message[i] = std::max<Ns>(0, spans.message[i] - spans.end[producer]);
+    }
     return spans;
   }
   const auto i = static_cast<std::size_t>(missing - spans.end.begin());
@@ -273,7 +295,7 @@ Job Recovery::run() {
   job_.name = measured_.name;
   job_.replicas = std::max(1, measured_.replicas);
   job_.tensor = std::max(1, measured_.tensor);
-  job_.timedMessages = measured_.timedMessages;
+  job_.timedMessages = knowsMessages();
   job_.times = measured_.times;
   job_.notes = measured_.notes;
   auto [schedule, others] = scheduleOf(measured_, ranks_);

@@ -5,11 +5,14 @@
 #include <numeric>
 
 #include "schedules/error.h"
+#include "simulator/costs/layer_chain.h"
 #include "simulator/job/explain_job.h"
 #include "simulator/job/job_costs.h"
 #include "simulator/job/recover.h"
 #include "simulator/job/replay_job.h"
 #include "simulator/job/replay_path.h"
+#include "simulator/partition/partition.h"
+#include "simulator/partition/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
@@ -47,6 +50,23 @@ TEST(ReplayJob, GivesEverySchedulesTraceBackWhereNothingWaitsForItsHost) {
       EXPECT_EQ(error.replayed, error.measured) << name;
       EXPECT_EQ(error.start, 0) << name;
     }
+  }
+}
+
+TEST(ReplayJob, OfAPredictionKnowsItsMessagesSoThatNoHostIsLate) {
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "zbv"}) {
+    const int chunks = std::string(name) == "zbv" ? 2 : 1;
+    const Schedule schedule = generate(name, {4, 4 * chunks, 8});
+    const SyntheticCosts costs{.forward = {1000}, .backwardInput = {900}, .backwardWeight = {700}, .latency = 350, .transfer = 1150};
+    const Trace trace = simulate(schedule, syntheticTable(costs, 4 * chunks));  // messages queue for their channels
+    MeasuredJob predicted = jobOfSteps({trace});
+    predicted.times = TimesOf::Predicted;
+    const Job job = jobOf(predicted);
+    const JobShape shape(job);
+    const std::vector<ReplayError> errors = replayErrors(shape, job, typicalTimes(shape, job));
+    EXPECT_EQ(errors.at(0).replayed, metricsOf(trace).makespan) << name;
+    EXPECT_EQ(errors.at(0).start, 0) << name;
+    for (const Ns wait : job.steps.at(0).waits) EXPECT_LE(wait, 0) << name;
   }
 }
 
@@ -237,6 +257,18 @@ TEST(ReplayJob, CostsOfAJobPredictItsOwnTrace) {
   Ns forward = 0;
   for (const Layer& layer : layers.layers) forward += layer.forward;
   EXPECT_EQ(forward, 3000);
+}
+
+TEST(ReplayJob, LayersOfAJobKeepItsOptimizer) {
+  CostTable table = syntheticTable({.forward = {1000}, .backward = {2000}}, 3);
+  for (StageCost& stage : table.stages) stage.optimizer = 700 + stage.forward / 10;
+  const Schedule schedule = generate("1f1b", {3, 3, 4});
+  const Trace trace = simulate(schedule, table);
+  const Job job = jobOf(jobOfSteps({trace, trace}));
+  const ModelGraph chain = chainOf(layersOf(job), "/t.json");
+  const Partition cut = cutGraph(chain, {NodeId(kPartsOfStage), NodeId(2 * kPartsOfStage)}, bindBatch(chain, 1), nullptr);
+  const CostTable planned = costTable(chain, cut, profileOf(chain), schedule.placement, 1);
+  EXPECT_EQ(metricsOf(simulate(schedule, planned)).step, metricsOf(trace).step);
 }
 
 // Each rank holds two stages, one of them as its second replica.
