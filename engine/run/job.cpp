@@ -15,9 +15,11 @@
 #include "engine/live_spans.h"
 #include "engine/processes/failure.h"
 #include "engine/processes/launcher.h"
+#include "engine/run/host_inventory.h"
 #include "engine/run/record.h"
 #include "engine/training_files.h"
 #include "schedules/error.h"
+#include "schedules/units.h"
 #include "simulator/text/counted.h"
 
 namespace pw {
@@ -111,8 +113,26 @@ std::string flightNote(const RunRequest& request, FileTime since, int firstRank,
   return "";
 }
 
+namespace {
+
+/// What ranks hold all the time must fit the host that they share, or they would be stopped one by one, after minutes.
+void requireHostHolds(const Plan& plan) {
+  double all = 0;
+  for (const StageCost& stage : plan.costs.stages) all += static_cast<double>(stage.parameterBytes + stage.gradientBytes);
+  all *= plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1);
+  const Bytes memory = hostInventory().host.memory;
+  if (memory == 0 || all <= static_cast<double>(memory)) return;
+  throw UsageError(fmt::format(
+      "The parameters and gradients of this plan's {} take {} in all, and this host has {}; start the ranks on several hosts, or plan a "
+      "smaller model.",
+      counted(worldSize(plan), "rank"), formatSize(Bytes(static_cast<std::int64_t>(all))), formatSize(memory)));
+}
+
+}  // namespace
+
 void launchRanks(const RunSettings& o, const Plan& plan, const std::vector<std::string>& call) {
   requireTorch();
+  if (!factsOf(o.transport).onGpu && !o.request.synthetic) requireHostHolds(plan);
   StoredRun stored(o, plan);
   stored.begin();
   const FileTime started = FileTime::clock::now();
