@@ -25,7 +25,10 @@ Route routeOf(const StageMessage& message, const Topology& topology) {
 
 MessageTable::MessageTable(QWidget* parent) : QTableWidget(0, 4, parent) {
   setAccessibleName(tr("Messages of the splits"));
-  setToolTip(tr("What stages send each other for one microbatch, and how long it takes; bold: over the link between their devices"));
+  setToolTip(
+      tr("What stages send each other for one microbatch, and how long it takes; bold: over the link between their devices; a layer "
+         "table's own times count "
+         "on any link"));
   setHorizontalHeaderLabels({tr("Message"), tr("Size"), tr("Within a node"), tr("Between nodes")});
   verticalHeader()->hide();
   setEditTriggers(QAbstractItemView::NoEditTriggers);
@@ -55,14 +58,17 @@ void MessageTable::show(const std::vector<StageMessage>& messages, const Topolog
   for (int row = 0; row < rows; ++row) {
     const StageMessage& message = messages[static_cast<std::size_t>(row)];
     const Route route = routeOf(message, topology);
-    const auto time = [&](const LinkSpec& link, bool known) {
-      return known ? durationText(timeOn(link, message.bytes)) : QStringLiteral("–");
+    const auto time = [&](Route over, const LinkSpec& usual, bool known) {
+      if (message.sent) return durationText(*message.sent);
+      if (!known) return QStringLiteral("–");
+      const LinkSpec& link = route == over ? linkBetween(topology, JobRank(message.fromRank.value), JobRank(message.toRank.value)) : usual;
+      return durationText(timeOn(link, message.bytes));
     };
     const QString stages = tr("stage %1 → %2").arg(message.from.value).arg(message.to.value);
     set(row, Message, route == Route::Rank ? tr("%1, same device").arg(stages) : stages, false);
     set(row, Size, sizeText(message.bytes), false);
-    set(row, Within, time(topology.sameNode, hasNode), route == Route::Node);
-    set(row, Between, time(topology.network, hasNetwork), route == Route::Network);
+    set(row, Within, time(Route::Node, topology.sameNode, hasNode), route == Route::Node);
+    set(row, Between, time(Route::Network, topology.network, hasNetwork), route == Route::Network);
   }
 }
 

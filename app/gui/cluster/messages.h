@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "app/gui/document/document.h"
@@ -11,6 +12,7 @@ struct StageMessage {
   Stage from, to;
   Rank fromRank, toRank;
   Bytes bytes = 0;
+  std::optional<Ns> sent;  ///< what it takes over any link, where the model's layer table says so
 
   bool operator==(const StageMessage&) const = default;
 };
