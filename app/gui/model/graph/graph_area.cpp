@@ -88,7 +88,7 @@ void GraphArea::follow() {
       } else {
         bytes = bytesAcross(view_->flow(), begins_, stage - 1);
       }
-      label = tr("%1 ↓ %2").arg(sizeText(bytes), label);
+      if (bytes > 0) label = tr("%1 ↓ %2").arg(sizeText(bytes), label);
     }
     labels.push_back(std::move(label));
   }

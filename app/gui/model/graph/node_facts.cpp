@@ -15,6 +15,7 @@ namespace {
 TensorFact factOf(const ModelGraph& graph, const ModelFlow& flow, const Bindings& bindings, ValueId value, const std::string& name) {
   const auto& meta = graph.value(value).tensor;
   if (!meta) return {QString::fromStdString(name), {}, {}, 0};
+  if (isLayerChain(graph)) return {QString::fromStdString(name), {}, {}, flow.bytes[value.index()]};  // a size alone, if that
   const std::string_view type = pw::nameOf(meta->dtype);
   return {QString::fromStdString(name), shapeText(*meta, bindings), QString::fromLatin1(type.data(), static_cast<qsizetype>(type.size())),
           flow.bytes[value.index()]};
@@ -24,7 +25,8 @@ QString table(const QString& title, const std::vector<TensorFact>& tensors, std:
   if (tensors.empty()) return {};
   Bytes bytes = 0;
   for (const TensorFact& tensor : tensors) bytes += tensor.bytes;
-  QString text = QStringLiteral("<tr><td colspan='4'><b>%1</b> · %2</td></tr>").arg(title, sizeText(bytes));
+  QString text =
+      QStringLiteral("<tr><td colspan='4'><b>%1</b> · %2</td></tr>").arg(title, bytes > 0 ? sizeText(bytes) : QStringLiteral("–"));
   for (std::size_t i = 0; i < tensors.size() && i < most; ++i) {
     const TensorFact& t = tensors[i];
     text +=

@@ -2,6 +2,7 @@
 
 #include <QStringList>
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace pw::gui {
 namespace {
 
 constexpr std::size_t kNamedValues = 4;
+
+QString sizeOrNone(Bytes bytes) { return bytes > 0 ? sizeText(bytes) : QStringLiteral("–"); }
 
 QString operators(std::size_t count) { return count == 1 ? translated("1 operator") : translated("%1 operators").arg(count); }
 
@@ -203,7 +206,8 @@ QString crossingText(const Document& document, std::size_t split, const QString&
     const Crossing& value = values[i];
     total += value.bytes;
     if (i >= most) continue;
-    const auto& meta = graph->value(value.value).tensor;
+    const auto& tensor = graph->value(value.value).tensor;
+    const std::optional<TensorMeta> meta = isLayerChain(*graph) ? std::nullopt : tensor;  // whose values have a size alone, if that
     QString note =
         value.to == after && value.from == before ? QString() : translated("stage %1 → %2").arg(value.from.value).arg(value.to.value);
     if (value.gradient) note += (note.isEmpty() ? QString() : QStringLiteral(", ")) + translated("gradient back");
@@ -211,13 +215,13 @@ QString crossingText(const Document& document, std::size_t split, const QString&
                 .arg(nameOf(*graph, value.value).toHtmlEscaped(), meta ? shapeText(*meta, bindings) : QString(),
                      meta ? QString::fromLatin1(pw::nameOf(meta->dtype).data(), static_cast<qsizetype>(pw::nameOf(meta->dtype).size()))
                           : QString(),
-                     sizeText(value.bytes), durationText(value.time), note);
+                     sizeOrNone(value.bytes), durationText(value.time), note);
   }
   text += QStringLiteral("</table>");
   if (values.size() > most) text += translated("… and %1 more").arg(values.size() - most) + QStringLiteral("<br>");
   text += values.empty() ? translated("Nothing is sent here.")
-                         : (values.size() == 1 ? translated("1 value, %1 per microbatch").arg(sizeText(total))
-                                               : translated("%1 values, %2 per microbatch").arg(values.size()).arg(sizeText(total)));
+                         : (values.size() == 1 ? translated("1 value, %1 per microbatch").arg(sizeOrNone(total))
+                                               : translated("%1 values, %2 per microbatch").arg(values.size()).arg(sizeOrNone(total)));
   const StageSpec& stage = partition->stages[after.index()];
   if (!stage.recomputed.empty())
     text +=
