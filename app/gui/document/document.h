@@ -68,6 +68,7 @@ struct Measured {
   std::string stepName;     ///< of that job's steps: `step 3`
   bool isReplayed = false;  ///< made from a job's times, which have no spans
   std::optional<ModelCut> cut{};  ///< of a pinned plan's step; nothing: not known
+  std::int64_t samples = 0;       ///< of a pinned plan's step, over all replicas
   ReductionGroups reductions{};   ///< of another tool's trace
 };
 

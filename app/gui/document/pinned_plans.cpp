@@ -11,23 +11,25 @@
 namespace pw::gui {
 namespace {
 
-std::shared_ptr<const Measured> stepOf(const Prediction& prediction, const QString& name) {
+std::shared_ptr<const Measured> stepOf(const Prediction& prediction, std::int64_t samples, const QString& name) {
   const Shape shape = shapeOf(*prediction.rows);
   const QString title = QStringLiteral("%1: %2, %3, %4, %5")
                             .arg(name, QString::fromStdString(prediction.rows->name), QString::fromStdString(counted(shape.ranks, "rank")),
                                  QString::fromStdString(counted(shape.microbatches, "microbatch")), durationText(prediction.step));
-  return pinnedStep(name, title, traceOf(prediction), cutOf(prediction.priced.partition, prediction.priced.cuts));
+  return pinnedStep(name, title, traceOf(prediction), cutOf(prediction.priced.partition, prediction.priced.cuts), samples);
 }
 
 }  // namespace
 
-std::shared_ptr<const Measured> pinnedStep(const QString& name, const QString& title, Trace trace, std::optional<ModelCut> cut) {
+std::shared_ptr<const Measured> pinnedStep(const QString& name, const QString& title, Trace trace, std::optional<ModelCut> cut,
+                                           std::int64_t samples) {
   auto step = std::make_shared<Measured>();
   step->title = title;
   step->pinnedAs = name;
   step->timeline = timelineOf(trace);
   step->trace = std::move(trace);
   step->cut = std::move(cut);
+  step->samples = samples;
   return step;
 }
 
@@ -57,7 +59,7 @@ void PinnedPlans::pin() {
   costs_ = document_.design().customCosts;
   QString name = QStringLiteral("A");
   while (std::ranges::find(plans_, name, &PinnedPlan::name) != plans_.end()) name[0] = QChar(name[0].unicode() + 1);
-  plans_.push_back({name, document_.design(), stepOf(*prediction, name)});
+  plans_.push_back({name, document_.design(), stepOf(*prediction, samplesOf(document_.predicted()), name)});
   std::ranges::sort(plans_, {}, &PinnedPlan::name);
   document_.markUnsaved();  // projects keep what is pinned
   emit changed();

@@ -20,9 +20,9 @@ struct PinnedPlan {
   [[nodiscard]] QString title() const { return step->title; }
 };
 
-/// The step of a plan that is pinned under this name: what the timeline shows of it. `cut`: as `Measured` has it.
+/// The step of a plan that is pinned under this name: what the timeline shows of it. `cut`, `samples`: as `Measured` has them.
 [[nodiscard]] std::shared_ptr<const Measured> pinnedStep(const QString& name, const QString& title, Trace trace,
-                                                         std::optional<ModelCut> cut);
+                                                         std::optional<ModelCut> cut, std::int64_t samples);
 
 /// The plans that are pinned, by name. They are gone when another model is opened, but for those of its project.
 class PinnedPlans : public QObject {

@@ -269,7 +269,7 @@ std::vector<PinnedPlan> parsePins(const JsonPart& list, const Design& of, const 
     const PlanRequest& r = design.request;
     std::optional<ModelCut> cut;
     if (!design.models.empty()) cut = ModelCut{{}, r.replicaBegins.empty() ? std::vector<std::vector<NodeId>>{r.begins} : r.replicaBegins};
-    auto step = pinnedStep(name, QString::fromStdString(j["title"].as<std::string>()), std::move(trace), cut);
+    auto step = pinnedStep(name, QString::fromStdString(j["title"].as<std::string>()), std::move(trace), cut, samplesOf(r));
     pins.push_back({name, std::move(design), std::move(step)});
   }
   return pins;

@@ -56,4 +56,18 @@ QStringList notesOn(const Measured& measured, const Prediction* prediction, cons
   return notes;
 }
 
+SizedStep sizedStep(const QString& name, const Measured& measured) {
+  return {name, measured.timeline.end, measured.run ? measured.run->plan.batch : measured.samples};
+}
+
+QString perSampleNote(const SizedStep& a, const SizedStep& b) {
+  if (a.samples <= 0 || b.samples <= 0 || a.samples == b.samples) return {};
+  const auto perSample = [](const SizedStep& step) { return durationText(step.time / step.samples); };
+  return translated("The steps differ in size: %1 takes %2 per sample (%3 in a step), %4 takes %5 (%6).")
+      .arg(a.name, perSample(a))
+      .arg(a.samples)
+      .arg(b.name, perSample(b))
+      .arg(b.samples);
+}
+
 }  // namespace pw::gui

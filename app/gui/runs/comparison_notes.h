@@ -16,4 +16,14 @@ namespace pw::gui {
 /// one that is predicted now (null: none), shared cores, or took much longer or shorter than predicted; then which times that was from.
 [[nodiscard]] QStringList notesOn(const Measured& measured, const Prediction* prediction, const Verdict& verdict);
 
+/// A step that is compared with another.
+struct SizedStep {
+  QString name;  ///< `plan A`, `run 7`
+  Ns time = 0;
+  std::int64_t samples = 0;  ///< 0: not known
+};
+[[nodiscard]] SizedStep sizedStep(const QString& name, const Measured& measured);
+/// Of steps that do not train as many samples: how long each takes per sample. Empty where they do, or where that is not known.
+[[nodiscard]] QString perSampleNote(const SizedStep& a, const SizedStep& b);
+
 }  // namespace pw::gui

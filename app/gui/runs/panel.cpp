@@ -263,6 +263,12 @@ void RunsPanel::Private::present() {
   const auto noteWaits = [&](const QString& name, Ns waits) { notes << QString::fromStdString(waitsText(name.toStdString(), waits)); };
   if (with) noteWaits(nameOf(*with), result.beforeWaits);
   noteWaits(with || !measured->run ? nameOf(*measured) : tr("the run"), result.afterWaits);
+  if (!measured->pinnedAs.isEmpty() && document.prediction()) {
+    notes << perSampleNote({tr("this plan"), document.prediction()->makespan, samplesOf(document.predicted())},
+                           sizedStep(tr("plan %1").arg(measured->pinnedAs), *measured));
+  } else if (with) {
+    notes << perSampleNote(sizedStep(nameOf(*with), *with), sizedStep(nameOf(*measured), *measured));
+  }
   notes.removeAll(QString());
   if (!measured->pinnedAs.isEmpty()) {
     comparison->show(result.verdict, tr("this plan"), tr("plan %1").arg(measured->pinnedAs), Happened::No, notes);

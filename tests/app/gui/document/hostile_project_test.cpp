@@ -29,7 +29,7 @@ std::string seed(const std::string& model, bool isMeasured) {
   project.store = QStringLiteral("runs.db");
   project.view = toJson(SavedView{});
   const Trace trace{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 100}}, {{Rank(0), 0, 8}}};
-  project.pins.push_back({"A", project.design, pinnedStep("A", "A: 1f1b", trace, {})});
+  project.pins.push_back({"A", project.design, pinnedStep("A", "A: 1f1b", trace, {}, 8)});
   return toJson(project);
 }
 

@@ -3,6 +3,7 @@
 #include <QTabBar>
 #include <algorithm>
 
+#include "app/gui/common/format.h"
 #include "app/gui/document/pinned_plans.h"
 #include "app/gui/document/times.h"
 #include "app/gui/explain/explainable.h"
@@ -82,6 +83,25 @@ TEST_F(RunsComparisonTest, SaysOfARunThatIsFarOffWhichTimesItWasPredictedFrom) {
   waitFor([&] { return panel().summary().contains(offer); });
   choose(record(1000, {}, RunState::Completed, CostSource::Estimated));
   waitFor([&] { return !panel().summary().contains(offer); });  // near enough
+}
+
+TEST_F(RunsComparisonTest, OfPlansWhoseStepsDifferInSizeItSaysWhatASampleTakes) {
+  PinnedPlans pins(document);
+  pins.pin();
+  const std::int64_t samples = samplesOf(document.predicted());
+  const Ns before = document.prediction()->makespan;
+  pins.compareWith(0);
+  waitFor([this] { return panel().summary().contains("plan A"); });
+  EXPECT_FALSE(panel().summary().contains("per sample"));
+  document.edit("twice the microbatches", [](Design& d) { d.request.microbatches *= 2; });
+  waitFor([this] { return panel().summary().contains("per sample"); });
+  const Ns after = document.prediction()->makespan;
+  EXPECT_TRUE(panel().summary().contains(QStringLiteral("this plan takes %1 per sample (%2 in a step), plan A takes %3 (%4)")
+                                             .arg(durationText(after / (2 * samples)))
+                                             .arg(2 * samples)
+                                             .arg(durationText(before / samples))
+                                             .arg(samples)))
+      << panel().summary().toStdString();
 }
 
 TEST_F(RunsComparisonTest, ComparesTwoRunsTheOlderOneFirst) {
