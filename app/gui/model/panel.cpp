@@ -402,6 +402,8 @@ ModelPanel::ModelPanel(Document& document, QWidget* parent) : QWidget(parent), d
 ModelPanel::~ModelPanel() = default;
 void ModelPanel::find() { d->finder.edit(); }
 QAction* ModelPanel::graphAction() { return &d->graphAction; }
+void ModelPanel::balanceSplits(Balance by) { d->commands.balanceSplits(by); }
+
 void ModelPanel::cancel() { d->commands.job().cancel(); }
 bool ModelPanel::isIdle() const { return !d->reporting.isRunning(); }
 

@@ -3,6 +3,8 @@
 #include <QWidget>
 #include <memory>
 
+#include "simulator/partition/split.h"
+
 namespace pw::gui {
 
 class Document;
@@ -16,6 +18,8 @@ class ModelPanel : public QWidget {
 
   /// Puts the cursor into the field that finds modules.
   void find();
+  /// Puts the splits where stages are alike in this, in the background.
+  void balanceSplits(Balance by);
   /// Ends balancing or fitting splits, which then stay as they are.
   void cancel();
   [[nodiscard]] QAction* graphAction();  ///< checked: the graph stands in place of the tree

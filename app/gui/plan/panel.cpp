@@ -15,6 +15,7 @@
 
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
+#include "app/gui/document/execution.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/plan/cost_controls.h"
 #include "app/gui/plan/default_times_fields.h"
@@ -154,7 +155,6 @@ void PlanPanel::Private::build() {
   QObject::connect(times, &DefaultTimesFields::problem, results, &PlanResults::showProblem);
   auto* buttons = new QHBoxLayout;
   profile = new QPushButton(PlanPanel::tr("Profile here"));
-  profile->setToolTip(PlanPanel::tr("Measure the model's operators on this machine instead of estimating them"));
   run = new QPushButton(PlanPanel::tr("&Run"));
   QObject::connect(profile, &QAbstractButton::clicked, &panel, &PlanPanel::profileRequested);
   QObject::connect(run, &QAbstractButton::clicked, &panel, &PlanPanel::runRequested);
@@ -314,7 +314,7 @@ void PlanPanel::Private::showDesign() {
   const std::vector<OptimizerSpec> offered = offeredOptimizers();
   const auto chosen = std::ranges::find(offered, r.optimizer);
   optimizer->setCurrentIndex(chosen == offered.end() ? -1 : static_cast<int>(chosen - offered.begin()));
-  if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? sizeText(r.memoryLimit) : QString());
+  if (!limit->isModified()) limit->setText(r.memoryLimit > 0 ? sizeText(r.memoryLimit) : QString());
   allowWhatThereIs();
   showTrace();
   costs->showDesign();  // after it, as the next: a row of its own may be hidden
@@ -341,17 +341,23 @@ void PlanPanel::Private::allowWhatThereIs() {
   const bool model = document.graph() != nullptr;
   const auto& job = document.design().job;
   for (QWidget* w : std::initializer_list<QWidget*>{schedule, ranks, chunks, microbatches}) w->setEnabled(model);
-  for (QWidget* w : std::initializer_list<QWidget*>{microbatch, replicas, recompute, sharing, optimizer, profile})
-    w->setEnabled(model && !job);
+  for (QWidget* w : std::initializer_list<QWidget*>{microbatch, replicas, recompute, sharing, optimizer}) w->setEnabled(model && !job);
   limit->setEnabled(model && (!job || !job->job.memory.empty()));
   allowRun();
 }
 
-/// A plan that cannot be predicted cannot be run either; its button says why.
+/// A plan that cannot be predicted cannot be run either; the buttons say why.
 void PlanPanel::Private::allowRun() {
-  const QString problem = document.problem();
-  run->setEnabled(document.graph() != nullptr && !document.design().job && problem.isEmpty());
-  run->setToolTip(problem.isEmpty() ? PlanPanel::tr("Train a few steps of this plan on this machine and measure them") : problem);
+  const QString problem = obstacleToRun(document), unmeasured = obstacleToProfile(document);
+  run->setEnabled(problem.isEmpty());
+  run->setToolTip(!problem.isEmpty() ? problem
+                  : rehearses(document)
+                      ? PlanPanel::tr("Rehearse a few steps of this plan on this machine: stages take as long as the layer "
+                                      "table says and compute nothing, messages are sent")
+                      : PlanPanel::tr("Train a few steps of this plan on this machine and measure them"));
+  profile->setEnabled(unmeasured.isEmpty());
+  profile->setToolTip(!unmeasured.isEmpty() ? unmeasured
+                                            : PlanPanel::tr("Measure the model's operators on this machine instead of estimating them"));
 }
 
 void PlanPanel::Private::showPlacement() {

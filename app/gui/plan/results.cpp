@@ -249,7 +249,11 @@ void PlanResults::Private::showResults() {
     error->setText(PlanResults::tr("%1: from %2 to %3").arg(percentText(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));
   }
   if (problem.isEmpty()) showUtilisation(*p);  // else the document's profile is not the prediction's
-  if (lowerOf != p) lowerTimer.start();
+  if (lowerOf == p) return;
+  for (QLabel* label : {lower, alone}) label->setEnabled(false);  // still of the plan before
+  if (!lowerOf || lowerOf->rows != p->rows) lower->setText(QStringLiteral("…"));
+  if (!lowerOf || lowerOf->rows != p->rows) alone->setText(QStringLiteral("…"));
+  lowerTimer.start();
 }
 
 /// The error bar of the step, in the words of `pipewright plan`.
@@ -322,37 +326,34 @@ void PlanResults::Private::findLowerBound() {
   const auto graph = document.graph();
   const auto profile = document.profile();
   const PlanRequest request = document.predicted();
-  const bool isOfJob = document.design().job != nullptr;
-  lowerJob.start(PlanResults::tr("Lower bound"),
-                 [this, p, proven, limits, graph, profile, request, isOfJob](JobControl&) -> std::function<void()> {
-                   std::optional<Ns> found = proven;
-                   try {
-                     if (!found) found = lowerBoundsOf(*p->rows, p->costs, p->actionTimes, p->ranks, {}, limits).flush;
-                   } catch (const Error&) {
-                     // no bound is known for such rows
-                   }
-                   std::optional<OneRank> one;
-                   const bool hasModel = graph && profile && p->rows->placement.stages() > 1;
-                   try {
-                     if (hasModel) {
-                       ModelCosts model(*graph, *profile, request.microbatch);
-                       one = onOneRank(request, model, p->program.basis.trains);
-                       for (std::size_t s = 0; one && isOfJob && s < p->costs.stages.size(); ++s)  // which its layers do not say
-                         one->step += p->costs.stages[s].optimizer;
-                     }
-                   } catch (const Error&) {
-                     // it cannot be one stage
-                   }
-                   return [this, p, found, one, hasModel] {
-                     const Ns bound = found.value_or(Ns{0});
-                     lowerOf = p;
-                     if (document.prediction() != p) return;
-                     showOneRank(one, hasModel, p->step);
-                     if (bound == 0) return lower->setText(QStringLiteral("–"));
-                     const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
-                     lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(durationText(bound), percentText(std::max(0.0, above))));
-                   };
-                 });
+  lowerJob.start(PlanResults::tr("Lower bound"), [this, p, proven, limits, graph, profile, request](JobControl&) -> std::function<void()> {
+    std::optional<Ns> found = proven;
+    try {
+      if (!found) found = lowerBoundsOf(*p->rows, p->costs, p->actionTimes, p->ranks, {}, limits).flush;
+    } catch (const Error&) {
+      // no bound is known for such rows
+    }
+    std::optional<OneRank> one;
+    const bool hasModel = graph && profile && p->rows->placement.stages() > 1;
+    try {
+      if (hasModel) {
+        ModelCosts model(*graph, *profile, request.microbatch);
+        one = onOneRank(request, model, p->program.basis.trains);
+      }
+    } catch (const Error&) {
+      // it cannot be one stage
+    }
+    return [this, p, found, one, hasModel] {
+      const Ns bound = found.value_or(Ns{0});
+      lowerOf = p;
+      if (document.prediction() != p) return;
+      for (QLabel* label : {lower, alone}) label->setEnabled(true);
+      showOneRank(one, hasModel, p->step);
+      if (bound == 0) return lower->setText(QStringLiteral("–"));
+      const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
+      lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(durationText(bound), percentText(std::max(0.0, above))));
+    };
+  });
 }
 
 /// What the whole model takes on one rank, where there is a model and the plan has several stages.
@@ -363,8 +364,10 @@ void PlanResults::Private::showOneRank(const std::optional<OneRank>& one, bool h
                         : PlanResults::tr("The whole model needs more memory than a rank has"));
   if (!one) return alone->setText(PlanResults::tr("does not fit"));
   const double times = pipelined > 0 ? static_cast<double>(one->step) / static_cast<double>(pipelined) : 0;
-  alone->setText(times <= 1 ? PlanResults::tr("%1: one rank suffices").arg(durationText(one->step))
-                            : PlanResults::tr("%1 (%2 times as long)").arg(durationText(one->step)).arg(times, 0, 'f', 2));
+  alone->setText(times <= 1
+                     ? (one->replicas > 1 ? PlanResults::tr("%1: one for each replica suffices") : PlanResults::tr("%1: one rank suffices"))
+                           .arg(durationText(one->step))
+                     : PlanResults::tr("%1 (%2 times as long)").arg(durationText(one->step)).arg(times, 0, 'f', 2));
 }
 
 }  // namespace pw::gui

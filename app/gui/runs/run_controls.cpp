@@ -46,9 +46,6 @@ RunControls::RunControls(QWidget* parent)
   precision_->setAccessibleName(tr("Precision of matrix products"));
   precision_->setToolTip(tr("Type for matrix products and similar operators (autocast); parameters, gradients and sums stay as traced"));
   profile_->setAccessibleName(tr("Measure the model's operators on this machine"));
-  profile_->setToolTip(
-      tr("Measures the time of every operator here, on GPUs if nccl is chosen and in the chosen precision, so that predictions use "
-         "measured costs"));
   cancel_->setAccessibleName(tr("Cancel the run or profile"));
   progress_->setAccessibleName(tr("Progress of the run or profile"));
   progress_->setTextVisible(false);
@@ -70,28 +67,35 @@ RunControls::RunControls(QWidget* parent)
   connect(run_, &QPushButton::clicked, this, [this] { emit runRequested(steps_->value()); });
   connect(profile_, &QPushButton::clicked, this, &RunControls::profileRequested);
   connect(cancel_, &QPushButton::clicked, this, &RunControls::cancelRequested);
-  setState(false, false, {});
+  setState(false, {});
 }
 
-void RunControls::setState(bool busy, bool hasModel, const QString& problem) {
+void RunControls::setState(bool busy, const Possible& possible) {
   const bool hadFocus = run_->hasFocus() || profile_->hasFocus() || cancel_->hasFocus();
-  run_->setEnabled(!busy && hasModel && problem.isEmpty());
-  profile_->setEnabled(!busy && hasModel);
+  run_->setEnabled(!busy && possible.runProblem.isEmpty());
+  profile_->setEnabled(!busy && possible.profileProblem.isEmpty());
   steps_->setEnabled(!busy);
   transport_->setEnabled(!busy);
   precision_->setEnabled(!busy);
   progress_->setVisible(busy);
   cancel_->setVisible(busy);
   if (hadFocus) (busy ? cancel_ : run_)->setFocus();  // a keyboard stays where it was
-  problem_ = problem;
+  possible_ = possible;
   tip();
 }
 
-/// Says why there is nothing to run, else what a run does and what should be known before it.
+/// Says why there is nothing to run or to profile, else what that does and what should be known before it.
 void RunControls::tip() {
-  run_->setToolTip(!problem_.isEmpty() ? problem_
-                                       : tr("Executes the plan: one process per rank, real training steps, measured spans") +
-                                             (hint_.isEmpty() ? QString() : QStringLiteral("\n") + hint_));
+  const QString run = possible_.rehearses
+                          ? tr("Rehearses the plan: one process per rank, whose stages take as long as the layer table says "
+                               "and compute nothing; messages are sent and measured")
+                          : tr("Executes the plan: one process per rank, real training steps, measured spans");
+  run_->setToolTip(!possible_.runProblem.isEmpty() ? possible_.runProblem
+                                                   : run + (hint_.isEmpty() ? QString() : QStringLiteral("\n") + hint_));
+  profile_->setToolTip(!possible_.profileProblem.isEmpty()
+                           ? possible_.profileProblem
+                           : tr("Measures the time of every operator here, on GPUs if nccl is chosen and in the chosen precision, so that "
+                                "predictions use measured costs"));
 }
 
 void RunControls::setProgress(qint64 done, qint64 all, const QString& text) {

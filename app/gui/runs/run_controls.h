@@ -21,8 +21,13 @@ class RunControls : public QWidget {
  public:
   explicit RunControls(QWidget* parent = nullptr);
 
-  /// `problem`: why there is no plan to run; empty: there is one.
-  void setState(bool busy, bool hasModel, const QString& problem);
+  /// What can be done with what is open.
+  struct Possible {
+    QString runProblem;      ///< why there is no plan to run; empty: there is one
+    QString profileProblem;  ///< why there is nothing to profile; empty: there is a model
+    bool rehearses = false;  ///< a run computes nothing
+  };
+  void setState(bool busy, const Possible& possible);
   void setProgress(qint64 done, qint64 all, const QString& text);  ///< `all` 0: unknown
   void say(const QString& text);
   /// What should be known before a run: shown while there is nothing else to say.
@@ -52,7 +57,8 @@ class RunControls : public QWidget {
   bool gpuWanted_ = false;  ///< by what was followed, before it was known whether there is one
   QProgressBar* progress_;
   QLabel* status_;
-  QString said_, hint_, problem_;
+  QString said_, hint_;
+  Possible possible_;
 };
 
 }  // namespace pw::gui

@@ -5,6 +5,7 @@
 #include <QThread>
 #include <algorithm>
 
+#include "app/gui/document/execution.h"
 #include "app/gui/runs/run_controls.h"
 #include "engine/run/host_inventory.h"
 #include "schedules/error.h"
@@ -61,7 +62,7 @@ void RunStarter::lookForGpus() {
 
 void RunStarter::updateControls() {
   const bool busy = isBusy();
-  controls_.setState(busy, document_.graph() != nullptr, document_.problem());
+  controls_.setState(busy, {obstacleToRun(document_), obstacleToProfile(document_), rehearses(document_)});
   if (busy == wasBusy_) return;
   wasBusy_ = busy;
   emit busyChanged(busy);
@@ -86,7 +87,7 @@ void RunStarter::showCrowding() {
 
 void RunStarter::startRun(int steps) {
   if (isBusy()) return;
-  if (const QString problem = document_.problem(); !problem.isEmpty() && !document_.isPredicting()) {
+  if (const QString problem = obstacleToRun(document_); !problem.isEmpty() && !document_.isPredicting()) {
     isRefused_ = true;
     controls_.say(tr("There is no plan to run: %1").arg(problem));  // the plan and the timeline show it as well
     return emit runFinished(false);
@@ -109,6 +110,7 @@ void RunStarter::begin() {
     request.transport = controls_.transport();
     request.precision = controls_.computing().precision;
     request.optimizer = document_.design().request.optimizer;
+    request.synthetic = rehearses(document_);
     if (document_.storePath().isEmpty()) {
       const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
       if (!folder.mkpath(QStringLiteral(".")))
@@ -144,10 +146,9 @@ void RunStarter::endRun(bool ok, std::optional<RunId> id, const QString& error) 
 
 void RunStarter::startProfile() {
   if (isBusy()) return;
-  if (!document_.graph()) {
-    emit failed(tr("No model is open to profile; open one first."));
-    emit profileFinished(false);
-    return;
+  if (const QString no = obstacleToProfile(document_); !no.isEmpty()) {
+    emit failed(no);
+    return emit profileFinished(false);
   }
   isRun_ = false;
   profiled_ = document_.graph();

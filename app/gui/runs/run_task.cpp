@@ -159,6 +159,7 @@ void RunTask::run(const RunRequest& request) {
                                          QStringLiteral("--progress"),    QStringLiteral("json"),
                                          QStringLiteral("--json"),        QStringLiteral("--precision"),
                                          precisionWord(request.precision)};
+                       if (request.synthetic) words << QStringLiteral("--synthetic");
                        for (const std::string& word : optimizerArguments(request.optimizer)) words << QString::fromStdString(word);
                        d->start(words);
                        d->look.start();

@@ -21,6 +21,7 @@ struct RunRequest {
   DType precision = DType::Unknown;
   QString store;  ///< file the run is recorded in
   OptimizerSpec optimizer;
+  bool synthetic = false;  ///< rehearses: stages take as long as the plan says and compute nothing
 };
 struct ProfileRequest {
   std::vector<std::string> models;

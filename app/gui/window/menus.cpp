@@ -12,6 +12,7 @@
 #include <QToolBar>
 #include <QToolButton>
 
+#include "app/gui/document/execution.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "app/gui/plan/cost_controls.h"
@@ -213,6 +214,11 @@ void MainWindow::Private::planMenu() {
   });
   replan =
       command(menu, MainWindow::tr("Re-plan from this &trace"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R), [this] { replanJob(); });
+  QMenu* balance = menu->addMenu(MainWindow::tr("Balanc&e splits"));
+  command(balance, MainWindow::tr("Balance splits by &time"), {}, [this] { model->balanceSplits(Balance::Time); });
+  command(balance, MainWindow::tr("Balance splits by &memory"), {}, [this] { model->balanceSplits(Balance::Memory); });
+  command(balance, MainWindow::tr("Balance splits by &parameters"), {}, [this] { model->balanceSplits(Balance::Parameters); });
+  command(balance, MainWindow::tr("Balance splits by number of &layers"), {}, [this] { model->balanceSplits(Balance::Layers); });
   QAction* cluster = command(menu, MainWindow::tr("Edit c&luster…"), {}, [this] { plan->editCluster(); });
   const auto allow = [this, cluster] { cluster->setEnabled(hasCluster(document)); };
   QObject::connect(&document, &Document::modelChanged, &window, allow);
@@ -256,19 +262,33 @@ void MainWindow::Private::toolBar() {
     QAction* action = bar->addAction(text);
     action->setToolTip(tip);
     QObject::connect(action, &QAction::triggered, &window, [run] { run(); });
+    return action;
   };
   add(MainWindow::tr("Open"), MainWindow::tr("Open a model, plan, trace, schedule, project or run store (Ctrl+O)"),
       [this] { chooseAndOpen(); });
-  add(MainWindow::tr("Undo"), MainWindow::tr("Undo (Ctrl+Z)"), [this] { document.undo(); });
-  add(MainWindow::tr("Redo"), MainWindow::tr("Redo (Ctrl+Shift+Z)"), [this] { document.redo(); });
+  QAction* const back = add(MainWindow::tr("Undo"), MainWindow::tr("Undo (Ctrl+Z)"), [this] { document.undo(); });
+  QAction* const again = add(MainWindow::tr("Redo"), MainWindow::tr("Redo (Ctrl+Shift+Z)"), [this] { document.redo(); });
   bar->addAction(timeline->handAction());
   bar->addSeparator();
-  add(MainWindow::tr("Run"), MainWindow::tr("Run this plan (Ctrl+R)"), [this] { emit plan->runRequested(); });
+  const QString runTip = MainWindow::tr("Run this plan (Ctrl+R)");
+  QAction* const run = add(MainWindow::tr("Run"), runTip, [this] { emit plan->runRequested(); });
   add(MainWindow::tr("Search"), MainWindow::tr("Search for plans (Ctrl+E)"), [this] {
     window.showPanel(Panel::Candidates);
     candidates->search();
   });
-  add(MainWindow::tr("Pin"), MainWindow::tr("Keep this plan to compare others with it (Ctrl+I)"), [this] { pin(); });
+  QAction* const keep = add(MainWindow::tr("Pin"), MainWindow::tr("Keep this plan to compare others with it (Ctrl+I)"), [this] { pin(); });
+  const auto allow = [=, this] {
+    back->setEnabled(!document.undoText().isEmpty());
+    again->setEnabled(!document.redoText().isEmpty());
+    const QString problem = obstacleToRun(document);
+    run->setEnabled(problem.isEmpty());
+    run->setToolTip(problem.isEmpty() ? runTip : problem);
+    keep->setEnabled(document.prediction() != nullptr && document.problem().isEmpty());
+  };
+  QObject::connect(&document, &Document::undoChanged, &window, allow);
+  QObject::connect(&document, &Document::modelChanged, &window, allow);
+  QObject::connect(&document, &Document::predictionChanged, &window, allow);
+  allow();
   auto* pinned = new QToolButton;
   pinned->setText(MainWindow::tr("Pinned plans"));
   pinned->setMenu(pinsMenu);
