@@ -260,8 +260,8 @@ def check(archive, model, inputs, record, options):
         return record
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
     try:
-        with quiet(), open(archive, "rb") as file:
-            counts = export_check.compare(model, torch.export.load(file), args, kwargs, options.seed)
+        with quiet():
+            counts = export_check.compare(model, read_back(archive), args, kwargs, options.seed)
     except export_check.Difference as difference:
         raise ExportError(f"{type(model).__name__}'s trace does not compute what the model computes: {difference}; or export it as it is "
                           "with --unchecked, and it trains as the trace does.") from difference
@@ -270,6 +270,21 @@ def check(archive, model, inputs, record, options):
                           "comparison by --unchecked.") from problem
     record.update({"check": "equal", **counts})
     return record
+
+
+def read_back(archive):
+    """The program of torch's own archive. torch 2.11 refuses those with a torch.no_grad() block that gives nothing back."""
+    import torch
+
+    try:
+        with open(archive, "rb") as file:
+            return torch.export.load(file)
+    except Exception as error:
+        block = "set_grad_enabled" in str(error)
+        cure = ("a `with torch.no_grad():` block of the model only changes buffers: leave the block out and .detach() what goes into them"
+                if block else "mend that")
+        raise ExportError(f"torch cannot read back what it exported ({brief(error)}); {cure}, or export without the comparison by "
+                          "--unchecked.") from error
 
 
 def summary(record):

@@ -154,6 +154,28 @@ def nested():
     return Nested(), {"batch": {"x": torch.randn(3, 4), "more": {"scale": torch.rand(3, 1)}}, "pair": (torch.randn(3, 4), torch.randn(2, 4)[:1])}
 
 
+def counts_inputs(detached=False):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.register_buffer("mean", torch.zeros(4))
+            self.register_buffer("square", torch.zeros(4))
+
+        def forward(self, x):
+            y = self.layer(x)
+            if detached:
+                self.mean.mul_(0.9).add_(y.detach().sum(0))
+                self.square.mul_(0.9).add_(y.detach().pow(2).sum(0))
+            else:
+                with torch.no_grad():
+                    self.mean.mul_(0.9).add_(y.sum(0))
+                    self.square.mul_(0.9).add_(y.pow(2).sum(0))
+            return y
+
+    return Counts(), {"x": torch.randn(2, 4)}
+
+
 def drops_layers(layerdrop=0.0):
     class Drops(nn.Module):
         def __init__(self):
@@ -332,6 +354,14 @@ class Export(unittest.TestCase):
         self.assertEqual(status, 2)
         self.assertRegex(said, r"failed at export_check_test.py:\d+ \(`if draw < self.layerdrop:`\)")
         self.assertIn("set layerdrop to 0", said)
+
+
+    def test_what_torch_cannot_read_back_is_refused_with_a_cure_that_works(self):
+        status, _, said = self.export("counts_inputs")
+        self.assertEqual(status, 2)
+        self.assertIn("torch cannot read back what it exported", said)
+        self.assertIn("leave the block out and .detach() what goes into them", said)
+        self.assertEqual(self.export("counts_inputs", "--set", "detached=True")[0], 0)
 
 
 @contextlib.contextmanager
