@@ -183,6 +183,10 @@ int exportLayers(const ExportOptions& o) {
   if (o.from.plan.empty()) throw UsageError("--to layers exports the costs of a plan; give PLAN.json");
   const Plan plan = exportedPlan(o.from.plan);
   const LayerTable table = layersOf(plan, loadModel(plan.modelFiles));
+  for (const SharedParameter& shared : plan.partition.shared) {
+    warn(fmt::format("the {} of {} are in the table once, with the first layer that reads it; {} stages of the plan hold them",
+                     formatSize(shared.bytes), shared.name, shared.stages.size()));
+  }
   const std::string text = o.out.ends_with(".csv") ? toCsv(table) : toJson(table);
   if (o.out.empty()) {
     print(text);

@@ -77,9 +77,9 @@ class Aligner {
       : clocks_(clocks),
         places_(places),
         moves_(clocks.sources.size()),
+        extents_(clocks.sources.size()),
         replicaMoves_(clocks.sources.size()),
         group_(clocks.sources.size()),
-        extents_(clocks.sources.size()),
         partial_(clocks.sources.size()),
         steps_(clocks.sources.size()),
         contradicted_(clocks.sources.size()) {}
@@ -310,6 +310,7 @@ Ns Aligner::replicaMove(std::size_t group) const {
 }
 
 void Aligner::joinReplicas() {
+  if (std::ranges::all_of(actions_, [](const auto& action) { return action.first.forward; })) return;  // nothing is summed
   const std::size_t groups = *std::ranges::max_element(group_);
   for (std::size_t group = 1; group <= groups; ++group) {
     const Ns move = replicaMove(group);

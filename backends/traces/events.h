@@ -113,8 +113,8 @@ void sortSpans(std::vector<Span>& spans);
 std::size_t cutOverlaps(std::vector<Span>& spans, int ranks);
 
 /// Leaves out backwards that compute nothing: torch's schedules label them in an evaluation (`schedule.eval`), too. Those are the backwards
-/// of a microbatch that take less than a tenth of its forward and of what others of their stage take; or all, where no stage has any that
-/// take longer. `spans`: sorted by start, with stages and microbatches. Cost: n log n.
+/// of a microbatch that take less than a tenth of the shortest forward and of the longest backwards of their stage; where that is so of all
+/// backwards of all stages, of the forward alone. `spans`: sorted by start, with stages and microbatches. Cost: n log n.
 void dropEmptyBackwards(std::vector<Span>& spans);
 
 /// Number and noun: `1 event`, `12 events`.

@@ -11,6 +11,7 @@
 
 #include "backends/host/paths.h"
 #include "backends/traces/events.h"
+#include "backends/traces/order/interleaving.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 
@@ -71,6 +72,7 @@ class Reader {
   bool v_ = false;      ///< the second chunk goes back up the ranks
   std::int64_t firstMicrobatch_ = 0;
   Schedule order_;  ///< where they do not
+  int group_ = 0;   ///< microbatches that its chunks take turns in
   std::size_t cut_ = 0;
 };
 
@@ -198,7 +200,25 @@ void Reader::nameMicrobatches() {
     return;
   }
   const Shape shape{config_.ranks, config_.ranks * config_.chunks, config_.microbatches};
-  order_ = config_.chunks == 1 ? generate("gpipe", shape) : interleavedWithGroups(shape, std::min(config_.ranks, config_.microbatches));
+  if (config_.chunks == 1) {
+    order_ = generate("gpipe", shape);
+    return;
+  }
+  // The last iteration, as the first warms up.
+  UnnamedStep step;
+  const auto timesOf = [](const Series& series) {
+    std::vector<std::pair<Ns, Ns>> times;
+    for (std::size_t i = 0; i < series.start.size(); ++i) times.emplace_back(series.start[i], series.end[i]);
+    return times;
+  };
+  for (const Iterations& iterations : ranks_) {
+    step.forwards.push_back(timesOf(iterations.rbegin()->second.forward));
+    step.backwards.push_back(timesOf(iterations.rbegin()->second.backward));
+  }
+  std::optional<Interleaving> found = interleavingOf(step, config_.chunks);
+  const bool fits = found && found->microbatches == config_.microbatches;
+  group_ = fits ? found->group : std::min(config_.ranks, config_.microbatches);
+  order_ = fits ? std::move(found->schedule) : interleavedWithGroups(shape, group_);
 }
 
 /// Whether the last rank works on a microbatch's second chunk before the first rank does: it goes back up.
@@ -295,7 +315,7 @@ ImportedTrace Reader::read() {
     result.notes.push_back(
         fmt::format("The files do not name chunks and microbatches: a rank's operations were taken in the order of interleaved 1F1B in "
                     "groups of {} microbatches.",
-                    std::min(config_.ranks, config_.microbatches)));
+                    group_));
   }
   result.notes.emplace_back(
       "Each rank's clock starts at its own begin of the iteration; messages were not recorded, and memory is the most a rank had reserved "

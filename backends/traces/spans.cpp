@@ -41,11 +41,6 @@ bool holdsRank(const Span& span) {
 
 constexpr int kMuchLess = 10;  ///< times
 
-/// A forward and the backwards of its microbatch up to the next forward of it.
-struct Pass {
-  Ns forward = 0, backward = 0;
-};
-
 using Place = std::tuple<Rank, Stage, Microbatch>;
 Place actionPlaceOf(const Span& span) { return {span.rank, span.stage, span.microbatch}; }
 
@@ -106,37 +101,33 @@ std::string countedEvents(std::uint64_t number, const std::string& noun) {
 }
 
 void dropEmptyBackwards(std::vector<Span>& spans) {
-  std::map<Place, std::vector<Pass>> passes;
+  std::map<Place, std::vector<Ns>> backwards;              // of a microbatch, by its forward
+  std::map<std::pair<Rank, Stage>, Ns> shortest, longest;  // forward and backwards of a stage
   for (const Span& span : spans) {
     if (!isOfPass(span)) continue;
-    std::vector<Pass>& own = passes[actionPlaceOf(span)];
+    std::vector<Ns>& own = backwards[actionPlaceOf(span)];
     const Ns time = span.end - span.start;
     if (span.kind == SpanKind::Forward) {
-      own.push_back({time, 0});
+      own.push_back(0);
+      Ns& least = shortest.try_emplace({span.rank, span.stage}, time).first->second;
+      least = std::min(least, time);
     } else if (!own.empty()) {
-      own.back().backward += time;
+      own.back() += time;
+      Ns& most = longest[{span.rank, span.stage}];
+      most = std::max(most, own.back());
     }
   }
-  std::map<std::pair<Rank, Stage>, Ns> longest;  // backwards of a microbatch
-  bool anyTrains = false;
-  for (const auto& [place, own] : passes) {
-    Ns& most = longest[{std::get<Rank>(place), std::get<Stage>(place)}];
-    for (const Pass& pass : own) {
-      most = std::max(most, pass.backward);
-      anyTrains = anyTrains || pass.backward * kMuchLess >= pass.forward;
-    }
-  }
-  const auto isEmpty = [&](const Place& place, const Pass& pass) {
-    if (!anyTrains) return true;
-    const Ns most = longest.at({std::get<Rank>(place), std::get<Stage>(place)});
-    return pass.backward * kMuchLess < pass.forward && pass.backward * kMuchLess < most;
-  };
+  const auto isMuchLess = [](Ns a, Ns b) { return a < b / kMuchLess; };
+  const bool anyTrains = std::ranges::any_of(longest, [&](const auto& of) { return !isMuchLess(of.second, shortest.at(of.first)); });
   std::map<Place, std::size_t> forwards;  // so far
   std::erase_if(spans, [&](const Span& span) {
     if (!isOfPass(span)) return false;
     std::size_t& count = forwards[actionPlaceOf(span)];
     if (span.kind == SpanKind::Forward) return ++count, false;
-    return count > 0 && isEmpty(actionPlaceOf(span), passes.at(actionPlaceOf(span))[count - 1]);
+    if (count == 0) return false;
+    const std::pair stage(span.rank, span.stage);
+    const Ns time = backwards.at(actionPlaceOf(span))[count - 1];
+    return isMuchLess(time, shortest.at(stage)) && (!anyTrains || isMuchLess(time, longest.at(stage)));
   });
 }
 

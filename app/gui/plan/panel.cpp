@@ -122,7 +122,9 @@ PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   d->showPlacement();
 }
 
-PlanPanel::~PlanPanel() = default;
+PlanPanel::~PlanPanel() {
+  for (QLineEdit* line : {d->limit, d->recompute->lineEdit()}) line->blockSignals(true);  // they lose the focus when `d` is gone
+}
 
 bool PlanPanel::isIdle() const { return d->results->isIdle(); }
 

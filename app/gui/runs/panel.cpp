@@ -264,7 +264,7 @@ void RunsPanel::Private::present() {
   if (with) noteWaits(nameOf(*with), result.beforeWaits);
   noteWaits(with || !measured->run ? nameOf(*measured) : tr("the run"), result.afterWaits);
   if (!measured->pinnedAs.isEmpty() && document.prediction()) {
-    notes << perSampleNote({tr("this plan"), document.prediction()->makespan, samplesOf(document.predicted())},
+    notes << perSampleNote({tr("this plan"), document.prediction()->step, samplesOf(document.predicted())},
                            sizedStep(tr("plan %1").arg(measured->pinnedAs), *measured));
   } else if (with) {
     notes << perSampleNote(sizedStep(nameOf(*with), *with), sizedStep(nameOf(*measured), *measured));

@@ -89,7 +89,9 @@ void RunStarter::startRun(int steps) {
   if (isBusy()) return;
   if (const QString problem = obstacleToRun(document_); !problem.isEmpty() && !document_.isPredicting()) {
     isRefused_ = true;
-    controls_.say(tr("There is no plan to run: %1").arg(problem));  // the plan and the timeline show it as well
+    if (!document_.graph()) emit failed(problem);  // nothing else says it
+    controls_.say(document_.graph() ? tr("There is no plan to run: %1").arg(problem)
+                                    : problem);  // the plan and the timeline show it as well
     return emit runFinished(false);
   }
   controls_.setSteps(steps);

@@ -99,7 +99,7 @@ double misfit(const UnnamedStep& step, const Schedule& schedule) {
 
 }  // namespace
 
-std::optional<Interleaving> interleavingOf(const UnnamedStep& step) {
+std::optional<Interleaving> interleavingOf(const UnnamedStep& step, std::optional<int> known) {
   const auto ranks = static_cast<std::int64_t>(step.forwards.size());
   if (ranks == 0 || step.backwards.front().empty()) return std::nullopt;
   const auto& first = step.forwards.front();
@@ -108,6 +108,7 @@ std::optional<Interleaving> interleavingOf(const UnnamedStep& step) {
   const auto warmup = std::ranges::count_if(first, [&](const auto& forward) { return forward.first < begin; });
   if (forwards > kMaxMicrobatches || 2 * ranks * forwards > kLargestSchedule) return std::nullopt;
   std::vector<Pair> pairs = pairsOf(ranks, warmup, forwards);
+  std::erase_if(pairs, [&](const Pair& pair) { return known && pair.first != *known; });
   const std::int64_t most = kLargestSchedule / std::max<std::int64_t>(1, 2 * ranks * forwards);
   pairs.resize(std::min(pairs.size(), static_cast<std::size_t>(most)));
   std::optional<Interleaving> best;

@@ -23,7 +23,7 @@ struct Interleaving {
 /// The interleaved 1F1B whose first rank does as many forwards before its first backward: 2 (R − 1) + (V − 1) G + 1 with groups of G
 /// microbatches, or all of R microbatches (Megatron-LM, schedules.py, get_pp_rank_microbatches). Where several pairs of V and G do, the one
 /// whose replay with the measured durations starts actions nearest to when they started, on each rank's own clock; ties: groups of R.
-/// Nothing where none does. Cost: n log n in the actions, for each of at most 16 pairs.
-[[nodiscard]] std::optional<Interleaving> interleavingOf(const UnnamedStep& step);
+/// `chunks`: V where it is known. Nothing where none does. Cost: n log n in the actions, for each of at most 16 pairs.
+[[nodiscard]] std::optional<Interleaving> interleavingOf(const UnnamedStep& step, std::optional<int> chunks = {});
 
 }  // namespace pw

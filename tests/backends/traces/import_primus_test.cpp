@@ -134,6 +134,15 @@ TEST(PrimusImport, GivesTheOperationsOfAnInterleavedRunTheirStages) {
   }
 }
 
+TEST(PrimusImport, FindsTheGroupsThatChunksTakeTurnsIn) {
+  for (const auto& [ranks, chunks, microbatches, group] : {std::tuple{4, 2, 12, 6}, {2, 2, 12, 4}, {4, 3, 16, 8}}) {
+    const Schedule schedule = interleavedWithGroups({ranks, ranks * chunks, microbatches}, group);
+    const ImportedTrace result = imported(Dump(computed(schedule), schedule, false).path());
+    EXPECT_EQ(result.steps.at(0).trace, computed(schedule)) << ranks << " ranks, groups of " << group;
+    EXPECT_THAT(result.notes, testing::Contains(HasSubstr("in groups of " + std::to_string(group) + " microbatches")));
+  }
+}
+
 TEST(PrimusImport, ReadsSplitBackwardsAndTellsAVByItsTimes) {
   const Schedule schedule = generate("zbv", {4, 8, 10});
   const Trace trace = computed(schedule);

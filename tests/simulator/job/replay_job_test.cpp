@@ -57,7 +57,13 @@ TEST(ReplayJob, OfAPredictionKnowsItsMessagesSoThatNoHostIsLate) {
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "zbv"}) {
     const int chunks = std::string(name) == "zbv" ? 2 : 1;
     const Schedule schedule = generate(name, {4, 4 * chunks, 8});
-    const SyntheticCosts costs{.forward = {1000}, .backwardInput = {900}, .backwardWeight = {700}, .latency = 350, .transfer = 1150};
+    const SyntheticCosts costs{.forward = {1000},
+                               .backward = {},
+                               .backwardInput = {900},
+                               .backwardWeight = {700},
+                               .latency = 350,
+                               .transfer = 1150,
+                               .overlap = {}};
     const Trace trace = simulate(schedule, syntheticTable(costs, 4 * chunks));  // messages queue for their channels
     MeasuredJob predicted = jobOfSteps({trace});
     predicted.times = TimesOf::Predicted;
@@ -260,7 +266,7 @@ TEST(ReplayJob, CostsOfAJobPredictItsOwnTrace) {
 }
 
 TEST(ReplayJob, LayersOfAJobKeepItsOptimizer) {
-  CostTable table = syntheticTable({.forward = {1000}, .backward = {2000}}, 3);
+  CostTable table = syntheticTable({.forward = {1000}, .backward = {2000}, .backwardInput = {}, .backwardWeight = {}, .overlap = {}}, 3);
   for (StageCost& stage : table.stages) stage.optimizer = 700 + stage.forward / 10;
   const Schedule schedule = generate("1f1b", {3, 3, 4});
   const Trace trace = simulate(schedule, table);

@@ -158,6 +158,52 @@ TEST_F(PlanPanelTest, EachOptimizerIsOfferedAndTakesItsMemory) {
   for (const OptimizerFacts& facts : kOptimizers) EXPECT_GE(optimizers.findText(facts.className.data()), 0) << facts.className;
 }
 
+TEST_F(PlanPanelTest, TheMemoryLimitFollowsUndoWhileItHasTheFocus) {
+  open();
+  auto& limit = named<QLineEdit>("Memory limit of a rank");
+  type(limit, "24 GiB");
+  settle();
+  ASSERT_EQ(request().memoryLimit, Bytes{24} << 30);
+  document.undo();
+  settle();
+  EXPECT_EQ(limit.text(), "");
+  document.redo();
+  settle();
+  EXPECT_EQ(limit.text(), sizeText(Bytes{24} << 30));
+}
+
+TEST_F(PlanPanelTest, BoundsOfThePlanBeforeAreNotShownAsThoseOfAnother) {
+  open();
+  ASSERT_NE(figure("Lower bound"), "…");
+  document.edit("More ranks", [](Design& d) { d.request.ranks = 4; });
+  ASSERT_TRUE(QTest::qWaitFor([this] { return !document.isPredicting(); }, kLongMs));
+  EXPECT_TRUE(figure("Lower bound") == "…" || named<QLabel>("Lower bound").isEnabled()) << figure("Lower bound").toStdString();
+  settle();
+  EXPECT_TRUE(named<QLabel>("Lower bound").isEnabled());
+  EXPECT_NE(figure("Lower bound"), "…");
+}
+
+TEST_F(PlanPanelTest, ALayerTableIsRehearsedAndNotProfiled) {
+  EXPECT_FALSE(button("Profile here").isEnabled());
+  EXPECT_EQ(button("Profile here").toolTip(), "No model is open to profile; open one first.");
+  EXPECT_EQ(button("&Run").toolTip(), "No model is open to run; open one first.");
+  QFile file(folder.filePath("layers.csv"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(
+      "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\n"
+      "a,1000,3000,10,7,3\nb,1000,3000,10,7,3\nc,1000,3000,10,7,3\nd,1000,3000,10,7,0\n");
+  file.close();
+  document.adopt(*loadFiles({file.fileName().toStdString()}, {}));
+  settle();
+  EXPECT_FALSE(button("Profile here").isEnabled());
+  EXPECT_TRUE(button("Profile here").toolTip().contains("nothing to measure"));
+  EXPECT_TRUE(button("&Run").isEnabled());
+  EXPECT_TRUE(button("&Run").toolTip().startsWith("Rehearse")) << button("&Run").toolTip().toStdString();
+  open();
+  EXPECT_TRUE(button("Profile here").isEnabled());
+  EXPECT_TRUE(button("&Run").toolTip().startsWith("Train"));
+}
+
 TEST_F(PlanPanelTest, AMemoryLimitIsReadWithItsUnitAndANonsensicalOneIsRefusedInPlace) {
   open();
   auto& limit = named<QLineEdit>("Memory limit of a rank");

@@ -89,13 +89,13 @@ TEST_F(RunsComparisonTest, OfPlansWhoseStepsDifferInSizeItSaysWhatASampleTakes) 
   PinnedPlans pins(document);
   pins.pin();
   const std::int64_t samples = samplesOf(document.predicted());
-  const Ns before = document.prediction()->makespan;
+  const Ns before = document.prediction()->step;
   pins.compareWith(0);
-  waitFor([this] { return panel().summary().contains("plan A"); });
+  waitFor([this] { return panel().summary().contains("Plan A"); });
   EXPECT_FALSE(panel().summary().contains("per sample"));
   document.edit("twice the microbatches", [](Design& d) { d.request.microbatches *= 2; });
   waitFor([this] { return panel().summary().contains("per sample"); });
-  const Ns after = document.prediction()->makespan;
+  const Ns after = document.prediction()->step;
   EXPECT_TRUE(panel().summary().contains(QStringLiteral("this plan takes %1 per sample (%2 in a step), plan A takes %3 (%4)")
                                              .arg(durationText(after / (2 * samples)))
                                              .arg(2 * samples)
