@@ -9,6 +9,7 @@
 
 #include "backends/resources/resources.h"
 #include "backends/store/trace_blob.h"
+#include "engine/run/batch_stream.h"
 #include "schedules/error.h"
 #include "schedules/job_rank.h"
 #include "simulator/partition/stage_costs.h"
@@ -63,7 +64,9 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
   record.seed = o.request.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;
+  const bool isMapped = !o.computing.onGpu && o.request.data != "synthetic" && !namesFunction(o.request.data);  // a file, not allocated
   const auto withState = [&](CostTable costs) {
+    for (StageCost& stage : costs.stages) stage.dataBytes = isMapped ? Bytes(0) : stage.dataBytes;
     addOptimizerState(costs, stateCopies(o.update), optimizerShards(o.zero1, plan.replicas, plan.schedule.placement));
     return costs;
   };

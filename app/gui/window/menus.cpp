@@ -272,7 +272,7 @@ void MainWindow::Private::toolBar() {
   bar->addSeparator();
   const QString runTip = MainWindow::tr("Run this plan (Ctrl+R)");
   QAction* const run = add(MainWindow::tr("Run"), runTip, [this] { emit plan->runRequested(); });
-  add(MainWindow::tr("Search"), MainWindow::tr("Search for plans (Ctrl+E)"), [this] {
+  QAction* const search = add(MainWindow::tr("Search"), MainWindow::tr("Search for plans (Ctrl+E)"), [this] {
     window.showPanel(Panel::Candidates);
     candidates->search();
   });
@@ -283,6 +283,7 @@ void MainWindow::Private::toolBar() {
     const QString problem = obstacleToRun(document);
     run->setEnabled(problem.isEmpty());
     run->setToolTip(problem.isEmpty() ? runTip : problem);
+    search->setEnabled(document.graph() != nullptr);
     keep->setEnabled(document.prediction() != nullptr && document.problem().isEmpty());
   };
   QObject::connect(&document, &Document::undoChanged, &window, allow);
