@@ -71,6 +71,12 @@ const Bounds& chosen(const ShiftedBounds& shifted) {
   return possible != shifted.end() ? *possible : shifted.front();
 }
 
+/// When a stage of some replicas can have begun a step, and has ended it.
+struct Turn {
+  Ns first = kNone, last = -kNone;
+};
+using Turns = std::map<std::pair<std::int32_t, std::int32_t>, Turn>;  ///< by stage and occurrence
+
 class Aligner {
  public:
   Aligner(const RankClocks& clocks, const RankPlaces& places)
@@ -95,7 +101,6 @@ class Aligner {
   [[nodiscard]] Ns move(std::size_t from, std::size_t to) const;
   [[nodiscard]] Bounds boundsOf(std::size_t from, std::size_t to) const;
   void join();
-  [[nodiscard]] Ns replicaMove(std::size_t group) const;
   void joinReplicas();
   void sayReplicas(std::vector<std::string>& notes) const;
   void sayImpossible(std::vector<std::string>& notes) const;
@@ -272,23 +277,10 @@ void Aligner::join() {
   }
 }
 
-/// Replicas wait for each other between steps, to sum gradients. So the clocks of a group are moved such that none of its stages begins a
-/// step before that stage has ended the one before in the first group, nor the other way round; not where no move does that (passes that
+/// How far a group's steps are moved such that none of its stages begins one before that stage has ended the one before in the first group,
+/// nor the other way round: replicas wait for each other between steps, to sum gradients. Not where no move does that (passes that
 /// accumulate gradients need not wait), nor where nothing contradicts the clocks, or would not if the group lacked a step.
-Ns Aligner::replicaMove(std::size_t group) const {
-  struct Turn {
-    Ns first = kNone, last = -kNone;  ///< when the stage can have begun and has ended
-  };
-  using Place = std::pair<std::int32_t, std::int32_t>;  // stage and occurrence
-  std::map<Place, Turn> reference, own;
-  for (const auto& [key, times] : actions_) {
-    const bool isOwn = group_[times.clock] == group;
-    if ((!isOwn && group_[times.clock] != 0) || key.occurrence < 0) continue;
-    Turn& turn = (isOwn ? own : reference)[{key.stage, key.occurrence}];
-    const Ns move = moves_[times.clock];
-    if (key.forward) turn.first = std::min(turn.first, startOf(key, times) + move);
-    turn.last = std::max(turn.last, times.end + move);
-  }
+Ns replicaMove(const Turns& reference, const Turns& own) {
   const auto boundsWith = [&](std::int32_t shift) {
     Bounds bounds;
     for (const auto& [place, turn] : own) {
@@ -299,7 +291,7 @@ Ns Aligner::replicaMove(std::size_t group) const {
     }
     return bounds;
   };
-  for (const std::int32_t shift : {0, -1, 1}) {
+  for (const int shift : kShifts) {
     const Bounds bounds = boundsWith(shift);
     if (bounds.least != -kNone && bounds.most != kNone && bounds.least <= 0 && bounds.most >= 0) return 0;
   }
@@ -311,13 +303,17 @@ Ns Aligner::replicaMove(std::size_t group) const {
 
 void Aligner::joinReplicas() {
   if (std::ranges::all_of(actions_, [](const auto& action) { return action.first.forward; })) return;  // nothing is summed
-  const std::size_t groups = *std::ranges::max_element(group_);
-  for (std::size_t group = 1; group <= groups; ++group) {
-    const Ns move = replicaMove(group);
-    for (std::size_t c = 0; c < group_.size(); ++c) {
-      if (group_[c] == group) replicaMoves_[c] = move;
-    }
+  std::vector<Turns> turns(1 + *std::ranges::max_element(group_));
+  for (const auto& [key, times] : actions_) {
+    if (key.occurrence < 0) continue;
+    Turn& turn = turns[group_[times.clock]][{key.stage, key.occurrence}];
+    const Ns move = moves_[times.clock];
+    if (key.forward) turn.first = std::min(turn.first, startOf(key, times) + move);
+    turn.last = std::max(turn.last, times.end + move);
   }
+  std::vector<Ns> moves;
+  for (const Turns& own : turns) moves.push_back(&own == &turns.front() ? Ns{0} : replicaMove(turns.front(), own));
+  for (std::size_t c = 0; c < group_.size(); ++c) replicaMoves_[c] = moves[group_[c]];
 }
 
 void Aligner::sayReplicas(std::vector<std::string>& notes) const {
@@ -329,12 +325,11 @@ void Aligner::sayReplicas(std::vector<std::string>& notes) const {
     moves[group_[c]] = replicaMoves_[c];
   }
   for (const auto& [group, names] : files) {
-    notes.push_back(
-        fmt::format("The clock{} of {}{} disagree{} with those of the first replica: the times were moved by {} so that no replica begins "
-                    "a step before "
-                    "the others have ended the one before.",
-                    names.size() == 1 ? "" : "s", names.front(), names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1),
-                    names.size() == 1 ? "s" : "", formatDuration(moves.at(group))));
+    notes.push_back(fmt::format(
+        "The clock{} of {}{} disagree{} with those of the first replica: the times were moved by {} so that no replica begins a step "
+        "before the others have ended the one before.",
+        names.size() == 1 ? "" : "s", names.front(), names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1),
+        names.size() == 1 ? "s" : "", formatDuration(moves.at(group))));
   }
 }
 

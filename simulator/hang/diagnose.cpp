@@ -319,7 +319,7 @@ bool Diagnosing::foundSilent() {
 }
 
 bool Diagnosing::foundInFlight() {
-  // Best one in which both ends wait.
+  // Preferably in a message that both of its ends wait in.
   std::vector<Wait> waiting =
       waitsWhere(inquiry_.primary, [&](const Wait& w) { return w.reason == Reason::Unfinished && !inquiry_.leadsOn(w); });
   if (waiting.empty())
