@@ -1,6 +1,7 @@
 #include "simulator/plan/setting.h"
 
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/symbolic.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/step/compile.h"
@@ -17,7 +18,7 @@ Bytes targetBytes(const ModelGraph& graph, const Loss& loss, std::int64_t microb
     targets.dtype = DType::Int64;
     targets.sizes.pop_back();
   }
-  return bytesOf(targets, bindBatch(graph, microbatch));
+  return knownBytes(targets, bindBatch(graph, microbatch)).value_or(Bytes{0});
 }
 
 CostTable costsOf(const PlanSetting& setting, const Partition& partition) {

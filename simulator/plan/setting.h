@@ -28,7 +28,7 @@ struct PlanSetting {
 };
 
 /// Of the targets that a loss compares the model's first output with, of a microbatch of so many samples: a class for each row, or a value
-/// for each of its; 0 where it has none, and of a layer table.
+/// for each of its; 0 where it has none or their size depends on data, and of a layer table.
 [[nodiscard]] Bytes targetBytes(const ModelGraph& graph, const Loss& loss, std::int64_t microbatch);
 
 /// The costs with the optimizer's state, and the most memory of each rank.

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <random>
 
+#include "backends/resources/resources.h"
 #include "schedules/generate.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/setting.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/compiled_rows.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 
@@ -65,6 +68,31 @@ TEST(PlanMemory, IsOfTheModulesThatKeepIt) {
   EXPECT_EQ(memoryByModule(c.graph, partition.stages[1], c.profile), second);
   partition.stages[0].checkpoints = {{NodeId(1), NodeId(3)}};
   EXPECT_EQ(memoryByModule(c.graph, partition.stages[0], c.profile), (std::vector<ModuleMemory>{first[0], {"blocks.0", 0, weight}}));
+}
+
+TEST(PlanMemory, CountsTheTargetsOfALossLikeInputs) {
+  const ModelGraph graph = loadModel({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"});
+  const TensorMeta& output = *graph.value(graph.outputs.front()).tensor;
+  ASSERT_EQ(output.sizes.size(), 3U);  // batch, position, class
+  const std::int64_t positions = output.sizes[1].hint, classes = output.sizes[2].hint;
+  EXPECT_EQ(targetBytes(graph, {LossKind::CrossEntropy, {}}, 3), 3 * positions * 8);
+  EXPECT_EQ(targetBytes(graph, {LossKind::MeanSquaredError, {}}, 3), 3 * positions * classes * 4);
+  EXPECT_EQ(targetBytes(graph, {LossKind::Sum, {}}, 3), 0);
+  const Profile profile = estimate(graph, 2, loadCluster("h100-nvlink"));
+  PlanRequest request;
+  request.ranks = 2;
+  request.microbatches = 4;
+  request.microbatch = 2;
+  request.begins = balancedSplits(graph, profile, 2, Balance::Time);
+  const Schedule rows = planRows(generate("1f1b", {2, 2, 4}), 1);
+  const auto peakWith = [&](LossKind loss) {
+    request.loss.kind = loss;
+    CompiledRows compiled(rows);
+    return compiled.peaks(price(request, graph, profile, rows).costs);
+  };
+  const std::vector<Bytes> without = peakWith(LossKind::Sum), with = peakWith(LossKind::MeanSquaredError);
+  EXPECT_EQ(with[0], without[0]);
+  EXPECT_EQ(with[1], without[1] + 4 * targetBytes(graph, request.loss, 2)) << "of all microbatches";
 }
 
 TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
