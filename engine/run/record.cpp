@@ -64,9 +64,10 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
   record.seed = o.request.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;
-  const bool isMapped = !o.computing.onGpu && o.request.data != "synthetic" && !namesFunction(o.request.data);  // a file, not allocated
+  // A file is mapped, and GPUs get each microbatch as it is used: then batches are not in the memory that is counted.
+  const bool isElsewhere = o.computing.onGpu || (o.request.data != "synthetic" && !namesFunction(o.request.data));
   const auto withState = [&](CostTable costs) {
-    for (StageCost& stage : costs.stages) stage.dataBytes = isMapped ? Bytes(0) : stage.dataBytes;
+    for (StageCost& stage : costs.stages) stage.dataBytes = isElsewhere ? Bytes(0) : stage.dataBytes;
     addOptimizerState(costs, stateCopies(o.update), optimizerShards(o.zero1, plan.replicas, plan.schedule.placement));
     return costs;
   };
