@@ -73,7 +73,7 @@ bool settlePlanShape(PlanOptions& o, const ModelGraph& graph) {
   return byDefault;
 }
 
-/// Where nothing else was asked for, a job is planned on its own ranks, with its own microbatches.
+/// Defaults for the plan of a job: the ranks and microbatches that it ran with.
 void settleLikeJob(PlanOptions& o, const Job& job) {
   if (o.schedule.ends_with(".csv")) return;
   if (o.microbatches == 0 && o.batch == 0) o.microbatches = job.schedule.microbatches;

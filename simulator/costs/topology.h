@@ -98,8 +98,8 @@ using StageSpeeds = std::vector<std::vector<RankSpeed>>;
 /// long as its slowest hop. 0 for fewer than two holders.
 [[nodiscard]] Ns ringTime(const LinkSpec& hop, Bytes bytes, std::int64_t holders);
 
-/// What replicas of a pipeline find on a topology: at each place of the pipeline the slowest of them counts, unless one is asked for. Keeps
-/// a reference to the topology, which must outlive it.
+/// Speeds, links and memory that the replicas of a pipeline have on a topology: at each place of the pipeline those of the slowest replica,
+/// or of a single one. Keeps a reference to the topology, which must outlive it.
 class PipelineTopology {
  public:
   /// `only`: the replica whose speeds and messages alone count; memory and rings are of all.
