@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "backends/traces/chakra.h"
-#include "backends/traces/tables.h"
+#include "backends/traces/readers/chakra.h"
+#include "backends/traces/readers/tables.h"
 #include "schedules/error.h"
 #include "simulator/trace/trace_csv.h"
 

@@ -15,11 +15,15 @@
 
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
-#include "backends/traces/chakra.h"
-#include "backends/traces/events.h"
+#include "backends/traces/events/events.h"
+#include "backends/traces/events/spans.h"
 #include "backends/traces/formats.h"
 #include "backends/traces/names/patterns.h"
-#include "backends/traces/ndtimeline.h"
+#include "backends/traces/readers/chakra.h"
+#include "backends/traces/readers/ndtimeline.h"
+#include "backends/traces/readers/ndtimeline_steps.h"
+#include "backends/traces/readers/readers.h"
+#include "backends/traces/recovery/assemble.h"
 #include "schedules/error.h"
 #include "simulator/trace/trace_csv.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "backends/traces/import.h"
-#include "backends/traces/windows.h"
+#include "backends/traces/readers/windows.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 #include "tests/support/gzip.h"
