@@ -11,7 +11,7 @@ namespace {
 /// What an action receives: values for a forward, gradients for a backward; nothing for W.
 std::optional<Direction> intake(ActionKind kind) {
   if (kind == ActionKind::Forward) return Direction::Forward;
-  if (kind == ActionKind::Backward || kind == ActionKind::BackwardInput) return Direction::Backward;
+  if (makesGradient(kind)) return Direction::Backward;
   return std::nullopt;
 }
 

@@ -1,15 +1,12 @@
 #include "engine/training.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <utility>
 
+#include "backends/host/process_age.h"
 #include "backends/host/process_memory.h"
 #include "engine/batch_agreement.h"
 #include "engine/checkpoint.h"
@@ -20,22 +17,10 @@
 namespace pw {
 namespace {
 
-/// When this process began, on the monotonic clock [to 10 ms]; proc(5): field 22 of stat, in clock ticks.
-Ns processStart() {
-  std::ifstream stat("/proc/self/stat");
-  std::string text;
-  std::getline(stat, text);
-  const std::size_t name = text.rfind(')');  // the program's name may hold spaces
-  std::istringstream fields(name == std::string::npos ? "" : text.substr(name + 2));
-  std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  return static_cast<Ns>(std::atoll(field.c_str())) * (1'000'000'000 / sysconf(_SC_CLK_TCK));
-}
-
 /// From the start of this process to its first compute action.
 Ns firstActionAfterStart(const StepLog& step) {
   const auto first = std::ranges::find_if(step.spans, [](const Span& s) { return isCompute(s.kind); });
-  return first == step.spans.end() ? 0 : first->start - processStart();
+  return first == step.spans.end() ? 0 : processAge() - (monotonicNow() - first->start);
 }
 
 /// Called after a step with non-finite numbers: true unless such steps are skipped.

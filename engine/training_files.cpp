@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "backends/checkpoints/tensor_file.h"
@@ -61,10 +64,15 @@ Resumption resumptionOf(const std::string& path, const OptimizerSpec& update, bo
                     path, nameOf(*state), nameOf(stateOf(update))));
   }
   Resumption resumption;
-  const auto& numbers = file.numbers();
-  if (const auto step = numbers.find("step"); step != numbers.end())
-    resumption.firstStep = static_cast<int>(std::clamp(step->second, 0.0, 2e9));
-  if (const auto scale = numbers.find("loss_scale"); scale != numbers.end() && scale->second >= 1) resumption.lossScale = scale->second;
+  const auto numberIn = [&](const std::string& name) -> std::optional<double> {
+    const auto found = file.numbers().find(name);
+    if (found == file.numbers().end()) return std::nullopt;
+    if (!std::isfinite(found->second))
+      throw UsageError(fmt::format("{} holds a {} that is no number; load only its weights with --reset-optimizer", path, name));
+    return found->second;
+  };
+  if (const auto step = numberIn("step")) resumption.firstStep = static_cast<int>(std::clamp(*step, 0.0, 2e9));
+  if (const auto scale = numberIn("loss_scale"); scale && *scale >= 1) resumption.lossScale = scale;
   return resumption;
 }
 

@@ -82,7 +82,7 @@ std::optional<std::string> misplacement(const Examination& e, Rank rank, const A
     return fmt::format("{}: stage {} does not exist; the stages are 0 to {}", toString(a), a.stage.value, e.stages() - 1);
   }
   const Placement& placement = e.schedule.placement;
-  if (!ofMicrobatch(a.kind)) {
+  if (!hasMicrobatch(a.kind)) {
     if (a.microbatch.value != -1) {
       return fmt::format("{} applies to the whole stage, but has microbatch {}", toString(a), a.microbatch.value);
     }
@@ -137,7 +137,7 @@ void enterAction(Examination& e, Rank rank, std::int32_t position, Reductions& r
     e.report(rank, position, a,
              fmt::format("{} comes after {}REDUCE_GRAD (position {}), which would miss it", toString(a), a.stage.value, reduced));
   }
-  std::int32_t& place = ofMicrobatch(a.kind) ? e.place(a) : reduced;
+  std::int32_t& place = hasMicrobatch(a.kind) ? e.place(a) : reduced;
   if (place == kNowhere) {
     place = position;
   } else {

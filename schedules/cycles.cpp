@@ -95,10 +95,7 @@ std::string cycleTable(const Schedule& lockstep, int columns) {
   if (!lockstep.lockstep) {
     throw UsageError(fmt::format("schedule {} does not run in cycles; use the family lockstep", lockstep.name));
   }
-  if (shape.ranks < 1 || shape.ranks != shape.stages) {
-    throw UsageError(fmt::format("lockstep needs one stage per rank, but schedule {} has {} stages on {} ranks", lockstep.name,
-                                 shape.stages, shape.ranks));
-  }
+  requireCycles(lockstep);
   const Cells cells = cellsOf(lockstep);
   std::size_t width = std::string_view("flush").size();
   for (const auto& row : cells) {

@@ -19,7 +19,6 @@ inline constexpr std::int32_t kNowhere = -1;
 inline constexpr std::size_t kKindsPerPair = 8;
 static_assert(static_cast<std::size_t>(ActionKind::RecvBackward) + 1 == kKindsPerPair);
 
-[[nodiscard]] constexpr bool ofMicrobatch(ActionKind kind) { return static_cast<std::size_t>(kind) < kKindsPerPair; }
 [[nodiscard]] constexpr bool isMessage(ActionKind kind) { return isSend(kind) || isReceive(kind); }
 
 /// A schedule being checked: the position of each action in its rank's row, and the problems found so far.

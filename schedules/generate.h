@@ -53,4 +53,8 @@ struct Generator {
 /// Cycles of a lockstep schedule: fill and flush of 2R − 2 each, R ≥ 1: M + 2R − 2 in all.
 [[nodiscard]] int lockstepCycles(const Shape& shape);
 
+/// Throws UsageError where a schedule that says it runs in lockstep cannot: unless it has one stage for each rank, and each rank does the
+/// compute actions of its microbatches in the order of their cycles. Cost: linear.
+void requireCycles(const Schedule& schedule);
+
 }  // namespace pw

@@ -1,5 +1,9 @@
+#include <algorithm>
 #include <cassert>
 
+#include <fmt/format.h>
+
+#include "schedules/error.h"
 #include "schedules/families.h"
 #include "schedules/generate.h"
 
@@ -35,5 +39,25 @@ int lockstepCycle(int ranks, const Action& action) {
 }
 
 int lockstepCycles(const Shape& shape) { return shape.microbatches + 2 * shape.ranks - 2; }
+
+void requireCycles(const Schedule& schedule) {
+  const Shape shape = shapeOf(schedule);
+  if (shape.ranks < 1 || shape.ranks != shape.stages)
+    throw UsageError(fmt::format("lockstep needs one stage per rank, but schedule {} has {} stages on {} ranks", schedule.name,
+                                 shape.stages, shape.ranks));
+  for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
+    int last = 0;
+    for (const Action& action : schedule.rows[rank]) {
+      if (!isCompute(action.kind)) continue;
+      const bool known = action.stage.value >= 0 && action.stage.value < shape.stages && action.microbatch.value >= 0 &&
+                         action.microbatch.value < schedule.microbatches;
+      const int cycle = known ? lockstepCycle(shape.ranks, action) : -1;
+      if (cycle < last)
+        throw UsageError(fmt::format("schedule {} does not run in cycles: {} of rank {} is out of its turn; use the family lockstep",
+                                     schedule.name, toString(action), rank));
+      last = cycle;
+    }
+  }
+}
 
 }  // namespace pw

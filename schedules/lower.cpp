@@ -21,13 +21,8 @@ namespace {
 constexpr Ns kNotYet = -1;
 constexpr Ns kUnit = 1;
 
-/// Whether the action makes a gradient that the previous stage waits for.
-bool makesGradient(ActionKind kind) { return kind == ActionKind::Backward || kind == ActionKind::BackwardInput; }
-
-bool hasMicrobatch(ActionKind kind) { return isCompute(kind) || isSend(kind) || isReceive(kind); }
-
-/// The times that decide where a receive goes; only their order matters, so any costs give a valid lowering. Without `times` units, of 1
-/// ns.
+/// The times that decide where a receive goes; only their order matters, so any costs give a valid lowering: what takes no time gets a
+/// unit too, or a message would come before what makes it. Without `times` units, of 1 ns.
 Ns timeOf(const Action& a, const ActionTimes* times) {
   if (!isCompute(a.kind)) return 0;
   if (times == nullptr) return a.kind == ActionKind::Backward ? 2 * kUnit : kUnit;
@@ -35,7 +30,7 @@ Ns timeOf(const Action& a, const ActionTimes* times) {
                        : a.kind == ActionKind::Backward      ? times->backward
                        : a.kind == ActionKind::BackwardInput ? times->input
                                                              : times->weight;
-  return ofKind[a.stage.index()];
+  return std::max(kUnit, ofKind[a.stage.index()]);
 }
 
 /// A message, as seen on both ranks, at the moment its action ends.
@@ -93,7 +88,7 @@ void advance(UnitRun& run, std::size_t rank, Ns& clock) {
   auto& starts = run.starts[rank];
   while (starts.size() < row.size()) {
     const Action& first = row[starts.size()];
-    const bool slot = first.overlapsNext && starts.size() + 1 < row.size();
+    const bool slot = beginsSlot(row, starts.size());
     const Action& last = slot ? row[starts.size() + 1] : first;
     const Ns firstReady = run.readyAt(first);
     const Ns lastReady = slot ? run.readyAt(last) : 0;

@@ -20,11 +20,9 @@ namespace {
 /// What torch's passes treat as one step: an action, or the two of a slot.
 using Step = std::span<const Action>;
 
-Step stepFrom(const std::vector<Action>& row, std::size_t begin) {
-  return {&row[begin], row[begin].overlapsNext && begin + 1 < row.size() ? 2U : 1U};
-}
+Step stepFrom(const std::vector<Action>& row, std::size_t begin) { return {&row[begin], beginsSlot(row, begin) ? 2U : 1U}; }
 Step stepBefore(const std::vector<Action>& row, std::size_t end) {
-  const std::size_t size = end >= 2 && row[end - 2].overlapsNext ? 2 : 1;
+  const std::size_t size = end >= 2 && beginsSlot(row, end - 2) ? 2 : 1;
   return {&row[end - size], size};
 }
 
@@ -55,9 +53,7 @@ class Handovers {
 
  private:
   /// +1 when the result goes to the stage after, −1 to the stage before, 0 to nobody.
-  static int direction(ActionKind kind) {
-    return kind == ActionKind::Forward ? 1 : kind == ActionKind::Backward || kind == ActionKind::BackwardInput ? -1 : 0;
-  }
+  static int direction(ActionKind kind) { return kind == ActionKind::Forward ? 1 : makesGradient(kind) ? -1 : 0; }
   [[nodiscard]] bool exists(std::int32_t stage) const {
     return stage >= 0 && stage < static_cast<std::int32_t>(schedule_.placement.stages());
   }

@@ -30,8 +30,7 @@ std::string_view letters(ActionKind kind) {
 
 std::string toString(const Action& action) {
   if (action.kind == ActionKind::Idle) return {};
-  const bool ofMicrobatch = isCompute(action.kind) || isSend(action.kind) || isReceive(action.kind);
-  if (!ofMicrobatch) return fmt::format("{}{}", action.stage.value, letters(action.kind));
+  if (!hasMicrobatch(action.kind)) return fmt::format("{}{}", action.stage.value, letters(action.kind));
   return fmt::format("{}{}{}", action.stage.value, letters(action.kind), action.microbatch.value);
 }
 

@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,15 @@ inline constexpr std::size_t kComputeKinds = 4;
 }
 /// B, I, W and their messages.
 [[nodiscard]] constexpr bool isBackward(ActionKind k) { return (isCompute(k) || isSend(k) || isReceive(k)) && !isForward(k); }
+
+/// B and I: it makes the gradient that the stage before waits for.
+[[nodiscard]] constexpr bool makesGradient(ActionKind k) { return k == ActionKind::Backward || k == ActionKind::BackwardInput; }
+/// All but what belongs to a whole stage, and idle cells.
+[[nodiscard]] constexpr bool hasMicrobatch(ActionKind k) { return isCompute(k) || isSend(k) || isReceive(k); }
+/// Whether the action at `position` and the next one of the row form a slot.
+[[nodiscard]] constexpr bool beginsSlot(std::span<const Action> row, std::size_t position) {
+  return row[position].overlapsNext && position + 1 < row.size() && row[position + 1].kind == ActionKind::Backward;
+}
 
 /// torch's letters of a kind: `F`, `SEND_B`, ...
 [[nodiscard]] std::string_view letters(ActionKind kind);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,6 +9,10 @@
 #include "schedules/ids.h"
 
 namespace pw {
+
+/// The largest sum of times [ns] or sizes [bytes] that anything here may add up to: less than 2^62, so that two of them stay within 64
+/// bits.
+inline constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;
 
 /// `1.5ms`, `200us`, `30ns`, `2s` → nanoseconds. Throws UsageError on anything else (a bare number included, except 0).
 /// At most nine digits after the point; rounds to the nearest nanosecond, halves up. The same holds for sizes.

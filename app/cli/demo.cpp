@@ -63,7 +63,7 @@ Command addDemo(CLI::App& app) {
   sub->add_option("--model", o->model, "Model archive (default: the small sample GPT)")->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Ranks")->check(wholeFrom(1, 64))->option_text("R");
   sub->add_option("--microbatches", o->microbatches, "Microbatches")->check(wholeFrom(1, 1024))->option_text("M");
-  sub->add_option("--schedule", o->schedule, "gpipe, 1f1b")->option_text("NAME");
+  sub->add_option("--schedule", o->schedule, "A name of `pipewright schedule list` (default 1f1b)")->option_text("NAME");
   sub->add_option("--steps", o->steps, "Training steps")->check(wholeFrom(1, 100000))->option_text("N");
   sub->add_option("--out", o->folder, "Folder for plan and run store")->option_text("FOLDER");
   sub->footer(

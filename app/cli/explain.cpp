@@ -79,7 +79,7 @@ std::string explanationText(const JobShape& shape, const Job& job, const JobExpl
     case ExplainTopic::Replicas:
     case ExplainTopic::Workers: return explanationText(of, kShown);
     case ExplainTopic::WorstSteps: {
-      const std::string common = commonText(shape, job, explained);
+      const std::string common = commonText(explained);
       return explanationText(of, of.rows.size()) + (common.empty() ? "" : common + "\n");
     }
     case ExplainTopic::Stalls: return stallText(of);

@@ -97,7 +97,7 @@ const Device* prepare(const MeasureOptions& how, const RankEnvironment* environm
   return rank.gpu.device;
 }
 
-/// Measures here, and on all ranks at once where `environment` says so; fills `group`, which must outlive a failure (see run.cpp).
+/// Measures here, and on all ranks at once where `environment` says so; fills `group`, which must outlive a failure.
 Profile measure(const ProfileArguments& o, const ModelGraph& graph, const RankEnvironment* environment,
                 std::unique_ptr<Communicator>& group) {
   if (environment != nullptr) bindToCores(*environment);

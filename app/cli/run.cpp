@@ -13,6 +13,7 @@
 #include "app/cli/text/output.h"
 #include "app/cli/text/run_report.h"
 #include "backends/resources/resources.h"
+#include "engine/planning/limits.h"
 #include "engine/processes/failure.h"
 #include "engine/run/job.h"
 #include "engine/run/rank.h"
@@ -179,7 +180,7 @@ void declareUpdate(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
       ->check(numberFrom(0, 1))
       ->option_text("X");
   sub.add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")
-      ->check(numberFrom(1e-30, 1e18))
+      ->check(numberFrom(kLeastNorm, kMostNorm))
       ->option_text("X");
   sub.add_flag_callback(
       "--zero1", [o] { o->zero1 = true; },
@@ -212,7 +213,7 @@ void declareConditions(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
   sub.add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
   sub.add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->check(aSeed())->option_text("S");
   sub.add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")
-      ->check(wholeFrom(1, 1024))
+      ->check(wholeFrom(1, kMostThreads))
       ->option_text("N");
   sub.add_option_function<double>(
          "--timeout",
@@ -220,7 +221,7 @@ void declareConditions(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
            o->timeout = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
          },
          "Longest time that a wait between ranks may take, in seconds (default 120)")
-      ->check(numberFrom(0.1, 1e6))
+      ->check(numberFrom(kShortestTimeout, kLongestTimeout))
       ->option_text("SECONDS");
   addLibraryOption(sub, o->libraries);
   sub.add_option("--init", "Draw weights instead of reading them")

@@ -4,14 +4,12 @@
 #include <QApplication>
 #include <QDeadlineTimer>
 #include <QEventLoop>
-#include <QFile>
 #include <QIcon>
 #include <QSettings>
 #include <QThread>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 
 #include "app/gui/candidates/panel.h"
 #include "app/gui/command_line.h"
@@ -21,6 +19,7 @@
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
 #include "backends/host/installation.h"
+#include "backends/host/process_age.h"
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
 
@@ -62,18 +61,6 @@ QIcon icon() {
   return icon;
 }
 
-/// Since the kernel started this process [ms], to its clock tick (10 ms).
-double msSinceStart() {
-  QFile file(QStringLiteral("/proc/self/stat"));
-  if (!file.open(QIODevice::ReadOnly)) return 0;
-  const QByteArray stat = file.readAll();
-  const QList<QByteArray> fields = stat.mid(stat.lastIndexOf(')') + 2).split(' ');
-  const double started = fields.value(19).toDouble() / static_cast<double>(sysconf(_SC_CLK_TCK));
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return (static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - started) * 1e3;
-}
-
 /// Shows the window with what was opened, says how long the first whole frame took since the process started, and what memory it needed.
 int timeFirstFrame(pw::gui::MainWindow& window, const QStringList& files) {
   window.show();
@@ -93,7 +80,7 @@ int timeFirstFrame(pw::gui::MainWindow& window, const QStringList& files) {
     return complain(window.message(), kUnusable);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  std::printf("{\"first_frame_ms\": %.1f, \"peak_kib\": %ld}\n", msSinceStart(), usage.ru_maxrss);
+  std::printf("{\"first_frame_ms\": %.1f, \"peak_kib\": %ld}\n", static_cast<double>(pw::processAge()) / 1e6, usage.ru_maxrss);
   return 0;
 }
 

@@ -44,6 +44,12 @@ void bindStores(pybind11::module_& module);       ///< runs and comparisons
 void bindStudies(pybind11::module_& module);      ///< studies and their results
 void bindPredictions(pybind11::module_& module);  ///< simulate
 
+/// A plan that does not fit the memory limit; `TooLargeError` of Python.
+class TooLarge : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A warning of Python; the calling thread has released the GIL.
 void warn(const std::string& sentence);
 

@@ -38,9 +38,10 @@ std::string spelled(const std::string& sentence) {
 
 void bindErrors(py::module_& m) {
   m.def("spelled", &spelled, py::arg("sentence"));
-  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> error, usage;
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> error, usage, large;
   error.call_once_and_store_result([&] { return py::exception<Error>(m, "Error", PyExc_RuntimeError); });
   usage.call_once_and_store_result([&] { return py::exception<UsageError>(m, "UsageError", error.get_stored()); });
+  large.call_once_and_store_result([&] { return py::exception<TooLarge>(m, "TooLargeError", error.get_stored()); });
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(std::move(thrown));
@@ -48,6 +49,8 @@ void bindErrors(py::module_& m) {
       PyErr_SetNone(PyExc_KeyboardInterrupt);
     } catch (const UsageError& e) {
       py::set_error(usage.get_stored(), spelled(e.what()).c_str());
+    } catch (const TooLarge& e) {
+      py::set_error(large.get_stored(), spelled(e.what()).c_str());
     } catch (const Error& e) {
       py::set_error(error.get_stored(), spelled(e.what()).c_str());
     }

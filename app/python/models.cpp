@@ -103,7 +103,7 @@ Plan planned(PlanOptions options) {
   options.shouldContinue = signals.shouldContinue();
   PlannedModel planned = planModel(std::move(options), &warn);
   signals.rethrow();
-  if (planned.tooLarge) throw Error(tooLargeSentence(planned));
+  if (planned.tooLarge) throw TooLarge(tooLargeSentence(planned));
   return std::move(planned.plan);
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -176,6 +177,28 @@ std::size_t MetadataReader::fileNamed(std::string_view name) {
   return place->second;
 }
 
+/// Whether two of the chunks share an element. Cost: n log n where they are cut along the first dimension, n² at most.
+bool anyOverlap(const std::vector<Chunk>& chunks) {
+  std::vector<const Chunk*> byFirst;
+  for (const Chunk& chunk : chunks) {
+    if (std::ranges::find(chunk.sizes, 0) == chunk.sizes.end()) byFirst.push_back(&chunk);
+  }
+  if (byFirst.size() > 1 && byFirst.front()->sizes.empty()) return true;  // two of one number
+  if (byFirst.size() < 2) return false;
+  std::ranges::sort(byFirst, {}, [](const Chunk* chunk) { return chunk->offsets.front(); });
+  const auto share = [](const Chunk& a, const Chunk& b, std::size_t i) {
+    return a.offsets[i] < b.offsets[i] + b.sizes[i] && b.offsets[i] < a.offsets[i] + a.sizes[i];
+  };
+  for (std::size_t i = 0; i < byFirst.size(); ++i) {
+    for (std::size_t k = i + 1; k < byFirst.size() && share(*byFirst[i], *byFirst[k], 0); ++k) {
+      bool shareAll = true;
+      for (std::size_t d = 1; shareAll && d < byFirst[i]->sizes.size(); ++d) shareAll = share(*byFirst[i], *byFirst[k], d);
+      if (shareAll) return true;
+    }
+  }
+  return false;
+}
+
 ChunkedTensor MetadataReader::tensorOf(std::string_view name, const Dict& members) {
   ChunkedTensor tensor{dtypeOf(member(members, "properties")), sizesOf(member(members, "size")), {}};
   std::int64_t stored = 0;
@@ -196,7 +219,7 @@ ChunkedTensor MetadataReader::tensorOf(std::string_view name, const Dict& member
     if (__builtin_add_overflow(stored, *elements, &stored)) tree_.fail("has chunks of impossible sizes");
     tensor.chunks.push_back(std::move(made));
   }
-  if (pickle::elementsOf(tensor.sizes) != stored) tree_.fail("has a tensor whose chunks do not cover it");
+  if (pickle::elementsOf(tensor.sizes) != stored || anyOverlap(tensor.chunks)) tree_.fail("has a tensor whose chunks do not cover it");
   return tensor;
 }
 
@@ -300,6 +323,8 @@ std::pair<const std::byte*, Sizes> DistributedCheckpoint::Impl::chunkOf(const st
       throw UsageError(fmt::format("{} is truncated; save the checkpoint again", path));
     return std::string_view(reinterpret_cast<const char*>(file->data()) + entry.offset, static_cast<std::size_t>(entry.bytes));
   };
+  if (const auto order = archive.entries.find("byteorder"); order != archive.entries.end())
+    pickle::requireLittleEndian(bytesOf(order->second), path);
   const pickle::TensorEntry entry = pickle::readTensor(bytesOf(archive.entries.at("data.pkl")), path);
   const auto record = archive.entries.find("data/" + entry.storage);
   const std::int64_t width = widthOf(tensor.dtype);
@@ -335,7 +360,12 @@ MappedTensor DistributedCheckpoint::Impl::read(const std::string& name, const Ch
       made.data = const_cast<std::byte*>(chunks[0].first);  // of a private mapping
       return made;
     }
-    // As large as what lies in the files at most.
+    std::set<std::size_t> files;
+    for (const Chunk& chunk : tensor.chunks) files.insert(chunk.file);
+    std::size_t stored = 0;
+    for (const std::size_t file : files) stored += mapped[file] ? mapped[file]->size() : 0;
+    if (static_cast<std::size_t>(elements * width) > stored)
+      throw UsageError(fmt::format("Tensor {} of {} is larger than the files that hold it; save the checkpoint again", name, folder));
     auto bytes = std::make_unique<std::byte[]>(static_cast<std::size_t>(elements * width));
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       if (chunks[i].first != nullptr) place(bytes.get(), tensor.sizes, tensor.chunks[i], chunks[i].first, chunks[i].second, width);

@@ -234,7 +234,7 @@ void DistributedCheckpointWriter::finish(const std::map<std::string, double>& nu
   impl_->zip->finish();
   impl_->isNew = false;
   PartFile part(metadataOf(impl_->folder));
-  if (part.descriptor() < 0 || !writeAll(part.descriptor(), impl_->metadata()) || ::fsync(part.descriptor()) != 0 || !part.replace()) {
+  if (part.descriptor() < 0 || !writeAll(part.descriptor(), impl_->metadata()) || !part.replaceDurably()) {
     const std::string reason = std::strerror(errno);
     removeFiles(impl_->folder, {impl_->dataFile});
     throw Error(fmt::format("{} cannot be written: {}; free space there, or check the folder and its permissions.",

@@ -164,4 +164,10 @@ TensorDict read(std::string_view bytes, const std::string& where) { return Reade
 
 TensorEntry readTensor(std::string_view bytes, const std::string& where) { return Reader(bytes, where).tensor(); }
 
+void requireLittleEndian(std::string_view order, const std::string& where) {
+  if (order != "little")
+    throw UsageError(
+        fmt::format("{} holds big-endian tensors, which this version does not read; save it on a little-endian machine", where));
+}
+
 }  // namespace pw::pickle

@@ -46,6 +46,9 @@ struct TensorDict {
 /// Reads the one tensor of a file that holds nothing else; its name is empty. Throws as `read`.
 [[nodiscard]] TensorEntry readTensor(std::string_view bytes, const std::string& where);
 
+/// Throws UsageError unless `order`, what torch.save writes as record `byteorder`, is that of this machine.
+void requireLittleEndian(std::string_view order, const std::string& where);
+
 /// Writes such a dict as torch.save does (protocol 2), with contiguous tensors from offset 0. With `attributes` it is an OrderedDict that
 /// has these, by name: each the opcodes of one object (pickle_write.h). Throws UsageError for an element type without a storage class.
 [[nodiscard]] std::string write(const TensorDict& dict, const std::map<std::string, std::string>& attributes = {});

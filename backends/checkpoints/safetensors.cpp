@@ -179,7 +179,7 @@ void SafetensorsWriter::finish(const std::map<std::string, std::string>& metadat
     prefix[i] = static_cast<unsigned char>(static_cast<std::uint64_t>(text.size()) >> (8 * i) & 0xFFU);
   write(prefix.data(), prefix.size(), 0);
   write(text.data(), text.size(), kLengthBytes);
-  if (::fsync(part_.descriptor()) != 0 || !part_.replace()) fail(errno);
+  if (!part_.replaceDurably()) fail(errno);
 }
 
 }  // namespace pw

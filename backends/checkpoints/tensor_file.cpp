@@ -52,10 +52,7 @@ struct OneFile {
 void OneFile::readPickles() {
   const auto texts = pt2::readEntries(archive, {"data.pkl", "byteorder", kTrainingEntry});
   const auto order = texts.find("byteorder");
-  if (order != texts.end() && order->second != "little") {
-    throw UsageError(
-        fmt::format("{} holds big-endian tensors, which this version does not read; save it on a little-endian machine", path));
-  }
+  if (order != texts.end()) pickle::requireLittleEndian(order->second, path);
   add(pickle::read(texts.at("data.pkl"), path));
   if (const auto training = texts.find(kTrainingEntry); training != texts.end()) {
     pickle::TensorDict dict = pickle::read(training->second, path);

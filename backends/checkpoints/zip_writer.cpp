@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "schedules/error.h"
 
@@ -137,13 +136,7 @@ ZipWriter::Extent ZipWriter::endArchive() {
 
 void ZipWriter::finish() {
   if (!entries_.empty()) endArchive();
-  if (::fsync(part_.descriptor()) != 0) fail("cannot be written", errno);
-  if (!part_.replace()) fail("cannot be replaced", errno);
-  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-  const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return;
-  ::fsync(directory);  // the new name; not every file system can
-  ::close(directory);
+  if (!part_.replaceDurably()) fail("cannot be put in place", errno);
 }
 
 }  // namespace pw

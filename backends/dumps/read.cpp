@@ -10,6 +10,7 @@
 #include <simdjson.h>
 
 #include "backends/dumps/formats.h"
+#include "backends/host/files.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -157,10 +158,7 @@ void finish(hang::Dumps& dumps) {
 bool holdDumps(const std::string& path) {
   constexpr std::size_t kEnough = 65536, kFiles = 8;
   const auto beginsAsDump = [](const std::string& file) {
-    std::string start(kEnough, '\0');
-    std::ifstream stream(file, std::ios::binary);
-    stream.read(start.data(), static_cast<std::streamsize>(start.size()));
-    start.resize(static_cast<std::size_t>(stream.gcount()));
+    const std::string start = headOf(file, kEnough);
     const std::string extension = fs::path(file).extension().string();
     if (start.starts_with('\x80')) return extension != ".pt" && extension != ".pth";  // pickled, and refused with the way to JSON
     if (!beginsAsObject(start)) return false;

@@ -20,6 +20,8 @@
 namespace pw {
 namespace {
 
+constexpr std::size_t kLargestText = std::size_t{2} << 30U;
+
 std::string reason() { return std::strerror(errno); }
 
 Error cannotWrite(const std::string& path) {
@@ -49,10 +51,11 @@ bool writeAll(int descriptor, std::string_view text) {
   return true;
 }
 
-std::string headOf(const std::string& path) {
-  constexpr std::size_t kEnough = 4096;
+std::string headOf(const std::string& path, std::size_t bytes) {
+  std::error_code problem;
+  if (!std::filesystem::is_regular_file(path, problem)) return {};
   std::ifstream file(path, std::ios::binary);
-  std::string text(kEnough, '\0');
+  std::string text(bytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
   return text;
@@ -64,7 +67,11 @@ std::string readFile(const std::string& path) {
   if (file == nullptr) fail();
   std::string text;
   std::vector<char> buffer(std::size_t{1} << 16);
-  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get())) text.append(buffer.data(), got);
+  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get())) {
+    if (text.size() + got > kLargestText)
+      throw UsageError(fmt::format("{} is larger than 2 GiB, which no such file is; give another", path));
+    text.append(buffer.data(), got);
+  }
   if (std::ferror(file.get()) != 0) fail();
   return text;
 }

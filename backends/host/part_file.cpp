@@ -96,4 +96,12 @@ bool PartFile::replace() {
   return true;
 }
 
+bool PartFile::replaceDurably() {
+  if (::fsync(fd_.get()) != 0 || !replace()) return false;
+  const fs::path folder = fs::path(path_).parent_path();
+  const Fd directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() >= 0) static_cast<void>(::fsync(directory.get()));  // the new name; not every file system can
+  return true;
+}
+
 }  // namespace pw

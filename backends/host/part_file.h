@@ -20,6 +20,8 @@ class PartFile {
   [[nodiscard]] int descriptor() const { return fd_.get(); }
   /// Puts the file in place and closes it. False with errno set when that fails; `path` is then unchanged.
   [[nodiscard]] bool replace();
+  /// The same for what must outlive a crash of the machine: waits until contents and name are on the disk.
+  [[nodiscard]] bool replaceDurably();
 
  private:
   std::string path_, beside_;

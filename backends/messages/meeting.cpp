@@ -44,7 +44,7 @@ struct SocketAddress {
 std::string placeOf(const Rendezvous& r) { return fmt::format("{}:{}", r.masterAddress, r.masterPort); }
 
 void requireJob(const Rendezvous& r) {
-  if (r.jobFailed != nullptr && *r.jobFailed) throw Error("another rank has failed; the reason is in that rank's message");
+  if (r.jobFailed != nullptr && *r.jobFailed) throw Error(failedSentence());
 }
 
 /// Waits until the socket is ready; false when the time is over first.

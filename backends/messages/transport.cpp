@@ -59,6 +59,8 @@ std::string sizeSentence(JobRank self, JobRank from, std::uint32_t tag, std::siz
                      tag, from.value, got);
 }
 
+std::string failedSentence() { return "another rank has failed; the reason is in that rank's message"; }
+
 std::string leftSentence() { return "this rank already left the job; start the job again"; }
 
 std::string unmetSentence(int ranks, const std::string& address, int port, std::chrono::milliseconds deadline, const std::string& reason) {

@@ -66,6 +66,9 @@ void meetByMessages(Communicator& communicator);
 /// The sentence for a message whose size differs from what its receiver requested.
 [[nodiscard]] std::string sizeSentence(JobRank self, JobRank from, std::uint32_t tag, std::size_t expected, std::size_t got);
 
+/// The sentence for a rank that ends because of another.
+[[nodiscard]] std::string failedSentence();
+
 /// The sentence for a call after this rank's own `abort`.
 [[nodiscard]] std::string leftSentence();
 

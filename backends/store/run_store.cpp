@@ -186,7 +186,7 @@ std::string howComputed(const RunRecord& run) { return joinedWords(run.transport
 std::string howComputed(const RunSummary& run) { return joinedWords(run.transport, run.facts); }
 
 std::size_t medianPosition(std::span<const Ns> durations) {
-  if (durations.size() == 1) return 0;
+  if (durations.size() <= 1) return 0;
   std::vector<std::pair<Ns, std::size_t>> order;
   for (std::size_t s = 1; s < durations.size(); ++s) order.emplace_back(durations[s], s);
   std::sort(order.begin(), order.end());

@@ -4,8 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -146,25 +144,22 @@ std::string titleOf(const std::string& path) {
   return (clean.has_filename() ? clean.filename() : clean.parent_path().filename()).string();
 }
 
+std::uint64_t sizeOf(const std::string& path) {
+  std::error_code missing;
+  const std::uintmax_t size = fs::file_size(path, missing);
+  return missing ? 0 : size;
+}
+
 ImportedTrace readTable(const std::string& path) {
-  std::error_code problem;
-  if (fs::file_size(path, problem) > kLargestTable)
+  if (sizeOf(path) > kLargestTable)
     throw UsageError(fmt::format("{} is a table of more than 1 GiB; export the trace as Chrome JSON instead", path));
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  Trace trace = parseSpanCsv(text, path);
+  Trace trace = parseSpanCsv(readFile(path), path);
   ImportedTrace result;
   const std::size_t cut = cutOverlaps(trace.spans, trace.ranks);
   if (cut > 0)
     result.notes.push_back(fmt::format("{} cut or left out, because they lie over others of the same rank.", countedEvents(cut, "action")));
   result.steps.push_back({"trace", std::move(trace)});
   return result;
-}
-
-std::uint64_t sizeOf(const std::string& path) {
-  std::error_code missing;
-  const std::uintmax_t size = fs::file_size(path, missing);
-  return missing ? 0 : size;
 }
 
 std::optional<FileEvents> readEvents(const std::string& path, const NamePatterns& patterns,

@@ -151,7 +151,7 @@ void appendRange(std::string_view entry, std::vector<std::string>& out, const st
   const std::string_view first = entry.substr(0, dash), last = dash == std::string_view::npos ? first : entry.substr(dash + 1);
   const auto low = numberOf<std::uint64_t>(first), high = numberOf<std::uint64_t>(last);
   if (!low || !high || *low > *high || *high - *low >= kMostRanks || out.size() >= kMostRanks) throwNoList("hosts", list);
-  for (std::uint64_t number = *low; number <= *high; ++number) out.push_back(fmt::format("{:0{}}", number, first.size()));
+  for (std::uint64_t i = 0; i <= *high - *low; ++i) out.push_back(fmt::format("{:0{}}", *low + i, first.size()));
 }
 
 /// The hosts of one name with its brackets.

@@ -116,23 +116,25 @@ std::string flightNote(const RunRequest& request, FileTime since, int firstRank,
 namespace {
 
 /// What ranks hold all the time must fit the host that they share, or they would be stopped one by one, after minutes.
-void requireHostHolds(const Plan& plan) {
+void requireHostHolds(const Plan& plan, bool evaluates) {
   double all = 0;
-  for (const StageCost& stage : plan.costs.stages) all += static_cast<double>(stage.parameterBytes + stage.gradientBytes);
+  for (const StageCost& stage : plan.costs.stages)
+    all += static_cast<double>(stage.parameterBytes + (evaluates ? Bytes(0) : stage.gradientBytes));
   all *= plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1);
   const Bytes memory = hostInventory().host.memory;
   if (memory == 0 || all <= static_cast<double>(memory)) return;
-  throw UsageError(fmt::format(
-      "The parameters and gradients of this plan's {} take {} in all, and this host has {}; start the ranks on several hosts, or plan a "
-      "smaller model.",
-      counted(worldSize(plan), "rank"), formatSize(Bytes(static_cast<std::int64_t>(all))), formatSize(memory)));
+  throw UsageError(
+      fmt::format("The parameters{} of this plan's {} take {} in all, and this host has {}; start the ranks on several hosts, or plan a "
+                  "smaller model.",
+                  evaluates ? "" : " and gradients", counted(worldSize(plan), "rank"), formatSize(Bytes(static_cast<std::int64_t>(all))),
+                  formatSize(memory)));
 }
 
 }  // namespace
 
 void launchRanks(const RunSettings& o, const Plan& plan, const std::vector<std::string>& call) {
   requireTorch();
-  if (!factsOf(o.transport).onGpu && !o.request.synthetic) requireHostHolds(plan);
+  if (!factsOf(o.transport).onGpu && !o.request.synthetic) requireHostHolds(plan, o.request.evaluates);
   StoredRun stored(o, plan);
   stored.begin();
   const FileTime started = FileTime::clock::now();

@@ -44,7 +44,6 @@ Trace predictedOf(const Plan& plan, const std::function<CostTable(CostTable)>& w
   return all;
 }
 
-/// How many ranks share a stage's optimizer state.
 /// Nothing where the plan is of no model.
 std::optional<CostSource> costSourceOf(const Plan& plan) {
   if (plan.profile.nodes.empty()) return std::nullopt;

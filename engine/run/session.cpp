@@ -281,7 +281,7 @@ void TrainingSession::load(const std::string& path, bool onlyWeights) {
     options.stage.optimizer = p.optimizer;
     p.meet("load");
     p.training.reset();
-    p.training = std::make_unique<Training>(p.graph, p.plan, options, *p.contact.communicator, *p.torch);
+    p.training = std::make_unique<Training>(p.graph, p.ownPlan, options, *p.contact.communicator, *p.torch);
   });
 }
 

@@ -108,6 +108,7 @@ void addOptimizer(JobFields& fields, const RunSettings& o) {
   add(fields, "--nesterov", update.nesterov);
   add(fields, "--betas", fmt::format("{},{}", update.beta1, update.beta2));
   add(fields, "--alpha", update.alpha);
+  add(fields, "eps", update.epsilon);
   add(fields, "--weight-decay", update.weightDecay);
   if (!update.groups.empty()) fields.push_back(groupsField(update));
   add(fields, "--warmup", update.warmupSteps);

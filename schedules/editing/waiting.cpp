@@ -14,9 +14,6 @@ constexpr std::size_t kComputeKinds = 4;
 static_assert(static_cast<std::size_t>(ActionKind::BackwardWeight) + 1 == kComputeKinds);
 constexpr std::int32_t kNone = -1;
 
-/// The kinds of which a stage does one each on a microbatch, the later of a split backward included, by what they need of a neighbour.
-bool makesGradient(ActionKind kind) { return kind == ActionKind::Backward || kind == ActionKind::BackwardInput; }
-
 /// The actions of a compute-only schedule as numbers, row by row, and what each needs. The two of an overlapped pair are one: the first.
 class Waits {
  public:

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/printable.h"
+#include "schedules/units.h"
 #include "simulator/text/json_part.h"
 #include "simulator/text/number_text.h"
 
@@ -23,7 +24,6 @@ namespace {
 
 constexpr int kTableVersion = 1;
 constexpr std::int64_t kMostMicrobatch = 1 << 20;
-constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;  ///< of a column; must fit into 64 bits
 
 constexpr std::string_view kBackward = "backward_ns", kInput = "input_ns", kWeight = "weight_ns",
                            kAfterInput = "activation_after_input_bytes", kSent = "sent_ns", kUpdate = "optimizer_ns", kName = "name",

@@ -14,12 +14,13 @@
 #include <fmt/format.h>
 
 #include "schedules/printable.h"
+#include "schedules/units.h"
 #include "simulator/text/json_part.h"
 
 namespace pw {
 namespace {
 
-constexpr double kMostNumber = 4e18 / kMostLayers;  ///< of a number, so that all add up
+constexpr double kMostNumber = static_cast<double>(kMostSum) / kMostLayers;  ///< of a number, so that all add up
 constexpr double kNsPerMs = 1e6;
 constexpr std::string_view kSeparator = " -- ", kItem = "__getitem__(";
 

@@ -8,12 +8,11 @@
 
 #include "schedules/names.h"
 #include "schedules/printable.h"
+#include "schedules/units.h"
 #include "simulator/text/json_part.h"
 
 namespace pw {
 namespace {
-
-constexpr std::int64_t kMostTotal = 4'000'000'000'000'000'000;  ///< sums over an iteration must fit into 64 bits
 
 class Reader {
  public:
@@ -26,7 +25,7 @@ class Reader {
     if (numbers.size() != length) fail(fmt::format("`{}` has {} numbers; {} {} need one each", key, numbers.size(), length, what));
     for (const std::int64_t number : numbers) {
       if (number < 0) fail(fmt::format("`{}` contains {}; use 0 or more", key, number));
-      if (number > kMostTotal / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches))
+      if (number > kMostSum / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches))
         fail(fmt::format("`{}` contains {}, too large to add up", key, number));
     }
     return numbers;

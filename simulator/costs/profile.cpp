@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
+#include "schedules/units.h"
 #include "simulator/costs/cluster_name.h"
 #include "simulator/costs/profile_check.h"
 #include "simulator/costs/rank_profiles.h"
@@ -93,7 +94,7 @@ OperatorLoad loadOf(const JsonPart& j) {
 }
 
 bool isSummable(const Profile& p) {
-  constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
+  constexpr auto kMost = static_cast<double>(kMostSum);
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.topology.sameNode.latency);
   const auto add = [&](const NodeCost& c) {
     for (const Ns time : {c.forward, c.backward, c.optimizer}) sum += std::abs(static_cast<double>(time));

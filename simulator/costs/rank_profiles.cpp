@@ -11,11 +11,12 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "schedules/units.h"
 
 namespace pw {
 namespace {
 
-constexpr double kMost = 4e18;
+constexpr auto kMost = static_cast<double>(kMostSum);
 
 NodeCost scaledCost(NodeCost cost, double by) {
   const auto scale = [by](auto&... quantities) {

@@ -15,7 +15,7 @@ namespace {
 bool needs(const Action& compute, const Action& receive) {
   if (compute.stage != receive.stage || compute.microbatch != receive.microbatch) return false;
   if (receive.kind == ActionKind::RecvForward) return compute.kind == ActionKind::Forward;
-  return receive.kind == ActionKind::RecvBackward && (compute.kind == ActionKind::Backward || compute.kind == ActionKind::BackwardInput);
+  return receive.kind == ActionKind::RecvBackward && makesGradient(compute.kind);
 }
 
 bool isWaitless(const Action& action) { return !isSend(action.kind) && !isReceive(action.kind); }

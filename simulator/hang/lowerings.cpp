@@ -19,7 +19,7 @@ Schedule besideActions(const Schedule& compute) {
     std::vector<Action> row;
     for (const Action& a : compute.rows[rank]) {
       const Stage before{a.stage.value - 1}, after{a.stage.value + 1};
-      const bool back = a.kind == ActionKind::Backward || a.kind == ActionKind::BackwardInput;
+      const bool back = makesGradient(a.kind);
       if (a.kind == ActionKind::Forward && isElsewhere(before, a.microbatch, rank))
         row.push_back({a.stage, ActionKind::RecvForward, a.microbatch});
       if (back && isElsewhere(after, a.microbatch, rank)) row.push_back({a.stage, ActionKind::RecvBackward, a.microbatch});

@@ -152,7 +152,7 @@ std::string toString(const JobShape& shape, const Job& job, const Stall& stall) 
   return text + fmt::format("before {}{}", toString(slot.action), stall.message ? ", waiting for its message" : "");
 }
 
-std::string commonText(const JobShape& shape, const Job& job, const JobExplanation& explanation) {
+std::string commonText(const JobExplanation& explanation) {
   const std::vector<WorstStep>& worst = explanation.worst;
   if (worst.size() < 2) return {};
   std::vector<std::string> parts;
@@ -167,8 +167,6 @@ std::string commonText(const JobShape& shape, const Job& job, const JobExplanati
   for (const auto& [where, count] : stalls) {
     if (2 * count > worst.size()) parts.push_back(fmt::format("worker {} stalls in {}", where.first.value, count));
   }
-  static_cast<void>(shape);
-  static_cast<void>(job);
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   return text.empty() ? text : fmt::format("Of the {} worst steps: {}.", worst.size(), text);

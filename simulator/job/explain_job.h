@@ -47,7 +47,7 @@ struct JobExplanation {
 [[nodiscard]] bool isWorthSaying(const Job& job, const Stall& stall);
 
 /// What most of the worst steps have in common, a sentence; empty where it is nothing.
-[[nodiscard]] std::string commonText(const JobShape& shape, const Job& job, const JobExplanation& explanation);
+[[nodiscard]] std::string commonText(const JobExplanation& explanation);
 /// The stragglers in a sentence: how much they cost, and who they are.
 [[nodiscard]] std::string stragglerText(const JobExplanation& explanation);
 /// `worker 5 lost 1.08 s in step 3 before 1F0, waiting for its message`.

@@ -149,7 +149,7 @@ std::string explanationJson(const JobShape& shape, const Job& job, const JobExpl
   json["bubbles"] = bubbles(explanation);
   json["host_waits"] = hostWaits(explanation);
   json["worst_steps"] = worst(shape, job, explanation);
-  json["worst_in_common"] = commonText(shape, job, explanation);
+  json["worst_in_common"] = commonText(explanation);
   json["steps"] = steps(job, explanation);
   json["stragglers"] = stragglerText(explanation);
   json["notes"] = job.notes;

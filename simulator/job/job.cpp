@@ -13,6 +13,7 @@
 
 #include "schedules/error.h"
 #include "schedules/names.h"
+#include "schedules/units.h"
 #include "simulator/text/counted.h"
 #include "simulator/text/number_text.h"
 
@@ -80,7 +81,7 @@ JobShape::JobShape(const Job& job)
     const Action& a = slot.action;
     if (a.kind == ActionKind::Forward && a.stage.value > 0)
       slot.producer = slotOf({ActionKind::Forward, Stage(a.stage.value - 1), a.microbatch});
-    if ((a.kind == ActionKind::Backward || a.kind == ActionKind::BackwardInput) && a.stage < last) {
+    if (makesGradient(a.kind) && a.stage < last) {
       const Stage next(a.stage.value + 1);
       slot.producer = std::max(slotOf({ActionKind::Backward, next, a.microbatch}), slotOf({ActionKind::BackwardInput, next, a.microbatch}));
     }
@@ -103,7 +104,6 @@ JobShape::JobShape(const Job& job)
 }
 
 Ns longestTime(const JobShape& shape) {
-  constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;
   // A chain of what waits for each other takes in every time of one copy at most, but in each worker's operations only one of a kind.
   const std::size_t times = shape.allSlots() + shape.workers * (1 + shape.operations);
   const std::size_t chain = shape.slotsOfCopy() + 1 + shape.operations;

@@ -10,6 +10,7 @@
 
 #include "schedules/error.h"
 #include "simulator/job/replay_job.h"
+#include "simulator/text/median.h"
 
 namespace pw {
 namespace {
@@ -59,10 +60,7 @@ std::map<End, Ns> linkTimes(const JobShape& shape, const TypicalTimes& typical) 
     if (shape.copySlots[s].crosses) times[endOf(shape.copySlots[s])].push_back(typical.times.messages[s]);
   }
   std::map<End, Ns> links;
-  for (auto& [end, all] : times) {
-    std::ranges::sort(all);
-    links[end] = all[(all.size() - 1) / 2];
-  }
+  for (const auto& [end, all] : times) links[end] = *medianOf(all);
   return links;
 }
 
@@ -224,7 +222,7 @@ void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, 
       if (at < 0 || !isCompute(row[static_cast<std::size_t>(at)].kind)) continue;
       const auto position = static_cast<std::size_t>(at);
       Ns time = timeOf(row[position]);
-      if (row[position].overlapsNext && position + 1 < row.size()) {
+      if (beginsSlot(row, position)) {
         const Ns partner = timeOf(row[position + 1]);
         time = time < 0 || partner < 0 ? kUnknownTime : time + partner;
       }
@@ -300,8 +298,7 @@ LayerTable layersOf(const Job& job) {
     throw UsageError(fmt::format("{} has {} stages, too many for a layer table", job.name, costs.stages.size()));
   std::vector<Ns> links;
   for (const MessageCost& message : costs.messages) links.push_back(message.latency);
-  std::ranges::sort(links);
-  const Ns usual = links.empty() ? 0 : links[links.size() / 2];
+  const Ns usual = medianOf(links).value_or(0);
   LayerTable table;
   table.name = job.name;
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {

@@ -11,9 +11,11 @@
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
+#include "schedules/units.h"
 #include "simulator/job/held_out.h"
 #include "simulator/job/replay_job.h"
 #include "simulator/text/json_part.h"
+#include "simulator/text/median.h"
 
 namespace pw {
 namespace {
@@ -22,7 +24,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 constexpr std::string_view kFormat = "pipewright job";
-constexpr std::int64_t kMostStep = 4'000'000'000'000'000'000;  ///< ns
 constexpr std::int64_t kMostCopies = 65'536, kMostSlots = 16'000'000, kMostOperations = 4096;
 
 std::string compact(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -60,17 +61,16 @@ std::vector<Json> typicalJson(const Job& job) {
   }
   std::vector<Json> lines;
   for (auto& [of, group] : groups) {
-    for (std::vector<Ns>* times : {&group.usual, &group.waits, &group.messages}) std::ranges::sort(*times);
     const auto& [stage, rank, kind] = of;
     lines.push_back(Json{{"stage", stage.value},
                          {"rank", rank.value},
                          {"kind", letters(kind)},
-                         {"median_ns", group.usual[group.usual.size() / 2]},
-                         {"least_ns", group.usual.front()},
-                         {"most_ns", group.usual.back()},
+                         {"median_ns", *medianOf(group.usual)},
+                         {"least_ns", std::ranges::min(group.usual)},
+                         {"most_ns", std::ranges::max(group.usual)},
                          {"spread_ns", group.spread},
-                         {"wait_ns", group.waits[group.waits.size() / 2]},
-                         {"message_ns", group.messages[group.messages.size() / 2]}});
+                         {"wait_ns", *medianOf(group.waits)},
+                         {"message_ns", *medianOf(group.messages)}});
   }
   return lines;
 }
@@ -201,8 +201,8 @@ std::vector<Ns> Reader::times(const JsonPart& list, std::size_t count, bool mayB
 JobStep Reader::step(const JsonPart& json, const JobShape& shape) const {
   JobStep step;
   step.name = json["name"].as<std::string>();
-  step.step = json["step_ns"].within<Ns>(0, kMostStep);
-  step.makespan = json["makespan_ns"].within<Ns>(0, kMostStep);
+  step.step = json["step_ns"].within<Ns>(0, kMostSum);
+  step.makespan = json["makespan_ns"].within<Ns>(0, kMostSum);
   step.actions = times(json["actions_ns"], shape.allSlots(), false);
   step.waits = times(json["waits_ns"], shape.allSlots(), true);
   step.messages = times(json["messages_ns"], shape.allSlots(), true);

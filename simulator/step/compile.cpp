@@ -170,7 +170,7 @@ void Compiler::addCompute(std::size_t rank, std::size_t& position) {
   const auto& row = schedule_.rows[rank];
   const Action& action = row[position];
   const std::size_t first = position;
-  if (!action.overlapsNext || position + 1 == row.size() || row[position + 1].kind != ActionKind::Backward) {
+  if (!beginsSlot(row, position)) {
     addStep(rank, static_cast<std::int32_t>(first), useOf(action), action.microbatch);
     return enter(action, rank, first);
   }

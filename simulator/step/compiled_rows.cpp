@@ -13,17 +13,17 @@ constexpr std::size_t kMostKept = 1U << 16U;  ///< peaks; some tens of MB
 
 /// The rank, and everything besides its row that determines its peak.
 std::pair<Rank, std::vector<Bytes>> keyOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, Rank rank) {
-  std::vector<Bytes> sizes;
+  std::vector<Bytes> sizes{heldThroughout(rows.placement, rows.microbatches, costs, rank)};
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     if (!rows.placement.holds(rank, Stage(s))) continue;
     const StageCost& c = costs.stages[s];
     sizes.insert(sizes.end(),
-                 {c.parameterBytes + c.gradientBytes + c.optimizerBytes + c.fixedBytes + c.dataBytes * rows.microbatches, c.activationBytes,
-                  c.freedByInput, c.addedByInput, c.sharedForWeight, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak,
-                  crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
+                 {c.activationBytes, c.freedByInput, c.addedByInput, c.sharedForWeight, c.forwardPeak, c.backwardPeak, c.inputPeak,
+                  c.weightPeak, crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
   }
   for (const MessageCost& m : costs.messages) {
-    if (m.backward && rows.placement.holds(rank, m.from) && rows.placement.holds(rank, m.to)) sizes.push_back(m.bytes);
+    if (m.backward && rows.placement.holds(rank, m.from) && rows.placement.holds(rank, m.to))
+      sizes.insert(sizes.end(), {m.from.value, m.to.value, m.bytes});
   }
   return {rank, std::move(sizes)};
 }

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/units.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 
@@ -110,7 +112,7 @@ CostTable defaultCosts(int stages) {
 }
 
 void requireSummable(const CostTable& costs, const Shape& shape) {
-  constexpr double kMost = 4e18;
+  constexpr auto kMost = static_cast<double>(kMostSum);
   double once = 0, each = 0;
   for (const StageCost& c : costs.stages) {
     for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight}) each += static_cast<double>(time);
@@ -167,6 +169,7 @@ void requireFitting(const Schedule& schedule, const CostTable& costs) {
         fmt::format("schedule `{}` is incomplete: {} actions for {} stages and {} microbatches; `pipewright check` lists what is missing",
                     schedule.name, actions, stages, microbatches));
   }
+  if (schedule.lockstep) requireCycles(schedule);
 }
 
 }  // namespace pw

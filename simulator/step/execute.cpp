@@ -86,6 +86,17 @@ Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& t
   return window;
 }
 
+std::vector<Ns> optimizerTimes(const Placement& placement, std::size_t ranks, const CostTable& costs) {
+  std::vector<Ns> times(ranks, 0);
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    const Rank rank = placement.rankOfStage[s];
+    times[rank.index()] += costs.stages[s].optimizer;
+    if (placement.bidirectional() && placement.mirrorOfStage[s] != rank)
+      times[placement.mirrorOfStage[s].index()] += costs.stages[s].optimizer;
+  }
+  return times;
+}
+
 Ns stepOf(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times) {
   const Extent extent = extentOf(program, program.duration, times);
   if (extent.length() == 0 || !program.basis.trains) return extent.length();
@@ -102,13 +113,7 @@ Ns stepOf(const Schedule& rows, const CostTable& costs, const Program& program, 
     last = *std::max_element(end.begin(), end.end()) + costs.reduceTime;
     end.assign(ranks, last);
   }
-  std::vector<Ns> optimizer(ranks, 0);
-  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    const Rank rank = rows.placement.rankOfStage[s];
-    optimizer[rank.index()] += costs.stages[s].optimizer;
-    if (rows.placement.bidirectional() && rows.placement.mirrorOfStage[s] != rank)
-      optimizer[rows.placement.mirrorOfStage[s].index()] += costs.stages[s].optimizer;
-  }
+  const std::vector<Ns> optimizer = optimizerTimes(rows.placement, ranks, costs);
   for (std::size_t r = 0; r < ranks; ++r) last = optimizer[r] > 0 ? std::max(last, end[r] + optimizer[r]) : last;
   return last - extent.first;
 }

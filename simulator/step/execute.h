@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
+#include <vector>
 
 #include "simulator/step/program.h"
 
@@ -15,6 +17,9 @@ void execute(const Program& program, std::span<const Ns> duration, Times& times)
 /// `duration`: those the times were computed with.
 [[nodiscard]] Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times);
 [[nodiscard]] Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& times);
+
+/// The optimizer's time on each rank: of all stages that it holds.
+[[nodiscard]] std::vector<Ns> optimizerTimes(const Placement& placement, std::size_t ranks, const CostTable& costs);
 
 /// From the first action to the end of the last one, optimizer or reduction, as `metricsOf` defines the step of their trace. `times`: of
 /// the program's durations.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "schedules/error.h"
+#include "schedules/units.h"
 #include "simulator/step/execute.h"
 
 namespace pw {
@@ -18,8 +19,6 @@ std::uint64_t splitMix(std::uint64_t& state) {
   z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
   return z ^ (z >> 31U);
 }
-
-constexpr double kMostSum = 4e18;  ///< [ns]: within 64 bits, with room for idle time
 
 /// Uniform in (0, 1].
 double unit(std::uint64_t& state) { return (static_cast<double>(splitMix(state) >> 11U) + 1.0) * 0x1.0p-53; }
@@ -40,7 +39,7 @@ std::vector<Ns> jittered(const Program& program, double sigma, std::uint64_t see
       const double factor = std::exp(sigma * normal[i] - sigma * sigma / 2);
       const double varied = static_cast<double>(duration[s + i]) * factor;
       sum += varied;
-      if (!(sum < kMostSum)) throw UsageError("the varied durations are too large to add up; use a smaller --jitter");
+      if (!(sum < static_cast<double>(kMostSum))) throw UsageError("the varied durations are too large to add up; use a smaller --jitter");
       duration[s + i] = static_cast<Ns>(std::llround(varied));
     }
   }

@@ -20,18 +20,6 @@ std::vector<Ns> valuesOf(const CostTable& costs) {
   return values;
 }
 
-/// Optimizer time of each rank.
-std::vector<Ns> optimizerOf(const Schedule& rows, const CostTable& costs) {
-  std::vector<Ns> optimizer(rows.rows.size(), 0);
-  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    const Rank rank = rows.placement.rankOfStage[s];
-    optimizer[rank.index()] += costs.stages[s].optimizer;
-    if (rows.placement.bidirectional() && rows.placement.mirrorOfStage[s] != rank)
-      optimizer[rows.placement.mirrorOfStage[s].index()] += costs.stages[s].optimizer;
-  }
-  return optimizer;
-}
-
 bool isUniform(const CostTable& costs) {
   return costs.microbatchScale.empty() && costs.overlap.empty() && costs.load == 0 && costs.store == 0;
 }
@@ -66,7 +54,7 @@ void execute(const Program& program, Times& times, std::vector<Binding>& binding
 void PathBounds::add(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times,
                      const std::vector<Binding>& bindings) {
   if (!isUniform(costs)) return;
-  const std::vector<Ns> optimizer = optimizerOf(rows, costs);
+  const std::vector<Ns> optimizer = optimizerTimes(rows.placement, rows.rows.size(), costs);
   const auto messages = static_cast<std::int32_t>(costs.messages.size());
   const auto firstMessage = static_cast<std::int32_t>(1 + kComputeKinds * costs.stages.size());
   const std::int32_t channels = program.ranks + program.channels, reducers = channels + program.reducers;
@@ -111,7 +99,7 @@ void PathBounds::add(const Schedule& rows, const CostTable& costs, const Program
 Ns PathBounds::stepWith(const Schedule& rows, const CostTable& costs, Ns enough) {
   if (paths_.empty() || !isUniform(costs)) return 0;
   const std::vector<Ns> values = valuesOf(costs);
-  const std::vector<Ns> optimizer = optimizerOf(rows, costs);
+  const std::vector<Ns> optimizer = optimizerTimes(rows.placement, rows.rows.size(), costs);
   const Ns slowest = *std::max_element(optimizer.begin(), optimizer.end());
   Ns bound = 0;
   for (std::size_t p = 0; p < paths_.size(); ++p) {

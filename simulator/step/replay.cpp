@@ -34,9 +34,7 @@ Answer<Trace> replay(const Schedule& schedule, const CostTable& costs, const Tra
       const Action& action = row[static_cast<std::size_t>(at)];
       Ns& duration = program.duration[static_cast<std::size_t>(step)];
       duration = durationOf(action);
-      const bool slot = action.overlapsNext && static_cast<std::size_t>(at) + 1 < row.size() &&
-                        row[static_cast<std::size_t>(at) + 1].kind == ActionKind::Backward;
-      if (slot) duration += durationOf(row[static_cast<std::size_t>(at) + 1]);
+      if (beginsSlot(row, static_cast<std::size_t>(at))) duration += durationOf(row[static_cast<std::size_t>(at) + 1]);
     }
   }
   if (missing != nullptr) return Impossible{fmt::format("Action {} was not measured; replay a run of this plan.", toString(*missing))};

@@ -88,9 +88,8 @@ void Recorder::recordRow(Rank rank) {
     if (start > before) trace_.spans.push_back({rank, waitKind(action.kind), action.stage, action.microbatch, rank, 0, before, start});
     if (!isCompute(action.kind)) continue;
     trace_.spans.push_back({rank, *spanKind(action.kind), action.stage, action.microbatch, rank, 0, start, end});
-    const auto next = static_cast<std::size_t>(position) + 1;
-    if (!action.overlapsNext || next == row.size() || row[next].kind != ActionKind::Backward) continue;
-    const Action& partner = row[next];
+    if (!beginsSlot(row, static_cast<std::size_t>(position))) continue;
+    const Action& partner = row[static_cast<std::size_t>(position) + 1];
     trace_.spans.push_back({rank, *spanKind(partner.kind), partner.stage, partner.microbatch, rank, 0, start, end});
   }
 }

@@ -1,4 +1,5 @@
 #include "simulator/trace/trace.h"
+#include "schedules/units.h"
 
 #include <algorithm>
 #include <tuple>
@@ -50,7 +51,7 @@ void normalize(Trace& trace) {
 }
 
 bool isSummable(const Trace& trace) {
-  constexpr double kMost = 4e18;
+  constexpr auto kMost = static_cast<double>(kMostSum);
   Ns last = 0;
   double all = 0;
   for (const Span& span : trace.spans) {

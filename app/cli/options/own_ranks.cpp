@@ -6,6 +6,7 @@
 #include "app/cli/options/choices.h"
 #include "app/cli/options/numbers.h"
 #include "backends/host/installation.h"
+#include "engine/planning/limits.h"
 #include "schedules/error.h"
 
 namespace pw::cli {
@@ -42,7 +43,9 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
             "How estimates for a cluster count attention: as it is traced (default), all as fused kernels, or none as one");
   command.add_flag("--tf32", o.tf32, "Allow GPUs to round the inputs of float32 matrix products to 19 bits (TF32), as the run will");
   command.add_flag("--no-graphs", o.noGraphs, "Launch every operator on its own instead of replaying CUDA graphs, as the run will");
-  command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")->check(wholeFrom(1, 1024))->option_text("N");
+  command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")
+      ->check(wholeFrom(1, kMostThreads))
+      ->option_text("N");
 }
 
 }  // namespace pw::cli

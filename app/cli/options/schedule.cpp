@@ -10,6 +10,7 @@
 #include "app/cli/options/choices.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
+#include "engine/planning/limits.h"
 
 namespace pw::cli {
 
@@ -44,7 +45,7 @@ void declareSeconds(CLI::App& command, double& seconds) {
       .add_option(
           "--seconds", seconds,
           "For the schedule auto: how long its order is searched (default: 2), counted in work, so that the result is always the same")
-      ->check(numberFrom(0.001, 86'400))
+      ->check(numberFrom(kShortestOrderSearch, kLongestOrderSearch))
       ->option_text("T");
 }
 

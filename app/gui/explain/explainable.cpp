@@ -75,7 +75,7 @@ std::shared_ptr<const ShownExplanation> explained(const Explainable& what,
   if (!found) return nullptr;
   const JobExplanation& explanation = *found;
   shown->tables = explainedTables(shape, job, explanation);
-  shown->common = QString::fromStdString(commonText(shape, job, explanation));
+  shown->common = QString::fromStdString(commonText(explanation));
   const auto text = [](const std::string& sentence) { return QString::fromStdString(sentence).toHtmlEscaped(); };
   QString step = text(std::string(nameOf(job.times)) + " " + stepText(explanation) + ".");
   step[0] = step[0].toUpper();

@@ -161,8 +161,8 @@ void RunTask::run(const RunRequest& request) {
                                          precisionWord(request.precision)};
                        if (request.synthetic) words << QStringLiteral("--synthetic");
                        for (const std::string& word : optimizerArguments(request.optimizer)) words << QString::fromStdString(word);
+                       d->look.start();  // first: a program that cannot be started ends at once, and stops it
                        d->start(words);
-                       d->look.start();
                      };
                    });
 }

@@ -10,7 +10,8 @@ exporting models use the torch of this environment, in processes of their own. :
 
 Durations are texts with a unit (``"1.5ms"``) or integers of nanoseconds, and come back as integers of nanoseconds (``makespan_ns``); sizes are
 texts (``"24GiB"``) or integers of bytes; fractions are from 0 to 1. What is wrong with the world or the call is an :class:`Error` with one sentence
-that names the thing, the place and the cure; :class:`UsageError` is the part of it that the caller can mend.
+that names the thing, the place and the cure; :class:`UsageError` is the part of it that the caller can mend, :class:`TooLargeError` a plan that
+does not fit its memory limit.
 """
 
 from ._export import export
@@ -29,6 +30,7 @@ from ._pipewright import (
     Schedule,
     ScheduleFamily,
     Span,
+    TooLargeError,
     Trace,
     UsageError,
     __version__,
@@ -61,6 +63,7 @@ __all__ = [
     "Span",
     "Store",
     "Study",
+    "TooLargeError",
     "Trace",
     "TrainedStep",
     "Trainer",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ._models import Path
 from ._models import plan as make_plan
-from ._pipewright import Error, Plan, Profile, UsageError
+from ._pipewright import Plan, Profile, TooLargeError, UsageError
 from ._simulate import simulate
 from ._units import Size
 
@@ -56,9 +56,7 @@ class PlanRequest:
         try:
             whole: Plan | None = self.plan(1, self.world)
             problem = ""
-        except UsageError:
-            raise
-        except Error as refused:
+        except TooLargeError as refused:
             whole, problem = None, str(refused)
         split = self.plan(self.world, 1)
         if whole is None:

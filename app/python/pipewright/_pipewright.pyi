@@ -14,6 +14,9 @@ class Error(RuntimeError):
 class UsageError(Error):
     """The caller's input is wrong: an unknown name, a value out of range, an unusable file."""
 
+class TooLargeError(Error):
+    """No plan was made, because a rank would need more memory than the limit."""
+
 def spelled(sentence: str) -> str:
     """An error of the program as this package says it: ``memory_limit`` for ``--memory-limit``."""
 

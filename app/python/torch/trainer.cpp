@@ -14,6 +14,7 @@
 #include "app/python/torch/tensors.h"
 #include "app/python/torch/waits.h"
 #include "backends/torch/backend.h"
+#include "engine/planning/limits.h"
 #include "engine/run/session.h"
 #include "schedules/error.h"
 
@@ -71,6 +72,11 @@ OptimizerSpec optimizerOf(const py::dict& numbers, const std::string& kind) {
   return spec;
 }
 
+std::chrono::milliseconds timeoutOf(const char* argument, double seconds) {
+  requireNumber(argument, seconds, kShortestTimeout, kLongestTimeout);
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
 /// Options of `run` by their names in Python; None and missing ones stay as they are.
 RunRequest requestOf(const py::dict& options) {
   RunRequest request;
@@ -94,8 +100,9 @@ RunRequest requestOf(const py::dict& options) {
   take("seed", request.seed);
   std::optional<double> seconds;
   take("timeout", seconds);
-  if (seconds) request.timeout = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(*seconds));
+  if (seconds) request.timeout = timeoutOf("timeout", *seconds);
   take("clip_norm", request.clipNorm);
+  if (request.clipNorm != 0) requireNumber("clip_norm", request.clipNorm, kLeastNorm, kMostNorm);
   take("zero1", request.zero1);
   take("skip_nonfinite", request.skipNonFinite);
   take("store", request.store);
@@ -116,7 +123,7 @@ RunRequest requestOf(const py::dict& options) {
 
 /// Ctrl-C ends these waits for other ranks; the attempt then ends by itself.
 JobPlace joinOthers(double seconds) {
-  const std::chrono::milliseconds deadline(static_cast<std::int64_t>(seconds * 1000));
+  const std::chrono::milliseconds deadline = timeoutOf("start_timeout", seconds);
   const RemoteValue place = runApart([deadline]() -> RemoteValue { return Local{std::make_shared<JobPlace>(joinJob(deadline))}; });
   return *std::static_pointer_cast<JobPlace>(place.object());
 }

@@ -13,7 +13,6 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kBlockAlignment = 64;
 constexpr std::size_t kHugePage = SharedMemory::kUnit;  ///< blocks of at least this are made of huge pages, if the system allows, and kept
 
 /// Gives memory back to where it is from.
@@ -29,7 +28,7 @@ Memory fresh(std::size_t bytes, const std::shared_ptr<SharedMemory>& shared) {
   if (huge && shared) {
     if (Memory memory(shared->take(bytes), {shared, bytes}); memory) return memory;
   }
-  Memory memory(static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kBlockAlignment, bytes)));
+  Memory memory(static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kPartAlignment, bytes)));
   if (!memory) throw std::bad_alloc();
   if (huge) ::madvise(memory.get(), bytes, MADV_HUGEPAGE);  // a hint
   return memory;
@@ -80,7 +79,7 @@ BlockMemory::BlockMemory(std::size_t keep, std::shared_ptr<SharedMemory> shared)
     : shelf_(std::make_shared<Shelf>(keep, std::move(shared))) {}
 
 HeldBuffer BlockMemory::take(std::size_t bytes) const {
-  const std::size_t unit = bytes >= kHugePage ? kHugePage : kBlockAlignment;
+  const std::size_t unit = bytes >= kHugePage ? kHugePage : kPartAlignment;
   if (bytes > ~std::size_t{0} - unit) throw std::bad_alloc();
   const std::size_t size = std::max(unit, (bytes + unit - 1) / unit * unit);
   Memory memory = size >= kHugePage ? shelf_->find(size) : nullptr;

@@ -8,6 +8,8 @@
 
 namespace pw {
 
+inline constexpr std::size_t kPartAlignment = 64;  ///< [bytes] of parts, as LibTorch's own memory
+
 /// Memory for large parts of messages, aligned to 64 bytes, that is used again once its last owner is gone: fresh pages cost more time than
 /// moving a message does (64 MB: 16,384 page faults). Any thread may give memory back, also after the BlockMemory is gone.
 class BlockMemory {

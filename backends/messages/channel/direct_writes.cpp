@@ -6,6 +6,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "backends/messages/channel/block_memory.h"
 #include "backends/messages/channel/wire.h"
 #include "backends/messages/transport.h"
 
@@ -99,7 +100,8 @@ void DirectWrites::handleAnswer(const DirectMessage& message) {
     outgoing_.erase(found);
     return;
   }
-  if (message.what == DirectMessage::What::Write) block.to = views_[from.index()]->at(message.offset, block.data.buffer.bytes);
+  const bool isAligned = message.offset % kPartAlignment == 0;  // as memory for parts is, and streaming stores need
+  if (message.what == DirectMessage::What::Write && isAligned) block.to = views_[from.index()]->at(message.offset, block.data.buffer.bytes);
   if (block.to != nullptr) {
     writing_.push_back(id);
   } else {

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "backends/messages/channel/waker.h"
+#include "backends/messages/channel/wire.h"
 #include "backends/messages/transport.h"
 #include "schedules/error.h"
 
@@ -80,6 +81,7 @@ class MessageChannel::Engine {
  private:
   LinkEvents events();
   void run();
+  void loseAll(const std::string& why);
   bool step();
   bool startAll();
   bool startNext(JobRank rank, Peer& peer);
@@ -145,8 +147,7 @@ MessageChannel::Engine::Engine(const LinkMaker& maker, OnMessage onMessage, OnLo
 void MessageChannel::Engine::send(JobRank to, ChannelMessage message) {
   if (to.value < 0 || to.value >= size())
     throw UsageError(fmt::format("a message is for rank {}, but the job has ranks 0 to {}", to.value, size() - 1));
-  if (const std::size_t bytes = bytesOf(message) + (2 + message.parts.size()) * sizeof(std::uint64_t);
-      bytes > options_.window.largestMessage)
+  if (const std::size_t bytes = bytesOf(message) + prefixBytes(message.parts.size()); bytes > options_.window.largestMessage)
     throw UsageError(
         fmt::format("a message of {} bytes is above the limit of {}; send it in pieces", bytes, options_.window.largestMessage));
   {
@@ -354,20 +355,31 @@ bool MessageChannel::Engine::isDone() {
 void MessageChannel::Engine::run() {
   Clock::time_point sleepAt, busyUntil;
   while (!isDone()) {
-    const bool moved = step();
-    if (moved) deliver();
-    const auto now = Clock::now();
-    if (moved) {
-      sleepAt = now + kSpin;
-    } else if (now < sleepAt && now >= busyUntil) {
-      ::sched_yield();
-      if (Clock::now() - now > kLongYield) busyUntil = now + kBusy;
-    } else {
-      sleep();
-      sleepAt = Clock::now() + kSpin;
+    try {
+      const bool moved = step();
+      if (moved) deliver();
+      const auto now = Clock::now();
+      if (moved) {
+        sleepAt = now + kSpin;
+      } else if (now < sleepAt && now >= busyUntil) {
+        ::sched_yield();
+        if (Clock::now() - now > kLongYield) busyUntil = now + kBusy;
+      } else {
+        sleep();
+        sleepAt = Clock::now() + kSpin;
+      }
+    } catch (const std::exception& error) {  // no memory: what was being moved is lost, so no connection is whole
+      loseAll(fmt::format("this rank's messages cannot be moved: {}", error.what()));
     }
   }
   leave();
+}
+
+void MessageChannel::Engine::loseAll(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    if (JobRank(static_cast<int>(r)) != rank_) lose(JobRank(static_cast<int>(r)), why);
+  }
 }
 
 void MessageChannel::Engine::leave() {

@@ -10,7 +10,7 @@ namespace pw {
 namespace {
 
 std::size_t sizeOf(const ChannelMessage& message) {
-  std::size_t bytes = message.head.size() + (2 + message.parts.size()) * sizeof(std::uint64_t);
+  std::size_t bytes = message.head.size() + prefixBytes(message.parts.size());
   for (const HeldBuffer& part : message.parts) bytes += part.buffer.bytes;
   return bytes;
 }

@@ -4,20 +4,20 @@
 #include <memory>
 #include <utility>
 
+#include "backends/messages/channel/block_memory.h"
 #include "simulator/text/digest.h"
 
 namespace pw {
 namespace {
 
 constexpr std::size_t kNumber = sizeof(std::uint64_t);
-constexpr std::size_t kAlignment = 64;  ///< of parts, as LibTorch's own memory
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t aligned(std::size_t bytes) { return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
 
 /// Memory that is freed with its last owner. Parts of the same memory share it.
 HeldBuffer memoryOf(std::size_t bytes) {
-  const std::shared_ptr<std::byte[]> memory(new (std::align_val_t(kAlignment)) std::byte[bytes],
-                                            [](std::byte* given) { ::operator delete[](given, std::align_val_t(kAlignment)); });
+  const std::shared_ptr<std::byte[]> memory(new (std::align_val_t(kPartAlignment)) std::byte[bytes],
+                                            [](std::byte* given) { ::operator delete[](given, std::align_val_t(kPartAlignment)); });
   return {{memory.get(), bytes}, memory};
 }
 
@@ -45,7 +45,7 @@ std::uint64_t blockKey(const std::string& token, JobRank from, JobRank to) {
 
 PackedMessage packMessage(ChannelMessage message) {
   PackedMessage result;
-  std::size_t bytes = (2 + message.parts.size()) * kNumber + message.head.size();
+  std::size_t bytes = prefixBytes(message.parts.size()) + message.head.size();
   for (std::size_t i = 0; i < message.parts.size(); ++i) {
     HeldBuffer& part = message.parts[i];
     if (part.buffer.bytes < kInlinePart) {
@@ -76,7 +76,7 @@ std::optional<UnpackedMessage> unpackMessage(std::span<const std::byte> first, s
   if (first.size() < 2 * kNumber || first.size() > largest) return std::nullopt;
   const std::uint64_t headBytes = numberAt(first, 0), parts = numberAt(first, 1);
   if (parts > first.size() / kNumber - 2) return std::nullopt;
-  std::size_t rest = first.size() - (2 + parts) * kNumber;
+  std::size_t rest = first.size() - prefixBytes(parts);
   if (headBytes > rest) return std::nullopt;
   rest -= headBytes;
   std::size_t total = first.size(), room = 0;
@@ -91,7 +91,7 @@ std::optional<UnpackedMessage> unpackMessage(std::span<const std::byte> first, s
     if (!isSmall) result.large.push_back(i);
   }
   if (rest != 0) return std::nullopt;
-  const auto* at = first.data() + (2 + parts) * kNumber;
+  const auto* at = first.data() + prefixBytes(parts);
   result.message.head.assign(reinterpret_cast<const char*>(at), headBytes);
   at += headBytes;
   const HeldBuffer memory = room > 0 ? memoryOf(room) : HeldBuffer{};

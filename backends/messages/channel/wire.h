@@ -17,6 +17,9 @@ namespace pw {
 
 inline constexpr std::size_t kInlinePart = 8 << 10;  ///< [bytes] below, a copy costs less than a block
 
+/// [bytes] of the numbers that begin the first block of a message.
+[[nodiscard]] constexpr std::size_t prefixBytes(std::size_t parts) { return (2 + parts) * sizeof(std::uint64_t); }
+
 /// What a block from one rank to another must show.
 [[nodiscard]] std::uint64_t blockKey(const std::string& token, JobRank from, JobRank to);
 

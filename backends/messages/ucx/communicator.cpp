@@ -264,7 +264,7 @@ std::string UcxCommunicator::failureOf(const Operation& operation) const {
   const bool wrongSize = operation.status == UCS_OK || operation.status == UCS_ERR_MESSAGE_TRUNCATED;
   if (wrongSize) return sizeSentence(rank_, operation.peer, operation.tag, operation.bytes, operation.received);
   if (gaveUp_) return gaveUpSentence(*gaveUp_);
-  if (hasJobFailed()) return "another rank has failed; the reason is in that rank's message";
+  if (hasJobFailed()) return failedSentence();
   const Peer& peer = peers_[operation.peer.index()];
   if (peer.lost || peer.left) return lostSentence(operation.peer);
   return fmt::format("{} rank {} failed ({}); start the job again", operation.sending ? "sending to" : "receiving from",

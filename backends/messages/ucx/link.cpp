@@ -216,7 +216,7 @@ void UcxLink::meet(const Rendezvous& rendezvous) {
     const auto isAbsent = [&](const LinkPeer& peer) { return peer.rank != rank_ && peer.hellos < round; };
     const auto isLost = [](const LinkPeer& peer) { return peer.lost; };
     runUntil(end, [&] { return hasFailed() || std::ranges::any_of(peers_, isLost) || std::ranges::none_of(peers_, isAbsent); });
-    if (hasFailed()) throw Error("another rank has failed; the reason is in that rank's message");
+    if (hasFailed()) throw Error(failedSentence());
     if (const auto lost = std::ranges::find_if(peers_, isLost); lost != peers_.end()) throw Error(lostSentence(lost->rank));
     if (const auto absent = std::ranges::find_if(peers_, isAbsent); absent != peers_.end())
       throw Error(lateSentence(false, absent->rank, rendezvous.deadline));

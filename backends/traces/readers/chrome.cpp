@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -132,9 +133,9 @@ class ChromeReader {
   const NamePatterns& patterns_;
   FileEvents file_;
   json::parser parser_;
-  std::unordered_map<std::uint64_t, Track> tracks_;      ///< by numbers of process and thread, and what kind
-  std::unordered_map<std::string, std::int64_t> texts_;  ///< numbers of processes and threads that are texts
-  std::string lastProcess_, lastThread_;                 ///< events of a thread often follow each other
+  std::map<std::tuple<std::int64_t, std::int64_t, bool, bool>, Track> tracks_;  ///< by process, thread, whether a device's, our own
+  std::unordered_map<std::string, std::int64_t> texts_;                         ///< numbers of processes and threads that are texts
+  std::string lastProcess_, lastThread_;                                        ///< events of a thread often follow each other
   std::optional<Track> lastTrack_;
   std::map<std::int64_t, std::string> processNames_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::string> threadNames_;
@@ -153,10 +154,7 @@ Track ChromeReader::trackOf(const Event& event, bool device, bool own) {
   const bool again = lastTrack_ && event.process == lastProcess_ && event.thread == lastThread_;
   if (again && file_.tracks[lastTrack_->index()].device == device && file_.tracks[lastTrack_->index()].own == own) return *lastTrack_;
   const std::int64_t process = trackNumber(event.process), thread = trackNumber(event.thread);
-  // 31 bits and a sign for each, then the two flags: a collision would need 2^29 texts.
-  const std::uint64_t key = (static_cast<std::uint64_t>(process) << 34U) ^ ((static_cast<std::uint64_t>(thread) & 0xFFFFFFFFU) << 2U) ^
-                            (device ? 1U : 0U) ^ (own ? 2U : 0U);
-  const auto [at, isNew] = tracks_.try_emplace(key, Track(file_.tracks.size()));
+  const auto [at, isNew] = tracks_.try_emplace({process, thread, device, own}, Track(file_.tracks.size()));
   if (isNew) file_.tracks.push_back({.process = process, .thread = thread, .device = device, .own = own});
   lastProcess_ = event.process;
   lastThread_ = event.thread;
@@ -324,9 +322,7 @@ void ChromeReader::nameTracks() {
   // Every rank this program names a thread for counts, also one without a span.
   for (const auto& [place, name] : threadNames_) {
     if (own.contains(place.first)) {
-      const std::uint64_t key =
-          (static_cast<std::uint64_t>(place.first) << 34U) ^ ((static_cast<std::uint64_t>(place.second) & 0xFFFFFFFFU) << 2U) ^ 2U;
-      if (tracks_.try_emplace(key, Track(file_.tracks.size())).second) {
+      if (tracks_.try_emplace({place.first, place.second, false, true}, Track(file_.tracks.size())).second) {
         file_.tracks.push_back({.process = place.first, .thread = place.second, .device = false, .own = true});
       }
     }

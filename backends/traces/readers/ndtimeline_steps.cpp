@@ -96,7 +96,7 @@ void Assembly::countChunks() {
   for (const std::string& kind : events_.kinds) meaning_.push_back(operationMeaningOf(kind));
   for (const NdOperation& operation : events_.operations) {
     const OperationMeaning meaning = meaning_[static_cast<std::size_t>(operation.kind)];
-    if (meaning == OperationMeaning::Forward || meaning == OperationMeaning::Backward) chunks_ = std::max(chunks_, operation.chunk + 1);
+    if (meaning <= OperationMeaning::Weight) chunks_ = std::max(chunks_, operation.chunk + 1);
   }
   if (std::int64_t{chunks_} * ranks_ > kMaxStages)
     throw UsageError(fmt::format("{} names model chunk {}; more stages than {} are not shown", result_.title, chunks_ - 1, kMaxStages));

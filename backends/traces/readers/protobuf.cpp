@@ -9,6 +9,7 @@ std::optional<std::uint64_t> takeVarint(std::string_view& bytes) {
   for (unsigned shift = 0; shift < kMostBits && !rest.empty(); shift += 7) {
     const auto byte = static_cast<unsigned char>(rest.front());
     rest.remove_prefix(1);
+    if (shift + 7 > kMostBits && (byte & 0x7FU) >> (kMostBits - shift) != 0) return std::nullopt;
     value |= static_cast<std::uint64_t>(byte & 0x7FU) << shift;
     if ((byte & 0x80U) != 0) continue;
     bytes = rest;

@@ -22,7 +22,7 @@ namespace {
 constexpr Ns kNone = std::numeric_limits<Ns>::max();
 
 /// An action this many times later than all actions of its file take together was not waiting: clocks differ.
-constexpr Ns kFarApart = 10;
+constexpr std::int64_t kFarApart = 10;
 /// Clocks are never further apart than a day: their times count from different points.
 constexpr Ns kMostDisagreement(86'400'000'000'000);
 
