@@ -136,6 +136,29 @@ void sharePairs(const JobShape& shape, StepSpans& spans) {
   }
 }
 
+/// From when each message's transfer ended, as a prediction shows it, to how long it took from the end of the sender's action: with the
+/// latency that comes after, which is what receivers still waited for then, since a prediction has no hosts. Where none of a link waited,
+/// its latency made no difference and is not known.
+void timePredictedMessages(const JobShape& shape, StepSpans& spans) {
+  const auto slotOf = [&](std::size_t i) -> const JobShape::Slot& { return shape.copySlots[i % shape.slotsOfCopy()]; };
+  const auto isTimed = [&](std::size_t i) { return spans.message[i] != kUnknownTime && slotOf(i).producer >= 0; };
+  std::map<std::pair<Stage, ActionKind>, Ns> latency;
+  for (std::size_t i = 0; i < spans.message.size(); ++i) {
+    const JobShape::Slot& slot = slotOf(i);
+    const bool isFirst = i % shape.slotsOfCopy() == shape.begin[slot.rank.index()];
+    if (!isTimed(i) || (!isFirst && spans.start[i] == spans.end[i - 1])) continue;
+    Ns& most = latency[{slot.action.stage, slot.action.kind}];
+    most = std::max(most, spans.start[i] - spans.message[i]);
+  }
+  for (std::size_t i = 0; i < spans.message.size(); ++i) {
+    if (!isTimed(i)) continue;
+    const JobShape::Slot& slot = slotOf(i);
+    const Ns made = spans.end[i - i % shape.slotsOfCopy() + static_cast<std::size_t>(slot.producer)];
+    const Ns arrival = spans.message[i] + latency[{slot.action.stage, slot.action.kind}];
+    spans.message[i] = std::max<Ns>(0, std::min(arrival, spans.start[i]) - made);
+  }
+}
+
 /// Of each pipeline rank the worker and step with the largest memory; empty where the traces do not show that of every rank,
 /// and how it rises in a step.
 std::vector<MeasuredMemory> memoryOf(const MeasuredJob& measured, std::size_t ranks) {
@@ -178,6 +201,7 @@ class Recovery {
   const MeasuredJob& measured_;
   int ranks_ = 0;
   Job job_;
+  std::vector<Slack> slacks_;  ///< by step of the job
   std::size_t unsaid_ = 0;
 };
 
@@ -240,12 +264,7 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
   const auto missing = std::ranges::find(spans.end, kUnknownTime);
   if (missing == spans.end.end()) {
     sharePairs(shape, spans);
-    for (std::size_t i = 0; i < spans.message.size() && isPredicted(); ++i) {
-      const JobShape::Slot& slot = shape.copySlots[i % shape.slotsOfCopy()];
-      if (spans.message[i] == kUnknownTime || slot.producer < 0) continue;
-      const std::size_t producer = i - i % shape.slotsOfCopy() + static_cast<std::size_t>(slot.producer);
-      spans.message[i] = std::max<Ns>(0, spans.message[i] - spans.end[producer]);
-    }
+    if (isPredicted()) timePredictedMessages(shape, spans);
     return spans;
   }
   const auto i = static_cast<std::size_t>(missing - spans.end.begin());
@@ -272,7 +291,7 @@ void Recovery::addStep(const MeasuredStep& step, const StepSpans& spans, const J
   }
   added.makespan = lastAction - firstAction;
   added.step = last - first;
-  separate(shape, job_, spans, operations, first, added);
+  slacks_.push_back(separate(shape, job_, spans, operations, first, added));
 }
 
 /// A first step that is far from the others is most often one that warms up, which no name says here.
@@ -345,7 +364,7 @@ Job Recovery::run() {
   const JobShape shape(job_);
   for (const auto& [step, times] : whole) addStep(*step, times, shape);
   if (job_.steps.empty()) throw UsageError(fmt::format("the times of {} are too far apart to add up; record it again", measured_.name));
-  separateMessages(shape, job_);
+  separateMessages(shape, slacks_, job_);
   job_.memory = memoryOf(measured_, shape.ranks);
   if (const std::size_t usual = usualSteps(job_).size(); usual < job_.steps.size())
     job_.notes.push_back(warmUpNote(job_.steps.size() - usual));

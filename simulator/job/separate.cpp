@@ -35,11 +35,11 @@ class Separator {
  public:
   Separator(const JobShape& shape, const Job& job, const StepSpans& spans, Ns first, JobStep& step)
       : shape_(shape), job_(job), spans_(spans), step_(step), free_(shape.workers, first) {}
-  void run(const std::vector<NamedSpan>& operations);
+  Slack run(const std::vector<NamedSpan>& operations);
 
  private:
   void addOperation(std::size_t operation, const std::vector<const NamedSpan*>& spans);
-  void addActions();
+  void addActions(Slack& slack);
 
   const JobShape& shape_;
   const Job& job_;
@@ -76,7 +76,7 @@ void Separator::addOperation(std::size_t operation, const std::vector<const Name
   }
 }
 
-void Separator::addActions() {
+void Separator::addActions(Slack& slack) {
   for (std::size_t copy = 0, i = 0; copy < shape_.copies; ++copy) {
     const std::size_t base = copy * shape_.slotsOfCopy();
     for (std::size_t s = 0; s < shape_.slotsOfCopy(); ++s, ++i) {
@@ -93,6 +93,7 @@ void Separator::addActions() {
           step_.messages[i] = std::max<Ns>(0, spans_.start[i] - made);
           continue;
         }
+        if (slot.crosses && !timed) slack[i] = own - made;
         ready = std::max(ready, made + (timed ? step_.messages[i] : 0));
       }
       if (spans_.start[i] >= own) step_.waits[i] = std::max<Ns>(0, spans_.start[i] - ready);
@@ -100,7 +101,7 @@ void Separator::addActions() {
   }
 }
 
-void Separator::run(const std::vector<NamedSpan>& operations) {
+Slack Separator::run(const std::vector<NamedSpan>& operations) {
   step_.actions.assign(shape_.allSlots(), 0);
   step_.waits.assign(shape_.allSlots(), kUnknownTime);
   step_.messages.assign(shape_.allSlots(), kUnknownTime);
@@ -114,21 +115,60 @@ void Separator::run(const std::vector<NamedSpan>& operations) {
   for (std::size_t o = 0; o < shape_.operations; ++o) {
     if (job_.operations[o].blocks) addOperation(o, byOperation[o]);
   }
-  addActions();
+  Slack slack(shape_.allSlots(), kUnknownTime);
+  addActions(slack);
   for (std::size_t o = 0; o < shape_.operations; ++o) {
     if (!job_.operations[o].blocks) addOperation(o, byOperation[o]);
   }
+  return slack;
 }
+
+/// How long the messages of a link, or of a kind where its link shows none, usually take, waits for the receiver's host included.
+class UsualMessages {
+ public:
+  UsualMessages(const JobShape& shape, const Job& job) {
+    std::map<Link, std::vector<Ns>> links;
+    std::map<ActionKind, std::vector<Ns>> kinds;
+    for (const JobStep& step : job.steps) {
+      for (std::size_t i = 0; i < step.messages.size(); ++i) {
+        if (step.messages[i] < 0) continue;
+        const Action& action = shape.copySlots[i % shape.slotsOfCopy()].action;
+        links[{action.stage, action.kind}].push_back(step.messages[i]);
+        kinds[action.kind].push_back(step.messages[i]);
+      }
+    }
+    for (auto& [link, times] : links) ofLink_[link] = *medianOf(std::move(times));
+    for (auto& [kind, times] : kinds) ofKind_[kind] = *medianOf(std::move(times));
+  }
+  /// 0 where no message of the kind was waited for.
+  [[nodiscard]] Ns of(const Action& receiver) const {
+    if (const auto link = ofLink_.find({receiver.stage, receiver.kind}); link != ofLink_.end()) return link->second;
+    const auto kind = ofKind_.find(receiver.kind);
+    return kind == ofKind_.end() ? Ns{0} : kind->second;
+  }
+
+ private:
+  using Link = std::pair<Stage, ActionKind>;
+  std::map<Link, Ns> ofLink_;
+  std::map<ActionKind, Ns> ofKind_;
+};
 
 }  // namespace
 
-void separate(const JobShape& shape, const Job& job, const StepSpans& spans, const std::vector<NamedSpan>& operations, Ns first,
-              JobStep& step) {
-  Separator(shape, job, spans, first, step).run(operations);
+Slack separate(const JobShape& shape, const Job& job, const StepSpans& spans, const std::vector<NamedSpan>& operations, Ns first,
+               JobStep& step) {
+  return Separator(shape, job, spans, first, step).run(operations);
 }
 
-void separateMessages(const JobShape& shape, Job& job) {
+void separateMessages(const JobShape& shape, const std::vector<Slack>& slacks, Job& job) {
   if (job.timedMessages) return;
+  const UsualMessages usualMessages(shape, job);
+  for (std::size_t k = 0; k < job.steps.size(); ++k) {
+    for (std::size_t i = 0; i < slacks[k].size(); ++i) {
+      if (slacks[k][i] >= 0 && slacks[k][i] < usualMessages.of(shape.copySlots[i % shape.slotsOfCopy()].action))
+        job.steps[k].waits[i] = kUnknownTime;
+    }
+  }
   using Place = std::pair<Rank, ActionKind>;
   std::map<Place, std::vector<Ns>> known;
   std::map<Place, std::size_t> all;

@@ -15,13 +15,18 @@ struct StepSpans {
   std::vector<Ns> start, end, message;
 };
 
+/// By slot: how long its rank was still busy after the sender of its message had ended, where that was not timed; `kUnknownTime` elsewhere.
+using Slack = std::vector<Ns>;
+
 /// Fills the times of a step of the job, which starts at `first`. Messages that were not timed, and waits for them, are as yet together in
-/// `messages`, from the end of the sender's action to the start. Cost: n log n.
-void separate(const JobShape& shape, const Job& job, const StepSpans& spans, const std::vector<NamedSpan>& operations, Ns first,
-              JobStep& step);
+/// `messages`, from the end of the sender's action to the start; where the rank was busy meanwhile, what it then waited is in `waits`.
+/// Cost: n log n.
+[[nodiscard]] Slack separate(const JobShape& shape, const Job& job, const StepSpans& spans, const std::vector<NamedSpan>& operations,
+                             Ns first, JobStep& step);
 
 /// Takes from the messages of all steps that were not timed what their rank usually waits before actions of that kind, where that is known
-/// of a quarter of them at least. Cost: linear.
-void separateMessages(const JobShape& shape, Job& job);
+/// of a quarter of them at least. A wait after which the message may have come is none of the rank's own: not known, where the rank was
+/// busy for less than the message usually takes. `slacks`: by step. Cost: n log n.
+void separateMessages(const JobShape& shape, const std::vector<Slack>& slacks, Job& job);
 
 }  // namespace pw

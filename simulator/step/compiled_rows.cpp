@@ -23,7 +23,7 @@ std::pair<Rank, std::vector<Bytes>> keyOf(const Schedule& rows, const CostTable&
   }
   for (const MessageCost& m : costs.messages) {
     if (m.backward && rows.placement.holds(rank, m.from) && rows.placement.holds(rank, m.to))
-      sizes.insert(sizes.end(), {m.from.value, m.to.value, m.bytes});
+      sizes.insert(sizes.end(), {Bytes(m.from.value), Bytes(m.to.value), m.bytes});
   }
   return {rank, std::move(sizes)};
 }

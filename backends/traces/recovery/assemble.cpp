@@ -14,6 +14,7 @@
 #include "backends/traces/events/events.h"
 #include "backends/traces/events/spans.h"
 #include "backends/traces/recovery/clocks.h"
+#include "backends/traces/recovery/marks.h"
 #include "backends/traces/recovery/order.h"
 #include "backends/traces/recovery/places.h"
 #include "backends/traces/recovery/ranks.h"
@@ -275,6 +276,7 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
                      [](const MemorySample& a, const MemorySample& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
     for (auto& marks : material.marks)
       std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (!material.own && !timeless) completeMarks(material.marks, material.spans, result.notes);
     if (!material.own) numberByOrder(material.spans, {material.ranks, chunks, &places, &material.marks}, result.notes);
     if (!material.own) dropEmptyBackwards(material.spans);
     if (timeless && !material.own) replayOrder(material.spans, material.ranks, places);

@@ -342,8 +342,8 @@ void countFromOneOrigin(std::vector<FileEvents>& files, const RankMap& map) {
   }
 }
 
-std::vector<Ns> clockMoves(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places,
-                           const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks, std::vector<std::string>& notes) {
+std::vector<Ns> clockMoves(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places, const RankMarks& marks,
+                           std::vector<std::string>& notes) {
   if (clocks.sources.empty()) return {};
   return Aligner(clocks, timedActions(spans, clocks, places, marks)).align(notes);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/traces/events/events.h"
+#include "backends/traces/recovery/marks.h"
 #include "backends/traces/recovery/ranks.h"
 #include "backends/traces/recovery/timed_actions.h"
 
@@ -22,7 +23,6 @@ void countFromOneOrigin(std::vector<FileEvents>& files, const RankMap& map);
 /// pairs whose bounds are closest. 0 where clocks agree. Spans are sorted; `marks`: by rank, begin and number of its steps. Cost: n log n
 /// in the first 10,000 actions of each clock.
 [[nodiscard]] std::vector<Ns> clockMoves(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places,
-                                         const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks,
-                                         std::vector<std::string>& notes);
+                                         const RankMarks& marks, std::vector<std::string>& notes);
 
 }  // namespace pw

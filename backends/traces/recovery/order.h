@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/traces/events/events.h"
+#include "backends/traces/recovery/marks.h"
 #include "backends/traces/recovery/places.h"
 
 namespace pw {
@@ -14,9 +15,9 @@ namespace pw {
 /// What `numberByOrder` needs to know beside the spans.
 struct OrderFacts {
   int ranks = 0;
-  bool chunks = false;                                                           ///< the schedule gives several stages to a rank
-  const RankPlaces* places = nullptr;                                            ///< of the ranks
-  const std::vector<std::vector<std::pair<Ns, std::int32_t>>>* marks = nullptr;  ///< by rank: begin and number of its steps
+  bool chunks = false;                 ///< the schedule gives several stages to a rank
+  const RankPlaces* places = nullptr;  ///< of the ranks
+  const RankMarks* marks = nullptr;
 };
 
 /// Numbers the compute, messages and waits that have no microbatch (−1): the k-th of a kind in a step of its rank is microbatch k, where

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/traces/events/imported.h"
+#include "backends/traces/recovery/marks.h"
 
 namespace pw {
 
@@ -19,8 +20,8 @@ struct Material {
   int ranks = 0;
   std::vector<Span> spans;
   std::vector<MemorySample> memory;
-  std::vector<std::vector<std::pair<Ns, std::int32_t>>> marks;  ///< by rank: start and number of its steps, by start
-  std::set<std::int32_t> programSteps = {};                     ///< numbers that only programs marked, where spans are their devices'
+  RankMarks marks;
+  std::set<std::int32_t> programSteps = {};  ///< numbers that only programs marked, where spans are their devices'
 };
 
 inline constexpr std::size_t kMostTraceSteps = 10'000;  ///< that are taken of a trace

@@ -49,8 +49,7 @@ void countSteps(TimedActions& timed) {
 
 }  // namespace
 
-TimedActions timedActions(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places,
-                          const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks) {
+TimedActions timedActions(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places, const RankMarks& marks) {
   const std::size_t n = clocks.sources.size();
   TimedActions timed;
   timed.extents.resize(n);

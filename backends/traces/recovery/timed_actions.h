@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/traces/recovery/marks.h"
 #include "backends/traces/recovery/places.h"
 #include "simulator/trace/trace.h"
 
@@ -52,7 +53,7 @@ struct TimedActions {
 /// has not done each of its actions equally often, its recording begins or ends within a step: occurrences do not tell steps apart then,
 /// and all ranks' are counted by the first forward of a step, that of the lowest microbatch. Cost: n log n.
 [[nodiscard]] TimedActions timedActions(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places,
-                                        const std::vector<std::vector<std::pair<Ns, std::int32_t>>>& marks);
+                                        const RankMarks& marks);
 
 /// The latest time at which the action can have begun to compute, on its own clock.
 [[nodiscard]] Ns latestStart(const TimedActions& timed, const RankClocks& clocks, const ActionKey& key, const TimedAction& times);

@@ -1,0 +1,22 @@
+#pragma once
+
+// Internal to the import of traces: the profiler's marks of steps.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulator/trace/trace.h"
+
+namespace pw {
+
+/// By rank: begin and number of its steps, in the order of time.
+using RankMarks = std::vector<std::vector<std::pair<Ns, std::int32_t>>>;
+
+/// Adds the marks that a rank lost and others have: where what it computes between two marks, before its first or after its last is what it
+/// computes in as many more steps as marks are missing there, each of these begins with its first action. Elsewhere marks stay as they are.
+/// Spans are sorted. Cost: linear.
+void completeMarks(RankMarks& marks, const std::vector<Span>& spans, std::vector<std::string>& notes);
+
+}  // namespace pw
