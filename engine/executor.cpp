@@ -68,8 +68,8 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
     const std::string awaited = flights_.awaited(plan_, communicator_);
     if (!awaited.empty()) sentence += "; it " + awaited;
     if (!options_.flightFiles.empty()) {
-      static_cast<void>(
-          writeWhole(flightFile(options_.flightFiles, communicator_.rank()), flights_.toJson(plan_, communicator_, !isHost(), sentence)));
+      static_cast<void>(writeWhole(flightFile(options_.flightFiles, communicator_.rank()),
+                                   flights_.toJson(plan_, communicator_, !isHost(), sentence, options_.flightJob)));
     }
   } catch (const std::exception&) {  // the first failure is the one to report
   }

@@ -52,6 +52,7 @@ struct ExecutorOptions {
   std::function<void(const std::map<Stage, StageModule*>& stages, Communicator&, StepLog&)> instead{};
   std::string flightFiles{};  ///< file-name prefix of flight records (flight_record.h), which failing ranks write to `<prefix><rank>.json`;
                               ///< empty: none
+  std::string flightJob{};    ///< of the records: what tells this start of the job from others
   std::chrono::milliseconds deadline = kUsualWait;  ///< for work that is pending on a device at a step's end
 };
 

@@ -123,7 +123,8 @@ std::string FlightRecord::awaited(const Plan& plan, Communicator& communicator) 
   return fmt::format("waited for {} (posted {} ago{})", nameOf(noted->entry, plan), formatDuration(monotonicNow() - noted->posted), far);
 }
 
-std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, bool onDevice, const std::string& failure) const {
+std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, bool onDevice, const std::string& failure,
+                                 const std::string& job) const {
   const Ns now = monotonicNow();
   const auto isAwaited = [&](const Noted& noted) { return awaited_ == noted.id; };
   const auto stateOf = [&](const Noted& noted) -> const char* {
@@ -151,6 +152,7 @@ std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, b
   j["oldest_open"] = oldest == all.end() ? Json(nullptr) : describe(**oldest);
   j["rank"] = communicator.rank().value;
   j["ranks"] = communicator.size();
+  if (!job.empty()) j["job"] = job;
   j["step"] = step_;
   j["failure"] = failure;
   j["failed_ns"] = now - begin_;

@@ -57,8 +57,10 @@ class FlightRecord {
 
   /// `waited for 2F5 from rank 0 (posted 120 s ago, not begun)`; empty when it waited for no message.
   [[nodiscard]] std::string awaited(const Plan& plan, Communicator& communicator) const;
-  /// One JSON document: first what was waited for and the oldest operation that had not ended, then all entries, oldest first.
-  [[nodiscard]] std::string toJson(const Plan& plan, Communicator& communicator, bool onDevice, const std::string& failure) const;
+  /// One JSON document: first what was waited for and the oldest operation that had not ended, then all entries, oldest first. `job`: what
+  /// tells the records of one start of a job from those of another; empty: nothing does.
+  [[nodiscard]] std::string toJson(const Plan& plan, Communicator& communicator, bool onDevice, const std::string& failure,
+                                   const std::string& job = {}) const;
 
  private:
   static constexpr std::size_t kMost = 256;

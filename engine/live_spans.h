@@ -32,6 +32,8 @@ class LiveWriter {
   void add(const StepLog& log) {
     if (!log.spans.empty() && log.spans.back().end - written_ >= interval_) write(log, false);
   }
+  /// Whether it has given up, because the file could not be written or became too large.
+  [[nodiscard]] bool hasStopped() const { return fd_ < 0; }
   /// Whether a rank that is about to wait should `write` first: that costs nothing then, and the wait may be long.
   [[nodiscard]] bool wantsPause(const StepLog& log, Ns now) const { return log.spans.size() > spans_ && now - written_ >= interval_ / 5; }
   /// Writes the rest. A full disk, or a file of 1 GiB, ends the reporting but not the run.

@@ -17,6 +17,8 @@ namespace dom = simdjson::dom;
 using hang::OpKind;
 using hang::OpState;
 
+constexpr std::size_t kMostText = 400;  ///< of a record that is kept
+
 /// `1F3` at the front of a text.
 std::optional<Action> actionIn(std::string_view text) {
   Action action;
@@ -66,6 +68,8 @@ void readFlightRecord(const dom::element& root, const Source& source) {
   dump.file = source.file;
   dump.complete = numberAt(object, "entries_before", 0) == 0;
   dump.step = static_cast<int>(std::clamp<std::int64_t>(numberAt(object, "step", 0), 0, std::numeric_limits<int>::max()));
+  dump.job = std::string(textAt(object, "job").substr(0, kMostText));
+  dump.failure = std::string(textAt(object, "failure").substr(0, kMostText));
   const std::int64_t ranks = numberAt(object, "ranks", dump.rank.value + 1);
   if (ranks <= dump.rank.value || ranks > kMostJobRanks) source.refuse(fmt::format("it is of rank {} of {}", dump.rank.value, ranks));
   const std::size_t group = source.group({"job", {}});
@@ -77,7 +81,7 @@ void readFlightRecord(const dom::element& root, const Source& source) {
     if (dump.ops.size() >= kMostOps) source.refuse(fmt::format("it has more than {} entries", kMostOps));
     hang::RecordedOp op;
     const std::string_view what = textAt(entry, "what"), kind = textAt(entry, "kind"), state = textAt(entry, "state");
-    op.name = std::string(what.substr(0, 400));
+    op.name = std::string(what.substr(0, kMostText));
     op.group = group;
     op.state = state == "done" || state == "queued"    ? OpState::Done
                : state == "moving" || state == "begun" ? OpState::Started

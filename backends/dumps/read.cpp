@@ -147,8 +147,30 @@ void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps
   }
 }
 
+/// Records of earlier starts of a job lie beside those of the last where other ranks failed then: leaves out all but the newest start's.
+void leaveOutEarlierJobs(hang::Dumps& dumps) {
+  const auto writtenAt = [](const hang::RankDump& dump) {
+    std::error_code unknown;
+    const fs::file_time_type time = fs::last_write_time(dump.file, unknown);
+    return unknown ? fs::file_time_type::min() : time;
+  };
+  const hang::RankDump* newest = nullptr;
+  for (const hang::RankDump& dump : dumps.dumps) {
+    if (!dump.job.empty() && (newest == nullptr || writtenAt(dump) > writtenAt(*newest))) newest = &dump;
+  }
+  if (newest == nullptr) return;
+  const std::string job = newest->job, file = newest->file;
+  std::erase_if(dumps.dumps, [&](const hang::RankDump& dump) {
+    const bool isOther = !dump.job.empty() && dump.job != job;
+    if (isOther)
+      dumps.notes.push_back(fmt::format("{} is left out: it is of another start of the job than {}, which is newer", dump.file, file));
+    return isOther;
+  });
+}
+
 /// Orders and completes what all files together say.
 void finish(hang::Dumps& dumps) {
+  leaveOutEarlierJobs(dumps);
   std::ranges::sort(dumps.dumps, {}, &hang::RankDump::rank);
   std::ranges::sort(dumps.gone, {}, &hang::RankReport::rank);
 }

@@ -16,7 +16,9 @@
 namespace pw {
 namespace {
 
-bool writable(const std::string& path) { return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0; }
+bool isAllowed(const std::string& path, int what) { return ::faccessat(AT_FDCWD, path.c_str(), what, AT_EACCESS) == 0; }
+
+constexpr std::size_t kLongestName = 511;  // of an absolute path: MAX_PATHNAME of SQLite's unix files, with the terminating zero
 
 std::string folderOf(const std::string& path) {
   const auto parent = std::filesystem::path(path).parent_path();
@@ -30,7 +32,12 @@ std::string cannotWrite(const std::string& path, std::string_view kind) {
   if (!pathExists(folder)) return fmt::format("the folder of the {} {} does not exist; make it first", kind, path);
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
     return fmt::format("the {} {} is a folder; give a file in it", kind, path);
-  if (pathExists(path) && !writable(path)) return fmt::format("the {} {} is read-only; make it writable or give another one", kind, path);
+  if (std::error_code ignored; std::filesystem::absolute(path, ignored).string().size() > kLongestName)
+    return fmt::format("the path of the {} {} is longer than SQLite takes, {} bytes", kind, path, kLongestName);
+  if (pathExists(path) && !isAllowed(path, R_OK))
+    return fmt::format("the {} {} may not be read by this user; change its permissions or give another one", kind, path);
+  if (pathExists(path) && !isAllowed(path, W_OK))
+    return fmt::format("the {} {} is read-only; make it writable or give another one", kind, path);
   return fmt::format("the {} {} lies in a folder that is read-only; make {} writable or give another one", kind, path, folder);
 }
 
@@ -50,7 +57,7 @@ void rethrow(const SQLite::Exception& problem, const std::string& path, std::chr
     case SQLITE_PERM: throw Error(cannotWrite(path, kind));
     case SQLITE_NOTADB:
       throw UsageError(kind == kRunStore ? noRunStore(path) : fmt::format("{} is not a {}; give another file", path, kind));
-    case SQLITE_CORRUPT: throw Error(fmt::format("the {} {} is damaged ({}); restore it from a copy", kind, path, reason));
+    case SQLITE_CORRUPT: throw UsageError(fmt::format("the {} {} is damaged ({}); restore it from a copy", kind, path, reason));
     case SQLITE_FULL:
     case SQLITE_IOERR:
       throw Error(

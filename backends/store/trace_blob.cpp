@@ -70,11 +70,11 @@ std::string toBlob(int ranks, std::span<const Span> spans, std::span<const Memor
 std::string toBlob(const Trace& trace) { return toBlob(trace.ranks, trace.spans, trace.memory); }
 
 Trace parseBlob(std::string_view blob, const std::string& source) {
-  const auto damaged = [&] { return Error(fmt::format("the trace of {} is damaged; restore the file from a copy", source)); };
+  const auto damaged = [&] { return UsageError(fmt::format("the trace of {} is damaged; restore the file from a copy", source)); };
   Unpacker unpacker(blob);
   if (blob.size() < kHeaderBytes || unpacker.raw(kMagic.size()) != kMagic) throw damaged();
   if (const auto version = unpacker.next<std::uint32_t>(); version != kBlobVersion) {
-    throw Error(
+    throw UsageError(
         fmt::format("the trace of {} has format {} but this Pipewright reads {}; update Pipewright", source, version, kBlobVersion));
   }
   Trace trace;

@@ -221,6 +221,11 @@ std::vector<int> tasksPerHost(const std::string& list) {
   return tasks;
 }
 
+std::string jobMark(const RankEnvironment& environment) {
+  constexpr std::size_t kDigits = 16;
+  return environment.token.empty() ? "" : hex(sha256(environment.token)).substr(0, kDigits);
+}
+
 std::optional<RankEnvironment> rankEnvironment(const Variables& variables) {
   const Reader read(variables);
   const char* tasks = read.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";

@@ -29,6 +29,9 @@ struct RankEnvironment {
   StartedBy startedBy = StartedBy::Torchrun;
 };
 
+/// What tells this start of a job from others in records that ranks leave: the same on all of them, and no secret. Empty without a token.
+[[nodiscard]] std::string jobMark(const RankEnvironment& environment);
+
 /// Environment variables by name.
 using Variables = std::map<std::string, std::string>;
 

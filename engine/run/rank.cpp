@@ -83,6 +83,7 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
   }
   const Plan own = ofReplica(plan, replicasOf(plan.schedule).replica(environment.rank));
   TrainOptions options = trainOptions(o, own);
+  options.executor.flightJob = jobMark(environment);
   options.stage.tell = [&observer, rank = environment.rank](const std::string& what) {
     observer.warn(fmt::format("rank {} {}", rank.value, what));
   };
@@ -94,7 +95,11 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
   std::optional<LiveWriter> live;
   if (!o.request.live.empty()) rank.options.live = &live.emplace(o.request.live, environment.rank);
   if (o.request.evaluates) return {std::nullopt, evaluateRank(o, graph, own, rank.options, *contact.communicator, rank.torch)};
-  return {trainAndRecord(task, std::move(rank), *contact.communicator, stored, observer), std::nullopt};
+  auto trained = trainAndRecord(task, std::move(rank), *contact.communicator, stored, observer);
+  if (live && live->hasStopped())
+    observer.warn(fmt::format("the steps of rank {} are not all in {}: it could not be written on, or is larger than 1 GiB",
+                              environment.rank.value, o.request.live));
+  return {std::move(trained), std::nullopt};
 }
 
 }  // namespace pw

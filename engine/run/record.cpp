@@ -205,7 +205,10 @@ RunResult TrainingRecord::finish(const std::vector<RankLog>& ranks) {
               result_.verification->firstDifference;
   }
   if (failure.empty()) failure = kept_->notStored;
-  if (kept_->notStored.empty()) stored_.end(failure);
+  if (kept_->notStored.empty())
+    stored_.end(failure);
+  else
+    result_.id.reset();
   return std::move(result_);
 }
 

@@ -16,7 +16,7 @@ struct RunResult {
   RunRecord record;                          ///< without its steps
   StepFigureFile figures;                    ///< of the steps
   std::optional<Verification> verification;  ///< of --verify
-  std::optional<RunId> id;                   ///< where it was stored
+  std::optional<RunId> id;                   ///< where all of it was stored
   std::vector<Bytes> residentPeak;           ///< of each rank's process
   std::vector<Ns> startToFirstAction;        ///< of each rank
   int skippedSteps = 0;                      ///< changed no parameter

@@ -133,6 +133,7 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
     }
   }
   options = trainOptions(settings, ownPlan);
+  options.executor.flightJob = jobMark(environment);
   options.executor.sumLoss = true;
   options.stage.tell = [this](const std::string& what) { observer.warn(fmt::format("rank {} {}", environment.rank.value, what)); };
   options.onStep = [this](int step, const StepLog& own) { note(step, own); };

@@ -1,14 +1,15 @@
 #include "engine/run/step_figures.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -30,9 +31,17 @@ struct RankPart {
   std::int64_t peakLiveMicrobatches = 0;
 };
 
+/// Where a file without a name may be, best first: TMPDIR may be wrong, and the steps are done when it is needed.
+std::vector<std::string> temporaryFolders() {
+  const char* const given = std::getenv("TMPDIR");
+  std::vector<std::string> folders{"/tmp", "/var/tmp", "."};
+  if (given != nullptr && *given != '\0') folders.insert(folders.begin(), given);
+  return folders;
+}
+
 [[noreturn]] void failed(const char* what) {
   throw Error(fmt::format("cannot {} the temporary file for the figures of steps ({}); free space in {} or set TMPDIR", what,
-                          std::strerror(errno), std::filesystem::temp_directory_path().string()));
+                          std::strerror(errno), temporaryFolders().front()));
 }
 
 template <class Part>
@@ -48,10 +57,15 @@ Part read(std::FILE* file) {
 }
 
 std::FILE* openNameless() {
-  std::string name = (std::filesystem::temp_directory_path() / "pipewright-steps-XXXXXX").string();
-  const int descriptor = ::mkstemp(name.data());
+  int descriptor = -1;
+  for (const std::string& folder : temporaryFolders()) {
+    std::string name = folder + "/pipewright-steps-XXXXXX";
+    descriptor = ::mkstemp(name.data());
+    if (descriptor < 0) continue;
+    ::unlink(name.c_str());
+    break;
+  }
   if (descriptor < 0) failed("make");
-  ::unlink(name.c_str());
   std::FILE* file = ::fdopen(descriptor, "w+b");
   if (file == nullptr) {
     ::close(descriptor);

@@ -100,10 +100,13 @@ Cluster parseCluster(std::string_view json, const std::string& source) {
     throw UsageError(fmt::format("the cluster {} has version {}, and this Pipewright reads clusters up to version {}; update it", source,
                                  version, kClusterVersion));
   }
+  requireMembers(part, {"version", "name", "source", "device", "ranks_per_node", "links", "ranks"});
   Cluster cluster;
   cluster.name = part["name"].as<std::string>();
   cluster.source = part["source"].as<std::string>();
   const JsonPart device = part["device"];
+  requireMembers(device, {"name", "cuda_name", "memory_bytes", "peak_flops", "memory_bytes_per_s", "memory_efficiency", "efficiency",
+                          "launch_overhead_ns"});
   cluster.deviceName = device["name"].as<std::string>();
   if (device.has("cuda_name")) cluster.cudaName = device["cuda_name"].as<std::string>();
   cluster.memoryBytes = device["memory_bytes"].within<Bytes>(1, kMostBytes);
@@ -129,6 +132,8 @@ Cluster parseCluster(std::string_view json, const std::string& source) {
   cluster.sameDevice = linkIn(links["same_device"]);
   topology.sameNode = linkIn(links["same_node"]);
   topology.network = linkIn(links["network"]);
+  requireMembers(links, {"same_device", "same_node", "network", "between"});
+  for (const char* const key : {"same_device", "same_node", "network"}) requireMembers(links[key], {"latency_ns", "bytes_per_s", "duplex"});
   if (links.has("between")) topology.links = rankLinksIn(links["between"], topology.ranks.size());
   return cluster;
 }

@@ -143,6 +143,14 @@ std::string shown(const Json& json) {
   return text.size() > kLongest ? "a value" : text;
 }
 
+/// A whole number, also as programs write it that know only decimals: 10.0.
+std::optional<std::int64_t> wholeIn(const Json& json) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (!json.is_number_float()) return integerIn<std::int64_t>(json);
+  const auto number = json.get<double>();
+  return std::abs(number) <= kExact && std::trunc(number) == number ? std::optional(static_cast<std::int64_t>(number)) : std::nullopt;
+}
+
 void readJsonTable(std::string_view text, const JsonDocument& document, LayerTable& table) {
   const Json parsed = document.parse(text);
   const JsonPart json(parsed, document);
@@ -172,7 +180,7 @@ void readJsonTable(std::string_view text, const JsonDocument& document, LayerTab
       const Json& value = layer.json()[key];
       builder.requireKnown(row, key);
       if (key == kModule) row.module = layer[key].as<std::string>();
-      if (isNumber(key)) builder.set(row, key, integerIn<std::int64_t>(value), shown(value));
+      if (isNumber(key)) builder.set(row, key, wholeIn(value), shown(value));
     }
     builder.add(row);
   }

@@ -1,10 +1,12 @@
 #include "simulator/costs/topology_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 namespace pw {
@@ -43,6 +45,13 @@ double rateIn(const JsonPart& part) {
   return rate;
 }
 
+void requireMembers(const JsonPart& part, std::initializer_list<std::string_view> known) {
+  for (const std::string& key : part.keys()) {
+    if (std::ranges::find(known, key) == known.end())
+      part.fail(fmt::format("has the unknown member {}; it takes {}", key, fmt::join(known, ", ")));
+  }
+}
+
 LinkSpec linkIn(const JsonPart& link) {
   requireDuplex(link);
   return {link["latency_ns"].within<Ns>(0, kMostLatency), rateIn(link["bytes_per_s"])};
@@ -73,10 +82,7 @@ std::vector<RankSpec> ranksIn(const JsonPart& list, const Topology& topology) {
   std::vector<RankSpec> ranks;
   for (std::size_t i = 0, entries = list.size(); i < entries; ++i) {
     const JsonPart entry = list[i];
-    for (const std::string& key : entry.keys()) {
-      if (key != "count" && key != "speed" && key != "memory_bytes" && key != "node" && key != "profile")
-        entry.fail(fmt::format("has {}; a rank has speed, profile, memory_bytes, node, and count where several are alike", key));
-    }
+    requireMembers(entry, {"speed", "profile", "memory_bytes", "node", "count"});
     RankSpec rank;
     if (entry.has("speed")) rank.speed = numberIn(entry["speed"], kMostSpeed);
     if (rank.speed < kLeastSpeed) entry["speed"].fail(fmt::format("is {:g}, less than {:g}", rank.speed, kLeastSpeed));
@@ -107,6 +113,7 @@ std::vector<RankLink> rankLinksIn(const JsonPart& list, std::size_t ranks) {
   const std::int64_t last = ranks > 0 ? static_cast<std::int64_t>(ranks) - 1 : kMostRanks;
   std::set<std::pair<JobRank, JobRank>> known;
   return list.list([&](const JsonPart& entry) {
+    requireMembers(entry, {"ranks", "latency_ns", "bytes_per_s", "duplex"});
     const JsonPart ends = entry["ranks"];
     if (ends.size() != 2) ends.fail("does not name two ranks");
     const JobRank a(ends[0].within<int>(0, last)), b(ends[1].within<int>(0, last));

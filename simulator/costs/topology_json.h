@@ -3,6 +3,8 @@
 // Internal to the files of this room: how topologies are written in clusters and profiles.
 
 #include <cstdint>
+#include <initializer_list>
+#include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -19,6 +21,9 @@ inline constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
 [[nodiscard]] LinkSpec linkIn(const JsonPart& link);
 /// Fails where `duplex` is false: a channel for each direction is all that is simulated.
 void requireDuplex(const JsonPart& link);
+
+/// Fails where an object has other members than these: a misspelt one would otherwise be as if it were not there.
+void requireMembers(const JsonPart& part, std::initializer_list<std::string_view> known);
 
 /// A number from 0 to `most`.
 [[nodiscard]] double numberIn(const JsonPart& part, double most);

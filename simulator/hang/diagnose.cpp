@@ -74,6 +74,12 @@ std::string sentenceOf(const std::vector<JobRank>& ranks, std::string_view what,
   return fmt::format("{} are {} (rank {}: {})", text, what, ranks.front().value, why);
 }
 
+/// A sentence as a part of another.
+std::string withoutStop(std::string sentence) {
+  while (sentence.ends_with('.')) sentence.pop_back();
+  return sentence;
+}
+
 class Diagnosing {
  public:
   Diagnosing(Inquiry& inquiry, Diagnosis& result) : inquiry_(inquiry), result_(result) {}
@@ -131,7 +137,15 @@ void Diagnosing::settleNothing() {
     return std::ranges::any_of(dumps.dumps, [&](const RankDump& dump) { return std::ranges::any_of(dump.ops, holds); });
   };
   result_.verdict = Verdict::CannotTell;
-  if (dumps.dumps.empty()) {
+  const auto failed = std::ranges::find_if(dumps.dumps, [](const RankDump& dump) { return !dump.failure.empty(); });
+  if (failed != dumps.dumps.end()) {
+    std::string absent;
+    for (int r = 0; r < dumps.ranks && absent.empty(); ++r) {
+      if (dumps.of(JobRank(r)) == nullptr) absent = fmt::format("; rank {} left no record, so look there first", r);
+    }
+    result_.sentence = fmt::format("rank {} gave up, and none of what it posted is open, as in a run without a schedule: {}{}",
+                                   failed->rank.value, withoutStop(failed->failure), absent);
+  } else if (dumps.dumps.empty()) {
     result_.sentence =
         "NCCL RAS counts what ranks enqueued, not what waits, and no rank is behind in a collective; give what torch's Flight Recorder has "
         "of the job, too";

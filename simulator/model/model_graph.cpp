@@ -11,6 +11,7 @@
 #include "schedules/answer.h"
 #include "schedules/error.h"
 #include "simulator/model/batch.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/model/symbolic.h"
 
 namespace pw {
@@ -223,6 +224,8 @@ namespace {
 Answer<std::int64_t> symbolFor(const ModelGraph& graph, const BatchDimension& dimension, std::int64_t batch) {
   if (dimension.symbol.empty()) {
     if (batch == dimension.exported) return 0;
+    if (isLayerChain(graph))
+      return Impossible{fmt::format("layer table {} has costs of microbatches of {}, not {}", graph.name, dimension.exported, batch)};
     return Impossible{
         fmt::format("{} was exported with a fixed batch of {} and cannot run with {}; export it with a dynamic batch "
                     "dimension, or use a batch of {}",

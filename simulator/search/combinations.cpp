@@ -97,16 +97,21 @@ Combinations combinationsOf(const ModelGraph& graph, const SearchSpace& space) {
     divides = divides || request;
     for (std::size_t f = 0; f < families.size() && request; ++f) addShapes(*families[f], *request, space.chunks, all);
   }
+  const std::string pieces = fmt::format("{}{}", base.replicas > 1 ? fmt::format(" for each of {} replicas", base.replicas) : "",
+                                         fixed > 0 ? fmt::format(" of {}, {}", fixed,
+                                                                 isLayerChain(graph)          ? "the size that the layer table has costs of"
+                                                                 : batchSymbol(graph).empty() ? "the size the model was exported with"
+                                                                                              : "the requested size")
+                                                   : "");
   if (!divides) {
-    throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches{}{}; use another batch or other counts.", batch,
-                                 fmt::join(tried, ", "), base.replicas > 1 ? fmt::format(" for each of {} replicas", base.replicas) : "",
-                                 fixed > 0 ? fmt::format(" of {}, {}", fixed,
-                                                         isLayerChain(graph)          ? "the size that the layer table has costs of"
-                                                         : batchSymbol(graph).empty() ? "the size the model was exported with"
-                                                                                      : "the requested size")
-                                           : ""));
+    throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches{}; use another batch or other counts.", batch,
+                                 fmt::join(tried, ", "), pieces));
   }
   if (!all.withFamilies && !all.shapes.empty()) all.skipped.clear();  // only `auto` was requested
+  for (const int microbatches : space.microbatches) {
+    if (!requestOf(base, microbatches, batch, fixed))
+      all.skipped.insert(fmt::format("{} microbatches: a batch of {} cannot be cut into so many{}", microbatches, batch, pieces));
+  }
   if (all.shapes.empty())
     throw UsageError(fmt::format("No schedule supports {} ranks with these microbatch counts ({}).", base.ranks,
                                  all.skipped.empty() ? "only forward-only was requested" : *all.skipped.begin()));

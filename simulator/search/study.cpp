@@ -98,7 +98,11 @@ std::vector<std::string> withLinks(const std::vector<std::string>& clusters, con
   std::vector<std::string> all;
   for (const std::string& cluster : clusters) {
     if (cluster.empty()) part.fail("is of no cluster; add the member cluster");
+    const bool hasLink = cluster.find('+') != std::string::npos && !cluster.ends_with(".json");
     for (const std::string& link : valuesIn(part, [](const JsonPart& p) { return p.as<std::string>(); })) {
+      if (hasLink && !link.empty())
+        part.fail(
+            fmt::format("gives {} another link than it has; list the cluster without its link, or leave out the member link", cluster));
       all.push_back(link.empty() ? cluster : fmt::format("{}+{}", cluster, link));
     }
   }

@@ -90,8 +90,11 @@ TEST(Cluster, RefusesBadFieldsByName) {
   expect(withRanks("[{\"speed\": 0}]"), "`ranks[0].speed` is 0, less than 0.001");
   expect(withRanks("[{}, {\"memory_bytes\": 0}]"), "`ranks[1].memory_bytes` is 0, outside 1 to 1152921504606846976");
   expect(withRanks("[{\"count\": 99999999}]"), "`ranks[0].count` is 99999999, outside 1 to 1048576");
-  expect(withRanks("[{\"spede\": 1}]"),
-         "`ranks[0]` has spede; a rank has speed, profile, memory_bytes, node, and count where several are alike");
+  expect(withRanks("[{\"spede\": 1}]"), "`ranks[0]` has the unknown member spede; it takes speed, profile, memory_bytes, node, count");
+  expect(replaced(withRanks("[{}]"), "\"ranks\":", "\"rank\":"),
+         "it has the unknown member rank; it takes version, name, source, device, ranks_per_node, links, ranks");
+  expect(replaced(withRanks("[{}]"), "\"same_node\":", "\"betwen\": [], \"same_node\":"),
+         "`links` has the unknown member betwen; it takes same_device, same_node, network, between");
   expect(replaced(withRanks("[{}, {}]"), "\"links\": {",
                   R"("links": {"between": [{"ranks": [0, 2], "latency_ns": 1, "bytes_per_s": 1e9, "duplex": true}],)"),
          "`links.between[0].ranks[1]` is 2, outside 0 to 1");
