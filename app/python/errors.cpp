@@ -16,11 +16,15 @@ namespace {
 
 bool isLower(char c) { return c >= 'a' && c <= 'z'; }
 
-/// An error's sentence as Python spells it: options of the command line are arguments here, `memory_limit` for `--memory-limit`.
+/// An error's sentence as Python spells it: options of the command line are arguments here, `memory_limit` for `--memory-limit`. Commands
+/// in backquotes, and `--help`, which only the program has, stay.
 std::string spelled(const std::string& sentence) {
   std::string text;
+  bool isCommand = false;
   for (std::size_t at = 0; at < sentence.size(); ++at) {
-    const bool isOption = sentence.compare(at, 2, "--") == 0 && at + 2 < sentence.size() && isLower(sentence[at + 2]) &&
+    isCommand = isCommand != (sentence[at] == '`');
+    const bool isOption = !isCommand && sentence.compare(at, 2, "--") == 0 && sentence.compare(at, 6, "--help") != 0 &&
+                          at + 2 < sentence.size() && isLower(sentence[at + 2]) &&
                           (at == 0 || (!isLower(sentence[at - 1]) && sentence[at - 1] != '-'));
     if (!isOption) {
       text += sentence[at];

@@ -208,6 +208,10 @@ TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph, std::op
   if (ranks < 2) throw UsageError("torchtitan's pipelining needs two ranks or more, and the plan has one; plan with --ranks 2");
   if (!trains(plan.schedule))
     throw UsageError(fmt::format("{} has no backward, and torchtitan trains; export another plan", plan.schedule.name));
+  if (const auto& shared = plan.partition.shared; !shared.empty())
+    throw UsageError(
+        fmt::format("parameter {} is used in several stages ({} to {}), and torchtitan splits no model with tied weights; untie it",
+                    shared.front().name, shared.front().stages.front().value, shared.front().stages.back().value));
   TorchtitanPlan result;
   const std::string name = placementName(plan);
   const std::vector<std::optional<Name>> names = namesOf(graph);

@@ -22,9 +22,9 @@ struct TorchtitanPlan {
 
 /// Modules are those of the model where it is named like torchtitan's (`tok_embeddings`, `layers.0`, …); of another model, or a layer
 /// table, they become these names in their order, with a note. Throws UsageError for what torchtitan cannot run: a placement that is
-/// neither a loop nor a V of two stages, a stage that begins inside a numbered module, one rank, a plan that does not fit the graph or
-/// train. `layers`: of a plan of a job's stages, how many the model has (`withLayers`); a stage that begins within one begins at the
-/// nearest. Cost: linear.
+/// neither a loop nor a V of two stages, a stage that begins inside a numbered module, a parameter of several stages, one rank, a plan that
+/// does not fit the graph or train. `layers`: of a plan of a job's stages, how many the model has (`withLayers`); a stage that begins
+/// within one begins at the nearest. Cost: linear.
 [[nodiscard]] TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph, std::optional<std::int64_t> layers = {});
 
 }  // namespace pw

@@ -44,6 +44,13 @@ Loss defaultLoss(const ModelGraph& graph) {
 Loss lossNamed(std::string_view text, const ModelGraph& graph) {
   if (text.empty()) return defaultLoss(graph);
   Loss loss = parseLoss(text);
+  if (loss.kind == LossKind::Output) {
+    const std::size_t position = outputOf(graph, loss);
+    const auto& tensor = graph.value(graph.outputs[position]).tensor;
+    const auto isOne = [](const SymbolicInt& size) { return size.expression.empty() && size.hint == 1; };
+    if (tensor && !std::ranges::all_of(tensor->sizes, isOne))
+      throw UsageError(fmt::format("Output {} is not a single number, as a loss is; take its sum with --loss sum.", loss.output));
+  }
   const bool hasTargets = loss.kind == LossKind::CrossEntropy || loss.kind == LossKind::MeanSquaredError;
   if (!hasTargets || graph.outputs.empty()) return loss;
   const auto& first = graph.value(graph.outputs.front()).tensor;

@@ -39,7 +39,8 @@ struct Loss {
 
 /// The default: the model's own if an output named `loss`, or otherwise its first output, is a single number; otherwise cross_entropy.
 [[nodiscard]] Loss defaultLoss(const ModelGraph& graph);
-/// As `parseLoss`; the default where the text is empty. Throws UsageError for one with targets where the output is a single number.
+/// As `parseLoss`; the default where the text is empty. Throws UsageError for one with targets where the output is a single number, and for
+/// an output that is not there, or no single number.
 [[nodiscard]] Loss lossNamed(std::string_view text, const ModelGraph& graph);
 
 /// Position of the output with this name, otherwise with this name in the trace, otherwise with this index; nothing if there is none.

@@ -13,7 +13,7 @@ from . import _pipewright as native
 from ._pipewright import Error, Plan, Profile, UsageError, spelled
 from ._program import environment, use_own_torch
 from ._simulate import _whole
-from ._units import Size, size_text
+from ._units import Size, file_name, several, size_text
 
 Path = Union[str, "os.PathLike[str]"]
 Paths = Union[Path, Sequence[Path]]
@@ -158,15 +158,15 @@ def plan(
     o.ranks, o.chunks = _whole("ranks", ranks), _whole("chunks", chunks)
     o.microbatches, o.microbatch = _whole("microbatches", microbatches), _whole("microbatch", microbatch)
     o.batch, o.replicas = _whole("batch", batch), _whole("replicas", replicas)
-    o.splits, o.balance = list(splits), balance
+    o.splits, o.balance = several(splits), balance
     if isinstance(profile, Profile):
         o.profile_at_hand = profile
     elif profile is not None:
         o.profile = os.fspath(profile)
-    o.rank_order = [_whole("rank_order", rank) for rank in rank_order]
+    o.rank_order = [_whole("rank_order", rank) for rank in several(rank_order)]
     o.same_splits = same_splits
     o.cluster, o.memory_limit = cluster or "", size_text("memory_limit", memory_limit)
-    o.recompute = [recompute] if isinstance(recompute, str) else list(recompute)
+    o.recompute = several(recompute)
     o.share, o.optimizer, o.momentum, o.zero1, o.loss = share, optimizer, momentum, zero1, loss or ""
     o.how = measure_options(device or "", precision, tf32, graphs, threads, libraries, attention)
     if o.cluster or profile is not None or layers is not None:
@@ -185,7 +185,7 @@ def files_of(model: Paths | None, layers: Path | None, job: Path | None = None) 
 
 def paths_of(model: Paths) -> list[str]:
     """One or several files as a list."""
-    files = [os.fspath(model)] if isinstance(model, (str, os.PathLike)) else [os.fspath(one) for one in model]
+    files = [file_name(one) for one in several(model)]
     if not files:
         raise UsageError("model is an empty list; give the path of a .pt2 archive")
     return files
@@ -212,4 +212,4 @@ def failure_of(stderr: str, status: int) -> Error:
 def _positive(name: str, value: int) -> int:
     if not 1 <= _whole(name, value) <= 1024:
         raise UsageError(f"{name}={value} is not an integer from 1 to 1024")
-    return value
+    return _whole(name, value)

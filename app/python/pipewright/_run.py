@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Literal
 
@@ -16,6 +18,7 @@ from ._models import Path, failure_of
 from ._pipewright import Plan, Trace, program, spelled
 from ._program import environment
 from ._store import Run, Store
+from ._units import file_name, several
 
 _ENDING_S = 30.0
 """How long the launcher may take to end its ranks after an interrupt; it needs about a second."""
@@ -24,10 +27,10 @@ _ENDING_S = 30.0
 class RunResult:
     """What a run gave. Its steps are in a :class:`Store`; without ``store`` in a temporary one that lives as long as this object."""
 
-    def __init__(self, document: dict[str, Any], store: Store, temporary: tempfile.TemporaryDirectory[str]) -> None:
+    def __init__(self, document: dict[str, Any], store: Store, temporary: str) -> None:
         self._document = document
         self._store = store
-        self._temporary = temporary
+        weakref.finalize(self, shutil.rmtree, temporary, True)
 
     @property
     def losses(self) -> list[float]:
@@ -130,19 +133,30 @@ def run(
     :raises Error: where the run failed: the first cause, with its rank, step and action.
     """
     options = dict(locals())
-    temporary = tempfile.TemporaryDirectory(prefix="pipewright-")
+    temporary = tempfile.mkdtemp(prefix="pipewright-")
+    try:
+        return RunResult(*_run_in(temporary, options), temporary)
+    except BaseException:
+        shutil.rmtree(temporary, True)
+        raise
+
+
+def _run_in(temporary: str, options: dict[str, Any]) -> tuple[dict[str, Any], Store]:
+    """The document of a run, and its store, with what is temporary in this folder."""
+    plan, store, model, progress = (options[name] for name in ("plan", "store", "model", "progress"))
+    libraries = options["load_library"]
     for name in ("plan", "store", "model", "progress", "load_library"):
         del options[name]
-    path = os.path.join(temporary.name, "plan.json") if isinstance(plan, Plan) else os.fspath(plan)
+    path = os.path.join(temporary, "plan.json") if isinstance(plan, Plan) else file_name(plan)
     if isinstance(plan, Plan):
         plan.save(path)
-    kept = os.fspath(store) if store is not None else os.path.join(temporary.name, "runs.db")
+    kept = file_name(store) if store is not None else os.path.join(temporary, "runs.db")
     call = [program(), "run", path, "--store", kept, "--json", "--progress", "json", *_arguments(options)]
-    for archive in [model] if isinstance(model, (str, os.PathLike)) else model:
-        call += ["--model", os.fspath(archive)]
-    for library in load_library:
-        call += ["--load-library", os.fspath(library)]
-    return RunResult(json.loads(_start(call, progress)), Store(kept), temporary)
+    for archive in several(model):
+        call += ["--model", file_name(archive)]
+    for library in several(libraries):
+        call += ["--load-library", file_name(library)]
+    return json.loads(_start(call, progress, path if isinstance(plan, Plan) else None)), Store(kept)
 
 
 def _arguments(options: dict[str, Any]) -> list[str]:
@@ -154,15 +168,16 @@ def _arguments(options: dict[str, Any]) -> list[str]:
             call += [] if value is None else [option if value else f"--no-{name}"]
         elif isinstance(value, bool):
             call += [option] if value else []
-        elif isinstance(value, tuple):
+        elif isinstance(value, (tuple, list)):
             call += [option, ",".join(repr(float(one)) for one in value)]
         elif value is not None:
-            call += [option, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+            call.append(f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
     return call
 
 
-def _start(call: list[str], progress: Callable[[int, int], object] | None) -> str:
-    """Runs the program; returns what it wrote to stdout. An interrupt reaches it too, and is raised when it has ended."""
+def _start(call: list[str], progress: Callable[[int, int], object] | None, plan: str | None) -> str:
+    """Runs the program; returns what it wrote to stdout. An interrupt reaches it too, and is raised when it has ended. ``plan``: a temporary
+    file, which its sentences do not name."""
     process = subprocess.Popen(call, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, errors="replace")
     assert process.stdout is not None and process.stderr is not None
@@ -196,6 +211,8 @@ def _start(call: list[str], progress: Callable[[int, int], object] | None) -> st
         process.stdout.close()
     if raised:
         raise raised[0]
+    if plan is not None:
+        complaints = [line.replace(plan, "the plan") for line in complaints]
     if process.returncode == -signal.SIGINT or (process.returncode != 0 and complaints and "Interrupted;" in complaints[-1]):
         raise KeyboardInterrupt
     if process.returncode != 0:

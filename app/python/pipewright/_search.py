@@ -15,7 +15,7 @@ from ._pipewright import Candidate, Plan, Profile, UsageError
 from ._program import use_own_torch
 from ._progress import Progress, Reports
 from ._simulate import _whole
-from ._units import Size, size_text
+from ._units import Size, several, size_text
 
 
 class SearchResult:
@@ -149,14 +149,14 @@ def search(
     given = [profile] if isinstance(profile, (Profile, str, os.PathLike)) else list(profile)
     o = native.SearchOptions()
     o.models, o.ranks, o.replicas = _sources(model, layers, costs_from), _whole("ranks", ranks), _whole("replicas", replicas)
-    o.microbatches = [_whole("microbatches", count) for count in microbatches]
+    o.microbatches = [_whole("microbatches", count) for count in several(microbatches)]
     o.batch, o.microbatch = _whole("batch", batch), _whole("microbatch", microbatch)
-    o.schedules, o.chunks = list(schedules), [_whole("chunks", count) for count in chunks]
+    o.schedules, o.chunks = several(schedules), [_whole("chunks", count) for count in several(chunks)]
     o.no_recompute, o.memory_limit = not recompute, size_text("memory_limit", memory_limit)
     o.profiles = [os.fspath(one) for one in given if not isinstance(one, Profile)]
     o.profiles_at_hand = [one for one in given if isinstance(one, Profile)]
     o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = cluster or "", optimizer, momentum, zero1, loss or ""
-    o.threads, o.rank_order = _whole("threads", threads), [_whole("rank_order", rank) for rank in rank_order]
+    o.threads, o.rank_order = _whole("threads", threads), [_whole("rank_order", rank) for rank in several(rank_order)]
     o.how = measure_options(device or "", precision, tf32, graphs, measure_threads, libraries, attention)
     measures = not given and not cluster and layers is None and costs_from is None
     if executor is not None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Union
 
 from . import _pipewright as native
 from ._pipewright import Job, Plan, Prediction, Problem, Schedule, ScheduleFamily, UsageError
-from ._units import Duration, Durations, Size, duration_list, duration_text, size_text
+from ._units import Duration, Durations, Size, duration_list, duration_text, integer, several, size_text
 
 Sends = Literal["overlapped", "posted", "one-channel", "blocking"]
 Lowering = Literal["torch", "torch-runtime", "deferred"]
@@ -100,7 +100,7 @@ def simulate(
     Durations are texts with a unit (``"1.5ms"``, ``"200us"``) or integers of nanoseconds; those of stages are one value, or a list with one per
     stage. A plan has costs of its own and takes none of them.
 
-    :param what: a schedule, a plan, the file of one (``.csv``, ``.json``), or ``"auto"``: an order made for these costs and limits,
+    :param what: a schedule, its name, a plan, the file of one (``.csv``, ``.json``), or ``"auto"``: an order made for these costs and limits,
         or ``"zb-1p"``, ``"zb-2p"``: the same with the room of these schedules
         (:attr:`Prediction.schedule`; :attr:`Prediction.gap` says how good it is); None, with ``costs_from``: the job's own schedule.
     :param forward: of a stage on one microbatch (default ``"1ms"``).
@@ -127,9 +127,9 @@ def simulate(
     :param jitter: vary each duration at random by about this fraction, 0 to 2; the distribution is in :meth:`Prediction.to_dict`.
     :param draws: how often, with ``jitter``.
     :param seed: of the random numbers of ``jitter``.
-    :param ranks: with ``"auto"``: pipeline devices; with ``costs`` as there.
-    :param chunks: with ``"auto"``: stages per rank; 0: as in ``costs``, otherwise 1.
-    :param microbatches: with ``"auto"``: per step; with ``costs`` as there.
+    :param ranks: with the name of a schedule, ``"auto"`` among them: pipeline devices; with ``costs`` as there.
+    :param chunks: likewise: stages per rank; 0: as in ``costs``, otherwise the schedule's usual number.
+    :param microbatches: likewise: per step; with ``costs`` as there.
     :param seconds: with ``"auto"``: how long the order is searched, counted in work, so that the result is always the same.
     :raises UsageError: for unusable input, and a schedule that cannot run (:func:`check` says why).
     :raises TypeError: without ``what`` and ``costs_from``.
@@ -147,48 +147,61 @@ def simulate(
     if what is None and costs_from is None:
         raise TypeError("there is nothing to simulate; give a schedule, a plan, or costs_from=, the job whose schedule to take")
     o.layers = os.fspath(layers) if layers is not None else ""
-    o.splits, o.cluster, o.optimizer = list(splits), cluster or "", optimizer or ""
+    o.splits, o.cluster, o.optimizer = several(splits), cluster or "", optimizer or ""
     o.memory_limit = size_text("memory_limit", memory_limit)
+    if slow is not None and not isinstance(slow, Mapping):
+        raise UsageError(f"slow={slow!r} is not a dict of factors; give {{2: 1.5}} for a rank, {{(1, 2): 3}} for a link")
     o.slow = [_slow(at, factor) for at, factor in (slow or {}).items()]
     if live_limit is not None:
-        o.live_limit = [_whole("live_limit", n) for n in ([live_limit] if isinstance(live_limit, int) else live_limit)]
+        o.live_limit = [_whole("live_limit", n) for n in several(live_limit)]
     made = what if isinstance(what, str) and what in native.made_schedules() else None
     if what is None:
         o.shape = (_whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches))
     elif made is not None:
         o.schedule, o.seconds = made, seconds
         o.shape = (_whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches))
-    elif ranks or chunks or microbatches:
-        raise UsageError("ranks, chunks and microbatches are for schedules made for costs, such as auto; any other schedule has its own")
-    source = None if what is None or made is not None else _source(what)
-    return native.simulate(source, o, sends, why, jitter, _whole("draws", draws), _whole("seed", seed))
+    source = None if what is None or made is not None else _source(what, ranks, chunks, microbatches)
+    return native.simulate(source, o, sends, why, _number("jitter", jitter), _whole("draws", draws), _whole("seed", seed))
 
 
-def _source(what: Source) -> Schedule | Plan:
-    if isinstance(what, (Schedule, Plan)):
-        return what
-    path = os.fspath(what)
-    return Plan.load(path) if path.endswith(".json") else schedule(path)
+def _source(what: Source, ranks: int, chunks: int, microbatches: int) -> Schedule | Plan:
+    shaped = bool(ranks or chunks or microbatches)
+    if not isinstance(what, (Schedule, Plan)):
+        path = os.fspath(what)
+        if not path.endswith(".json"):
+            return schedule(path, ranks=ranks, chunks=chunks, microbatches=microbatches)
+        what = path if shaped else Plan.load(path)
+    if shaped or isinstance(what, str):
+        raise UsageError("ranks, chunks and microbatches are for a schedule that is given by its name; a plan, a file and a Schedule have their own")
+    return what
 
 
 def _slow(at: int | tuple[int, int], factor: float) -> str:
-    if isinstance(at, int):
-        return f"{at}={factor!r}"
-    pair: Iterable[int] = at
-    return f"{'-'.join(str(rank) for rank in pair)}={factor!r}"
+    ranks = [_whole("slow", rank) for rank in several(at)]
+    if not 1 <= len(ranks) <= 2:
+        raise UsageError(f"slow has {at!r}; give a rank, 2, or the two of a link, (1, 2)")
+    return f"{'-'.join(str(rank) for rank in ranks)}={float(factor)!r}"
+
+
+def _number(name: str, value: float) -> float:
+    try:
+        return value + 0.0
+    except TypeError:
+        raise UsageError(f"{name}={value!r} is not a number") from None
 
 
 def _count(name: str, value: int) -> int:
     """A number of things, of which 0 is not given."""
     if _whole(name, value) < 0:
         raise UsageError(f"{name}={value} is below 0; give a number of 1 or more, or omit it")
-    return value
+    return _whole(name, value)
 
 
 def _whole(name: str, value: int) -> int:
     """A number that fits the library; its range is checked there."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    number = integer(value)
+    if number is None:
         raise UsageError(f"{name}={value!r} is not an integer")
-    if not -(2**31) <= value < 2**31:
-        raise UsageError(f"{name}={value} is out of range")
-    return value
+    if not -(2**31) <= number < 2**31:
+        raise UsageError(f"{name}={number} is out of range")
+    return number

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _pipewright as native
 from ._pipewright import Plan, Prediction, RunSummary, Trace, UsageError
+from ._units import integer
 
 
 class Run:
@@ -116,14 +117,15 @@ class Store:
 
     def __getitem__(self, number: int) -> Run:
         """The run of this number, from 1; -1: the newest, -2: the one before."""
-        if isinstance(number, bool) or not isinstance(number, int):
+        run = integer(number)
+        if run is None:
             raise TypeError(f"a run has a number, not {number!r}")
-        if number < 0:
+        if run < 0:
             runs = self.runs
-            if -number > len(runs):
+            if -run > len(runs):
                 raise IndexError(f"{self.path} has {len(runs)} runs")
-            number = runs[number].id
-        return Run(self, self._native.load(number))
+            run = runs[run].id
+        return Run(self, self._native.load(run))
 
     def __repr__(self) -> str:
         return f"<Store {self.path}: {len(self)} runs>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _pipewright as native
@@ -12,6 +12,7 @@ from ._models import Path
 from ._pipewright import UsageError
 from ._progress import Progress, Reports
 from ._simulate import _whole
+from ._units import integer
 
 if TYPE_CHECKING:
     import pandas
@@ -123,6 +124,7 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple, range)):
+    if isinstance(value, Iterable) and not isinstance(value, str):
         return [_plain(one) for one in value]
-    return value
+    number = integer(value)
+    return value if number is None else number

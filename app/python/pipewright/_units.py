@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+import os
 from collections.abc import Iterable
-from typing import Union
+from typing import Any, Union
 
 from ._pipewright import UsageError
 
@@ -17,6 +19,27 @@ Size = Union[str, int]
 """A text with a unit (``"24GiB"``, ``"80GB"``) or an integer of bytes."""
 
 
+def integer(value: object) -> int | None:
+    """The value of anything that is an integer, numpy's among them; None for all else, truth values included."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def several(value: Any) -> list[Any]:
+    """The values of a sequence, and of a single text, path or number that value alone."""
+    return [value] if isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable) else list(value)
+
+
+def file_name(path: str | os.PathLike[str]) -> str:
+    """The path as the program takes it: none begins as an option does."""
+    text = os.fspath(path)
+    return os.path.join(os.curdir, text) if text.startswith("-") else text
+
+
 def duration_text(name: str, value: Duration | None) -> str:
     """The duration as the library reads it; empty for None."""
     if value is None:
@@ -28,7 +51,7 @@ def duration_list(name: str, value: Durations | None) -> str:
     """One or several durations, separated by commas; empty for None."""
     if value is None:
         return ""
-    if isinstance(value, (str, int)) or not isinstance(value, Iterable):
+    if isinstance(value, str) or not isinstance(value, Iterable):
         return duration_text(name, value)
     texts = [duration_text(name, one) for one in value]
     if not texts:
@@ -48,10 +71,11 @@ def _text(name: str, value: object, unit: str, what: str, example: str, whole: s
         if not value.strip():
             raise UsageError(f"{name} is empty; give {what} such as \"{example}\"")
         return value
-    if isinstance(value, bool) or not isinstance(value, int):
+    number = integer(value)
+    if number is None:
         raise UsageError(f"{name}={value!r} is not {what}; give a text with a unit, \"{example}\", or an integer of {whole}")
-    if value < 0:
-        raise UsageError(f"{name}={value} is negative; give {what} of 0 or more")
-    if value >= 2**63:
-        raise UsageError(f"{name}={value} is too large; give {what} below 2^63 {whole}")
-    return f"{value}{unit}"
+    if number < 0:
+        raise UsageError(f"{name}={number} is negative; give {what} of 0 or more")
+    if number >= 2**63:
+        raise UsageError(f"{name}={number} is too large; give {what} below 2^63 {whole}")
+    return f"{number}{unit}"
