@@ -77,6 +77,10 @@ void MemoryView::show(const PlanMemory& memory) {
     if (rank.isValid() && topLevelItem(i)->isExpanded()) open.insert(rank.toInt());
   }
   clear();
+  if (!memory.ranks.empty() && std::ranges::all_of(memory.ranks, [](const RankMemory& rank) { return rank.peak == 0; })) {
+    addTopLevelItem(row(tr("not known: these times say nothing of memory"), QString()));
+    return;
+  }
   for (const RankMemory& rank : memory.ranks) {
     const QString at = rank.at.kind == ActionKind::Idle ? QString() : QString::fromStdString(toString(rank.at));
     auto* item =

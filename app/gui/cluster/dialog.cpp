@@ -9,7 +9,6 @@
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
-#include <QSettings>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "app/gui/cluster/message_table.h"
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/document/balanced.h"
 #include "app/gui/document/cluster_title.h"
 #include "app/gui/document/document.h"
 #include "backends/host/files.h"
@@ -275,12 +275,12 @@ bool ClusterDialog::apply() {
   if (!changesPlan(form.cluster) && isCounted()) return true;
   const std::string name = nameOf(form.cluster);
   document_.edit(tr("Edit cluster %1").arg(textOf(form.cluster.name)), [&](Design& design) {
+    if (name != design.cluster) balanceAnew(document_, design);
     if (name != design.cluster || fields_->precision() != design.precision || !isCounted()) design.profile.reset();
     design.cluster = name;
     design.precision = fields_->precision();
     if (fields_->limits()) design.request.memoryLimit = form.cluster.memoryBytes;
   });
-  QSettings().setValue(QStringLiteral("cluster"), textOf(name));
   return true;
 }
 

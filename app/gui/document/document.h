@@ -31,6 +31,14 @@ struct JobBasis {
   std::optional<Uncertainty> ofOwn{}, ofOthers{};  ///< of predictions of the schedule that it ran, and of others (`uncertaintyOf`)
 };
 
+/// How good the order of a plan file is, for what the file plans.
+struct CertifiedOrder {
+  PlanRequest request;
+  std::shared_ptr<const Profile> profile;
+  std::string cluster;
+  Certificate certificate;
+};
+
 /// The user's decisions: what undo restores and a project saves. A value.
 struct Design {
   std::vector<std::string> models;  ///< archives; empty: a schedule (or only a trace) without a model
@@ -44,6 +52,7 @@ struct Design {
   std::vector<std::shared_ptr<const Schedule>> drawn;  ///< the project's own, compute-only, each with a name that no other schedule has;
                                                        ///< `request.schedule` may name one (drawn.h)
   std::string source;                                  ///< the file `customRows` were read from
+  std::shared_ptr<const CertifiedOrder> certified;     ///< of `customRows`, where their file says it; holds for that request only
   std::shared_ptr<const CostTable> customCosts;        ///< without a model: the costs that its schedule is simulated with
   std::optional<DefaultTimes> defaultTimes;            ///< that they are made from, of a schedule that has no times of its own
   std::shared_ptr<const JobBasis> job;                 ///< whose times are the costs; then the model is the job's table of layers

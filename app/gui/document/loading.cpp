@@ -155,6 +155,8 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
     takeCosts(plan, *loaded->graph, d);
     const auto recompute = recomputeOf(*plan, *loaded->graph);
     d.request.recompute = recompute.value_or(RecomputeNone());
+    if (plan->certificate && d.customRows)
+      d.certified = std::make_shared<const CertifiedOrder>(CertifiedOrder{d.request, d.profile, d.cluster, *plan->certificate});
     if (!recompute)
       loaded->notes << translated(
           "What the plan recomputes is a choice of its own that cannot be edited here; it is shown without recomputing.");
@@ -366,6 +368,15 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   if (paths.empty()) throw UsageError("No file was named; choose one to open.");
   for (const std::string& path : paths) {
     if (!pathExists(path)) throw UsageError(path + " does not exist; choose another file.");
+  }
+  if (paths.size() > 1) {  // a cluster beside what is planned for it
+    std::vector<std::string> others;
+    std::string given;
+    for (const std::string& path : paths) {
+      const bool isOfCluster = extensionOf(path) == ".json" && isCluster(headOf(path));
+      isOfCluster ? void(given = absolutePath(path)) : others.push_back(path);
+    }
+    if (!given.empty() && !others.empty()) return loadFiles(others, progress, given);
   }
   const std::string& first = paths.front();
   if (holdDumps(first)) return loadDumps(paths);

@@ -42,8 +42,9 @@ struct Loaded {
 
 /// Reads a model (.pt2, or several: parts in order), layer table or job (.json, .csv), plan or trace (.json), schedule (.csv), run store or
 /// study (.db), project (.pwproj), a cluster (.json), a folder of traces, or dumps of a job that hangs, recognised by content if the name
-/// is not enough. Throws Error in one sentence; changes nothing. A model is planned for `cluster`, that used last; empty: for the smallest
-/// preset that holds it (`firstPlan`). For a job: `progress(done, all)` returns false to stop, and the result is null.
+/// is not enough. Throws Error in one sentence; changes nothing. A model is planned for `cluster`, that used last, or for that among
+/// `paths`; empty: for the smallest preset that holds it (`firstPlan`). For a job: `progress(done, all)` returns false to stop, and the
+/// result is null.
 [[nodiscard]] std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths,
                                                 const std::function<bool(std::int64_t, std::int64_t)>& progress,
                                                 const std::string& cluster = {});

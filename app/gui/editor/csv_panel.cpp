@@ -3,6 +3,7 @@
 #include <QFontDatabase>
 #include <QLabel>
 #include <QPointer>
+#include <QScrollBar>
 #include <QTextBlock>
 #include <QTimer>
 #include <QVBoxLayout>
@@ -174,17 +175,25 @@ void CsvPanel::Private::show() {
   QString csv;
   const auto editable = editableSchedule(document);
   const auto* refusal = std::get_if<std::string>(&editable);
-  const bool isOpen = document.graph() || document.design().customCosts;
+  const auto* schedule = std::get_if<Schedule>(&editable);
+  const bool isOpen = document.graph() || document.design().customCosts,
+             isLarge = schedule != nullptr && actionsIn(*schedule) > kMostActions;
   text->setPlaceholderText(isOpen && refusal != nullptr ? capitalised(QString::fromStdString(*refusal))
-                                                        : CsvPanel::tr("Open a model or a schedule to see the order of its actions here."));
-  if (const auto* schedule = std::get_if<Schedule>(&editable); schedule != nullptr && actionsIn(*schedule) <= kMostActions)
-    csv = QString::fromStdString(toCsv(*schedule)).remove(QLatin1Char('\r'));
+                           : isOpen && isLarge
+                               ? CsvPanel::tr("This schedule has more than %L1 actions, too many for a text; see the timeline, or write a "
+                                              "file with File ▸ Export ▸ Export schedule as CSV.")
+                                     .arg(kMostActions)
+                               : CsvPanel::tr("Open a model or a schedule to see the order of its actions here."));
+  if (schedule != nullptr && !isLarge) csv = QString::fromStdString(toCsv(*schedule)).remove(QLatin1Char('\r'));
   text->setReadOnly(csv.isEmpty());
   while (csv.endsWith(QLatin1Char('\n'))) csv.chop(1);
   if (std::exchange(shown, csv) == csv && !problem.isEmpty()) return;  // what was typed and is not right yet stays
   if (csv != text->toPlainText()) {
     isShowing = true;
+    const QPoint seen(text->horizontalScrollBar()->value(), text->verticalScrollBar()->value());
     text->setPlainText(csv);
+    text->horizontalScrollBar()->setValue(seen.x());
+    text->verticalScrollBar()->setValue(seen.y());
     isShowing = false;
     text->setRevert({});
   }

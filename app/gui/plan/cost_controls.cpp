@@ -19,6 +19,7 @@
 #include "app/gui/cluster/dialog.h"
 #include "app/gui/common/elided_label.h"
 #include "app/gui/common/format.h"
+#include "app/gui/document/balanced.h"
 #include "app/gui/document/cluster_title.h"
 #include "app/gui/document/document.h"
 #include "backends/resources/resources.h"
@@ -72,6 +73,12 @@ struct CostControls::Private {
   void addSource(QFormLayout& form);
   void openFile();
   void showCluster(const std::string& name);
+  void rememberCluster(const std::string& name);
+
+  // What the next start opens models with is the last cluster that was chosen and not undone.
+  std::shared_ptr<const ModelGraph> opened;
+  QVariant settingBefore;
+  std::string openedCluster, remembered;
 };
 
 CostControls::CostControls(Document& document, QFormLayout& form, QObject* parent)
@@ -177,8 +184,8 @@ void CostControls::Private::openFile() {
 }
 
 void CostControls::useCluster(const std::string& name) {
-  QSettings().setValue(QStringLiteral("cluster"), textOf(name));
   d->document.edit(tr("Choose cluster %1").arg(clusterTitle(name)), [&](Design& design) {
+    balanceAnew(d->document, design);
     design.cluster = name;
     design.profile.reset();
   });
@@ -222,12 +229,26 @@ void CostControls::Private::showCluster(const std::string& name) {
   link->setCurrentIndex(link->findData(added));
 }
 
+void CostControls::Private::rememberCluster(const std::string& name) {
+  const QString key = QStringLiteral("cluster");
+  if (document.graph() != opened) {
+    opened = document.graph();
+    openedCluster = name;
+    settingBefore = QSettings().value(key);
+  } else if (name != remembered) {
+    const QVariant value = name == openedCluster ? settingBefore : QVariant(textOf(name));
+    value.isValid() ? QSettings().setValue(key, value) : QSettings().remove(key);
+  }
+  remembered = name;
+}
+
 void CostControls::showDesign() {
   const Design& design = d->document.design();
   const bool model = hasCluster(d->document);
   for (QWidget* w : std::initializer_list<QWidget*>{d->cluster, d->edit, d->link, d->precision, d->attention}) w->setEnabled(model);
   if (!model && d->dialog) d->dialog->close();  // it was opened for another model
   d->showCluster(design.cluster);
+  d->rememberCluster(design.cluster);
   d->precision->setCurrentIndex(d->precision->findData(static_cast<int>(design.precision)));
   d->attention->setCurrentIndex(d->attention->findData(static_cast<int>(design.attention)));
   showSource();

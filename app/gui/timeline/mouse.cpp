@@ -163,6 +163,7 @@ void Mouse::clicked(const QPoint& at, Qt::KeyboardModifiers modifiers) {
   if (hit.span && (modifiers & Qt::ControlModifier)) return selection_.choose(*hit.span);
   if (hit.span && (modifiers & Qt::ShiftModifier)) return selection_.chooseUpTo(*hit.span);
   if (hit.span) return selection_.selectSpan(hit.span);
+  editing_.clearSelection();
   if (const auto gap = gapAt(hit)) return selection_.selectGap(*gap);
   selection_.clear();
   if (hit.row && hit.row->kind == Row::Kind::Memory && scene_.predicted) emit memoryClicked(hit.row->rank);

@@ -5,11 +5,15 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QStatusBar>
+#include <variant>
 
+#include "app/gui/common/format.h"
+#include "app/gui/document/drawn.h"
 #include "app/gui/figure/dialog.h"
 #include "app/gui/window/exporting.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
+#include "schedules/csv.h"
 #include "schedules/error.h"
 
 namespace pw::gui {
@@ -34,6 +38,25 @@ void MainWindow::Private::chooseAndExport(const QString& what, const QString& fi
 void MainWindow::Private::showFigure() {
   try {
     openFigureDialog(document, recovers, &window);
+  } catch (const Error& e) {
+    window.showMessage(QString::fromUtf8(e.what()));
+  }
+}
+
+/// The order of the plan's compute actions, as torch and the command line read it.
+void MainWindow::Private::chooseAndExportSchedule() {
+  const auto editable = editableSchedule(document);
+  if (const auto* refusal = std::get_if<std::string>(&editable)) return window.showMessage(capitalised(QString::fromStdString(*refusal)));
+  const Schedule& schedule = std::get<Schedule>(editable);
+  const QString path = QFileDialog::getSaveFileName(
+      &window, MainWindow::tr("Export schedule"),
+      QString::fromStdString(schedule.name).replace(QLatin1Char('/'), QLatin1Char('-')) + QStringLiteral(".csv"),
+      MainWindow::tr("Schedules (*.csv)"));
+  if (path.isEmpty()) return;
+  const QString file = QFileInfo(path).suffix().isEmpty() ? path + QStringLiteral(".csv") : path;
+  try {
+    writeFile(file.toStdString(), toCsv(schedule));
+    window.statusBar()->showMessage(MainWindow::tr("Wrote %1").arg(file), 4000);
   } catch (const Error& e) {
     window.showMessage(QString::fromUtf8(e.what()));
   }

@@ -78,6 +78,7 @@ void MainWindow::Private::fileMenu() {
           [this] { chooseAndExport(MainWindow::tr("Table of spans"), QStringLiteral("*.csv"), QStringLiteral("csv")); });
   command(out, MainWindow::tr("Export trace for Perfetto…"), {},
           [this] { chooseAndExport(MainWindow::tr("Chrome trace"), QStringLiteral("*.json"), QStringLiteral("json")); });
+  command(out, MainWindow::tr("Export schedule as CSV…"), {}, [this] { chooseAndExportSchedule(); });
   command(out, MainWindow::tr("Export table as CSV…"), {}, [this] { chooseAndExportTable(); });
   command(out, MainWindow::tr("Export plan for torch…"), {}, [this] {
     const QString folder = QFileDialog::getExistingDirectory(&window, MainWindow::tr("Folder for split points, schedule and script"));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/gui/document/balanced.h"
 #include "app/gui/document/cluster_title.h"
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/dumps.h"
@@ -195,6 +196,7 @@ void MainWindow::Private::takeCluster(const QString& path) {
   if (!document.graph()) return window.showNote(tr("This is a cluster: open a model, then this file again, to estimate times for it"));
   if (document.design().job) return window.showNote(tr("This is a cluster: the plan of a job has the job's own times"));
   document.edit(tr("Choose cluster %1").arg(QFileInfo(path).fileName()), [&](Design& design) {
+    balanceAnew(document, design);
     design.cluster = path.toStdString();
     design.profile.reset();
   });

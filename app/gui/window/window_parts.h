@@ -168,6 +168,7 @@ struct MainWindow::Private {
   // export_choices.cpp
   void chooseAndExport(const QString& what, const QString& filter, const QString& suffix);
   void chooseAndExportTable();
+  void chooseAndExportSchedule();
   void showFigure();
 };
 
