@@ -260,12 +260,13 @@ Subject limited(Subject subject, const SubjectOptions& o) {
   setLiveLimits(subject, o.liveLimit);
   if (!o.memoryLimit.empty()) {
     if (!o.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; omit --memory-limit");
+    const Bytes limit = parseSize(o.memoryLimit);
     const auto hasNoMemory = [](const StageCost& c) {
       return c.parameterBytes + c.gradientBytes + c.optimizerBytes + c.fixedBytes + c.activationBytes == 0;
     };
     if (std::ranges::all_of(subject.costs.stages, hasNoMemory))
       throw UsageError("--memory-limit needs the memory of stages, and these have times only; give a plan, --layers or --costs");
-    subject.limits.assign(subject.schedule.rows.size(), parseSize(o.memoryLimit));
+    subject.limits.assign(subject.schedule.rows.size(), limit);
   }
   return subject;
 }

@@ -168,6 +168,10 @@ TEST(CycleTable, RefusesWhatDoesNotRunInCycles) {
   EXPECT_THROW((void)cycleTable(generate("gpipe", {3, 3, 5}), 200), UsageError);
   Schedule twoChunks{.name = "two", .microbatches = 4, .placement = loopPlacement({2, 4, 4}), .rows = {{}, {}}, .lockstep = true};
   EXPECT_THROW((void)cycleTable(twoChunks, 200), UsageError);
+  Schedule swapped = lockstep(3, 5);
+  std::swap(swapped.rows[1][0], swapped.rows[1][1]);  // F1 before F0
+  EXPECT_THROW(requireCycles(swapped), UsageError);
+  EXPECT_NO_THROW(requireCycles(test::splitBackward(lockstep(3, 5))));
   Schedule beyond = lockstep(2, 2);
   beyond.microbatches = 1;
   EXPECT_THROW((void)cycleTable(beyond, 200), UsageError);

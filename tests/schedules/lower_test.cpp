@@ -100,6 +100,19 @@ TEST(Lower, RefusesWhatCannotRun) {
   EXPECT_NE(refusal(outside).find("1F7 lies outside its 2 stages and 2 microbatches"), std::string::npos);
 }
 
+TEST(Lower, StagesThatTakeNoTimeSendAfterTheirActionsToo) {
+  for (const Generator& generator : generators()) {
+    const Schedule compute = generate(generator.name, {4, 4 * generator.chunks, 8});
+    for (const Ns forward : {Ns(0), Ns(1)}) {
+      const std::size_t stages = compute.placement.stages();
+      const ActionTimes times{std::vector<Ns>(stages, forward), std::vector<Ns>(stages, Ns(1) - forward), std::vector<Ns>(stages, 0),
+                              std::vector<Ns>(stages, 0)};
+      const std::vector<Problem> problems = check(lower(compute, times));
+      EXPECT_TRUE(problems.empty()) << generator.name << ": " << problems.front().message;
+    }
+  }
+}
+
 TEST(WithReductions, StandAfterTheLastBackwardOfTheirStageAndItsSends) {
   const Schedule reduced = withReductions(lower(generate("1f1b", {2, 2, 2})));
   EXPECT_EQ(cells(reduced.rows[0]),

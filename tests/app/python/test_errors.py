@@ -67,6 +67,10 @@ def test_unusable_durations(name, value):
         ({"backward": "1ms", "input": "2ms"}, "longer"),
         ({"memory_limit": 1.5}, "memory_limit"),
         ({"memory_limit": "much"}, "much"),
+        ({"memory_limit": "1GiB"}, "memory_limit needs the memory of stages"),
+        ({"slow": "0=2"}, "not a dict of factors"),
+        ({"jitter": "0.1"}, "jitter='0.1' is not a number"),
+        ({"ranks": 4}, "ranks, chunks and microbatches are for a schedule that is given by its name"),
         ({"live_limit": 0}, "live_limit"),
         ({"live_limit": [1, 2, 3]}, "3 numbers"),
         ({"slow": {5: 2}}, "rank 5"),
@@ -166,7 +170,7 @@ def test_unusable_plans(gpt, options, words):
 
 
 def test_a_plan_that_does_not_fit_is_not_returned(gpt):
-    with pytest.raises(pw.Error, match="more than the limit"):
+    with pytest.raises(pw.TooLargeError, match="more than the limit"):
         pw.plan(gpt, ranks=2, microbatches=4, cluster="cpu-workstation", memory_limit="1KiB")
 
 
@@ -181,6 +185,18 @@ def test_a_profile_of_another_model_is_refused(gpt, root):
 def test_unusable_searches(gpt, options):
     with pytest.raises(pw.UsageError):
         pw.search(gpt, cluster="cpu-workstation", **options)
+
+
+def test_commands_in_messages_stay_commands(gpt, gpt_plan):
+    with pytest.raises(pw.UsageError, match="pipewright run --store"):
+        pw.Store(gpt)
+    with pytest.raises(pw.UsageError, match="pipewright run --help"):
+        pw.run(gpt_plan, synthetic=True, steps=0)
+
+
+def test_a_loss_that_the_model_does_not_have_is_refused(gpt):
+    with pytest.raises(pw.UsageError, match="has no output nope"):
+        pw.plan(gpt, ranks=2, cluster="cpu-workstation", loss="output:nope")
 
 
 def test_a_run_that_is_refused_says_why(gpt_plan):

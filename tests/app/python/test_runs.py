@@ -1,9 +1,11 @@
 """Runs, stores and comparisons: rehearsals, which compute nothing, and a real run where there is torch."""
 
 import json
+import os
 import signal
 import subprocess
 import threading
+import warnings
 
 import pipewright as pw
 import pytest
@@ -129,6 +131,23 @@ def test_progress_counts_steps(gpt_plan):
     seen = []
     pw.run(gpt_plan, steps=2, synthetic=True, progress=lambda done, every: seen.append((done, every)))
     assert seen and seen[-1] == (2, 2)
+
+
+def test_a_plan_whose_name_begins_like_an_option(gpt_plan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    gpt_plan.save("-plan.json")
+    assert len(pw.run("-plan.json", synthetic=True, store="-runs.db").losses) == 1
+    assert len(pw.Store("-runs.db")) == 1
+
+
+def test_temporary_files_go_with_the_result(gpt_plan):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as one of Python's own folders would, when it is collected
+        result = pw.run(gpt_plan, synthetic=True)
+        folder = os.path.dirname(result.run._store.path)
+        assert os.path.isdir(folder)
+        del result
+    assert not os.path.isdir(folder)
 
 
 def test_a_failing_run_is_an_error_with_its_cause(gpt_plan, tmp_path):

@@ -78,6 +78,28 @@ def test_a_slow_rank_stretches_its_stage():
     assert link.makespan_ns == (1 + 2 + 1 + 2 + 2 + 2) * MS
 
 
+class Index:
+    """An integer of another package's, as numpy's are."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
+def test_a_name_takes_the_shape_of_its_schedule():
+    assert pw.simulate("zbv", ranks=4, microbatches=8).makespan_ns == simulated("zbv", 4, 8).makespan_ns
+    assert pw.simulate("interleaved-1f1b", ranks=2, chunks=3, microbatches=4).bubble == pytest.approx(1 / 13)
+
+
+def test_integers_of_other_packages_are_integers(gpt):
+    p = pw.simulate("gpipe", ranks=Index(4), microbatches=Index(8), forward=Index(MS), backward=[Index(2 * MS)] * 4, live_limit=Index(8))
+    assert p.makespan_ns == 33 * MS and p.fits
+    found = pw.search(gpt, ranks=2, microbatches=Index(4), schedules="1f1b", cluster="cpu-workstation", recompute=False)
+    assert {(c.schedule, c.microbatches) for c in found.candidates} == {("1f1b", 4)}
+
+
 def test_limits_are_answers_and_not_errors():
     tight = simulated("gpipe", 4, 8, live_limit=4)
     assert not tight.fits and "8 live" in tight.excess

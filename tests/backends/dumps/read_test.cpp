@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -399,6 +400,28 @@ TEST(HangDumps, OfThisProgramNameActionsWithoutASchedule) {
   EXPECT_EQ(d.firstStuck->step, 3);
   ASSERT_EQ(d.silent.size(), 1U);
   EXPECT_EQ(toString(*d.silent[0].last->action), "1RECV_F1");
+}
+
+TEST(HangDumps, OfAnEarlierStartOfTheJobAreLeftOut) {
+  const test::Folder folder;
+  const auto write = [&](int rank, const std::string& job, const std::string& failure) {
+    const ordered_json record{
+        {"awaited", nullptr}, {"oldest_open", nullptr}, {"rank", rank},        {"ranks", 2}, {"step", 1},
+        {"failure", failure}, {"failed_ns", 9},         {"entries_before", 0}, {"job", job}, {"entries", ordered_json::array()}};
+    writeFile(folder.file("flight-rank-" + std::to_string(rank) + ".json"), record.dump());
+  };
+  write(0, "first", "no message came");
+  write(1, "second", "no call and no gradient came for 2 s.");
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(folder.file("flight-rank-0.json"), now - std::chrono::hours(1));
+  const hang::Dumps dumps = readDumps({folder.file("")});
+  ASSERT_EQ(dumps.dumps.size(), 1U);
+  EXPECT_EQ(dumps.dumps.front().rank, JobRank(1));
+  EXPECT_THAT(dumps.notes, testing::Contains(HasSubstr("is of another start of the job")));
+  const hang::Diagnosis d = hang::diagnose(dumps, nullptr);
+  EXPECT_EQ(nameOf(d.verdict), "cannot_tell");
+  EXPECT_THAT(d.sentence, HasSubstr("rank 1 gave up, and none of what it posted is open, as in a run without a schedule: no call and no "
+                                    "gradient came for 2 s; rank 0 left no record"));
 }
 
 // ---- hostile -----------------------------------------------------------------------------------------------------

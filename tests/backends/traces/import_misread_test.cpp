@@ -181,6 +181,30 @@ TEST(Misread, AnEvaluationWithinAMarkedStepIsNoPartOfIt) {
   }
 }
 
+TEST(Misread, AMarkThatARankLostIsWhereItsActionsBeginAnew) {
+  const Schedule train = generate("1f1b", {2, 2, 4});
+  for (int lost = 0; lost < 3; ++lost) {  // the first, one between others, the last
+    SCOPED_TRACE(lost);
+    Json events = marked({train});
+    const std::string name = "ProfilerStep#" + std::to_string(lost);
+    const auto mark = std::ranges::find_if(events, [&](const Json& e) { return e["name"] == name && e["pid"] == 1; });
+    ASSERT_NE(mark, events.end());
+    events.erase(mark);
+    const ImportedTrace result = imported(events);
+    EXPECT_THAT(result.notes, Contains(HasSubstr("Rank 1 lacks the mark of step " + std::to_string(lost))));
+    const Job job = jobOf(measuredOf(result));
+    ASSERT_EQ(job.steps.size(), 3U);
+    for (const JobStep& step : job.steps) EXPECT_EQ(step.makespan, 5 * (kForward + kBackward));
+  }
+}
+
+TEST(Misread, ProcessesWhoseNumbersDifferInTheirHighestBitsAreTwo) {
+  Json events = Json::array();
+  const auto processOf = [](int rank) { return rank == 0 ? 5 : 5 + (1 << 30); };
+  static_cast<void>(addStep(events, generate("1f1b", {2, 2, 4}), 1000, labelOf, processOf));
+  EXPECT_EQ(imported(events).steps.front().trace.ranks, 2);
+}
+
 TEST(Misread, GradientAccumulationWithinAMarkedStepIsAPassAfterAnother) {
   const Schedule train = generate("1f1b", {2, 2, 4});
   const ImportedTrace result = imported(marked({train, train}));

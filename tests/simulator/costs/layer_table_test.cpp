@@ -63,6 +63,10 @@ TEST(LayerTable, IsReadFromWhatSpreadsheetsWrite) {
   EXPECT_THAT(refusal("name;forward_ns;backward_ns;parameter_bytes;activation_bytes;output_bytes\na;1.000;2;3;40;5\n", "t.csv"),
               HasSubstr("layer a has \"1.000\" as `forward_ns`"))
       << "one, or a thousand";
+  EXPECT_EQ(read(R"({"version": 1, "name": "t", "microbatch": 1, "layers": [
+      {"name": "a", "forward_ns": 1.0, "backward_ns": 2e0, "parameter_bytes": 3, "activation_bytes": 40.0, "output_bytes": 5}]})")
+                .layers,
+            wanted.layers);
   const std::string header = "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\n";
   for (const char* bad : {"1.5", "1.", ".0", "-1.0", "1.0e1", "1.0.0"})
     EXPECT_THAT(refusal(header + "a," + bad + ",2,3,4,5\n", "t.csv"), HasSubstr("layer a has")) << bad;

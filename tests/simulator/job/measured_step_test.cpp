@@ -33,6 +33,38 @@ MeasuredJob interleaved() {
   return jobOfSteps({trace, trace});
 }
 
+/// A message that arrives while its rank computes, or just after, is no wait of the rank's host.
+TEST(MeasuredSteps, MessagesThatAreHiddenInPartAreNoWaitsOfHosts) {
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "zbv", "interleaved-1f1b"}) {
+    for (const Ns latency : {Ns(30), Ns(80), Ns(170)}) {
+      for (const TimesOf times : {TimesOf::Predicted, TimesOf::Measured}) {
+        const int stages = std::string(name) == "zbv" || std::string(name) == "interleaved-1f1b" ? 8 : 4;
+        SCOPED_TRACE(std::string(name) + " " + std::to_string(latency.value) + " " + std::string(nameOf(times)));
+        SyntheticCosts costs;
+        for (int s = 0; s < stages; ++s) {
+          costs.forward.push_back(100 + 10 * (s % 3));
+          costs.backward.push_back(200 + 20 * (s % 4));
+          costs.backwardInput.push_back(100 + 10 * (s % 4));
+          costs.backwardWeight.push_back(100 + 10 * (s % 4));
+        }
+        costs.latency = latency;
+        Trace trace = simulate(generate(name, {4, stages, 8}), syntheticTable(costs, stages));
+        const Ns makespan = metricsOf(trace).makespan;
+        if (times == TimesOf::Measured) std::erase_if(trace.spans, [](const Span& span) { return isMessage(span.kind); });
+        MeasuredJob measured = jobOfSteps({trace, trace});
+        measured.times = times;
+        const Job job = jobOf(measured);
+        const JobShape shape(job);
+        const TypicalTimes typical = typicalTimes(shape, job);
+        for (std::size_t s = 0; s < shape.slotsOfCopy(); ++s) EXPECT_EQ(typical.times.waits[s], 0) << toString(shape.copySlots[s].action);
+        JobReplay replay;
+        replayJob(shape, job, typical.times, replay);
+        EXPECT_EQ(replay.makespan, makespan);
+      }
+    }
+  }
+}
+
 TEST(MeasuredSteps, APairTakesAsLongAsItDidOnceNotTwice) {
   const Schedule schedule = generate("dualpipev", {2, 4, 6});
   SyntheticCosts costs;

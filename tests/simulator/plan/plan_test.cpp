@@ -117,6 +117,20 @@ TEST(PlanJson, KeepsTheOptimizerThatItAccountsFor) {
   refused({{"name", "sgd"}, {"momentum", -1}, {"state_copies", 1}, {"zero1", false}}, "contradicts itself");
 }
 
+TEST(PlanJson, RunsInCyclesOnlyWhereItsRowsDo) {
+  Plan p = plan();
+  p.schedule = lower(generate("lockstep", {3, 3, 4}));
+  EXPECT_TRUE(parsePlan(toJson(p), "plan.json").schedule.lockstep);
+  Json json = Json::parse(toJson(plan()));
+  json["schedule"]["lockstep"] = true;  // 1F1B: rank 0 does F3 after B0
+  try {
+    static_cast<void>(parsePlan(json.dump(), "plan.json"));
+    FAIL() << "1F1B has no cycles";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("does not run in cycles"), std::string::npos) << error.what();
+  }
+}
+
 TEST(PlanJson, KeepsHowGoodItsOrderIs) {
   Plan p = plan();
   p.certificate = Certificate{StepClock::Flush, 120, 100, "annealing", {Stage(1)}};

@@ -246,6 +246,16 @@ TEST(Search, MovesSplitsAsIfEveryMoveWereSimulated) {
   EXPECT_GT(moved, 24);
 }
 
+TEST(Search, SaysWhichMicrobatchCountsItCouldNotTry) {
+  const ModelGraph graph = chain(9);
+  std::mt19937_64 random(3);
+  SearchSpace s = space(2, 16, {4, 32}, {"1f1b"});
+  const Found found = searchPlans(graph, proportional(randomProfile(random, 9)), s);
+  EXPECT_FALSE(found.candidates.empty());
+  ASSERT_EQ(found.skipped.size(), 1U);
+  EXPECT_EQ(found.skipped.front(), "32 microbatches: a batch of 16 cannot be cut into so many");
+}
+
 TEST(Search, FindsTheSameWhateverTheThreads) {
   const ModelGraph graph = chain(9);
   std::mt19937_64 random(3);
