@@ -67,7 +67,7 @@ std::string stallText(const ExplainedTable& of) {
 }
 
 /// `1.12` of a slowdown is a step that takes 12 % longer with only that as measured and all else ideal.
-std::string explanationText(const JobShape& shape, const Job& job, const JobExplanation& explained, const ExplainedTable& of) {
+std::string explanationText(const JobExplanation& explained, const ExplainedTable& of) {
   switch (of.topic) {
     case ExplainTopic::Bubble:
       return fmt::format("bubble {} of a usual pipeline, replayed in {}\n", percent(explained.metrics.bubbleFraction),
@@ -91,7 +91,7 @@ std::string explanationText(const JobShape& shape, const Job& job, const JobExpl
 std::string explanationText(const JobShape& shape, const Job& job, const JobExplanation& explained) {
   std::string text = fmt::format("{}: {}, {}\n", job.name, shapeText(job), stepsText(job));
   text += fmt::format("{} {}\n{}\n", nameOf(job.times), stepText(explained), stragglerText(explained));
-  for (const ExplainedTable& of : explainedTables(shape, job, explained)) text += "\n" + explanationText(shape, job, explained, of);
+  for (const ExplainedTable& of : explainedTables(shape, job, explained)) text += "\n" + explanationText(explained, of);
   text += "\n" + replayText(explained) + "\n";
   for (const std::string& note : job.notes) text += "note: " + note + "\n";
   return text;

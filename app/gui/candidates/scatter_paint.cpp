@@ -163,14 +163,21 @@ void CandidatesScatter::paintPoints(QPainter& painter) const {
   for (std::size_t i = 0; i < points_.size(); ++i) {
     if (!points_[i].shown) painter.drawEllipse(positionOf(static_cast<int>(i)), 1.5, 1.5);
   }
+  std::vector<QRectF> numbers;  // of ranks, those that are drawn
   for (const bool front : {false, true}) {
     for (std::size_t i = 0; i < points_.size(); ++i) {
       if (!points_[i].shown || points_[i].front != front) continue;
       const QPointF at = positionOf(static_cast<int>(i));
       drawMark(painter, at, points_[i], radius * points_[i].scale, t);
       if (!front || points_[i].ranks == 0) continue;
+      const QString number = QString::number(points_[i].ranks);
+      const QPointF base = at + QPointF(radius * points_[i].scale + 3, -3);
+      const QRectF box(base - QPointF(1, fontMetrics().ascent()),
+                       QSizeF(fontMetrics().horizontalAdvance(number) + 2, fontMetrics().height()));
+      if (std::ranges::any_of(numbers, [&](const QRectF& other) { return other.intersects(box); })) continue;
+      numbers.push_back(box);
       painter.setPen(t.text);
-      painter.drawText(at + QPointF(radius * points_[i].scale + 3, -3), QString::number(points_[i].ranks));
+      painter.drawText(base, number);
     }
   }
   for (const int index : {selected_, hovered_}) {

@@ -47,15 +47,15 @@ void MainWindow::Private::showFigure() {
 void MainWindow::Private::chooseAndExportSchedule() {
   const auto editable = editableSchedule(document);
   if (const auto* refusal = std::get_if<std::string>(&editable)) return window.showMessage(capitalised(QString::fromStdString(*refusal)));
-  const Schedule& schedule = std::get<Schedule>(editable);
-  const QString path = QFileDialog::getSaveFileName(
-      &window, MainWindow::tr("Export schedule"),
-      QString::fromStdString(schedule.name).replace(QLatin1Char('/'), QLatin1Char('-')) + QStringLiteral(".csv"),
-      MainWindow::tr("Schedules (*.csv)"));
+  const Schedule& order = std::get<Schedule>(editable);
+  const QString path =
+      QFileDialog::getSaveFileName(&window, MainWindow::tr("Export schedule"),
+                                   QString::fromStdString(order.name).replace(QLatin1Char('/'), QLatin1Char('-')) + QStringLiteral(".csv"),
+                                   MainWindow::tr("Schedules (*.csv)"));
   if (path.isEmpty()) return;
   const QString file = QFileInfo(path).suffix().isEmpty() ? path + QStringLiteral(".csv") : path;
   try {
-    writeFile(file.toStdString(), toCsv(schedule));
+    writeFile(file.toStdString(), toCsv(order));
     window.statusBar()->showMessage(MainWindow::tr("Wrote %1").arg(file), 4000);
   } catch (const Error& e) {
     window.showMessage(QString::fromUtf8(e.what()));
