@@ -97,6 +97,7 @@ struct PlanPanel::Private {
   void showShape();
   void allowWhatThereIs();
   void allowRun();
+  bool isBusy = false;
   void showPlacement();
   void showTrace();
   [[nodiscard]] std::shared_ptr<const Measured> traceAlone() const;
@@ -124,6 +125,11 @@ PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
 
 PlanPanel::~PlanPanel() {
   for (QLineEdit* line : {d->limit, d->recompute->lineEdit()}) line->blockSignals(true);  // they lose the focus when `d` is gone
+}
+
+void PlanPanel::setBusy(bool busy) {
+  d->isBusy = busy;
+  d->allowRun();
 }
 
 bool PlanPanel::isIdle() const { return d->results->isIdle(); }
@@ -350,7 +356,8 @@ void PlanPanel::Private::allowWhatThereIs() {
 
 /// A plan that cannot be predicted cannot be run either; the buttons say why.
 void PlanPanel::Private::allowRun() {
-  const QString problem = obstacleToRun(document), unmeasured = obstacleToProfile(document);
+  const QString busy = isBusy ? PlanPanel::tr("Another run or measurement is in progress; wait for its end, or cancel it.") : QString();
+  const QString problem = isBusy ? busy : obstacleToRun(document), unmeasured = isBusy ? busy : obstacleToProfile(document);
   run->setEnabled(problem.isEmpty());
   run->setToolTip(!problem.isEmpty() ? problem
                   : rehearses(document)

@@ -17,6 +17,7 @@ class PlanPanel : public QWidget {
   [[nodiscard]] bool isIdle() const;  ///< all figures are of the document's prediction
   void editCluster();                 ///< in a dialog beside the plan
   void useCluster(const std::string& name);
+  void setBusy(bool busy);  ///< a run or a measurement is in progress: the next one waits for its end
 
  signals:
   void profileRequested();  ///< measure this model here

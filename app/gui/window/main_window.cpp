@@ -165,6 +165,7 @@ void MainWindow::Private::connectAll() {
   });
   QObject::connect(runs, &RunsPanel::busyChanged, &window, [this](bool busy) {
     if (busy) message->hide();  // of an earlier run that failed
+    plan->setBusy(busy);
   });
   QObject::connect(runs, &RunsPanel::failed, &window, &MainWindow::showMessage);
   QObject::connect(runs, &RunsPanel::openRequested, &window, [this](const QStringList& paths) { openPlanOfRun(paths); });

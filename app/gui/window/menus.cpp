@@ -281,7 +281,8 @@ void MainWindow::Private::toolBar() {
   const auto allow = [=, this] {
     back->setEnabled(!document.undoText().isEmpty());
     again->setEnabled(!document.redoText().isEmpty());
-    const QString problem = obstacleToRun(document);
+    const QString problem = runs->isBusy() ? MainWindow::tr("Another run or measurement is in progress; wait for its end, or cancel it.")
+                                           : obstacleToRun(document);
     run->setEnabled(problem.isEmpty());
     run->setToolTip(problem.isEmpty() ? runTip : problem);
     search->setEnabled(document.graph() != nullptr);
@@ -290,6 +291,7 @@ void MainWindow::Private::toolBar() {
   QObject::connect(&document, &Document::undoChanged, &window, allow);
   QObject::connect(&document, &Document::modelChanged, &window, allow);
   QObject::connect(&document, &Document::predictionChanged, &window, allow);
+  QObject::connect(runs, &RunsPanel::busyChanged, &window, allow);
   allow();
   auto* pinned = new QToolButton;
   pinned->setText(MainWindow::tr("Pinned plans"));
