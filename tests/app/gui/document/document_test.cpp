@@ -63,6 +63,25 @@ TEST_F(DocumentTest, AModelThatTheClusterUsedLastDoesNotHoldIsPlannedForOneThatD
   EXPECT_EQ(loadFiles({kGpt}, {}, toJson(small))->notes, loaded->notes);
 }
 
+TEST_F(DocumentTest, AnOrderOfAFileIsAsGoodAsTheFileSaysUntilThePlanChanges) {
+  document.edit("Schedule", [](Design& d) {
+    d.request.schedule = "auto";
+    d.request.ranks = 2;
+    d.request.microbatches = 4;
+  });
+  ASSERT_TRUE(predicted() && QTest::qWaitFor([&] { return !document.isOrdering(); }, 60'000));
+  Plan plan = document.plan();
+  plan.certificate = document.certificate();
+  ASSERT_TRUE(plan.certificate);
+  const test::Folder folder;
+  document.adopt(*loadFiles({folder.with("plan.json", toJson(plan))}, {}));
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.certificate(), plan.certificate);
+  document.edit("Microbatch size", [](Design& d) { d.request.microbatch *= 2; });
+  ASSERT_TRUE(predicted());
+  EXPECT_FALSE(document.certificate());
+}
+
 TEST_F(DocumentTest, PlansAJobOfAnotherProgramAsItRan) {
   MeasuredJob measured{.name = "job"};
   SyntheticCosts costs{.forward = {1'200'000}, .backward = {2'400'000}, .backwardInput = {}, .backwardWeight = {}, .overlap = {}};

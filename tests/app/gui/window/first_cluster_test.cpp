@@ -56,5 +56,44 @@ TEST_F(FirstCluster, OthersThatHoldTheModelAreOneClickAway) {
   EXPECT_FALSE(offer().isVisible());
 }
 
+const QString kRack = QStringLiteral(PW_SOURCE_DIR "/resources/examples/mixed_rack.json");
+
+TEST_F(FirstCluster, WhatIsOpenedBesideAClusterIsPlannedForIt) {
+  window_->open({sample("gpt_small.pt2"), kRack});
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(window_->message(), "");
+  ASSERT_EQ(document().design().cluster, kRack.toStdString());
+  const std::vector<NodeId> balanced = document().design().request.begins;
+  window_->open({sample("gpt_small.pt2")});
+  ASSERT_TRUE(settle());
+  EXPECT_NE(document().design().request.begins, balanced) << "one of the rack's ranks is slow";
+  open(kRack);  // of splits that nobody chose
+  EXPECT_EQ(document().design().request.begins, balanced);
+  document().undo();
+  ASSERT_TRUE(settle());
+  document().edit("Move split", [&](Design& d) { d.request.begins[0] = document().splitPoints()[0].begin; });
+  ASSERT_TRUE(settle());
+  const std::vector<NodeId> chosen = document().design().request.begins;
+  open(kRack);
+  EXPECT_EQ(document().design().request.begins, chosen) << "those stay that somebody chose";
+}
+
+TEST_F(FirstCluster, ThatWasUndoneIsNotRemembered) {
+  const QString key = QStringLiteral("cluster");
+  open(sample("gpt_small.pt2"));
+  const QVariant before = QSettings().value(key);
+  document().edit("Choose cluster", [](Design& d) { d.cluster = "h100-nvlink"; });
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(QSettings().value(key), "h100-nvlink");
+  document().edit("Choose cluster", [](Design& d) { d.cluster = "l4-pcie"; });
+  ASSERT_TRUE(settle());
+  document().undo();
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(QSettings().value(key), "h100-nvlink");
+  document().undo();
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(QSettings().value(key), before);
+}
+
 }  // namespace
 }  // namespace pw::gui
