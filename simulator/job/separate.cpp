@@ -164,9 +164,11 @@ void separateMessages(const JobShape& shape, const std::vector<Slack>& slacks, J
   if (job.timedMessages) return;
   const UsualMessages usualMessages(shape, job);
   for (std::size_t k = 0; k < job.steps.size(); ++k) {
+    JobStep& step = job.steps[k];
     for (std::size_t i = 0; i < slacks[k].size(); ++i) {
-      if (slacks[k][i] >= 0 && slacks[k][i] < usualMessages.of(shape.copySlots[i % shape.slotsOfCopy()].action))
-        job.steps[k].waits[i] = kUnknownTime;
+      const Ns slack = slacks[k][i];
+      if (slack < 0 || step.waits[i] <= 0 || slack >= usualMessages.of(shape.copySlots[i % shape.slotsOfCopy()].action)) continue;
+      step.messages[i] = slack + std::exchange(step.waits[i], kUnknownTime);
     }
   }
   using Place = std::pair<Rank, ActionKind>;

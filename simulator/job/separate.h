@@ -25,8 +25,8 @@ using Slack = std::vector<Ns>;
                              Ns first, JobStep& step);
 
 /// Takes from the messages of all steps that were not timed what their rank usually waits before actions of that kind, where that is known
-/// of a quarter of them at least. A wait after which the message may have come is none of the rank's own: not known, where the rank was
-/// busy for less than the message usually takes. `slacks`: by step. Cost: n log n.
+/// of a quarter of them at least. What a rank waited that was busy for less than the message usually takes was a wait for the rest of the
+/// message, not for its host. `slacks`: by step. Cost: n log n.
 void separateMessages(const JobShape& shape, const std::vector<Slack>& slacks, Job& job);
 
 }  // namespace pw

@@ -42,10 +42,10 @@ TEST(MeasuredSteps, MessagesThatAreHiddenInPartAreNoWaitsOfHosts) {
         SCOPED_TRACE(std::string(name) + " " + std::to_string(latency.value) + " " + std::string(nameOf(times)));
         SyntheticCosts costs;
         for (int s = 0; s < stages; ++s) {
-          costs.forward.push_back(100 + 10 * (s % 3));
-          costs.backward.push_back(200 + 20 * (s % 4));
-          costs.backwardInput.push_back(100 + 10 * (s % 4));
-          costs.backwardWeight.push_back(100 + 10 * (s % 4));
+          costs.forward.push_back(Ns(100 + 10 * (s % 3)));
+          costs.backward.push_back(Ns(200 + 20 * (s % 4)));
+          costs.backwardInput.push_back(Ns(100 + 10 * (s % 4)));
+          costs.backwardWeight.push_back(Ns(100 + 10 * (s % 4)));
         }
         costs.latency = latency;
         Trace trace = simulate(generate(name, {4, stages, 8}), syntheticTable(costs, stages));
