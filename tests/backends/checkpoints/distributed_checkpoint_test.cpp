@@ -9,6 +9,7 @@
 
 #include "backends/checkpoints/tensor_file.h"
 #include "backends/checkpoints/writer.h"
+#include "backends/host/files.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 
@@ -92,6 +93,25 @@ TEST(DistributedCheckpoint, LeavesNothingOfAnUnfinishedFirstOneAndKeepsOthersFil
   removeCheckpoint(folder.file("ck/"));
   EXPECT_EQ(filesIn(folder.file("ck")), 1U);
   EXPECT_THROW(CheckpointWriter(folder.file("none/ck/")), Error);
+}
+
+TEST(DistributedCheckpoint, OfABigEndianMachineIsRefused) {
+  const Folder folder;
+  save(folder.file("ck/"));
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.file("ck"))) {
+    if (entry.path().extension() != ".distcp") continue;
+    std::string bytes = readFile(entry.path().string());
+    const std::string_view little = "little";
+    for (std::size_t at = bytes.find(little); at != std::string::npos; at = bytes.find(little, at + 1))
+      bytes.replace(at, little.size(), "bigbig");
+    writeFile(entry.path().string(), bytes);
+  }
+  try {
+    static_cast<void>(TensorFile(folder.file("ck")).find("a.weight"));
+    FAIL() << "read as if it were little-endian";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("holds big-endian tensors"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace
