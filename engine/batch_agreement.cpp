@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/messages/message_memory.h"
 #include "backends/messages/tags.h"
 #include "schedules/error.h"
 
@@ -74,7 +75,8 @@ Word verdictOn(const std::string& call, const std::vector<Word>& words) {
 }  // namespace
 
 void agreeOnCall(const std::string& call, const std::function<StepInput()>& look, Communicator& communicator) {
-  Word own;
+  const MessageMemory<Word> posted(communicator), said(communicator);
+  Word &own = *posted, &verdict = *said;
   putText(own.call, call);
   try {
     const StepInput input = look ? look() : StepInput();
@@ -86,9 +88,9 @@ void agreeOnCall(const std::string& call, const std::function<StepInput()>& look
     refuse(own, problem.what());
   }
   if (communicator.size() == 1) return;
-  Word verdict;
   if (communicator.rank() == JobRank(0)) {
-    std::vector<Word> words(static_cast<std::size_t>(communicator.size()));
+    const MessageMemory<std::vector<Word>> heard(communicator, std::vector<Word>(static_cast<std::size_t>(communicator.size())));
+    std::vector<Word>& words = *heard;
     words.front() = own;
     std::vector<Communicator::Request> requests;
     for (int r = 1; r < communicator.size(); ++r)

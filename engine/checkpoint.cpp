@@ -11,6 +11,7 @@
 #include "backends/checkpoints/safetensors.h"
 #include "backends/checkpoints/writer.h"
 #include "backends/host/packed.h"
+#include "backends/messages/message_memory.h"
 #include "backends/messages/tags.h"
 #include "schedules/error.h"
 
@@ -193,10 +194,17 @@ void giveState(const std::string& path, const std::vector<StatePiece>& own, Chan
 
 /// What all ranks hold, on every rank.
 std::vector<std::vector<StatePiece>> manifestsOf(const std::vector<StatePiece>& own, Communicator& communicator) {
-  std::string text = manifestOf(own);
+  struct Manifests {
+    std::string own;
+    std::uint64_t bytes = 0;
+    std::vector<std::uint64_t> lengths;
+    std::vector<std::string> texts;
+  };
   const int size = communicator.size();
   std::vector<std::vector<StatePiece>> ranks(static_cast<std::size_t>(size));
-  std::uint64_t bytes = text.size();
+  const MessageMemory<Manifests> posted(communicator, {manifestOf(own), 0, std::vector<std::uint64_t>(ranks.size()), {}});
+  auto& [text, bytes, lengths, texts] = *posted;
+  bytes = text.size();
   const auto toAll = [&](std::uint32_t tag, Buffer buffer, const auto& place) {
     std::vector<Communicator::Request> requests;
     for (int r = 0; r < size; ++r) {
@@ -206,11 +214,9 @@ std::vector<std::vector<StatePiece>> manifestsOf(const std::vector<StatePiece>& 
     }
     for (const auto request : requests) communicator.wait(request);
   };
-  std::vector<std::uint64_t> lengths(ranks.size());
   toAll(kStateTags.first, {reinterpret_cast<std::byte*>(&bytes), sizeof bytes}, [&](int r) {
     return Buffer{reinterpret_cast<std::byte*>(&lengths[static_cast<std::size_t>(r)]), sizeof(std::uint64_t)};
   });
-  std::vector<std::string> texts;
   texts.reserve(lengths.size());
   for (const std::uint64_t length : lengths) texts.emplace_back(length, '\0');
   toAll(kStateTags.first + 1, {reinterpret_cast<std::byte*>(text.data()), text.size()}, [&](int r) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "backends/messages/message_memory.h"
 #include "backends/messages/tags.h"
 
 namespace pw {
@@ -17,9 +18,10 @@ Buffer bufferOfTime(Ns& value) { return {reinterpret_cast<std::byte*>(&value), s
 ClockReading readClock(JobRank peer, Communicator& communicator, const ClockFunction& now) {
   ClockReading best;
   for (std::uint32_t i = 0; i < kTrips; ++i) {
-    Ns theirs = 0;
+    const MessageMemory<std::pair<Ns, Ns>> times(communicator);
+    auto& [theirs, sent] = *times;
     const auto reply = communicator.receive(peer, kClockTags.first + 2 * i + 1, bufferOfTime(theirs));
-    Ns sent = now();
+    sent = now();
     communicator.wait(communicator.send(peer, kClockTags.first + 2 * i, bufferOfTime(sent)));
     communicator.wait(reply);
     const Ns trip = now() - sent;

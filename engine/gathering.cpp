@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "backends/host/packed.h"
+#include "backends/messages/message_memory.h"
 #include "backends/messages/tags.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
@@ -188,7 +189,8 @@ std::vector<StepLog> StepGatherer::gather(StepLog own, FlightRecord& flights) {
 void StepGatherer::send(const StepLog& own, FlightRecord& flights) {
   const std::string log = pack(own);
   const std::uint64_t size = log.size();
-  std::string message(sizeof(size) + inlineBytes_, '\0');
+  const MessageMemory<std::string> posted(communicator_, std::string(sizeof(size) + inlineBytes_, '\0'));
+  std::string& message = *posted;
   std::memcpy(message.data(), &size, sizeof(size));
   std::memcpy(message.data() + sizeof(size), log.data(), std::min(log.size(), inlineBytes_));
   const NotedMessage sent = sendNoted(JobRank(0), kStepTag, message, communicator_, flights);
@@ -202,7 +204,9 @@ void StepGatherer::send(const StepLog& own, FlightRecord& flights) {
 
 std::vector<StepLog> StepGatherer::receive(StepLog own, FlightRecord& flights) {
   const auto peers = static_cast<std::size_t>(communicator_.size()) - 1;
-  std::vector<std::string> messages(peers, std::string(sizeof(std::uint64_t) + inlineBytes_, '\0'));
+  const MessageMemory<std::vector<std::string>> posted(
+      communicator_, std::vector<std::string>(peers, std::string(sizeof(std::uint64_t) + inlineBytes_, '\0')));
+  std::vector<std::string>& messages = *posted;
   std::vector<NotedMessage> requests;
   for (std::size_t i = 0; i < peers; ++i) requests.push_back(receiveNoted(JobRank(i + 1), kStepTag, messages[i], communicator_, flights));
   std::vector<StepLog> logs{std::move(own)};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/messages/buffer_math.h"
+#include "backends/messages/message_memory.h"
 #include "backends/messages/tags.h"
 
 namespace pw {
@@ -359,8 +360,10 @@ std::optional<Stage> Reducer::firstNotFinite() {
 std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
   const int ranks = communicator_.size(), self = communicator_.rank().value;
   const std::uint32_t tag = kNumberTags.first + numbers_++ % kNumberTags.count;  // a tag is used once between two barriers
-  std::vector<StepNumbers> all(static_cast<std::size_t>(ranks));
-  StepNumbers sent = own;
+  const MessageMemory<std::vector<StepNumbers>> heard(communicator_, std::vector<StepNumbers>(static_cast<std::size_t>(ranks)));
+  const MessageMemory<StepNumbers> said(communicator_, own);
+  std::vector<StepNumbers>& all = *heard;
+  StepNumbers& sent = *said;
   std::vector<Posted> posted;
   const auto note = [&](bool sending, JobRank peer, Communicator::Request request) {
     posted.push_back({request, flights_.add({.what = FlightEntry::What::Number,

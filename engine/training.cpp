@@ -20,7 +20,8 @@ namespace {
 /// From the start of this process to its first compute action.
 Ns firstActionAfterStart(const StepLog& step) {
   const auto first = std::ranges::find_if(step.spans, [](const Span& s) { return isCompute(s.kind); });
-  return first == step.spans.end() ? 0 : processAge() - (monotonicNow() - first->start);
+  const Ns age = processAge();
+  return first == step.spans.end() || age == 0 ? 0 : age - (monotonicNow() - first->start);
 }
 
 /// Called after a step with non-finite numbers: true unless such steps are skipped.

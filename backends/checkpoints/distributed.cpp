@@ -177,22 +177,29 @@ std::size_t MetadataReader::fileNamed(std::string_view name) {
   return place->second;
 }
 
-/// Whether two of the chunks share an element. Cost: n log n where they are cut along the first dimension, n² at most.
+/// Whether two of the chunks share an element. Cost: n log n where they are cut along one dimension, n² at most.
 bool anyOverlap(const std::vector<Chunk>& chunks) {
-  std::vector<const Chunk*> byFirst;
+  std::vector<const Chunk*> some;  // that hold anything
   for (const Chunk& chunk : chunks) {
-    if (std::ranges::find(chunk.sizes, 0) == chunk.sizes.end()) byFirst.push_back(&chunk);
+    if (std::ranges::find(chunk.sizes, 0) == chunk.sizes.end()) some.push_back(&chunk);
   }
-  if (byFirst.size() > 1 && byFirst.front()->sizes.empty()) return true;  // two of one number
-  if (byFirst.size() < 2) return false;
-  std::ranges::sort(byFirst, {}, [](const Chunk* chunk) { return chunk->offsets.front(); });
+  if (some.size() < 2) return false;
+  const std::size_t dimensions = some.front()->sizes.size();
+  std::size_t cut = dimensions, most = 0;  // the dimension along which there are most of them
+  for (std::size_t d = 0; d < dimensions; ++d) {
+    std::set<std::int64_t> places;
+    for (const Chunk* chunk : some) places.insert(chunk->offsets[d]);
+    if (places.size() > most) cut = d, most = places.size();
+  }
+  if (cut == dimensions) return true;  // two of one number
+  std::ranges::sort(some, {}, [&](const Chunk* chunk) { return chunk->offsets[cut]; });
   const auto share = [](const Chunk& a, const Chunk& b, std::size_t i) {
     return a.offsets[i] < b.offsets[i] + b.sizes[i] && b.offsets[i] < a.offsets[i] + a.sizes[i];
   };
-  for (std::size_t i = 0; i < byFirst.size(); ++i) {
-    for (std::size_t k = i + 1; k < byFirst.size() && share(*byFirst[i], *byFirst[k], 0); ++k) {
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    for (std::size_t k = i + 1; k < some.size() && share(*some[i], *some[k], cut); ++k) {
       bool shareAll = true;
-      for (std::size_t d = 1; shareAll && d < byFirst[i]->sizes.size(); ++d) shareAll = share(*byFirst[i], *byFirst[k], d);
+      for (std::size_t d = 0; shareAll && d < dimensions; ++d) shareAll = share(*some[i], *some[k], d);
       if (shareAll) return true;
     }
   }

@@ -1,6 +1,5 @@
 #include "backends/checkpoints/zip_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 #include <zlib.h>

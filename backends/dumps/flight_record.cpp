@@ -68,7 +68,6 @@ void readFlightRecord(const dom::element& root, const Source& source) {
   dump.file = source.file;
   dump.complete = numberAt(object, "entries_before", 0) == 0;
   dump.step = static_cast<int>(std::clamp<std::int64_t>(numberAt(object, "step", 0), 0, std::numeric_limits<int>::max()));
-  dump.job = std::string(textAt(object, "job").substr(0, kMostText));
   dump.failure = std::string(textAt(object, "failure").substr(0, kMostText));
   const std::int64_t ranks = numberAt(object, "ranks", dump.rank.value + 1);
   if (ranks <= dump.rank.value || ranks > kMostJobRanks) source.refuse(fmt::format("it is of rank {} of {}", dump.rank.value, ranks));

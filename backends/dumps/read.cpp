@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -147,30 +148,41 @@ void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps
   }
 }
 
+/// The start of a job that a flight record of this program is of; empty for another file, and where the record does not say it.
+std::string jobOf(const std::string& file, simdjson::dom::parser& parser) {
+  if (headOf(file).find("\"oldest_open\"") == std::string::npos) return {};
+  simdjson::dom::element root;
+  simdjson::dom::object object;
+  std::string_view job;
+  const bool is = parser.load(file).get(root) == simdjson::SUCCESS && dumps::isFlightRecord(root) &&
+                  root.get(object) == simdjson::SUCCESS && object["job"].get(job) == simdjson::SUCCESS;
+  return is ? std::string(job) : std::string();
+}
+
 /// Records of earlier starts of a job lie beside those of the last where other ranks failed then: leaves out all but the newest start's.
-void leaveOutEarlierJobs(hang::Dumps& dumps) {
-  const auto writtenAt = [](const hang::RankDump& dump) {
+void leaveOutEarlierJobs(std::vector<Path>& files, simdjson::dom::parser& parser, std::vector<std::string>& notes) {
+  std::map<std::string, std::string> jobs;  // by file
+  std::string newest;
+  fs::file_time_type newestTime = fs::file_time_type::min();
+  for (const Path& path : files) {
+    std::string job = jobOf(path.file, parser);
+    if (job.empty()) continue;
     std::error_code unknown;
-    const fs::file_time_type time = fs::last_write_time(dump.file, unknown);
-    return unknown ? fs::file_time_type::min() : time;
-  };
-  const hang::RankDump* newest = nullptr;
-  for (const hang::RankDump& dump : dumps.dumps) {
-    if (!dump.job.empty() && (newest == nullptr || writtenAt(dump) > writtenAt(*newest))) newest = &dump;
+    const fs::file_time_type time = fs::last_write_time(path.file, unknown);
+    if (newest.empty() || (!unknown && time > newestTime)) newest = path.file, newestTime = time;
+    jobs[path.file] = std::move(job);
   }
-  if (newest == nullptr) return;
-  const std::string job = newest->job, file = newest->file;
-  std::erase_if(dumps.dumps, [&](const hang::RankDump& dump) {
-    const bool isOther = !dump.job.empty() && dump.job != job;
-    if (isOther)
-      dumps.notes.push_back(fmt::format("{} is left out: it is of another start of the job than {}, which is newer", dump.file, file));
-    return isOther;
+  std::erase_if(files, [&](const Path& path) {
+    const auto own = jobs.find(path.file);
+    const bool isEarlier = own != jobs.end() && own->second != jobs[newest];
+    if (isEarlier)
+      notes.push_back(fmt::format("{} is left out: it is of another start of the job than {}, which is newer", path.file, newest));
+    return isEarlier;
   });
 }
 
 /// Orders and completes what all files together say.
 void finish(hang::Dumps& dumps) {
-  leaveOutEarlierJobs(dumps);
   std::ranges::sort(dumps.dumps, {}, &hang::RankDump::rank);
   std::ranges::sort(dumps.gone, {}, &hang::RankReport::rank);
 }
@@ -202,7 +214,9 @@ hang::Dumps readDumps(const std::vector<std::string>& paths) {
   hang::Dumps dumps;
   dumps::Known known;
   simdjson::dom::parser parser;
-  for (const Path& path : filesOf(paths)) readOne(path, parser, dumps, known);
+  std::vector<Path> files = filesOf(paths);
+  leaveOutEarlierJobs(files, parser, dumps.notes);
+  for (const Path& path : files) readOne(path, parser, dumps, known);
   if (dumps.dumps.empty() && dumps.ranks == 0)
     throw UsageError(fmt::format("{} holds no dump of torch's Flight Recorder, NCCL RAS or this program; see `pipewright hang --help`",
                                  paths.empty() ? std::string("nothing") : paths.front()));

@@ -57,8 +57,7 @@ class Communicator {
   virtual Request send(JobRank to, std::uint32_t tag, Buffer buffer) = 0;
   /// Starts receiving exactly `buffer.bytes`; returns at once.
   virtual Request receive(JobRank from, std::uint32_t tag, Buffer buffer) = 0;
-  /// Blocks until the operation is done. Once it has thrown, nothing is written to the memory of open receives any more but by calls of
-  /// this.
+  /// Blocks until the operation is done.
   virtual void wait(Request request) = 0;
   /// Whether the operation is done, so that `wait` would return at once; nothing where the transport cannot tell without waiting (Gloo).
   [[nodiscard]] virtual std::optional<bool> isDone(Request request) = 0;

@@ -33,9 +33,7 @@ class GlooCommunicator final : public Communicator {
     try {
       operation.work->wait(deadline_);
     } catch (const std::exception& e) {
-      const std::string why = failure(operation.sending, operation.peer, e);
-      abort();  // Gloo's thread writes what others still send: to memory that the caller gives up now
-      throw Error(why);
+      throw Error(failure(operation.sending, operation.peer, e));
     }
   }
 

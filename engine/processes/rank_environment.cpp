@@ -223,7 +223,8 @@ std::vector<int> tasksPerHost(const std::string& list) {
 
 std::string jobMark(const RankEnvironment& environment) {
   constexpr std::size_t kDigits = 16;
-  return environment.token.empty() ? "" : hex(sha256(environment.token)).substr(0, kDigits);
+  const bool isDrawn = environment.statusFd >= 0;  // by our launcher; another's token is the same for every start
+  return isDrawn ? hex(sha256(environment.token)).substr(0, kDigits) : "";
 }
 
 std::optional<RankEnvironment> rankEnvironment(const Variables& variables) {

@@ -29,7 +29,8 @@ struct RankEnvironment {
   StartedBy startedBy = StartedBy::Torchrun;
 };
 
-/// What tells this start of a job from others in records that ranks leave: the same on all of them, and no secret. Empty without a token.
+/// What tells this start of a job from others in records that ranks leave: the same on all of them, and no secret. Empty where
+/// another launcher than ours started the ranks.
 [[nodiscard]] std::string jobMark(const RankEnvironment& environment);
 
 /// Environment variables by name.

@@ -143,8 +143,8 @@ void Diagnosing::settleNothing() {
     for (int r = 0; r < dumps.ranks && absent.empty(); ++r) {
       if (dumps.of(JobRank(r)) == nullptr) absent = fmt::format("; rank {} left no record, so look there first", r);
     }
-    result_.sentence = fmt::format("rank {} gave up, and none of what it posted is open, as in a run without a schedule: {}{}",
-                                   failed->rank.value, withoutStop(failed->failure), absent);
+    result_.sentence =
+        fmt::format("rank {} gave up, and none of what it posted is open: {}{}", failed->rank.value, withoutStop(failed->failure), absent);
   } else if (dumps.dumps.empty()) {
     result_.sentence =
         "NCCL RAS counts what ranks enqueued, not what waits, and no rank is behind in a collective; give what torch's Flight Recorder has "

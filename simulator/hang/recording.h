@@ -52,7 +52,6 @@ struct RankDump {
   std::vector<RecordedOp> ops;
   bool complete = true;   ///< false: older operations were dropped, because the recorder keeps only so many
   int step = -1;          ///< the ops are of this step only; −1: of all since the start
-  std::string job{};      ///< the same for all ranks of one start of a job; empty where the recorder does not say it
   std::string failure{};  ///< why the rank ended, a sentence; empty where the recorder does not say it
 };
 

@@ -16,6 +16,11 @@ constexpr std::size_t kMostUndo = 100'000;  // a design is a few hundred bytes
 
 }  // namespace
 
+bool CertifiedOrder::isOf(const Design& design) const {
+  return request == design.request && profile == design.profile && cluster == design.cluster && precision == design.precision &&
+         attention == design.attention;
+}
+
 Document::Document(QObject* parent)
     : QObject(parent),
       saved_(Design{}),

@@ -31,12 +31,19 @@ struct JobBasis {
   std::optional<Uncertainty> ofOwn{}, ofOthers{};  ///< of predictions of the schedule that it ran, and of others (`uncertaintyOf`)
 };
 
+struct Design;
+
 /// How good the order of a plan file is, for what the file plans.
 struct CertifiedOrder {
   PlanRequest request;
   std::shared_ptr<const Profile> profile;
   std::string cluster;
+  DType precision = DType::Unknown;
+  Attention attention = Attention::AsTraced;
   Certificate certificate;
+
+  /// Whether a design with these rows is the one that the file plans.
+  [[nodiscard]] bool isOf(const Design& design) const;
 };
 
 /// The user's decisions: what undo restores and a project saves. A value.

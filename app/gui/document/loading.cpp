@@ -156,7 +156,8 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
     const auto recompute = recomputeOf(*plan, *loaded->graph);
     d.request.recompute = recompute.value_or(RecomputeNone());
     if (plan->certificate && d.customRows)
-      d.certified = std::make_shared<const CertifiedOrder>(CertifiedOrder{d.request, d.profile, d.cluster, *plan->certificate});
+      d.certified = std::make_shared<const CertifiedOrder>(
+          CertifiedOrder{d.request, d.profile, d.cluster, d.precision, d.attention, *plan->certificate});
     if (!recompute)
       loaded->notes << translated(
           "What the plan recomputes is a choice of its own that cannot be edited here; it is shown without recomputing.");
@@ -376,7 +377,13 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
       const bool isOfCluster = extensionOf(path) == ".json" && isCluster(headOf(path));
       isOfCluster ? void(given = absolutePath(path)) : others.push_back(path);
     }
-    if (!given.empty() && !others.empty()) return loadFiles(others, progress, given);
+    if (!given.empty() && !others.empty()) {
+      static_cast<void>(loadCluster(given));  // for what it refuses
+      auto loaded = loadFiles(others, progress, given);
+      if (loaded && loaded->design.cluster != given)
+        loaded->notes << translated("%1 was not taken; open it again once the rest is open.").arg(nameOf(given));
+      return loaded;
+    }
   }
   const std::string& first = paths.front();
   if (holdDumps(first)) return loadDumps(paths);

@@ -111,9 +111,7 @@ struct PredictionWorker::Private {
       answer.begins = wanted.begins;
     }
     answer.prediction = priced(request, wanted, *answer.profile, rowsOf(request, wanted, answer));
-    if (const auto& known = design.certified; known && design.customRows && known->request == design.request &&
-                                              known->profile == design.profile && known->cluster == design.cluster)
-      answer.certificate = known->certificate;
+    if (design.certified && design.customRows && design.certified->isOf(design)) answer.certificate = design.certified->certificate;
     if (!wanted.replicaBegins.empty()) answer.begins = beginsOf(answer.prediction->priced.partition);  // of the slowest replica
   }
 

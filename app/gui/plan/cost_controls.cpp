@@ -230,6 +230,7 @@ void CostControls::Private::showCluster(const std::string& name) {
 }
 
 void CostControls::Private::rememberCluster(const std::string& name) {
+  if (!document.graph()) return;  // nothing is planned
   const QString key = QStringLiteral("cluster");
   if (document.graph() != opened) {
     opened = document.graph();

@@ -172,7 +172,7 @@ def _source(what: Source, ranks: int, chunks: int, microbatches: int) -> Schedul
             return schedule(path, ranks=ranks, chunks=chunks, microbatches=microbatches)
         what = path if shaped else Plan.load(path)
     if shaped or isinstance(what, str):
-        raise UsageError("ranks, chunks and microbatches are for a schedule that is given by its name; a plan, a file and a Schedule have their own")
+        raise UsageError("ranks, chunks and microbatches are for a schedule that is given by its name; any other has its own")
     return what
 
 
@@ -180,12 +180,12 @@ def _slow(at: int | tuple[int, int], factor: float) -> str:
     ranks = [_whole("slow", rank) for rank in several(at)]
     if not 1 <= len(ranks) <= 2:
         raise UsageError(f"slow has {at!r}; give a rank, 2, or the two of a link, (1, 2)")
-    return f"{'-'.join(str(rank) for rank in ranks)}={float(factor)!r}"
+    return f"{'-'.join(str(rank) for rank in ranks)}={_number('slow', factor)!r}"
 
 
 def _number(name: str, value: float) -> float:
     try:
-        return value + 0.0
+        return float(value + 0.0)
     except TypeError:
         raise UsageError(f"{name}={value!r} is not a number") from None
 

@@ -370,6 +370,7 @@ void MessageChannel::Engine::run() {
       }
     } catch (const std::exception& error) {  // no memory: what was being moved is lost, so no connection is whole
       loseAll(fmt::format("this rank's messages cannot be moved: {}", error.what()));
+      std::this_thread::sleep_for(kTellTaken);
     }
   }
   leave();

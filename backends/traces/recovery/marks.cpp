@@ -1,7 +1,6 @@
 #include "backends/traces/recovery/marks.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include <fmt/format.h>

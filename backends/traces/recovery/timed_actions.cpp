@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <optional>
 #include <tuple>
 
 #include "backends/traces/events/spans.h"

@@ -420,8 +420,8 @@ TEST(HangDumps, OfAnEarlierStartOfTheJobAreLeftOut) {
   EXPECT_THAT(dumps.notes, testing::Contains(HasSubstr("is of another start of the job")));
   const hang::Diagnosis d = hang::diagnose(dumps, nullptr);
   EXPECT_EQ(nameOf(d.verdict), "cannot_tell");
-  EXPECT_THAT(d.sentence, HasSubstr("rank 1 gave up, and none of what it posted is open, as in a run without a schedule: no call and no "
-                                    "gradient came for 2 s; rank 0 left no record"));
+  EXPECT_THAT(d.sentence, HasSubstr("rank 1 gave up, and none of what it posted is open: no call and no gradient came for 2 s; rank 0 left "
+                                    "no record"));
 }
 
 // ---- hostile -----------------------------------------------------------------------------------------------------

@@ -198,6 +198,18 @@ TEST(Misread, AMarkThatARankLostIsWhereItsActionsBeginAnew) {
   }
 }
 
+TEST(Misread, AStepThatARankDidNotRecordGetsNoMark) {
+  Json events = marked({generate("1f1b", {2, 2, 4})});
+  const auto last = std::ranges::find_if(events, [](const Json& e) { return e["name"] == "ProfilerStep#2" && e["pid"] == 1; });
+  ASSERT_NE(last, events.end());
+  const double begin = (*last)["ts"].get<double>();
+  Json kept = Json::array();
+  for (const Json& e : events) {
+    if (e["pid"] != 1 || e["ts"].get<double>() < begin) kept.push_back(e);
+  }
+  EXPECT_THAT(imported(kept).notes, Not(Contains(HasSubstr("lacks the mark"))));
+}
+
 TEST(Misread, ProcessesWhoseNumbersDifferInTheirHighestBitsAreTwo) {
   Json events = Json::array();
   const auto processOf = [](int rank) { return rank == 0 ? 5 : 5 + (1 << 30); };

@@ -80,6 +80,12 @@ TEST_F(DocumentTest, AnOrderOfAFileIsAsGoodAsTheFileSaysUntilThePlanChanges) {
   document.edit("Microbatch size", [](Design& d) { d.request.microbatch *= 2; });
   ASSERT_TRUE(predicted());
   EXPECT_FALSE(document.certificate());
+  document.undo();
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.certificate(), plan.certificate);
+  document.edit("Attention", [](Design& d) { d.attention = Attention::Unfused; });
+  ASSERT_TRUE(predicted());
+  EXPECT_FALSE(document.certificate()) << "of other costs";
 }
 
 TEST_F(DocumentTest, PlansAJobOfAnotherProgramAsItRan) {

@@ -1,4 +1,5 @@
 // Where a model is planned first, and what is offered instead.
+#include <QFile>
 #include <QMenu>
 #include <QPushButton>
 #include <QSettings>
@@ -76,6 +77,32 @@ TEST_F(FirstCluster, WhatIsOpenedBesideAClusterIsPlannedForIt) {
   const std::vector<NodeId> chosen = document().design().request.begins;
   open(kRack);
   EXPECT_EQ(document().design().request.begins, chosen) << "those stay that somebody chose";
+}
+
+TEST_F(FirstCluster, UsedLastIsThatOfTheNextStart) {
+  const QString key = QStringLiteral("cluster");
+  window_.reset();
+  QSettings().setValue(key, "h100-nvlink");
+  window_ = std::make_unique<MainWindow>(true);
+  window_->document().setStorePath(folder_.filePath("runs.db"));
+  window_->show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(window_.get()));
+  EXPECT_EQ(QSettings().value(key), "h100-nvlink");
+  open(sample("gpt_small.pt2"));
+  EXPECT_EQ(document().design().cluster, "h100-nvlink");
+}
+
+TEST_F(FirstCluster, AClusterThatCannotBeReadIsRefusedBesideAModelToo) {
+  QFile file(folder_.filePath("rack.json"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  QFile rack(kRack);
+  ASSERT_TRUE(rack.open(QIODevice::ReadOnly));
+  file.write(rack.readAll().replace("\"ranks\":", "\"rank\":"));
+  file.close();
+  window_->open({sample("gpt_small.pt2"), file.fileName()});
+  ASSERT_TRUE(settle());
+  EXPECT_TRUE(window_->message().contains("has the unknown member rank")) << window_->message().toStdString();
+  EXPECT_EQ(document().graph(), nullptr);
 }
 
 TEST_F(FirstCluster, ThatWasUndoneIsNotRemembered) {
