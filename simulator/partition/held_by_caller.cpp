@@ -24,6 +24,13 @@ bool passesGradientOn(const ModelGraph& graph, const Node& node, ValueId input) 
   return op.dimensions == DimensionRule::Reshape || op.dimensions == DimensionRule::Permute;
 }
 
+/// Where the profile frees the gradient of a value.
+struct Freed {
+  ValueId value;
+  NodeId used;
+  Bytes bytes = 0;
+};
+
 class Holding {
  public:
   Holding(const ModelGraph& graph, const Lifetimes& lifetimes, const Keepers& keepers, const StageSpec& stage)
@@ -42,6 +49,7 @@ class Holding {
       receive(n);
       for (const Life& made : lifetimes_.madeBy(n.index())) send(made, isInRange ? &*range : nullptr);
     }
+    for (const auto& [of, last] : sent_) hold(last, {stage_.begin, stage_.end}, true);
     for (const ValueId value : received_) {
       addAfterBackward(value, {stage_.begin, stage_.end});
       copyGradient(value);
@@ -106,18 +114,37 @@ class Holding {
 
   /// From where the profile says that a value's gradient is free, until the range's backward is over.
   void holdGradient(const Life& made, const NodeRange& range, bool isSent) {
-    const std::size_t v = lastVersion(made.value, range).index();
-    if (!keepers_.needsGradient[v]) return;
-    const std::vector<NodeId>& readers = keepers_.readers[v];
+    const ValueId value = lastVersion(made.value, range);
+    if (!keepers_.needsGradient[value.index()]) return;
+    const std::vector<NodeId>& readers = keepers_.readers[value.index()];
     const auto later = std::ranges::lower_bound(readers, range.end);
-    const NodeId used = later != readers.begin() ? *std::prev(later) : keepers_.usedGradient[v];
+    const NodeId used = later != readers.begin() ? *std::prev(later) : keepers_.usedGradient[value.index()];
     if (used < range.begin) return;
-    const auto hold = [&](std::vector<Bytes>& gradients) {
-      gradients[placeOf(used)] += made.bytes;
-      if (!isSent) gradients[placeOf(range.begin)] -= made.bytes;
+    const Freed freed{value, used, made.bytes};
+    if (!isSent) return hold(freed, range, false);
+    // The profile has one memory for what an addition passes on to several values, and frees it when the last of them is done with it.
+    const auto [at, isNew] = sent_.try_emplace(gradientOf(value), freed);
+    if (!isNew && used < at->second.used) at->second = freed;
+  }
+
+  void hold(const Freed& freed, const NodeRange& range, bool isSent) {
+    const auto in = [&](std::vector<Bytes>& gradients) {
+      gradients[placeOf(freed.used)] += freed.bytes;
+      if (!isSent) gradients[placeOf(range.begin)] -= freed.bytes;
     };
-    hold(held_.afterBackward);
-    if (keepers_.heldGradient[v] < range.begin) hold(held_.afterInput);
+    in(held_.afterBackward);
+    if (keepers_.heldGradient[freed.value.index()] < range.begin) in(held_.afterInput);
+  }
+
+  /// The value in whose gradient's memory that of a value begins: of what the last node that reads it makes, where it passes that on.
+  [[nodiscard]] ValueId gradientOf(ValueId value) const {
+    for (;;) {
+      const std::vector<NodeId>& readers = keepers_.readers[value.index()];
+      if (readers.empty() || readers.back() < stage_.end) return value;
+      const Node& last = graph_.node(readers.back());
+      if (last.outputs.size() != 1 || !passesGradientOn(graph_, last, value)) return value;
+      value = last.outputs.front();
+    }
   }
 
   /// Whether the last backward that needs a value is in the range.
@@ -137,6 +164,7 @@ class Holding {
   const StageSpec& stage_;
   bool isLast_;
   std::set<ValueId> received_;
+  std::map<ValueId, Freed> sent_;  ///< by the value in whose gradient's memory theirs begins: of those values the one that is done last
   HeldByCaller held_;
 };
 
