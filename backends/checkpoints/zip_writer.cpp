@@ -135,7 +135,7 @@ ZipWriter::Extent ZipWriter::endArchive() {
 
 void ZipWriter::finish() {
   if (!entries_.empty()) endArchive();
-  if (!part_.replaceDurably()) fail("cannot be put in place", errno);
+  if (!part_.replaceDurably()) fail("cannot be replaced", errno);
 }
 
 }  // namespace pw

@@ -80,6 +80,11 @@ TEST(Subject, SlowsDownARankOrALink) {
 TEST(Subject, HasALimitForEachRank) {
   SubjectOptions options = named("gpipe", 2, 2);
   options.memoryLimit = "1KiB";
+  EXPECT_EQ(refusalOf(options), "--memory-limit needs the memory of stages, and these have times only; give a plan, --layers or --costs");
+  const Folder folder;
+  options.layers = folder.with("l.csv",
+                               "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\n"
+                               "a,1,2,3,4,5\nb,1,2,3,4,5\n");
   options.liveLimit = {2};
   const Subject subject = subjectOf(options);
   EXPECT_EQ(subject.limits, (std::vector<Bytes>{1024, 1024}));
