@@ -367,10 +367,10 @@ MappedTensor DistributedCheckpoint::Impl::read(const std::string& name, const Ch
       made.data = const_cast<std::byte*>(chunks[0].first);  // of a private mapping
       return made;
     }
-    std::set<std::size_t> files;
-    for (const Chunk& chunk : tensor.chunks) files.insert(chunk.file);
+    std::set<std::size_t> holders;
+    for (const Chunk& chunk : tensor.chunks) holders.insert(chunk.file);
     std::size_t stored = 0;
-    for (const std::size_t file : files) stored += mapped[file] ? mapped[file]->size() : 0;
+    for (const std::size_t file : holders) stored += mapped[file] ? mapped[file]->size() : 0;
     if (static_cast<std::size_t>(elements * width) > stored)
       throw UsageError(fmt::format("Tensor {} of {} is larger than the files that hold it; save the checkpoint again", name, folder));
     auto bytes = std::make_unique<std::byte[]>(static_cast<std::size_t>(elements * width));
