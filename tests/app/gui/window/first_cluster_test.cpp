@@ -5,6 +5,7 @@
 #include <QSettings>
 #include <algorithm>
 
+#include "app/gui/plan/panel.h"
 #include "app/gui/window/message_bar.h"
 #include "backends/resources/resources.h"
 #include "tests/app/gui/window_fixture.h"
@@ -75,7 +76,8 @@ TEST_F(FirstCluster, WhatIsOpenedBesideAClusterIsPlannedForIt) {
   document().edit("Move split", [&](Design& d) { d.request.begins[0] = document().splitPoints()[0].begin; });
   ASSERT_TRUE(settle());
   const std::vector<NodeId> chosen = document().design().request.begins;
-  open(kRack);
+  window_->findChild<PlanPanel*>()->useCluster(kRack.toStdString());
+  ASSERT_TRUE(settle());
   EXPECT_EQ(document().design().request.begins, chosen) << "those stay that somebody chose";
 }
 
