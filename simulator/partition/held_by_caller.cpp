@@ -143,6 +143,7 @@ class Holding {
       if (readers.empty() || readers.back() < stage_.end) return value;
       const Node& last = graph_.node(readers.back());
       if (last.outputs.size() != 1 || !passesGradientOn(graph_, last, value)) return value;
+      if (lifetimes_.of(last.outputs.front()).bytes != lifetimes_.of(value).bytes) return value;  // autocast makes one of them 16 bits
       value = last.outputs.front();
     }
   }

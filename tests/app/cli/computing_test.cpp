@@ -87,7 +87,11 @@ TEST(Computing, FollowsTheThreadsToo) {
 TEST(Computing, CountsTheMemoryOfCopiesInSixteenBits) {
   const Folder folder;
   const std::string plan = folder.file("plan.json"), store = folder.file("runs.db");
-  ASSERT_EQ(finish({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--precision", "bf16", "--out", plan}).status, 0);
+  ASSERT_EQ(finish({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--precision", "bf16", "--split",
+                    "blocks.2.attention.query_key_value:end", "--out", plan})
+                .status,
+            0)
+      << "times of a busy machine may balance elsewhere";
   ASSERT_EQ(finish({"run", plan, "--steps", "3", "--store", store}).status, 0);
   const RunRecord run = wholeRun(store);
   const auto peaks = [](const Trace& trace) {
