@@ -150,7 +150,8 @@ void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps
 
 /// The start of a job that a flight record of this program is of; empty for another file, and where the record does not say it.
 std::string jobOf(const std::string& file, simdjson::dom::parser& parser) {
-  if (headOf(file).find("\"oldest_open\"") == std::string::npos) return {};
+  std::error_code problem;
+  if (headOf(file).find("\"oldest_open\"") == std::string::npos || fs::file_size(file, problem) > kLargestFile) return {};
   simdjson::dom::element root;
   simdjson::dom::object object;
   std::string_view job;
