@@ -280,4 +280,15 @@ Schedule parseCsv(std::string_view text, std::string_view name, std::string_view
   return std::move(reader.schedule);
 }
 
+bool beginsAsCsv(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of("\xef\xbb\xbf\", \t\r\n"), text.size()));
+  const std::string_view cell = withoutBlanks(text.substr(0, text.find_first_of(";,\r\n")));
+  try {
+    static_cast<void>(readAction({.source = {}, .row = 0, .column = 0, .text = cell}, cell.starts_with('(') ? cell.substr(1) : cell));
+    return true;
+  } catch (const CsvError&) {
+    return false;
+  }
+}
+
 }  // namespace pw

@@ -45,4 +45,7 @@ class CsvError : public UsageError {
 /// compute action. Sizes are bounded (kMaxRanks, kMaxStages, kMaxMicrobatches), so hostile text cannot exhaust memory.
 [[nodiscard]] Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source, Letters letters = Letters::Torch);
 
+/// Whether a text's first cell that is not empty is an action or an overlapped pair, as of such a CSV.
+[[nodiscard]] bool beginsAsCsv(std::string_view text);
+
 }  // namespace pw

@@ -166,7 +166,7 @@ int exportTrace(const ExportOptions& o) {
 /// The plan that these options export for another program.
 Plan planFor(const ExportOptions& o) {
   if (o.from.plan.empty()) throw UsageError(fmt::format("--to {} exports a plan; give PLAN.json", nameOf(o.to)));
-  return exportedPlan(o.from.plan);
+  return loadPlan(o.from.plan);
 }
 
 int exportForTorch(const ExportOptions& o) {
@@ -181,7 +181,7 @@ int exportForTorch(const ExportOptions& o) {
 
 int exportLayers(const ExportOptions& o) {
   if (o.from.plan.empty()) throw UsageError("--to layers exports the costs of a plan; give PLAN.json");
-  const Plan plan = exportedPlan(o.from.plan);
+  const Plan plan = loadPlan(o.from.plan);
   const LayerTable table = layersOf(plan, loadModel(plan.modelFiles));
   for (const SharedParameter& shared : plan.partition.shared) {
     warn(fmt::format("the {} of {} are in the table once, with the first layer that reads it; {} stages of the plan hold them",

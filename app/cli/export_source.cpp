@@ -9,6 +9,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/text/output.h"
 #include "backends/host/paths.h"
+#include "backends/resources/resources.h"
 #include "backends/store/run_store.h"
 #include "backends/traces/formats.h"
 #include "backends/traces/import.h"
@@ -27,23 +28,8 @@ Ns endOf(const Trace& trace) {
   return end;
 }
 
-bool isLayerTable(const std::string& text, const std::string& path) {
-  try {
-    static_cast<void>(parseLayerTable(text, path));
-    return true;
-  } catch (const UsageError&) {  // of whatever else it is
-    return false;
-  }
-}
-
-/// Says of what a plan is to be made first, and how.
-[[noreturn]] void refuseUnplanned(const std::string& path, const std::string& what, const std::string& command) {
-  throw UsageError(fmt::format("{} is {}, of which a plan is made by `pipewright {} {} --ranks R --out plan.json`; export that", path, what,
-                               command, path));
-}
-
 ExportMaterial fromPlan(const ExportSource& o) {
-  const Plan plan = exportedPlan(o.plan);
+  const Plan plan = loadPlan(o.plan);
   ExportMaterial material;
   material.names = {"predicted"};
   material.traces.push_back(simulate(plan.schedule, plan.costs));
@@ -119,16 +105,6 @@ ExportMaterial fromPlanAndTrace(const ExportSource& o) {
 }
 
 }  // namespace
-
-Plan exportedPlan(const std::string& path) {
-  if (isPlanFile(path)) return parsePlan(readFile(path), path);
-  if (isJobFile(path)) refuseUnplanned(path, "a job", "search --costs-from");
-  if (isCertainlyTrace(path)) refuseUnplanned(path, "a trace", "search --costs-from");
-  if (path.ends_with(".pt2") && pathExists(path)) refuseUnplanned(path, "a model", "plan");
-  const std::string text = readFile(path);
-  if (isLayerTableName(path) && isLayerTable(text, path)) refuseUnplanned(path, "a layer table", "plan --layers");
-  return parsePlan(text, path);
-}
 
 ExportMaterial materialOf(const ExportSource& source) {
   if (!source.plan.empty()) return source.traces.empty() ? fromPlan(source) : fromPlanAndTrace(source);

@@ -38,7 +38,4 @@ struct ExportMaterial {
 /// Reads it. Notes about traces go to stderr. Throws UsageError for what it cannot be.
 [[nodiscard]] ExportMaterial materialOf(const ExportSource& source);
 
-/// The plan in the file. Throws UsageError that says how a plan is made of a table, job, trace or model, where it is one of these.
-[[nodiscard]] Plan exportedPlan(const std::string& path);
-
 }  // namespace pw::cli

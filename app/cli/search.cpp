@@ -19,6 +19,7 @@
 #include "app/cli/study.h"
 #include "app/cli/text/not_counted.h"
 #include "app/cli/text/output.h"
+#include "backends/resources/file_kind.h"
 #include "backends/resources/resources.h"
 #include "engine/planning/job_source.h"
 #include "engine/planning/limits.h"
@@ -30,6 +31,7 @@
 #include "simulator/report/json.h"
 #include "simulator/search/ranking.h"
 #include "simulator/search/search.h"
+#include "simulator/text/three_digits.h"
 
 namespace pw::cli {
 namespace {
@@ -79,8 +81,8 @@ std::string candidateTable(const SearchedModel& searched, const std::vector<cons
   for (const Candidate* c : candidates) {
     const PlanRequest& r = c->request;
     rows.push_back({scheduleOf(*c), std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c),
-                    fmt::format("{}", fmt::join(wordsOf(r.recompute), ",")), formatDuration(c->step),
-                    fmt::format("{:.1f}", c->samplesPerSecond), percent(c->bubbleFraction)});
+                    fmt::format("{}", fmt::join(wordsOf(r.recompute), ",")), formatDuration(c->step), threeDigits(c->samplesPerSecond),
+                    percent(c->bubbleFraction)});
     if (knowsMemory) rows.back().push_back(formatSize(c->peak));
     if (knowsPeak) rows.back().push_back(percent(flopUtilisation(profileOf(*c), c->samples, c->step, r.ranks * r.replicas)));
     if (limited) rows.back().emplace_back(c->fits() ? "yes" : "no");
@@ -175,7 +177,7 @@ int runSearch(const SearchArguments& o) {
   if (!o.job.empty() && (!o.search.models.empty() || !o.layers.empty()))
     throw UsageError("--costs-from is instead of a model; omit MODEL.pt2 and --layers");
   options.models = o.job.empty() ? modelFiles(o.search.models, o.layers, "search") : std::vector{o.job};
-  if (!o.job.empty() && isPlanFile(o.job))
+  if (!o.job.empty() && fileKindOf(o.job) == FileKind::Plan)
     throw UsageError(fmt::format("--costs-from takes a job or its trace, and {} is a plan; search its model", o.job));
   if (!o.job.empty())
     options.job = std::make_shared<const Job>(*loadJob({.paths = {o.job}}, byteProgress("import", o.search.how.progressStyle)));

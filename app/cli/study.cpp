@@ -16,6 +16,7 @@
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
 #include "backends/host/files.h"
+#include "backends/resources/file_kind.h"
 #include "backends/store/study_store.h"
 #include "engine/planning/study_run.h"
 #include "engine/processes/process.h"
@@ -24,6 +25,7 @@
 #include "simulator/search/search.h"
 #include "simulator/text/json_text.h"
 #include "simulator/text/number_text.h"
+#include "simulator/text/three_digits.h"
 
 namespace pw::cli {
 namespace {
@@ -132,7 +134,7 @@ std::string rowTable(const std::vector<StudyRow>& rows, const std::vector<std::s
                                                     : valueText(field.value));
     }
     const StudyResult& r = row.result;
-    line.insert(line.end(), {std::to_string(r.stages), formatDuration(r.step), fmt::format("{:.1f}", r.samplesPerSecond),
+    line.insert(line.end(), {std::to_string(r.stages), formatDuration(r.step), threeDigits(r.samplesPerSecond),
                              r.flopUtilisation > 0 ? percent(r.flopUtilisation) : "–", formatSize(r.peak)});
   }
   return table(cells);
@@ -217,7 +219,7 @@ int runMerge(const MergeOptions& o) {
 
 int searchStudy(const StudyOptions& o) {
   const StudyShard shard = shardOf(o);
-  const std::string text = readFile(o.file);
+  const std::string text = readAs(FileKind::Study, o.file);
   const Study study = parseStudy(text, o.file);
   const std::string path = fileOf(o.out.empty() ? std::filesystem::path(o.file).replace_extension(".db").string() : o.out, shard);
   const std::string csvPath = o.csv.empty() ? "" : fileOf(o.csv, shard), folder = std::filesystem::path(o.file).parent_path().string();

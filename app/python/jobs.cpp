@@ -17,6 +17,7 @@
 #include "app/python/signals.h"
 #include "backends/dumps/read.h"
 #include "backends/host/files.h"
+#include "backends/resources/file_kind.h"
 #include "backends/store/judged_runs.h"
 #include "engine/planning/job_source.h"
 #include "engine/planning/layout_answer.h"
@@ -85,7 +86,8 @@ void bindJob(py::module_& m) {
       .def("__repr__", [](const Job& j) { return fmt::format("<Job {}: {}, {}>", j.name, shapeText(j), stepsText(j)); });
   m.def("read_job", &readJob, Released());
   m.def("explain", &explain, Released());
-  m.def("is_job", &isJobFile, Released());
+  m.def(
+      "is_job", [](const std::string& path) { return fileKindOf(path) == FileKind::Job; }, Released());
 }
 
 void bindLayouts(py::module_& m) {

@@ -139,7 +139,7 @@ void bindModels(py::module_& m) {
       .def(
           "save", [](const Profile& p, const std::filesystem::path& path) { writeFile(path, toJson(p)); }, py::arg("path"), Released())
       .def_static(
-          "load", [](const std::filesystem::path& path) { return parseProfile(readFile(path), path); }, py::arg("path"), Released())
+          "load", [](const std::filesystem::path& path) { return loadProfile(path); }, py::arg("path"), Released())
       .def("__repr__", [](const Profile& p) { return "<Profile of " + p.model + ", " + sourceOf(p) + ">"; })
       .def(py::pickle([](const Profile& p) { return toJson(p); },
                       [](const std::string& text) { return parseProfile(text, "A pickled profile"); }));

@@ -9,6 +9,7 @@
 #include "app/python/bindings.h"
 #include "app/python/pictures.h"
 #include "backends/host/files.h"
+#include "backends/resources/resources.h"
 #include "engine/planning/schedule_source.h"
 #include "simulator/plan/model_cut.h"
 #include "simulator/plan/plan.h"
@@ -46,7 +47,7 @@ void bindPlans(py::module_& m) {
       .def(
           "save", [](const Plan& p, const std::filesystem::path& path) { writeFile(path, toJson(p)); }, py::arg("path"), Released())
       .def_static(
-          "load", [](const std::filesystem::path& path) { return parsePlan(readFile(path), path); }, py::arg("path"), Released())
+          "load", [](const std::filesystem::path& path) { return loadPlan(path); }, py::arg("path"), Released())
       .def(
           "_repr_html_", [](const Plan& p) { return pictureOf(p); }, Released())
       .def("__repr__", [](const Plan& p) { return "<Plan of " + p.modelName + ", " + shapeLine(p.schedule) + ">"; })

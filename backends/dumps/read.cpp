@@ -198,6 +198,7 @@ bool holdDumps(const std::string& path) {
     if (start.starts_with('\x80')) return extension != ".pt" && extension != ".pth";  // pickled, and refused with the way to JSON
     if (!beginsAsObject(start)) return false;
     const auto has = [&](std::string_view word) { return start.find(word) != std::string::npos; };
+    if (has("\"traceEvents\"") || has("\"schemaVersion\"")) return false;  // of Kineto, which describes process groups, too
     return has("\"pg_config\"") || (has("\"record_id\"") && has("\"profiling_name\"")) ||
            (has("\"nccl_version\"") && has("\"communicators\"")) || (has("\"awaited\"") && has("\"oldest_open\""));
   };

@@ -15,7 +15,7 @@
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "backends/pt2/read.h"
-#include "backends/resources/model_kind.h"
+#include "backends/resources/file_kind.h"
 #include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "simulator/costs/cluster_name.h"
@@ -31,17 +31,19 @@ namespace fs = std::filesystem;
 
 ModelGraph loadModel(const std::vector<std::string>& paths) {
   const auto chain = [&](const LayerTable& table) { return chainOf(table, absolutePath(paths.front())); };
-  switch (kindOfModel(paths)) {
-    case ModelKind::Trace: return chain(layersOf(jobOf(measuredOf(*importTrace(paths)))));
-    case ModelKind::Job: return chain(layersOf(parseJob(readFile(paths.front()), paths.front())));
-    case ModelKind::LayerTable: return chain(parseLayerTable(readFile(paths.front()), paths.front()));
-    case ModelKind::Archives: break;
-  }
+  const FileKind kind = modelKindOf(paths);
+  if (kind == FileKind::Trace) return chain(layersOf(jobOf(measuredOf(*importTrace(paths)))));
+  if (kind == FileKind::Job) return chain(layersOf(parseJob(readFile(paths.front()), paths.front())));
+  if (kind == FileKind::LayerTable) return chain(parseLayerTable(readFile(paths.front()), paths.front()));
   std::vector<ModelGraph> parts;
   parts.reserve(paths.size());
   for (const std::string& path : paths) parts.push_back(readPt2(absolutePath(path)));
   return parts.size() == 1 ? std::move(parts.front()) : joinGraphs(parts);
 }
+
+Plan loadPlan(const std::string& path) { return parsePlan(readAs(FileKind::Plan, path), path); }
+
+Profile loadProfile(const std::string& path) { return parseProfile(readAs(FileKind::Profile, path), path); }
 
 std::vector<std::string> clusterPresets() {
   std::vector<std::string> names;
@@ -75,7 +77,7 @@ void readRankProfiles(Cluster& cluster, const fs::path& folder) {
     if (!rank.own.exists()) continue;
     rank.own.file = (folder / rank.own.file).lexically_normal().string();  // an absolute one stays
     const auto [known, isNew] = read.try_emplace(rank.own.file);
-    if (isNew) known->second = std::make_shared<const Profile>(parseProfile(readFile(rank.own.file), rank.own.file));
+    if (isNew) known->second = std::make_shared<const Profile>(loadProfile(rank.own.file));
     rank.own.costs = known->second;
   }
 }
@@ -106,7 +108,7 @@ Cluster loadCluster(const std::string& nameOrFile) {
     throw UsageError(fmt::format("There is no link {} for cluster {}; links are {}.", nameOrFile.substr(plus + 1), cluster.name, known));
   }
   const auto read = [](const std::string& file, std::string origin) {
-    Cluster cluster = parseCluster(readFile(file), file);
+    Cluster cluster = parseCluster(readAs(FileKind::Cluster, file), file);
     readRankProfiles(cluster, fs::path(absolutePath(file)).parent_path());
     cluster.origin = std::move(origin);
     return cluster;

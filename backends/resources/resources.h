@@ -8,12 +8,16 @@
 #include "simulator/costs/cluster.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/model_graph.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 
 /// Reads a model; several archives are parts exported one per stage, in order. A layer table (`isLayerTableName`) becomes a chain
 /// (`chainOf`), and so does a job (`layersOf`).
 [[nodiscard]] ModelGraph loadModel(const std::vector<std::string>& paths);
+/// A plan's file, and a profile's. Throw UsageError for files that are none; of what they are instead, see `requireKind`.
+[[nodiscard]] Plan loadPlan(const std::string& path);
+[[nodiscard]] Profile loadProfile(const std::string& path);
 
 /// Names of the presets in `resources/clusters`, sorted.
 [[nodiscard]] std::vector<std::string> clusterPresets();

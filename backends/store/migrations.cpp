@@ -14,6 +14,7 @@
 #include "backends/host/paths.h"
 #include "backends/store/schema_sql.h"
 #include "backends/store/store_errors.h"
+#include "backends/store/store_kind.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -99,7 +100,7 @@ void createStore(SQLite::Database& db) {
 
 int storeVersion(SQLite::Database& db, const std::string& path) {
   const int version = numberOf(db, "PRAGMA user_version");
-  if (numberOf(db, "PRAGMA application_id") != kStoreApplication || version < 1) throw UsageError(noRunStore(path));
+  if (numberOf(db, "PRAGMA application_id") != kRunsApplication || version < 1) throw UsageError(noRunStore(path));
   return version;
 }
 

@@ -11,7 +11,6 @@ class Database;
 
 namespace pw {
 
-inline constexpr int kStoreApplication = 0x50777274;  ///< of resources/schema.sql
 /// A new fact about runs (`kRunColumns`) makes a new version by itself; another change of what is stored raises the number here.
 inline constexpr int kStoreVersion = std::max(2, kRunColumnsVersion);
 

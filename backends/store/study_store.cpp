@@ -16,6 +16,7 @@
 
 #include "backends/host/paths.h"
 #include "backends/store/store_errors.h"
+#include "backends/store/store_kind.h"
 #include "schedules/error.h"
 #include "simulator/search/search.h"
 
@@ -23,8 +24,7 @@ namespace pw {
 namespace {
 
 constexpr std::chrono::milliseconds kLockWait{30'000};
-constexpr int kApplicationId = 0x70775374;  ///< of SQLite's header: a study of Pipewright
-constexpr int kStudyVersion = 3;            ///< of the tables; versions 1 and 2 lack columns, see `migrate`
+constexpr int kStudyVersion = 3;  ///< of the tables; versions 1 and 2 lack columns, see `migrate`
 using Value = StudyValue;
 
 /// A column of the table `point`, of the CSV too. `read`: of a result's; a point follows from its number.
@@ -176,7 +176,7 @@ struct StudyStore::Database {
         SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
         if (db->execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
           db->exec(schema());
-          db->exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
+          db->exec(fmt::format("PRAGMA application_id = {}", kStudyApplication));
           SQLite::Statement insert(*db, fmt::format("INSERT INTO study VALUES ({}, ?, ?)", kStudyVersion));
           insert.bind(1, made->first);
           insert.bind(2, made->second);
@@ -184,7 +184,7 @@ struct StudyStore::Database {
         }
         transaction.commit();
       }
-      if (db->execAndGet("PRAGMA application_id").getInt() != kApplicationId)
+      if (db->execAndGet("PRAGMA application_id").getInt() != kStudyApplication)
         throw UsageError(fmt::format("{} is not a study; name a file that `search --study` wrote, or a new one.", path));
       migrate();
       SQLite::Statement read(*db, "SELECT text, inputs FROM study");
@@ -341,15 +341,6 @@ std::vector<std::pair<std::string, std::int64_t>> StudyStore::problems(int most)
     while (query.executeStep()) problems.emplace_back(query.getColumn(0).getString(), query.getColumn(1).getInt64());
     return problems;
   });
-}
-
-bool isStudy(const std::string& path) {
-  try {
-    SQLite::Database db(path, SQLite::OPEN_READONLY, static_cast<int>(kLockWait.count()));
-    return db.execAndGet("PRAGMA application_id").getInt() == kApplicationId;
-  } catch (const SQLite::Exception&) {  // no database, or none that can be read: whoever opens it next says why
-    return false;
-  }
 }
 
 std::vector<StudyField> fieldsOf(const StudyRow& row) {

@@ -74,9 +74,6 @@ class StudyStore {
   Study study_;
 };
 
-/// Whether the file is one. False for what cannot be read.
-[[nodiscard]] bool isStudy(const std::string& path);
-
 /// A row's figures by their names in file and CSV: the point's, then its result's.
 using StudyValue = std::variant<std::int64_t, double, std::string>;
 struct StudyField {

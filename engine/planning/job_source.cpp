@@ -8,7 +8,8 @@
 
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
-#include "backends/resources/model_kind.h"
+#include "backends/resources/file_kind.h"
+#include "backends/resources/resources.h"
 #include "backends/store/run_store.h"
 #include "backends/traces/import.h"
 #include "schedules/error.h"
@@ -41,7 +42,7 @@ std::pair<std::int64_t, std::int64_t> rangeOf(const std::string& steps) {
 }
 
 MeasuredJob ofPlan(const std::string& path) {
-  const Plan plan = parsePlan(readFile(path), path);
+  const Plan plan = loadPlan(path);
   MeasuredJob measured;
   measured.name = plan.modelName.empty() ? std::filesystem::path(path).stem().string() : plan.modelName;
   measured.steps.push_back({"predicted step", simulate(plan.schedule, plan.costs), {}});
@@ -69,11 +70,19 @@ MeasuredJob ofStore(const JobOptions& options) {
   return measured;
 }
 
+/// `Plan`, `Job`, `RunStore`, or else `Trace`.
+FileKind sourceKindOf(const JobOptions& options) {
+  if (!options.store.empty()) return FileKind::RunStore;
+  if (options.paths.size() > 1) return FileKind::Trace;
+  const FileKind kind = fileKindOf(options.paths.front());
+  return kind == FileKind::Plan || kind == FileKind::Job ? kind : FileKind::Trace;
+}
+
 /// Where the model is cut; nothing: not known, of traces.
 std::optional<ModelCut> cutOfSource(const JobOptions& options) {
-  if (!options.store.empty()) return cutOf(RunStore(options.store, RunStore::Mode::ReadOnly).load(options.run).plan);
-  const std::string& path = options.paths.front();
-  return isPlanFile(path) ? cutOf(parsePlan(readFile(path), path)) : std::nullopt;
+  const FileKind kind = sourceKindOf(options);
+  if (kind == FileKind::RunStore) return cutOf(RunStore(options.store, RunStore::Mode::ReadOnly).load(options.run).plan);
+  return kind == FileKind::Plan ? cutOf(loadPlan(options.paths.front())) : std::nullopt;
 }
 
 std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress& progress) {
@@ -84,38 +93,36 @@ std::optional<MeasuredJob> ofTraces(const JobOptions& options, const JobProgress
 void requireOneSource(const JobOptions& options) {
   if (options.paths.empty() == options.store.empty())
     throw UsageError("name a trace, a job or a plan, or a run store with --store, and only one of these");
-  for (const std::string& path : options.paths) {
-    const bool isPlan = isPlanFile(path);
-    if (options.paths.size() > 1 && (isPlan || isJobFile(path)))
-      throw UsageError(
-          fmt::format("{} is a {}, which stands alone; give it by itself, or only traces of one job", path, isPlan ? "plan" : "job"));
+  if (options.paths.size() > 1) {
+    for (const std::string& path : options.paths) {
+      if (const FileKind kind = fileKindOf(path); kind == FileKind::Plan || kind == FileKind::Job)
+        throw UsageError(fmt::format("{} is {}, which stands alone; give it by itself, or only traces of one job", path, nameOf(kind)));
+    }
+  } else if (options.paths.size() == 1 && !isFolder(options.paths.front())) {
+    requireKind(options.paths.front(), {FileKind::Trace, FileKind::Job, FileKind::Plan});
   }
-  const bool traces =
-      options.store.empty() && (options.paths.size() > 1 || !(isJobFile(options.paths.front()) || isPlanFile(options.paths.front())));
-  if (!options.patterns.empty() && !traces) throw UsageError("--patterns is for names in traces; a job, a plan or a run has none, omit it");
+  if (!options.patterns.empty() && sourceKindOf(options) != FileKind::Trace)
+    throw UsageError("--patterns is for names in traces; a job, a plan or a run has none, omit it");
 }
 
 }  // namespace
 
 std::shared_ptr<const Job> jobOfModel(const std::vector<std::string>& models) {
-  const ModelKind kind = kindOfModel(models);
-  const bool isJob = kind == ModelKind::Job || kind == ModelKind::Trace;
+  const FileKind kind = modelKindOf(models);
+  const bool isJob = kind == FileKind::Job || kind == FileKind::Trace;
   return isJob ? std::make_shared<const Job>(*loadJob({.paths = models})) : nullptr;
 }
 
 ModelGraph jobModel(const Job& job, const std::string& path) { return chainOf(layersOf(job), absolutePath(path)); }
 
-bool isJobFile(const std::string& path) { return looksLikeJob(headOf(path)); }
-
-bool isPlanFile(const std::string& path) { return headOf(path).find("\"pipewright-plan\"") != std::string::npos; }
-
 std::optional<MeasuredJob> measuredJob(const JobOptions& options, const JobProgress& progress) {
   requireOneSource(options);
-  if (!options.store.empty()) return ofStore(options);
-  const std::string& first = options.paths.front();
-  const bool one = options.paths.size() == 1;
-  if (one && isJobFile(first)) throw UsageError(fmt::format("{} is a job, which holds times and no spans; give the trace it is of", first));
-  return one && isPlanFile(first) ? std::optional(ofPlan(first)) : ofTraces(options, progress);
+  const FileKind kind = sourceKindOf(options);
+  if (kind == FileKind::RunStore) return ofStore(options);
+  if (kind == FileKind::Plan) return ofPlan(options.paths.front());
+  if (kind == FileKind::Job)
+    throw UsageError(fmt::format("{} is a job, which holds times and no spans; give the trace it is of", options.paths.front()));
+  return ofTraces(options, progress);
 }
 
 namespace {
@@ -138,9 +145,8 @@ Job jobWithReasons(const MeasuredJob& measured) {
 
 std::optional<Job> loadJob(const JobOptions& options, const JobProgress& progress) {
   requireOneSource(options);
-  const bool stored = options.paths.size() == 1 && isJobFile(options.paths.front());
   std::optional<Job> job;
-  if (stored) {
+  if (sourceKindOf(options) == FileKind::Job) {
     job = parseJob(readFile(options.paths.front()), options.paths.front());
   } else {
     std::optional<MeasuredJob> measured = measuredJob(options, progress);
@@ -168,7 +174,8 @@ std::size_t typicalStep(const std::vector<std::string>& names, const std::vector
 }
 
 StandingStep standingStep(const JobOptions& options) {
-  if (options.store.empty() && options.paths.size() == 1 && isJobFile(options.paths.front())) {
+  requireOneSource(options);
+  if (sourceKindOf(options) == FileKind::Job) {
     const Job job = *loadJob(options);
     const JobShape shape(job);
     JobReplay replay;

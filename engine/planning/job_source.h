@@ -40,15 +40,10 @@ using JobProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
 /// The steps of that range, as of `JobOptions::steps`; empty: all. Throws UsageError where the job has none of them.
 [[nodiscard]] Job withSteps(Job job, const std::string& steps);
 
-/// The job that a model's file is, or the trace of it (`kindOfModel`); nothing for other models, and where the file is not there.
+/// The job that a model's file is, or the trace of it (`modelKindOf`); nothing for other models, and where the file is not there.
 [[nodiscard]] std::shared_ptr<const Job> jobOfModel(const std::vector<std::string>& models);
 /// The job as a model, of equal parts of its stages (`layersOf`), that this file is of.
 [[nodiscard]] ModelGraph jobModel(const Job& job, const std::string& path);
-
-/// Whether the file is a job (JSON), by its content.
-[[nodiscard]] bool isJobFile(const std::string& path);
-/// Whether the file is a plan, by its content.
-[[nodiscard]] bool isPlanFile(const std::string& path);
 
 /// The step that stands for a recording, by the names and durations of all (at least one): the median of those that do not warm up, which
 /// names say (`warmsUp`); where none does, the first warms up, unless `afterWarmUp`. As of `medianPosition`.

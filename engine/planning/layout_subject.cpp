@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "backends/host/paths.h"
-#include "backends/resources/model_kind.h"
+#include "backends/resources/file_kind.h"
 #include "backends/resources/resources.h"
 #include "engine/planning/layer_costs.h"
 #include "schedules/error.h"
@@ -73,7 +73,7 @@ ExaminedLayout examineLayout(const LayoutOptions& o) {
   result.refusal = refusalOfMicrobatches(result.ranks, result.chunks, result.microbatches, o.group);
   std::optional<LaidOutTable> laidOut;
   if (!o.table.empty()) {
-    if (pathExists(o.table) && kindOfModel({o.table}) == ModelKind::Archives)
+    if (pathExists(o.table) && modelKindOf({o.table}) == FileKind::Model)
       throw UsageError(fmt::format("{} is neither a layer table nor a job or trace; give a .json or .csv file, or a trace", o.table));
     LayerTable table = tableOf(loadModel({o.table}));
     const bool isToldLayers = isOfJob(table) && o.layers;

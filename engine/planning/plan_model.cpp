@@ -117,7 +117,7 @@ LayerOptions layersOfPlan(const PlanOptions& o) {
 Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_t microbatch, int ranks, const Tell& tell) {
   if (o.profileAtHand || !o.profile.empty()) {
     const std::string source = o.profileAtHand ? "The profile" : o.profile;
-    Profile profile = o.profileAtHand ? *o.profileAtHand : parseProfile(readFile(o.profile), o.profile);
+    Profile profile = o.profileAtHand ? *o.profileAtHand : loadProfile(o.profile);
     if (profile.nodes.size() != graph.nodes.size())
       throw UsageError(fmt::format("{} is not a profile of {}; profile this model.", source, graph.name));
     if (profile.microbatch != microbatch) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backends/host/files.h"
+#include "backends/resources/file_kind.h"
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
@@ -78,7 +79,7 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
 }
 
 Schedule readSchedule(const std::string& path, Letters letters) {
-  return parseCsv(readFile(path), std::filesystem::path(path).stem().string(), path, letters);
+  return parseCsv(readAs(FileKind::Schedule, path), std::filesystem::path(path).stem().string(), path, letters);
 }
 
 std::string shapeLine(const Schedule& schedule) {

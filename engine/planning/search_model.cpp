@@ -33,7 +33,7 @@ namespace {
 /// The profiles of files and those at hand. Throws UsageError where they are not of this model, or do not go together.
 std::vector<std::shared_ptr<const Profile>> givenProfiles(const SearchOptions& o, const ModelGraph& graph) {
   std::vector<std::pair<std::string, std::shared_ptr<const Profile>>> given;
-  for (const std::string& file : o.profiles) given.emplace_back(file, std::make_shared<Profile>(parseProfile(readFile(file), file)));
+  for (const std::string& file : o.profiles) given.emplace_back(file, std::make_shared<Profile>(loadProfile(file)));
   for (const Profile& profile : o.profilesAtHand)
     given.emplace_back(fmt::format("profile {}", given.size() + 1), std::make_shared<Profile>(profile));
   std::vector<std::shared_ptr<const Profile>> profiles;

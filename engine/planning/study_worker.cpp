@@ -96,7 +96,7 @@ StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), 
     if (!study.profiles.empty() && !layers) {
       std::vector<std::shared_ptr<const Profile>> profiles;
       for (const std::string& file : study.profiles) {
-        auto profile = std::make_shared<const Profile>(parseProfile(readFile(studyPath(folder_, file)), file));
+        auto profile = std::make_shared<const Profile>(loadProfile(studyPath(folder_, file)));
         if (profile->nodes.size() != graph->nodes.size() || profile->model != graph->name) continue;
         used.insert(file);
         for (const auto& other : profiles) requireTogether(*other, *profile, file);

@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "backends/host/files.h"
+#include "backends/resources/file_kind.h"
+#include "backends/resources/resources.h"
 #include "backends/traces/formats.h"
 #include "engine/planning/job_source.h"
 #include "engine/planning/job_subject.h"
@@ -365,7 +367,7 @@ Subject subjectOf(Schedule schedule, const SubjectOptions& o) {
   if (isFromJob(o)) return limited(jobSubject(std::move(schedule), o), o);
   if (!o.layers.empty()) return limited(layerSubject(std::move(schedule), o), o);
   if (o.costs.empty()) return limited(withTimes(std::move(schedule), o), o);
-  return limited(withProblem(std::move(schedule), parseProblem(readFile(o.costs), o.costs), o), o);
+  return limited(withProblem(std::move(schedule), parseProblem(readAs(FileKind::Problem, o.costs), o.costs), o), o);
 }
 
 Subject subjectOf(const SubjectOptions& o) {
@@ -379,9 +381,7 @@ Subject subjectOf(const SubjectOptions& o) {
   }
   if (o.letters && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
   refuseTimesBesideCosts(o);
-  if (!o.plan.empty() && (isJobFile(o.plan) || isCertainlyTrace(o.plan)))
-    throw UsageError(fmt::format("{} is a job or trace, and no plan; simulate it with --costs-from {}", o.plan, o.plan));
-  if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
+  if (!o.plan.empty()) return subjectOf(loadPlan(o.plan), o);
   if (o.costs.empty() && madeSchedule(o.schedule) != nullptr) {
     SubjectOptions shaped = o;
     if (isFromJob(o)) shaped.shape = jobShape(o);
@@ -390,7 +390,7 @@ Subject subjectOf(const SubjectOptions& o) {
   if (isFromJob(o)) return limited(jobSubject(o), o);
   if (!o.layers.empty()) return limited(layerSubject(scheduleOf(o, o.shape), o), o);
   if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);
-  const ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
+  const ProblemFile problem = parseProblem(readAs(FileKind::Problem, o.costs), o.costs);
   if (madeSchedule(o.schedule) != nullptr) return ordered(limited(withProblem(serialFor(problem, o), problem, o), o), problem, o);
   Schedule schedule = scheduleFor(problem, o);
   return limited(withProblem(std::move(schedule), problem, o), o);

@@ -9,6 +9,7 @@
 #include "backends/checkpoints/writer.h"
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
+#include "backends/resources/resources.h"
 #include "backends/store/run_store.h"
 #include "backends/torch/backend.h"
 #include "backends/torch/wheel.h"
@@ -60,7 +61,7 @@ void takeModels(const RunRequest& o, Plan& plan) {
 }
 
 PlanToRun planToRun(const RunRequest& o) {
-  Plan plan = parsePlan(readFile(o.plan), o.plan);
+  Plan plan = loadPlan(o.plan);
   if (!o.synthetic && !plan.profile.sent.empty()) {
     throw UsageError(
         fmt::format("{} is of layer table {}, which has no operators to run; add --synthetic to emulate it, or plan the model's archive.",

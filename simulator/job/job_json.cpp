@@ -258,13 +258,6 @@ std::string toJson(const Job& job) {
       listOf(operations), listOf(typicalJson(job)), listOf(steps));
 }
 
-bool looksLikeJob(std::string_view begin) {
-  const std::size_t at = begin.find("\"format\"");
-  return at != std::string_view::npos && begin.find('{') < at &&
-         begin.substr(0, at).find_first_not_of("{ \r\n\t\xEF\xBB\xBF") == std::string_view::npos &&
-         begin.substr(at).find(fmt::format("\"{}\"", kFormat)) < 24;
-}
-
 Job parseJob(std::string_view text, const std::string& source) {
   const JsonDocument document{source, "job", "import the trace again with `pipewright import TRACE --out job.json`"};
   const Json parsed = document.parse(text);

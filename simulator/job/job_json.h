@@ -11,9 +11,6 @@ namespace pw {
 /// back. Lists of numbers stand on one line. Linear.
 [[nodiscard]] std::string toJson(const Job& job);
 
-/// Whether a text that begins so is a job's.
-[[nodiscard]] bool looksLikeJob(std::string_view begin);
-
 /// Reads that JSON; `source` names it in errors. Throws UsageError naming the place of what is missing, too large, contradictory, or of an
 /// unknown version, and where the schedule does not run. Linear.
 [[nodiscard]] Job parseJob(std::string_view text, const std::string& source);

@@ -13,11 +13,10 @@
 #include "app/gui/document/dumps.h"
 #include "app/gui/document/job_design.h"
 #include "app/gui/document/project.h"
-#include "backends/dumps/read.h"
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
+#include "backends/resources/file_kind.h"
 #include "backends/resources/resources.h"
-#include "backends/store/study_store.h"
 #include "backends/store/trace_blob.h"
 #include "backends/traces/formats.h"
 #include "backends/traces/import.h"
@@ -29,7 +28,6 @@
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "simulator/costs/layer_chain.h"
-#include "simulator/costs/megatron_log.h"
 #include "simulator/job/reduction_groups.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
@@ -321,31 +319,36 @@ std::shared_ptr<Loaded> loadProject(const std::string& path, const std::function
   return loaded;
 }
 
-/// Whether the text begins as a table of layers, in either form.
-bool isLayerTable(const std::string& extension, const std::string& head) {
-  const bool costs = head.find("forward_ns") != std::string::npos;
-  if (extension == ".csv") return costs;
-  return extension == ".json" && costs && head.find("\"layers\"") != std::string::npos &&
-         head.find("\"pipewright-plan\"") == std::string::npos;
-}
-
-bool isCluster(const std::string& head) {
-  return head.find("\"device\"") != std::string::npos && head.find("\"peak_flops\"") != std::string::npos;
-}
-
 std::string joinedTraceEndings() {
   std::string text;
   for (const std::string& ending : traceEndings()) text += (text.empty() ? "" : ", ") + ending;
   return text;
 }
 
-/// Whether its content alone says that it is a trace; JSON may be much else.
-bool isCertainlyTrace(const std::string& path) {
-  const auto format = traceFormatOf(path);
-  return format && *format != TraceFormat::Chrome && *format != TraceFormat::Primus;
+/// Says what it is, and where it is used.
+[[noreturn]] void refuseKind(const std::string& path) {
+  const FileKind kind = fileKindOf(path);
+  throw UsageError(fmt::format("{} is {}, which is not opened here; {}.", path, nameOf(kind), useOf(kind, path)));
 }
 
-bool isStore(const std::string& head) { return head.starts_with("SQLite format 3"); }
+/// Of content that says nothing: by its name, or of JSON, in the hope that it is a trace.
+std::shared_ptr<Loaded> loadByName(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress,
+                                   const std::string& cluster) {
+  const std::string& first = paths.front();
+  if (isFolder(first)) return loadTraces(paths, progress);
+  const std::string extension = extensionOf(first), head = headOf(first);
+  if (head.empty()) throw UsageError(first + " is empty; choose another file.");
+  if (extension == ".pt2") return loadArchives(paths, cluster);
+  if (extension == ".csv") return loadSchedule(first);
+  if (extension == ".pwproj") return loadProject(first, progress);
+  if (head.starts_with("SQLite format 3")) static_cast<void>(RunStore(first, RunStore::Mode::ReadOnly).list());  // for what it refuses
+  const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  const bool isJson = mark != std::string::npos && (head[mark] == '{' || head[mark] == '[');
+  if (isJson || head.starts_with("\x1f\x8b")) return loadTraces(paths, progress);  // or compressed
+  throw UsageError("Unsupported file type: " + first +
+                   "; open a model (.pt2), a layer table (.json, .csv), a plan or cluster (.json), a trace (" + joinedTraceEndings() +
+                   "), a schedule (.csv), a project (.pwproj) or a run store or study (.db).");
+}
 
 }  // namespace
 
@@ -374,8 +377,7 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
     std::vector<std::string> others;
     std::string given;
     for (const std::string& path : paths) {
-      const bool isOfCluster = extensionOf(path) == ".json" && isCluster(headOf(path));
-      isOfCluster ? void(given = absolutePath(path)) : others.push_back(path);
+      fileKindOf(path) == FileKind::Cluster ? void(given = absolutePath(path)) : others.push_back(path);
     }
     if (!given.empty() && !others.empty()) {
       static_cast<void>(loadCluster(given));  // for what it refuses
@@ -386,49 +388,35 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
     }
   }
   const std::string& first = paths.front();
-  if (holdDumps(first)) return loadDumps(paths);
-  if (isFolder(first)) return loadTraces(paths, progress);
-  const std::string extension = extensionOf(first), head = headOf(first);
-  if (head.empty()) throw UsageError(first + " is empty; choose another file.");
-  if (isCertainlyTrace(first)) return loadTraces(paths, progress);
-  if (isStore(head) && isStudy(first)) {
-    auto loaded = std::make_shared<Loaded>();
-    loaded->study = QString::fromStdString(absolutePath(first));
-    return loaded;
+  auto loaded = std::make_shared<Loaded>();
+  switch (fileKindOf(first)) {
+    case FileKind::Model:
+    case FileKind::LayerTable: return loadArchives(paths, cluster);
+    case FileKind::Plan: return loadPlan(first);
+    case FileKind::Project: return loadProject(first, progress);
+    case FileKind::Schedule: return loadSchedule(first);
+    case FileKind::Trace: return loadTraces(paths, progress);
+    case FileKind::Dump: return loadDumps(paths);
+    case FileKind::Job: {
+      const auto basis = readJob({.paths = {absolutePath(first)}}, progress);
+      return basis ? planOfJob(basis) : nullptr;
+    }
+    case FileKind::Cluster:
+      static_cast<void>(loadCluster(absolutePath(first)));
+      loaded->cluster = QString::fromStdString(absolutePath(first));
+      return loaded;
+    case FileKind::StudyResults: loaded->study = QString::fromStdString(absolutePath(first)); return loaded;
+    case FileKind::RunStore:
+      static_cast<void>(RunStore(first, RunStore::Mode::ReadOnly).list());
+      loaded->store = QString::fromStdString(absolutePath(first));
+      return loaded;
+    case FileKind::MeasuredLayers:
+    case FileKind::Profile:
+    case FileKind::Problem:
+    case FileKind::Study: refuseKind(first);
+    case FileKind::Unknown: break;
   }
-  if (isStore(head)) {
-    static_cast<void>(RunStore(first, RunStore::Mode::ReadOnly).list());
-    auto loaded = std::make_shared<Loaded>();
-    loaded->store = QString::fromStdString(absolutePath(first));
-    return loaded;
-  }
-  if (extension == ".json" && isJob(head)) {
-    const auto basis = readJob({.paths = {absolutePath(first)}}, progress);
-    return basis ? planOfJob(basis) : nullptr;
-  }
-  if (extension == ".pt2" || head.starts_with("PK") || isLayerTable(extension, head)) return loadArchives(paths, cluster);
-  if (extension == ".csv") return loadSchedule(first);
-  if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first, progress);
-  if (head.starts_with("\x1f\x8b")) return loadTraces(paths, progress);  // compressed
-  const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-  const bool isJson = mark != std::string::npos && (head[mark] == '{' || head[mark] == '[');
-  if ((!isJson && head.find("forward_compute_time") != std::string::npos) || isMegatronLog(head))
-    throw UsageError(fmt::format("{} has measured layers; `pipewright import {} --out layers.json` makes a table of them: open that.",
-                                 first, fs::path(first).filename().string()));
-  if (!isJson) {
-    throw UsageError("Unsupported file type: " + first +
-                     "; open a model (.pt2), a layer table (.json, .csv), a plan or cluster (.json), a trace (" + joinedTraceEndings() +
-                     "), a schedule (.csv), a project (.pwproj) or a run store or study (.db).");
-  }
-  const bool plan = head.find("\"pipewright-plan\"") != std::string::npos;
-  if (plan && head[mark] == '{') return loadPlan(first);
-  if (isCluster(head)) {
-    static_cast<void>(loadCluster(absolutePath(first)));
-    auto loaded = std::make_shared<Loaded>();
-    loaded->cluster = QString::fromStdString(absolutePath(first));
-    return loaded;
-  }
-  return loadTraces(paths, progress);
+  return loadByName(paths, progress, cluster);
 }
 
 }  // namespace pw::gui

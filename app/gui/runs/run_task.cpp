@@ -13,6 +13,7 @@
 #include "app/gui/common/json_object.h"
 #include "app/gui/runs/child.h"
 #include "backends/host/files.h"
+#include "backends/resources/resources.h"
 #include "engine/live_spans.h"
 #include "simulator/timeline/fill.h"
 
@@ -126,7 +127,7 @@ RunTask::RunTask(QObject* parent) : QObject(parent), d(std::make_unique<Private>
     }
     d->finish.start(tr("Read the profile"),
                     [this, path = d->file(QStringLiteral("profile.json")).toStdString()](JobControl&) -> std::function<void()> {
-                      auto profile = std::make_shared<const Profile>(parseProfile(readFile(path), path));
+                      auto profile = std::make_shared<const Profile>(loadProfile(path));
                       return [this, profile] {
                         d->kind = Private::Kind::None;
                         emit profileEnded(profile, {});

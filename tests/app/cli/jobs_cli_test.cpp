@@ -110,7 +110,7 @@ TEST(JobsCli, SearchesWithAJobsStagesCutAnew) {
   for (const char* tool : {"megatron", "torchtitan"})
     EXPECT_THAT(call({"export", plan, "--to", tool, "--out", folder.file(tool)}).err,
                 HasSubstr("or plan a table of the model's layers instead"));
-  EXPECT_THAT(call({"export", job, "--to", "megatron"}).err, HasSubstr("is a job, of which a plan is made by `pipewright search"));
+  EXPECT_THAT(call({"export", job, "--to", "megatron"}).err, HasSubstr("is a job, not a plan; predict its step with `pipewright simulate"));
   EXPECT_THAT(call({"layout", "--check", "Ettt|ttt|ttt|tttL", "--layers", job}).err, HasSubstr("plan a table of the model's layers"));
 }
 
@@ -405,12 +405,12 @@ TEST(JobsCli, SaysWhatAFileIsAndWhatToGiveInstead) {
            {{"plan", two}, "import each job by itself"},
            {{"layout", "--check", "Ett|ttL", "--layers", "none.json"},
             "annot read none.json (No such file or directory); give the path of a readable file"},
-           {{"simulate", one}, "rank0.json.gz is a job or trace, and no plan; simulate it with --costs-from "},
-           {{"simulate", kTorch}, "1f1b is a job or trace, and no plan; simulate it with --costs-from "},
+           {{"simulate", one}, "rank0.json.gz is a trace, not a plan; predict its step with "},
+           {{"simulate", kTorch}, "1f1b is a trace, not a plan; predict its step with "},
            {{"explain", job, one}, "job.json is a job, which stands alone; give it by itself, or only traces of one job"},
-           {{"export", one, "--to", "megatron"}, "rank0.json.gz is a trace, of which a plan is made by `pipewright search --costs-from "},
-           {{"export", kTorch, "--to", "megatron"}, "1f1b is a trace, of which a plan is made by `pipewright search --costs-from "},
-           {{"export", model, "--to", "megatron"}, "gpt_small.pt2 is a model, of which a plan is made by `pipewright plan "},
+           {{"export", one, "--to", "megatron"}, "rank0.json.gz is a trace, not a plan; predict its step with "},
+           {{"export", kTorch, "--to", "megatron"}, "1f1b is a trace, not a plan; predict its step with "},
+           {{"export", model, "--to", "megatron"}, "gpt_small.pt2 is a model, not a plan; plan it with `pipewright plan "},
            {{"plan", text}, "is not a torch.export archive: it is too small to be a zip file; give one"},
            {{"hang", empty},
             "empty.json is empty, no dump of torch's Flight Recorder, NCCL RAS or this program; give what one of these wrote"},

@@ -261,7 +261,7 @@ TEST_F(LayoutCommand, NamesTheCutsThatTorchtitanTakes) {
     EXPECT_EQ(test::call({"export", plan, "--to", "torchtitan", "--out", out}).status, 0) << said;
     for (const char* tool : {"megatron", "torchtitan", "svg"})
       EXPECT_THAT(refusal({"export", table, "--to", tool, "--out", out}),
-                  HasSubstr("is a layer table, of which a plan is made by `pipewright plan"));
+                  HasSubstr("is a layer table, not a plan; plan it with `pipewright plan"));
   }
 }
 

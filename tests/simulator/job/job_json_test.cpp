@@ -50,8 +50,6 @@ TEST(JobJson, RoundTrips) {
   EXPECT_EQ(made.operations[0].name, "params-all-gather");
   EXPECT_EQ(made.operations[0].after, (std::vector<std::int32_t>{0, 0}));
   const std::string text = toJson(made);
-  EXPECT_TRUE(looksLikeJob(text));
-  EXPECT_FALSE(looksLikeJob("{\"version\": 1}"));
   EXPECT_EQ(parseJob(text, "job.json"), made);
   EXPECT_EQ(toJson(parseJob(text, "job.json")), text);
 }
