@@ -262,7 +262,7 @@ ExplainedTable stallTable(const JobShape& shape, const Job& job, const JobExplan
   std::ranges::stable_sort(stalls, std::ranges::greater(), &Stall::lost);
   ExplainedTable table{ExplainTopic::Stalls, {{"stalls"}}, {}};
   for (const Stall& stall : stalls)
-    table.rows.push_back({{toString(shape, job, stall)}, shareOf(stall.lost, job.steps[stall.step].step), places.ofStall(stall)});
+    table.rows.push_back({{toString(shape, job, stall)}, shareOf(stall.lost, explanation.usual.step), places.ofStall(stall)});
   return table;
 }
 

@@ -136,6 +136,21 @@ void sharePairs(const JobShape& shape, StepSpans& spans) {
   }
 }
 
+/// Notes which actions a reduction of their whole rank follows at once.
+void holdMessages(const Trace& trace, const JobShape& shape, StepSpans& spans) {
+  std::map<std::pair<std::size_t, Ns>, Ns> reductions;  // by worker and start: the end
+  for (const Span& span : trace.spans) {
+    if (span.kind == SpanKind::ReduceGrad && !isBeside(span) && span.rank.index() < shape.workers)
+      reductions.emplace(std::pair(span.rank.index(), span.start), span.end);
+  }
+  for (std::size_t copy = 0, i = 0; copy < shape.copies && !reductions.empty(); ++copy) {
+    for (std::size_t s = 0; s < shape.slotsOfCopy(); ++s, ++i) {
+      const auto next = reductions.find({copy * shape.ranks + shape.copySlots[s].rank.index(), spans.end[i]});
+      if (next != reductions.end()) spans.held[i] = next->second;
+    }
+  }
+}
+
 /// From when each message's transfer ended, as a prediction shows it, to how long it took from the end of the sender's action: with the
 /// latency that comes after, which is what receivers still waited for then, since a prediction has no hosts. Where none of a link waited,
 /// its latency made no difference and is not known.
@@ -234,6 +249,7 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
   spans.start.assign(shape.allSlots(), kUnknownTime);
   spans.end.assign(shape.allSlots(), kUnknownTime);
   spans.message.assign(shape.allSlots(), kUnknownTime);
+  spans.held.assign(shape.allSlots(), kUnknownTime);
   for (const Span& span : step.trace.spans) {
     const bool message = isMessage(span.kind);
     if (!isCompute(span.kind) && !(message && knowsMessages())) continue;
@@ -263,6 +279,7 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
   }
   const auto missing = std::ranges::find(spans.end, kUnknownTime);
   if (missing == spans.end.end()) {
+    holdMessages(step.trace, shape, spans);
     sharePairs(shape, spans);
     if (isPredicted()) timePredictedMessages(shape, spans);
     return spans;

@@ -87,7 +87,10 @@ void Separator::addActions(Slack& slack) {
       step_.messages[i] = slot.crosses ? spans_.message[i] : kUnknownTime;
       Ns ready = own;
       if (slot.producer >= 0) {
-        const Ns made = spans_.end[base + static_cast<std::size_t>(slot.producer)];
+        const std::size_t producer = base + static_cast<std::size_t>(slot.producer);
+        // A program that waited for the reduction sends after it; one that did not has sent before.
+        const Ns made = slot.crosses && spans_.held[producer] >= 0 && spans_.held[producer] <= spans_.start[i] ? spans_.held[producer]
+                                                                                                               : spans_.end[producer];
         const bool timed = step_.messages[i] >= 0;
         if (slot.crosses && !timed && made >= own) {  // for what it waited after that cannot be told from one step
           step_.messages[i] = std::max<Ns>(0, spans_.start[i] - made);

@@ -13,6 +13,8 @@ namespace pw {
 /// timed).
 struct StepSpans {
   std::vector<Ns> start, end, message;
+  std::vector<Ns>
+      held;  ///< end of a reduction of the whole rank that begins as the action ends, as DDP waits in its last backward; else −1
 };
 
 /// By slot: how long its rank was still busy after the sender of its message had ended, where that was not timed; `kUnknownTime` elsewhere.

@@ -13,8 +13,10 @@
 #include "backends/traces/events/events.h"
 #include "backends/traces/events/transfers.h"
 #include "backends/traces/names/label.h"
+#include "backends/traces/readers/device_times.h"
 #include "backends/traces/readers/distributed_info.h"
 #include "backends/traces/readers/readers.h"
+#include "backends/traces/readers/reduction_waits.h"
 #include "backends/traces/readers/time_text.h"
 #include "backends/traces/readers/window_objects.h"
 #include "backends/traces/readers/windows.h"
@@ -34,7 +36,7 @@ constexpr std::size_t kDeepestNesting = 100'000;            ///< of B events on 
 struct Event {
   std::string_view name, category, process, thread, start, duration, argumentName;
   char phase = 0;
-  std::int64_t from = -1, to = -1, bytes = 0, allocated = -1, deviceType = 0;
+  std::int64_t from = -1, to = -1, bytes = 0, allocated = -1, deviceType = 0, correlation = -1, stream = -1;
 };
 
 void readChromeArguments(json::value value, Event& event) {
@@ -54,16 +56,24 @@ void readChromeArguments(json::value value, Event& event) {
     if (isNamed(key, "bytes")) number(event.bytes);
     if (isNamed(key, "Total Allocated")) number(event.allocated);
     if (isNamed(key, "Device Type")) number(event.deviceType);
+    if (isNamed(key, "correlation")) number(event.correlation);
+    if (isNamed(key, "stream")) number(event.stream);
   }
 }
 
-/// Whether a span's arguments matter: those of this program's own messages and reductions.
+bool isLaunch(std::string_view category) { return category == "cuda_runtime" || category == "cuda_driver"; }
+
+/// Whether a span is one of this program's own messages and reductions.
 bool isOwnCategory(std::string_view category) {
   if (category.empty() || category.size() > 11) return false;
   for (int kind = 0; kind <= static_cast<int>(SpanKind::Store); ++kind) {
     if (category == nameOf(static_cast<SpanKind>(kind))) return true;
   }
   return false;
+}
+
+bool hasUsefulArguments(std::string_view category) {
+  return category.empty() || category == "kernel" || isLaunch(category) || isOwnCategory(category);
 }
 
 /// Reads one object; an error of simdjson where its text is broken.
@@ -94,8 +104,7 @@ simdjson::error_code readChromeEvent(json::object& object, Event& event) {
         break;
       case 'a':
         // Millions of events have arguments that say nothing here.
-        if (isNamed(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category)))
-          readChromeArguments(value, event);
+        if (isNamed(key, "args") && (event.phase != 'X' || hasUsefulArguments(event.category))) readChromeArguments(value, event);
         break;
       default: break;
     }
@@ -117,6 +126,7 @@ class ChromeReader {
   [[nodiscard]] PipelineLabel labelOf(const Event& event, bool own) const;
   void take(const Event& event);
   void takeComplete(const Event& event, const PipelineLabel& label, bool own);
+  void takeOther(const Event& event);
   void takeBegin(const Event& event);
   void takeEnd(const Event& event);
   void takeCounter(const Event& event);
@@ -133,6 +143,8 @@ class ChromeReader {
   const NamePatterns& patterns_;
   FileEvents file_;
   json::parser parser_;
+  DeviceTimes devices_;
+  ReductionWaits waits_;
   std::map<std::tuple<std::int64_t, std::int64_t, bool, bool>, Track> tracks_;  ///< by process, thread, whether a device's, our own
   std::unordered_map<std::string, std::int64_t> texts_;                         ///< numbers of processes and threads that are texts
   std::string lastProcess_, lastThread_;                                        ///< events of a thread often follow each other
@@ -194,6 +206,21 @@ void ChromeReader::takeComplete(const Event& event, const PipelineLabel& label, 
     return;
   }
   add(label, trackOf(event, event.category == "gpu_user_annotation", own), *start, *duration, event);
+}
+
+/// What is no part of the pipeline, but tells when the device did it, or how long backwards wait.
+void ChromeReader::takeOther(const Event& event) {
+  const bool isOperator = event.category == "cpu_op", isKernel = event.category == "kernel", launches = isLaunch(event.category);
+  if (!isOperator && !isKernel && !launches && !isHostCollective(event.name)) return;
+  const auto start = nanoseconds(event.start), duration = nanoseconds(event.duration);
+  if (!start || !duration || *duration < 0 || *duration > kLongestDuration) return;
+  if (isKernel) return devices_.addKernel(event.name, event.correlation, event.stream, *start, *start + *duration);
+  if (launches) return devices_.addLaunch(event.correlation, *start);
+  const std::int64_t process = trackNumber(event.process);
+  if (isOperator)
+    waits_.addOperator(process, trackNumber(event.thread), *start, *start + *duration);
+  else
+    waits_.addCollective(process, *start, *start + *duration);
 }
 
 void ChromeReader::takeBegin(const Event& event) {
@@ -280,7 +307,7 @@ void ChromeReader::take(const Event& event) {
     case 'X': {
       const bool own = isOwnCategory(event.category);
       const PipelineLabel label = labelOf(event, own);
-      if (label.meaning != Meaning::None) takeComplete(event, label, own);
+      label.meaning != Meaning::None ? takeComplete(event, label, own) : takeOther(event);
       break;
     }
     case 'B': takeBegin(event); break;
@@ -363,6 +390,8 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
     throw UsageError(
         fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));
   finish();
+  devices_.apply(file_);
+  waits_.cut(file_);
   cutTransfers(file_);
   return std::move(file_);
 }

@@ -49,15 +49,59 @@ void Launches::addLaunch(std::int64_t process, std::int64_t correlation, Ns time
   rangeOf_.emplace(processNumbers_.at(process) << kCorrelationBits | static_cast<std::uint64_t>(correlation), std::prev(next)->range);
 }
 
-void Launches::addKernel(std::int64_t process, std::int64_t correlation, Ns start, Ns end) {
+void Launches::extend(AnnotatedRange& range, Ns start, Ns end) {
+  range.firstKernel = range.kernels == 0 ? start : std::min(range.firstKernel, start);
+  range.lastKernel = range.kernels == 0 ? end : std::max(range.lastKernel, end);
+  ++range.kernels;
+}
+
+void Launches::addKernel(std::int64_t process, std::int64_t correlation, Ns start, Ns end, std::optional<std::int64_t> stream) {
   const auto number = processNumbers_.find(process);
   if (number == processNumbers_.end() || correlation < 0 || correlation >= (std::int64_t{1} << kCorrelationBits) || end < start) return;
   const auto at = rangeOf_.find(number->second << kCorrelationBits | static_cast<std::uint64_t>(correlation));
   if (at == rangeOf_.end()) return;
   AnnotatedRange& range = ranges_[static_cast<std::size_t>(at->second)];
-  range.firstKernel = range.kernels == 0 ? start : std::min(range.firstKernel, start);
-  range.lastKernel = range.kernels == 0 ? end : std::max(range.lastKernel, end);
-  ++range.kernels;
+  if (stream && range.kind >= 0) {
+    collectives_.push_back({at->second, *stream, start, end});
+  } else {
+    extend(range, start, end);
+  }
+}
+
+void Launches::finish() {
+  std::map<std::pair<std::int64_t, int>, std::int64_t> actions;  // that launched something else, by process and kind
+  for (const AnnotatedRange& range : ranges_) {
+    if (range.kind >= 0 && range.kernels > 0) ++actions[{range.process, range.kind}];
+  }
+  std::map<std::tuple<std::int64_t, std::int64_t, int>, std::set<std::int32_t>> users;  // by process, stream and kind
+  const auto keyOf = [&](const Collective& collective) {
+    const AnnotatedRange& range = ranges_[static_cast<std::size_t>(collective.range)];
+    return std::tuple(range.process, collective.stream, range.kind);
+  };
+  for (const Collective& collective : collectives_) users[keyOf(collective)].insert(collective.range);
+  for (const Collective& collective : collectives_) {
+    AnnotatedRange& range = ranges_[static_cast<std::size_t>(collective.range)];
+    const std::int64_t all = actions[{range.process, range.kind}];
+    const bool isBeside = all > 1 && 2 * std::ssize(users[keyOf(collective)]) <= all;
+    if (!isBeside || range.kernels == 0)
+      extend(range, collective.start, collective.end);
+    else
+      range.reducedUntil = std::max(range.reducedUntil, collective.end);
+  }
+  std::map<std::int64_t, std::set<Ns>> begins;  // of actions' kernels, by process
+  for (const AnnotatedRange& range : ranges_) {
+    if (range.kind >= 0 && range.kernels > 0) begins[range.process].insert(range.firstKernel);
+  }
+  for (AnnotatedRange& range : ranges_) {
+    if (range.reducedUntil == 0) continue;
+    const std::set<Ns>& others = begins.at(range.process);
+    const auto next = others.upper_bound(range.firstKernel);
+    if (range.reducedUntil <= range.lastKernel || (next != others.end() && *next < range.reducedUntil)) range.reducedUntil = 0;
+  }
+}
+
+bool isCollectiveKernel(std::string_view name) {
+  return (name.starts_with("ncclDevKernel") || name.starts_with("ncclKernel")) && name.find("SendRecv") == std::string_view::npos;
 }
 
 }  // namespace pw

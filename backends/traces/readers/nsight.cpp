@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -53,6 +54,7 @@ class NsightReader {
   const NamePatterns& patterns_;
   FileEvents file_;
   std::unordered_map<std::int64_t, PipelineLabel> labels_;  ///< by id of the text
+  std::unordered_set<std::int64_t> collectives_;            ///< ids of the names of such kernels
   std::map<std::int64_t, std::int64_t> rankIn_;             ///< by process, where a range or table says it
   std::map<std::int64_t, std::int64_t> deviceOf_;           ///< by process; −1: several
   std::vector<AnnotatedRange> ranges_;
@@ -74,7 +76,9 @@ void NsightReader::readNames() {
   while (rows.next()) {
     const auto id = rows.integer(0);
     if (!id) continue;
-    const PipelineLabel label = labelOf(rows.text(1));
+    const std::string_view name = rows.text(1);
+    if (isCollectiveKernel(name) && collectives_.size() < kMostNames) collectives_.insert(*id);
+    const PipelineLabel label = labelOf(name);
     if (label.meaning != Meaning::None && labels_.size() < kMostNames) labels_.insert_or_assign(*id, label);
   }
 }
@@ -86,7 +90,8 @@ void NsightReader::takeRange(const PipelineLabel& label, std::int64_t thread, Ns
   if (!isUsable(start, end)) return static_cast<void>(++file_.unusable);
   if (ranges_.size() >= kMostRanges)
     throw UsageError(fmt::format("{} has more than {} annotated ranges; profile fewer steps", file_.source, kMostRanges));
-  ranges_.push_back({.process = processOf(thread), .start = start, .end = end});
+  const bool isAction = label.meaning != Meaning::Step && isCompute(label.kind);
+  ranges_.push_back({.process = processOf(thread), .start = start, .end = end, .kind = isAction ? static_cast<int>(label.kind) : -1});
   meanings_.emplace_back(label, thread);
 }
 
@@ -125,21 +130,24 @@ void NsightReader::readRanges() {
 
 void NsightReader::readKernels(Launches& launches) {
   tables_.setPart(0.7, 1, tables_.rowsOf(kKernels));
-  const bool processes = tables_.hasColumn(kKernels, "globalPid"), devices = tables_.hasColumn(kKernels, "deviceId");
-  TableFile::Rows rows(tables_, fmt::format("SELECT start, \"end\", correlationId, {}, {} FROM {}", processes ? "globalPid" : "NULL",
-                                            devices ? "deviceId" : "NULL", kKernels));
+  const auto column = [&](const char* name) { return tables_.hasColumn(kKernels, name) ? name : "NULL"; };
+  TableFile::Rows rows(tables_, fmt::format("SELECT start, \"end\", correlationId, {}, {}, {}, {} FROM {}", column("globalPid"),
+                                            column("deviceId"), column("streamId"), column("shortName"), kKernels));
   const std::int64_t only = ranges_.empty() ? 0 : ranges_.front().process;
   while (rows.next()) {
     ++file_.events;
     const auto start = rows.integer(0), end = rows.integer(1), correlation = rows.integer(2);
     if (!start || !end || !correlation || !isUsable(Ns(*start), Ns(*end))) continue;
     const std::int64_t process = rows.integer(3) ? processOf(*rows.integer(3)) : only;
-    launches.addKernel(process, *correlation, Ns(*start), Ns(*end));
+    const bool isCollective = rows.integer(6) && collectives_.contains(*rows.integer(6));
+    const auto stream = isCollective ? std::optional(rows.integer(5).value_or(-1)) : std::nullopt;
+    launches.addKernel(process, *correlation, Ns(*start), Ns(*end), stream);
     if (const auto device = rows.integer(4)) {
       const auto [at, isNew] = deviceOf_.try_emplace(process, *device);
       if (!isNew && at->second != *device) at->second = -1;
     }
   }
+  launches.finish();
 }
 
 void NsightReader::readLaunches() {
@@ -209,6 +217,10 @@ void NsightReader::addSpans() {
                  .start = device ? range.firstKernel : range.start,
                  .end = device ? range.lastKernel : range.end},
                 file_.spans);
+    if (range.reducedUntil > 0) {
+      const Rank rank = asRank(trackOf(range.process, thread, device));
+      file_.spans.push_back({rank, SpanKind::ReduceGrad, Stage(-1), Microbatch(-1), rank, 0, range.lastKernel, range.reducedUntil});
+    }
   }
   file_.unusable += idle;
 }

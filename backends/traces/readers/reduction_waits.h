@@ -1,0 +1,40 @@
+#pragma once
+
+// Internal to the import of traces: how long backwards of programs on CPUs wait for reductions of gradients.
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/traces/events/events.h"
+
+namespace pw {
+
+/// DDP launches reductions while the last backward of a step computes, and waits for them before it returns: until the other replicas have
+/// theirs. What a thread does within such a backward tells the wait apart: it does next to nothing from then on.
+class ReductionWaits {
+ public:
+  /// Something that a thread did, by its process and number; what is annotated around much of a step does not count.
+  void addOperator(std::int64_t process, std::int64_t thread, Ns start, Ns end);
+  /// A collective of Gloo, on whatever thread.
+  void addCollective(std::int64_t process, Ns start, Ns end);
+
+  /// Ends the backwards of a file where they begin to wait for collectives that end within them, and adds the wait as a reduction of the
+  /// whole rank. Cost: n log n in what was added.
+  void cut(FileEvents& file);
+
+ private:
+  struct Times {
+    Ns start, end;
+    auto operator<=>(const Times&) const = default;
+  };
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Times>> operators_;  ///< by process and thread
+  std::map<std::int64_t, std::vector<Times>> collectives_;                         ///< by process
+};
+
+/// Whether an event of this name is a collective of Gloo: `gloo:all_reduce`.
+[[nodiscard]] bool isHostCollective(std::string_view name);
+
+}  // namespace pw

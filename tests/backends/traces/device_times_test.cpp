@@ -1,0 +1,95 @@
+#include "backends/traces/readers/device_times.h"
+
+#include <gtest/gtest.h>
+
+#include "backends/traces/readers/reduction_waits.h"
+
+namespace pw {
+namespace {
+
+Span span(Track track, SpanKind kind, int microbatch, Ns start, Ns end) {
+  return {asRank(track), kind, Stage(0), Microbatch(microbatch), Rank(-1), 0, start, end};
+}
+
+/// A host's thread, and its device's stream.
+FileEvents twoTracks() {
+  FileEvents file;
+  file.tracks = {{.process = 10, .thread = 10}, {.process = 0, .thread = 7, .device = true}};
+  return file;
+}
+constexpr Track kHost(0), kStream(1);
+
+TEST(DeviceTimes, AreOfTheKernelsThatARangeLaunchedOnWhateverThread) {
+  FileEvents file = twoTracks();
+  file.spans = {span(kHost, SpanKind::Forward, 0, 0, 10), span(kHost, SpanKind::Backward, 0, 20, 30),
+                // as Kineto copies them: the backward's kernels are autograd's
+                span(kStream, SpanKind::Forward, 0, 100, 140), span(kStream, SpanKind::Backward, 0, 198, 200)};
+  file.marks = {{kHost, 3, -5}};
+  DeviceTimes times;
+  times.addLaunch(1, 5);
+  times.addLaunch(2, 25);
+  times.addLaunch(3, 26);
+  times.addKernel("gemm", 1, 7, 100, 140);
+  times.addKernel("gemm", 2, 7, 150, 180);
+  times.addKernel("gemm", 3, 7, 190, 200);
+  times.apply(file);
+  ASSERT_EQ(file.spans.size(), 2U);
+  EXPECT_TRUE(file.exactStarts);
+  for (const Span& found : file.spans) EXPECT_TRUE(file.tracks[trackOf(found).index()].device);
+  EXPECT_EQ(file.spans[0].start, 100);
+  EXPECT_EQ(file.spans[1].start, 150);
+  EXPECT_EQ(file.spans[1].end, 200);
+  EXPECT_EQ(file.marks.front().start, 100) << "the step begins with its first kernel";
+}
+
+TEST(DeviceTimes, LeaveAProgramOnCpusAsItIs) {
+  FileEvents file = twoTracks();
+  file.spans = {span(kHost, SpanKind::Forward, 0, 0, 10), span(kHost, SpanKind::Forward, 1, 20, 30),
+                span(kHost, SpanKind::Forward, 2, 40, 50)};
+  const std::vector<Span> before = file.spans;
+  DeviceTimes times;
+  times.addLaunch(1, 5);
+  times.addKernel("copy", 1, 7, 100, 140);
+  times.apply(file);
+  EXPECT_EQ(file.spans, before) << "one of three launched something";
+}
+
+TEST(ReductionWaits, EndABackwardWhereItDoesNothingMore) {
+  FileEvents file = twoTracks();
+  file.spans = {span(kHost, SpanKind::Backward, 0, 0, 100), span(kHost, SpanKind::Backward, 1, 200, 1300)};
+  ReductionWaits waits;
+  waits.addOperator(10, 10, 10, 90);
+  waits.addOperator(10, 10, 210, 290);
+  waits.addCollective(10, 250, 1270);     // launched by a bucket's last gradient, on another thread
+  waits.addOperator(10, 10, 1280, 1290);  // copies the bucket
+  waits.addOperator(10, 11, 300, 1200);   // another thread's work
+  waits.cut(file);
+  ASSERT_EQ(file.spans.size(), 3U);
+  EXPECT_EQ(file.spans[0].end, 100) << "no collective ends in it";
+  EXPECT_EQ(file.spans[1].end, 290);
+  EXPECT_EQ(file.spans[2].kind, SpanKind::ReduceGrad);
+  EXPECT_EQ(file.spans[2].start, 290);
+  EXPECT_EQ(file.spans[2].end, 1300);
+}
+
+TEST(ReductionWaits, LeaveABackwardThatComputesWhileACollectiveEnds) {
+  FileEvents file = twoTracks();
+  file.spans = {span(kHost, SpanKind::Backward, 0, 0, 1000)};
+  ReductionWaits waits;
+  waits.addOperator(10, 10, 10, 400);
+  waits.addCollective(10, 100, 450);
+  waits.addOperator(10, 10, 500, 1000);
+  waits.cut(file);
+  ASSERT_EQ(file.spans.size(), 1U);
+  EXPECT_EQ(file.spans[0].end, 1000);
+}
+
+TEST(ReductionWaits, AreForCollectivesOfGloo) {
+  EXPECT_TRUE(isHostCollective("gloo:all_reduce"));
+  EXPECT_TRUE(isHostCollective("gloo:reduce_scatter"));
+  EXPECT_FALSE(isHostCollective("gloo:recv"));
+  EXPECT_FALSE(isHostCollective("nccl:all_reduce"));
+}
+
+}  // namespace
+}  // namespace pw
