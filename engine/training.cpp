@@ -99,7 +99,8 @@ Training::Training(const ModelGraph& graph, const Plan& plan, const TrainOptions
       history_(options.keep),
       optimizer_(options.stage.optimizer),
       needsBatch_(holdsBatch(plan, own_)),
-      next_(options.firstStep) {
+      next_(options.firstStep),
+      updates_(options.stage.updates) {
   if (!options.resumeNote.empty() && communicator.rank() == JobRank(0) && options.stage.tell) options.stage.tell(options.resumeNote);
   executor_.tellTo(options.live);
 }
@@ -134,6 +135,7 @@ bool Training::step() {
     verifier_.reset();
   }
   if (step == options_.firstStep) log_.startToFirstAction = firstActionAfterStart(done);
+  if (!done.skipped && !done.notFinite) ++updates_;
   if (options_.onStep) options_.onStep(step, done);
   if (executorOptionsFor(options_).sumLoss && communicator_.rank().value > 0)
     done.loss.reset();  // so that the logs' losses sum to the step's
@@ -151,10 +153,12 @@ void Training::setOptimizer(const OptimizerSpec& optimizer) {
 
 void Training::save(const std::string& path) {
   std::map<std::string, double> numbers{{"step", next_},
+                                        {"updates", updates_},
                                         {"seed", static_cast<double>(options_.stage.seed)},
                                         {"optimizer", static_cast<double>(numberOf(stateOf(optimizer_)))}};
   if (const auto lossScale = executor_.lossScale()) numbers["loss_scale"] = *lossScale;
-  saveCheckpoint(path, numbers, own_.state(), aliasesOf(graph_), communicator_, OptimizerLayout{optimizer_, next_, parameterOrder(graph_)});
+  saveCheckpoint(path, numbers, own_.state(), aliasesOf(graph_), communicator_,
+                 OptimizerLayout{optimizer_, next_, updates_, parameterOrder(graph_)});
   if (communicator_.rank() == JobRank(0)) history_.add(path);
 }
 

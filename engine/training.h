@@ -65,6 +65,7 @@ class Training {
   bool needsBatch_ = false;
   bool agreed_ = false;  // on the next step's batch
   int next_ = 0;
+  int updates_ = 0;  // of the parameters
 };
 
 }  // namespace pw

@@ -56,7 +56,7 @@ Resumption resumptionOf(const std::string& path, const OptimizerSpec& update, bo
   const auto state = stateIn(file, update);
   if (resetOptimizer) return {};
   if (!state)
-    return {0, std::nullopt,
+    return {0, 0, std::nullopt,
             fmt::format("takes weights from {}, which has no optimizer state: the optimizer starts fresh, at step 0", path)};
   if (*state != stateOf(update)) {
     throw UsageError(
@@ -72,6 +72,7 @@ Resumption resumptionOf(const std::string& path, const OptimizerSpec& update, bo
     return found->second;
   };
   if (const auto step = numberIn("step")) resumption.firstStep = static_cast<int>(std::clamp(*step, 0.0, 2e9));
+  resumption.updates = static_cast<int>(std::clamp(numberIn("updates").value_or(resumption.firstStep), 0.0, 2e9));
   if (const auto scale = numberIn("loss_scale"); scale && *scale >= 1) resumption.lossScale = scale;
   return resumption;
 }

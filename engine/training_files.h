@@ -31,6 +31,7 @@ class CheckpointHistory {
 /// Where a resumed training continues.
 struct Resumption {
   int firstStep = 0;
+  int updates = 0;  ///< fewer than `firstStep` where gradients were not finite
   std::optional<double> lossScale;
   std::string note;  ///< what of the checkpoint is not used or missing; a sentence without its full stop, or empty
 };

@@ -13,7 +13,8 @@ namespace pw {
 /// What it takes to write an optimizer's state as torch.optim lays it out.
 struct OptimizerLayout {
   OptimizerSpec spec;
-  int steps = 0;                        ///< done so far
+  int steps = 0;                        ///< done so far, which the learning rate depends on
+  int updates = 0;                      ///< of the parameters: in a step whose gradients were not finite there is none
   std::vector<std::string> parameters;  ///< names, in the order of `model.parameters()`
 };
 
@@ -46,7 +47,7 @@ struct LayoutGroup {
 
 /// Opcodes (pickle_write.h) of what `optimizer.load_state_dict` of torch.optim takes: `param_groups`, and `state` by a parameter's index:
 /// they are numbered group by group. `tensors`: named `exp_avg/NAME` and so on; a parameter without any has no state. `steps[i]`: where to
-/// find the count of steps (float32) of the parameter of that index, for Adam.
+/// find the count of updates (float32) of the parameter of that index, for Adam.
 [[nodiscard]] std::string optimizerPickle(const OptimizerLayout& layout, const std::vector<pickle::TensorEntry>& tensors,
                                           const std::vector<pickle::TensorEntry>& steps);
 

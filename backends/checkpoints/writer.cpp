@@ -90,7 +90,7 @@ void CheckpointWriter::finish(const std::map<std::string, double>& numbers, cons
 std::string CheckpointWriter::Impl::optimizerOf(const OptimizerLayout& layout) {
   std::vector<pickle::TensorEntry> steps;
   if (factsOf(layout.spec.kind).countsSteps) {
-    const auto count = static_cast<float>(layout.steps);
+    const auto count = static_cast<float>(layout.updates);
     std::size_t parameters = 0;
     for (const LayoutGroup& group : groupsOf(layout)) parameters += group.parameters.size();
     for (std::size_t i = 0; i < parameters; ++i) {

@@ -275,6 +275,7 @@ void TrainingSession::load(const std::string& path, bool onlyWeights) {
   p.guarded([&] {
     TrainOptions options = p.options;
     options.firstStep = from.firstStep;
+    options.stage.updates = from.updates;
     options.resumeNote = onlyWeights ? "" : from.note;
     options.executor.lossScale = from.lossScale.value_or(LossScale::kInitial);
     options.stage.resume = path;

@@ -217,6 +217,7 @@ TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
   if (!request.resume.empty()) {
     const Resumption resumption = resumptionOf(request.resume, o.update, request.resetOptimizer || request.evaluates);
     options.firstStep = resumption.firstStep;
+    options.stage.updates = resumption.updates;
     options.resumeNote = resumption.note;
     options.executor.lossScale = resumption.lossScale.value_or(LossScale::kInitial);
   }

@@ -22,10 +22,18 @@ namespace pw {
 
 struct Optimizer::Impl {
   OptimizerSpec spec;
+  int before = 0;                                         // updates, of a resumed training
   std::map<std::size_t, std::vector<at::Tensor>> states;  // as many as `stateNames` has
+  std::map<std::size_t, int> updates;                     // since then
 };
 
 namespace {
+
+/// Which update of how many steps this is, both from 0.
+struct Count {
+  int step = 0;
+  int update = 0;
+};
 
 /// What to divide the gradients by where that is the exact quotient: the inverse of the scale, if it is an integer.
 std::optional<double> divisorOf(double gradientScale) {
@@ -57,10 +65,10 @@ void plainSgd(const OptimizerSpec& spec, at::Tensor& values, at::Tensor gradient
 }
 
 void plainAdam(const OptimizerSpec& spec, at::Tensor& values, const at::Tensor& gradient, std::vector<at::Tensor>& state, double rate,
-               int step) {
+               int update) {
   state[0].lerp_(gradient, 1 - spec.beta1);
   multiply(state[1], spec.beta2).addcmul_(gradient, gradient, 1 - spec.beta2);
-  const double first = 1 - std::pow(spec.beta1, step + 1), second = 1 - std::pow(spec.beta2, step + 1);
+  const double first = 1 - std::pow(spec.beta1, update + 1), second = 1 - std::pow(spec.beta2, update + 1);
   values.addcdiv_(state[0], (state[1].sqrt() / std::sqrt(second)).add_(spec.epsilon), -rate / first);
 }
 
@@ -75,20 +83,20 @@ void plainRmsProp(const OptimizerSpec& spec, at::Tensor& values, const at::Tenso
   values.add_(state[1], -rate);
 }
 
-void plainPiece(const OptimizerSpec& spec, at::Tensor values, const at::Tensor& gradients, std::vector<at::Tensor>& state, int step) {
-  const double rate = learningRateAt(spec, step);
+void plainPiece(const OptimizerSpec& spec, at::Tensor values, const at::Tensor& gradients, std::vector<at::Tensor>& state, Count count) {
+  const double rate = learningRateAt(spec, count.step);
   const bool shrinks = spec.kind == OptimizerSpec::Kind::AdamW;
   if (shrinks) multiply(values, 1 - rate * spec.weightDecay);
   const at::Tensor gradient = spec.weightDecay != 0 && !shrinks ? gradients.add(values, spec.weightDecay) : gradients;
   switch (spec.kind) {
     case OptimizerSpec::Kind::Sgd: plainSgd(spec, values, gradient, state, rate); return;
     case OptimizerSpec::Kind::Adam:
-    case OptimizerSpec::Kind::AdamW: plainAdam(spec, values, gradient, state, rate, step); return;
+    case OptimizerSpec::Kind::AdamW: plainAdam(spec, values, gradient, state, rate, count.update); return;
     case OptimizerSpec::Kind::RmsProp: plainRmsProp(spec, values, gradient, state, rate); return;
   }
 }
 
-void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step,
+void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, Count count,
                double gradientScale) {
   if (gradientScale != 1) {
     const auto divisor = divisorOf(gradientScale);
@@ -96,29 +104,29 @@ void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradie
   }
   const std::int64_t most = values.is_cpu() ? 1 << 16 : 1 << 24;  // temporaries stay in the cache, or small; a GPU gets few kernels
   for (std::int64_t begin = 0; begin < values.numel(); begin += most) {
-    const std::int64_t count = std::min(most, values.numel() - begin);
+    const std::int64_t size = std::min(most, values.numel() - begin);
     std::vector<at::Tensor> pieces;
-    for (const auto& [name, tensor] : state) pieces.push_back(tensor.narrow(0, begin, count));
-    plainPiece(spec, values.narrow(0, begin, count), gradients.narrow(0, begin, count), pieces, step);
+    for (const auto& [name, tensor] : state) pieces.push_back(tensor.narrow(0, begin, size));
+    plainPiece(spec, values.narrow(0, begin, size), gradients.narrow(0, begin, size), pieces, count);
   }
 }
 
-void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step,
+void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, Count count,
                double gradientScale) {
   if (spec.kind == OptimizerSpec::Kind::RmsProp)
-    return plainStep(spec, values, gradients, state, step, gradientScale);  // torch has no fused kernel
-  const double rate = learningRateAt(spec, step);
+    return plainStep(spec, values, gradients, state, count, gradientScale);  // torch has no fused kernel
+  const double rate = learningRateAt(spec, count.step);
   const std::optional<at::Tensor> divisor = fusedDivisor(gradients, gradientScale);
   const auto adam = [&](auto kernel) {
     // Counted from 1, in float32 as torch.optim has it.
-    const at::Tensor count = at::full({}, step + 1.0, at::TensorOptions().dtype(at::kFloat).device(values.device()));
+    const at::Tensor number = at::full({}, count.update + 1.0, at::TensorOptions().dtype(at::kFloat).device(values.device()));
     kernel(at::TensorList(values), at::TensorList(gradients), at::TensorList(state[0].second), at::TensorList(state[1].second),
-           at::TensorList(), at::TensorList(count), rate, spec.beta1, spec.beta2, spec.weightDecay, spec.epsilon, false, false, divisor,
+           at::TensorList(), at::TensorList(number), rate, spec.beta1, spec.beta2, spec.weightDecay, spec.epsilon, false, false, divisor,
            std::nullopt);
   };
   switch (spec.kind) {
     case OptimizerSpec::Kind::Sgd: {
-      // A buffer of zeros gives the first step's buffer, the gradient, without telling the kernel which step it is.
+      // A buffer of zeros gives the first step's buffer, the gradient, without telling the kernel that it is the first.
       const at::TensorList buffers = state.empty() ? at::TensorList() : at::TensorList(state[0].second);
       at::_fused_sgd_(values, gradients, buffers, spec.weightDecay, spec.momentum, rate, 0.0, spec.nesterov, false, false, divisor,
                       std::nullopt);
@@ -132,9 +140,10 @@ void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradie
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerSpec& spec) : impl_(std::make_unique<Impl>()) {
+Optimizer::Optimizer(const OptimizerSpec& spec, int updates) : impl_(std::make_unique<Impl>()) {
   if (spec.nesterov && spec.momentum <= 0) throw UsageError("Nesterov's update needs a momentum above 0; give one, or leave nesterov out.");
   impl_->spec = spec;
+  impl_->before = updates;
 }
 
 Optimizer::~Optimizer() = default;
@@ -166,9 +175,10 @@ void Optimizer::step(std::size_t key, at::Tensor& values, at::Tensor& gradients,
   const c10::AutoGradMode off(false);
   const auto state = this->state(key, values);
   if (values.numel() == 0) return;
+  const Count count{step, impl_->before + impl_->updates[key]++};
   // The wheel's fused kernels are wrong for 16-bit numbers: SGD's leaves most parameters as they were.
   const auto update = values.element_size() == 2 ? &plainStep : &fusedStep;
-  if (impl_->spec.groups.empty()) return update(impl_->spec, values, gradients, state, step, gradientScale);
+  if (impl_->spec.groups.empty()) return update(impl_->spec, values, gradients, state, count, gradientScale);
   std::int64_t first = 0;
   for (const OptimizerPiece& piece : pieces) {
     if (piece.last == first) continue;
@@ -176,7 +186,7 @@ void Optimizer::step(std::size_t key, at::Tensor& values, at::Tensor& gradients,
     at::Tensor ownValues = part(values), ownGradients = part(gradients);
     NamedStates ownState;
     for (const auto& [name, tensor] : state) ownState.emplace_back(name, part(tensor));
-    update(ofGroup(impl_->spec, piece.group), ownValues, ownGradients, ownState, step, gradientScale);
+    update(ofGroup(impl_->spec, piece.group), ownValues, ownGradients, ownState, count, gradientScale);
     first = piece.last;
   }
 }

@@ -25,10 +25,12 @@ struct OptimizerPiece {
 /// has the parameter's own type, as torch.optim keeps it. Throws UsageError for values that are not floating point.
 class Optimizer {
  public:
-  explicit Optimizer(const OptimizerSpec& spec);
+  /// `updates`: that the parameters have had before, in the training that this one resumes.
+  explicit Optimizer(const OptimizerSpec& spec, int updates = 0);
   ~Optimizer();
-  /// Updates `values` by `gradients` (same size and type, one dimension, contiguous, same memory in every step) with the learning rate and,
-  /// for Adam, the bias correction of `step` (from 0). `key` names the pair: state belongs to it. Gradients are multiplied by
+  /// Updates `values` by `gradients` (same size and type, one dimension, contiguous, same memory in every step) with the learning rate of
+  /// `step` (from 0). `key` names the pair: state belongs to it, and Adam's bias correction counts its updates, since steps without one,
+  /// as of gradients that are not finite, leave no trace in the state. Gradients are multiplied by
   /// `gradientScale` in place. One pass over memory, also where 1 / gradientScale is an integer (a mean over ranks): then each is divided.
   /// `pieces` cover the values where the optimizer has groups.
   void step(std::size_t key, at::Tensor& values, at::Tensor& gradients, int step, double gradientScale,

@@ -47,6 +47,7 @@ struct StageOptions {
   bool initRandom = false;  ///< draw weights (normal, 0.02; norms one, biases zero) instead of reading them
   DataOptions data;
   std::string resume;              ///< checkpoint to load parameters, buffers and optimizer state from; empty: the model's own
+  int updates = 0;                 ///< of the parameters, before that checkpoint
   bool resetOptimizer = false;     ///< do not load its optimizer state
   const Device* device = nullptr;  ///< the device it computes on; null: the host. A GPU's module must be loaded
   bool graphs = true;  ///< if the device supports it, each action is recorded once and launched as a whole (CUDA graphs); see Recorder

@@ -60,14 +60,18 @@ void expectAllParts(const std::string& text, const Words& parts) {
 }
 
 /// That many steps done, and nothing in it that is not a number.
+std::size_t bytesOf(const MappedTensor& tensor) {
+  std::size_t bytes = widthOf(tensor.dtype);
+  for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
+  return bytes;
+}
+
 void expectGoodCheckpoint(const std::string& path, double steps) {
   const TensorFile file(path);
   EXPECT_EQ(file.numbers().at("step"), steps);
   for (const std::string& name : file.names()) {
     const MappedTensor tensor = file.find(name).value();
-    std::size_t bytes = widthOf(tensor.dtype);
-    for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
-    EXPECT_TRUE(allFinite(tensor.dtype, {tensor.data, bytes})) << name;
+    EXPECT_TRUE(allFinite(tensor.dtype, {tensor.data, bytesOf(tensor)})) << name;
   }
 }
 
@@ -120,6 +124,37 @@ TEST_F(FaultyRun, SkipsTheUpdateOnAllRanksAndForgetsItsBuffersWhereThatIsWanted)
   std::int64_t counted = 0;
   std::memcpy(&counted, TensorFile(saved).find("norm.num_batches_tracked").value().data, sizeof(counted));
   EXPECT_EQ(counted, 8) << "four microbatches of each of the two steps that count";
+}
+
+TEST_F(FaultyRun, CountsOnlyTheUpdatesInAdamsBiasCorrection) {
+  // A training whose first step is skipped goes on as one that begins with the second: Adam's first update is a whole learning rate.
+  const Words more{"--skip-nonfinite", "--optimizer", "adamw", "--save"};
+  const auto train = [&](const std::string& saved, const Words& others) {
+    Words all = words("1f1b", more);
+    all.push_back(folder_.file(saved));
+    all.erase(std::ranges::find(all, "--steps"), std::ranges::find(all, "--steps") + 2);
+    all.insert(all.end(), others.begin(), others.end());
+    const Outcome run = finish(all);
+    EXPECT_EQ(run.status, 0) << run.err;
+  };
+  const auto good = x_;
+  for (std::size_t i = 0; i < 8 * kStepSamples; i += 8) x_[i] = kNan;
+  train("skipped.pt", {"--steps", "2"});
+  train("resumed.pt", {"--resume", folder_.file("skipped.pt"), "--steps", "1"});
+  std::copy(good.begin() + 8 * kStepSamples, good.end(), x_.begin());
+  train("whole.pt", {"--steps", "1"});
+  train("both.pt", {"--steps", "2"});
+  for (const auto& [one, other] : {std::pair("skipped.pt", "whole.pt"), std::pair("resumed.pt", "both.pt")}) {
+    const TensorFile a(folder_.file(one)), b(folder_.file(other));
+    ASSERT_EQ(a.names(), b.names());
+    for (const std::string& name : a.names()) {
+      const auto left = a.find(name).value(), right = b.find(name).value();
+      ASSERT_EQ(bytesOf(left), bytesOf(right)) << name;
+      EXPECT_EQ(std::memcmp(left.data, right.data, bytesOf(left)), 0) << name << " of " << one;
+    }
+    EXPECT_EQ(a.numbers().at("updates"), b.numbers().at("updates"));
+    EXPECT_EQ(a.numbers().at("step"), b.numbers().at("step") + 1);
+  }
 }
 
 TEST_F(FaultyRun, HasNothingToVerifyWhereBothSidesAreNan) {

@@ -105,7 +105,7 @@ TEST_F(TorchOptimizer, ContinuesFromStateThatWasSaved) {
     SCOPED_TRACE(c.name);
     const CheckpointFile file((folder() / (c.name + "_float32.pt")).string());
     at::Tensor values = file.read("first").clone();
-    Optimizer first(c.spec), second(c.spec);
+    Optimizer first(c.spec), second(c.spec, 7);
     const auto run = [&](Optimizer& optimizer, int begin, int end) {
       for (int step = begin; step < end; ++step) {
         at::Tensor gradient = file.read("gradients")[step].clone();
