@@ -44,12 +44,14 @@ void removeFiles(const std::string& folder, const std::vector<std::string>& file
   for (const std::string& file : files) fs::remove(fs::path(folder) / file, ignored);
 }
 
-/// A file name that is not used in the folder.
+/// A file name that is not used in the folder, nor by its checkpoint, which may lack files.
 std::string newDataFile(const std::string& folder) {
+  const std::vector<std::string> old = filesIn(folder);
   std::error_code ignored;
-  int number = 0;
-  while (fs::exists(fs::path(folder) / fmt::format("__0_{}.distcp", number), ignored)) ++number;
-  return fmt::format("__0_{}.distcp", number);
+  for (int number = 0;; ++number) {
+    std::string name = fmt::format("__0_{}.distcp", number);
+    if (!fs::exists(fs::path(folder) / name, ignored) && std::ranges::find(old, name) == old.end()) return name;
+  }
 }
 
 /// Opcodes of a dataclass's object that has these members: each the opcodes of one.
@@ -167,12 +169,12 @@ void DistributedCheckpointWriter::Impl::addOptimizer(const OptimizerLayout& layo
   const KeyPath top{std::string(kOptimizer)};
   std::set<std::string> counted;
   if (factsOf(layout.spec.kind).countsSteps) {
-    const auto steps = static_cast<float>(layout.steps);
+    const auto updates = static_cast<float>(layout.updates);
     for (const auto& [name, item] : places) {
       const std::size_t slash = name.find('/');
       if (slash == std::string::npos || !counted.insert(name.substr(slash + 1)).second) continue;
       addTensor({std::string(kOptimizer), "state", name.substr(slash + 1), std::string(kStepKey)}, DType::Float32, {},
-                reinterpret_cast<const std::byte*>(&steps));
+                reinterpret_cast<const std::byte*>(&updates));
     }
   }
   const auto addMember = [&](std::size_t group, const std::string& name, const std::string& opcodes) {

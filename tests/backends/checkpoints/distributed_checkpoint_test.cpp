@@ -25,7 +25,8 @@ const std::vector<float> kWeight{1, 2, 3, 4, 5, 6};
 OptimizerLayout adamW() {
   OptimizerLayout layout;
   layout.spec.kind = OptimizerSpec::Kind::AdamW;
-  layout.steps = 3;
+  layout.steps = 5;
+  layout.updates = 3;
   layout.parameters = {"a.weight"};
   return layout;
 }
@@ -82,6 +83,18 @@ TEST(DistributedCheckpoint, IsReplacedOnlyByAWholeOne) {
   EXPECT_EQ(first, 7);
   removeCheckpoint(path);
   EXPECT_FALSE(fs::exists(path));
+}
+
+TEST(DistributedCheckpoint, ReplacesOneThatLacksItsData) {
+  const Folder folder;
+  const std::string path = folder.file("ck/");
+  save(path);
+  ASSERT_TRUE(fs::remove(path + "__0_0.distcp"));
+  save(path, 7);
+  float first = 0;
+  std::memcpy(&first, TensorFile(path).find("a.weight").value().data, sizeof first);
+  EXPECT_EQ(first, 7);
+  EXPECT_EQ(filesIn(path), 2U);
 }
 
 TEST(DistributedCheckpoint, LeavesNothingOfAnUnfinishedFirstOneAndKeepsOthersFiles) {
