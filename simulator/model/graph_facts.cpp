@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -18,6 +19,27 @@ bool runsWithoutGradient(const Node& node) {
   if (node.target != "torch.ops.higher_order.wrap_with_set_grad_enabled" || node.inputs.empty()) return false;
   const auto* enabled = std::get_if<bool>(&node.inputs.front().value);
   return enabled != nullptr && !*enabled;
+}
+
+/// Of a node under no_grad, which outputs are which of its inputs, changed in place: these keep their gradient, as PyTorch's `with
+/// no_grad(): w.clamp_(…)` leaves `w` the leaf that it is. All other outputs have none.
+std::vector<std::pair<ValueId, ValueId>> changedWithoutGradient(const ModelGraph& graph, const Node& node) {
+  std::vector<std::pair<ValueId, ValueId>> same;
+  const auto body = std::ranges::find_if(node.inputs, [](const NamedArgument& a) { return std::holds_alternative<GraphArg>(a.value); });
+  if (body == node.inputs.end()) return same;
+  const Subgraph& inner = graph.subgraphs.at(std::get<GraphArg>(body->value).index);
+  const std::vector<ValueId> reads = readsOf(node);
+  std::map<ValueId, ValueId> inputOf;  // by value inside
+  for (std::size_t i = 0; i < std::min(inner.inputs.size(), reads.size()); ++i) inputOf.emplace(inner.inputs[i], reads[i]);
+  for (const Node& step : inner.nodes) {
+    const std::vector<ValueId> changed = readsOf(step);
+    if (!isInPlace(step) || changed.empty() || !inputOf.contains(changed.front())) continue;
+    for (const ValueId output : step.outputs) inputOf.emplace(output, inputOf.at(changed.front()));
+  }
+  for (std::size_t i = 0; i < std::min(inner.outputs.size(), node.outputs.size()); ++i) {
+    if (const auto input = inputOf.find(inner.outputs[i]); input != inputOf.end()) same.emplace_back(node.outputs[i], input->second);
+  }
+  return same;
 }
 
 template <class Predicate>
@@ -148,7 +170,11 @@ std::vector<bool> needsGradient(const ModelGraph& graph) {
     needs[parameter.value.index()] = differentiable(parameter.value.index()) && graph.value(parameter.value).tensor->requiresGrad;
   }
   for (const Node& node : graph.nodes) {
-    if (operatorName(node) == "detach" || runsWithoutGradient(node)) continue;
+    if (operatorName(node) == "detach") continue;
+    if (runsWithoutGradient(node)) {
+      for (const auto& [output, input] : changedWithoutGradient(graph, node)) needs[output.index()] = needs[input.index()];
+      continue;
+    }
     const auto reads = readsOf(node);
     if (std::none_of(reads.begin(), reads.end(), [&](ValueId v) { return needs[v.index()]; })) continue;
     for (const ValueId output : node.outputs) needs[output.index()] = differentiable(output.index());
@@ -167,7 +193,13 @@ std::vector<std::string> unreachedParameters(const ModelGraph& graph, ValueId ou
   reached[memoryOf(output)] = needs[output.index()];
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
-    if (operatorName(node) == "detach" || runsWithoutGradient(node)) continue;
+    if (operatorName(node) == "detach") continue;
+    if (runsWithoutGradient(node)) {
+      for (const auto& [made, input] : changedWithoutGradient(graph, node)) {
+        if (reached[memoryOf(made)]) reached[memoryOf(input)] = reached[memoryOf(input)] || needs[input.index()];
+      }
+      continue;
+    }
     if (std::ranges::none_of(node.outputs, [&](ValueId v) { return reached[memoryOf(v)]; })) continue;
     for (const ValueId v : readsOf(node)) reached[memoryOf(v)] = reached[memoryOf(v)] || needs[v.index()];
   }

@@ -107,6 +107,7 @@ std::vector<bool> wholeParameters(const ModelGraph& graph, const std::vector<boo
   for (const StateTensor& parameter : graph.parameters) whole[parameter.value.index()] = gradient[parameter.value.index()];
   for (const Node& node : graph.nodes) {
     if (!isView(node) || node.outputs.size() != 1 || node.outputIsList) continue;
+    if (const std::string name = operatorName(node); name == "unfold" || name == "as_strided") continue;  // elements may be there twice
     const auto reads = readsOf(node);
     if (reads.empty() || !whole[reads.front().index()]) continue;
     const Value &from = graph.value(reads.front()), &view = graph.value(node.outputs.front());

@@ -33,7 +33,7 @@ void ParameterUses::separate(ProgramStep& step) {
 void ParameterUses::followView(const ProgramStep& step) {
   const ValueId from = readsOf(*step.node).front();
   const ParameterGradient& gradient = gradients_[from.index()];
-  if (!gradient.sum) return;
+  if (!gradient.sum || !options_.differentiable[step.node->outputs.front().index()]) return;  // or it is detached
   Frame frame(graph_.values.size());
   frame[from.index()] = *gradient.sum;
   Stack stack = step.constants;
@@ -43,7 +43,10 @@ void ParameterUses::followView(const ProgramStep& step) {
     fillSlots(step.slots, stack, frame, Numbers(unknown));
     step.op->callBoxed(stack);
     const at::Tensor view = stack.at(0).toTensor();
-    if (view.is_alias_of(*gradient.sum) && view.numel() == gradient.sum->numel()) {
+    // Each element once, with its own type: windows overlap, and the real part of a complex one is half of it.
+    const bool isWhole = view.numel() == gradient.sum->numel() && view.scalar_type() == gradient.sum->scalar_type() &&
+                         view.storage_offset() == gradient.sum->storage_offset() && view.is_non_overlapping_and_dense();
+    if (view.is_alias_of(*gradient.sum) && isWhole) {
       const std::size_t output = step.node->outputs.front().index();
       gradients_[output] = {std::make_shared<at::Tensor>(view), gradient.fresh};
       parameters_[output] = true;

@@ -84,7 +84,7 @@ StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stag
   if (stage == Stage(0)) unread_ = unreadState(graph, plan.partition);
   if (!options.resume.empty()) resume_ = std::make_unique<CheckpointFile>(options.resume);
   read(graph, plan.partition.stages.at(stage.index()), options);
-  optimizer_ = std::make_unique<Optimizer>(options.optimizer);
+  optimizer_ = std::make_unique<Optimizer>(options.optimizer, options.updates);
   takeGroups(options.optimizer);
 }
 
@@ -159,7 +159,8 @@ void StageParameters::addGroup(const ModelGraph& graph, std::span<const Place> p
   for (const Place& place : places) {
     Parameter& parameter = parameters_[place.parameter];
     const auto shape = flatShape(parameter);
-    parameter.tensor = partOf(group.values, parameter.first, shape, real != dtype);
+    // With a version of its own: where a model changes one parameter in place, what autograd saved of the others is as it was.
+    parameter.tensor = partOf(group.values, parameter.first, shape, real != dtype).variable_data();
     parameter.gradient = std::make_shared<at::Tensor>(partOf(group.gradients, parameter.first, shape, real != dtype));
   }
   groups_.push_back(std::move(group));

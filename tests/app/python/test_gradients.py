@@ -1,0 +1,77 @@
+"""Trained parameters equal PyTorch's where a model uses them in ways that need care: detached, in part, twice, changed in place."""
+
+import copy
+
+import pipewright as pw
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+STEPS, BATCH, RATE = 3, 4, 0.2
+
+
+class Uses(nn.Module):
+    """Each parameter is used in a way of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.detached, self.clamped, self.leave = (nn.Linear(8, 8) for _ in range(4))
+        self.complex = nn.Parameter(torch.randn(8, 8, dtype=torch.complex64) / 3)
+        self.windows = nn.Parameter(torch.randn(6) / 3)
+        self.diagonals = nn.Parameter(torch.randn(64) / 3)
+        self.turned = nn.Parameter(torch.randn(8, 8) / 3)
+        self.only_detached = nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        h = self.enter(x)
+        with torch.no_grad():
+            h.mul_(0.5)
+        h = self.detached(h) + F.linear(h, self.detached.weight.detach())
+        with torch.no_grad():
+            self.clamped.weight.clamp_(-0.2, 0.2)
+        h = torch.tanh(self.clamped(h)) + self.only_detached.detach()
+        h = F.linear(h, self.complex.real) * F.linear(h, self.complex.imag) + F.linear(h, self.turned.t().detach().t())
+        h = h + F.linear(h, self.turned.t()) + F.linear(h, self.diagonals.as_strided((8, 8), (1, 1)))
+        h = h + F.pad(F.linear(h[:, :3], self.windows.unfold(0, 3, 2)), (0, 6))
+        return self.leave(torch.tanh(h))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uses")
+    torch.manual_seed(0)
+    model, data = Uses(), {"x": torch.randn(STEPS * BATCH, 8), "target": torch.randn(STEPS * BATCH, 8)}
+    pw.export(copy.deepcopy(model), (data["x"][:BATCH],), folder / "uses.pt2")
+    torch.save(data, folder / "data.pt")
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    losses = []
+    for x, target in zip(data["x"].split(BATCH), data["target"].split(BATCH)):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return folder, model.state_dict(), losses
+
+
+# The microbatches of a step share a weight that is changed in place, so that there is one; a split at the module after such a change.
+@pytest.mark.parametrize("ranks, schedule", [(1, "gpipe"), (2, "1f1b"), (2, "zb-h1")])
+def test_trained_parameters_equal_pytorchs(exported, ranks, schedule, tmp_path):
+    folder, expected, losses = exported
+    plan = pw.plan(
+        folder / "uses.pt2",
+        ranks=ranks,
+        microbatches=1,
+        microbatch=BATCH,
+        schedule=schedule,
+        loss="mse",
+        cluster="cpu-workstation",
+        splits=["detached"] if ranks > 1 else (),
+    )
+    result = pw.run(plan, steps=STEPS, data=folder / "data.pt", lr=RATE, save=tmp_path / "trained.pt", verify=True)
+    assert result.losses == pytest.approx(losses, rel=1e-5)
+    trained = torch.load(tmp_path / "trained.pt", weights_only=False)
+    for name, value in expected.items():
+        torch.testing.assert_close(trained[name], value, rtol=1e-5, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
