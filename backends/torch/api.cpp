@@ -10,6 +10,7 @@
 
 #include "backends/torch/autograd/tensors.h"
 #include "backends/torch/backend.h"
+#include "backends/torch/program/operators.h"
 #include "backends/torch/program/steps.h"
 #include "backends/torch/stage/data.h"
 #include "backends/torch/stage/memory.h"
@@ -23,20 +24,11 @@ void prepareProcess(int threads) {
   pw::installCountingAllocator();
 }
 
-std::optional<c10::OperatorHandle> findOperator(const std::string& target) {
-  constexpr std::size_t kPrefix = sizeof("torch.ops.") - 1;
-  const std::size_t name = target.find('.', kPrefix), overload = target.rfind('.');
-  if (target.rfind("torch.ops.", 0) != 0 || name == std::string::npos || overload <= name) return std::nullopt;
-  const std::string variant = target.substr(overload + 1);
-  const std::string full = target.substr(kPrefix, name - kPrefix) + "::" + target.substr(name + 1, overload - name - 1);
-  return c10::Dispatcher::singleton().findSchema({full, variant == "default" ? "" : variant});
-}
-
-bool hasOperator(const std::string& target) { return pw::isHigherOrder(target) || findOperator(target).has_value(); }
+bool hasOperator(const std::string& target) { return pw::isHigherOrder(target) || pw::operatorNamed(target).has_value(); }
 
 std::vector<std::string> writtenArguments(const std::string& target) {
   std::vector<std::string> names;
-  const auto found = findOperator(target);
+  const auto found = pw::operatorNamed(target);
   if (!found) return names;
   for (const c10::Argument& argument : found->schema().arguments()) {
     if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) names.push_back(argument.name());

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "backends/torch/program/arguments.h"
+#include "backends/torch/program/operators.h"
 #include "backends/torch/program/parameter_uses.h"
 #include "backends/torch/program/symbolic_numbers.h"
 #include "backends/torch/program/types.h"
@@ -22,9 +23,8 @@ namespace pw {
 namespace {
 
 c10::OperatorHandle findOperator(const Node& node) {
-  static const std::string prefix = "torch.ops.";
   const auto fail = [&] {
-    if (node.target.rfind(prefix + "higher_order.", 0) == 0) {
+    if (node.target.starts_with("torch.ops.higher_order.")) {
       return UsageError(describe(node) +
                         " takes sub-graphs in a way that Pipewright does not know; write that part of the model without it.");
     }
@@ -33,16 +33,11 @@ c10::OperatorHandle findOperator(const Node& node) {
         " is not an operator of LibTorch; give the library that defines it with --load-library FILE.so, or write that part of the model in "
         "plain PyTorch before exporting.");
   };
-  if (node.target.rfind(prefix, 0) != 0) throw fail();
-  const std::string name = node.target.substr(prefix.size());
-  const std::size_t first = name.find('.');
-  const std::size_t last = name.rfind('.');
-  if (first == std::string::npos || first == last) throw fail();
-  const std::string overload = name.substr(last + 1);
-  const std::string qualified = name.substr(0, first) + "::" + name.substr(first + 1, last - first - 1);
-  const auto handle = c10::Dispatcher::singleton().findSchema({qualified, overload == "default" ? "" : overload});
-  if (!handle) throw fail();
-  return *handle;
+  const auto op = operatorNamed(node.target);
+  if (!op) throw fail();
+  if (touchesFiles(*op))
+    throw UsageError(describe(node) + " reads or writes a file, which a model must not do; keep what it reads as a buffer of the model.");
+  return *op;
 }
 
 /// The operator that takes a step, with the arguments of the traced one. `view` refuses strides that `reshape` copies, and the kernel that

@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "backends/torch/program/operators.h"
+
 namespace pw {
 namespace {
 
@@ -54,6 +56,13 @@ bool isAlias(const c10::OperatorHandle& op) {
 
 TEST(OperatorTable, NamesOperatorsOfLibTorch) {
   forRows([](const Operator& row, const auto& overloads) { EXPECT_FALSE(overloads.empty()) << row.name; });
+}
+
+TEST(OperatorTable, HasNoneThatTouchesFiles) {
+  EXPECT_TRUE(touchesFiles(operatorNamed("torch.ops.aten.from_file.default").value()));
+  EXPECT_FALSE(operatorNamed("torch.ops.aten.nothing.default"));
+  EXPECT_FALSE(operatorNamed("aten.add.Tensor"));
+  forRows([](const Operator& row, const auto& overloads) { EXPECT_TRUE(std::ranges::none_of(overloads, touchesFiles)) << row.name; });
 }
 
 TEST(OperatorTable, CallsAViewWhatSchemasCallAnAlias) {
