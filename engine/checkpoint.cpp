@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -156,6 +158,16 @@ std::string failureOf(const std::function<void()>& work) {
   return {};
 }
 
+/// `failureOf` work that may take longer than the peers' deadline, as a disk does: they hear meanwhile that it goes on.
+std::string failureWhileTelling(std::vector<Channel>& peers, const std::function<void()>& work) {
+  constexpr std::chrono::milliseconds kBetween{250};
+  std::future<std::string> failure = std::async(std::launch::async, [&] { return failureOf(work); });
+  while (failure.wait_for(kBetween) != std::future_status::ready) {
+    for (Channel& peer : peers) peer.send(kStillWriting);
+  }
+  return failure.get();
+}
+
 /// The tensor's bytes on rank 0: its own memory where that holds all of it, else `memory`.
 const std::byte* assemble(const FileTensor& tensor, const std::vector<StatePiece>& own, std::vector<Channel>& peers,
                           std::vector<std::byte>& memory) {
@@ -246,6 +258,7 @@ std::vector<StateTensorCopy> wholeState(const std::vector<StatePiece>& own, Comm
         continue;
       }
       std::memcpy(target.data, own[part.index].data.data, target.bytes);
+      const MessageMemory<std::shared_ptr<std::vector<std::byte>>> sent(communicator, memory);
       std::vector<Communicator::Request> requests;
       for (int r = 0; r < communicator.size(); ++r) {
         if (r != part.rank) requests.push_back(communicator.send(JobRank(r), tag, target));
@@ -282,12 +295,12 @@ void saveCheckpoint(const std::string& path, const std::map<std::string, double>
   for (const FileTensor& tensor : tensors) {
     if (!failure.empty()) break;
     const std::byte* bytes = assemble(tensor, own, peers, memory);
-    failure = failureOf([&] { writer->add(tensor.what.name, tensor.what.dtype, tensor.what.shape, bytes); });
+    failure = failureWhileTelling(peers, [&] { writer->add(tensor.what.name, tensor.what.dtype, tensor.what.shape, bytes); });
     for (Channel& peer : peers) peer.send(kStillWriting);
   }
   memory = {};
   if (failure.empty()) {
-    failure = failureOf([&] {
+    failure = failureWhileTelling(peers, [&] {
       for (const auto& [name, of] : aliases) writer->alias(name, of);
       writer->finish(numbers, optimizer);
     });

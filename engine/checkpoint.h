@@ -18,8 +18,8 @@ namespace pw {
 /// lowest rank is used. All ranks must agree on a tensor's type and shape, and together hold all of it; otherwise Error.
 /// - `aliases`: further names of tensors (tied parameters), by name; those of rank 0 are used. `numbers` and `optimizer` likewise.
 /// Order in the file: by rank, then as in `own`. Returns on all ranks when the file is on disk. When it cannot be written, all ranks throw
-/// the same Error, and an existing file is unchanged. Peers wait between two tensors, so the communicator's deadline must
-/// allow for writing the largest.
+/// the same Error, and an existing file is unchanged. Peers hear all the time that rank 0 still writes, so that a slow disk is no lost
+/// rank.
 void saveCheckpoint(const std::string& path, const std::map<std::string, double>& numbers, const std::vector<StatePiece>& own,
                     const std::map<std::string, std::string>& aliases, Communicator& communicator,
                     const std::optional<OptimizerLayout>& optimizer = {});
