@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/messages/message_memory.h"
 #include "backends/messages/tags.h"
 #include "engine/batch_agreement.h"
 #include "engine/executor.h"
@@ -18,14 +19,14 @@ namespace pw {
 namespace {
 
 /// The ranks compare their batches of this step, where these come from outside.
-void agreeOnBatch(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, const OwnStages& own, Communicator& communicator,
-                  const TorchBackend& torch) {
+void agreeOnBatch(const ModelGraph& graph, const Plan& plan, const DataOptions& data, int step, const OwnStages& own,
+                  Communicator& communicator, const TorchBackend& torch) {
   const bool needs = std::ranges::any_of(own.stages, [&](const auto& stage) { return needsBatch(plan, stage.first); });
   agreeOnCall(
-      fmt::format("step {}", options.firstStep),
+      fmt::format("step {}", step),
       [&] {
         StepInput input;
-        if (needs) input.batch = torch.checkBatch(graph, plan, options.stage.data, options.firstStep);
+        if (needs) input.batch = torch.checkBatch(graph, plan, data, step);
         return input;
       },
       communicator);
@@ -74,7 +75,7 @@ class OutputGathering {
       result_.kept.push_back(std::move(part));
     } else if (from == communicator_.rank()) {
       requests_.push_back(communicator_.send(JobRank(0), tag, part.buffer));
-      sending_.push_back(std::move(part));
+      sending_->push_back(std::move(part));
     }
   }
 
@@ -94,23 +95,51 @@ class OutputGathering {
   Communicator& communicator_;
   Evaluation& result_;
   const std::vector<std::int64_t> sizes_ = microbatchSizes(plan_.batch, plan_.replicas* plan_.schedule.microbatches);
-  std::vector<HeldBuffer> sending_;
+  MessageMemory<std::vector<HeldBuffer>> sending_{communicator_};
   std::vector<Communicator::Request> requests_;
 };
 
 }  // namespace
 
-Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
-                    const TorchBackend& torch) {
-  OwnStages own(graph, plan, options, stageOptionsFor(plan, options, communicator), communicator, torch);
-  ExecutorOptions executorOptions = options.executor;
-  executorOptions.sumLoss = true;
-  Executor executor(plan, own.stages, communicator, executorOptions);
-  executor.tellTo(options.live);
-  if (options.stage.data.feed) agreeOnBatch(graph, plan, options, own, communicator, torch);
+struct EvaluationRun::Parts {
+  const ModelGraph& graph;
+  const Plan& plan;
+  TrainOptions options;
+  Communicator& communicator;
+  const TorchBackend& torch;
+  OwnStages own;
+  Executor executor;
+
+  static ExecutorOptions executorOptions(const TrainOptions& options) {
+    ExecutorOptions of = options.executor;
+    of.sumLoss = true;
+    return of;
+  }
+
+  Parts(const ModelGraph& g, const Plan& p, const TrainOptions& o, Communicator& c, const TorchBackend& t)
+      : graph(g),
+        plan(p),
+        options(o),
+        communicator(c),
+        torch(t),
+        own(graph, plan, options, stageOptionsFor(plan, options, communicator), communicator, torch),
+        executor(plan, own.stages, communicator, executorOptions(options)) {
+    executor.tellTo(options.live);
+  }
+};
+
+EvaluationRun::EvaluationRun(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                             const TorchBackend& torch)
+    : parts_(std::make_unique<Parts>(graph, plan, options, communicator, torch)) {}
+
+EvaluationRun::~EvaluationRun() = default;
+
+Evaluation EvaluationRun::step(int number, bool withOutputs) {
+  Parts& p = *parts_;
+  if (p.options.stage.data.feed) agreeOnBatch(p.graph, p.plan, p.options.stage.data, number, p.own, p.communicator, p.torch);
   Evaluation result;
-  result.loss = executor.evaluate(options.firstStep).loss.value_or(0);
-  OutputGathering(graph, plan, options.stage.data.masked, own, communicator, result).run();
+  result.loss = p.executor.evaluate(number).loss.value_or(0);
+  if (withOutputs) OutputGathering(p.graph, p.plan, p.options.stage.data.masked, p.own, p.communicator, result).run();
   return result;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "backends/checkpoints/outputs.h"
@@ -17,9 +18,21 @@ struct Evaluation {
   std::vector<HeldBuffer> kept;
 };
 
-/// One step of forwards only. Collective: every rank of the job calls it. Throws as the executor and the transport do, and UsageError where
-/// a model has more outputs times microbatches than there are tags.
-[[nodiscard]] Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
-                                  const TorchBackend& torch);
+/// Steps of forwards only, by weights that are read once. Collective: every rank of the job makes one and calls it alike.
+class EvaluationRun {
+ public:
+  /// Keeps references.
+  EvaluationRun(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                const TorchBackend& torch);
+  ~EvaluationRun();
+
+  /// The batch of this number; its outputs stay where they are computed unless `withOutputs`. Throws as the executor and the transport do,
+  /// and UsageError where a model has more outputs times microbatches than there are tags.
+  [[nodiscard]] Evaluation step(int number, bool withOutputs);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 }  // namespace pw

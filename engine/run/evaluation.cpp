@@ -9,14 +9,15 @@
 
 namespace pw {
 
-std::optional<EvaluationResult> evaluateRank(const RunSettings& o, const ModelGraph& graph, const Plan& plan, TrainOptions options,
+std::optional<EvaluationResult> evaluateRank(const RunSettings& o, const ModelGraph& graph, const Plan& plan, const TrainOptions& options,
                                              Communicator& communicator, const TorchBackend& torch) {
   std::vector<Evaluation> steps;
   double loss = 0;
+  EvaluationRun run(graph, plan, options, communicator, torch);
   for (int i = 0; i < o.request.steps; ++i) {
-    options.firstStep = i;
-    steps.push_back(evaluate(graph, plan, options, communicator, torch));
-    loss += steps.back().loss / o.request.steps;
+    Evaluation step = run.step(i, !o.request.outputs.empty());
+    loss += step.loss / o.request.steps;
+    if (!o.request.outputs.empty()) steps.push_back(std::move(step));
   }
   if (communicator.rank().value != 0) {
     communicator.barrier();
@@ -38,7 +39,9 @@ std::optional<EvaluationResult> evaluateRank(const RunSettings& o, const ModelGr
   if (!std::isfinite(loss))
     throw Error("The loss of the evaluation is not finite: the model, its weights or the data give NaN or infinity");
   EvaluationResult result{loss, plan.batch * o.request.steps, {}};
-  for (const ModelOutput& output : steps.front().outputs) result.outputs.push_back(output.name);
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (graph.value(graph.outputs[i]).tensor) result.outputs.push_back(graph.outputNames[i]);
+  }
   return result;
 }
 

@@ -18,6 +18,7 @@ struct EvaluationResult {
 /// This rank's part of `run --eval`, which computes the mean loss of `steps` batches. Rank 0 writes the outputs file and returns the
 /// result; other ranks return nothing. All ranks call it. Throws Error where the loss is not finite.
 [[nodiscard]] std::optional<EvaluationResult> evaluateRank(const RunSettings& settings, const ModelGraph& graph, const Plan& plan,
-                                                           TrainOptions training, Communicator& communicator, const TorchBackend& torch);
+                                                           const TrainOptions& training, Communicator& communicator,
+                                                           const TorchBackend& torch);
 
 }  // namespace pw

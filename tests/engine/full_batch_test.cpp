@@ -109,7 +109,7 @@ TEST_F(FullBatch, EqualsTheOutputsOfAnEvaluationInMicrobatches) {
     options.stage.data.file = (folder(name) / "data.pt").string();
     const auto alone = inMemoryCommunicators(1, std::chrono::seconds(60));
     torchBackend().prepareProcess(1);
-    const Evaluation evaluation = evaluate(graph, plan, options, *alone.front(), torchBackend());
+    const Evaluation evaluation = EvaluationRun(graph, plan, options, *alone.front(), torchBackend()).step(options.firstStep, true);
     const std::string file = (folder(name) / "outputs.pt").string();
     mergeAndSave(file, evaluation.outputs, microbatchSizes(kBatch, 4));
     const TensorFile saved(file);

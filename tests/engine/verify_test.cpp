@@ -174,7 +174,7 @@ TEST(Evaluation, GivesTheOutputsOfPlainPyTorchInEvaluationMode) {
       options.stage.data.file = (out / model / "data.pt").string();
       std::vector<float> joined;
       onRanks(plan, {}, [&](std::size_t r, Communicator& communicator) {
-        const Evaluation evaluation = evaluate(graph, plan, options, communicator, torchBackend());
+        const Evaluation evaluation = EvaluationRun(graph, plan, options, communicator, torchBackend()).step(options.firstStep, true);
         if (r != 0) return;
         for (const auto& part : evaluation.outputs.at(0).parts) {
           const auto numbers = test::floatsOf(part.data);
