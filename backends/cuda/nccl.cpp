@@ -144,18 +144,22 @@ void NcclLinks::moveUntil(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   try {
     checkCuda(cudaSetDevice(device_), "take a GPU for a thread");
+    Clock::time_point watched = Clock::now();
     while (!stop.stop_requested()) {
-      if (!moving_.wait_for(lock, stop, kWatch, [this] { return needsProgress(); })) {
+      const bool moves = moving_.wait_for(lock, stop, kWatch, [this] { return needsProgress(); });
+      if (Clock::now() - watched >= kWatch) {  // also while something connects, which may take for ever
         watch();
-        continue;
+        watched = Clock::now();
       }
+      if (!moves) continue;
       for (auto& [members, channel] : channels_) channel.progress();
       lock.unlock();
       std::this_thread::sleep_for(kLook);
       lock.lock();
     }
   } catch (const Error& error) {
-    failure_ = error.what();
+    if (failure_.empty()) failure_ = error.what();
+    abortAll();  // what is on the streams would wait for ever, and whoever waits for a stream with it
   }
 }
 
