@@ -84,6 +84,13 @@ bool isDenser(const Piece& a, const Piece& b) {
   return static_cast<double>(a.time) * static_cast<double>(b.bytes) > static_cast<double>(b.time) * static_cast<double>(a.bytes);
 }
 
+/// An order of pieces for filling room: those that need none, then the densest. `isDenser` is none, as a piece of no time and no bytes is
+/// as dense as any other.
+bool fillsBefore(const Piece& a, const Piece& b) {
+  if ((a.bytes <= 0) != (b.bytes <= 0)) return a.bytes <= 0;
+  return a.bytes <= 0 ? a.time > b.time : isDenser(a, b);
+}
+
 /// The most work that fits into these bytes, at most `count` of each piece: of one as whole ones; of several, the densest first, as if the
 /// last one could be cut (Dantzig, Operations Research 5, 1957), which is no less.
 Ns mostOfSorted(std::span<const Piece> pieces, std::int64_t count, Bytes bytes) {
@@ -104,7 +111,7 @@ Ns mostOfSorted(std::span<const Piece> pieces, std::int64_t count, Bytes bytes) 
 }
 
 Ns mostWork(std::vector<Piece> pieces, std::int64_t count, Bytes bytes) {
-  std::sort(pieces.begin(), pieces.end(), isDenser);
+  std::sort(pieces.begin(), pieces.end(), fillsBefore);
   return mostOfSorted(pieces, count, bytes);
 }
 
@@ -154,7 +161,7 @@ std::vector<Piece> statesOf(const std::vector<Piece>& pairs, const std::vector<P
     if (stages > 0) states.push_back(waiting += pairs[stages - 1]);
     std::vector<Piece> others;
     if (!weights.empty()) others.assign(weights.begin() + static_cast<std::ptrdiff_t>(stages), weights.end());
-    std::sort(others.begin(), others.end(), isDenser);
+    std::sort(others.begin(), others.end(), fillsBefore);
     Piece state = waiting;
     for (const Piece& weight : others) states.push_back(state += weight);
   }
@@ -167,7 +174,7 @@ Ns mostPairs(const std::vector<Piece>& pairs, std::vector<Piece> weights, std::i
   constexpr std::int64_t kMost = 64;  // of two stages, which takes their square
   const Ns most = mostWorkOfStates(statesOf(pairs, weights), count, bytes);
   if (pairs.size() > 2 || (pairs.size() == 2 && count > kMost)) return most;
-  std::sort(weights.begin(), weights.end(), isDenser);
+  std::sort(weights.begin(), weights.end(), fillsBefore);
   const Piece& first = pairs.front();
   const Piece both = pairs.size() == 1 ? first : Piece(first) += pairs[1];
   Ns whole = 0;

@@ -11,6 +11,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/costs/problem_file.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/cost_table.h"
@@ -327,6 +328,29 @@ TEST(LowerBounds, InBytesAreThoseOfAsManyPairs) {
       EXPECT_EQ(lowerBounds(schedule, costs, {}, bytes), lowerBounds(schedule, costs, same(r, k))) << r << " ranks, " << k;
     }
   }
+}
+
+TEST(LowerBounds, InBytesHoldWhereAPieceHasNeitherTimeNorBytes) {
+  // W of some stages takes no time and keeps nothing; the order below stays within the limits, so that no bound can be above its makespan.
+  constexpr std::string_view kProblem =
+      R"({"ranks": 2, "microbatches": 5, "place": [0, 1, 1, 0, 0, 1, 1, 0], "forward_ns": [1, 6, 6, 0, 4, 4, 4, 5],
+          "input_ns": [3, 1, 2, 0, 6, 2, 1, 4], "weight_ns": [1, 0, 0, 0, 0, 0, 9, 1], "latency_ns": [2],
+          "activation": [4, 9, 10, 0, 0, 0, 4, 8], "activation_after_input": [4, 0, 9, 0, 0, 0, 2, 7], "limit": [38, 45]})";
+  constexpr std::string_view kOrder =
+      "0F0,0F1,0F2,0F3,0F4,3F0,4F0,7F0,7I0,3F1,4F1,4I0,3I0,7F1,7I1,3F2,4F2,4I1,3I1,0I0,3W0,4W0,7W0,7F2,7I2,3W1,4W1,3F3,4F3,"
+      "4I2,3I2,0I1,7W1,0W0,7W2,7F3,7I3,3F4,4F4,0I2,0W1,0W2,3W2,4W2,7W3,7F4,7I4,4I3,3I3,4I4,3I4,0I3,0W3,3W3,3W4,4W3,4W4,7W4,"
+      "0I4,0W4\n"
+      "1F0,2F0,1F1,5F0,6F0,2F1,6I0,5I0,5F1,6F1,2I0,2W0,1F2,1I0,2F2,6I1,5I1,6W0,5F2,6F2,2I1,2W1,1F3,1I1,2F3,6I2,5I2,6W1,5F3,"
+      "6F3,2I2,2W2,1F4,1I2,2F4,6I3,6W2,5F4,6F4,5I3,6W3,6I4,5I4,1W0,1W1,1W2,5W0,5W1,5W2,5W3,5W4,2I3,1I3,1W3,2W3,2I4,1I4,1W4,"
+      "2W4,6W4\n";
+  const ProblemFile problem = parseProblem(kProblem, "problem");
+  const Schedule order = parseCsv(kOrder, "order", "order");
+  const Metrics metrics = metricsOf(simulate(order, problem.costs));
+  EXPECT_EQ(metrics.makespan, 198);
+  for (std::size_t r = 0; r < 2; ++r) EXPECT_LE(metrics.ranks[r].peakBytes, problem.limits[r]);
+  const LowerBounds bounds = lowerBounds(order, problem.costs, {}, problem.limits);
+  EXPECT_LE(bounds.flush, metrics.makespan);
+  EXPECT_LE(bounds.window, metrics.window);
 }
 
 TEST(LowerBounds, AreNeverAboveAnyFamily) {
