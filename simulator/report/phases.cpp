@@ -3,6 +3,7 @@
 #include <set>
 #include <tuple>
 
+#include "schedules/wide.h"
 #include "simulator/report/explain.h"
 #include "simulator/report/metrics.h"
 #include "simulator/report/phases.h"
@@ -120,9 +121,10 @@ Ns steadyPeriod(const Trace& trace) {
   const std::size_t n = beats.starts.size();
   if (n < kLeast || beats.microbatches < kLeast) return 0;
   const std::size_t a = n / 4, b = n - 1 - a;
-  const Ns time = (beats.starts[b] - beats.starts[a]) * beats.all;
+  const Wide time = Wide{(beats.starts[b] - beats.starts[a]).value} * static_cast<std::int64_t>(beats.all);
   const auto count = static_cast<std::int64_t>((b - a) * beats.microbatches);
-  return std::max(dividedUp(busiest, beats.microbatches), dividedToNearest(time, count));
+  const Ns nearest(static_cast<std::int64_t>((2 * time + count) / (2 * count)));
+  return std::max(dividedUp(busiest, beats.microbatches), nearest);
 }
 
 }  // namespace pw

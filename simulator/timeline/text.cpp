@@ -1,3 +1,5 @@
+#include "simulator/timeline/text.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -9,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "schedules/units.h"
+#include "schedules/wide.h"
 #include "simulator/report/metrics.h"
-#include "simulator/timeline/text.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
@@ -55,7 +57,7 @@ struct Scale {
   Ns span = 0;
   std::int64_t columns = 0;
 
-  [[nodiscard]] std::int64_t columnOf(Ns time) const { return time * columns / span; }
+  [[nodiscard]] std::int64_t columnOf(Ns time) const { return static_cast<std::int64_t>(Wide{time.value} * columns / span.value); }
 };
 
 Ns lastEnd(const Trace& trace) {
@@ -88,17 +90,16 @@ const Span* slotPartner(const Trace& trace, const Span& span) {
 std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& scale, bool beside) {
   const auto columns = static_cast<std::size_t>(scale.columns);
   std::vector<const Span*> shown(columns, nullptr);
-  std::vector<std::int64_t> most(columns, 0);
-  std::vector<std::int64_t> covered(columns, 0);
+  std::vector<Wide> most(columns, 0), covered(columns, 0);
   for (const Span& span : trace.spans) {
     if (span.rank != rank || lookOf(span.kind) == nullptr || isBeside(span) != beside) continue;
     if (&span != trace.spans.data() && isSlot(*(&span - 1), span)) continue;
     // In units of 1 / columns ns, where a column is `scale.span` long, so that nothing is rounded.
-    const std::int64_t begin = std::clamp<Ns>(span.start, 0, scale.span).value * scale.columns;
-    const std::int64_t end = std::clamp<Ns>(span.end, 0, scale.span).value * scale.columns;
-    for (std::int64_t at = begin; at < end;) {
-      const std::int64_t column = at / scale.span.value;
-      const std::int64_t part = std::min(end, (column + 1) * scale.span.value) - at;
+    const Wide begin = Wide{std::clamp<Ns>(span.start, 0, scale.span).value} * scale.columns;
+    const Wide end = Wide{std::clamp<Ns>(span.end, 0, scale.span).value} * scale.columns;
+    for (Wide at = begin; at < end;) {
+      const Wide column = at / scale.span.value;
+      const Wide part = std::min(end, (column + 1) * scale.span.value) - at;
       const auto c = static_cast<std::size_t>(column);
       covered[c] += part;
       if (part > most[c]) {
@@ -196,7 +197,8 @@ std::string inUnits(Ns time, Ns unit) {
 /// The time scale: `┬` is above the column where the time written next to it begins. Steps are 1, 2 or 5 times a power of ten.
 std::string ruler(const Scale& scale, const ScaleUnit& unit) {
   Ns step = 1;
-  for (int i = 0; step * scale.columns < kTickDistance * scale.span; ++i) step = i % 3 == 1 ? step / 2 * 5 : step * 2;
+  for (int i = 0; Wide{step.value} * scale.columns < Wide{scale.span.value} * kTickDistance; ++i)
+    step = i % 3 == 1 ? step / 2 * 5 : step * 2;
   std::string text = "0";
   std::int64_t width = 1;
   for (Ns tick = step; scale.columnOf(tick) < scale.columns; tick += step) {

@@ -121,6 +121,13 @@ TEST(SteadyPeriod, OfSeveralChunksIsThatOfAMicrobatchThroughAllOfThem) {
   EXPECT_EQ(steadyPeriod(simulate(generate("zbv", {4, 8, 24}), table({3}, {3}, {3}, 8))), 2 * 9);
 }
 
+TEST(SteadyPeriod, OfLongStepsDoesNotOverflow) {
+  const auto period = [](std::int64_t scale) {
+    return steadyPeriod(simulate(generate("1f1b", {2, 2, 20'000}), table({Ns(3 * scale)}, {Ns(4 * scale)}, {Ns(0)}, 2)));
+  };
+  EXPECT_EQ(period(4'000'000'000).value, period(1).value * 4'000'000'000);
+}
+
 TEST(SteadyPeriod, OfForwardsIsTheSlowestForward) {
   EXPECT_EQ(steadyPeriod(simulate(generate("forward-only", {3, 3, 20}), table({3, 8, 2}, {0}, {0}, 3))), 8);
 }

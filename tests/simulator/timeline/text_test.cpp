@@ -193,6 +193,18 @@ TEST(TextTimeline, SpansBeforeTheOriginAreNoPartOfADrawing) {
   EXPECT_FALSE(toText(trace, {}).empty());
 }
 
+TEST(TextTimeline, TimesOfYearsAreDrawnAsThoseOfSeconds) {
+  const auto drawn = [](Ns unit) {
+    SyntheticCosts costs;
+    costs.forward = costs.backwardInput = {unit};
+    costs.backwardWeight = {0};
+    std::string text = toText(simulate(generate("gpipe", {2, 2, 12}), syntheticTable(costs, 2)), {});
+    return text.substr(text.find("rank"));  // without the ruler and its unit
+  };
+  const Ns years(100'000'000'000'000'000);
+  EXPECT_EQ(drawn(years), drawn(Ns(1'000'000'000)));
+}
+
 TEST(TextTimeline, AnEmptyTraceSaysSo) { EXPECT_EQ(toText(Trace{}, {}), "no actions\n"); }
 
 }  // namespace
