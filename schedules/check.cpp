@@ -377,17 +377,23 @@ std::vector<Problem> checkPlacement(const Schedule& schedule, PlacementKind want
       wanted = bidirectionalPlacement(shape);
       break;
   }
+  const Microbatch last{schedule.microbatches - 1};
+  std::vector<std::array<int, 2>> forwards(schedule.placement.stages(), {-1, -1});  // where F of the first and the last microbatch stand
+  for (const auto& row : schedule.rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const Action& a = row[i];
+      if (a.kind != ActionKind::Forward || a.stage.index() >= forwards.size()) continue;
+      if (a.microbatch == Microbatch{0}) forwards[a.stage.index()][0] = static_cast<int>(i);
+      if (a.microbatch == last) forwards[a.stage.index()][1] = static_cast<int>(i);
+    }
+  }
   std::vector<Problem> problems;
   for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
-    for (const Microbatch m : {Microbatch{0}, Microbatch{schedule.microbatches - 1}}) {
+    for (const Microbatch m : {Microbatch{0}, last}) {
       const Rank home = schedule.placement.rankOf(Stage{s}, m);
       if (home == wanted.rankOf(Stage{s}, m) || (m.value > 0 && !wanted.bidirectional() && !schedule.placement.bidirectional())) continue;
-      const auto& row = schedule.rows[home.index()];
-      const auto at = std::find_if(row.begin(), row.end(), [&](const Action& a) {
-        return a.stage == Stage{s} && a.kind == ActionKind::Forward && a.microbatch == m;
-      });
       problems.push_back({home,
-                          at == row.end() ? -1 : static_cast<int>(at - row.begin()),
+                          forwards[s][m.value > 0 ? 1 : 0],
                           {Stage{s}, ActionKind::Forward, m},
                           fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value,
                                       nameOf(wantedKind), wanted.rankOf(Stage{s}, m).value),
