@@ -235,6 +235,14 @@ SplitPlaces splitPlaces(const ModelGraph& graph, const Bindings& bindings) {
   return places;
 }
 
+std::vector<NodeId> placesFor(const ModelGraph& graph, const Bindings& bindings, int stages) {
+  const SplitPlaces all = splitPlaces(graph, bindings);
+  const std::vector<std::size_t>& enough = std::ssize(all.points) + 1 >= stages ? all.points : all.free;
+  std::vector<NodeId> places;
+  for (const std::size_t node : enough) places.emplace_back(node);
+  return places;
+}
+
 NodeId findSplit(const ModelGraph& graph, const std::string& name) {
   const bool isMarker = name.rfind(kMarker, 0) == 0 && name.back() == ')';
   const std::string place = isMarker ? name.substr(kMarker.size(), name.size() - kMarker.size() - 1) : name;

@@ -36,6 +36,10 @@ struct SplitPlaces {
 };
 [[nodiscard]] SplitPlaces splitPlaces(const ModelGraph& graph, const Bindings& bindings);
 
+/// Where the begins of so many stages move: the split points, or where those are too few, any node where a stage may begin. Ascending.
+/// Cost: as `splitPoints`.
+[[nodiscard]] std::vector<NodeId> placesFor(const ModelGraph& graph, const Bindings& bindings, int stages);
+
 /// The node where a stage begins for the name a user gave: `blocks.2` (before the first call of the module), `blocks.1:end` (after its
 /// last), `@relu_1` (before the node with this output), `@12` (before node 12), or any of these as `pipe_split (NAME)`. Throws UsageError
 /// with near names when no such module or node is in the graph, or when one side would be empty.

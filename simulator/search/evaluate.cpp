@@ -209,7 +209,7 @@ Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& 
   simulate(first, true);  // for its path
   Moving moving{start, shouldContinue, 0, compiled_.structure()};
   const double cuts = cutsAt(places.size(), start.request.begins.size());
-  const bool all = cuts <= kMostCuts && cuts * static_cast<double>(sizeOf(start)) <= kMostWork;
+  const bool all = cuts >= 1 && cuts <= kMostCuts && cuts * static_cast<double>(sizeOf(start)) <= kMostWork;
   all ? tryAll(moving, places) : tryNeighbours(moving, places, rounds);
   return moving.best;
 }

@@ -48,8 +48,7 @@ Candidate moved(const SearchShape& shape, Evaluator& evaluator, Candidate start)
   constexpr int kRounds = 2;
   const ModelGraph& graph = shape.model->graph();
   if (std::int64_t{shape.stages} * shape.request.microbatches > kMostForwards || graph.nodes.size() > kMostNodes) return start;
-  std::vector<NodeId> places;
-  for (const SplitPoint& point : splitPoints(graph, bindBatch(graph, shape.request.microbatch))) places.push_back(point.begin);
+  const std::vector<NodeId> places = placesFor(graph, bindBatch(graph, shape.request.microbatch), shape.stages);
   return evaluator.improve(start, places, kRounds, [](double) { return true; });
 }
 

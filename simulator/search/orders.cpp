@@ -134,7 +134,8 @@ std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<No
   const Candidate& from = *start.candidate;
   CutOrders orders(*start.shape, from, shouldContinue);
   Candidate first = orders.made(from.request.begins, kOrderSeconds), best = first;
-  const bool few = cutsAt(places.size(), from.request.begins.size()) <= kFewCuts;
+  const double ways = cutsAt(places.size(), from.request.begins.size());
+  const bool few = ways >= 1 && ways <= kFewCuts;
   if (!few && std::int64_t{from.stages} * from.request.microbatches > kMostActions)
     return shouldContinue() ? std::optional(std::move(best)) : std::nullopt;
   for (int round = 0; round < (few ? 1 : kNeighbourRounds); ++round) {

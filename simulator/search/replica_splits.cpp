@@ -35,12 +35,12 @@ namespace {
 std::vector<NodeId> bestOfFew(const PlanRequest& request, const ModelGraph& graph, const std::shared_ptr<const Profile>& profile,
                               const Schedule& rows, const std::vector<NodeId>& begins) {
   constexpr double kFew = 5'000;
-  std::vector<NodeId> places;
-  for (const SplitPoint& point : splitPoints(graph, bindBatch(graph, request.microbatch))) places.push_back(point.begin);
-  if (cutsAt(places.size(), begins.size()) > kFew) return begins;
+  const int stages = static_cast<int>(begins.size()) + 1;
+  const std::vector<NodeId> places = placesFor(graph, bindBatch(graph, request.microbatch), stages);
+  if (const double cuts = cutsAt(places.size(), begins.size()); cuts < 1 || cuts > kFew) return begins;
   SearchShape shape;
   shape.request = request;
-  shape.stages = static_cast<int>(rows.placement.stages());
+  shape.stages = stages;
   shape.profile = {profile, false};
   shape.model = std::make_shared<ModelCosts>(graph, *profile, request.microbatch);
   Evaluator evaluator(shape, rows);

@@ -53,7 +53,7 @@ class Searcher {
   void findStarts();
   Answer<std::vector<SplitStart>> startsOf(const SearchShape& shape, const Balancer& balancer) const;
   void tryShape(int shape);
-  void findPlaces(std::int64_t microbatch);
+  const std::vector<NodeId>& placesOf(const Candidate& candidate);
   /// A candidate in `found_`.
   struct Place {
     std::size_t shape = 0, candidate = 0;
@@ -75,12 +75,12 @@ class Searcher {
   int threads_;
   Combinations combinations_;
   std::vector<SearchShape>& shapes_ = combinations_.shapes;
-  std::map<StartKey, std::vector<SplitStart>> starts_;  ///< by microbatch size, stages and their speeds
-  std::map<std::int64_t, std::vector<NodeId>> places_;  ///< where the model can be cut, by microbatch size
-  std::vector<std::vector<Candidate>> found_;           ///< by shape
-  std::vector<Candidate> ordered_;                      ///< of the schedule `auto`
-  std::mutex mutex_;                                    ///< of progress, what is skipped, `done_`
-  std::int64_t done_ = 0, all_ = 0;                     ///< work, in actions to simulate
+  std::map<StartKey, std::vector<SplitStart>> starts_;                  ///< by microbatch size, stages and their speeds
+  std::map<std::pair<std::int64_t, int>, std::vector<NodeId>> places_;  ///< where the model can be cut, by microbatch size and stages
+  std::vector<std::vector<Candidate>> found_;                           ///< by shape
+  std::vector<Candidate> ordered_;                                      ///< of the schedule `auto`
+  std::mutex mutex_;                                                    ///< of progress, what is skipped, `done_`
+  std::int64_t done_ = 0, all_ = 0;                                     ///< work, in actions to simulate
   std::atomic<bool> cancelled_{false};
 };
 
@@ -195,11 +195,12 @@ void Searcher::tryShape(int at) {
   keep(fittedSplits(shape, Balancer(graph_, *shape.profile.profile), evaluator, RecomputeNone()));
 }
 
-/// Where the model can be cut at a microbatch size.
-void Searcher::findPlaces(std::int64_t microbatch) {
-  const auto [entry, isNew] = places_.try_emplace(microbatch);
-  if (!isNew) return;
-  for (const SplitPoint& point : splitPoints(graph_, bindBatch(graph_, microbatch))) entry->second.push_back(point.begin);
+/// Where its model can be cut. Not for several threads at once, but for places that are known.
+const std::vector<NodeId>& Searcher::placesOf(const Candidate& candidate) {
+  const std::int64_t microbatch = candidate.request.microbatch;
+  const auto [entry, isNew] = places_.try_emplace({microbatch, candidate.stages});
+  if (isNew) entry->second = placesFor(graph_, bindBatch(graph_, microbatch), candidate.stages);
+  return entry->second;
 }
 
 /// The best of each combination and way to recompute, and of those the best.
@@ -225,7 +226,7 @@ std::optional<Candidate> Searcher::improved(SearchShape shape, const Candidate& 
     report(nullptr);
     return !cancelled_.load();
   };
-  const std::vector<NodeId>& places = places_.at(start.request.microbatch);
+  const std::vector<NodeId>& places = places_.at({start.request.microbatch, start.stages});
   const std::vector<Candidate> ordered =
       space_.base.rankOrder.empty() ? withRankOrders(shape, start, cutsAt(places.size(), start.request.begins.size()), shouldContinue)
                                     : std::vector<Candidate>{start};
@@ -258,7 +259,7 @@ std::optional<Candidate> Searcher::improved(SearchShape shape, const Candidate& 
 void Searcher::improveBest() {
   const std::vector<Place> chosen = bestPlaces();
   const auto at = [&](const Place& place) -> Candidate& { return found_[place.shape][place.candidate]; };
-  for (const Place& place : chosen) findPlaces(at(place).request.microbatch);
+  for (const Place& place : chosen) static_cast<void>(placesOf(at(place)));
   {
     const std::lock_guard lock(mutex_);
     all_ = done_ + orderWork();
@@ -284,7 +285,7 @@ void Searcher::improveBest() {
 
 void Searcher::makeOrders() {
   const std::vector<OrderStart> starts = orderStarts(shapes_, found_, space_.orders);
-  for (const OrderStart& start : starts) findPlaces(start.candidate->request.microbatch);
+  for (const OrderStart& start : starts) static_cast<void>(placesOf(*start.candidate));
   {
     const std::lock_guard lock(mutex_);
     all_ = done_ + kOrderWork * static_cast<std::int64_t>(starts.size());
@@ -302,7 +303,7 @@ void Searcher::makeOrders() {
       combinations_.skipped.insert(fmt::format("{}, {} microbatches: {}", kAutoSchedule, request.microbatches, no->why));
       return;
     }
-    made[at] = withOrder(starts[at], places_.at(request.microbatch), shouldContinue);
+    made[at] = withOrder(starts[at], places_.at({request.microbatch, starts[at].candidate->stages}), shouldContinue);
     if (!made[at]) return;
     {
       const std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/app/cli/call.h"
+#include "tests/app/cli/job.h"
 
 namespace pw::test {
 namespace {
@@ -83,6 +84,23 @@ TEST(SearchCommand, SaysNoWithTheLeastMemoryWhenNothingFits) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.err.find("No plan fits 1.00 KiB: the smallest needs "), std::string::npos) << outcome.err;
   EXPECT_EQ(contentOf(folder.file("plan.json")), "") << "no plan is written";
+}
+
+TEST(SearchCommand, CutsModelsOfFewModulesBetweenOperators) {
+  // More stages than the model has split points: begins are at any operator, and move among these.
+  for (const Words& words :
+       {Words{"search", PW_SOURCE_DIR "/resources/models/example_code.pt2", "--ranks", "4", "--microbatches", "4", "--schedules", "zbv"},
+        Words{"search", PW_SOURCE_DIR "/tests/data/experts.pt2", "--ranks", "2", "--microbatches", "4"},
+        Words{"plan", PW_SOURCE_DIR "/tests/data/experts.pt2", "--ranks", "4", "--microbatches", "4", "--schedule", "1f1b",
+              "--memory-limit", "13KiB"},
+        Words{"plan", PW_SOURCE_DIR "/tests/data/experts.pt2", "--ranks", "4", "--microbatches", "4", "--schedule", "auto",
+              "--memory-limit", "13KiB"}}) {
+    Words all = words;
+    all.insert(all.end(), {"--cluster", "h100-nvlink"});
+    const Outcome outcome = call(all);
+    EXPECT_TRUE(outcome.status == 0 || outcome.status == 1) << outcome.status << outcome.err;  // 1: nothing fits
+    EXPECT_EQ(outcome.out.empty(), false) << outcome.err;
+  }
 }
 
 TEST(SearchCommand, ScalesAProfileAndSaysSo) {
