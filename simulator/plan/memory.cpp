@@ -69,7 +69,7 @@ class SavingSearch {
         model_(model),
         partition_(partition),
         compiled_(rows),
-        costs_(costsOf(settingOf(request), partition)),
+        costs_(costsFor(request, partition)),
         now_(predicted(compiled_, costs_)),
         planned_(request) {
     planned_.begins.clear();
@@ -95,11 +95,11 @@ class SavingSearch {
   }
 
  private:
-  [[nodiscard]] PlanSetting settingOf(const PlanRequest& request) {
-    const Schedule& rows = compiled_.rows();
-    return {model_.graph(),   model_.profile(),  rows,
-            request.replicas, request.optimizer, optimizerShards(request, rows.placement),
-            &model_,          &compiled_,        targetBytes(model_.graph(), request.loss, request.microbatch)};
+  /// Of the same rows, as a plan of them is priced, with the optimizer's state.
+  [[nodiscard]] CostTable costsFor(const PlanRequest& request, const Partition& partition) {
+    CostTable costs = pricedCosts(request, model_, compiled_, partition);
+    addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, compiled_.rows().placement));
+    return costs;
   }
 
   /// Of the same rows with other costs: by the rank that this frees most of.
@@ -132,7 +132,7 @@ class SavingSearch {
       if (!partition_.stages[s].checkpoints.empty() || obstacleToRecompute(model_.graph(), whole, model_.changes())) continue;
       Partition changed = partition_;
       changed.stages[s].checkpoints = {whole};
-      consider({.stage = Stage(s)}, costsOf(settingOf(request_), changed));
+      consider({.stage = Stage(s)}, costsFor(request_, changed));
     }
   }
 
@@ -140,7 +140,7 @@ class SavingSearch {
     if (request_.replicas <= 1 || request_.zero1 || stateCopies(request_.optimizer) <= 0) return;
     PlanRequest shared = request_;
     shared.zero1 = true;
-    consider({.by = MemorySaving::By::Zero1}, costsOf(settingOf(shared), partition_));
+    consider({.by = MemorySaving::By::Zero1}, costsFor(shared, partition_));
   }
 
   void tryFamilies() {

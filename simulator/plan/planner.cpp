@@ -73,7 +73,7 @@ std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const
   std::vector<std::string> names;
   for (const NodeId begin : begins) {
     const auto found = std::ranges::lower_bound(points, begin, {}, &SplitPoint::begin);
-    names.push_back(found == points.end() || found->begin != begin ? fmt::format("node {}", begin.value) : found->name);
+    names.push_back(found == points.end() || found->begin != begin ? fmt::format("@{}", begin.value) : found->name);
   }
   return names;
 }

@@ -88,6 +88,17 @@ CostTable costsOfSlowest(const PlanRequest& request, ModelCosts& model, Compiled
 
 }  // namespace
 
+CostTable pricedCosts(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled, const Partition& partition) {
+  const Schedule& rows = compiled.rows();
+  const bool differ = !rows.placement.bidirectional() && distinctReplicas(model.profile(), rows.placement, request.replicas) > 1;
+  CostTable costs =
+      differ ? costsOfSlowest(request, model, compiled, partition) : model.costTable(partition, rows.placement, request.replicas);
+  costs.stages.back().dataBytes += targetBytes(model.graph(), request.loss, request.microbatch);
+  costs.microbatchScale = microbatchScale(request, 0);  // whose microbatches are the largest
+  requireSummable(costs, shapeOf(rows));
+  return costs;
+}
+
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
   if (!request.replicaBegins.empty()) return tryPriceReplicas(request, model, compiled);
   const ModelGraph& graph = model.graph();
@@ -111,12 +122,7 @@ Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledR
   if (auto no = obstacleToCopies(graph, rows.placement)) return *std::move(no);
   priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
-  const bool differ = !rows.placement.bidirectional() && distinctReplicas(profile, rows.placement, request.replicas) > 1;
-  priced.costs = differ ? costsOfSlowest(request, model, compiled, priced.partition)
-                        : model.costTable(priced.partition, rows.placement, request.replicas);
-  priced.costs.stages.back().dataBytes += targets;
-  priced.costs.microbatchScale = microbatchScale(request, 0);  // whose microbatches are the largest
-  requireSummable(priced.costs, shapeOf(rows));
+  priced.costs = pricedCosts(request, model, compiled, priced.partition);
   return priced;
 }
 

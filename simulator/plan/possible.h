@@ -15,6 +15,10 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
 /// an automatic recomputation without a limit. Throws UsageError for numbers that are too large to add up only.
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);
 
+/// The costs that `tryPrice` has for a partition: with the loss's targets, the batch's uneven microbatches, and of replicas that differ the
+/// slowest one's; without the optimizer's state. Throws UsageError for numbers that are too large to add up.
+[[nodiscard]] CostTable pricedCosts(const PlanRequest& request, ModelCosts& model, CompiledRows& rows, const Partition& partition);
+
 /// A placement that keeps two copies of each stage is not for a model that changes buffers in training (batch norm's statistics): each copy
 /// would change its own, by the microbatches that it sees. Cost: as `stateChanges`, of such placements.
 [[nodiscard]] std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement);

@@ -9,6 +9,7 @@
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/replica_prices.h"
 #include "simulator/plan/setting.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/compiled_rows.h"
@@ -96,10 +97,16 @@ TEST(PlanMemory, CountsTheTargetsOfALossLikeInputs) {
 }
 
 TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
-  for (const auto& [replicas, planned] : {std::pair(1, "1f1b"), std::pair(2, "1f1b"), std::pair(1, "gpipe")}) {
+  struct Planned {
+    int replicas;
+    const char* schedule;
+    std::int64_t batch;  ///< 7: the last microbatch has one sample
+  };
+  for (const auto& [replicas, planned, batch] : {Planned{1, "1f1b", 8}, {2, "1f1b", 16}, {1, "gpipe", 8}, {1, "1f1b", 7}}) {
     const int copies = replicas;  // for the lambda
     Case c = madeCase(replicas);
     c.request.schedule = planned;
+    c.request.batch = batch;
     ModelCosts model(c.graph, c.profile, c.request.microbatch);
     const Schedule rows = planRows(generate(c.request.schedule, {2, 2, 4}), replicas);
     const Priced priced = price(c.request, c.graph, c.profile, rows);
@@ -107,6 +114,7 @@ TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
     const auto measured = [&](const Partition& partition, int shards) {
       CostTable costs = costTable(c.graph, partition, c.profile, rows.placement, copies);
       costs.stages.back().dataBytes += targetBytes(c.graph, c.request.loss, c.request.microbatch);
+      costs.microbatchScale = microbatchScale(c.request, 0);
       addOptimizerState(costs, 2, shards);
       return metricsOf(simulate(rows, costs));
     };
