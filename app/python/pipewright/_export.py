@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import random
 import sys
@@ -44,7 +45,7 @@ def export(
     exporter = _exporter()
     name = type(module).__name__
     options = types.SimpleNamespace(model=f"{type(module).__module__}:{name}", out=os.fspath(path), batch_dim=list((batch_dim or {}).items()),
-                                    static_batch=static_batch, unchecked=unchecked, meta=False, seed=seed)
+                                    static_batch=static_batch, unchecked=unchecked, meta=False, seed=operator.index(seed))
     record: dict[str, Any]
     modes: list[tuple[Any, bool]] = []
     try:

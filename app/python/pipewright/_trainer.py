@@ -8,6 +8,7 @@ import importlib
 import itertools
 import json
 import logging
+import operator
 import os
 import sys
 import tempfile
@@ -151,7 +152,7 @@ class Trainer:
                 raise UsageError(f"{still or 'The model'} is in eval() mode, but all of the model is trained in train() mode; call model.train()")
             where = self._folder(folder)
             archive = os.path.join(where, f"{type(model).__name__}.pt2")
-            export_example(model, inputs, archive, batch_dim, seed)
+            export_example(model, inputs, archive, batch_dim, operator.index(seed))
             request = PlanRequest(archive, place.size, loss, microbatches, schedule, cluster, profile, memory_limit, recompute,
                                kind_of(self.optimizer), numbers_of(self.optimizer).get("momentum", 0.0), zero1, precision, tf32,
                                "cuda" if on_gpu else None, samples_of(inputs, batch_dim), threads or _own_threads())
@@ -171,7 +172,7 @@ class Trainer:
         settings = {
             "plan": prepared["plan"], "models": [prepared["archive"]], "loss": loss, "loss_count": loss_count,
             "optimizer": kind_of(self.optimizer), "numbers": numbers_of(self.optimizer, self._names), "clip_norm": clip_norm, "zero1": zero1,
-            "skip_nonfinite": skip_nonfinite, "precision": precision, "tf32": tf32 or None, "seed": seed, "timeout": float(timeout),
+            "skip_nonfinite": skip_nonfinite, "precision": precision, "tf32": tf32 or None, "seed": operator.index(seed), "timeout": float(timeout),
             "threads": threads or _own_threads(), "backend": backend or ("nccl" if on_gpu else "ucx"),
             "store": _text(store), "log": _text(log), "resume": _text(resume),
         }
