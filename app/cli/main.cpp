@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -176,6 +177,7 @@ int dispatch(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   using namespace pw::cli;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is one that cannot be written, here and in the ranks, which inherit this
   try {
     const int status = dispatch(argc, argv);
     print("");  // flushes what others wrote to stdout
