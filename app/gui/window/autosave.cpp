@@ -73,7 +73,9 @@ void forget(const QString& path) {
 }
 
 QString unsavedPlan(const QString& path) {
-  const QString time = QFileInfo(path).lastModified().toString(QStringLiteral("HH:mm"));
+  const QDateTime changed = QFileInfo(path).lastModified();
+  const bool isToday = changed.date() == QDate::currentDate();
+  const QString time = changed.toString(isToday ? QStringLiteral("HH:mm") : QStringLiteral("d MMM yyyy, HH:mm"));
   try {
     const Project project = parseProject(readFile(path.toStdString()), path.toStdString());
     const Design& design = project.design;
@@ -91,13 +93,16 @@ QString unsavedPlan(const QString& path) {
   return QObject::tr("unsaved plan (%1)").arg(time);
 }
 
-bool isToBeRestored(const QString& path, QWidget& window) {
+Recovery askRecovery(const QString& path, QWidget& window) {
   QMessageBox box(QMessageBox::Question, QObject::tr("Recover"), QObject::tr("Restore the %1?").arg(unsavedPlan(path)),
-                  QMessageBox::Yes | QMessageBox::No, &window);
+                  QMessageBox::Yes | QMessageBox::No | QMessageBox::Cancel, &window);
   box.button(QMessageBox::Yes)->setText(QObject::tr("&Restore"));
   box.button(QMessageBox::No)->setText(QObject::tr("&Discard"));
+  box.button(QMessageBox::Cancel)->setText(QObject::tr("Not &now"));
   box.setDefaultButton(QMessageBox::Yes);
-  return box.exec() == QMessageBox::Yes;
+  box.setEscapeButton(QMessageBox::Cancel);
+  const int answer = box.exec();
+  return answer == QMessageBox::Yes ? Recovery::Restore : answer == QMessageBox::No ? Recovery::Discard : Recovery::Later;
 }
 
 }  // namespace pw::gui

@@ -2,6 +2,7 @@
 
 #include <QString>
 #include <QStringList>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -16,9 +17,11 @@ namespace pw::gui {
 [[nodiscard]] QStringList leftBehind();
 /// Removes such a file and its lock.
 void forget(const QString& path);
-/// Describes such a file for the user: `unsaved plan of gpt_small (18:13)`, the model or schedule and when it was last changed.
+/// Describes such a file for the user: `unsaved plan of gpt_small (18:13)`, the model or schedule and when it was last changed, with
+/// the date unless it was today.
 [[nodiscard]] QString unsavedPlan(const QString& path);
-/// Asks whether such a file is to be restored; false: it may be removed.
-[[nodiscard]] bool isToBeRestored(const QString& path, QWidget& window);
+/// Asks what to do with such a file. To close the question is to decide later: only who says so discards work.
+enum class Recovery : std::uint8_t { Restore, Discard, Later };
+[[nodiscard]] Recovery askRecovery(const QString& path, QWidget& window);
 
 }  // namespace pw::gui

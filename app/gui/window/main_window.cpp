@@ -83,7 +83,8 @@ bool MainWindow::isIdle() const {
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->message->text() : QString(); }
 
 void MainWindow::Private::build() {
-  window.resize(QSize(1400, 900).boundedTo(window.screen()->availableSize()));
+  constexpr QSize kFrame(16, 48);  // of the window manager, which is not known before the window is shown
+  window.resize(QSize(1400, 900).boundedTo(window.screen()->availableSize() - kFrame));
   start = new StartPage;
   timeline = new TimelineWidget(document);
   stack = new QStackedWidget;
@@ -263,26 +264,28 @@ bool MainWindow::Private::maySave() {
   return answer == QMessageBox::Discard || save();
 }
 
-/// Autosaves unsaved work, so that it survives a crash.
-void MainWindow::Private::keep() {
+/// Autosaves unsaved work, so that it survives a crash. Returns whether it is as kept as it can be.
+bool MainWindow::Private::keep() {
   if (!document.isModified()) {
     QFile::remove(autosavePath());
-    return;
+    return true;
   }
   Project kept = project();
   kept.unsaved = UnsavedProject{document.title(), document.projectPath()};
   try {
     writeFile(autosavePath().toStdString(), toJson(kept));
+    return true;
   } catch (const Error&) {
-    // unsaved work is lost only in a crash; saving reports what is wrong
+    return false;  // unsaved work is lost only in a crash; saving reports what is wrong
   }
 }
 
 /// Asks about each plan that was left behind until one is restored; the next window asks about those after it.
 void MainWindow::Private::recover() {
   for (const QString& path : leftBehind()) {
-    if (isToBeRestored(path, window)) return restore(path);
-    forget(path);
+    const Recovery answer = askRecovery(path, window);
+    if (answer == Recovery::Restore && QFile::exists(path)) return restore(path);  // unless another window was faster
+    if (answer == Recovery::Discard) forget(path);
   }
 }
 
@@ -293,7 +296,7 @@ void MainWindow::Private::restore(const QString& path) {
       if (loaded->project == path) loaded->project.clear();  // kept by a version that did not write whose it is
       take(*loaded, {});
       document.markUnsaved();
-      forget(path);
+      if (keep()) forget(path);  // a crash right now loses nothing
     };
   });
 }

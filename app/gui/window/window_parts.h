@@ -113,7 +113,7 @@ struct MainWindow::Private {
   bool save();
   bool saveAs();
   [[nodiscard]] Project project() const;  ///< what is open, as it is saved
-  void keep();
+  bool keep();
   void recover();
   void restore(const QString& path);  ///< what was kept there
 

@@ -40,13 +40,13 @@ void answer(std::vector<QMessageBox::StandardButton> buttons, QStringList* quest
   QObject::connect(timer, &QTimer::timeout, qApp, [timer, buttons = std::move(buttons), questions, next = std::size_t{0}]() mutable {
     auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
     if (box == nullptr) return;
-    QAbstractButton* button = box->button(buttons[next++]);
-    if (questions != nullptr) *questions << box->text() + QLatin1Char(' ') + button->text();
+    QAbstractButton* button = box->button(buttons[next++]);  // none: Escape
+    if (questions != nullptr) *questions << box->text() + QLatin1Char(' ') + (button != nullptr ? button->text() : QString());
     if (next == buttons.size()) {
       timer->deleteLater();
       timer->stop();
     }
-    QTest::mouseClick(button, Qt::LeftButton);
+    button != nullptr ? QTest::mouseClick(button, Qt::LeftButton) : QTest::keyClick(box, Qt::Key_Escape);
   });
   timer->start(10);
 }
@@ -164,6 +164,30 @@ TEST_F(Crash, EachPlanThatWasLeftIsAskedAboutNewestFirst) {
   EXPECT_TRUE(questions[1].contains("gpt_small")) << questions[1].toStdString();
   EXPECT_EQ(window.document().title(), "gpt_small");
   EXPECT_TRUE(leftBehind().isEmpty());
+}
+
+TEST_F(Crash, APlanStaysWhereTheQuestionIsClosedAndIsKeptAnewBeforeItIsRestored) {
+  {
+    MainWindow window(true);
+    window.show();
+    ASSERT_TRUE(open(window, sample("gpt_small.pt2")));
+    window.document().edit("Microbatches", [](Design& d) { d.request.microbatches = 13; });
+    ASSERT_TRUE(leaveAs(left, 100'000));
+  }
+  QStringList questions;
+  {
+    MainWindow window(true);
+    answer({QMessageBox::NoButton}, &questions);
+    window.show();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return questions.size() == 1 && QApplication::activeModalWidget() == nullptr; }, kLongMs));
+    EXPECT_TRUE(questions[0].contains(QDateTime::currentDateTime().addSecs(-100'000).toString("d MMM yyyy, HH:mm")))
+        << questions[0].toStdString();
+    EXPECT_EQ(leftBehind(), QStringList{left});
+  }
+  MainWindow window(true);
+  restoreIn(window);
+  EXPECT_TRUE(leftBehind().isEmpty());
+  EXPECT_TRUE(QFile::exists(autosavePath())) << "at once, not only when the timer ends";
 }
 
 TEST_F(Crash, APlanThatIsRestoredKeepsItsNameAndAProjectItsFile) {
