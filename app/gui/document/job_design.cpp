@@ -16,6 +16,8 @@
 #include "simulator/job/job_json.h"
 #include "simulator/job/replay_job.h"
 #include "simulator/order/find.h"
+#include "simulator/order/problem/least_memory.h"
+#include "simulator/order/problem/made_schedules.h"
 #include "simulator/partition/split.h"
 #include "simulator/timeline/fill.h"
 
@@ -46,8 +48,6 @@ std::vector<ActionTime> cutTimes(std::vector<ActionTime> times, const CostTable&
 }
 
 }  // namespace
-
-bool isJob(const std::string& head) { return looksLikeJob(head); }
 
 std::shared_ptr<const JobBasis> readJob(const JobOptions& from, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
   auto job = loadJob(from, [&](std::uint64_t done, std::uint64_t all) {
@@ -160,6 +160,29 @@ const JobStepTimes& JobTimes::of(const std::shared_ptr<const JobBasis>& basis, c
   }
   if (madeSchedule(request.schedule) != nullptr) times_.actions.clear();  // their order is made for the costs alone
   return times_;
+}
+
+JobTimes::Order JobTimes::order(const std::shared_ptr<const JobBasis>& basis, const PlanRequest& request, int stages,
+                                const OrderEffort& effort) {
+  const MadeSchedule& made = *madeSchedule(request.schedule);
+  const std::vector<Placement> placements = orderPlacements({request.ranks, stages, request.microbatches});
+  std::optional<FoundOrder> best;
+  for (const Placement& placement : placements) {
+    const auto serial = std::make_shared<const pw::Schedule>(serialSchedule(placement, request.ranks, request.microbatches));
+    OrderProblem sought;
+    sought.microbatches = request.microbatches;
+    sought.ranks = request.ranks;
+    sought.placement = placement;
+    sought.costs = of(basis, request, serial).costs;
+    if (request.memoryLimit > 0) sought.limits.assign(static_cast<std::size_t>(request.ranks), request.memoryLimit);
+    limitRoom(sought, made);
+    if (made.room > 0) sought.clock = StepClock::Window;  // the paper's
+    std::optional<FoundOrder> found = findOrder(sought, effort);
+    if (found && (!best || found->certificate.time < best->certificate.time)) best = std::move(found);
+  }
+  if (!best) return {serialSchedule(placements.front(), request.ranks, request.microbatches), std::nullopt};
+  best->schedule.name = made.name;
+  return {std::move(best->schedule), std::move(best->certificate)};
 }
 
 }  // namespace pw::gui

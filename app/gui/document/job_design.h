@@ -7,11 +7,9 @@
 
 #include "app/gui/document/loading.h"
 #include "simulator/job/job_costs.h"
+#include "simulator/order/find.h"
 
 namespace pw::gui {
-
-/// Whether a file that begins so is a job that `pipewright import` made.
-[[nodiscard]] bool isJob(const std::string& head);
 
 /// Reads the job of these files or this run, with the progress of `loadFiles`. Null where that stopped it. Throws as `loadJob`.
 [[nodiscard]] std::shared_ptr<const JobBasis> readJob(const JobOptions& from,
@@ -41,6 +39,15 @@ class JobTimes {
  public:
   [[nodiscard]] const JobStepTimes& of(const std::shared_ptr<const JobBasis>& basis, const PlanRequest& request,
                                        const std::shared_ptr<const Schedule>& rows);
+
+  /// An order made for these times at the request's splits (`findOrder`), for its schedule of `kMadeSchedules`: what `simulate
+  /// --costs-from` makes. Where none fits: one microbatch after the other, without a certificate.
+  struct Order {
+    Schedule rows;
+    std::optional<Certificate> certificate;
+  };
+  [[nodiscard]] Order order(const std::shared_ptr<const JobBasis>& basis, const PlanRequest& request, int stages,
+                            const OrderEffort& effort);
 
  private:
   std::shared_ptr<const JobBasis> basis_;  ///< held, so that no other has its address

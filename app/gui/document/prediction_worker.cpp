@@ -130,12 +130,19 @@ struct PredictionWorker::Private {
     answer.ordering = false;
     PlanRequest wanted = request.design.request;
     wanted.begins = first.begins;
-    ModelCosts model(*request.graph, *first.profile, wanted.microbatch);
     const OrderEffort effort{.threads = kOrderThreads, .shouldContinue = [this](double) { return !isSuperseded(); }};
-    MadeOrder made = makeOrder(wanted, model, stagesOf(request.design), effort);
-    if (isSuperseded()) return;
-    rows_ = std::make_shared<const Schedule>(std::move(made.rows));
-    answer.certificate = std::move(made.certificate);
+    if (request.design.job) {
+      JobTimes::Order made = jobTimes_.order(request.design.job, wanted, stagesOf(request.design), effort);
+      if (isSuperseded()) return;
+      rows_ = std::make_shared<const Schedule>(std::move(made.rows));
+      answer.certificate = std::move(made.certificate);
+    } else {
+      ModelCosts model(*request.graph, *first.profile, wanted.microbatch);
+      MadeOrder made = makeOrder(wanted, model, stagesOf(request.design), effort);
+      if (isSuperseded()) return;
+      rows_ = std::make_shared<const Schedule>(std::move(made.rows));
+      answer.certificate = std::move(made.certificate);
+    }
     answer.prediction = priced(request, wanted, *first.profile, rows_);
   }
 
@@ -148,8 +155,12 @@ struct PredictionWorker::Private {
     const int stages = stagesOf(request.design);
     const auto key = std::tuple(wanted.schedule, wanted.ranks, stages, wanted.microbatches, wanted.replicas, wanted.rankOrder);
     if (rows_ && key == rowsKey_) return rows_;
-    ModelCosts model(*request.graph, *answer.profile, wanted.microbatch);
-    rows_ = std::make_shared<const Schedule>(rowsFor(wanted, model, stages, atOnce));
+    if (request.design.job && madeSchedule(wanted.schedule) != nullptr) {
+      rows_ = std::make_shared<const Schedule>(jobTimes_.order(request.design.job, wanted, stages, atOnce).rows);
+    } else {
+      ModelCosts model(*request.graph, *answer.profile, wanted.microbatch);
+      rows_ = std::make_shared<const Schedule>(rowsFor(wanted, model, stages, atOnce));
+    }
     rowsKey_ = key;
     return rows_;
   }

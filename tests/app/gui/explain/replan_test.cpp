@@ -83,6 +83,21 @@ TEST_F(ReplanTest, ShowsWhatSimulateGivesForEverySchedule) {
   }
 }
 
+TEST_F(ReplanTest, MakesTheOrdersThatSimulateMakes) {
+  openAndReplan(kReplicas);
+  for (const char* chunks : {"1", "2"}) {
+    field<QSpinBox>(QStringLiteral("Chunks"))->setValue(std::atoi(chunks));
+    for (const char* name : {"auto", "zb-1p"}) {
+      choose(QString::fromLatin1(name));
+      ASSERT_TRUE(QTest::qWaitFor([&] { return document().certificate().has_value(); }, kLongMs)) << name;
+      expectAsSimulated(kReplicas,
+                        {QStringLiteral("--schedule"), QString::fromLatin1(name), QStringLiteral("--chunks"), QString::fromLatin1(chunks)});
+      EXPECT_EQ(document().certificate()->time,
+                document().certificate()->clock == StepClock::Flush ? document().prediction()->makespan : document().prediction()->window);
+    }
+  }
+}
+
 TEST_F(ReplanTest, ShowsWhatSimulateGivesForOtherNumbers) {
   openAndReplan(kReplicas);
   field<QSpinBox>(QStringLiteral("Microbatches"))->setValue(12);
