@@ -69,12 +69,12 @@ struct Place {
   std::optional<int> cell;  ///< nothing: all of the row
 };
 
-/// The first action of a microbatch that a plan of so many does not have.
-std::optional<std::pair<Place, Action>> beyond(const Schedule& schedule, int microbatches) {
+/// The first action of a microbatch or stage that a plan of so many does not have.
+std::optional<std::pair<Place, Action>> beyond(const Schedule& schedule, int microbatches, std::size_t stages) {
   for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
     const auto& row = schedule.rows[r];
     for (std::size_t i = 0; i < row.size(); ++i) {
-      if (row[i].microbatch.value < microbatches) continue;
+      if (row[i].kind == ActionKind::Idle || (row[i].microbatch.value < microbatches && row[i].stage.index() < stages)) continue;
       return std::pair{Place{static_cast<int>(r), cellOf(row, static_cast<int>(i))}, plain(row[i])};
     }
   }
@@ -222,13 +222,17 @@ std::optional<CsvPanel::Private::Wrong> CsvPanel::Private::wrongOf(Schedule& par
   // What is missing may be so only because of a number that is too large.
   const auto before = editableSchedule(document);
   const auto* schedule = std::get_if<Schedule>(&before);
-  const auto added = schedule != nullptr ? beyond(parsed, schedule->microbatches) : std::nullopt;
+  const auto added = schedule != nullptr ? beyond(parsed, schedule->microbatches, schedule->placement.stages()) : std::nullopt;
   if (!added) return wrong;
   wrong.where = added->first;
-  wrong.sentence = CsvPanel::tr("Rank %1: %2 is of a microbatch that the plan does not have (0 to %3). Change it, or add the rest: %4.")
+  const bool isMicrobatch = added->second.microbatch.value >= schedule->microbatches;
+  wrong.sentence = (isMicrobatch ? CsvPanel::tr("Rank %1: %2 is of a microbatch that the plan does not have (0 to %3). Change it, or add "
+                                                "the rest: %4.")
+                                 : CsvPanel::tr("Rank %1: %2 is of a stage that the plan does not have (0 to %3). Change it, or add the "
+                                                "rest: %4."))
                        .arg(added->first.row)
                        .arg(actionText(added->second))
-                       .arg(schedule->microbatches - 1)
+                       .arg(isMicrobatch ? schedule->microbatches - 1 : static_cast<int>(schedule->placement.stages()) - 1)
                        .arg(QString::fromStdString(first.message));
   return wrong;
 }

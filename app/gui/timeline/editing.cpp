@@ -28,10 +28,23 @@ Editing::Editing(HandEdit& hand, const Scene& scene, const ShownTimelines& shown
 void Editing::addCommands(CommandList& commands) {
   commands.beginGroup(kHandToggle);
   commands.addToggle(
-      tr("Edit by hand"), QKeySequence(Qt::Key_E), [this] { return hand_.isOn(); }, [this](bool on) { hand_.setOn(on); });
+      tr("Edit by hand"), QKeySequence(Qt::Key_E), [this] { return hand_.isOn(); },
+      [this](bool on) {
+        hand_.setOn(on);
+        if (on && hand_.isOn()) takeSelection();
+      });
   commands.beginGroup(kHandCommands);
   addMovingCommands(commands);
   addRowCommands(commands);
+}
+
+/// What was selected before is what the first edit is of.
+void Editing::takeSelection() {
+  std::vector<SourcedSpan> spans = selection_.emphasis() == Emphasis::Chosen ? selection_.emphasized() : std::vector<SourcedSpan>();
+  if (spans.empty() && scene_.selected) spans.push_back(*scene_.selected);
+  for (const SourcedSpan& span : spans) {
+    if (const auto action = actionOf(span)) hand_.select(*action, HandEdit::Extends::One);
+  }
 }
 
 /// With Shift and a key.

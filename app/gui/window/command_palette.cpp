@@ -5,22 +5,31 @@
 #include <QListWidget>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace pw::gui {
 
 int fit(const QString& typed, const QString& text) {
-  int score = 0;
-  qsizetype at = 0, last = -2;
+  constexpr int kNone = -1;
+  const auto size = static_cast<std::size_t>(text.size());
+  std::vector<int> best;  // by place of the last character so far; none at first
   for (const QChar c : typed) {
     if (c.isSpace()) continue;
-    const qsizetype found = text.indexOf(c, at, Qt::CaseInsensitive);
-    if (found < 0) return -1;
-    const bool beginsWord = found == 0 || !text[found - 1].isLetterOrNumber();
-    score += 1 + (found == last + 1 ? 3 : 0) + (beginsWord ? 2 : 0);
-    last = found;
-    at = found + 1;
+    const bool isFirst = best.empty();
+    std::vector<int> next(size, kNone);
+    int before = isFirst ? 0 : kNone;  // the best of all places further to the left
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto at = static_cast<qsizetype>(i);
+      const int adjoining = isFirst || i == 0 || best[i - 1] == kNone ? kNone : best[i - 1] + 3;
+      if (const int from = std::max(before, adjoining); from != kNone && text[at].toCaseFolded() == c.toCaseFolded())
+        next[i] = from + 1 + (at == 0 || !text[at - 1].isLetterOrNumber() ? 2 : 0);
+      if (!isFirst) before = std::max(before, best[i]);
+    }
+    best = std::move(next);
+    if (std::ranges::all_of(best, [](int score) { return score == kNone; })) return -1;
   }
-  return score;
+  return best.empty() ? 0 : std::ranges::max(best);
 }
 
 CommandPalette::CommandPalette(std::vector<Command> commands, QWidget* parent)

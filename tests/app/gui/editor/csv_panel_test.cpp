@@ -87,6 +87,14 @@ TEST_F(CsvPanelTest, MarksTheCellOfAMicrobatchThatThePlanDoesNotHave) {
   ASSERT_TRUE(QTest::qWaitFor([&] { return document.design().request.microbatches == 3; }, 60'000)) << "whole ones may be added";
 }
 
+TEST_F(CsvPanelTest, MarksTheCellOfAStageThatThePlanDoesNotHave) {
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,3F0");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
+  EXPECT_THAT(panel.problem().toStdString(), testing::StartsWith("Rank 1: 3F0 is of a stage that the plan does not have (0 to 1). Change"));
+  ASSERT_FALSE(text->extraSelections().isEmpty());
+  EXPECT_EQ(text->extraSelections().front().cursor.selectedText(), "3F0");
+}
+
 TEST_F(CsvPanelTest, SaysWhyAPlanHasNoSchedule) {
   document.edit("refused", [](Design& d) {
     d.request.schedule = "dualpipe";

@@ -1,6 +1,7 @@
 // Editing by hand on the canvas, by real mouse and key events.
 #include "app/gui/timeline/editing.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <QLabel>
@@ -48,6 +49,15 @@ TEST_F(TimelineEditing, RowsStayUnderTheMouseWhenItBeginsAndEnds) {
   key(Qt::Key_E);
   ASSERT_TRUE(label().isVisible());
   EXPECT_EQ(shown(), editing);
+}
+
+TEST_F(TimelineEditing, WhatWasSelectedBeforeIsWhatTheFirstEditIsOf) {
+  key(Qt::Key_E);
+  click(middleOf(at(1, SpanKind::Forward, 1, 2)));
+  key(Qt::Key_E);
+  key(Qt::Key_W, Qt::ShiftModifier);
+  EXPECT_THAT(message(), testing::HasSubstr("1F2"));
+  EXPECT_THAT(message(), testing::Not(testing::HasSubstr("Select ")));
 }
 
 TEST_F(TimelineEditing, ABlockThatIsDraggedIsSelectedInPlaceOfABubble) {

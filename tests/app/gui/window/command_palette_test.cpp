@@ -23,6 +23,8 @@ TEST(CommandFit, NeedsEveryLetterInOrderWhateverItsCase) {
 TEST(CommandFit, PrefersLettersThatFollowEachOtherAndBeginWords) {
   EXPECT_GT(fit("run", "Run the plan"), fit("run", "Recover unfinished notes"));
   EXPECT_GT(fit("sp", "Save project"), fit("sp", "Stop"));
+  EXPECT_GT(fit("memo", "Timeline: Show memory"), fit("memo", "Move to model")) << "the first m need not be the one";
+  EXPECT_EQ(fit("memo", "Timeline: Show memory"), fit("memo", "Show memory"));
 }
 
 class CommandPaletteTest : public testing::Test {
