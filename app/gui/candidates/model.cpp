@@ -9,6 +9,7 @@
 #include "app/gui/common/theme.h"
 #include "simulator/plan/excess.h"
 #include "simulator/search/ranking.h"
+#include "simulator/text/three_digits.h"
 
 namespace pw::gui {
 namespace {
@@ -216,7 +217,8 @@ QString CandidatesModel::textOf(int row, int column) const {
     case Recompute: return recomputeOf(c.request);
     case Step:
       return uncertainty_ ? tr("%1 ± %2").arg(durationText(c.step), durationText(errorBar(*uncertainty_, c.step))) : durationText(c.step);
-    case Samples: return c.samplesPerSecond < 1'000 ? QString::number(c.samplesPerSecond, 'f', 1) : countText(c.samplesPerSecond);
+    case Samples:
+      return c.samplesPerSecond < 1'000 ? QString::fromStdString(threeDigits(c.samplesPerSecond)) : countText(c.samplesPerSecond);
     case Bubble: return percentText(c.bubbleFraction);
     case Peak: return c.peak > 0 ? sizeText(c.peak) : QStringLiteral("–");
     case Fits:

@@ -259,8 +259,9 @@ void ClusterDialog::refresh() {
                   : measured       ? tr("Applying replaces measured times by estimates.")
                   : !isCounted()
                       ? tr("The plan has the layer table's times alone; applying counts this cluster's links, speeds and memory.")
-                  : changes ? tr("Not applied yet.")
-                            : tr("The plan is for this cluster."));
+                  : changes                        ? tr("Not applied yet.")
+                  : !document_.problem().isEmpty() ? document_.problem()
+                                                   : tr("The plan is for this cluster."));
 }
 
 /// False after a layer table is opened, until the user applies a cluster: the table has times of its own.

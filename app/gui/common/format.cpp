@@ -6,6 +6,7 @@
 
 #include "schedules/editing/waiting.h"
 #include "schedules/units.h"
+#include "simulator/text/three_digits.h"
 
 namespace pw::gui {
 
@@ -33,16 +34,14 @@ QString signedPercentText(double fraction) {
 }
 
 QString countText(double number) {
-  if (number != 0 && std::abs(number) < 0.95) return QString::number(number, 'g', 2);
   static constexpr std::array<const char*, 5> kUnits{"", " k", " M", " G", " T"};
   std::size_t unit = 0;
   while (std::abs(number) >= 999.5 && unit + 1 < kUnits.size()) {
     number /= 1000;
     ++unit;
   }
-  const int decimals = unit == 0 || std::abs(number) >= 99.95 ? 0 : std::abs(number) >= 9.995 ? 1 : 2;
-  return QString::number(number, 'f', unit == 0 && std::abs(number) < 10 && number != std::floor(number) ? 1 : decimals) +
-         QLatin1String(kUnits[unit]);
+  if (unit == 0) return QString::fromStdString(threeDigits(number));
+  return QString::number(number, 'f', std::abs(number) >= 99.95 ? 0 : std::abs(number) >= 9.995 ? 1 : 2) + QLatin1String(kUnits[unit]);
 }
 
 }  // namespace pw::gui

@@ -68,6 +68,10 @@ void RowTree::show(const std::vector<const ExplainedTable*>& tables) {
   if (tables.empty() || !isOne || tables.front()->topic == ExplainTopic::Path) titles.front() = tr("What");
   setHeaderLabels(titles << QString());
   setRootIsDecorated(!isOne);
+  double most = 0;  // of all tables, which are side by side and of one unit
+  for (const ExplainedTable* table : tables) {
+    for (const ExplainedRow& row : table->rows) most = std::max(most, row.share);
+  }
   for (const ExplainedTable* table : tables) {
     QTreeWidgetItem* parent = invisibleRootItem();
     if (!isOne) {
@@ -77,16 +81,14 @@ void RowTree::show(const std::vector<const ExplainedTable*>& tables) {
       bold.setBold(true);
       parent->setFont(0, bold);
     }
-    addRows(*table, parent, bar);
+    addRows(*table, parent, bar, most);
     parent->setExpanded(true);
   }
   for (int column = 0; column < bar; ++column) resizeColumnToContents(column);
   if (topLevelItemCount() > 0) setCurrentItem(isOne ? topLevelItem(0) : topLevelItem(0)->child(0));
 }
 
-void RowTree::addRows(const ExplainedTable& table, QTreeWidgetItem* parent, int bar) {
-  double most = 0;
-  for (const ExplainedRow& row : table.rows) most = std::max(most, row.share);
+void RowTree::addRows(const ExplainedTable& table, QTreeWidgetItem* parent, int bar, double most) {
   for (const ExplainedRow& row : table.rows) {
     QStringList cells;
     for (const std::string& cell : row.cells) cells << QString::fromStdString(cell);

@@ -21,7 +21,7 @@ class RowTree : public QTreeWidget {
   void chosen(const pw::StepPlace& place);
 
  private:
-  void addRows(const ExplainedTable& table, QTreeWidgetItem* parent, int bar);
+  void addRows(const ExplainedTable& table, QTreeWidgetItem* parent, int bar, double most);
   void choose(const QTreeWidgetItem* item);
 
   std::vector<StepPlace> places_;

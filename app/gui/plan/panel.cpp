@@ -29,13 +29,29 @@
 namespace pw::gui {
 namespace {
 
-QString placementText(PlacementKind kind) {
-  switch (kind) {
+/// The stages of each rank, while they fit a line.
+QString customText(const Schedule& rows) {
+  constexpr std::size_t kMostStages = 8;
+  const auto& rankOf = rows.placement.rankOfStage;
+  if (rankOf.size() > kMostStages) return PlanPanel::tr("custom");
+  QStringList ranks;
+  for (std::size_t r = 0; r < rows.rows.size(); ++r) {
+    QStringList stages;
+    for (std::size_t s = 0; s < rankOf.size(); ++s) {
+      if (rankOf[s].index() == r) stages << QString::number(s);
+    }
+    ranks << stages.join(QLatin1Char(' '));
+  }
+  return PlanPanel::tr("custom: stages %1").arg(ranks.join(QStringLiteral(" | ")));
+}
+
+QString placementText(const Schedule& rows) {
+  switch (kindOf(rows.placement, shapeOf(rows))) {
     case PlacementKind::Loop: return PlanPanel::tr("loop, rank by rank");
     case PlacementKind::V: return PlanPanel::tr("V, down and back up");
     case PlacementKind::Wave: return PlanPanel::tr("wave, in zigzag");
     case PlacementKind::Bidirectional: return PlanPanel::tr("two mirrored copies");
-    case PlacementKind::Custom: return PlanPanel::tr("as in the file");
+    case PlacementKind::Custom: return customText(rows);
   }
   return {};
 }
@@ -373,7 +389,7 @@ void PlanPanel::Private::showPlacement() {
   const auto p = document.prediction();
   const auto trace = traceAlone();
   const Schedule* const rows = p ? p->rows.get() : trace && trace->executed ? &*trace->executed : nullptr;
-  placement->setText(rows != nullptr ? placementText(kindOf(rows->placement, shapeOf(*rows))) : QStringLiteral("–"));
+  placement->setText(rows != nullptr ? placementText(*rows) : QStringLiteral("–"));
 }
 
 /// The trace of another tool where nothing else is open: then there is no plan to show.
