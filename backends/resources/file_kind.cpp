@@ -53,32 +53,52 @@ constexpr std::string_view kBlanks = " \t\r\n\xEF\xBB\xBF";  // and the mark of 
 
 bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
 
-/// The first value of a member `format` in the beginning of a JSON text; empty where there is none.
-std::string_view formatIn(std::string_view head) {
-  constexpr std::string_view kName = "\"format\"";
-  const std::size_t name = head.find(kName);
-  if (name == std::string_view::npos) return {};
-  const std::size_t colon = head.find_first_not_of(kBlanks, name + kName.size());
-  if (colon == std::string_view::npos || head[colon] != ':') return {};
+/// The first text after `"name":` in the beginning of a JSON text, from `at` on, which goes behind it; empty where there is none.
+std::string_view nextText(std::string_view head, std::string_view name, std::size_t& at) {
+  const std::size_t found = head.find(name, at);
+  if (found == std::string_view::npos) return {};
+  at = found + name.size();
+  const std::size_t colon = head.find_first_not_of(kBlanks, at);
+  if (colon == std::string_view::npos || head[colon] != ':') return nextText(head, name, at);
   const std::size_t open = head.find_first_not_of(kBlanks, colon + 1);
-  if (open == std::string_view::npos || head[open] != '"') return {};
+  if (open == std::string_view::npos || head[open] != '"') return nextText(head, name, at);
   const std::size_t end = head.find('"', open + 1);
   return end == std::string_view::npos ? std::string_view() : head.substr(open + 1, end - open - 1);
 }
 
+/// Of our formats, which name themselves; a plan has a profile within, which comes later.
+FileKind kindByFormat(std::string_view head) {
+  constexpr std::array<std::pair<std::string_view, FileKind>, 3> kFormats{
+      {{"pipewright-plan", FileKind::Plan}, {"pipewright-profile", FileKind::Profile}, {"pipewright job", FileKind::Job}}};
+  std::size_t at = 0;
+  for (std::string_view text = nextText(head, "\"format\"", at); !text.empty(); text = nextText(head, "\"format\"", at)) {
+    const auto known = std::ranges::find(kFormats, text, &std::pair<std::string_view, FileKind>::first);
+    if (known != kFormats.end()) return known->second;
+  }
+  return FileKind::Unknown;
+}
+
+/// Whether a member of this name begins as a list.
+bool hasList(std::string_view head, std::string_view name) {
+  const std::size_t found = head.find(name);
+  if (found == std::string_view::npos) return false;
+  const std::size_t colon = head.find_first_not_of(kBlanks, found + name.size());
+  if (colon == std::string_view::npos || head[colon] != ':') return false;
+  const std::size_t value = head.find_first_not_of(kBlanks, colon + 1);
+  return value != std::string_view::npos && head[value] == '[';
+}
+
+/// Tables, problems and clusters are people's, who may add members of their own: a kind is certain by what it requires.
 FileKind kindOfJson(std::string_view head, const std::string& path) {
   using enum FileKind;
-  constexpr std::array<std::pair<std::string_view, FileKind>, 3> kFormats{
-      {{"pipewright-plan", Plan}, {"pipewright-profile", Profile}, {"pipewright job", Job}}};
-  const auto format = std::ranges::find(kFormats, formatIn(head), &std::pair<std::string_view, FileKind>::first);
-  if (format != kFormats.end()) return format->second;
-  if (has(head, "\"pipewright_project\"")) return Project;
+  if (has(head, "\"pipewright_project\"")) return Project;  // with profiles and plans within
+  if (const FileKind own = kindByFormat(head); own != Unknown) return own;
   if (isCertainlyTrace(path)) return Trace;
   if (holdDumps(path)) return Dump;
-  if (has(head, "\"device\"") && has(head, "\"peak_flops\"")) return Cluster;
   const bool times = has(head, "\"forward_ns\""), shape = has(head, "\"ranks\"") && has(head, "\"microbatches\"");
-  if (shape && times) return Problem;
-  if (times && has(head, "\"layers\"")) return LayerTable;
+  if (times && hasList(head, "\"layers\"")) return LayerTable;
+  if (times) return shape ? Problem : Unknown;
+  if (has(head, "\"device\"") && has(head, "\"peak_flops\"")) return Cluster;
   if (shape && has(head, "\"version\"") && has(head, "\"model\"")) return Study;
   return Unknown;
 }
@@ -101,10 +121,10 @@ FileKind kindOfFile(const std::string& path) {
   if (mark == std::string::npos) return Unknown;
   if (isMegatronLog(head)) return MeasuredLayers;
   if (head[mark] == '{' || head[mark] == '[') return kindOfJson(head, path);
-  if (has(head, "forward_compute_time")) return MeasuredLayers;
   if (isCertainlyTrace(path)) return Trace;
   if (holdDumps(path)) return Dump;
   if (has(head, "forward_ns")) return LayerTable;
+  if (has(head, "forward_compute_time")) return MeasuredLayers;
   return beginsAsCsv(head) ? Schedule : Unknown;
 }
 

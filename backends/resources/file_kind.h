@@ -33,8 +33,8 @@ enum class FileKind : std::uint8_t {
 /// What is done with such a file: `list its runs with `pipewright runs --store runs.db``.
 [[nodiscard]] std::string useOf(FileKind kind, std::string_view path);
 
-/// What this is, by its content alone, whatever its name. Reads the first 64 KiB, unpacked where compressed, of a database its head, and of
-/// a folder the first bytes of its first files.
+/// What this is, by its content alone, whatever its name. Reads the first 64 KiB, of a compressed file 4 KiB unpacked, of a database its
+/// head, and of a folder the first bytes of its first files.
 [[nodiscard]] FileKind fileKindOf(const std::string& path);
 
 /// Throws UsageError for a file that is certainly another thing than any of these: what it is, and what to do with it.

@@ -5,7 +5,7 @@
 namespace pw {
 namespace {
 
-constexpr int kLockWaitMs = 2000;
+constexpr int kLockWaitMs = 30'000;  ///< a study may be written meanwhile
 
 }  // namespace
 
