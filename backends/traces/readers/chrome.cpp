@@ -144,6 +144,7 @@ class ChromeReader {
   FileEvents file_;
   json::parser parser_;
   DeviceTimes devices_;
+  bool labelsKernels_ = false;  ///< by a user's patterns: then actions are kernels, and not what launches them
   ReductionWaits waits_;
   std::map<std::tuple<std::int64_t, std::int64_t, bool, bool>, Track> tracks_;  ///< by process, thread, whether a device's, our own
   std::unordered_map<std::string, std::int64_t> texts_;                         ///< numbers of processes and threads that are texts
@@ -307,6 +308,7 @@ void ChromeReader::take(const Event& event) {
     case 'X': {
       const bool own = isOwnCategory(event.category);
       const PipelineLabel label = labelOf(event, own);
+      labelsKernels_ = labelsKernels_ || (label.meaning != Meaning::None && event.category == "kernel");
       label.meaning != Meaning::None ? takeComplete(event, label, own) : takeOther(event);
       break;
     }
@@ -390,7 +392,7 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
     throw UsageError(
         fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));
   finish();
-  devices_.apply(file_);
+  if (!labelsKernels_) devices_.apply(file_);
   waits_.cut(file_);
   cutTransfers(file_);
   return std::move(file_);

@@ -58,6 +58,9 @@ void DeviceTimes::apply(FileEvents& file) const {
     ranges.push_back({.process = 0, .start = span.start, .end = span.end, .kind = isAction ? static_cast<int>(span.kind) : -1});
     spans.push_back(i);
   }
+  // Where ranks share a file, or threads a program, nothing tells whose launch it is.
+  const auto isElsewhere = [&](std::size_t i) { return trackOf(file.spans[i]) != trackOf(file.spans[spans.front()]); };
+  if (std::ranges::any_of(spans, isElsewhere)) return;
   Launches launches(ranges);
   for (const Launch& launch : launches_) launches.addLaunch(0, launch.correlation, launch.time);
   for (const Kernel& kernel : kernels_)

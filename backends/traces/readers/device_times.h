@@ -19,7 +19,7 @@ class DeviceTimes {
   void addKernel(std::string_view name, std::int64_t correlation, std::int64_t stream, Ns start, Ns end);
 
   /// Gives the actions that the program annotated the times of the kernels launched in them (`Launches`), in place of such copies, where
-  /// most launched any; the others are left out. Cost: n log n.
+  /// most launched any; the others are left out. A file with actions on several threads stays as it is. Cost: n log n.
   void apply(FileEvents& file) const;
 
  private:

@@ -79,11 +79,13 @@ void Launches::finish() {
     return std::tuple(range.process, collective.stream, range.kind);
   };
   for (const Collective& collective : collectives_) users[keyOf(collective)].insert(collective.range);
+  std::vector<bool> computes;  // by range, whether it launched something else
+  for (const AnnotatedRange& range : ranges_) computes.push_back(range.kernels > 0);
   for (const Collective& collective : collectives_) {
     AnnotatedRange& range = ranges_[static_cast<std::size_t>(collective.range)];
     const std::int64_t all = actions[{range.process, range.kind}];
     const bool isBeside = all > 1 && 2 * std::ssize(users[keyOf(collective)]) <= all;
-    if (!isBeside || range.kernels == 0)
+    if (!isBeside || !computes[static_cast<std::size_t>(collective.range)])
       extend(range, collective.start, collective.end);
     else
       range.reducedUntil = std::max(range.reducedUntil, collective.end);

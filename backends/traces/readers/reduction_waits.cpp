@@ -2,10 +2,36 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
+
+/// When a thread begins to wait for a collective in a backward, in the longest part at whose begin one ends and in which it is nearly idle.
+std::optional<Ns> ReductionWaits::waitIn(const Span& span, const std::vector<Times>& collectives, const std::vector<Times>& operators) {
+  constexpr std::int64_t kBusy = 10;  ///< a wait is this many times longer than what its thread does from its begin to the backward's end
+  const auto first = std::ranges::upper_bound(collectives, span.start, {}, &Times::end);
+  if (first == collectives.end() || first->end > span.end) return std::nullopt;
+  struct Gap {
+    Ns start, end, busyBefore;
+  };
+  std::vector<Gap> gaps;
+  Ns until = span.start, busy = 0;
+  const auto end = std::ranges::lower_bound(operators, Times{span.end, span.end});
+  for (auto at = std::ranges::lower_bound(operators, Times{span.start, span.start}); at != end; ++at) {
+    if (at->start > until) gaps.push_back({until, at->start, busy});
+    busy += std::max<Ns>(0, std::min(at->end, span.end) - std::max(at->start, until));
+    until = std::max(until, at->end);
+  }
+  if (until < span.end) gaps.push_back({until, span.end, busy});
+  for (const Gap& gap : gaps) {
+    if (gap.start == span.start || kBusy * (busy - gap.busyBefore) > span.end - gap.start) continue;
+    const auto ending = std::ranges::upper_bound(collectives, gap.start, {}, &Times::end);
+    if (ending != collectives.end() && ending->end <= gap.end) return gap.start;
+  }
+  return std::nullopt;
+}
 
 void ReductionWaits::addOperator(std::int64_t process, std::int64_t thread, Ns start, Ns end) {
   operators_[{process, thread}].push_back({start, end});
@@ -15,48 +41,47 @@ void ReductionWaits::addCollective(std::int64_t process, Ns start, Ns end) { col
 
 void ReductionWaits::cut(FileEvents& file) {
   if (collectives_.empty()) return;
-  constexpr std::int64_t kBusy = 10;  ///< a wait is this many times longer than what its thread does from its begin to the backward's end
   for (auto& [process, of] : collectives_) std::ranges::sort(of, {}, &Times::end);
   for (auto& [thread, of] : operators_) std::ranges::sort(of);
-  std::vector<Span> waits;
-  for (Span& span : file.spans) {
-    if (span.kind != SpanKind::Backward && span.kind != SpanKind::BackwardInput && span.kind != SpanKind::BackwardWeight) continue;
+  std::vector<std::size_t> backwards;
+  for (std::size_t i = 0; i < file.spans.size(); ++i) {
+    const SpanKind kind = file.spans[i].kind;
+    if (kind == SpanKind::Backward || kind == SpanKind::BackwardInput || kind == SpanKind::BackwardWeight) backwards.push_back(i);
+  }
+  std::ranges::sort(backwards, {}, [&](std::size_t i) { return std::tuple(file.spans[i].rank, file.spans[i].start, i); });
+  struct Cut {
+    std::size_t span;
+    Ns at;
+  };
+  std::map<std::pair<Rank, SpanKind>, std::vector<Cut>> cuts;
+  std::map<std::pair<Rank, SpanKind>, std::int64_t> all;
+  Rank last(-1);
+  Ns lastEnd = 0;
+  for (const std::size_t i : backwards) {
+    const Span& span = file.spans[i];
+    ++all[{span.rank, span.kind}];
+    if (span.rank == last && span.start < lastEnd) continue;  // within another: what its thread does is of both
+    last = span.rank;
+    lastEnd = span.end;
     const EventTrack& track = file.tracks[trackOf(span).index()];
     const auto collectives = collectives_.find(track.process);
     const auto operators = operators_.find({track.process, track.thread});
     if (track.device || collectives == collectives_.end() || operators == operators_.end()) continue;
-    const auto first = std::ranges::upper_bound(collectives->second, span.start, {}, &Times::end);
-    if (first == collectives->second.end() || first->end > span.end) continue;
-    // What the thread did, from the end of the backward on: the longest part at whose end a collective ends and which is nearly idle.
-    const std::vector<Times>& done = operators->second;
-    auto at = std::ranges::lower_bound(done, Times{span.start, span.start});
-    const auto end = std::ranges::lower_bound(done, Times{span.end, span.end});
-    struct Gap {
-      Ns start, end, busyBefore;
-    };
-    std::vector<Gap> gaps;
-    Ns until = span.start, busy = 0;
-    for (; at != end; ++at) {
-      if (at->start > until) gaps.push_back({until, at->start, busy});
-      busy += std::max<Ns>(0, std::min(at->end, span.end) - std::max(at->start, until));
-      until = std::max(until, at->end);
-    }
-    if (until < span.end) gaps.push_back({until, span.end, busy});
-    for (const Gap& gap : gaps) {
-      if (gap.start == span.start || kBusy * (busy - gap.busyBefore) > span.end - gap.start) continue;
-      const auto ending = std::ranges::upper_bound(collectives->second, gap.start, {}, &Times::end);
-      if (ending == collectives->second.end() || ending->end > gap.end) continue;
+    if (const auto at = waitIn(span, collectives->second, operators->second)) cuts[{span.rank, span.kind}].push_back({i, *at});
+  }
+  for (const auto& [kind, of] : cuts) {
+    if (2 * std::ssize(of) > all[kind]) continue;  // part of each backward, as of tensor parallelism
+    for (const Cut& cut : of) {
+      Span& span = file.spans[cut.span];
       Span wait = span;
       wait.kind = SpanKind::ReduceGrad;
       wait.stage = Stage(-1);
       wait.microbatch = Microbatch(-1);
-      wait.start = gap.start;
-      waits.push_back(wait);
-      span.end = gap.start;
-      break;
+      wait.start = cut.at;
+      span.end = cut.at;
+      file.spans.push_back(wait);
     }
   }
-  file.spans.insert(file.spans.end(), waits.begin(), waits.end());
 }
 
 bool isHostCollective(std::string_view name) {

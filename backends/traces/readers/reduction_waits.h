@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,7 +23,8 @@ class ReductionWaits {
   void addCollective(std::int64_t process, Ns start, Ns end);
 
   /// Ends the backwards of a file where they begin to wait for collectives that end within them, and adds the wait as a reduction of the
-  /// whole rank. Cost: n log n in what was added.
+  /// whole rank; where more than half of a thread's backwards of a kind do so, these collectives are part of them (tensor parallelism).
+  /// Cost: n log n in what was added.
   void cut(FileEvents& file);
 
  private:
@@ -30,6 +32,8 @@ class ReductionWaits {
     Ns start, end;
     auto operator<=>(const Times&) const = default;
   };
+  static std::optional<Ns> waitIn(const Span& span, const std::vector<Times>& collectives, const std::vector<Times>& operators);
+
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Times>> operators_;  ///< by process and thread
   std::map<std::int64_t, std::vector<Times>> collectives_;                         ///< by process
 };

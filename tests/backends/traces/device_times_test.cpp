@@ -54,6 +54,32 @@ TEST(DeviceTimes, LeaveAProgramOnCpusAsItIs) {
   EXPECT_EQ(file.spans, before) << "one of three launched something";
 }
 
+TEST(DeviceTimes, LeaveAFileOfSeveralRanksAsItIs) {
+  FileEvents file = twoTracks();
+  file.tracks.push_back({.process = 11, .thread = 11});
+  file.spans = {span(kHost, SpanKind::Forward, 0, 0, 10), span(Track(2), SpanKind::Forward, 0, 5, 15)};
+  const std::vector<Span> before = file.spans;
+  DeviceTimes times;
+  times.addLaunch(1, 6);  // of either
+  times.addKernel("gemm", 1, 7, 100, 140);
+  times.apply(file);
+  EXPECT_EQ(file.spans, before);
+}
+
+TEST(ReductionWaits, LeaveCollectivesThatEachBackwardWaitsFor) {
+  FileEvents file = twoTracks();
+  ReductionWaits waits;
+  for (int m = 0; m < 3; ++m) {
+    const Ns begin(1000 * m);
+    file.spans.push_back(span(kHost, SpanKind::Backward, m, begin, begin + 300));
+    waits.addOperator(10, 10, begin + 10, begin + 100);
+    waits.addCollective(10, begin + 90, begin + 290);
+  }
+  const std::vector<Span> before = file.spans;
+  waits.cut(file);
+  EXPECT_EQ(file.spans, before) << "of tensor parallelism";
+}
+
 TEST(ReductionWaits, EndABackwardWhereItDoesNothingMore) {
   FileEvents file = twoTracks();
   file.spans = {span(kHost, SpanKind::Backward, 0, 0, 100), span(kHost, SpanKind::Backward, 1, 200, 1300)};

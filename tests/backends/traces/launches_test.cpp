@@ -60,12 +60,11 @@ TEST_F(FourBackwards, HoldCollectivesThatEachOneLaunches) {
 }
 
 TEST_F(FourBackwards, HoldOneThatIsAloneInItsRange) {
-  ranges.push_back({.process = 7, .start = 400, .end = 450, .kind = -1});
-  Launches launches(ranges);
-  launches.addLaunch(7, 1, 410);
-  launches.addKernel(7, 1, 420, 490, 30);
-  launches.finish();
+  ranges.push_back({.process = 7, .start = 400, .end = 450, .kind = 1});
+  run({4}, 30);
+  EXPECT_EQ(ranges.back().firstKernel, 430);
   EXPECT_EQ(ranges.back().lastKernel, 490);
+  EXPECT_EQ(ranges.back().reducedUntil, 0);
 }
 
 TEST(CollectiveKernels, AreNamedByNccl) {
