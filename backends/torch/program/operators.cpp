@@ -19,10 +19,21 @@ std::optional<c10::OperatorHandle> operatorNamed(std::string_view target) {
 }
 
 bool touchesFiles(const c10::OperatorHandle& op) {
-  return std::ranges::any_of(op.schema().arguments(), [](const c10::Argument& argument) {
-    return argument.type()->kind() == c10::TypeKind::StringType &&
-           (argument.name().find("file") != std::string::npos || argument.name().find("path") != std::string::npos);
-  });
+  const auto isText = [](const c10::TypePtr& type) {
+    const auto optional = type->cast<c10::OptionalType>();
+    return (optional ? optional->getElementType() : type)->kind() == c10::TypeKind::StringType;
+  };
+  const auto namesFile = [](std::string_view name) {
+    while (!name.empty()) {
+      const std::size_t end = std::min(name.find('_'), name.size());
+      const std::string_view word = name.substr(0, end);
+      if (word == "file" || word == "filename" || word == "path" || word == "filepath" || word == "pathname") return true;
+      name.remove_prefix(std::min(end + 1, name.size()));
+    }
+    return false;
+  };
+  return std::ranges::any_of(op.schema().arguments(),
+                             [&](const c10::Argument& argument) { return isText(argument.type()) && namesFile(argument.name()); });
 }
 
 }  // namespace pw
