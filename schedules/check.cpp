@@ -379,10 +379,12 @@ std::vector<Problem> checkPlacement(const Schedule& schedule, PlacementKind want
   }
   const Microbatch last{schedule.microbatches - 1};
   std::vector<std::array<int, 2>> forwards(schedule.placement.stages(), {-1, -1});  // where F of the first and the last microbatch stand
-  for (const auto& row : schedule.rows) {
+  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
+    const auto& row = schedule.rows[r];
     for (std::size_t i = 0; i < row.size(); ++i) {
       const Action& a = row[i];
       if (a.kind != ActionKind::Forward || a.stage.index() >= forwards.size()) continue;
+      if (schedule.placement.rankOf(a.stage, a.microbatch) != Rank(r)) continue;
       if (a.microbatch == Microbatch{0}) forwards[a.stage.index()][0] = static_cast<int>(i);
       if (a.microbatch == last) forwards[a.stage.index()][1] = static_cast<int>(i);
     }

@@ -37,7 +37,7 @@ struct SplitPlaces {
 [[nodiscard]] SplitPlaces splitPlaces(const ModelGraph& graph, const Bindings& bindings);
 
 /// Where the begins of so many stages move: the split points, or where those are too few, any node where a stage may begin. Ascending.
-/// Cost: as `splitPoints`.
+/// Cost: as `splitPlaces`.
 [[nodiscard]] std::vector<NodeId> placesFor(const ModelGraph& graph, const Bindings& bindings, int stages);
 
 /// The node where a stage begins for the name a user gave: `blocks.2` (before the first call of the module), `blocks.1:end` (after its
