@@ -216,7 +216,8 @@ TEST(JoiningRanks, RunUnderTorchrun) {
   const Folder folder;
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "3"});
   const Outcome outcome =
-      finish({"--nproc-per-node", "2", "--no-python", PIPEWRIGHT, "run", plan, "--steps", "2", "--json"}, {{}, RLIM_INFINITY, torchrun});
+      finish({"--standalone", "--nproc-per-node", "2", "--no-python", PIPEWRIGHT, "run", plan, "--steps", "2", "--json"},
+             {{}, RLIM_INFINITY, torchrun});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(Json::parse(outcome.out)["losses"].size(), 2U);
 }
