@@ -38,8 +38,9 @@ PinnedPlans::PinnedPlans(Document& document, QObject* parent) : QObject(parent),
     if (document_.graph() == graph_ && document_.design().customCosts == costs_ && (graph_ || costs_)) return;
     graph_ = document_.graph();
     costs_ = document_.design().customCosts;
-    if (plans_.empty()) return;
+    if (plans_.empty() && !unpinned_) return;
     plans_.clear();
+    unpinned_.reset();
     emit changed();
   });
   connect(&document, &Document::measuredChanged, this, &PinnedPlans::changed);
@@ -57,9 +58,29 @@ void PinnedPlans::pin() {
   if (plans_.size() >= kMost) return emit refused(tr("%1 plans are pinned; unpin one first.").arg(kMost));
   graph_ = document_.graph();
   costs_ = document_.design().customCosts;
+  const QString name = freeName();
+  plans_.push_back({name, document_.design(), stepOf(*prediction, samplesOf(document_.predicted()), name)});
+  std::ranges::sort(plans_, {}, &PinnedPlan::name);
+  document_.markUnsaved();  // projects keep what is pinned
+  emit changed();
+}
+
+QString PinnedPlans::freeName() const {
   QString name = QStringLiteral("A");
   while (std::ranges::find(plans_, name, &PinnedPlan::name) != plans_.end()) name[0] = QChar(name[0].unicode() + 1);
-  plans_.push_back({name, document_.design(), stepOf(*prediction, samplesOf(document_.predicted()), name)});
+  return name;
+}
+
+void PinnedPlans::pinAgain() {
+  if (!unpinned_) return;
+  if (plans_.size() >= kMost) return emit refused(tr("%1 plans are pinned; unpin one first.").arg(kMost));
+  PinnedPlan plan = *std::exchange(unpinned_, std::nullopt);
+  if (std::ranges::find(plans_, plan.name, &PinnedPlan::name) != plans_.end()) {
+    auto step = std::make_shared<Measured>(*plan.step);
+    plan.name = step->pinnedAs = freeName();
+    plan.step = std::move(step);
+  }
+  plans_.push_back(std::move(plan));
   std::ranges::sort(plans_, {}, &PinnedPlan::name);
   document_.markUnsaved();  // projects keep what is pinned
   emit changed();
@@ -67,6 +88,7 @@ void PinnedPlans::pin() {
 
 void PinnedPlans::restore(std::vector<PinnedPlan> plans) {
   plans_ = std::move(plans);
+  unpinned_.reset();
   graph_ = document_.graph();
   costs_ = document_.design().customCosts;
   std::ranges::sort(plans_, {}, &PinnedPlan::name);
@@ -76,6 +98,7 @@ void PinnedPlans::restore(std::vector<PinnedPlan> plans) {
 void PinnedPlans::unpin(std::size_t index) {
   if (index >= plans_.size()) return;
   const bool isShown = compared() == &plans_[index];
+  unpinned_ = std::move(plans_[index]);
   plans_.erase(plans_.begin() + static_cast<std::ptrdiff_t>(index));
   document_.markUnsaved();  // projects keep what is pinned
   if (isShown)

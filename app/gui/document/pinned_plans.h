@@ -38,9 +38,13 @@ class PinnedPlans : public QObject {
   [[nodiscard]] const PinnedPlan* compared() const;
 
   /// Keeps the document's plan with its prediction, under the first free name. `refused` where there is no prediction of it. This and
-  /// `unpin` are changes of the project that are not saved, which no undo takes back.
+  /// `unpin` are changes of the project that are not saved, which no undo takes back; `pinAgain` does.
   void pin();
   void unpin(std::size_t index);
+  /// The plan that was unpinned last, which can be had back while its model is open; null: none.
+  [[nodiscard]] const PinnedPlan* unpinned() const { return unpinned_ ? &*unpinned_ : nullptr; }
+  /// Pins it again, under its name or the first free one. `refused` where too many are pinned.
+  void pinAgain();
   /// Those of a project whose design the document has, in place of what was pinned. Names are different.
   void restore(std::vector<PinnedPlan> plans);
   /// Shows its step below the document's prediction, action by action; the comparison follows every edit.
@@ -56,10 +60,13 @@ class PinnedPlans : public QObject {
   void refused(const QString& sentence);
 
  private:
+  [[nodiscard]] QString freeName() const;
+
   Document& document_;
   std::shared_ptr<const ModelGraph> graph_;  ///< the pinned plans are of; null: of a schedule alone
   std::shared_ptr<const CostTable> costs_;   ///< of that schedule, which every file that is opened brings anew
   std::vector<PinnedPlan> plans_;
+  std::optional<PinnedPlan> unpinned_;
 };
 
 }  // namespace pw::gui

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "app/gui/document/copies.h"
+#include "app/gui/document/execution.h"
 #include "app/gui/document/same_splits.h"
 #include "app/gui/document/times.h"
 
@@ -64,6 +65,7 @@ ShownTimelines::Change ShownTimelines::takeMeasured() {
   const bool isPlan = next && !next->pinnedAs.isEmpty();
   scene_.predictedName = isPlan ? tr("this plan") : tr("predicted");
   scene_.measuredName = next ? nameOfTimes(*next) : tr("measured");
+  if (next && next->live && rehearses(document_)) scene_.measuredName = tr("rehearsed");
   scene_.measured = next ? std::shared_ptr<const Timeline>(next, &next->timeline) : nullptr;
   const bool isOneOfMany = next && next->isReplayed && !next->stepName.empty();  // not the usual one
   if (isOneOfMany) scene_.measuredName = tr("%1, replayed").arg(QString::fromStdString(next->stepName));

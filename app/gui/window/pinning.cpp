@@ -23,8 +23,9 @@ void MainWindow::Private::compareWith(std::size_t pinned) {
 /// For each pinned plan what can be done with it.
 void MainWindow::Private::fillPinsMenu() {
   pinsMenu->clear();
-  pinsMenu->setEnabled(!pins.plans().empty());
-  if (pinsAction != nullptr) pinsAction->setVisible(!pins.plans().empty());
+  const bool isAny = !pins.plans().empty() || pins.unpinned() != nullptr;
+  pinsMenu->setEnabled(isAny);
+  if (pinsAction != nullptr) pinsAction->setVisible(isAny);
   for (std::size_t i = 0; i < pins.plans().size(); ++i) {
     const PinnedPlan& pinned = pins.plans()[i];
     QMenu* own = pinsMenu->addMenu(QLatin1Char('&') + pinned.title().replace(QLatin1Char('&'), QLatin1String("&&")));
@@ -43,6 +44,11 @@ void MainWindow::Private::fillPinsMenu() {
     QObject::connect(own->addAction(MainWindow::tr("&Go back to it")), &QAction::triggered, &window, [this, i] { pins.goBackTo(i); });
     QObject::connect(own->addAction(MainWindow::tr("&Unpin")), &QAction::triggered, &window, [this, i] { pins.unpin(i); });
   }
+  if (pins.unpinned() == nullptr) return;
+  pinsMenu->addSeparator();
+  QObject::connect(
+      pinsMenu->addAction(MainWindow::tr("Pi&n plan %1 again").arg(pins.unpinned()->name)), &QAction::triggered, &window,
+      [this] { pins.pinAgain(); }, Qt::QueuedConnection);  // the menu, and with it the action, is made anew
 }
 
 }  // namespace pw::gui

@@ -76,6 +76,25 @@ TEST_F(PinnedPlansTest, AreShownBesideThePredictionUntilUnpinned) {
   EXPECT_TRUE(pins.plans().empty());
 }
 
+TEST_F(PinnedPlansTest, ComeBackAfterTheyWereUnpinned) {
+  pins.pin();
+  const auto step = pins.plans()[0].step;
+  EXPECT_EQ(pins.unpinned(), nullptr);
+  pins.unpin(0);
+  ASSERT_NE(pins.unpinned(), nullptr);
+  pins.pinAgain();
+  ASSERT_EQ(pins.plans().size(), 1U);
+  EXPECT_EQ(pins.plans()[0].step, step);
+  EXPECT_EQ(pins.unpinned(), nullptr);
+  pins.unpin(0);
+  pins.pin();  // takes the name
+  pins.pinAgain();
+  ASSERT_EQ(pins.plans().size(), 2U);
+  EXPECT_EQ(pins.plans()[1].name, "B");
+  EXPECT_EQ(pins.plans()[1].step->pinnedAs, "B");
+  EXPECT_EQ(pins.plans()[1].step->trace, step->trace);
+}
+
 TEST_F(PinnedPlansTest, AreGoneBackToInOneStepOfUndo) {
   const Design first = document.design();
   const Ns step = document.prediction()->step;
