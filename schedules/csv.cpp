@@ -193,8 +193,11 @@ void Reader::placeStages() {
   bool bidirectional = false;
   for (std::size_t s = 0; s < homes.size(); ++s) {
     if (homes[s][0].rank == Rank{-1}) {
-      throw UsageError(
-          fmt::format("{}: stage {} of {} has no compute action; stages are numbered from 0 without gaps", source, s, homes.size()));
+      const auto next = std::find_if(homes.begin() + static_cast<std::ptrdiff_t>(s), homes.end(),
+                                     [](const auto& home) { return home[0].rank != Rank{-1}; });  // the last one has a cell
+      throw CsvError(
+          fmt::format("{}: stage {} of {} has no compute action; stages are numbered from 0 without gaps", source, s, homes.size()),
+          next == homes.end() ? 0 : (*next)[0].rank.index(), next == homes.end() ? 0 : (*next)[0].column);
     }
     bidirectional = bidirectional || homes[s][1].rank != Rank{-1};
   }

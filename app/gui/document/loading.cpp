@@ -328,7 +328,8 @@ std::string joinedTraceEndings() {
 /// Says what it is, and where it is used.
 [[noreturn]] void refuseKind(const std::string& path) {
   const FileKind kind = fileKindOf(path);
-  throw UsageError(fmt::format("{} is {}, which is not opened here; {}.", path, nameOf(kind), useOf(kind, path)));
+  throw UsageError(
+      fmt::format("{} is {}, which is not opened here; {}.", path, nameOf(kind), useOf(kind, fs::path(path).filename().string())));
 }
 
 /// Of content that says nothing: by its name, or of JSON, in the hope that it is a trace.

@@ -291,7 +291,7 @@ TEST(Export, RunsWithTorchInThePrecisionOfThePlan) {
   ASSERT_EQ(std::system((PW_PYTHON " " PW_SOURCE_DIR "/tests/support/python/checkpoint_user.py data " + data + " 16").c_str()), 0);
   ASSERT_EQ(call({"export", plan, "--to", "torch", "--out", folder.file("x")}).status, 0);
   EXPECT_EQ(nlohmann::json::parse(contentOf(folder.file("x/pipeline.json"))).at("precision"), "bf16");
-  const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --standalone --nproc-per-node 2 " +
+  const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " +
                              folder.file("x/run.py") + " --steps 3 --lr 0.1 --data " + data;
   ASSERT_EQ(std::system((script + " > " + out + " 2>&1").c_str()), 0) << contentOf(out);
   const std::vector<double> theirs = exportedLosses(contentOf(out));
@@ -321,8 +321,8 @@ TEST(Export, RunsWithTorchtitansArgumentsAsThisProgramRunsIt) {
               PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--balance", "layers", "--out", plan});
     ASSERT_EQ(made.status, 0) << made.err;
     ASSERT_EQ(call({"export", plan, "--to", "torchtitan", "--out", folder.file("titan")}).status, 0);
-    const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --standalone --nproc-per-node 2 " +
-                               tools + "titan_user.py " + folder.file("titan") + " " + sample("gpt_small") + " " + data + " 3 0.1";
+    const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " + tools +
+                               "titan_user.py " + folder.file("titan") + " " + sample("gpt_small") + " " + data + " 3 0.1";
     ASSERT_EQ(std::system((script + " > " + out + " 2>&1").c_str()), 0) << contentOf(out);
     const std::vector<double> theirs = exportedLosses(contentOf(out));
     const Outcome run = call({"run", plan, "--json", "--steps", "3", "--lr", "0.1", "--data", data});
@@ -361,7 +361,7 @@ TEST(Export, RunsWithTorchWhatTheCutMakesHard) {
     const Outcome made = call(words);
     ASSERT_EQ(made.status, 0) << name << made.err;
     ASSERT_EQ(call({"export", plan, "--to", "torch", "--out", folder.file("x")}).status, 0) << name;
-    const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --standalone --nproc-per-node 2 " +
+    const std::string script = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " +
                                folder.file("x/run.py") + " --steps 4 --lr 0.1 --clip-norm 0.5 --data " + data;
     ASSERT_EQ(std::system((script + " > " + out + " 2>&1").c_str()), 0) << name << contentOf(out);
     const std::vector<double> theirs = exportedLosses(contentOf(out));
@@ -382,7 +382,7 @@ TEST(Export, RunsWithTorchOnTwoRanksAsThisProgramRunsIt) {
   const std::vector<std::string> options{
       "--steps",        "4",   "--data",   data, "--optimizer",   "adamw", "--lr",         "0.01", "--betas",     "0.8,0.9",
       "--weight-decay", "0.1", "--warmup", "2",  "--decay-steps", "4",     "--final-rate", "0.5",  "--clip-norm", "0.5"};
-  std::string command = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --standalone --nproc-per-node 2 " +
+  std::string command = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " +
                         folder.file("not/yet/there/run.py") + " --trace " + folder.file("profiles");
   std::vector<std::string> words{"run", plan, "--json"};
   for (const std::string& option : options) {

@@ -88,11 +88,16 @@ TEST_F(CsvPanelTest, MarksTheCellOfAMicrobatchThatThePlanDoesNotHave) {
 }
 
 TEST_F(CsvPanelTest, MarksTheCellOfAStageThatThePlanDoesNotHave) {
-  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,3F0");
-  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
-  EXPECT_THAT(panel.problem().toStdString(), testing::StartsWith("Rank 1: 3F0 is of a stage that the plan does not have (0 to 1). Change"));
-  ASSERT_FALSE(text->extraSelections().isEmpty());
-  EXPECT_EQ(text->extraSelections().front().cursor.selectedText(), "3F0");
+  const auto marked = [&] {
+    const auto selections = text->extraSelections();
+    return selections.isEmpty() ? std::string() : selections.front().cursor.selectedText().toStdString();
+  };
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,2F0");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return marked() == "2F0"; }, 60'000)) << panel.problem().toStdString();
+  EXPECT_THAT(panel.problem().toStdString(), testing::StartsWith("Rank 1: 2F0 is of a stage that the plan does not have (0 to 1). Change"));
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,7F0");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return marked() == "7F0"; }, 60'000)) << panel.problem().toStdString();
+  EXPECT_THAT(panel.problem().toStdString(), testing::HasSubstr("tage 2 of 8 has no compute action"));
 }
 
 TEST_F(CsvPanelTest, SaysWhyAPlanHasNoSchedule) {
