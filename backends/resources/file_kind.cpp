@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -53,39 +54,32 @@ constexpr std::string_view kBlanks = " \t\r\n\xEF\xBB\xBF";  // and the mark of 
 
 bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
 
-/// The first text after `"name":` in the beginning of a JSON text, from `at` on, which goes behind it; empty where there is none.
-std::string_view nextText(std::string_view head, std::string_view name, std::size_t& at) {
-  const std::size_t found = head.find(name, at);
-  if (found == std::string_view::npos) return {};
-  at = found + name.size();
-  const std::size_t colon = head.find_first_not_of(kBlanks, at);
-  if (colon == std::string_view::npos || head[colon] != ':') return nextText(head, name, at);
-  const std::size_t open = head.find_first_not_of(kBlanks, colon + 1);
-  if (open == std::string_view::npos || head[open] != '"') return nextText(head, name, at);
-  const std::size_t end = head.find('"', open + 1);
-  return end == std::string_view::npos ? std::string_view() : head.substr(open + 1, end - open - 1);
+/// From where each value of a member of this name begins, in the beginning of a JSON text.
+std::vector<std::string_view> valuesOf(std::string_view head, std::string_view name) {
+  std::vector<std::string_view> values;
+  for (std::size_t at = head.find(name); at != std::string_view::npos; at = head.find(name, at + name.size())) {
+    const std::size_t colon = head.find_first_not_of(kBlanks, at + name.size());
+    if (colon == std::string_view::npos || head[colon] != ':') continue;
+    const std::size_t value = head.find_first_not_of(kBlanks, colon + 1);
+    if (value != std::string_view::npos) values.push_back(head.substr(value));
+  }
+  return values;
 }
 
 /// Of our formats, which name themselves; a plan has a profile within, which comes later.
 FileKind kindByFormat(std::string_view head) {
   constexpr std::array<std::pair<std::string_view, FileKind>, 3> kFormats{
-      {{"pipewright-plan", FileKind::Plan}, {"pipewright-profile", FileKind::Profile}, {"pipewright job", FileKind::Job}}};
-  std::size_t at = 0;
-  for (std::string_view text = nextText(head, "\"format\"", at); !text.empty(); text = nextText(head, "\"format\"", at)) {
-    const auto known = std::ranges::find(kFormats, text, &std::pair<std::string_view, FileKind>::first);
-    if (known != kFormats.end()) return known->second;
+      {{"\"pipewright-plan\"", FileKind::Plan}, {"\"pipewright-profile\"", FileKind::Profile}, {"\"pipewright job\"", FileKind::Job}}};
+  for (const std::string_view value : valuesOf(head, "\"format\"")) {
+    for (const auto& [format, kind] : kFormats) {
+      if (value.starts_with(format)) return kind;
+    }
   }
   return FileKind::Unknown;
 }
 
-/// Whether a member of this name begins as a list.
 bool hasList(std::string_view head, std::string_view name) {
-  const std::size_t found = head.find(name);
-  if (found == std::string_view::npos) return false;
-  const std::size_t colon = head.find_first_not_of(kBlanks, found + name.size());
-  if (colon == std::string_view::npos || head[colon] != ':') return false;
-  const std::size_t value = head.find_first_not_of(kBlanks, colon + 1);
-  return value != std::string_view::npos && head[value] == '[';
+  return std::ranges::any_of(valuesOf(head, name), [](std::string_view value) { return value.starts_with('['); });
 }
 
 /// Tables, problems and clusters are people's, who may add members of their own: a kind is certain by what it requires.

@@ -8,7 +8,7 @@
 
 namespace pw {
 
-/// When a thread begins to wait for a collective in a backward, in the longest part at whose begin one ends and in which it is nearly idle.
+/// When a thread begins to wait in a backward: at the first pause in which a collective ends, and from which on it does next to nothing.
 std::optional<Ns> ReductionWaits::waitIn(const Span& span, const std::vector<Times>& collectives, const std::vector<Times>& operators) {
   constexpr std::int64_t kBusy = 10;  ///< a wait is this many times longer than what its thread does from its begin to the backward's end
   const auto first = std::ranges::upper_bound(collectives, span.start, {}, &Times::end);

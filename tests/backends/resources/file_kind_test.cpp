@@ -72,6 +72,7 @@ TEST(FileKind, TellsFormatsByTheirFirstWordsWhateverTheirNames) {
       {R"({"format": "pipewright-plan", "version": 3})", K::Plan},
       {"\xEF\xBB\xBF{\n  \"version\": 3, \"format\"\n:\t\"pipewright-plan\"}", K::Plan},
       {R"({"format": "pipewright-profile", "layers": "forward_ns"})", K::Profile},
+      {R"({"format": "", "own": {"format": 3}, "format": "pipewright-profile"})", K::Profile},
       {R"({"format": "pipewright job", "version": 1})", K::Job},
       {R"({"pipewright_project": 1, "profile": {"format": "pipewright-profile"}})", K::Project},
       {R"({"notes": {"format": "x"}, "format": "pipewright-plan", "profile": {"device": "d", "peak_flops": 1}})", K::Plan},
