@@ -17,10 +17,11 @@
 #include "engine/planning/job_subject.h"
 #include "engine/planning/layer_subject.h"
 #include "engine/planning/limits.h"
+#include "engine/planning/slow_down.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/problem_file.h"
-#include "simulator/order/find.h"
+#include "simulator/order/made.h"
 #include "simulator/order/problem/recomputation.h"
 #include "simulator/plan/plan.h"
 #include "simulator/step/cost_table.h"
@@ -29,15 +30,13 @@
 namespace pw {
 namespace {
 
-constexpr Ns kLongest{30'000'000'000'000'000};  ///< about a year; twice as long, for the default backward, is still far from overflow
-
 std::vector<Ns> durations(const std::string& text) {
   std::vector<Ns> list;
   for (std::size_t at = 0; !text.empty() && at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
     const std::string_view one = std::string_view(text).substr(at, comma - at);
     list.push_back(parseDuration(one));
-    if (list.back() > kLongest) throw UsageError(fmt::format("\"{}\" is too long to add up; use less than a year", one));
+    if (list.back() > kLongestTime) throw UsageError(fmt::format("\"{}\" is too long to add up; use less than a year", one));
     at = comma + 1;
   }
   return list;
@@ -155,70 +154,6 @@ Subject withProblem(Schedule given, const ProblemFile& problem, const SubjectOpt
   return subject;
 }
 
-Ns scaled(Ns time, double factor) {
-  const double product = static_cast<double>(time) * factor;
-  if (product > static_cast<double>(kLongest) * kDefaultBackwardRatio) {
-    throw UsageError(fmt::format("{} slowed down {:g} times is too long to add up; use a smaller factor", formatDuration(time), factor));
-  }
-  return static_cast<Ns>(std::llround(product));
-}
-
-void slowLink(Subject& subject, int one, int other, double factor) {
-  if (subject.schedule.placement.bidirectional()) {
-    throw UsageError(
-        "--slow A-B cannot be told apart where a message between two stages takes two links (bidirectional placement); choose a schedule "
-        "that keeps each stage on one rank");
-  }
-  subject.costSource += fmt::format("; messages between ranks {} and {} take {:g} times as long", one, other, factor);
-  bool met = false;
-  for (MessageCost& message : subject.costs.messages) {
-    const auto [low, high] = std::minmax(subject.schedule.placement.rankOfStage[message.from.index()].value,
-                                         subject.schedule.placement.rankOfStage[message.to.index()].value);
-    if (low != std::min(one, other) || high != std::max(one, other)) continue;
-    met = true;
-    message.latency = scaled(message.latency, factor);
-    message.transfer = scaled(message.transfer, factor);
-  }
-  if (!met)
-    throw UsageError(fmt::format("--slow {}-{} names a link that carries no message; neighbouring stages decide which do", one, other));
-}
-
-/// `2=1.5`: every duration of the stages on rank 2 takes 1.5 times as long. `1-2=3`: messages between these ranks do.
-void slowDown(Subject& subject, const std::string& text) {
-  constexpr double kMost = 1e6;
-  const std::size_t equals = std::min(text.find('='), text.size());
-  const std::string_view what = std::string_view(text).substr(0, equals);
-  const std::size_t dash = what.find('-');
-  const bool link = dash != std::string_view::npos && dash > 0;
-  const auto rank = numberOf<int>(what.substr(0, link ? dash : what.size()));
-  const auto other = link ? numberOf<int>(what.substr(dash + 1)) : rank;
-  const auto factor = numberOf<double>(std::string_view(text).substr(std::min(equals + 1, text.size())));
-  if (!rank || !other || !factor || !(*factor > 0) || *factor > kMost || (link && *rank == *other)) {
-    throw UsageError(fmt::format("--slow \"{}\" is not a rank or link and factor; write for example --slow 2=1.5 or --slow 1-2=3", text));
-  }
-  for (const int r : {*rank, *other}) {
-    if (r >= 0 && r < shapeOf(subject.schedule).ranks) continue;
-    throw UsageError(fmt::format("--slow {} names rank {}, but ranks go from 0 to {}", text, r, shapeOf(subject.schedule).ranks - 1));
-  }
-  if (link) return slowLink(subject, *rank, *other, *factor);
-  if (subject.schedule.placement.bidirectional()) {
-    throw UsageError(
-        "--slow RANK cannot be told apart where two ranks share a stage (bidirectional placement); choose a schedule that keeps each stage "
-        "on one rank");
-  }
-  subject.costSource += fmt::format("; rank {} takes {:g} times as long", *rank, *factor);
-  for (std::size_t s = 0; s < subject.costs.stages.size(); ++s) {
-    if (subject.schedule.placement.rankOfStage[s].value != *rank) continue;
-    StageCost& stage = subject.costs.stages[s];
-    for (Ns* time : {&stage.forward, &stage.backward, &stage.backwardInput, &stage.backwardWeight, &stage.optimizer})
-      *time = scaled(*time, *factor);
-    if (!subject.costs.overlap.empty()) subject.costs.overlap[s] = scaled(subject.costs.overlap[s], *factor);
-  }
-  for (auto& [action, time] : subject.actionTimes) {
-    if (subject.schedule.placement.rankOfStage[action.stage.index()].value == *rank) time = scaled(time, *factor);
-  }
-}
-
 void setLiveLimits(Subject& subject, const std::vector<int>& limits) {
   const std::size_t ranks = subject.schedule.rows.size();
   if (limits.empty()) return;
@@ -283,62 +218,74 @@ Schedule serialFor(const ProblemFile& problem, const SubjectOptions& o) {
   return serialSchedule(problem.placement, problem.shape.ranks, problem.shape.microbatches);
 }
 
-/// A subject with one microbatch after the other, in an order made for its costs where one fits.
-Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOptions& o) {
+void refuseOptionsOfFamilies(const SubjectOptions& o) {
   if (o.shape.strict || o.shape.group > 0)
     throw UsageError(fmt::format("{} is not one of torch's or Megatron's schedules; omit --strict and --group", o.schedule));
   requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
+}
+
+OrderEffort effortOf(const SubjectOptions& o) {
+  return {.seconds = o.seconds, .threads = kOrderThreads, .shouldContinue = o.shouldContinue};
+}
+
+/// What an order is sought for in place of the subject's. `ifRecomputed`: of a problem file.
+OrderProblem orderProblemOf(const Subject& subject, std::vector<StageCost> ifRecomputed, StepClock clock) {
   const Shape shape = shapeOf(subject.schedule);
-  std::vector<StageCost> recomputed;
-  for (std::size_t s = 0; s < problem.ifRecomputed.size(); ++s)
-    recomputed.push_back(recomputedCost(subject.costs.stages[s], problem.ifRecomputed[s]));
-  OrderProblem sought{.microbatches = shape.microbatches,
-                      .ranks = shape.ranks,
-                      .placement = subject.schedule.placement,
-                      .costs = subject.costs,
-                      .limits = subject.limits,
-                      .liveLimits = subject.liveLimits,
-                      .recomputed = std::move(recomputed),
-                      .clock = problem.objective};
-  const MadeSchedule& made = *madeSchedule(o.schedule);
-  limitRoom(sought, made);
-  if (made.room > 0 && o.costs.empty()) sought.clock = StepClock::Window;  // the paper's; a problem file says which
-  const std::optional<FoundOrder> found =
-      findOrder(sought, {.seconds = o.seconds, .threads = kOrderThreads, .shouldContinue = o.shouldContinue});
-  subject.limits = sought.limits;
-  subject.liveLimits = sought.liveLimits;
-  if (!found) return subject;
-  subject.schedule = found->schedule;
-  subject.schedule.name = made.name;
-  subject.costs = found->costs;
-  subject.certificate = found->certificate;
-  subject.sought = std::make_shared<const OrderProblem>(std::move(sought));
+  return {.microbatches = shape.microbatches,
+          .ranks = shape.ranks,
+          .placement = subject.schedule.placement,
+          .costs = subject.costs,
+          .limits = subject.limits,
+          .liveLimits = subject.liveLimits,
+          .recomputed = std::move(ifRecomputed),
+          .clock = clock};
+}
+
+/// In the order found, where there is one.
+Subject ordered(Subject subject, SoughtOrder sought) {
+  subject.limits = sought.problem.limits;
+  subject.liveLimits = sought.problem.liveLimits;
+  if (!sought.found) return subject;
+  subject.schedule = std::move(sought.found->schedule);
+  subject.costs = std::move(sought.found->costs);
+  subject.certificate = std::move(sought.found->certificate);
+  subject.sought = std::make_shared<const OrderProblem>(std::move(sought.problem));
   return subject;
 }
 
-/// With the times of the options, or those of a layer table.
+/// With the times of a problem file.
+Subject orderedFor(const ProblemFile& problem, const SubjectOptions& o) {
+  Subject subject = limited(withProblem(serialFor(problem, o), problem, o), o);
+  refuseOptionsOfFamilies(o);
+  std::vector<StageCost> recomputed;
+  for (std::size_t s = 0; s < problem.ifRecomputed.size(); ++s)
+    recomputed.push_back(recomputedCost(subject.costs.stages[s], problem.ifRecomputed[s]));
+  OrderProblem sought = orderProblemOf(subject, std::move(recomputed), problem.objective);
+  return ordered(std::move(subject), seekOrder(*madeSchedule(o.schedule), std::move(sought), effortOf(o)));
+}
+
+/// With the times of the options, of a layer table or of a job.
 Subject orderedWithoutProblem(const SubjectOptions& o) {
   requireWhole("--ranks", o.shape.ranks, 1, kMaxRanks);
   requireWhole("--microbatches", o.shape.microbatches, 1, kMaxMicrobatches);
   const int chunks = std::max(1, o.shape.chunks);
   requireWhole("--chunks", chunks, 1, kMaxStages / o.shape.ranks);
   if (!o.overlap.empty()) throw UsageError(fmt::format("the schedule {} has no slots; omit --overlap", o.schedule));
+  refuseOptionsOfFamilies(o);
   const Shape shape{o.shape.ranks, o.shape.ranks * chunks, o.shape.microbatches};
-  const auto on = [&](const Placement& placement) {
+  std::vector<Subject> subjects;
+  const auto problemOn = [&](const Placement& placement) {
     Schedule serial = serialSchedule(placement, shape.ranks, shape.microbatches);
     Subject subject = isFromJob(o)       ? jobSubject(std::move(serial), o)
                       : o.layers.empty() ? withTimes(std::move(serial), o)
                                          : layerSubject(std::move(serial), o);
     subject.actionTimes.clear();  // an order is made for costs that are the same for all microbatches
-    return ordered(limited(std::move(subject), o), {}, o);
+    return orderProblemOf(subjects.emplace_back(limited(std::move(subject), o)), {}, StepClock::Flush);
   };
-  std::optional<Subject> best;
-  for (const Placement& placement : orderPlacements(shape)) {
-    Subject subject = on(placement);
-    const bool better = best && subject.certificate && (!best->certificate || subject.certificate->time < best->certificate->time);
-    if (!best || better) best = std::move(subject);
-  }
-  return *std::move(best);
+  SoughtOrder sought = seekOrder(*madeSchedule(o.schedule), shape, problemOn, effortOf(o));
+  const auto subject =
+      std::ranges::find(subjects, sought.problem.placement, [](const Subject& s) -> const Placement& { return s.schedule.placement; });
+  return ordered(std::move(*subject), std::move(sought));
 }
 
 }  // namespace
@@ -391,7 +338,7 @@ Subject subjectOf(const SubjectOptions& o) {
   if (!o.layers.empty()) return limited(layerSubject(scheduleOf(o, o.shape), o), o);
   if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);
   const ProblemFile problem = parseProblem(readAs(FileKind::Problem, o.costs), o.costs);
-  if (madeSchedule(o.schedule) != nullptr) return ordered(limited(withProblem(serialFor(problem, o), problem, o), o), problem, o);
+  if (madeSchedule(o.schedule) != nullptr) return orderedFor(problem, o);
   Schedule schedule = scheduleFor(problem, o);
   return limited(withProblem(std::move(schedule), problem, o), o);
 }

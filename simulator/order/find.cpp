@@ -208,12 +208,6 @@ Ns orderBound(const OrderProblem& problem, Ns found, double seconds) {
   return proveOrder(problem, bound, found, {workOf(seconds / 4)}).bound;
 }
 
-std::vector<Placement> orderPlacements(const Shape& shape) {
-  std::vector<Placement> placements{loopPlacement(shape)};
-  if (shape.stages == 2 * shape.ranks && shape.ranks > 1) placements.push_back(wavePlacement(shape));
-  return placements;
-}
-
 namespace {
 
 /// Search and proof under the choice of recomputation that seems best.

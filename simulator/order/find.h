@@ -40,7 +40,4 @@ struct OrderEffort {
 /// The same, closer (`windowBound`) where that takes at most a quarter of so much work, and an order is known that takes `found`.
 [[nodiscard]] Ns orderBound(const OrderProblem& problem, Ns found, double seconds);
 
-/// Where an order of a shape is searched: on a loop, and with two stages a rank on a V, too.
-[[nodiscard]] std::vector<Placement> orderPlacements(const Shape& shape);
-
 }  // namespace pw

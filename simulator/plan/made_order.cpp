@@ -10,6 +10,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/order/improve.h"
+#include "simulator/order/made.h"
 #include "simulator/order/problem/recomputation.h"
 #include "simulator/partition/recomputed_ranges.h"
 #include "simulator/partition/stage_costs.h"

@@ -7,6 +7,7 @@
 #include "schedules/generate.h"
 #include "schedules/named_values.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/order/made.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/made_order.h"

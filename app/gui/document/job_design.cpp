@@ -15,8 +15,7 @@
 #include "simulator/job/held_out.h"
 #include "simulator/job/job_json.h"
 #include "simulator/job/replay_job.h"
-#include "simulator/order/find.h"
-#include "simulator/order/problem/least_memory.h"
+#include "simulator/order/made.h"
 #include "simulator/order/problem/made_schedules.h"
 #include "simulator/partition/split.h"
 #include "simulator/timeline/fill.h"
@@ -164,25 +163,19 @@ const JobStepTimes& JobTimes::of(const std::shared_ptr<const JobBasis>& basis, c
 
 JobTimes::Order JobTimes::order(const std::shared_ptr<const JobBasis>& basis, const PlanRequest& request, int stages,
                                 const OrderEffort& effort) {
-  const MadeSchedule& made = *madeSchedule(request.schedule);
-  const std::vector<Placement> placements = orderPlacements({request.ranks, stages, request.microbatches});
-  std::optional<FoundOrder> best;
-  for (const Placement& placement : placements) {
+  const auto problemOn = [&](const Placement& placement) {
     const auto serial = std::make_shared<const pw::Schedule>(serialSchedule(placement, request.ranks, request.microbatches));
-    OrderProblem sought;
-    sought.microbatches = request.microbatches;
-    sought.ranks = request.ranks;
-    sought.placement = placement;
-    sought.costs = of(basis, request, serial).costs;
-    if (request.memoryLimit > 0) sought.limits.assign(static_cast<std::size_t>(request.ranks), request.memoryLimit);
-    limitRoom(sought, made);
-    if (made.room > 0) sought.clock = StepClock::Window;  // the paper's
-    std::optional<FoundOrder> found = findOrder(sought, effort);
-    if (found && (!best || found->certificate.time < best->certificate.time)) best = std::move(found);
-  }
-  if (!best) return {serialSchedule(placements.front(), request.ranks, request.microbatches), std::nullopt};
-  best->schedule.name = made.name;
-  return {std::move(best->schedule), std::move(best->certificate)};
+    OrderProblem problem;
+    problem.microbatches = request.microbatches;
+    problem.ranks = request.ranks;
+    problem.placement = placement;
+    problem.costs = of(basis, request, serial).costs;
+    if (request.memoryLimit > 0) problem.limits.assign(static_cast<std::size_t>(request.ranks), request.memoryLimit);
+    return problem;
+  };
+  SoughtOrder sought = seekOrder(*madeSchedule(request.schedule), {request.ranks, stages, request.microbatches}, problemOn, effort);
+  if (!sought.found) return {serialSchedule(sought.problem.placement, request.ranks, request.microbatches), std::nullopt};
+  return {std::move(sought.found->schedule), std::move(sought.found->certificate)};
 }
 
 }  // namespace pw::gui

@@ -7,7 +7,7 @@
 
 #include "app/gui/document/loading.h"
 #include "simulator/job/job_costs.h"
-#include "simulator/order/find.h"
+#include "simulator/order/made.h"
 
 namespace pw::gui {
 
@@ -40,7 +40,7 @@ class JobTimes {
   [[nodiscard]] const JobStepTimes& of(const std::shared_ptr<const JobBasis>& basis, const PlanRequest& request,
                                        const std::shared_ptr<const Schedule>& rows);
 
-  /// An order made for these times at the request's splits (`findOrder`), for its schedule of `kMadeSchedules`: what `simulate
+  /// An order made for these times at the request's splits (`seekOrder`), for its schedule of `kMadeSchedules`: what `simulate
   /// --costs-from` makes. Where none fits: one microbatch after the other, without a certificate.
   struct Order {
     Schedule rows;

@@ -11,6 +11,7 @@
 #include "schedules/check.h"
 #include "schedules/generate.h"
 #include "simulator/costs/rank_profiles.h"
+#include "simulator/order/made.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/report/metrics.h"

@@ -10,7 +10,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/costs/layer_chain.h"
-#include "simulator/order/find.h"
+#include "simulator/order/made.h"
 #include "simulator/order/problem/least_memory.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/search/fitted_splits.h"
