@@ -190,7 +190,8 @@ void Matches::addCollective(const Wait& base, std::size_t d, bool all, std::vect
   // Another's end proves that this rank's began; a recorder on the host learns of the end of its own later.
   if (op.state == OpState::Posted && needsAll(op.name) && std::ranges::any_of(posts, isOver)) return;
   const std::size_t before = waits.size();
-  std::optional<Wait> unfinished;
+  std::optional<Wait> unfinished;  // on a member that waits in something before, else on the first
+  bool isHeld = false;
   for (std::size_t place = 0; place < dumps_.sizeOf(op.group); ++place) {
     const JobRank member = dumps_.memberAt(op.group, place);
     if (member == base.rank) continue;
@@ -207,7 +208,10 @@ void Matches::addCollective(const Wait& base, std::size_t d, bool all, std::vect
                     : differ              ? Reason::SizesDiffer
                                           : (other.state == OpState::Done ? Reason::TheyAreDone : Reason::Unfinished);
       if (wait.reason == Reason::Unfinished || wait.reason == Reason::TheyAreDone) {
-        if (!unfinished) unfinished = wait;
+        const std::vector<RecordedOp>& theirOps = dumps_.dumps[theirs->second.dump].ops;
+        const bool waitsBefore = std::ranges::any_of(theirOps.begin(), theirOps.begin() + static_cast<std::ptrdiff_t>(theirs->second.op),
+                                                     [](const RecordedOp& o) { return o.state != OpState::Done; });
+        if (!unfinished || (waitsBefore && !isHeld)) unfinished = wait, isHeld = waitsBefore;
         continue;
       }
     }

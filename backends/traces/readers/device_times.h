@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/traces/events/events.h"
+#include "backends/traces/readers/launches.h"
 
 namespace pw {
 
@@ -28,9 +29,9 @@ class DeviceTimes {
     Ns time;
   };
   struct Kernel {
+    KernelKind kind;
     std::int64_t correlation, stream;
     Ns start, end;
-    bool isCollective;
   };
   std::vector<Launch> launches_;
   std::vector<Kernel> kernels_;

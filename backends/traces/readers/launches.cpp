@@ -55,17 +55,16 @@ void Launches::extend(AnnotatedRange& range, Ns start, Ns end) {
   ++range.kernels;
 }
 
-void Launches::addKernel(std::int64_t process, std::int64_t correlation, Ns start, Ns end, std::optional<std::int64_t> stream) {
+void Launches::addKernel(KernelKind kind, std::int64_t process, std::int64_t correlation, Ns start, Ns end, std::int64_t stream) {
   const auto number = processNumbers_.find(process);
   if (number == processNumbers_.end() || correlation < 0 || correlation >= (std::int64_t{1} << kCorrelationBits) || end < start) return;
   const auto at = rangeOf_.find(number->second << kCorrelationBits | static_cast<std::uint64_t>(correlation));
   if (at == rangeOf_.end()) return;
   AnnotatedRange& range = ranges_[static_cast<std::size_t>(at->second)];
-  if (stream && range.kind >= 0) {
-    collectives_.push_back({at->second, *stream, start, end});
-  } else {
+  if (kind == KernelKind::Compute || range.kind < 0)
     extend(range, start, end);
-  }
+  else
+    (kind == KernelKind::Collective ? collectives_ : messages_).push_back({at->second, stream, start, end});
 }
 
 void Launches::finish() {
@@ -74,14 +73,14 @@ void Launches::finish() {
     if (range.kind >= 0 && range.kernels > 0) ++actions[{range.process, range.kind}];
   }
   std::map<std::tuple<std::int64_t, std::int64_t, int>, std::set<std::int32_t>> users;  // by process, stream and kind
-  const auto keyOf = [&](const Collective& collective) {
+  const auto keyOf = [&](const Transfer& collective) {
     const AnnotatedRange& range = ranges_[static_cast<std::size_t>(collective.range)];
     return std::tuple(range.process, collective.stream, range.kind);
   };
-  for (const Collective& collective : collectives_) users[keyOf(collective)].insert(collective.range);
+  for (const Transfer& collective : collectives_) users[keyOf(collective)].insert(collective.range);
   std::vector<bool> computes;  // by range, whether it launched something else
   for (const AnnotatedRange& range : ranges_) computes.push_back(range.kernels > 0);
-  for (const Collective& collective : collectives_) {
+  for (const Transfer& collective : collectives_) {
     AnnotatedRange& range = ranges_[static_cast<std::size_t>(collective.range)];
     const std::int64_t all = actions[{range.process, range.kind}];
     const bool isBeside = all > 1 && 2 * std::ssize(users[keyOf(collective)]) <= all;
@@ -89,6 +88,12 @@ void Launches::finish() {
       extend(range, collective.start, collective.end);
     else
       range.reducedUntil = std::max(range.reducedUntil, collective.end);
+  }
+  computes.clear();
+  for (const AnnotatedRange& range : ranges_) computes.push_back(range.kernels > 0);
+  for (const Transfer& message : messages_) {
+    if (!computes[static_cast<std::size_t>(message.range)])
+      extend(ranges_[static_cast<std::size_t>(message.range)], message.start, message.end);
   }
   std::map<std::int64_t, std::set<Ns>> begins;  // of actions' kernels, by process
   for (const AnnotatedRange& range : ranges_) {
@@ -102,8 +107,9 @@ void Launches::finish() {
   }
 }
 
-bool isCollectiveKernel(std::string_view name) {
-  return (name.starts_with("ncclDevKernel") || name.starts_with("ncclKernel")) && name.find("SendRecv") == std::string_view::npos;
+KernelKind kernelKindOf(std::string_view name) {
+  if (!name.starts_with("ncclDevKernel") && !name.starts_with("ncclKernel")) return KernelKind::Compute;
+  return name.find("SendRecv") == std::string_view::npos ? KernelKind::Collective : KernelKind::Message;
 }
 
 }  // namespace pw

@@ -22,22 +22,28 @@ struct AnnotatedRange {
   Ns reducedUntil = 0;  ///< end of the collectives beside it, where no other action's kernels begin before; else 0
 };
 
-/// Whether a kernel of this name is one of NCCL's collectives: not of messages between two ranks.
-[[nodiscard]] bool isCollectiveKernel(std::string_view name);
+enum class KernelKind : std::uint8_t {
+  Compute,
+  Collective,  ///< of NCCL
+  Message,     ///< NCCL's sends and receives; an all-to-all is made of them, too
+};
+
+[[nodiscard]] KernelKind kernelKindOf(std::string_view name);
 
 /// What processes launched, and within which of their ranges. Launches are added first, then kernels. A launch belongs to the range of its
 /// process that began last before it and has not ended, on whatever thread: torch launches a backward's kernels from a thread of its own.
 /// Collectives on a stream that few of the actions of a kind use are no part of these actions: reductions of gradients that the last
 /// backward launches (DDP's buckets, Megatron's --overlap-grad-reduce), or parameters gathered for the first forward, run beside them and
-/// wait for other replicas. Those of tensor parallelism are in every action, and part of it.
+/// wait for other replicas. Those of tensor parallelism are in every action, and part of it. Messages at either end of an action are no
+/// part of it: torch's GPipe receives and sends within its `Forward 0`. A range of messages alone has their times.
 class Launches {
  public:
   /// Keeps a reference.
   explicit Launches(std::vector<AnnotatedRange>& ranges);
   void addLaunch(std::int64_t process, std::int64_t correlation, Ns time);
-  /// `stream`: of a collective.
-  void addKernel(std::int64_t process, std::int64_t correlation, Ns start, Ns end, std::optional<std::int64_t> stream = {});
-  /// Decides about collectives; call it once, after the last kernel.
+  /// `stream`: told apart of collectives.
+  void addKernel(KernelKind kind, std::int64_t process, std::int64_t correlation, Ns start, Ns end, std::int64_t stream);
+  /// Decides about collectives and messages; call it once, after the last kernel.
   void finish();
   [[nodiscard]] bool any() const { return !rangeOf_.empty(); }
 
@@ -47,7 +53,8 @@ class Launches {
     Ns time = 0;
     std::int32_t range = -1;
   };
-  struct Collective {
+  /// A collective or message of an action.
+  struct Transfer {
     std::int32_t range = 0;
     std::int64_t stream = 0;
     Ns start = 0, end = 0;
@@ -55,7 +62,7 @@ class Launches {
   void extend(AnnotatedRange& range, Ns start, Ns end);
 
   std::vector<AnnotatedRange>& ranges_;
-  std::vector<Collective> collectives_;
+  std::vector<Transfer> collectives_, messages_;
   std::unordered_map<std::int64_t, std::vector<Cut>> cuts_;         ///< by process
   std::unordered_map<std::uint64_t, std::int32_t> rangeOf_;         ///< by process and correlation
   std::unordered_map<std::int64_t, std::uint64_t> processNumbers_;  ///< small numbers, for the key

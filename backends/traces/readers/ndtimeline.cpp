@@ -214,7 +214,8 @@ bool isNdTimeline(const std::string& path) {
   while (windows.next(events)) {
     if (events.empty()) continue;
     const auto holds = [&](std::string_view text) { return events.find(text) != std::string_view::npos; };
-    return holds("\"forward-compute\"") || holds("\"backward-compute\"") || holds("\"PP rank ");
+    const bool isOfTorch = holds("\"schemaVersion\"") || holds("\"deviceProperties\"") || holds("\"user_annotation\"");
+    return holds("\"PP rank ") || (!isOfTorch && (holds("\"forward-compute\"") || holds("\"backward-compute\"")));
   }
   return false;
 }

@@ -2,7 +2,6 @@
 #include <map>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -54,7 +53,7 @@ class NsightReader {
   const NamePatterns& patterns_;
   FileEvents file_;
   std::unordered_map<std::int64_t, PipelineLabel> labels_;  ///< by id of the text
-  std::unordered_set<std::int64_t> collectives_;            ///< ids of the names of such kernels
+  std::unordered_map<std::int64_t, KernelKind> transfers_;  ///< ids of the names of NCCL's kernels
   std::map<std::int64_t, std::int64_t> rankIn_;             ///< by process, where a range or table says it
   std::map<std::int64_t, std::int64_t> deviceOf_;           ///< by process; −1: several
   std::vector<AnnotatedRange> ranges_;
@@ -77,7 +76,8 @@ void NsightReader::readNames() {
     const auto id = rows.integer(0);
     if (!id) continue;
     const std::string_view name = rows.text(1);
-    if (isCollectiveKernel(name) && collectives_.size() < kMostNames) collectives_.insert(*id);
+    if (const KernelKind kind = kernelKindOf(name); kind != KernelKind::Compute && transfers_.size() < kMostNames)
+      transfers_.insert_or_assign(*id, kind);
     const PipelineLabel label = labelOf(name);
     if (label.meaning != Meaning::None && labels_.size() < kMostNames) labels_.insert_or_assign(*id, label);
   }
@@ -139,9 +139,9 @@ void NsightReader::readKernels(Launches& launches) {
     const auto start = rows.integer(0), end = rows.integer(1), correlation = rows.integer(2);
     if (!start || !end || !correlation || !isUsable(Ns(*start), Ns(*end))) continue;
     const std::int64_t process = rows.integer(3) ? processOf(*rows.integer(3)) : only;
-    const bool isCollective = rows.integer(6) && collectives_.contains(*rows.integer(6));
-    const auto stream = isCollective ? std::optional(rows.integer(5).value_or(-1)) : std::nullopt;
-    launches.addKernel(process, *correlation, Ns(*start), Ns(*end), stream);
+    const auto transfer = rows.integer(6) ? transfers_.find(*rows.integer(6)) : transfers_.end();
+    const KernelKind kind = transfer == transfers_.end() ? KernelKind::Compute : transfer->second;
+    launches.addKernel(kind, process, *correlation, Ns(*start), Ns(*end), rows.integer(5).value_or(-1));
     if (const auto device = rows.integer(4)) {
       const auto [at, isNew] = deviceOf_.try_emplace(process, *device);
       if (!isNew && at->second != *device) at->second = -1;

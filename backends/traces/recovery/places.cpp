@@ -1,6 +1,7 @@
 #include "backends/traces/recovery/places.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -25,17 +26,23 @@ std::string lowered(std::string text) {
   return text;
 }
 
-/// Whether one of the words is in the name, alone: `mesh_pp`, `PIPELINE_MODEL_PARALLEL_GROUP`.
-bool namesOneOf(const std::string& name, std::initializer_list<std::string_view> words) {
-  const std::string text = lowered(name);
-  const auto isLetter = [](char c) { return c >= 'a' && c <= 'z'; };
-  for (const std::string_view word : words) {
-    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-      const std::size_t end = at + word.size();
-      if ((at == 0 || !isLetter(text[at - 1])) && (end == text.size() || !isLetter(text[end]))) return true;
+/// Whether a group's name says one of these dimensions and no other one: `mesh_pp`, `PIPELINE_MODEL_PARALLEL_GROUP`. Megatron has groups
+/// of several, too: `TENSOR_AND_DATA_PARALLEL_GROUP`, `EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP`.
+bool isGroupOf(std::initializer_list<std::string_view> dimension, const std::string& name) {
+  constexpr std::array<std::string_view, 8> kNoDimension{"mesh", "model", "parallel", "group", "process", "comm", "nccl", "gloo"};
+  bool found = false;
+  std::string word;
+  for (const char c : lowered(name) + ' ') {
+    if (c >= 'a' && c <= 'z') {
+      word += c;
+      continue;
     }
+    const bool isDimension = std::ranges::find(dimension, word) != dimension.end();
+    if (!isDimension && !word.empty() && std::ranges::find(kNoDimension, word) == kNoDimension.end()) return false;
+    found = found || isDimension;
+    word.clear();
   }
-  return false;
+  return found;
 }
 
 class Placer {
@@ -116,11 +123,11 @@ void Placer::readGroups() {
         if (const auto at = ofJob_.find(rank); at != ofJob_.end()) here.push_back(at->second);
       }
       if (here.size() < 2 || here.size() != group.ranks.size()) continue;
-      if (namesOneOf(group.name, {"tp", "tensor"})) {
+      if (isGroupOf({"tp", "tensor"}, group.name)) {
         tensorSize_ = std::max(tensorSize_, here.size());
         for (std::size_t k = 0; k < here.size(); ++k) tensor_[static_cast<std::size_t>(here[k])] = static_cast<std::int32_t>(k);
       }
-      if (!namesOneOf(group.name, {"pp", "pipeline"})) continue;
+      if (!isGroupOf({"pp", "pipeline"}, group.name)) continue;
       std::ranges::sort(here);
       if (!distinct(here)) continue;
       const auto [at, isNew] = pipelines.try_emplace(here, next);

@@ -26,18 +26,27 @@ struct Steps {
 
 constexpr std::ptrdiff_t kMostLater = 64;  ///< steps
 
-/// How far apart, on average, two ranks begin their steps, where the first of `begins` is that of this number in `reference`.
+/// How long after another rank, on average, one begins its steps, where its first is that of number `first` there: with and without sign.
+struct Apart {
+  double later = 0, apart = std::numeric_limits<double>::max();
+};
+Apart apartAt(const std::vector<Ns>& begins, const std::vector<Ns>& reference, std::ptrdiff_t first) {
+  double later = 0, sum = 0, count = 0;
+  for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, -first); i < std::ssize(begins) && i + first < std::ssize(reference); ++i, ++count) {
+    const Ns after = begins[static_cast<std::size_t>(i)] - reference[static_cast<std::size_t>(i + first)];
+    later += static_cast<double>(after.value);
+    sum += std::abs(static_cast<double>(after.value));
+  }
+  return count > 0 ? Apart{later / count, sum / count} : Apart{};
+}
 double apart(const std::vector<Ns>& begins, const std::vector<Ns>& reference, std::ptrdiff_t first) {
-  double sum = 0;
-  std::ptrdiff_t count = 0;
-  for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, -first); i < std::ssize(begins) && i + first < std::ssize(reference); ++i, ++count)
-    sum += std::abs(static_cast<double>((begins[static_cast<std::size_t>(i)] - reference[static_cast<std::size_t>(i + first)]).value));
-  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::max();
+  return apartAt(begins, reference, first).apart;
 }
 
 /// The number in `reference`, of a rank with as many steps or more, of the step that begins closest to the first of `begins`. It may also
-/// be one before the reference's first, or the last one beyond its last, where they are then less than half as far apart.
-std::ptrdiff_t numberOfFirst(const std::vector<Ns>& begins, const std::vector<Ns>& reference) {
+/// be one before the reference's first, or the last one beyond its last, where they are then less than half as far apart; but no rank
+/// begins a step before one whose stages come first. `stagesLater`: than the reference's first; 0 also where that is not known.
+std::ptrdiff_t numberOfFirst(const std::vector<Ns>& begins, const std::vector<Ns>& reference, std::int32_t stagesLater) {
   const std::ptrdiff_t more = std::ssize(reference) - std::ssize(begins);
   std::ptrdiff_t best = 0;
   for (std::ptrdiff_t first = 1; first <= std::min(kMostLater, more); ++first) {
@@ -45,16 +54,27 @@ std::ptrdiff_t numberOfFirst(const std::vector<Ns>& begins, const std::vector<Ns
   }
   const double half = apart(begins, reference, best) / 2;
   for (const std::ptrdiff_t outside : {std::ptrdiff_t{-1}, more + 1}) {
-    if (apart(begins, reference, outside) < std::min(half, apart(begins, reference, best))) best = outside;
+    const Apart there = apartAt(begins, reference, outside);
+    const bool isBeforeItsInput = stagesLater * there.later < 0;
+    if (!isBeforeItsInput && there.apart < std::min(half, apart(begins, reference, best))) best = outside;
   }
   return best;
 }
 
 /// A recording may begin, on some ranks, a step later than on the others: steps that begin at about one time get one number.
 void countAlike(Steps& steps, const std::vector<Span>& spans) {
-  const std::vector<Ns> reference = *std::ranges::max_element(steps.begins, {}, &std::vector<Ns>::size);
+  const auto longest = std::ranges::max_element(steps.begins, {}, &std::vector<Ns>::size);
+  const std::vector<Ns> reference = *longest;
+  std::vector<std::int32_t> stages(steps.begins.size(), std::numeric_limits<std::int32_t>::max());  // the first of each rank
+  for (const Span& span : spans) {
+    if (span.kind == SpanKind::Forward) stages[span.rank.index()] = std::min(stages[span.rank.index()], span.stage.value);
+  }
+  const std::int32_t first = stages[static_cast<std::size_t>(longest - steps.begins.begin())];
   std::vector<std::ptrdiff_t> later;
-  for (const std::vector<Ns>& begins : steps.begins) later.push_back(begins.empty() ? 0 : numberOfFirst(begins, reference));
+  for (std::size_t r = 0; r < stages.size(); ++r) {
+    const std::vector<Ns>& begins = steps.begins[r];
+    later.push_back(begins.empty() ? 0 : numberOfFirst(begins, reference, (stages[r] > first ? 1 : 0) - (stages[r] < first ? 1 : 0)));
+  }
   const std::ptrdiff_t earliest = *std::ranges::min_element(later);
   for (std::size_t r = 0; r < later.size(); ++r) {
     later[r] -= earliest;
@@ -139,8 +159,8 @@ std::vector<char> stepBegins(const Material& material) {
   return begins;
 }
 
-/// Steps end with the optimizer, or where an action comes again; in a recording that begins within one and has no optimizer, where one
-/// begins.
+/// Steps end with the optimizer, or where an action comes again, other than a reduction: each stage of a rank may have one; in a recording
+/// that begins within one and has no optimizer, where one begins.
 Steps stepsByRepetition(const Material& material) {
   Steps steps;
   const auto ranks = static_cast<std::size_t>(material.ranks);
@@ -156,7 +176,7 @@ Steps stepsByRepetition(const Material& material) {
     const std::size_t r = span.rank.index();
     const bool optimizer = span.kind == SpanKind::Optimizer;
     bool fresh = (closed[r] != 0 && !(optimizer && !steps.begins[r].empty())) || (isTorn && begins[i] != 0);
-    if (!optimizer && !fresh) fresh = !seen[r].insert(actionKey(span));
+    if (!optimizer && span.kind != SpanKind::ReduceGrad && !fresh) fresh = !seen[r].insert(actionKey(span));
     if (fresh) {
       seen[r].clear();
       seen[r].insert(actionKey(span));

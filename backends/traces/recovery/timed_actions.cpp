@@ -66,7 +66,8 @@ TimedActions timedActions(const std::vector<Span>& spans, const RankClocks& cloc
     ActionKey key{!backward, places.pipeline[r], span.stage.value, span.microbatch.value, 0};
     const auto next = std::ranges::upper_bound(marks[r], span.start, {}, &std::pair<Ns, std::int32_t>::first);
     key.occurrence = marks[r].empty() ? counts[key]++ : next == marks[r].begin() ? -1 : std::prev(next)->second;
-    timed.actions[key] = {clock, r, span.start, span.end, inSlot(spans, i)};
+    // Of several passes in a marked step the first: of the last, a recording may have the beginning alone.
+    timed.actions.try_emplace(key, TimedAction{clock, r, span.start, span.end, inSlot(spans, i)});
     const auto [at, isNew] = timed.shortest.try_emplace({clock, !backward}, span.end - span.start);
     at->second = std::min(at->second, span.end - span.start);
     extent[clock] = {std::min(extent[clock].first, span.start), std::max(extent[clock].second, span.end)};

@@ -117,5 +117,20 @@ TEST(ReductionWaits, AreForCollectivesOfGloo) {
   EXPECT_FALSE(isHostCollective("nccl:all_reduce"));
 }
 
+TEST(DeviceTimes, OfAnOverlappedPairAreThoseOfItsKernels) {
+  FileEvents file = twoTracks();
+  file.spans = {span(kHost, SpanKind::Forward, 5, 0, 50), span(kHost, SpanKind::Backward, 2, 0, 50)};
+  DeviceTimes times;
+  times.addLaunch(1, 10);
+  times.addKernel("gemm", 1, 7, 60, 100);
+  times.apply(file);
+  EXPECT_EQ(file.unusable, 0U);
+  ASSERT_EQ(file.spans.size(), 2U);
+  for (const Span& timed : file.spans) {
+    EXPECT_EQ(timed.start, 60);
+    EXPECT_EQ(timed.end, 100);
+  }
+}
+
 }  // namespace
 }  // namespace pw

@@ -312,5 +312,35 @@ TEST(Misread, AFirstStepThatIsFarFromTheOthersIsPointedOut) {
   EXPECT_THAT(withSteps(job, 2, 6).notes, Each(Not(HasSubstr("The first step"))));
 }
 
+TEST(Misread, TheReductionOfEachStageOfARankBeginsNoStep) {
+  Json events = Json::array();
+  double at = 0;
+  for (int step = 0; step < 3; ++step) {
+    at = addStep(events, generate("1f1b", {2, 2, 4}), at, labelOf, sameRank);
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int bucket = 0; bucket < 2; ++bucket) events.push_back(event("bucket", rank, at + 100 * bucket, 50));
+      events.push_back(event("Optimizer.step#SGD.step", rank, at + 200, 10));
+    }
+    at += 300;
+  }
+  const test::Folder folder;
+  const std::string patterns = folder.with("names.json", R"({"patterns": [{"regex": "^bucket$", "kind": "REDUCE_GRAD"}]})");
+  const ImportedTrace result =
+      importTrace({folder.with("trace.json", Json{{"traceEvents", events}}.dump())}, {}, {.patterns = patterns}).value();
+  EXPECT_EQ(result.steps.size(), 3U);
+  const Job job = jobOf(measuredOf(result));
+  EXPECT_EQ(job.steps.size(), 3U);
+  EXPECT_THAT(job.notes, Not(Contains(HasSubstr("was left out"))));
+}
+
+TEST(Misread, ANameOfMegatronsTimersInKinetosFileIsNotNdTimelines) {
+  Json events = Json::array();
+  static_cast<void>(addStep(events, generate("1f1b", {2, 2, 4}), 0, labelOf, sameRank));
+  events.push_back(event("forward-compute", 0, 0, 4000));
+  const test::Folder folder;
+  const Json file{{"schemaVersion", 1}, {"traceEvents", events}};
+  EXPECT_EQ(importTrace({folder.with("trace.json", file.dump())}).value().steps.size(), 1U);
+}
+
 }  // namespace
 }  // namespace pw

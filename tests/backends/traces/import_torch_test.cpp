@@ -457,6 +457,8 @@ TEST(TorchTraces, FindPipelinesAndTensorParallelRanksInTheGroupsOfTheFiles) {
                                {"pg_config",
                                 {{{"pg_desc", "mesh_pp"}, {"ranks", groupOf(pipelines, rank)}},
                                  {{"pg_desc", "mesh_tp"}, {"ranks", groupOf(tensors, rank)}},
+                                 {{"pg_desc", "TENSOR_AND_DATA_PARALLEL_GROUP"}, {"ranks", groupOf({{0, 1, 2, 3}, {4, 5, 6, 7}}, rank)}},
+                                 {{"pg_desc", "EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP"}, {"ranks", {0, 1, 2, 3, 4, 5, 6, 7}}},
                                  {{"pg_desc", "default_pg"}, {"ranks", {0, 1, 2, 3, 4, 5, 6, 7}}}}}};
     file["traceEvents"] = {nlohmann::json::parse(event("PP:" + stage + "F0", 1, 20 * (rank / 4), 10))};
     if (rank < 4) file["traceEvents"].push_back(nlohmann::json::parse(event("PP:0SEND_F0", 1, 10, 5)));

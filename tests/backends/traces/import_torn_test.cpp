@@ -173,5 +173,27 @@ TEST(TornTraces, SayThatLaterStagesAreMissing) {
   EXPECT_TRUE(importTrace(some)->lacksLastStages);
 }
 
+// Inference that streams: a later rank begins its step closer to the next step of the first rank than to its own.
+TEST(TornRecordings, OfForwardsThatStreamCountTheStepsOfLateStagesWithTheirInputs) {
+  constexpr int kStages = 4, kMicrobatches = 4;
+  std::string events;
+  for (int stage = 0; stage < kStages; ++stage) {
+    for (int i = 0; i < 2 * kMicrobatches; ++i) {
+      const nlohmann::json event{{"ph", "X"},
+                                 {"cat", "user_annotation"},
+                                 {"name", "PP:" + std::to_string(stage) + "F" + std::to_string(i % kMicrobatches)},
+                                 {"pid", stage},
+                                 {"tid", 1},
+                                 {"ts", 10 * (stage + i)},
+                                 {"dur", 10}};
+      events += (events.empty() ? "[" : ",") + event.dump();
+    }
+  }
+  const test::Folder folder;
+  const Job job = jobOf(measuredOf(importTrace({folder.with("streamed.json", events + "]")}).value()));
+  EXPECT_EQ(job.steps.size(), 2U);
+  EXPECT_EQ(job.schedule.rows, generate("forward-only", {kStages, kStages, kMicrobatches}).rows);
+}
+
 }  // namespace
 }  // namespace pw

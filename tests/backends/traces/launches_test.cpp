@@ -21,18 +21,18 @@ struct FourBackwards : testing::Test {
     struct Kernel {
       std::int64_t correlation;
       Ns start, end;
-      std::optional<std::int64_t> stream;
+      KernelKind kind;
     };
     std::vector<Kernel> kernels;
     for (int i = 0; i < 4; ++i) {
       launches.addLaunch(7, ++correlation, Ns(100 * i + 10));
-      kernels.push_back({correlation, Ns(100 * i + 20), Ns(100 * i + 60), {}});
+      kernels.push_back({correlation, Ns(100 * i + 20), Ns(100 * i + 60), KernelKind::Compute});
     }
     for (const int i : collectivesIn) {
       launches.addLaunch(7, ++correlation, Ns(100 * i + 20));
-      kernels.push_back({correlation, Ns(100 * i + 30), Ns(100 * i + until), stream});
+      kernels.push_back({correlation, Ns(100 * i + 30), Ns(100 * i + until), KernelKind::Collective});
     }
-    for (const Kernel& k : kernels) launches.addKernel(7, k.correlation, k.start, k.end, k.stream);
+    for (const Kernel& k : kernels) launches.addKernel(k.kind, 7, k.correlation, k.start, k.end, stream);
     launches.finish();
   }
   [[nodiscard]] std::vector<Ns> ends() const {
@@ -67,11 +67,28 @@ TEST_F(FourBackwards, HoldOneThatIsAloneInItsRange) {
   EXPECT_EQ(ranges.back().reducedUntil, 0);
 }
 
-TEST(CollectiveKernels, AreNamedByNccl) {
-  EXPECT_TRUE(isCollectiveKernel("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"));
-  EXPECT_TRUE(isCollectiveKernel("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"));
-  EXPECT_FALSE(isCollectiveKernel("ncclDevKernel_SendRecv"));
-  EXPECT_FALSE(isCollectiveKernel("ampere_bf16_s16816gemm"));
+TEST(Messages, AtTheEndsOfAnActionAreNoPartOfIt) {
+  // As of torch's GPipe, which receives and sends in its range `Backward 0`; the second range holds a message alone.
+  std::vector<AnnotatedRange> ranges{{.process = 7, .start = 0, .end = 50, .kind = 1}, {.process = 7, .start = 50, .end = 90, .kind = 1}};
+  Launches launches(ranges);
+  for (const std::int64_t correlation : {1, 2, 3}) launches.addLaunch(7, correlation, Ns(10 * correlation));
+  launches.addLaunch(7, 4, 60);
+  launches.addKernel(KernelKind::Message, 7, 1, 12, 44, 20);
+  launches.addKernel(KernelKind::Compute, 7, 2, 44, 64, 7);
+  launches.addKernel(KernelKind::Message, 7, 3, 64, 80, 20);
+  launches.addKernel(KernelKind::Message, 7, 4, 80, 95, 20);
+  launches.finish();
+  EXPECT_EQ(ranges[0].firstKernel, 44);
+  EXPECT_EQ(ranges[0].lastKernel, 64);
+  EXPECT_EQ(ranges[1].firstKernel, 80);
+  EXPECT_EQ(ranges[1].lastKernel, 95);
+}
+
+TEST(Kernels, OfNcclAreToldByName) {
+  EXPECT_EQ(kernelKindOf("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"), KernelKind::Collective);
+  EXPECT_EQ(kernelKindOf("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"), KernelKind::Collective);
+  EXPECT_EQ(kernelKindOf("ncclDevKernel_SendRecv"), KernelKind::Message);
+  EXPECT_EQ(kernelKindOf("ampere_bf16_s16816gemm"), KernelKind::Compute);
 }
 
 }  // namespace
