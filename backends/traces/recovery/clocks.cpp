@@ -216,6 +216,7 @@ Ns replicaMove(const Turns& reference, const Turns& own) {
 
 void Aligner::joinReplicas() {
   if (std::ranges::all_of(timed_.actions, [](const auto& action) { return action.first.forward; })) return;  // nothing is summed
+  if (timed_.accumulates) return;
   std::vector<Turns> turns(1 + *std::ranges::max_element(group_));
   for (const auto& [key, times] : timed_.actions) {
     if (key.occurrence < 0) continue;

@@ -56,12 +56,15 @@ TimedActions timedActions(const std::vector<Span>& spans, const RankClocks& cloc
   timed.steps.resize(n);
   std::map<ActionKey, std::int32_t> counts;
   std::vector<std::size_t> taken(n);
+  std::vector<std::int32_t> optimizers(places.pipeline.size());  // by rank
   std::vector<std::pair<Ns, Ns>> extent(n, {kNever, -kNever});
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const Span& span = spans[i];
     const bool backward = span.kind == SpanKind::Backward || span.kind == SpanKind::BackwardInput;
+    const std::size_t r = span.rank.index();
+    if (span.kind == SpanKind::Optimizer) ++optimizers[r];
     if ((span.kind != SpanKind::Forward && !backward) || span.microbatch.value < 0) continue;
-    const std::size_t r = span.rank.index(), clock = static_cast<std::size_t>(clocks.ofRank[r]);
+    const std::size_t clock = static_cast<std::size_t>(clocks.ofRank[r]);
     if (++taken[clock] > kMostActions) continue;
     ActionKey key{!backward, places.pipeline[r], span.stage.value, span.microbatch.value, 0};
     const auto next = std::ranges::upper_bound(marks[r], span.start, {}, &std::pair<Ns, std::int32_t>::first);
@@ -75,7 +78,11 @@ TimedActions timedActions(const std::vector<Span>& spans, const RankClocks& cloc
   for (std::size_t c = 0; c < extent.size(); ++c) timed.extents[c] = taken[c] == 0 ? 0 : extent[c].second - extent[c].first;
   if (std::ranges::all_of(marks, [](const auto& ofRank) { return ofRank.empty(); })) {
     countSteps(timed);
-    for (const auto& [key, times] : timed.actions) timed.steps[times.clock] = std::max(timed.steps[times.clock], key.occurrence + 1);
+    for (const auto& [key, times] : timed.actions) {
+      timed.steps[times.clock] = std::max(timed.steps[times.clock], key.occurrence + 1);
+      const std::int32_t ends = optimizers[times.rank];
+      timed.accumulates = timed.accumulates || (ends > 0 && key.occurrence > ends);  // the last may not be recorded
+    }
   }
   return timed;
 }

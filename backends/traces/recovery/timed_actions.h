@@ -47,6 +47,7 @@ struct TimedActions {
   std::vector<Ns> extents;                              ///< by clock: from the first start to the last end
   std::vector<char> partial;                            ///< by clock: a recording of it begins within a step
   std::vector<std::int32_t> steps;                      ///< by clock: how many there are, where nothing marks them
+  bool accumulates = false;  ///< steps that nothing marks are more than their rank's optimizer ends: replicas do not meet after each
 };
 
 /// The first 10,000 actions of each clock. Spans are sorted; `marks`: by rank, begin and number of its steps. Where a rank without marks
