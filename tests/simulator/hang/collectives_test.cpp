@@ -96,5 +96,23 @@ TEST(DiagnoseCollectives, OnlyTheOldestCollectiveHasAWaitForEachMember) {
   EXPECT_EQ(waitsOf(awaited, nullptr).open[0][126].op, 7U);
 }
 
+/// Rank 0 sums before it sends to rank 2, which receives before it sums; rank 1 is in the sum, too.
+TEST(DiagnoseCollectives, AMessageThatAMemberWaitsForBeforeItIsTheCycle) {
+  Dumps dumps = aloneInCollectives(3, 1);
+  const RecordedOp sum = dumps.dumps[0].ops[0];
+  for (const int r : {1, 2}) {
+    dumps.dumps.push_back(dumps.dumps[0]);
+    dumps.dumps.back().rank = JobRank{r};
+  }
+  RecordedOp send, receive;
+  send.kind = OpKind::Send, send.name = "nccl:send 2<-0", send.peer = JobRank{2};
+  receive.kind = OpKind::Receive, receive.name = "nccl:recv 2<-0", receive.peer = JobRank{0};
+  dumps.dumps[0].ops = {sum, send};
+  dumps.dumps[2].ops = {receive, sum};
+  const Diagnosis d = diagnose(dumps, nullptr);
+  EXPECT_EQ(d.verdict, Verdict::Cycle) << d.sentence;
+  EXPECT_EQ(d.cycle.size(), 2U);
+}
+
 }  // namespace
 }  // namespace pw::hang
