@@ -59,7 +59,8 @@ class Communicator {
   virtual Request receive(JobRank from, std::uint32_t tag, Buffer buffer) = 0;
   /// Blocks until the operation is done.
   virtual void wait(Request request) = 0;
-  /// Whether the operation is done, so that `wait` would return at once; nothing where the transport cannot tell without waiting (Gloo).
+  /// Whether the operation is done, so that `wait` would return at once; nothing where the transport cannot tell without waiting (Gloo's
+  /// receives).
   [[nodiscard]] virtual std::optional<bool> isDone(Request request) = 0;
   /// Blocks until one of these operations is done and returns its position (the first, if several are); it must still be waited for. Throws
   /// UsageError where the transport cannot tell.

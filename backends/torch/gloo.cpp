@@ -4,7 +4,15 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <condition_variable>
 #include <cstdlib>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
 #include <unordered_map>
 
 #include "backends/messages/transport.h"
@@ -14,6 +22,88 @@
 namespace pw {
 namespace {
 
+/// One message to a peer. Everything but `work` belongs to the watch's mutex.
+struct Sent {
+  c10::intrusive_ptr<c10d::Work> work;
+  std::vector<at::Tensor> tensors;  // keeps the view alive
+  bool isDone = false;
+  std::exception_ptr failure = {};
+};
+
+/// Waits for the sends to one peer on a thread of its own, the oldest first, because Gloo's work objects cannot be polled: so that a buffer
+/// is free when its message has left, and not only when the step ends.
+class SendWatch {
+ public:
+  SendWatch() : thread_([this] { run(); }) {}
+  SendWatch(const SendWatch&) = delete;
+  SendWatch& operator=(const SendWatch&) = delete;
+  /// Gives up what has not left.
+  ~SendWatch() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stop_ = true;
+      open_.clear();
+      if (current_) current_->work->abort();
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void add(std::shared_ptr<Sent> sent) {
+    {
+      const std::scoped_lock lock(mutex_);
+      open_.push_back(std::move(sent));
+    }
+    changed_.notify_all();
+  }
+  bool isDone(const Sent& sent) {
+    const std::scoped_lock lock(mutex_);
+    return sent.isDone;
+  }
+  /// Throws what Gloo does. One that older ones hold up is waited for here: a peer may take them later than this one.
+  void wait(const std::shared_ptr<Sent>& sent, std::chrono::milliseconds deadline) {
+    std::unique_lock lock(mutex_);
+    if (std::erase(open_, sent) > 0) {
+      lock.unlock();
+      sent->work->wait(deadline);
+      return;
+    }
+    if (!changed_.wait_for(lock, deadline, [&] { return sent->isDone; })) throw std::runtime_error("Timed out");
+    if (sent->failure) std::rethrow_exception(sent->failure);
+  }
+
+ private:
+  void run() {
+    constexpr std::chrono::hours kForGood{24 * 365};  // deadlines are those of `wait`
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stop_ || !open_.empty(); });
+      if (stop_) return;
+      current_ = std::move(open_.front());
+      open_.pop_front();
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        current_->work->wait(kForGood);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      current_->failure = failure;
+      current_->isDone = true;
+      current_.reset();
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Sent>> open_;
+  std::shared_ptr<Sent> current_;
+  bool stop_ = false;
+  std::thread thread_;  ///< last member: starts when everything else exists
+};
+
 class GlooCommunicator final : public Communicator {
  public:
   GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const Rendezvous& rendezvous)
@@ -21,24 +111,41 @@ class GlooCommunicator final : public Communicator {
 
   JobRank rank() const override { return rank_; }
   int size() const override { return size_; }
-  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override { return start(to, true, tag, buffer); }
-  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override { return start(from, false, tag, buffer); }
-
-  void wait(Request request) override {
-    if (!group_) throw Error(leftSentence());
-    const auto found = pending_.find(request);
-    if (found == pending_.end()) return;  // empty message
-    const Operation operation = std::move(found->second);
-    pending_.erase(found);
-    try {
-      operation.work->wait(deadline_);
-    } catch (const std::exception& e) {
-      throw Error(failure(operation.sending, operation.peer, e));
-    }
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override {
+    const Request request = next_++;
+    if (buffer.bytes == 0) return request;
+    auto sent = std::make_shared<Sent>();
+    sent->tensors = viewOf(buffer);
+    sent->work = saying(true, to, [&] { return group().send(sent->tensors, to.value, static_cast<int>(tag)); });
+    watches_[to].add(sent);
+    sends_.emplace(request, std::pair(to, std::move(sent)));
+    return request;
+  }
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override {
+    const Request request = next_++;
+    if (buffer.bytes == 0) return request;
+    std::vector<at::Tensor> tensors = viewOf(buffer);
+    auto work = saying(false, from, [&] { return group().recv(tensors, from.value, static_cast<int>(tag)); });
+    receives_.emplace(request, Receive{std::move(work), from, std::move(tensors)});
+    return request;
   }
 
-  /// Gloo's work objects cannot be polled: those of a receive say that they are done only after a wait.
-  std::optional<bool> isDone(Request request) override { return pending_.contains(request) ? std::nullopt : std::optional(true); }
+  void wait(Request request) override {
+    (void)group();
+    if (const auto sent = sends_.extract(request)) {
+      const auto& [to, message] = sent.mapped();
+      saying(true, to, [&] { watches_.at(to).wait(message, deadline_); });
+    }
+    if (const auto receive = receives_.extract(request))
+      saying(false, receive.mapped().peer, [&] { receive.mapped().work->wait(deadline_); });
+  }
+
+  /// Of a receive Gloo's work object says that it is done only after a wait.
+  std::optional<bool> isDone(Request request) override {
+    if (receives_.contains(request)) return std::nullopt;
+    const auto sent = sends_.find(request);
+    return sent == sends_.end() || watches_.at(sent->second.first).isDone(*sent->second.second);
+  }
   std::size_t waitAny(std::span<const Request>) override {
     throw UsageError("the transport gloo cannot tell which of several messages came first; use the transport ucx");
   }
@@ -48,32 +155,36 @@ class GlooCommunicator final : public Communicator {
   void barrier() override { meetByMessages(*this); }
 
   void abort() noexcept override {
-    pending_.clear();
+    receives_.clear();
+    watches_.clear();
+    sends_.clear();
     group_.reset();  // closes the connections: peers notice
   }
 
  private:
-  struct Operation {
+  struct Receive {
     c10::intrusive_ptr<c10d::Work> work;
-    bool sending = false;
     JobRank peer;
     std::vector<at::Tensor> tensors;  // keeps the view alive
   };
 
-  Request start(JobRank peer, bool sending, std::uint32_t tag, Buffer buffer) {
-    const Request request = next_++;
-    if (buffer.bytes == 0) return request;
+  [[nodiscard]] c10d::ProcessGroupGloo& group() const {
     if (!group_) throw Error(leftSentence());
-    std::vector<at::Tensor> tensors{
-        at::from_blob(buffer.data, {static_cast<std::int64_t>(buffer.bytes)}, at::TensorOptions().dtype(at::kByte))};
+    return *group_;
+  }
+
+  static std::vector<at::Tensor> viewOf(Buffer buffer) {
+    return {at::from_blob(buffer.data, {static_cast<std::int64_t>(buffer.bytes)}, at::TensorOptions().dtype(at::kByte))};
+  }
+
+  auto saying(bool sending, JobRank peer, const auto& act) const -> decltype(act()) {
     try {
-      auto work =
-          sending ? group_->send(tensors, peer.value, static_cast<int>(tag)) : group_->recv(tensors, peer.value, static_cast<int>(tag));
-      pending_.emplace(request, Operation{std::move(work), sending, peer, std::move(tensors)});
+      return act();
+    } catch (const Error&) {
+      throw;
     } catch (const std::exception& e) {
       throw Error(failure(sending, peer, e));
     }
-    return request;
   }
 
   /// Gloo's message, as `[/pytorch/…/unbound_buffer.cc:78] Timed out waiting 2000ms for recv operation to complete`, in our words.
@@ -89,7 +200,9 @@ class GlooCommunicator final : public Communicator {
   JobRank rank_;
   int size_;
   std::chrono::milliseconds deadline_;
-  std::unordered_map<Request, Operation> pending_;
+  std::unordered_map<Request, Receive> receives_;
+  std::unordered_map<Request, std::pair<JobRank, std::shared_ptr<Sent>>> sends_;  ///< that were not waited for
+  std::map<JobRank, SendWatch> watches_;
   Request next_ = 1;
 };
 

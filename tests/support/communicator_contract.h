@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <latch>
 #include <numeric>
@@ -223,6 +224,30 @@ TEST_P(CommunicatorContract, TellsHowFarAMessageIs) {
                       EXPECT_EQ(me.stateOf(request), MessageState::Done);
                     }
                     me.wait(request);
+                  }),
+              succeeds());
+}
+
+TEST_P(CommunicatorContract, ASendIsDoneWhenItHasLeftAlsoWithoutAWait) {
+  EXPECT_THAT(run(2,
+                  [](Communicator& me) {
+                    std::vector<std::byte> first(4 << 20), second(4 << 20);
+                    int go = 0;
+                    if (me.rank() == JobRank(1)) {
+                      me.wait(me.receive(JobRank(0), 2, bytesOf(second)));  // before the one that was sent first
+                      me.wait(me.receive(JobRank(0), 3, bytesOf(go)));
+                      return me.wait(me.receive(JobRank(0), 1, bytesOf(first)));
+                    }
+                    const auto sent = me.send(JobRank(1), 1, bytesOf(first)), later = me.send(JobRank(1), 2, bytesOf(second));
+                    me.wait(later);
+                    me.wait(me.send(JobRank(1), 3, bytesOf(go)));
+                    const auto until = std::chrono::steady_clock::now() + kLongWait;
+                    while (!me.isDone(sent).value_or(false) && std::chrono::steady_clock::now() < until) {
+                      me.progress();
+                      std::this_thread::yield();
+                    }
+                    EXPECT_EQ(me.isDone(sent), true);
+                    me.wait(sent);
                   }),
               succeeds());
 }
