@@ -7,7 +7,7 @@
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/partition/recomputed_ranges.h"
-#include "simulator/plan/planner.h"
+#include "simulator/plan/possible.h"
 
 namespace pw {
 namespace {
@@ -50,6 +50,15 @@ std::optional<Recompute> recomputeOf(const Plan& plan, const ModelGraph& graph) 
     if (const RecomputeModules modules{{container}}; makes(modules)) return modules;
   }
   return std::nullopt;
+}
+
+std::optional<Sharing> sharingOf(const Plan& plan, const ModelGraph& graph, const PlanRequest& request) {
+  if (plan.partition.shared.empty()) return std::nullopt;
+  ModelCosts model(graph, plan.profile, plan.microbatchSize);
+  CompiledRows rows(plan.schedule);
+  const Answer<Priced> chosen = tryPrice(request, model, rows);
+  if (chosen && chosen->partition.shared == plan.partition.shared) return std::nullopt;
+  return plan.partition.shared.front().sharing;  // a request has one for all
 }
 
 std::optional<GeneratedRows> generatedAs(const Schedule& schedule, int replicas) {

@@ -6,12 +6,17 @@
 
 #include "simulator/partition/recompute.h"
 #include "simulator/plan/plan.h"
+#include "simulator/plan/planner.h"
 
 namespace pw {
 
 /// The setting that leads to the plan's checkpoints on its own graph: none, all, or the numbered children of one module. Nothing where none
 /// of them does. Cost: as `trySetRecompute`, once for each module with numbered children.
 [[nodiscard]] std::optional<Recompute> recomputeOf(const Plan& plan, const ModelGraph& graph);
+
+/// How parameters that several stages use are kept equal, where a request with the plan's own settings and rows would choose another way
+/// than the plan has; else nothing. `request`: without a sharing. Cost: as `tryPrice`.
+[[nodiscard]] std::optional<Sharing> sharingOf(const Plan& plan, const ModelGraph& graph, const PlanRequest& request);
 
 /// How the generator of the schedule's name makes its rows.
 struct GeneratedRows {

@@ -134,6 +134,10 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
   const std::int64_t full = plan->microbatchSize * plan->replicas * shape.microbatches;
   d.request.batch = plan->batch == full ? 0 : plan->batch;
   d.request.loss = plan->loss;
+  if (plan->optimizer) {
+    d.request.optimizer = plan->optimizer->update;
+    d.request.zero1 = plan->optimizer->zero1;
+  }
   d.request.begins = beginsOf(plan->partition);
   for (int r = 0; plan->cuts && r < plan->replicas; ++r)
     d.request.replicaBegins.push_back(beginsOf(plan->cuts->replicas[static_cast<std::size_t>(r)].partition));
@@ -153,6 +157,7 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
     takeCosts(plan, *loaded->graph, d);
     const auto recompute = recomputeOf(*plan, *loaded->graph);
     d.request.recompute = recompute.value_or(RecomputeNone());
+    d.request.sharing = sharingOf(*plan, *loaded->graph, d.request);
     if (plan->certificate && d.customRows)
       d.certified = std::make_shared<const CertifiedOrder>(
           CertifiedOrder{d.request, d.profile, d.cluster, d.precision, d.attention, *plan->certificate});

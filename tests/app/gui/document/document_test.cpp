@@ -248,6 +248,31 @@ TEST_F(DocumentTest, TakesTheClusterOfAPlanThatWasEstimatedForOne) {
   EXPECT_EQ(document.prediction()->step, step);
 }
 
+TEST_F(DocumentTest, OpensAPlanWithItsOptimizerAndSharing) {
+  for (const auto sharing : {std::optional<Sharing>(), std::optional(Sharing::Transmit), std::optional(Sharing::Replicate)}) {
+    document.edit("Optimizer", [&](Design& d) {
+      d.request.replicas = 2;
+      d.request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+      d.request.zero1 = true;
+      d.request.sharing = sharing;
+    });
+    ASSERT_TRUE(predicted());
+    const Plan plan = document.plan();
+    const test::Folder folder;
+    const auto opened = loadFiles({folder.with("plan.json", toJson(plan))}, {});
+    EXPECT_EQ(opened->design.request.optimizer.kind, OptimizerSpec::Kind::AdamW);
+    EXPECT_TRUE(opened->design.request.zero1);
+    if (!sharing) {
+      EXPECT_EQ(opened->design.request.sharing, std::nullopt) << "chosen anew when the plan changes";
+    }
+    document.adopt(*opened);
+    ASSERT_TRUE(predicted());
+    EXPECT_EQ(document.plan().partition.shared, plan.partition.shared);
+    EXPECT_EQ(document.plan().costs, plan.costs);
+    EXPECT_EQ(document.plan().optimizer, plan.optimizer);
+  }
+}
+
 TEST_F(DocumentTest, KeepsTheSplitsOfEachReplicaUntilOneMoves) {
   const test::Folder folder;
   auto cluster = nlohmann::json::parse(readFile(PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json"));
