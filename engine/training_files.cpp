@@ -53,8 +53,8 @@ void CheckpointHistory::add(const std::string& path) {
 
 Resumption resumptionOf(const std::string& path, const OptimizerSpec& update, bool resetOptimizer) {
   const TensorFile file(path);
-  const auto state = stateIn(file, update);
   if (resetOptimizer) return {};
+  const auto state = stateIn(file, update);
   if (!state)
     return {0, 0, std::nullopt,
             fmt::format("takes weights from {}, which has no optimizer state: the optimizer starts fresh, at step 0", path)};

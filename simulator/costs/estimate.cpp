@@ -73,12 +73,12 @@ std::optional<double> bytesMoved(const Sizes& sizes, std::size_t n, const std::v
   return bytes;
 }
 
-/// `fp32`, `bf16` or `fp16`: where a node's work is done.
+/// `fp32`, `bf16`, `fp16` or `fp64`: where a node's work is done.
 std::string typeName(const ModelGraph& graph, const Node& node, DType castTo) {
   DType dtype = DType::Float32;
   if (!node.outputs.empty() && graph.value(node.outputs.front()).tensor) dtype = graph.value(node.outputs.front()).tensor->dtype;
   if (castTo != DType::Unknown) dtype = castTo;
-  return dtype == DType::BFloat16 ? "bf16" : dtype == DType::Float16 ? "fp16" : "fp32";
+  return dtype == DType::BFloat16 ? "bf16" : dtype == DType::Float16 ? "fp16" : dtype == DType::Float64 ? "fp64" : "fp32";
 }
 
 /// Of a type that the cluster does not list the lowest of those that it does.

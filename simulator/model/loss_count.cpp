@@ -22,7 +22,7 @@ Answer<LossCount> ofLoss(const ModelGraph& graph, const Loss& loss) {
   const auto own = ownLossOf(graph, graph.outputs[*output]);
   const std::string& name = graph.outputNames[*output];
   if (own && own->counted && own->form == LossForm::TargetMean) return LossCount{*own->counted, own->ignored, {}};
-  if (own && own->counted && own->form == LossForm::Quotient) return LossCount{*own->counted, std::nullopt, {}};
+  if (own && own->counted && own->form == LossForm::Quotient) return LossCount{*own->counted, std::nullopt, {}, own->sum};
   if (!own || own->form == LossForm::Mean)
     return Impossible{fmt::format("{} is a mean over the samples, which a step already weights by sample; omit --loss-count.", name)};
   return Impossible{fmt::format("--loss-count auto cannot weigh {}: {}; name an output or input of the model that counts instead.", name,

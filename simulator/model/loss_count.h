@@ -18,6 +18,9 @@ struct LossCount {
   ValueId value;
   std::optional<std::int64_t> ignored;  ///< the number of elements that are not this; without it, the sum of the elements
   std::vector<NodeId> nodes;            ///< that compute the value from the inputs, ascending; none for an input
+  /// What the count of the batch follows from, where that is not the sum of the microbatches' counts but of this value, with something
+  /// added once or clamped.
+  std::optional<ValueId> sum = {};
 
   bool operator==(const LossCount&) const = default;
 };

@@ -25,6 +25,7 @@ struct Trail {
   std::optional<ValueId> counted;
   std::int64_t ignored = -100;
   std::string why;
+  std::optional<ValueId> sum = {};  ///< of NearlySum and its Quotient: what something was added to, or that was clamped
 };
 
 std::string_view wordOf(Part part) {
@@ -76,7 +77,7 @@ class Tracer {
           value.tensor && isDifferentiable(value.tensor->dtype) &&
           std::ranges::all_of(value.tensor->sizes, [](const SymbolicInt& s) { return s.expression.empty() && s.hint == 1; });
       if (!single || of.part == Part::Constant || of.part == Part::Samples) continue;
-      all.push_back({o, formOf(of.part), of.node, of.counted, of.ignored,
+      all.push_back({o, formOf(of.part), of.node, of.counted, of.ignored, of.sum,
                      of.part == Part::NearlySum ? "a sum over the samples with something added or clamped" : of.why});
     }
     return all;
@@ -228,7 +229,7 @@ class Tracer {
     if (name == "div" || name == "divide" || name == "true_divide") return divided(node, operands);
     if (name == "add" || name == "sub" || name == "subtract" || name == "cat" || name == "stack") return added(node, operands);
     const bool cuts = name == "clamp" || name == "clamp_min" || name == "clip" || name == "maximum";
-    if (one && cuts && (first.part == Part::Sum || first.part == Part::NearlySum)) return {Part::NearlySum, &node, {}, -100, ""};
+    if (one && cuts && (first.part == Part::Sum || first.part == Part::NearlySum)) return nearlySum(node, operands);
     return other(node, fmt::format("{} of {}", name, wordOf(first.part)));
   }
 
@@ -251,6 +252,15 @@ class Tracer {
     return other(node, fmt::format("{}, and the number of samples", wordOf(number.part)));
   }
 
+  /// Something added to, or clamped of, the one operand that varies.
+  static Trail nearlySum(const Node& node, const Operands& operands) {
+    const auto& [name, trail] = operands.varying.front();
+    const Argument* argument = argumentOf(node, name);
+    const auto* id = argument == nullptr ? nullptr : std::get_if<ValueId>(argument);
+    if (trail.sum || id != nullptr) return {Part::NearlySum, &node, {}, -100, "", trail.sum ? trail.sum : std::optional(*id)};
+    return other(node, fmt::format("something added to {}", wordOf(trail.part)));
+  }
+
   Trail divided(const Node& node, const Operands& operands) {
     const Trail& first = operands.varying.front().second;
     const bool isDivisor = operands.varying.front().first == "other";
@@ -262,7 +272,7 @@ class Tracer {
     const bool means = first.part == Part::Mean && divisor.part == Part::Mean;
     if ((!sums && !means) || divisorValue == nullptr)
       return other(node, fmt::format("{} divided by {}", wordOf(first.part), wordOf(divisor.part)));
-    Trail result{Part::Quotient, &node, std::get<ValueId>(*divisorValue), -100, ""};
+    Trail result{Part::Quotient, &node, std::get<ValueId>(*divisorValue), -100, "", divisor.sum};
     if (means) result.counted.reset();  // would have to be weighed by the samples, too
     return result;
   }
@@ -271,11 +281,12 @@ class Tracer {
     const Trail& first = operands.varying.front().second;
     const bool hasConstant = operands.varying.size() < 2;
     for (const auto& [name, next] : operands.varying) {
-      const bool same = next.part == first.part && next.counted == first.counted && next.ignored == first.ignored;
+      const bool same =
+          next.part == first.part && next.counted == first.counted && next.ignored == first.ignored && next.sum == first.sum;
       if (!same)
         return other(node, fmt::format("{} and {} added", wordOf(first.part), next.part == first.part ? "another" : wordOf(next.part)));
     }
-    if (hasConstant && (first.part == Part::Sum || first.part == Part::NearlySum)) return {Part::NearlySum, &node, {}, -100, ""};
+    if (hasConstant && (first.part == Part::Sum || first.part == Part::NearlySum)) return nearlySum(node, operands);
     return first;
   }
 

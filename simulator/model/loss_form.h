@@ -27,7 +27,9 @@ struct OwnLoss {
   /// The weight of each microbatch: its targets (TargetMean), or the divisor (Quotient).
   std::optional<ValueId> counted;
   std::int64_t ignored = -100;  ///< the target that does not count, of a TargetMean
-  std::string why;              ///< of Other: `exp of a mean over the samples`
+  /// Of a Quotient whose divisor is a sum with something added or clamped: that sum. The divisor of the batch is that of the batch's sum.
+  std::optional<ValueId> sum = {};
+  std::string why;  ///< of Other: `exp of a mean over the samples`
 
   bool operator==(const OwnLoss&) const = default;
 };

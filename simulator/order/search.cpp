@@ -115,6 +115,7 @@ bool OrderSearch::begin() {
 
 /// Judges the best rows by the simulator. Where it counts buffers that the model leaves out, the limits of the model are lowered by them.
 void OrderSearch::finish() {
+  std::vector<Bytes> over(model_.limit.size(), 0);
   for (const Start& start : starts_) {
     if (whole_ && start.time >= best_) break;
     const Schedule schedule = scheduleOf(model_, problem_, start.rows);
@@ -124,8 +125,9 @@ void OrderSearch::finish() {
       tryWhole(mergeBackward(schedule), start.by);
       break;
     }
-    for (std::size_t r = 0; r < judged.excess.size(); ++r) model_.limit[r] -= judged.excess[r];
+    for (std::size_t r = 0; r < judged.excess.size(); ++r) over[r] = std::max(over[r], judged.excess[r]);
   }
+  for (std::size_t r = 0; r < over.size(); ++r) model_.limit[r] -= over[r];
   std::erase_if(starts_, [&](const Start& start) { return !fitsLimits(model_, start.rows); });
 }
 

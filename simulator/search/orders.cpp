@@ -108,7 +108,7 @@ class CutOrders {
       const PlanRequest request = requestOf(begins);
       if (obstacleToOrder(request, *shape_.model, shape_.stages)) continue;
       const Ns bound = orderBound(request, *shape_.model, shape_.stages);
-      if (best.excess > 0 || bound < best.makespan) list.emplace_back(bound, begins);
+      if (best.excess > 0 || bound < best.step) list.emplace_back(bound, begins);
     }
     std::sort(list.begin(), list.end());
     return list;
@@ -144,7 +144,7 @@ std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<No
     if (!few) cuts.resize(std::min(cuts.size(), kNeighbours));
     for (const auto& [bound, begins] : cuts) {
       if (!shouldContinue()) return std::nullopt;
-      if (best.excess == 0 && bound >= best.makespan) break;
+      if (best.excess == 0 && bound >= best.step) break;
       Candidate tried = orders.made(begins, few ? kOrderSeconds : kNeighbourSeconds);
       if (Evaluator::isBetterCut(tried, best)) best = std::move(tried);
     }

@@ -127,6 +127,10 @@ TEST_F(FullBatch, EqualsMicrobatchesThatAreWeighedByTheirTargets) {
   expectWholeBatch("masked_mean", "output:loss", "mask:ignore=0");
 }
 
+TEST_F(FullBatch, EqualsMicrobatchesWhoseDivisorIsClampedOrAddedTo) {
+  for (const char* name : {"masked_least", "masked_many", "masked_plus"}) expectWholeBatch(name, "output:loss", "auto");
+}
+
 TEST_F(FullBatch, DiffersFromMicrobatchesThatAreNot) {
   // The last two samples have no targets: in four microbatches the mean of the last is over nothing.
   EXPECT_TRUE(std::isnan(train("token_mean", 1, 4, "output:loss", "").losses.front()));

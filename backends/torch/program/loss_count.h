@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "backends/torch/program/program.h"
@@ -22,12 +23,18 @@ class LossCounter {
   [[nodiscard]] const std::vector<ValueId>& inputs() const { return inputs_; }
   /// The count of a microbatch of so many samples with these inputs. Throws UsageError where it is negative or not finite.
   [[nodiscard]] double count(const std::map<ValueId, at::Tensor>& inputs, std::int64_t samples);
+  /// The count of all that were counted since the last call, together.
+  [[nodiscard]] double countOfAll();
 
  private:
   const ModelGraph& graph_;
   LossCount count_;
   std::vector<ValueId> inputs_;
   NodeProgram program_;
+  std::vector<NodeId> after_;             ///< nodes that compute the count from `LossCount::sum`
+  std::map<ValueId, at::Tensor> besides_;  ///< what else they read, the same for all microbatches
+  double all_ = 0;                        ///< without `LossCount::sum`
+  std::shared_ptr<at::Tensor> sum_;       ///< with it
 };
 
 }  // namespace pw

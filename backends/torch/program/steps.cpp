@@ -102,18 +102,20 @@ bool usesBatchStatistics(const ProgramStep& step) {
   return false;
 }
 
-/// Dropout off, batch norm by its running statistics.
+/// Dropout off, batch norm by its running statistics, where it has some.
 void setEvaluation(ProgramStep& step) {
   const auto& arguments = step.op->schema().arguments();
+  const auto isStatistics = [](const auto& argument) { return argument.name() == "running_mean"; };
+  const bool takesStatistics = std::any_of(arguments.begin(), arguments.end(), isStatistics);
+  const bool hasStatistics =
+      std::any_of(step.slots.begin(), step.slots.end(), [&](const Slot& s) { return isStatistics(arguments[s.position]); });
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& name = arguments[i].name();
-    if ((name == "train" || name == "training") && step.constants[i].isBool()) step.constants[i] = false;
+    const bool keepsStatistics = !takesStatistics || hasStatistics;  // else the batch's are used in evaluation, too
+    if ((name == "train" || name == "training") && step.constants[i].isBool() && keepsStatistics) step.constants[i] = false;
     if (name == "dropout_p" || name == "dropout") step.constants[i] = 0.0;
     // Instance norm: by its running statistics where it keeps some.
-    if (name == "use_input_stats" &&
-        std::any_of(step.slots.begin(), step.slots.end(), [&](const Slot& s) { return arguments[s.position].name() == "running_mean"; })) {
-      step.constants[i] = false;
-    }
+    if (name == "use_input_stats" && hasStatistics) step.constants[i] = false;
   }
   step.random = isRandom(*step.op, step.constants);
 }

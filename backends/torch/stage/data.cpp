@@ -373,12 +373,10 @@ at::Tensor BatchSource::Impl::ownLoss(const at::Tensor& output, std::size_t m) c
   return (weight == 0 ? output.nan_to_num(0, 0, 0) : output) * (weight / normaliser);
 }
 
-void BatchSource::weigh(std::vector<double> counts) {
+void BatchSource::weigh(std::vector<double> counts, double ofAll) {
   Impl& d = *impl_;
   d.counts = std::move(counts);
-  double sum = 0;
-  for (const double count : d.counts) sum += count;
-  d.normaliser = sum > 0 ? sum : 1;
+  d.normaliser = ofAll > 0 ? ofAll : 1;
 }
 
 at::Tensor BatchSource::loss(const at::Tensor& output, std::size_t microbatch) const {

@@ -54,7 +54,7 @@ class BatchSource {
   [[nodiscard]] std::uint64_t digest() const;
   /// Sets the weights of the losses of this step's microbatches (of all replicas) in place of their samples, with `output:NAME`
   /// (--loss-count).
-  void weigh(std::vector<double> counts);
+  void weigh(std::vector<double> counts, double ofAll);
   /// A copy that the model may write to. With `masked`, of the whole batch.
   [[nodiscard]] at::Tensor input(ValueId input, std::size_t microbatch) const;
   /// Loss of a microbatch, scaled so that the sum over all microbatches of the batch is the mean over the batch's samples:

@@ -170,6 +170,8 @@ std::vector<std::pair<std::string, at::Tensor>> Optimizer::state(std::size_t key
   return named;
 }
 
+void Optimizer::forget(std::size_t key) { impl_->states.erase(key); }
+
 void Optimizer::step(std::size_t key, at::Tensor& values, at::Tensor& gradients, int step, double gradientScale,
                      const std::vector<OptimizerPiece>& pieces) {
   const c10::AutoGradMode off(false);

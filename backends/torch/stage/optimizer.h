@@ -40,6 +40,8 @@ class Optimizer {
   /// State tensors of a key by torch's names (`exp_avg`, `exp_avg_sq`, `square_avg`, `momentum_buffer`), each as large as `values`; made
   /// with zeros, to be filled from a checkpoint, when there are none yet. Empty for plain SGD.
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> state(std::size_t key, const at::Tensor& values);
+  /// Drops the state of a key, whose values are others from now on.
+  void forget(std::size_t key);
 
  private:
   struct Impl;

@@ -167,7 +167,7 @@ void StageParameters::addGroup(const ModelGraph& graph, std::span<const Place> p
 }
 
 void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options) {
-  const StateReader reader(graph, options.initRandom && !resume_, options.seed);
+  const StateReader reader(graph, options.initRandom, options.seed);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
     const StateTensor& state = graph.parameters[spec.parameters[i]];
@@ -283,6 +283,10 @@ void StageParameters::optimizerStep(std::size_t index, std::int64_t first, std::
   const c10::AutoGradMode off(false);
   settle();
   Group& group = groups_.at(index);
+  if (group.first != first || group.last != last) {  // it may have been asked for its state before it knew its share
+    optimizer_->forget(index);
+    resumed_.erase(index);
+  }
   group.first = first;
   group.last = last;
   if (first == last) return;

@@ -208,7 +208,7 @@ void TracedStage::weighMicrobatches() {
     for (const ValueId input : counter_->inputs()) inputs[input] = data_.input(input, m);
     counts.push_back(counter_->count(inputs, allSizes_[m]));
   }
-  data_.weigh(std::move(counts));
+  data_.weigh(std::move(counts), counter_->countOfAll());
 }
 
 void TracedStage::forward(Microbatch m) {

@@ -136,11 +136,13 @@ struct Held {
   Bytes least = 0, withoutWeight = 0, withoutInput = 0;
   bool input = false, weight = false;  ///< whether they may, and need not, come before
   bool live = true;                    ///< at least
+  ActionId at{-1};                     ///< that other action
 };
 
 Held heldAt(const Windows& windows, const HeldPair& pair, ActionId action) {
   const bool ended = windows.precedes(pair.input, action), died = windows.precedes(pair.weight, action);
   Held held;
+  held.at = action;
   held.input = !ended && !windows.precedes(action, pair.input);
   held.weight = !died && !windows.precedes(action, pair.weight);
   held.withoutInput = pair.afterForward;
@@ -173,6 +175,7 @@ bool keepBalanceAt(Windows& windows, Rank rank, const std::vector<HeldPair>& pai
       continue;
     }
     const Held& held = helds[p];
+    if (held.at != start) continue;  // decided since the sum was made, and not in it
     const Bytes others = bytes - held.least;
     if (held.weight && (others + held.withoutWeight > limit || live + 1 > most)) {
       if (!windows.decide(pair.weight, start)) return false;

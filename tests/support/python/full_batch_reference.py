@@ -6,7 +6,8 @@ Per model a folder OUT/<name>: `model.pt2`, `data.pt` (the batch, as `run --data
 step 0, parameters after the last step, the outputs of the model as it was (`out:NAME`), losses. The batch is not cut.
 
 sequence_first: [T, B, D] and [B].  flattened: [T, B] tokens to logits [T * B, classes].  token_mean: a loss over targets that are not -100, two
-samples without any.  masked_mean: a quotient of two sums.
+samples without any.  masked_mean: a quotient of two sums; masked_…: the last two
+samples have a mask of zeros.
 """
 
 import json
@@ -58,13 +59,14 @@ class TokenMean(nn.Module):
 
 
 class MaskedMean(nn.Module):
-    def __init__(self):
+    def __init__(self, divisor=lambda count: count.clamp(min=1)):
         super().__init__()
+        self.divisor = divisor
         self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 6)
 
     def forward(self, x, mask):
         error = ((self.down(torch.tanh(self.up(x))) - x) ** 2).mean(-1)
-        return {"loss": (error * mask).sum() / mask.sum().clamp(min=1), "error": error}
+        return {"loss": (error * mask).sum() / self.divisor(mask.sum()), "error": error}
 
 
 def models(batch):
@@ -76,6 +78,13 @@ def models(batch):
         labels[sample, : 1 + sample] = -100
     labels[-2:] = -100
     mask = (torch.rand(batch, 5) < torch.linspace(0.2, 1, batch).unsqueeze(1)).float()
+    hidden = mask.clone()
+    hidden[-2:] = 0
+    divisors = {
+        "masked_least": lambda count: count.clamp(min=1),
+        "masked_many": lambda count: torch.clamp(count * 2, min=9) + 0.5,
+        "masked_plus": lambda count: count + 1,
+    }
     own = lambda outputs, _: outputs["loss"]  # noqa: E731
     cross = lambda out, data: F.cross_entropy(out.reshape(-1, CLASSES), data["target"].reshape(-1))  # noqa: E731
     return [
@@ -85,6 +94,9 @@ def models(batch):
          {"tokens": torch.randint(0, CLASSES, (5, batch)), "target": torch.randint(0, CLASSES, (5 * batch,))}),
         ("token_mean", TokenMean(), {"tokens": 0, "labels": 0}, b, own, {"tokens": tokens, "labels": labels}),
         ("masked_mean", MaskedMean(), {"x": 0, "mask": 0}, b, own, {"x": torch.randn(batch, 5, 6), "mask": mask}),
+    ] + [
+        (name, MaskedMean(divisor), {"x": 0, "mask": 0}, b, own, {"x": torch.randn(batch, 5, 6), "mask": hidden})
+        for name, divisor in divisors.items()
     ]
 
 
