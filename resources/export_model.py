@@ -226,7 +226,7 @@ def export(model, inputs, dims):
     if isinstance(inputs, tuple) and shapes is not None:
         shapes = shapes_by_position(model, shapes)
     try:
-        with quiet(), export_rewrite.without_layerdrop(model):
+        with quiet(), export_rewrite.without_layerdrop(model), export_rewrite.lstm_shapes():
             program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         place, line = export_culprit.source_of(error)

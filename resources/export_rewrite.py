@@ -57,6 +57,29 @@ def replace_grouped(graph, node):
     graph.erase_node(node)
 
 
+@contextlib.contextmanager
+def lstm_shapes():
+    """While tracing, nn.LSTM's last states have the shapes that they have in eager: torch 2.11 traces h_n and c_n of a layer as [1, B, D]
+    instead of [B, D], so that everything computed from them has a dimension too many."""
+    from torch._decomp import decompositions
+
+    name = "one_layer_lstm"
+    original = getattr(decompositions, name, None)
+    if original is None:
+        yield
+        return
+
+    def with_shapes(inp, hidden, *args, **kwargs):
+        out, states = original(inp, hidden, *args, **kwargs)
+        return out, tuple(state.reshape(given.shape) for state, given in zip(states, hidden))
+
+    setattr(decompositions, name, with_shapes)
+    try:
+        yield
+    finally:
+        setattr(decompositions, name, original)
+
+
 class Never:
     """Stands for a probability of 0 in `random_tensor < probability`, so that tracing needs no tensor's value."""
 

@@ -7,6 +7,7 @@ a header (4 bytes, little-endian), the header (JSON), and the bytes of its tenso
 the end {"end": batches}, and {"error": sentence} where it fails. What the function prints goes to stderr.
 """
 
+import collections.abc
 import importlib
 import json
 import os
@@ -92,10 +93,10 @@ def failure(name, problem):
 
 def named(name, batch, inputs):
     """The tensors of a batch by name: of a dict, or of (inputs…, target) in the model's order."""
-    if isinstance(batch, dict):
+    if isinstance(batch, collections.abc.Mapping):
         return {str(key): value for key, value in batch.items()}
     parts = list(batch) if isinstance(batch, (tuple, list)) else [batch]
-    if len(parts) == 2 and isinstance(parts[0], dict):
+    if len(parts) == 2 and isinstance(parts[0], collections.abc.Mapping):
         return {**{str(key): value for key, value in parts[0].items()}, "target": parts[1]}
     if len(parts) == 2 and isinstance(parts[0], (tuple, list)):
         parts = [*parts[0], parts[1]]

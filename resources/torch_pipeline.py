@@ -63,7 +63,10 @@ def parse(arguments, optimizers):
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads of each rank")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trace", metavar="FOLDER", help="record the last step with torch.profiler")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.final_rate and options.decay_steps <= 0:
+        parser.error("--final-rate is what remains of the learning rate at --decay-steps; add --decay-steps, or omit it")
+    return options
 
 
 def index_range(module, name):

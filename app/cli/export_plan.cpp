@@ -20,12 +20,12 @@ int exportMegatron(const Plan& plan, const std::string& out, std::optional<std::
   const std::string text = out.ends_with(".json") ? toJson(megatron) : toText(megatron, plan);
   if (out.empty()) {
     print(text);
-    return kYes;
+    return megatron.fits ? kYes : kNo;
   }
   writeFile(out, text);
   print(fmt::format("{}: {}\n", out, toString(megatron.layout)));
   for (const std::string& note : megatron.notes) print(note + "\n");
-  return kYes;
+  return megatron.fits ? kYes : kNo;
 }
 
 /// In single quotes where a shell would read it otherwise.

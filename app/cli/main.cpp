@@ -66,7 +66,7 @@ std::string missingFile(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   if (chosen.empty()) return {};
   for (const CLI::Option* option : chosen.front()->get_options()) {
-    if (!option->get_positional() || option->get_name() == "NAME") continue;
+    if (!option->get_positional() || option->get_name() == "NAME" || option->get_name() == "OUT") continue;
     for (const std::string& file : option->results()) {
       std::error_code problem;
       if (!std::filesystem::exists(file, problem)) return file;

@@ -1,4 +1,5 @@
 #include <pybind11/functional.h>
+#include <pybind11/operators.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
@@ -140,6 +141,7 @@ void bindModels(py::module_& m) {
           "save", [](const Profile& p, const std::filesystem::path& path) { writeFile(path, toJson(p)); }, py::arg("path"), Released())
       .def_static(
           "load", [](const std::filesystem::path& path) { return loadProfile(path); }, py::arg("path"), Released())
+      .def(py::self == py::self)  // NOLINT(misc-redundant-expression): pybind11 defines operator== so
       .def("__repr__", [](const Profile& p) { return "<Profile of " + p.model + ", " + sourceOf(p) + ">"; })
       .def(py::pickle([](const Profile& p) { return toJson(p); },
                       [](const std::string& text) { return parseProfile(text, "A pickled profile"); }));

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,26 @@
 #include "schedules/error.h"
 
 namespace pw {
+namespace {
+
+/// torch 2.11 traces the last states of nn.LSTM with a dimension too many, and so what is computed from them; our exporter mends that.
+void requireLstmShapes(const ModelGraph& graph, const std::string& path) {
+  for (const Node& node : graph.nodes) {
+    if (node.target != "torch.ops.aten.lstm.input") continue;
+    for (std::size_t o = 1; o < node.outputs.size(); ++o) {
+      const ValueId state = node.outputs[o];
+      if (!graph.value(state).tensor || graph.value(state).tensor->sizes.size() == 3) continue;
+      const auto reads = [&](const Node& other) { return std::ranges::count(readsOf(other), state) > 0; };
+      if (std::ranges::count(graph.outputs, state) == 0 && std::ranges::none_of(graph.nodes, reads)) continue;
+      throw UsageError(
+          fmt::format("{} uses the last states of an nn.LSTM, which torch.export traces with a wrong shape; export the model with "
+                      "pipewright.export or resources/export_model.py, which mend that",
+                      path));
+    }
+  }
+}
+
+}  // namespace
 
 ModelGraph readPt2(const std::string& path) {
   const pt2::Archive archive = pt2::openArchive(path);
@@ -24,7 +45,9 @@ ModelGraph readPt2(const std::string& path) {
     throw UsageError(
         fmt::format("{} holds big-endian tensors, which this version does not read; export it again on a little-endian machine", path));
   }
-  return pt2::buildGraph(archive, texts);
+  ModelGraph graph = pt2::buildGraph(archive, texts);
+  requireLstmShapes(graph, path);
+  return graph;
 }
 
 MappedFile::MappedFile(const std::string& path) {

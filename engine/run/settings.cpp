@@ -43,6 +43,8 @@ OptimizerSpec updateOf(const RunRequest& request, const OptimizerSpec& planned) 
   requireConsistent(update);
   if (update.decaySteps > 0 && update.decaySteps <= update.warmupSteps)
     throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
+  if (update.finalRate != 0 && update.decaySteps <= 0)
+    throw UsageError("--final-rate is what remains of the learning rate at --decay-steps; add --decay-steps, or omit it.");
   return update;
 }
 

@@ -108,6 +108,10 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
   if (plan.replicas > 1) add("--overlap-grad-reduce");  // the plan's reductions run while ranks compute
   if (plan.profile.computing.precision == DType::BFloat16) add("--bf16");
   if (plan.profile.computing.precision == DType::Float16) add("--fp16");
+  if (plan.profile.computing.precision == DType::Float8) {
+    add("--bf16");
+    add("--fp8-format hybrid");
+  }
   if (plan.optimizer) {
     const OptimizerSpec& update = plan.optimizer->update;
     const OptimizerFacts facts = factsOf(update.kind);
@@ -115,7 +119,12 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
       megatron.notes.push_back(fmt::format("Megatron has no {}; --optimizer is left to you.", facts.className));
     else
       add(fmt::format("--optimizer {}", facts.megatron));
-    if (update.kind == OptimizerSpec::Kind::Sgd) add(fmt::format("--sgd-momentum {}", update.momentum));
+    if (update.kind == OptimizerSpec::Kind::Sgd) {
+      add(fmt::format("--sgd-momentum {}", update.momentum));
+      megatron.notes.emplace_back(
+          "The plan counts SGD, which `pipewright plan` takes without --optimizer; Megatron's own default is Adam: plan with --optimizer "
+          "adamw if the job uses that.");
+    }
     const bool isAdam = update.kind == OptimizerSpec::Kind::Adam || update.kind == OptimizerSpec::Kind::AdamW;
     if (plan.optimizer->zero1 && isAdam) add("--use-distributed-optimizer");
     if (plan.optimizer->zero1 && !isAdam)
@@ -332,9 +341,11 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::option
                                          formatDuration(megatron.step)));
   }
   if (megatron.exact) megatron.step = megatronStepOf(plan);  // the chain of layers leaves out what a model sends past the next stage
-  if (const std::optional<std::size_t> over = rankOver(times.peaks, limits))
+  if (const std::optional<std::size_t> over = rankOver(times.peaks, limits)) {
+    megatron.fits = false;
     megatron.notes.push_back(
         fmt::format("No layout fits: in {}, {}.", own ? "the plan's own" : "the nearest", needText(*over, times.peaks, limits)));
+  }
   for (std::string& note : notesOf(megatron.layout, shape.ranks)) megatron.notes.push_back(std::move(note) + ".");
   addFlags(megatron, plan, shape);
   addRecompute(megatron, plan);
@@ -359,6 +370,7 @@ std::string toJson(const MegatronPlan& megatron) {
                               {"flags", megatron.flags},
                               {"notes", megatron.notes},
                               {"exact", megatron.exact},
+                              {"fits", megatron.fits},
                               {"plan_step_ns", megatron.planStep},
                               {"step_ns", megatron.step}};
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -17,6 +17,7 @@ struct MegatronPlan {
   std::vector<std::string> flags;  ///< one argument with its value each: `--pipeline-model-parallel-size 4`
   std::vector<std::string> notes;  ///< sentences: what Megatron does differently from the plan, or not at all
   bool exact = false;              ///< schedule, placement and splits are the plan's
+  bool fits = true;                ///< within the limits of memory
   Ns planStep = 0, step = 0;       ///< predicted: of the plan, and of what Megatron runs, as it posts its messages (`megatronRows`)
 };
 
@@ -30,7 +31,7 @@ struct MegatronPlan {
 
 /// The arguments as the lines of a file for a shell, notes as comments before them.
 [[nodiscard]] std::string toText(const MegatronPlan& megatron, const Plan& plan);
-/// As JSON: `layout`, `flags[]`, `notes[]`, `exact`, `plan_step_ns`, `step_ns`, …
+/// As JSON: `layout`, `flags[]`, `notes[]`, `exact`, `fits`, `plan_step_ns`, `step_ns`, …
 [[nodiscard]] std::string toJson(const MegatronPlan& megatron);
 
 }  // namespace pw

@@ -178,6 +178,8 @@ void addNotes(TorchtitanPlan& result, const Plan& plan) {
     result.notes.emplace_back("The plan recomputes activations in some stages; torchtitan's activation_checkpoint decides for all alike.");
   if (plan.profile.computing.precision == DType::Float16)
     result.notes.emplace_back("The plan computes in float16, which torchtitan's mixed_precision_param does not have.");
+  if (plan.profile.computing.precision == DType::Float8)
+    result.notes.emplace_back("The plan computes matrix products in float8: turn on torchtitan's float8 conversion of linear layers, too.");
   if (plan.optimizer)
     result.notes.push_back(fmt::format("The plan updates with {}{}; these lines leave the optimizer to torchtitan's own settings.",
                                        factsOf(plan.optimizer->update.kind).className,
@@ -244,7 +246,8 @@ TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph, std::op
                       fmt::format("--parallelism.data_parallel_replicate_degree {}", plan.replicas),
                       fmt::format("--training.local_batch_size {}", local),
                       fmt::format("--training.global_batch_size {}", local * plan.replicas)};
-  const bool lower = plan.profile.computing.precision == DType::BFloat16;
+  const DType precision = plan.profile.computing.precision;
+  const bool lower = precision == DType::BFloat16 || precision == DType::Float8;
   result.arguments.push_back(fmt::format("--training.mixed_precision_param {}", lower ? "bfloat16" : "float32"));
   result.python = fmt::format(
       "parallelism=ParallelismConfig(\n    pipeline_parallel_degree={},\n    pipeline_parallel_schedule=\"{}\",\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,14 @@ def export_example(model: torch.nn.Module, inputs: Batch, archive: str, batch_di
     export(copy.deepcopy(model).cpu() if on_gpu else model, example, archive, batch_dim=batch_dim, seed=seed)
 
 
-def samples_of(inputs: Batch, batch_dim: Mapping[str, int | None] | None) -> int:
-    """The samples of the example."""
-    example = by_name(inputs)
+def samples_of(model: torch.nn.Module, inputs: Batch, batch_dim: Mapping[str, int | None] | None) -> int:
+    """The samples of the example. ``batch_dim`` names positional inputs by their place or by the parameter of forward."""
+    example, dims = by_name(inputs), batch_dim or {}
+    parameters = list(inspect.signature(model.forward).parameters)
     named = example.items() if isinstance(example, dict) else ((str(i), part) for i, part in enumerate(example))
     for name, part in named:
-        dim = (batch_dim or {}).get(name, 0)
+        place = int(name) if name.isdigit() else len(parameters)
+        dim = dims[name] if name in dims else dims.get(parameters[place], 0) if place < len(parameters) else 0
         leaves = leaves_of(part)
         if dim is not None and leaves and leaves[0].dim() > dim:
             return int(leaves[0].shape[dim])

@@ -22,7 +22,7 @@ class PlanRequest:
     loss: str | None
     microbatches: int
     schedule: str
-    cluster: str | None
+    cluster: str | os.PathLike[str] | None
     profile: Profile | Path | None
     memory_limit: Size | None
     recompute: str

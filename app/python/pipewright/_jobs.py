@@ -12,6 +12,7 @@ from ._models import Path
 from ._pipewright import Job, Schedule, UsageError
 from ._progress import Progress, Reports
 from ._simulate import _count, schedule as _schedule
+from ._units import path_text
 
 
 def read_job(
@@ -69,7 +70,7 @@ def layout(
     num_layers: int | None = None,
     mtp_num_layers: int | None = None,
     layers: Path | None = None,
-    cluster: str | None = None,
+    cluster: str | os.PathLike[str] | None = None,
     optimizer: str | None = None,
 ) -> dict[str, Any]:
     """What Megatron makes of a ``--pipeline-model-parallel-layout``: the document of ``pipewright layout --json``.
@@ -85,7 +86,7 @@ def layout(
     o.layout, o.ranks, o.chunks = layout, _count("ranks", ranks), _count("chunks", chunks)
     o.microbatches, o.group = _count("microbatches", microbatches), _count("group", group)
     o.num_layers, o.mtp_num_layers = num_layers, mtp_num_layers
-    o.table, o.cluster, o.optimizer = os.fspath(layers) if layers is not None else "", cluster or "", optimizer or ""
+    o.table, o.cluster, o.optimizer = os.fspath(layers) if layers is not None else "", path_text(cluster), optimizer or ""
     return _document(native.layout(o))
 
 

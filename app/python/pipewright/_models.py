@@ -13,7 +13,7 @@ from . import _pipewright as native
 from ._pipewright import Error, Plan, Profile, UsageError, spelled
 from ._program import environment, use_own_torch
 from ._simulate import _whole
-from ._units import Size, file_name, several, size_text
+from ._units import Size, file_name, path_text, several, size_text
 
 Path = Union[str, "os.PathLike[str]"]
 Paths = Union[Path, Sequence[Path]]
@@ -65,7 +65,7 @@ def profile(
     graphs: bool = True,
     threads: int = 0,
     loss: str | None = None,
-    cluster: str | None = None,
+    cluster: str | os.PathLike[str] | None = None,
     libraries: Sequence[Path] = (),
 ) -> Profile:
     """Measures forward and backward time and memory of every operator, in processes of their own; or estimates them for a cluster.
@@ -88,7 +88,7 @@ def profile(
     how = measure_options("" if cluster else device, precision, tf32, graphs, threads, libraries, attention)
     use_own_torch()
     with launching:
-        return native.profile(paths_of(model), _whole("microbatch", microbatch), _positive("ranks", ranks), how, loss or "", cluster or "")
+        return native.profile(paths_of(model), _whole("microbatch", microbatch), _positive("ranks", ranks), how, loss or "", path_text(cluster))
 
 
 def plan(
@@ -105,7 +105,7 @@ def plan(
     splits: Sequence[str] = (),
     balance: Literal["time", "memory", "parameters", "layers"] = "time",
     profile: Profile | Path | None = None,
-    cluster: str | None = None,
+    cluster: str | os.PathLike[str] | None = None,
     rank_order: Sequence[int] = (),
     same_splits: bool = False,
     memory_limit: Size | None = None,
@@ -165,7 +165,7 @@ def plan(
         o.profile = os.fspath(profile)
     o.rank_order = [_whole("rank_order", rank) for rank in several(rank_order)]
     o.same_splits = same_splits
-    o.cluster, o.memory_limit = cluster or "", size_text("memory_limit", memory_limit)
+    o.cluster, o.memory_limit = path_text(cluster), size_text("memory_limit", memory_limit)
     o.recompute = several(recompute)
     o.share, o.optimizer, o.momentum, o.zero1, o.loss = share, optimizer, momentum, zero1, loss or ""
     o.how = measure_options(device or "", precision, tf32, graphs, threads, libraries, attention)
@@ -198,7 +198,7 @@ def measure_options(
     how = native.MeasureOptions()
     how.device, how.precision, how.tf32, how.no_graphs = device, precision, tf32, not graphs
     how.attention = attention
-    how.threads, how.libraries = _whole("threads", threads), [os.fspath(library) for library in libraries]
+    how.threads, how.libraries = _whole("threads", threads), [os.fspath(library) for library in several(libraries)]
     return how
 
 

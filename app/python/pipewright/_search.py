@@ -15,7 +15,7 @@ from ._pipewright import Candidate, Plan, Profile, UsageError
 from ._program import use_own_torch
 from ._progress import Progress, Reports
 from ._simulate import _whole
-from ._units import Size, several, size_text
+from ._units import Size, path_text, several, size_text
 
 
 class SearchResult:
@@ -97,7 +97,7 @@ def search(
     chunks: Sequence[int] = (),
     recompute: bool = True,
     profile: Profile | Path | Sequence[Profile | Path] = (),
-    cluster: str | None = None,
+    cluster: str | os.PathLike[str] | None = None,
     rank_order: Sequence[int] = (),
     memory_limit: Size | None = None,
     optimizer: str = "sgd",
@@ -146,7 +146,7 @@ def search(
     Ctrl-C in the main thread ends the search, and the best so far is the result (``cancelled``).
     """
     call = dict(locals())
-    given = [profile] if isinstance(profile, (Profile, str, os.PathLike)) else list(profile)
+    given = [] if profile is None else [profile] if isinstance(profile, (Profile, str, os.PathLike)) else list(profile)
     o = native.SearchOptions()
     o.models, o.ranks, o.replicas = _sources(model, layers, costs_from), _whole("ranks", ranks), _whole("replicas", replicas)
     o.microbatches = [_whole("microbatches", count) for count in several(microbatches)]
@@ -155,7 +155,7 @@ def search(
     o.no_recompute, o.memory_limit = not recompute, size_text("memory_limit", memory_limit)
     o.profiles = [os.fspath(one) for one in given if not isinstance(one, Profile)]
     o.profiles_at_hand = [one for one in given if isinstance(one, Profile)]
-    o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = cluster or "", optimizer, momentum, zero1, loss or ""
+    o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = path_text(cluster), optimizer, momentum, zero1, loss or ""
     o.threads, o.rank_order = _whole("threads", threads), [_whole("rank_order", rank) for rank in several(rank_order)]
     o.how = measure_options(device or "", precision, tf32, graphs, measure_threads, libraries, attention)
     measures = not given and not cluster and layers is None and costs_from is None

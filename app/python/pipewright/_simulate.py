@@ -8,7 +8,7 @@ from typing import Literal, Union
 
 from . import _pipewright as native
 from ._pipewright import Job, Plan, Prediction, Problem, Schedule, ScheduleFamily, UsageError
-from ._units import Duration, Durations, Size, duration_list, duration_text, integer, several, size_text
+from ._units import Duration, Durations, Size, duration_list, duration_text, integer, path_text, several, size_text
 
 Sends = Literal["overlapped", "posted", "one-channel", "blocking"]
 Lowering = Literal["torch", "torch-runtime", "deferred"]
@@ -80,7 +80,7 @@ def simulate(
     steps: str = "",
     layers: str | os.PathLike[str] | None = None,
     splits: Sequence[str] = (),
-    cluster: str | None = None,
+    cluster: str | os.PathLike[str] | None = None,
     optimizer: str | None = None,
     sends: Sends = "overlapped",
     slow: Mapping[int | tuple[int, int], float] | None = None,
@@ -147,7 +147,7 @@ def simulate(
     if what is None and costs_from is None:
         raise TypeError("there is nothing to simulate; give a schedule, a plan, or costs_from=, the job whose schedule to take")
     o.layers = os.fspath(layers) if layers is not None else ""
-    o.splits, o.cluster, o.optimizer = several(splits), cluster or "", optimizer or ""
+    o.splits, o.cluster, o.optimizer = several(splits), path_text(cluster), optimizer or ""
     o.memory_limit = size_text("memory_limit", memory_limit)
     if slow is not None and not isinstance(slow, Mapping):
         raise UsageError(f"slow={slow!r} is not a dict of factors; give {{2: 1.5}} for a rank, {{(1, 2): 3}} for a link")

@@ -106,7 +106,7 @@ class Trainer:
         ranks: int | None = None,
         microbatches: int = 0,
         schedule: str = "1f1b",
-        cluster: str | None = None,
+        cluster: str | os.PathLike[str] | None = None,
         profile: Profile | Path | None = None,
         memory_limit: Size | None = None,
         recompute: str = "none",
@@ -155,7 +155,7 @@ class Trainer:
             export_example(model, inputs, archive, batch_dim, operator.index(seed))
             request = PlanRequest(archive, place.size, loss, microbatches, schedule, cluster, profile, memory_limit, recompute,
                                kind_of(self.optimizer), numbers_of(self.optimizer).get("momentum", 0.0), zero1, precision, tf32,
-                               "cuda" if on_gpu else None, samples_of(inputs, batch_dim), threads or _own_threads())
+                               "cuda" if on_gpu else None, samples_of(model, inputs, batch_dim), threads or _own_threads())
             chosen, why = request.given(plan) if plan is not None else request.asked(ranks) if ranks is not None else request.best()
             path = os.path.join(where, "plan.json")
             chosen.save(path)

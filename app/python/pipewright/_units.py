@@ -40,6 +40,11 @@ def file_name(path: str | os.PathLike[str]) -> str:
     return os.path.join(os.curdir, text) if text.startswith("-") else text
 
 
+def path_text(path: str | os.PathLike[str] | None) -> str:
+    """The path or name as the library reads it; empty for None."""
+    return "" if path is None else os.fspath(path)
+
+
 def duration_text(name: str, value: Duration | None) -> str:
     """The duration as the library reads it; empty for None."""
     if value is None:

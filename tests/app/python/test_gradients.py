@@ -75,3 +75,36 @@ def test_trained_parameters_equal_pytorchs(exported, ranks, schedule, tmp_path):
     trained = torch.load(tmp_path / "trained.pt", weights_only=False)
     for name, value in expected.items():
         torch.testing.assert_close(trained[name], value, rtol=1e-5, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
+
+
+class LastState(nn.Module):
+    """The usual classifier by an LSTM; torch 2.11 traces its last state with a dimension too many."""
+
+    def __init__(self):
+        super().__init__()
+        self.recur, self.mix, self.leave = nn.LSTM(6, 8, 2, batch_first=True), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.leave(torch.tanh(self.mix(self.recur(x)[1][0][-1])))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_last_state_of_an_lstm_trains_as_in_pytorch(ranks, tmp_path):
+    torch.manual_seed(0)
+    model = LastState()
+    data = {"x": torch.randn(BATCH, 5, 6), "target": torch.randint(0, 3, (BATCH,))}
+    torch.save(data, tmp_path / "data.pt")
+    pw.export(copy.deepcopy(model), (data["x"][:2],), tmp_path / "last.pt2")
+    plan = pw.plan(
+        tmp_path / "last.pt2", ranks=ranks, microbatches=2, batch=BATCH, loss="cross_entropy", cluster="cpu-workstation",
+        splits=["mix"] if ranks > 1 else (),
+    )
+    result = pw.run(plan, data=tmp_path / "data.pt", verify=True)
+    assert result.losses == pytest.approx([F.cross_entropy(model(data["x"]), data["target"]).item()], rel=1e-5)
+
+
+def test_an_lstm_whose_states_were_traced_wrong_is_refused(tmp_path):
+    model, x = LastState(), torch.randn(2, 5, 6)
+    torch.export.save(torch.export.export(model, (x,)), tmp_path / "plain.pt2")
+    with pytest.raises(pw.UsageError, match="last states of an nn.LSTM.*export the model with"):
+        pw.inspect(tmp_path / "plain.pt2")
