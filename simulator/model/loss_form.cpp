@@ -281,8 +281,7 @@ class Tracer {
     const Trail& first = operands.varying.front().second;
     const bool hasConstant = operands.varying.size() < 2;
     for (const auto& [name, next] : operands.varying) {
-      const bool same =
-          next.part == first.part && next.counted == first.counted && next.ignored == first.ignored && next.sum == first.sum;
+      const bool same = next.part == first.part && next.counted == first.counted && next.ignored == first.ignored && next.sum == first.sum;
       if (!same)
         return other(node, fmt::format("{} and {} added", wordOf(first.part), next.part == first.part ? "another" : wordOf(next.part)));
     }

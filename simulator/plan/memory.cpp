@@ -137,7 +137,8 @@ class SavingSearch {
   }
 
   void shareOptimizer() {
-    if (optimizerShards(true, request_.replicas, compiled_.rows().placement) <= 1 || request_.zero1 || stateCopies(request_.optimizer) <= 0) return;
+    if (optimizerShards(true, request_.replicas, compiled_.rows().placement) <= 1 || request_.zero1 || stateCopies(request_.optimizer) <= 0)
+      return;
     PlanRequest shared = request_;
     shared.zero1 = true;
     consider({.by = MemorySaving::By::Zero1}, costsFor(shared, partition_));

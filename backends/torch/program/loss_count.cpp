@@ -30,7 +30,7 @@ std::vector<NodeId> nodesAfterSum(const ModelGraph& graph, const LossCount& coun
 }
 
 /// What these nodes read and do not compute.
-std::vector<ValueId> readBy(const ModelGraph& graph, const std::vector<NodeId>& nodes) {
+std::vector<ValueId> inputsOfNodes(const ModelGraph& graph, const std::vector<NodeId>& nodes) {
   std::vector<ValueId> reads;
   std::set<ValueId> own;
   for (const NodeId id : nodes) {
@@ -50,12 +50,12 @@ NodeProgram programFor(const ModelGraph& graph, const std::vector<NodeId>& nodes
 }
 
 std::vector<ValueId> keptOf(const ModelGraph& graph, const LossCount& count) {
-  std::vector<ValueId> kept = readBy(graph, nodesAfterSum(graph, count));
+  std::vector<ValueId> kept = inputsOfNodes(graph, nodesAfterSum(graph, count));
   kept.push_back(count.value);
   return kept;
 }
 
-double numberOf(const at::Tensor& tensor) { return tensor.to(at::kDouble).sum().item<double>(); }
+double totalOf(const at::Tensor& tensor) { return tensor.to(at::kDouble).sum().item<double>(); }
 
 }  // namespace
 
@@ -80,14 +80,14 @@ double LossCounter::count(const std::map<ValueId, at::Tensor>& inputs, std::int6
   run.symbolic = &symbolic;
   program_.run(frame, run);
   const at::Tensor& value = frame[count_.value.index()];
-  const double number = count_.ignored ? value.ne(*count_.ignored).sum().item<double>() : numberOf(value);
+  const double number = count_.ignored ? value.ne(*count_.ignored).sum().item<double>() : totalOf(value);
   if (!std::isfinite(number) || number < 0) {
     throw UsageError("The count of --loss-count is " + std::to_string(number) +
                      " for a microbatch; it must be a number of samples or targets, 0 or more.");
   }
   all_ += number;
   if (count_.sum) {
-    for (const ValueId id : readBy(graph_, after_)) besides_.insert_or_assign(id, frame[id.index()]);
+    for (const ValueId id : inputsOfNodes(graph_, after_)) besides_.insert_or_assign(id, frame[id.index()]);
     const at::Tensor& sum = frame[count_.sum->index()];
     sum_ = std::make_shared<at::Tensor>(sum_ ? *sum_ + sum : sum);
   }
@@ -107,7 +107,7 @@ double LossCounter::countOfAll() {
   run.symbolic = &symbolic;
   const NodeProgram program = programFor(graph_, after_, {count_.value});
   program.run(frame, run);
-  return numberOf(frame[count_.value.index()]);
+  return totalOf(frame[count_.value.index()]);
 }
 
 }  // namespace pw

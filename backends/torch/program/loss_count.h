@@ -31,10 +31,10 @@ class LossCounter {
   LossCount count_;
   std::vector<ValueId> inputs_;
   NodeProgram program_;
-  std::vector<NodeId> after_;             ///< nodes that compute the count from `LossCount::sum`
+  std::vector<NodeId> after_;              ///< nodes that compute the count from `LossCount::sum`
   std::map<ValueId, at::Tensor> besides_;  ///< what else they read, the same for all microbatches
-  double all_ = 0;                        ///< without `LossCount::sum`
-  std::shared_ptr<at::Tensor> sum_;       ///< with it
+  double all_ = 0;                         ///< without `LossCount::sum`
+  std::shared_ptr<at::Tensor> sum_;        ///< with it
 };
 
 }  // namespace pw
