@@ -134,7 +134,8 @@ TEST_F(LayoutCommand, SaysThatMegatronHasOneListOfLayers) {
   const auto notesOf = [&](const std::vector<std::string>& names) {
     std::string text = "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes\n";
     for (const std::string& name : names) text += name + ",1,1,1,0,0,0\n";
-    return megatronOf(folder_, folder_.with("lists.csv", text), {"--ranks", "2", "--microbatches", "3", "--split", names[2]})["notes"];
+    return megatronOf(folder_, folder_.with("lists.csv", text),
+                      {"--ranks", "2", "--microbatches", "3", "--split", names[2], "--optimizer", "adamw"})["notes"];
   };
   EXPECT_THAT(notesOf({"model.enc.0", "model.enc.1", "model.dec.0", "model.dec.1"}),
               ElementsAre(HasSubstr("The layers are of 2 lists (model.enc, model.dec), and Megatron's of one")));
@@ -184,12 +185,14 @@ TEST_F(LayoutCommand, KeepsAPlansOwnCutWhereItFits) {
                         "--out", plan})
                 .status,
             0);
-  const auto exported = [&](const Words& limit) {
+  const auto exported = [&](const Words& limit, int status = 0) {
     Words words{"export", plan, "--to", "megatron", "--out", out};
     words.insert(words.end(), limit.begin(), limit.end());
     const test::Outcome outcome = test::call(words);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return json::parse(test::contentOf(out));
+    EXPECT_EQ(outcome.status, status) << outcome.err;
+    json of = json::parse(test::contentOf(out));
+    EXPECT_EQ(of["fits"], status == 0);
+    return of;
   };
   for (const Words& limit : {Words{}, Words{"--memory-limit", "300B"}}) {
     const json own = exported(limit);
@@ -200,8 +203,8 @@ TEST_F(LayoutCommand, KeepsAPlansOwnCutWhereItFits) {
   EXPECT_EQ(moved["layout"], "Et*2|t*2L");
   EXPECT_EQ(moved["exact"], false);
   EXPECT_THAT(moved["notes"], ElementsAre("As the plan is cut, rank 0 needs 300 B of its 250 B; exported with a layout that fits.",
-                                          "Stage 1 begins before blocks.3; here before blocks.2."));
-  const json none = exported({"--memory-limit", "150B"});
+                                          "Stage 1 begins before blocks.3; here before blocks.2.", HasSubstr("The plan counts SGD")));
+  const json none = exported({"--memory-limit", "150B"}, 1);
   EXPECT_EQ(none["layout"], "Et*3|tL") << "nothing fits, so that the plan stays as it is";
   EXPECT_THAT(none["notes"].dump(), HasSubstr("No layout fits: in the plan's own, rank 0 needs 300 B of its 150 B."));
 }
@@ -295,7 +298,8 @@ TEST_F(LayoutCommand, SaysWhatMegatronCannotRun) {
   EXPECT_EQ(inside["layout"], "Et|tL");
   EXPECT_EQ(inside["exact"], false);
   EXPECT_EQ(inside["step_ns"], (3 + 1) * 6);
-  EXPECT_THAT(inside["notes"], ElementsAre("Stage 1 begins inside blocks.1, which Megatron does not split; here before blocks.1."));
+  EXPECT_THAT(inside["notes"], ElementsAre("Stage 1 begins inside blocks.1, which Megatron does not split; here before blocks.1.",
+                                           HasSubstr("The plan counts SGD")));
   const json zero = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "3", "--schedule", "zb-h1"});
   EXPECT_EQ(zero["layout"], "Et*2|t*2L");
   EXPECT_EQ(zero["step_ns"], (3 + 1) * 15);

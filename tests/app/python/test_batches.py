@@ -48,6 +48,10 @@ def test_batches_of_a_function_train_as_those_of_a_file(plan, batches, tmp_path)
         for tokens, target in drawn():
             yield {"target": target, "tokens": tokens}
 
+    def as_mappings():
+        import collections
+        return [collections.UserDict(target=target, tokens=tokens) for tokens, target in drawn()]
+
     def as_loader():
         tokens, target = (torch.cat(parts) for parts in zip(*drawn()))
         return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(tokens, target), batch_size=8)
@@ -58,7 +62,7 @@ def test_batches_of_a_function_train_as_those_of_a_file(plan, batches, tmp_path)
     torch.save({"tokens": tokens, "target": target}, tmp_path / "data.pt")
     expected = pw.run(plan, steps=STEPS, data=tmp_path / "data.pt", lr=0.1).losses
     assert len(set(expected)) == STEPS
-    for function in ("as_dicts", "as_loader"):
+    for function in ("as_dicts", "as_mappings", "as_loader"):
         assert pw.run(plan, steps=STEPS, data=f"my_batches:{function}", lr=0.1).losses == expected, function
 
 

@@ -1,9 +1,13 @@
 """Trained parameters equal PyTorch's where a model uses them in ways that need care: detached, in part, twice, changed in place."""
 
 import copy
+import json
+import subprocess
 
 import pipewright as pw
 import pytest
+from pipewright._pipewright import program
+from pipewright._program import environment
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -108,3 +112,17 @@ def test_an_lstm_whose_states_were_traced_wrong_is_refused(tmp_path):
     torch.export.save(torch.export.export(model, (x,)), tmp_path / "plain.pt2")
     with pytest.raises(pw.UsageError, match="last states of an nn.LSTM.*export the model with"):
         pw.inspect(tmp_path / "plain.pt2")
+
+
+def test_batch_norm_without_running_statistics_evaluates_by_those_of_the_batch(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 3))
+    data = {"input": torch.randn(BATCH, 6), "target": torch.randint(0, 3, (BATCH,))}
+    torch.save(data, tmp_path / "data.pt")
+    pw.export(copy.deepcopy(model), (data["input"],), tmp_path / "norm.pt2")
+    plan = pw.plan(tmp_path / "norm.pt2", ranks=1, microbatches=1, batch=BATCH, loss="cross_entropy", cluster="cpu-workstation")
+    plan.save(tmp_path / "plan.json")
+    command = ["run", tmp_path / "plan.json", "--eval", "--data", tmp_path / "data.pt", "--json"]
+    done = subprocess.run([program(), *command], env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["loss"] == pytest.approx(F.cross_entropy(model.eval()(data["input"]), data["target"]).item(), rel=1e-5)

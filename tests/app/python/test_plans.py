@@ -40,7 +40,8 @@ def test_an_estimated_profile(gpt, tmp_path):
     assert (costs.model, costs.microbatch, costs.estimated) == ("gpt_small", 2, True)
     costs.save(tmp_path / "profile.json")
     again = pw.Profile.load(tmp_path / "profile.json")
-    assert again.to_json() == costs.to_json() == pickle.loads(pickle.dumps(costs)).to_json()
+    assert again == costs == pickle.loads(pickle.dumps(costs))
+    assert again.to_json() == costs.to_json() and costs != pw.profile(gpt, microbatch=4, **HERE)
 
 
 def test_a_plan_has_what_was_asked(gpt, gpt_plan):
@@ -82,6 +83,14 @@ def test_a_profile_at_hand_is_as_its_file(gpt, tmp_path):
     by_value = pw.plan(gpt, ranks=2, microbatches=4, profile=costs)
     by_file = pw.plan(gpt, ranks=2, microbatches=4, profile=tmp_path / "profile.json")
     assert by_value == by_file == pw.plan(gpt, ranks=2, microbatches=4, **HERE)
+
+
+def test_a_cluster_may_be_a_path(gpt, root):
+    file = root / "resources" / "clusters" / "h100-nvlink.json"
+    of_file, of_name = (pw.plan(gpt, ranks=2, microbatches=4, cluster=cluster) for cluster in (file, "h100-nvlink"))
+    assert pw.simulate(of_file).makespan_ns == pw.simulate(of_name).makespan_ns
+    found = pw.search(gpt, ranks=2, microbatches=[4], schedules=["gpipe"], cluster=file, profile=None)
+    assert found.candidates[0].step_ns > 0
 
 
 def test_a_plan_of_a_csv(gpt, tmp_path):

@@ -195,6 +195,11 @@ def test_a_run_without_a_schedule_has_its_losses(gpt, tmp_path):
     assert (kinds.count("F"), kinds.count("B"), kinds.count("SEND_F"), kinds.count("SEND_B")) == (4, 4, 2, 2)
 
 
+def test_a_final_rate_without_an_end_of_the_decay_is_refused(gpt_plan):
+    with pytest.raises(pw.UsageError, match="final_rate is what remains .* add decay_steps"):
+        pw.run(gpt_plan, steps=2, warmup=1, final_rate=0.1)
+
+
 def test_a_measured_profile(gpt):
     pytest.importorskip("torch")
     costs = pw.profile(gpt, ranks=2)

@@ -86,7 +86,7 @@ def test_the_trainer_changes_at_most_five_lines_of_a_script(tmp_path):
 def cases(tmp_path_factory):
     """What each rank of a job of two says of the cases that end well."""
     folder = tmp_path_factory.mktemp("cases")
-    done = job(HERE / "trainer_cases.py", folder, "refused_batches", "paused", "decided", "recorded", "begun_badly", "grouped")
+    done = job(HERE / "trainer_cases.py", folder, "refused_batches", "paused", "sharded", "decided", "recorded", "begun_badly", "grouped")
     assert done.returncode == 0, done.stderr
     return folder, [json.loads((folder / f"result.{rank}").read_text()) for rank in range(2)]
 
@@ -110,6 +110,12 @@ def test_a_paused_training_goes_on_as_if_it_had_not_been(cases):
     assert first["losses"] == first["expected"][:3] and first["resumed"] == first["expected"][2:] and first["equal"]
     assert first["again"] == first["expected"][:2], "new weights begin a new training"
     assert first["names"] == [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]
+
+
+def test_zero1_continues_also_where_its_state_was_read_before_the_first_step(cases):
+    first, second = (rank["sharded"] for rank in cases[1])
+    assert first == second
+    assert first["losses"] == pytest.approx(first["expected"], rel=1e-6)
 
 
 def test_unasked_it_takes_what_is_predicted_to_be_faster(cases):

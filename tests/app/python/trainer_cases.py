@@ -90,6 +90,22 @@ def paused(folder):
             "equal": all(torch.equal(state[name], ends[name]) for name in state), "names": list(state), "missing": missing}
 
 
+def sharded(folder):
+    """With ZeRO-1: a checkpoint that is written before the first step of a resumed training changes nothing."""
+    data = batches(4)
+    path, copy = (os.path.join(folder, name) for name in ("sharded.pt", "copy.pt"))
+    how = {"ranks": 1, "microbatches": 1, "zero1": True}
+    with trainer(network(), **how) as first:
+        for batch in data[:2]:
+            first.step(*batch)
+        first.save(path)
+        expected = [first.step(*batch) for batch in data[2:]]
+    with trainer(network(), resume=path, **how) as second:
+        second.save(copy)
+        losses = [second.step(*batch) for batch in data[2:]]
+    return {"expected": expected, "losses": losses}
+
+
 def decided(folder):
     """Not asked, the trainer takes the plan that is predicted to take less time."""
     with trainer(network(), ranks=None, microbatches=2) as one:
@@ -216,7 +232,7 @@ def exited(call):
 
 
 def main(folder, names):
-    cases = {case.__name__: case for case in (refused_batches, paused, decided, recorded, begun_badly, grouped, left, exited_before_step,
+    cases = {case.__name__: case for case in (refused_batches, paused, sharded, decided, recorded, begun_badly, grouped, left, exited_before_step,
                                               exited_before_state_dict)}
     results = {name: cases[name](folder) for name in names}
     with open(os.path.join(folder, f"result.{RANK}"), "w") as file:
