@@ -11,6 +11,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/plan/plan_fits.h"
+#include "simulator/plan/planner.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/cost_table.h"
 #include "tests/support/graph_builder.h"
@@ -401,6 +402,13 @@ TEST(CostTable, SendsNoGradientWhereNoneComesBack) {
   const Partition partition = cutGraph(graph, {NodeId(1)}, kBindings, &p);
   EXPECT_EQ(costTable(graph, partition, p, {.rankOfStage = {Rank(0), Rank(1)}}).messages,
             (std::vector<MessageCost>{{Stage(0), Stage(1), false, 32, 100, 32}}));
+}
+
+TEST(DefaultMicrobatches, HoldAllSamplesOfTheBatch) {
+  EXPECT_EQ(defaultMicrobatches(2, 1, 10, 4), 3) << "of 4, 3 and 3";
+  EXPECT_EQ(defaultMicrobatches(2, 2, 10, 2), 3) << "of a replica's 5";
+  EXPECT_EQ(defaultMicrobatches(2, 1, 8, 4), 2);
+  EXPECT_EQ(defaultMicrobatches(2, 1, 3, 4), 1);
 }
 
 }  // namespace
