@@ -123,6 +123,22 @@ class Tracer {
     }
   }
 
+  /// A trail within a sub-graph, whose sum is named as outside of it: what it takes or returns.
+  static Trail outside(Trail inner, const Node& node, const Subgraph& subgraph, const std::vector<ValueId>& operands, std::size_t skipped) {
+    if (!inner.sum) return inner;
+    for (std::size_t i = 0; i < subgraph.inputs.size() && i + skipped < operands.size(); ++i) {
+      if (subgraph.inputs[i] != *inner.sum) continue;
+      inner.sum = operands[i + skipped];
+      return inner;
+    }
+    for (std::size_t o = 0; o < subgraph.outputs.size() && o < node.outputs.size(); ++o) {
+      if (subgraph.outputs[o] != *inner.sum) continue;
+      inner.sum = node.outputs[o];
+      return inner;
+    }
+    return other(node, "a sum over the samples with something added or clamped in a region of its own, as of no_grad or autocast");
+  }
+
   void enter(const Node& node, const Subgraph& subgraph) {
     std::vector<ValueId> operands;
     for (const ValueId id : readsOf(node)) operands.push_back(id);
@@ -131,7 +147,7 @@ class Tracer {
     for (const Node& inside : subgraph.nodes) visit(inside);
     const bool plain = node.target.starts_with("torch.ops.higher_order.wrap_");
     for (std::size_t r = 0; r < node.outputs.size() && r < subgraph.outputs.size(); ++r) {
-      trail(node.outputs[r]) = trail(subgraph.outputs[r]);
+      trail(node.outputs[r]) = outside(trail(subgraph.outputs[r]), node, subgraph, operands, skipped);
       if (!plain && trail(node.outputs[r]).part > Part::Samples) trail(node.outputs[r]) = {Part::Unknown, &node, {}, -100, ""};
     }
   }

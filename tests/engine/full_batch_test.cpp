@@ -128,7 +128,8 @@ TEST_F(FullBatch, EqualsMicrobatchesThatAreWeighedByTheirTargets) {
 }
 
 TEST_F(FullBatch, EqualsMicrobatchesWhoseDivisorIsClampedOrAddedTo) {
-  for (const char* name : {"masked_least", "masked_many", "masked_plus"}) expectWholeBatch(name, "output:loss", "auto");
+  for (const char* name : {"masked_least", "masked_many", "masked_plus", "masked_quiet", "masked_samples"})
+    expectWholeBatch(name, "output:loss", "auto");
 }
 
 TEST_F(FullBatch, DiffersFromMicrobatchesThatAreNot) {

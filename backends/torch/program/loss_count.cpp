@@ -86,6 +86,7 @@ double LossCounter::count(const std::map<ValueId, at::Tensor>& inputs, std::int6
                      " for a microbatch; it must be a number of samples or targets, 0 or more.");
   }
   all_ += number;
+  samples_ += samples;
   if (count_.sum) {
     for (const ValueId id : inputsOfNodes(graph_, after_)) besides_.insert_or_assign(id, frame[id.index()]);
     const at::Tensor& sum = frame[count_.sum->index()];
@@ -96,13 +97,15 @@ double LossCounter::count(const std::map<ValueId, at::Tensor>& inputs, std::int6
 
 double LossCounter::countOfAll() {
   const double all = std::exchange(all_, 0);
+  const std::int64_t samples = std::exchange(samples_, 0);
   const auto sum = std::exchange(sum_, nullptr);
   if (!sum) return all;
   const c10::AutoGradMode off(false);
   Frame frame(graph_.values.size());
   for (const auto& [id, tensor] : besides_) frame[id.index()] = tensor;
   frame[count_.sum->index()] = *sum;
-  const std::vector<std::int64_t> symbolic = symbolicValues(graph_, bindBatch(graph_, 1));
+  const std::vector<std::int64_t> symbolic =
+      symbolicValues(graph_, bindBatch(graph_, batchSymbol(graph_).empty() ? exportedBatch(graph_) : samples));
   RunOptions run;
   run.symbolic = &symbolic;
   const NodeProgram program = programFor(graph_, after_, {count_.value});

@@ -32,7 +32,8 @@ class LossCounter {
   std::vector<ValueId> inputs_;
   NodeProgram program_;
   std::vector<NodeId> after_;              ///< nodes that compute the count from `LossCount::sum`
-  std::map<ValueId, at::Tensor> besides_;  ///< what else they read, the same for all microbatches
+  std::map<ValueId, at::Tensor> besides_;  ///< what else they read that is no number
+  std::int64_t samples_ = 0;               ///< of all that were counted
   double all_ = 0;                         ///< without `LossCount::sum`
   std::shared_ptr<at::Tensor> sum_;        ///< with it
 };

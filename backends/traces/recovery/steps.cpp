@@ -69,6 +69,9 @@ void countAlike(Steps& steps, const std::vector<Span>& spans) {
   for (const Span& span : spans) {
     if (span.kind == SpanKind::Forward) stages[span.rank.index()] = std::min(stages[span.rank.index()], span.stage.value);
   }
+  // Where ranks also wait or end their steps, a later one may begin to wait for its next step early.
+  const bool forwardsAlone = std::ranges::all_of(spans, [](const Span& span) { return span.kind == SpanKind::Forward; });
+  if (!forwardsAlone) std::ranges::fill(stages, 0);
   const std::int32_t first = stages[static_cast<std::size_t>(longest - steps.begins.begin())];
   std::vector<std::ptrdiff_t> later;
   for (std::size_t r = 0; r < stages.size(); ++r) {

@@ -81,7 +81,7 @@ TimedActions timedActions(const std::vector<Span>& spans, const RankClocks& cloc
     for (const auto& [key, times] : timed.actions) {
       timed.steps[times.clock] = std::max(timed.steps[times.clock], key.occurrence + 1);
       const std::int32_t ends = optimizers[times.rank];
-      timed.accumulates = timed.accumulates || (ends > 0 && key.occurrence > ends);  // the last may not be recorded
+      timed.accumulates = timed.accumulates || (!key.forward && ends > 0 && key.occurrence > ends);  // the last may not be recorded
     }
   }
   return timed;

@@ -58,15 +58,20 @@ class TokenMean(nn.Module):
         return {"loss": F.cross_entropy(logits.view(-1, CLASSES), labels.view(-1)), "logits": logits}
 
 
+def quietly(count, samples):
+    with torch.no_grad():
+        return count.clamp(min=1)
+
+
 class MaskedMean(nn.Module):
-    def __init__(self, divisor=lambda count: count.clamp(min=1)):
+    def __init__(self, divisor=lambda count, samples: count.clamp(min=1)):
         super().__init__()
         self.divisor = divisor
         self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 6)
 
     def forward(self, x, mask):
         error = ((self.down(torch.tanh(self.up(x))) - x) ** 2).mean(-1)
-        return {"loss": (error * mask).sum() / self.divisor(mask.sum()), "error": error}
+        return {"loss": (error * mask).sum() / self.divisor(mask.sum(), x.shape[0]), "error": error}
 
 
 def models(batch):
@@ -81,9 +86,11 @@ def models(batch):
     hidden = mask.clone()
     hidden[-2:] = 0
     divisors = {
-        "masked_least": lambda count: count.clamp(min=1),
-        "masked_many": lambda count: torch.clamp(count * 2, min=9) + 0.5,
-        "masked_plus": lambda count: count + 1,
+        "masked_least": lambda count, samples: count.clamp(min=1),
+        "masked_many": lambda count, samples: torch.clamp(count * 2, min=9) + 0.5,
+        "masked_plus": lambda count, samples: count + 1,
+        "masked_samples": lambda count, samples: count + samples,
+        "masked_quiet": quietly,
     }
     own = lambda outputs, _: outputs["loss"]  # noqa: E731
     cross = lambda out, data: F.cross_entropy(out.reshape(-1, CLASSES), data["target"].reshape(-1))  # noqa: E731
