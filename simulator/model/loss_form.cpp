@@ -123,20 +123,27 @@ class Tracer {
     }
   }
 
-  /// A trail within a sub-graph, whose sum is named as outside of it: what it takes or returns.
-  static Trail outside(Trail inner, const Node& node, const Subgraph& subgraph, const std::vector<ValueId>& operands, std::size_t skipped) {
-    if (!inner.sum) return inner;
-    for (std::size_t i = 0; i < subgraph.inputs.size() && i + skipped < operands.size(); ++i) {
-      if (subgraph.inputs[i] != *inner.sum) continue;
-      inner.sum = operands[i + skipped];
-      return inner;
+  /// What a value within a sub-graph is called outside: what it takes or returns; nothing of one that is made and used within.
+  static std::optional<ValueId> nameOutside(ValueId inner, const Node& node, const Subgraph& subgraph,
+                                            const std::vector<ValueId>& operands) {
+    const std::size_t skipped = operands.size() - std::min(operands.size(), subgraph.inputs.size());
+    for (std::size_t i = skipped; i < operands.size(); ++i) {
+      if (subgraph.inputs[i - skipped] == inner) return operands[i];
     }
     for (std::size_t o = 0; o < subgraph.outputs.size() && o < node.outputs.size(); ++o) {
-      if (subgraph.outputs[o] != *inner.sum) continue;
-      inner.sum = node.outputs[o];
-      return inner;
+      if (subgraph.outputs[o] == inner) return node.outputs[o];
     }
-    return other(node, "a sum over the samples with something added or clamped in a region of its own, as of no_grad or autocast");
+    const auto makes = [&](const Node& within) { return std::ranges::find(within.outputs, inner) != within.outputs.end(); };
+    return std::ranges::any_of(subgraph.nodes, makes) ? std::nullopt : std::optional(inner);
+  }
+
+  /// The trail of a sub-graph's output, in the names outside.
+  static Trail outside(Trail inner, const Node& node, const Subgraph& subgraph, const std::vector<ValueId>& operands) {
+    if (inner.counted) inner.counted = nameOutside(*inner.counted, node, subgraph, operands).value_or(*inner.counted);
+    if (!inner.sum) return inner;
+    inner.sum = nameOutside(*inner.sum, node, subgraph, operands);
+    if (inner.sum) return inner;
+    return other(node, "a sum over the samples that is made, and added to or clamped, within one region of no_grad or autocast");
   }
 
   void enter(const Node& node, const Subgraph& subgraph) {
@@ -147,7 +154,7 @@ class Tracer {
     for (const Node& inside : subgraph.nodes) visit(inside);
     const bool plain = node.target.starts_with("torch.ops.higher_order.wrap_");
     for (std::size_t r = 0; r < node.outputs.size() && r < subgraph.outputs.size(); ++r) {
-      trail(node.outputs[r]) = outside(trail(subgraph.outputs[r]), node, subgraph, operands, skipped);
+      trail(node.outputs[r]) = outside(trail(subgraph.outputs[r]), node, subgraph, operands);
       if (!plain && trail(node.outputs[r]).part > Part::Samples) trail(node.outputs[r]) = {Part::Unknown, &node, {}, -100, ""};
     }
   }

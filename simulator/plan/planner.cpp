@@ -19,21 +19,13 @@ namespace pw {
 
 int usualChunks(std::string_view schedule) { return madeSchedule(schedule) != nullptr ? 1 : generatorOf(schedule).chunks; }
 
-namespace {
-
-/// Of at most so many samples each, of every replica.
-std::int64_t countedMicrobatches(std::int64_t batch, int replicas, std::int64_t microbatch) {
-  const std::int64_t samples = (batch + replicas - 1) / replicas;
-  return (samples + microbatch - 1) / microbatch;
-}
-
-}  // namespace
-
 int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch) {
   const std::int64_t usual = 4 * std::int64_t{ranks}, samples = batch / replicas;  // of a replica
   if (batch == 0) return static_cast<int>(std::min<std::int64_t>(usual, kMaxMicrobatches));
-  if (microbatch > 0)
-    return static_cast<int>(std::clamp<std::int64_t>(countedMicrobatches(batch, replicas, microbatch), 1, kMaxMicrobatches));
+  if (microbatch > 0) {
+    const std::int64_t most = (batch + replicas - 1) / replicas, count = (most + microbatch - 1) / microbatch;
+    return static_cast<int>(std::clamp<std::int64_t>(count, 1, kMaxMicrobatches));
+  }
   const std::int64_t most = std::clamp<std::int64_t>(samples, 1, std::min<std::int64_t>(usual, kMaxMicrobatches));
   for (std::int64_t count = most; count >= ranks; --count) {
     if (batch % (replicas * count) == 0) return static_cast<int>(count);

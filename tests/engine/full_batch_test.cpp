@@ -128,7 +128,7 @@ TEST_F(FullBatch, EqualsMicrobatchesThatAreWeighedByTheirTargets) {
 }
 
 TEST_F(FullBatch, EqualsMicrobatchesWhoseDivisorIsClampedOrAddedTo) {
-  for (const char* name : {"masked_least", "masked_many", "masked_plus", "masked_quiet", "masked_samples"})
+  for (const char* name : {"masked_least", "masked_many", "masked_plus", "masked_quiet", "masked_samples", "masked_region"})
     expectWholeBatch(name, "output:loss", "auto");
 }
 

@@ -87,10 +87,10 @@ double LossCounter::count(const std::map<ValueId, at::Tensor>& inputs, std::int6
   }
   all_ += number;
   samples_ += samples;
-  if (count_.sum) {
-    for (const ValueId id : inputsOfNodes(graph_, after_)) besides_.insert_or_assign(id, frame[id.index()]);
-    const at::Tensor& sum = frame[count_.sum->index()];
-    sum_ = std::make_shared<at::Tensor>(sum_ ? *sum_ + sum : sum);
+  if (!count_.sum) return number;
+  for (const ValueId id : inputsOfNodes(graph_, after_)) {
+    const auto [at, isNew] = ofAll_.try_emplace(id, frame[id.index()]);
+    if (!isNew && id == *count_.sum) at->second = at->second + frame[id.index()];
   }
   return number;
 }
@@ -98,12 +98,10 @@ double LossCounter::count(const std::map<ValueId, at::Tensor>& inputs, std::int6
 double LossCounter::countOfAll() {
   const double all = std::exchange(all_, 0);
   const std::int64_t samples = std::exchange(samples_, 0);
-  const auto sum = std::exchange(sum_, nullptr);
-  if (!sum) return all;
+  if (!count_.sum) return all;
   const c10::AutoGradMode off(false);
   Frame frame(graph_.values.size());
-  for (const auto& [id, tensor] : besides_) frame[id.index()] = tensor;
-  frame[count_.sum->index()] = *sum;
+  for (const auto& [id, tensor] : std::exchange(ofAll_, {})) frame[id.index()] = tensor;
   const std::vector<std::int64_t> symbolic =
       symbolicValues(graph_, bindBatch(graph_, batchSymbol(graph_).empty() ? exportedBatch(graph_) : samples));
   RunOptions run;

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <vector>
 
 #include "backends/torch/program/program.h"
@@ -31,11 +30,10 @@ class LossCounter {
   LossCount count_;
   std::vector<ValueId> inputs_;
   NodeProgram program_;
-  std::vector<NodeId> after_;              ///< nodes that compute the count from `LossCount::sum`
-  std::map<ValueId, at::Tensor> besides_;  ///< what else they read that is no number
-  std::int64_t samples_ = 0;               ///< of all that were counted
-  double all_ = 0;                         ///< without `LossCount::sum`
-  std::shared_ptr<at::Tensor> sum_;        ///< with it
+  std::vector<NodeId> after_;            ///< nodes that compute the count from `LossCount::sum`
+  std::map<ValueId, at::Tensor> ofAll_;  ///< what they read, where it is a tensor: the sum that of all microbatches
+  std::int64_t samples_ = 0;             ///< of all that were counted
+  double all_ = 0;                       ///< their count without `LossCount::sum`
 };
 
 }  // namespace pw

@@ -283,7 +283,8 @@ void StageParameters::optimizerStep(std::size_t index, std::int64_t first, std::
   const c10::AutoGradMode off(false);
   settle();
   Group& group = groups_.at(index);
-  if (group.first != first || group.last != last) {  // it may have been asked for its state before it knew its share
+  // A checkpoint may have been written before the first update said what this rank updates.
+  if (group.first != first || group.last != last) {
     optimizer_->forget(index);
     resumed_.erase(index);
   }

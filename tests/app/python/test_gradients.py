@@ -126,3 +126,23 @@ def test_batch_norm_without_running_statistics_evaluates_by_those_of_the_batch(t
     done = subprocess.run([program(), *command], env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["loss"] == pytest.approx(F.cross_entropy(model.eval()(data["input"]), data["target"]).item(), rel=1e-5)
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.leave = nn.Linear(6, 8), nn.Linear(8, 6)
+
+    def forward(self, x, mask):
+        error = ((self.leave(torch.tanh(self.enter(x))) - x) ** 2).mean(-1)
+        return {"loss": (error * mask).sum() / (mask.sum() + x.shape[0]).clamp(min=1)}
+
+
+def test_a_fixed_batch_is_counted_as_in_pytorch(tmp_path):
+    torch.manual_seed(0)
+    model, data = Masked(), {"x": torch.randn(BATCH, 5, 6), "mask": (torch.rand(BATCH, 5) > 0.5).float()}
+    torch.save(data, tmp_path / "data.pt")
+    pw.export(copy.deepcopy(model), tuple(data.values()), tmp_path / "fixed.pt2", static_batch=True)
+    plan = pw.plan(tmp_path / "fixed.pt2", ranks=1, microbatches=1, loss="output:loss", cluster="cpu-workstation")
+    result = pw.run(plan, data=tmp_path / "data.pt", loss_count="auto")
+    assert result.losses == pytest.approx([model(**data)["loss"].item()], rel=1e-5)

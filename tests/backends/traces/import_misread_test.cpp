@@ -305,6 +305,36 @@ TEST(Misread, ReplicasThatAccumulateGradientsNeedNotMeetAfterAPass) {
   EXPECT_THAT(accumulating.notes, Not(Contains(HasSubstr("clock"))));
 }
 
+TEST(Misread, EvaluationsAreNoPassesThatAccumulateGradients) {
+  Json events[2] = {Json::array(), Json::array()};
+  for (const std::size_t replica : {0, 1}) {
+    double at = 1000;
+    for (const char* name : {"1f1b", "1f1b", "1f1b", "forward-only", "forward-only"}) {
+      at = addStep(events[replica], generate(name, {2, 2, 4}), at, labelOf, sameRank);
+      for (int rank = 0; rank < 2 && std::string(name) == "1f1b"; ++rank)
+        events[replica].push_back(event("Optimizer.step#SGD.step", rank, at, 10));
+      at += 1000;
+    }
+    for (Json& one : events[replica]) {
+      one["ts"] = one["ts"].get<double>() + 40'000.0 * static_cast<double>(replica);
+      one["pid"] = one["pid"].get<std::size_t>() + 2 * replica;
+    }
+  }
+  const test::Folder folder;
+  std::vector<std::string> files;
+  for (int rank = 0; rank < 4; ++rank) {
+    Json own = Json::array();
+    for (const Json& one : events[rank / 2]) {
+      if (one["pid"] == rank) own.push_back(one);
+    }
+    files.push_back(folder.with("rank" + std::to_string(rank) + ".json",
+                                Json{{"traceEvents", own}, {"distributedInfo", {{"rank", rank}, {"world_size", 4}}}}.dump()));
+  }
+  const ImportedTrace result = importTrace(files).value();
+  EXPECT_EQ(result.replicas, 2);
+  EXPECT_THAT(result.notes, Contains(HasSubstr("disagree with those of the first replica")));
+}
+
 TEST(Misread, TimesThatAreRoundedAreNoOverlap) {
   Json events = Json::array(
       {event("PP:0F0", 0, 0, 1000.4), event("PP:0B0", 0, 1000, 2000), event("PP:0F1", 0, 3000, 1000), event("PP:0B1", 0, 4000, 2000)});

@@ -63,6 +63,17 @@ def quietly(count, samples):
         return count.clamp(min=1)
 
 
+class Region:
+    """Divides in a region of its own what is clamped outside."""
+
+    def __call__(self, count, samples):
+        return count.clamp(min=1)
+
+    def quotient(self, total, count):
+        with torch.autocast("cpu", torch.bfloat16, enabled=False):
+            return total / count
+
+
 class MaskedMean(nn.Module):
     def __init__(self, divisor=lambda count, samples: count.clamp(min=1)):
         super().__init__()
@@ -71,7 +82,8 @@ class MaskedMean(nn.Module):
 
     def forward(self, x, mask):
         error = ((self.down(torch.tanh(self.up(x))) - x) ** 2).mean(-1)
-        return {"loss": (error * mask).sum() / self.divisor(mask.sum(), x.shape[0]), "error": error}
+        quotient = self.divisor.quotient if isinstance(self.divisor, Region) else torch.div
+        return {"loss": quotient((error * mask).sum(), self.divisor(mask.sum(), x.shape[0])), "error": error}
 
 
 def models(batch):
@@ -91,6 +103,7 @@ def models(batch):
         "masked_plus": lambda count, samples: count + 1,
         "masked_samples": lambda count, samples: count + samples,
         "masked_quiet": quietly,
+        "masked_region": Region(),
     }
     own = lambda outputs, _: outputs["loss"]  # noqa: E731
     cross = lambda out, data: F.cross_entropy(out.reshape(-1, CLASSES), data["target"].reshape(-1))  # noqa: E731

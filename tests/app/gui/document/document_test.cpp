@@ -249,6 +249,8 @@ TEST_F(DocumentTest, TakesTheClusterOfAPlanThatWasEstimatedForOne) {
 }
 
 TEST_F(DocumentTest, OpensAPlanWithItsOptimizerAndSharing) {
+  document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/hf_gpt2.pt2"}, {}));  // whose head is its embedding
+  ASSERT_TRUE(predicted());
   for (const auto sharing : {std::optional<Sharing>(), std::optional(Sharing::Transmit), std::optional(Sharing::Replicate)}) {
     document.edit("Optimizer", [&](Design& d) {
       d.request.replicas = 2;
@@ -258,6 +260,7 @@ TEST_F(DocumentTest, OpensAPlanWithItsOptimizerAndSharing) {
     });
     ASSERT_TRUE(predicted());
     const Plan plan = document.plan();
+    ASSERT_FALSE(plan.partition.shared.empty());
     const test::Folder folder;
     const auto opened = loadFiles({folder.with("plan.json", toJson(plan))}, {});
     EXPECT_EQ(opened->design.request.optimizer.kind, OptimizerSpec::Kind::AdamW);
@@ -267,6 +270,9 @@ TEST_F(DocumentTest, OpensAPlanWithItsOptimizerAndSharing) {
     }
     document.adopt(*opened);
     ASSERT_TRUE(predicted());
+    if (sharing) {
+      EXPECT_EQ(document.plan().partition.shared.front().sharing, *sharing);
+    }
     EXPECT_EQ(document.plan().partition.shared, plan.partition.shared);
     EXPECT_EQ(document.plan().costs, plan.costs);
     EXPECT_EQ(document.plan().optimizer, plan.optimizer);
