@@ -42,8 +42,8 @@ struct PlanRequest {
 [[nodiscard]] int usualChunks(std::string_view schedule);
 
 /// The default number of microbatches: 4R if the batch [samples] is not known (0). Otherwise, of each replica's part of the batch: as many
-/// as hold it with at most `microbatch` samples each; if any size will do (0), the largest number up to 4R that divides the batch evenly, if it is at
-/// least R; else one for each sample, up to 4R.
+/// as hold it with at most `microbatch` samples each; if any size will do (0), the largest number up to 4R that divides the batch evenly,
+/// if it is at least R; else one for each sample, up to 4R.
 [[nodiscard]] int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch);
 
 /// Samples per step over all replicas, and in a full microbatch.
