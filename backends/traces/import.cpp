@@ -206,11 +206,11 @@ std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, 
   for (const std::string& name : names) all += sizeOf(name);
   if (recording == kNdTimeline) {
     std::vector<std::uint64_t> read(names.size());
-    const auto events = readNdFiles(names, [&](std::size_t file, std::uint64_t bytes) {
+    auto events = readNdFiles(names, [&](std::size_t file, std::uint64_t bytes) {
       read[file] = bytes;
       return !progress || progress(std::min(std::accumulate(read.begin(), read.end(), std::uint64_t{0}), all), all);
     });
-    return events ? std::optional(ndSteps(*events, titleOf(paths.front()))) : std::nullopt;
+    return events ? std::optional(ndSteps(*std::move(events), names, titleOf(paths.front()))) : std::nullopt;
   }
   std::vector<FileEvents> files;
   for (const std::string& name : names) {

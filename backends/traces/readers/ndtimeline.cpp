@@ -88,6 +88,7 @@ class NdReader {
  private:
   struct Track {
     std::int32_t process = 0;  ///< in `replicas_`
+    std::size_t file = 0;
     std::int32_t pipeline = -1, tensor = -1;
   };
   void readWindow(std::string_view events, EventWindows& windows, const std::string& path);
@@ -122,7 +123,7 @@ std::int32_t NdReader::trackOf(const OperationEvent& event) {
   const auto [at, isNew] = tracks_.try_emplace(key, static_cast<std::int32_t>(tracksFound_.size()));
   if (isNew) {
     if (tracksFound_.size() >= kMostTracks) throw UsageError("the trace has more than a million threads; import one job");
-    tracksFound_.push_back({processOf(event.process)});
+    tracksFound_.push_back({processOf(event.process), files_ - 1});
   }
   lastKey_ = std::move(key);
   lastTrack_ = at->second;
@@ -191,7 +192,10 @@ NdEvents NdReader::finish() {
     if (track.pipeline < 0) continue;
     const NdWorker worker{replicas_[static_cast<std::size_t>(track.process)], track.tensor, Rank(track.pipeline)};
     const auto [at, isNew] = workers.try_emplace(worker, static_cast<std::int32_t>(events_.workers.size()));
-    if (isNew) events_.workers.push_back(worker);
+    if (isNew) {
+      events_.workers.push_back(worker);
+      events_.files.push_back(track.file);
+    }
     workerOf[t] = at->second;
   }
   std::size_t kept = 0;

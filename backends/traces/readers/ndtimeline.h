@@ -3,6 +3,7 @@
 // Internal to the import of traces: NDTimeline's JSON, as ByteDance-Seed/StragglerAnalysis publishes it.
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -35,6 +36,7 @@ struct NdOperation {
 
 struct NdEvents {
   std::vector<NdWorker> workers;
+  std::vector<std::size_t> files;  ///< by worker: the file that names it first, whose clock its times are of
   std::vector<std::string> kinds;  ///< `forward-compute`, `backward-recv`, …
   std::vector<NdOperation> operations;
   std::uint64_t nameless = 0;  ///< operations of threads whose worker is not named

@@ -1,17 +1,22 @@
 #include "backends/traces/readers/ndtimeline_steps.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "backends/traces/events/events.h"
 #include "backends/traces/events/spans.h"
+#include "backends/traces/recovery/clocks.h"
 #include "backends/traces/recovery/steps.h"
 #include "schedules/error.h"
+#include "simulator/job/job.h"
 
 namespace pw {
 namespace {
@@ -45,21 +50,33 @@ struct Part {
   std::vector<const NdOperation*> forwards, backwards, weights, receivedForward, receivedBackward, others;
 };
 
+/// By number, of at most `kMostTraceSteps`.
+using NdSteps = std::map<std::int64_t, std::vector<const NdOperation*>>;
+
 class Assembly {
  public:
-  Assembly(const NdEvents& events, std::string title) : events_(events) { result_.title = std::move(title); }
+  Assembly(NdEvents events, const std::vector<std::string>& files, std::string title) : events_(std::move(events)), files_(files) {
+    result_.title = std::move(title);
+  }
   ImportedTrace run();
 
  private:
   void placeWorkers();
   void countChunks();
-  void addStep(std::int64_t number, std::vector<Part>& parts);
+  [[nodiscard]] NdSteps stepsOf();
+  [[nodiscard]] RankClocks clocksOf() const;
+  [[nodiscard]] std::vector<CollectiveTime> collectivesOf(const NdSteps& steps, const RankClocks& clocks) const;
+  void putOnOneClock(const NdSteps& steps);
+  [[nodiscard]] std::vector<Part> partsOf(const std::vector<const NdOperation*>& operations) const;
+  void addStep(std::int64_t number, std::vector<Part> parts);
+  void placeActions(std::vector<Part>& parts);
   void addActions(Rank rank, SpanKind kind, std::vector<const NdOperation*>& done);
   void addMessages(Rank rank, bool backward, std::vector<const NdOperation*>& received, Trace& trace);
   void addOthers(Rank rank, std::vector<const NdOperation*>& others, ImportedStep& step);
   void say();
 
-  const NdEvents& events_;
+  NdEvents events_;
+  const std::vector<std::string>& files_;
   ImportedTrace result_;
   int ranks_ = 0, workers_ = 0, chunks_ = 1;
   std::vector<Rank> rankOf_;                ///< by worker of the events
@@ -198,8 +215,7 @@ void trimRounding(std::vector<Span>& spans) {
   }
 }
 
-void Assembly::addStep(std::int64_t number, std::vector<Part>& parts) {
-  ImportedStep step{fmt::format("step {}", number), {workers_, {}, {}}, {}};
+void Assembly::placeActions(std::vector<Part>& parts) {
   actions_.assign(parts.size(), {});
   for (std::size_t w = 0; w < parts.size(); ++w) {
     Part& part = parts[w];
@@ -210,8 +226,13 @@ void Assembly::addStep(std::int64_t number, std::vector<Part>& parts) {
     if (split) addActions(rank, SpanKind::BackwardWeight, part.weights);
     trimRounding(actions_[w]);
     cut_ += cutOverlaps(actions_[w], workers_);
-    step.trace.spans.insert(step.trace.spans.end(), actions_[w].begin(), actions_[w].end());
   }
+}
+
+void Assembly::addStep(std::int64_t number, std::vector<Part> parts) {
+  ImportedStep step{fmt::format("step {}", number), {workers_, {}, {}}, {}};
+  placeActions(parts);
+  for (const std::vector<Span>& actions : actions_) step.trace.spans.insert(step.trace.spans.end(), actions.begin(), actions.end());
   if (step.trace.spans.empty()) return;
   for (std::size_t w = 0; w < parts.size(); ++w) {
     addMessages(Rank(w), false, parts[w].receivedForward, step.trace);
@@ -244,31 +265,111 @@ void Assembly::say() {
   if (events_.truncated) result_.notes.emplace_back("The file ends too soon; its last step may be incomplete.");
 }
 
+NdSteps Assembly::stepsOf() {
+  NdSteps steps;
+  for (const NdOperation& operation : events_.operations) steps[operation.step].push_back(&operation);
+  if (steps.size() > kMostTraceSteps) {
+    result_.notes.push_back(fmt::format("Of {} steps the first {} were taken.", steps.size(), kMostTraceSteps));
+    steps.erase(std::next(steps.begin(), kMostTraceSteps), steps.end());
+  }
+  return steps;
+}
+
+std::vector<Part> Assembly::partsOf(const std::vector<const NdOperation*>& operations) const {
+  std::vector<Part> parts(static_cast<std::size_t>(workers_));
+  for (const NdOperation* operation : operations) {
+    Part& part = parts[rankOf_[static_cast<std::size_t>(operation->worker)].index()];
+    switch (meaning_[static_cast<std::size_t>(operation->kind)]) {
+      case OperationMeaning::Forward: part.forwards.push_back(operation); break;
+      case OperationMeaning::Backward: part.backwards.push_back(operation); break;
+      case OperationMeaning::Weight: part.weights.push_back(operation); break;
+      case OperationMeaning::ReceiveForward: part.receivedForward.push_back(operation); break;
+      case OperationMeaning::ReceiveBackward: part.receivedBackward.push_back(operation); break;
+      case OperationMeaning::Other: part.others.push_back(operation); break;
+      case OperationMeaning::Within: break;
+    }
+  }
+  return parts;
+}
+
+/// Each file's clock, in the order of the ranks.
+RankClocks Assembly::clocksOf() const {
+  std::map<std::size_t, std::int32_t> clockOf;  // by file
+  RankClocks clocks;
+  clocks.ofRank.assign(static_cast<std::size_t>(workers_), 0);
+  std::vector<std::pair<Rank, std::size_t>> ranks;  // and their files
+  for (std::size_t w = 0; w < rankOf_.size(); ++w) ranks.emplace_back(rankOf_[w], events_.files[w]);
+  std::ranges::sort(ranks);
+  for (const auto& [rank, file] : ranks) {
+    const auto [at, isNew] = clockOf.try_emplace(file, static_cast<std::int32_t>(clocks.sources.size()));
+    if (isNew) clocks.sources.push_back(files_[file]);
+    clocks.ofRank[rank.index()] = at->second;
+  }
+  clocks.exactStarts.assign(clocks.sources.size(), 1);  // receives are operations of their own
+  return clocks;
+}
+
+/// Those of replicas: the k-th of a kind in a step, of the workers of a pipeline and tensor-parallel rank.
+std::vector<CollectiveTime> Assembly::collectivesOf(const NdSteps& steps, const RankClocks& clocks) const {
+  using Place = std::tuple<std::int64_t, std::int32_t, int, std::size_t>;  // step, kind, rank within a replica, and which
+  std::map<Place, std::size_t> numbers;
+  std::vector<CollectiveTime> times;
+  const int ofReplica = ranks_ * result_.tensor;
+  for (const auto& [number, operations] : steps) {
+    std::map<std::pair<Rank, std::int32_t>, std::vector<const NdOperation*>> kinds;
+    for (const NdOperation* operation : operations) {
+      const std::string& name = events_.kinds[static_cast<std::size_t>(operation->kind)];
+      if (meaning_[static_cast<std::size_t>(operation->kind)] == OperationMeaning::Other && communicates(name) &&
+          groupNamed(name) == OperationGroup::Replicas)
+        kinds[{rankOf_[static_cast<std::size_t>(operation->worker)], operation->kind}].push_back(operation);
+    }
+    for (auto& [place, of] : kinds) {
+      sortByStart(of);
+      const auto& [rank, kind] = place;
+      for (std::size_t k = 0; k < of.size(); ++k) {
+        const std::size_t collective = numbers.try_emplace({number, kind, rank.value % ofReplica, k}, numbers.size()).first->second;
+        times.push_back({collective, static_cast<std::size_t>(clocks.ofRank[rank.index()]), of[k]->start, of[k]->end});
+      }
+    }
+  }
+  return times;
+}
+
+void Assembly::putOnOneClock(const NdSteps& steps) {
+  const RankClocks clocks = clocksOf();
+  if (clocks.sources.size() < 2) return;
+  RankPlaces places;
+  for (std::int32_t w = 0; w < workers_; ++w) places.pipeline.push_back(w / ranks_);
+  RankMarks marks(static_cast<std::size_t>(workers_));
+  std::vector<Span> actions;
+  std::int32_t count = 0;
+  for (const auto& [number, operations] : steps) {
+    std::vector<Part> parts = partsOf(operations);
+    placeActions(parts);
+    for (std::size_t w = 0; w < actions_.size(); ++w) {
+      if (actions_[w].empty()) continue;
+      marks[w].emplace_back(actions_[w].front().start, count);
+      actions.insert(actions.end(), actions_[w].begin(), actions_[w].end());
+    }
+    ++count;
+  }
+  cut_ = 0;  // they are placed again when their clocks are one
+  for (auto& ofRank : marks) std::ranges::sort(ofRank);
+  sortSpans(actions);
+  const std::vector<Ns> moves = clockMoves(actions, clocks, places, marks, result_.notes, collectivesOf(steps, clocks));
+  for (NdOperation& operation : events_.operations) {
+    const Ns move = moves[static_cast<std::size_t>(clocks.ofRank[rankOf_[static_cast<std::size_t>(operation.worker)].index()])];
+    operation.start += move;
+    operation.end += move;
+  }
+}
+
 ImportedTrace Assembly::run() {
   placeWorkers();
   countChunks();
-  std::map<std::int64_t, std::vector<const NdOperation*>> steps;
-  for (const NdOperation& operation : events_.operations) steps[operation.step].push_back(&operation);
-  if (steps.size() > kMostTraceSteps)
-    result_.notes.push_back(fmt::format("Of {} steps the first {} were taken.", steps.size(), kMostTraceSteps));
-  std::size_t taken = 0;
-  for (auto& [number, operations] : steps) {
-    if (++taken > kMostTraceSteps) break;
-    std::vector<Part> parts(static_cast<std::size_t>(workers_));
-    for (const NdOperation* operation : operations) {
-      Part& part = parts[rankOf_[static_cast<std::size_t>(operation->worker)].index()];
-      switch (meaning_[static_cast<std::size_t>(operation->kind)]) {
-        case OperationMeaning::Forward: part.forwards.push_back(operation); break;
-        case OperationMeaning::Backward: part.backwards.push_back(operation); break;
-        case OperationMeaning::Weight: part.weights.push_back(operation); break;
-        case OperationMeaning::ReceiveForward: part.receivedForward.push_back(operation); break;
-        case OperationMeaning::ReceiveBackward: part.receivedBackward.push_back(operation); break;
-        case OperationMeaning::Other: part.others.push_back(operation); break;
-        case OperationMeaning::Within: break;
-      }
-    }
-    addStep(number, parts);
-  }
+  const NdSteps steps = stepsOf();
+  putOnOneClock(steps);
+  for (const auto& [number, operations] : steps) addStep(number, partsOf(operations));
   if (result_.steps.empty())
     throw UsageError(
         fmt::format("{} holds no action of a pipeline: no forward-compute or backward-compute of a named worker and step{}; "
@@ -281,6 +382,8 @@ ImportedTrace Assembly::run() {
 
 }  // namespace
 
-ImportedTrace ndSteps(const NdEvents& events, std::string title) { return Assembly(events, std::move(title)).run(); }
+ImportedTrace ndSteps(NdEvents events, const std::vector<std::string>& files, std::string title) {
+  return Assembly(std::move(events), files, std::move(title)).run();
+}
 
 }  // namespace pw

@@ -63,9 +63,10 @@ using Turns = std::map<std::pair<std::int32_t, std::int32_t>, Turn>;  ///< by st
 
 class Aligner {
  public:
-  Aligner(const RankClocks& clocks, const TimedActions& timed)
+  Aligner(const RankClocks& clocks, const TimedActions& timed, const std::vector<CollectiveTime>& collectives)
       : clocks_(clocks),
         timed_(timed),
+        collectives_(collectives),
         moves_(clocks.sources.size()),
         replicaMoves_(clocks.sources.size()),
         group_(clocks.sources.size()),
@@ -79,13 +80,16 @@ class Aligner {
   [[nodiscard]] Bounds boundsOf(std::size_t from, std::size_t to) const;
   void join();
   void joinReplicas();
+  [[nodiscard]] std::optional<Ns> moveByCollectives(std::size_t group) const;
   void sayReplicas(std::vector<std::string>& notes) const;
   void sayImpossible(std::vector<std::string>& notes) const;
 
   const RankClocks& clocks_;
   const TimedActions& timed_;
+  const std::vector<CollectiveTime>& collectives_;
   std::vector<Ns> moves_;
   std::vector<Ns> replicaMoves_;                                  ///< beside `moves_`, by clock: those of a group are the same
+  std::vector<char> incomparable_;                                ///< by group: nothing says how its clocks stand to those of the first
   std::vector<std::size_t> group_;                                ///< by clock: those whose ranks exchange messages
   std::map<std::pair<std::size_t, std::size_t>, Bounds> bounds_;  ///< by clocks, the lower first
   std::vector<Contradiction> contradicted_;
@@ -192,8 +196,9 @@ void Aligner::join() {
 
 /// How far a group's steps are moved such that none of its stages begins one before that stage has ended the one before in the first group,
 /// nor the other way round: replicas wait for each other between steps, to sum gradients. Not where no move does that (passes that
-/// accumulate gradients need not wait), nor where nothing contradicts the clocks, or would not if the group lacked a step.
-Ns replicaMove(const Turns& reference, const Turns& own) {
+/// accumulate gradients need not wait), nor where nothing contradicts the clocks, or would not if the group lacked a step. Nothing where no
+/// step of one is followed by one of the other.
+std::optional<Ns> replicaMove(const Turns& reference, const Turns& own) {
   const auto boundsWith = [&](std::int32_t shift) {
     Bounds bounds;
     for (const auto& [place, turn] : own) {
@@ -210,14 +215,38 @@ Ns replicaMove(const Turns& reference, const Turns& own) {
   }
   const Bounds bounds = boundsWith(0);
   const bool below = bounds.least != -kNone, above = bounds.most != kNone;
+  if (!below && !above) return std::nullopt;
   if (below && above) return bounds.least <= bounds.most ? bounds.least / 2 + bounds.most / 2 : 0;
   return below ? std::max<Ns>(0, bounds.least) : above ? std::min<Ns>(0, bounds.most) : 0;
+}
+
+/// How far a group is moved such that each collective with the first group is at one time; nothing where they do none together. Where
+/// drifting clocks let no move do that for all, the middle of what they say.
+std::optional<Ns> Aligner::moveByCollectives(std::size_t group) const {
+  std::map<std::size_t, std::pair<Ns, Ns>> reference;  // by collective: the last start, the first end
+  for (const CollectiveTime& time : collectives_) {
+    if (group_[time.clock] != 0) continue;
+    const auto [at, isNew] = reference.try_emplace(time.collective, -kNone, kNone);
+    auto& [start, end] = at->second;
+    start = std::max(start, time.start + moves_[time.clock]);
+    end = std::min(end, time.end + moves_[time.clock]);
+  }
+  Ns least = -kNone, most = kNone;
+  for (const CollectiveTime& time : collectives_) {
+    const auto at = group_[time.clock] == group ? reference.find(time.collective) : reference.end();
+    if (at == reference.end()) continue;
+    least = std::max(least, at->second.first - (time.end + moves_[time.clock]));
+    most = std::min(most, at->second.second - (time.start + moves_[time.clock]));
+  }
+  if (least == -kNone) return std::nullopt;
+  return least <= 0 && most >= 0 ? Ns{0} : least / 2 + most / 2;
 }
 
 void Aligner::joinReplicas() {
   if (std::ranges::all_of(timed_.actions, [](const auto& action) { return action.first.forward; })) return;  // nothing is summed
   if (timed_.accumulates) return;
   std::vector<Turns> turns(1 + *std::ranges::max_element(group_));
+  incomparable_.assign(turns.size(), 0);
   for (const auto& [key, times] : timed_.actions) {
     if (key.occurrence < 0) continue;
     Turn& turn = turns[group_[times.clock]][{key.stage, key.occurrence}];
@@ -225,12 +254,20 @@ void Aligner::joinReplicas() {
     if (key.forward) turn.first = std::min(turn.first, latestStart(timed_, clocks_, key, times) + move);
     turn.last = std::max(turn.last, times.end + move);
   }
-  std::vector<Ns> moves;
-  for (const Turns& own : turns) moves.push_back(&own == &turns.front() ? Ns{0} : replicaMove(turns.front(), own));
+  std::vector<Ns> moves{0};
+  for (std::size_t g = 1; g < turns.size(); ++g) {
+    std::optional<Ns> move = moveByCollectives(g);
+    if (!move) move = replicaMove(turns.front(), turns[g]);
+    incomparable_[g] = move ? 0 : 1;
+    moves.push_back(move.value_or(0));
+  }
   for (std::size_t c = 0; c < group_.size(); ++c) replicaMoves_[c] = moves[group_[c]];
 }
 
 void Aligner::sayReplicas(std::vector<std::string>& notes) const {
+  if (std::ranges::count(incomparable_, 1) > 0)
+    notes.emplace_back(
+        "Nothing shows whether the clocks of all replicas agree: their times are as recorded; record at least two steps of each.");
   std::map<std::size_t, std::vector<std::string>> files;  // by group
   std::map<std::size_t, Ns> moves;
   for (std::size_t c = 0; c < group_.size(); ++c) {
@@ -239,11 +276,12 @@ void Aligner::sayReplicas(std::vector<std::string>& notes) const {
     moves[group_[c]] = replicaMoves_[c];
   }
   for (const auto& [group, names] : files) {
-    notes.push_back(fmt::format(
-        "The clock{} of {}{} disagree{} with those of the first replica: the times were moved by {} so that no replica begins a step "
-        "before the others have ended the one before.",
-        names.size() == 1 ? "" : "s", names.front(), names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1),
-        names.size() == 1 ? "s" : "", formatDuration(moves.at(group))));
+    notes.push_back(fmt::format("The clock{} of {}{} disagree{} with those of the first replica: the times were moved by {} so that {}.",
+                                names.size() == 1 ? "" : "s", names.front(),
+                                names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1), names.size() == 1 ? "s" : "",
+                                formatDuration(moves.at(group)),
+                                moveByCollectives(group) ? "none ends a collective before all have started it"
+                                                         : "no replica begins a step before the others have ended the one before"));
   }
 }
 
@@ -344,9 +382,9 @@ void countFromOneOrigin(std::vector<FileEvents>& files, const RankMap& map) {
 }
 
 std::vector<Ns> clockMoves(const std::vector<Span>& spans, const RankClocks& clocks, const RankPlaces& places, const RankMarks& marks,
-                           std::vector<std::string>& notes) {
+                           std::vector<std::string>& notes, const std::vector<CollectiveTime>& collectives) {
   if (clocks.sources.empty()) return {};
-  return Aligner(clocks, timedActions(spans, clocks, places, marks)).align(notes);
+  return Aligner(clocks, timedActions(spans, clocks, places, marks), collectives).align(notes);
 }
 
 }  // namespace pw

@@ -174,6 +174,57 @@ TEST(NdTimelineImport, FilesOfOneJobAreReadTogetherAndOutOfAFolder) {
   EXPECT_EQ(importTrace({folder.file("")}).value().steps, imported(all).steps);
 }
 
+/// The published timeline as a file of each worker, whose clocks are ahead by `apart` µs more from each to the next.
+void writeWorkers(const test::Folder& folder, double apart) {
+  const Json all = Json::parse(test::unzipped(test::contentOf(kPublished + "/timeline-ST.json.gz")));
+  std::map<std::pair<int, int>, int> pipelineRank;  // by process and thread
+  for (const Json& one : all) {
+    if (one.at("name") != "thread_name") continue;
+    const std::string name = one.at("args").at("name");
+    if (name.starts_with("PP rank ")) pipelineRank[{one.at("pid"), one.at("tid")}] = name[8] - '0';
+  }
+  for (int worker = 0; worker < 8; ++worker) {
+    Json own = Json::array();
+    for (Json one : all) {
+      if (one.at("pid") != worker / 4) continue;
+      const auto rank = one.contains("tid") ? pipelineRank.find({one.at("pid"), one.at("tid")}) : pipelineRank.end();
+      if (one.at("name") != "process_name" && (rank == pipelineRank.end() || rank->second != worker % 4)) continue;
+      if (one.contains("ts")) one["ts"] = one.at("ts").get<double>() + apart * worker;
+      own.push_back(one);
+    }
+    (void)folder.with("worker" + std::to_string(worker) + ".json", own.dump());
+  }
+}
+
+TEST(NdTimelineImport, PutsTheFilesOfWorkersOnOneClock) {
+  const Job whole = jobOf(measuredOf(published()));
+  for (const double apart : {0.0, 37e3, -370e3}) {  // within a step, and more than one
+    const test::Folder folder;
+    writeWorkers(folder, apart);
+    const ImportedTrace result = importTrace({folder.file("")}).value();
+    const auto moved =
+        std::ranges::count_if(result.notes, [](const std::string& note) { return note.find("moved by") != std::string::npos; });
+    EXPECT_EQ(moved, apart == 0 ? 0 : 7) << apart;  // six by their neighbours, the second replica by its collectives
+    const Job job = jobOf(measuredOf(result));
+    ASSERT_EQ(job.steps.size(), whole.steps.size());
+    for (std::size_t k = 0; k < job.steps.size(); ++k)
+      EXPECT_NEAR(static_cast<double>(job.steps[k].step), static_cast<double>(whole.steps[k].step),
+                  1e-3 * static_cast<double>(whole.steps[k].step))
+          << apart;
+  }
+}
+
+TEST(NdTimelineImport, SaysWhereNothingShowsWhetherClocksAgree) {
+  const test::Folder folder;
+  for (int replica = 0; replica < 2; ++replica) {  // a step of two replicas, without collectives
+    Json events = Json::array({nameOf(replica, 0, 0)});
+    events.push_back(event("forward-compute", replica, 0, 1, 100, 10, 0));
+    events.push_back(event("backward-compute", replica, 0, 1, 110, 20, 0));
+    (void)folder.with("worker" + std::to_string(replica) + ".json", events.dump());
+  }
+  EXPECT_THAT(importTrace({folder.file("")}).value().notes, testing::Contains(HasSubstr("Nothing shows whether the clocks")));
+}
+
 TEST(NdTimelineImport, NumbersReplicasAndTensorGroupsApart) {
   Json events = Json::array();
   for (int replica = 0; replica < 2; ++replica) {
