@@ -132,6 +132,12 @@ TEST_F(FullBatch, EqualsMicrobatchesWhoseDivisorIsClampedOrAddedTo) {
     expectWholeBatch(name, "output:loss", "auto");
 }
 
+/// The mask of the last two samples is all zeros: in four microbatches the last is 0 / 0.
+TEST_F(FullBatch, EqualsMicrobatchesOfWhichOneIsMaskedOut) {
+  expectWholeBatch("masked_all", "output:loss", "auto");
+  expectWholeBatch("masked_all", "output:loss", "mask:ignore=0");
+}
+
 TEST_F(FullBatch, DiffersFromMicrobatchesThatAreNot) {
   // The last two samples have no targets: in four microbatches the mean of the last is over nothing.
   EXPECT_TRUE(std::isnan(train("token_mean", 1, 4, "output:loss", "").losses.front()));

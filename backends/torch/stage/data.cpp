@@ -363,14 +363,14 @@ at::Tensor BatchSource::Impl::lossOf(const at::Tensor& output, std::int64_t firs
   return output;
 }
 
-/// What the model computed itself. A mean over nothing is not a number, but counts for nothing.
+/// What the model computed itself.
 at::Tensor BatchSource::Impl::ownLoss(const at::Tensor& output, std::size_t m) const {
   if (output.numel() != 1) {
     throw UsageError("Output " + outputName + " has the shape " + textOf(output.sizes()) +
                      ", but a loss is a single number; take its sum with --loss sum.");
   }
   const double weight = counts.empty() ? static_cast<double>(sizes[m]) : counts[m];
-  return (weight == 0 ? output.nan_to_num(0, 0, 0) : output) * (weight / normaliser);
+  return output * (weight / normaliser);
 }
 
 void BatchSource::weigh(std::vector<double> counts, double ofAll) {
@@ -378,6 +378,8 @@ void BatchSource::weigh(std::vector<double> counts, double ofAll) {
   d.counts = std::move(counts);
   d.normaliser = ofAll > 0 ? ofAll : 1;
 }
+
+bool BatchSource::weighsNothing(std::size_t microbatch) const { return !impl_->counts.empty() && impl_->counts[microbatch] == 0; }
 
 at::Tensor BatchSource::loss(const at::Tensor& output, std::size_t microbatch) const {
   if (impl_->loss.kind == LossKind::Output) return impl_->ownLoss(output, microbatch);

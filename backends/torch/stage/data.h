@@ -55,6 +55,9 @@ class BatchSource {
   /// Sets the weights of the losses of this step's microbatches (of all replicas) in place of their samples, with `output:NAME`
   /// (--loss-count).
   void weigh(std::vector<double> counts, double ofAll);
+  /// Whether the microbatch's loss weighs nothing in the batch's. Its value is then not used, and may be a mean over nothing (NaN), whose
+  /// gradient is NaN even times zero: the microbatch must have no backward from it.
+  [[nodiscard]] bool weighsNothing(std::size_t microbatch) const;
   /// A copy that the model may write to. With `masked`, of the whole batch.
   [[nodiscard]] at::Tensor input(ValueId input, std::size_t microbatch) const;
   /// Loss of a microbatch, scaled so that the sum over all microbatches of the batch is the mean over the batch's samples:

@@ -25,6 +25,7 @@ struct InFlight {
   std::map<std::size_t, at::Tensor> received;  ///< leaves if a gradient is sent back
   std::map<std::size_t, at::Tensor> toSend;    ///< as they lie in messages, detached
   std::map<std::size_t, at::Tensor> outputs;   ///< the same values with autograd's history
+  bool weighsNothing = false;                  ///< its loss in the batch's, so that it has no gradient; on the last stage
   at::Tensor lossOutput;  ///< what the loss is computed from, then perhaps the loss itself, with history; of the last stage
   std::map<std::size_t, at::Tensor> outputGradients;  ///< received
   at::Tensor lossGradient;                            ///< of `lossOutput`

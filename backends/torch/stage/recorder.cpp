@@ -175,7 +175,7 @@ bool Recorder::forward(InFlight& inFlight) {
     most_[splits ? 1 : 0] = std::max(most_[splits ? 1 : 0], ++now);
     return false;
   }
-  if (inFlight.samples != form_->samples) return false;
+  if (inFlight.samples != form_->samples || inFlight.weighsNothing) return false;
   const auto free = std::ranges::find_if(recordings_, [&](const auto& r) { return !r->busy && r->splits == splits; });
   if (free == recordings_.end()) return false;
   Recording& r = **free;

@@ -193,6 +193,7 @@ void TracedStage::beginStep(int step, StepMode mode) {
     inFlight_[m].step = step;
     inFlight_[m].global = firstMicrobatch_ + m;
     inFlight_[m].samples = sizes_[m];
+    inFlight_[m].weighsNothing = isLast_ && data_.weighsNothing(firstMicrobatch_ + m);
   }
   for (auto* tensors : {&lossLeaves_, &losses_, &lossParts_}) std::ranges::fill(*tensors, at::Tensor());
   program_.beginStep();
@@ -248,6 +249,7 @@ void TracedStage::addLoss(const at::Tensor& loss, Microbatch m) {
 void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
   const c10::AutoGradMode gradients(mode_ == StepMode::Train);
   InFlight& inFlight = at(m);
+  if (inFlight.weighsNothing) inFlight.lossOutput = at::zeros_like(inFlight.lossOutput.detach());
   if (!isRecorded && options_.data.lossOver == LossScope::PerMicrobatch) {
     inFlight.lossOutput = data_.loss(inFlight.lossOutput, inFlight.global);
     return addLoss(inFlight.lossOutput, m);
