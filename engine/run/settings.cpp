@@ -172,7 +172,7 @@ std::string decayNote(const RunSettings& o, const Plan& plan, const ModelGraph& 
 
 void refuseForModel(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
   if (!o.request.evaluates) {
-    if (const auto no = obstacleToCopies(graph, plan.schedule.placement)) refuse(*no);
+    if (const auto no = obstacleToCopies(graph, plan.schedule.placement, plan.replicas)) refuse(*no);
   }
   if (!o.zero1 || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
   for (const StateTensor& parameter : graph.parameters) {

@@ -24,8 +24,14 @@ class Changes {
     for (const Node& node : graph.nodes) findBases(node);
   }
 
-  std::vector<StateChange> run() {
+  /// `read` is not known yet.
+  const std::vector<StateChange>& find() {
     for (const Node& node : graph_.nodes) visit(node);
+    return found_;
+  }
+
+  std::vector<StateChange> run() {
+    find();
     for (StateChange& change : found_) change.read = isRead(base(change.state->value));
     return std::move(found_);
   }
@@ -132,5 +138,12 @@ class Changes {
 }  // namespace
 
 std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written) { return Changes(graph, written).run(); }
+
+const StateTensor* changedParameter(const ModelGraph& graph) {
+  Changes changes(graph, {});
+  const auto& found = changes.find();
+  const auto first = std::ranges::find_if(found, &StateChange::isParameter);
+  return first == found.end() ? nullptr : first->state;
+}
 
 }  // namespace pw

@@ -35,14 +35,22 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
   return sizes;
 }
 
-std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement) {
+std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement, int replicas) {
+  const std::string name = graph.name.empty() ? "The model" : graph.name;
+  if (replicas > 1) {
+    if (const StateTensor* changed = changedParameter(graph))
+      return Impossible{
+          fmt::format("{} changes the parameter {} in its forward, as nn.Embedding(max_norm=...) does, and each replica would change its own "
+                      "copy by the samples that it sees; use one replica, or limit norms after the optimizer's step.",
+                      name, changed->name)};
+  }
   if (!placement.bidirectional() || placement.mirrorOfStage == placement.rankOfStage) return std::nullopt;
   const std::vector<StateChange> changes = stateChanges(graph);
   if (changes.empty()) return std::nullopt;
   return Impossible{
       fmt::format("{} changes {} in training, and this schedule keeps two copies of each stage, each of which would change its own by half "
                   "of the microbatches; use a schedule that keeps each stage on one rank, such as 1f1b or zbv.",
-                  graph.name.empty() ? "The model" : graph.name, changes.front().state->name)};
+                  name, changes.front().state->name)};
 }
 
 namespace {
@@ -100,8 +108,9 @@ CostTable pricedCosts(const PlanRequest& request, ModelCosts& model, CompiledRow
 }
 
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
-  if (!request.replicaBegins.empty()) return tryPriceReplicas(request, model, compiled);
   const ModelGraph& graph = model.graph();
+  if (auto no = obstacleToCopies(graph, compiled.rows().placement, request.replicas)) return *std::move(no);
+  if (!request.replicaBegins.empty()) return tryPriceReplicas(request, model, compiled);
   const Profile& profile = model.profile();
   const Schedule& rows = compiled.rows();
   const Bytes targets = targetBytes(graph, request.loss, request.microbatch);
@@ -119,7 +128,6 @@ Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledR
   priced.partition = *std::move(cut);
   if (auto no = trySetRecompute(graph, priced.partition, request.recompute, model.changes())) return *std::move(no);
   if (auto no = obstacleToPlace(profile, rows.placement, request.replicas)) return *std::move(no);
-  if (auto no = obstacleToCopies(graph, rows.placement)) return *std::move(no);
   priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
   priced.costs = pricedCosts(request, model, compiled, priced.partition);

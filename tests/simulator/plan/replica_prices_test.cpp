@@ -279,6 +279,20 @@ TEST(Price, OfTwoCopiesOfAStageIsRefusedForModelsThatChangeBuffers) {
   }
 }
 
+/// As nn.Embedding(max_norm=1.0) is traced: each replica would shorten the rows that its own samples select.
+TEST(Price, OfReplicasIsRefusedForModelsThatChangeParameters) {
+  test::GraphBuilder g;
+  const ValueId tokens = g.input("tokens"), weight = g.parameter("weight");
+  const ValueId alias = g.call("detach", {{"self", weight}}, "alias");
+  g.call("embedding_renorm_", {{"self", alias}, {"indices", tokens}, {"max_norm", 1.0}, {"norm_type", 2.0}}, "shortened");
+  const ModelGraph graph = g.done(g.call("embedding", {{"weight", weight}, {"indices", tokens}}, "y"));
+  const Placement placement = generate("1f1b", {1, 1, 2}).placement;
+  EXPECT_FALSE(obstacleToCopies(graph, placement, 1));
+  const auto no = obstacleToCopies(graph, placement, 2);
+  ASSERT_TRUE(no);
+  EXPECT_NE(no->why.find("changes the parameter weight in its forward"), std::string::npos) << no->why;
+}
+
 Plan planWithCuts(const ModelGraph& graph) {
   const Profile profile = profileFor(graph, {1, 0.4, 0.4, 1});
   ModelCosts model(graph, profile, 2);
