@@ -181,6 +181,19 @@ TEST(Estimate, UsesThePeakOfTheOutputsType) {
   EXPECT_EQ(estimate(graph, 64, cluster()).nodes[0].forward, 262144 + 100);
 }
 
+TEST(Estimate, UsesThePeakOfDoublesWhereTheClusterListsIt) {
+  GraphBuilder b;
+  const TensorMeta doubles = shape({64, 64}, DType::Float64);
+  const ModelGraph graph = b.done(b.call("mm", {{"self", b.input("a", doubles)}, {"mat2", b.input("c", doubles)}}, "y", doubles));
+  Cluster withDoubles = cluster();
+  withDoubles.peakFlops["fp64"] = 0.5e9;
+  // 2·64³ = 524288 FLOPs at 0.5 · 0.5e9/s = 2097152 ns; memory 3·32768 bytes is less. Without that peak at the lowest listed, of fp32.
+  const Profile p = estimate(graph, 64, withDoubles);
+  EXPECT_EQ(p.nodes[0].forward, 2097152 + 100);
+  EXPECT_EQ(p.peakFlops, 0.5e9);
+  EXPECT_EQ(estimate(graph, 64, cluster()).nodes[0].forward, 1048576 + 100);
+}
+
 TEST(Estimate, CountsDataDependentSizesAsNothing) {
   GraphBuilder b;
   const ValueId x = b.input("x");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 
 #include "backends/resources/resources.h"
@@ -164,6 +165,25 @@ TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
       return static_cast<double>(std::max<Ns>(0, s.step - now.step)) / static_cast<double>(s.freed);
     })) << "the cheapest byte first";
   }
+}
+
+/// Both ranks of Chimera hold both stages, and so share AdamW's two numbers for each of three weights of 64 bytes without any replica.
+TEST(PlanMemory, SharesTheOptimizerOfRanksThatHoldAStageTogether) {
+  Case c = madeCase(1);
+  c.request.schedule = "chimera";
+  ModelCosts model(c.graph, c.profile, c.request.microbatch);
+  const Schedule rows = planRows(generate("chimera", {2, 2, 4}), 1);
+  const auto zero1Of = [&](const PlanRequest& request) {
+    const PlanMemory memory = memoryOf(request, model, rows, price(request, c.graph, c.profile, rows).partition);
+    std::vector<MemorySaving> savings;
+    std::ranges::copy_if(memory.savings, std::back_inserter(savings), [](const auto& s) { return s.by == MemorySaving::By::Zero1; });
+    return savings;
+  };
+  const std::vector<MemorySaving> offered = zero1Of(c.request);
+  ASSERT_EQ(offered.size(), 1U);
+  EXPECT_EQ(offered.front().freed, 2 * (3 * 64) / 2) << "half of the state";
+  c.request.zero1 = true;
+  EXPECT_TRUE(zero1Of(c.request).empty()) << "it does already";
 }
 
 }  // namespace
