@@ -37,8 +37,9 @@ Ns boundOn(const OrderProblem& problem, const CostTable& relaxed) {
   return 0;
 }
 
-/// All choices of what is recomputed with the time that their orders take at least, ascending; empty where there are many.
-std::vector<std::pair<Ns, std::vector<bool>>> choicesByBound(const OrderProblem& problem) {
+/// All choices of what is recomputed with the time that their orders take at least, ascending; empty where there are many, or their bounds
+/// take more than that work.
+std::vector<std::pair<Ns, std::vector<bool>>> choicesByBound(const OrderProblem& problem, OrderWork work) {
   constexpr std::size_t kFewStages = 8;
   const std::vector<Recomputed> open = openChoice(problem);
   std::vector<std::size_t> stages;
@@ -46,7 +47,9 @@ std::vector<std::pair<Ns, std::vector<bool>>> choicesByBound(const OrderProblem&
     if (open[s] == Recomputed::Open) stages.push_back(s);
   }
   std::vector<std::pair<Ns, std::vector<bool>>> choices;
-  for (std::size_t bits = 0; stages.size() <= kFewStages && bits < std::size_t{1} << stages.size(); ++bits) {
+  const std::int64_t count = std::int64_t{1} << std::min(stages.size(), kFewStages);
+  if (stages.size() > kFewStages || count * workOfBound(problem) > work) return choices;
+  for (std::int64_t bits = 0; bits < count; ++bits) {
     std::vector<Recomputed> decided(open.size(), Recomputed::No);
     std::vector<bool> recomputed(open.size(), false);
     for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -68,18 +71,21 @@ class Chooser {
   Chooser(const OrderProblem& problem, Ns bound, const OrderEffort& effort, OrderWork work, const ShouldContinue& shouldContinue)
       : problem_(problem),
         open_(openChoice(problem)),
-        choices_(choicesByBound(problem)),
+        choices_(choicesByBound(problem, work / 8)),
         bound_(choices_.empty() ? bound : std::max(bound, choices_.front().first)),
         effort_(effort),
         work_(work),
         forAttempts_(work * 3 / 5),
-        shouldContinue_(shouldContinue) {}
+        shouldContinue_(shouldContinue),
+        spent_(static_cast<std::int64_t>(choices_.size()) * workOfBound(problem)) {}
 
   /// The best of none, all, and others: of few stages all choices, those first whose orders may take least, else neighbours of the best.
+  /// Where something fits, one of them is found, whatever work that takes.
   Choice run() {
     attempt(Recomputation(open_.size(), false));
     attempt(whole());
-    attempt(smallestRecomputation(problem_));
+    const Recomputation smallest = smallestRecomputation(problem_);
+    best_.found ? attempt(smallest) : tryOut(smallest);
     choices_.empty() ? tryNeighbours() : tryAll();
     continueBest();
     return best_;
@@ -107,13 +113,14 @@ class Chooser {
   }
 
   /// Whether that is the best so far.
-  bool attempt(Recomputation recomputed) {
-    if (ends() || std::ranges::find(tried_, recomputed) != tried_.end()) return false;
+  bool attempt(const Recomputation& recomputed) { return !ends() && tryOut(recomputed); }
+  bool tryOut(const Recomputation& recomputed) {
+    if (std::ranges::find(tried_, recomputed) != tried_.end()) return false;
     tried_.push_back(recomputed);
     auto search = std::make_unique<OrderSearch>(problem_, withRecomputation(problem_, recomputed), bound_, effort_);
-    Choice choice{std::move(recomputed), std::nullopt};
+    Choice choice{recomputed, std::nullopt};
     if (search->begin()) {
-      stopped_ = !search->improve(forAttempts_ / kParts, [&](OrderWork done) { return shouldContinue_(spent_ + done); });
+      if (!ends()) stopped_ = !search->improve(forAttempts_ / kParts, [&](OrderWork done) { return shouldContinue_(spent_ + done); });
       choice.found = search->result();
     }
     spent_ += search->spent();
@@ -166,7 +173,7 @@ class Chooser {
           const bool changes = change < open_.size() ? s == change : problem_.placement.rankOfStage[s].index() == change - open_.size();
           if (changes && open_[s] == Recomputed::Open) next[s] = !next[s];
         }
-        if (attempt(std::move(next))) better = true;
+        if (attempt(next)) better = true;
       }
     }
   }

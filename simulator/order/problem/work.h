@@ -40,6 +40,11 @@ using OrderWork = Quantity<struct OrderWorkTag>;
   return OrderWork(350 + 6 * static_cast<std::int64_t>(model.actions()) / std::max(1, model.ranks));
 }
 
+/// Of a lower bound of all orders (`lowerBounds`).
+[[nodiscard]] inline OrderWork workOfBound(const OrderProblem& problem) {
+  return OrderWork(1'000 + 30 * static_cast<std::int64_t>(problem.costs.stages.size()) * problem.microbatches);
+}
+
 /// Of building rows by a greedy rule or from a family.
 [[nodiscard]] inline OrderWork workOfBuild(const OrderModel& model) {
   return OrderWork(750 + 50 * static_cast<std::int64_t>(model.actions()));

@@ -104,6 +104,31 @@ TEST(FindRecomputingOrder, IsSoundWhereverItStops) {
   EXPECT_GT(recomputed, 0);
 }
 
+/// Room for exactly one microbatch at a time with the smallest choice, which is neither none nor all: to recompute every other stage needs
+/// more than it saves. One that fits is found without any work, and where the search is stopped at once.
+TEST(FindRecomputingOrder, IsFoundWhereverOneFits) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomOrderProblem(random, 8, wavePlacement({8, 16, 16}), 16);
+    for (std::size_t s = 0; s < 16; ++s) {
+      StageCost& recomputed = problem.recomputed.emplace_back(recomputedCost(problem.costs.stages[s], draw<Bytes>(random, 2, 15)));
+      if (s % 2 == 1) recomputed.inputPeak = recomputed.backwardPeak += 100;
+    }
+    std::vector<bool> even;
+    for (std::size_t s = 0; s < 16; ++s) even.push_back(s % 2 == 0);
+    EXPECT_EQ(smallestRecomputation(problem), even);
+    const CostTable costs = withRecomputation(problem, even);
+    problem.limits = compile(smallestSchedule(problem.placement, 8, 16, costs), costs).peakBytes;
+    for (const bool stops : {false, true}) {
+      const std::optional<FoundOrder> found =
+          findOrder(problem, {.seconds = stops ? 10.0 : 1e-6, .shouldContinue = [&](double) { return !stops; }});
+      ASSERT_TRUE(found) << stops;
+      expectSound(problem, *found);
+    }
+  }
+}
+
 TEST(FindRecomputingOrder, IsTheSameWithSeveralThreads) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const OrderProblem problem = recomputingProblem(seed);
