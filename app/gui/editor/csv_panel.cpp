@@ -17,6 +17,7 @@
 #include "app/gui/document/drawn.h"
 #include "app/gui/editor/rank_text.h"
 #include "app/gui/timeline/facts/actions.h"
+#include "app/gui/timeline/hand_edit.h"
 #include "app/gui/timeline/widget.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
@@ -119,6 +120,7 @@ struct CsvPanel::Private {
   void mark();
   void choose();
   void followSelection();
+  [[nodiscard]] QString unfinished();
   [[nodiscard]] std::optional<Place> placeOf(const Action& action) const;
   [[nodiscard]] QTextCursor cursorOf(const Place& place) const;
   [[nodiscard]] std::optional<Wrong> wrongOf(Schedule& parsed, const std::string& csv) const;
@@ -133,6 +135,7 @@ CsvPanel::~CsvPanel() = default;
 
 void CsvPanel::follow(TimelineWidget& timeline) {
   d->timeline = &timeline;
+  timeline.hand().setObstacle([this] { return d->unfinished(); });
   connect(&timeline, &TimelineWidget::selectionChanged, this, [this] { d->followSelection(); });
 }
 
@@ -262,6 +265,15 @@ void CsvPanel::Private::take() {
   isTaking = false;
 }
 
+/// Why nothing else may edit the schedule now, as what is typed would be lost; empty: nothing is typed that is not taken.
+QString CsvPanel::Private::unfinished() {
+  if (typing.isActive()) {
+    typing.stop();
+    take();
+  }
+  return problem.isEmpty() ? QString() : CsvPanel::tr("The text in Schedule is unfinished; complete it, or press Ctrl+Z in it, first.");
+}
+
 void CsvPanel::Private::say(const Wrong& wrong) {
   problem = wrong.sentence;
   label->setText(wrong.sentence.isEmpty() ? CsvPanel::tr("F forward, B backward, I and W its parts for inputs and weights: stage, letter, "
@@ -348,7 +360,7 @@ void CsvPanel::Private::followSelection() {
   isShowing = false;
 }
 
-/// Selects the block of the cell with the cursor, where somebody moves it through the document's schedule.
+/// Selects the block of the cell with the cursor, where somebody moves it through the document's schedule; none for a pause.
 void CsvPanel::Private::choose() {
   const auto prediction = document.prediction();
   if (isShowing || timeline == nullptr || !text->hasFocus() || typing.isActive() || !problem.isEmpty() || !prediction ||
@@ -358,13 +370,15 @@ void CsvPanel::Private::choose() {
   const auto* schedule = std::get_if<Schedule>(&editable);
   const QTextCursor cursor = text->textCursor();
   const auto row = static_cast<std::size_t>(cursor.blockNumber());
-  if (schedule == nullptr || cursor.hasSelection() || row >= schedule->rows.size()) return;
+  if (schedule == nullptr || row >= schedule->rows.size()) return;
   const QString before = cursor.block().text().left(cursor.positionInBlock());
   const auto start = before.lastIndexOf(QLatin1Char(',')) + 1;
   const int part = before.indexOf(QLatin1Char(';'), start) >= 0 ? 1 : 0;
   const auto action = actionIn(schedule->rows[row], static_cast<int>(before.count(QLatin1Char(','))), part);
   const auto block = action ? blockOf(prediction->timeline, prediction->rows->placement, *action) : std::nullopt;
-  if (block) timeline->select({Source::Predicted, *block});
+  if (block) return timeline->select({Source::Predicted, *block});
+  timeline->hand().clearSelection();  // a pause: no edit is of the block before
+  timeline->clearSelection();
 }
 
 }  // namespace pw::gui

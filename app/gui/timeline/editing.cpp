@@ -20,7 +20,15 @@ constexpr int kMovingActions = 4;  ///< the first ones: what a drag does; they h
 
 Editing::Editing(HandEdit& hand, const Scene& scene, const ShownTimelines& shown, Selection& selection)
     : hand_(hand), scene_(scene), shown_(shown), selection_(selection) {
-  connect(&selection, &Selection::changed, this, [this] { hand_.forgetRefusal(); });
+  connect(&selection, &Selection::changed, this, [this] { followSelection(); });
+}
+
+/// An edit is of the block that is selected now, however it was: by a key, a search, or in the text of the schedule.
+void Editing::followSelection() {
+  hand_.forgetRefusal();
+  if (!hand_.isOn() || hand_.isDragging() || !scene_.selected) return;
+  const auto action = actionOf(*scene_.selected);
+  if (action && !hand_.selection().contains(*action)) hand_.select(*action);
 }
 
 // ---- Commands ------------------------------------------------------------------------------------------------------

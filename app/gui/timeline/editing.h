@@ -46,6 +46,7 @@ class Editing : public QObject {
   void addMovingCommands(CommandList& commands);
   void addRowCommands(CommandList& commands);
   void takeSelection();
+  void followSelection();
   void add(CommandList& commands, const QString& text, const QString& about, int key, const std::function<void()>& act);
   [[nodiscard]] std::optional<Action> actionOf(const SourcedSpan& span) const;
   [[nodiscard]] std::optional<SourcedSpan> spanOf(const Action& action) const;

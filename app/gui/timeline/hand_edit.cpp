@@ -1,7 +1,6 @@
 #include "app/gui/timeline/hand_edit.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "app/gui/common/format.h"
 #include "app/gui/document/drawn.h"
@@ -179,6 +178,13 @@ void HandEdit::refuse(const Refusal& refusal) {
   emit refused(refusal_);
 }
 
+/// Says why, where it is.
+bool HandEdit::isBlocked() {
+  const QString why = obstacle_ ? obstacle_() : QString();
+  if (!why.isEmpty()) refuse({why.toStdString(), {}});
+  return !why.isEmpty();
+}
+
 void HandEdit::say(const QString& sentence) {
   forgetReasons();
   remark_ = sentence;
@@ -197,6 +203,7 @@ void HandEdit::accept(const QString& what, Schedule schedule) {
 void HandEdit::change(const QString& what, const std::function<Edit(const Schedule&)>& make) {
   if (!on_ || drag_) return;
   if (selection_.empty()) return say(tr("Select an action first; Ctrl and Shift select several."));
+  if (isBlocked()) return;
   try {
     const auto shown = editableSchedule(document_);
     if (const auto* refusal = std::get_if<std::string>(&shown)) return refuse({*refusal, {}});
@@ -289,7 +296,7 @@ void HandEdit::repeat() {
 }
 
 void HandEdit::improve() {
-  if (!on_ || drag_) return;
+  if (!on_ || drag_ || isBlocked()) return;
   const auto graph = document_.graph();
   const auto profile = document_.profile();
   if (document_.isPredicting() || !document_.problem().isEmpty())
@@ -339,7 +346,7 @@ QString HandEdit::whyNotEarlier() const {
 
 bool HandEdit::beginDrag(const Action& action) {
   const auto prediction = document_.prediction();
-  if (!on_ || drag_ || !prediction || document_.isPredicting()) return false;
+  if (!on_ || drag_ || !prediction || document_.isPredicting() || isBlocked()) return false;
   auto drag = std::make_unique<Dragged>();
   auto shown = editableSchedule(document_);
   if (!std::holds_alternative<Schedule>(shown)) return false;

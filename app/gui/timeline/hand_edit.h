@@ -3,6 +3,7 @@
 #include <QObject>
 #include <QString>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -29,6 +30,8 @@ class HandEdit : public QObject {
   [[nodiscard]] bool isOn() const { return on_; }
   /// Where nothing is open that could be edited, it stays off, and says why (`refused`).
   void setOn(bool on);
+  /// What says why no edit is possible now, in one sentence; empty: nothing is in the way.
+  void setObstacle(std::function<QString()> obstacle) { obstacle_ = std::move(obstacle); }
 
   // ---- What is selected: actions of the schedule, without what their pairs add ----
   [[nodiscard]] const std::set<Action>& selection() const { return selection_; }
@@ -83,6 +86,7 @@ class HandEdit : public QObject {
   [[nodiscard]] std::vector<Cell> cellsOf(const Schedule& schedule, const std::set<Action>& actions) const;
   void apply(const QString& what, const Edit& edit);
   void change(const QString& what, const std::function<Edit(const Schedule&)>& make);
+  [[nodiscard]] bool isBlocked();
   void refuse(const Refusal& refusal);
   void say(const QString& sentence);
   void accept(const QString& what, Schedule schedule);
@@ -92,6 +96,7 @@ class HandEdit : public QObject {
   [[nodiscard]] bool tryDrop(std::variant<Schedule, Refusal> result);
 
   Document& document_;
+  std::function<QString()> obstacle_;
   bool on_ = false;
   std::set<Action> selection_;
   std::optional<Action> last_;  ///< selected last

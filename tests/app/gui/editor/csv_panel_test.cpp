@@ -4,10 +4,13 @@
 
 #include <QLabel>
 #include <QPlainTextEdit>
+#include <QTextBlock>
+#include <functional>
 
 #include "app/gui/document/drawn.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/editor/rank_text.h"
+#include "app/gui/timeline/hand_edit.h"
 #include "app/gui/timeline/widget.h"
 #include "schedules/csv.h"
 #include "schedules/generate.h"
@@ -165,6 +168,64 @@ TEST_F(CsvPanelTest, TheBlockAndTheCellThatAreSelectedAreTheSame) {
   EXPECT_EQ(text->extraSelections().front().cursor.selectedText(), "0B1");
   timeline.clearSelection();
   EXPECT_TRUE(text->extraSelections().isEmpty());
+}
+
+struct CsvBesideTimeline : CsvPanelTest {
+  void SetUp() override {
+    CsvPanelTest::SetUp();
+    panel.follow(timeline);
+    for (QWidget* widget : {static_cast<QWidget*>(&timeline), static_cast<QWidget*>(&panel)}) {
+      widget->show();
+      ASSERT_TRUE(QTest::qWaitForWindowExposed(widget));
+    }
+    timeline.hand().setOn(true);
+    panel.activateWindow();
+    text->setFocus();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return text->hasFocus(); }, 10'000));
+  }
+  void putCursorInto(int row, int column) {
+    QTextCursor cursor(text->document()->findBlockByNumber(row));
+    cursor.setPosition(cursor.position() + column);
+    text->setTextCursor(cursor);
+  }
+  TimelineWidget timeline{document};
+};
+
+TEST_F(CsvBesideTimeline, AnEditIsOfTheCellWithTheCursor) {
+  const Action other{Stage{0}, ActionKind::Forward, Microbatch{0}};
+  timeline.hand().select(other);
+  putCursorInto(1, 9);  // in 1F1
+  EXPECT_THAT(timeline.hand().selection(), testing::ElementsAre(Action{Stage{1}, ActionKind::Forward, Microbatch{1}}));
+  timeline.hand().addPause();
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(text->toPlainText().toStdString(), "0F0,0F1,0B0,0B1\n1F0,1B0,,1F1,1B1");
+  timeline.hand().select(other);
+  putCursorInto(1, 8);  // in the pause
+  EXPECT_TRUE(timeline.hand().selection().empty());
+  EXPECT_FALSE(timeline.scene().selected);
+}
+
+TEST_F(CsvBesideTimeline, UnfinishedTextIsNotLostByADrag) {
+  const std::string unfinished = "0F0,0F1,0B0,0B1\n1F0,1B";
+  const auto refusal = [&](const std::function<void(HandEdit&)>& edit) {
+    timeline.hand().select({Stage{0}, ActionKind::Backward, Microbatch{0}});
+    edit(timeline.hand());
+    EXPECT_EQ(text->toPlainText().toStdString(), unfinished);
+    return timeline.hand().isRefused() ? timeline.hand().message().toStdString() : "";
+  };
+  const std::string sentence = "The text in Schedule is unfinished; complete it, or press Ctrl+Z in it, first.";
+  const auto drag = [](HandEdit& hand) { EXPECT_FALSE(hand.beginDrag({Stage{0}, ActionKind::Backward, Microbatch{0}})); };
+  const Design before = document.design();
+  text->setPlainText(QString::fromStdString(unfinished));
+  EXPECT_EQ(refusal(drag), sentence) << "while it is typed";
+  EXPECT_EQ(refusal(drag), sentence) << "afterwards";
+  EXPECT_EQ(refusal([](HandEdit& hand) { hand.shift(-1); }), sentence);
+  EXPECT_EQ(document.design(), before);
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B0,,1F1,1B1");
+  timeline.hand().shift(1);
+  ASSERT_NE(drawnOf(document.design()), nullptr) << "what is finished is taken first";
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(text->toPlainText().toStdString(), "0F0,0F1,0B1,0B0\n1F0,1B0,,1F1,1B1");
 }
 
 TEST_F(CsvPanelTest, KeepsWhatIsNotRightYetWhileThePlanChangesOtherwise) {

@@ -90,6 +90,13 @@ TEST_F(TimelineEditing, TheReasonOfARefusedDropGoesAtTheNextAction) {
   refusals([&] { key(Qt::Key_Period); });                               // the next block
 }
 
+TEST_F(TimelineEditing, AnEditIsOfTheBlockThatAKeyWentTo) {
+  click(middleOf(at(0, SpanKind::Forward, 0, 0)));
+  key(Qt::Key_Period);
+  key(Qt::Key_W, Qt::ShiftModifier);
+  EXPECT_THAT(message(), testing::HasSubstr("0F1"));
+}
+
 TEST_F(TimelineEditing, WhatIsNoErrorIsNotRed) {
   key(Qt::Key_Right, Qt::ShiftModifier);
   EXPECT_EQ(message(), "Select an action first; Ctrl and Shift select several.");
