@@ -6,6 +6,7 @@
 #include <QGridLayout>
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QMessageBox>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
@@ -69,14 +70,15 @@ ClusterDialog::ClusterDialog(Document& document, QWidget* parent)
   startFrom(document_.design().cluster);
   const PlanRequest& request = document_.design().request;
   fields_->setLimits(request.memoryLimit > 0 && request.memoryLimit == base_.memoryBytes);
+  kept_ = edited();
   fillStarts();
   refresh();
-  const auto edited = [this] {
+  const auto refreshed = [this] {
     note_.clear();
     refresh();
   };
-  connect(fields_, &ClusterFields::changed, this, edited);
-  connect(devices_, &DeviceTable::changed, this, edited);
+  connect(fields_, &ClusterFields::changed, this, refreshed);
+  connect(devices_, &DeviceTable::changed, this, refreshed);
   connect(&document_, &Document::designChanged, this, &ClusterDialog::refresh);
   connect(&document_, &Document::predictionChanged, this, &ClusterDialog::refresh);
   connect(&document_, &Document::modelChanged, this, &ClusterDialog::refresh);
@@ -206,10 +208,25 @@ void ClusterDialog::startFromFile() {
   refresh();
 }
 
-ReadForm ClusterDialog::read() const {
+ClusterDialog::Edited ClusterDialog::edited() const {
   ClusterForm form = fields_->form();
   form.devices = devices_->devices();
-  return readForm(form, base_);
+  return {form, fields_->precision(), fields_->limits()};
+}
+
+ReadForm ClusterDialog::read() const { return readForm(edited().form, base_); }
+
+void ClusterDialog::reject() {
+  setFocus();  // a cell that is still being typed in takes its text
+  if (edited() == kept_) return QDialog::reject();
+  const bool canApply = apply_->isEnabled();
+  const QString sentence = tr("The changes of this cluster are neither applied nor saved.") + QLatin1Char(' ') +
+                           (canApply ? tr("Apply them?") : tr("Discard them?"));
+  const auto apply = canApply ? QMessageBox::Apply : QMessageBox::NoButton;
+  const auto answer = QMessageBox::question(this, tr("Cluster"), sentence, apply | QMessageBox::Discard | QMessageBox::Cancel,
+                                            canApply ? QMessageBox::Apply : QMessageBox::Cancel);
+  if (answer == QMessageBox::Apply && this->apply()) return accept();
+  if (answer == QMessageBox::Discard) QDialog::reject();
 }
 
 QString ClusterDialog::precisionProblem(const Cluster& cluster) const {
@@ -273,6 +290,7 @@ bool ClusterDialog::isCounted() const {
 bool ClusterDialog::apply() {
   const ReadForm form = read();
   if (!form.problems.empty() || !precisionProblem(form.cluster).isEmpty() || !document_.graph()) return false;
+  kept_ = edited();
   if (!changesPlan(form.cluster) && isCounted()) return true;
   const std::string name = nameOf(form.cluster);
   document_.edit(tr("Edit cluster %1").arg(textOf(form.cluster.name)), [&](Design& design) {
@@ -295,6 +313,7 @@ bool ClusterDialog::save(const QString& path) {
     refresh();
     return false;
   }
+  kept_ = edited();
   note_ = tr("Wrote %1; `pipewright plan --cluster` reads it.").arg(path);
   refresh();
   return true;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/gui/cluster/form.h"
+#include "simulator/model/tensor_meta.h"
 
 class QComboBox;
 class QLabel;
@@ -30,8 +31,16 @@ class ClusterDialog : public QDialog {
   /// Writes a file for `--cluster`. False where a field is refused, or the file cannot be written, which `state` says.
   bool save(const QString& path);
   [[nodiscard]] QString state() const;
+  void reject() override;  ///< Close, Esc: asks where what is edited is neither applied nor saved
 
  private:
+  /// What the user can edit.
+  struct Edited {
+    ClusterForm form;
+    DType precision{};
+    bool limits = false;
+    bool operator==(const Edited&) const = default;
+  };
   void layOut();
   QWidget* buildRight();
   void buildButtons();
@@ -39,6 +48,7 @@ class ClusterDialog : public QDialog {
   void startFromFile();
   void refresh();
   void chooseAndSave();
+  [[nodiscard]] Edited edited() const;
   [[nodiscard]] ReadForm read() const;
   [[nodiscard]] QString precisionProblem(const Cluster& cluster) const;
   /// For `loadCluster`: that of the cluster which the form began with where it is still the same, else the cluster itself.
@@ -54,6 +64,7 @@ class ClusterDialog : public QDialog {
   MessageTable* messages_;
   QLabel *hidden_, *deviceProblem_, *state_;
   QPushButton *save_, *apply_, *accept_;
+  Edited kept_;   ///< as opened, applied or saved last
   QString note_;  ///< of the last save; shown until something is edited
 };
 

@@ -11,6 +11,7 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QMenu>
+#include <QMessageBox>
 #include <QProcess>
 #include <QPushButton>
 #include <QSettings>
@@ -18,7 +19,9 @@
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QTimer>
 #include <QToolButton>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "app/gui/document/document.h"
@@ -370,6 +373,57 @@ TEST_F(ClusterEditor, IsOpenedFromThePlanPanelWhichNamesTheEditedCluster) {
   document.undo();
   settle();
   EXPECT_EQ(clusters->currentText(), "h100-nvlink");
+}
+
+/// Presses a button of the question that is asked next, if one is; its text.
+QString answered(QMessageBox::StandardButton button, const std::function<void()>& act) {
+  QString question;
+  QTimer::singleShot(0, [&] {
+    auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+    if (box == nullptr) return;
+    question = box->text();
+    if (auto* pressed = box->button(button)) return pressed->click();
+    ADD_FAILURE() << "no such button";
+    box->done(QMessageBox::Cancel);
+  });
+  act();
+  QCoreApplication::processEvents();
+  return question;
+}
+
+TEST_F(ClusterEditor, EditsAreNotLostByClosingWithoutAQuestion) {
+  const auto escape = [this] { QTest::keyClick(dialog.get(), Qt::Key_Escape); };
+  const Design before = document.design();
+  type("Bandwidth within a node", "200 GB/s");
+  EXPECT_EQ(answered(QMessageBox::Cancel, escape), "The changes of this cluster are neither applied nor saved. Apply them?");
+  EXPECT_TRUE(dialog->isVisible());
+  EXPECT_EQ(document.design(), before);
+  type("Bandwidth within a node", "wide");
+  EXPECT_EQ(answered(QMessageBox::Cancel, escape), "The changes of this cluster are neither applied nor saved. Discard them?");
+  type("Bandwidth within a node", "200 GB/s");
+  EXPECT_NE(answered(QMessageBox::Apply, [this] { button("C&lose").click(); }), "");
+  EXPECT_FALSE(dialog->isVisible());
+  EXPECT_EQ(loadCluster(document.design().cluster).topology.sameNode.bytesPerSecond, 200e9);
+}
+
+TEST_F(ClusterEditor, ClosesWithoutAQuestionWhereNothingIsLost) {
+  const auto close = [this] { button("C&lose").click(); };
+  EXPECT_EQ(answered(QMessageBox::Cancel, close), "");
+  EXPECT_FALSE(dialog->isVisible());
+  dialog->show();
+  type("Bandwidth within a node", "200 GB/s");
+  ASSERT_TRUE(dialog->apply());
+  EXPECT_EQ(answered(QMessageBox::Cancel, close), "");
+  EXPECT_FALSE(dialog->isVisible());
+  dialog->show();
+  type("Bandwidth within a node", "100 GB/s");
+  ASSERT_TRUE(dialog->save(folder.filePath("mine.json")));
+  EXPECT_EQ(answered(QMessageBox::Cancel, close), "") << "the file has them";
+  EXPECT_FALSE(dialog->isVisible());
+  dialog->show();
+  type("Bandwidth within a node", "50 GB/s");
+  EXPECT_NE(answered(QMessageBox::Discard, close), "");
+  EXPECT_FALSE(dialog->isVisible());
 }
 
 }  // namespace
