@@ -60,14 +60,20 @@ SizedStep sizedStep(const QString& name, const Measured& measured) {
   return {name, measured.timeline.end, measured.run ? measured.run->plan.batch : measured.samples};
 }
 
-QString perSampleNote(const SizedStep& a, const SizedStep& b) {
-  if (a.samples <= 0 || b.samples <= 0 || a.samples == b.samples) return {};
-  const auto perSample = [](const SizedStep& step) { return durationText(step.time / step.samples); };
-  return translated("The steps differ in size: %1 takes %2 per sample (%3 in a step), %4 takes %5 (%6).")
-      .arg(a.name, perSample(a))
-      .arg(a.samples)
-      .arg(b.name, perSample(b))
-      .arg(b.samples);
+QString perSampleVerdict(const SizedStep& before, const SizedStep& after, Happened happened) {
+  if (before.samples <= 0 || after.samples <= 0 || before.time <= 0 || before.samples == after.samples) return {};
+  Verdict verdict;
+  Comparison& c = verdict.comparison;
+  c.predictedMakespan = before.time / before.samples;
+  c.measuredMakespan = after.time / after.samples;
+  c.makespanError = static_cast<double>(after.time) * static_cast<double>(before.samples) /
+                        (static_cast<double>(before.time) * static_cast<double>(after.samples)) -
+                    1;
+  const std::string text = verdictText(verdict, before.name.toStdString(), after.name.toStdString(), happened);
+  return translated("Per sample: %1 Their batches differ: %2 and %3 samples.")
+      .arg(QString::fromStdString(text))
+      .arg(after.samples)
+      .arg(before.samples);
 }
 
 }  // namespace pw::gui

@@ -23,7 +23,7 @@ struct SizedStep {
   std::int64_t samples = 0;  ///< 0: not known
 };
 [[nodiscard]] SizedStep sizedStep(const QString& name, const Measured& measured);
-/// Of steps that do not train as many samples: how long each takes per sample. Empty where they do, or where that is not known.
-[[nodiscard]] QString perSampleNote(const SizedStep& a, const SizedStep& b);
+/// Of steps that do not train as many samples: which is faster per sample. Empty where they do, or where that is not known.
+[[nodiscard]] QString perSampleVerdict(const SizedStep& before, const SizedStep& after, Happened happened);
 
 }  // namespace pw::gui

@@ -92,10 +92,10 @@ void ComparisonView::show(const Verdict& verdict, TimesOf times, const QStringLi
   show(verdict, Words{withNotes(sentence, notes), tr("predicted"), isRehearsed ? tr("rehearsed") : tr("measured")});
 }
 
-void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, Happened happened,
+void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, Happened happened, const QString& perSample,
                           const QStringList& notes) {
-  const std::string sentence = verdictText(verdict, before.toStdString(), after.toStdString(), happened);
-  show(verdict, Words{withNotes(sentence, notes), before, after});
+  const QString sentence = withNotes(verdictText(verdict, before.toStdString(), after.toStdString(), happened), notes);
+  show(verdict, Words{perSample.isEmpty() ? sentence : tr("%1\nPer step: %2").arg(perSample, sentence), before, after});
 }
 
 void ComparisonView::show(const Verdict& verdict, const Words& words) {

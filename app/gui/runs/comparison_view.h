@@ -29,8 +29,9 @@ class ComparisonView : public QWidget {
   /// Of a step and its prediction; `times` are the step's: measured or rehearsed. `notes`: sentences after the verdict's. Without stages
   /// (of other splits) it offers no groups by stage.
   void show(const Verdict& verdict, TimesOf times, const QStringList& notes);
-  /// Of two runs or plans of these names.
-  void show(const Verdict& verdict, const QString& before, const QString& after, Happened happened, const QStringList& notes);
+  /// Of two runs or plans of these names. `perSample`: the verdict that counts where their batches differ, before that of the steps.
+  void show(const Verdict& verdict, const QString& before, const QString& after, Happened happened, const QString& perSample,
+            const QStringList& notes);
   /// The available steps: `Median (step 3)`, then each. Empty: none.
   void setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen);
   [[nodiscard]] QString sentence() const;

@@ -263,17 +263,16 @@ void RunsPanel::Private::present() {
   const auto noteWaits = [&](const QString& name, Ns waits) { notes << QString::fromStdString(waitsText(name.toStdString(), waits)); };
   if (with) noteWaits(nameOf(*with), result.beforeWaits);
   noteWaits(with || !measured->run ? nameOf(*measured) : tr("the run"), result.afterWaits);
-  if (!measured->pinnedAs.isEmpty() && document.prediction()) {
-    notes << perSampleNote({tr("this plan"), document.prediction()->step, samplesOf(document.predicted())},
-                           sizedStep(tr("plan %1").arg(measured->pinnedAs), *measured));
-  } else if (with) {
-    notes << perSampleNote(sizedStep(nameOf(*with), *with), sizedStep(nameOf(*measured), *measured));
-  }
   notes.removeAll(QString());
   if (!measured->pinnedAs.isEmpty()) {
-    comparison->show(result.verdict, tr("this plan"), tr("plan %1").arg(measured->pinnedAs), Happened::No, notes);
+    const QString pinned = tr("plan %1").arg(measured->pinnedAs);
+    const SizedStep now{tr("this plan"), prediction->step, samplesOf(document.predicted())};
+    comparison->show(result.verdict, now.name, pinned, Happened::No, perSampleVerdict(now, sizedStep(pinned, *measured), Happened::No),
+                     notes);
   } else if (with) {
-    comparison->show(result.verdict, nameOf(*with), nameOf(*measured), Happened::Yes, notes);
+    const QString before = nameOf(*with), after = nameOf(*measured);
+    comparison->show(result.verdict, before, after, Happened::Yes,
+                     perSampleVerdict(sizedStep(before, *with), sizedStep(after, *measured), Happened::Yes), notes);
   } else {
     notes << notesOn(*measured, document.prediction().get(), result.verdict);
     comparison->show(result.verdict, timesOf(*measured), notes);
