@@ -157,9 +157,13 @@ OrderProblem problemOn(const PlanRequest& request, ModelCosts& model, const Plac
   return problem;
 }
 
-/// The same with no more time and memory than whatever is recomputed needs: a request may also name some modules of a stage.
+/// The same with no more time and memory than whatever is recomputed needs: a request may also name some modules of a stage. And where it
+/// leaves open how shared parameters are kept equal, with an optimizer for one copy alone: that needs the least, and changes the step only
+/// after its rows.
 OrderProblem relaxedProblemOn(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
-  OrderProblem problem = problemOn(request, model, placement);
+  PlanRequest least = request;
+  if (!request.sharing) least.sharing = Sharing::Transmit;
+  OrderProblem problem = problemOn(least, model, placement);
   if (problem.recomputed.empty()) return problem;
   problem.costs = relaxedCosts(problem, std::vector(problem.costs.stages.size(), Recomputed::Open));
   problem.recomputed.clear();

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -77,6 +79,18 @@ Case randomCase(std::mt19937_64& random) {
   c.request.begins = balancedSplits(c.graph, c.profile, c.stages, Balance::Time);
   if (oneIn(random, 3)) c.request.recompute = RecomputeFull();
   return c;
+}
+
+/// Linear layers in a row, the last with the first one's parameter.
+ModelGraph tiedChain(int layers) {
+  GraphBuilder builder;
+  ValueId x = builder.input("x");
+  const ValueId first = builder.parameter("first", "", true, GraphBuilder::shape({16, 16}));
+  for (int i = 0; i < layers; ++i) {
+    const ValueId weight = i == 0 || i + 1 == layers ? first : builder.parameter("w" + std::to_string(i));
+    x = builder.call("linear", {{"input", x}, {"weight", weight}}, "y" + std::to_string(i));
+  }
+  return builder.done(x);
 }
 
 TEST(MadeOrder, SaysWhatAnotherMemoryLimitGives) {
@@ -154,6 +168,40 @@ TEST(MadeOrder, IsWhatAPlanOfItTakesAndNoFamilyThatFitsIsFaster) {
   EXPECT_GT(limited, 10);
   EXPECT_GT(onV, 3);
   EXPECT_GT(better, 100);
+}
+
+/// The last layer has the first one's parameter, so that either both ranks keep AdamW's state of it, or the first alone. The bound holds for
+/// all that fit.
+TEST(MadeOrder, HasABoundThatHoldsForEveryWayOfSharing) {
+  int differ = 0, limited = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    Case c = randomCase(random);
+    c.graph = tiedChain(kNodes);
+    c.request.replicas = 1;
+    c.request.recompute = RecomputeNone();
+    ModelCosts model(c.graph, c.profile, c.request.microbatch);
+    const OrderEffort effort{.seconds = 0.05};
+    const auto madeWith = [&](std::optional<Sharing> sharing) {
+      PlanRequest request = c.request;
+      request.sharing = sharing;
+      return makeOrder(request, model, c.stages, effort);
+    };
+    const MadeOrder free = madeWith(Sharing::Transmit);
+    c.request.memoryLimit = figuresOf(c.request, free.rows, free.priced.costs).peak * draw(random, 70, 100) / 100;
+    const MadeOrder transmit = madeWith(Sharing::Transmit), replicate = madeWith(Sharing::Replicate), open = madeWith(std::nullopt);
+    for (const MadeOrder* order : {&transmit, &replicate, &open}) {
+      if (!order->certificate) continue;
+      ++limited;
+      ASSERT_TRUE(open.certificate);
+      EXPECT_LE(open.certificate->lowerBound, order->certificate->time);
+      EXPECT_LE(orderBound(c.request, model, c.stages), order->certificate->time);
+    }
+    differ += transmit.certificate && (!replicate.certificate || transmit.certificate->time < replicate.certificate->time) ? 1 : 0;
+  }
+  EXPECT_GT(limited, 20);
+  EXPECT_GT(differ, 3);
 }
 
 TEST(MadeOrder, IsOneMicrobatchAfterTheOtherWhereNothingFits) {
