@@ -1,6 +1,7 @@
 #include "simulator/order/problem/made_schedules.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -12,6 +13,25 @@ namespace {
 /// More than is kept of a microbatch, while one of the stage's actions runs.
 Bytes whileRunning(const StageCost& cost) {
   return std::max({Bytes{0}, cost.forwardPeak - cost.activationBytes, cost.backwardPeak, cost.inputPeak, cost.weightPeak});
+}
+
+/// The largest buffers of messages beside what an action holds, by rank: of what the next one receives, and of a gradient on its way.
+std::vector<Bytes> buffersOf(const OrderProblem& problem) {
+  const auto& stages = problem.placement.rankOfStage;
+  std::vector<std::array<Bytes, 3>> ofStage(stages.size(), {0, 0, 0});  // values and gradients received, gradients sent
+  for (const MessageCost& message : problem.costs.messages) {
+    if (stages[message.from.index()] == stages[message.to.index()]) continue;
+    ofStage[message.to.index()][message.backward ? 1 : 0] += message.bytes;
+    if (message.backward) ofStage[message.from.index()][2] += message.bytes;
+  }
+  std::vector<Bytes> received(static_cast<std::size_t>(problem.ranks), 0), sent(received);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const std::size_t r = stages[s].index();
+    received[r] = std::max({received[r], ofStage[s][0], ofStage[s][1]});
+    sent[r] = std::max(sent[r], ofStage[s][2]);
+  }
+  for (std::size_t r = 0; r < sent.size(); ++r) received[r] += sent[r];
+  return received;
 }
 
 }  // namespace
@@ -37,10 +57,11 @@ void limitRoom(OrderProblem& problem, const MadeSchedule& made) {
   }
   const bool inBytes = std::ranges::any_of(held, [](Bytes bytes) { return bytes > 0; });
   if (inBytes) {
+    const std::vector<Bytes> buffers = buffersOf(problem);
     problem.limits.resize(ranks, std::numeric_limits<Bytes>::max() / 4);
     for (std::size_t r = 0; r < ranks; ++r) {
       const Bytes always = heldThroughout(problem.placement, problem.microbatches, problem.costs, Rank(r));
-      problem.limits[r] = std::min(problem.limits[r], always + held[r] * microbatches + running[r]);
+      problem.limits[r] = std::min(problem.limits[r], always + held[r] * microbatches + running[r] + buffers[r]);
     }
   } else {
     problem.liveLimits.resize(ranks, std::numeric_limits<int>::max());

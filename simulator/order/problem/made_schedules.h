@@ -36,8 +36,9 @@ inline constexpr std::array kMadeSchedules{
 /// `generatorOf` where a schedule made for costs would do as well, and is none.
 [[nodiscard]] const Generator& familyOf(std::string_view name);
 
-/// Limits a problem to the schedule's own room, beside the limits that it has: in bytes above what its ranks hold all the time and what an
-/// action needs while it runs; in live pairs where nothing of a microbatch takes memory.
+/// Limits a problem to the schedule's own room, beside the limits that it has: in bytes above what its ranks hold all the time, what an
+/// action needs while it runs, and the buffers of one message that arrives and one that leaves; in live pairs where nothing of a microbatch
+/// takes memory.
 void limitRoom(OrderProblem& problem, const MadeSchedule& made);
 
 }  // namespace pw
