@@ -72,6 +72,14 @@ JobShape::JobShape(const Job& job)
     }
   }
   begin.push_back(copySlots.size());
+  within.resize(copySlots.size());
+  for (std::size_t o = 0; o < operations; ++o) {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (turnOf(job, job.operations[o], r) != OperationTurn::Within) continue;
+      within[begin[r] + static_cast<std::size_t>(job.operations[o].after[r]) - 1].push_back(static_cast<std::int32_t>(o));
+      hasWithin = true;
+    }
+  }
   const auto last = Stage(static_cast<std::int32_t>(job.schedule.placement.stages()) - 1);
   const auto slotOf = [&](const Key& key) {
     const auto found = made.find(key);
@@ -101,6 +109,16 @@ JobShape::JobShape(const Job& job)
     }
   }
   if (order.size() != copySlots.size()) throw Error(fmt::format("The schedule of job {} deadlocks; record the trace again.", job.name));
+}
+
+OperationTurn turnOf(const Job& job, const JobOperation& operation, std::size_t rank) {
+  const std::int32_t after = operation.after[rank];
+  if (!operation.blocks || after < 0) return OperationTurn::After;
+  if (after == 0) return OperationTurn::Before;
+  // Those of other groups would tie ranks of a pipeline to each other amid their rows.
+  const bool isOfRank = operation.group == OperationGroup::Alone || operation.group == OperationGroup::Replicas;
+  const bool isAmid = after < std::ssize(job.schedule.rows[rank]);
+  return isOfRank && (isAmid || operation.holdsMessage) ? OperationTurn::Within : OperationTurn::After;
 }
 
 Ns longestTime(const JobShape& shape) {

@@ -42,7 +42,8 @@ struct JobOperation {
   std::string name;
   OperationGroup group = OperationGroup::Alone;
   std::vector<std::int32_t> after;  ///< by pipeline rank: how many actions of its row are done before; −1: the rank has none of these
-  bool blocks = false;              ///< the first action of a row waits for it
+  bool blocks = false;              ///< the next action of the row waits for it, of a row that has done none the first
+  bool holdsMessage = false;        ///< what the action before it made leaves after it, as where DDP reduces within its last backward
 
   bool operator==(const JobOperation&) const = default;
 };
@@ -104,6 +105,9 @@ struct JobShape {
   std::vector<Slot> copySlots;      ///< of one copy, by rank and position
   std::vector<std::size_t> begin;   ///< by rank, and one more: its first slot
   std::vector<std::int32_t> order;  ///< slots of a copy, each after what it needs
+  std::vector<std::vector<std::int32_t>>
+      within;              ///< by slot of a copy: operations after it within the row, which holds until they are done
+  bool hasWithin = false;  ///< any
   [[nodiscard]] std::size_t slotsOfCopy() const { return copySlots.size(); }
   [[nodiscard]] std::size_t allSlots() const { return copySlots.size() * copies; }
   [[nodiscard]] Rank rankOf(JobRank worker) const { return Rank(worker.index() % ranks); }
@@ -121,6 +125,10 @@ void forSlots(const JobShape& shape, const Visit& visit) {
 /// The longest single time that a job may hold [ns], so that the sums of any replay, and of its makespan over the ranks, stay within 64
 /// bits.
 [[nodiscard]] Ns longestTime(const JobShape& shape);
+
+/// When a rank does an operation: before its row, after an action of it that something waits for, or beside and after the row.
+enum class OperationTurn : std::uint8_t { Before, Within, After };
+[[nodiscard]] OperationTurn turnOf(const Job& job, const JobOperation& operation, std::size_t rank);
 
 /// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
 [[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, JobRank worker);

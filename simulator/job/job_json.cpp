@@ -167,6 +167,7 @@ void Reader::readOperations() {
     if (!group) one["group"].fail("is none of " + namesOf<OperationGroup>(", "));
     operation.group = *group;
     operation.blocks = one["blocks"].as<bool>();
+    if (one.has("holds_message")) operation.holdsMessage = one["holds_message"].as<bool>();
     const JsonPart after = one["after"];
     if (after.size() != job_.schedule.rows.size()) after.fail(fmt::format("has {} numbers, not one for each rank", after.size()));
     for (std::size_t r = 0; r < after.size(); ++r)
@@ -242,8 +243,10 @@ Job Reader::read() {
 
 std::string toJson(const Job& job) {
   std::vector<Json> operations, steps;
-  for (const JobOperation& o : job.operations)
+  for (const JobOperation& o : job.operations) {
     operations.push_back(Json{{"name", o.name}, {"group", nameOf(o.group)}, {"after", o.after}, {"blocks", o.blocks}});
+    if (o.holdsMessage) operations.back()["holds_message"] = true;
+  }
   for (const JobStep& step : job.steps) steps.push_back(stepJson(step));
   return fmt::format(
       "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"name\": {},\n  \"schedule\": {},\n  \"replicas\": {},\n  \"tensor\": {},\n"

@@ -18,6 +18,7 @@ struct NamedSpan {
   JobRank worker;    ///< as a rank of the trace
   std::string name;  ///< as the trace names it: `grads-reduce-scatter`; of several in a step with a number, `params-all-gather 2`
   Ns start = 0, end = 0;
+  bool beside = false;  ///< its worker's actions go on meanwhile, as far as its trace says
 
   bool operator==(const NamedSpan&) const = default;
 };

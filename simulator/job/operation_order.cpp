@@ -10,6 +10,7 @@
 namespace pw {
 namespace {
 
+constexpr std::size_t kMostly = 10;      ///< all but one of so many
 constexpr std::size_t kMostNames = 256;  ///< of different names; the rest is left out
 
 /// What is known of the operations of one name.
@@ -17,6 +18,8 @@ struct Seen {
   double start = 0;  ///< sum, from the start of the step
   std::size_t count = 0;
   std::size_t before = 0;                                     ///< how often it ended before the worker's first action started
+  std::size_t between = 0;                                    ///< how often between two actions of the row, or after the last
+  std::size_t holding = 0;                                    ///< how often it began as the action before it ended, and held its message
   std::map<Rank, std::map<std::int32_t, std::size_t>> after;  ///< how often after so many actions of a pipeline rank
 };
 
@@ -40,6 +43,24 @@ bool isBeforeRow(const JobShape& shape, const StepSpans& spans, const NamedSpan&
   return operation.end <= spans.start[first] + (spans.end[first] - spans.start[first]) / 100;
 }
 
+/// Whether nothing of the row is done from its start to its end, after so many actions: the next then most likely waits for it.
+bool isBetween(const JobShape& shape, const StepSpans& spans, const NamedSpan& operation, std::int32_t after) {
+  const std::size_t rank = shape.rankOf(operation.worker).index();
+  const std::size_t next = shape.begin[rank] + static_cast<std::size_t>(after);
+  if (operation.beside) return false;
+  if (next == shape.begin[rank + 1]) return true;
+  const std::size_t i = shape.copyOf(operation.worker) * shape.slotsOfCopy() + next;
+  return operation.end <= spans.start[i] + (spans.end[i] - spans.start[i]) / 100;
+}
+
+/// Whether the message of the action before it, after so many, left when it ended.
+bool heldMessage(const JobShape& shape, const StepSpans& spans, const NamedSpan& operation, std::int32_t after) {
+  if (after == 0) return false;
+  const std::size_t slot = shape.begin[shape.rankOf(operation.worker).index()] + static_cast<std::size_t>(after) - 1;
+  const std::size_t i = shape.copyOf(operation.worker) * shape.slotsOfCopy() + slot;
+  return spans.end[i] == operation.start && spans.held[i] == operation.end;
+}
+
 }  // namespace
 
 std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vector<std::vector<NamedSpan>>& operations,
@@ -61,7 +82,10 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
       one.start += static_cast<double>(sorted[i]->start - first);
       ++one.count;
       one.before += isBeforeRow(shape, *spans[k], *sorted[i]) ? 1 : 0;
-      ++one.after[shape.rankOf(sorted[i]->worker)][endedBefore(shape, *spans[k], sorted[i]->worker, sorted[i]->start)];
+      const std::int32_t after = endedBefore(shape, *spans[k], sorted[i]->worker, sorted[i]->start);
+      ++one.after[shape.rankOf(sorted[i]->worker)][after];
+      one.between += isBetween(shape, *spans[k], *sorted[i], after) ? 1 : 0;
+      one.holding += heldMessage(shape, *spans[k], *sorted[i], after) ? 1 : 0;
       if (i > 0 && sorted[i - 1]->worker == sorted[i]->worker && sorted[i - 1]->name != sorted[i]->name)
         ++follows[{sorted[i - 1]->name, sorted[i]->name}];
     }
@@ -87,7 +111,11 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
     JobOperation operation{next->first, groupNamed(next->first), std::vector<std::int32_t>(shape.ranks, -1), false};
     for (const auto& [rank, counts] : next->second.after)
       operation.after[rank.index()] = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
-    operation.blocks = 2 * next->second.before > next->second.count;
+    const bool isBefore = 2 * next->second.before > next->second.count;
+    for (std::int32_t& after : operation.after) after = isBefore ? std::min(after, 0) : after;
+    const auto isMostly = [&](std::size_t count) { return kMostly * count >= (kMostly - 1) * next->second.count; };
+    operation.blocks = isBefore || isMostly(next->second.between);
+    operation.holdsMessage = operation.blocks && !isBefore && isMostly(next->second.holding);
     ordered.push_back(std::move(operation));
     seen.erase(next);
   }

@@ -83,7 +83,8 @@ std::vector<NamedSpan> operationsOf(const MeasuredStep& step) {
     if (span.kind != SpanKind::Optimizer && span.kind != SpanKind::ReduceGrad) continue;
     const int count = ++seen[{span.rank, span.kind}];
     const std::string name(nameOf(span.kind));
-    named.push_back({JobRank(span.rank.value), count == 1 ? name : fmt::format("{} {}", name, count), span.start, span.end});
+    named.push_back(
+        {JobRank(span.rank.value), count == 1 ? name : fmt::format("{} {}", name, count), span.start, span.end, isBeside(span)});
   }
   return named;
 }

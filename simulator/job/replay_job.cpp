@@ -18,11 +18,14 @@ class Operations {
  public:
   Operations(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay)
       : shape_(shape), job_(job), times_(times), replay_(replay) {}
-  /// Those that the rows wait for, or all others. `free`: by worker, when it can do the next.
-  void run(bool before, std::vector<Ns>& free);
+  /// All of a turn. `free`: by worker, when it can do the next.
+  void run(OperationTurn turn, std::vector<Ns>& free);
+  /// Those that rows hold for after a slot, in all copies.
+  void runWithin(std::size_t slot, std::vector<Ns>& free);
 
  private:
-  void one(std::size_t operation, std::vector<Ns>& free);
+  template <class Does>
+  void one(std::size_t operation, const Does& does, std::vector<Ns>& free);
 
   const JobShape& shape_;
   const Job& job_;
@@ -31,19 +34,20 @@ class Operations {
   std::vector<Ns> all_;  ///< by group: when the last of its workers has come
 };
 
-void Operations::one(std::size_t operation, std::vector<Ns>& free) {
+template <class Does>
+void Operations::one(std::size_t operation, const Does& does, std::vector<Ns>& free) {
   const JobOperation& done = job_.operations[operation];
   all_.assign(shape_.workers, 0);
   const auto forWorkers = [&](const auto& visit) {
     for (std::size_t w = 0; w < shape_.workers; ++w) {
       const std::size_t at = w * shape_.operations + operation;
-      if (done.after[w % shape_.ranks] >= 0 && times_.operations[at] >= 0) visit(w, at);
+      if (done.after[w % shape_.ranks] >= 0 && times_.operations[at] >= 0 && does(w % shape_.ranks)) visit(w, at);
     }
   };
   forWorkers([&](std::size_t w, std::size_t at) {
     const std::size_t rank = w % shape_.ranks, after = static_cast<std::size_t>(done.after[rank]);
     Ns ready = free[w];
-    if (after > 0) ready = std::max(ready, replay_.end[w / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + after - 1]);
+    if (after > 0) ready = std::max(ready, replay_.next[w / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + after - 1]);
     replay_.operationStart[at] = ready + times_.operationWaits[at];
     Ns& all = all_[groupOf(shape_, job_, done.group, JobRank(w))];
     all = std::max(all, replay_.operationStart[at]);
@@ -54,9 +58,23 @@ void Operations::one(std::size_t operation, std::vector<Ns>& free) {
   });
 }
 
-void Operations::run(bool before, std::vector<Ns>& free) {
-  for (std::size_t o = 0; o < shape_.operations; ++o) {
-    if (job_.operations[o].blocks == before) one(o, free);
+void Operations::run(OperationTurn turn, std::vector<Ns>& free) {
+  for (std::size_t o = 0; o < shape_.operations; ++o)
+    one(
+        o, [&](std::size_t rank) { return turnOf(job_, job_.operations[o], rank) == turn; }, free);
+}
+
+void Operations::runWithin(std::size_t slot, std::vector<Ns>& free) {
+  const std::size_t own = shape_.copySlots[slot].rank.index();
+  for (const std::int32_t o : shape_.within[slot]) {
+    one(
+        static_cast<std::size_t>(o), [&](std::size_t rank) { return rank == own; }, free);
+    for (std::size_t copy = 0; copy < shape_.copies; ++copy) {
+      const std::size_t i = copy * shape_.slotsOfCopy() + slot;
+      const Ns end = replay_.operationEnd[(copy * shape_.ranks + own) * shape_.operations + static_cast<std::size_t>(o)];
+      replay_.next[i] = std::max(replay_.next[i], end);
+      if (job_.operations[static_cast<std::size_t>(o)].holdsMessage) replay_.left[i] = std::max(replay_.left[i], end);
+    }
   }
 }
 
@@ -65,32 +83,43 @@ void Operations::run(bool before, std::vector<Ns>& free) {
 void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay) {
   replay.start.assign(shape.allSlots(), 0);
   replay.end.assign(shape.allSlots(), 0);
+  replay.left.assign(shape.allSlots(), 0);
+  replay.next.assign(shape.allSlots(), 0);
   replay.operationStart.assign(shape.workers * shape.operations, 0);
   replay.operationEnd.assign(shape.workers * shape.operations, 0);
   replay.step = 0;
   std::vector<Ns> free(shape.workers, 0);
   Operations operations(shape, job, times, replay);
-  operations.run(true, free);
+  operations.run(OperationTurn::Before, free);
   std::vector<Ns> beside = free;  // the others do not hold the rank; those after the row come after its last action
   Ns first = std::numeric_limits<Ns>::max(), last = 0;
-  for (std::size_t copy = 0; copy < shape.copies; ++copy) {
-    const std::size_t base = copy * shape.slotsOfCopy();
+  const auto doSlot = [&](std::size_t copy, std::size_t s) {
+    const JobShape::Slot& slot = shape.copySlots[s];
+    const std::size_t base = copy * shape.slotsOfCopy(), i = base + s;
+    Ns& rank = free[copy * shape.ranks + slot.rank.index()];
+    Ns ready = rank;
+    if (slot.producer >= 0) {
+      const std::size_t producer = base + static_cast<std::size_t>(slot.producer);
+      ready = std::max(ready, slot.crosses ? replay.left[producer] + times.messages[i] : replay.end[producer]);
+    }
+    replay.start[i] = ready + times.waits[i];
+    rank = replay.next[i] = replay.left[i] = replay.end[i] = replay.start[i] + times.actions[i];
+    first = std::min(first, replay.start[i]);
+    last = std::max(last, rank);
+  };
+  if (shape.hasWithin) {  // copies wait for each other amid their rows
     for (const std::int32_t s : shape.order) {
-      const JobShape::Slot& slot = shape.copySlots[static_cast<std::size_t>(s)];
-      const std::size_t i = base + static_cast<std::size_t>(s);
-      Ns& rank = free[copy * shape.ranks + slot.rank.index()];
-      Ns ready = rank;
-      if (slot.producer >= 0)
-        ready = std::max(ready, replay.end[base + static_cast<std::size_t>(slot.producer)] + (slot.crosses ? times.messages[i] : 0));
-      replay.start[i] = ready + times.waits[i];
-      rank = replay.end[i] = replay.start[i] + times.actions[i];
-      first = std::min(first, replay.start[i]);
-      last = std::max(last, rank);
+      for (std::size_t copy = 0; copy < shape.copies; ++copy) doSlot(copy, static_cast<std::size_t>(s));
+      operations.runWithin(static_cast<std::size_t>(s), free);
+    }
+  } else {
+    for (std::size_t copy = 0; copy < shape.copies; ++copy) {
+      for (const std::int32_t s : shape.order) doSlot(copy, static_cast<std::size_t>(s));
     }
   }
   replay.makespan = std::max<Ns>(0, last - first);
   replay.step = std::max(replay.step, last);
-  operations.run(false, beside);
+  operations.run(OperationTurn::After, beside);
 }
 
 std::vector<Stall> stallsOf(const JobShape& shape, const Job& job, const TypicalTimes& typical) {

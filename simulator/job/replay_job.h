@@ -12,14 +12,16 @@ namespace pw {
 /// When everything happens, from the start of the step.
 struct JobReplay {
   std::vector<Ns> start, end;                    ///< by slot
+  std::vector<Ns> left, next;                    ///< by slot: when what it made can leave its rank, and when the rank goes on
   std::vector<Ns> operationStart, operationEnd;  ///< by worker × operation; 0 where there is none
   Ns step = 0;                                   ///< the last end of anything
   Ns makespan = 0;                               ///< from the first start to the last end of an action
 };
 
 /// Does the step with these times: a worker its operations before the pipeline, its row and the rest, one after the other; an action when
-/// its rank is free and its message has arrived, after its wait; a collective ends a duration after all its workers came. An operation
-/// during the row delays only those after it. `replay` is overwritten, and allocates nothing where it was used before. Cost: linear.
+/// its rank is free and its message has arrived, after its wait; a collective ends a duration after all its workers came. The row holds for
+/// operations within it; others during the row delay only those after them. `replay` is overwritten, and allocates nothing where it was
+/// used before. Cost: linear.
 void replayJob(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay);
 
 /// Time that a worker lost before an action or operation, far beyond what is usual there.

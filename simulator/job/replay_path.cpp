@@ -16,7 +16,9 @@ class Walk {
   ReplayPath run();
 
  private:
-  [[nodiscard]] bool isBefore(std::size_t operation) const;
+  [[nodiscard]] OperationTurn turn(std::size_t worker, std::size_t operation) const;
+  [[nodiscard]] std::size_t slotBefore(std::size_t worker, std::size_t operation) const;
+  [[nodiscard]] std::optional<std::size_t> heldBy(std::size_t slot, Ns ready, bool message) const;
   [[nodiscard]] bool does(std::size_t worker, std::size_t operation) const;
   void add(const std::string& kind, std::size_t worker, Ns time);
   void walkOperations(std::size_t worker, std::size_t operation);
@@ -30,7 +32,30 @@ class Walk {
   ReplayPath path_;
 };
 
-bool Walk::isBefore(std::size_t operation) const { return job_.operations[operation].blocks; }
+OperationTurn Walk::turn(std::size_t worker, std::size_t operation) const {
+  return turnOf(job_, job_.operations[operation], worker % shape_.ranks);
+}
+
+/// After which an operation that is not before its row comes.
+std::size_t Walk::slotBefore(std::size_t worker, std::size_t operation) const {
+  const std::size_t rank = worker % shape_.ranks;
+  return worker / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] +
+         static_cast<std::size_t>(job_.operations[operation].after[rank]) - 1;
+}
+
+/// The operation within the row after a slot that its rank, or its message, waits for until then; nothing where the action itself ends
+/// then.
+std::optional<std::size_t> Walk::heldBy(std::size_t slot, Ns ready, bool message) const {
+  const std::size_t s = slot % shape_.slotsOfCopy();
+  const std::size_t worker = slot / shape_.slotsOfCopy() * shape_.ranks + shape_.copySlots[s].rank.index();
+  if (replay_.end[slot] == ready) return std::nullopt;
+  for (std::size_t k = shape_.within[s].size(); k-- > 0;) {
+    const auto o = static_cast<std::size_t>(shape_.within[s][k]);
+    const bool holds = !message || job_.operations[o].holdsMessage;
+    if (holds && does(worker, o) && replay_.operationEnd[worker * shape_.operations + o] == ready) return o;
+  }
+  return std::nullopt;
+}
 
 bool Walk::does(std::size_t worker, std::size_t operation) const {
   return job_.operations[operation].after[worker % shape_.ranks] >= 0 && times_.operations[worker * shape_.operations + operation] >= 0;
@@ -58,26 +83,31 @@ void Walk::walkOperations(std::size_t worker, std::size_t operation) {
     const std::size_t at = worker * shape_.operations + operation;
     add(kWaitKind, worker, times_.operationWaits[at]);
     const Ns ready = replay_.operationStart[at] - times_.operationWaits[at];
+    const OperationTurn own = turn(worker, operation);
     std::optional<std::size_t> previous;
     for (std::size_t o = 0; o < operation; ++o) {
-      if (isBefore(o) == isBefore(operation) && does(worker, o) && replay_.operationEnd[worker * shape_.operations + o] == ready)
-        previous = o;
+      const bool isOfTurn =
+          turn(worker, o) == own && (own != OperationTurn::Within || slotBefore(worker, o) == slotBefore(worker, operation));
+      if (isOfTurn && does(worker, o) && replay_.operationEnd[worker * shape_.operations + o] == ready) previous = o;
     }
     if (previous) {
       operation = *previous;
       continue;
     }
-    if (isBefore(operation)) return;
-    const std::size_t rank = worker % shape_.ranks, base = worker / shape_.ranks * shape_.slotsOfCopy();
-    const auto after = static_cast<std::size_t>(std::max(0, done.after[rank]));
-    const std::size_t slot = base + shape_.begin[rank] + after - 1;
-    return after > 0 && replay_.end[slot] == ready ? walkActions(slot) : walkBefore(worker, ready);
+    if (own == OperationTurn::Before) return;
+    if (done.after[worker % shape_.ranks] <= 0) return walkBefore(worker, ready);
+    const std::size_t slot = slotBefore(worker, operation);
+    if (replay_.end[slot] == ready) return walkActions(slot);
+    const std::optional<std::size_t> held = own == OperationTurn::After ? heldBy(slot, ready, false) : std::nullopt;
+    if (!held) return walkBefore(worker, ready);
+    operation = *held;
   }
 }
 
 void Walk::walkBefore(std::size_t worker, Ns ready) {
   for (std::size_t o = shape_.operations; o-- > 0;) {
-    if (isBefore(o) && does(worker, o) && replay_.operationEnd[worker * shape_.operations + o] == ready) return walkOperations(worker, o);
+    if (turn(worker, o) == OperationTurn::Before && does(worker, o) && replay_.operationEnd[worker * shape_.operations + o] == ready)
+      return walkOperations(worker, o);
   }
 }
 
@@ -91,16 +121,20 @@ void Walk::walkActions(std::size_t slot) {
     add(kWaitKind, worker, times_.waits[slot]);
     const Ns ready = replay_.start[slot] - times_.waits[slot];
     const bool isFirst = slot - base == shape_.begin[done.rank.index()];
-    if (!isFirst && replay_.end[slot - 1] == ready) {
+    if (!isFirst && replay_.next[slot - 1] == ready) {
+      if (const auto held = heldBy(slot - 1, ready, false)) return walkOperations(worker, *held);
       --slot;
       continue;
     }
     const std::size_t producer = base + static_cast<std::size_t>(std::max(0, done.producer));
     const Ns message = done.crosses ? times_.messages[slot] : 0;
-    if (done.producer < 0 || replay_.end[producer] + message != ready) return walkBefore(worker, ready);
+    const Ns left = done.crosses ? replay_.left[producer] : replay_.end[producer];
+    if (done.producer < 0 || left + message != ready) return walkBefore(worker, ready);
     add(std::string(letters(done.action.kind == ActionKind::Forward ? ActionKind::SendForward : ActionKind::SendBackward)), worker,
         message);
     slot = producer;
+    const JobShape::Slot& made = shape_.copySlots[producer - base];
+    if (const auto held = heldBy(producer, left, true)) return walkOperations(copy * shape_.ranks + made.rank.index(), *held);
   }
 }
 

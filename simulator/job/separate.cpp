@@ -34,32 +34,36 @@ struct GroupArrival {
 class Separator {
  public:
   Separator(const JobShape& shape, const Job& job, const StepSpans& spans, Ns first, JobStep& step)
-      : shape_(shape), job_(job), spans_(spans), step_(step), free_(shape.workers, first) {}
+      : shape_(shape), job_(job), spans_(spans), step_(step), free_(shape.workers, first), next_(spans.end) {}
   Slack run(const std::vector<NamedSpan>& operations);
 
  private:
-  void addOperation(std::size_t operation, const std::vector<const NamedSpan*>& spans);
+  void addOperation(std::size_t operation, OperationTurn turn, const std::vector<const NamedSpan*>& spans);
   void addActions(Slack& slack);
 
   const JobShape& shape_;
   const Job& job_;
   const StepSpans& spans_;
   JobStep& step_;
-  std::vector<Ns> free_;  ///< by worker: when it ended its last operation
+  std::vector<Ns> free_;   ///< by worker: when it ended its last operation
+  std::vector<Ns> begin_;  ///< by worker: when it ended those before its row
+  std::vector<Ns> next_;   ///< by slot: when its rank had also done the operations that the row holds for
 };
 
-void Separator::addOperation(std::size_t operation, const std::vector<const NamedSpan*>& spans) {
+void Separator::addOperation(std::size_t operation, OperationTurn turn, const std::vector<const NamedSpan*>& spans) {
   const JobOperation& done = job_.operations[operation];
+  const auto does = [&](std::size_t rank) { return done.after[rank] >= 0 && turnOf(job_, done, rank) == turn; };
+  const auto slotBefore = [&](std::size_t worker) {
+    const std::size_t rank = worker % shape_.ranks;
+    return worker / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + static_cast<std::size_t>(done.after[rank]) - 1;
+  };
   std::map<std::size_t, GroupArrival> groups;
   Ns allReady = 0;  // of all workers: as long as one still works the others' hosts are not late, for they meet again
   for (const NamedSpan* span : spans) {
     const std::size_t worker = span->worker.index(), rank = worker % shape_.ranks;
-    const std::int32_t after = done.after[rank];
-    if (after < 0) continue;
+    if (!does(rank)) continue;
     Ns ready = free_[worker];
-    if (after > 0)
-      ready = std::max(ready,
-                       spans_.end[worker / shape_.ranks * shape_.slotsOfCopy() + shape_.begin[rank] + static_cast<std::size_t>(after) - 1]);
+    if (done.after[rank] > 0) ready = std::max(ready, next_[slotBefore(worker)]);
     allReady = std::max(allReady, ready);
     auto [at, isNew] = groups.try_emplace(groupOf(shape_, job_, done.group, span->worker), GroupArrival{span->start, ready});
     at->second.started = std::max(at->second.started, span->start);
@@ -67,12 +71,13 @@ void Separator::addOperation(std::size_t operation, const std::vector<const Name
   }
   for (const NamedSpan* span : spans) {
     const std::size_t worker = span->worker.index();
-    if (done.after[worker % shape_.ranks] < 0) continue;
+    if (!does(worker % shape_.ranks)) continue;
     const GroupArrival& all = groups.at(groupOf(shape_, job_, done.group, span->worker));
     const std::size_t at = worker * shape_.operations + operation;
     step_.operations[at] = std::max<Ns>(0, span->end - all.started);
     step_.operationWaits[at] = std::max<Ns>(0, all.started - std::max(all.ready, allReady));
     free_[worker] = std::max(free_[worker], span->end);
+    if (turn == OperationTurn::Within) next_[slotBefore(worker)] = std::max(next_[slotBefore(worker)], span->end);
   }
 }
 
@@ -83,7 +88,7 @@ void Separator::addActions(Slack& slack) {
       const JobShape::Slot& slot = shape_.copySlots[s];
       step_.actions[i] = spans_.end[i] - spans_.start[i];
       const bool isFirst = s == shape_.begin[slot.rank.index()];
-      const Ns own = isFirst ? free_[copy * shape_.ranks + slot.rank.index()] : spans_.end[i - 1];
+      const Ns own = isFirst ? begin_[copy * shape_.ranks + slot.rank.index()] : next_[i - 1];
       step_.messages[i] = slot.crosses ? spans_.message[i] : kUnknownTime;
       Ns ready = own;
       if (slot.producer >= 0) {
@@ -115,14 +120,15 @@ Slack Separator::run(const std::vector<NamedSpan>& operations) {
   for (const NamedSpan& span : operations) {
     if (span.worker.value >= 0 && span.worker.index() < shape_.workers) byOperation[index.of(span)].push_back(&span);
   }
-  for (std::size_t o = 0; o < shape_.operations; ++o) {
-    if (job_.operations[o].blocks) addOperation(o, byOperation[o]);
-  }
+  const auto addAll = [&](OperationTurn turn) {
+    for (std::size_t o = 0; o < shape_.operations; ++o) addOperation(o, turn, byOperation[o]);
+  };
+  addAll(OperationTurn::Before);
+  begin_ = free_;
+  addAll(OperationTurn::Within);
   Slack slack(shape_.allSlots(), kUnknownTime);
   addActions(slack);
-  for (std::size_t o = 0; o < shape_.operations; ++o) {
-    if (!job_.operations[o].blocks) addOperation(o, byOperation[o]);
-  }
+  addAll(OperationTurn::After);
   return slack;
 }
 

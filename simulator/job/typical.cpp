@@ -149,8 +149,10 @@ TypicalTimes typicalTimes(const JobShape& shape, const Job& job) {
 }
 
 std::size_t slowestCopy(const JobShape& shape, const Job& job, const JobTimes& times) {
+  JobShape alone = shape;  // copies that wait for each other amid their rows end together
+  alone.hasWithin = false;
   JobReplay replay;
-  replayJob(shape, job, times, replay);
+  replayJob(alone, job, times, replay);
   std::vector<Ns> ends(shape.copies, 0);
   forSlots(shape, [&](std::size_t i, std::size_t, const JobShape::Slot&) {
     Ns& end = ends[i / shape.slotsOfCopy()];

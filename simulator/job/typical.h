@@ -24,7 +24,7 @@ struct TypicalTimes {
 /// kind. A wait that is never known is in the message before it. Cost: n log n.
 [[nodiscard]] TypicalTimes typicalTimes(const JobShape& shape, const Job& job);
 
-/// The copy whose actions end last with these times, for which the others wait; of several the first. Cost: a replay.
+/// The copy whose actions end last with these times where none waits for another; of several the first. Cost: a replay.
 [[nodiscard]] std::size_t slowestCopy(const JobShape& shape, const Job& job, const JobTimes& times);
 
 /// `usual times of pp8 (11 measured steps)`: where costs are from.

@@ -192,6 +192,11 @@ void ChromeReader::add(const PipelineLabel& label, Track track, Ns start, Ns dur
   const bool own = file_.tracks[track.index()].own;
   Span span{.rank = asRank(track), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = start + duration};
   if (own && message && event.to >= 0 && event.to < kMaxRanks) span.peer = Rank(static_cast<std::int32_t>(event.to));
+  if (!own && label.kind == SpanKind::ReduceGrad && event.category != "kernel" && !file_.tracks[track.index()].device) {
+    PipelineLabel ofRank = label;
+    ofRank.stage = Stage(-1);  // its thread, which does the rank's actions, holds for it
+    return addLabelled(ofRank, span, file_.spans);
+  }
   if (own) span.bytes = Bytes(std::clamp<std::int64_t>(event.bytes, 0, kMostBytes));
   addLabelled(label, span, file_.spans);
 }

@@ -8,7 +8,8 @@
 
 namespace pw {
 
-/// When a thread begins to wait in a backward: at the first pause in which a collective ends, and from which on it does next to nothing.
+/// When a thread begins to wait in a backward: at the first pause in which a collective ends, and from which on it does next to nothing;
+/// where it waits for nobody, as of the last replica to come, at the last pause in which one ends, or at the backward's end.
 std::optional<Ns> ReductionWaits::waitIn(const Span& span, const std::vector<Times>& collectives, const std::vector<Times>& operators) {
   constexpr std::int64_t kBusy = 10;  ///< a wait is this many times longer than what its thread does from its begin to the backward's end
   const auto first = std::ranges::upper_bound(collectives, span.start, {}, &Times::end);
@@ -30,7 +31,11 @@ std::optional<Ns> ReductionWaits::waitIn(const Span& span, const std::vector<Tim
     const auto ending = std::ranges::upper_bound(collectives, gap.start, {}, &Times::end);
     if (ending != collectives.end() && ending->end <= gap.end) return gap.start;
   }
-  return std::nullopt;
+  for (auto gap = gaps.rbegin(); gap != gaps.rend(); ++gap) {
+    const auto ending = std::ranges::upper_bound(collectives, gap->start, {}, &Times::end);
+    if (gap->start != span.start && ending != collectives.end() && ending->end <= gap->end) return gap->start;
+  }
+  return span.end;
 }
 
 void ReductionWaits::addOperator(std::int64_t process, std::int64_t thread, Ns start, Ns end) {

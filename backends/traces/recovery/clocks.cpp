@@ -46,6 +46,14 @@ using ShiftedBounds = std::array<Bounds, kStepShifts.size()>;
 
 bool agrees(const Bounds& b) { return b.firmLeast <= 0 && b.firmMost >= 0; }
 
+/// Of moves from `least` to `most` none, or where that is not among them the middle, or, where it is missing by less than they are apart,
+/// the nearest.
+Ns moveWithin(Ns least, Ns most) {
+  if (least <= 0 && most >= 0) return 0;
+  const Ns nearest = least > 0 ? least : most;
+  return abs(nearest) < most - least ? nearest : least / 2 + most / 2;
+}
+
 /// The first under which clocks agree, else the first that one move can satisfy.
 const Bounds& chosen(const ShiftedBounds& shifted) {
   const auto isBound = [](const Bounds& b) { return b.firmLeast != -kNone || b.firmMost != kNone; };
@@ -143,11 +151,7 @@ Ns Aligner::move(std::size_t from, std::size_t to) const {
   const bool below = b.least != -kNone, above = b.most != kNone;
   const bool agree = agrees(b);
   if (below && above) {
-    const Ns middle = b.least / 2 + b.most / 2;
-    if (agree) return 0;
-    if (b.least > b.most) return middle;
-    const Ns nearest = b.least > 0 ? b.least : b.most < 0 ? b.most : 0;
-    return abs(nearest) < b.most - b.least ? nearest : middle;
+    return agree ? Ns{0} : b.least > b.most ? b.least / 2 + b.most / 2 : moveWithin(b.least, b.most);
   }
   if (below && (!agree || -b.least / kFarApart > extent)) return b.least;
   if (above && (!agree || b.most / kFarApart > extent)) return b.most;
@@ -216,7 +220,7 @@ std::optional<Ns> replicaMove(const Turns& reference, const Turns& own) {
   const Bounds bounds = boundsWith(0);
   const bool below = bounds.least != -kNone, above = bounds.most != kNone;
   if (!below && !above) return std::nullopt;
-  if (below && above) return bounds.least <= bounds.most ? bounds.least / 2 + bounds.most / 2 : 0;
+  if (below && above) return bounds.least <= bounds.most ? moveWithin(bounds.least, bounds.most) : 0;
   return below ? std::max<Ns>(0, bounds.least) : above ? std::min<Ns>(0, bounds.most) : 0;
 }
 

@@ -126,7 +126,7 @@ TEST(TraceImport, ReadsATableOfSpans) {
 }
 
 TEST(TraceImport, ReadsLabelsOfTorchsRuntime) {
-  // Two ranks as processes. Messages go to the rank of the next (gradients: previous) stage.
+  // Two ranks as processes. Messages go to the rank of the next (gradients: previous) stage. A reduction holds the thread of its rank.
   const ImportedTrace result = importedText(traceOf(
       event("PP:0F0", 8, 10, 5) + "," + event("PP:0SEND_F0", 8, 15, 1) + "," + event("PP:1RECV_F0", 9, 10, 4) + "," +
       event("PP:1F0", 9, 16, 5) + "," + event("PP:1I0", 9, 21, 2) + "," + event("PP:1SEND_B0", 9, 23, 1) + "," + event("PP:1W0", 9, 24, 2) +
@@ -143,7 +143,7 @@ TEST(TraceImport, ReadsLabelsOfTorchsRuntime) {
       trace.spans,
       ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 5'000), wait, send, compute(1, SpanKind::Forward, 1, 0, 6'000, 11'000),
                   compute(1, SpanKind::BackwardInput, 1, 0, 11'000, 13'000), back, compute(0, SpanKind::Backward, 0, 0, 14'000, 23'000),
-                  compute(1, SpanKind::BackwardWeight, 1, 0, 14'000, 16'000), compute(0, SpanKind::ReduceGrad, 0, -1, 23'000, 24'000),
+                  compute(1, SpanKind::BackwardWeight, 1, 0, 14'000, 16'000), compute(0, SpanKind::ReduceGrad, -1, -1, 23'000, 24'000),
                   compute(0, SpanKind::Optimizer, -1, -1, 24'000, 26'000)));
   EXPECT_THAT(result.notes, testing::Contains(HasSubstr("UNSHARD, RESHARD")));
 }
