@@ -118,13 +118,32 @@ bool isLinear(const ModelGraph& graph, const Node& node, const std::vector<Value
   });
 }
 
-/// Part of a node's backward that is for parameters alone, where the engine leaves their gradients for W: all where no computed value needs
-/// a gradient, half where one does.
-double weightPart(const ModelGraph& graph, const Node& node, const std::vector<bool>& parameters, const std::vector<bool>& gradient) {
-  if (weightPartOf(graph, node, parameters, gradient) == WeightPart::None) return 0;
-  const auto reads = readsOf(node);
-  const bool inputs = std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return gradient[v.index()] && !parameters[v.index()]; });
-  return inputs ? 0.5 : 1;
+/// A node's backward, and the part of it that the engine leaves for W.
+struct BackwardTime {
+  Ns whole = 0, weight = 0;
+};
+
+/// Whether the operator is a product of two factors, of which each has a gradient of as much work as the product.
+bool hasTwoFactors(Work work) {
+  return work == Work::Product || work == Work::SummedProduct || work == Work::GroupedProduct || work == Work::TensorDot ||
+         work == Work::Convolution;
+}
+
+/// Of a product of two factors: a product for each that needs a gradient; where a trained summand alone needs one, the time `sum` of its
+/// sum.
+BackwardTime backwardOfProduct(const Node& node, const std::vector<bool>& parameters, const std::vector<bool>& gradient, bool leavesWeights,
+                               Ns forward, Ns sum) {
+  const auto named = [&](std::string_view name) { return std::ranges::count(node.inputs, name, &NamedArgument::name) > 0; };
+  const bool adds = named("mat1") || named("batch1") || named("mat");  // addmm and its like add to `self`
+  std::int64_t inputs = 0, weights = 0;
+  for (const NamedArgument& argument : node.inputs) {
+    const auto* id = std::get_if<ValueId>(&argument.value);
+    const bool isSummand = argument.name == "bias" || (adds && argument.name == "self");
+    if (id == nullptr || isSummand || !gradient[id->index()]) continue;
+    ++(parameters[id->index()] ? weights : inputs);
+  }
+  const Ns weight = weights > 0 ? weights * forward : leavesWeights || inputs == 0 ? sum : Ns(0);
+  return {inputs * forward + weight, leavesWeights ? weight : Ns(0)};
 }
 
 /// Memory of every node: forwards make their outputs; backwards make gradients where no other did, and free their output's and what was
@@ -307,8 +326,19 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     }
     cost.saved += kept.ofNode[n];
     if (trained) cost.saved += scores.back();  // the probabilities
-    if (trained) cost.backward = cost.flops > 0 ? 2 * cost.forward : kernelTime(cluster, type, 0, bytes, 1, node.target);
-    cost.weight = static_cast<Ns>(static_cast<double>(cost.backward) * weightPart(graph, node, parameters, gradient));
+    if (!trained) continue;
+    const BackwardTime backward = [&]() -> BackwardTime {
+      const bool leavesWeights = weightPartOf(graph, node, parameters, gradient) != WeightPart::None;
+      const Ns moving = kernelTime(cluster, type, 0, bytes, 1, node.target);
+      if (cost.flops > 0 && hasTwoFactors(operatorOf(node.target).work))
+        return backwardOfProduct(node, parameters, gradient, leavesWeights, cost.forward, moving);
+      const Ns whole = cost.flops > 0 ? 2 * cost.forward : moving;
+      const auto reads = readsOf(node);
+      const bool inputs = std::ranges::any_of(reads, [&](ValueId v) { return gradient[v.index()] && !parameters[v.index()]; });
+      return {whole, !leavesWeights ? Ns(0) : inputs ? whole / 2 : whole};
+    }();
+    cost.backward = backward.whole;
+    cost.weight = backward.weight;
   }
   MemoryEstimate(sizes, gradient, scores, kept).fill(profile.nodes);
   addLoss(profile, sizes, gradient, kept, loss ? *loss : defaultLoss(graph), cluster);

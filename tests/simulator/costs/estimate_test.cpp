@@ -93,9 +93,9 @@ TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
   const ModelGraph graph = b.done(b.op("mul", {view, mask}, "z"));
   const Profile p = estimate(graph, 3, cluster());
   // linear: 2·3·4·4 = 96 FLOPs at 0.5 · 1e9/s = 192 ns; it reads 48 + 64 and writes 48 bytes at 1 byte/ns = 160 ns.
-  // Its input needs no gradient, so all of its backward is W's, which needs the output's gradient, which is freed. The output is not kept:
-  // it is multiplied by what needs no gradient, and that is kept.
-  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 0, 96, 584, 48, 48, 0, -48, 0, 0, 0}));
+  // Its input needs no gradient, so its backward is one product, of the weight's, and all W's, which needs the output's gradient, which is
+  // freed. The output is not kept: it is multiplied by what needs no gradient, and that is kept.
+  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 192 + 100, 0, 0, 0, 96, 292, 48, 48, 0, -48, 0, 0, 0}));
   EXPECT_EQ(p.nodes[1], NodeCost{}) << "a view is free";
   EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 48, 0, 0, 0, 48, 0, -48, 0, 0, -48})) << "needs no gradient";
   EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 48, 0, 0, 0, 48 + 48, 48, 48 - 48, 0, 48}))
@@ -171,6 +171,38 @@ TEST(Estimate, LeavesHalfOfTheBackwardToWWhereInputAndWeightNeedGradients) {
   EXPECT_EQ(p.nodes[0].weight, p.nodes[0].backward);
   EXPECT_EQ(p.nodes[1].weight, p.nodes[1].backward / 2);
   EXPECT_EQ(p.nodes[1].heldForWeight, 2 * 48) << "its input and its output's gradient";
+}
+
+/// LoRA (2106.09685): x passes a trained layer, then y = x Wᵀ + (x Aᵀ) Bᵀ with W frozen. FLOPs in units of the layers' 2 · 3 · 4 · 4, as
+/// torch's FlopCounterMode counts them (tests/app/python/test_estimates.py).
+TEST(Estimate, CountsABackwardOnlyOfFactorsThatNeedGradients) {
+  GraphBuilder b;
+  const ValueId first = b.call("linear", {{"input", b.input("x")}, {"weight", b.parameter("first")}}, "h");
+  const ValueId frozen = b.call("linear", {{"input", first}, {"weight", b.parameter("w", "", false)}}, "frozen");
+  const ValueId down = b.call("linear", {{"input", first}, {"weight", b.parameter("a")}}, "down");
+  const ValueId up = b.call("linear", {{"input", down}, {"weight", b.parameter("b")}}, "up");
+  const ModelGraph graph = b.done(b.op("add", {frozen, up}, "y"));
+  const Profile p = estimate(graph, 3, cluster());
+  const Ns product = p.nodes[0].forward;
+  using Products = std::pair<Ns, Ns>;
+  const auto of = [&](Ns products, Ns weights) { return Products(products * product.value, weights * product.value); };
+  const auto productsOf = [&](std::size_t node) { return Products(p.nodes[node].backward, p.nodes[node].weight); };
+  EXPECT_EQ(productsOf(0), of(1, 1)) << "its input needs no gradient";
+  EXPECT_EQ(productsOf(1), of(1, 0)) << "frozen";
+  EXPECT_EQ(productsOf(2), of(2, 1));
+  EXPECT_EQ(productsOf(3), of(2, 1));
+}
+
+/// A trained bias beside a frozen weight is summed by one pass over memory, in W.
+TEST(Estimate, CountsASumForABiasAlone) {
+  GraphBuilder b;
+  const ValueId h = b.op("mul", {b.input("x"), b.parameter("scale")}, "h");
+  const ValueId bias = b.parameter("bias", "", true, shape({4}));
+  const ModelGraph graph = b.done(b.call("linear", {{"input", h}, {"weight", b.parameter("w", "", false)}, {"bias", bias}}, "y"));
+  const Profile p = estimate(graph, 3, cluster());
+  // It reads 48 + 64 + 16 bytes and writes 48, at 1 byte/ns, after a launch of 100 ns.
+  EXPECT_EQ(p.nodes[1].weight, 176 + 100);
+  EXPECT_EQ(p.nodes[1].backward, p.nodes[1].forward + 176 + 100);
 }
 
 TEST(Estimate, UsesThePeakOfTheOutputsType) {
