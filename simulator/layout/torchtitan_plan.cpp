@@ -15,6 +15,7 @@
 #include "simulator/costs/layer_chain.h"
 #include "simulator/job/job_costs.h"
 #include "simulator/layout/blocks.h"
+#include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
 #include "simulator/plan/plan_fits.h"
@@ -172,6 +173,17 @@ std::string placementName(const Plan& plan) {
                                pw::nameOf(kind)));
 }
 
+/// What other versions call these settings. `length`: tokens of a sample; 0: not known.
+std::string commentOf(const Plan& plan, std::int64_t length) {
+  const auto tokens = [&](std::int64_t samples) { return length > 0 ? fmt::format("={}", samples * length) : std::string(); };
+  return fmt::format(
+      "# Names of torchtitan 0.3. In 0.2 the head is \"output\" instead of \"lm_head\". After 0.3 sizes are in tokens:\n"
+      "# num_pp_microbatches={} instead of pipeline_parallel_microbatch_size, num_tokens_per_microbatch_per_dp_rank{} instead of\n"
+      "# local_batch_size, num_tokens_per_train_step{} instead of global_batch_size, max_context_length{} instead of seq_len.\n",
+      plan.schedule.microbatches, tokens(plan.microbatchSize),
+      tokens(std::int64_t{plan.replicas} * plan.schedule.microbatches * plan.microbatchSize), tokens(1));
+}
+
 void addNotes(TorchtitanPlan& result, const Plan& plan) {
   const auto recomputes = [](const StageSpec& stage) { return !stage.checkpoints.empty(); };
   if (std::ranges::any_of(plan.partition.stages, recomputes))
@@ -246,16 +258,21 @@ TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph, std::op
                       fmt::format("--parallelism.data_parallel_replicate_degree {}", plan.replicas),
                       fmt::format("--training.local_batch_size {}", local),
                       fmt::format("--training.global_batch_size {}", local * plan.replicas)};
+  const std::int64_t length = isLayerChain(graph) ? 0 : tokensPerSample(graph);
+  if (length > 0) result.arguments.push_back(fmt::format("--training.seq_len {}", length));
+  if (length == 0) result.notes.emplace_back("The length of a sequence is not known: set training.seq_len.");
   const DType precision = plan.profile.computing.precision;
   const bool lower = precision == DType::BFloat16 || precision == DType::Float8;
   result.arguments.push_back(fmt::format("--training.mixed_precision_param {}", lower ? "bfloat16" : "float32"));
-  result.python = fmt::format(
-      "parallelism=ParallelismConfig(\n    pipeline_parallel_degree={},\n    pipeline_parallel_schedule=\"{}\",\n"
-      "    pipeline_parallel_schedule_csv=\"schedule.csv\",\n    pipeline_parallel_microbatch_size={},\n"
-      "    module_fqns_per_model_part=[\n        {},\n    ],\n    data_parallel_replicate_degree={},\n),\n"
-      "training=TrainingConfig(\n    local_batch_size={},\n    global_batch_size={},\n    mixed_precision_param=\"{}\",\n),\n",
-      ranks, name, plan.microbatchSize, fmt::join(lists, ",\n        "), plan.replicas, local, local * plan.replicas,
-      lower ? "bfloat16" : "float32");
+  result.python =
+      commentOf(plan, length) +
+      fmt::format(
+          "parallelism=ParallelismConfig(\n    pipeline_parallel_degree={},\n    pipeline_parallel_schedule=\"{}\",\n"
+          "    pipeline_parallel_schedule_csv=\"schedule.csv\",\n    pipeline_parallel_microbatch_size={},\n"
+          "    module_fqns_per_model_part=[\n        {},\n    ],\n    data_parallel_replicate_degree={},\n),\n"
+          "training=TrainingConfig(\n    local_batch_size={},\n    global_batch_size={},\n{}    mixed_precision_param=\"{}\",\n),\n",
+          ranks, name, plan.microbatchSize, fmt::join(lists, ",\n        "), plan.replicas, local, local * plan.replicas,
+          length > 0 ? fmt::format("    seq_len={},\n", length) : "", lower ? "bfloat16" : "float32");
   addNotes(result, plan);
   return result;
 }

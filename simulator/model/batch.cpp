@@ -53,4 +53,14 @@ std::optional<BatchAxis> batchAxis(const ModelGraph& graph, ValueId id) {
   return axis;
 }
 
+std::int64_t tokensPerSample(const ModelGraph& graph) {
+  for (const ValueId input : graph.inputs) {
+    const auto& tensor = graph.value(input).tensor;
+    if (!tensor || (tensor->dtype != DType::Int64 && tensor->dtype != DType::Int32) || tensor->sizes.size() != 2) continue;
+    const std::optional<BatchAxis> axis = batchAxisBySize(graph, input);
+    if (axis && axis->rowsPerSample == 1) return tensor->sizes[1 - axis->dimension].hint;
+  }
+  return 0;
+}
+
 }  // namespace pw

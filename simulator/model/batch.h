@@ -32,4 +32,7 @@ struct BatchAxis {
 /// The same by sizes alone: `outer` is 1.
 [[nodiscard]] std::optional<BatchAxis> batchAxisBySize(const ModelGraph& graph, ValueId value);
 
+/// Tokens of a sample: the other dimension of the first input that has two, one of them the batch, and holds integers. 0: there is none.
+[[nodiscard]] std::int64_t tokensPerSample(const ModelGraph& graph);
+
 }  // namespace pw

@@ -21,6 +21,7 @@
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/uncertainty.h"
+#include "simulator/model/batch.h"
 #include "simulator/plan/excess.h"
 #include "simulator/plan/one_rank.h"
 #include "simulator/report/lower_bound.h"
@@ -34,15 +35,6 @@ QLabel* figure(const QString& name) {
   label->setWordWrap(true);
   label->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   return label;
-}
-
-/// Elements of the first integer input per sample: tokens, where a model reads them.
-std::int64_t tokensPerSample(const ModelGraph& graph) {
-  for (const ValueId id : graph.inputs) {
-    const auto& tensor = graph.value(id).tensor;
-    if (tensor && tensor->dtype == DType::Int64 && tensor->sizes.size() == 2) return tensor->sizes[1].hint;
-  }
-  return 0;
 }
 
 }  // namespace

@@ -233,11 +233,16 @@ TEST(Export, WritesAPlanForTorchtitan) {
   const std::string arguments = contentOf(folder.file("titan/arguments.txt"));
   for (const char* line : {"--parallelism.pipeline_parallel_degree 2\n", "--parallelism.pipeline_parallel_schedule ZBVZeroBubble\n",
                            "--parallelism.pipeline_parallel_microbatch_size 2\n", "--training.local_batch_size 8\n",
-                           "--training.mixed_precision_param bfloat16\n"})
+                           "--training.seq_len 32\n", "--training.mixed_precision_param bfloat16\n"})
     EXPECT_TRUE(contains(arguments, line)) << arguments;
   EXPECT_TRUE(contains(arguments, "module_fqns_per_model_part tok_embeddings,layers.0")) << arguments;
   EXPECT_TRUE(contains(arguments, ",norm,lm_head\n")) << arguments;
-  EXPECT_TRUE(contains(contentOf(folder.file("titan/config.py")), "pipeline_parallel_schedule=\"ZBVZeroBubble\"")) << outcome.out;
+  const std::string config = contentOf(folder.file("titan/config.py"));
+  // 2 samples of 32 tokens in a microbatch, 4 of them on each of 2 replicas.
+  for (const char* line :
+       {"pipeline_parallel_schedule=\"ZBVZeroBubble\"", "    seq_len=32,\n", "# Names of torchtitan 0.3.", "num_pp_microbatches=4 ",
+        "num_tokens_per_microbatch_per_dp_rank=64 ", "num_tokens_per_train_step=512 ", "max_context_length=32 "})
+    EXPECT_TRUE(contains(config, line)) << line << config;
 }
 
 TEST(Export, SaysWhatIsWrongWithACall) {

@@ -65,7 +65,7 @@ def parse(folder):
     parser.add_argument("--parallelism.pipeline_parallel_schedule", dest="schedule")
     parser.add_argument("--parallelism.pipeline_parallel_schedule_csv", dest="csv")
     parser.add_argument("--parallelism.module_fqns_per_model_part", dest="modules", nargs="*", type=lambda text: text.split(","))
-    for name in ("local_batch_size", "global_batch_size"):
+    for name in ("local_batch_size", "global_batch_size", "seq_len"):
         parser.add_argument(f"--training.{name}", dest=name, type=int)
     parser.add_argument("--training.mixed_precision_param", dest="precision")
     with open(os.path.join(folder, "arguments.txt"), encoding="utf-8") as file:
