@@ -34,6 +34,10 @@ Schedule lowered(const LowerOptions& o, const Subject& subject) {
 
 int runLower(const LowerOptions& o) {
   if (o.minimiseWaits && o.lowered) throw UsageError("--minimise-waits places receives itself; omit --lowered");
+  if (!o.minimiseWaits && (hasTimes(o.subject) || !o.subject.layers.empty()))
+    throw UsageError(
+        "only --minimise-waits looks at times; add it, or omit --forward, --backward, --input, --weight, --latency, --transfer and "
+        "--layers");
   const Subject subject = subjectOf(o.subject);
   const std::string csv = toCsv(lowered(o, subject));
   if (o.out.empty())

@@ -240,7 +240,8 @@ SensitivityReport sensitivityOf(const PlannedModel& planned, const PlanArguments
   SensitivityReport report = pw::sensitivityOf(plan.schedule, planned.costs, Sending::Overlapped, o.sensitivity);
   OrderWatch watch(o.plan.how.progressStyle);
   ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
-  const OrderEffort effort{.seconds = o.plan.seconds, .threads = kOrderThreads, .shouldContinue = watch.shouldContinue()};
+  const OrderEffort effort{
+      .seconds = o.plan.seconds.value_or(OrderEffort().seconds), .threads = kOrderThreads, .shouldContinue = watch.shouldContinue()};
   if (const auto limit = limitSensitivity(planned.request, model, plan.schedule, o.sensitivity, effort)) report.limits.push_back(*limit);
   watch.end();
   return report;
@@ -315,7 +316,7 @@ void declareStages(CLI::App& sub, PlanOptions& o) {
       ->option_text("NAME,...");
   sub.add_flag("--same-splits", o.sameSplits,
                "Cut all replicas alike, also where their ranks differ and splits of their own would be faster");
-  addChoice(sub, "--balance", o.balance, "What to balance if no splits are named");
+  addChoice(sub, "--balance", o.balance, "What to balance if no splits are named (default: time, where the model has no marks of its own)");
 }
 
 /// Where costs come from, memory, and what the training adds to both.

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "app/cli/commands.h"
 #include "app/cli/options/numbers.h"
@@ -31,7 +32,8 @@ struct ProfileArguments {
   std::vector<std::string> models;
   std::string cluster, out, loss;
   MeasureOptions how;
-  int ranks = 1, depth = 3;
+  int ranks = 0;  ///< 0: not given, 1
+  std::optional<int> depth;
   std::int64_t microbatch = 0;
   bool json = false, quiet = false;
 };
@@ -130,8 +132,13 @@ Profile measure(const ProfileArguments& o, const ModelGraph& graph, const RankEn
 }
 
 int runProfile(ProfileArguments& o) {
+  if (!o.cluster.empty()) refuseBesideEstimate(o.how, o.ranks);
+  if (o.json && o.quiet) throw UsageError("--json prints what --quiet leaves out; omit one of them.");
+  if (o.depth && (o.json || o.quiet)) throw UsageError("--depth is of the table of modules; omit it, or --json and --quiet.");
   refuseWhatCannotMeasure(o.how, o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const auto environment = rankEnvironment();
+  if (environment && o.ranks > 0 && o.ranks != environment->worldSize)
+    throw UsageError(fmt::format("--ranks is {}, but WORLD_SIZE of this job is {}; omit --ranks.", o.ranks, environment->worldSize));
   if (o.how.device && std::holds_alternative<OnGpu>(*o.how.device) && (o.ranks > 1 || (environment && environment->worldSize > 1))) {
     throw UsageError(
         fmt::format("--device {} names a single GPU, but several processes need one each; use --device cuda.", nameOf(*o.how.device)));
@@ -160,7 +167,7 @@ int runProfile(ProfileArguments& o) {
   if (o.json) {
     print(toJson(profile) + "\n");
   } else {
-    printModules(graph, profile, o.depth);
+    printModules(graph, profile, o.depth.value_or(3));
     if (!o.out.empty()) print(fmt::format("Written to {}.\n", o.out));
   }
   return kYes;
@@ -185,7 +192,7 @@ Command addProfile(CLI::App& app) {
   sub->add_option("--estimate", o->cluster, "Estimate costs from FLOPs and bytes for a cluster preset or file instead of measuring")
       ->option_text("CLUSTER");
   sub->add_option("--out", o->out, "Write the profile here (JSON)")->option_text("FILE");
-  sub->add_option("--depth", o->depth, "Depth of the module table")->check(wholeFrom(0, 1000))->option_text("N");
+  sub->add_option("--depth", o->depth, "Depth of the module table (default: 3)")->check(wholeFrom(0, 1000))->option_text("N");
   addProgress(*sub, o->how.progressStyle);
   sub->add_flag("--json", o->json, "Print the profile as JSON");
   sub->add_flag("--quiet", o->quiet, "Print nothing");

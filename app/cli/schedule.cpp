@@ -26,9 +26,9 @@ struct ScheduleOptions {
   std::string name;
   ShapeOptions shape;
   std::optional<Lowering> lowered;
-  Letters letters = Letters::Torch;
+  std::optional<Letters> letters;
   std::string costs;
-  double seconds = 2;
+  std::optional<double> seconds;
   std::string out;
 };
 
@@ -64,15 +64,19 @@ std::optional<Schedule> orderFor(const ScheduleOptions& options, OrderWatch& wat
 
 int runSchedule(const ScheduleOptions& options) {
   if (options.name == "list") {
-    if (options.shape.given()) throw UsageError("schedule list shows all schedules; omit the other options");
+    const bool given =
+        options.shape.given() || options.lowered || options.letters || !options.costs.empty() || options.seconds || !options.out.empty();
+    if (given) throw UsageError("schedule list shows all schedules; omit the other options");
     print(listText());
     return kYes;
   }
+  if (options.seconds && options.costs.empty())
+    throw UsageError("--seconds is how long the order of a schedule made for costs is searched; add --costs, or omit it");
   OrderWatch watch(ProgressStyle::Automatic);
   const std::optional<Schedule> compute = options.costs.empty() ? generateFrom(options.name, options.shape) : orderFor(options, watch);
   if (!compute) return complain(options.costs + " has a limit that does not hold one microbatch; simulate --schedule auto says which", kNo);
   const Schedule schedule = options.lowered ? lower(*compute, *options.lowered) : *compute;
-  const std::string csv = toCsv(schedule, options.letters);
+  const std::string csv = toCsv(schedule, options.letters.value_or(Letters::Torch));
   if (options.out.empty())
     print(csv);
   else

@@ -227,6 +227,9 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 int runSimulate(const SimulateOptions& options) {
   if (options.noOverlap && options.runtime != Runtime::Megatron)
     throw UsageError("--no-overlap-p2p-communication is an argument of Megatron; add --runtime megatron, or omit it");
+  if (options.json && options.text) throw UsageError("--json prints one document, and --text a drawing; omit one of them");
+  if (options.receives && options.runtime != Runtime::Torch)
+    throw UsageError("--receives says what posted receives of torch's runtime do; add --runtime torch, or omit it");
   OrderWatch watch(options.progressStyle);
   SubjectOptions subjectOptions = options.subject;
   subjectOptions.shouldContinue = watch.shouldContinue();
@@ -251,7 +254,9 @@ int runSimulate(const SimulateOptions& options) {
     sensitivity = sensitivityOf(predicted.rows, subject.costs, sending, options.sensitivity);
     if (subject.sought && sending == Sending::Overlapped) {
       OrderWatch limitWatch(options.progressStyle);
-      const OrderEffort effort{.seconds = options.subject.seconds, .threads = kOrderThreads, .shouldContinue = limitWatch.shouldContinue()};
+      const OrderEffort effort{.seconds = options.subject.seconds.value_or(OrderEffort().seconds),
+                               .threads = kOrderThreads,
+                               .shouldContinue = limitWatch.shouldContinue()};
       sensitivity.limits = limitSensitivity(*subject.sought, subject.certificate->time, options.sensitivity, effort);
       limitWatch.end();
     }

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "backends/resources/resources.h"
 #include "engine/planning/inspection.h"
 #include "engine/planning/layer_costs.h"
+#include "engine/planning/limits.h"
 #include "engine/planning/measure.h"
 #include "engine/planning/plan_model.h"
 #include "schedules/error.h"
@@ -65,8 +67,10 @@ void bindModelOptions(py::module_& m) {
       .def_readwrite("replicas", &PlanOptions::replicas)
       .def_readwrite("splits", &PlanOptions::splits)
       .def_property(
-          "balance", [](const PlanOptions& o) { return nameOf(o.balance); },
-          [](PlanOptions& o, const std::string& name) { o.balance = valueFor<Balance>("balance", name); })
+          "balance", [](const PlanOptions& o) { return o.balance ? std::optional(nameOf(*o.balance)) : std::nullopt; },
+          [](PlanOptions& o, const std::optional<std::string>& name) {
+            o.balance = name ? std::optional(valueFor<Balance>("balance", *name)) : std::nullopt;
+          })
       .def_readwrite("profile", &PlanOptions::profile)
       .def_readwrite("profile_at_hand", &PlanOptions::profileAtHand)
       .def_readwrite("cluster", &PlanOptions::cluster)
@@ -110,12 +114,14 @@ Plan planned(PlanOptions options) {
 
 Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& how,
                  const std::string& loss, const std::string& cluster) {
+  requireWhole("--ranks", ranks, 0, kMostPlanRanks);
+  if (!cluster.empty()) refuseBesideEstimate(how, ranks);
   refuseWhatCannotMeasure(how, cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const ModelGraph graph = loadModel(models);
   requireOperators(graph);
   if (microbatch == 0) microbatch = exportedBatch(graph);
   if (!cluster.empty()) return estimateFor(graph, microbatch, loadCluster(cluster), how, lossNamed(loss, graph));
-  return measureWithRanks(models, microbatch, ranks, how, lossNamed(loss, graph), &warn);
+  return measureWithRanks(models, microbatch, std::max(1, ranks), how, lossNamed(loss, graph), &warn);
 }
 
 std::string inspected(const std::vector<std::string>& models, std::int64_t microbatch) {

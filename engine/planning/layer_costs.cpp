@@ -20,6 +20,8 @@ void requireOperators(const ModelGraph& graph) {
 
 Profile layerCosts(const ModelGraph& chain, const LayerOptions& options) {
   if (options.hasProfile) throw UsageError(fmt::format("Layer table {} has its own costs; omit --profile.", chain.name));
+  if (!options.loss.empty()) throw UsageError(fmt::format("Layer table {} has no outputs to take a loss of; omit --loss.", chain.name));
+  if (!options.how.libraries.empty()) throw UsageError(fmt::format("Layer table {} has no operators; omit --load-library.", chain.name));
   const auto says = [](const Node& layer) { return keptIfRecomputed(layer).has_value(); };
   if (options.recomputes && std::ranges::none_of(chain.nodes, says)) {
     throw UsageError(

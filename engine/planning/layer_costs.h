@@ -15,6 +15,7 @@ struct LayerOptions {
   bool hasProfile = false;      ///< refused
   bool recomputes = false;      ///< certain layers or all; refused where the table does not say what is kept then
   std::int64_t microbatch = 0;  ///< samples; 0: the table's own, and nothing else is taken
+  std::string loss;             ///< refused: the table has no outputs
   MeasureOptions how;           ///< nothing is measured
 };
 

@@ -21,7 +21,7 @@ namespace pw {
 Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
   if (!isLayerTableName(o.layers)) throw UsageError(fmt::format("{} is not a layer table; give a .json or .csv file", o.layers));
   const ModelGraph graph = loadModel({o.layers});
-  const Profile profile = layerCosts(graph, {o.cluster, false, false, 0, {}});
+  const Profile profile = layerCosts(graph, {o.cluster, false, false, 0, {}, {}});
   const int stages = shapeOf(schedule).stages;
   PlanOptions places;
   places.splits = o.splits;

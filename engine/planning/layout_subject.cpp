@@ -40,7 +40,7 @@ void settleShape(const LayoutOptions& o, ExaminedLayout& result) {
 
 Subject subjectOf(const LayoutOptions& o, const Schedule& schedule, const LaidOutTable& laidOut) {
   const ModelGraph graph = chainOf(laidOut.table, o.table);
-  const Profile profile = layerCosts(graph, {o.cluster, false, false, 0, {}});
+  const Profile profile = layerCosts(graph, {o.cluster, false, false, 0, {}, {}});
   PlanRequest request;
   request.microbatch = profile.microbatch;
   for (const std::size_t begin : laidOut.begins) request.begins.emplace_back(begin);

@@ -67,6 +67,11 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   if (!why.empty()) throw UsageError(fmt::format("--device {} needs that GPU. {}{}", nameOf(*o.device), why, cure));
 }
 
+void refuseBesideEstimate(const MeasureOptions& o, int ranks) {
+  if (ranks > 0 || !o.libraries.empty())
+    throw UsageError("An estimate starts no processes and computes nothing; omit --ranks and --load-library.");
+}
+
 Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options,
                     const Loss& loss) {
   return estimate(graph, microbatch, cluster, options.precision, options.attention, loss);

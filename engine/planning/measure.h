@@ -49,6 +49,8 @@ enum class CostsFrom : std::uint8_t { Measuring, Profile, Cluster };
 /// Throws UsageError if the device cannot be used here, another option needs a GPU, or nothing is measured, so that the
 /// options have no effect.
 void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
+/// Throws UsageError for what an estimate alone, without a plan, makes no use of. `ranks`: 0 where not given.
+void refuseBesideEstimate(const MeasureOptions& options, int ranks);
 /// CUDA's number of the GPU, the first of several; nothing for CPUs.
 [[nodiscard]] std::optional<int> gpuNumber(const MeasureOptions& options);
 

@@ -111,7 +111,7 @@ CostsFrom costsFrom(const PlanOptions& o) {
 
 LayerOptions layersOfPlan(const PlanOptions& o) {
   const bool recomputes = !std::holds_alternative<RecomputeNone>(o.recompute) && !std::holds_alternative<RecomputeAuto>(o.recompute);
-  return {o.cluster, o.profileAtHand || !o.profile.empty(), recomputes, o.microbatch, o.how};
+  return {o.cluster, o.profileAtHand || !o.profile.empty(), recomputes, o.microbatch, o.loss, o.how};
 }
 
 Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_t microbatch, int ranks, const Tell& tell) {
@@ -164,7 +164,12 @@ void requirePlanInRange(const PlanOptions& o) {
   requireWhole("--replicas", o.replicas, 1, kMaxReplicas);
   requireWhole("--threads", o.how.threads, 0, kMostThreads);
   requireNumber("--momentum", o.optimizer.momentum, 0, 1);
-  requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
+  if (o.seconds) requireNumber("--seconds", *o.seconds, kShortestOrderSearch, kLongestOrderSearch);
+  if (o.seconds && madeSchedule(o.schedule) == nullptr) {
+    throw UsageError(
+        fmt::format("--seconds is how long an order is searched, and {} has its own; omit it, or use --schedule auto.", o.schedule));
+  }
+  if (o.balance && !o.splits.empty()) throw UsageError("--split says where stages begin; omit it or --balance.");
 }
 
 /// Batch and microbatch of each other, where one was not given.
@@ -174,11 +179,14 @@ void settleBatch(PlanOptions& o, const ModelGraph& graph) {
   o.microbatch = sizes.microbatch;
 }
 
+OrderEffort planEffort(const PlanOptions& o) {
+  return {.seconds = o.seconds.value_or(OrderEffort().seconds), .threads = kOrderThreads, .shouldContinue = o.shouldContinue};
+}
+
 /// Rows and costs of the plan: of its schedule, or of an order made for its costs.
 MadeOrder scheduled(const PlannedModel& planned, ModelCosts& model, const Schedule& schedule) {
   if (madeSchedule(planned.options.schedule) != nullptr)
-    return makeOrder(planned.request, model, shapeOf(schedule).stages,
-                     {.seconds = planned.options.seconds, .threads = kOrderThreads, .shouldContinue = planned.options.shouldContinue});
+    return makeOrder(planned.request, model, shapeOf(schedule).stages, planEffort(planned.options));
   MadeOrder given{planRows(schedule, planned.request.replicas, planned.request.rankOrder), {}, std::nullopt};
   CompiledRows compiled(given.rows);
   given.priced = price(planned.request, model, compiled);
@@ -188,8 +196,8 @@ MadeOrder scheduled(const PlannedModel& planned, ModelCosts& model, const Schedu
 /// Whether the splits are ours to choose: balanced ones by time.
 bool choosesSplits(const PlannedModel& planned) {
   const PlanOptions& o = planned.options;
-  const bool marked = !planned.graph.splitMarkers.empty() && planned.request.begins == planned.graph.splitMarkers;
-  return o.splits.empty() && !marked && o.balance == Balance::Time;
+  const bool marked = !o.balance && !planned.graph.splitMarkers.empty() && planned.request.begins == planned.graph.splitMarkers;
+  return o.splits.empty() && !marked && o.balance.value_or(Balance::Time) == Balance::Time;
 }
 
 /// Splits for the memory limits, where they are ours to choose: those that fit where balanced ones do not; for a schedule made for costs
@@ -200,8 +208,7 @@ void moveToFit(PlannedModel& planned, const Schedule& schedule) {
   if (!choosesSplits(planned)) return;
   const Schedule rows = planRows(schedule, planned.request.replicas, planned.request.rankOrder);
   planned.request.begins =
-      splitsWithinLimits(planned.request, planned.graph, std::make_shared<const Profile>(planned.profile), rows, balanced,
-                         {.seconds = o.seconds, .threads = kOrderThreads, .shouldContinue = o.shouldContinue});
+      splitsWithinLimits(planned.request, planned.graph, std::make_shared<const Profile>(planned.profile), rows, balanced, planEffort(o));
   planned.movedToFit = planned.request.begins != balanced;
 }
 
@@ -255,8 +262,8 @@ std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, 
       throw UsageError("Two of the split names denote the same place; name each place once.");
     return begins;
   }
-  if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
-  return balancedSplits(graph, profile, stages, o.balance, stageSpeeds(profile, placement, o.replicas));
+  if (!o.balance && static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
+  return balancedSplits(graph, profile, stages, o.balance.value_or(Balance::Time), stageSpeeds(profile, placement, o.replicas));
 }
 
 std::string tooLargeSentence(const PlannedModel& planned) {

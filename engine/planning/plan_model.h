@@ -20,7 +20,7 @@ namespace pw {
 struct PlanOptions {
   std::vector<std::string> models;                     ///< archives, several where each stage was exported on its own; or a layer table
   std::string schedule = "1f1b";                       ///< a name, also `auto`, or a CSV file
-  double seconds = 2;                                  ///< how long the order of `auto` is searched
+  std::optional<double> seconds;                       ///< how long the order of `auto` is searched; nothing: 2
   std::function<bool(double share)> shouldContinue{};  ///< then: as of `OrderEffort`
   int ranks = 0;                ///< 0: split points + 1, else those of a job, else one per GPU where there are several, else one per core
   int chunks = 0;               ///< stages per rank; 0: as the schedule usually has
@@ -30,7 +30,7 @@ struct PlanOptions {
   int replicas = 1;             ///< data-parallel copies of the pipeline
   bool sameSplits = false;      ///< for all replicas, also where they would be faster with their own
   std::vector<std::string> splits;       ///< where stages begin: `blocks.2`, `blocks.1:end`, `@node`
-  Balance balance = Balance::Time;       ///< what is balanced without `splits`
+  std::optional<Balance> balance;        ///< what is balanced without `splits`; nothing: time, where the model has no marks
   std::string profile;                   ///< file
   std::optional<Profile> profileAtHand;  ///< instead of a file
   std::string cluster;                   ///< preset or file; with a profile, only its ranks and links; without both, costs are measured
@@ -64,8 +64,8 @@ struct PlannedModel {
   std::vector<std::string> notes;        ///< of the job that is planned anew: what its traces lack
 };
 
-/// Where stages begin: the options' splits by name, else the marks in the model, else balanced (`planModel` moves those that do not fit).
-/// Throws UsageError for unknown names. `placement`: of the stages, whose ranks may differ in speed.
+/// Where stages begin: the options' splits by name, else the marks in the model unless a balance is given, else balanced (`planModel` moves
+/// those that do not fit). Throws UsageError for unknown names. `placement`: of the stages, whose ranks may differ in speed.
 [[nodiscard]] std::vector<NodeId> chooseSplits(const PlanOptions& options, const ModelGraph& graph, const Profile& profile,
                                                const Placement& placement);
 

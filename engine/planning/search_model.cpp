@@ -61,7 +61,7 @@ Profile withTopology(Profile profile, const Cluster& cluster) {
 }
 
 LayerOptions layersOfSearch(const SearchOptions& o) {
-  return {o.cluster, !o.profiles.empty() || !o.profilesAtHand.empty(), false, o.microbatch, o.how};
+  return {o.cluster, !o.profiles.empty() || !o.profilesAtHand.empty(), false, o.microbatch, o.loss, o.how};
 }
 
 /// Costs of a layer table, estimated for a cluster, from the given profiles, or measured here at each size.
@@ -181,6 +181,7 @@ SearchedModel prepared(SearchOptions options) {
     const bool given = !o.profiles.empty() || !o.profilesAtHand.empty();
     refuseWhatCannotMeasure(o.how, given ? CostsFrom::Profile : o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   }
+  static_cast<void>(libraryPaths(o.how.libraries));  // of the plan that is written
   result.space = spaceOf(o);
   result.space.base.loss = lossNamed(o.loss, result.graph);
   return result;

@@ -90,7 +90,17 @@ Schedule scheduleOf(const SubjectOptions& o, const ShapeOptions& shape) {
   return o.csv.empty() ? generateFrom(o.schedule, shape) : readSchedule(o.csv, o.letters.value_or(Letters::Torch));
 }
 
+/// Throws UsageError for times of what the schedule does not have.
+void refuseTimesWithoutUse(const Schedule& schedule, const SubjectOptions& o) {
+  const std::string& name = o.schedule.empty() ? schedule.name : o.schedule;
+  if (!o.overlap.empty() && !holds(schedule, [](const Action& a) { return a.overlapsNext; }))
+    throw UsageError(fmt::format("the schedule {} has no slots; omit --overlap", name));
+  if ((!o.load.empty() || !o.store.empty()) && !schedule.lockstep)
+    throw UsageError(fmt::format("--load and --store are for lockstep schedules, and {} is none; omit them", name));
+}
+
 Subject withTimes(Schedule schedule, const SubjectOptions& o) {
+  refuseTimesWithoutUse(schedule, o);
   Subject subject;
   subject.schedule = std::move(schedule);
   SyntheticCosts costs{durations(o.forward),   durations(o.backward),   durations(o.input),  durations(o.weight),
@@ -164,12 +174,6 @@ void setLiveLimits(Subject& subject, const std::vector<int>& limits) {
   subject.liveLimits = limits.size() == ranks ? limits : std::vector<int>(ranks, limits.front());
 }
 
-bool hasTimes(const SubjectOptions& o) {
-  const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap,
-                                              &o.latency, &o.transfer, &o.load,  &o.store};
-  return std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
-}
-
 /// Whether the times are those of a job.
 bool isFromJob(const SubjectOptions& o) { return o.job != nullptr || !o.costsFrom.empty(); }
 
@@ -208,6 +212,16 @@ Subject limited(Subject subject, const SubjectOptions& o) {
   return subject;
 }
 
+/// Likewise, where the schedule is not made for the costs.
+Subject asGiven(Subject subject, const SubjectOptions& o) {
+  if (o.seconds) {
+    const std::string& name = subject.schedule.name;
+    throw UsageError(
+        fmt::format("--seconds is how long an order is searched, and {} has its own; omit it, or use the schedule auto", name));
+  }
+  return limited(std::move(subject), o);
+}
+
 // ---- Schedules made for costs----------------------------------------------------------------------------------------
 
 Schedule serialFor(const ProblemFile& problem, const SubjectOptions& o) {
@@ -221,11 +235,11 @@ Schedule serialFor(const ProblemFile& problem, const SubjectOptions& o) {
 void refuseOptionsOfFamilies(const SubjectOptions& o) {
   if (o.shape.strict || o.shape.group > 0)
     throw UsageError(fmt::format("{} is not one of torch's or Megatron's schedules; omit --strict and --group", o.schedule));
-  requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
+  if (o.seconds) requireNumber("--seconds", *o.seconds, kShortestOrderSearch, kLongestOrderSearch);
 }
 
 OrderEffort effortOf(const SubjectOptions& o) {
-  return {.seconds = o.seconds, .threads = kOrderThreads, .shouldContinue = o.shouldContinue};
+  return {.seconds = o.seconds.value_or(OrderEffort().seconds), .threads = kOrderThreads, .shouldContinue = o.shouldContinue};
 }
 
 /// What an order is sought for in place of the subject's. `ifRecomputed`: of a problem file.
@@ -270,7 +284,6 @@ Subject orderedWithoutProblem(const SubjectOptions& o) {
   requireWhole("--microbatches", o.shape.microbatches, 1, kMaxMicrobatches);
   const int chunks = std::max(1, o.shape.chunks);
   requireWhole("--chunks", chunks, 1, kMaxStages / o.shape.ranks);
-  if (!o.overlap.empty()) throw UsageError(fmt::format("the schedule {} has no slots; omit --overlap", o.schedule));
   refuseOptionsOfFamilies(o);
   const Shape shape{o.shape.ranks, o.shape.ranks * chunks, o.shape.microbatches};
   std::vector<Subject> subjects;
@@ -290,6 +303,12 @@ Subject orderedWithoutProblem(const SubjectOptions& o) {
 
 }  // namespace
 
+bool hasTimes(const SubjectOptions& o) {
+  const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap,
+                                              &o.latency, &o.transfer, &o.load,  &o.store};
+  return std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
+}
+
 Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   constexpr Ns kSecond = 1'000'000'000;
   if (hasTimes(o) || !o.costs.empty() || !o.layers.empty() || isFromJob(o) || !o.costsFromSteps.empty()) {
@@ -306,15 +325,15 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   subject.uncertainty = plan.profile.uncertainty;
   subject.usefulTime = flopUtilisation(plan, kSecond) * static_cast<double>(kSecond);
   if (asPlanned) subject.certificate = plan.certificate;
-  return limited(std::move(subject), o);
+  return asGiven(std::move(subject), o);
 }
 
 Subject subjectOf(Schedule schedule, const SubjectOptions& o) {
   refuseTimesBesideCosts(o);
-  if (isFromJob(o)) return limited(jobSubject(std::move(schedule), o), o);
-  if (!o.layers.empty()) return limited(layerSubject(std::move(schedule), o), o);
-  if (o.costs.empty()) return limited(withTimes(std::move(schedule), o), o);
-  return limited(withProblem(std::move(schedule), parseProblem(readAs(FileKind::Problem, o.costs), o.costs), o), o);
+  if (isFromJob(o)) return asGiven(jobSubject(std::move(schedule), o), o);
+  if (!o.layers.empty()) return asGiven(layerSubject(std::move(schedule), o), o);
+  if (o.costs.empty()) return asGiven(withTimes(std::move(schedule), o), o);
+  return asGiven(withProblem(std::move(schedule), parseProblem(readAs(FileKind::Problem, o.costs), o.costs), o), o);
 }
 
 Subject subjectOf(const SubjectOptions& o) {
@@ -334,13 +353,13 @@ Subject subjectOf(const SubjectOptions& o) {
     if (isFromJob(o)) shaped.shape = jobShape(o);
     return orderedWithoutProblem(shaped);
   }
-  if (isFromJob(o)) return limited(jobSubject(o), o);
-  if (!o.layers.empty()) return limited(layerSubject(scheduleOf(o, o.shape), o), o);
-  if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);
+  if (isFromJob(o)) return asGiven(jobSubject(o), o);
+  if (!o.layers.empty()) return asGiven(layerSubject(scheduleOf(o, o.shape), o), o);
+  if (o.costs.empty()) return asGiven(withTimes(scheduleOf(o, o.shape), o), o);
   const ProblemFile problem = parseProblem(readAs(FileKind::Problem, o.costs), o.costs);
   if (madeSchedule(o.schedule) != nullptr) return orderedFor(problem, o);
   Schedule schedule = scheduleFor(problem, o);
-  return limited(withProblem(std::move(schedule), problem, o), o);
+  return asGiven(withProblem(std::move(schedule), problem, o), o);
 }
 
 }  // namespace pw

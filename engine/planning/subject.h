@@ -39,7 +39,7 @@ struct SubjectOptions {
   std::string memoryLimit;                                ///< a size, of each rank
   std::vector<int> liveLimit;                             ///< one, or one per rank
   std::vector<std::string> slow;                          ///< `2=1.5`: a rank; `1-2=3`: a link
-  double seconds = 2;                                     ///< how long an order is searched, for the schedule `auto`
+  std::optional<double> seconds;                          ///< how long an order is searched, for schedules made for costs; nothing: 2
   std::function<bool(double share)> shouldContinue{};     ///< then: as of `OrderEffort`
 };
 
@@ -61,9 +61,12 @@ struct Subject {
   std::shared_ptr<const OrderProblem> sought;  ///< what its order was searched for
 };
 
+/// Whether any of the times, `forward` to `store`, is given.
+[[nodiscard]] bool hasTimes(const SubjectOptions& options);
+
 /// The subject of these options; reads their files. The schedule `auto` is an order made for their costs and limits (`findOrder`): on the
 /// placement of the problem file, else on a loop or, with two chunks, the faster of loop and V; one microbatch after the other where not
-/// even that fits. Throws UsageError if they name no subject, two subjects, or contradict each other.
+/// even that fits. Throws UsageError if they name no subject, two subjects, contradict each other, or have no effect on this schedule.
 [[nodiscard]] Subject subjectOf(const SubjectOptions& options);
 
 /// The subject of a schedule at hand and the times of the options; their plan, schedule and CSV are not looked at.

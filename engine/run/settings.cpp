@@ -48,6 +48,12 @@ OptimizerSpec updateOf(const RunRequest& request, const OptimizerSpec& planned) 
   return update;
 }
 
+/// Whether anything of how parameters are updated is given.
+bool hasUpdate(const RunRequest& request) {
+  return request.optimizer || request.momentum || request.zero1 || !request.betas.empty() || request.clipNorm > 0 ||
+         request.update != OptimizerSpec();
+}
+
 std::string precisionWords(DType precision) {
   return precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(precision));
 }
@@ -136,6 +142,10 @@ void refuseWhatCannotRun(const RunSettings& o, const Plan& plan) {
     throw UsageError(fmt::format("{} cannot tell which message came first, so --order ready needs --backend ucx.", facts.title));
   if (request.evaluates && request.masked)
     throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
+  if ((request.evaluates || request.synthetic) && hasUpdate(request))
+    throw UsageError(
+        fmt::format("{} updates no parameters, so options of the optimizer, its rate and gradients do not go with it; omit them.",
+                    request.evaluates ? "--eval" : "--synthetic"));
   if (request.evaluates && (request.verify || !request.save.empty()))
     throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
   if (request.evaluates && (request.skipNonFinite || request.findNan))

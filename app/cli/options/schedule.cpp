@@ -40,7 +40,7 @@ void declareRankOrder(CLI::App& command, std::vector<int>& order) {
       ->option_text("RANK,...");
 }
 
-void declareSeconds(CLI::App& command, double& seconds) {
+void declareSeconds(CLI::App& command, std::optional<double>& seconds) {
   command
       .add_option(
           "--seconds", seconds,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace pw::cli {
 void declareShape(CLI::App& command, ShapeOptions& options);
 
 /// Declares `--seconds T` of the schedule auto.
-void declareSeconds(CLI::App& command, double& seconds);
+void declareSeconds(CLI::App& command, std::optional<double>& seconds);
 
 /// Declares `--letters torch|zero-bubble` for a CSV: of `Letters`, or optional.
 template <class Target>

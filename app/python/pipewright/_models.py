@@ -57,8 +57,8 @@ def profile(
     model: Paths,
     *,
     microbatch: int = 0,
-    ranks: int = 1,
-    device: str = "cpu",
+    ranks: int = 0,
+    device: str | None = None,
     precision: Precision = "traced",
     attention: Attention = "traced",
     tf32: bool = False,
@@ -72,8 +72,8 @@ def profile(
 
     :param model: the archive, or several.
     :param microbatch: samples in a microbatch; 0: as exported.
-    :param ranks: processes that compute at the same time, as in a run on one host.
-    :param device: ``cpu``, ``cuda`` (one GPU per process) or ``cuda:N``.
+    :param ranks: processes that compute at the same time, as in a run on one host; 0: one.
+    :param device: ``cpu`` (None), ``cuda`` (one GPU per process) or ``cuda:N``.
     :param precision: compute matrix products and the like in bf16 or fp16, as the run will; of estimates also linear layers in fp8.
     :param attention: how estimates count it: as traced, all as ``fused`` kernels, or none as one (``unfused``).
     :param tf32: let GPUs round the inputs of float32 matrix products.
@@ -85,10 +85,10 @@ def profile(
 
     Takes seconds to minutes. Ctrl-C ends the processes and raises KeyboardInterrupt.
     """
-    how = measure_options("" if cluster else device, precision, tf32, graphs, threads, libraries, attention)
+    how = measure_options(device or "", precision, tf32, graphs, threads, libraries, attention)
     use_own_torch()
     with launching:
-        return native.profile(paths_of(model), _whole("microbatch", microbatch), _positive("ranks", ranks), how, loss or "", path_text(cluster))
+        return native.profile(paths_of(model), _whole("microbatch", microbatch), _whole("ranks", ranks), how, loss or "", path_text(cluster))
 
 
 def plan(
@@ -103,7 +103,7 @@ def plan(
     batch: int = 0,
     replicas: int = 1,
     splits: Sequence[str] = (),
-    balance: Literal["time", "memory", "parameters", "layers"] = "time",
+    balance: Literal["time", "memory", "parameters", "layers"] | None = None,
     profile: Profile | Path | None = None,
     cluster: str | os.PathLike[str] | None = None,
     rank_order: Sequence[int] = (),
@@ -122,7 +122,7 @@ def plan(
     graphs: bool = True,
     threads: int = 0,
     libraries: Sequence[Path] = (),
-    seconds: float = 2.0,
+    seconds: float | None = None,
 ) -> Plan:
     """Cuts a model into stages and schedules it. Without ``profile`` and ``cluster`` its costs are measured now, as :func:`profile` does.
 
@@ -136,7 +136,7 @@ def plan(
     :param batch: samples per step over all replicas; 0: all microbatches are full.
     :param replicas: data-parallel copies of the pipeline.
     :param splits: where stages begin: ``blocks.2``, ``blocks.1:end``, ``@node`` (names of :func:`inspect`'s ``split_points``).
-    :param balance: what is balanced where no splits are named.
+    :param balance: what is balanced where no splits are named; None: time, where the model has no marks of its own.
     :param profile: costs: a :class:`Profile`, or its file.
     :param cluster: estimate the costs for this preset or file; nothing is run. With ``profile``, only its ranks and links are taken.
     :param rank_order: ranks in the order of the pipeline, where the cluster's ranks differ; none: as numbered.
@@ -150,7 +150,7 @@ def plan(
     :param loss: ``cross_entropy``, ``mse``, ``sum`` or ``output:NAME``; None: the model's own.
     :param device: where costs are measured; None: on the CPU.
     :param precision: as of :func:`profile`, also for estimates; ``attention`` likewise.
-    :param seconds: how long the order of ``auto`` is searched, counted in work, so that the result is always the same.
+    :param seconds: how long the order of ``auto`` is searched (default: 2), counted in work, so that the result is always the same.
     :raises Error: where a rank would need more than the memory limit.
     """
     o = native.PlanOptions()
@@ -207,9 +207,3 @@ def failure_of(stderr: str, status: int) -> Error:
     lines = [line.removeprefix("pipewright: ") for line in stderr.splitlines() if line.startswith("pipewright: ")]
     sentence = spelled(lines[-1]) if lines else f"pipewright ended with status {status}."
     return UsageError(sentence) if status == 2 else Error(sentence)
-
-
-def _positive(name: str, value: int) -> int:
-    if not 1 <= _whole(name, value) <= 1024:
-        raise UsageError(f"{name}={value} is not an integer from 1 to 1024")
-    return _whole(name, value)

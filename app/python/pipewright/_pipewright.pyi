@@ -474,7 +474,7 @@ class SubjectOptions:
     slow: list[str]
     schedule: str
     shape: tuple[int, int, int]
-    seconds: float
+    seconds: float | None
 
 class MeasureOptions:
     device: str
@@ -488,7 +488,7 @@ class MeasureOptions:
 class PlanOptions:
     models: list[str]
     schedule: str
-    seconds: float
+    seconds: float | None
     ranks: int
     chunks: int
     microbatches: int
@@ -496,7 +496,7 @@ class PlanOptions:
     batch: int
     replicas: int
     splits: list[str]
-    balance: str
+    balance: str | None
     profile: str
     profile_at_hand: Profile | None
     cluster: str

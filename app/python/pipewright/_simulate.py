@@ -93,7 +93,7 @@ def simulate(
     ranks: int = 0,
     chunks: int = 0,
     microbatches: int = 0,
-    seconds: float = 2.0,
+    seconds: float | None = None,
 ) -> Prediction:
     """Predicts one training step.
 
@@ -130,7 +130,7 @@ def simulate(
     :param ranks: with the name of a schedule, ``"auto"`` among them: pipeline devices; with ``costs`` as there.
     :param chunks: likewise: stages per rank; 0: as in ``costs``, otherwise the schedule's usual number.
     :param microbatches: likewise: per step; with ``costs`` as there.
-    :param seconds: with ``"auto"``: how long the order is searched, counted in work, so that the result is always the same.
+    :param seconds: with ``"auto"``: how long the order is searched (default: 2), counted in work, so that the result is always the same.
     :raises UsageError: for unusable input, and a schedule that cannot run (:func:`check` says why).
     :raises TypeError: without ``what`` and ``costs_from``.
     """
@@ -154,11 +154,12 @@ def simulate(
     o.slow = [_slow(at, factor) for at, factor in (slow or {}).items()]
     if live_limit is not None:
         o.live_limit = [_whole("live_limit", n) for n in several(live_limit)]
+    o.seconds = None if seconds is None else _number("seconds", seconds)
     made = what if isinstance(what, str) and what in native.made_schedules() else None
     if what is None:
         o.shape = (_whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches))
     elif made is not None:
-        o.schedule, o.seconds = made, seconds
+        o.schedule = made
         o.shape = (_whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches))
     source = None if what is None or made is not None else _source(what, ranks, chunks, microbatches)
     return native.simulate(source, o, sends, why, _number("jitter", jitter), _whole("draws", draws), _whole("seed", seed))
