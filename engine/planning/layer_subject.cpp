@@ -37,6 +37,7 @@ Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
   subject.schedule = isLowered(schedule) ? std::move(schedule) : planRows(schedule, 1);
   subject.costs = price(request, graph, profile, subject.schedule).costs;
   addOptimizerState(subject.costs, stateCopies(request.optimizer), 1);
+  subject.work.samples = profile.microbatch * subject.schedule.microbatches;
   subject.costSource = fmt::format("{}, costs {}", graph.name, sourceOf(profile));
   const std::vector<std::string> names = splitNames(splitPoints(graph, bindBatch(graph, profile.microbatch)), request.begins);
   if (!names.empty()) subject.costSource += fmt::format("; stages begin at {}", fmt::join(names, ", "));

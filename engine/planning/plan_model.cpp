@@ -17,6 +17,7 @@
 #include "engine/planning/layer_costs.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/schedule_source.h"
+#include "engine/planning/step_work.h"
 #include "schedules/check.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
@@ -313,6 +314,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   predictPlan(planned);
   planned.prediction.processBytes = processBytes(planned.plan);
   planned.prediction.uncertainty = planned.profile.uncertainty;
+  planned.prediction.work = workOf(planned.plan, graph);
   planned.prediction.utilisation = flopUtilisation(planned.plan, planned.prediction.metrics.step);
   if (planned.plan.partition.stages.size() > 1) planned.oneRank = onOneRank(planned.request, model, trains(planned.plan.schedule));
   planned.plan.certificate = made.certificate;

@@ -58,6 +58,7 @@ void fill(SubjectPrediction& result, const Subject& subject, const Program& prog
   result.report.fits = !result.excess;
   result.report.processBytes = subject.processBytes;
   result.report.uncertainty = subject.uncertainty;
+  result.report.work = subject.work;
   if (const Ns step = result.report.metrics.step; step > 0) result.report.utilisation = subject.usefulTime / static_cast<double>(step);
   LowerBounds& bounds = result.report.lowerBound;
   if (result.report.fits)

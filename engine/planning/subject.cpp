@@ -18,6 +18,7 @@
 #include "engine/planning/layer_subject.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/slow_down.h"
+#include "engine/planning/step_work.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/problem_file.h"
@@ -324,6 +325,7 @@ Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
   subject.processBytes = processBytes(plan);
   subject.uncertainty = plan.profile.uncertainty;
   subject.usefulTime = flopUtilisation(plan, kSecond) * static_cast<double>(kSecond);
+  subject.work = workOf(plan);
   if (asPlanned) subject.certificate = plan.certificate;
   return asGiven(std::move(subject), o);
 }

@@ -13,6 +13,7 @@
 #include "simulator/order/problem/problem.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/report/certificate.h"
+#include "simulator/report/prediction_report.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 
@@ -57,6 +58,7 @@ struct Subject {
   std::vector<Bytes> processBytes;             ///< of a plan
   std::optional<Uncertainty> uncertainty;      ///< of a plan (`Profile::uncertainty`) or a job (`uncertaintyOf`)
   double usefulTime = 0;                       ///< of a plan that trains: the step [ns] at the ranks' peak FLOP/s; 0 where unknown
+  StepWork work;                               ///< of a plan or layer table, as far as it is known
   std::optional<Certificate> certificate;      ///< of the schedule `auto`, where it fits
   std::shared_ptr<const OrderProblem> sought;  ///< what its order was searched for
 };

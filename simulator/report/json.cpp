@@ -204,6 +204,17 @@ Json uncertaintyJson(const Uncertainty& uncertainty, Ns step) {
   return {{"deviation", uncertainty.deviation}, {"runs", uncertainty.runs}, {"step_low_ns", step - bar}, {"step_high_ns", step + bar}};
 }
 
+/// Of what is known.
+void addRates(Json& json, const StepWork& work, Ns step) {
+  if (step <= 0) return;
+  const double seconds = static_cast<double>(step) * 1e-9;
+  if (work.samples > 0) json["samples_per_second"] = static_cast<double>(work.samples) / seconds;
+  if (work.tokens > 0) json["tokens_per_second"] = static_cast<double>(work.tokens) / seconds;
+  if (work.flops <= 0) return;
+  json["model_flops_per_second"] = work.flops / seconds;
+  json["tflops_per_device"] = work.flops / seconds / work.devices * 1e-12;
+}
+
 }  // namespace
 
 std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs) {
@@ -221,6 +232,7 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   json["lower_bound_window_ns"] = prediction.lowerBound.window;
   if (prediction.uncertainty) json["uncertainty"] = uncertaintyJson(*prediction.uncertainty, metrics.step);
   if (prediction.certificate) addCertificate(json, *prediction.certificate);
+  addRates(json, prediction.work, metrics.step);
   if (prediction.utilisation > 0) json["flop_utilisation"] = prediction.utilisation;
   json["bubble_fraction"] = metrics.bubbleFraction;
   json["bubble_fraction_window"] = metrics.bubbleFractionWindow;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -13,6 +14,13 @@
 
 namespace pw {
 
+/// What a step processes on all devices together, for its rates; 0 where unknown.
+struct StepWork {
+  std::int64_t samples = 0, tokens = 0;
+  double flops = 0;  ///< of the model: forward and, where it trains, twice as many backward; without what is recomputed
+  int devices = 1;
+};
+
 /// What `simulate` and `plan` report about a schedule with its costs.
 struct PredictionReport {
   Metrics metrics;
@@ -21,6 +29,7 @@ struct PredictionReport {
   Ns steadyPeriod = 0;
   std::vector<Bytes> processBytes;  ///< that each rank's process holds beside its tensors (`processBytes`); empty where unknown
   double utilisation = 0;           ///< of the model's FLOPs (`flopUtilisation`); 0 where unknown
+  StepWork work;
   std::vector<RankPhases> phases;
   Explanation explanation;
   bool everyCause = false;  ///< show the whole critical path and every bubble, not only their sums

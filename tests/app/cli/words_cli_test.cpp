@@ -108,6 +108,33 @@ TEST(Planning, CountsSixteenBitsAndTheOptimizer) {
   EXPECT_EQ(planned({"--ranks", "2", "--optimizer", "adamw", "--momentum", "0.9"}).status, 2);
 }
 
+// gpt_small by hand: 4 layers, 32 tokens of width 64, 256 words. A linear layer of a × b takes 2 · 32 · a · b FLOPs a sample.
+TEST(Planning, TellsSamplesTokensAndFlopsPerSecond) {
+  constexpr double kLayer =
+      2.0 * 32 * 64 * (192 + 64 + 256 + 256) + 2 * 2.0 * 32 * 32 * 64;  // linear layers, and both products of attention
+  constexpr double kForward = 4 * kLayer + 2.0 * 32 * 64 * 256;
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  for (const auto& [schedule, passes] : {std::pair{"1f1b", 3}, std::pair{"forward-only", 1}}) {
+    const Outcome outcome =
+        planned({"--ranks", "2", "--replicas", "2", "--microbatches", "4", "--schedule", schedule, "--json", "--out", plan});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    for (const Json& json : {Json::parse(outcome.out), Json::parse(call({"simulate", plan, "--json"}).out)}) {
+      const double seconds = json["step_ns"].get<double>() * 1e-9, samples = 2 * 4 * 2;  // replicas, microbatches, their size
+      const auto expect = [&](const char* key, double value) {
+        EXPECT_NEAR(json[key].get<double>() / value, 1, 1e-9) << schedule << " " << key;
+      };
+      expect("samples_per_second", samples / seconds);
+      expect("tokens_per_second", samples * 32 / seconds);
+      expect("model_flops_per_second", passes * kForward * samples / seconds);
+      expect("tflops_per_device", passes * kForward * samples / seconds / 4 * 1e-12);
+    }
+  }
+  const Json alone = Json::parse(call({"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4", "--json"}).out);
+  for (const char* key : {"samples_per_second", "tokens_per_second", "model_flops_per_second", "tflops_per_device"})
+    EXPECT_FALSE(alone.contains(key)) << key << " of a schedule without a model";
+}
+
 TEST(Planning, RefusesToMeasureWithFarMoreProcessesThanCores) {
   const Outcome many = call({"profile", sample("gpt_small"), "--ranks", "1000"});
   EXPECT_EQ(many.status, 2);

@@ -1,0 +1,43 @@
+#include "engine/planning/step_work.h"
+
+#include "backends/resources/file_kind.h"
+#include "backends/resources/resources.h"
+#include "schedules/error.h"
+#include "simulator/model/batch.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/plan/plan_fits.h"
+
+namespace pw {
+namespace {
+
+StepWork withTokens(const Plan& plan, std::int64_t perSample) {
+  StepWork work{.samples = plan.batch, .tokens = plan.batch * perSample, .flops = 0, .devices = worldSize(plan)};
+  for (const NodeCost& node : plan.profile.nodes) work.flops += node.flops;
+  work.flops *= static_cast<double>(plan.batch) / static_cast<double>(plan.profile.microbatch) * (trains(plan.schedule) ? 3 : 1);
+  return work;
+}
+
+/// Whether the model stands for a job's stages, whose microbatches have an unknown number of samples.
+bool isJobs(const Plan& plan) {
+  const FileKind kind = modelKindOf(plan.modelFiles);
+  return kind == FileKind::Job || kind == FileKind::Trace;
+}
+
+}  // namespace
+
+StepWork workOf(const Plan& plan, const ModelGraph& graph) {
+  return isJobs(plan) ? StepWork{.devices = worldSize(plan)} : withTokens(plan, isLayerChain(graph) ? 0 : tokensPerSample(graph));
+}
+
+StepWork workOf(const Plan& plan) {
+  try {
+    if (isJobs(plan)) return {.devices = worldSize(plan)};
+    const ModelGraph graph = loadModel(plan.modelFiles);
+    requireFits(plan, graph);
+    return workOf(plan, graph);
+  } catch (const Error&) {  // nothing else of the plan needs the model
+    return withTokens(plan, 0);
+  }
+}
+
+}  // namespace pw
