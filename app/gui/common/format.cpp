@@ -27,10 +27,15 @@ QString durationText(Ns time) { return QString::fromStdString(formatDuration(tim
 
 QString sizeText(Bytes bytes) { return QString::fromStdString(formatSize(bytes)); }
 
-QString percentText(double fraction, int decimals) { return QString::number(fraction * 100, 'f', decimals) + QStringLiteral(" %"); }
+QString percentText(double fraction, int decimals) {
+  const QString number = QString::number(fraction * 100, 'f', decimals);
+  const bool isSmall = fraction > 0 && number.toDouble() == 0;
+  return (isSmall ? QStringLiteral("< %1").arg(std::pow(10, -decimals), 0, 'f', decimals) : number) + QStringLiteral(" %");
+}
 
 QString signedPercentText(double fraction) {
-  return (fraction < 0 ? QStringLiteral("−") : QStringLiteral("+")) + percentText(std::abs(fraction));
+  return (fraction < 0 ? QStringLiteral("−") : QStringLiteral("+")) + QString::number(std::abs(fraction) * 100, 'f', 1) +
+         QStringLiteral(" %");
 }
 
 QString countText(double number) {

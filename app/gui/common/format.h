@@ -20,8 +20,8 @@ namespace pw::gui {
 /// For labels, in the format of the command line (`1.25 ms`, `3.2 MiB`).
 [[nodiscard]] QString durationText(Ns time);
 [[nodiscard]] QString sizeText(Bytes bytes);
-[[nodiscard]] QString percentText(double fraction, int decimals = 1);
-[[nodiscard]] QString signedPercentText(double fraction);  ///< `+3.1 %`
-[[nodiscard]] QString countText(double number);            ///< `1.2 M`, `350 k`, `12`
+[[nodiscard]] QString percentText(double fraction, int decimals = 1);  ///< `3.1 %`; of a share that would be shown as 0: `< 0.1 %`
+[[nodiscard]] QString signedPercentText(double fraction);              ///< `+3.1 %`
+[[nodiscard]] QString countText(double number);                        ///< `1.2 M`, `350 k`, `12`
 
 }  // namespace pw::gui
