@@ -50,6 +50,7 @@ struct CandidatesPanel::Private {
   std::optional<StudyPlans> study;  ///< that is shown instead of a search
   QString outcome, outcomeDetails;
   bool perSample = false;  ///< steps differ in samples
+  int page = 0;            ///< of `pages`
 
   Private(CandidatesPanel& p, Document& d) : panel(p), document(d) {}
   void build();
@@ -57,6 +58,8 @@ struct CandidatesPanel::Private {
   QWidget* buildResults();
   void connectAll();
   void start();
+  void showLoader();
+  [[nodiscard]] QString whyNotLoaded(int row) const;  ///< of a study; empty: it can be
   void append(const std::vector<Candidate>& more);
   void finish(const Found& found);
   void showStudy(const QString& path);
@@ -127,8 +130,6 @@ void CandidatesPanel::Private::build() {
   status->setAccessibleName(tr("Result of the search"));
   status->setTextFormat(Qt::PlainText);
   loader = new QPushButton(tr("&Load plan"));
-  loader->setEnabled(false);
-  loader->setToolTip(tr("Replace the current plan by the selected one; Undo restores it"));
   pages = new QStackedWidget;
   pages->addWidget(buildEmpty());
   pages->addWidget(buildResults());
@@ -167,7 +168,7 @@ void CandidatesPanel::Private::connectAll() {
   table->viewport()->installEventFilter(&panel);
   connect(table->selectionModel(), &QItemSelectionModel::currentRowChanged, &panel, [this](const QModelIndex& index) {
     scatter->setSelected(sourceRow(index));
-    loader->setEnabled(index.isValid());
+    showLoader();
   });
   connect(scatter, &CandidatesScatter::pointHovered, &panel, [this](int row) { hoverRow(row); });
   connect(scatter, &CandidatesScatter::pointSelected, &panel, [this](int row) { choose(row); });
@@ -217,7 +218,6 @@ void CandidatesPanel::Private::start() {
   scatter->setTimeTitle(perSample ? tr("Time per sample") : tr("Time per step"));
   progress->setRange(0, 0);
   plans->start(graph, document.design(), space);
-  pages->setCurrentIndex(1);
   refresh();
 }
 
@@ -268,17 +268,32 @@ void CandidatesPanel::Private::refresh() {
       has ? tr("Try schedules, numbers of microbatches, splits and recomputation on %1, and see the trade-off between speed and memory.")
                 .arg(request.ranks == 1 ? tr("1 rank") : tr("%1 ranks").arg(request.ranks))
           : tr("Open a model to search plans for it."));
-  pages->setCurrentIndex(running || model->rowCount() > 0 ? 1 : 0);
-  takeHeightLeft(*pages, pages->currentIndex() == 0 ? 4 : 6);
+  const int before = std::exchange(page, running || model->rowCount() > 0 ? 1 : 0);
+  pages->setCurrentIndex(page);
+  takeHeightLeft(*pages, page == 0 ? 4 : 6);
   scatter->setLimit(request.memoryLimit);
   double most = static_cast<double>(request.memoryLimit);
   for (const Candidate& c : model->all()) most = std::max(most, static_cast<double>(c.peak));
   delegate->setLimitShare(most > 0 ? static_cast<double>(request.memoryLimit) / most : 0);
   if (model->setLimit(study ? std::nullopt : std::optional(request.memoryLimit))) showPoints();
   model->setCurrent(has ? std::optional(request) : std::nullopt);
-  loader->setEnabled(chosenRow() >= 0);
+  showLoader();
   showCurrent();
   showStatus();
+  if (page > before) emit panel.resultsShown();
+}
+
+void CandidatesPanel::Private::showLoader() {
+  const int row = chosenRow();
+  QString why;
+  if (row < 0)
+    why = tr("Select a plan in the table first.");
+  else if (study)
+    why = whyNotLoaded(row);
+  else if (model->isCurrent(row) && !document.design().customRows)
+    why = tr("The selected plan is the current one.");
+  loader->setEnabled(why.isEmpty());
+  loader->setToolTip(why.isEmpty() ? tr("Replace the current plan by the selected one; Undo restores it") : why);
 }
 
 void CandidatesPanel::Private::showStatus() {
@@ -364,10 +379,16 @@ void CandidatesPanel::Private::showPlans(StudyPlans read) {
   refresh();
 }
 
+QString CandidatesPanel::Private::whyNotLoaded(int row) const {
+  const auto graph = document.graph();
+  const std::string file = graph && !graph->files.empty() ? graph->files.front() : std::string();
+  return pw::gui::whyNotLoaded(*study, study->rows[static_cast<std::size_t>(row)].point, file);
+}
+
 void CandidatesPanel::Private::loadStudied(int row) {
   const StudyRow& plan = study->rows[static_cast<std::size_t>(row)];
   const auto graph = document.graph();
-  outcome = whyNotLoaded(*study, plan.point, graph && !graph->files.empty() ? graph->files.front() : std::string());
+  outcome = whyNotLoaded(row);
   if (outcome.isEmpty()) {
     document.edit(tr("Load plan of the study"), [&](Design& design) {
       takeOver(model->at(row).request, design.request);

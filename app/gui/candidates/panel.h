@@ -20,6 +20,7 @@ class CandidatesPanel : public QWidget {
 
  signals:
   void searchFinished();
+  void resultsShown();  ///< in place of the invitation to search
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;

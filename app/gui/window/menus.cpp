@@ -11,6 +11,8 @@
 #include <QStatusBar>
 #include <QToolBar>
 #include <QToolButton>
+#include <algorithm>
+#include <iterator>
 
 #include "app/gui/document/execution.h"
 #include "app/gui/document/loading.h"
@@ -287,6 +289,10 @@ void MainWindow::Private::toolBar() {
     run->setToolTip(problem.isEmpty() ? runTip : problem);
     search->setEnabled(document.graph() != nullptr);
     keep->setEnabled(document.prediction() != nullptr && document.problem().isEmpty());
+    QAction* const byHand = timeline->handAction();
+    byHand->setEnabled(hasPlan());
+    byHand->setToolTip(hasPlan() ? MainWindow::tr("Change the order of actions on the timeline (E)")
+                                 : MainWindow::tr("Open a model or a schedule first; a measured step cannot be edited."));
   };
   QObject::connect(&document, &Document::undoChanged, &window, allow);
   QObject::connect(&document, &Document::modelChanged, &window, allow);
@@ -385,7 +391,9 @@ void MainWindow::Private::copyLink() {
 }
 
 void MainWindow::showCommandPalette() {
-  auto* palette = new CommandPalette(paletteCommands(d->commands, d->timeline->actions(), d->document), this);
+  std::vector<Command> all = paletteCommands(d->commands, d->timeline->actions(), d->document);
+  std::ranges::move(d->pinCommands(), std::back_inserter(all));
+  auto* palette = new CommandPalette(std::move(all), this);
   palette->setAttribute(Qt::WA_DeleteOnClose);
   palette->show();
 }

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <QLineEdit>
+#include <QPushButton>
 #include <QSpinBox>
+#include <QTableView>
+#include <QTest>
 
 #include "app/gui/candidates/model.h"
+#include "app/gui/candidates/panel.h"
 #include "app/gui/candidates/search_options.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
@@ -53,6 +57,32 @@ TEST(CandidatesLimit, AHigherOneLetsMorePlansFitButNoRankHasMoreMemoryOfItsOwn) 
   EXPECT_EQ(excessUnder(planOf(2 * kMiB, kMiB), 2 * kMiB), 0);
   EXPECT_EQ(excessUnder(ofOwn, 4 * kMiB), kMiB);
   EXPECT_EQ(excessUnder(ofOwn, kMiB), 2 * kMiB);
+}
+
+TEST(CandidatesPanel, AreLoadedOnlyWhereThatChangesThePlanAndTheButtonSaysWhy) {
+  Document document;
+  document.adopt(*loadFiles({kGpt}, {}));
+  document.edit("Small", [](Design& design) { design.request.ranks = 2, design.request.microbatches = 2; });
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !document.isPredicting(); }, kLongMs));
+  CandidatesPanel panel(document);
+  QPushButton* loader = nullptr;
+  for (auto* button : panel.findChildren<QPushButton*>()) {
+    if (button->text() == "&Load plan") loader = button;
+  }
+  ASSERT_NE(loader, nullptr);
+  EXPECT_FALSE(loader->isEnabled());
+  EXPECT_EQ(loader->toolTip(), "Select a plan in the table first.");
+  panel.search();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.isSearching(); }, kLongMs));
+  auto* table = panel.findChild<QTableView*>();
+  table->setCurrentIndex(table->model()->index(0, 0));
+  ASSERT_TRUE(loader->isEnabled());
+  loader->click();
+  EXPECT_EQ(document.undoText(), "Load candidate");
+  EXPECT_FALSE(loader->isEnabled());
+  EXPECT_EQ(loader->toolTip(), "The selected plan is the current one.");
+  document.undo();
+  EXPECT_TRUE(loader->isEnabled());
 }
 
 TEST(SearchOptions, SayNothingOfAPlanWhereATraceIsOpen) {

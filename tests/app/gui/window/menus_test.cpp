@@ -164,5 +164,16 @@ TEST_F(MenusTest, EveryKeyIsSaidInFullBesideASmallWindow) {
   }
 }
 
+TEST_F(MenusTest, EditByHandIsOfferedWhereThereIsAScheduleToEdit) {
+  const QAction* byHand = window_->timeline().handAction();
+  EXPECT_FALSE(byHand->isEnabled());
+  EXPECT_TRUE(byHand->toolTip().startsWith("Open a model or a schedule first")) << byHand->toolTip().toStdString();
+  open(kReplicas);
+  EXPECT_FALSE(byHand->isEnabled()) << "of a measured step alone";
+  open(sample("gpt_small.pt2"));
+  EXPECT_TRUE(byHand->isEnabled());
+  EXPECT_EQ(byHand->toolTip(), "Change the order of actions on the timeline (E)");
+}
+
 }  // namespace
 }  // namespace pw::gui
