@@ -2,6 +2,7 @@
 
 #include <QString>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ struct Note {
   std::optional<RunName> run{};
   std::vector<std::string> trace{};  ///< of another tool: its files, absolute
   std::string pinned{};              ///< a plan's title
+  enum class Place : std::uint8_t { Block, BubbleBefore, BubbleAfter };
+  Place place = Place::Block;  ///< of `block`: at it, at the bubble before it, or after it, at the end of its row
 
   bool operator==(const Note&) const = default;
 };

@@ -114,6 +114,9 @@ Json runJson(const RunName& run) {
 
 RunName parseRun(const JsonPart& j) { return {RunId(j["id"].within<int>(1, 1 << 30)), textOr(j, "started_at")}; }
 
+/// Where the bubble of a note is, beside its block.
+constexpr const char *kBefore = "before", *kAfter = "after";
+
 Json notesJson(const std::vector<Note>& notes) {
   Json all = Json::array();
   for (const Note& note : notes) {
@@ -126,6 +129,7 @@ Json notesJson(const std::vector<Note>& notes) {
     j["block"] = {{"rank", note.block->rank.value}, {"kind", std::string(nameOf(tag.kind))},
                   {"stage", tag.stage.value},       {"microbatch", tag.microbatch.value},
                   {"peer", tag.peer.value},         {"measured", note.block->isMeasured}};
+    if (note.place != Note::Place::Block) j["block"]["bubble"] = note.place == Note::Place::BubbleBefore ? kBefore : kAfter;
   }
   return all;
 }
@@ -148,6 +152,11 @@ std::vector<Note> parseNotes(const JsonPart& j, const JsonDocument& document) {
                   Rank(block["rank"].within<int>(0, kMaxRanks)),
                   {*kind, Stage(block["stage"].within<int>(-1, kMaxStages)),
                    Microbatch(block["microbatch"].within<int>(-1, kMaxMicrobatches)), Rank(block["peer"].within<int>(-1, kMaxRanks))}};
+    if (!block.has("bubble")) continue;
+    const auto bubble = block["bubble"].as<std::string>();
+    if (bubble != kBefore && bubble != kAfter)
+      document.fail(fmt::format("note {} is at a bubble \"{}\" its block, neither before nor after", i, bubble));
+    note.place = bubble == kBefore ? Note::Place::BubbleBefore : Note::Place::BubbleAfter;
   }
   return notes;
 }

@@ -165,7 +165,12 @@ void NotesPanel::Private::show() {
     item->setData(Time, kNoteRole, static_cast<int>(i));
     item->setText(Time, timeText(time, static_cast<double>(std::max<Ns>(1, time)) / 1000));
     QStringList where;
-    if (note.block) where << tr("%1, rank %2").arg(nameOf(note.block->tag)).arg(note.block->rank.value);
+    if (note.block) {
+      const QString at = note.place == Note::Place::Block          ? tr("%1, rank %2")
+                         : note.place == Note::Place::BubbleBefore ? tr("bubble before %1, rank %2")
+                                                                   : tr("bubble after %1, rank %2");
+      where << at.arg(nameOf(note.block->tag)).arg(note.block->rank.value);
+    }
     if (const QString subject = subjectOf(note); !subject.isEmpty())
       where << subject;
     else if (note.block && note.block->isMeasured)

@@ -104,8 +104,10 @@ void NoteMarks::refresh() {
   for (std::size_t i = 0; i < notes.size(); ++i) {
     if (!isAbout(notes[i], measured.get())) continue;
     const auto span = notes[i].block ? spanNamed(scene_, *notes[i].block) : std::nullopt;
-    const Ns time = span ? spanOf(*timelineFrom(scene_, span->source), span->span).start : notes[i].time;
-    flags.push_back({QString::fromStdString(notes[i].text), time, span, current_ == i, i});
+    const auto bubble = span ? bubbleOf(notes[i].place, *span) : std::nullopt;
+    const Timeline* timeline = span ? timelineFrom(scene_, span->source) : nullptr;
+    const Ns time = bubble ? gapOf(*timeline, *bubble).first : span ? spanOf(*timeline, span->span).start : notes[i].time;
+    flags.push_back({QString::fromStdString(notes[i].text), time, span, current_ == i, i, bubble});
   }
   if (current_ && std::ranges::find(flags, *current_, &NoteFlag::note) == flags.end()) current_.reset(), isFresh_ = false;
   if (flags == scene_.notes) return;
@@ -113,6 +115,24 @@ void NoteMarks::refresh() {
   scene_.notes = std::move(flags);
   if (hadLane != !scene_.notes.empty()) place_.resized();
   canvas_.updateSoon();
+}
+
+/// The bubble beside a block; nothing: the block is meant, or follows the one before it at once.
+std::optional<BubbleRef> NoteMarks::bubbleOf(Note::Place place, const SourcedSpan& span) const {
+  if (place == Note::Place::Block) return std::nullopt;
+  const BubbleRef bubble{span.source, span.span.rank, span.span.index + (place == Note::Place::BubbleAfter ? 1 : 0)};
+  const auto [from, to] = gapOf(*timelineFrom(scene_, span.source), bubble);
+  return from < to ? std::optional(bubble) : std::nullopt;
+}
+
+/// At a bubble: beside the block that it is before, or the last one of its row.
+void NoteMarks::putAt(const BubbleRef& gap, Note& note) const {
+  const Timeline& timeline = *timelineFrom(scene_, gap.source);
+  note.time = gapOf(timeline, gap).first;
+  const auto size = static_cast<std::int32_t>(timeline.ranks[gap.rank.index()].compute.size());
+  if (size == 0) return;
+  note.place = gap.next < size ? Note::Place::BubbleBefore : Note::Place::BubbleAfter;
+  note.block = blockName(scene_, {gap.source, {gap.rank, TrackKind::Compute, std::min(gap.next, size - 1)}});
 }
 
 const NoteFlag* NoteMarks::flagOf(std::size_t note) const {
@@ -133,7 +153,7 @@ Note NoteMarks::place() const {
     note.block = blockName(scene_, *scene_.selected);
     note.time = spanOf(*timelineFrom(scene_, scene_.selected->source), scene_.selected->span).start;
   } else if (const auto& gap = selection_.gap()) {
-    note.time = gapOf(*timelineFrom(scene_, gap->source), *gap).first;
+    putAt(*gap, note);
   } else if (scene_.range) {
     note.time = scene_.range->first;
   } else {
@@ -155,15 +175,14 @@ std::optional<std::size_t> NoteMarks::noteHere() const {
     const auto found = std::ranges::find_if(scene_.notes, [&](const NoteFlag& flag) { return isHere(notes[flag.note]); });
     return found == scene_.notes.end() ? std::nullopt : std::optional(found->note);
   };
-  if (scene_.selected) {
-    const BlockName here = blockName(scene_, *scene_.selected);
-    return shownNote([&](const Note& note) { return note.block == here; });
-  }
   const auto& at = pointed_ ? pointed_ : mouse_.at();
   if (selection_.isEmpty() && isFresh_) return current_;
   if (selection_.isEmpty() && at) return noteAt(place_.geometry(), *at);
   const Note here = place();
-  return shownNote([&](const Note& note) { return !note.block && note.time == here.time; });
+  const bool isAtBlock = here.block && here.place == Note::Place::Block;
+  return shownNote([&](const Note& note) {
+    return note.block ? note.block == here.block && note.place == here.place : !isAtBlock && note.time == here.time;
+  });
 }
 
 void NoteMarks::edit(std::optional<std::size_t> note, const Note& where) {
@@ -210,7 +229,9 @@ void NoteMarks::goTo(std::size_t note) {
   const NoteFlag flag = *shown;
   current_ = note;
   isFresh_ = true;
-  if (flag.span) {
+  if (flag.bubble) {
+    selection_.selectGap(*flag.bubble);
+  } else if (flag.span) {
     selection_.selectSpan(flag.span);
   } else {
     selection_.clear();

@@ -60,6 +60,8 @@ class NoteMarks : public QObject {
 
  private:
   [[nodiscard]] Note place() const;
+  [[nodiscard]] std::optional<BubbleRef> bubbleOf(Note::Place place, const SourcedSpan& span) const;
+  void putAt(const BubbleRef& gap, Note& note) const;
   [[nodiscard]] bool isAboutPlan() const;
   [[nodiscard]] const NoteFlag* flagOf(std::size_t note) const;  ///< null: it is not shown
   [[nodiscard]] std::optional<std::size_t> noteHere() const;

@@ -40,13 +40,23 @@ struct RankView {
   bool operator==(const RankView&) const = default;
 };
 
+/// A gap of a rank's compute track: before its `next`-th span, or (`next` the track's size) at its end.
+struct BubbleRef {
+  Source source = Source::Predicted;
+  Rank rank;
+  std::int32_t next = 0;
+
+  bool operator==(const BubbleRef&) const = default;
+};
+
 /// A note or, without a text, a bookmark.
 struct NoteFlag {
   QString text;
   Ns time = 0;
-  std::optional<SourcedSpan> span;  ///< that it is at; nothing: at a time
+  std::optional<SourcedSpan> span;  ///< that it is at, or beside; nothing: at a time
   bool isCurrent = false;
-  std::size_t note = 0;  ///< its number in the document
+  std::size_t note = 0;               ///< its number in the document
+  std::optional<BubbleRef> bubble{};  ///< that it is at, beside the span
 
   bool operator==(const NoteFlag&) const = default;
 };

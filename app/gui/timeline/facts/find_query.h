@@ -10,15 +10,6 @@
 
 namespace pw::gui {
 
-/// A gap of a rank's compute track: before its `next`-th span, or (`next` the track's size) at its end.
-struct BubbleRef {
-  Source source = Source::Predicted;
-  Rank rank;
-  std::int32_t next = 0;
-
-  bool operator==(const BubbleRef&) const = default;
-};
-
 /// From when to when the gap lasts; equal times: there is none. Spans that the track lacks have no gap either.
 [[nodiscard]] std::pair<Ns, Ns> gapOf(const Timeline& timeline, const BubbleRef& bubble);
 /// The gap a time lies in.

@@ -103,6 +103,42 @@ TEST_F(NotesShown, ANoteGoesWhereItsBlockGoes) {
   EXPECT_TRUE(widget.scene().notes.empty());
 }
 
+TEST_F(NotesShown, ANoteAtABubbleGoesWhereTheBubbleGoes) {
+  const auto bubble = [this] {  // rank 3 waits for its first forward, then computes to the end of its row
+    return Span{.start = Ns(0), .end = spanOf(timeline(), at(3, SpanKind::Forward, 3, 0).span).start};
+  };
+  const auto last = [this] { return spanOf(timeline(), at(3, SpanKind::Backward, 3, 7).span).end; };
+  click({xOf(bubble().end / 2), yOf(3)});
+  key(Qt::Key_N);
+  write(QStringLiteral("start"));
+  click({xOf((last() + timeline().end) / 2), yOf(3)});
+  key(Qt::Key_N);
+  write(QStringLiteral("drain"));
+  ASSERT_EQ(notes().size(), 2U);
+  EXPECT_EQ(notes()[0].place, Note::Place::BubbleBefore);
+  EXPECT_EQ(*notes()[0].block, (BlockName{false, Rank(3), {SpanKind::Forward, Stage(3), Microbatch(0), Rank(3)}}));
+  EXPECT_EQ(widget.scene().notes[0].time, 0);
+  EXPECT_EQ(notes()[1].place, Note::Place::BubbleAfter);
+  const Ns before = last();
+  EXPECT_EQ(widget.scene().notes[1].time, before);
+  recost([](CostTable& costs) { costs.stages[0].forward *= 2; });
+  ASSERT_GT(last(), before);
+  EXPECT_EQ(widget.scene().notes[1].time, last());
+  widget.clearSelection();
+  widget.goToNote(1);
+  EXPECT_EQ(widget.scene().notes[1].bubble, (BubbleRef{Source::Predicted, Rank(3), 16}));
+  EXPECT_FALSE(selected()) << "the bubble, not the block beside it";
+  key(Qt::Key_N);
+  write(QStringLiteral("why idle?"));
+  ASSERT_EQ(notes().size(), 2U) << "it is the note of that bubble";
+  EXPECT_EQ(notes()[1].text, "why idle?");
+  Project saved;
+  saved.design.notes = notes();
+  EXPECT_EQ(parseProject(toJson(saved), "p").design.notes, notes());
+  const auto* list = panel().findChild<QTreeWidget*>();
+  EXPECT_EQ(list->topLevelItem(0)->text(1), "bubble before 3F0, rank 3");
+}
+
 TEST_F(NotesShown, BookmarksAreSetAndTakenBackAtTheMouse) {
   const int y = yOf(1);
   moveTo({xOf(5 * kMs), y});
