@@ -1,4 +1,5 @@
 #include <QMenu>
+#include <QPointer>
 #include <QStatusBar>
 
 #include "app/gui/window/window_parts.h"
@@ -49,6 +50,22 @@ void MainWindow::Private::fillPinsMenu() {
   QObject::connect(
       pinsMenu->addAction(MainWindow::tr("Pi&n plan %1 again").arg(pins.unpinned()->name)), &QAction::triggered, &window,
       [this] { pins.pinAgain(); }, Qt::QueuedConnection);  // the menu, and with it the action, is made anew
+}
+
+/// What the menu offers, each with its plan's title.
+std::vector<Command> MainWindow::Private::pinCommands() const {
+  std::vector<Command> all;
+  for (const QAction* pinned : pinsMenu->actions()) {
+    if (pinned->menu() == nullptr) continue;
+    for (QAction* action : pinned->menu()->actions()) {
+      QString text = MainWindow::tr("Pinned plan %1: %2").arg(pinned->text().mid(1), action->text().remove(QLatin1Char('&')));
+      text.replace(QLatin1String("&&"), QLatin1String("&"));
+      all.push_back({text, {}, [action = QPointer<QAction>(action)] {
+                       if (action) action->trigger();
+                     }});
+    }
+  }
+  return all;
 }
 
 }  // namespace pw::gui

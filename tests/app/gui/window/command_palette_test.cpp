@@ -122,5 +122,18 @@ TEST_F(PaletteOfTheWindow, ChoosesAScheduleOfTheModelThatIsOpen) {
   EXPECT_EQ(document().undoText(), "Choose schedule gpipe");
 }
 
+TEST_F(PaletteOfTheWindow, OffersWhatCanBeDoneWithPinnedPlans) {
+  open(sample("gpt_small.pt2"));
+  const Design pinned = document().design();
+  QTest::keyClick(window_.get(), Qt::Key_I, Qt::ControlModifier);
+  document().edit("gpipe", [](Design& design) { design.request.schedule = "gpipe"; });
+  ASSERT_TRUE(settle());
+  window_->showCommandPalette();
+  auto* typed = window_->findChild<CommandPalette*>()->findChild<QLineEdit*>();
+  QTest::keyClicks(typed, "pinned go back");
+  QTest::keyClick(typed, Qt::Key_Return);
+  EXPECT_EQ(document().design(), pinned);
+}
+
 }  // namespace
 }  // namespace pw::gui
