@@ -176,7 +176,7 @@ void PlanResults::Private::showOrder() {
   } else if (certificate->optimal()) {
     order->setText(PlanResults::tr("proven: none is faster"));
   } else {
-    order->setText(PlanResults::tr("none is more than %1 faster").arg(percentText(certificate->gap())));
+    order->setText(PlanResults::tr("none is more than %1 faster").arg(percentText(std::max(0.001, certificate->gap()))));
   }
 }
 
@@ -343,7 +343,7 @@ void PlanResults::Private::findLowerBound() {
       showOneRank(one, hasModel, p->step);
       if (bound == 0) return lower->setText(QStringLiteral("–"));
       const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
-      lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(durationText(bound), percentText(std::max(0.0, above))));
+      lower->setText(PlanResults::tr("%1 (plan: %2)").arg(durationText(bound), signedPercentText(std::max(0.0, above))));
     };
   });
 }
@@ -360,6 +360,17 @@ void PlanResults::Private::showOneRank(const std::optional<OneRank>& one, bool h
                      ? (one->replicas > 1 ? PlanResults::tr("%1: one for each replica suffices") : PlanResults::tr("%1: one rank suffices"))
                            .arg(durationText(one->step))
                      : PlanResults::tr("%1 (%2 times as long)").arg(durationText(one->step)).arg(times, 0, 'f', 2));
+}
+
+QString figuresInBrief(const Document& document) {
+  const auto p = document.prediction();
+  if (!p) return {};
+  Bytes peak = 0;
+  for (const RankMetrics& rank : p->ranks) peak = std::max(peak, rank.peakBytes);
+  QStringList figures{PlanResults::tr("Step %1").arg(durationText(p->step)),
+                      PlanResults::tr("bubble %1").arg(percentText(p->bubbleFraction))};
+  if (peak > 0) figures << PlanResults::tr("peak memory %1").arg(sizeText(peak));
+  return figures.join(QStringLiteral(" · "));
 }
 
 }  // namespace pw::gui

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <QString>
 #include <QWidget>
 #include <memory>
 
@@ -25,5 +26,8 @@ class PlanResults : public QWidget {
   struct Private;
   std::unique_ptr<Private> d;
 };
+
+/// The step, the bubble and the largest peak of a rank in one line, for where the panel is out of sight; empty: nothing is predicted.
+[[nodiscard]] QString figuresInBrief(const Document& document);
 
 }  // namespace pw::gui

@@ -1,6 +1,8 @@
 #include <QDockWidget>
+#include <QLayout>
 #include <QScrollArea>
 #include <QSettings>
+#include <QTabBar>
 #include <algorithm>
 #include <array>
 
@@ -62,6 +64,9 @@ void MainWindow::Private::placePlan() {
     const int forModel = std::clamp(window.width() / 2 - kPlan, kNarrowPanel, 430);
     window.resizeDocks({modelDock, planDock}, {forModel, kPlan}, Qt::Horizontal);
   }
+  window.layout()->activate();
+  for (QTabBar* tabs : window.findChildren<QTabBar*>(Qt::FindDirectChildrenOnly))
+    tabs->setVisible(tabs->count() > 1);  // Qt leaves one of one
 }
 
 /// Moves Plan when the window has become narrow or wide, unless it is where the user put it.
@@ -72,6 +77,15 @@ void MainWindow::Private::fitDocks() {
   const bool isBeside = window.tabifiedDockWidgets(planDock).isEmpty() && window.dockWidgetArea(planDock) == Qt::RightDockWidgetArea;
   const bool isBehind = window.tabifiedDockWidgets(modelDock).contains(planDock);
   if (!planDock->isFloating() && !planDock->isHidden() && (narrow ? isBeside : isBehind)) placePlan();
+}
+
+/// Gives a panel below the timeline the height in which its results can be read, up to nine twentieths of the window's.
+void MainWindow::Private::makeRoom(QDockWidget& dock) {
+  if (dock.isFloating() || dock.isHidden()) return;
+  const auto* scroll = static_cast<QScrollArea*>(dock.widget());
+  const int frame = dock.height() - scroll->height(), rows = 8 * window.fontMetrics().lineSpacing();
+  const int wanted = std::min(scroll->widget()->minimumSizeHint().height() + frame + rows, window.height() * 9 / 20);
+  if (dock.height() < wanted) window.resizeDocks({&dock}, {wanted}, Qt::Vertical);
 }
 
 /// Of Model and Plan, where they are tabs: without a model, there is nothing to see of one.

@@ -21,6 +21,7 @@
 #include "app/gui/common/format.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "app/gui/plan/results.h"
 #include "app/gui/timeline/hand_edit.h"
 #include "app/gui/window/autosave.h"
 #include "app/gui/window/exporting.h"
@@ -124,6 +125,9 @@ void MainWindow::Private::build() {
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
   arrangeDocks();
 
+  figures = new QLabel;
+  figures->setAccessibleName(MainWindow::tr("Figures of the plan"));
+  window.statusBar()->addPermanentWidget(figures);
   busyText = new QLabel;
   busyBar = new QProgressBar;
   busyBar->setMaximumWidth(220);
@@ -161,6 +165,11 @@ void MainWindow::Private::connectAll() {
     if (const auto bubble = bubbleUnder(prediction->timeline, Source::Predicted, rank, time)) timeline->selectBubble(*bubble);
   });
   connectExplaining();
+  QObject::connect(candidates, &CandidatesPanel::resultsShown, &window, [this] { makeRoom(*candidatesDock); });
+  QObject::connect(&document, &Document::predictionChanged, &window, [this] {
+    figures->setText(figuresInBrief(document));
+    figures->setEnabled(document.problem().isEmpty());
+  });
   QObject::connect(timeline, &TimelineWidget::editRefused, &window, [this](const QString& sentence) {
     if (!timeline->hand().isOn()) window.showMessage(sentence);  // else the timeline's own bar says it
   });

@@ -31,6 +31,7 @@
 #include "app/gui/runs/panel.h"
 #include "app/gui/statistics/panel.h"
 #include "app/gui/timeline/widget.h"
+#include "app/gui/window/command_palette.h"
 #include "app/gui/window/main_window.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/start_page.h"
@@ -63,7 +64,7 @@ struct MainWindow::Private {
   NotesPanel* notes = nullptr;
   QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr, *analysisDock = nullptr,
               *explainDock = nullptr, *scheduleDock = nullptr, *statisticsDock = nullptr, *notesDock = nullptr;
-  QLabel* busyText = nullptr;
+  QLabel *figures = nullptr, *busyText = nullptr;
   QProgressBar* busyBar = nullptr;
   QPushButton* busyCancel = nullptr;
   QMenu *recentMenu = nullptr, *pinsMenu = nullptr;
@@ -122,6 +123,7 @@ struct MainWindow::Private {
   void arrangeDocks();
   void placePlan();
   void fitDocks();
+  void makeRoom(QDockWidget& dock);
   void raiseWhatSaysMore();
   [[nodiscard]] QDockWidget* dockOf(QWidget* widget) const;  ///< null: in none
   [[nodiscard]] static bool isInFront(const QDockWidget& dock);
@@ -143,6 +145,7 @@ struct MainWindow::Private {
 
   // pinning.cpp
   void fillPinsMenu();
+  [[nodiscard]] std::vector<Command> pinCommands() const;
   void pin();
   void compareWith(std::size_t pinned);
 

@@ -9,12 +9,14 @@
 #include <QScrollArea>
 #include <QScrollBar>
 #include <QTabBar>
+#include <QTableView>
 #include <QToolButton>
 #include <QWheelEvent>
 #include <algorithm>
 #include <set>
 #include <utility>
 
+#include "app/gui/common/format.h"
 #include "tests/app/gui/stored_run.h"
 #include "tests/app/gui/window_fixture.h"
 
@@ -81,6 +83,38 @@ TEST_F(WindowLayout, PanelsStayInTheWindowBesideEachOtherAtEverySize) {
       EXPECT_TRUE(window_->rect().contains(placeOf(button))) << "Run leaves the window of " << size.width();
     }
   }
+}
+
+TEST_F(WindowLayout, NoTabBarIsLeftWherePlanMovedOutOfIt) {
+  open(sample("gpt_small.pt2"));
+  resize(1024, 700);
+  ASSERT_NE(tabOf("plan").first, nullptr);
+  resize(1400, 900);
+  ASSERT_TRUE(window_->tabifiedDockWidgets(dock("plan")).isEmpty());
+  for (const QTabBar* tabs : window_->findChildren<QTabBar*>(Qt::FindDirectChildrenOnly))
+    EXPECT_EQ(tabs->isVisible(), tabs->count() > 1) << "a line across the panels";
+  resize(1024, 700);
+  EXPECT_TRUE(tabOf("plan").first->isVisible());
+}
+
+TEST_F(WindowLayout, FiguresAndResultsOfASearchAreInSightOfASmallWindow) {
+  resize(1024, 700);
+  open(sample("gpt_small.pt2"));
+  const QLabel* figures = nullptr;
+  for (const auto* label : window_->findChildren<QLabel*>()) {
+    if (label->accessibleName() == "Figures of the plan") figures = label;
+  }
+  ASSERT_NE(figures, nullptr);
+  EXPECT_TRUE(figures->text().startsWith("Step " + durationText(document().prediction()->step) + " · bubble "));
+  EXPECT_FALSE(figures->visibleRegion().isEmpty());
+  document().edit("Small", [](Design& d) { d.request.ranks = 2, d.request.microbatches = 2; });
+  ASSERT_TRUE(settle());
+  window_->candidates().search();
+  ASSERT_TRUE(settle());
+  const auto* table = window_->candidates().findChild<QTableView*>();
+  QApplication::processEvents();
+  EXPECT_GE(table->visibleRegion().boundingRect().height(), 5 * table->rowHeight(0)) << "its header and four plans";
+  EXPECT_GE(window_->timeline().height(), 250) << "and the timeline";
 }
 
 // Of a window that opens small: the panels scroll.
