@@ -76,6 +76,10 @@ std::string optimizerFileOf(const std::string& path) {
   return path.substr(0, path.size() - kEnding.size()) + ".optimizer" + std::string(kEnding);
 }
 
+std::string nextOptimizerFileOf(const std::string& path) {
+  return path.substr(0, path.size() - kEnding.size()) + ".optimizer-next" + std::string(kEnding);
+}
+
 SafetensorsHeader readSafetensors(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) throw UsageError(fmt::format("{} does not exist; check the path", path));

@@ -18,6 +18,13 @@ namespace pw {
 /// file's tensors as the model's.
 [[nodiscard]] std::string optimizerFileOf(const std::string& path);
 
+/// Both files of a checkpoint have the same text under this key of their metadata, as no two checkpoints do; a model's file without state
+/// has an empty one.
+inline constexpr const char* kPairKey = "pipewright-pair";
+/// Where the state's file lies from when it is complete until the model's file is, `model.optimizer-next.safetensors`, so that a process
+/// that is killed leaves an old pair or a new one: the model's file decides which.
+[[nodiscard]] std::string nextOptimizerFileOf(const std::string& path);
+
 /// A tensor of such a file, contiguous; its bytes lie at `offset` from the file's start.
 struct SafeTensor {
   std::string name;

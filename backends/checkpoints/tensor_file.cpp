@@ -30,15 +30,15 @@ struct OneFile {
   std::map<std::string, std::size_t> places;
   std::map<std::string, double> numbers;
 
-  std::unique_ptr<MappedFile> optimizer;                               // beside a safetensors file: its state
-  std::map<std::string, std::size_t> inOptimizer;                      // places of its tensors
-  mutable std::map<std::string, std::unique_ptr<std::byte[]>> copies;  // of tensors that lie where their type cannot be read
+  std::unique_ptr<MappedFile> optimizer;           // beside a safetensors file: its state
+  std::map<std::string, std::size_t> inOptimizer;  // places of its tensors
 
   explicit OneFile(const std::string& file)
       : path(file), archive(isSafetensors(file) ? pt2::Archive{file, "", {}} : pt2::openSavedArchive(file)), mapped(file) {}
 
   void readPickles();
   void readHeaders();
+  void readState(const std::map<std::string, std::string>& model);
   void addSafetensors(const SafetensorsHeader& header, bool isOptimizer);
   [[nodiscard]] std::optional<MappedTensor> find(const std::string& name) const;
 
@@ -76,7 +76,7 @@ void OneFile::addSafetensors(const SafetensorsHeader& header, bool isOptimizer) 
   }
 }
 
-/// Of a safetensors file, and of the one beside it with the optimizer's state, if it is of the same step.
+/// Of a safetensors file, and of the one beside it with the optimizer's state.
 void OneFile::readHeaders() {
   const SafetensorsHeader header = readSafetensors(path);
   addSafetensors(header, false);
@@ -86,19 +86,27 @@ void OneFile::readHeaders() {
     double number = 0;
     if (std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc()) numbers[name.substr(kPrefix.size())] = number;
   }
+  if (header.metadata.contains("pipewright.step")) readState(header.metadata);
+}
+
+/// That of the same checkpoint as the model's file. Files without `kPairKey` were written before it was kept: those of the same step.
+void OneFile::readState(const std::map<std::string, std::string>& model) {
+  const std::string key = model.contains(kPairKey) ? kPairKey : "pipewright.step";
+  if (model.at(key).empty()) return;  // it has none
   const std::string beside = optimizerFileOf(path);
   std::error_code ignored;
-  if (!header.metadata.contains("pipewright.step") || !std::filesystem::exists(beside, ignored)) return;
-  const SafetensorsHeader state = readSafetensors(beside);
-  const auto step = state.metadata.find("pipewright.step");
-  if (step == state.metadata.end() || step->second != header.metadata.at("pipewright.step")) {
-    throw UsageError(
-        fmt::format("{} is not of the same step as {}: saving them was interrupted; resume from another checkpoint, or move {} away to "
-                    "take the weights alone",
-                    beside, path, beside));
+  for (const std::string& file : {beside, nextOptimizerFileOf(path)}) {
+    if (!std::filesystem::exists(file, ignored)) continue;
+    const SafetensorsHeader state = readSafetensors(file);
+    const auto found = state.metadata.find(key);
+    if (found == state.metadata.end() || found->second != model.at(key)) continue;
+    optimizer = std::make_unique<MappedFile>(file);
+    return addSafetensors(state, true);
   }
-  optimizer = std::make_unique<MappedFile>(beside);
-  addSafetensors(state, true);
+  if (!std::filesystem::exists(beside, ignored)) return;
+  throw UsageError(
+      fmt::format("{} is not of the same checkpoint as {}; resume from another checkpoint, or move {} away to take the weights alone",
+                  beside, path, beside));
 }
 
 std::optional<MappedTensor> OneFile::find(const std::string& name) const {
@@ -126,13 +134,10 @@ std::optional<MappedTensor> OneFile::find(const std::string& name) const {
   }
   tensor.data = from.data() + offset;
   if (offset % width != 0) {
-    auto& copy = copies[name];
-    if (!copy) {
-      const auto bytes = static_cast<std::size_t>(record->second.bytes);
-      copy.reset(new std::byte[bytes]);  // aligned for any type
-      std::memcpy(copy.get(), tensor.data, bytes);
-    }
-    tensor.data = copy.get();
+    const auto bytes = static_cast<std::size_t>(record->second.bytes);
+    tensor.copy.reset(new std::byte[bytes]);  // aligned for any type
+    std::memcpy(tensor.copy.get(), tensor.data, bytes);
+    tensor.data = tensor.copy.get();
   }
   return tensor;
 }

@@ -12,11 +12,12 @@
 
 namespace pw {
 
-/// A tensor inside a mapped file. Strides in elements, none negative; every element lies within the file.
+/// A tensor inside a mapped file, or a copy of one. Strides in elements, none negative; every element lies within the file.
 struct MappedTensor {
   DType dtype = DType::Unknown;
   std::vector<std::int64_t> shape, strides;
-  std::byte* data = nullptr;  ///< of element [0, 0, …]; aligned for the element type; null for a tensor without elements
+  std::byte* data = nullptr;               ///< of element [0, 0, …]; aligned for the element type; null for a tensor without elements
+  std::shared_ptr<std::byte[]> copy = {};  ///< holds `data` where that could not be the file's own memory
 };
 
 /// A file of `torch.save` that holds a dict of tensors, one of safetensors (by its ending; with the file of the optimizer's state beside
@@ -32,7 +33,7 @@ class TensorFile {
   TensorFile& operator=(const TensorFile&) = delete;
 
   /// Nothing when there is no tensor of this name. Throws UsageError for a tensor that extends past its bytes or has an unsupported element
-  /// type. Valid as long as the file.
+  /// type. Valid as long as the file and what is returned.
   [[nodiscard]] std::optional<MappedTensor> find(const std::string& name) const;
   /// The dict's, in its order, then those with a `/`, which only checkpoints of Pipewright have.
   [[nodiscard]] std::vector<std::string> names() const;

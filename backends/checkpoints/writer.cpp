@@ -12,6 +12,7 @@
 #include "backends/checkpoints/pickle.h"
 #include "backends/checkpoints/safetensors.h"
 #include "backends/checkpoints/zip_writer.h"
+#include "backends/host/random_bytes.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -20,6 +21,12 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "checkpoints hold tensors as they lie in memory");
 constexpr const char* kTop = "archive/";  ///< all entries lie in one folder, as torch.save has it
 const std::string kMetadataPrefix = "pipewright.";
+
+std::string hexOf(const std::string& bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
 
 }  // namespace
 
@@ -57,7 +64,7 @@ CheckpointWriter::~CheckpointWriter() = default;
 void CheckpointWriter::add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape, const std::byte* bytes) {
   if (impl_->folder) return impl_->folder->add(name, dtype, shape, bytes);
   if (impl_->model) {
-    if (Impl::isState(name) && !impl_->state) impl_->state.emplace(optimizerFileOf(impl_->path), impl_->headerBytes);
+    if (Impl::isState(name) && !impl_->state) impl_->state.emplace(nextOptimizerFileOf(impl_->path), impl_->headerBytes);
     return (Impl::isState(name) ? impl_->state : impl_->model)->add(name, dtype, shape, bytes);
   }
   pickle::TensorEntry entry{name, dtype, std::to_string(impl_->storages++), 1, 0, shape, {}};
@@ -115,24 +122,45 @@ void CheckpointWriter::Impl::finishZip(const std::map<std::string, double>& numb
   zip->finish();
 }
 
-/// The optimizer's file first: where only one of two new files is there, their steps differ, and a reader says so.
+namespace {
+
+/// Puts the state of the model's file where it belongs, if the process that wrote them was killed before it did.
+void settleOptimizerFile(const std::string& path) {
+  const std::string next = nextOptimizerFileOf(path);
+  if (!std::filesystem::exists(next) || !std::filesystem::exists(path)) return;
+  try {
+    const auto pairOf = [](const std::string& file) { return readSafetensors(file).metadata[kPairKey]; };
+    if (pairOf(next) == pairOf(path)) std::filesystem::rename(next, optimizerFileOf(path));
+  } catch (const UsageError&) {  // one of them is damaged, and will be replaced
+  }
+}
+
+}  // namespace
+
+/// The moment in which the model's file is replaced is the one from which the new checkpoint counts (`kPairKey`).
 void CheckpointWriter::Impl::finishSafetensors(const std::map<std::string, double>& numbers) {
-  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  std::map<std::string, std::string> metadata{{"format", "pt"}, {kPairKey, state ? hexOf(randomBytes(16)) : ""}};
   for (const auto& [name, number] : numbers) metadata[kMetadataPrefix + name] = fmt::format("{:.17g}", number);
+  const std::string place = optimizerFileOf(path), next = nextOptimizerFileOf(path);
   if (state) {
+    settleOptimizerFile(path);
     state->finish(metadata);
-  } else {
-    std::error_code ignored;
-    std::filesystem::remove(optimizerFileOf(path), ignored);  // of an earlier training
   }
   model->finish(metadata);
+  std::error_code ignored;  // a reader finds the state in either place, and no state where there is none
+  if (state) {
+    std::filesystem::rename(next, place, ignored);
+  } else {
+    for (const std::string& old : {place, next}) std::filesystem::remove(old, ignored);  // of an earlier training
+  }
 }
 
 void removeCheckpoint(const std::string& path) {
   if (isDistributedCheckpoint(path)) return removeDistributedCheckpoint(path);
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
-  if (isSafetensors(path)) std::filesystem::remove(optimizerFileOf(path), ignored);
+  if (!isSafetensors(path)) return;
+  for (const std::string& state : {optimizerFileOf(path), nextOptimizerFileOf(path)}) std::filesystem::remove(state, ignored);
 }
 
 }  // namespace pw

@@ -66,6 +66,11 @@ TEST(Safetensors, HoldsTheModelAndKeepsTheOptimizersStateBesideIt) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data) % 4, 0U) << name;
   }
   EXPECT_EQ(std::memcmp(file.find("count").value().data, count.data(), 8), 0);
+  std::optional<MappedTensor> copied = file.find("weight");
+  const std::weak_ptr<std::byte[]> memory = copied->copy;
+  EXPECT_FALSE(memory.expired()) << "it is not aligned";
+  copied.reset();
+  EXPECT_TRUE(memory.expired()) << "nobody reads it any more";
 }
 
 TEST(Safetensors, RefusesTwoFilesOfDifferentSteps) {
@@ -81,6 +86,45 @@ TEST(Safetensors, RefusesTwoFilesOfDifferentSteps) {
   }
   std::filesystem::copy_file(folder.file("old"), optimizerFileOf(path), std::filesystem::copy_options::overwrite_existing);
   EXPECT_THROW(TensorFile{path}, UsageError);
+}
+
+/// The files as a process leaves them that is killed after each of the moves of a save; two checkpoints of the same step.
+TEST(Safetensors, IsTheOldOrTheNewCheckpointWhereverASaveWasKilled) {
+  namespace fs = std::filesystem;
+  const Folder folder;
+  const std::string path = folder.file("model.safetensors"), state = optimizerFileOf(path), next = nextOptimizerFileOf(path);
+  const auto save = [&](float number, std::size_t headerBytes, int tensors) {
+    const std::vector<float> one{number};
+    CheckpointWriter writer(path, headerBytes);
+    for (int i = 0; i < tensors; ++i) writer.add(std::string(100, 'w') + std::to_string(i), DType::Float32, {1}, bytesOf(one));
+    writer.add("exp_avg/w", DType::Float32, {1}, bytesOf(one));
+    writer.finish({{"step", 1}});
+  };
+  const auto read = [&] {
+    const TensorFile file(path);
+    const auto numberOf = [&](const std::string& name) { return *reinterpret_cast<const float*>(file.find(name).value().data); };
+    EXPECT_EQ(numberOf(std::string(100, 'w') + "0"), numberOf("exp_avg/w")) << "weights and state of two checkpoints";
+    return numberOf("exp_avg/w");
+  };
+  const auto put = [](const std::string& from, const std::string& to) { fs::copy_file(from, to, fs::copy_options::overwrite_existing); };
+  save(1, 4096, 1);
+  put(path, folder.file("model1"));
+  put(state, folder.file("state1"));
+  save(2, 4096, 1);
+  EXPECT_EQ(read(), 2);
+  EXPECT_FALSE(fs::exists(next));
+  put(path, folder.file("model2"));
+  put(state, next);
+  put(folder.file("model1"), path);
+  put(folder.file("state1"), state);
+  EXPECT_EQ(read(), 1) << "killed before the model's file was moved";
+  put(folder.file("model2"), path);
+  EXPECT_EQ(read(), 2) << "killed after it";
+  EXPECT_THROW(save(3, 0, 100), Error) << "the model's header is too long: its file is not moved, and the state's was";
+  EXPECT_TRUE(fs::exists(next));
+  EXPECT_EQ(read(), 2);
+  save(4, 4096, 1);
+  EXPECT_EQ(read(), 4);
 }
 
 TEST(Safetensors, RefusesWhatIsNoneNamingTheFile) {
