@@ -311,7 +311,6 @@ struct DistributedCheckpoint::Impl {
   std::map<std::string, ChunkedTensor> tensors;
   std::map<std::string, double> numbers;
   mutable std::vector<std::unique_ptr<MappedFile>> mapped;  // by file, when first needed
-  mutable std::map<std::string, std::unique_ptr<std::byte[]>> copies;
 
   [[nodiscard]] std::string pathOf(std::size_t file) const { return (fs::path(folder) / files[file]).string(); }
   [[nodiscard]] MappedTensor read(const std::string& name, const ChunkedTensor& tensor) const;
@@ -357,29 +356,25 @@ MappedTensor DistributedCheckpoint::Impl::read(const std::string& name, const Ch
     stride *= tensor.sizes[i - 1];
   }
   const std::int64_t width = widthOf(tensor.dtype);
-  auto& copy = copies[name];
-  if (!copy) {
-    std::vector<std::pair<const std::byte*, Sizes>> chunks;
-    for (const Chunk& chunk : tensor.chunks)
-      chunks.push_back(*pickle::elementsOf(chunk.sizes) == 0 ? std::pair<const std::byte*, Sizes>() : chunkOf(name, tensor, chunk));
-    if (chunks.size() == 1 && reinterpret_cast<std::uintptr_t>(chunks[0].first) % static_cast<std::uintptr_t>(width) == 0) {
-      made.strides = chunks[0].second;
-      made.data = const_cast<std::byte*>(chunks[0].first);  // of a private mapping
-      return made;
-    }
-    std::set<std::size_t> holders;
-    for (const Chunk& chunk : tensor.chunks) holders.insert(chunk.file);
-    std::size_t stored = 0;
-    for (const std::size_t file : holders) stored += mapped[file] ? mapped[file]->size() : 0;
-    if (static_cast<std::size_t>(elements * width) > stored)
-      throw UsageError(fmt::format("Tensor {} of {} is larger than the files that hold it; save the checkpoint again", name, folder));
-    auto bytes = std::make_unique<std::byte[]>(static_cast<std::size_t>(elements * width));
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-      if (chunks[i].first != nullptr) place(bytes.get(), tensor.sizes, tensor.chunks[i], chunks[i].first, chunks[i].second, width);
-    }
-    copy = std::move(bytes);
+  std::vector<std::pair<const std::byte*, Sizes>> chunks;
+  for (const Chunk& chunk : tensor.chunks)
+    chunks.push_back(*pickle::elementsOf(chunk.sizes) == 0 ? std::pair<const std::byte*, Sizes>() : chunkOf(name, tensor, chunk));
+  if (chunks.size() == 1 && reinterpret_cast<std::uintptr_t>(chunks[0].first) % static_cast<std::uintptr_t>(width) == 0) {
+    made.strides = chunks[0].second;
+    made.data = const_cast<std::byte*>(chunks[0].first);  // of a private mapping
+    return made;
   }
-  made.data = copy.get();
+  std::set<std::size_t> holders;
+  for (const Chunk& chunk : tensor.chunks) holders.insert(chunk.file);
+  std::size_t stored = 0;
+  for (const std::size_t file : holders) stored += mapped[file] ? mapped[file]->size() : 0;
+  if (static_cast<std::size_t>(elements * width) > stored)
+    throw UsageError(fmt::format("Tensor {} of {} is larger than the files that hold it; save the checkpoint again", name, folder));
+  made.copy = std::make_shared<std::byte[]>(static_cast<std::size_t>(elements * width));
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (chunks[i].first != nullptr) place(made.copy.get(), tensor.sizes, tensor.chunks[i], chunks[i].first, chunks[i].second, width);
+  }
+  made.data = made.copy.get();
   return made;
 }
 
@@ -408,7 +403,6 @@ DistributedCheckpoint::DistributedCheckpoint(const std::string& folder) : impl_(
       }
     }
   }
-  impl_->copies.clear();  // those were by key
   if (steps) impl_->numbers.emplace(kStepKey, *steps);
 }
 

@@ -31,8 +31,8 @@ class DistributedCheckpoint {
   DistributedCheckpoint(const DistributedCheckpoint&) = delete;
   DistributedCheckpoint& operator=(const DistributedCheckpoint&) = delete;
 
-  /// As TensorFile::find. A tensor of several chunks, or one that is not aligned for its type, is copied into memory when it is first
-  /// requested.
+  /// As TensorFile::find. A tensor of several chunks, or one that is not aligned for its type, is copied into memory that what is
+  /// returned holds.
   [[nodiscard]] std::optional<MappedTensor> find(const std::string& name) const;
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] const std::map<std::string, double>& numbers() const;

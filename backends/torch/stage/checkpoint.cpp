@@ -18,7 +18,7 @@ at::Tensor CheckpointFile::read(const std::string& name) const {
   const auto options = at::TensorOptions().dtype(scalarType(found->dtype));
   if (found->data == nullptr) return at::empty(found->shape, options);
   return at::from_blob(
-      found->data, found->shape, found->strides, [file = file_](void* /*memory*/) {}, options);
+      found->data, found->shape, found->strides, [file = file_, copy = found->copy](void* /*memory*/) {}, options);
 }
 
 std::vector<std::string> CheckpointFile::names() const { return file_->names(); }
