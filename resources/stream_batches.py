@@ -12,6 +12,8 @@ import importlib
 import json
 import os
 import random
+import select
+import signal
 import struct
 import sys
 import traceback
@@ -23,6 +25,7 @@ class Refused(Exception):
 
 def main(name, first, seed, inputs):
     os.setpgrp()  # the rank ends it with all processes that it started
+    end_together()
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     try:
@@ -35,6 +38,19 @@ def main(name, first, seed, inputs):
         header(out, {"error": str(problem)})
     except BrokenPipeError:
         os._exit(0)  # the rank has ended
+
+
+def end_together():
+    """Starts a process that ends the group when this one has ended, also where a rank that was killed takes this one with it: what the
+    function started (workers of a DataLoader, decoders) would go on."""
+    watched = os.pidfd_open(os.getpid())
+    if os.fork() > 0:
+        os.close(watched)
+        return
+    for descriptor in (0, 1):  # the rank waits for the end of the pipe
+        os.close(descriptor)
+    select.select([watched], [], [])
+    os.killpg(0, signal.SIGKILL)
 
 
 def batches_of(name, seed):
