@@ -25,13 +25,13 @@ class Changes {
   }
 
   /// `read` is not known yet.
-  const std::vector<StateChange>& find() {
+  std::vector<StateChange> find() {
     for (const Node& node : graph_.nodes) visit(node);
-    return found_;
+    return std::move(found_);
   }
 
   std::vector<StateChange> run() {
-    find();
+    found_ = find();
     for (StateChange& change : found_) change.read = isRead(base(change.state->value));
     return std::move(found_);
   }
@@ -139,11 +139,10 @@ class Changes {
 
 std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written) { return Changes(graph, written).run(); }
 
-const StateTensor* changedParameter(const ModelGraph& graph) {
-  Changes changes(graph, {});
-  const auto& found = changes.find();
-  const auto first = std::ranges::find_if(found, &StateChange::isParameter);
-  return first == found.end() ? nullptr : first->state;
+std::set<const StateTensor*> changedStates(const ModelGraph& graph) {
+  std::set<const StateTensor*> states;
+  for (const StateChange& change : Changes(graph, {}).find()) states.insert(change.state);
+  return states;
 }
 
 }  // namespace pw

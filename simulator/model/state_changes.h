@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ using WrittenArguments = std::function<std::vector<std::string>(const std::strin
 /// the nodes times the number of changes.
 [[nodiscard]] std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written = {});
 
-/// The first parameter among them, as of `nn.Embedding(max_norm=…)`; null if there is none. Cost: linear in the nodes.
-[[nodiscard]] const StateTensor* changedParameter(const ModelGraph& graph);
+/// The parameters and buffers of those changes. Cost: linear in the nodes.
+[[nodiscard]] std::set<const StateTensor*> changedStates(const ModelGraph& graph);
 
 }  // namespace pw

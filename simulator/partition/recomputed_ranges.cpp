@@ -12,6 +12,7 @@
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/state_changes.h"
 
 namespace pw {
 namespace {
@@ -59,9 +60,18 @@ bool writes(const ModelGraph& graph, const Node& node) {
          });
 }
 
-/// The values that a node changes in place: its first argument, or everything that a sub-graph reads.
+/// Whether it is a statistic that this norm moves, and that it reads for nothing else.
+bool isMovedStatistic(const Node& node, const NamedArgument& argument) {
+  return (argument.name == "running_mean" || argument.name == "running_var") && movesStatistics(node);
+}
+
+/// The values that a node changes in place: its first argument, a norm's running statistics, or everything that a sub-graph reads.
 std::vector<ValueId> changedBases(const ModelGraph& graph, const Node& node) {
   std::vector<ValueId> bases;
+  for (const NamedArgument& argument : node.inputs) {
+    const auto* statistic = std::get_if<ValueId>(&argument.value);
+    if (statistic != nullptr && isMovedStatistic(node, argument)) bases.push_back(viewedBase(graph, *statistic));
+  }
   if (!writes(graph, node)) return bases;
   for (const ValueId v : readsOf(node)) {
     bases.push_back(viewedBase(graph, v));
@@ -114,9 +124,15 @@ std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<s
 }
 
 std::vector<InPlaceChange> changesInPlace(const ModelGraph& graph) {
+  std::set<ValueId> states, changed;
+  for (const StateTensor* state : changedStates(graph)) changed.insert(state->value);
+  for (const auto* all : {&graph.parameters, &graph.buffers}) {
+    for (const StateTensor& state : *all) states.insert(state.value);
+  }
   std::vector<InPlaceChange> changes;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     std::vector<ValueId> bases = changedBases(graph, graph.nodes[n]);
+    std::erase_if(bases, [&](ValueId base) { return states.contains(base) && !changed.contains(base); });  // a sub-graph only reads it
     if (!bases.empty()) changes.push_back({NodeId(n), std::move(bases)});
   }
   return changes;
@@ -136,25 +152,28 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
     }
     return std::nullopt;
   }
-  const auto first = std::ranges::lower_bound(changes, range.begin, {}, &InPlaceChange::node);
-  if (first == changes.end()) return std::nullopt;
   const auto isInside = [&](ValueId base) {
     const Value& value = graph.value(base);
     return value.origin == ValueOrigin::Node && value.producer >= range.begin && value.producer < range.end;
   };
   std::set<ValueId> entering;
-  for (auto n = range.begin.index(); n < range.end.index(); ++n) {
-    for (const ValueId v : readsOf(graph.nodes[n])) {
+  for (auto n = range.begin.index(); n < range.end.index() && !changes.empty(); ++n) {
+    Node node = graph.nodes[n];
+    std::erase_if(node.inputs, [&](const NamedArgument& argument) { return isMovedStatistic(graph.nodes[n], argument); });
+    for (const ValueId v : readsOf(node)) {
       if (const ValueId base = viewedBase(graph, v); !isInside(base)) entering.insert(base);
     }
   }
-  for (auto change = first; change != changes.end(); ++change) {
-    const Node& node = graph.node(change->node);
-    for (const ValueId base : change->bases) {
+  for (const InPlaceChange& change : changes) {
+    const Node& node = graph.node(change.node);
+    const bool isBefore = change.node < range.begin;
+    for (const ValueId base : change.bases) {
+      // A later microbatch changes a state also where this one did so before the range.
+      if (isBefore && graph.value(base).origin == ValueOrigin::Node) continue;
       if (!entering.contains(base) || isBatchCounter(graph, base)) continue;
       return fmt::format("{} ({}) changes {} in place, {} its forward runs again", operatorName(node), node.sourceLine,
                          graph.value(base).name,
-                         change->node < range.end ? "so that it would change twice when" : "which would be different when");
+                         change.node < range.end && !isBefore ? "so that it would change twice when" : "which would be different when");
     }
   }
   return std::nullopt;

@@ -15,9 +15,10 @@ namespace pw {
 /// outer is kept. Throws UsageError for any other name. Cost: linear in nodes times names.
 [[nodiscard]] std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<std::string>& names);
 
-/// Why a range's forward cannot run again: an operator in it, or later, changes in place what enters the range, or it changes a buffer
-/// other than batch norm's statistics (which a second run leaves alone). Returns a sentence that names the operator; nothing when it can.
-/// Sub-graphs with an operator in place count as changing all they read. Cost: linear in nodes times the depth of views.
+/// Why a range's forward cannot run again: an operator in it, or later, changes in place what enters the range, or any operator a state
+/// that enters it, as it does for other microbatches in between; statistics and counters that a norm in the range only moves are left alone
+/// by a second run. Returns a sentence that names the operator; nothing when it can. Sub-graphs with an operator in place count as changing
+/// all values they read. Cost: linear in nodes times the depth of views.
 [[nodiscard]] std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range);
 
 /// A node that writes in place, and the values it changes (none of them views).
@@ -27,7 +28,7 @@ struct InPlaceChange {
 };
 /// All of a graph, in order. Cost: linear in nodes times the depth of views.
 [[nodiscard]] std::vector<InPlaceChange> changesInPlace(const ModelGraph& graph);
-/// The same answer with the changes of the graph at hand. Cost: linear in the range, or nothing where no change comes after its begin.
+/// The same answer with the changes of the graph at hand. Cost: linear in the range and the changes, or nothing without any.
 [[nodiscard]] std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range,
                                                              const std::vector<InPlaceChange>& changes);
 

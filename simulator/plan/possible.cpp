@@ -38,11 +38,13 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
 std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement, int replicas) {
   const std::string name = graph.name.empty() ? "The model" : graph.name;
   if (replicas > 1) {
-    if (const StateTensor* changed = changedParameter(graph))
-      return Impossible{
-          fmt::format("{} changes the parameter {} in its forward, as nn.Embedding(max_norm=...) does, and each replica would change its own "
-                      "copy by the samples that it sees; use one replica, or limit norms after the optimizer's step.",
-                      name, changed->name)};
+    const std::set<const StateTensor*> changed = changedStates(graph);
+    const auto parameter = std::ranges::find_if(graph.parameters, [&](const StateTensor& state) { return changed.contains(&state); });
+    if (parameter != graph.parameters.end())
+      return Impossible{fmt::format(
+          "{} changes the parameter {} in its forward, as nn.Embedding(max_norm=...) does, and each replica would change its own "
+          "copy by the samples that it sees; use one replica, or limit norms after the optimizer's step.",
+          name, parameter->name)};
   }
   if (!placement.bidirectional() || placement.mirrorOfStage == placement.rankOfStage) return std::nullopt;
   const std::vector<StateChange> changes = stateChanges(graph);

@@ -105,6 +105,28 @@ TEST(SetRecompute, RefusesWhatALaterOperatorChanges) {
             std::string::npos);
 }
 
+/// Between a microbatch's forward and its backward, others run forward.
+TEST(SetRecompute, RefusesStateThatAnEarlierOperatorChanges) {
+  const auto obstacleOf = [](const std::string& op, const std::vector<NamedArgument>& more, bool readsMean) {
+    GraphBuilder b;
+    const ValueId x = b.input("x"), mean = b.buffer("mean"), other = b.buffer("other");
+    std::vector<NamedArgument> arguments{{op == "add_" ? "self" : "input", op == "add_" ? mean : x}};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    if (op == "batch_norm") arguments.push_back({"running_mean", mean});
+    const ValueId h = b.within({"a"}).call(op, arguments, "h");
+    const ModelGraph graph = b.done(b.within({"m"}).op("sub", {h, readsMean ? mean : other}, "y"));
+    return std::pair(obstacleToRecompute(graph, {NodeId(1), NodeId(2)}).value_or("none"),
+                     obstacleToRecompute(graph, {NodeId(0), NodeId(1)}).value_or("none"));
+  };
+  const std::vector<NamedArgument> training{{"training", true}}, evaluating{{"training", false}};
+  EXPECT_EQ(obstacleOf("add_", {{"other", std::int64_t{1}}}, true).first,
+            "add_ (model.py:1) changes mean in place, which would be different when its forward runs again");
+  EXPECT_EQ(obstacleOf("batch_norm", training, true).first,
+            "batch_norm (model.py:1) changes mean in place, which would be different when its forward runs again");
+  EXPECT_EQ(obstacleOf("batch_norm", training, false), (std::pair<std::string, std::string>("none", "none"))) << "its own statistics";
+  EXPECT_EQ(obstacleOf("batch_norm", evaluating, true), (std::pair<std::string, std::string>("none", "none"))) << "which it does not move";
+}
+
 TEST(SetRecompute, TakesTheCounterOfBatchNormForAStatistic) {
   GraphBuilder b;
   const ValueId x = b.input("x"), count = b.buffer("bn.num_batches_tracked");
