@@ -287,7 +287,8 @@ class ModelRunner {
       return forward(front, [&](const Frame& frame) {
         at::Tensor sum = at::zeros({}, at::TensorOptions(where_));
         for (const ValueId value : options.keep) {
-          if (const at::Tensor& tensor = frame[value.index()]; tensor.requires_grad()) sum = sum + tensor.sum();
+          const at::Tensor& tensor = frame[value.index()];
+          if (tensor.requires_grad()) sum = sum + (tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor).sum();
         }
         return sum;
       });

@@ -88,7 +88,9 @@ TEST(Python, SizesThatDependOnDataBranchesLoopsAndNestedInputsEqualPlainPyTorch)
   expectEqual({{"experts", "mse"}, {"branches", "mse"}, {"nested", "mse"}}, {"1f1b", "zbv"});
 }
 
-TEST(Python, ComplexParametersAreTrainedAsPlainPyTorchDoes) { expectEqual({{"complex_weights", "mse"}}, {"1f1b", "zbv"}); }
+TEST(Python, ComplexParametersAndNumbersGiveWhatPlainPyTorchGives) {
+  expectEqual({{"complex_weights", "mse"}, {"complex_numbers", "mse"}}, {"1f1b", "zbv"});
+}
 
 TEST(Python, CustomOperatorsOfALoadedLibraryEqualPlainPyTorch) {
   loadLibraries({PW_TEST_OPS});

@@ -13,7 +13,11 @@ using Stack = std::vector<c10::IValue>;
 
 /// A Python number given for a tensor argument takes part in type promotion as a number, not as a tensor.
 at::Tensor wrappedNumber(const at::Scalar& number) {
-  at::Tensor tensor = at::scalar_tensor(number, number.isFloatingPoint() ? at::kDouble : number.isBoolean() ? at::kBool : at::kLong);
+  const at::ScalarType type = number.isComplex()         ? at::kComplexDouble
+                              : number.isFloatingPoint() ? at::kDouble
+                              : number.isBoolean()       ? at::kBool
+                                                         : at::kLong;
+  at::Tensor tensor = at::scalar_tensor(number, type);
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
@@ -126,7 +130,10 @@ class ArgumentBinder {
     stack_.emplace_back(static_cast<std::int64_t>(c10::Layout::Strided));
   }
   void push(const DeviceArg&) { stack_.emplace_back(c10::Device(c10::kCPU)); }
-  void push(const ComplexArg& v) { stack_.emplace_back(c10::complex<double>(v.real, v.imaginary)); }
+  void push(const ComplexArg& v) {
+    const c10::complex<double> number(v.real, v.imaginary);
+    wantsTensor() ? stack_.emplace_back(wrappedNumber(number)) : stack_.emplace_back(number);
+  }
   void push(const GraphArg&) { throw UsageError(describe(node_) + " takes a sub-graph that Pipewright cannot run."); }
 
   const ModelGraph& graph_;

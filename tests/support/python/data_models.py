@@ -3,8 +3,8 @@
     python tests/support/python/data_models.py NAME tests/data/NAME.pt2 [custom_ops.so]
 
 experts: three experts that index their tokens, a boolean mask, a number read by item().  branches: torch.cond, one in the other, and a
-while_loop with gradients.  complex_weights: spectral layers, complex values between modules, conjugation.  nested: dicts and tuples in and out.
-custom: an operator of tests/support/custom_ops.cpp, which must be loaded first.
+while_loop with gradients.  complex_weights: spectral layers, complex values between modules, conjugation.  complex_numbers: complex numbers
+as operands.  nested: dicts and tuples in and out.  custom: an operator of tests/support/custom_ops.cpp, which must be loaded first.
 """
 
 import os
@@ -94,6 +94,16 @@ class ComplexWeights(nn.Module):
         return self.drop(F.gelu(torch.fft.irfft(F.pad(modes, (0, 4)), n=16) + self.mix(x)))
 
 
+class ComplexNumbers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(16, 4)
+
+    def forward(self, x):
+        turned = torch.fft.fft(self.first(x) * 1j) * (0.5 - 2j) + 1j
+        return self.second(torch.view_as_real(turned).flatten(1))
+
+
 class Nested(nn.Module):
     def __init__(self):
         super().__init__()
@@ -127,6 +137,10 @@ def complex_weights():
     return ComplexWeights(), (torch.randn(4, 1, 16),), ({0: BATCH},)
 
 
+def complex_numbers():
+    return ComplexNumbers(), (torch.randn(4, 8),), ({0: BATCH},)
+
+
 def nested():
     rows = {0: BATCH}
     inputs = ({"x": torch.randn(4, 8), "more": {"y": torch.randn(4, 4)}}, (torch.randn(4, 8), torch.randn(4, 8)))
@@ -150,7 +164,8 @@ def main():
     torch.manual_seed(0)
     model, inputs, shapes = globals()[name]()
     program = torch.export.export(model.train(), inputs, dynamic_shapes=shapes, strict=False)
-    export_model.write(program, path, export_model.known_folders(os.path.join(here, "data_models.py") + ":" + name))
+    export_model.write(program, path, export_model.known_folders(os.path.join(here, "data_models.py") + ":" + name),
+                       lambda archive: export_model.new_record(program, None))
 
 
 if __name__ == "__main__":
