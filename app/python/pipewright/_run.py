@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -137,8 +138,18 @@ def run(
     try:
         return RunResult(*_run_in(temporary, options), temporary)
     except BaseException:
-        shutil.rmtree(temporary, True)
+        _remove_but_flight_records(temporary)
         raise
+
+
+def _remove_but_flight_records(temporary: str) -> None:
+    """The sentence of a failure names these files."""
+    for name in os.listdir(temporary):
+        if ".flight-rank-" not in name:
+            with contextlib.suppress(OSError):
+                os.remove(os.path.join(temporary, name))
+    with contextlib.suppress(OSError):  # there are some
+        os.rmdir(temporary)
 
 
 def _run_in(temporary: str, options: dict[str, Any]) -> tuple[dict[str, Any], Store]:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -205,3 +207,29 @@ def test_a_measured_profile(gpt):
     costs = pw.profile(gpt, ranks=2)
     assert not costs.estimated and costs.model == "gpt_small"
     assert pw.simulate(pw.plan(gpt, ranks=2, microbatches=2, profile=costs)).makespan_ns > 0
+
+
+def test_the_record_that_a_failure_names_is_there(tmp_path):
+    torch = pytest.importorskip("torch")
+
+    class Counts(torch.nn.Module):
+        """A later microbatch changes what the backward of an earlier one needs."""
+
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return self.linear(x) * self.count
+
+    pw.export(Counts(), (torch.randn(2, 4),), tmp_path / "counts.pt2")
+    plan = pw.plan(tmp_path / "counts.pt2", ranks=1, microbatches=2, schedule="gpipe", loss="mse", cluster="a100-nvlink")
+    with pytest.raises(pw.Error, match="inplace operation.*flight-rank-0.json") as failure:
+        pw.run(plan)
+    record = re.search(r"see (\S*flight-rank-0\.json)", str(failure.value))[1]
+    assert json.loads(open(record, encoding="utf-8").read())["rank"] == 0
+    folder = os.path.dirname(record)
+    assert os.listdir(folder) == [os.path.basename(record)]
+    shutil.rmtree(folder)
