@@ -8,7 +8,7 @@
 namespace pw {
 namespace {
 
-constexpr const char *kOverheadName = "action_overhead_ns",
+constexpr const char *kOverheadName = "action_overhead_ns", *kSendName = "send_overhead_ns",
                      *kOptimizerName = "optimizer_ns_per_byte";  ///< of the table, at its first layer
 
 /// A type with a gradient and one byte per element, so that tensors have any number of bytes.
@@ -56,6 +56,7 @@ ModelGraph chainOf(const LayerTable& table, const std::string& path) {
     for (const LayerNumber& of : kLayerNumbers) {
       if (of.key != kKeptIfRecomputed || layer.kept != Layer::kNotSaid) node.inputs.push_back({std::string(of.key), of.of(layer)});
     }
+    if (graph.nodes.empty() && table.sendOverhead != 0) node.inputs.push_back({kSendName, table.sendOverhead.value});
     if (!layer.module.empty()) node.inputs.push_back({"module", layer.module});
     if (graph.nodes.empty())
       node.inputs.insert(node.inputs.end(), {{kOverheadName, table.actionOverhead.value}, {kOptimizerName, table.optimizerNsPerByte}});
@@ -78,6 +79,7 @@ LayerTable tableOf(const ModelGraph& chain) {
     auto number = kLayerNumbers.begin();  // they are in this order
     for (const NamedArgument& argument : node.inputs) {
       if (argument.name == kOverheadName) table.actionOverhead = Ns(std::get<std::int64_t>(argument.value));
+      if (argument.name == kSendName) table.sendOverhead = Ns(std::get<std::int64_t>(argument.value));
       if (argument.name == kOptimizerName) table.optimizerNsPerByte = std::get<double>(argument.value);
       if (argument.name == "module") layer.module = std::get<std::string>(argument.value);
       if (number == kLayerNumbers.end() || argument.name != number->key) continue;
@@ -106,6 +108,7 @@ Profile profileOf(const ModelGraph& chain) {
   profile.model = table.name;
   profile.microbatch = table.microbatch;
   profile.actionOverhead = table.actionOverhead;
+  profile.sendOverhead = table.sendOverhead;
   profile.optimizerNsPerByte = table.optimizerNsPerByte;
   for (const Layer& layer : table.layers) {
     NodeCost cost;

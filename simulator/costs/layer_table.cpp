@@ -28,9 +28,9 @@ constexpr std::int64_t kMostMicrobatch = 1 << 20;
 constexpr std::string_view kBackward = "backward_ns", kInput = "input_ns", kWeight = "weight_ns",
                            kAfterInput = "activation_after_input_bytes", kSent = "sent_ns", kUpdate = "optimizer_ns", kName = "name",
                            kModule = "module", kMicrobatch = "microbatch", kOverhead = "action_overhead_ns",
-                           kOptimizer = "optimizer_ns_per_byte";
+                           kSendOverhead = "send_overhead_ns", kOptimizer = "optimizer_ns_per_byte";
 /// Of the whole table: in a CSV a column with the same value in all rows.
-constexpr std::array<std::string_view, 3> kOfTable{kMicrobatch, kOverhead, kOptimizer};
+constexpr std::array<std::string_view, 4> kOfTable{kMicrobatch, kOverhead, kSendOverhead, kOptimizer};
 
 bool isNumber(std::string_view key) {
   return key == kBackward || std::ranges::any_of(kLayerNumbers, [&](const LayerNumber& field) { return field.key == key; });
@@ -130,6 +130,7 @@ void setOfTable(const JsonDocument& document, LayerTable& table, std::string_vie
         fmt::format("it has {} as `{}`, which takes a {} from {} to {}", shown, key, rate ? "number" : "whole number", least, most));
   if (samples) table.microbatch = static_cast<std::int64_t>(*number);
   if (key == kOverhead) table.actionOverhead = static_cast<Ns>(*number);
+  if (key == kSendOverhead) table.sendOverhead = static_cast<Ns>(*number);
   if (rate) table.optimizerNsPerByte = *number;
 }
 
@@ -327,6 +328,7 @@ std::vector<std::pair<std::string_view, Json>> ofTable(const LayerTable& table) 
   std::vector<std::pair<std::string_view, Json>> all;
   if (table.microbatch != 1) all.emplace_back(kMicrobatch, table.microbatch);
   if (table.actionOverhead != 0) all.emplace_back(kOverhead, table.actionOverhead);
+  if (table.sendOverhead != 0) all.emplace_back(kSendOverhead, table.sendOverhead);
   if (table.optimizerNsPerByte != 0) all.emplace_back(kOptimizer, table.optimizerNsPerByte);
   return all;
 }

@@ -69,9 +69,15 @@ struct LayerTable {
   Ns actionOverhead = 0;          ///< of every F, B, I and W of a stage, in addition to its layers
   double optimizerNsPerByte = 0;  ///< optimizer step per parameter byte, reading gradient and weight and writing the weight
   std::vector<Layer> layers;      ///< at least one
+  Ns sendOverhead = 0;            ///< of each message that an action sends to another rank, at its end
 
   bool operator==(const LayerTable&) const = default;
 };
+
+/// What a table says of all its layers, without these.
+[[nodiscard]] inline LayerTable emptyLike(const LayerTable& table) {
+  return {table.name, table.microbatch, table.actionOverhead, table.optimizerNsPerByte, {}, table.sendOverhead};
+}
 
 /// Whether a model's file of this name is a layer table (`.json`, `.csv`), not an archive.
 [[nodiscard]] inline bool isLayerTableName(std::string_view path) { return path.ends_with(".json") || path.ends_with(".csv"); }

@@ -15,6 +15,7 @@
 #include "simulator/job/job_costs.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/text/counted.h"
+#include "simulator/text/digits.h"
 
 namespace pw {
 namespace {
@@ -42,10 +43,6 @@ std::optional<std::string> numberedModuleOf(const Layer& layer) {
 
 bool isMtp(const Layer& layer) { return hasAny(layer.module + "." + layer.name, std::to_array<std::string_view>({"mtp"})); }
 
-bool isNumber(std::string_view part) {
-  return !part.empty() && std::ranges::all_of(part, [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
 /// Where a model numbers modules of a list (`layers.3`), a module whose own name ends in a number (`fc1`, but `layer1`) is none of them,
 /// unless such a list is within it (`layer1.0`). Nothing is left of the others' names.
 void keepBlocks(const LayerTable& table, std::vector<std::optional<std::string>>& names) {
@@ -56,7 +53,7 @@ void keepBlocks(const LayerTable& table, std::vector<std::optional<std::string>>
     const std::string& path = table.layers[i].module.starts_with(name) ? table.layers[i].module : table.layers[i].name;
     for (std::size_t begin = name.find_last_of(".:") + 1; begin < path.size();) {
       const std::size_t end = std::min(path.find_first_of(".:", begin), path.size());
-      if (isNumber(std::string_view(path).substr(begin, end - begin))) lists.insert(name);
+      if (isDigits(std::string_view(path).substr(begin, end - begin))) lists.insert(name);
       begin = end + 1;
     }
   }
@@ -138,7 +135,7 @@ LayerTable withLayers(const LayerTable& ofJob, std::int64_t layers) {
                     "the model's layers",
                     layers, counted(stages, "stage"), ofJob.name, stages));
   const std::int64_t each = layers / stages;
-  LayerTable table{ofJob.name, ofJob.microbatch, ofJob.actionOverhead, ofJob.optimizerNsPerByte, {}};
+  LayerTable table = emptyLike(ofJob);
   for (std::int64_t stage = 0; stage < stages; ++stage) {
     const auto first = ofJob.layers.begin() + stage * kPartsOfStage, last = first + kPartsOfStage;
     const auto sumOf = [&](auto member) {
@@ -234,7 +231,7 @@ LaidOutTable layOut(const LayerTable& table, const Layout& layout) {
   requireLayersOfModel(table, "Megatron-LM");
   const std::vector<LayoutBlock> blocks = blocksOf(table);
   requireSame(blocks, layout, table);
-  LaidOutTable result{{table.name, table.microbatch, table.actionOverhead, table.optimizerNsPerByte, {}}, {}, {}};
+  LaidOutTable result{emptyLike(table), {}, {}};
   std::vector<Layer>& layers = result.table.layers;
   std::size_t next = 0;
   for (std::size_t s = 0; s < layout.stages.size(); ++s) {

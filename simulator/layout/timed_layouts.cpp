@@ -8,6 +8,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/costs/rank_profiles.h"
 #include "simulator/layout/rules.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/step/posting.h"
@@ -22,7 +23,7 @@ bool has(const std::vector<LayoutBlock>& blocks, LayoutLayer letter) {
 
 /// The table with layers that do nothing, `around` each block; `nodeOf`: where each block begins, and its end.
 LayerTable padded(const LayerTable& table, const std::vector<LayoutBlock>& blocks, std::size_t around, std::vector<std::size_t>& nodeOf) {
-  LayerTable result{table.name, table.microbatch, table.actionOverhead, table.optimizerNsPerByte, {}};
+  LayerTable result = emptyLike(table);
   const auto pad = [&](const Layer& like) {
     for (std::size_t i = 0; i < around; ++i) {
       Layer layer;
@@ -49,6 +50,18 @@ CostTable withAllReductions(CostTable costs) {
   return costs;
 }
 
+/// The ranks and links of these costs. Costs of a rank's own are of other nodes than a padded table's: they count by how fast it computes
+/// the whole model.
+Topology topologyOf(const Profile& costs) {
+  Topology topology = costs.topology;
+  for (std::size_t r = 0; r < topology.ranks.size(); ++r) {
+    if (!topology.ranks[r].own.costs) continue;
+    topology.ranks[r].speed = speedOf(costs, JobRank(r));
+    topology.ranks[r].own = {};
+  }
+  return topology;
+}
+
 }  // namespace
 
 Schedule megatronSchedule(const LayoutShape& shape) {
@@ -62,7 +75,7 @@ TimedLayouts::TimedLayouts(const LayerTable& table, const Profile& costs, const 
   const auto stages = static_cast<std::size_t>(shape.stages());
   graph_ = chainOf(padded(table, blocks_, stages, nodeOf_), table.name);
   profile_ = profileOf(graph_);
-  profile_.topology = costs.topology;
+  profile_.topology = topologyOf(costs);
   profile_.optimizerNsPerByte = costs.optimizerNsPerByte;
   request_ = like;
   request_.ranks = shape.ranks;

@@ -34,7 +34,8 @@ struct LayoutShape {
 /// blocks of the table (`blocksOf`): begins[s − 1] for stage s, ascending; equal ones make empty stages.
 class TimedLayouts {
  public:
-  /// `costs`: whose topology (links, speeds) counts; its costs of layers are not looked at. `like`: optimizer, replicas, recomputation.
+  /// `costs`: whose topology (links, speeds) counts, and of ranks with costs of their own how fast they compute the whole model. `like`:
+  /// optimizer, replicas, recomputation.
   TimedLayouts(const LayerTable& table, const Profile& costs, const LayoutShape& shape, const PlanRequest& like);
 
   [[nodiscard]] const std::vector<LayoutBlock>& blocks() const { return blocks_; }

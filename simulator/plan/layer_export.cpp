@@ -44,7 +44,7 @@ LayerTable layersOf(const Plan& plan, const ModelGraph& graph) {
   const bool splits = std::ranges::any_of(profile.nodes, [](const NodeCost& c) { return c.weight != 0; }) || profile.loss.weight != 0;
   const LinkSpec& link = profile.topology.sameNode;
   const bool hasLink = !profile.estimated && (link.latency > 0 || link.bytesPerSecond > 0);
-  LayerTable table{graph.name, plan.microbatchSize, profile.actionOverhead, profile.optimizerNsPerByte, {}};
+  LayerTable table{graph.name, plan.microbatchSize, profile.actionOverhead, profile.optimizerNsPerByte, {}, profile.sendOverhead};
   for (std::size_t i = 0; i <= points.size(); ++i) {
     Layer layer;
     layer.name = i == 0 ? "start" : points[i - 1].name;

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 /// Two layers that use every field.
 LayerTable sample() {
-  LayerTable table{"gpt-2", 4, 30, 0.125, {}};
+  LayerTable table{"gpt-2", 4, 30, 0.125, {}, 12};
   table.layers.push_back({"embed", 7, 0, 3, 1000, 500, 500, 64, 3, "front.embed"});
   table.layers.push_back({"head, \"last\"", 900, 950, 850, 10, 0, 20, 0, Layer::kByLink, ""});
   table.layers[1].optimizer = 44;

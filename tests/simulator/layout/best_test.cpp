@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -155,6 +156,32 @@ TEST(TimedLayouts, CompileOnceWhicheverStagesAreEmpty) {
   }
   EXPECT_EQ(timed, 20);  // of four places three, with repetition
   EXPECT_EQ(layouts.compilations(), 2);
+}
+
+/// A rank whose own profile takes three times as long everywhere is one of a third of the speed, in all layouts.
+TEST(TimedLayouts, TakeRanksWithCostsOfTheirOwnAsFastAsTheseAre) {
+  LayerTable table{"few", 1, 0, 0, {}};
+  for (int i = 0; i < 3; ++i) table.layers.push_back(layer("blocks." + std::to_string(i), Ns(3 + i), 2, Ns(1 + i)));
+  Profile costs = profileOf(chainOf(table, "table")), slow = costs;
+  for (NodeCost& node : slow.nodes) {
+    for (Ns* time : {&node.forward, &node.backward, &node.weight}) *time *= 3;
+  }
+  Topology slower;
+  slower.ranks = {{}, {1.0 / 3}};
+  costs.topology.ranks = {{}, {}};
+  costs.topology.ranks[1].own = {"slow.json", std::make_shared<const Profile>(slow)};
+  const LayoutShape shape{2, 2, 4};
+  TimedLayouts layouts(table, costs, shape, {});
+  const std::vector<std::size_t>& places = layouts.places();
+  for (const std::size_t a : places) {
+    for (const std::size_t b : places) {
+      for (const std::size_t c : places) {
+        if (a > b || b > c) continue;
+        const std::vector<std::size_t> begins{a, b, c};
+        EXPECT_EQ(layouts.times(begins).step, stepOf(table, layouts.layoutOf(begins), shape, slower)) << toString(layouts.layoutOf(begins));
+      }
+    }
+  }
 }
 
 // 64 equal layers on 8 ranks, two chunks each: four in every stage take M V (f + b) and a bubble of (R − 1) (f + b); all ranks together

@@ -75,6 +75,7 @@ TEST(LayerExport, AMeasuredModelsTableTakesAsLongByItself) {
   Profile profile = estimate(chain(kLayers), kSamples, cluster());
   profile.estimated = false;
   profile.actionOverhead = 77;
+  profile.sendOverhead = 31;
   profile.loss.forward = 50;
   profile.loss.backward = 90;
   profile.loss.weight = 40;
