@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "schedules/error.h"
+#include "simulator/plan/excess.h"
 
 namespace pw {
 namespace {
@@ -18,11 +19,10 @@ constexpr std::int64_t kPosted = 8;  // what a simulation with messages as they 
 
 using Begins = std::vector<std::size_t>;
 
+/// Of all ranks together, so that a layout that exceeds the limit of one by less is nearer.
 Bytes excessOver(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits) {
   Bytes excess = 0;
-  for (std::size_t r = 0; r < limits.size(); ++r) {
-    if (limits[r] > 0) excess += std::max<Bytes>(0, peaks[r] - limits[r]);
-  }
+  for (std::size_t r = 0; r < limits.size(); ++r) excess += excessOf(peaks[r], limits[r]);
   return excess;
 }
 

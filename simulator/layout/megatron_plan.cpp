@@ -19,6 +19,7 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/excess.h"
 #include "simulator/plan/layer_export.h"
 #include "simulator/plan/plan_fits.h"
 #include "simulator/report/metrics.h"
@@ -261,7 +262,7 @@ void noteMoves(const Plan& plan, const LayeredModel& model, const TimedLayouts& 
 /// The first rank that needs more than its limit.
 std::optional<std::size_t> rankOver(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits) {
   for (std::size_t r = 0; r < limits.size(); ++r) {
-    if (limits[r] != 0 && peaks[r] > limits[r]) return r;
+    if (excessOf(peaks[r], limits[r]) > 0) return r;
   }
   return std::nullopt;
 }

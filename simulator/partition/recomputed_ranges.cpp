@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 #include <string_view>
@@ -13,19 +12,16 @@
 #include "simulator/costs/layer_chain.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/state_changes.h"
+#include "simulator/text/digits.h"
 
 namespace pw {
 namespace {
-
-bool isNumber(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
 
 /// The module this node belongs to for this name: the name itself where it is a module, else its numbered child; empty for none.
 std::string memberOf(const Node& node, const std::string& name, bool children) {
   for (const ModuleFrame& frame : node.modules) {
     if (!children && frame.path == name) return frame.path;
-    if (children && frame.path.rfind(name + ".", 0) == 0 && isNumber(std::string_view(frame.path).substr(name.size() + 1)))
+    if (children && frame.path.rfind(name + ".", 0) == 0 && isDigits(std::string_view(frame.path).substr(name.size() + 1)))
       return frame.path;
   }
   return {};

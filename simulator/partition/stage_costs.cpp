@@ -15,16 +15,6 @@
 namespace pw {
 namespace {
 
-/// The ranks of a pipeline that hold one of these stages.
-std::set<Rank> ranksOf(const std::vector<Stage>& stages, const Placement& placement) {
-  std::set<Rank> ranks;
-  for (const Stage s : stages) {
-    ranks.insert(placement.rankOfStage.at(s.index()));
-    if (placement.bidirectional()) ranks.insert(placement.mirrorOfStage.at(s.index()));
-  }
-  return ranks;
-}
-
 /// Ranks of a pipeline that has this placement.
 int ranksIn(const Placement& placement) {
   Rank last(0);
@@ -149,10 +139,9 @@ void Assembly::addLayerMessages() {
 void Assembly::addReductions() {
   std::vector<Bytes> own;
   for (const StageCost& stage : table_.stages) own.push_back(stage.updatedBytes);  // gradients that are summed, before one of several owns
-  const auto asList = [](const std::set<Rank>& ranks) { return std::vector<Rank>(ranks.begin(), ranks.end()); };
   double reduceTime = 0;  // [ns], whole; no number of transfers of the longest kind overflows it
   for (const SharedParameter& shared : partition_.shared) {
-    const std::vector<Rank> ranks = asList(ranksOf(shared.stages, placement_));
+    const std::vector<Rank> ranks = holdersOf(shared.stages, placement_);
     if (shared.sharing == Sharing::Transmit) {
       for (const Stage s : shared.stages) table_.stages[s.index()].updatedBytes -= s == shared.stages.front() ? 0 : shared.bytes;
     }
@@ -174,7 +163,7 @@ void Assembly::addReductions() {
   }
   table_.reduceTime = nsOf(reduceTime, "summing the gradients of shared parameters");
   for (std::size_t s = 0; s < own.size(); ++s) {
-    const std::vector<Rank> ranks = asList(ranksOf({Stage(s)}, placement_));
+    const std::vector<Rank> ranks = holdersOf({Stage(s)}, placement_);
     const auto holders = static_cast<std::int64_t>(ranks.size()) * replicas_;
     const Bytes bytes = std::max<Bytes>(0, own[s]);
     table_.stages[s].reduce = ringTime(topology_.ringHop(ranks, bytes / holders), bytes, holders);
@@ -183,6 +172,15 @@ void Assembly::addReductions() {
 }
 
 }  // namespace
+
+std::vector<Rank> holdersOf(const std::vector<Stage>& stages, const Placement& placement) {
+  std::set<Rank> ranks;
+  for (const Stage s : stages) {
+    ranks.insert(placement.rankOfStage.at(s.index()));
+    if (placement.bidirectional()) ranks.insert(placement.mirrorOfStage.at(s.index()));
+  }
+  return {ranks.begin(), ranks.end()};
+}
 
 std::optional<Impossible> lackOfRanks(const Profile& profile, int ranks) {
   const std::size_t listed = profile.topology.ranks.size();

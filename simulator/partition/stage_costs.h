@@ -24,6 +24,9 @@ namespace pw {
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement,
                                   int replicas = 1, std::optional<int> only = {});
 
+/// The ranks of a pipeline that hold one of these stages, ascending.
+[[nodiscard]] std::vector<Rank> holdersOf(const std::vector<Stage>& stages, const Placement& placement);
+
 /// Why a job of so many ranks cannot run on the profile's topology, which lists fewer; nothing where it can. `costTable` and
 /// `stageSpeeds` throw the same.
 [[nodiscard]] std::optional<Impossible> lackOfRanks(const Profile& profile, int ranks);

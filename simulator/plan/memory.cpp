@@ -1,9 +1,9 @@
 #include "simulator/plan/memory.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -16,19 +16,14 @@
 #include "simulator/plan/sharing.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
+#include "simulator/text/digits.h"
 
 namespace pw {
 namespace {
 
-/// Whether the last part of a module's path is a number.
-bool isNumbered(const std::string& path) {
-  const std::string last = path.substr(path.rfind('.') + 1);
-  return !last.empty() && std::ranges::all_of(last, [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
 std::string moduleOf(const Node& node) {
   for (const ModuleFrame& frame : node.modules) {
-    if (isNumbered(frame.path)) return frame.path;
+    if (isDigits(std::string_view(frame.path).substr(frame.path.rfind('.') + 1))) return frame.path;
   }
   const auto outermost = std::ranges::find_if(node.modules, [](const ModuleFrame& frame) { return !frame.path.empty(); });
   return outermost == node.modules.end() ? std::string() : outermost->path;

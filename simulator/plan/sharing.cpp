@@ -1,8 +1,10 @@
 #include "simulator/plan/sharing.h"
-#include "simulator/plan/excess.h"
 
 #include <algorithm>
-#include <set>
+
+#include "simulator/partition/stage_costs.h"
+#include "simulator/plan/excess.h"
+#include "simulator/step/execute.h"
 
 namespace pw {
 namespace {
@@ -10,21 +12,7 @@ namespace {
 /// From the end of the last row to the end of the step.
 Ns tailOf(const PlanSetting& setting, const Partition& partition) {
   const CostTable costs = costsOf(setting, partition);
-  const Placement& placement = setting.schedule.placement;
-  std::vector<Ns> optimizer(setting.schedule.rows.size(), 0);
-  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    for (std::size_t r = 0; r < optimizer.size(); ++r) optimizer[r] += placement.holds(Rank(r), Stage(s)) ? costs.stages[s].optimizer : 0;
-  }
-  return costs.reduceTime + *std::max_element(optimizer.begin(), optimizer.end());
-}
-
-int holdersOf(const SharedParameter& shared, const Placement& placement) {
-  std::set<Rank> ranks;
-  for (const Stage s : shared.stages) {
-    ranks.insert(placement.rankOfStage.at(s.index()));
-    if (placement.bidirectional()) ranks.insert(placement.mirrorOfStage.at(s.index()));
-  }
-  return static_cast<int>(ranks.size());
+  return costs.reduceTime + std::ranges::max(optimizerTimes(setting.schedule.placement, setting.schedule.rows.size(), costs));
 }
 
 }  // namespace
@@ -35,8 +23,8 @@ std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& 
   const auto fits = [&] { return excessOf(peaksOf(setting, partition), limits) == 0; };
   std::vector<SharingChoice> choices;
   for (SharedParameter& shared : partition.shared) {
-    SharingChoice choice{shared.name, requested.value_or(Sharing::Replicate), holdersOf(shared, setting.schedule.placement), 0, 0, 0, 0,
-                         false};
+    const auto holders = static_cast<int>(holdersOf(shared.stages, setting.schedule.placement).size());
+    SharingChoice choice{shared.name, requested.value_or(Sharing::Replicate), holders, 0, 0, 0, 0, false};
     if (choice.ranks > 1) {
       choice.replicateBytes = shared.bytes * choice.ranks * (choice.ranks - 1);
       choice.transmitBytes = shared.bytes * 2 * (choice.ranks - 1);
