@@ -22,7 +22,10 @@ QLineEdit* fieldOf(QObject* object) {
   return qobject_cast<QAbstractSpinBox*>(object) != nullptr ? object->findChild<QLineEdit*>() : nullptr;
 }
 
-/// Whether a field has its own use for a key that is a shortcut of the window. `isModified`: something is typed in it and not taken yet.
+/// Something is typed in it that is not taken yet, or was taken back there: a second Ctrl+Z is not meant for the plan, out of sight.
+bool isModified(const QLineEdit& field) { return field.isModified() || field.isRedoAvailable(); }
+
+/// Whether a field has its own use for a key that is a shortcut of the window.
 bool keeps(bool isModified, const QKeyEvent& key) {
   constexpr std::array kClipboard{QKeySequence::Copy, QKeySequence::Cut, QKeySequence::Paste, QKeySequence::SelectAll};
   if (std::ranges::any_of(kClipboard, [&](QKeySequence::StandardKey standard) { return key.matches(standard); })) return true;
@@ -40,7 +43,7 @@ bool FieldKeys::eventFilter(QObject* object, QEvent* event) {
   const QLineEdit* field = fieldOf(object);
   const auto* text = qobject_cast<RankText*>(object);
   auto& key = static_cast<QKeyEvent&>(*event);
-  if ((field == nullptr && text == nullptr) || keeps(text != nullptr ? text->canRevert() : field->isModified(), key)) return false;
+  if ((field == nullptr && text == nullptr) || keeps(text != nullptr ? text->canRevert() : isModified(*field), key)) return false;
   const QKeySequence pressed(key.keyCombination());
   const auto actions = window_.findChildren<QAction*>();
   const bool isShortcut = std::ranges::any_of(actions, [&](const QAction* action) {

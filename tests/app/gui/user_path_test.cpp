@@ -265,6 +265,23 @@ TEST_F(UserPath, ShortcutsWorkWhileATextFieldHasTheFocus) {
   EXPECT_NE(spin->text(), "77");
 }
 
+TEST_F(UserPath, UndoInAFieldThatIsAsBeforeDoesNotUndoThePlan) {
+  open(sample("gpt_small.pt2"));
+  type("Microbatches", document().design().request.microbatches + 5);
+  ASSERT_TRUE(settle());
+  const Design edited = document().design();
+  auto* find = qobject_cast<QLineEdit*>(named("Find a module"));
+  ASSERT_NE(find, nullptr);
+  find->setFocus();
+  QTest::keyClicks(find, "mlp");
+  QTest::keyClick(find, Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_EQ(find->text(), "");
+  QTest::keyClick(find, Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_EQ(document().design(), edited);
+  QTest::keyClick(find, Qt::Key_Z, Qt::ControlModifier | Qt::ShiftModifier);
+  EXPECT_EQ(find->text(), "mlp");
+}
+
 TEST_F(UserPath, UndoInTheScheduleTextIsTheWindowsUnlessSomethingWrongIsTypedThere) {
   open(sample("gpt_small.pt2"));
   auto* text = window_->findChild<RankText*>();
