@@ -95,7 +95,7 @@ void ComparisonView::show(const Verdict& verdict, TimesOf times, const QStringLi
 void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, Happened happened, const QString& perSample,
                           const QStringList& notes) {
   const QString sentence = withNotes(verdictText(verdict, before.toStdString(), after.toStdString(), happened), notes);
-  show(verdict, Words{perSample.isEmpty() ? sentence : tr("%1\nPer step: %2").arg(perSample, sentence), before, after});
+  show(verdict, Words{perSample.isEmpty() ? sentence : tr("%1\nMakespan: %2").arg(perSample, sentence), before, after});
 }
 
 void ComparisonView::show(const Verdict& verdict, const Words& words) {

@@ -99,7 +99,7 @@ TEST_F(RunsComparisonTest, OfPlansWhoseStepsDifferInSizeItSaysWhatASampleTakes) 
                slower = static_cast<double>(before) / static_cast<double>(samples) / after - 1;
   ASSERT_GT(slower, 0.01) << "a longer step has a smaller part of bubbles";
   EXPECT_TRUE(panel().summary().startsWith(QStringLiteral("Per sample: Plan A is %1 % slower than this plan (%2, not %3). Their batches "
-                                                          "differ: %4 and %5 samples.\nPer step: Plan A is ")
+                                                          "differ: %4 and %5 samples.\nMakespan: Plan A is ")
                                                .arg(100 * slower, 0, 'f', 1)
                                                .arg(durationText(before / samples))
                                                .arg(durationText(static_cast<Ns>(after)))
