@@ -94,8 +94,10 @@ void CandidatesScatter::paintAxes(QPainter& painter) const {
     painter.setPen(QPen(t.grid, 1));
     painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()));
     painter.setPen(t.faintText);
-    painter.drawText(QRectF(x - 80, area.bottom() + 3, 160, metrics.height()), Qt::AlignHCenter | Qt::AlignTop,
-                     durationText(Ns(std::llround(tick))));
+    const QString text = durationText(Ns(std::llround(tick)));
+    const double wide = metrics.horizontalAdvance(text) + 2;
+    painter.drawText(QRectF(std::min(x - wide / 2, width() - wide), area.bottom() + 3, wide, metrics.height()),
+                     Qt::AlignHCenter | Qt::AlignTop, text);
   }
   for (const double tick : memory_.ticks(upward, true)) {
     const double y = toPlace(0, tick).y();

@@ -17,6 +17,7 @@
 #include <QUrl>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <utility>
 
 #include "app/gui/common/format.h"
 #include "app/gui/document/loading.h"
@@ -166,6 +167,10 @@ void MainWindow::Private::connectAll() {
   });
   connectExplaining();
   QObject::connect(candidates, &CandidatesPanel::resultsShown, &window, [this] { makeRoom(*candidatesDock); });
+  QObject::connect(runs, &RunsPanel::compared, &window, [this] {
+    const bool isCompared = document.measured() && !document.measured()->live;
+    if (!std::exchange(wasCompared, isCompared) && isCompared) makeRoom(*runsDock);
+  });
   QObject::connect(&document, &Document::predictionChanged, &window, [this] {
     figures->setText(figuresInBrief(document));
     figures->setEnabled(document.problem().isEmpty());

@@ -87,7 +87,8 @@ struct MainWindow::Private {
   std::optional<ViewOfRun> viewOfRun;  ///< restored when a project's run is shown: what it selects may be the run's; nothing: no more
   QByteArray docksState;
   bool docksShown = true;
-  bool isNarrow = false;  ///< the window: Plan is a tab beside Model
+  bool wasCompared = false;  ///< a measured step, the last time
+  bool isNarrow = false;     ///< the window: Plan is a tab beside Model
 
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
