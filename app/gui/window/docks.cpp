@@ -81,11 +81,13 @@ void MainWindow::Private::fitDocks() {
 
 /// Gives a panel below the timeline the height in which its results can be read, up to nine twentieths of the window's.
 void MainWindow::Private::makeRoom(QDockWidget& dock) {
-  if (dock.isFloating() || dock.isHidden()) return;
-  const auto* scroll = static_cast<QScrollArea*>(dock.widget());
-  const int frame = dock.height() - scroll->height(), rows = 8 * window.fontMetrics().lineSpacing();
-  const int wanted = std::min(scroll->widget()->minimumSizeHint().height() + frame + rows, window.height() * 9 / 20);
-  if (dock.height() < wanted) window.resizeDocks({&dock}, {wanted}, Qt::Vertical);
+  QTimer::singleShot(0, &dock, [this, &dock] {  // after it came to the front; behind another tab it has no height
+    if (dock.isFloating() || !isInFront(dock)) return;
+    const auto* scroll = static_cast<QScrollArea*>(dock.widget());
+    const int frame = dock.height() - scroll->height(), rows = 8 * window.fontMetrics().lineSpacing();
+    const int wanted = std::min(scroll->widget()->minimumSizeHint().height() + frame + rows, window.height() * 9 / 20);
+    if (dock.height() < wanted) window.resizeDocks({&dock}, {wanted}, Qt::Vertical);
+  });
 }
 
 /// Of Model and Plan, where they are tabs: without a model, there is nothing to see of one.
