@@ -19,6 +19,8 @@
 #include "app/cli/text/memory.h"
 #include "app/cli/text/output.h"
 #include "app/cli/text/sensitivity.h"
+#include "engine/planning/job_source.h"
+#include "engine/planning/job_subject.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/prediction.h"
 #include "engine/planning/subject.h"
@@ -173,9 +175,10 @@ RuntimeChoice choiceOf(const SimulateOptions& o, const Schedule& schedule) {
   if (o.sensitivity > 0) throw UsageError("--sensitivity is for messages in the background; omit it or --runtime");
   const Shape shape = shapeOf(schedule);
   const bool single = !o.subject.schedule.empty() && shape.stages == shape.ranks && (schedule.name == "1f1b" || schedule.name == "gpipe");
-  const PendingReceives usual = o.subject.plan.empty() ? PendingReceives::Block : PendingReceives::Overlap;
+  // What a job's receives stop its ranks for is among the times that its actions wait.
+  const bool overlaps = !o.subject.plan.empty() || !o.subject.costsFrom.empty();
   return {.runtime = *o.runtime,
-          .receives = o.receives.value_or(usual),
+          .receives = o.receives.value_or(overlaps ? PendingReceives::Overlap : PendingReceives::Block),
           .single = single,
           .messages = o.noOverlap ? MegatronMessages::Block : MegatronMessages::Overlap,
           .asGiven = !o.subject.csv.empty()};
@@ -233,7 +236,12 @@ int runSimulate(const SimulateOptions& options) {
   OrderWatch watch(options.progressStyle);
   SubjectOptions subjectOptions = options.subject;
   subjectOptions.shouldContinue = watch.shouldContinue();
-  const Subject subject = subjectOf(subjectOptions);
+  std::optional<Job> job;  // whose held-out steps are predicted as the runtime posts their messages
+  if (options.runtime && !options.subject.costsFrom.empty()) {
+    subjectOptions.job = std::make_shared<const Job>(*loadJob({.paths = {options.subject.costsFrom}}));
+    job = withSteps(*subjectOptions.job, options.subject.costsFromSteps);
+  }
+  Subject subject = subjectOf(subjectOptions);
   watch.end();
   const Sending sending = options.runtime ? Sending::Posted : options.sends;  // for memory: receives have buffers once posted
   JitterOptions jitter{options.jitter, options.draws, options.seed};
@@ -241,10 +249,13 @@ int runSimulate(const SimulateOptions& options) {
     jitter.tell = [&options, show = progress("draw", options.progressStyle)](int done) { show(done, options.draws, ""); };
   }
   RuntimePrediction runtime;
-  if (options.runtime)
-    runtime = predictRuntime(subject, choiceOf(options, subject.schedule), options.why, jitter);
-  else
+  if (options.runtime) {
+    const RuntimeChoice choice = choiceOf(options, subject.schedule);
+    if (job) subject.uncertainty = uncertaintyOf(*job, subject.schedule, choice);
+    runtime = predictRuntime(subject, choice, options.why, jitter);
+  } else {
     runtime.of = predictSubject(subject, sending, options.why, jitter);
+  }
   const SubjectPrediction& predicted = runtime.of;
   if (!predicted.problems.empty()) return refuse(options, subject.schedule, predicted.problems);
   const PredictionReport& report = predicted.report;
@@ -362,7 +373,8 @@ Command addSimulate(CLI::App& app) {
             "Post sends and receives as this runtime does, in its order and on its communicators, and wait where it waits");
   addChoice(*command, "--receives", options->receives,
             "With --runtime torch: what a receive does that is posted before its message is sent: block its rank, as where stages have "
-            "collectives of their own (default), or overlap what does not need it (default for a plan, whose stages have none)");
+            "collectives of their own (default), or overlap what does not need it (default for a plan, whose stages have none, and with "
+            "--costs-from, whose times include what ranks waited)");
   command->add_flag("--no-overlap-p2p-communication", options->noOverlap,
                     "With --runtime megatron: as with this argument of Megatron, which then computes nothing while messages of interleaved "
                     "stages are in flight");

@@ -1,5 +1,6 @@
 #include "engine/planning/job_subject.h"
 
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -42,7 +43,24 @@ ShapeOptions shapeFor(const Job& job, const SubjectOptions& o) {
   return shape;
 }
 
+/// The job's own step as a runtime posts its messages; nothing where it cannot run so.
+std::optional<Ns> runtimeStep(const Job& job, const RuntimeChoice& choice) {
+  try {
+    const RuntimePrediction predicted = predictRuntime(subjectWith(job, job.schedule, {}), choice);
+    return predicted.of.problems.empty() ? std::optional(predicted.of.report.metrics.step) : std::nullopt;
+  } catch (const UsageError&) {  // a schedule that the runtime does not have
+    return std::nullopt;
+  }
+}
+
 }  // namespace
+
+std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const RuntimeChoice& choice) {
+  RuntimeChoice own = choice;  // of the job's own actions, which have no messages
+  own.single = own.asGiven = false;
+  if (!runtimeStep(job, own)) return std::nullopt;
+  return uncertaintyOf(job, schedule, [&](const Job& part) { return runtimeStep(part, own).value_or(Ns{0}); });
+}
 
 std::string jobTimesText(const Job& job, bool isByAction) { return (isByAction ? "each microbatch's " : "each stage's ") + usualText(job); }
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "engine/planning/prediction.h"
 #include "engine/planning/subject.h"
+#include "simulator/job/job.h"
 
 namespace pw {
 
@@ -17,6 +20,9 @@ namespace pw {
 
 /// The same for a schedule at hand.
 [[nodiscard]] Subject jobSubject(Schedule schedule, const SubjectOptions& options);
+
+/// As `uncertaintyOf` of the job, with its held-out steps predicted as that runtime posts its messages; nothing where they cannot be.
+[[nodiscard]] std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const RuntimeChoice& choice);
 
 /// `each microbatch's usual times of pp8 (11 steps)`; without `isByAction` `each stage's …`, which are means over microbatches.
 [[nodiscard]] std::string jobTimesText(const Job& job, bool isByAction);

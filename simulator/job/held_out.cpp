@@ -47,31 +47,32 @@ Ns predictedStep(const Job& job, const Schedule& schedule) {
   return stepOf(rows, times.costs, program, at);
 }
 
-std::optional<double> heldOutDeviation(const Job& job) {
+std::optional<double> heldOutDeviation(const Job& job, const StepPrediction& predict) {
   const std::vector<std::size_t> usual = usualSteps(job);
   if (usual.size() < 2 || job.times != TimesOf::Measured) return std::nullopt;
   const std::span<const std::size_t> all = usual;
   const auto first = all.first(usual.size() / 2), second = all.subspan(usual.size() / 2);
   double squares = 0;
   for (const auto& [from, held] : {std::pair(first, second), std::pair(second, first)}) {
-    const Ns predicted = predictedStep(withOnly(job, from), job.schedule);
+    const Job part = withOnly(job, from);
+    const Ns predicted = predict ? predict(part) : predictedStep(part, job.schedule);
     for (const std::size_t k : held) squares += std::pow(relativeError(job.steps[k].step, predicted), 2);
   }
   return std::sqrt(squares / static_cast<double>(usual.size()));
 }
 
-std::optional<Uncertainty> uncertaintyOfOthers(const Job& job) {
-  const std::optional<double> ofSteps = heldOutDeviation(job);
+std::optional<Uncertainty> uncertaintyOfOthers(const Job& job, const StepPrediction& predict) {
+  const std::optional<double> ofSteps = heldOutDeviation(job, predict);
   if (!ofSteps && !job.uncertainty) return std::nullopt;
   const Uncertainty base = job.uncertainty.value_or(Uncertainty{kPriorDeviation, 1});
   const bool ofJobs = base.runs > 1;
   return Uncertainty{std::hypot(base.deviation, ofSteps.value_or(0)), ofJobs ? base.runs : 0, ofJobs};
 }
 
-std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule) {
+std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const StepPrediction& predict) {
   const bool isOwn = schedule.placement == job.schedule.placement && schedule.rows == job.schedule.rows;
-  if (!isOwn) return uncertaintyOfOthers(job);
-  const std::optional<double> ofSteps = heldOutDeviation(job);
+  if (!isOwn) return uncertaintyOfOthers(job, predict);
+  const std::optional<double> ofSteps = heldOutDeviation(job, predict);
   return ofSteps ? std::optional(Uncertainty{*ofSteps, 0}) : std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,17 +15,21 @@ namespace pw {
 /// and a simulation.
 [[nodiscard]] Ns predictedStep(const Job& job, const Schedule& schedule);
 
+/// The step that a job's usual times predict for its own schedule; empty: `predictedStep`.
+using StepPrediction = std::function<Ns(const Job&)>;
+
 /// How far off a job's usual times are of steps that they are not from: the first half of its usual steps predicts the second, and the
 /// second the first; the root of the mean squared relative distance of steps from their prediction, in which the spread of steps and what
 /// a replay leaves out count both. Nothing for fewer than two usual steps, and for steps that were not measured. Cost: two predictions.
-[[nodiscard]] std::optional<double> heldOutDeviation(const Job& job);
+[[nodiscard]] std::optional<double> heldOutDeviation(const Job& job, const StepPrediction& predict = {});
 
 /// The uncertainty of predictions from the job's usual times. Of the schedule that it ran: what its held-out steps show. Of another one (or
 /// other stages, ranks or microbatches) also how far off other jobs were that were predicted from it (`Job::uncertainty`), without these a
-/// prior of 4 %; its `runs` are these jobs and this one, or 0 where it has its own steps alone. Nothing where neither is known.
-[[nodiscard]] std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule);
+/// prior of 4 %; its `runs` are these jobs and this one, or 0 where it has its own steps alone. Nothing where neither is known. `predict`:
+/// as the prediction was made.
+[[nodiscard]] std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const StepPrediction& predict = {});
 /// That of another schedule.
-[[nodiscard]] std::optional<Uncertainty> uncertaintyOfOthers(const Job& job);
+[[nodiscard]] std::optional<Uncertainty> uncertaintyOfOthers(const Job& job, const StepPrediction& predict = {});
 
 /// A job that was predicted from the times of another.
 struct PredictedJob {
