@@ -18,7 +18,8 @@ struct Seen {
   double start = 0;  ///< sum, from the start of the step
   std::size_t count = 0;
   std::size_t before = 0;                                     ///< how often it ended before the worker's first action started
-  std::size_t between = 0;                                    ///< how often between two actions of the row, or after the last
+  std::size_t amid = 0;                                       ///< how often before an action of the row
+  std::size_t between = 0;                                    ///< how often the row did nothing meanwhile, of these
   std::size_t holding = 0;                                    ///< how often it began as the action before it ended, and held its message
   std::map<Rank, std::map<std::int32_t, std::size_t>> after;  ///< how often after so many actions of a pipeline rank
 };
@@ -45,12 +46,9 @@ bool isBeforeRow(const JobShape& shape, const StepSpans& spans, const NamedSpan&
 
 /// Whether nothing of the row is done from its start to its end, after so many actions: the next then most likely waits for it.
 bool isBetween(const JobShape& shape, const StepSpans& spans, const NamedSpan& operation, std::int32_t after) {
-  const std::size_t rank = shape.rankOf(operation.worker).index();
-  const std::size_t next = shape.begin[rank] + static_cast<std::size_t>(after);
-  if (operation.beside) return false;
-  if (next == shape.begin[rank + 1]) return true;
+  const std::size_t next = shape.begin[shape.rankOf(operation.worker).index()] + static_cast<std::size_t>(after);
   const std::size_t i = shape.copyOf(operation.worker) * shape.slotsOfCopy() + next;
-  return operation.end <= spans.start[i] + (spans.end[i] - spans.start[i]) / 100;
+  return !operation.beside && operation.end <= spans.start[i] + (spans.end[i] - spans.start[i]) / 100;
 }
 
 /// Whether the message of the action before it, after so many, left when it ended.
@@ -84,7 +82,11 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
       one.before += isBeforeRow(shape, *spans[k], *sorted[i]) ? 1 : 0;
       const std::int32_t after = endedBefore(shape, *spans[k], sorted[i]->worker, sorted[i]->start);
       ++one.after[shape.rankOf(sorted[i]->worker)][after];
-      one.between += isBetween(shape, *spans[k], *sorted[i], after) ? 1 : 0;
+      const std::size_t rank = shape.rankOf(sorted[i]->worker).index();
+      if (static_cast<std::size_t>(after) < shape.begin[rank + 1] - shape.begin[rank]) {
+        ++one.amid;
+        one.between += isBetween(shape, *spans[k], *sorted[i], after) ? 1 : 0;
+      }
       one.holding += heldMessage(shape, *spans[k], *sorted[i], after) ? 1 : 0;
       if (i > 0 && sorted[i - 1]->worker == sorted[i]->worker && sorted[i - 1]->name != sorted[i]->name)
         ++follows[{sorted[i - 1]->name, sorted[i]->name}];
@@ -113,9 +115,9 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
       operation.after[rank.index()] = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
     const bool isBefore = 2 * next->second.before > next->second.count;
     for (std::int32_t& after : operation.after) after = isBefore ? std::min(after, 0) : after;
-    const auto isMostly = [&](std::size_t count) { return kMostly * count >= (kMostly - 1) * next->second.count; };
-    operation.blocks = isBefore || isMostly(next->second.between);
-    operation.holdsMessage = operation.blocks && !isBefore && isMostly(next->second.holding);
+    const auto isMostly = [](std::size_t count, std::size_t all) { return count > 0 && kMostly * count >= (kMostly - 1) * all; };
+    operation.holdsMessage = !isBefore && isMostly(next->second.holding, next->second.count);
+    operation.blocks = isBefore || operation.holdsMessage || isMostly(next->second.between, next->second.amid);
     ordered.push_back(std::move(operation));
     seen.erase(next);
   }
