@@ -174,7 +174,14 @@ std::string commonText(const JobExplanation& explanation) {
 
 std::string stragglerText(const JobExplanation& explanation) {
   const Slowdowns& slow = explanation.slowdowns;
-  if (slow.slowdown < 1 + kWorthSaying) return "No straggler: with all operations of a kind equally long the step would take as long.";
+  if (slow.slowdown < 1 + kWorthSaying) {
+    std::string made;  // kinds that others make up for, as where what I takes longer W takes less
+    for (const Culprit& kind : slow.byKind) {
+      if (kind.slowdown >= 1 + kWorthSaying) made += fmt::format("{}{} ({})", made.empty() ? "" : ", ", kind.name, longer(kind.slowdown));
+    }
+    return "No straggler: with all operations of a kind equally long the step would take as long." +
+           (made.empty() ? "" : fmt::format(" What would make it longer alone, others make up for: {}.", made));
+  }
   std::string text =
       fmt::format("Stragglers make the step {} longer than if all operations of a kind took equally long.", longer(slow.slowdown));
   const auto most = [](const std::vector<Culprit>& culprits) { return *std::ranges::max_element(culprits, {}, &Culprit::slowdown); };

@@ -28,6 +28,18 @@ TEST(Slowdown, IsOneWhereAllStagesTakeEquallyLong) {
             "No straggler: with all operations of a kind equally long the step would take as long.");
 }
 
+// Forwards of 1 and 2 and backwards of 2 and 1: both stages take 3. With equal ones, and as it is, the step is 3 of filling and draining
+// and 8 × 3; with the forwards as they are and backwards of 1.5 it is 1 + 1.5 and 8 × 3.5.
+TEST(Slowdown, SaysWhichKindsMakeUpForEachOther) {
+  const Trace trace = pipeline("1f1b", kMicrobatches, {1000, 2000}, {2000, 1000});
+  const Job job = jobOf(jobOfSteps({trace, trace}));
+  const JobExplanation explained = explainJob(JobShape(job), job);
+  EXPECT_EQ(explained.slowdowns.slowdown, 1);
+  const std::string text = stragglerText(explained);
+  EXPECT_NE(text.find("others make up for"), std::string::npos) << text;
+  EXPECT_NE(text.find("F (13.0 %)"), std::string::npos) << text;  // 30.5 / 27
+}
+
 TEST(Slowdown, StopsBeforeTheNextReplay) {
   const Trace trace = pipeline("1f1b", kMicrobatches, {1000, 1000, 1000}, {2000, 2000, 2000});
   const Job job = jobOf(jobOfSteps({trace, trace}));
