@@ -78,7 +78,7 @@ ExaminedLayout examineLayout(const LayoutOptions& o) {
     LayerTable table = tableOf(loadModel({o.table}));
     const bool isToldLayers = isOfJob(table) && o.layers;
     if (isToldLayers) table = withLayers(table, *o.layers);
-    laidOut = layOut(table, result.layout);
+    laidOut = layOut(table, result.layout, isToldLayers);
     if (isToldLayers) result.notes.emplace_back(kLayersAlike);
     result.notes.insert(result.notes.end(), laidOut->notes.begin(), laidOut->notes.end());
   }

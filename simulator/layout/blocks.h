@@ -67,7 +67,8 @@ struct LaidOutTable {
 
 /// Gives the table's layers to the stages of the layout. Stages without layers get one that only passes on what it receives: as many bytes
 /// as the layer before it sends (before the first layer: as that one). Throws UsageError where the table has another number of transformer
-/// or MTP layers than the layout, or layers for an E or L that the layout lacks. Cost: linear.
-[[nodiscard]] LaidOutTable layOut(const LayerTable& table, const Layout& layout);
+/// or MTP layers than the layout, or layers for an E or L that the layout lacks. `endsWithin`: what E and L take is among the
+/// layers' times, so that no note says that they take none. Cost: linear.
+[[nodiscard]] LaidOutTable layOut(const LayerTable& table, const Layout& layout, bool endsWithin = false);
 
 }  // namespace pw
