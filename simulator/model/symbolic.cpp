@@ -9,6 +9,7 @@
 #include <numeric>
 #include <ranges>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "schedules/error.h"
@@ -301,17 +302,24 @@ Bytes bytesOf(const TensorMeta& meta, const Bindings& bindings) {
   return *known;
 }
 
+/// As ATen's infer_dense_strides, which is what `empty_like` gives and random operators fill: an insertion sort from the innermost
+/// dimension out, in which dimensions of repeated or single elements stay where they are.
 std::vector<std::int64_t> memoryOrderOf(const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides) {
-  std::vector<std::int64_t> order(sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater(), [&](std::int64_t d) { return strides[static_cast<std::size_t>(d)]; });
+  const auto says = [&](std::int64_t d) { return sizes[static_cast<std::size_t>(d)] != 1 && strides[static_cast<std::size_t>(d)] != 0; };
+  const auto strideOf = [&](std::int64_t d) { return std::pair(strides[static_cast<std::size_t>(d)], sizes[static_cast<std::size_t>(d)]); };
+  std::vector<std::int64_t> order(sizes.size());  // innermost first
+  std::iota(order.rbegin(), order.rend(), 0);
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    std::size_t moved = i;
+    for (std::size_t j = i; j-- > 0;) {
+      if (!says(order[j]) || !says(order[moved])) continue;
+      if (strides[static_cast<std::size_t>(order[j])] < strides[static_cast<std::size_t>(order[moved])]) break;
+      if (strideOf(order[j]) > strideOf(order[moved])) std::swap(order[j], order[std::exchange(moved, j)]);
+    }
+  }
+  std::ranges::reverse(order);
   std::vector<std::int64_t> longer = order;
   std::erase_if(longer, [&](std::int64_t d) { return sizes[static_cast<std::size_t>(d)] == 1; });
-  std::int64_t inner = 1;  // elements of the dimensions further in
-  for (const std::int64_t dimension : longer | std::views::reverse) {
-    const auto d = static_cast<std::size_t>(dimension);
-    if (strides[d] != inner || __builtin_mul_overflow(inner, sizes[d], &inner)) return {};
-  }
   return std::ranges::is_sorted(longer) ? std::vector<std::int64_t>() : order;
 }
 

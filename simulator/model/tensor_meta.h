@@ -58,8 +58,8 @@ struct TensorMeta {
   DType dtype = DType::Unknown;
   std::vector<SymbolicInt> sizes;
   bool requiresGrad = false;
-  /// Of a tensor that lies permuted in memory without gaps, as the result of a transpose does: its dimensions, the one with the largest
-  /// stride first. Empty: as they are numbered, or a view with gaps or repeated elements.
+  /// Of a tensor that lies permuted in memory, as the result of a transpose does: its dimensions, the one with the largest stride first. Of
+  /// one with gaps or repeated elements: as a copy without them lies (`empty_like`). Empty: as they are numbered.
   std::vector<std::int64_t> memoryOrder;
 
   bool operator==(const TensorMeta&) const = default;

@@ -25,14 +25,6 @@ struct Enter : torch::autograd::Function<Enter> {
 /// In order, and without conjugations and signs that are yet to be applied.
 at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
 
-/// As it lies in a message: the elements in the order in which they lie in the traced model's memory.
-at::Tensor asSent(const at::Tensor& tensor, const TensorMeta& meta) {
-  if (meta.memoryOrder.empty()) return plain(tensor);
-  std::vector<std::int64_t> back(meta.memoryOrder.size());
-  for (std::size_t i = 0; i < back.size(); ++i) back[static_cast<std::size_t>(meta.memoryOrder[i])] = static_cast<std::int64_t>(i);
-  return plain(tensor.permute(meta.memoryOrder)).permute(back);
-}
-
 std::vector<NodeId> nodesOf(const StageSpec& spec) {
   std::vector<NodeId> nodes = spec.recomputed;
   for (std::int32_t i = spec.begin.value; i < spec.end.value; ++i) nodes.emplace_back(i);
@@ -55,6 +47,13 @@ std::set<ValueId> summedInRecompute(const ModelGraph& graph, const std::vector<N
 }
 
 }  // namespace
+
+at::Tensor asSent(const at::Tensor& tensor, const TensorMeta& meta) {
+  if (meta.memoryOrder.empty()) return plain(tensor);
+  std::vector<std::int64_t> back(meta.memoryOrder.size());
+  for (std::size_t i = 0; i < back.size(); ++i) back[static_cast<std::size_t>(meta.memoryOrder[i])] = static_cast<std::int64_t>(i);
+  return plain(tensor.permute(meta.memoryOrder)).permute(back);
+}
 
 StageProgram::StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters,
                            ValueId lossOutput)

@@ -35,6 +35,10 @@ struct InFlight {
   std::vector<WeightGradient> weights;   ///< that W computes
 };
 
+/// A value as it lies in a message, and as its receiver gets it: the elements in the order in which they lie in the traced model's memory,
+/// on which the numbers that random operators draw depend.
+[[nodiscard]] at::Tensor asSent(const at::Tensor& tensor, const TensorMeta& meta);
+
 /// The nodes of one stage, forward and backward, on the tensors of a microbatch in flight.
 class StageProgram {
  public:

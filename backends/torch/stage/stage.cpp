@@ -268,7 +268,7 @@ void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
 HistoryForward TracedStage::forwardWithHistory(Microbatch m, std::map<std::size_t, at::Tensor> received) {
   if (!options_.distributed) throw UsageError("A stage whose backward is distributed autograd's must be made for it.");
   InFlight& inFlight = at(m);
-  inFlight.received = std::move(received);
+  for (auto& [transfer, value] : received) inFlight.received[transfer] = asSent(value, meta(transfer));  // calls carry elements in order
   forward(m);
   HistoryForward result;
   for (const std::size_t t : program_.outgoing())

@@ -7,13 +7,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backends/torch/program/operators.h"
+#include "simulator/model/tensor_meta.h"
 
 namespace pw {
 namespace {
@@ -159,6 +164,30 @@ TEST(OperatorTable, NamesArgumentsThatSchemasHave) {
           << row.name;
     }
   });
+}
+
+/// Random operators fill what `empty_like` makes.
+TEST(MemoryOrder, IsThatOfEmptyLikeForAllViews) {
+  const unsigned seed = 11;
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::int64_t> sizes(1 + random() % 4);
+    for (std::int64_t& size : sizes) size = 2 + static_cast<std::int64_t>(random() % 3);
+    at::Tensor view = at::empty(sizes);
+    for (int k = 0; k < 3; ++k) {
+      const auto a = static_cast<std::int64_t>(random() % sizes.size()), b = static_cast<std::int64_t>(random() % sizes.size());
+      view = view.transpose(a, b);
+      if (random() % 3 == 0 && view.size(a) > 2) view = view.narrow(a, 0, view.size(a) - 1);
+      if (random() % 4 == 0) view = view.select(b, 0).unsqueeze(b).expand(view.sizes());
+    }
+    const at::Tensor made = at::empty_like(view);
+    std::vector<std::int64_t> order(sizes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, std::greater(), [&](std::int64_t d) { return made.stride(d); });
+    if (std::ranges::is_sorted(order)) order.clear();
+    EXPECT_EQ(memoryOrderOf(view.sizes().vec(), view.strides().vec()), order) << "sizes " << view.sizes() << ", strides " << view.strides();
+  }
 }
 
 }  // namespace

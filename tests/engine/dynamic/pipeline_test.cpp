@@ -14,6 +14,7 @@
 
 #include "backends/messages/channel/in_memory_link.h"
 #include "schedules/error.h"
+#include "tests/support/graph_builder.h"
 #include "tests/support/trace_rules.h"
 #include "tests/support/training.h"
 
@@ -168,6 +169,32 @@ TEST(DynamicTraining, SharesParametersOfSeveralStagesAsTheScheduleDoes) {
   int unequal = 0;
   expectSame(test::trainInThreads(graph, plan, kSteps, job.options(options), &unequal), expected);
   EXPECT_EQ(unequal, 0);
+}
+
+/// What is sent is a transposed part of rows, with gaps in memory; dropout draws in the order in which its input lies.
+TEST(DynamicTraining, DrawsWhatTheWholeModelDrawsAfterAPermutedValue) {
+  test::GraphBuilder g;
+  const auto sized = [](std::int64_t rows, std::int64_t columns) {
+    return test::GraphBuilder::meta({test::GraphBuilder::batch(), {rows, ""}, {columns, ""}});
+  };
+  const ValueId x = g.input("x", sized(3, 4)), first = g.parameter("first"), last = g.parameter("last");
+  const ValueId y = g.call("linear", {{"input", x}, {"weight", first}}, "y", sized(3, 4));
+  const std::int64_t one = 1, two = 2;
+  const ValueId part =
+      g.call("torch.ops.aten.slice.Tensor", {{"self", y}, {"dim", one}, {"start", one}, {"end", two + 1}}, "part", sized(2, 4));
+  TensorMeta lies = sized(4, 2);
+  lies.memoryOrder = memoryOrderOf({2, 4, 2}, {12, 1, 4});
+  const ValueId turned = g.call("torch.ops.aten.transpose.int", {{"self", part}, {"dim0", one}, {"dim1", two}}, "turned", lies);
+  const ValueId dropped = g.call("dropout", {{"input", turned}, {"p", 0.5}, {"train", true}}, "dropped", sized(4, 2));
+  const ValueId back = g.call("torch.ops.aten.transpose.int", {{"self", dropped}, {"dim0", one}, {"dim1", two}}, "back", sized(2, 4));
+  const ModelGraph graph = g.done(g.call("linear", {{"input", back}, {"weight", last}}, "scores", sized(2, 4)));
+  test::ThreadOptions options = withSgd();
+  options.stage.initRandom = true;
+  const test::Trained whole = test::trainInThreads(graph, test::planFor(graph, "1f1b", 1, 2, 4, "mse"), kSteps, options);
+  const Plan plan = test::planFor(graph, "1f1b", 2, 2, 4, "mse", {graph.value(dropped).producer});
+  expectSame(test::trainInThreads(graph, plan, kSteps, options), whole);
+  DynamicJob job(plan);
+  expectSame(test::trainInThreads(graph, plan, kSteps, job.options(options)), whole);
 }
 
 TEST(DynamicTraining, AddsSparseGradientsOfEmbeddings) {

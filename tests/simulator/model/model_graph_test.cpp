@@ -115,7 +115,7 @@ TEST(Sizes, BytesAreElementsTimesTheirSizeAndNeverOverflow) {
   EXPECT_THROW(static_cast<void>(shapeOf(meta, {{"s", -1}})), Error);
 }
 
-TEST(Sizes, OfPermutedTensorsWithoutGapsGiveTheirOrderInMemory) {
+TEST(Sizes, AndStridesGiveTheOrderInMemory) {
   using Numbers = std::vector<std::int64_t>;
   EXPECT_EQ(memoryOrderOf({2, 3, 4}, {12, 4, 1}), Numbers{});
   EXPECT_EQ(memoryOrderOf({2, 3, 4}, {12, 1, 3}), (Numbers{0, 2, 1}));
@@ -123,11 +123,13 @@ TEST(Sizes, OfPermutedTensorsWithoutGapsGiveTheirOrderInMemory) {
   EXPECT_EQ(memoryOrderOf({2, 8, 5, 5}, {200, 1, 40, 8}), (Numbers{0, 2, 3, 1})) << "channels last";
   EXPECT_EQ(memoryOrderOf({1, 3, 4}, {1, 4, 1}), Numbers{}) << "strides of single elements mean nothing";
   EXPECT_EQ(memoryOrderOf({1, 3, 4}, {12, 1, 3}), (Numbers{0, 2, 1}));
-  EXPECT_EQ(memoryOrderOf({2, 3}, {1, 4}), Numbers{}) << "with gaps";
+  EXPECT_EQ(memoryOrderOf({2, 3}, {1, 4}), (Numbers{1, 0})) << "with gaps";
+  EXPECT_EQ(memoryOrderOf({2, 3}, {4, 1}), Numbers{}) << "with gaps";
   EXPECT_EQ(memoryOrderOf({2, 3}, {0, 1}), Numbers{}) << "expanded";
+  EXPECT_EQ(memoryOrderOf({2, 3}, {1, 0}), Numbers{}) << "expanded: strides of repeated elements say nothing";
   EXPECT_EQ(memoryOrderOf({3, 2}, {1, -3}), Numbers{});
   EXPECT_EQ(memoryOrderOf({0, 3}, {1, 0}), Numbers{});
-  EXPECT_EQ(memoryOrderOf({kLargest, kLargest, 2}, {kLargest, 1, 7}), Numbers{}) << "more elements than can be counted";
+  EXPECT_EQ(memoryOrderOf({kLargest, kLargest, 2}, {kLargest, 1, 7}), (Numbers{0, 2, 1})) << "more elements than can be counted";
   EXPECT_EQ(memoryOrderOf({}, {}), Numbers{});
 }
 
