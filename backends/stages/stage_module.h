@@ -93,7 +93,7 @@ class StageModule {
   /// This stage's part of the step's loss so far: summed over all stages and ranks it is the mean over the samples, uneven microbatches
   /// weighted; nothing on all stages but the last.
   [[nodiscard]] virtual std::optional<double> stepLoss() const = 0;
-  /// An output of the model (index into ModelGraph::outputs) for this microbatch of an evaluation; on the last stage.
+  /// An output of the model (index into ModelGraph::outputs) for this microbatch of an evaluation; on the last stage, if it keeps them.
   [[nodiscard]] virtual HeldBuffer takeModelOutput(std::size_t output, Microbatch microbatch) = 0;
 
   /// The first number of the step so far that was not finite: on the host of the values that leave the stage, and their gradients; anywhere

@@ -212,6 +212,7 @@ TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
   options.stage.graphs = o.computing.graphs && !request.findNan;  // the values of a recorded stage cannot be observed
   options.stage.findNan = request.findNan;
   options.stage.keepBuffers = request.skipNonFinite;
+  options.stage.keepOutputs = !request.outputs.empty();
   options.stage.precision = o.computing.precision;
   if (request.synthetic) options.synthetic = syntheticHost();
   options.executor = {.order = request.order,

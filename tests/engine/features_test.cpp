@@ -142,6 +142,31 @@ TEST(Messages, HoldPermutedTensorsAsTheyLieInMemory) {
   }
 }
 
+/// Neither what it received nor what it computed: memory does not grow with the number of microbatches.
+TEST(Evaluation, HoldsNothingOfMicrobatchesThatAreDone) {
+  const ModelGraph graph = test::sample("gpt_small");
+  const Plan plan = test::planFor(graph, "1f1b", 2, 4, 8, "cross_entropy");
+  StageOptions options;
+  options.keepOutputs = false;
+  for (const Stage id : {Stage(0), Stage(1)}) {
+    const auto stage = torchBackend().makeTracedStage(graph, plan, id, options);
+    stage->beginStep(0, StepMode::Evaluate);
+    Bytes first = 0, message = 0;
+    for (int m = 0; m < 4; ++m) {
+      for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
+        if (plan.partition.transfers[t].to == id) stage->setInput(t, Microbatch(m), stage->allocate(t, Microbatch(m)));
+      }
+      stage->forward(Microbatch(m));
+      for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
+        if (plan.partition.transfers[t].from == id) static_cast<void>(stage->takeOutput(t, Microbatch(m)));
+        message = bytesOf(*graph.value(plan.partition.transfers[t].value).tensor, bindBatch(graph, 2));
+      }
+      if (m == 0) first = stage->bytesAlive();
+    }
+    EXPECT_LT(stage->bytesAlive() - first, message) << "three times the microbatches, and less than one value more";
+  }
+}
+
 /// As matrix products on GPUs want it; and no update may move what lies between.
 TEST(Parameters, BeginAtMultiplesOf64BytesWithZerosBetween) {
   const ModelGraph graph = test::sample("unet");

@@ -93,7 +93,7 @@ void StageProgram::prepareEvaluation() {
   ProgramOptions program;
   for (const std::size_t t : outgoing_) program.keep.push_back(partition_.transfers[t].value);
   if (isLast_) {
-    program.keep.insert(program.keep.end(), graph_.outputs.begin(), graph_.outputs.end());
+    if (options_.keepOutputs) program.keep.insert(program.keep.end(), graph_.outputs.begin(), graph_.outputs.end());
     program.keep.push_back(lossOutput_);
   }
   program.evaluate = true;
@@ -146,6 +146,7 @@ void StageProgram::forward(InFlight& inFlight, StepMode mode) {
   (trains ? program_ : evaluation_)->run(frame, run_);
   keepOutputs(inFlight, frame, mode);
   watch(inFlight, frame);
+  if (!trains) inFlight.received.clear();  // no backward comes to need it
 }
 
 void StageProgram::keepOutputs(InFlight& inFlight, Frame& frame, StepMode mode) const {
@@ -162,7 +163,7 @@ void StageProgram::keepOutputs(InFlight& inFlight, Frame& frame, StepMode mode) 
   }
   if (!isLast_) return;
   inFlight.lossOutput = frame[lossOutput_.index()].to(scalarType(graph_.value(lossOutput_).tensor->dtype));
-  if (mode == StepMode::Train) return;
+  if (mode == StepMode::Train || !options_.keepOutputs) return;
   for (const ValueId output : graph_.outputs) {
     at::Tensor value = frame[output.index()];
     if (value.defined()) value = plain(value.to(scalarType(graph_.value(output).tensor->dtype)));  // as above

@@ -60,6 +60,7 @@ struct StageOptions {
   /// Called with notes for the user about this stage: `runs operator by operator, without CUDA graphs, because …`. May be empty.
   std::function<void(const std::string& what)> tell;
   bool findNan = false;      ///< check the results of every operator, forward and backward, to name the first non-finite one; slow
+  bool keepOutputs = true;   ///< an evaluation keeps the model's outputs, for `takeModelOutput`
   bool keepBuffers = false;  ///< copy them at the start of each step, for `undoBuffers`
   /// For `--verify`: called with every value that leaves a stage and with its gradient (`gradient of NAME`), as they become known; and with
   /// the `watched` values of this stage and their gradients. May be empty.
