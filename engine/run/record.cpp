@@ -127,7 +127,8 @@ struct TrainingRecord::Kept {
   std::function<void(std::span<const StepRecord>)> write;
   std::function<void(const std::string&)> warn;
   StepFigureFile figures{};
-  std::string notStored{};  ///< why steps are no longer stored
+  std::string notStored{};   ///< why steps are no longer stored
+  bool figuresLost = false;  ///< no more of them can be kept
 
   void add(std::span<const StepRecord> steps) {
     if (notStored.empty()) {
@@ -138,8 +139,17 @@ struct TrainingRecord::Kept {
         warn(fmt::format("the training continues, but its steps from {} on are not stored: {}", steps.front().step, notStored));
       }
     }
-    for (const StepRecord& step : steps)
+    for (const StepRecord& step : steps) addFigures(step);
+  }
+
+  void addFigures(const StepRecord& step) {
+    if (figuresLost) return;
+    try {
       figures.add({step.step, step.loss, step.gradientNorm, durationOf(step.measured), metricsOf(step.measured)});
+    } catch (const Error& problem) {
+      figuresLost = true;
+      warn(fmt::format("the training continues, but its report ends before step {}: {}", step.step, problem.what()));
+    }
   }
 };
 

@@ -45,8 +45,18 @@ std::vector<std::string> temporaryFolders() {
 }
 
 template <class Part>
-void write(std::FILE* file, const Part& part) {
-  if (std::fwrite(&part, sizeof(part), 1, file) != 1) failed("write");
+void append(std::string& bytes, const Part& part) {
+  bytes.append(reinterpret_cast<const char*>(&part), sizeof(part));
+}
+
+/// Directly, not through the file's buffer: what was written stays readable when the disk is full.
+void write(std::FILE* file, const std::string& bytes, std::int64_t at) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t count = ::pwrite(::fileno(file), bytes.data() + done, bytes.size() - done, at + static_cast<std::int64_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) failed("write");
+    done += static_cast<std::size_t>(count);
+  }
 }
 
 template <class Part>
@@ -82,18 +92,17 @@ void StepFigureFile::add(const StepFigures& figures) {
     ranks_ = figures.metrics.ranks.size();
   }
   assert(figures.metrics.ranks.size() == ranks_);
-  if (std::exchange(hasRead_, false) && ::fseeko(file_.get(), 0, SEEK_END) != 0) failed("write");
   const Metrics& m = figures.metrics;
-  write(file_.get(), FixedPart{figures.duration, m.makespan, m.step, m.bubbleFraction, figures.loss, figures.gradientNorm.value_or(0),
-                               figures.step, figures.gradientNorm ? 1 : 0});
-  for (const RankMetrics& r : m.ranks) write(file_.get(), RankPart{r.busy, r.idle, r.exposedComm, r.peakBytes, r.peakLiveMicrobatches});
+  std::string bytes;
+  append(bytes, FixedPart{figures.duration, m.makespan, m.step, m.bubbleFraction, figures.loss, figures.gradientNorm.value_or(0),
+                          figures.step, figures.gradientNorm ? 1 : 0});
+  for (const RankMetrics& r : m.ranks) append(bytes, RankPart{r.busy, r.idle, r.exposedComm, r.peakBytes, r.peakLiveMicrobatches});
+  write(file_.get(), bytes, size_ * static_cast<std::int64_t>(bytes.size()));
   ++size_;
 }
 
 void StepFigureFile::seek(std::int64_t position) {
   const auto bytes = static_cast<std::int64_t>(sizeof(FixedPart) + ranks_ * sizeof(RankPart));
-  hasRead_ = true;
-  if (std::fflush(file_.get()) != 0) failed("write");
   if (::fseeko(file_.get(), position * bytes, SEEK_SET) != 0) failed("read");
 }
 

@@ -29,7 +29,7 @@ class StepFigureFile {
  public:
   StepFigureFile() = default;  ///< makes no file until the first `add`
 
-  /// Every step has the ranks of the first.
+  /// Every step has the ranks of the first. One that cannot be written is not there; those before it stay.
   void add(const StepFigures& figures);
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] StepFigures at(std::int64_t position);
@@ -49,7 +49,6 @@ class StepFigureFile {
   std::unique_ptr<std::FILE, Close> file_;
   std::size_t ranks_ = 0;
   std::int64_t size_ = 0;
-  bool hasRead_ = false;  ///< since the last `add`: the file is not at its end
 };
 
 }  // namespace pw

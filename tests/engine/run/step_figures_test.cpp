@@ -1,10 +1,14 @@
 #include "engine/run/step_figures.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "backends/store/run_store.h"
+#include "schedules/error.h"
 
 namespace pw {
 namespace {
@@ -32,6 +36,31 @@ TEST(StepFigures, ComeBackAsTheyWereInAnyOrder) {
     ++next;
   });
   EXPECT_EQ(next, 6);
+}
+
+/// A limit on the size of files fails as a full disk does, in the middle of a step.
+TEST(StepFigures, OfStepsBeforeTheDiskWasFullStay) {
+  StepFigureFile file;
+  file.add(figuresOf(0, 10));
+  file.add(figuresOf(1, 11));
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto old = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit tight = before;
+  tight.rlim_cur = 400;
+  setrlimit(RLIMIT_FSIZE, &tight);
+  int step = 2;
+  EXPECT_THROW(for (; step < 100; ++step) file.add(figuresOf(step, Ns(10 + step))), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old);
+  ASSERT_LT(step, 100);
+  ASSERT_EQ(file.size(), step);
+  int next = 0;
+  file.forEach([&](const StepFigures& figures) {
+    EXPECT_EQ(figures, figuresOf(next, Ns(10 + next)));
+    ++next;
+  });
+  EXPECT_EQ(next, step);
 }
 
 /// As `medianPosition` of the same durations chooses it, among few different ones and among large ones.
