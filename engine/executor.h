@@ -40,14 +40,14 @@ constexpr std::string_view nameOf(Order order) {
 
 struct ExecutorOptions {
   Order order = Order::Plan;
-  bool shardOptimizer = false;             ///< ZeRO stage 1 over the holders of each stage
-  double clipNorm = 0;                     ///< largest norm of the gradient of the whole model; 0: none
-  bool scaleLoss = false;                  ///< gradients are float16: scale them (see loss_scale.h), and skip the update if they overflow
-  double lossScale = LossScale::kInitial;  ///< of the first step, with `scaleLoss`
-  bool checkFinite = true;     ///< check whether each step's loss and gradients are finite; otherwise the log's `notFinite` is not set
-  bool skipNonFinite = false;  ///< if they are not, leave all parameters and buffers unchanged; otherwise they may be changed, and the
-                               ///< training cannot continue
-  bool sumLoss = false;        ///< every rank gets the total loss, not its part
+  bool shardOptimizer = false;  ///< ZeRO stage 1 over the holders of each stage
+  double clipNorm = 0;          ///< largest norm of the gradient of the whole model; 0: none
+  bool scaleLoss = false;       ///< gradients are float16: scale them (see loss_scale.h), and skip the update if they overflow
+  LossScale lossScale{};        ///< of the first step, with `scaleLoss`
+  bool checkFinite = true;      ///< check whether each step's loss and gradients are finite; otherwise the log's `notFinite` is not set
+  bool skipNonFinite = false;   ///< if they are not, leave all parameters and buffers unchanged; otherwise they may be changed, and the
+                                ///< training cannot continue
+  bool sumLoss = false;         ///< every rank gets the total loss, not its part
   /// Runs the forwards and backwards of a step instead of the row, if it is not empty; see DynamicPipeline.
   std::function<void(const std::map<Stage, StageModule*>& stages, Communicator&, StepLog&)> instead{};
   std::string flightFiles{};  ///< file-name prefix of flight records (flight_record.h), which failing ranks write to `<prefix><rank>.json`;
@@ -80,7 +80,7 @@ class Executor {
   [[nodiscard]] std::string reportAfter(int number, const char* phase, const std::exception& failure) noexcept;
 
   /// The loss scale of the next step, the same on all ranks; nothing without `scaleLoss`.
-  [[nodiscard]] std::optional<double> lossScale() const { return options_.scaleLoss ? std::optional(lossScale_.value()) : std::nullopt; }
+  [[nodiscard]] std::optional<LossScale> lossScale() const { return options_.scaleLoss ? std::optional(lossScale_) : std::nullopt; }
 
  private:
   void runTraining();

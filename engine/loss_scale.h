@@ -13,9 +13,11 @@ class LossScale {
   static constexpr double kInitial = 65536, kGrowth = 2, kBackoff = 0.5;
   static constexpr int kGrowthInterval = 2000;
 
-  explicit LossScale(double value = kInitial) : value_(value) {}
+  explicit LossScale(double value = kInitial, int goodSteps = 0) : value_(value), goodSteps_(goodSteps) {}
 
   [[nodiscard]] double value() const { return value_; }
+  /// Steps in a row without an overflow since the factor changed; fewer than kGrowthInterval.
+  [[nodiscard]] int goodSteps() const { return goodSteps_; }
   /// After each step: whether its gradients overflowed. Never falls below 1.
   void update(bool overflowed) {
     if (overflowed) {
@@ -29,7 +31,7 @@ class LossScale {
 
  private:
   double value_;
-  int goodSteps_ = 0;  // in a row
+  int goodSteps_ = 0;
 };
 
 }  // namespace pw

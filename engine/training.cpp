@@ -152,11 +152,13 @@ void Training::setOptimizer(const OptimizerSpec& optimizer) {
 }
 
 void Training::save(const std::string& path) {
-  std::map<std::string, double> numbers{{"step", next_},
-                                        {"updates", updates_},
-                                        {"seed", static_cast<double>(options_.stage.seed)},
-                                        {"optimizer", static_cast<double>(numberOf(stateOf(optimizer_)))}};
-  if (const auto lossScale = executor_.lossScale()) numbers["loss_scale"] = *lossScale;
+  std::map<std::string, double> numbers{
+      {"step", next_}, {"updates", updates_}, {"optimizer", static_cast<double>(numberOf(stateOf(optimizer_)))}};
+  addSeed(numbers, options_.stage.seed);
+  if (const auto scale = executor_.lossScale()) {
+    numbers["loss_scale"] = scale->value();
+    numbers["loss_scale_good_steps"] = scale->goodSteps();
+  }
   saveCheckpoint(path, numbers, own_.state(), aliasesOf(graph_), communicator_,
                  OptimizerLayout{optimizer_, next_, updates_, parameterOrder(graph_)});
   if (communicator_.rank() == JobRank(0)) history_.add(path);
@@ -165,7 +167,7 @@ void Training::save(const std::string& path) {
 RankLog Training::log() const {
   RankLog log = log_;
   log.residentPeak = residentPeak();
-  log.lossScale = executor_.lossScale();
+  if (const auto scale = executor_.lossScale()) log.lossScale = scale->value();
   return log;
 }
 

@@ -10,6 +10,7 @@
 
 #include "backends/checkpoints/tensor_file.h"
 #include "backends/checkpoints/writer.h"
+#include "engine/loss_scale.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -51,12 +52,33 @@ void CheckpointHistory::add(const std::string& path) {
   }
 }
 
+void addSeed(std::map<std::string, double>& numbers, std::uint64_t seed) {
+  constexpr std::uint64_t kLow = 0x7ff;  // a double holds the other 53 bits
+  numbers["seed"] = static_cast<double>(seed & ~kLow);
+  if (seed < std::uint64_t{1} << 53U) {
+    numbers["seed"] = static_cast<double>(seed);
+  } else if ((seed & kLow) != 0) {
+    numbers["seed_rest"] = static_cast<double>(seed & kLow);
+  }
+}
+
+std::optional<std::uint64_t> seedIn(const std::string& path) {
+  const TensorFile file(path);
+  const auto numberIn = [&](const std::string& name) -> std::optional<std::uint64_t> {
+    const auto found = file.numbers().find(name);
+    if (found == file.numbers().end() || !(found->second >= 0 && found->second < 0x1p64)) return std::nullopt;
+    return static_cast<std::uint64_t>(found->second);
+  };
+  const auto seed = numberIn("seed");
+  return seed ? std::optional(*seed + numberIn("seed_rest").value_or(0)) : std::nullopt;
+}
+
 Resumption resumptionOf(const std::string& path, const OptimizerSpec& update, bool resetOptimizer) {
   const TensorFile file(path);
   if (resetOptimizer) return {};
   const auto state = stateIn(file, update);
   if (!state)
-    return {0, 0, std::nullopt,
+    return {0, 0, std::nullopt, 0,
             fmt::format("takes weights from {}, which has no optimizer state: the optimizer starts fresh, at step 0", path)};
   if (*state != stateOf(update)) {
     throw UsageError(
@@ -74,6 +96,7 @@ Resumption resumptionOf(const std::string& path, const OptimizerSpec& update, bo
   if (const auto step = numberIn("step")) resumption.firstStep = static_cast<int>(std::clamp(*step, 0.0, 2e9));
   resumption.updates = static_cast<int>(std::clamp(numberIn("updates").value_or(resumption.firstStep), 0.0, 2e9));
   if (const auto scale = numberIn("loss_scale"); scale && *scale >= 1) resumption.lossScale = scale;
+  resumption.goodSteps = static_cast<int>(std::clamp(numberIn("loss_scale_good_steps").value_or(0), 0.0, LossScale::kGrowthInterval - 1.0));
   return resumption;
 }
 

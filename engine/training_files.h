@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -33,8 +34,14 @@ struct Resumption {
   int firstStep = 0;
   int updates = 0;  ///< fewer than `firstStep` where gradients were not finite
   std::optional<double> lossScale;
-  std::string note;  ///< what of the checkpoint is not used or missing; a sentence without its full stop, or empty
+  int goodSteps = 0;  ///< since the loss scale changed
+  std::string note;   ///< what of the checkpoint is not used or missing; a sentence without its full stop, or empty
 };
+
+/// The seed of the training that wrote a checkpoint; nothing where the file does not say. Throws UsageError for a file that cannot be read.
+[[nodiscard]] std::optional<std::uint64_t> seedIn(const std::string& path);
+/// As numbers of a checkpoint, which are doubles: `seed`, and `seed_rest` where that is not all of it.
+void addSeed(std::map<std::string, double>& numbers, std::uint64_t seed);
 
 /// Reads what a checkpoint says about its training. Throws UsageError where its optimizer's state is not that of `update` (other kind, or
 /// momentum in one alone), unless `resetOptimizer`: then, and of a checkpoint of weights alone, the training begins at step 0.

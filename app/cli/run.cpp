@@ -211,7 +211,9 @@ void declareConditions(CLI::App& sub, const std::shared_ptr<RunRequest>& o) {
   sub.add_option("--log", o->log, "Write loss, learning rate and time of each step here (CSV)")->option_text("FILE");
   sub.add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");
   sub.add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
-  sub.add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->check(aSeed())->option_text("S");
+  sub.add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0; with --resume the checkpoint's)")
+      ->check(aSeed())
+      ->option_text("S");
   sub.add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")
       ->check(wholeFrom(1, kMostThreads))
       ->option_text("N");

@@ -64,7 +64,7 @@ std::shared_ptr<const BatchFeed> feedOf(const RunSettings& o, const Plan& plan, 
                                         const TrainOptions& options) {
   if (!takesBatches(o, plan, environment)) return std::make_shared<BatchFeed>(BatchFeed{o.request.data, {}});
   // Before the other ranks lose patience with this one: the batch is the cause.
-  StreamRequest request{o.request.data, options.firstStep, o.request.seed, {}, options.deadline * 3 / 4};
+  StreamRequest request{o.request.data, options.firstStep, o.seed, {}, options.deadline * 3 / 4};
   for (const ValueId input : graph.inputs) request.inputs.push_back(graph.value(input).name);
   return streamBatches(request);
 }

@@ -60,7 +60,7 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
                   .optimizer = o.update.kind,
                   .backward = o.request.backward,
                   .costs = costSourceOf(plan)};
-  record.seed = o.request.seed;
+  record.seed = o.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;
   // A file is mapped, and GPUs get each microbatch as it is used: then batches are not in the memory that is counted.

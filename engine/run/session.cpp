@@ -277,7 +277,8 @@ void TrainingSession::load(const std::string& path, bool onlyWeights) {
     options.firstStep = from.firstStep;
     options.stage.updates = from.updates;
     options.resumeNote = onlyWeights ? "" : from.note;
-    options.executor.lossScale = from.lossScale.value_or(LossScale::kInitial);
+    options.executor.lossScale = from.lossScale ? LossScale(*from.lossScale, from.goodSteps) : LossScale();
+    if (!onlyWeights && !p.settings.request.seed) options.stage.seed = seedIn(path).value_or(options.stage.seed);
     options.stage.resume = path;
     options.stage.resetOptimizer = onlyWeights;
     options.stage.optimizer = p.optimizer;

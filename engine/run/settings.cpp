@@ -74,6 +74,8 @@ RunSettings settle(const RunRequest& request, const Plan& plan) {
   o.computing.tf32 = request.tf32.value_or(profiled.tf32 && o.computing.onGpu);
   o.computing.graphs = o.computing.onGpu && request.graphs.value_or(profiled.graphs || !profiled.onGpu);
   o.threads = request.threads > 0 ? request.threads : plan.profile.threads;
+  const bool continues = !request.resume.empty() && !request.resetOptimizer && !request.evaluates;
+  o.seed = request.seed ? *request.seed : continues ? seedIn(request.resume).value_or(0) : 0;
   return o;
 }
 
@@ -200,7 +202,7 @@ TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
   options.steps = request.steps;
   options.verify = request.verify;
   options.deadline = request.timeout;
-  options.stage.seed = request.seed;
+  options.stage.seed = o.seed;
   options.stage.optimizer = o.update;
   options.stage.initRandom = request.initRandom;
   options.stage.data = {request.data == "synthetic" || namesFunction(request.data) ? "" : request.data, request.lossOver, request.masked,
@@ -232,7 +234,7 @@ TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
     options.firstStep = resumption.firstStep;
     options.stage.updates = resumption.updates;
     options.resumeNote = resumption.note;
-    options.executor.lossScale = resumption.lossScale.value_or(LossScale::kInitial);
+    if (resumption.lossScale) options.executor.lossScale = LossScale(*resumption.lossScale, resumption.goodSteps);
   }
   return options;
 }

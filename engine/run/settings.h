@@ -37,7 +37,7 @@ struct RunRequest {
   std::vector<std::string> libraries;  ///< in addition to the plan's
   OptimizerSpec update;                ///< what of it is not given above
   double clipNorm = 0;
-  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> seed;                ///< not given: of the training that is resumed, or 0
   std::chrono::milliseconds timeout = kRunTimeout;  ///< of every wait between ranks
   std::shared_ptr<const BatchFeed> feed;            ///< gives this process the batches, in place of `data`; null: none
   std::optional<RunId> recordedAs;                  ///< the run in the store, where our launcher began its record
@@ -52,10 +52,12 @@ struct RunSettings {
   Computing computing;
   int threads = 1;
   OptimizerSpec update;
+  std::uint64_t seed = 0;
   bool zero1 = false;
 };
 
-/// What was not given as the plan was profiled, and as it accounts for the optimizer. Throws UsageError if options contradict each other.
+/// What was not given as the plan was profiled, as it accounts for the optimizer, and as the checkpoint's training had it. Throws
+/// UsageError if options contradict each other.
 [[nodiscard]] RunSettings settle(const RunRequest& request, const Plan& plan);
 /// A sentence if the predicted times do not apply to this run, because the costs were measured with other settings. Otherwise empty.
 [[nodiscard]] std::string costsNote(const RunSettings& settings, const Plan& plan);

@@ -135,7 +135,7 @@ JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& gra
   if (!o.request.synthetic) fields.push_back(librariesField(plan));
   add(fields, "--backend", nameOf(o.transport));
   add(fields, "--steps", o.request.steps);
-  add(fields, "--seed", o.request.seed);
+  add(fields, "--seed", o.seed);
   addOptimizer(fields, o);
   add(fields, "--loss", toString(plan.loss));
   add(fields, "--loss-count", o.request.lossCount);

@@ -28,6 +28,17 @@ TEST(LossScale, DoublesAfter2000GoodStepsInARow) {
   EXPECT_EQ(scale.value(), 65536) << "the count begins anew after an overflow";
 }
 
+TEST(LossScale, GoesOnCountingWhereItWasLeft) {
+  LossScale scale;
+  for (int i = 0; i < 1500; ++i) scale.update(false);
+  LossScale resumed(scale.value(), scale.goodSteps());
+  for (int i = 0; i < 499; ++i) resumed.update(false);
+  EXPECT_EQ(resumed.value(), 65536);
+  resumed.update(false);
+  EXPECT_EQ(resumed.value(), 131072);
+  EXPECT_EQ(resumed.goodSteps(), 0);
+}
+
 TEST(LossScale, HalvesAtEachOverflowButNeverBelow1) {
   LossScale scale(4);
   for (const double expected : {2.0, 1.0, 1.0}) {
@@ -57,7 +68,7 @@ Trained train(const Plan& plan, int steps, const ExecutorOptions& options, doubl
   trained.next.resize(communicators.size());
   test::runJob(trained.job, plan, communicators, options, [&](Executor& executor, std::size_t r) {
     for (int s = 0; s < steps; ++s) trained.logs[static_cast<std::size_t>(s)][r] = executor.step(s, {});
-    trained.next[r] = executor.lossScale();
+    if (const auto scale = executor.lossScale()) trained.next[r] = scale->value();
     return trained.logs.back()[r];
   });
   EXPECT_EQ(trained.job.firstError(), "");
@@ -126,7 +137,7 @@ TEST_P(ScalingLosses, ClipsAndLogsTheNormOfTheGradientsThemselves) {
 
 TEST_P(ScalingLosses, GoesOnWithTheScaleItIsGiven) {
   ExecutorOptions resumed = options(true);
-  resumed.lossScale = 1024;
+  resumed.lossScale = LossScale(1024);
   const Trained trained = train(plan_, 1, resumed, kFitsAtAQuarter);
   EXPECT_EQ(trained.logs[0][0].lossScale, 1024);
   EXPECT_FALSE(trained.logs[0][0].skipped);

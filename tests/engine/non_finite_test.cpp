@@ -91,7 +91,7 @@ TEST_P(NotFinite, StepsAreSkippedOnAllRanksWhereThatIsWanted) {
 TEST_P(NotFinite, GradientsOfFloat16AreAnOverflowUntilTheLossScaleIsOne) {
   std::vector<double> values;
   EXPECT_FALSE(step({.scaleLoss = true}, values)[0].notFinite.has_value());
-  const auto logs = step({.scaleLoss = true, .lossScale = 1}, values);
+  const auto logs = step({.scaleLoss = true, .lossScale = LossScale(1)}, values);
   EXPECT_TRUE(logs[0].notFinite.has_value());
   EXPECT_EQ(values, std::vector<double>(8, 1));
 }

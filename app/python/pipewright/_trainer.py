@@ -84,6 +84,7 @@ class Trainer:
     :param precision: ``traced``, ``bf16`` or ``fp16``.
     :param store: SQLite file that records the run and its steps; see :class:`Store`.
     :param on_step: called with a :class:`TrainedStep` on rank 0 after each step.
+    :param seed: of what the model draws (dropout); None: as the checkpoint that is resumed, or 0.
     :param resume: a checkpoint of :meth:`save` or ``run(save=…)`` to resume from.
     :param folder: where the exported model lies while it is trained; None: a temporary folder. On several hosts: one that all see.
     :param threads: of each operator; 0: as torch has it.
@@ -123,7 +124,7 @@ class Trainer:
         on_step: Callable[[TrainedStep], object] | None = None,
         resume: Path | None = None,
         folder: Path | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         threads: int = 0,
         timeout: float = 120.0,
         start_timeout: float = 600.0,
@@ -152,7 +153,7 @@ class Trainer:
                 raise UsageError(f"{still or 'The model'} is in eval() mode, but all of the model is trained in train() mode; call model.train()")
             where = self._folder(folder)
             archive = os.path.join(where, f"{type(model).__name__}.pt2")
-            export_example(model, inputs, archive, batch_dim, operator.index(seed))
+            export_example(model, inputs, archive, batch_dim, operator.index(seed or 0))
             request = PlanRequest(archive, place.size, loss, microbatches, schedule, cluster, profile, memory_limit, recompute,
                                kind_of(self.optimizer), numbers_of(self.optimizer).get("momentum", 0.0), zero1, precision, tf32,
                                "cuda" if on_gpu else None, samples_of(model, inputs, batch_dim), threads or _own_threads())
@@ -172,7 +173,7 @@ class Trainer:
         settings = {
             "plan": prepared["plan"], "models": [prepared["archive"]], "loss": loss, "loss_count": loss_count,
             "optimizer": kind_of(self.optimizer), "numbers": numbers_of(self.optimizer, self._names), "clip_norm": clip_norm, "zero1": zero1,
-            "skip_nonfinite": skip_nonfinite, "precision": precision, "tf32": tf32 or None, "seed": operator.index(seed), "timeout": float(timeout),
+            "skip_nonfinite": skip_nonfinite, "precision": precision, "tf32": tf32 or None, "seed": None if seed is None else operator.index(seed), "timeout": float(timeout),
             "threads": threads or _own_threads(), "backend": backend or ("nccl" if on_gpu else "ucx"),
             "store": _text(store), "log": _text(log), "resume": _text(resume),
         }

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/checkpoints/tensor_file.h"
 #include "tests/app/cli/job.h"
 
 namespace pw::test {
@@ -87,6 +88,39 @@ TEST(SafetensorsCheckpoint, IsResumedAsIfTheTrainingHadGoneOn) {
   fs::remove(folder.file("model.optimizer.safetensors"));
   const Outcome weights = run(plan, {"--resume", saved, "--reset-optimizer", "--eval"});
   EXPECT_EQ(weights.status, 0) << weights.err;
+}
+
+/// hf_gpt2 has dropout: resumed without a seed, it draws what the training would have drawn.
+TEST(SeedOfACheckpoint, IsThatOfTheResumedTraining) {
+  const Folder folder;
+  const std::string saved = folder.file("model.pt"), plan = planned(folder, {"hf_gpt2"}, {"--ranks", "1", "--microbatches", "2"});
+  const auto losses = [&](const Words& more) {
+    Words words{"--optimizer", "adamw", "--lr", "3e-3", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(plan, words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out).at("losses");
+  };
+  const std::string seed = "9223372036854775807";  // more bits than a double has
+  const Json whole = losses({"--steps", "3", "--seed", seed});
+  EXPECT_NE(whole, losses({"--steps", "3"}));
+  losses({"--steps", "2", "--seed", seed, "--save", saved});
+  EXPECT_EQ(losses({"--resume", saved, "--save", saved}).at(0), whole.at(2)) << "bit for bit";
+  EXPECT_NE(losses({"--resume", saved, "--seed", "1"}).at(0), losses({"--resume", saved}).at(0)) << "unless another is given";
+}
+
+TEST(GoodStepsOfACheckpoint, AreCountedOnByTheResumedTraining) {
+  const Folder folder;
+  const std::string saved = folder.file("model.pt"), plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
+  const auto goodSteps = [&](const Words& more) {
+    Words words{"--precision", "fp16", "--save", saved};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(plan, words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return TensorFile(saved).numbers().at("loss_scale_good_steps");
+  };
+  EXPECT_EQ(goodSteps({"--steps", "2"}), 2);
+  EXPECT_EQ(goodSteps({"--steps", "3", "--resume", saved}), 5);
 }
 
 TEST(CheckpointFolder, IsReadAndWrittenAsTorchDistributedCheckpointDoes) {
