@@ -39,6 +39,7 @@ import warnings
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import export_check  # noqa: E402
 import export_culprit  # noqa: E402
+import export_evaluation  # noqa: E402
 import export_inputs  # noqa: E402
 import export_rewrite  # noqa: E402
 
@@ -74,7 +75,8 @@ def export_archive(model, inputs, options):
     program = export(model, inputs, dims)
     record = new_record(program, dims)
     write(program, options.out, known_folders(options.model), lambda archive: check(archive, model, inputs, record, options))
-    return record, mixing(model, inputs, dims) if dims is not None and not options.meta else None
+    sentences = [mixing(model, inputs, dims) if dims is not None and not options.meta else None, unlike_eval(model, record)]
+    return record, "; ".join(filter(None, sentences)) or None
 
 
 def parse(arguments):
@@ -269,6 +271,10 @@ def check(archive, model, inputs, record, options):
         raise ExportError(f"the archive could not be compared with {type(model).__name__}: {problem}; mend that, or export without the "
                           "comparison by --unchecked.") from problem
     record.update({"check": "equal", **counts})
+    with quiet():
+        differs = export_evaluation.difference(model, read_back(archive), args, kwargs, options.seed)
+    if differs:
+        record["eval_differs"] = differs
     return record
 
 
@@ -294,6 +300,14 @@ def summary(record):
                f"{counted(record['gradients'], 'gradient')}, {counted(record['buffers'], 'buffer')}"
     return "exported without weights: not checked against eager" if record["check"] == "meta" else \
         "exported, NOT checked against eager (--unchecked)"
+
+
+def unlike_eval(model, record):
+    """A sentence if an evaluation of the trace is not what the model computes in eval(), else None."""
+    if "eval_differs" not in record:
+        return None
+    return (f"{type(model).__name__} does in eval() what its trace, of train(), cannot: {record['eval_differs']}; it can be trained, and "
+            "`run --eval` refuses it")
 
 
 def counted(number, what):

@@ -43,6 +43,7 @@ ExportRecord parseExportRecord(const std::string& text, const std::string& where
     record.gradients = countOf(json, "gradients", where);
     record.buffers = countOf(json, "buffers", where);
   }
+  if (const auto differs = json.find("eval_differs"); differs != json.end()) record.evalDiffers = asText(*differs, "eval_differs", where);
   const Json& dims = asObject(member(json, "batch_dims", where), "batch_dims", where);
   for (const auto& [input, dim] : dims.items()) {
     record.batchDims[input] = asInteger(dim, "batch_dims", where);

@@ -76,6 +76,7 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
   const ModelGraph graph = o.request.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
   if (!o.request.synthetic) requireFits(plan, graph);
   refuseForModel(o, plan, graph);
+  if (o.request.evaluates) refuseToEvaluate(o, readExportRecord(graph));
   if (!o.request.synthetic && environment.rank.value == 0 && environment.statusFd < 0) {
     for (const std::string& note : {lossNote(o, plan, graph), decayNote(o, plan, graph)}) {
       if (!note.empty()) observer.warn(note);

@@ -196,6 +196,15 @@ void refuseForModel(const RunSettings& o, const Plan& plan, const ModelGraph& gr
   }
 }
 
+void refuseToEvaluate(const RunSettings& o, const ExportRecord& exported) {
+  if (!o.request.evaluates || exported.evalDiffers.empty()) return;
+  throw UsageError(fmt::format(
+      "--eval would not compute what the model does in eval(): in the trace, which is of train() and in which --eval switches off "
+      "dropout and batch statistics, {}. Evaluate the checkpoint in PyTorch, or have forward do the same in both modes and "
+      "export it again.",
+      exported.evalDiffers));
+}
+
 TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
   const RunRequest& request = o.request;
   TrainOptions options;

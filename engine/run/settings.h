@@ -10,6 +10,7 @@
 #include "backends/messages/transport.h"
 #include "engine/run/backward.h"
 #include "engine/worker.h"
+#include "simulator/model/export_record.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
 
@@ -68,6 +69,8 @@ void refuseWhatCannotRun(const RunSettings& settings, const Plan& plan);
 /// Throws UsageError where ZeRO would cut complex parameters into shares (one may end between real and imaginary part), and where a
 /// training would change the buffers of two copies of a stage (`obstacleToCopies`).
 void refuseForModel(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);
+/// Throws UsageError for an evaluation of a model that does in eval() what its trace cannot, as its export found.
+void refuseToEvaluate(const RunSettings& settings, const ExportRecord& exported);
 /// Throws UsageError for a --loss-count that does not fit the model; otherwise a sentence on how training on the model's own loss differs
 /// from training on the whole batch, if it does and the microbatches are not weighted.
 [[nodiscard]] std::string lossNote(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);

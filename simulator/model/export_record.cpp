@@ -44,6 +44,7 @@ ExportRecord joinExportRecords(const ExportRecord& first, const ExportRecord& se
   both.outputs += second.outputs;
   both.gradients += second.gradients;
   both.buffers += second.buffers;
+  if (both.evalDiffers.empty()) both.evalDiffers = second.evalDiffers;
   return both;
 }
 

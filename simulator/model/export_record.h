@@ -32,6 +32,8 @@ struct ExportRecord {
   TraceCheck check = TraceCheck::None;
   std::int64_t outputs = 0, gradients = 0, buffers = 0;  ///< how many agreed, for TraceCheck::Equal
   std::map<std::string, std::int64_t> batchDims;         ///< the batch's dimension, by input name in the trace
+  /// How what an evaluation computes of the trace differs from the model's own eval(); a clause, empty where it does not, or is not known.
+  std::string evalDiffers;
 
   bool operator==(const ExportRecord&) const = default;
 };

@@ -63,6 +63,37 @@ def plain():
     return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2)), batch()
 
 
+def scaled_in_training():
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2 if self.training else super().forward(x)
+
+    return Scaled(4, 4), batch()
+
+
+def always_drops():
+    class Drops(nn.Linear):
+        def forward(self, x):
+            return nn.functional.dropout(super().forward(x), 0.5, training=True)
+
+    return Drops(4, 4), batch()
+
+
+def modes():
+    """All that an evaluation switches: dropout by itself, in attention and in LSTMs; norms with statistics, and without."""
+    class Modes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(4, 4, 2, dropout=0.5, batch_first=True)
+            self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+            self.norms = nn.Sequential(nn.InstanceNorm1d(5, track_running_stats=True), nn.InstanceNorm1d(5))
+
+        def forward(self, x):
+            return self.norms(self.layer(self.lstm(x)[0]))
+
+    return Modes(), (torch.randn(3, 5, 4),)
+
+
 def wrong_backward():
     return Net(Times.apply), batch()
 
@@ -278,6 +309,17 @@ class Export(unittest.TestCase):
 
     def test_a_wrong_backward_is_refused_by_parameter_module_and_function(self):
         self.refused("wrong_backward", "the gradient of `first.linear.weight`", "by 0.5 of its size", "autograd.Function `Times`", "module `first`", "--unchecked")
+
+    def test_what_a_model_does_in_eval_alone_is_recorded_and_not_evaluated(self):
+        plan = os.path.join(self.folder.name, "plan.json")
+        for name, differs in (("scaled_in_training", True), ("always_drops", True), ("plain", False), ("modes", False)):
+            status, _, said = self.export(name)
+            self.assertEqual((status, "does in eval() what its trace" in said), (0, differs), said)
+            self.assertEqual("eval_differs" in self.record(), differs)
+            subprocess.run([PIPEWRIGHT, "plan", self.archive, "--ranks", "1", "--microbatches", "1", "--loss", "sum", "--cluster", "a100-nvlink", "--out", plan],
+                           capture_output=True, check=True)
+            evaluated = subprocess.run([PIPEWRIGHT, "run", plan, "--eval"], capture_output=True, text=True, check=False)
+            self.assertEqual((evaluated.returncode != 0, "--eval would not compute what the model does in eval()" in evaluated.stderr), (differs, differs), evaluated.stderr)
 
     def test_hooks_are_refused_by_name(self):
         self.refused("tensor_hook", "the gradient of `first.linear.weight`", "hook that module `first` registers on a tensor")

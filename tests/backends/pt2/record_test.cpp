@@ -19,6 +19,14 @@ TEST(ExportRecord, CountsOfAnEqualTraceAreReadAndShown) {
   EXPECT_EQ(toJson(record), R"({"check": "equal", "outputs": 1, "gradients": 148, "buffers": 0})");
 }
 
+TEST(ExportRecord, SaysHowEvaluationsDiffer) {
+  const ExportRecord plain = parse(R"({"format": 1, "check": "meta", "batch_dims": {}})");
+  const ExportRecord differs = parse(R"({"format": 1, "check": "meta", "batch_dims": {}, "eval_differs": "output `y` differs"})");
+  EXPECT_EQ(plain.evalDiffers, "");
+  EXPECT_EQ(differs.evalDiffers, "output `y` differs");
+  EXPECT_EQ(joinExportRecords(plain, differs).evalDiffers, "output `y` differs");
+}
+
 TEST(ExportRecord, AnUncheckedTraceIsShownAsAWarning) {
   const ExportRecord record = parse(R"({"format": 1, "check": "unchecked", "batch_dims": {}})");
   EXPECT_TRUE(describe(record).starts_with("WARNING: exported with --unchecked"));
