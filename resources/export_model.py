@@ -233,7 +233,7 @@ def export(model, inputs, dims):
     except Exception as error:
         place, line = export_culprit.source_of(error)
         where = f" at {place}" + (f" (`{line}`)" if line else "") if place else ""
-        cure = export_rewrite.cure_of(error, line, dims is None)
+        cure = export_rewrite.cure_of(error, line, dims is None, model)
         raise ExportError(f"torch.export of {type(model).__name__} failed{where} with {brief(error)}; {cure}.") from error
     export_rewrite.native_experts(program)
     return program

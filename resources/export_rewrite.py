@@ -104,13 +104,27 @@ def without_layerdrop(model):
             module.layerdrop = value
 
 
-def cure_of(error, line, static_batch):
-    """How to fix a failed export; `line` is the source line where the trace ended."""
+def has_cumulative_average(model):
+    import torch
+
+    norms = (torch.nn.modules.batchnorm._NormBase,)
+    return any(isinstance(module, norms) and module.momentum is None and module.track_running_stats for module in model.modules())
+
+
+def cure_of(error, line, static_batch, model):
+    """How to fix a failed export of `model`; `line` is the source line where the trace ended."""
     text = f"{type(error).__name__} {error}".lower()
     if "layerdrop" in line.lower():
         return ("a trace cannot drop layers at random: set layerdrop to 0 in the model's configuration (encoder_layerdrop=0, "
                 "decoder_layerdrop=0 in Hugging Face's)")
+    if "_ctc_loss" in text:
+        return ("torch.export cannot trace ctc_loss, of which what it keeps for the backward has a size that depends on the lengths: return the "
+                "log-probabilities and train on another loss, or train this model in PyTorch")
+    if "view size is not compatible" in text or "cannot view a tensor with" in text:
+        return "use .reshape() there, or give example inputs that are contiguous (.contiguous()), as those of a run are"
     if "data-dependent" in text or "datadependent" in text or "control flow" in text:
+        if has_cumulative_average(model):
+            return "a batch norm with momentum=None reads its counter as a number: give it a momentum, such as 0.1"
         return "what it does depends on a tensor's value: use torch.where or torch.cond there, or take the decision outside forward"
     if "constraints violated" in text:
         return ("the model fixes the size of what is taken for the batch: if the batch is another dimension, name it with --batch-dim NAME=1; if "

@@ -94,6 +94,26 @@ def modes():
     return Modes(), (torch.randn(3, 5, 4),)
 
 
+def viewed():
+    class Viewed(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.view(x.shape[0], -1))
+
+    return Viewed(6, 4), (torch.randn(4, 3, 2).transpose(1, 2),)
+
+
+def aligned():
+    class Aligned(nn.Linear):
+        def forward(self, x, labels):
+            return nn.functional.ctc_loss(super().forward(x).log_softmax(-1).transpose(0, 1), labels, (10,) * 3, (4,) * 3)
+
+    return Aligned(4, 5), (torch.randn(3, 10, 4), torch.randint(1, 5, (3, 4)))
+
+
+def averaged():
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None)), batch()
+
+
 def wrong_backward():
     return Net(Times.apply), batch()
 
@@ -320,6 +340,11 @@ class Export(unittest.TestCase):
                            capture_output=True, check=True)
             evaluated = subprocess.run([PIPEWRIGHT, "run", plan, "--eval"], capture_output=True, text=True, check=False)
             self.assertEqual((evaluated.returncode != 0, "--eval would not compute what the model does in eval()" in evaluated.stderr), (differs, differs), evaluated.stderr)
+
+    def test_a_failed_export_says_what_to_change(self):
+        self.refused("viewed", "use .reshape() there, or give example inputs that are contiguous")
+        self.refused("aligned", "torch.export cannot trace ctc_loss")
+        self.refused("averaged", "a batch norm with momentum=None reads its counter as a number")
 
     def test_hooks_are_refused_by_name(self):
         self.refused("tensor_hook", "the gradient of `first.linear.weight`", "hook that module `first` registers on a tensor")
