@@ -29,6 +29,12 @@ DType realOf(DType dtype) {
   return dtype == DType::ComplexDouble ? DType::Float64 : dtype;
 }
 
+/// The rounding of one addition in a type, as a part of its result: a unit in the last place. 0 for types of 32 bits and more.
+double roundingOf(DType dtype) {
+  const DType real = realOf(dtype);
+  return real == DType::BFloat16 ? 0x1p-7 : real == DType::Float16 ? 0x1p-10 : 0;
+}
+
 /// Any type as numbers: integers and booleans are compared byte by byte, complex numbers by their parts.
 std::vector<double> numbersOf(DType dtype, Buffer value) {
   if (isDifferentiable(dtype)) return toDoubles(realOf(dtype), value);
@@ -111,14 +117,19 @@ void Verifier::noteNan(const std::string& what, int position) {
   result_.equal = false;
 }
 
-void Verifier::compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double& largest,
-                       int position) {
+/// Sums in 16 bits are rounded at each addition, in another order to other numbers: in proportion to what is added, which may cancel, and,
+/// as roundings do among themselves, to the root of their number, that of the microbatches.
+void Verifier::compare(const std::string& what, DType dtype, const std::vector<double>& actual, const std::vector<double>& expected,
+                       double& largest, int position) {
   if (actual.size() != expected.size())
     throw Error(fmt::format("{} has {} numbers instead of {}; plan the model again.", what, actual.size(), expected.size()));
+  double magnitude = 0;
+  for (const double number : expected) magnitude = std::max(magnitude, std::abs(number));
+  const double rounding = roundingOf(dtype) * magnitude * std::sqrt(plan_.replicas * plan_.schedule.microbatches);
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (std::isnan(actual[i]) && std::isnan(expected[i])) return noteNan(fmt::format("{} at element {}", what, i), position);
     const double difference = actual[i] == expected[i] ? 0 : std::abs(actual[i] - expected[i]);
-    const double allowed = kAbsolute + relative_ * std::abs(expected[i]);
+    const double allowed = kAbsolute + relative_ * std::abs(expected[i]) + rounding;
     largest = std::max(largest, difference);
     if (difference <= allowed) continue;
     note(fmt::format("{} at element {}", what, i), difference, allowed, position);
@@ -130,8 +141,8 @@ void Verifier::observe(const std::string& name, Microbatch microbatch, DType dty
   const auto found = values_.find({name, firstMicrobatch_ + microbatch.value});
   if (found == values_.end()) return;
   const bool gradient = name.starts_with("gradient of ");
-  compare(fmt::format("{} {} of microbatch {}", gradient ? "The" : "Value", name, microbatch.value), numbersOf(dtype, value), found->second,
-          result_.boundaryDifference, positions_.at(name));
+  compare(fmt::format("{} {} of microbatch {}", gradient ? "The" : "Value", name, microbatch.value), dtype, numbersOf(dtype, value),
+          found->second, result_.boundaryDifference, positions_.at(name));
 }
 
 void Verifier::compareGradients(StageModule& stage) {
@@ -139,7 +150,8 @@ void Verifier::compareGradients(StageModule& stage) {
   for (const ParameterView& view : stage.parameters()) {
     const auto found = gradients_.find(view.name);
     if (found == gradients_.end()) throw Error(fmt::format("Parameter {} is not the same on one rank; plan the model again.", view.name));
-    compare("Gradient of " + view.name, numbersOf(view.dtype, view.gradient), found->second, result_.gradientDifference, position++);
+    compare("Gradient of " + view.name, view.dtype, numbersOf(view.dtype, view.gradient), found->second, result_.gradientDifference,
+            position++);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "engine/evaluation.h"
 #include "engine/worker.h"
 #include "simulator/partition/split.h"
+#include "tests/support/graph_builder.h"
 #include "tests/support/training.h"
 #include "tests/support/watched_communicator.h"
 
@@ -95,6 +96,27 @@ TEST(Verifier, FindsNothingInARightTraining) {
         EXPECT_TRUE(result.equal) << result.firstDifference;
       }
     }
+  }
+}
+
+/// 32 microbatches by four replicas: one rank adds their gradients in another order, and 16 bits round each sum.
+TEST(Verifier, FindsNothingButMistakesInTrainingsOf16BitParameters) {
+  for (const DType dtype : {DType::BFloat16, DType::Float16}) {
+    SCOPED_TRACE(std::string(nameOf(dtype)));
+    test::GraphBuilder g;
+    const TensorMeta rows = test::GraphBuilder::rows(dtype), square = test::GraphBuilder::shape({4, 4}, dtype);
+    const ValueId x = g.input("x", rows);
+    const ValueId h = g.call("linear", {{"input", x}, {"weight", g.parameter("first", "", true, square)}}, "h", rows);
+    const ValueId wide = g.call("torch.ops.aten.mul.Tensor", {{"self", h}, {"other", 50.0}}, "wide", rows);
+    const ValueId t = g.call("tanh", {{"self", wide}}, "t", rows);
+    const ModelGraph graph = g.done(g.call("linear", {{"input", t}, {"weight", g.parameter("last", "", true, square)}}, "y", rows));
+    TrainOptions options;
+    options.stage.initRandom = true;
+    const Plan plan = test::planFor(graph, "1f1b", 2, 8, 128, "mse", {graph.value(t).producer}, 4);
+    const Verification right = verified(graph, plan, options);
+    EXPECT_TRUE(right.equal) << right.firstDifference;
+    EXPECT_GT(right.gradientDifference, 0) << "else nothing was rounded";
+    EXPECT_FALSE(verified(graph, plan, options, adding(plan, 0, 1, false)).equal);
   }
 }
 

@@ -26,10 +26,9 @@ void printVerdict(const RunResult& result, const std::string& store) {
     const bool exact = v.equal && v.lossDifference == 0 && v.boundaryDifference == 0 && v.gradientDifference == 0;
     print(fmt::format(
         "verified against one rank on the same microbatches: {}\n",
-        exact ? "loss, boundary values and all gradients equal, bit for bit"
-        : v.equal
-            ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})",
-                          v.lossDifference, v.boundaryDifference, v.gradientDifference)
+        exact     ? "loss, boundary values and all gradients equal, bit for bit"
+        : v.equal ? fmt::format("equal within rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})",
+                                v.lossDifference, v.boundaryDifference, v.gradientDifference)
         : v.notFinite ? "NOTHING TO COMPARE. " + v.firstDifference
                       : "NOT EQUAL. " + v.firstDifference));
   }
