@@ -62,6 +62,7 @@ class Row {
 // interleaved.cpp
 [[nodiscard]] Schedule interleaved(const Shape& shape);
 [[nodiscard]] Schedule interleavedZeroBubble(const Shape& shape);
+[[nodiscard]] std::optional<std::string> refusalOfInterleaved(const Shape& shape);
 [[nodiscard]] std::optional<std::string> torchRefusesInterleaved(const Shape& shape);
 
 // zero_bubble.cpp
@@ -71,6 +72,7 @@ class Row {
 
 // zbv.cpp
 [[nodiscard]] Schedule zbV(const Shape& shape);
+[[nodiscard]] std::optional<std::string> refusalOfZbV(const Shape& shape);
 
 // controllable.cpp
 [[nodiscard]] Schedule vHalf(const Shape& shape);

@@ -20,14 +20,6 @@ constexpr std::int64_t kMaxCells = 64'000'000;
 
 int chunksOf(const Shape& shape) { return shape.stages / shape.ranks; }
 
-/// Every rank has at most three actions for each of its pairs, and pauses about as long as one microbatch takes through all stages.
-void requireCells(std::string_view name, const Shape& shape) {
-  const std::int64_t perRank = 3 * std::int64_t{chunksOf(shape)} * shape.microbatches + shape.stages;
-  if (shape.ranks * perRank <= kMaxCells) return;
-  throw UsageError(fmt::format(
-      "schedule {} cannot be generated: its table has more than {} cells, most of them idle; use fewer ranks or stages", name, kMaxCells));
-}
-
 /// torch's number of groups; it refuses where they cannot all have the same size.
 int roundsOf(const Shape& shape) { return std::max(1, shape.microbatches / shape.ranks); }
 
@@ -99,7 +91,6 @@ int nextSafeGroup(const Shape& shape, int group) {
 }
 
 Schedule fullBackwards(const Shape& shape, std::span<const int> groups) {
-  requireCells("interleaved-1f1b", shape);
   const Order order(shape, groups);
   Schedule schedule = empty("interleaved-1f1b", shape, loopPlacement(shape));
   for (int rank = 0; rank < shape.ranks; ++rank) {
@@ -150,7 +141,6 @@ Schedule interleaved(const Shape& shape) { return fullBackwards(shape, equalGrou
 /// Zero bubble over several chunks, cell by cell torch 2.11's ScheduleInterleavedZeroBubble (ZB1P of Zero Bubble, 2401.10241)
 /// where torch takes the shape. Live on every rank are at most (V − 1) G + R chunks, G = the first group: RV where R divides M.
 Schedule interleavedZeroBubble(const Shape& shape) {
-  requireCells("interleaved-zb", shape);
   const Order order(shape, equalGroups(shape.microbatches, roundsOf(shape)));
   Schedule schedule = empty("interleaved-zb", shape, loopPlacement(shape));
   for (int rank = 0; rank < shape.ranks; ++rank) {
@@ -159,6 +149,14 @@ Schedule interleavedZeroBubble(const Shape& shape) {
   }
   delayForwards(schedule);
   return schedule;
+}
+
+/// Every rank has at most three actions for each of its pairs, and pauses about as long as one microbatch takes through all stages.
+std::optional<std::string> refusalOfInterleaved(const Shape& shape) {
+  if (auto refusal = needWholeChunks(shape)) return refusal;
+  const std::int64_t perRank = 3 * std::int64_t{chunksOf(shape)} * shape.microbatches + shape.stages;
+  if (shape.ranks * perRank <= kMaxCells) return std::nullopt;
+  return fmt::format("it needs a table of more than {} cells, most of them idle; use fewer ranks or stages", kMaxCells);
 }
 
 std::optional<std::string> torchRefusesInterleaved(const Shape& shape) {
@@ -176,7 +174,7 @@ std::optional<std::string> torchRefusesInterleaved(const Shape& shape) {
 namespace pw {
 
 Schedule interleavedWithGroups(const Shape& shape, int group) {
-  if (const auto refusal = families::needWholeChunks(shape)) throw UsageError(refusalSentence("interleaved-1f1b", *refusal));
+  if (const auto refusal = families::refusalOfInterleaved(shape)) throw UsageError(refusalSentence("interleaved-1f1b", *refusal));
   const int least = std::min(shape.ranks, shape.microbatches);
   if (group < least || group > shape.microbatches) {
     throw UsageError(fmt::format("a microbatch group of {} does not fit {} ranks and {} microbatches; use {} to {}", group, shape.ranks,

@@ -1,8 +1,9 @@
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
-#include "schedules/error.h"
 #include "schedules/families.h"
 
 namespace pw::families {
@@ -40,15 +41,22 @@ void addRow(Row& row, int ranks, int rank, int microbatches) {
   for (int k = 0; k < rank; ++k) row.w(down);
 }
 
+/// With as many microbatches as every phase needs.
+Shape padded(const Shape& shape) { return {shape.ranks, shape.stages, std::max(2 * shape.ranks - 1, shape.microbatches)}; }
+
 }  // namespace
+
+std::optional<std::string> refusalOfZbV(const Shape& shape) {
+  if (auto refusal = needTwoChunks(shape)) return refusal;
+  const auto refusal = absurdity(padded(shape));
+  if (!refusal) return std::nullopt;
+  return fmt::format("it is padded to 2R−1 = {} microbatches, and {}; use fewer ranks", 2 * shape.ranks - 1, *refusal);
+}
 
 /// ZB-V (Zero Bubble, 2401.10241, section 6), cell by cell torch 2.11's ScheduleZBVZeroBubble: a fixed order for equal times, where the
 /// paper's own searches by times. With fewer than 2R − 1 microbatches it is the row of 2R − 1 with the surplus replaced by idle cells.
-/// Throws UsageError where that row is too large.
 Schedule zbV(const Shape& shape) {
-  const Shape full{shape.ranks, shape.stages, std::max(2 * shape.ranks - 1, shape.microbatches)};
-  if (const auto refusal = absurdity(full))
-    throw UsageError(fmt::format("schedule zbv cannot be generated, because it is padded to 2R−1 microbatches: {}", *refusal));
+  const Shape full = padded(shape);
   Schedule schedule = empty("zbv", shape, wavePlacement(shape));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     auto& actions = schedule.rows[static_cast<std::size_t>(rank)];

@@ -213,6 +213,25 @@ TEST(Generate, TakesAThousandRanks) {
   }
 }
 
+/// 4,096 stages × 4,095 microbatches, to which zbv is padded, are more than 16,000,000 pairs; 4,096 rows of 16,384 stages are more than
+/// 64,000,000 cells. What is not refused is generated.
+TEST(Generate, RefusesBeforehandWhatIsTooLarge) {
+  const auto refusal = [](std::string_view name, const Shape& shape) { return generatorOf(name).refusal(shape).value_or("none"); };
+  EXPECT_EQ(
+      refusal("zbv", {2048, 4096, 4}),
+      "it is padded to 2R−1 = 4095 microbatches, and 4096 stages × 4095 microbatches are too many; at most 16000000 pairs are scheduled; "
+      "use fewer ranks");
+  for (const char* name : {"interleaved-1f1b", "interleaved-zb"}) {
+    EXPECT_EQ(refusal(name, {4096, 16384, 4}),
+              "it needs a table of more than 64000000 cells, most of them idle; use fewer ranks or stages");
+  }
+  for (const Generator& generator : generators()) {
+    const Shape shape{2048, 2048 * generator.chunks, 4};
+    if (generator.refusal(shape)) continue;
+    EXPECT_EQ(shapeOf(generate(generator.name, shape)), shape) << generator.name;
+  }
+}
+
 TEST(Generate, GpipeAndOneForwardOneBackwardTakeTheClosedFormTime) {
   // (M + R − 1)(F + B) with F = 1, B = 2; R = 4, M = 8 gives the published 33.
   EXPECT_EQ(flushTime(generate("gpipe", oneStagePerRank(4, 8))), 33);
