@@ -168,7 +168,7 @@ bool Annealer::repair() {
     std::size_t i = excess + 1;
     for (; i < row.size(); ++i) {
       const OrderModel::ActionClass& of = model_.classes[model_.classOf(row[i]).index()];
-      if ((of.loss > 0 || of.died > 0) && earliest(row[i]) <= excess) break;
+      if ((of.use.loss > 0 || of.use.died > 0) && earliest(row[i]) <= excess) break;
     }
     if (i == row.size()) return false;
     move(i, excess);

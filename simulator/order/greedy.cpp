@@ -33,7 +33,8 @@ Ns GreedyOrder::readyAt(ClassId actionClass) const {
 bool GreedyOrder::admits(Rank rank, ClassId actionClass) const {
   const OrderModel::ActionClass& of = model_.classes[actionClass.index()];
   const RankState& state = ranks_[rank.index()];
-  if (state.held + of.gain + of.peak > model_.limit[rank.index()] || state.live + of.born > model_.liveLimit[rank.index()]) return false;
+  if (state.held + of.use.gain + of.use.peak > model_.limit[rank.index()] || state.live + of.use.born > model_.liveLimit[rank.index()])
+    return false;
   return !model_.isForward(actionClass) || canFinishOldest(rank, actionClass);
 }
 
@@ -45,10 +46,10 @@ bool GreedyOrder::canFinishOldest(Rank rank, ClassId forward) const {
   for (const ClassId c : model_.classesOf[rank.index()]) oldest = std::min(oldest, nextOf(c));
   if (nextOf(forward) == oldest) return true;
   if (!rule_->ahead.empty() && state.waiting >= rule_->ahead[rank.index()]) return false;
-  Bytes need = state.held + model_.classes[forward.index()].gain, most = 0;
+  Bytes need = state.held + model_.classes[forward.index()].use.gain, most = 0;
   std::int32_t pairs = state.live + 1;
   for (const ClassId c : model_.classesOf[rank.index()]) {
-    const OrderModel::ActionClass& other = model_.classes[c.index()];
+    const MemoryUse& other = model_.classes[c.index()].use;
     most = std::max(most, other.peak);
     if (!model_.isForward(c) || nextOf(c) > oldest) continue;
     need += other.gain;
@@ -88,8 +89,8 @@ void GreedyOrder::perform(Rank rank) {
   const Microbatch m(done_[state.next.index()]++);
   const ActionId action = model_.actionOf(state.next, m);
   state.free = state.start + model_.duration[action.index()];
-  state.held += of.gain - of.loss;
-  state.live += of.born - of.died;
+  state.held += of.use.gain - of.use.loss;
+  state.live += of.use.born - of.use.died;
   const ActionKind kind = model_.kindOf(state.next);
   if (kind == ActionKind::Forward) ++state.waiting;
   if (kind == ActionKind::BackwardInput) --state.waiting;

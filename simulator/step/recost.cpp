@@ -100,25 +100,18 @@ void setDurations(const Schedule& rows, const CostTable& costs, Program& p) {
   }
 }
 
-/// What an action allocates and frees, without buffers. `action`: as in UseSource.
-MemoryUse useOfAction(const CostTable& costs, bool trains, std::int32_t action) {
+/// `action`: as in UseSource.
+MemoryUse useOfSource(const CostTable& costs, bool trains, std::int32_t action) {
   if (action == 0) return {};
-  const StageCost& cost = costs.stages[static_cast<std::size_t>(action - 1) / kComputeKinds];
-  const Bytes kept = cost.activationBytes;
-  const Bytes freed = kept - heldForWeight(cost);
-  switch ((action - 1) % static_cast<std::int32_t>(kComputeKinds)) {
-    case 0: return {kept, trains ? 0 : kept, std::max<Bytes>(0, cost.forwardPeak - kept), 1, trains ? 0 : 1};
-    case 1: return {0, kept, cost.backwardPeak, 0, 1};
-    case 2: return {0, freed, std::max(cost.inputPeak, -freed), 0, 0};
-    default: return {0, kept - freed, cost.weightPeak, 0, 1};
-  }
+  const auto place = static_cast<std::size_t>(action - 1);
+  return useOfAction(costs.stages[place / kComputeKinds], static_cast<ActionKind>(place % kComputeKinds), trains);
 }
 
 MemoryUse useOf(const CostTable& costs, const CrossingBytes& crossing, const Program& p, std::size_t i) {
   const UseSource& source = p.sources[i];
-  MemoryUse use = useOfAction(costs, p.basis.trains, source.action);
+  MemoryUse use = useOfSource(costs, p.basis.trains, source.action);
   if (source.partner != 0) {
-    const MemoryUse partner = useOfAction(costs, p.basis.trains, source.partner);
+    const MemoryUse partner = useOfSource(costs, p.basis.trains, source.partner);
     use = {use.gain + partner.gain, use.loss + partner.loss, std::max(use.peak, partner.peak), use.born + partner.born,
            use.died + partner.died};
   }
@@ -220,6 +213,25 @@ CrossingBytes::CrossingBytes(const Placement& placement, const CostTable& costs)
     in[endOf(m.to, m.backward)] += m.bytes;
     if (m.backward) out[m.from.index()] += m.bytes;
   }
+}
+
+MemoryUse useOfAction(const StageCost& cost, ActionKind kind, bool trains) {
+  const Bytes kept = cost.activationBytes, freed = kept - heldForWeight(cost);
+  switch (kind) {
+    case ActionKind::Forward: return {kept, trains ? 0 : kept, std::max<Bytes>(0, cost.forwardPeak - kept), 1, trains ? 0 : 1};
+    case ActionKind::Backward: return {0, kept, cost.backwardPeak, 0, 1};
+    case ActionKind::BackwardInput: return {0, freed, std::max(cost.inputPeak, -freed), 0, 0};
+    case ActionKind::BackwardWeight: return {0, kept - freed, cost.weightPeak, 0, 1};
+    case ActionKind::SendForward:
+    case ActionKind::RecvForward:
+    case ActionKind::SendBackward:
+    case ActionKind::RecvBackward:
+    case ActionKind::ReduceGrad:
+    case ActionKind::Unshard:
+    case ActionKind::Reshard:
+    case ActionKind::Idle: return {};
+  }
+  return {};
 }
 
 Bytes heldThroughout(const Placement& placement, int microbatches, const CostTable& costs, Rank rank) {

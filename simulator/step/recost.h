@@ -28,6 +28,10 @@ struct CrossingBytes {
   CrossingBytes(const Placement& placement, const CostTable& costs);
 };
 
+/// What an action allocates at its start, frees at its end and needs in between, without buffers of messages. `trains`: else a forward
+/// frees all of it.
+[[nodiscard]] MemoryUse useOfAction(const StageCost& cost, ActionKind kind, bool trains = true);
+
 /// What a rank holds all the time: parameters, gradients, optimizer state, buffers, and the model's inputs of all microbatches. Cost:
 /// linear in stages.
 [[nodiscard]] Bytes heldThroughout(const Placement& placement, int microbatches, const CostTable& costs, Rank rank);

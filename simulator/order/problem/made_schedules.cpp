@@ -1,10 +1,10 @@
 #include "simulator/order/problem/made_schedules.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <vector>
 
+#include "simulator/step/lanes.h"
 #include "simulator/step/recost.h"
 
 namespace pw {
@@ -17,18 +17,12 @@ Bytes whileRunning(const StageCost& cost) {
 
 /// The largest buffers of messages beside what an action holds, by rank: of what the next one receives, and of a gradient on its way.
 std::vector<Bytes> buffersOf(const OrderProblem& problem) {
-  const auto& stages = problem.placement.rankOfStage;
-  std::vector<std::array<Bytes, 3>> ofStage(stages.size(), {0, 0, 0});  // values and gradients received, gradients sent
-  for (const MessageCost& message : problem.costs.messages) {
-    if (stages[message.from.index()] == stages[message.to.index()]) continue;
-    ofStage[message.to.index()][message.backward ? 1 : 0] += message.bytes;
-    if (message.backward) ofStage[message.from.index()][2] += message.bytes;
-  }
+  const CrossingBytes crossing(problem.placement, problem.costs);
   std::vector<Bytes> received(static_cast<std::size_t>(problem.ranks), 0), sent(received);
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    const std::size_t r = stages[s].index();
-    received[r] = std::max({received[r], ofStage[s][0], ofStage[s][1]});
-    sent[r] = std::max(sent[r], ofStage[s][2]);
+  for (std::size_t s = 0; s < problem.costs.stages.size(); ++s) {
+    const std::size_t r = problem.placement.rankOfStage[s].index();
+    for (const bool backward : {false, true}) received[r] = std::max(received[r], crossing.in[endOf(Stage(s), backward)]);
+    sent[r] = std::max(sent[r], crossing.out[s]);
   }
   for (std::size_t r = 0; r < sent.size(); ++r) received[r] += sent[r];
   return received;

@@ -16,19 +16,18 @@ namespace {
 
 constexpr std::int32_t kKinds = 3;  ///< F, I, W
 
-using Channels = std::map<std::pair<Rank, Rank>, ChannelId>;  ///< by sender and receiver
+using ChannelIds = std::map<std::pair<Rank, Rank>, ChannelId>;  ///< by sender and receiver
 
 void addStage(OrderModel& model, const OrderProblem& problem, Stage stage) {
   const StageCost& cost = problem.costs.stages[stage.index()];
   const Rank rank = problem.placement.rankOfStage[stage.index()];
   const ClassId f = model.forwardOf(stage), i = model.inputOf(stage), w = model.weightOf(stage);
-  const Bytes kept = cost.activationBytes, freed = kept - heldForWeight(cost);
-  model.classes[f.index()] = {rank, cost.forward, kept, std::max<Bytes>(0, cost.forwardPeak - kept), 0, 1, 0, {}, {}, {i}, 0};
-  model.classes[i.index()] = {rank, cost.backwardInput, 0, cost.inputPeak, freed, 0, 0, {}, {f}, {w}, 0};
-  model.classes[w.index()] = {rank, cost.backwardWeight, 0, cost.weightPeak, kept - freed, 0, 1, {}, {i}, {}, 0};
+  model.classes[f.index()] = {rank, cost.forward, useOfAction(cost, ActionKind::Forward), {}, {}, {i}, 0};
+  model.classes[i.index()] = {rank, cost.backwardInput, useOfAction(cost, ActionKind::BackwardInput), {}, {f}, {w}, 0};
+  model.classes[w.index()] = {rank, cost.backwardWeight, useOfAction(cost, ActionKind::BackwardWeight), {}, {i}, {}, 0};
 }
 
-void addMessage(OrderModel& model, const OrderProblem& problem, const MessageCost& message, bool exchanges, Channels& channels) {
+void addMessage(OrderModel& model, const OrderProblem& problem, const MessageCost& message, bool exchanges, ChannelIds& channels) {
   const auto classOf = [&](Stage stage) { return message.backward ? model.inputOf(stage) : model.forwardOf(stage); };
   const ClassId sender = classOf(message.from), user = classOf(message.to);
   OrderModel::ActionClass &sends = model.classes[sender.index()], &uses = model.classes[user.index()];
@@ -79,7 +78,7 @@ OrderModel::OrderModel(const OrderProblem& problem)
   assert(!problem.placement.bidirectional() && problem.costs.overlap.empty());
   if (scale.empty()) scale.assign(at(microbatches), 1.0);
   for (std::size_t s = 0; s < problem.costs.stages.size(); ++s) addStage(*this, problem, Stage(s));
-  Channels pairs;
+  ChannelIds pairs;
   const std::vector<MessageCost> messages = messagesOf(problem.costs);
   for (std::size_t i = 0; i < messages.size(); ++i) addMessage(*this, problem, messages[i], i < problem.costs.messages.size(), pairs);
   channels = static_cast<std::int32_t>(pairs.size());
@@ -227,11 +226,11 @@ std::size_t firstExcess(const OrderModel& model, Rank rank, std::span<const Acti
   const std::int32_t liveLimit = model.liveLimit[rank.index()];
   for (std::size_t i = first; i < end; ++i) {
     const OrderModel::ActionClass& of = model.classes[model.classOf(row[i]).index()];
-    held.bytes += of.gain;
-    held.live += of.born;
-    if (held.bytes + of.peak > limit || held.live > liveLimit) return i;
-    held.bytes -= of.loss;
-    held.live -= of.died;
+    held.bytes += of.use.gain;
+    held.live += of.use.born;
+    if (held.bytes + of.use.peak > limit || held.live > liveLimit) return i;
+    held.bytes -= of.use.loss;
+    held.live -= of.use.died;
   }
   return end;
 }

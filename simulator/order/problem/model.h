@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "simulator/order/problem/problem.h"
+#include "simulator/step/program.h"
 
 namespace pw {
 
@@ -36,8 +37,7 @@ struct OrderModel {
   struct ActionClass {
     Rank rank;
     Ns time = 0;
-    Bytes gain = 0, peak = 0, loss = 0;  ///< at its start, more while it runs, at its end
-    std::int32_t born = 0, died = 0;     ///< live pairs
+    MemoryUse use;
     std::vector<Hop> hops;
     std::vector<ClassId> before, after;  ///< of its rank that it must follow, and precede, in the same microbatch
     std::int32_t inputs = 0;             ///< messages that it waits for

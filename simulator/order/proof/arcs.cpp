@@ -29,19 +29,19 @@ void addRoom(const OrderModel& model, Rank rank, std::vector<WindowArc>& arcs) {
   for (const ClassId c : model.classesOf[rank.index()]) {
     if (model.isForward(c)) stages.push_back(model.stageOf(c));
   }
-  const auto costOf = [&](ClassId c) -> const OrderModel::ActionClass& { return model.classes[c.index()]; };
+  const auto useOf = [&](ClassId c) -> const MemoryUse& { return model.classes[c.index()].use; };
   for (std::size_t own = 0; own < stages.size(); ++own) {
     for (std::int32_t m = 1; m < model.microbatches; ++m) {
       /// Whether it fits when I of the stage at `t` has ended `inputs` times, W `weights` times, and all else as often as it can.
       const auto fits = [&](std::size_t t, std::int32_t inputs, std::int32_t weights) {
-        Bytes held = costOf(model.forwardOf(stages[own])).peak;
+        Bytes held = useOf(model.forwardOf(stages[own])).peak;
         std::int64_t live = 0;
         for (std::size_t i = 0; i <= own; ++i) {
           const Stage s = stages[i];
           const std::int32_t ended = i <= t ? std::min(m, inputs) : m;  // I of earlier stages comes after that of later ones
           const std::int32_t died = i == t ? std::min(ended, weights) : ended;
-          const Bytes freed = costOf(model.inputOf(s)).loss;  // less than 0 where I adds what W needs
-          held += costOf(model.forwardOf(s)).gain * (m + 1) - freed * (freed < 0 ? died : ended) - costOf(model.weightOf(s)).loss * died;
+          const Bytes freed = useOf(model.inputOf(s)).loss;  // less than 0 where I adds what W needs
+          held += useOf(model.forwardOf(s)).gain * (m + 1) - freed * (freed < 0 ? died : ended) - useOf(model.weightOf(s)).loss * died;
           live += m + 1 - died;
         }
         return held <= model.limit[rank.index()] && live <= model.liveLimit[rank.index()];

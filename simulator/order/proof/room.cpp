@@ -49,17 +49,17 @@ TimeTable timeTableOf(const Windows& windows, Rank rank) {
     if (!model.isForward(forward)) continue;
     for (Microbatch m(0); m.value < model.microbatches; ++m.value) {
       const ActionId action = model.actionOf(forward, m);
-      hold(windows.latestStart(action), windows.earliestEnd(action), model.classes[forward.index()].peak, 0);
+      hold(windows.latestStart(action), windows.earliestEnd(action), model.classes[forward.index()].use.peak, 0);
     }
     const ClassId input = model.inputOf(model.stageOf(forward)), weight = model.weightOf(model.stageOf(forward));
     for (const ClassId c : {input, weight}) {
-      const Bytes peak = model.classes[c.index()].peak;
+      const Bytes peak = model.classes[c.index()].use.peak;
       for (Microbatch m(0); m.value < model.microbatches && peak > 0; ++m.value) {
         const ActionId action = model.actionOf(c, m);
         hold(windows.latestStart(action), windows.earliestEnd(action), peak, 0);
       }
     }
-    const Bytes before = model.classes[forward.index()].gain, after = before - model.classes[input.index()].loss;
+    const Bytes before = model.classes[forward.index()].use.gain, after = before - model.classes[input.index()].use.loss;
     for (Microbatch m(0); m.value < model.microbatches; ++m.value) {
       const Pair pair{model.actionOf(forward, m), model.actionOf(input, m), model.actionOf(weight, m), before, std::min(before, after)};
       const Ns start = windows.latestStart(pair.forward), middle = std::max(start, windows.earliestEnd(pair.input)),
@@ -123,7 +123,7 @@ std::vector<HeldPair> pairsOf(const OrderModel& model, Rank rank) {
   for (const ClassId forward : model.classesOf[rank.index()]) {
     if (!model.isForward(forward)) continue;
     const ClassId input = model.inputOf(model.stageOf(forward)), weight = model.weightOf(model.stageOf(forward));
-    const Bytes held = model.classes[forward.index()].gain, after = held - model.classes[input.index()].loss;
+    const Bytes held = model.classes[forward.index()].use.gain, after = held - model.classes[input.index()].use.loss;
     for (Microbatch m(0); m.value < model.microbatches; ++m.value)
       pairs.push_back({model.actionOf(forward, m), model.actionOf(input, m), model.actionOf(weight, m), held, after});
   }
@@ -188,7 +188,7 @@ bool keepBalanceAt(Windows& windows, Rank rank, const std::vector<HeldPair>& pai
 
 bool keepBalance(Windows& windows, Rank rank) {
   const OrderModel& model = windows.model();
-  const auto peakOf = [&](ActionId action) { return model.classes[model.classOf(action).index()].peak; };
+  const auto peakOf = [&](ActionId action) { return model.classes[model.classOf(action).index()].use.peak; };
   const std::vector<HeldPair> pairs = pairsOf(model, rank);
   std::vector<Held> helds(pairs.size());
   return std::ranges::all_of(pairs, [&](const HeldPair& own) {

@@ -48,9 +48,9 @@ Bytes peakOf(const OrderModel& model, const std::vector<ActionId>& row) {
   Bytes held = 0, peak = 0;
   for (const ActionId action : row) {
     const OrderModel::ActionClass& of = model.classes[model.classOf(action).index()];
-    held += of.gain;
-    peak = std::max(peak, held + of.peak);
-    held -= of.loss;
+    held += of.use.gain;
+    peak = std::max(peak, held + of.use.peak);
+    held -= of.use.loss;
   }
   return peak;
 }
