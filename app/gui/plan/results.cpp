@@ -37,6 +37,14 @@ QLabel* figure(const QString& name) {
   return label;
 }
 
+/// What stands in brackets is wrapped as a whole.
+QString withWhole(const QString& text) {
+  const auto from = text.indexOf(QLatin1Char('('));
+  QString bracket = text.mid(from);
+  bracket.replace(QLatin1Char(' '), QChar::Nbsp).replace(QLatin1String("/"), QStringLiteral("/\u2060"));
+  return text.left(from) + bracket;
+}
+
 }  // namespace
 
 struct PlanResults::Private {
@@ -223,15 +231,15 @@ void PlanResults::Private::showResults() {
   const bool hasSamples = document.graph() && !document.design().job;  // a job does not say how many samples a microbatch has
   rateName->setText(hasSamples ? PlanResults::tr("Samples/s") : PlanResults::tr("Microbatches/s"));
   const double perSecond = seconds > 0 ? (hasSamples ? samplesPerStep : r.microbatches) / seconds : 0;
-  rate->setText(tokens > 0
-                    ? PlanResults::tr("%1 (%2 tokens/s)").arg(countText(perSecond), countText(perSecond * static_cast<double>(tokens)))
-                    : countText(perSecond));
+  const double tokensPerSecond = perSecond * static_cast<double>(tokens);
+  rate->setText(tokens > 0 ? withWhole(PlanResults::tr("%1 (%2 tokens/s)").arg(countText(perSecond), countText(tokensPerSecond)))
+                           : countText(perSecond));
   memory->show(p->ranks, document.rankLimits());
   const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
   memory->setVisible(known);
   memoryName->setVisible(known);
   const CostSource costs = document.profile() && document.profile()->estimated ? CostSource::Estimated : CostSource::Measured;
-  error->setText(document.graph() ? PlanResults::tr("no runs from such times yet") : QStringLiteral("–"));
+  error->setText(document.graph() ? PlanResults::tr("no comparable runs yet") : QStringLiteral("–"));
   const auto past = document.profile() && document.graph()
                         ? pastError(runs.onLikeDevices(*document.profile(), document.cluster()), document.graph()->name, r.schedule, costs,
                                     document.profile()->cluster)
@@ -343,7 +351,7 @@ void PlanResults::Private::findLowerBound() {
       showOneRank(one, hasModel, p->step);
       if (bound == 0) return lower->setText(QStringLiteral("–"));
       const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
-      lower->setText(PlanResults::tr("%1 (plan: %2)").arg(durationText(bound), signedPercentText(std::max(0.0, above))));
+      lower->setText(withWhole(PlanResults::tr("%1 (plan: %2)").arg(durationText(bound), signedPercentText(std::max(0.0, above)))));
     };
   });
 }

@@ -95,8 +95,8 @@ TEST_F(PlanPanelTest, ShowsTheFiguresOfThePrediction) {
   EXPECT_EQ(figure("Step"), durationText(prediction.step));
   EXPECT_EQ(figure("Bubble"), percentText(prediction.bubbleFraction));
   EXPECT_EQ(figure("Pipeline makespan"), durationText(prediction.makespan));
-  EXPECT_TRUE(figure("Lower bound").contains("plan: +")) << figure("Lower bound").toStdString();
-  EXPECT_EQ(figure("Prediction error so far"), "no runs from such times yet");
+  EXPECT_TRUE(figure("Lower bound").simplified().contains("plan: +")) << figure("Lower bound").toStdString();
+  EXPECT_EQ(figure("Prediction error so far"), "no comparable runs yet");
   QStringList words;
   for (const RankMetrics& rank : prediction.ranks) words << QString("rank %1: %2").arg(rank.rank.value).arg(sizeText(rank.peakBytes));
   EXPECT_EQ(panel->findChild<MemoryBars*>()->accessibleDescription(), words.join(", "));

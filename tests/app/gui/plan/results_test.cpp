@@ -53,7 +53,7 @@ class PlanResultsTest : public testing::Test {
 };
 
 TEST_F(PlanResultsTest, OfAScheduleWithoutAModelNoRunsCanTell) {
-  EXPECT_EQ(figures()["Prediction error so far"], "no runs from such times yet");
+  EXPECT_EQ(figures()["Prediction error so far"], "no comparable runs yet");
   const test::Folder folder;
   document.adopt(*loadFiles({folder.with("order.csv", "0F0,0F1,0B0,0B1\n")}, {}));
   settle();
@@ -95,7 +95,7 @@ TEST_F(PlanResultsTest, OfAClusterOfGpusNoRunOnCpusCountsAsAnErrorOfItsEstimates
     settle();
   };
   recordOn(Transport::Gloo, 20);
-  EXPECT_NE(figures()["Prediction error so far"], "no runs from such times yet") << "the cluster is one of CPUs";
+  EXPECT_NE(figures()["Prediction error so far"], "no comparable runs yet") << "the cluster is one of CPUs";
   recordOn(Transport::Nccl, 1.1);
   const std::string ofCpus = figures()["Prediction error so far"];
   recordOn(Transport::Nccl, 1.1);
@@ -105,9 +105,9 @@ TEST_F(PlanResultsTest, OfAClusterOfGpusNoRunOnCpusCountsAsAnErrorOfItsEstimates
     document.edit("cluster", [&](Design& design) { design.cluster = cluster; });
     settle();
     recordOn(Transport::Gloo, 20);
-    EXPECT_EQ(figures()["Prediction error so far"], "no runs from such times yet");
+    EXPECT_EQ(figures()["Prediction error so far"], "no comparable runs yet");
     recordOn(Transport::Nccl, 1.1);
-    EXPECT_NE(figures()["Prediction error so far"], "no runs from such times yet");
+    EXPECT_NE(figures()["Prediction error so far"], "no comparable runs yet");
   }
 }
 
