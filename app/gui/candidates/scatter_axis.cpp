@@ -6,6 +6,19 @@
 
 namespace pw::gui {
 
+namespace {
+
+/// In which values of such a range are written.
+double unitOf(double range, bool bytes) {
+  constexpr double kMinute = 60e9, kHour = 3600e9;  // ns
+  if (!bytes) return range >= 2 * kHour ? kHour : range >= 2 * kMinute ? kMinute : 1;
+  double unit = 1;
+  while (range / unit >= 1024) unit *= 1024;
+  return unit;
+}
+
+}  // namespace
+
 ScatterAxis ScatterAxis::over(const std::vector<double>& values) {
   ScatterAxis axis;
   if (values.empty()) return axis;
@@ -17,8 +30,7 @@ ScatterAxis ScatterAxis::over(const std::vector<double>& values) {
 }
 
 std::vector<double> ScatterAxis::ticks(int most, bool bytes) const {
-  double unit = 1;
-  while (bytes && (to_ - from_) / unit >= 1024) unit *= 1024;
+  const double unit = unitOf(to_ - from_, bytes);
   const double least = (to_ - from_) / unit / std::max(1, most - 1);
   double step = std::pow(10.0, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0, 10.0}) {

@@ -16,8 +16,8 @@ class ScatterAxis {
   /// The position of a value: 0 at the start, 1 at the end.
   [[nodiscard]] double place(double value) const { return (value - from_) / (to_ - from_); }
   /// At most `most` ≥ 2 values within the range, ascending, at equal distances of 1, 2 or 5 times a power of ten units; of bytes the unit
-  /// is that power of 1024 which suits the range. Two at least, but of a few bytes: where only two fit, they may be several of these
-  /// distances apart.
+  /// is that power of 1024 which suits the range, of times a minute or an hour where the range has two of them. Two at least, but of a few
+  /// bytes: where only two fit, they may be several of these distances apart.
   [[nodiscard]] std::vector<double> ticks(int most, bool bytes) const;
 
  private:

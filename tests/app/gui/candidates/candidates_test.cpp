@@ -102,7 +102,9 @@ TEST(ScatterAxis, CoversItsValuesWithTicksAtRoundOnes) {
         EXPECT_LE(ticks[i], axis.to());
         if (i == 0 || ticks.size() == 2) continue;
         double unit = 1;
-        while (bytes && (axis.to() - axis.from()) / unit >= 1024) unit *= 1024;
+        const double range = axis.to() - axis.from();
+        while (bytes && range / unit >= 1024) unit *= 1024;
+        if (!bytes && range >= 120e9) unit = range >= 7200e9 ? 3600e9 : 60e9;
         const double step = (ticks[i] - ticks[i - 1]) / unit;
         const double digits = step / std::pow(10.0, std::floor(std::log10(step) + 1e-6));
         EXPECT_TRUE(std::abs(digits - 1) < 1e-3 || std::abs(digits - 2) < 1e-3 || std::abs(digits - 5) < 1e-3) << step;
@@ -111,6 +113,7 @@ TEST(ScatterAxis, CoversItsValuesWithTicksAtRoundOnes) {
   }
   EXPECT_GT(ScatterAxis::over({5}).to(), 5);
   EXPECT_EQ(ScatterAxis::over({}).to(), 1);
+  EXPECT_EQ(ScatterAxis::over({150e9, 950e9}).ticks(3, false), (std::vector<double>{300e9, 600e9, 900e9})) << "5, 10 and 15 minutes";
 }
 
 // ---- Table ----
