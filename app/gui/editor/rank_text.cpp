@@ -67,7 +67,7 @@ void RankText::paintMargin() {
   painter.setPen(theme.faintText);
   QRectF line = blockBoundingGeometry(firstVisibleBlock()).translated(contentOffset());
   for (QTextBlock row = firstVisibleBlock(); row.isValid() && line.top() <= margin_->height(); row = row.next()) {
-    const QRectF where(0, line.top(), margin_->width() - kPadding, line.height());
+    const QRectF where(0, line.top(), margin_->width() - kPadding, fontMetrics().lineSpacing());  // the last row is higher
     painter.drawText(where, Qt::AlignRight | Qt::AlignVCenter, labelOf(row.blockNumber()));
     line.moveTop(line.bottom());
     line.setHeight(blockBoundingRect(row.next()).height());
