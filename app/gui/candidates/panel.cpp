@@ -50,7 +50,7 @@ struct CandidatesPanel::Private {
   std::optional<StudyPlans> study;  ///< that is shown instead of a search
   QString outcome, outcomeDetails;
   bool perSample = false;  ///< steps differ in samples
-  int page = 0;            ///< of `pages`
+  int shownPage = 0;       ///< of `pages`
 
   Private(CandidatesPanel& p, Document& d) : panel(p), document(d) {}
   void build();
@@ -268,9 +268,9 @@ void CandidatesPanel::Private::refresh() {
       has ? tr("Try schedules, numbers of microbatches, splits and recomputation on %1, and see the trade-off between speed and memory.")
                 .arg(request.ranks == 1 ? tr("1 rank") : tr("%1 ranks").arg(request.ranks))
           : tr("Open a model to search plans for it."));
-  const int before = std::exchange(page, running || model->rowCount() > 0 ? 1 : 0);
-  pages->setCurrentIndex(page);
-  takeHeightLeft(*pages, page == 0 ? 4 : 6);
+  const int before = std::exchange(shownPage, running || model->rowCount() > 0 ? 1 : 0);
+  pages->setCurrentIndex(shownPage);
+  takeHeightLeft(*pages, shownPage == 0 ? 4 : 6);
   scatter->setLimit(request.memoryLimit);
   double most = static_cast<double>(request.memoryLimit);
   for (const Candidate& c : model->all()) most = std::max(most, static_cast<double>(c.peak));
@@ -280,7 +280,7 @@ void CandidatesPanel::Private::refresh() {
   showLoader();
   showCurrent();
   showStatus();
-  if (page > before) emit panel.resultsShown();
+  if (shownPage > before) emit panel.resultsShown();
 }
 
 void CandidatesPanel::Private::showLoader() {
