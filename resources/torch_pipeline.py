@@ -9,7 +9,7 @@ Rank 0 prints one JSON line: {"losses": [...], "steps_s": [...]}; a loss is the 
 targets that are not ignored, for cross_entropy), before the update. Data, losses and updates are those of `pipewright run`
 with the same options, so losses are equal up to rounding where the model draws no random numbers. Without --data, inputs
 are random. A data file is a dict saved by torch.save: one tensor for each input under its name, batch first, and `target`;
-steps take its samples in order, and the first ones again after the last. With --trace every rank
+steps take its samples in order, and the first ones again after the last; an input without a batch is the same in all. With --trace every rank
 records torch.profiler's trace, which Pipewright opens.
 """
 
@@ -23,6 +23,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import pipe_split, pipeline  # noqa: F401  (registers the operator below)
+from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
@@ -96,8 +97,8 @@ def random_values(shape, dtype, choices, seed):
 
 
 def random_input(spec, module, samples, seed):
-    """A tensor of `samples` rows like the model's input."""
-    shape = [samples, *spec["shape"][1:]] if spec["shape"] else []
+    """A tensor of `samples` rows like the model's input; one without a batch as it is."""
+    shape = spec["shape"] if spec["whole"] else [samples, *spec["shape"][1:]]
     dtype = getattr(torch, spec["dtype"])
     whole = not dtype.is_floating_point and dtype is not torch.bool
     return random_values(shape, dtype, index_range(module, spec["name"]) if whole else 0, seed)
@@ -156,7 +157,8 @@ class Batches:
             self.target = None
             if needs_target:
                 self.target = random_values(shape[:-1] if classes else shape, torch.int64 if classes else torch.float32, shape[-1] if shape else 0, next(seeds))
-        counts = {tensor.shape[0] for tensor in [*self.inputs, *([self.target] if needs_target else [])] if tensor.dim() > 0}
+        rows = [tensor for spec, tensor in zip(settings["inputs"], self.inputs) if not spec["whole"]]
+        counts = {tensor.shape[0] for tensor in [*rows, *([self.target] if needs_target else [])]} or {self.samples}
         if len(counts) != 1 or min(counts) < self.samples:
             raise SystemExit(f"run.py: {options.data} holds tensors of {sorted(counts)} samples; all need the same, and at least {self.samples}.")
         self.held = counts.pop()
@@ -172,7 +174,8 @@ class Batches:
     def at(self, step):
         """Inputs and target of a step, of all replicas; from the first sample again after the last."""
         rows = torch.arange(step * self.samples, (step + 1) * self.samples) % self.held
-        return [tensor[rows] if tensor.dim() > 0 else tensor for tensor in self.inputs], self.target[rows]
+        inputs = [tensor if spec["whole"] else tensor[rows] for spec, tensor in zip(self.settings["inputs"], self.inputs)]
+        return inputs, self.target[rows]
 
 
 def learning_rate(options, step):
@@ -274,7 +277,8 @@ def build(settings, options, device, rank, group):
 
 
 def first_inputs(stages, tensors):
-    """The inputs of the first stage, of all by name, in order; nothing on other ranks. Named inputs would be passed to every stage of the rank."""
+    """Of what is given by input's name that of the first stage's, in order; nothing on other ranks. Named inputs would be passed to every
+    stage of the rank."""
     if 0 not in stages:
         return []
     return [tensors[node.name] for node in stages[0].submod.graph.nodes if node.op == "placeholder"]
@@ -334,7 +338,11 @@ def run(settings, options):
     device, replica, rank, group, copies, shared_groups = connect(settings, options)
     module, stages, held, late = build(settings, options, device, rank, group)
     loss = Loss(settings)
-    schedule = _PipelineScheduleRuntime(list(stages.values()), settings["microbatches"], loss_fn=loss, scale_grads=False)
+    whole = {spec["name"] for spec in settings["inputs"] if spec["whole"]}
+    cuts = first_inputs(stages, {spec["name"]: _Replicate() if spec["whole"] else TensorChunkSpec(0) for spec in settings["inputs"]})
+    schedule = _PipelineScheduleRuntime(
+        list(stages.values()), settings["microbatches"], loss_fn=loss, args_chunk_spec=tuple(cuts) or None, scale_grads=False
+    )
     schedule._load_csv(os.path.join(HERE, "schedule.csv"))
     update = Update(settings, options, stages, device, group, copies, shared_gradients(settings, held, rank, shared_groups))
     batches = Batches(settings, module, options)
@@ -347,9 +355,9 @@ def run(settings, options):
         inputs, target = batches.at(number)
         loss.begin(target)
         loss.scale = update.scale.value
-        tensors = {spec["name"]: (tensor[rows] if tensor.dim() > 0 else tensor).to(device) for spec, tensor in zip(settings["inputs"], inputs)}
+        tensors = {spec["name"]: (tensor if spec["whole"] else tensor[rows]).to(device) for spec, tensor in zip(settings["inputs"], inputs)}
         own = first_inputs(stages, tensors)
-        give_late_inputs(stages, late, tensors, settings["microbatch"])
+        give_late_inputs(stages, late, tensors, whole, settings["microbatch"])
         update.optimizer.zero_grad(set_to_none=True)
         begin = time.perf_counter()
         arguments = {"target": target[rows].to(device), "losses": [], "return_outputs": False} if last else {}

@@ -235,8 +235,9 @@ def take_late_inputs(stage, index):
     return late
 
 
-def give_late_inputs(stages, late, inputs, samples):
-    """Makes each stage find its microbatch of the model's inputs, by name, in its attributes; `late`: of take_late_inputs."""
+def give_late_inputs(stages, late, inputs, whole, samples):
+    """Makes each stage find its microbatch of the model's inputs, by name, in its attributes; `late`: of take_late_inputs, `whole`: inputs that
+    all microbatches get alike."""
     for index, stage in stages.items():
         if not late[index]:
             continue
@@ -244,7 +245,7 @@ def give_late_inputs(stages, late, inputs, samples):
         def forward(chunk, *arguments, stage=stage, names=late[index], plain=type(stage).forward_one_chunk, **options):
             for name, attribute in names.items():
                 tensor = inputs[name]
-                setattr(stage.submod, attribute, tensor[chunk * samples : (chunk + 1) * samples] if tensor.dim() > 0 else tensor)
+                setattr(stage.submod, attribute, tensor if name in whole else tensor[chunk * samples : (chunk + 1) * samples])
             return plain(stage, chunk, *arguments, **options)
 
         stage.forward_one_chunk = forward

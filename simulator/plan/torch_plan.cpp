@@ -63,11 +63,15 @@ nlohmann::ordered_json sharedOf(const Plan& plan, const ModelGraph& graph) {
   return shared;
 }
 
-/// A tensor for the script; sizes for one microbatch.
-nlohmann::ordered_json inputOf(const Value& value, const Bindings& bindings) {
+/// A tensor for the script; sizes for one microbatch. `whole`: it has no samples, and all microbatches get the same.
+nlohmann::ordered_json inputOf(const ModelGraph& graph, ValueId id, const Bindings& bindings) {
+  const Value& value = graph.value(id);
   if (!value.tensor)
     throw UsageError(fmt::format("input {} is not a tensor; torch's pipelining can only split tensors into microbatches", value.name));
-  return {{"name", value.name}, {"dtype", nameOf(value.tensor->dtype)}, {"shape", shapeOf(*value.tensor, bindings)}};
+  return {{"name", value.name},
+          {"dtype", nameOf(value.tensor->dtype)},
+          {"shape", shapeOf(*value.tensor, bindings)},
+          {"whole", !batchAxis(graph, id)}};
 }
 
 /// What torch's autocast computes in: of fp8 the rest.
@@ -196,7 +200,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   auto& owners = settings["stage_to_rank"] = nlohmann::ordered_json::array();
   for (const Rank rank : plan.schedule.placement.rankOfStage) owners.push_back(rank.value);
   auto& inputs = settings["inputs"] = nlohmann::ordered_json::array();
-  for (const ValueId input : graph.inputs) inputs.push_back(inputOf(graph.value(input), bindings));
+  for (const ValueId input : graph.inputs) inputs.push_back(inputOf(graph, input, bindings));
   settings["loss"] = nameOf(plan.loss.kind);
   settings["loss_output"] = lossOutput;
   const Value& output = graph.value(graph.outputs.at(lossOutput));

@@ -63,7 +63,7 @@ TEST(TorchPlan, HoldsTheScheduleBeforeLoweringAndWhatTheScriptNeeds) {
   EXPECT_EQ(settings, Json::parse(R"({
     "model": "/models/hand.pt2", "schedule": "1f1b", "ranks": 3, "replicas": 1, "microbatches": 4, "microbatch": 2, "precision": "traced",
     "begins": ["m", "y"], "recomputed": [[], [], []], "split_points": ["@m", "@y"], "stage_to_rank": [0, 1, 2],
-    "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 4]}],
+    "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 4], "whole": false}],
     "loss": "mse", "loss_output": 0, "output_shape": [2, 4],
     "shared": [{"names": ["table", "head"], "stages": [0, 2]}]})"));
 }

@@ -5,7 +5,7 @@
 shared: one module called in every layer, as ALBERT's.  late: an input that only the last layers read.
 aux: an output beside the loss that crosses the cut.  decoder: attention to another sequence, whose views the cut makes impossible.
 strided: a view that is not contiguous crosses the cut.  marked: torch's own marks, where the plan does not cut.
-masked: a mask of an input, on both sides of the cut.  rotary: what a no_grad region computes of an input, on both sides, as HF Llama's.
+table: inputs without a batch, one on both sides of the cut.  masked: a mask of an input, on both sides of the cut.  rotary: what a no_grad region computes of an input, on both sides, as HF Llama's.
 """
 
 import os
@@ -72,6 +72,11 @@ class Masked(Late):
         return self.c(torch.tanh(self.b(first)).masked_fill(unseen, 0.0))
 
 
+class Table(Late):
+    def forward(self, x, table, share):
+        return self.c(torch.tanh(self.b(torch.tanh(self.a(x)) + table)) * table * share)
+
+
 class Angles(nn.Module):
     def __init__(self):
         super().__init__()
@@ -113,13 +118,16 @@ def main():
         "aux": (Aux(), {"x": x}, target),
         "decoder": (Decoder(), {"x": torch.randn(rows, 7, 6), "y": torch.randn(rows, 5, 4)}, torch.randn(rows, 5, 3)),
         "masked": (Masked(), {"x": x, "keep": torch.randint(0, 2, (rows,))}, target),
+        "table": (Table(), {"x": x, "table": torch.randn(WIDTH), "share": torch.tensor(0.7)}, target),
         "rotary": (Rotary(), {"x": x, "places": torch.randn(rows)}, target),
         "marked": (Marked(), {"x": x}, target),
         "strided": (Strided(), {"x": torch.randn(rows, 7, 6)}, torch.randn(rows, WIDTH, 3)),
     }
     for name, (model, inputs, wanted) in models.items():
-        example = tuple(tensor[:2] for tensor in inputs.values())
-        program = torch.export.export(model.train(), example, dynamic_shapes=tuple({0: batch} for _ in example), strict=False)
+        whole = {"table", "share"}
+        example = tuple(tensor if given in whole else tensor[:2] for given, tensor in inputs.items())
+        dynamic = tuple(None if given in whole else {0: batch} for given in inputs)
+        program = torch.export.export(model.train(), example, dynamic_shapes=dynamic, strict=False)
         torch.export.save(program, os.path.join(sys.argv[1], f"{name}.pt2"))
         torch.save({**inputs, "target": wanted}, os.path.join(sys.argv[1], f"{name}.pt"))
 
