@@ -354,14 +354,20 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::option
 }
 
 std::string toText(const MegatronPlan& megatron, const Plan& plan) {
-  std::string text = fmt::format(
-      "# {} for Megatron-LM: {}, {}. Predicted step {} as Megatron posts its messages{}\n", plan.modelName,
+  const auto comment = [](std::string sentence) {
+    std::ranges::replace(sentence, '\n', ' ');
+    return "# " + sentence + "\n";
+  };
+  std::string text = comment(fmt::format(
+      "{} for Megatron-LM: {}, {}. Predicted step {} as Megatron posts its messages{}", plan.modelName,
       counted(megatron.ranks, "pipeline rank"),
       megatron.chunks == 1 ? "1F1B" : fmt::format("interleaved 1F1B, {} stages on each", megatron.chunks), formatDuration(megatron.step),
-      megatron.step == megatron.planStep ? "." : fmt::format("; the plan's {}.", formatDuration(megatron.planStep)));
-  for (const std::string& note : megatron.notes) text += "# " + note + "\n";
+      megatron.step == megatron.planStep ? "." : fmt::format("; the plan's {}.", formatDuration(megatron.planStep))));
+  for (const std::string& note : megatron.notes) text += comment(note);
+  text += comment("In bash, source this file and pass \"${MEGATRON_ARGUMENTS[@]}\" to the training script.");
+  text += "MEGATRON_ARGUMENTS=(\n";
   for (const std::string& flag : megatron.flags) text += flag + "\n";
-  return text;
+  return text + ")\n";
 }
 
 std::string toJson(const MegatronPlan& megatron) {

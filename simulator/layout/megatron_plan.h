@@ -29,7 +29,7 @@ struct MegatronPlan {
 [[nodiscard]] MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::optional<std::int64_t> layers = {},
                                         Bytes memoryLimit = 0);
 
-/// The arguments as the lines of a file for a shell, notes as comments before them.
+/// The arguments as a file for bash to source: the array MEGATRON_ARGUMENTS, one argument with its value a line, after notes as comments.
 [[nodiscard]] std::string toText(const MegatronPlan& megatron, const Plan& plan);
 /// As JSON: `layout`, `flags[]`, `notes[]`, `exact`, `fits`, `plan_step_ns`, `step_ns`, …
 [[nodiscard]] std::string toJson(const MegatronPlan& megatron);

@@ -1,3 +1,5 @@
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -128,6 +130,20 @@ TEST_F(LayoutCommand, ExportsAPlanThatMegatronCanRunAsItIs) {
   EXPECT_THAT(of["notes"], ElementsAre());
   EXPECT_THAT(of["flags"], ElementsAre("--pipeline-model-parallel-size 2", "--pipeline-model-parallel-layout \"Et*2|t*2L\"",
                                        "--num-layers 4", "--micro-batch-size 1", "--global-batch-size 3", "--optimizer adam"));
+}
+
+// A shell passes on what the JSON lists: each option and each value a word, where a file that the layout matches as a pattern lies about.
+TEST_F(LayoutCommand, WritesArgumentsThatBashReadsAsTheyAre) {
+  const json of = megatronOf(folder_, table_, {"--ranks", "2", "--microbatches", "3", "--split", "blocks.2", "--optimizer", "adamw"});
+  const std::string file = folder_.file("arguments.sh"), words = folder_.file("words");
+  ASSERT_EQ(test::call({"export", folder_.file("plan.json"), "--to", "megatron", "--out", file}).status, 0);
+  std::ofstream(folder_.file("Etx2|tx2L")) << "";
+  const std::string script =
+      "cd '" + folder_.file("") + "' && bash -euc 'source arguments.sh; printf \"%s\\n\" \"${MEGATRON_ARGUMENTS[@]}\"' > words";
+  ASSERT_EQ(std::system(script.c_str()), 0);
+  EXPECT_EQ(test::contentOf(words),
+            "--pipeline-model-parallel-size\n2\n--pipeline-model-parallel-layout\nEt*2|t*2L\n--num-layers\n4\n--micro-batch-size\n1\n"
+            "--global-batch-size\n3\n--optimizer\nadam\n");
 }
 
 TEST_F(LayoutCommand, SaysThatMegatronHasOneListOfLayers) {
