@@ -117,7 +117,7 @@ std::string exportedText(const ExportOptions& o, const ExportMaterial& material)
   if (isFigure(o)) return o.to == ExportFormat::Svg ? toSvg(figureOf(o, material)) : toTikz(figureOf(o, material));
   std::vector<const Trace*> traces;
   for (const Trace& trace : material.traces) traces.push_back(&trace);
-  const bool one = o.from.step >= 0 || o.from.predicted;
+  const bool one = o.from.predicted || (o.from.step >= 0 && !material.plan);  // of a run the prediction stays beside the step
   return one ? toChromeJson({&chosen}, {material.names[material.chosen]}) : toChromeJson(traces, material.names);
 }
 
@@ -302,8 +302,8 @@ Command addExport(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"
-      "  pipewright export plan.json --to megatron > arguments.txt\n"
-      "  pipewright export from_job.json --to megatron --num-layers 32 > arguments.txt\n"
+      "  pipewright export plan.json --to megatron --out arguments.sh\n"
+      "  pipewright export from_job.json --to megatron --num-layers 32 --out arguments.sh\n"
       "  pipewright export plan.json --to svg --out predicted.svg\n"
       "  pipewright export plan.json --to tikz --width column --font serif --ranks 0-3 --greyscale --title \"\" --out figure.tex\n"
       "  pipewright export plan.json --to pdf --width column --out figure.pdf\n"

@@ -88,6 +88,14 @@ TEST(Export, WritesARunOfAStore) {
   EXPECT_EQ(both.steps[1].name, "measured step 1");
   EXPECT_EQ(both.steps[1].trace.spans, run.steps[1].measured.spans);
   EXPECT_EQ(call({"export", "--store", folder.file("runs.db"), "--step", "9", "--to", "csv"}).status, 2);
+  // Beside a chosen step, too.
+  ASSERT_EQ(call({"export", "--store", folder.file("runs.db"), "--step", "2", "--to", "chrome", "--out", folder.file("run.json")}).status,
+            0);
+  const ImportedTrace second = importTrace({folder.file("run.json")}).value();
+  ASSERT_EQ(second.steps.size(), 2U);
+  EXPECT_EQ(second.steps[0].name, "predicted");
+  EXPECT_EQ(second.steps[1].name, "measured step 2");
+  EXPECT_EQ(second.steps[1].trace.spans, run.steps[2].measured.spans);
 }
 
 TEST(Export, WritesTracesOfOtherToolsAndSaysWhatTheyLack) {
@@ -352,7 +360,8 @@ TEST(Export, RunsWithTorchWhatTheCutMakesHard) {
   for (const auto& [model, split, schedule] :
        {Case{"shared", "norms.2", "1f1b"}, Case{"shared", "", "zbv"}, Case{"late", "", "zbv"}, Case{"aux", "b", "1f1b"},
         Case{"aux", "b", "zb-h1"}, Case{"decoder", "b", "1f1b"}, Case{"strided", "b", "1f1b"}, Case{"strided", "b", "zb-h1"},
-        Case{"masked", "b", "zb-h1"}, Case{"rotary", "c", "1f1b"}, Case{"marked", "c", "1f1b"}}) {
+        Case{"masked", "b", "zb-h1"}, Case{"table", "b", "1f1b"}, Case{"table", "", "zbv"}, Case{"rotary", "c", "1f1b"},
+        Case{"marked", "c", "1f1b"}}) {
     const std::string name = model + ", " + schedule, data = folder.file(model + ".pt");
     std::vector<std::string> words{"plan",           folder.file(model + ".pt2"),
                                    "--ranks",        "2",
