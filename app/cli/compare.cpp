@@ -24,6 +24,7 @@
 #include "simulator/job/times_of.h"
 #include "simulator/plan/model_cut.h"
 #include "simulator/report/compare.h"
+#include "simulator/report/error_rows.h"
 #include "simulator/report/json.h"
 #include "simulator/report/step_verdict.h"
 #include "simulator/report/verdict.h"
@@ -56,24 +57,9 @@ struct Pair {
   [[nodiscard]] std::string apart() const { return beforeName == "predicted" ? "error" : "change"; }
 };
 
-/// In a table: `–` where there is nothing that takes time.
-std::string timeOf(Ns time) { return time == 0 ? "–" : formatDuration(time); }
-
-std::string errorOf(Ns before, Ns after) {
-  return before > 0 && after > 0 ? signedPercent(static_cast<double>(after - before) / static_cast<double>(before)) : "–";
-}
-
-/// Groups by their contribution, the largest first; shares are of the sum of all contributions.
 std::string groupTable(const char* title, const std::vector<GroupError>& groups, const Pair& pair) {
-  Ns all = 0;
-  for (const GroupError& group : groups) all += group.contribution;
-  std::vector<std::vector<std::string>> rows{{title, pair.beforeName, pair.afterName, pair.apart(), "difference", "share"}};
-  for (const GroupError& group : sortedByContribution(groups)) {
-    const double share = all > 0 ? static_cast<double>(group.contribution) / static_cast<double>(all) : 0;
-    const bool compares = pair.sendsCompare || !group.group.starts_with("SEND_");
-    rows.push_back({group.group, timeOf(group.predicted), timeOf(group.measured), compares ? errorOf(group.predicted, group.measured) : "–",
-                    formatDuration(group.measured - group.predicted), group.contribution == 0 ? "–" : percent(share)});
-  }
+  std::vector<std::vector<std::string>> rows = errorRows(groups, pair.sendsCompare);
+  rows.insert(rows.begin(), {title, pair.beforeName, pair.afterName, pair.apart(), "difference", "share"});
   return table(rows);
 }
 
@@ -166,7 +152,7 @@ std::string besidesText(const Verdict& verdict, const RunRecord& run) {
   const bool isDynamic = run.facts.backward == Backward::Dynamic;
   if (!verdict.replayed) return isDynamic ? "This run followed no schedule.\n" : "";
   const std::string makespan = formatDuration(*verdict.replayed);
-  const std::string error = errorOf(*verdict.replayed, verdict.comparison.measuredMakespan);
+  const std::string error = errorText(*verdict.replayed, verdict.comparison.measuredMakespan);
   return isDynamic ? fmt::format(
                          "This run followed no schedule. By its plan's, the measured compute durations would make {}: without it the "
                          "step took {}.\n",

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "schedules/units.h"
+#include "simulator/report/error_rows.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
 #include "simulator/report/step_verdict.h"
@@ -14,22 +15,10 @@
 namespace pw {
 namespace {
 
-std::string errorOf(Ns before, Ns after) {
-  return before > 0 ? signedPercent(static_cast<double>(after - before) / static_cast<double>(before)) : "–";
-}
-
 std::string shareOf(Ns part, Ns whole) { return whole > 0 ? percent(static_cast<double>(part) / static_cast<double>(whole)) : "–"; }
 
 PageTable errorTable(const std::string& title, const std::vector<GroupError>& groups, const Page& page) {
-  PageTable table{title, {"", page.lanes[0].name, page.lanes[1].name, "error", "difference", "share"}, {}};
-  Ns all = 0;
-  for (const GroupError& group : groups) all += group.contribution;
-  for (const GroupError& group : sortedByContribution(groups)) {
-    table.rows.push_back({group.group, formatDuration(group.predicted), formatDuration(group.measured),
-                          errorOf(group.predicted, group.measured), formatDuration(group.measured - group.predicted),
-                          group.contribution == 0 ? "–" : shareOf(group.contribution, all)});
-  }
-  return table;
+  return {title, {"", page.lanes[0].name, page.lanes[1].name, "error", "difference", "share"}, errorRows(groups, false)};
 }
 
 }  // namespace
@@ -79,8 +68,9 @@ void addErrors(Page& page, const Plan& plan, const ReductionGroups& reductions) 
   const Comparison& c = judged.verdict.comparison;
   PageTable whole{"Error", {"", page.lanes[0].name, page.lanes[1].name, "error"}, {}};
   whole.rows.push_back({"makespan", formatDuration(c.predictedMakespan), formatDuration(c.measuredMakespan),
-                        errorOf(c.predictedMakespan, c.measuredMakespan)});
-  whole.rows.push_back({"step", formatDuration(c.predictedStep), formatDuration(c.measuredStep), errorOf(c.predictedStep, c.measuredStep)});
+                        errorText(c.predictedMakespan, c.measuredMakespan)});
+  whole.rows.push_back(
+      {"step", formatDuration(c.predictedStep), formatDuration(c.measuredStep), errorText(c.predictedStep, c.measuredStep)});
   whole.rows.push_back({"mean start error", "", percent(c.actionError), fmt::format("{} matched", counted(c.matched, "action"))});
   page.tables.push_back(std::move(whole));
   page.tables.push_back(errorTable("Error by kind", c.byKind, page));

@@ -123,6 +123,29 @@ TEST(Page, ErrorsCountReductionsFromTheLastRankThatBeginsThem) {
   EXPECT_THAT(page.sentence, HasSubstr("ranks of measured waited 30 ns in all"));
 }
 
+// A measured message ends when its receiver takes it: that it took longer than predicted is no error of the prediction.
+TEST(Page, HasNoErrorOfMessages) {
+  const auto step = [](Ns message) {
+    Trace trace;
+    trace.ranks = 2;
+    const auto add = [&](int rank, SpanKind kind, int stage, Ns start, Ns end) {
+      trace.spans.push_back({Rank(rank), kind, Stage(stage), Microbatch(0), Rank(1 - rank), 0, start, end});
+    };
+    add(0, SpanKind::Forward, 0, Ns(0), Ns(10));
+    add(0, SpanKind::SendForward, 0, Ns(10), Ns(10) + message);
+    add(1, SpanKind::Forward, 1, Ns(50), Ns(62));
+    return trace;
+  };
+  const Trace predicted = step(Ns(5)), measured = step(Ns(40));
+  Page page{"t", "", {}, {{"predicted", &predicted, nullptr}, {"measured", &measured, nullptr}}, {}};
+  addErrors(page, Plan(), {});
+  const auto table = std::ranges::find(page.tables, "Error by kind", &PageTable::title);
+  ASSERT_NE(table, page.tables.end());
+  const auto row = std::ranges::find_if(table->rows, [](const auto& cells) { return cells.front() == "SEND_F"; });
+  ASSERT_NE(row, table->rows.end());
+  EXPECT_EQ(*row, (std::vector<std::string>{"SEND_F", "5 ns", "40 ns", "–", "35 ns", "–"}));
+}
+
 TEST(Page, NumbersAreInBase36) {
   EXPECT_EQ(page::base36(0), "0");
   EXPECT_EQ(page::base36(35), "z");
