@@ -192,6 +192,7 @@ void bindSearchOptions(py::module_& m) {
       .def_readwrite("zero1", &SearchOptions::zero1)
       .def_readwrite("loss", &SearchOptions::loss)
       .def_readwrite("threads", &SearchOptions::threads)
+      .def_readwrite("is_part", &SearchOptions::isPart)
       .def_readwrite("how", &SearchOptions::how);
 }
 

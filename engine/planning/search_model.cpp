@@ -22,6 +22,7 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/report/json.h"
+#include "simulator/search/combinations.h"
 #include "simulator/search/orders.h"
 #include "simulator/search/ranking.h"
 #include "simulator/step/compiled_rows.h"
@@ -216,8 +217,13 @@ SearchedModel searchModel(SearchOptions options, const SearchProgress& progress,
     if (measures && measuring) measuring(false);
     return profile;
   };
-  result.found = searchPlans(result.graph, costs, result.space, progress);
-  requireFound(result);
+  try {
+    result.found = searchPlans(result.graph, costs, result.space, progress);
+  } catch (const NothingToTry& none) {
+    if (!o.isPart) throw;
+    result.found.skipped.emplace_back(none.what());
+  }
+  if (!o.isPart) requireFound(result);
   weighOneRank(result);
   return result;
 }

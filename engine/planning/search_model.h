@@ -37,8 +37,9 @@ struct SearchOptions {
   std::string cluster;                  ///< preset or file; with profiles, only its ranks and links; without both, costs are measured
   OptimizerSpec optimizer;              ///< its kind and momentum: whose state is counted
   bool zero1 = false;
-  std::string loss;  ///< empty: the model's own, otherwise cross_entropy
-  int threads = 0;   ///< 0: one for each core
+  std::string loss;     ///< empty: the model's own, otherwise cross_entropy
+  int threads = 0;      ///< 0: one for each core
+  bool isPart = false;  ///< of several searches that are merged: may find nothing
   MeasureOptions how;
 };
 
@@ -56,7 +57,7 @@ struct SearchedModel {
 using Measuring = std::function<void(bool begins)>;
 
 /// Reads the model and searches. `progress`: as of `searchPlans`; `measuring` may be empty. `tell`: as of `measureWithRanks`. Throws
-/// UsageError for unusable options, and where no plan is possible and the search was not cancelled.
+/// UsageError for unusable options, and where no plan is possible, the search was not cancelled and is not a part.
 [[nodiscard]] SearchedModel searchModel(SearchOptions options, const SearchProgress& progress, const Tell& tell,
                                         const Measuring& measuring = {});
 

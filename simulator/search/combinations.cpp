@@ -109,8 +109,8 @@ Combinations combinationsOf(const ModelGraph& graph, const SearchSpace& space) {
   }
   if (!all.withFamilies && !all.shapes.empty()) all.skipped.clear();  // only `auto` was requested
   if (all.shapes.empty())
-    throw UsageError(fmt::format("No schedule supports {} ranks with these microbatch counts ({}).", base.ranks,
-                                 all.skipped.empty() ? "only forward-only was requested" : *all.skipped.begin()));
+    throw NothingToTry(fmt::format("No schedule supports {} ranks with these microbatch counts ({}).", base.ranks,
+                                   all.skipped.empty() ? "only forward-only was requested" : *all.skipped.begin()));
   for (const int microbatches : space.microbatches) {
     if (!requestOf(base, microbatches, batch, fixed))
       all.skipped.insert(fmt::format("{} microbatches: a batch of {} cannot be cut into so many{}", microbatches, batch, pieces));

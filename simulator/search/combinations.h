@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/error.h"
 #include "simulator/search/evaluate.h"
 #include "simulator/search/search.h"
 
@@ -17,7 +18,12 @@ struct Combinations {
   bool withOrders = true;           ///< whether `auto` is wanted
 };
 
-/// What the space covers. Throws UsageError for unknown names, for a batch that no count divides, and if nothing is possible.
+/// No schedule of a search takes its ranks and microbatches.
+class NothingToTry : public UsageError {
+  using UsageError::UsageError;
+};
+
+/// What the space covers. Throws UsageError for unknown names and a batch that no count divides, NothingToTry if nothing is possible.
 [[nodiscard]] Combinations combinationsOf(const ModelGraph& graph, const SearchSpace& space);
 
 }  // namespace pw

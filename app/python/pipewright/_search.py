@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import os
 import threading
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -146,19 +147,8 @@ def search(
     Ctrl-C in the main thread ends the search, and the best so far is the result (``cancelled``).
     """
     call = dict(locals())
-    given = [] if profile is None else [profile] if isinstance(profile, (Profile, str, os.PathLike)) else list(profile)
-    o = native.SearchOptions()
-    o.models, o.ranks, o.replicas = _sources(model, layers, costs_from), _whole("ranks", ranks), _whole("replicas", replicas)
-    o.microbatches = [_whole("microbatches", count) for count in several(microbatches)]
-    o.batch, o.microbatch = _whole("batch", batch), _whole("microbatch", microbatch)
-    o.schedules, o.chunks = several(schedules), [_whole("chunks", count) for count in several(chunks)]
-    o.no_recompute, o.memory_limit = not recompute, size_text("memory_limit", memory_limit)
-    o.profiles = [os.fspath(one) for one in given if not isinstance(one, Profile)]
-    o.profiles_at_hand = [one for one in given if isinstance(one, Profile)]
-    o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = path_text(cluster), optimizer, momentum, zero1, loss or ""
-    o.threads, o.rank_order = _whole("threads", threads), [_whole("rank_order", rank) for rank in several(rank_order)]
-    o.how = measure_options(device or "", precision, tf32, graphs, measure_threads, libraries, attention)
-    measures = not given and not cluster and layers is None and costs_from is None
+    o = _options(call)
+    measures = not o.profiles and not o.profiles_at_hand and not cluster and layers is None and costs_from is None
     if executor is not None:
         if measures:
             raise UsageError("a search on an executor does not measure; give profile=pipewright.profile(…) or cluster")
@@ -166,6 +156,24 @@ def search(
     if measures:
         use_own_torch()
     return SearchResult(_run(o, progress, measures), _whole("top", top))
+
+
+def _options(call: dict[str, Any]) -> native.SearchOptions:
+    """Those of a call of :func:`search`, by the names of its arguments."""
+    c = types.SimpleNamespace(**call)
+    given = [] if c.profile is None else [c.profile] if isinstance(c.profile, (Profile, str, os.PathLike)) else list(c.profile)
+    o = native.SearchOptions()
+    o.models, o.ranks, o.replicas = _sources(c.model, c.layers, c.costs_from), _whole("ranks", c.ranks), _whole("replicas", c.replicas)
+    o.microbatches = [_whole("microbatches", count) for count in several(c.microbatches)]
+    o.batch, o.microbatch = _whole("batch", c.batch), _whole("microbatch", c.microbatch)
+    o.schedules, o.chunks = several(c.schedules), [_whole("chunks", count) for count in several(c.chunks)]
+    o.no_recompute, o.memory_limit = not c.recompute, size_text("memory_limit", c.memory_limit)
+    o.profiles = [os.fspath(one) for one in given if not isinstance(one, Profile)]
+    o.profiles_at_hand = [one for one in given if isinstance(one, Profile)]
+    o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = path_text(c.cluster), c.optimizer, c.momentum, c.zero1, c.loss or ""
+    o.threads, o.rank_order = _whole("threads", c.threads), [_whole("rank_order", rank) for rank in several(c.rank_order)]
+    o.how = measure_options(c.device or "", c.precision, c.tf32, c.graphs, c.measure_threads, c.libraries, c.attention)
+    return o
 
 
 def _sources(model: Paths | None, layers: Path | None, costs_from: Path | None) -> list[str]:
@@ -204,12 +212,9 @@ def _spread(
 
 def search_part(call: dict[str, Any]) -> Part:
     """A part of a search, on a worker of an executor. A schedule that is impossible is a part without candidates."""
-    try:
-        found = search(**call)._searched
-    except UsageError as refused:
-        if not os.path.exists(_sources(call["model"], call["layers"], call["costs_from"])[0]):
-            raise
-        return [], [str(refused)], 0, False
+    options = _options(call)
+    options.is_part = True
+    found = _run(options, None, measures=False)
     return found.candidates, found.skipped, found.shapes, found.cancelled
 
 

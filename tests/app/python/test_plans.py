@@ -257,5 +257,25 @@ def test_an_executor_skips_what_is_impossible(gpt):
             pw.search(gpt, ranks=2, executor=executor)
 
 
+def test_a_file_that_a_worker_lacks_is_an_error(gpt, root, tmp_path):
+    cluster = tmp_path / "cluster.json"
+    cluster.write_bytes((root / "resources/clusters/cpu-workstation.json").read_bytes())
+
+    class Forgetful(concurrent.futures.Executor):
+        """Only the first worker has the file."""
+
+        def submit(self, function, *arguments):
+            future = concurrent.futures.Future()
+            try:
+                future.set_result(function(*arguments))
+            except Exception as error:
+                future.set_exception(error)
+            cluster.unlink(missing_ok=True)
+            return future
+
+    with pytest.raises(pw.UsageError, match="cluster.json"):
+        pw.search(gpt, ranks=2, microbatches=[4], schedules=["1f1b", "gpipe"], cluster=cluster, executor=Forgetful())
+
+
 def test_candidates_survive_pickle(found):
     assert pickle.loads(pickle.dumps(found.candidates)) == found.candidates
