@@ -1,7 +1,10 @@
 #include <pybind11/gil_safe_call_once.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
+#include <algorithm>
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -16,9 +19,29 @@ namespace {
 
 bool isLower(char c) { return c >= 'a' && c <= 'z'; }
 
-/// An error's sentence as Python spells it: options of the command line are arguments here, `memory_limit` for `--memory-limit`. Commands
-/// in backquotes, and `--help`, which only the program has, stay.
-std::string spelled(const std::string& sentence) {
+using Names = std::map<std::string, std::string>;
+
+/// Options whose arguments have other names here.
+const Names& argumentNames() {
+  static const Names names{{"--estimate", "cluster"},       {"--load-library", "libraries"},       {"--split", "splits"},
+                           {"--no-graphs", "graphs=False"}, {"--no-recompute", "recompute=False"}, {"--no-tf32", "tf32=False"},
+                           {"--no-zero1", "zero1=False"}};
+  return names;
+}
+
+/// The argument that an option is: `memory_limit` for `--memory-limit`.
+std::string argumentOf(const std::string& option, const Names& own) {
+  for (const Names& names : {own, argumentNames()}) {
+    if (const auto named = names.find(option); named != names.end()) return named->second;
+  }
+  std::string name = option.substr(2);
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+/// An error's sentence as Python spells it: options of the command line are arguments here. Commands in backquotes, and `--help`, which
+/// only the program has, stay. `own`: names of options in the function that was called, where they are other than elsewhere.
+std::string spelled(const std::string& sentence, const Names& own = {}) {
   std::string text;
   bool isCommand = false;
   for (std::size_t at = 0; at < sentence.size(); ++at) {
@@ -30,10 +53,11 @@ std::string spelled(const std::string& sentence) {
       text += sentence[at];
       continue;
     }
-    for (at += 2; at < sentence.size() && (isLower(sentence[at]) || sentence[at] == '-' || (sentence[at] >= '0' && sentence[at] <= '9'));
-         ++at)
-      text += sentence[at] == '-' ? '_' : sentence[at];
-    --at;
+    std::size_t end = at + 2;
+    while (end < sentence.size() && (isLower(sentence[end]) || sentence[end] == '-' || (sentence[end] >= '0' && sentence[end] <= '9')))
+      ++end;
+    text += argumentOf(sentence.substr(at, end - at), own);
+    at = end - 1;
   }
   return text;
 }
@@ -41,7 +65,7 @@ std::string spelled(const std::string& sentence) {
 }  // namespace
 
 void bindErrors(py::module_& m) {
-  m.def("spelled", &spelled, py::arg("sentence"));
+  m.def("spelled", &spelled, py::arg("sentence"), py::arg("own") = Names());
   PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> error, usage, large;
   error.call_once_and_store_result([&] { return py::exception<Error>(m, "Error", PyExc_RuntimeError); });
   usage.call_once_and_store_result([&] { return py::exception<UsageError>(m, "UsageError", error.get_stored()); });
@@ -63,7 +87,7 @@ void bindErrors(py::module_& m) {
 
 void warn(const std::string& sentence) {
   const py::gil_scoped_acquire held;
-  py::module_::import("warnings").attr("warn")(sentence);
+  py::module_::import("warnings").attr("warn")(spelled(sentence));
 }
 
 }  // namespace pw::python

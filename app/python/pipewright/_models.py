@@ -202,8 +202,8 @@ def measure_options(
     return how
 
 
-def failure_of(stderr: str, status: int) -> Error:
-    """The error of a program that failed: its last sentence."""
+def failure_of(stderr: str, status: int, own: dict[str, str] | None = None) -> Error:
+    """The error of a program that failed: its last sentence; ``own``: as of :func:`spelled`."""
     lines = [line.removeprefix("pipewright: ") for line in stderr.splitlines() if line.startswith("pipewright: ")]
-    sentence = spelled(lines[-1]) if lines else f"pipewright ended with status {status}."
+    sentence = spelled(lines[-1], own or {}) if lines else f"pipewright ended with status {status}."
     return UsageError(sentence) if status == 2 else Error(sentence)

@@ -17,7 +17,7 @@ class UsageError(Error):
 class TooLargeError(Error):
     """No plan was made, because a rank would need more memory than the limit."""
 
-def spelled(sentence: str) -> str:
+def spelled(sentence: str, own: dict[str, str] = ...) -> str:
     """An error of the program as this package says it: ``memory_limit`` for ``--memory-limit``."""
 
 def program() -> str: ...
@@ -531,6 +531,7 @@ class SearchOptions:
     zero1: bool
     loss: str
     threads: int
+    is_part: bool
     how: MeasureOptions
 
 class Searched:

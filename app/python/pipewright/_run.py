@@ -21,6 +21,7 @@ from ._program import environment
 from ._store import Run, Store
 from ._units import file_name, several
 
+_OWN_NAMES = {"--load-library": "load_library"}
 _ENDING_S = 30.0
 """How long the launcher may take to end its ranks after an interrupt; it needs about a second."""
 
@@ -227,9 +228,9 @@ def _start(call: list[str], progress: Callable[[int, int], object] | None, plan:
     if process.returncode == -signal.SIGINT or (process.returncode != 0 and complaints and "Interrupted;" in complaints[-1]):
         raise KeyboardInterrupt
     if process.returncode != 0:
-        raise failure_of("\n".join(complaints), process.returncode)
+        raise failure_of("\n".join(complaints), process.returncode, _OWN_NAMES)
     for line in complaints:
-        warnings.warn(spelled(line.removeprefix("pipewright: ")), stacklevel=3)
+        warnings.warn(spelled(line.removeprefix("pipewright: "), _OWN_NAMES), stacklevel=3)
     return text
 
 

@@ -204,3 +204,23 @@ def test_a_run_that_is_refused_says_why(gpt_plan):
         pw.run(gpt_plan, synthetic=True, betas=(0.9, 0.99))
     with pytest.raises(pw.UsageError, match="steps"):
         pw.run(gpt_plan, synthetic=True, steps=0)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda gpt, plan: pw.plan(gpt, ranks=2, cluster="cpu-workstation", libraries=["nosuch.so"]), "give libraries the path"),
+        (lambda gpt, plan: pw.profile(gpt, graphs=False), "^graphs=False is for GPUs; add device cuda"),
+        (lambda gpt, plan: pw.profile(gpt, cluster="cpu-workstation", ranks=2), "omit ranks and libraries"),
+        (lambda gpt, plan: pw.profile(gpt, cluster="cpu-workstation", device="cpu"), "omit them"),
+        (lambda gpt, plan: simulate(splits=["a"]), "^splits, cluster and optimizer are for a layer table"),
+        (lambda gpt, plan: simulate(seconds=1), "^seconds is how long"),
+        (lambda gpt, plan: pw.plan(gpt, ranks=2, cluster="cpu-workstation", seconds=1), "^seconds is how long"),
+        (lambda gpt, plan: pw.plan(gpt, splits=["blocks.2"], balance="memory", cluster="cpu-workstation"), "^splits says where"),
+        (lambda gpt, plan: pw.run(plan, load_library=["nosuch.so"]), "give load_library the path"),
+    ],
+)
+def test_sentences_name_the_arguments_of_the_function(gpt, gpt_plan, call, words):
+    with pytest.raises(pw.UsageError, match=words) as caught:
+        call(gpt, gpt_plan)
+    assert "--" not in str(caught.value)
