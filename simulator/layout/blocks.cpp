@@ -227,6 +227,21 @@ CutLayout layoutOf(const std::vector<LayoutBlock>& blocks, const std::vector<Nod
   return result;
 }
 
+UnknownOfJob unknownOf(const Plan& plan, bool isOfJob) {
+  const auto isUsual = [](const PlannedOptimizer& optimizer) { return optimizer.update == OptimizerSpec() && !optimizer.zero1; };
+  return {isOfJob && plan.microbatchSize == 1, isOfJob && (!plan.optimizer || isUsual(*plan.optimizer))};
+}
+
+std::string unknownText(const Plan& plan, UnknownOfJob unknown, std::string_view microbatch, std::string_view batch) {
+  std::string text;
+  if (unknown.samples)
+    text = fmt::format("The job's traces do not say how many samples a microbatch has: give {}, and {} {} times as large.", microbatch,
+                       batch, std::int64_t{plan.schedule.microbatches} * plan.replicas);
+  if (unknown.optimizer)
+    text += fmt::format("{}The traces do not say which optimizer it is, which is left to you.", text.empty() ? "" : " ");
+  return text;
+}
+
 LaidOutTable layOut(const LayerTable& table, const Layout& layout, bool endsWithin) {
   requireLayersOfModel(table, "Megatron-LM");
   const std::vector<LayoutBlock> blocks = blocksOf(table);

@@ -10,6 +10,7 @@
 #include "simulator/costs/layer_table.h"
 #include "simulator/layout/layout.h"
 #include "simulator/model/model_graph.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 
@@ -64,6 +65,15 @@ struct LaidOutTable {
   std::vector<std::size_t> begins;  ///< the first layer of stages 1, 2, …
   std::vector<std::string> notes;   ///< what was assumed; sentences
 };
+
+/// What a plan of a job's times does not know, where whoever made it did not say it: how many samples a microbatch has (a plan counts 1),
+/// and the optimizer (a plan counts SGD).
+struct UnknownOfJob {
+  bool samples = false, optimizer = false;
+};
+[[nodiscard]] UnknownOfJob unknownOf(const Plan& plan, bool isOfJob);
+/// A sentence about it for the export to a program with these names for the sizes of a microbatch and of a step's batch.
+[[nodiscard]] std::string unknownText(const Plan& plan, UnknownOfJob unknown, std::string_view microbatch, std::string_view batch);
 
 /// Gives the table's layers to the stages of the layout. Stages without layers get one that only passes on what it receives: as many bytes
 /// as the layer before it sends (before the first layer: as that one). Throws UsageError where the table has another number of transformer

@@ -91,7 +91,7 @@ std::optional<int> groupFor(int ranks, int chunks, int microbatches) {
   return std::nullopt;
 }
 
-void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape) {
+void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape, UnknownOfJob unknown) {
   std::vector<std::string>& flags = megatron.flags;
   const auto add = [&](std::string flag) { flags.push_back(std::move(flag)); };
   add(fmt::format("--pipeline-model-parallel-size {}", shape.ranks));
@@ -100,9 +100,9 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
   if (const std::size_t mtp = megatron.layout.count(LayoutLayer::Mtp); mtp > 0) add(fmt::format("--mtp-num-layers {}", mtp));
   if (shape.chunks > 1 && shape.group != 0 && shape.group != shape.ranks)
     add(fmt::format("--microbatch-group-size-per-virtual-pipeline-stage {}", shape.group));
-  add(fmt::format("--micro-batch-size {}", plan.microbatchSize));
+  if (!unknown.samples) add(fmt::format("--micro-batch-size {}", plan.microbatchSize));
   const std::int64_t samples = plan.microbatchSize * shape.microbatches * plan.replicas;
-  add(fmt::format("--global-batch-size {}", samples));
+  if (!unknown.samples) add(fmt::format("--global-batch-size {}", samples));
   if (plan.batch != samples)
     megatron.notes.push_back(
         fmt::format("The plan's batch of {} makes microbatches of different sizes; here a step has {} samples.", plan.batch, samples));
@@ -113,7 +113,9 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
     add("--bf16");
     add("--fp8-format hybrid");
   }
-  if (plan.optimizer) {
+  if (std::string text = unknownText(plan, unknown, "--micro-batch-size", "--global-batch-size"); !text.empty())
+    megatron.notes.push_back(std::move(text));
+  if (plan.optimizer && !unknown.optimizer) {
     const OptimizerSpec& update = plan.optimizer->update;
     const OptimizerFacts facts = factsOf(update.kind);
     if (facts.megatron.empty())
@@ -348,7 +350,7 @@ MegatronPlan megatronPlan(const Plan& plan, const ModelGraph& graph, std::option
         fmt::format("No layout fits: in {}, {}.", own ? "the plan's own" : "the nearest", needText(*over, times.peaks, limits)));
   }
   for (std::string& note : notesOf(megatron.layout, shape.ranks)) megatron.notes.push_back(std::move(note) + ".");
-  addFlags(megatron, plan, shape);
+  addFlags(megatron, plan, shape, unknownOf(plan, layers.has_value()));
   addRecompute(megatron, plan);
   return megatron;
 }

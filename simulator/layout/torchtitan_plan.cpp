@@ -174,8 +174,8 @@ std::string placementName(const Plan& plan) {
 }
 
 /// What other versions call these settings. `length`: tokens of a sample; 0: not known.
-std::string commentOf(const Plan& plan, std::int64_t length) {
-  const auto tokens = [&](std::int64_t samples) { return length > 0 ? fmt::format("={}", samples * length) : std::string(); };
+std::string commentOf(const Plan& plan, std::int64_t length, UnknownOfJob unknown) {
+  const auto tokens = [&](std::int64_t samples) { return length > 0 && !unknown.samples ? fmt::format("={}", samples * length) : std::string(); };
   return fmt::format(
       "# Names of torchtitan 0.3. In 0.2 the head is \"output\" instead of \"lm_head\". After 0.3 sizes are in tokens:\n"
       "# num_pp_microbatches={} instead of pipeline_parallel_microbatch_size, num_tokens_per_microbatch_per_dp_rank{} instead of\n"
@@ -184,7 +184,7 @@ std::string commentOf(const Plan& plan, std::int64_t length) {
       tokens(std::int64_t{plan.replicas} * plan.schedule.microbatches * plan.microbatchSize), tokens(1));
 }
 
-void addNotes(TorchtitanPlan& result, const Plan& plan) {
+void addNotes(TorchtitanPlan& result, const Plan& plan, UnknownOfJob unknown) {
   const auto recomputes = [](const StageSpec& stage) { return !stage.checkpoints.empty(); };
   if (std::ranges::any_of(plan.partition.stages, recomputes))
     result.notes.emplace_back("The plan recomputes activations in some stages; torchtitan's activation_checkpoint decides for all alike.");
@@ -192,7 +192,9 @@ void addNotes(TorchtitanPlan& result, const Plan& plan) {
     result.notes.emplace_back("The plan computes in float16, which torchtitan's mixed_precision_param does not have.");
   if (plan.profile.computing.precision == DType::Float8)
     result.notes.emplace_back("The plan computes matrix products in float8: turn on torchtitan's float8 conversion of linear layers, too.");
-  if (plan.optimizer)
+  if (std::string text = unknownText(plan, unknown, "pipeline_parallel_microbatch_size", "global_batch_size"); !text.empty())
+    result.notes.push_back(std::move(text));
+  if (plan.optimizer && !unknown.optimizer)
     result.notes.push_back(fmt::format("The plan updates with {}{}; these lines leave the optimizer to torchtitan's own settings.",
                                        factsOf(plan.optimizer->update.kind).className,
                                        plan.optimizer->zero1 ? " whose state is sharded over the replicas" : ""));
@@ -253,27 +255,40 @@ TorchtitanPlan torchtitanPlan(const Plan& plan, const ModelGraph& graph, std::op
   }
   result.arguments = {fmt::format("--parallelism.pipeline_parallel_degree {}", ranks),
                       fmt::format("--parallelism.pipeline_parallel_schedule {}", name),
-                      fmt::format("--parallelism.pipeline_parallel_microbatch_size {}", plan.microbatchSize),
                       fmt::format("--parallelism.module_fqns_per_model_part {}", fmt::join(parts, " ")),
-                      fmt::format("--parallelism.data_parallel_replicate_degree {}", plan.replicas),
-                      fmt::format("--training.local_batch_size {}", local),
-                      fmt::format("--training.global_batch_size {}", local * plan.replicas)};
-  const std::int64_t length = isLayerChain(graph) ? 0 : tokensPerSample(graph);
-  if (length > 0) result.arguments.push_back(fmt::format("--training.seq_len {}", length));
-  if (length == 0) result.notes.emplace_back("The length of a sequence is not known: set training.seq_len.");
+                      fmt::format("--parallelism.data_parallel_replicate_degree {}", plan.replicas)};
+  const UnknownOfJob unknown = unknownOf(plan, layers.has_value());
   const DType precision = plan.profile.computing.precision;
   const bool lower = precision == DType::BFloat16 || precision == DType::Float8;
-  result.arguments.push_back(fmt::format("--training.mixed_precision_param {}", lower ? "bfloat16" : "float32"));
-  result.python =
-      commentOf(plan, length) +
-      fmt::format(
-          "parallelism=ParallelismConfig(\n    pipeline_parallel_degree={},\n    pipeline_parallel_schedule=\"{}\",\n"
-          "    pipeline_parallel_schedule_csv=\"schedule.csv\",\n    pipeline_parallel_microbatch_size={},\n"
-          "    module_fqns_per_model_part=[\n        {},\n    ],\n    data_parallel_replicate_degree={},\n),\n"
-          "training=TrainingConfig(\n    local_batch_size={},\n    global_batch_size={},\n{}    mixed_precision_param=\"{}\",\n),\n",
-          ranks, name, plan.microbatchSize, fmt::join(lists, ",\n        "), plan.replicas, local, local * plan.replicas,
-          length > 0 ? fmt::format("    seq_len={},\n", length) : "", lower ? "bfloat16" : "float32");
-  addNotes(result, plan);
+  const char* parameters = lower ? "bfloat16" : "float32";
+  std::string microbatch, training;
+  if (!unknown.samples) {
+    result.arguments.insert(result.arguments.begin() + 2,
+                            fmt::format("--parallelism.pipeline_parallel_microbatch_size {}", plan.microbatchSize));
+    result.arguments.push_back(fmt::format("--training.local_batch_size {}", local));
+    result.arguments.push_back(fmt::format("--training.global_batch_size {}", local * plan.replicas));
+    microbatch = fmt::format("    pipeline_parallel_microbatch_size={},\n", plan.microbatchSize);
+    training = fmt::format("    local_batch_size={},\n    global_batch_size={},\n", local, local * plan.replicas);
+  }
+  const std::int64_t length = isLayerChain(graph) ? 0 : tokensPerSample(graph);
+  if (length > 0) {
+    result.arguments.push_back(fmt::format("--training.seq_len {}", length));
+    training += fmt::format("    seq_len={},\n", length);
+  } else {
+    result.notes.emplace_back("The length of a sequence is not known: set training.seq_len.");
+  }
+  if (!layers || lower) {  // which no trace shows
+    result.arguments.push_back(fmt::format("--training.mixed_precision_param {}", parameters));
+    training += fmt::format("    mixed_precision_param=\"{}\",\n", parameters);
+  }
+  result.python = commentOf(plan, length, unknown);
+  result.python += fmt::format(
+      "parallelism=ParallelismConfig(\n    pipeline_parallel_degree={},\n    pipeline_parallel_schedule=\"{}\",\n"
+      "    pipeline_parallel_schedule_csv=\"schedule.csv\",\n{}"
+      "    module_fqns_per_model_part=[\n        {},\n    ],\n    data_parallel_replicate_degree={},\n),\n",
+      ranks, name, microbatch, fmt::join(lists, ",\n        "), plan.replicas);
+  if (!training.empty()) result.python += fmt::format("training=TrainingConfig(\n{}),\n", training);
+  addNotes(result, plan, unknown);
   return result;
 }
 
