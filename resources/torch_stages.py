@@ -160,8 +160,11 @@ def sendable(module, splits_backward):
     module.register_forward_hook(hook)
 
 
+RECURRENT = [getattr(getattr(torch.ops.aten, name), form) for name in ("gru", "lstm", "rnn_tanh", "rnn_relu") for form in ("input", "data")]
+
+
 def uses_of(module, counts):
-    """Adds to `counts`, by id, how many operators use each parameter of a traced module, calls of its parts included."""
+    """Adds to `counts`, by id, how often operators use each parameter of a traced module, calls of its parts included; recurrent ones more than once."""
     if not hasattr(module, "graph"):
         for parameter in module.parameters():
             counts[id(parameter)] = counts.get(id(parameter), 0) + 1
@@ -171,7 +174,7 @@ def uses_of(module, counts):
             uses_of(module.get_submodule(node.target), counts)
         elif node.op == "get_attr":
             value = operator.attrgetter(node.target)(module)
-            counts[id(value)] = counts.get(id(value), 0) + len(node.users)
+            counts[id(value)] = counts.get(id(value), 0) + sum(2 if user.target in RECURRENT else 1 for user in node.users)
     return counts
 
 

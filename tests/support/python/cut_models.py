@@ -4,6 +4,7 @@
 
 shared: one module called in every layer, as ALBERT's.  late: an input that only the last layers read.
 aux: an output beside the loss that crosses the cut.  decoder: attention to another sequence, whose views the cut makes impossible.
+recurrent: an operator that uses its weights once for each step of a sequence.
 strided: a view that is not contiguous crosses the cut.  marked: torch's own marks, where the plan does not cut.
 table: inputs without a batch, one on both sides of the cut.  masked: a mask of an input, on both sides of the cut.  rotary: what a no_grad region computes of an input, on both sides, as HF Llama's.
 """
@@ -72,6 +73,15 @@ class Masked(Late):
         return self.c(torch.tanh(self.b(first)).masked_fill(unseen, 0.0))
 
 
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.LSTM(6, WIDTH, batch_first=True), nn.GRU(WIDTH, WIDTH, batch_first=True), nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        return self.c(self.b(self.a(x)[0])[0])
+
+
 class Table(Late):
     def forward(self, x, table, share):
         return self.c(torch.tanh(self.b(torch.tanh(self.a(x)) + table)) * table * share)
@@ -118,6 +128,7 @@ def main():
         "aux": (Aux(), {"x": x}, target),
         "decoder": (Decoder(), {"x": torch.randn(rows, 7, 6), "y": torch.randn(rows, 5, 4)}, torch.randn(rows, 5, 3)),
         "masked": (Masked(), {"x": x, "keep": torch.randint(0, 2, (rows,))}, target),
+        "recurrent": (Recurrent(), {"x": torch.randn(rows, 7, 6)}, torch.randn(rows, 7, 3)),
         "table": (Table(), {"x": x, "table": torch.randn(WIDTH), "share": torch.tensor(0.7)}, target),
         "rotary": (Rotary(), {"x": x, "places": torch.randn(rows)}, target),
         "marked": (Marked(), {"x": x}, target),
