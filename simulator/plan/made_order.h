@@ -39,8 +39,8 @@ struct MadeOrder {
                                         const OrderEffort& effort = {});
 
 /// No order of this partition, loop or V, ends earlier, whatever of the request is left open: `orderBound` on the request's costs and
-/// limits; with RecomputeAuto on times as without recomputation and memory as with all of it, and with no more of the optimizer's state than
-/// any way of sharing parameters needs. Cost: as `price`, and linear in actions. Throws as `price`.
+/// limits; with RecomputeAuto on times as without recomputation and memory as with all of it, and with no more of the optimizer's state
+/// than any way of sharing parameters needs. Cost: as `price`, and linear in actions. Throws as `price`.
 [[nodiscard]] Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages);
 
 /// How much the makespan of these rows (of `rowsFor`) depends on the request's memory limit: its schedule made anew, and with RecomputeAuto

@@ -170,8 +170,8 @@ TEST(MadeOrder, IsWhatAPlanOfItTakesAndNoFamilyThatFitsIsFaster) {
   EXPECT_GT(better, 100);
 }
 
-/// The last layer has the first one's parameter, so that either both ranks keep AdamW's state of it, or the first alone. The bound holds for
-/// all that fit.
+/// The last layer has the first one's parameter, so that either both ranks keep AdamW's state of it, or the first alone. The bound holds
+/// for all that fit.
 TEST(MadeOrder, HasABoundThatHoldsForEveryWayOfSharing) {
   int differ = 0, limited = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
