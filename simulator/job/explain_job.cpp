@@ -179,7 +179,11 @@ std::string stragglerText(const JobExplanation& explanation) {
     for (const Culprit& kind : slow.byKind) {
       if (kind.slowdown >= 1 + kWorthSaying) made += fmt::format("{}{} ({})", made.empty() ? "" : ", ", kind.name, longer(kind.slowdown));
     }
-    return "No straggler: with all operations of a kind equally long the step would take as long." +
+    constexpr double kAsLong = 1e-3;
+    return (slow.slowdown > 1 + kAsLong
+                ? fmt::format("No straggler: with all operations of a kind equally long the step would be less than {} shorter.",
+                              percent(kWorthSaying))
+                : "No straggler: with all operations of a kind equally long the step would take as long.") +
            (made.empty() ? "" : fmt::format(" What would make it longer alone, others make up for: {}.", made));
   }
   std::string text =

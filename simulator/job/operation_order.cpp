@@ -51,18 +51,30 @@ bool isBetween(const JobShape& shape, const StepSpans& spans, const NamedSpan& o
   return !operation.beside && operation.end <= spans.start[i] + (spans.end[i] - spans.start[i]) / 100;
 }
 
-/// Whether the message of the action before it, after so many, left when it ended.
-bool heldMessage(const JobShape& shape, const StepSpans& spans, const NamedSpan& operation, std::int32_t after) {
+/// By slot of a copy: the one on another rank that needs its result; −1: none.
+std::vector<std::int32_t> receiversOf(const JobShape& shape) {
+  std::vector<std::int32_t> receivers(shape.slotsOfCopy(), -1);
+  for (std::size_t s = 0; s < receivers.size(); ++s) {
+    if (shape.copySlots[s].crosses) receivers[static_cast<std::size_t>(shape.copySlots[s].producer)] = static_cast<std::int32_t>(s);
+  }
+  return receivers;
+}
+
+/// Whether the message of the action before it, after so many, if it sends one, left when it ended: its receiver did not start before.
+bool heldMessage(const JobShape& shape, const StepSpans& spans, const std::vector<std::int32_t>& receivers, const NamedSpan& operation,
+                 std::int32_t after) {
   if (after == 0) return false;
   const std::size_t slot = shape.begin[shape.rankOf(operation.worker).index()] + static_cast<std::size_t>(after) - 1;
   const std::size_t i = shape.copyOf(operation.worker) * shape.slotsOfCopy() + slot;
-  return spans.end[i] == operation.start && spans.held[i] == operation.end;
+  if (spans.end[i] != operation.start || spans.held[i] != operation.end) return false;
+  return receivers[slot] < 0 || spans.start[i - slot + static_cast<std::size_t>(receivers[slot])] >= operation.end;
 }
 
 }  // namespace
 
 std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vector<std::vector<NamedSpan>>& operations,
                                          const std::vector<const StepSpans*>& spans) {
+  const std::vector<std::int32_t> receivers = receiversOf(shape);
   std::map<std::string, Seen> seen;
   std::map<std::pair<std::string, std::string>, std::size_t> follows;  // how often the second comes directly after the first
   for (std::size_t k = 0; k < operations.size(); ++k) {
@@ -87,7 +99,7 @@ std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vecto
         ++one.amid;
         one.between += isBetween(shape, *spans[k], *sorted[i], after) ? 1 : 0;
       }
-      one.holding += heldMessage(shape, *spans[k], *sorted[i], after) ? 1 : 0;
+      one.holding += heldMessage(shape, *spans[k], receivers, *sorted[i], after) ? 1 : 0;
       if (i > 0 && sorted[i - 1]->worker == sorted[i]->worker && sorted[i - 1]->name != sorted[i]->name)
         ++follows[{sorted[i - 1]->name, sorted[i]->name}];
     }

@@ -17,15 +17,16 @@ namespace {
 class Operations {
  public:
   Operations(const JobShape& shape, const Job& job, const JobTimes& times, JobReplay& replay)
-      : shape_(shape), job_(job), times_(times), replay_(replay) {}
+      : shape_(shape), job_(job), times_(times), replay_(replay), all_(shape.workers, 0) {}
   /// All of a turn. `free`: by worker, when it can do the next.
   void run(OperationTurn turn, std::vector<Ns>& free);
   /// Those that rows hold for after a slot, in all copies.
   void runWithin(std::size_t slot, std::vector<Ns>& free);
 
  private:
+  /// Of workers from `first` on, each `stride`-th.
   template <class Does>
-  void one(std::size_t operation, const Does& does, std::vector<Ns>& free);
+  void one(std::size_t operation, std::size_t first, std::size_t stride, const Does& does, std::vector<Ns>& free);
 
   const JobShape& shape_;
   const Job& job_;
@@ -35,15 +36,15 @@ class Operations {
 };
 
 template <class Does>
-void Operations::one(std::size_t operation, const Does& does, std::vector<Ns>& free) {
+void Operations::one(std::size_t operation, std::size_t first, std::size_t stride, const Does& does, std::vector<Ns>& free) {
   const JobOperation& done = job_.operations[operation];
-  all_.assign(shape_.workers, 0);
   const auto forWorkers = [&](const auto& visit) {
-    for (std::size_t w = 0; w < shape_.workers; ++w) {
+    for (std::size_t w = first; w < shape_.workers; w += stride) {
       const std::size_t at = w * shape_.operations + operation;
       if (done.after[w % shape_.ranks] >= 0 && times_.operations[at] >= 0 && does(w % shape_.ranks)) visit(w, at);
     }
   };
+  forWorkers([&](std::size_t w, std::size_t) { all_[groupOf(shape_, job_, done.group, JobRank(w))] = 0; });
   forWorkers([&](std::size_t w, std::size_t at) {
     const std::size_t rank = w % shape_.ranks, after = static_cast<std::size_t>(done.after[rank]);
     Ns ready = free[w];
@@ -61,14 +62,14 @@ void Operations::one(std::size_t operation, const Does& does, std::vector<Ns>& f
 void Operations::run(OperationTurn turn, std::vector<Ns>& free) {
   for (std::size_t o = 0; o < shape_.operations; ++o)
     one(
-        o, [&](std::size_t rank) { return turnOf(job_, job_.operations[o], rank) == turn; }, free);
+        o, 0, 1, [&](std::size_t rank) { return turnOf(job_, job_.operations[o], rank) == turn; }, free);
 }
 
 void Operations::runWithin(std::size_t slot, std::vector<Ns>& free) {
   const std::size_t own = shape_.copySlots[slot].rank.index();
   for (const std::int32_t o : shape_.within[slot]) {
     one(
-        static_cast<std::size_t>(o), [&](std::size_t rank) { return rank == own; }, free);
+        static_cast<std::size_t>(o), own, shape_.ranks, [](std::size_t) { return true; }, free);
     for (std::size_t copy = 0; copy < shape_.copies; ++copy) {
       const std::size_t i = copy * shape_.slotsOfCopy() + slot;
       const Ns end = replay_.operationEnd[(copy * shape_.ranks + own) * shape_.operations + static_cast<std::size_t>(o)];

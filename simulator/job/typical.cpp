@@ -94,7 +94,7 @@ std::vector<std::vector<Ns>> messageTimes(const JobShape& shape, const Job& job,
       if (messages[i] >= 0) return;
       const auto known = ofStage.find({slot.action.stage, slot.action.kind});
       const Fastest& fastest = known != ofStage.end() && known->second.count >= kEnough ? known->second : ofKind[slot.action.kind];
-      const Ns made = replay.end[i - s + static_cast<std::size_t>(slot.producer)];
+      const Ns made = replay.left[i - s + static_cast<std::size_t>(slot.producer)];
       const Ns room = std::max<Ns>(0, replay.start[i] - times.waits[i] - made);
       messages[i] = fastest.count > 0 ? std::min(fastest.time, room) : 0;
     });

@@ -192,11 +192,6 @@ void ChromeReader::add(const PipelineLabel& label, Track track, Ns start, Ns dur
   const bool own = file_.tracks[track.index()].own;
   Span span{.rank = asRank(track), .stage = {}, .microbatch = {}, .peer = Rank(-1), .start = start, .end = start + duration};
   if (own && message && event.to >= 0 && event.to < kMaxRanks) span.peer = Rank(static_cast<std::int32_t>(event.to));
-  if (!own && label.kind == SpanKind::ReduceGrad && event.category != "kernel" && !file_.tracks[track.index()].device) {
-    PipelineLabel ofRank = label;
-    ofRank.stage = Stage(-1);  // its thread, which does the rank's actions, holds for it
-    return addLabelled(ofRank, span, file_.spans);
-  }
   if (own) span.bytes = Bytes(std::clamp<std::int64_t>(event.bytes, 0, kMostBytes));
   addLabelled(label, span, file_.spans);
 }
@@ -384,6 +379,23 @@ void ChromeReader::finish() {
   }
 }
 
+/// A thread that does its rank's actions holds for the reductions that it does, of whatever stage.
+void holdForReductions(FileEvents& file) {
+  const auto isOfHost = [&](const Span& span) {
+    const EventTrack& track = file.tracks[trackOf(span).index()];
+    return !track.own && !track.device;
+  };
+  std::vector<bool> acts(file.tracks.size());
+  for (const Span& span : file.spans) {
+    if (isOfHost(span) && isCompute(span.kind)) acts[trackOf(span).index()] = true;
+  }
+  for (Span& span : file.spans) {
+    if (span.kind != SpanKind::ReduceGrad || !isOfHost(span) || !acts[trackOf(span).index()]) continue;
+    span.stage = Stage(-1);
+    span.microbatch = Microbatch(-1);
+  }
+}
+
 std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint64_t)>& advance) {
   std::string_view events;
   while (windows_.next(events)) {
@@ -398,6 +410,7 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
         fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));
   finish();
   if (!labelsKernels_) devices_.apply(file_);
+  holdForReductions(file_);
   waits_.cut(file_);
   cutTransfers(file_);
   return std::move(file_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <tuple>
 
 #include "simulator/trace/span_kind.h"
@@ -9,7 +10,8 @@
 namespace pw {
 
 /// When a thread begins to wait in a backward: at the first pause in which a collective ends, and from which on it does next to nothing;
-/// where it waits for nobody, as of the last replica to come, at the last pause in which one ends, or at the backward's end.
+/// where it waits for nobody, as of the last replica to come, at the pause in which the last one ends, if little comes after it, or at the
+/// backward's end.
 std::optional<Ns> ReductionWaits::waitIn(const Span& span, const std::vector<Times>& collectives, const std::vector<Times>& operators) {
   constexpr std::int64_t kBusy = 10;  ///< a wait is this many times longer than what its thread does from its begin to the backward's end
   const auto first = std::ranges::upper_bound(collectives, span.start, {}, &Times::end);
@@ -31,11 +33,10 @@ std::optional<Ns> ReductionWaits::waitIn(const Span& span, const std::vector<Tim
     const auto ending = std::ranges::upper_bound(collectives, gap.start, {}, &Times::end);
     if (ending != collectives.end() && ending->end <= gap.end) return gap.start;
   }
-  for (auto gap = gaps.rbegin(); gap != gaps.rend(); ++gap) {
-    const auto ending = std::ranges::upper_bound(collectives, gap->start, {}, &Times::end);
-    if (gap->start != span.start && ending != collectives.end() && ending->end <= gap->end) return gap->start;
-  }
-  return span.end;
+  const Ns lastEnd = std::prev(std::ranges::upper_bound(collectives, span.end, {}, &Times::end))->end;
+  const auto gap = std::ranges::find_if(gaps, [&](const Gap& g) { return g.start < lastEnd && lastEnd <= g.end; });
+  const bool isLast = gap != gaps.end() && kBusy * (busy - gap->busyBefore) <= gap->start - span.start;
+  return isLast ? gap->start : span.end;
 }
 
 void ReductionWaits::addOperator(std::int64_t process, std::int64_t thread, Ns start, Ns end) {

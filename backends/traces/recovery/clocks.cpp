@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -69,6 +70,11 @@ struct Turn {
 };
 using Turns = std::map<std::pair<std::int32_t, std::int32_t>, Turn>;  ///< by stage and occurrence
 
+/// What shows how the clocks of a group of replicas stand to those of the first: collectives, which drifting clocks contradict, or steps.
+enum class ReplicaClock : std::uint8_t { Collectives, Drift, Steps, Nothing };
+
+constexpr const char* kDrifts = ", as far as one shift can do that (its clock drifts)";
+
 class Aligner {
  public:
   Aligner(const RankClocks& clocks, const TimedActions& timed, const std::vector<CollectiveTime>& collectives)
@@ -88,7 +94,7 @@ class Aligner {
   [[nodiscard]] Bounds boundsOf(std::size_t from, std::size_t to) const;
   void join();
   void joinReplicas();
-  [[nodiscard]] std::optional<Ns> moveByCollectives(std::size_t group) const;
+  [[nodiscard]] std::vector<Bounds> boundsByCollectives(std::size_t groups) const;
   void sayReplicas(std::vector<std::string>& notes) const;
   void sayImpossible(std::vector<std::string>& notes) const;
 
@@ -97,7 +103,7 @@ class Aligner {
   const std::vector<CollectiveTime>& collectives_;
   std::vector<Ns> moves_;
   std::vector<Ns> replicaMoves_;                                  ///< beside `moves_`, by clock: those of a group are the same
-  std::vector<char> incomparable_;                                ///< by group: nothing says how its clocks stand to those of the first
+  std::vector<ReplicaClock> shownBy_;                             ///< by group
   std::vector<std::size_t> group_;                                ///< by clock: those whose ranks exchange messages
   std::map<std::pair<std::size_t, std::size_t>, Bounds> bounds_;  ///< by clocks, the lower first
   std::vector<Contradiction> contradicted_;
@@ -224,9 +230,8 @@ std::optional<Ns> replicaMove(const Turns& reference, const Turns& own) {
   return below ? std::max<Ns>(0, bounds.least) : above ? std::min<Ns>(0, bounds.most) : 0;
 }
 
-/// How far a group is moved such that each collective with the first group is at one time; nothing where they do none together. Where
-/// drifting clocks let no move do that for all, the middle of what they say.
-std::optional<Ns> Aligner::moveByCollectives(std::size_t group) const {
+/// By group: moves for which each collective with the first group is at one time; `kNone` apart where they do none together.
+std::vector<Bounds> Aligner::boundsByCollectives(std::size_t groups) const {
   std::map<std::size_t, std::pair<Ns, Ns>> reference;  // by collective: the last start, the first end
   for (const CollectiveTime& time : collectives_) {
     if (group_[time.clock] != 0) continue;
@@ -235,22 +240,22 @@ std::optional<Ns> Aligner::moveByCollectives(std::size_t group) const {
     start = std::max(start, time.start + moves_[time.clock]);
     end = std::min(end, time.end + moves_[time.clock]);
   }
-  Ns least = -kNone, most = kNone;
+  std::vector<Bounds> bounds(groups);
   for (const CollectiveTime& time : collectives_) {
-    const auto at = group_[time.clock] == group ? reference.find(time.collective) : reference.end();
-    if (at == reference.end()) continue;
-    least = std::max(least, at->second.first - (time.end + moves_[time.clock]));
-    most = std::min(most, at->second.second - (time.start + moves_[time.clock]));
+    const auto at = reference.find(time.collective);
+    if (group_[time.clock] == 0 || at == reference.end()) continue;
+    Bounds& of = bounds[group_[time.clock]];
+    of.least = std::max(of.least, at->second.first - (time.end + moves_[time.clock]));
+    of.most = std::min(of.most, at->second.second - (time.start + moves_[time.clock]));
   }
-  if (least == -kNone) return std::nullopt;
-  return least <= 0 && most >= 0 ? Ns{0} : least / 2 + most / 2;
+  return bounds;
 }
 
 void Aligner::joinReplicas() {
   if (std::ranges::all_of(timed_.actions, [](const auto& action) { return action.first.forward; })) return;  // nothing is summed
   if (timed_.accumulates) return;
   std::vector<Turns> turns(1 + *std::ranges::max_element(group_));
-  incomparable_.assign(turns.size(), 0);
+  shownBy_.assign(turns.size(), ReplicaClock::Steps);
   for (const auto& [key, times] : timed_.actions) {
     if (key.occurrence < 0) continue;
     Turn& turn = turns[group_[times.clock]][{key.stage, key.occurrence}];
@@ -259,17 +264,23 @@ void Aligner::joinReplicas() {
     turn.last = std::max(turn.last, times.end + move);
   }
   std::vector<Ns> moves{0};
+  const std::vector<Bounds> shared = boundsByCollectives(turns.size());
   for (std::size_t g = 1; g < turns.size(); ++g) {
-    std::optional<Ns> move = moveByCollectives(g);
-    if (!move) move = replicaMove(turns.front(), turns[g]);
-    incomparable_[g] = move ? 0 : 1;
+    const auto& [least, most] = std::pair(shared[g].least, shared[g].most);
+    if (least != -kNone) {
+      shownBy_[g] = least <= most ? ReplicaClock::Collectives : ReplicaClock::Drift;
+      moves.push_back(least <= 0 && most >= 0 ? Ns{0} : least / 2 + most / 2);
+      continue;
+    }
+    const std::optional<Ns> move = replicaMove(turns.front(), turns[g]);
+    if (!move) shownBy_[g] = ReplicaClock::Nothing;
     moves.push_back(move.value_or(0));
   }
   for (std::size_t c = 0; c < group_.size(); ++c) replicaMoves_[c] = moves[group_[c]];
 }
 
 void Aligner::sayReplicas(std::vector<std::string>& notes) const {
-  if (std::ranges::count(incomparable_, 1) > 0)
+  if (std::ranges::count(shownBy_, ReplicaClock::Nothing) > 0)
     notes.emplace_back(
         "Nothing shows whether the clocks of all replicas agree: their times are as recorded; record at least two steps of each.");
   std::map<std::size_t, std::vector<std::string>> files;  // by group
@@ -280,12 +291,13 @@ void Aligner::sayReplicas(std::vector<std::string>& notes) const {
     moves[group_[c]] = replicaMoves_[c];
   }
   for (const auto& [group, names] : files) {
-    notes.push_back(fmt::format("The clock{} of {}{} disagree{} with those of the first replica: the times were moved by {} so that {}.",
-                                names.size() == 1 ? "" : "s", names.front(),
-                                names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1), names.size() == 1 ? "s" : "",
-                                formatDuration(moves.at(group)),
-                                moveByCollectives(group) ? "none ends a collective before all have started it"
-                                                         : "no replica begins a step before the others have ended the one before"));
+    notes.push_back(
+        fmt::format("The clock{} of {}{} disagree{} with those of the first replica: the times were moved by {} so that {}{}.",
+                    names.size() == 1 ? "" : "s", names.front(), names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1),
+                    names.size() == 1 ? "s" : "", formatDuration(moves.at(group)),
+                    shownBy_[group] == ReplicaClock::Steps ? "no replica begins a step before the others have ended the one before"
+                                                           : "none ends a collective before all have started it",
+                    shownBy_[group] == ReplicaClock::Drift ? kDrifts : ""));
   }
 }
 
@@ -351,7 +363,7 @@ std::vector<Ns> Aligner::align(std::vector<std::string>& notes) {
     notes.push_back(fmt::format(
         "The clock of {} disagrees with its neighbour's: its times were moved by {} so that no action starts before its input exists{}.",
         file, formatDuration(moves_[c]),
-        contradicted_[c] == Contradiction::Drift   ? ", as far as one shift can do that (its clock drifts)"
+        contradicted_[c] == Contradiction::Drift   ? kDrifts
         : contradicted_[c] == Contradiction::Steps ? ", but no shift does that: steps are matched wrongly, as where a rank lacks one; mark "
                                                      "steps, or import those before and after apart"
                                                    : ""));

@@ -216,6 +216,25 @@ TEST(ReplayJob, OperationsBesideTheRowDelayOnlyThoseAfterThem) {
                              {"params-all-gather", Ns{1110}}, {"grads-reduce-scatter", Ns{100}}, {"optimizer-clip-main-grad", Ns{10}}}));
 }
 
+TEST(ReplayJob, HoldsAMessageForASumOnlyWhereItsReceiverWaitedForIt) {
+  // Rank 1 sums from 400, where its backward ends, to 450. Rank 0's backward of 200 starts at once, as where a device sums beside, or then.
+  for (const bool held : {false, true}) {
+    SCOPED_TRACE(held);
+    MeasuredStep step{"step 0", pipeline("gpipe", 1, {100, 100}, {200, 200}), {}};
+    if (held) delay(step.trace, Rank(0), 400, 50);
+    step.trace.spans.push_back({Rank(1), SpanKind::ReduceGrad, Stage(-1), Microbatch(-1), Rank(1), 0, 400, 450});
+    MeasuredJob measured{.name = "made"};
+    measured.steps = {step};
+    const Job job = jobOf(measured);
+    ASSERT_EQ(job.operations.size(), 1U);
+    EXPECT_EQ(job.operations[0].holdsMessage, held);
+    const JobShape shape(job);
+    JobReplay replay;
+    replayJob(shape, job, ownTimes(shape, job, 0, typicalTimes(shape, job), {}), replay);
+    EXPECT_EQ(replay.makespan, held ? Ns{650} : Ns{600});
+  }
+}
+
 TEST(ReplayJob, ThePathOfAUsualStepAddsUpToIt) {
   const Trace trace = pipeline("1f1b", 8, {1000, 1100, 900, 1500}, {2000, 2100, 1900, 2500}, 40);
   const Job job = jobOf(jobOfSteps({trace, trace, trace}));

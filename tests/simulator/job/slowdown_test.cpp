@@ -28,6 +28,16 @@ TEST(Slowdown, IsOneWhereAllStagesTakeEquallyLong) {
             "No straggler: with all operations of a kind equally long the step would take as long.");
 }
 
+// With a last stage half a percent slower the step is 2 × 3000 + 8 × 3015, and 10 × 3005 where all are alike: 0.2 % longer.
+TEST(Slowdown, SaysThatASmallOneIsSmall) {
+  const Trace trace = pipeline("1f1b", kMicrobatches, {1000, 1000, 1005}, {2000, 2000, 2010});
+  const Job job = jobOf(jobOfSteps({trace, trace}));
+  const JobExplanation explained = explainJob(JobShape(job), job);
+  EXPECT_NEAR(explained.slowdowns.slowdown, 30120.0 / 30050, 1e-4);
+  EXPECT_EQ(stragglerText(explained),
+            "No straggler: with all operations of a kind equally long the step would be less than 1.0 % shorter.");
+}
+
 // Forwards of 1 and 2 and backwards of 2 and 1: both stages take 3. With equal ones, and as it is, the step is 3 of filling and draining
 // and 8 × 3; with the forwards as they are and backwards of 1.5 it is 1 + 1.5 and 8 × 3.5.
 TEST(Slowdown, SaysWhichKindsMakeUpForEachOther) {
