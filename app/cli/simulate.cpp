@@ -251,7 +251,7 @@ int runSimulate(const SimulateOptions& options) {
   RuntimePrediction runtime;
   if (options.runtime) {
     const RuntimeChoice choice = choiceOf(options, subject.schedule);
-    if (job) subject.uncertainty = uncertaintyOf(*job, subject.schedule, choice);
+    if (job && options.subject.slow.empty()) subject.uncertainty = uncertaintyOf(*job, subject.schedule, choice);
     runtime = predictRuntime(subject, choice, options.why, jitter);
   } else {
     runtime.of = predictSubject(subject, sending, options.why, jitter);

@@ -10,7 +10,9 @@
 #include "engine/planning/plan_model.h"
 #include "schedules/error.h"
 #include "schedules/lower.h"
+#include "simulator/costs/layer_chain.h"
 #include "simulator/costs/layer_table.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/partition/split.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/planner.h"
@@ -37,7 +39,7 @@ Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
   subject.schedule = isLowered(schedule) ? std::move(schedule) : planRows(schedule, 1);
   subject.costs = price(request, graph, profile, subject.schedule).costs;
   addOptimizerState(subject.costs, stateCopies(request.optimizer), 1);
-  subject.work.samples = profile.microbatch * subject.schedule.microbatches;
+  if (!isOfJob(tableOf(graph))) subject.work.samples = profile.microbatch * subject.schedule.microbatches;
   subject.costSource = fmt::format("{}, costs {}", graph.name, sourceOf(profile));
   const std::vector<std::string> names = splitNames(splitPoints(graph, bindBatch(graph, profile.microbatch)), request.begins);
   if (!names.empty()) subject.costSource += fmt::format("; stages begin at {}", fmt::join(names, ", "));

@@ -1,5 +1,8 @@
 #include "engine/planning/step_work.h"
 
+#include <algorithm>
+#include <string>
+
 #include "backends/resources/file_kind.h"
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
@@ -36,7 +39,8 @@ StepWork workOf(const Plan& plan) {
     requireFits(plan, graph);
     return workOf(plan, graph);
   } catch (const Error&) {  // nothing else of the plan needs the model
-    return withTokens(plan, 0);
+    const bool isTraced = std::ranges::all_of(plan.modelFiles, [](const std::string& file) { return file.ends_with(".pt2"); });
+    return isTraced ? withTokens(plan, 0) : StepWork{.devices = worldSize(plan)};  // what is gone may have been a job
   }
 }
 

@@ -232,11 +232,14 @@ UnknownOfJob unknownOf(const Plan& plan, bool isOfJob) {
   return {isOfJob && plan.microbatchSize == 1, isOfJob && (!plan.optimizer || isUsual(*plan.optimizer))};
 }
 
-std::string unknownText(const Plan& plan, UnknownOfJob unknown, std::string_view microbatch, std::string_view batch) {
+std::string unknownText(const Plan& plan, UnknownOfJob unknown, std::string_view microbatch, std::string_view local,
+                        std::string_view batch) {
   std::string text;
-  if (unknown.samples)
-    text = fmt::format("The job's traces do not say how many samples a microbatch has: give {}, and {} {} times as large.", microbatch,
-                       batch, std::int64_t{plan.schedule.microbatches} * plan.replicas);
+  if (unknown.samples) {
+    const std::string ofReplica = local.empty() ? "" : fmt::format("{} {} times as large, ", local, plan.schedule.microbatches);
+    text = fmt::format("The job's traces do not say how many samples a microbatch has: give {}, {}and {} {} times as large.", microbatch,
+                       ofReplica, batch, std::int64_t{plan.schedule.microbatches} * plan.replicas);
+  }
   if (unknown.optimizer)
     text += fmt::format("{}The traces do not say which optimizer it is, which is left to you.", text.empty() ? "" : " ");
   return text;

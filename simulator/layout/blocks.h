@@ -72,8 +72,10 @@ struct UnknownOfJob {
   bool samples = false, optimizer = false;
 };
 [[nodiscard]] UnknownOfJob unknownOf(const Plan& plan, bool isOfJob);
-/// A sentence about it for the export to a program with these names for the sizes of a microbatch and of a step's batch.
-[[nodiscard]] std::string unknownText(const Plan& plan, UnknownOfJob unknown, std::string_view microbatch, std::string_view batch);
+/// A sentence about it for the export to a program with these names for the sizes of a microbatch, of a replica's batch (empty: it has
+/// none) and of a step's batch.
+[[nodiscard]] std::string unknownText(const Plan& plan, UnknownOfJob unknown, std::string_view microbatch, std::string_view local,
+                                      std::string_view batch);
 
 /// Gives the table's layers to the stages of the layout. Stages without layers get one that only passes on what it receives: as many bytes
 /// as the layer before it sends (before the first layer: as that one). Throws UsageError where the table has another number of transformer

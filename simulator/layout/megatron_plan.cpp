@@ -113,7 +113,7 @@ void addFlags(MegatronPlan& megatron, const Plan& plan, const LayoutShape& shape
     add("--bf16");
     add("--fp8-format hybrid");
   }
-  if (std::string text = unknownText(plan, unknown, "--micro-batch-size", "--global-batch-size"); !text.empty())
+  if (std::string text = unknownText(plan, unknown, "--micro-batch-size", "", "--global-batch-size"); !text.empty())
     megatron.notes.push_back(std::move(text));
   if (plan.optimizer && !unknown.optimizer) {
     const OptimizerSpec& update = plan.optimizer->update;

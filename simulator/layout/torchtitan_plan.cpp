@@ -175,7 +175,9 @@ std::string placementName(const Plan& plan) {
 
 /// What other versions call these settings. `length`: tokens of a sample; 0: not known.
 std::string commentOf(const Plan& plan, std::int64_t length, UnknownOfJob unknown) {
-  const auto tokens = [&](std::int64_t samples) { return length > 0 && !unknown.samples ? fmt::format("={}", samples * length) : std::string(); };
+  const auto tokens = [&](std::int64_t samples) {
+    return length > 0 && !unknown.samples ? fmt::format("={}", samples * length) : std::string();
+  };
   return fmt::format(
       "# Names of torchtitan 0.3. In 0.2 the head is \"output\" instead of \"lm_head\". After 0.3 sizes are in tokens:\n"
       "# num_pp_microbatches={} instead of pipeline_parallel_microbatch_size, num_tokens_per_microbatch_per_dp_rank{} instead of\n"
@@ -192,7 +194,8 @@ void addNotes(TorchtitanPlan& result, const Plan& plan, UnknownOfJob unknown) {
     result.notes.emplace_back("The plan computes in float16, which torchtitan's mixed_precision_param does not have.");
   if (plan.profile.computing.precision == DType::Float8)
     result.notes.emplace_back("The plan computes matrix products in float8: turn on torchtitan's float8 conversion of linear layers, too.");
-  if (std::string text = unknownText(plan, unknown, "pipeline_parallel_microbatch_size", "global_batch_size"); !text.empty())
+  if (std::string text = unknownText(plan, unknown, "pipeline_parallel_microbatch_size", "local_batch_size", "global_batch_size");
+      !text.empty())
     result.notes.push_back(std::move(text));
   if (plan.optimizer && !unknown.optimizer)
     result.notes.push_back(fmt::format("The plan updates with {}{}; these lines leave the optimizer to torchtitan's own settings.",
