@@ -35,8 +35,8 @@ struct Verification {
 
 /// Compares one step of this rank's stages, value by value, with the same step on one rank, which it computes first (float32: gradients and
 /// boundary values within 1e-5 relative and 4e-5 absolute, the loss within 1.3e-6 and 1e-5: torch.testing's tolerances; on a GPU 1e-4 and
-/// 1e-5 relative, as kernels there add in varying order; in 16 bits also by the last place of a tensor's largest number, times the root
-/// of the number of microbatches).
+/// 1e-5 relative, as kernels there add in varying order; gradients in 16 bits also by the last place of a tensor's largest number, times
+/// the root of the number of microbatches).
 class Verifier {
  public:
   /// Computes the step `step` of the whole model in this process, with the options of this rank's stages.
@@ -50,7 +50,7 @@ class Verifier {
   [[nodiscard]] const Verification& result() const { return result_; }
 
  private:
-  void compare(const std::string& what, DType dtype, const std::vector<double>& actual, const std::vector<double>& expected,
+  void compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double rounding,
                double& largest, int position);
   void note(const std::string& what, double difference, double allowed, int position);
   void noteNan(const std::string& what, int position);
