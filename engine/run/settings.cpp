@@ -13,6 +13,7 @@
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_count.h"
+#include "simulator/model/state_changes.h"
 #include "simulator/plan/possible.h"
 #include "simulator/text/counted.h"
 
@@ -184,7 +185,8 @@ std::string decayNote(const RunSettings& o, const Plan& plan, const ModelGraph& 
 
 void refuseForModel(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
   if (!o.request.evaluates) {
-    if (const auto no = obstacleToCopies(graph, plan.schedule.placement, plan.replicas)) refuse(*no);
+    const StateTensor* changed = plan.replicas > 1 ? parameterChangedByInputs(graph) : nullptr;
+    if (const auto no = obstacleToCopies(graph, plan.schedule.placement, changed)) refuse(*no);
   }
   if (!o.zero1 || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
   for (const StateTensor& parameter : graph.parameters) {

@@ -25,13 +25,28 @@ class Changes {
   }
 
   /// `read` is not known yet.
-  std::vector<StateChange> find() {
+  void find() {
     for (const Node& node : graph_.nodes) visit(node);
-    return std::move(found_);
+  }
+
+  std::set<const StateTensor*> states() {
+    find();
+    std::set<const StateTensor*> states;
+    for (const StateChange& change : found_) states.insert(change.state);
+    return states;
+  }
+
+  const StateTensor* parameterByInputs() {
+    find();
+    if (std::ranges::none_of(found_, &StateChange::isParameter)) return nullptr;
+    const std::vector<bool> depends = dependents(graph_.inputs);
+    const auto first = std::ranges::find_if(
+        found_, [&](const StateChange& change) { return change.isParameter && depends[base(change.state->value).index()]; });
+    return first == found_.end() ? nullptr : first->state;
   }
 
   std::vector<StateChange> run() {
-    found_ = find();
+    find();
     for (StateChange& change : found_) change.read = isRead(base(change.state->value));
     return std::move(found_);
   }
@@ -98,12 +113,18 @@ class Changes {
     });
   }
 
+  /// By value: whether it depends on some of these.
+  [[nodiscard]] std::vector<bool> dependents(const std::vector<ValueId>& values) const {
+    std::vector<bool> depends(graph_.values.size(), false);
+    for (const ValueId id : values) depends[id.index()] = true;
+    for (const Node& node : graph_.nodes) follow(node, depends);
+    return depends;
+  }
+
   /// Whether an output depends on this memory. Statistics of norms in training do not enter results, nor does what an operator overwrites
   /// by `out`.
   [[nodiscard]] bool isRead(ValueId memory) const {
-    std::vector<bool> depends(graph_.values.size(), false);
-    depends[memory.index()] = true;
-    for (const Node& node : graph_.nodes) follow(node, depends);
+    const std::vector<bool> depends = dependents({memory});
     return std::ranges::any_of(graph_.outputs, [&](ValueId id) { return depends[base(id).index()]; });
   }
 
@@ -139,10 +160,8 @@ class Changes {
 
 std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written) { return Changes(graph, written).run(); }
 
-std::set<const StateTensor*> changedStates(const ModelGraph& graph) {
-  std::set<const StateTensor*> states;
-  for (const StateChange& change : Changes(graph, {}).find()) states.insert(change.state);
-  return states;
-}
+const StateTensor* parameterChangedByInputs(const ModelGraph& graph) { return Changes(graph, {}).parameterByInputs(); }
+
+std::set<const StateTensor*> changedStates(const ModelGraph& graph) { return Changes(graph, {}).states(); }
 
 }  // namespace pw

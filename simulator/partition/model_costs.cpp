@@ -1,5 +1,8 @@
 #include "simulator/partition/model_costs.h"
 
+#include "simulator/model/graph_facts.h"
+#include "simulator/model/state_changes.h"
+
 namespace pw {
 namespace {
 
@@ -19,7 +22,11 @@ typename Map::mapped_type keptOr(std::mutex& mutex, Map& map, const typename Map
 }  // namespace
 
 ModelCosts::ModelCosts(const ModelGraph& graph, const Profile& profile, std::int64_t microbatch)
-    : graph_(graph), profile_(profile), changes_(changesInPlace(graph)), cutter_(graph, bindBatch(graph, microbatch), &profile) {
+    : graph_(graph),
+      profile_(profile),
+      changes_(changesInPlace(graph)),
+      changedByInputs_(isLayerChain(graph) ? nullptr : parameterChangedByInputs(graph)),
+      cutter_(graph, bindBatch(graph, microbatch), &profile) {
   folds_.try_emplace(&profile, graph, profile);
   for (const RankSpec& rank : profile.topology.ranks) {
     if (rank.own.costs) folds_.try_emplace(rank.own.costs.get(), graph, *rank.own.costs);

@@ -154,9 +154,13 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
   };
   std::set<ValueId> entering;
   for (auto n = range.begin.index(); n < range.end.index() && !changes.empty(); ++n) {
-    Node node = graph.nodes[n];
-    std::erase_if(node.inputs, [&](const NamedArgument& argument) { return isMovedStatistic(graph.nodes[n], argument); });
-    for (const ValueId v : readsOf(node)) {
+    const Node& node = graph.nodes[n];
+    std::vector<ValueId> reads = readsOf(node);
+    for (const NamedArgument& argument : node.inputs) {
+      const auto* id = std::get_if<ValueId>(&argument.value);
+      if (id != nullptr && isMovedStatistic(node, argument)) std::erase(reads, *id);
+    }
+    for (const ValueId v : reads) {
       if (const ValueId base = viewedBase(graph, v); !isInside(base)) entering.insert(base);
     }
   }

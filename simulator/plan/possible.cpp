@@ -35,17 +35,13 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
   return sizes;
 }
 
-std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement, int replicas) {
+std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement, const StateTensor* changedByReplicas) {
   const std::string name = graph.name.empty() ? "The model" : graph.name;
-  if (replicas > 1) {
-    const std::set<const StateTensor*> changed = changedStates(graph);
-    const auto parameter = std::ranges::find_if(graph.parameters, [&](const StateTensor& state) { return changed.contains(&state); });
-    if (parameter != graph.parameters.end())
-      return Impossible{fmt::format(
-          "{} changes the parameter {} in its forward, as nn.Embedding(max_norm=...) does, and each replica would change its own "
-          "copy by the samples that it sees; use one replica, or limit norms after the optimizer's step.",
-          name, parameter->name)};
-  }
+  if (changedByReplicas != nullptr)
+    return Impossible{
+        fmt::format("{} changes the parameter {} in its forward, as nn.Embedding(max_norm=...) does, and each replica would change its own "
+                    "copy by the samples that it sees; use one replica, or limit norms after the optimizer's step.",
+                    name, changedByReplicas->name)};
   if (!placement.bidirectional() || placement.mirrorOfStage == placement.rankOfStage) return std::nullopt;
   const std::vector<StateChange> changes = stateChanges(graph);
   if (changes.empty()) return std::nullopt;
@@ -111,7 +107,8 @@ CostTable pricedCosts(const PlanRequest& request, ModelCosts& model, CompiledRow
 
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
   const ModelGraph& graph = model.graph();
-  if (auto no = obstacleToCopies(graph, compiled.rows().placement, request.replicas)) return *std::move(no);
+  if (auto no = obstacleToCopies(graph, compiled.rows().placement, request.replicas > 1 ? model.changedByInputs() : nullptr))
+    return *std::move(no);
   if (!request.replicaBegins.empty()) return tryPriceReplicas(request, model, compiled);
   const Profile& profile = model.profile();
   const Schedule& rows = compiled.rows();

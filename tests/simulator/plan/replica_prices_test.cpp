@@ -13,6 +13,7 @@
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/layer_chain.h"
+#include "simulator/model/state_changes.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/partition.h"
 #include "simulator/partition/split.h"
@@ -287,10 +288,20 @@ TEST(Price, OfReplicasIsRefusedForModelsThatChangeParameters) {
   g.call("embedding_renorm_", {{"self", alias}, {"indices", tokens}, {"max_norm", 1.0}, {"norm_type", 2.0}}, "shortened");
   const ModelGraph graph = g.done(g.call("embedding", {{"weight", weight}, {"indices", tokens}}, "y"));
   const Placement placement = generate("1f1b", {1, 1, 2}).placement;
-  EXPECT_FALSE(obstacleToCopies(graph, placement, 1));
-  const auto no = obstacleToCopies(graph, placement, 2);
+  EXPECT_FALSE(obstacleToCopies(graph, placement, nullptr));
+  const auto no = obstacleToCopies(graph, placement, parameterChangedByInputs(graph));
   ASSERT_TRUE(no);
   EXPECT_NE(no->why.find("changes the parameter weight in its forward"), std::string::npos) << no->why;
+}
+
+/// As `with torch.no_grad(): self.weight.clamp_(-1, 1)`: copies that are equal stay equal.
+TEST(Price, OfReplicasIsNotRefusedForAParameterThatChangesAlikeEverywhere) {
+  test::GraphBuilder g;
+  const ValueId x = g.input("x"), weight = g.parameter("weight");
+  const ValueId clamped = g.call("clamp_", {{"self", weight}, {"min", -1.0}, {"max", 1.0}}, "clamped");
+  const ModelGraph graph = g.done(g.call("linear", {{"input", x}, {"weight", clamped}}, "y"));
+  EXPECT_EQ(changedStates(graph).size(), 1U);
+  EXPECT_EQ(parameterChangedByInputs(graph), nullptr);
 }
 
 Plan planWithCuts(const ModelGraph& graph) {
