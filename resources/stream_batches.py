@@ -43,10 +43,17 @@ def main(name, first, seed, inputs):
 def end_together():
     """Starts a process that ends the group when this one has ended, also where a rank that was killed takes this one with it: what the
     function started (workers of a DataLoader, decoders) would go on."""
-    watched = os.pidfd_open(os.getpid())
-    if os.fork() > 0:
-        os.close(watched)
+    try:
+        watched = os.pidfd_open(os.getpid())
+    except (AttributeError, OSError):  # before Linux 5.3, or not allowed: then a rank that is killed may leave some
         return
+    parent = os.fork()
+    if parent > 0:
+        os.close(watched)
+        os.waitpid(parent, 0)
+        return
+    if os.fork() > 0:  # so that a function which waits for all its children does not wait for this one
+        os._exit(0)
     for descriptor in (0, 1):  # the rank waits for the end of the pipe
         os.close(descriptor)
     select.select([watched], [], [])

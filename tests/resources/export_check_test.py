@@ -71,6 +71,16 @@ def scaled_in_training():
     return Scaled(4, 4), batch()
 
 
+def helped_in_training():
+    """With a second output in training, as Inception's auxiliary classifier."""
+    class Helped(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            return (y, y * 3) if self.training else y
+
+    return Helped(4, 4), batch()
+
+
 def always_drops():
     class Drops(nn.Linear):
         def forward(self, x):
@@ -332,7 +342,7 @@ class Export(unittest.TestCase):
 
     def test_what_a_model_does_in_eval_alone_is_recorded_and_not_evaluated(self):
         plan = os.path.join(self.folder.name, "plan.json")
-        for name, differs in (("scaled_in_training", True), ("always_drops", True), ("plain", False), ("modes", False)):
+        for name, differs in (("scaled_in_training", True), ("helped_in_training", False), ("always_drops", True), ("plain", False), ("modes", False)):
             status, _, said = self.export(name)
             self.assertEqual((status, "does in eval() what its trace" in said), (0, differs), said)
             self.assertEqual("eval_differs" in self.record(), differs)
