@@ -144,7 +144,7 @@ QString BubbleBars::textOf(const Part& part) const {
   const IdleByCause& by = ranks_[part.rank.index()].by;
   return tr("<p style='white-space:pre'><b>rank %1, %2: %3</b> (%4 of the makespan)<br>%5<br>Work was ready in %6 of its %7 idle.</p>")
       .arg(part.rank.value)
-      .arg(nameOfCause(part.cause), durationText(by.of(part.cause)), percentText(share(by.of(part.cause), makespan_)),
+      .arg(nameOfCause(part.cause), durationText(by.of(part.cause)), percentText(share(by.of(part.cause), makespan_)).toHtmlEscaped(),
            meaningOf(part.cause), durationText(by.workReady), durationText(by.sum()));
 }
 

@@ -65,10 +65,11 @@ bool Tornado::event(QEvent* event) {
   }
   const Sensitivity& s = report_.all[static_cast<std::size_t>(at)];
   const QString change = percentText(report_.change, 0);
-  QToolTip::showText(help->globalPos(),
-                     tr("<p style='white-space:pre'><b>%1</b><br>%2 less: %3<br>%2 more: %4<br>%5 of the critical path</p>")
-                         .arg(nameOfRow(s), change, durationText(s.faster), durationText(s.slower), percentText(pathShare(report_, s))),
-                     this, QRect(0, at * row(), width(), row()));
+  QToolTip::showText(
+      help->globalPos(),
+      tr("<p style='white-space:pre'><b>%1</b><br>%2 less: %3<br>%2 more: %4<br>%5 of the critical path</p>")
+          .arg(nameOfRow(s), change, durationText(s.faster), durationText(s.slower), percentText(pathShare(report_, s)).toHtmlEscaped()),
+      this, QRect(0, at * row(), width(), row()));
   return true;
 }
 

@@ -313,7 +313,7 @@ bool ClusterDialog::save(const QString& path) {
     refresh();
     return false;
   }
-  kept_ = edited();
+  kept_.form = edited().form;  // the rest is of the plan
   note_ = tr("Wrote %1; `pipewright plan --cluster` reads it.").arg(path);
   refresh();
   return true;

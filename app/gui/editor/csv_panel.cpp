@@ -252,13 +252,13 @@ void CsvPanel::Private::take() {
   Schedule parsed;
   if (const auto wrong = wrongOf(parsed, text->toPlainText().toStdString())) return say(*wrong);
   say({});
-  text->setRevert({});
   const auto editable = editableSchedule(document);
   if (const auto* refusal = std::get_if<std::string>(&editable)) return say({capitalised(QString::fromStdString(*refusal)), {}});
-  if (parsed.rows == std::get<Schedule>(editable).rows) return;
+  if (parsed.rows == std::get<Schedule>(editable).rows) return text->setRevert({});
   try {
     isTaking = true;
     setDrawn(document, CsvPanel::tr("Edit the schedule as text"), std::move(parsed));
+    text->setRevert({});  // else Ctrl+Z takes back what is typed
   } catch (const Error& e) {
     say({QString::fromUtf8(e.what()), {}});
   }
@@ -370,7 +370,7 @@ void CsvPanel::Private::choose() {
   const auto* schedule = std::get_if<Schedule>(&editable);
   const QTextCursor cursor = text->textCursor();
   const auto row = static_cast<std::size_t>(cursor.blockNumber());
-  if (schedule == nullptr || row >= schedule->rows.size()) return;
+  if (cursor.hasSelection() || schedule == nullptr || row >= schedule->rows.size()) return;
   const QString before = cursor.block().text().left(cursor.positionInBlock());
   const auto start = before.lastIndexOf(QLatin1Char(',')) + 1;
   const int part = before.indexOf(QLatin1Char(';'), start) >= 0 ? 1 : 0;

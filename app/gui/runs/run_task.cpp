@@ -160,8 +160,11 @@ void RunTask::run(const RunRequest& request) {
                                          QStringLiteral("--progress"),    QStringLiteral("json"),
                                          QStringLiteral("--json"),        QStringLiteral("--precision"),
                                          precisionWord(request.precision)};
-                       if (request.synthetic) words << QStringLiteral("--synthetic");
-                       for (const std::string& word : optimizerArguments(request.optimizer)) words << QString::fromStdString(word);
+                       if (request.synthetic) {  // a rehearsal updates nothing
+                         words << QStringLiteral("--synthetic");
+                       } else {
+                         for (const std::string& word : optimizerArguments(request.optimizer)) words << QString::fromStdString(word);
+                       }
                        d->look.start();  // first: a program that cannot be started ends at once, and stops it
                        d->start(words);
                      };

@@ -26,6 +26,7 @@ Editing::Editing(HandEdit& hand, const Scene& scene, const ShownTimelines& shown
 /// An edit is of the block that is selected now, however it was: by a key, a search, or in the text of the schedule.
 void Editing::followSelection() {
   hand_.forgetRefusal();
+  if (scene_.selected == std::exchange(followed_, scene_.selected)) return;
   if (!hand_.isOn() || hand_.isDragging() || !scene_.selected) return;
   const auto action = actionOf(*scene_.selected);
   if (action && !hand_.selection().contains(*action)) hand_.select(*action);

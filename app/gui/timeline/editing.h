@@ -55,6 +55,7 @@ class Editing : public QObject {
   const Scene& scene_;
   const ShownTimelines& shown_;
   Selection& selection_;
+  std::optional<SourcedSpan> followed_;  ///< the block that was selected last
   QList<QAction*> actions_;
   EditBar* bar_ = nullptr;
   std::optional<Action> taken_;

@@ -201,9 +201,8 @@ void HandEdit::accept(const QString& what, Schedule schedule) {
 }
 
 void HandEdit::change(const QString& what, const std::function<Edit(const Schedule&)>& make) {
-  if (!on_ || drag_) return;
+  if (!on_ || drag_ || isBlocked()) return;
   if (selection_.empty()) return say(tr("Select an action first; Ctrl and Shift select several."));
-  if (isBlocked()) return;
   try {
     const auto shown = editableSchedule(document_);
     if (const auto* refusal = std::get_if<std::string>(&shown)) return refuse({*refusal, {}});
@@ -221,6 +220,7 @@ void HandEdit::shift(int places) {
 }
 
 void HandEdit::moveStages(int ranks) {
+  if (!on_ || drag_ || isBlocked()) return;  // first, as it may take what is typed, and change what is selected
   if (selection_.empty()) return say(tr("Select an action of the stage first."));
   const Stage stage = selection_.begin()->stage;
   change(tr("Move stage %1").arg(stage.value), [&](const Schedule& s) {
@@ -231,6 +231,7 @@ void HandEdit::moveStages(int ranks) {
 }
 
 void HandEdit::splitOrMerge() {
+  if (!on_ || drag_ || isBlocked()) return;
   const bool splits = std::ranges::any_of(selection_, [](const Action& a) { return a.kind == ActionKind::Backward; });
   const std::set<Action> chosen = selection_;
   change(splits ? tr("Split %1 into I and W").arg(namedAll(chosen)) : tr("Merge I and W into B"), [&](const Schedule& s) -> Edit {
@@ -267,6 +268,7 @@ void HandEdit::pairOrUnpair() {
 }
 
 void HandEdit::addPause() {
+  if (!on_ || drag_ || isBlocked()) return;
   if (selection_.empty()) return say(tr("Select the action before which the rank is to pause."));
   change(tr("Add a pause"), [&](const Schedule& s) { return AddIdle{cellsOf(s, selection_).front(), 1}; });
 }
@@ -284,6 +286,7 @@ void HandEdit::removePauses() {
 }
 
 void HandEdit::swapTwo() {
+  if (!on_ || drag_ || isBlocked()) return;
   if (selection_.size() != 2) return say(tr("Select the two actions that are to change places."));
   change(tr("Swap %1 and %2").arg(actionText(*selection_.begin()), actionText(*selection_.rbegin())), [&](const Schedule& s) {
     const auto cells = cellsOf(s, selection_);

@@ -171,8 +171,9 @@ Note NoteMarks::place() const {
 /// The note of the selected block or time; without a selection the one that was gone to just now, or at the mouse.
 std::optional<std::size_t> NoteMarks::noteHere() const {
   const auto shownNote = [this](const auto& isHere) -> std::optional<std::size_t> {
-    const std::vector<Note>& notes = document_.design().notes;
-    const auto found = std::ranges::find_if(scene_.notes, [&](const NoteFlag& flag) { return isHere(notes[flag.note]); });
+    const NoteFlag* const last = current_ ? flagOf(*current_) : nullptr;  // of several here, the one gone to
+    if (last != nullptr && isHere(*last)) return current_;
+    const auto found = std::ranges::find_if(scene_.notes, isHere);
     return found == scene_.notes.end() ? std::nullopt : std::optional(found->note);
   };
   const auto& at = pointed_ ? pointed_ : mouse_.at();
@@ -180,8 +181,11 @@ std::optional<std::size_t> NoteMarks::noteHere() const {
   if (selection_.isEmpty() && at) return noteAt(place_.geometry(), *at);
   const Note here = place();
   const bool isAtBlock = here.block && here.place == Note::Place::Block;
-  return shownNote([&](const Note& note) {
-    return note.block ? note.block == here.block && note.place == here.place : !isAtBlock && note.time == here.time;
+  return shownNote([&](const NoteFlag& flag) {
+    const Note& note = document_.design().notes[flag.note];
+    if (!note.block) return !isAtBlock && note.time == here.time;
+    const Note::Place shown = flag.bubble ? note.place : Note::Place::Block;  // a bubble that has closed is shown at its block
+    return note.block == here.block && shown == here.place;
   });
 }
 

@@ -316,10 +316,11 @@ void MainWindow::Private::restore(const QString& path) {
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
-  if (!d->maySave()) {
-    event->ignore();
-    return;
+  // Before the document is saved: what is edited in a dialog may still become part of it.
+  for (auto* dialog : findChildren<QDialog*>()) {
+    if (dialog->isVisible() && !dialog->close()) return event->ignore();
   }
+  if (!d->maySave()) return event->ignore();
   d->runs->cancel();
   d->saveLayout();
   d->autosave.stop();  // what is discarded is not kept

@@ -104,11 +104,10 @@ TEST_F(NotesShown, ANoteGoesWhereItsBlockGoes) {
 }
 
 TEST_F(NotesShown, ANoteAtABubbleGoesWhereTheBubbleGoes) {
-  const auto bubble = [this] {  // rank 3 waits for its first forward, then computes to the end of its row
-    return Span{.start = Ns(0), .end = spanOf(timeline(), at(3, SpanKind::Forward, 3, 0).span).start};
-  };
+  // Rank 3 waits for its first forward, then computes to the end of its row.
+  const Ns first = spanOf(timeline(), at(3, SpanKind::Forward, 3, 0).span).start;
   const auto last = [this] { return spanOf(timeline(), at(3, SpanKind::Backward, 3, 7).span).end; };
-  click({xOf(bubble().end / 2), yOf(3)});
+  click({xOf(first / 2), yOf(3)});
   key(Qt::Key_N);
   write(QStringLiteral("start"));
   click({xOf((last() + timeline().end) / 2), yOf(3)});
