@@ -34,16 +34,19 @@ std::string refusalOf(const auto& work) {
 TEST(PlanToRun, SettlesWhatIsNotGivenByHowThePlanWasProfiled) {
   const Folder folder;
   RunRequest request = requestIn(folder);
-  request.optimizer = OptimizerSpec::Kind::Adam;
-  request.betas = {0.8, 0.9};
   const auto [plan, settings] = planToRun(request);
   EXPECT_EQ(plan.schedule, test::planOfTwoStages().schedule);
   EXPECT_EQ(settings.transport, defaultTransport(false));
   EXPECT_FALSE(settings.computing.onGpu);
   EXPECT_EQ(settings.threads, plan.profile.threads);
-  EXPECT_EQ(settings.update.kind, OptimizerSpec::Kind::Adam);
-  EXPECT_EQ(settings.update.beta1, 0.8);
-  EXPECT_EQ(settings.update.beta2, 0.9);
+  request.optimizer = OptimizerSpec::Kind::Adam;
+  request.betas = {0.8, 0.9};
+  EXPECT_NE(refusalOf([&] { static_cast<void>(planToRun(request)); }).find("--synthetic updates no parameters"), std::string::npos);
+  request.synthetic = false;
+  const RunSettings trained = settle(request, plan);
+  EXPECT_EQ(trained.update.kind, OptimizerSpec::Kind::Adam);
+  EXPECT_EQ(trained.update.beta1, 0.8);
+  EXPECT_EQ(trained.update.beta2, 0.9);
 }
 
 TEST(Settle, TakesThePlansOptimizerAndWhatIsGivenInItsPlace) {

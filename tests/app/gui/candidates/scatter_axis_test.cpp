@@ -34,8 +34,8 @@ TEST(ScatterAxis, CoversItsValuesWithTicksAtRoundOnes) {
         const double range = axis.to() - axis.from();
         while (bytes && range / unit >= 1024) unit *= 1024;
         if (!bytes && range >= 120e9) unit = range >= 7200e9 ? 3600e9 : 60e9;
-        if (ticks.size() == 2) {  // may be several distances apart: both are multiples of a power of ten
-          const double power = std::pow(10.0, std::floor(std::log10((ticks[1] - ticks[0]) / unit) + 1e-6)) * unit;
+        if (ticks.size() == 2) {  // may be several distances apart: both have two digits at most
+          const double power = std::pow(10.0, std::floor(std::log10((ticks[1] - ticks[0]) / unit) + 1e-6) - 1) * unit;
           for (const double tick : ticks) EXPECT_NEAR(std::remainder(tick, power), 0, power * 1e-3) << tick << " in steps of " << power;
           continue;
         }
