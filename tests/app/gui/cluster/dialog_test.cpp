@@ -426,5 +426,14 @@ TEST_F(ClusterEditor, ClosesWithoutAQuestionWhereNothingIsLost) {
   EXPECT_FALSE(dialog->isVisible());
 }
 
+TEST_F(ClusterEditor, AsksForThePrecisionThatAFileDoesNotHave) {
+  dialog->startFrom("a100-nvlink");
+  ASSERT_TRUE(dialog->apply());
+  named<QComboBox>("Precision of the plan").setFocus();
+  QTest::keyClick(&named<QComboBox>("Precision of the plan"), Qt::Key_Down);
+  ASSERT_TRUE(dialog->save(folder.filePath("mine.json")));
+  EXPECT_NE(answered(QMessageBox::Discard, [this] { button("C&lose").click(); }), "");
+}
+
 }  // namespace
 }  // namespace pw::gui

@@ -75,6 +75,16 @@ TEST_F(RunTaskTest, ARunIsCalledWithItsPlanAndSettingsAndNamesItsNumberInTheStor
   EXPECT_EQ(wordAfter("--progress"), "json");
 }
 
+TEST_F(RunTaskTest, ARehearsalIsCalledWithoutTheOptimizerThatItDoesNotUse) {
+  useScript("echo '{\"run_id\": 7}'\n");
+  request.synthetic = true;
+  request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+  task.run(request);
+  EXPECT_TRUE(ended(runs)[0].toBool());
+  EXPECT_TRUE(words().contains("--synthetic"));
+  EXPECT_FALSE(words().contains("--optimizer"));
+}
+
 TEST_F(RunTaskTest, ThePlanThatTheChildReadsIsTheOneRequestedAndItsFolderIsRemovedWithTheTask) {
   const QString copy = folder.filePath("copy.json");
   useScript("cp \"$2\" " + quoted("copy.json") + "\necho '{}'\n");
