@@ -172,7 +172,7 @@ void Reader::readOperations() {
     if (after.size() != job_.schedule.rows.size()) after.fail(fmt::format("has {} numbers, not one for each rank", after.size()));
     for (std::size_t r = 0; r < after.size(); ++r)
       operation.after.push_back(after[r].within<std::int32_t>(-1, static_cast<std::int64_t>(job_.schedule.rows[r].size())));
-    if (operation.blocks && !one.has("holds_row")) {
+    if (operation.blocks && !(one.has("holds_row") && one["holds_row"].as<bool>())) {
       for (std::int32_t& of : operation.after) of = std::min(of, 0);
     }
     job_.operations.push_back(std::move(operation));
@@ -248,7 +248,7 @@ std::string toJson(const Job& job) {
   std::vector<Json> operations, steps;
   for (const JobOperation& o : job.operations) {
     operations.push_back(Json{{"name", o.name}, {"group", nameOf(o.group)}, {"after", o.after}, {"blocks", o.blocks}});
-    if (o.blocks && std::ranges::max(o.after) > 0) operations.back()["holds_row"] = true;
+    if (o.blocks && std::ranges::any_of(o.after, [](std::int32_t after) { return after > 0; })) operations.back()["holds_row"] = true;
     if (o.holdsMessage) operations.back()["holds_message"] = true;
   }
   for (const JobStep& step : job.steps) steps.push_back(stepJson(step));

@@ -54,6 +54,19 @@ TEST(JobJson, RoundTrips) {
   EXPECT_EQ(toJson(parseJob(text, "job.json")), text);
 }
 
+/// Files of before it was known that rows hold for operations meant that those which block come before all rows.
+TEST(JobJson, ARowHoldsWithinOnlyWhereTheFileSaysSo) {
+  Job made = job();
+  JobOperation& operation = made.operations[0];
+  operation.blocks = operation.holdsMessage = true;
+  operation.after = {1, 0};
+  const std::string text = toJson(made);
+  EXPECT_EQ(parseJob(text, "job.json"), made);
+  nlohmann::ordered_json older = nlohmann::ordered_json::parse(text);
+  ASSERT_EQ(older["operations"][0].erase("holds_row"), 1U);
+  EXPECT_EQ(parseJob(older.dump(), "job.json").operations[0].after, (std::vector<std::int32_t>{0, 0}));
+}
+
 TEST(JobJson, SaysWhereItsTimesComeFrom) {
   for (const TimesOf times : {TimesOf::Measured, TimesOf::Rehearsed, TimesOf::Predicted}) {
     Job made = job();
