@@ -125,6 +125,23 @@ TEST(BestLayout, IsTheOneThatBruteForceFinds) {
   }
 }
 
+/// Expects of all layouts of three layers on four stages the times that these links have.
+void expectTimesOfAll(TimedLayouts& layouts, const LayerTable& table, const LayoutShape& shape, const Topology& links, int replicas) {
+  int timed = 0;
+  const std::vector<std::size_t>& places = layouts.places();
+  for (const std::size_t a : places) {
+    for (const std::size_t b : places) {
+      for (const std::size_t c : places) {
+        if (a > b || b > c) continue;
+        const Layout layout = layouts.layoutOf({a, b, c});
+        ++timed;
+        EXPECT_EQ(layouts.times({a, b, c}).step, stepOf(table, layout, shape, links, replicas)) << toString(layout);
+      }
+    }
+  }
+  EXPECT_EQ(timed, 20);  // of four places three, with repetition
+}
+
 // Three layers on four stages, two replicas: whichever stage is empty has no gradients to sum, and its reduction takes no time.
 TEST(TimedLayouts, CompileOnceWhicheverStagesAreEmpty) {
   LayerTable table{"few", 1, 0, 0, {}};
@@ -141,20 +158,7 @@ TEST(TimedLayouts, CompileOnceWhicheverStagesAreEmpty) {
   Profile costs;
   costs.topology = links;
   TimedLayouts layouts(table, costs, shape, like);
-  int timed = 0;
-  const std::vector<std::size_t>& places = layouts.places();
-  for (const std::size_t a : places) {
-    for (const std::size_t b : places) {
-      for (const std::size_t c : places) {
-        if (a > b || b > c) continue;
-        const std::vector<std::size_t> begins{a, b, c};
-        ++timed;
-        EXPECT_EQ(layouts.times(begins).step, stepOf(table, layouts.layoutOf(begins), shape, links, like.replicas))
-            << toString(layouts.layoutOf(begins));
-      }
-    }
-  }
-  EXPECT_EQ(timed, 20);  // of four places three, with repetition
+  expectTimesOfAll(layouts, table, shape, links, like.replicas);
   EXPECT_EQ(layouts.compilations(), 2);
 }
 
@@ -172,16 +176,7 @@ TEST(TimedLayouts, TakeRanksWithCostsOfTheirOwnAsFastAsTheseAre) {
   costs.topology.ranks[1].own = {"slow.json", std::make_shared<const Profile>(slow)};
   const LayoutShape shape{2, 2, 4};
   TimedLayouts layouts(table, costs, shape, {});
-  const std::vector<std::size_t>& places = layouts.places();
-  for (const std::size_t a : places) {
-    for (const std::size_t b : places) {
-      for (const std::size_t c : places) {
-        if (a > b || b > c) continue;
-        const std::vector<std::size_t> begins{a, b, c};
-        EXPECT_EQ(layouts.times(begins).step, stepOf(table, layouts.layoutOf(begins), shape, slower)) << toString(layouts.layoutOf(begins));
-      }
-    }
-  }
+  expectTimesOfAll(layouts, table, shape, slower, 1);
 }
 
 // 64 equal layers on 8 ranks, two chunks each: four in every stage take M V (f + b) and a bubble of (R − 1) (f + b); all ranks together
