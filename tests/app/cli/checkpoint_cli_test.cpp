@@ -28,8 +28,8 @@ Outcome run(const std::string& plan, const Words& more) {
   return finish(words);
 }
 
-/// Of each step of a training with AdamW.
-Json lossesOf(const std::string& plan, const Words& more) {
+/// Of each step.
+Json lossesOfAdamW(const std::string& plan, const Words& more) {
   Words words{"--optimizer", "adamw", "--lr", "3e-3", "--json"};
   words.insert(words.end(), more.begin(), more.end());
   const Outcome outcome = run(plan, words);
@@ -84,7 +84,7 @@ TEST(SafetensorsCheckpoint, IsResumedAsIfTheTrainingHadGoneOn) {
   const Folder folder;
   const std::string saved = folder.file("model.safetensors"),
                     plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
-  const auto losses = [&](const Words& more) { return lossesOf(plan, more); };
+  const auto losses = [&](const Words& more) { return lossesOfAdamW(plan, more); };
   const Json whole = losses({"--steps", "3"});
   EXPECT_EQ(losses({"--steps", "2", "--save", saved}).at(1), whole.at(1));
   EXPECT_EQ(losses({"--steps", "1", "--resume", saved}).at(0), whole.at(2)) << "bit for bit";
@@ -97,7 +97,7 @@ TEST(SafetensorsCheckpoint, IsResumedAsIfTheTrainingHadGoneOn) {
 TEST(SeedOfACheckpoint, IsThatOfTheResumedTraining) {
   const Folder folder;
   const std::string saved = folder.file("model.pt"), plan = planned(folder, {"hf_gpt2"}, {"--ranks", "1", "--microbatches", "2"});
-  const auto losses = [&](const Words& more) { return lossesOf(plan, more); };
+  const auto losses = [&](const Words& more) { return lossesOfAdamW(plan, more); };
   const std::string seed = "9223372036854775807";  // more bits than a double has
   const Json whole = losses({"--steps", "3", "--seed", seed});
   EXPECT_NE(whole, losses({"--steps", "3"}));
