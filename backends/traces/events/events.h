@@ -65,6 +65,7 @@ struct FileEvents {
   std::vector<PostedTransfer> receives, sends;
   std::vector<RankGroup> groups;  ///< those with this rank
   bool exactStarts = false;       ///< actions start when they compute, not when they begin to wait for their input
+  bool hostTimes = false;         ///< times are the program's, which only starts what a device computes: the device's are incomplete
   bool chunks = false;            ///< the schedule gives several stages to a rank
   bool timeless = false;          ///< the file holds durations and an order: starts are how long a rank had worked before
   bool severalRanks = false;      ///< each of its processes is a rank

@@ -61,7 +61,7 @@ void readChromeArguments(json::value value, Event& event) {
   }
 }
 
-bool isLaunch(std::string_view category) { return category == "cuda_runtime" || category == "cuda_driver"; }
+bool isLaunch(std::string_view category) { return category == "cuda_runtime" || category == "cuda_driver" || category == "xpu_runtime"; }
 
 /// Whether a span is one of this program's own messages and reductions.
 bool isOwnCategory(std::string_view category) {
@@ -215,9 +215,10 @@ void ChromeReader::takeOther(const Event& event) {
   if (!isOperator && !isKernel && !launches && !isHostCollective(event.name)) return;
   const auto start = nanoseconds(event.start), duration = nanoseconds(event.duration);
   if (!start || !duration || *duration < 0 || *duration > kLongestDuration) return;
-  if (isKernel) return devices_.addKernel(event.name, event.correlation, event.stream, *start, *start + *duration);
-  if (launches) return devices_.addLaunch(event.correlation, *start);
+  if (isKernel)
+    return devices_.addKernel(event.name, trackNumber(event.process), event.correlation, event.stream, *start, *start + *duration);
   const std::int64_t process = trackNumber(event.process);
+  if (launches) return devices_.addLaunch(process, event.correlation, *start);
   if (isOperator)
     waits_.addOperator(process, trackNumber(event.thread), *start, *start + *duration);
   else
@@ -356,6 +357,7 @@ void ChromeReader::nameTracks() {
       }
     }
   }
+  for (const auto& [text, number] : texts_) processNames_[number].insert(0, text + " ");  // a merged file's `rank 1: 4711`, beside `python`
   for (EventTrack& track : file_.tracks) {
     if (const auto name = processNames_.find(track.process); name != processNames_.end()) track.processName = name->second;
     if (const auto name = threadNames_.find({track.process, track.thread}); name != threadNames_.end()) track.threadName = name->second;
@@ -377,6 +379,18 @@ void ChromeReader::finish() {
   if (const auto info = members.find("distributedInfo"); info != members.end()) {
     readDistributedInfo(info->second, file_);
   }
+}
+
+/// Several processes that act are as many ranks: `distributedInfo` is that of one of the files that this one was merged from.
+void tellRanksApart(FileEvents& file) {
+  std::set<std::int64_t> acting;
+  for (const Span& span : file.spans) {
+    const EventTrack& track = file.tracks[trackOf(span).index()];
+    if (isCompute(span.kind) && !track.own && !track.device) acting.insert(track.process);
+  }
+  if (acting.size() < 2) return;
+  file.severalRanks = true;
+  file.rank.reset();
 }
 
 /// A thread that does its rank's actions holds for the reductions that it does, of whatever stage.
@@ -409,6 +423,7 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
     throw UsageError(
         fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));
   finish();
+  tellRanksApart(file_);
   if (!labelsKernels_) devices_.apply(file_);
   holdForReductions(file_);
   waits_.cut(file_);

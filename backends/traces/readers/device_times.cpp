@@ -1,8 +1,12 @@
 #include "backends/traces/readers/device_times.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
+#include <cstdlib>
+#include <iterator>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "simulator/trace/span_kind.h"
 
@@ -22,59 +26,157 @@ Track deviceOf(FileEvents& file, Track host, std::map<Track, Track>& made) {
 
 /// Steps begin when the first kernel of what they launched does.
 void moveMarks(FileEvents& file, const std::vector<AnnotatedRange>& ranges, std::map<Track, Track>& made) {
-  std::map<Ns, Ns> begins;  // of kernels, by begin of their range
+  std::map<std::pair<std::int64_t, Ns>, Ns> begins;  // of kernels, by process and begin of their range
   for (const AnnotatedRange& range : ranges) {
-    if (range.kernels > 0) begins.emplace(range.start, range.firstKernel);
+    if (range.kernels > 0) begins.emplace(std::pair(range.process, range.start), range.firstKernel);
   }
   for (StepMark& mark : file.marks) {
-    if (file.tracks[mark.track.index()].device) continue;
-    const auto next = begins.lower_bound(mark.start);
-    if (next == begins.end()) continue;
+    const EventTrack& track = file.tracks[mark.track.index()];
+    if (track.device) continue;
+    const auto next = begins.lower_bound({track.process, mark.start});
+    if (next == begins.end() || next->first.first != track.process) continue;
     mark.start = next->second;
     mark.track = deviceOf(file, mark.track, made);
   }
 }
 
+bool isOfProgram(SpanKind kind) { return isCompute(kind) || kind == SpanKind::Optimizer; }
+
+/// Leaves the copies on devices out where they lack a kind of action that the program has.
+void leavePartialCopies(FileEvents& file) {
+  std::set<SpanKind> ofHost, ofDevice;
+  for (const Span& span : file.spans) {
+    if (isCompute(span.kind)) (file.tracks[trackOf(span).index()].device ? ofDevice : ofHost).insert(span.kind);
+  }
+  if (ofDevice.empty() || std::ranges::includes(ofDevice, ofHost)) return;
+  std::erase_if(file.spans, [&](const Span& span) { return file.tracks[trackOf(span).index()].device; });
+  file.hostTimes = true;
+}
+
+/// Whether most of the ranges of each process launched something: else its program computes on CPUs, or its launches are missing.
+bool mostLaunched(const std::vector<AnnotatedRange>& ranges) {
+  std::map<std::int64_t, std::int64_t> launched;  // less those that did not
+  for (const AnnotatedRange& range : ranges) launched[range.process] += range.kernels > 0 ? 1 : -1;
+  return std::ranges::all_of(launched, [](const auto& of) { return of.second >= 0; });
+}
+
 }  // namespace
 
-void DeviceTimes::addLaunch(std::int64_t correlation, Ns time) { launches_.push_back({correlation, time}); }
+void DeviceTimes::addLaunch(std::int64_t process, std::int64_t correlation, Ns time) { launches_.push_back({process, correlation, time}); }
 
-void DeviceTimes::addKernel(std::string_view name, std::int64_t correlation, std::int64_t stream, Ns start, Ns end) {
-  kernels_.push_back({kernelKindOf(name), correlation, stream, start, end});
+void DeviceTimes::addKernel(std::string_view name, std::int64_t device, std::int64_t correlation, std::int64_t stream, Ns start, Ns end) {
+  kernels_.push_back({kernelKindOf(name), device, correlation, stream, start, end});
+}
+
+DeviceTimes::Owners DeviceTimes::ownersIn(const FileEvents& file, const std::map<std::int64_t, Track>& hosts) const {
+  Owners owners;
+  std::map<std::int64_t, std::int64_t> devices;  // their number in order
+  for (const EventTrack& track : file.tracks) {
+    if (track.device) devices.emplace(track.process, 0);
+  }
+  for (const Kernel& kernel : kernels_) devices.emplace(kernel.device, 0);
+  if (hosts.size() == 1) {
+    for (const auto& [device, number] : devices) owners.ofDevices[device] = hosts.begin()->first;
+    owners.ofKernels.assign(kernels_.size(), hosts.begin()->first);
+    return owners;
+  }
+  for (std::int64_t number = 0; auto& [device, of] : devices) of = number++;
+
+  std::unordered_map<std::int64_t, std::vector<const Launch*>> launchesOf;  // by correlation
+  for (const Launch& launch : launches_) {
+    if (hosts.contains(launch.process)) launchesOf[launch.correlation].push_back(&launch);
+  }
+  const auto launchersOf = [&](const Kernel& kernel) {
+    std::vector<std::int64_t> processes;
+    if (const auto of = launchesOf.find(kernel.correlation); of != launchesOf.end()) {
+      for (const Launch* launch : of->second) {
+        if (launch->time <= kernel.start) processes.push_back(launch->process);
+      }
+    }
+    return processes;
+  };
+  using Named = std::tuple<SpanKind, Stage, Microbatch>;
+  std::map<std::int64_t, std::set<Named>> actions;  // by process
+  for (const Span& span : file.spans) {
+    const EventTrack& track = file.tracks[trackOf(span).index()];
+    if (isCompute(span.kind) && !track.device) actions[track.process].insert({span.kind, span.stage, span.microbatch});
+  }
+  using Pair = std::pair<std::int64_t, std::int64_t>;               // device, process
+  std::map<Pair, std::pair<std::int64_t, std::int64_t>> agreement;  // actions, kernels
+  for (const Span& span : file.spans) {
+    const EventTrack& track = file.tracks[trackOf(span).index()];
+    if (!isCompute(span.kind) || !track.device) continue;
+    for (const auto& [process, own] : actions)
+      agreement[{track.process, process}].first += own.contains({span.kind, span.stage, span.microbatch});
+  }
+  for (const Kernel& kernel : kernels_) {
+    for (const std::int64_t process : launchersOf(kernel)) ++agreement[{kernel.device, process}].second;
+  }
+  std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, Pair>> candidates;  // best first
+  for (const auto& [pair, agree] : agreement) {
+    const std::int64_t number = std::distance(hosts.begin(), hosts.find(pair.second));
+    candidates.emplace_back(-agree.first, -agree.second, std::abs(devices.at(pair.first) - number), pair);
+  }
+  std::ranges::sort(candidates);
+  std::set<std::int64_t> taken;
+  for (const auto& [named, launched, distance, pair] : candidates) {
+    if (!owners.ofDevices.contains(pair.first) && taken.insert(pair.second).second) owners.ofDevices.insert(pair);
+  }
+  for (const Kernel& kernel : kernels_) {
+    const std::vector<std::int64_t> processes = launchersOf(kernel);
+    const auto owner = owners.ofDevices.find(kernel.device);
+    const bool isOwners = owner != owners.ofDevices.end() && std::ranges::find(processes, owner->second) != processes.end();
+    owners.ofKernels.push_back(isOwners ? owner->second : processes.size() == 1 ? processes.front() : -1);
+  }
+  return owners;
 }
 
 void DeviceTimes::apply(FileEvents& file) const {
-  if (kernels_.empty()) return;
+  if (!applyKernels(file)) leavePartialCopies(file);
+}
+
+bool DeviceTimes::applyKernels(FileEvents& file) const {
+  if (kernels_.empty()) return false;
   std::vector<AnnotatedRange> ranges;
-  std::vector<std::vector<std::size_t>> spans;     // of each range: two of an overlapped pair
-  std::map<std::pair<Ns, Ns>, std::size_t> pairs;  // ranges of actions, by begin and end
-  std::vector<Span> timed;
+  std::vector<std::vector<std::size_t>> spans;             // of each range: two of an overlapped pair
+  std::map<std::tuple<Track, Ns, Ns>, std::size_t> pairs;  // ranges of actions, by begin and end
+  std::map<std::int64_t, Track> hosts;                     // by process
   for (std::size_t i = 0; i < file.spans.size(); ++i) {
     const Span& span = file.spans[i];
-    const bool isAction = isCompute(span.kind), isOwn = isAction || span.kind == SpanKind::Optimizer;
-    const bool onDevice = file.tracks[trackOf(span).index()].device;
-    if (onDevice && !isOwn) timed.push_back(span);  // messages
-    if (onDevice || !isOwn) continue;
-    if (isAction && span.end > span.start) {
-      const auto [at, isNew] = pairs.try_emplace({span.start, span.end}, ranges.size());
+    const EventTrack& track = file.tracks[trackOf(span).index()];
+    if (track.device || !isOfProgram(span.kind)) continue;
+    // Of threads of a program nothing tells whose launch it is.
+    if (hosts.try_emplace(track.process, trackOf(span)).first->second != trackOf(span)) return false;
+    if (isCompute(span.kind) && span.end > span.start) {
+      const auto [at, isNew] = pairs.try_emplace({trackOf(span), span.start, span.end}, ranges.size());
       if (!isNew) {
         spans[at->second].push_back(i);
         continue;
       }
     }
-    ranges.push_back({.process = 0, .start = span.start, .end = span.end, .kind = isAction ? static_cast<int>(span.kind) : -1});
+    ranges.push_back(
+        {.process = track.process, .start = span.start, .end = span.end, .kind = isCompute(span.kind) ? static_cast<int>(span.kind) : -1});
     spans.push_back({i});
   }
-  // Where ranks share a file, or threads a program, nothing tells whose launch it is.
-  const auto isElsewhere = [&](std::size_t i) { return trackOf(file.spans[i]) != trackOf(file.spans[spans.front().front()]); };
-  if (std::ranges::any_of(spans, [&](const auto& of) { return std::ranges::any_of(of, isElsewhere); })) return;
+  if (ranges.empty()) return false;
+  const Owners owners = ownersIn(file, hosts);
   Launches launches(ranges);
-  for (const Launch& launch : launches_) launches.addLaunch(0, launch.correlation, launch.time);
-  for (const Kernel& kernel : kernels_) launches.addKernel(kernel.kind, 0, kernel.correlation, kernel.start, kernel.end, kernel.stream);
+  for (const Launch& launch : launches_) launches.addLaunch(launch.process, launch.correlation, launch.time);
+  for (std::size_t k = 0; k < kernels_.size(); ++k) {
+    const Kernel& kernel = kernels_[k];
+    launches.addKernel(kernel.kind, owners.ofKernels[k], kernel.correlation, kernel.start, kernel.end, kernel.stream);
+  }
   launches.finish();
-  const auto onDevice = std::ranges::count_if(ranges, [](const AnnotatedRange& range) { return range.kernels > 0; });
-  if (2 * onDevice < std::ssize(ranges) || ranges.empty()) return;  // of a program on CPUs, or without its launches
+  if (!mostLaunched(ranges)) return false;
   std::map<Track, Track> made;
+  std::vector<Span> timed;
+  for (Span span : file.spans) {  // messages, beside the actions of their process
+    const EventTrack& track = file.tracks[trackOf(span).index()];
+    if (!track.device || isOfProgram(span.kind)) continue;
+    const auto owner = owners.ofDevices.find(track.process);
+    if (owner != owners.ofDevices.end()) span.rank = asRank(deviceOf(file, hosts.at(owner->second), made));
+    timed.push_back(span);
+  }
   for (std::size_t r = 0; r < ranges.size(); ++r) {
     const AnnotatedRange& range = ranges[r];
     for (const std::size_t i : spans[r]) {
@@ -100,6 +202,7 @@ void DeviceTimes::apply(FileEvents& file) const {
   moveMarks(file, ranges, made);
   file.spans = std::move(timed);
   file.exactStarts = true;
+  return true;
 }
 
 }  // namespace pw

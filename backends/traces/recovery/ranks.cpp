@@ -239,6 +239,11 @@ RankMap Mapper::map() && {
   }
   if (deviceChosen_)
     notes_.emplace_back("Times are those of the device's kernels; the program's own, which only starts them, were left out.");
+  if (std::ranges::any_of(files_, &FileEvents::hostTimes)) {
+    notes_.emplace_back(
+        "The device's times lack some kinds of actions and cannot be told from the kernels (their launches are missing, or several ranks "
+        "share a program): times are those of the program, which only starts what the device computes.");
+  }
   return std::move(map_);
 }
 

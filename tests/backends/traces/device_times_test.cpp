@@ -26,12 +26,12 @@ TEST(DeviceTimes, AreOfTheKernelsThatARangeLaunchedOnWhateverThread) {
                 span(kStream, SpanKind::Forward, 0, 100, 140), span(kStream, SpanKind::Backward, 0, 198, 200)};
   file.marks = {{kHost, 3, -5}};
   DeviceTimes times;
-  times.addLaunch(1, 5);
-  times.addLaunch(2, 25);
-  times.addLaunch(3, 26);
-  times.addKernel("gemm", 1, 7, 100, 140);
-  times.addKernel("gemm", 2, 7, 150, 180);
-  times.addKernel("gemm", 3, 7, 190, 200);
+  times.addLaunch(10, 1, 5);
+  times.addLaunch(10, 2, 25);
+  times.addLaunch(10, 3, 26);
+  times.addKernel("gemm", 0, 1, 7, 100, 140);
+  times.addKernel("gemm", 0, 2, 7, 150, 180);
+  times.addKernel("gemm", 0, 3, 7, 190, 200);
   times.apply(file);
   ASSERT_EQ(file.spans.size(), 2U);
   EXPECT_TRUE(file.exactStarts);
@@ -48,22 +48,72 @@ TEST(DeviceTimes, LeaveAProgramOnCpusAsItIs) {
                 span(kHost, SpanKind::Forward, 2, 40, 50)};
   const std::vector<Span> before = file.spans;
   DeviceTimes times;
-  times.addLaunch(1, 5);
-  times.addKernel("copy", 1, 7, 100, 140);
+  times.addLaunch(10, 1, 5);
+  times.addKernel("copy", 0, 1, 7, 100, 140);
   times.apply(file);
   EXPECT_EQ(file.spans, before) << "one of three launched something";
 }
 
-TEST(DeviceTimes, LeaveAFileOfSeveralRanksAsItIs) {
+TEST(DeviceTimes, LeaveThreadsOfOneProgramAsTheyAre) {
   FileEvents file = twoTracks();
-  file.tracks.push_back({.process = 11, .thread = 11});
+  file.tracks.push_back({.process = 10, .thread = 11});
   file.spans = {span(kHost, SpanKind::Forward, 0, 0, 10), span(Track(2), SpanKind::Forward, 0, 5, 15)};
   const std::vector<Span> before = file.spans;
   DeviceTimes times;
-  times.addLaunch(1, 6);  // of either
-  times.addKernel("gemm", 1, 7, 100, 140);
+  times.addLaunch(10, 1, 6);  // of either
+  times.addKernel("gemm", 0, 1, 7, 100, 140);
   times.apply(file);
   EXPECT_EQ(file.spans, before);
+}
+
+/// Two processes on two devices, which launch the same correlations: a forward and a backward each, whose kernels take 10 and 20 more.
+/// The process that the file names last has the first device.
+TEST(DeviceTimes, OfProcessesInOneFileAreEachOfItsOwnDevice) {
+  for (const bool sameDevice : {false, true}) {
+    SCOPED_TRACE(sameDevice);
+    FileEvents file;
+    file.tracks = {{.process = 20, .thread = 1},
+                   {.process = 10, .thread = 1},
+                   {.process = 0, .thread = 7, .device = true},
+                   {.process = 1, .thread = 7, .device = true}};
+    DeviceTimes times;
+    for (const int rank : {0, 1}) {
+      const Track host(rank), device(sameDevice ? 2 : 3 - rank);
+      const std::int64_t process = rank == 0 ? 20 : 10, first = sameDevice ? 100 * rank : 0;
+      const auto spanOf = [&](Track track, SpanKind kind, Ns start, Ns end) {
+        return Span{asRank(track), kind, Stage(rank), Microbatch(0), Rank(-1), 0, start, end};
+      };
+      file.spans.push_back(spanOf(host, SpanKind::Forward, 0, 10));
+      file.spans.push_back(spanOf(host, SpanKind::Backward, 20, 30));
+      file.spans.push_back(spanOf(device, SpanKind::Forward, Ns(100 + 50 * rank), Ns(110 + 50 * rank)));
+      times.addLaunch(process, first + 1, 5);
+      times.addLaunch(process, first + 2, 25);
+      times.addKernel("gemm", file.tracks[device.index()].process, first + 1, 7, Ns(100 + 50 * rank), Ns(110 + 50 * rank));
+      times.addKernel("gemm", file.tracks[device.index()].process, first + 2, 7, Ns(300 - 50 * rank), Ns(320 - 50 * rank));
+    }
+    times.apply(file);
+    ASSERT_EQ(file.spans.size(), 4U);
+    EXPECT_FALSE(file.hostTimes);
+    for (const Span& timed : file.spans) {
+      const int rank = timed.stage.value;
+      EXPECT_TRUE(file.tracks[trackOf(timed).index()].device);
+      EXPECT_EQ(file.tracks[trackOf(timed).index()].process, rank == 0 ? 20 : 10);
+      EXPECT_EQ(timed.start, timed.kind == SpanKind::Forward ? 100 + 50 * rank : 300 - 50 * rank);
+      EXPECT_EQ(timed.end - timed.start, timed.kind == SpanKind::Forward ? 10 : 20);
+    }
+  }
+}
+
+TEST(DeviceTimes, KeepBackwardsThatTheDevicesCopiesLack) {
+  FileEvents file = twoTracks();
+  file.spans = {span(kHost, SpanKind::Forward, 0, 0, 10), span(kHost, SpanKind::Backward, 0, 20, 30),
+                span(kStream, SpanKind::Forward, 0, 100, 140)};
+  DeviceTimes times;
+  times.addKernel("gemm", 0, 1, 7, 100, 140);  // its launch is missing
+  times.apply(file);
+  EXPECT_TRUE(file.hostTimes);
+  ASSERT_EQ(file.spans.size(), 2U);
+  for (const Span& kept : file.spans) EXPECT_EQ(trackOf(kept), kHost);
 }
 
 TEST(ReductionWaits, LeaveCollectivesThatEachBackwardWaitsFor) {
@@ -121,8 +171,8 @@ TEST(DeviceTimes, OfAnOverlappedPairAreThoseOfItsKernels) {
   FileEvents file = twoTracks();
   file.spans = {span(kHost, SpanKind::Forward, 5, 0, 50), span(kHost, SpanKind::Backward, 2, 0, 50)};
   DeviceTimes times;
-  times.addLaunch(1, 10);
-  times.addKernel("gemm", 1, 7, 60, 100);
+  times.addLaunch(10, 1, 10);
+  times.addKernel("gemm", 0, 1, 7, 60, 100);
   times.apply(file);
   EXPECT_EQ(file.unusable, 0U);
   ASSERT_EQ(file.spans.size(), 2U);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "backends/traces/import.h"
@@ -384,6 +385,27 @@ TEST(Misread, ANameOfMegatronsTimersInKinetosFileIsNotNdTimelines) {
   const test::Folder folder;
   const Json file{{"schemaVersion", 1}, {"traceEvents", events}};
   EXPECT_EQ(importTrace({folder.with("trace.json", file.dump())}).value().steps.size(), 1U);
+}
+
+/// Of files merged into one, as people do: processes are texts with their rank, and `distributedInfo` is one file's.
+TEST(Misread, ProcessesMergedIntoOneFileAreOfTheRanksThatTheirProcessesName) {
+  Json events = Json::array();
+  for (const int rank : {1, 0}) {
+    const std::string process = "rank" + std::to_string(rank) + " " + (rank == 0 ? "20" : "10");
+    const auto add = [&](const std::string& name, int start) {
+      events.push_back({{"ph", "X"}, {"cat", "user_annotation"}, {"name", name}, {"pid", process}, {"tid", 1}, {"ts", start}, {"dur", 10}});
+    };
+    events.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", process}, {"args", {{"name", "python"}}}});
+    add("PP:" + std::to_string(rank) + "F0", 10 * rank);
+    add("PP:" + std::to_string(rank) + "B0", 40 - 10 * rank);
+  }
+  const Json file{{"distributedInfo", {{"rank", 1}, {"world_size", 2}}}, {"traceEvents", events}};
+  const test::Folder folder;
+  const ImportedTrace result = importTrace({folder.with("trace.json", file.dump())}).value();
+  ASSERT_EQ(result.steps.size(), 1U);
+  std::set<std::pair<int, int>> places;  // rank, stage
+  for (const Span& s : result.steps.front().trace.spans) places.emplace(s.rank.value, s.stage.value);
+  EXPECT_THAT(places, testing::ElementsAre(std::pair(0, 0), std::pair(1, 1)));
 }
 
 }  // namespace
