@@ -28,7 +28,7 @@ struct RecordedOp {
   std::string name;                ///< the recorder's own: `nccl:recv 1<-0`, `1F3 from rank 0`
   JobRank peer{-1};                ///< of a message, counted in the whole job
   std::size_t group = 0;           ///< index into `Dumps::groups`
-  std::int64_t sequence = -1;      ///< of a collective in its group, counted alike on all ranks; −1: unknown
+  std::int64_t sequence = -1;      ///< of a collective in its group; those launched together share it; −1: unknown
   Bytes bytes = 0;                 ///< of a message or a collective's input; 0: unknown
   Ns posted = 0;                   ///< on the recorder's clock, which may differ between hosts; 0: unknown
   std::optional<Action> action{};  ///< where the recorder names it

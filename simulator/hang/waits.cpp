@@ -55,6 +55,7 @@ class Matches {
   Matches(const Dumps& dumps, const Rows* rows) : dumps_(dumps), rows_(rows) {
     for (std::size_t d = 0; d < dumps.dumps.size(); ++d) {
       index_[dumps.dumps[d].rank] = d;
+      isWhole_ = isWhole_ && dumps.dumps[d].complete;
       named_.push_back(std::ranges::any_of(dumps.dumps[d].ops, [](const RecordedOp& op) { return op.action.has_value(); }));
     }
     keys_.resize(dumps.dumps.size());
@@ -83,6 +84,7 @@ class Matches {
   const Dumps& dumps_;
   const Rows* rows_;
   std::map<JobRank, std::size_t> index_{};
+  bool isWhole_ = true;  ///< no dump lost its beginning
   Messages messages_{};
   std::map<CollectiveKey, std::map<JobRank, End>> collectives_{};
   std::vector<bool> named_{};  ///< by dump: its recorder names actions
@@ -130,6 +132,10 @@ void Matches::addDump(std::size_t d) {
   const RankDump& dump = dumps_.dumps[d];
   std::map<Pair, std::int64_t> next, done;
   std::map<std::pair<std::size_t, std::string>, std::int64_t> nextCollective;
+  struct Launch {
+    std::int64_t sequence = -1, number = -1;
+  };
+  std::map<std::size_t, Launch> launches;  // the last collective of each group
   for (const RecordedOp& op : dump.ops) {
     if (isMessage(op.kind) && op.state == OpState::Done) {
       const bool sends = op.kind == OpKind::Send;
@@ -139,7 +145,9 @@ void Matches::addDump(std::size_t d) {
   for (std::size_t i = 0; i < dump.ops.size(); ++i) {
     const RecordedOp& op = dump.ops[i];
     if (op.kind == OpKind::Collective) {
-      const std::int64_t number = op.sequence >= 0 ? op.sequence : nextCollective[{op.group, op.name}]++;
+      Launch& launch = launches[op.group];
+      if (op.sequence >= 0 && op.sequence != launch.sequence) launch = {op.sequence, launch.number + 1};
+      const std::int64_t number = op.sequence < 0 ? nextCollective[{op.group, op.name}]++ : isWhole_ ? launch.number : op.sequence;
       const CollectiveKey key{op.group, number, op.sequence >= 0 ? std::string() : op.name};
       collectives_[key].emplace(dump.rank, End{d, i});
       if (op.state != OpState::Done) collectiveKeys_[d].emplace(i, key);

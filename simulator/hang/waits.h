@@ -41,8 +41,9 @@ struct Waits {
 
 /// A message's ends are found by their actions where both recorders name them, else by their order, for neither NCCL nor Gloo knows an
 /// action; messages of a runtime's set-up count on their own. Where a dump lost its beginning, ends are
-/// counted from the first that is not done. Collectives are found by their number in their group. `rows`: null without a schedule. Cost:
-/// n log n in operations, and for each open collective its group.
+/// counted from the first that is not done. Collectives are found by their order in their group, or where a dump lost its beginning by the
+/// recorder's numbers: torch 2.4 counts coalesced messages among them, so that ranks number one collective differently. `rows`: null
+/// without a schedule. Cost: n log n in operations, and for each open collective its group.
 [[nodiscard]] Waits waitsOf(const Dumps& dumps, const Rows* rows);
 
 }  // namespace pw::hang

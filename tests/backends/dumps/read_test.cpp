@@ -235,6 +235,37 @@ TEST(HangDumps, OperationsOfACoalescedGroupHaveItsState) {
   EXPECT_FALSE(dumps.dumps[0].complete);  // it begins with the fourth
 }
 
+/// torch 2.4 counts each batch of messages as a collective of its rank, too: two of rank 6 before the sum, one of rank 2.
+TEST(HangDumps, CollectivesThatRanksNumberDifferentlyArePairedByTheirOrder) {
+  for (const bool whole : {true, false}) {
+    const test::Folder folder;
+    std::vector<std::string> files;
+    for (const int batches : {1, 2}) {
+      std::vector<ordered_json> entries;
+      const auto add = [&](const std::string& name, const std::string& state, int launch) {
+        entries.push_back(entry(name, state, static_cast<int>(entries.size()) + (whole ? 0 : 50)));
+        entries.back()["collective_seq_id"] = entries.back()["p2p_seq_id"] = launch;
+      };
+      add("nccl:all_gather", "completed", 1);
+      for (int batch = 1; batch <= batches; ++batch) {
+        add(batches == 1 ? "nccl:send 0->1" : "nccl:recv 1<-0", "completed", batch + 1);
+        add("nccl:coalesced", "completed", batch + 1);
+      }
+      add("nccl:all_reduce", "completed", batches + 2);
+      if (batches == 1) add("nccl:all_gather", "started", batches + 3);  // the number of the other's all_reduce
+      files.push_back(folder.with("rank" + std::to_string(batches == 1 ? 2 : 6), recorder(entries).dump()));
+    }
+    const hang::Diagnosis d = hang::diagnose(readDumps(files), nullptr);
+    const bool isTold = std::ranges::any_of(d.notes, [](const std::string& note) { return note.find("torch (2.4)") != std::string::npos; });
+    EXPECT_EQ(isTold, !whole);
+    if (!whole) continue;
+    EXPECT_EQ(d.verdict, hang::Verdict::SilentRank) << d.sentence;
+    ASSERT_EQ(d.silent.size(), 1U);
+    EXPECT_EQ(d.silent[0].rank, JobRank{6});
+    EXPECT_EQ(d.firstStuck->operation, "nccl:all_gather");
+  }
+}
+
 TEST(HangDumps, AnotherEndOfALaunchLeavesWhatWasEndedBefore) {
   const test::Folder folder;
   std::vector<ordered_json> entries{entry("nccl:send 0->1", "scheduled", 0), entry("nccl:coalesced", "completed", 1),
