@@ -32,11 +32,12 @@ from stages import (
     expect_contiguous,
     give_late_inputs,
     join_copies,
+    name_attributes,
     outline_all,
     reshape_views,
     send_every_gradient,
     sendable,
-    split_rightly,
+    take_inputs_flat,
     take_late_inputs,
 )
 
@@ -70,10 +71,16 @@ def parse(arguments, optimizers):
     return options
 
 
-def index_range(module, name):
+def names_of(graph, settings):
+    """The model's inputs in this graph: node to name. Names differ where torch renames what Python has itself, such as `input`."""
+    nodes = [node.name for node in graph.nodes if node.op == "placeholder"]
+    return dict(zip(nodes, [spec["name"] for spec in settings["inputs"]], strict=True))
+
+
+def index_range(module, node):
     """How many values an integer input may have: rows of the embedding, or classes of the loss, that it selects from; otherwise 0."""
     aten = torch.ops.aten
-    carriers = {name}
+    carriers = {node}
     for node in module.graph.nodes:
         if not any(argument.name in carriers for argument in node.all_input_nodes):
             continue
@@ -101,7 +108,7 @@ def random_input(spec, module, samples, seed):
     shape = spec["shape"] if spec["whole"] else [samples, *spec["shape"][1:]]
     dtype = getattr(torch, spec["dtype"])
     whole = not dtype.is_floating_point and dtype is not torch.bool
-    return random_values(shape, dtype, index_range(module, spec["name"]) if whole else 0, seed)
+    return random_values(shape, dtype, index_range(module, spec["node"]) if whole else 0, seed)
 
 
 class Loss:
@@ -247,14 +254,18 @@ def connect(settings, options):
 
 
 def build(settings, options, device, rank, group):
-    """Loads and cuts the model; returns it whole, this rank's stages by number, their parameters by name, and their late inputs."""
+    """Loads and cuts the model; returns it whole, this rank's stages by number, their parameters by name, the names of the first stage's inputs where it is
+    here, and the late inputs of the others."""
     program = torch.export.load(settings["model"])
     module = program.module(check_guards=False)
+    for spec, node in zip(settings["inputs"], names_of(module.graph, settings), strict=True):
+        spec["node"] = node
     example = [random_input(spec, module, settings["microbatch"], options.seed) for spec in settings["inputs"]]
     call = program.module_call_graph[0].signature.in_spec  # which inputs are positional, which named
     positional, named = tree_unflatten(example, call)
     outline_all()
-    pipe = pipeline(cut(module, settings["begins"], settings["recomputed"], settings["precision"]), mb_args=positional, mb_kwargs=named)
+    marked = cut(module, settings["begins"], settings["recomputed"], settings["precision"])
+    pipe = pipeline(marked, mb_args=positional, mb_kwargs=named, split_policy=name_attributes)
     if pipe.num_stages != len(settings["stage_to_rank"]):
         raise SystemExit(f"run.py: torch cut the model into {pipe.num_stages} stages, not {len(settings['stage_to_rank'])}.")
     expect_contiguous(pipe)
@@ -263,25 +274,18 @@ def build(settings, options, device, rank, group):
     with open(os.path.join(HERE, "schedule.csv"), encoding="ascii") as file:
         splits_backward = "I" in file.read()
     held = join_copies(module, settings, stages)
-    late = {index: take_late_inputs(stage, index) for index, stage in stages.items()}
+    names = names_of(pipe.split_gm.graph, settings)
+    first = [names[node.name] for node in stages[0].node.args] if 0 in stages else []
+    late = {index: take_late_inputs(stage, index, names) for index, stage in stages.items()}
     for stage in stages.values():
+        take_inputs_flat(stage.submod)
         reshape_views(stage.submod)
         sendable(stage.submod, splits_backward)
-        if splits_backward:
-            split_rightly(stage)
-        send_every_gradient(stage, splits_backward)
+        send_every_gradient(stage)
     if device.type == "cpu":  # the greeting between neighbours is for NCCL; Gloo cannot send to its own rank, as a V would
         for stage in stages.values():
             stage._get_init_p2p_neighbors_ops = list
-    return module, stages, held, late
-
-
-def first_inputs(stages, tensors):
-    """Of what is given by input's name that of the first stage's, in order; nothing on other ranks. Named inputs would be passed to every
-    stage of the rank."""
-    if 0 not in stages:
-        return []
-    return [tensors[node.name] for node in stages[0].submod.graph.nodes if node.op == "placeholder"]
+    return module, stages, held, first, late
 
 
 class Update:
@@ -336,10 +340,10 @@ class Update:
 def run(settings, options):
     """All steps; returns losses and times, on every rank."""
     device, replica, rank, group, copies, shared_groups = connect(settings, options)
-    module, stages, held, late = build(settings, options, device, rank, group)
+    module, stages, held, first, late = build(settings, options, device, rank, group)
     loss = Loss(settings)
     whole = {spec["name"] for spec in settings["inputs"] if spec["whole"]}
-    cuts = first_inputs(stages, {spec["name"]: _Replicate() if spec["whole"] else TensorChunkSpec(0) for spec in settings["inputs"]})
+    cuts = [_Replicate() if name in whole else TensorChunkSpec(0) for name in first]
     schedule = _PipelineScheduleRuntime(
         list(stages.values()), settings["microbatches"], loss_fn=loss, args_chunk_spec=tuple(cuts) or None, scale_grads=False
     )
@@ -356,13 +360,12 @@ def run(settings, options):
         loss.begin(target)
         loss.scale = update.scale.value
         tensors = {spec["name"]: (tensor if spec["whole"] else tensor[rows]).to(device) for spec, tensor in zip(settings["inputs"], inputs)}
-        own = first_inputs(stages, tensors)
         give_late_inputs(stages, late, tensors, whole, settings["microbatch"])
         update.optimizer.zero_grad(set_to_none=True)
         begin = time.perf_counter()
         arguments = {"target": target[rows].to(device), "losses": [], "return_outputs": False} if last else {}
         with torch.autocast(device.type, dtype=types.get(options.precision), enabled=options.precision in types):
-            schedule.step(*own, **arguments)
+            schedule.step(*[tensors[name] for name in first], **arguments)  # named, every stage of the rank would get them
         update(number)
         seconds = torch.tensor(time.perf_counter() - begin, dtype=torch.float64, device=device)
         total = torch.stack(loss.parts).sum() if loss.parts else torch.zeros((), dtype=torch.float64, device=device)

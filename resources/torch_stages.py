@@ -6,6 +6,7 @@ import re
 import torch
 from torch._export.passes._node_metadata_hook import _EMPTY_NN_MODULE_STACK_KEY
 from torch.distributed.pipelining import _IR
+from torch.distributed.pipelining._backward import _get_grad_fn_or_grad_acc, construct_reverse_graph, reverse_closure
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
@@ -59,8 +60,20 @@ def cut(module, begins, recomputed, precision):
     return module
 
 
+def detached(module, value):
+    """What a no_grad region takes for this argument: buffers as they are, which it may change in place."""
+    if not isinstance(value, torch.fx.Node):
+        return value
+    tensor = operator.attrgetter(value.target)(module) if value.op == "get_attr" else value.meta.get("val")
+    if not isinstance(tensor, torch.Tensor) or value.op == "get_attr" and not tensor.requires_grad:
+        return value
+    result = module.graph.call_function(torch.ops.aten.detach.default, (value,))
+    result.meta = {**value.meta, "val": tensor.detach()}
+    return result
+
+
 def inline_regions(module, precision):
-    """Puts the body of each no_grad region into the graph, its results detached, and of each region without autocast: torch's cut does not carry them."""
+    """Puts the body of each no_grad region into the graph, what it takes detached, and of each region without autocast: torch's cut does not carry them."""
     ops, graph = torch.ops.higher_order, module.graph
     pending = [node for node in graph.nodes if node.target in (ops.wrap_with_set_grad_enabled, ops.wrap_with_autocast)]
     while pending:
@@ -70,8 +83,9 @@ def inline_regions(module, precision):
             raise SystemExit("run.py: torch cannot cut a model with an autocast region of its own; run the plan with pipewright.")
         body, arguments = (region.args[1], region.args[2:]) if grad else (region.args[4], region.args[5:])
         part = operator.attrgetter(body.target)(module)
-        values = dict(zip((node for node in part.graph.nodes if node.op == "placeholder"), arguments))
         with graph.inserting_before(region):
+            taken = [detached(module, value) for value in arguments] if grad and not region.args[0] else arguments
+            values = dict(zip((node for node in part.graph.nodes if node.op == "placeholder"), taken))
             for node in part.graph.nodes:
                 if node.op == "get_attr":
                     name = f"{region.name}_{node.target}".replace(".", "_")
@@ -84,14 +98,27 @@ def inline_regions(module, precision):
                     if node.target in (ops.wrap_with_set_grad_enabled, ops.wrap_with_autocast):
                         pending.append(values[node])
         for user in list(region.users):  # all take one of its results
-            result = results[user.args[1]]
-            if grad and not region.args[0] and isinstance(result, torch.fx.Node):
-                with graph.inserting_before(region):
-                    result = graph.call_function(torch.ops.aten.detach.default, (result,))
-                    result.meta = dict(user.meta)
-            user.replace_all_uses_with(result)
+            user.replace_all_uses_with(results[user.args[1]])
             graph.erase_node(user)
         graph.erase_node(region)
+
+
+def name_attributes(module):
+    """Gives parameters and buffers the names that they get in torch's cut graph, which finds them by name; an operator may have had it, as `mean` of a buffer
+    `mean`. Returns the module."""
+    cut_graph = torch.fx.Graph()
+    kept = {
+        node: (cut_graph.placeholder(node.target) if node.op == "placeholder" else cut_graph.get_attr(node.target)).name
+        for node in module.graph.nodes
+        if node.op in ("placeholder", "get_attr")
+    }
+    names = set(kept.values())
+    for node in module.graph.nodes:
+        if node not in kept and node.name in names:
+            node._rename(f"{node.name}_result")
+    for node, name in kept.items():
+        node.name = name
+    return module
 
 
 def outline_all():
@@ -160,67 +187,57 @@ def sendable(module, splits_backward):
     module.register_forward_hook(hook)
 
 
-RECURRENT = [getattr(getattr(torch.ops.aten, name), form) for name in ("gru", "lstm", "rnn_tanh", "rnn_relu") for form in ("input", "data")]
-
-
-def uses_of(module, counts):
-    """Adds to `counts`, by id, how often operators use each parameter of a traced module, calls of its parts included; recurrent ones more than once."""
-    if not hasattr(module, "graph"):
-        for parameter in module.parameters():
-            counts[id(parameter)] = counts.get(id(parameter), 0) + 1
-        return counts
-    for node in module.graph.nodes:
-        if node.op == "call_module":
-            uses_of(module.get_submodule(node.target), counts)
-        elif node.op == "get_attr":
-            value = operator.attrgetter(node.target)(module)
-            counts[id(value)] = counts.get(id(value), 0) + sum(2 if user.target in RECURRENT else 1 for user in node.users)
-    return counts
-
-
-def split_rightly(stage):
-    """torch's split backward sums the gradients of a weight that is used several times incorrectly: for these, I computes everything and W nothing."""
-    counts = uses_of(stage.submod, {})
-    if any(counts.get(id(parameter), 0) > 1 for parameter in stage.submod.parameters()):
-        stage.dw_builder = lambda: lambda: None
-
-
-def leaves_of(outputs):
-    """Ids of the tensors to which these outputs give a gradient."""
-    found, seen, pending = set(), set(), [output.grad_fn for output in outputs if isinstance(output, torch.Tensor)]
-    while pending:
-        function = pending.pop()
-        if function is None or function in seen:
+def splits_rightly(outputs, inputs, parameters):
+    """Whether torch's split backward is right for a stage with these outputs (or loss) and inputs. Its W starts from the operators where the ways of the
+    parameters meet those of the inputs. It takes each for one operator with one result, counts twice what a parameter gives to two of them, and leaves out
+    what reaches the outputs otherwise; its I needs a way from every output to every input."""
+    if not all(output.requires_grad for output in outputs):
+        return False
+    roots = [_get_grad_fn_or_grad_acc(output) for output in outputs]
+    users = construct_reverse_graph(roots)
+    edges = {(output.grad_fn, output.output_nr) for output in outputs}
+    edges |= {edge for node in {*roots, *users} for edge in node.next_functions}
+    sources = [_get_grad_fn_or_grad_acc(value) for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
+    if any(source not in users for source in sources):
+        return False
+    ways, _ = reverse_closure(sources, set(), users)
+    for parameter in parameters:
+        source = _get_grad_fn_or_grad_acc(parameter) if parameter.requires_grad else None
+        if source not in users:
             continue
-        seen.add(function)
-        if hasattr(function, "variable"):
-            found.add(id(function.variable))
-        pending.extend(after for after, _ in function.next_functions)
-    return found
+        way, met = reverse_closure([source], ways, users)
+        if len(met) != 1 or not way.isdisjoint(roots) or any((node, number) in edges for node in met for number in range(1, len(node._input_metadata))):
+            return False
+    return True
 
 
-def send_every_gradient(stage, splits_backward):
-    """What leaves a stage backward: contiguous, as Gloo needs it, and zeros for an input that the loss does not depend on, for which torch has no gradient and
-    no split backward."""
-    plain = stage.backward_one_chunk
+def send_every_gradient(stage):
+    """What leaves a stage backward: contiguous, as Gloo needs it, and zeros for an input that the loss does not depend on, for which torch has no gradient.
+    Where torch cannot split a backward, I computes everything and W nothing."""
+    plain, plain_weight, complete = stage.backward_one_chunk, stage.backward_weight_one_chunk, set()
 
     def backward(chunk, loss=None, full_backward=True, last_backward=False):
         outputs, inputs = stage.fwd_cache[chunk]
-        if splits_backward and not stage.is_first and stage.dw_builder is None:
-            reached = leaves_of([loss] if stage.is_last else outputs)
-            if any(tensor.requires_grad and id(tensor) not in reached for tensor in inputs if isinstance(tensor, torch.Tensor)):
-                stage.dw_builder = lambda: lambda: None
+        if not full_backward and not stage.is_first and not splits_rightly([loss] if stage.is_last else outputs, inputs, stage.submod.parameters()):
+            complete.add(chunk)
+            full_backward = True
         plain(chunk, loss, full_backward, last_backward)
         if not stage.is_first and chunk in stage.bwd_cache:
             pairs = zip(stage.bwd_cache[chunk], inputs, strict=True)
             stage.bwd_cache[chunk] = tuple(torch.zeros_like(tensor) if gradient is None else gradient.contiguous() for gradient, tensor in pairs)
 
-    stage.backward_one_chunk = backward
+    def backward_weight(chunk, last_backward=False):
+        if chunk in complete:
+            complete.remove(chunk)
+        else:
+            plain_weight(chunk, last_backward)
+
+    stage.backward_one_chunk, stage.backward_weight_one_chunk = backward, backward_weight
 
 
-def take_late_inputs(stage, index):
+def take_late_inputs(stage, index, names):
     """Inputs of the model that a stage after the first reads: torch only passes inputs to the first, so this one takes them from an attribute. Returns the
-    inputs' names and their attributes."""
+    inputs' names and their attributes; `names`: the model's inputs, node to name."""
     if index == 0:
         return {}
     graph, late, received = stage.submod.graph, {}, []
@@ -228,10 +245,10 @@ def take_late_inputs(stage, index):
         if source.op != "placeholder":
             received.append(source)
             continue
-        late[source.name] = f"model_input_{source.name}"
-        stage.submod.register_buffer(late[source.name], torch.empty(0), persistent=False)
+        attribute = late[names[source.name]] = f"model_input_{source.name}"
+        stage.submod.register_buffer(attribute, torch.empty(0), persistent=False)
         with graph.inserting_before(next(first for first in graph.nodes if first.op != "placeholder")):
-            node.replace_all_uses_with(graph.get_attr(late[source.name]))
+            node.replace_all_uses_with(graph.get_attr(attribute))
         graph.erase_node(node)
     stage.node.args = tuple(received)
     stage.submod.recompile()
@@ -252,6 +269,13 @@ def give_late_inputs(stages, late, inputs, whole, samples):
             return plain(stage, chunk, *arguments, **options)
 
         stage.forward_one_chunk = forward
+
+
+def take_inputs_flat(module):
+    """torch's first stage wants the model's inputs as the model nests them, of which it may have some only; it gets those that it reads one by one."""
+    if isinstance(module, torch.fx.GraphModule):
+        module.graph.set_codegen(torch.fx.graph.CodeGen())
+        module.recompile()
 
 
 def reshape_views(module):

@@ -103,7 +103,7 @@ void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
   const auto axis = batchAxis(graph, value);
   if (!axis || *axis == BatchAxis{}) return;
   throw UsageError(
-      fmt::format("{} of {} does not have one row per sample in dimension 0, the only layout that torch.distributed.pipelining can split "
+      fmt::format("value {} of {} does not have one row per sample in dimension 0, the only layout that torch.distributed.pipelining can split "
                   "into microbatches; run the plan with pipewright",
                   graph.value(value).name, graph.name));
 }
@@ -153,6 +153,20 @@ void requireFloatsSent(const Plan& plan, const ModelGraph& graph) {
   }
 }
 
+/// torch computes sizes when it cuts the model, and leaves no stage of a part that has nothing else.
+void requireTensors(const Plan& plan, const ModelGraph& graph) {
+  const auto makesTensor = [&](const Node& node) {
+    return std::ranges::any_of(node.outputs, [&](ValueId output) { return graph.value(output).tensor.has_value(); });
+  };
+  for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
+    const StageSpec& stage = plan.partition.stages[s];
+    if (std::any_of(graph.nodes.begin() + stage.begin.value, graph.nodes.begin() + stage.end.value, makesTensor)) continue;
+    throw UsageError(fmt::format("stage {} of {} computes sizes only, no tensor, and torch.distributed.pipelining 2.11 makes no stage of "
+                                 "that; move the cuts, or plan with fewer stages",
+                                 s, graph.name));
+  }
+}
+
 /// torch's cut loses the graphs of branches and loops; those of no_grad and autocast regions the script puts in their places.
 void requireNoBranches(const ModelGraph& graph) {
   constexpr std::string_view kHigherOrder = "torch.ops.higher_order.";
@@ -178,6 +192,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
     throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
   requireOneReceiver(plan, graph);
   requireFloatsSent(plan, graph);
+  requireTensors(plan, graph);
   requireNoBranches(graph);
   const Bindings bindings = bindBatch(graph, plan.microbatchSize);
   const std::size_t lossOutput = outputOf(graph, plan.loss);

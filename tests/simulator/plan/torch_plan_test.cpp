@@ -126,6 +126,15 @@ TEST(TorchPlan, RefusesWhatTorchCannotRun) {
               HasSubstr("value places of hand, of type int64, goes from stage 0 to stage 1, and torch.distributed.pipelining 2.11 sends "
                         "floating-point values only"));
   EXPECT_EQ(cutAfter("argsort", DType::Int64, generate("forward-only", {2, 2, 4})), "");
+  // The first stage has the number of samples only.
+  GraphBuilder sizes;
+  const ValueId x = sizes.input("x"), n = sizes.op("sym_size", {x}, "n");
+  ModelGraph counting = sizes.done(sizes.op("linear", {x, sizes.parameter("w")}, "y"));
+  counting.values.at(n.index()).tensor.reset();
+  Plan sized = plan(generate("1f1b", {2, 2, 4}));
+  sized.partition = cutGraph(counting, {NodeId(1)}, kBindings, nullptr);
+  sized.splitNames = {"@"};
+  EXPECT_THAT(refusal(sized, counting), HasSubstr("stage 0 of hand computes sizes only, no tensor"));
   GraphBuilder other;
   EXPECT_NE(refusal(plan(generate("1f1b", {3, 3, 4})), other.done(other.input("x"))), "") << "another model";
 }

@@ -4,6 +4,8 @@
 
 shared: one module called in every layer, as ALBERT's.  late: an input that only the last layers read.
 aux: an output beside the loss that crosses the cut.  decoder: attention to another sequence, whose views the cut makes impossible.
+named: inputs in a tuple and one called as a function of Python; a buffer called as an operator, which a no_grad region changes with a parameter.
+early: a value of parameters alone crosses the cut between two stages in the middle.
 recurrent: an operator that uses its weights once for each step of a sequence.
 strided: a view that is not contiguous crosses the cut.  marked: torch's own marks, where the plan does not cut.
 table: inputs without a batch, one on both sides of the cut.  masked: a mask of an input, on both sides of the cut.  rotary: what a no_grad region computes of an input, on both sides, as HF Llama's.
@@ -16,6 +18,7 @@ import torch
 from torch import nn
 from torch.distributed.pipelining import pipe_split
 from torch.export import Dim
+from torch.utils._pytree import tree_leaves, tree_map
 
 WIDTH = 16
 
@@ -48,6 +51,30 @@ class Aux(Late):
         aux = first.pow(2).mean(-1)
         second = torch.tanh(self.b(first))
         return self.c(second), aux + second.mean(-1)
+
+
+class Named(Late):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(WIDTH, WIDTH))
+
+    def forward(self, pair, input):
+        with torch.no_grad():
+            torch.div(self.a.weight @ self.a.weight.t(), 2, out=self.mean)
+        first = torch.tanh(self.a(pair[0] - pair[1])) + self.mean.mean(0)
+        return self.c(torch.tanh(self.b(first)) + first.mean(-1, keepdim=True)) * input
+
+
+class Early(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.d = nn.Linear(6, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3)
+        self.size = nn.Parameter(torch.randn(WIDTH))
+
+    def forward(self, x):
+        second = torch.tanh(self.b(torch.tanh(self.a(x))))
+        size = self.size.exp()
+        return self.d(torch.tanh(self.c(second)) * size)
 
 
 class Marked(Late):
@@ -126,6 +153,8 @@ def main():
         "shared": (Shared(), {"x": x}, target),
         "late": (Late(), {"x": x, "w": torch.randn(rows, 1)}, target),
         "aux": (Aux(), {"x": x}, target),
+        "named": (Named(), {"pair": (x, torch.randn(rows, 6)), "input": torch.randn(rows, 1)}, target),
+        "early": (Early(), {"x": x}, target),
         "decoder": (Decoder(), {"x": torch.randn(rows, 7, 6), "y": torch.randn(rows, 5, 4)}, torch.randn(rows, 5, 3)),
         "masked": (Masked(), {"x": x, "keep": torch.randint(0, 2, (rows,))}, target),
         "recurrent": (Recurrent(), {"x": torch.randn(rows, 7, 6)}, torch.randn(rows, 7, 3)),
@@ -136,11 +165,12 @@ def main():
     }
     for name, (model, inputs, wanted) in models.items():
         whole = {"table", "share"}
-        example = tuple(tensor if given in whole else tensor[:2] for given, tensor in inputs.items())
-        dynamic = tuple(None if given in whole else {0: batch} for given in inputs)
+        example = tuple(value if given in whole else tree_map(lambda tensor: tensor[:2], value) for given, value in inputs.items())
+        dynamic = tuple(None if given in whole else tree_map(lambda _: {0: batch}, value) for given, value in inputs.items())
         program = torch.export.export(model.train(), example, dynamic_shapes=dynamic, strict=False)
         torch.export.save(program, os.path.join(sys.argv[1], f"{name}.pt2"))
-        torch.save({**inputs, "target": wanted}, os.path.join(sys.argv[1], f"{name}.pt"))
+        flat = {f"{given}_{i}" if isinstance(value, tuple) else given: tensor for given, value in inputs.items() for i, tensor in enumerate(tree_leaves(value))}
+        torch.save({**flat, "target": wanted}, os.path.join(sys.argv[1], f"{name}.pt"))
 
 
 if __name__ == "__main__":
