@@ -200,6 +200,13 @@ int exportLayers(const ExportOptions& o) {
 void checkFigure(const ExportOptions& o) {
   if (!isFigure(o) && !o.figure.given.empty())
     throw UsageError(fmt::format("--{} is for figures; use it with --to svg, tikz, pdf or png", o.figure.given.front()));
+  for (const std::string& name : o.figure.given) {
+    if (!o.both && (name == "predicted-title" || name == "measured-title"))
+      throw UsageError(fmt::format("--{} is the title of one of two steps; add --both, or use --title", name));
+  }
+  const std::string& font = o.figure.style.font;
+  if (o.to == ExportFormat::Tikz && font != texFontOf(font))
+    throw UsageError(fmt::format("--to tikz uses the document's fonts: give --font sans-serif, serif or monospace, not {}", font));
   if (o.dpi > 0 && o.to != ExportFormat::Png) throw UsageError("--dpi is for pictures; use it with --to png");
   if (isPicture(o)) checkPicture(o);
   if (!o.both) return;

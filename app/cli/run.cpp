@@ -48,6 +48,8 @@ void printRank(const RunCall& call, const PlanToRun& run, const RankEnvironment&
 int runOrStartRanks(const RunCall& call, const std::optional<RankEnvironment>& environment, RankContact& contact) {
   const RunRequest& request = call.request;
   const PlanToRun run = planToRun(request);
+  if (request.zero1.value_or(false) && optimizerShards(true, run.plan.replicas, run.plan.schedule.placement) == 1)
+    throw UsageError(fmt::format("--zero1 spreads the optimizer's state over replicas, and {} has one; omit it", request.plan));
   const int ranks = worldSize(run.plan);
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == JobRank(0) && environment->statusFd < 0);

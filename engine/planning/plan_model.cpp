@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -171,6 +173,36 @@ void requirePlanInRange(const PlanOptions& o) {
         fmt::format("--seconds is how long an order is searched, and {} has its own; omit it, or use --schedule auto.", o.schedule));
   }
   if (o.balance && !o.splits.empty()) throw UsageError("--split says where stages begin; omit it or --balance.");
+  if (o.sameSplits && o.replicas == 1) throw UsageError("--same-splits is for replicas, and the plan has one; add --replicas, or omit it.");
+  if (o.sameSplits && (!o.splits.empty() || o.balance.value_or(Balance::Time) != Balance::Time)) {
+    throw UsageError(
+        fmt::format("{} cuts all replicas alike; omit it or --same-splits.", o.splits.empty() ? "--balance other than time" : "--split"));
+  }
+}
+
+/// Whether a cut can give a parameter to several stages: several nodes read it.
+bool canShareParameters(const ModelGraph& graph) {
+  std::map<ValueId, const std::string*> parameters;
+  for (const StateTensor& parameter : graph.parameters) parameters.emplace(parameter.value, &storageOf(parameter));
+  std::set<std::string> read;
+  for (const Node& node : graph.nodes) {
+    std::set<std::string> own;
+    for (const ValueId value : readsOf(node)) {
+      if (const auto found = parameters.find(value); found != parameters.end()) own.insert(*found->second);
+    }
+    for (const std::string& storage : own) {
+      if (!read.insert(storage).second) return true;
+    }
+  }
+  return false;
+}
+
+/// Refuses options that would change nothing of this plan.
+void refuseUnused(const PlanOptions& o, const Schedule& schedule, const ModelGraph& graph) {
+  if (o.zero1 && optimizerShards(true, o.replicas, schedule.placement) == 1)
+    throw UsageError("--zero1 spreads the optimizer's state over replicas, and the plan has one; add --replicas, or omit it.");
+  if (o.share && !canShareParameters(graph))
+    throw UsageError(fmt::format("--share is for parameters of several stages, and {} reads each only once; omit it.", graph.name));
 }
 
 /// Batch and microbatch of each other, where one was not given.
@@ -298,6 +330,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   planned.microbatchesByDefault = settlePlanShape(o, graph);
   settleBatch(o, graph);
   const Schedule schedule = chooseSchedule(o, graph);
+  refuseUnused(o, schedule, graph);
   if (job && trains(schedule)) requireBackwards(*job);
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
   if (!layers) planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);

@@ -20,6 +20,7 @@
 #include "simulator/job/memory.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/order/problem/made_schedules.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/report/json.h"
 #include "simulator/search/combinations.h"
@@ -163,6 +164,16 @@ void requireSearchInRange(const SearchOptions& o) {
   requireNumber("--momentum", o.optimizer.momentum, 0, 1);
 }
 
+/// Throws UsageError where no schedule of the search keeps two copies of a stage whose state --zero1 could spread.
+void requireCopiesFor(const SearchOptions& o) {
+  const auto copies = [](const std::string& name) {
+    return madeSchedule(name) == nullptr && familyOf(name).placement == PlacementKind::Bidirectional;
+  };
+  const bool none = o.replicas == 1 && !o.schedules.empty() && std::ranges::none_of(o.schedules, copies);
+  if (o.zero1 && none && !o.isPart)
+    throw UsageError("--zero1 spreads the optimizer's state over replicas, and the plans have one; add --replicas, or omit it.");
+}
+
 bool measuresHere(const SearchOptions& o, const ModelGraph& graph) {
   return !isLayerChain(graph) && o.profiles.empty() && o.profilesAtHand.empty() && o.cluster.empty();
 }
@@ -183,6 +194,7 @@ SearchedModel prepared(SearchOptions options) {
     refuseWhatCannotMeasure(o.how, given ? CostsFrom::Profile : o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   }
   static_cast<void>(libraryPaths(o.how.libraries));  // of the plan that is written
+  requireCopiesFor(o);
   result.space = spaceOf(o);
   result.space.base.loss = lossNamed(o.loss, result.graph);
   return result;

@@ -85,10 +85,8 @@ std::string_view nameInTex(SpanKind kind) {
 }
 
 std::string_view texFamily(std::string_view font) {
-  if (font == "monospace" || font.find("Mono") != std::string_view::npos || font.find("Courier") != std::string_view::npos)
-    return "\\ttfamily";
-  const bool serif = font == "serif" || font.find("Times") != std::string_view::npos || font.find("Roman") != std::string_view::npos;
-  return serif ? "\\rmfamily" : "\\sffamily";
+  const std::string_view kind = texFontOf(font);
+  return kind == "monospace" ? "\\ttfamily" : kind == "serif" ? "\\rmfamily" : "\\sffamily";
 }
 
 class Picture {
@@ -243,5 +241,11 @@ std::string Picture::draw() && {
 }  // namespace
 
 std::string toTikz(const Figure& figure) { return Picture(figure).draw(); }
+
+std::string_view texFontOf(std::string_view font) {
+  const auto says = [font](std::string_view word) { return font.find(word) != std::string_view::npos; };
+  if (font == "monospace" || says("Mono") || says("Courier")) return "monospace";
+  return font == "serif" || says("Times") || says("Roman") ? "serif" : "sans-serif";
+}
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "simulator/timeline/figure.h"
 
@@ -13,5 +14,8 @@ inline constexpr FigureFrame kTikzFrame{.mostBlocks = 3'000, .mostColumns = 8'00
 /// tikz takes with \input. Names are escaped, colours are defined once (pwF, pwB, …), every block is one \fill, and text is set in the
 /// document's sans-serif, serif or monospaced font.
 [[nodiscard]] std::string toTikz(const Figure& figure);
+
+/// Which of the document's fonts TikZ takes for a family: "sans-serif", "serif" or "monospace".
+[[nodiscard]] std::string_view texFontOf(std::string_view font);
 
 }  // namespace pw

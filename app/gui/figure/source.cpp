@@ -7,6 +7,7 @@
 #include "app/gui/document/times.h"
 #include "schedules/error.h"
 #include "simulator/report/metrics.h"
+#include "simulator/timeline/tikz.h"
 
 namespace pw::gui {
 namespace {
@@ -114,9 +115,11 @@ Figure figureOf(const FigureSource& source, FigureSteps steps, const FigureStyle
 }
 
 QString figureCall(const FigureSource& source, FigureSteps steps, const FigureStyle& chosen, const QString& file, int dpi) {
-  const FigureStyle style = named(chosen, source, steps);
   if (steps != FigureSteps::Predicted && !pinnedName(source).isEmpty()) return {};
   const QString suffix = QFileInfo(file).suffix().toLower();
+  FigureStyle style = named(chosen, source, steps);
+  if (steps != FigureSteps::Both) style.predictedTitle = FigureStyle().predictedTitle, style.measuredTitle = FigureStyle().measuredTitle;
+  if (suffix == QLatin1String("tex")) style.font = texFontOf(style.font);
   QStringList words;
   if (suffix == QLatin1String("pdf") || suffix == QLatin1String("png")) {
     words << QStringLiteral("pipewright-gui");

@@ -102,6 +102,20 @@ const std::map<std::string, std::string>& values() {
                                                       {"--top", "1"},
                                                       {"--study", "nosuch.json"},
                                                       {"--shard", "1/2"},
+                                                      {"--run", "1"},
+                                                      {"--patterns", "nosuch.json"},
+                                                      {"--step", "2"},
+                                                      {"--num-layers", "8"},
+                                                      {"--dpi", "72"},
+                                                      {"--width", "column"},
+                                                      {"--font-size", "6"},
+                                                      {"--row-height", "9mm"},
+                                                      {"--time", "0ms-1ms"},
+                                                      {"--title", "Step"},
+                                                      {"--predicted-title", "Before"},
+                                                      {"--measured-title", "After"},
+                                                      {"--rank-label", "stage"},
+                                                      {"--labels", "full"},
                                                       {"--trace", ""},
                                                       {"--out", ""}};
   return all;
@@ -161,7 +175,7 @@ class UnusedOptions : public testing::Test {
   Folder folder_;
 };
 
-const std::string kOnStderr = "is shown on stderr", kMet = "a demand that is met", kNothingShared = "of what this model does not have";
+const std::string kOnStderr = "is shown on stderr", kMet = "a demand that is met";
 
 TEST_F(UnusedOptions, OfSimulateAreRefused) {
   const Words shape{"--ranks", "2", "--microbatches", "4"};
@@ -208,24 +222,56 @@ TEST_F(UnusedOptions, OfPlansAreRefused) {
     for (const Words& part : more) words.insert(words.end(), part.begin(), part.end());
     return words;
   };
-  const std::map<std::string, std::string> met{{"--same-splits", kMet}, {"--zero1", kMet}, {"--share", kNothingShared}};
-  std::map<std::string, std::string> searched = met, ordered = met;
-  ordered["--seconds"] = "the best order is found in less";
-  searched["--progress"] = kOnStderr;
-  std::map<std::string, std::string> ofLayers = searched;
-  ofLayers["--no-recompute"] = kMet;
-  ofLayers["--top"] = "there is one plan";
+  const std::map<std::string, std::string> ordered{{"--seconds", "the best order is found in less"}}, searched{{"--progress", kOnStderr}};
+  const std::map<std::string, std::string> ofLayers{{"--progress", kOnStderr}, {"--no-recompute", kMet}, {"--top", "there is one plan"}};
   const std::string model = sample("gpt_small"), marked = sample("gpt_split");
   expectNoneBut({
-      {"estimates", of({"plan", model}, {estimate, shape}), met},
+      {"estimates", of({"plan", model}, {estimate, shape})},
       {"auto", of({"plan", model, "--schedule", "auto"}, {estimate, shape}), ordered},
-      {"marks", of({"plan", marked, "--microbatches", "4"}, {estimate}), met, {{"--balance", "memory"}}},
-      {"splits", of({"plan", model, "--split", "blocks.1", "--microbatches", "4"}, {estimate}), met},
-      {"layers", of({"plan", "--layers", file("layers.csv")}, {shape}), met},
+      {"marks", of({"plan", marked, "--microbatches", "4"}, {estimate}), {}, {{"--balance", "memory"}}},
+      {"splits", of({"plan", model, "--split", "blocks.1", "--microbatches", "4"}, {estimate})},
+      {"layers", of({"plan", "--layers", file("layers.csv")}, {shape})},
       {"a search", of({"search", model, "--schedules", "1f1b"}, {estimate, shape}), searched},
       {"a search of layers", of({"search", "--layers", file("layers.csv"), "--schedules", "1f1b"}, {shape}), ofLayers},
       {"an estimate", {"profile", model, "--estimate", "h100-nvlink"}, {{"--progress", kOnStderr}}},
   });
+}
+
+TEST_F(UnusedOptions, OfExportsAreRefused) {
+  std::vector<Mode> modes;
+  const std::map<std::string, std::string> own{{"--trace", "nosuch.json"}, {"--store", "nosuch.db"}, {"--font", "monospace"}};
+  const std::map<std::string, std::string> silent{{"--progress", kOnStderr}};
+  for (const char* to : {"svg", "tikz", "csv", "html", "chrome", "layers", "megatron"})
+    modes.push_back({to, {"export", file("plan.json"), "--to", to}, silent, own});
+  expectNoneBut(modes);
+}
+
+TEST_F(UnusedOptions, OfReplicasAndOfSharedParametersAreRefusedWhereThereAreNone) {
+  const auto refusal = [](const Words& words) {
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    return outcome.err;
+  };
+  const auto ofPlan = [&](const Words& more) {
+    Words words{"plan", "--layers", file("layers.csv"), "--ranks", "2", "--microbatches", "4"};
+    words.insert(words.end(), more.begin(), more.end());
+    return refusal(words);
+  };
+  EXPECT_EQ(ofPlan({"--zero1"}),
+            "pipewright: --zero1 spreads the optimizer's state over replicas, and the plan has one; add --replicas, or omit it.\n");
+  EXPECT_EQ(ofPlan({"--same-splits"}), "pipewright: --same-splits is for replicas, and the plan has one; add --replicas, or omit it.\n");
+  EXPECT_EQ(ofPlan({"--same-splits", "--replicas", "2", "--split", "l3"}),
+            "pipewright: --split cuts all replicas alike; omit it or --same-splits.\n");
+  EXPECT_EQ(ofPlan({"--share", "transmit"}),
+            "pipewright: --share is for parameters of several stages, and layers reads each only once; omit it.\n");
+  EXPECT_NE(refusal({"search", "--layers", file("layers.csv"), "--ranks", "2", "--schedules", "1f1b,auto", "--zero1"}).find("omit it"),
+            std::string::npos);
+  EXPECT_NE(refusal({"run", file("plan.json"), "--zero1"}).find("plan.json has one; omit it."), std::string::npos);
+  // Chimera's two copies of each stage share a state, and this model's embedding is its head.
+  EXPECT_EQ(planned({"--schedule", "chimera", "--zero1", "--optimizer", "adam"}).status, 0);
+  EXPECT_EQ(
+      call({"plan", sample("hf_gpt2"), "--cluster", "h100-nvlink", "--ranks", "2", "--microbatches", "4", "--share", "transmit"}).status,
+      0);
 }
 
 }  // namespace

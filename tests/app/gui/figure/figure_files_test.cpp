@@ -163,6 +163,9 @@ TEST(FigureSource, NamesWhatItDraws) {
   EXPECT_FALSE(figureCall(changed, FigureSteps::Both, own, "f.svg", 300).contains("for run"));
   EXPECT_EQ(figureCall(source, FigureSteps::Measured, {}, "f.png", 600),
             "pipewright-gui '/data/my runs.db' --show-run 7 --export f.png --dpi 600 --title ''");
+  own.font = "Times New Roman";  // of one step no lane has a title, and TikZ has kinds of fonts
+  EXPECT_EQ(figureCall(source, FigureSteps::Measured, own, "f.tex", 300),
+            "pipewright export --store '/data/my runs.db' --run 7 --step 3 --to tikz --font serif --title '' --out f.tex");
 }
 
 TEST(FigureSource, NamesAPinnedPlanAndHasNoCommandLineForIt) {
