@@ -1,5 +1,6 @@
 #include "app/cli/export_plan.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -28,31 +29,32 @@ int exportMegatron(const Plan& plan, const std::string& out, std::optional<std::
   return megatron.fits ? kYes : kNo;
 }
 
-/// In single quotes where a shell would read it otherwise.
-std::string wordOfShell(const std::string& text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+=@%";
-  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
+/// Throws UsageError where a shell would read the path as something else: `$(cat arguments.txt)` cuts at blanks and keeps quotes.
+std::string requirePlainPath(const std::string& path) {
+  static constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+=@%";
+  const bool isPlain =
+      std::ranges::all_of(path, [](char c) { return static_cast<unsigned char>(c) >= 0x80 || kPlain.find(c) != std::string_view::npos; });
+  if (isPlain) return path;
+  throw UsageError(fmt::format(
+      "a shell would not read {} in arguments.txt as one argument; give --out a folder without blanks, quotes and other signs", path));
 }
 
 int exportTorchtitan(const Plan& plan, const std::string& folder, std::optional<std::int64_t> layers) {
   namespace fs = std::filesystem;
   if (folder.empty()) throw UsageError("--to torchtitan writes several files; give their folder with --out DIR");
   const TorchtitanPlan titan = torchtitanPlan(plan, loadModel(plan.modelFiles), layers);
+  const auto file = [&](const char* name) { return (fs::path(folder) / name).string(); };
+  const std::string schedule = requirePlainPath(fs::absolute(file("schedule.csv")).lexically_normal().string());
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) throw UsageError(fmt::format("the folder {} cannot be created: {}; choose another", folder, problem.message()));
-  const auto file = [&](const char* name) { return (fs::path(folder) / name).string(); };
   writeFile(file("schedule.csv"), titan.schedule);
-  std::string arguments =
-      fmt::format("--parallelism.pipeline_parallel_schedule_csv {}\n", wordOfShell(fs::absolute(file("schedule.csv")).string()));
+  std::string arguments = fmt::format("--parallelism.pipeline_parallel_schedule_csv {}\n", schedule);
   for (const std::string& argument : titan.arguments) arguments += argument + "\n";
   writeFile(file("arguments.txt"), arguments);
   writeFile(file("config.py"), titan.python);
   print(
-      fmt::format("{} for torchtitan 0.3: append the arguments of {} to your call, or the lines of {} to your configuration (with the path "
+      fmt::format("{} for torchtitan 0.3: append $(cat {}) to your call, or the lines of {} to your configuration (with the path "
                   "of schedule.csv as your program sees it)\n",
                   plan.modelName, file("arguments.txt"), file("config.py")));
   for (const std::string& note : titan.notes) print(note + "\n");
