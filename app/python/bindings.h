@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -49,6 +50,10 @@ class TooLarge : public Error {
  public:
   using Error::Error;
 };
+
+/// An error's sentence as Python spells it: options of the command line are arguments. `own`: names of options in the function that was
+/// called, where they are other than elsewhere.
+std::string spelled(const std::string& sentence, const std::map<std::string, std::string>& own = {});
 
 /// A warning of Python; the calling thread has released the GIL.
 void warn(const std::string& sentence);

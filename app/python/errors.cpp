@@ -39,9 +39,10 @@ std::string argumentOf(const std::string& option, const Names& own) {
   return name;
 }
 
-/// An error's sentence as Python spells it: options of the command line are arguments here. Commands in backquotes, and `--help`, which
-/// only the program has, stay. `own`: names of options in the function that was called, where they are other than elsewhere.
-std::string spelled(const std::string& sentence, const Names& own = {}) {
+}  // namespace
+
+/// Commands in backquotes, and `--help`, which only the program has, stay.
+std::string spelled(const std::string& sentence, const Names& own) {
   std::string text;
   bool isCommand = false;
   for (std::size_t at = 0; at < sentence.size(); ++at) {
@@ -61,8 +62,6 @@ std::string spelled(const std::string& sentence, const Names& own = {}) {
   }
   return text;
 }
-
-}  // namespace
 
 void bindErrors(py::module_& m) {
   m.def("spelled", &spelled, py::arg("sentence"), py::arg("own") = Names());

@@ -29,6 +29,16 @@ using Released = py::call_guard<py::gil_scoped_release>;
 /// Called with what is done of all; false ends the search.
 using SearchProgress = std::function<bool(int done, int all)>;
 
+/// What the call returns. Its errors name options as the arguments of `search` are called.
+template <class Call>
+auto inWordsOfSearch(const Call& call) {
+  try {
+    return call();
+  } catch (const UsageError& e) {
+    throw UsageError(spelled(e.what(), {{"--threads", "measure_threads"}}));
+  }
+}
+
 /// `interruptible`: Ctrl-C ends the search, and the best so far is the result; SIGTERM ends the process as it would have without a search.
 /// One such search at a time in a process.
 std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const SearchProgress& progress, bool interruptible) {
@@ -43,7 +53,7 @@ std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Sear
     interrupts.reset();
     if (!begins && interruptible) interrupts.emplace();
   };
-  auto result = std::make_shared<SearchedModel>(searchModel(options, shouldContinue, warn, measuring));
+  auto result = std::make_shared<SearchedModel>(inWordsOfSearch([&] { return searchModel(options, shouldContinue, warn, measuring); }));
   interrupts.reset();
   if (signal == SIGTERM) ::raise(SIGTERM);
   return result;
@@ -130,7 +140,7 @@ std::shared_ptr<SearchedModel> merged(const SearchOptions& options, const std::v
   std::vector<Found> found;
   found.reserve(parts.size());
   for (const auto& [candidates, skipped, shapes, cancelled] : parts) found.push_back({candidates, skipped, shapes, cancelled});
-  return std::make_shared<SearchedModel>(mergeSearches(options, std::move(found)));
+  return std::make_shared<SearchedModel>(inWordsOfSearch([&] { return mergeSearches(options, std::move(found)); }));
 }
 
 void bindCandidates(py::module_& m) {

@@ -187,6 +187,13 @@ def test_unusable_searches(gpt, options):
         pw.search(gpt, cluster="cpu-workstation", **options)
 
 
+@pytest.mark.parametrize("count, where", [(-1, {}), (4, {"cluster": "cpu-workstation"})])
+def test_threads_that_measure_have_their_own_name_in_a_search(gpt, count, where):
+    with pytest.raises(pw.UsageError, match=r"\bmeasure_threads\b") as caught:
+        pw.search(gpt, ranks=2, measure_threads=count, **where)
+    assert " threads" not in str(caught.value)
+
+
 def test_commands_in_messages_stay_commands(gpt, gpt_plan):
     with pytest.raises(pw.UsageError, match="pipewright run --store"):
         pw.Store(gpt)
