@@ -79,8 +79,8 @@ void printText(const LayoutAnswer& answer) {
   if (of.refusal) print(*of.refusal + "\n");
   for (const std::string& note : of.notes) print(fmt::format("note: {}\n", note));
   const LayoutBalance layers = layersBalance(of);
-  print(fmt::format("balance: at most {:g} transformer layers on a rank, {:.4g} on average ({} above)\n", layers.most, layers.mean,
-                    percent(layers.above())));
+  print(fmt::format("balance: at most {:g} transformer {} on a rank, {:.4g} on average ({} above)\n", layers.most,
+                    layers.most == 1 ? "layer" : "layers", layers.mean, percent(layers.above())));
   if (of.subject)
     print(fmt::format("time: a microbatch takes the slowest rank {} longer than the average rank\n", percent(timesBalance(of).above())));
   for (const std::string& line : deadlock) print(line + "\n");
