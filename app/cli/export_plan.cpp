@@ -42,9 +42,9 @@ std::string requirePlainPath(const std::string& path) {
 int exportTorchtitan(const Plan& plan, const std::string& folder, std::optional<std::int64_t> layers) {
   namespace fs = std::filesystem;
   if (folder.empty()) throw UsageError("--to torchtitan writes several files; give their folder with --out DIR");
-  const TorchtitanPlan titan = torchtitanPlan(plan, loadModel(plan.modelFiles), layers);
   const auto file = [&](const char* name) { return (fs::path(folder) / name).string(); };
   const std::string schedule = requirePlainPath(fs::absolute(file("schedule.csv")).lexically_normal().string());
+  const TorchtitanPlan titan = torchtitanPlan(plan, loadModel(plan.modelFiles), layers);
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) throw UsageError(fmt::format("the folder {} cannot be created: {}; choose another", folder, problem.message()));
