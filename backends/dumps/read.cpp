@@ -114,6 +114,8 @@ bool beginsAsObject(std::string_view text) {
 void readOne(const Path& path, simdjson::dom::parser& parser, hang::Dumps& dumps, dumps::Known& known) {
   const dumps::Source source{path.file, dumps, known};
   std::error_code problem;
+  if (fs::exists(path.file, problem) && !fs::is_regular_file(path.file, problem))
+    throw UsageError(fmt::format("{} is not a file; name what the ranks dumped", path.file));
   const std::uintmax_t size = fs::file_size(path.file, problem);
   if (problem) throw UsageError(fmt::format("{} cannot be read: {}; check the name", path.file, problem.message()));
   if (size > kLargestFile) source.refuse("it is larger than 1 GiB");

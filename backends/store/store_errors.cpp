@@ -46,6 +46,7 @@ std::string noRunStore(const std::string& path) {
 }
 
 void rethrow(const SQLite::Exception& problem, const std::string& path, std::chrono::milliseconds lockWait, std::string_view kind) {
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) throw UsageError(cannotWrite(path, kind));
   const std::string reason = printableLine(problem.what());  // quotes what a damaged file holds
   switch (problem.getErrorCode() & 0xff) {
     case SQLITE_BUSY:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <CLI/App.hpp>
 
+#include "backends/host/paths.h"
 #include "schedules/error.h"
 #include "simulator/costs/layer_table.h"
 
@@ -21,6 +22,7 @@ std::vector<std::string> modelFiles(const std::vector<std::string>& archives, co
                                  layers.empty() ? "one" : "only one", command));
   }
   if (layers.empty()) return archives;
+  if (!pathExists(layers)) throw UsageError(fmt::format("{} does not exist; check the path", layers));
   if (!isLayerTableName(layers)) throw UsageError(fmt::format("{} is not a layer table; give a .json or .csv file", layers));
   return {layers};
 }

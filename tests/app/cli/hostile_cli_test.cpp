@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "tests/app/cli/call.h"
 
@@ -141,6 +143,21 @@ TEST(HostileFiles, DeepNestingIsRefusedByEveryCommandThatReadsJson) {
     const Outcome outcome = call(words);
     EXPECT_EQ(outcome.status, 2) << words[0] << " " << outcome.err;
     EXPECT_NE(outcome.err.find("deep.json"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(HostileFiles, ThatAreNoFilesAreSaidToBeNone) {
+  const Folder folder;
+  const std::string none = folder.file("none.json"), here = std::filesystem::path(none).parent_path().string();
+  for (const auto& [words, said] :
+       std::vector<std::pair<Words, std::string>>{{{"runs", "--store", here}, "is a folder; give a file in it"},
+                                                  {{"gate", "--store", here, "--against", here}, "is a folder; give a file in it"},
+                                                  {{"hang", "/dev/null"}, "/dev/null is not a file"},
+                                                  {{"plan", "--layers", none, "--ranks", "2"}, none + " does not exist"},
+                                                  {{"plan", "--layers", "nosuch", "--ranks", "2"}, "pipewright: nosuch does not exist"}}) {
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 2) << words[0] << " " << outcome.err;
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
   }
 }
 
