@@ -17,7 +17,6 @@ import torch
 
 from . import _pipewright_torch as _engine
 from . import _remote_job
-from ._pipewright import UsageError
 
 __all__ = ["backward", "context", "get_gradients", "is_available"]
 
@@ -44,7 +43,7 @@ class context:
 
 def backward(
     context_id: int,
-    roots: Sequence[torch.Tensor],
+    roots: torch.Tensor | Sequence[torch.Tensor],
     retain_graph: bool = False,
     *,
     mode: Literal["auto", "fast", "smart"] = "auto",
@@ -52,7 +51,7 @@ def backward(
     """Runs a backward pass from tensors of this worker, over all workers whose calls lead to them. Gradients are added to the context's, not to
     ``.grad``; :func:`get_gradients` gives them.
 
-    :param roots: losses: tensors of one element.
+    :param roots: a loss, or several: tensors of one element.
     :param retain_graph: keep what another pass through the same graph needs.
     :param mode: ``fast`` takes all messages to be used by the loss, and ends with an error where one is not; ``smart`` finds out before which are;
         ``auto`` begins as fast and finds out only where something waits. The gradients are the same.
@@ -61,9 +60,8 @@ def backward(
     :raises RemoteError: what a function raised in its backward on another worker.
     :raises Error: naming the worker that is lost, or did not answer within the options' ``rpc_timeout``.
     """
-    if isinstance(roots, torch.Tensor):
-        raise UsageError("backward takes a list of roots; give [loss].")
-    _engine.backward(_remote_job.worker(), context_id, list(roots), retain_graph, mode)
+    losses = [roots] if isinstance(roots, torch.Tensor) else list(roots)
+    _engine.backward(_remote_job.worker(), context_id, losses, retain_graph, mode)
 
 
 def get_gradients(context_id: int) -> dict[torch.Tensor, torch.Tensor]:

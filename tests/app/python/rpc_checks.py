@@ -428,7 +428,7 @@ def a_graph_that_is_kept_can_be_passed_again():
     with autograd.context() as context:
         loss = rpc.rpc_sync("worker1", scaled, (x,)).sum()
         autograd.backward(context, [loss], retain_graph=True)
-        autograd.backward(context, [loss])
+        autograd.backward(context, loss)
         assert torch.equal(autograd.get_gradients(context)[x], torch.full((3,), 4.0))
 
 
@@ -447,7 +447,7 @@ def a_backward_pass_that_cannot_run_says_why():
     x = torch.ones(3, requires_grad=True)
     with autograd.context() as context:
         y = rpc.rpc_sync("worker1", scaled, (x,))
-        for roots, word in (([y], "one|scalar"), ([torch.ones(())], "grad"), ([], "root"), (y.sum(), "list")):
+        for roots, word in (([y], "one|scalar"), ([torch.ones(())], "grad"), ([], "root")):
             with pytest.raises(pipewright.UsageError, match=word):
                 autograd.backward(context, roots)
         with pytest.raises(pipewright.UsageError, match="fast, smart, auto"):
