@@ -147,15 +147,15 @@ def search(
     Ctrl-C in the main thread ends the search, and the best so far is the result (``cancelled``).
     """
     call = dict(locals())
-    o = _options(call)
+    o, top = _options(call), _within("top", top, 1, 2**20)
     measures = not o.profiles and not o.profiles_at_hand and not cluster and layers is None and costs_from is None
     if executor is not None:
         if measures:
             raise UsageError("a search on an executor does not measure; give profile=pipewright.profile(…) or cluster")
-        return SearchResult(_spread(o, call, executor, progress), _whole("top", top))
+        return SearchResult(_spread(o, call, executor, progress), top)
     if measures:
         use_own_torch()
-    return SearchResult(_run(o, progress, measures), _whole("top", top))
+    return SearchResult(_run(o, progress, measures), top)
 
 
 def _options(call: dict[str, Any]) -> native.SearchOptions:
@@ -171,9 +171,16 @@ def _options(call: dict[str, Any]) -> native.SearchOptions:
     o.profiles = [os.fspath(one) for one in given if not isinstance(one, Profile)]
     o.profiles_at_hand = [one for one in given if isinstance(one, Profile)]
     o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = path_text(c.cluster), c.optimizer, c.momentum, c.zero1, c.loss or ""
-    o.threads, o.rank_order = _whole("threads", c.threads), [_whole("rank_order", rank) for rank in several(c.rank_order)]
+    o.threads, o.rank_order = _within("threads", c.threads, 0, 1024), [_whole("rank_order", rank) for rank in several(c.rank_order)]
     o.how = measure_options(c.device or "", c.precision, c.tf32, c.graphs, c.measure_threads, c.libraries, c.attention)
     return o
+
+
+def _within(name: str, value: int, least: int, most: int) -> int:
+    number = _whole(name, value)
+    if not least <= number <= most:
+        raise UsageError(f"{name}={number} is not from {least} to {most}")
+    return number
 
 
 def _sources(model: Paths | None, layers: Path | None, costs_from: Path | None) -> list[str]:

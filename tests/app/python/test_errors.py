@@ -181,7 +181,8 @@ def test_a_profile_of_another_model_is_refused(gpt, root):
 
 
 @pytest.mark.parametrize("options", [{"ranks": 0}, {"ranks": 5000}, {"ranks": 2, "microbatches": [0]}, {"ranks": 2, "schedules": ["none"]},
-                                     {"ranks": 2, "chunks": [-1]}, {"ranks": 2, "batch": -4}])
+                                     {"ranks": 2, "chunks": [-1]}, {"ranks": 2, "batch": -4}, {"ranks": 2, "top": 0},
+                                     {"ranks": 2, "threads": -1}, {"ranks": 2, "threads": 10**6}])
 def test_unusable_searches(gpt, options):
     with pytest.raises(pw.UsageError):
         pw.search(gpt, cluster="cpu-workstation", **options)
