@@ -294,10 +294,7 @@ void Layout::row(const FigureSpans& lane, Rank rank) {
     for (const Span* span : lane.rows[rank.index()]) (isBelow(*span) ? below : compute).push_back(span);
   }
   strip(compute, box);
-  if (below_)
-    strip(below, {left_, y_ + row_ + 0.04 * row_, length_, strip_ - 0.04 * row_});
-  else
-    figure_.mergedSpans += below.size();  // they take no time
+  if (below_) strip(below, {left_, y_ + row_ + 0.04 * row_, length_, strip_ - 0.04 * row_});
   y_ += row_ + strip_;
   if (peak_ > 0 && known) memory(lane, rank, {left_, y_ + gap_ / 2, length_, curve_});
   y_ += (peak_ > 0 ? gap_ / 2 : 0) + curve_ + gap_;
@@ -306,6 +303,7 @@ void Layout::row(const FigureSpans& lane, Rank rank) {
 void Layout::strip(const std::vector<const Span*>& spans, const FigureBox& box) {
   std::vector<NarrowSpan> narrow;
   for (std::size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i]->end == spans[i]->start) continue;  // no width at any scale
     if (widthOf(*spans[i]) < narrowest_) {
       narrow.push_back({spans[i]->kind, x(spans[i]->start) - left_, x(spans[i]->end) - left_});
       continue;

@@ -214,11 +214,11 @@ TEST(Figure, ShowsMessagesMemoryAndLegendOnlyWhereWanted) {
 }
 
 TEST(Figure, BoundsWhatManySpansAreDrawnWith) {
-  // 64 ranks and 512 microbatches: 65,536 actions; at each of 63 borders 2 · 512 messages, which take no time here.
+  // 64 ranks and 512 microbatches: 65,536 actions; the messages take no time here, so there is nothing of them to draw or merge.
   const Trace trace = simulated("1f1b", {64, 64, 512});
   const Figure figure = figureOf(trace);
   EXPECT_LE(figure.blocks.size(), 12'000U);
-  EXPECT_EQ(figure.blocks.size() + figure.mergedSpans, 65'536U + 64'512U);
+  EXPECT_EQ(figure.blocks.size() + figure.mergedSpans, 65'536U);
   std::size_t boxes = 0;
   for (const FigureMerged& merged : figure.merged) boxes += merged.boxes.size();
   EXPECT_LE(boxes, 130'000U);
