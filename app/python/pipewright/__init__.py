@@ -14,6 +14,8 @@ that names the thing, the place and the cure; :class:`UsageError` is the part of
 does not fit its memory limit.
 """
 
+from . import _pipewright
+from ._docs import take_from_stub
 from ._export import export
 from ._jobs import explain, gate, hang, layout, read_job
 from ._models import clusters, inspect, plan, profile
@@ -42,6 +44,8 @@ from ._simulate import check, schedule, schedules, simulate
 from ._store import Comparison, Run, Store, compare
 from ._study import Study, study
 from ._trainer import TrainedStep, Trainer
+
+take_from_stub(_pipewright)
 
 __all__ = [
     "Candidate",

@@ -50,6 +50,15 @@ def test_the_stub_is_of_the_module(module):
         assert there == {n for n in promised if not n.startswith("__")}, name
 
 
+@pytest.mark.parametrize("name", [n for n in pw.__all__ if inspect.isclass(getattr(pw, n))])
+def test_help_explains_classes(name):
+    assert inspect.getdoc(vars(pw)[name]) and len(vars(pw)[name].__doc__) > 15
+
+
+def test_help_explains_properties():
+    assert pw.Candidate.microbatch.__doc__ == "Samples in a microbatch."
+
+
 @pytest.mark.parametrize("name", [n for n in pw.__all__ if inspect.isfunction(getattr(pw, n))])
 def test_functions_explain_their_arguments(name):
     function = getattr(pw, name)
