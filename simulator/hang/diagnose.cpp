@@ -120,6 +120,13 @@ void Diagnosing::run() {
     found = foundCycle() || foundSilent();
   }
   found = found || foundInFlight() || foundCounts();
+  if (!found && inquiry_.lastMayHaveFailed()) {
+    listWaits();
+    found = foundSilent();
+    if (found)
+      result_.notes.emplace_back(
+          "Gloo's recorder calls a collective over whether it ended or failed: ranks are taken to wait in the last that they posted");
+  }
   if (!found) settleNothing();
 }
 
@@ -301,6 +308,15 @@ bool Diagnosing::foundCycle() {
   result_.sentence = fmt::format("{} ranks wait for each other: ", cycle.size());
   for (std::size_t i = 0; i < result_.cycle.size() && i < 6; ++i) result_.sentence += (i > 0 ? "; " : "") + textOf(result_.cycle[i]);
   if (result_.cycle.size() > 6) result_.sentence += "; …";
+  const auto mayBeAhead = [&](const Wait& w) {
+    const RecordedOp& op = inquiry_.opOf(w);
+    return op.kind == OpKind::Receive && op.batch == 0 && !op.awaited && !op.setsUp;
+  };
+  if (inquiry_.rows == nullptr && std::ranges::any_of(turned, mayBeAhead))
+    result_.notes.emplace_back(
+        "a receive that its rank posted before it needs it looks like one that it waits in: if one of these ranks computes, there is no "
+        "cycle "
+        "and that rank is stopped; the schedule tells");
   return true;
 }
 

@@ -182,6 +182,29 @@ bool Inquiry::preferMissing() {
   return changed;
 }
 
+bool Inquiry::lastMayHaveFailed() {
+  bool found = false;
+  for (std::size_t d = 0; d < primary.size(); ++d) {
+    const std::vector<RecordedOp>& ops = dumps.dumps[d].ops;
+    if (ops.empty() || ops.back().kind != OpKind::Collective || !ops.back().name.starts_with("gloo:")) continue;
+    const RecordedOp& last = ops.back();
+    const auto posted = [&](const RankDump& dump) {  // as many of the group as this rank did
+      return std::ranges::count_if(dump.ops, [&](const RecordedOp& op) { return op.kind == OpKind::Collective && op.group == last.group; });
+    };
+    for (std::size_t place = 0; place < dumps.sizeOf(last.group); ++place) {
+      const JobRank member = dumps.memberAt(last.group, place);
+      const std::optional<std::size_t> other = dumpOf(member);
+      const bool isBehind =
+          other && dumps.dumps[d].complete && dumps.dumps[*other].complete && posted(dumps.dumps[*other]) < posted(dumps.dumps[d]);
+      if (other && !isBehind) continue;
+      waits.open[d].push_back({dumps.dumps[d].rank, ops.size() - 1, member, other ? Reason::NotPosted : Reason::NoDump});
+    }
+    primary[d] = waits.open[d];
+    found = found || !primary[d].empty();
+  }
+  return found;
+}
+
 /// Whether the steps of a rank are counted from the first of the job: by its own dump, or where it left none by all others.
 bool Inquiry::knowsStep(JobRank rank) const {
   if (const RankDump* dump = dumps.of(rank)) return dump->complete;

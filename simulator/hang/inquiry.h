@@ -71,6 +71,10 @@ struct Inquiry {
   /// recorder on the host learns that it is done only when the host waits for it. Returns whether that changed something.
   bool preferMissing();
 
+  /// Takes ranks to wait in their last operation where that is a collective of Gloo, whose recorder calls one over whether it ended or
+  /// failed, for members that left no dump or did not post it. Returns whether there was one.
+  bool lastMayHaveFailed();
+
   [[nodiscard]] Spot spotOf(std::size_t dump, std::size_t op, JobRank on) const;
   [[nodiscard]] Spot spotOf(const Wait& wait) const;
   /// A place of the schedule at which the rank posted nothing.

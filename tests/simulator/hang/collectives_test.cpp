@@ -96,6 +96,50 @@ TEST(DiagnoseCollectives, OnlyTheOldestCollectiveHasAWaitForEachMember) {
   EXPECT_EQ(waitsOf(awaited, nullptr).open[0][126].op, 7U);
 }
 
+/// As torch 2.11's dumps of processes on Gloo are: also a collective that failed counts as done. The rank that was killed or stopped before
+/// the third one left no dump, or one of two collectives; one of the others went on to a fourth before it failed.
+TEST(DiagnoseCollectives, OnGlooTheLastThatARankPostedMayHaveFailed) {
+  for (const bool leftDump : {false, true}) {
+    for (int ranks = 2; ranks <= 4; ++ranks) {
+      for (int victim = 0; victim < ranks; ++victim) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << victim << (leftDump ? " with dump" : ""));
+        Dumps dumps = aloneInCollectives(ranks, 3);
+        const RankDump made = dumps.dumps[0];
+        dumps.dumps.clear();
+        const int ahead = ranks == 4 ? (victim + 1) % ranks : -1;
+        for (int r = 0; r < ranks; ++r) {
+          if (r == victim && !leftDump) continue;
+          RankDump& dump = dumps.dumps.emplace_back(made);
+          dump.rank = JobRank{r};
+          if (r == victim) dump.ops.pop_back();
+          if (r == ahead) dump.ops.push_back(dump.ops.back());
+          for (std::size_t i = 0; i < dump.ops.size(); ++i) {
+            dump.ops[i].name = "gloo:all_reduce";
+            dump.ops[i].sequence = static_cast<std::int64_t>(i) + 1;
+            dump.ops[i].posted = Ns(1000 * (static_cast<std::int64_t>(i) + 1));
+            dump.ops[i].state = OpState::Done;
+          }
+        }
+        const Diagnosis d = diagnose(dumps, nullptr);
+        EXPECT_EQ(d.verdict, Verdict::SilentRank) << d.sentence;
+        ASSERT_EQ(d.silent.size(), 1U) << d.sentence;
+        EXPECT_EQ(d.silent[0].rank, JobRank{victim});
+        ASSERT_TRUE(d.firstStuck);
+        EXPECT_EQ(d.firstStuck->position, 2) << d.sentence;
+        EXPECT_EQ(d.firstStuck->on, JobRank{victim});
+      }
+    }
+  }
+}
+
+TEST(DiagnoseCollectives, OnGlooWhereAllPostedAsManyNothingIsKnownToWait) {
+  Dumps dumps = aloneInCollectives(2, 2);
+  for (RecordedOp& op : dumps.dumps[0].ops) op.name = "gloo:all_reduce", op.state = OpState::Done;
+  dumps.dumps.push_back(dumps.dumps[0]);
+  dumps.dumps[1].rank = JobRank{1};
+  EXPECT_EQ(diagnose(dumps, nullptr).verdict, Verdict::CannotTell);
+}
+
 /// Rank 0 sums before it sends to rank 2, which receives before it sums; rank 1 is in the sum, too.
 TEST(DiagnoseCollectives, AMessageThatAMemberWaitsForBeforeItIsTheCycle) {
   Dumps dumps = aloneInCollectives(3, 1);

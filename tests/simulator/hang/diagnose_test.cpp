@@ -383,6 +383,29 @@ TEST(DiagnoseHang, RanksThatWaitForEachOtherAreNamedInTheOrderTheyWait) {
   }
 }
 
+/// Rank 0 stops in its second forward and has posted the receive of the first gradient; rank 1 needs both forwards first. In another
+/// schedule rank 0 waits for that gradient: the dumps are the same, so that without a schedule the cycle is said to be in doubt.
+TEST(DiagnoseHang, WithoutAScheduleAReceiveThatMayBePostedAheadLeavesACycleInDoubt) {
+  const auto op = [](OpKind kind, int peer, OpState state, std::size_t batch) {
+    RecordedOp made;
+    made.kind = kind, made.peer = JobRank{peer}, made.state = state, made.batch = batch;
+    return made;
+  };
+  for (const std::size_t batch : {std::size_t{0}, std::size_t{1}}) {  // started with others, as torch does: then they are waited for
+    Dumps dumps;
+    dumps.ranks = 2;
+    dumps.groups.push_back({"0", {}});
+    dumps.dumps.push_back(
+        {JobRank{0}, "rank0.json", {op(OpKind::Send, 1, OpState::Done, 0), op(OpKind::Receive, 1, OpState::Posted, batch)}});
+    dumps.dumps.push_back(
+        {JobRank{1}, "rank1.json", {op(OpKind::Receive, 0, OpState::Done, 0), op(OpKind::Receive, 0, OpState::Posted, batch)}});
+    const Diagnosis unknown = diagnose(dumps, nullptr);
+    EXPECT_EQ(unknown.verdict, Verdict::Cycle);
+    EXPECT_EQ(std::ranges::any_of(unknown.notes, [](const std::string& n) { return n.find("the schedule tells") != std::string::npos; }),
+              batch == 0);
+  }
+}
+
 TEST(DiagnoseHang, OneOfFiveHundredRanksIsFound) {
   std::mt19937_64 random(512);
   StuckJob job{lower(generate("1f1b", {512, 512, 600}), Lowering::Torch), Mode::Blocking};
