@@ -14,6 +14,7 @@
 #include "app/cli/text/output.h"
 #include "engine/planning/job_source.h"
 #include "schedules/units.h"
+#include "simulator/job/between_steps.h"
 #include "simulator/job/explain_job.h"
 #include "simulator/job/explain_job_json.h"
 #include "simulator/job/explain_tables.h"
@@ -91,6 +92,7 @@ std::string explanationText(const JobExplanation& explained, const ExplainedTabl
 std::string explanationText(const JobShape& shape, const Job& job, const JobExplanation& explained) {
   std::string text = fmt::format("{}: {}, {}\n", job.name, shapeText(job), stepsText(job));
   text += fmt::format("{} {}\n{}\n", nameOf(job.times), stepText(explained), stragglerText(explained));
+  if (const std::string between = betweenText(job); !between.empty()) text += between + "\n";
   for (const ExplainedTable& of : explainedTables(shape, job, explained)) text += "\n" + explanationText(explained, of);
   text += "\n" + replayText(explained) + "\n";
   for (const std::string& note : job.notes) text += "note: " + note + "\n";

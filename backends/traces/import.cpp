@@ -228,7 +228,8 @@ std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, 
 MeasuredJob measuredOf(ImportedTrace imported) {
   MeasuredJob measured{imported.title, imported.replicas, imported.tensor, imported.timedMessages, {}, std::move(imported.notes)};
   measured.lacksLastStages = imported.lacksLastStages;
-  for (ImportedStep& step : imported.steps) measured.steps.push_back({step.name, std::move(step.trace), std::move(step.operations)});
+  for (ImportedStep& step : imported.steps)
+    measured.steps.push_back({step.name, std::move(step.trace), std::move(step.operations), step.begin});
   const auto isOf = [](TimesOf times) { return [times](const MeasuredStep& step) { return step.name.starts_with(nameOf(times)); }; };
   if (std::ranges::all_of(measured.steps, isOf(TimesOf::Predicted))) {
     measured.times = TimesOf::Predicted;

@@ -1,9 +1,11 @@
 #include "simulator/job/explain_job_json.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "simulator/job/between_steps.h"
 #include "simulator/report/bubble_causes.h"
 
 namespace pw {
@@ -103,6 +105,15 @@ Json worst(const JobShape& shape, const Job& job, const JobExplanation& explanat
   return json;
 }
 
+Json between(const Job& job) {
+  const std::optional<BetweenSteps> between = betweenSteps(job);
+  if (!between) return nullptr;
+  return Json{{"median_ns", between->usual},
+              {"longest_ns", between->longest},
+              {"longest_before", job.steps[between->longestBefore].name},
+              {"share", between->share}};
+}
+
 Json steps(const Job& job, const JobExplanation& explanation) {
   Json json = Json::array();
   for (std::size_t k = 0; k < job.steps.size(); ++k) {
@@ -148,6 +159,7 @@ std::string explanationJson(const JobShape& shape, const Job& job, const JobExpl
   json["critical_path"] = path(explanation);
   json["bubbles"] = bubbles(explanation);
   json["host_waits"] = hostWaits(explanation);
+  json["between_steps"] = between(job);
   json["worst_steps"] = worst(shape, job, explanation);
   json["worst_in_common"] = commonText(explanation);
   json["steps"] = steps(job, explanation);

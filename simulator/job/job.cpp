@@ -22,8 +22,9 @@ namespace {
 
 using Key = std::tuple<ActionKind, Stage, Microbatch>;
 
-/// The last number in a name.
-std::optional<std::int64_t> numberIn(std::string_view name) {
+}  // namespace
+
+std::optional<std::int64_t> stepNumberIn(std::string_view name) {
   const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
   std::size_t end = name.size();
   while (end > 0 && !isDigit(name[end - 1])) --end;
@@ -31,8 +32,6 @@ std::optional<std::int64_t> numberIn(std::string_view name) {
   while (begin > 0 && isDigit(name[begin - 1])) --begin;
   return numberOf<std::int64_t>(name.substr(begin, end - begin));
 }
-
-}  // namespace
 
 OperationGroup groupNamed(std::string_view operation) {
   const std::string name = plainName(operation);
@@ -160,7 +159,7 @@ Job withSteps(Job job, std::int64_t first, std::int64_t last) {
   const std::string slowStart = job.steps.empty() ? std::string() : slowStartWords(job);
   std::vector<JobStep> kept;
   for (JobStep& step : job.steps) {
-    const auto number = numberIn(step.name);
+    const auto number = stepNumberIn(step.name);
     if (number && *number >= first && *number <= last) kept.push_back(std::move(step));
   }
   if (kept.empty())

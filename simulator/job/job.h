@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,7 @@ struct JobStep {
   std::string name;
   Ns step = 0;                     ///< from the first start to the last end of anything
   Ns makespan = 0;                 ///< from the first start to the last end of an action
+  Ns before = kUnknownTime;        ///< from the end of the recording's step before, the first excepted, to the first start
   std::vector<Ns> actions;         ///< by slot: duration
   std::vector<Ns> waits;           ///< by slot: from when everything was there, its rank included, to the start: the host's overhead
   std::vector<Ns> messages;        ///< by slot: from the end of the action that it needs of another rank to the arrival
@@ -133,6 +135,8 @@ enum class OperationTurn : std::uint8_t { Before, Within, After };
 /// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
 [[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, JobRank worker);
 
+/// The last number in the name of a step: 12 of `iteration 12`; nothing where it has none.
+[[nodiscard]] std::optional<std::int64_t> stepNumberIn(std::string_view step);
 /// Whether the name of a step says that it warms up.
 [[nodiscard]] bool warmsUp(std::string_view step);
 /// The steps that stand for the job, by index: all but those that warm up, or all where there are no others. Means and

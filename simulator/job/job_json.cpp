@@ -33,6 +33,7 @@ Json stepJson(const JobStep& step) {
   json["name"] = step.name;
   json["step_ns"] = step.step;
   json["makespan_ns"] = step.makespan;
+  if (step.before != kUnknownTime) json["before_ns"] = step.before;
   json["actions_ns"] = step.actions;
   json["waits_ns"] = step.waits;
   json["messages_ns"] = step.messages;
@@ -207,6 +208,7 @@ JobStep Reader::step(const JsonPart& json, const JobShape& shape) const {
   step.name = json["name"].as<std::string>();
   step.step = json["step_ns"].within<Ns>(0, kMostSum);
   step.makespan = json["makespan_ns"].within<Ns>(0, kMostSum);
+  if (json.has("before_ns")) step.before = json["before_ns"].within<Ns>(0, kMostSum);
   step.actions = times(json["actions_ns"], shape.allSlots(), false);
   step.waits = times(json["waits_ns"], shape.allSlots(), true);
   step.messages = times(json["messages_ns"], shape.allSlots(), true);

@@ -28,6 +28,7 @@ struct MeasuredStep {
   std::string name;  ///< `step 3`
   Trace trace;       ///< of all workers, see `MeasuredJob`
   std::vector<NamedSpan> operations = {};
+  std::optional<Ns> begin = {};  ///< when its time 0 was, on one clock for all steps of the job; nothing: not known
 
   bool operator==(const MeasuredStep&) const = default;
 };

@@ -1,6 +1,8 @@
 #include "simulator/job/memory.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -19,6 +21,28 @@ void requireShown(bool isShown, const std::string& job, std::string_view limit) 
 }
 
 }  // namespace
+
+std::vector<MeasuredMemory> memoryOf(const MeasuredJob& measured, std::size_t ranks) {
+  std::vector<std::optional<MeasuredMemory>> most(ranks);
+  for (const MeasuredStep& step : measured.steps) {
+    std::map<Rank, MeasuredMemory> workers;
+    for (const MemorySample& sample : step.trace.memory) {
+      if (sample.rank.value < 0 || sample.bytes < 0) continue;
+      MeasuredMemory& worker = workers.try_emplace(sample.rank, MeasuredMemory{sample.bytes, sample.bytes}).first->second;
+      worker = {std::min(worker.base, sample.bytes), std::max(worker.peak, sample.bytes)};
+    }
+    for (const auto& [worker, memory] : workers) {
+      std::optional<MeasuredMemory>& rank = most[worker.index() % ranks];
+      if (!rank || memory.peak > rank->peak) rank = memory;
+    }
+  }
+  std::vector<MeasuredMemory> all;
+  for (const std::optional<MeasuredMemory>& rank : most) {
+    if (!rank || rank->peak == rank->base) return {};  // one number for a step does not say what of it stays
+    all.push_back(*rank);
+  }
+  return all;
+}
 
 void requireMemory(const Job& job, std::string_view limit) { requireShown(!job.memory.empty(), job.name, limit); }
 

@@ -15,6 +15,8 @@
 
 #include "schedules/check.h"
 #include "schedules/error.h"
+#include "simulator/job/between_steps.h"
+#include "simulator/job/memory.h"
 #include "simulator/job/operation_order.h"
 #include "simulator/job/separate.h"
 #include "simulator/text/median.h"
@@ -74,15 +76,16 @@ std::pair<std::optional<Schedule>, std::vector<std::string>> scheduleOf(const Me
   return {most->first, std::move(others)};
 }
 
-/// The operations of a step: those that are named, else the optimizer and reductions of its trace.
+/// The operations of a step: those that are named, else the optimizer, reductions and gathered parameters of its trace.
 std::vector<NamedSpan> operationsOf(const MeasuredStep& step) {
   if (!step.operations.empty()) return step.operations;
   std::vector<NamedSpan> named;
   std::map<std::pair<Rank, SpanKind>, int> seen;
   for (const Span& span : step.trace.spans) {
-    if (span.kind != SpanKind::Optimizer && span.kind != SpanKind::ReduceGrad) continue;
+    const bool gathers = span.kind == SpanKind::Load && span.microbatch.value < 0;
+    if (span.kind != SpanKind::Optimizer && span.kind != SpanKind::ReduceGrad && !gathers) continue;
     const int count = ++seen[{span.rank, span.kind}];
-    const std::string name(nameOf(span.kind));
+    const std::string name(gathers ? "UNSHARD" : nameOf(span.kind));
     named.push_back(
         {JobRank(span.rank.value), count == 1 ? name : fmt::format("{} {}", name, count), span.start, span.end, isBeside(span)});
   }
@@ -175,30 +178,6 @@ void timePredictedMessages(const JobShape& shape, StepSpans& spans) {
   }
 }
 
-/// Of each pipeline rank the worker and step with the largest memory; empty where the traces do not show that of every rank,
-/// and how it rises in a step.
-std::vector<MeasuredMemory> memoryOf(const MeasuredJob& measured, std::size_t ranks) {
-  std::vector<std::optional<MeasuredMemory>> most(ranks);
-  for (const MeasuredStep& step : measured.steps) {
-    std::map<Rank, MeasuredMemory> workers;
-    for (const MemorySample& sample : step.trace.memory) {
-      if (sample.rank.value < 0 || sample.bytes < 0) continue;
-      MeasuredMemory& worker = workers.try_emplace(sample.rank, MeasuredMemory{sample.bytes, sample.bytes}).first->second;
-      worker = {std::min(worker.base, sample.bytes), std::max(worker.peak, sample.bytes)};
-    }
-    for (const auto& [worker, memory] : workers) {
-      std::optional<MeasuredMemory>& rank = most[worker.index() % ranks];
-      if (!rank || memory.peak > rank->peak) rank = memory;
-    }
-  }
-  std::vector<MeasuredMemory> all;
-  for (const std::optional<MeasuredMemory>& rank : most) {
-    if (!rank || rank->peak == rank->base) return {};  // one number for a step does not say what of it stays
-    all.push_back(*rank);
-  }
-  return all;
-}
-
 class Recovery {
  public:
   explicit Recovery(const MeasuredJob& measured) : measured_(measured) {}
@@ -208,7 +187,7 @@ class Recovery {
   void requireShape();
   void note(std::string sentence);
   [[nodiscard]] std::optional<StepSpans> spansOf(const MeasuredStep& step, const JobShape& shape);
-  void addStep(const MeasuredStep& step, const StepSpans& spans, const JobShape& shape);
+  void addStep(const MeasuredStep& step, const StepSpans& spans, Ns before, const JobShape& shape);
   void noteSlowStart();
   /// A prediction's messages are known, too: from the end of the sender's action to the arrival, a wait for the channel included.
   [[nodiscard]] bool isPredicted() const { return measured_.times == TimesOf::Predicted; }
@@ -292,7 +271,7 @@ std::optional<StepSpans> Recovery::spansOf(const MeasuredStep& step, const JobSh
   return std::nullopt;
 }
 
-void Recovery::addStep(const MeasuredStep& step, const StepSpans& spans, const JobShape& shape) {
+void Recovery::addStep(const MeasuredStep& step, const StepSpans& spans, Ns before, const JobShape& shape) {
   JobStep& added = job_.steps.emplace_back();
   added.name = step.name;
   const std::vector<NamedSpan> operations = operationsOf(step);
@@ -309,6 +288,7 @@ void Recovery::addStep(const MeasuredStep& step, const StepSpans& spans, const J
   }
   added.makespan = lastAction - firstAction;
   added.step = last - first;
+  added.before = before;
   slacks_.push_back(separate(shape, job_, spans, operations, first, added));
 }
 
@@ -380,7 +360,8 @@ Job Recovery::run() {
   }
   job_.operations = operationOrder(withoutOperations, operations, spans);
   const JobShape shape(job_);
-  for (const auto& [step, times] : whole) addStep(*step, times, shape);
+  const std::vector<Ns> before = timesBefore(measured_);
+  for (const auto& [step, times] : whole) addStep(*step, times, before[static_cast<std::size_t>(step - measured_.steps.data())], shape);
   if (job_.steps.empty()) throw UsageError(fmt::format("the times of {} are too far apart to add up; record it again", measured_.name));
   separateMessages(shape, slacks_, job_);
   job_.memory = memoryOf(measured_, shape.ranks);

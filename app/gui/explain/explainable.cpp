@@ -7,6 +7,7 @@
 #include "app/gui/document/job_design.h"
 #include "app/gui/document/times.h"
 #include "schedules/error.h"
+#include "simulator/job/between_steps.h"
 #include "simulator/job/recover.h"
 
 namespace pw::gui {
@@ -80,6 +81,7 @@ std::shared_ptr<const ShownExplanation> explained(const Explainable& what,
   QString step = text(std::string(nameOf(job.times)) + " " + stepText(explanation) + ".");
   step[0] = step[0].toUpper();
   QStringList parts{text(shapeText(job)), step, text(stragglerText(explanation))};
+  if (const std::string between = betweenText(job); !between.empty()) parts << text(between);
   if (what.of != ExplainedOf::Plan) parts << text(replayText(explanation));
   for (const std::string& note : job.notes) parts << text(note);
   shown->summary = QStringLiteral("<p>") + parts.join(QStringLiteral("</p><p>")) + QStringLiteral("</p>");

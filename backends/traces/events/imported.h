@@ -18,6 +18,7 @@ struct ImportedStep {
   std::string name;  ///< `step 3`, `iteration 1 (warm-up)`, or the name the file gives
   Trace trace;
   std::vector<NamedSpan> operations = {};  ///< what else was done, where the file names it
+  std::optional<Ns> begin = {};            ///< of its times, on one clock for all steps, where the file has one
 
   bool operator==(const ImportedStep&) const = default;
 };

@@ -248,6 +248,7 @@ void Assembly::addStep(std::int64_t number, std::vector<Part> parts) {
     operation.end -= begin;
   }
   requireSummable(step.trace, result_.title);
+  step.begin = begin;
   result_.steps.push_back(std::move(step));
 }
 

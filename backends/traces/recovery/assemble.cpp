@@ -288,6 +288,7 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
           "_PipelineScheduleRuntime, or annotate them.");
     result.lacksLastStages = result.lacksLastStages || (!material.own && needsLaterStages(material.spans));
     findPeers(material, places.pipeline, result.notes);
+    material.timeless = timeless;
     addSteps(result, std::move(material));
   }
   result.replicas = places.replicas;

@@ -162,8 +162,8 @@ std::vector<char> stepBegins(const Material& material) {
   return begins;
 }
 
-/// Steps end with the optimizer, or where an action comes again, other than a reduction: each stage of a rank may have one; in a recording
-/// that begins within one and has no optimizer, where one begins.
+/// Steps end with the optimizer, or where an action comes again, other than a reduction or gathered parameters: each stage of a rank may
+/// have one; in a recording that begins within one and has no optimizer, where one begins.
 Steps stepsByRepetition(const Material& material) {
   Steps steps;
   const auto ranks = static_cast<std::size_t>(material.ranks);
@@ -179,7 +179,7 @@ Steps stepsByRepetition(const Material& material) {
     const std::size_t r = span.rank.index();
     const bool optimizer = span.kind == SpanKind::Optimizer;
     bool fresh = (closed[r] != 0 && !(optimizer && !steps.begins[r].empty())) || (isTorn && begins[i] != 0);
-    if (!optimizer && span.kind != SpanKind::ReduceGrad && !fresh) fresh = !seen[r].insert(actionKey(span));
+    if (!optimizer && span.kind != SpanKind::ReduceGrad && span.kind != SpanKind::Load && !fresh) fresh = !seen[r].insert(actionKey(span));
     if (fresh) {
       seen[r].clear();
       seen[r].insert(actionKey(span));
@@ -282,8 +282,8 @@ void splitPasses(const Material& material, Steps& steps) {
   }
 }
 
-/// Cuts, shifts to 0 and stores the step.
-void addStep(ImportedTrace& result, std::string name, Trace trace, std::size_t& cut) {
+/// Cuts, shifts to 0 and stores the step. `timed`: its times are those of the other steps' clock.
+void addStep(ImportedTrace& result, std::string name, Trace trace, bool timed, std::size_t& cut) {
   cut += cutOverlaps(trace.spans, trace.ranks);
   if (trace.spans.empty()) return;
   const Ns origin = trace.spans.front().start;
@@ -291,7 +291,8 @@ void addStep(ImportedTrace& result, std::string name, Trace trace, std::size_t& 
   for (MemorySample& sample : trace.memory) sample.time -= origin;
   requireSummable(trace, result.title);
   trace.spans.shrink_to_fit();
-  result.steps.push_back({std::move(name), std::move(trace)});
+  result.steps.push_back({.name = std::move(name), .trace = std::move(trace)});
+  if (timed) result.steps.back().begin = origin;
 }
 
 /// The samples within each step of a rank, and what the rank had when the step began.
@@ -352,7 +353,7 @@ void addSteps(ImportedTrace& result, Material material) {
   const bool marked = std::any_of(material.marks.begin(), material.marks.end(), [](const auto& marks) { return !marks.empty(); });
   if (material.own) {
     Trace trace{material.ranks, std::move(material.spans), std::move(material.memory)};
-    addStep(result, material.name.empty() ? "trace" : material.name, std::move(trace), cut);
+    addStep(result, material.name.empty() ? "trace" : material.name, std::move(trace), false, cut);
   } else {
     Steps steps = marked ? stepsByMarks(material) : stepsByRepetition(material);
     if (marked) splitPasses(material, steps);
@@ -379,7 +380,7 @@ void addSteps(ImportedTrace& result, Material material) {
       material.spans = {};
     }
     for (Trace& trace : traces) extendToArrival(trace);
-    for (std::size_t s = 0; s < traces.size(); ++s) addStep(result, steps.names[s], std::move(traces[s]), cut);
+    for (std::size_t s = 0; s < traces.size(); ++s) addStep(result, steps.names[s], std::move(traces[s]), !material.timeless, cut);
     if (steps.outside > 0)
       result.notes.push_back(fmt::format("{} left out, because {} before the first marked step.",
                                          countedEvents(steps.outside, "event") + (steps.outside == 1 ? " was" : " were"),

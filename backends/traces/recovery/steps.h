@@ -17,6 +17,7 @@ namespace pw {
 struct Material {
   std::string name;
   bool own = false;
+  bool timeless = false;  ///< its times are of a replay
   int ranks = 0;
   std::vector<Span> spans;
   std::vector<MemorySample> memory;
