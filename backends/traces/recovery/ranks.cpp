@@ -60,6 +60,7 @@ class Mapper {
   void keyOf(std::size_t file);
   void chooseStreams(std::size_t file);
   void requireOneFileAtATime() const;
+  [[nodiscard]] bool orderByStages(std::vector<RankKey>& ranks) const;
   void number();
 
   const std::vector<FileEvents>& files_;
@@ -174,6 +175,25 @@ void Mapper::requireOneFileAtATime() const {
   }
 }
 
+/// Puts ranks whose number is not known in the order of their first stages, ties as they are, where all have one: the rank of stage 0 comes
+/// first. Returns whether it did.
+bool Mapper::orderByStages(std::vector<RankKey>& ranks) const {
+  std::map<RankKey, Stage> first;
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    for (const Span& span : files_[f].spans) {
+      const std::optional<RankKey>& key = keys_[f][trackOf(span).index()];
+      if (!key || !isCompute(span.kind) || span.stage.value < 0) continue;
+      const auto [at, isNew] = first.try_emplace(*key, span.stage);
+      at->second = std::min(at->second, span.stage);
+    }
+  }
+  const auto isGuessed = [](const RankKey& key) { return key.first == kGuessed; };
+  const auto guessed = std::ranges::find_if(ranks, isGuessed);
+  if (!std::ranges::all_of(guessed, ranks.end(), [&](const RankKey& key) { return first.contains(key); })) return false;
+  std::stable_sort(guessed, ranks.end(), [&](const RankKey& a, const RankKey& b) { return first.at(a) < first.at(b); });
+  return true;
+}
+
 void Mapper::number() {
   std::map<RankKey, std::int32_t> ranks;
   for (const auto& keys : keys_) {
@@ -186,9 +206,13 @@ void Mapper::number() {
     throw UsageError(fmt::format("{} has pipeline events of {} ranks, more than {}; open the files of one pipeline", files_.front().source,
                                  ranks.size(), kMaxRanks));
   }
+  std::vector<RankKey> order;
+  for (const auto& [key, rank] : ranks) order.push_back(key);
+  const bool byStages = orderByStages(order);
   std::int32_t next = 0;
   std::string renamed;
-  for (auto& [key, rank] : ranks) {
+  for (const RankKey& key : order) {
+    std::int32_t& rank = ranks.at(key);
     rank = next++;
     if (key.first == kNamed && key.second != rank && renamed.size() < 100)
       renamed += fmt::format("{}{} as {}", renamed.empty() ? "" : ", ", key.second, rank);
@@ -198,7 +222,8 @@ void Mapper::number() {
         "Ranks are numbered from 0 here: rank {}{}. Stages of ranks between them, if the pipeline has any there, are not in this import.",
         renamed, renamed.size() < 100 ? "" : ", and so on"));
   if (ranks.rbegin()->first.first == kGuessed && ranks.size() > 1) {
-    notes_.emplace_back(files_.size() > 1
+    notes_.emplace_back(byStages ? "Nothing says which rank is which; they are in the order of their first stages."
+                        : files_.size() > 1
                             ? "The files do not say their rank; they are ranks in the order of their names."
                             : "The file does not say which rank is which; its processes, or threads, are ranks in their order.");
   }

@@ -387,6 +387,43 @@ TEST(Misread, ANameOfMegatronsTimersInKinetosFileIsNotNdTimelines) {
   EXPECT_EQ(importTrace({folder.with("trace.json", file.dump())}).value().steps.size(), 1U);
 }
 
+TEST(Misread, WhatPassesBetweenStepsIsInNoneOfThem) {
+  Json events = Json::array();
+  const Schedule schedule = generate("1f1b", {2, 2, 4});
+  double begin = 1000;
+  for (const double pause : {0.0, 250.0, 70'000.0}) begin = addStep(events, schedule, begin + pause, labelOf, sameRank);
+  const Job job = jobOf(measuredOf(imported(events)));
+  ASSERT_EQ(job.steps.size(), 3U);
+  EXPECT_EQ(job.steps[0].before, kUnknownTime);
+  EXPECT_EQ(job.steps[1].before, 250'000);
+  EXPECT_EQ(job.steps[2].before, 70'000'000);
+}
+
+/// torch names a file after its host and process, which say nothing of the rank; stages do, also where a rank has two.
+TEST(Misread, RanksThatNothingNamesAreInTheOrderOfTheirStages) {
+  for (const auto& [name, stages] : {std::pair("1f1b", 3), std::pair("interleaved-1f1b", 6)}) {
+    const Schedule schedule = generate(name, {3, stages, 6});
+    std::vector<Json> events(3, Json::array());
+    for (const Span& span : stepOf(schedule).spans) {
+      if (!isCompute(span.kind)) continue;
+      events[span.rank.index()].push_back(event(labelOf(span), 7, microseconds(span.start), microseconds(span.end - span.start)));
+    }
+    const test::Folder folder;
+    for (const std::size_t r : {0U, 1U, 2U})
+      (void)folder.with("host" +
+                            std::string(r == 0   ? "c"
+                                        : r == 1 ? "a"
+                                                 : "b") +
+                            "_17.pt.trace.json",
+                        Json{{"traceEvents", events[r]}}.dump());
+    const ImportedTrace result = importTrace({folder.file("")}).value();
+    const Job job = jobOf(measuredOf(result));
+    EXPECT_EQ(job.schedule.name, name);
+    EXPECT_EQ(job.schedule.placement, schedule.placement);
+    EXPECT_THAT(result.notes, Contains(HasSubstr("in the order of their first stages")));
+  }
+}
+
 /// Of files merged into one, as people do: processes are texts with their rank, and `distributedInfo` is one file's.
 TEST(Misread, ProcessesMergedIntoOneFileAreOfTheRanksThatTheirProcessesName) {
   Json events = Json::array();

@@ -311,7 +311,9 @@ TEST(TraceImport, TellsRanksByTheNamesOfThreadsAndProcesses) {
                 .trace.spans[0]
                 .rank,
             Rank(1));
-  EXPECT_THAT(importedText(traceOf(events)).notes, ElementsAre(HasSubstr("does not say which rank")));
+  const ImportedTrace unnamed = importedText(traceOf(events));
+  EXPECT_THAT(unnamed.notes, ElementsAre(HasSubstr("Nothing says which rank is which; they are in the order of their first stages")));
+  EXPECT_EQ(unnamed.steps[0].trace.spans[0].rank, Rank(0)) << "process 30 has stage 0";
 }
 
 TEST(TraceImport, BeginsAStepWithEachMarkOfTheProfiler) {
