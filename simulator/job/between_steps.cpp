@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "schedules/units.h"
+#include "simulator/job/operation_order.h"
 #include "simulator/text/median.h"
 #include "simulator/text/percent.h"
 #include "simulator/trace/span_kind.h"
@@ -15,20 +16,23 @@ namespace pw {
 namespace {
 
 /// From the first start to the last end of an action or operation, on the clock of all steps.
-std::optional<std::pair<Ns, Ns>> extentOf(const MeasuredStep& step) {
-  std::optional<std::pair<Ns, Ns>> extent;
+struct Extent {
+  Ns start = 0, end = -1;
+  [[nodiscard]] bool isKnown() const { return start <= end; }
+};
+
+Extent extentOf(const MeasuredStep& step) {
+  Extent extent;
   const auto add = [&](Ns start, Ns end) {
-    if (!extent) extent = {start, end};
-    extent->first = std::min(extent->first, start);
-    extent->second = std::max(extent->second, end);
+    extent.start = extent.isKnown() ? std::min(extent.start, start) : start;
+    extent.end = std::max(extent.end, end);
   };
   for (const Span& span : step.trace.spans) {
-    if (isCompute(span.kind) || span.kind == SpanKind::Optimizer || span.kind == SpanKind::ReduceGrad) add(span.start, span.end);
+    if (isCompute(span.kind) || isOperation(span)) add(span.start, span.end);
   }
   for (const NamedSpan& operation : step.operations) add(operation.start, operation.end);
-  if (!step.begin) extent.reset();
-  if (extent) extent->first += *step.begin, extent->second += *step.begin;
-  return extent;
+  if (!step.begin || !extent.isKnown()) return {};
+  return {extent.start + *step.begin, extent.end + *step.begin};
 }
 
 /// Whether no step was between these two: their names count on from one to the next, or to another pass of the same.
@@ -41,11 +45,11 @@ bool followEachOther(const MeasuredStep& one, const MeasuredStep& next) {
 
 std::vector<Ns> timesBefore(const MeasuredJob& measured) {
   std::vector<Ns> before;
-  std::optional<std::pair<Ns, Ns>> last;
+  Extent last;
   for (std::size_t k = 0; k < measured.steps.size(); ++k) {
-    const auto extent = extentOf(measured.steps[k]);
-    const bool isKnown = last && extent && followEachOther(measured.steps[k - 1], measured.steps[k]);
-    before.push_back(isKnown ? std::max<Ns>(0, extent->first - last->second) : kUnknownTime);
+    const Extent extent = extentOf(measured.steps[k]);
+    const bool isKnown = last.isKnown() && extent.isKnown() && followEachOther(measured.steps[k - 1], measured.steps[k]);
+    before.push_back(isKnown ? std::max<Ns>(0, extent.start - last.end) : kUnknownTime);
     last = extent;
   }
   return before;

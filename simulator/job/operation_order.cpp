@@ -72,6 +72,11 @@ bool heldMessage(const JobShape& shape, const StepSpans& spans, const std::vecto
 
 }  // namespace
 
+bool isOperation(const Span& span) {
+  const bool gathers = span.kind == SpanKind::Load && span.microbatch.value < 0;  // a lockstep run loads microbatches
+  return span.kind == SpanKind::Optimizer || span.kind == SpanKind::ReduceGrad || gathers;
+}
+
 std::vector<JobOperation> operationOrder(const JobShape& shape, const std::vector<std::vector<NamedSpan>>& operations,
                                          const std::vector<const StepSpans*>& spans) {
   const std::vector<std::int32_t> receivers = receiversOf(shape);

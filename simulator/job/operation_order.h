@@ -10,6 +10,9 @@
 
 namespace pw {
 
+/// Whether a span of a trace without named operations is one: an optimizer, a reduction, parameters that are gathered for the whole rank.
+[[nodiscard]] bool isOperation(const Span& span);
+
 /// The operations of these steps [by step], in the order in which the workers do them (where workers disagree: as most; then by their mean
 /// start), each after the actions that usually ended before it started. `spans`: of the steps' actions. `shape` is without operations.
 /// Cost: n log n.

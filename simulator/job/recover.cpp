@@ -82,10 +82,9 @@ std::vector<NamedSpan> operationsOf(const MeasuredStep& step) {
   std::vector<NamedSpan> named;
   std::map<std::pair<Rank, SpanKind>, int> seen;
   for (const Span& span : step.trace.spans) {
-    const bool gathers = span.kind == SpanKind::Load && span.microbatch.value < 0;
-    if (span.kind != SpanKind::Optimizer && span.kind != SpanKind::ReduceGrad && !gathers) continue;
+    if (!isOperation(span)) continue;
     const int count = ++seen[{span.rank, span.kind}];
-    const std::string name(gathers ? "UNSHARD" : nameOf(span.kind));
+    const std::string name(span.kind == SpanKind::Load ? "UNSHARD" : nameOf(span.kind));
     named.push_back(
         {JobRank(span.rank.value), count == 1 ? name : fmt::format("{} {}", name, count), span.start, span.end, isBeside(span)});
   }

@@ -90,7 +90,7 @@ std::string_view wordOf(SpanKind kind) {
     case SpanKind::WaitBackward: return "wait";
     case SpanKind::ReduceGrad: return "reduce gradients";
     case SpanKind::Optimizer: return "optimizer";
-    case SpanKind::Load: return "load from the host";
+    case SpanKind::Load: return "load inputs or parameters";
     case SpanKind::Store: return "store to the host";
   }
   return {};

@@ -40,7 +40,7 @@ constexpr std::array<Look, 8> kLooks{{
     {SpanKind::BackwardWeight, "W", "▒", "\x1b[30;42m", "backward, weights"},
     {SpanKind::ReduceGrad, "R", "R", "\x1b[30;47m", "reduce gradients"},
     {SpanKind::Optimizer, "O", "O", "\x1b[30;45m", "optimizer"},
-    {SpanKind::Load, "L", "L", "\x1b[30;47m", "load from the host"},
+    {SpanKind::Load, "L", "L", "\x1b[30;47m", "load inputs or parameters"},
     {SpanKind::Store, "S", "S", "\x1b[30;47m", "store to the host"},
 }};
 

@@ -212,14 +212,17 @@ void ChromeReader::takeComplete(const Event& event, const PipelineLabel& label, 
 /// What is no part of the pipeline, but tells when the device did it, or how long backwards wait.
 void ChromeReader::takeOther(const Event& event) {
   const bool isOperator = event.category == "cpu_op", isKernel = event.category == "kernel", launches = isLaunch(event.category);
-  if (!isOperator && !isKernel && !launches && !isHostCollective(event.name)) return;
+  const bool gathers = isGather(event.name);
+  if (!isOperator && !isKernel && !launches && !gathers && !isHostCollective(event.name)) return;
   const auto start = nanoseconds(event.start), duration = nanoseconds(event.duration);
   if (!start || !duration || *duration < 0 || *duration > kLongestDuration) return;
   if (isKernel)
     return devices_.addKernel(event.name, trackNumber(event.process), event.correlation, event.stream, *start, *start + *duration);
   const std::int64_t process = trackNumber(event.process);
   if (launches) return devices_.addLaunch(process, event.correlation, *start);
-  if (isOperator)
+  if (gathers)
+    waits_.addGather(process, trackNumber(event.thread), *start, *start + *duration);
+  else if (isOperator)
     waits_.addOperator(process, trackNumber(event.thread), *start, *start + *duration);
   else
     waits_.addCollective(process, *start, *start + *duration);
@@ -428,6 +431,7 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
   holdForReductions(file_);
   waits_.cut(file_);
   cutTransfers(file_);
+  waits_.cutGathers(file_);
   return std::move(file_);
 }
 

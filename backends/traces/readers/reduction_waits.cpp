@@ -45,9 +45,58 @@ void ReductionWaits::addOperator(std::int64_t process, std::int64_t thread, Ns s
 
 void ReductionWaits::addCollective(std::int64_t process, Ns start, Ns end) { collectives_[process].push_back({start, end}); }
 
+void ReductionWaits::addGather(std::int64_t process, std::int64_t thread, Ns start, Ns end) {
+  gathers_[{process, thread}].push_back({start, end});
+}
+
+void ReductionWaits::cutGathers(FileEvents& file) {
+  for (auto& [thread, of] : gathers_) std::ranges::sort(of);
+  struct Cut {
+    std::size_t span;
+    Ns gathered;
+  };
+  std::map<Rank, std::vector<Cut>> cuts;  // by track
+  std::map<Rank, std::int64_t> all;
+  for (std::size_t i = 0; i < file.spans.size(); ++i) {
+    const Span& span = file.spans[i];
+    const EventTrack& track = file.tracks[trackOf(span).index()];
+    const auto gathers = gathers_.find({track.process, track.thread});
+    if (span.kind != SpanKind::Forward || track.device || gathers == gathers_.end()) continue;
+    ++all[span.rank];
+    Ns gathered = 0;
+    for (auto at = std::ranges::lower_bound(gathers->second, span.start, {}, &Times::start);
+         at != gathers->second.end() && at->end <= span.end; ++at)
+      gathered += at->end - at->start;
+    if (gathered > 0 && gathered < span.end - span.start) cuts[span.rank].push_back({i, gathered});
+  }
+  for (const auto& [track, of] : cuts) {
+    if (2 * std::ssize(of) > all[track]) continue;
+    for (const Cut& cut : of) {
+      Span& span = file.spans[cut.span];
+      Span gather = span;
+      gather.kind = SpanKind::Load;
+      gather.stage = Stage(-1);
+      gather.microbatch = Microbatch(-1);
+      gather.end = span.start = span.start + cut.gathered;
+      file.spans.push_back(gather);
+    }
+  }
+}
+
+void ReductionWaits::leaveEmptyReductions(FileEvents& file) const {
+  std::erase_if(file.spans, [&](const Span& span) {
+    const EventTrack& track = file.tracks[trackOf(span).index()];
+    const auto collectives = collectives_.find(track.process);
+    if (span.kind != SpanKind::ReduceGrad || track.own || track.device || collectives == collectives_.end()) return false;
+    const auto next = std::ranges::upper_bound(collectives->second, span.start, {}, &Times::end);
+    return next == collectives->second.end() || next->start >= span.end;
+  });
+}
+
 void ReductionWaits::cut(FileEvents& file) {
   if (collectives_.empty()) return;
   for (auto& [process, of] : collectives_) std::ranges::sort(of, {}, &Times::end);
+  leaveEmptyReductions(file);
   for (auto& [thread, of] : operators_) std::ranges::sort(of);
   std::vector<std::size_t> backwards;
   for (std::size_t i = 0; i < file.spans.size(); ++i) {
@@ -89,6 +138,8 @@ void ReductionWaits::cut(FileEvents& file) {
     }
   }
 }
+
+bool isGather(std::string_view name) { return name.starts_with("FSDP::all_gather"); }
 
 bool isHostCollective(std::string_view name) {
   constexpr std::array<std::string_view, 4> kOperations{"all_reduce", "allreduce", "reduce_scatter", "all_gather"};

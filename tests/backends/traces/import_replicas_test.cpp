@@ -98,6 +98,7 @@ Recording fsdp(double forward, const std::vector<double>& reduced) {
       for (int m = 0; m < 2; ++m) act(std::to_string(stage) + "B" + std::to_string(m), 2 * forward);
       const double until = begin + reduced[static_cast<std::size_t>(1 - stage)];
       rank.add("PP:" + std::to_string(stage) + "REDUCE_GRAD", "user_annotation", kSchedule, t, until);
+      rank.add("gloo:reduce_scatter", "user_annotation", kGloo, t, until);
       t = until;
     }
     rank.add("Optimizer.step#SGD.step", "user_annotation", kSchedule, t, t + 0.1);
@@ -123,6 +124,53 @@ TEST(ReplicasOnGloo, HoldTheirRowsForReductionsAmidThem) {
   for (const auto& [kind, time] : explained.path.byKind) path += time;
   EXPECT_EQ(path, explained.usual.step);
   EXPECT_EQ(explained.path.byKind.at("REDUCE_GRAD"), 2'000'000);
+}
+
+/// FSDP on two stages of one rank: the first forward of each begins when its gathered parameters are there, and copies them for 1 ms.
+TEST(ReplicasOnGloo, WaitForGatheredParametersBeforeTheFirstForward) {
+  const auto recording = [](double forward, double gathered) {
+    Recording rank;
+    for (int step = 0; step < kSteps; ++step) {
+      double t = 100.0 * step;
+      rank.add("gloo:all_gather", "user_annotation", kGloo, t, t + gathered - 1);
+      for (const char* name : {"0F0", "0F1", "0F2", "1F0", "1F1", "1F2", "1B0", "1B1", "1B2", "0B0", "0B1", "0B2"}) {
+        const std::string action = name;
+        const bool isFirst = action[1] == 'F' && action[2] == '0';
+        const double gather = !isFirst ? 0 : action[0] == '0' ? gathered : 1;
+        if (isFirst) rank.add("FSDP::all_gather_copy_out", "user_annotation", kSchedule, t, t + gather);
+        const double time = gather + (action[1] == 'B' ? 2 : 1) * forward;
+        rank.act(action, t, t + time, t + time);
+        t += time;
+      }
+      rank.add("Optimizer.step#SGD.step", "user_annotation", kSchedule, t, t + 0.1);
+    }
+    return rank;
+  };
+  const Job job = jobOf({recording(2, 5), recording(2, 5)});
+  ASSERT_EQ(job.steps.size(), static_cast<std::size_t>(kSteps));
+  std::vector<std::string> names;
+  for (const JobOperation& operation : job.operations) names.push_back(operation.name);
+  EXPECT_THAT(names, testing::ElementsAre("UNSHARD", "UNSHARD 2", "OPTIMIZER"));
+  EXPECT_EQ(job.operations[0].group, OperationGroup::Replicas);
+  EXPECT_EQ(job.operations[1].after, std::vector<std::int32_t>{3});
+  for (const JobStep& step : job.steps) {
+    for (std::size_t s = 0; s < 6; ++s) EXPECT_EQ(step.actions[s], 2'000'000) << s;  // all forwards alike
+    EXPECT_EQ(step.step, 42'100'000);                                                // 6 × 2 + 6 × 4 + 5 + 1 + 0.1 ms
+  }
+}
+
+/// DDP has no reduction where torch's schedule labels one: it is in the last backward.
+TEST(ReplicasOnGloo, ReductionsWithoutACollectiveAreNone) {
+  const auto recording = [](double forward) {
+    Recording rank = ddp(forward, 37);
+    for (int step = 0; step < kSteps; ++step)
+      rank.add("PP:0REDUCE_GRAD", "user_annotation", kSchedule, 100.0 * step + 37.5, 100.0 * step + 37.5);
+    return rank;
+  };
+  const Job job = jobOf({recording(2), recording(3)});
+  std::vector<std::string> names;
+  for (const JobOperation& operation : job.operations) names.push_back(operation.name);
+  EXPECT_THAT(names, testing::ElementsAre("REDUCE_GRAD", "OPTIMIZER"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "simulator/job/job_json.h"
 #include "simulator/job/recover.h"
@@ -53,6 +54,27 @@ TEST(BetweenSteps, AreWhatTheStepsOfARecordingDoNotHold) {
   EXPECT_DOUBLE_EQ(between->share, 5070.0 / static_cast<double>(5070 + 3 * job.steps[0].step.value));
   EXPECT_NE(betweenText(job).find("at most 5.00 µs (before step 3)"), std::string::npos) << betweenText(job);
   EXPECT_EQ(parseJob(toJson(job), "job.json"), job);
+}
+
+/// FSDP's gathered parameters begin a step, and its optimizer ends it.
+TEST(BetweenSteps, AreNotWhatTheTraceHasOfOperations) {
+  MeasuredJob measured{"fsdp"};
+  Ns begin = 0;
+  for (const Ns before : {Ns(0), Ns(30), Ns(70)}) {
+    Trace trace = pipeline("1f1b", 4, {100, 110}, {200, 210}, 0);
+    const Ns end = metricsOf(trace).makespan;
+    trace.spans.push_back({Rank(0), SpanKind::Load, Stage(-1), Microbatch(-1), Rank(0), 0, -60, 0});
+    for (const int r : {0, 1}) trace.spans.push_back({Rank(r), SpanKind::Optimizer, Stage(-1), Microbatch(-1), Rank(r), 0, end, end + 400});
+    normalize(trace);
+    begin += before;
+    measured.steps.push_back({.name = "step " + std::to_string(measured.steps.size()), .trace = std::move(trace), .begin = begin});
+    begin += 60 + end + 400;
+  }
+  const Job job = jobOf(measured);
+  EXPECT_EQ(beforeOf(job), (std::vector<Ns>{kUnknownTime, 30, 70}));
+  ASSERT_EQ(job.operations.size(), 2U);
+  EXPECT_EQ(job.operations[0].name, "UNSHARD");
+  EXPECT_EQ(job.operations[0].group, OperationGroup::Replicas);
 }
 
 TEST(BetweenSteps, AreNotKnownWhereStepsWereNotRecordedOrNotTimed) {
