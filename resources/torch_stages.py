@@ -56,8 +56,37 @@ def cut(module, begins, recomputed, precision):
         with module.graph.inserting_before(first):
             module.graph.call_function(torch.ops.pippy._pipe_split.default)
     inline_regions(module, precision)
+    copy_changing_buffers(module)
     module.recompile()
     return module
+
+
+def copy_changing_buffers(module):
+    """Lets operators read copies of the buffers that the forward changes: their backward may come after the next microbatch has changed them."""
+    shown, changed = {}, set()  # by node the buffer whose memory it shows
+    for node in module.graph.nodes:
+        if node.op == "get_attr" and not getattr(operator.attrgetter(node.target)(module), "requires_grad", True):
+            shown[node] = node.target
+        for argument in aliased_arguments(node):
+            if argument in shown and node.target._schema.returns and node.target._schema.returns[0].alias_info is not None:
+                shown[node] = shown[argument]
+            if argument in shown and node.target._schema.is_mutable:
+                changed.add(shown[argument])
+    for node in [node for node in shown if shown[node] in changed]:
+        for user in [user for user in node.users if user.op != "output" and node not in aliased_arguments(user)]:
+            with module.graph.inserting_before(user):
+                copy = module.graph.call_function(torch.ops.aten.clone.default, (node,))
+            copy.meta = {key: user.meta[key] for key in ("nn_module_stack", "stack_trace") if key in user.meta}
+            user.replace_input_with(node, copy)
+
+
+def aliased_arguments(node):
+    """What an operator writes into or returns views of."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    given = zip(node.target._schema.arguments, node.args)
+    named = ((argument, node.kwargs.get(argument.name)) for argument in node.target._schema.arguments)
+    return [value for argument, value in [*given, *named] if argument.alias_info is not None and isinstance(value, torch.fx.Node)]
 
 
 def detached(module, value):

@@ -45,6 +45,13 @@ class Changes {
     return first == found_.end() ? nullptr : first->state;
   }
 
+  std::vector<bool> shown() {
+    std::vector<bool> changed(graph_.values.size(), false), shows(graph_.values.size(), false);
+    for (const StateTensor* state : states()) changed[state->value.index()] = !graph_.value(state->value).tensor->requiresGrad;
+    for (std::size_t v = 0; v < shows.size(); ++v) shows[v] = changed[bases_[v].index()];
+    return shows;
+  }
+
   std::vector<StateChange> run() {
     find();
     for (StateChange& change : found_) change.read = isRead(base(change.state->value));
@@ -161,6 +168,8 @@ class Changes {
 std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written) { return Changes(graph, written).run(); }
 
 const StateTensor* parameterChangedByInputs(const ModelGraph& graph) { return Changes(graph, {}).parameterByInputs(); }
+
+std::vector<bool> showsChangedState(const ModelGraph& graph) { return Changes(graph, {}).shown(); }
 
 std::set<const StateTensor*> changedStates(const ModelGraph& graph) { return Changes(graph, {}).states(); }
 

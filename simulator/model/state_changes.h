@@ -34,6 +34,10 @@ using WrittenArguments = std::function<std::vector<std::string>(const std::strin
 /// change its own copy by the samples that it sees. Null if there is none. Cost: nodes, and changes times parameters.
 [[nodiscard]] const StateTensor* parameterChangedByInputs(const ModelGraph& graph);
 
+/// By value index: whether it shows memory of a buffer or an untrained parameter that the forward changes, as it is at that time: views
+/// and results of operators in place, sub-graphs entered. Cost: linear in the nodes, times the number of changes.
+[[nodiscard]] std::vector<bool> showsChangedState(const ModelGraph& graph);
+
 /// The parameters and buffers of those changes. Cost: linear in the nodes.
 [[nodiscard]] std::set<const StateTensor*> changedStates(const ModelGraph& graph);
 

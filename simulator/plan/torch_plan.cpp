@@ -102,10 +102,10 @@ std::vector<std::string> notesOf(const Plan& plan) {
 void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
   const auto axis = batchAxis(graph, value);
   if (!axis || *axis == BatchAxis{}) return;
-  throw UsageError(
-      fmt::format("value {} of {} does not have one row per sample in dimension 0, the only layout that torch.distributed.pipelining can split "
-                  "into microbatches; run the plan with pipewright",
-                  graph.value(value).name, graph.name));
+  throw UsageError(fmt::format(
+      "value {} of {} does not have one row per sample in dimension 0, the only layout that torch.distributed.pipelining can split "
+      "into microbatches; run the plan with pipewright",
+      graph.value(value).name, graph.name));
 }
 
 /// torch gives a value to one stage only; and where stages that are not neighbours are on one rank, or on ranks that have other messages
@@ -161,9 +161,10 @@ void requireTensors(const Plan& plan, const ModelGraph& graph) {
   for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
     const StageSpec& stage = plan.partition.stages[s];
     if (std::any_of(graph.nodes.begin() + stage.begin.value, graph.nodes.begin() + stage.end.value, makesTensor)) continue;
-    throw UsageError(fmt::format("stage {} of {} computes sizes only, no tensor, and torch.distributed.pipelining 2.11 makes no stage of "
-                                 "that; move the cuts, or plan with fewer stages",
-                                 s, graph.name));
+    throw UsageError(
+        fmt::format("stage {} of {} computes sizes only, no tensor, and torch.distributed.pipelining 2.11 makes no stage of "
+                    "that; move the cuts, or plan with fewer stages",
+                    s, graph.name));
   }
 }
 

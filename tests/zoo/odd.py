@@ -325,7 +325,7 @@ def counter_buffer(batch=2):
         def between(self, x):
             self.calls.add_(1)
             self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
-            return x - self.mean
+            return (x - self.mean) * self.calls
 
     return Net(), (torch.randn(batch, 8),)
 

@@ -254,6 +254,9 @@ void callOperator(const ProgramStep& step, Stack& stack) {
 void runOperator(const ProgramStep& step, const RunContext& context) {
   Stack stack = step.constants;
   fillSlots(step.slots, stack, context.frame, context.numbers);
+  if (c10::GradMode::is_enabled()) {
+    for (const std::size_t i : step.changingStates) stack[i] = stack[i].toTensor().clone();
+  }
   if (context.again) {
     if (step.writesBuffer) {
       if (!step.node->outputs.empty())

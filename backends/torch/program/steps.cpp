@@ -17,6 +17,7 @@
 #include "backends/torch/program/types.h"
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/state_changes.h"
 #include "simulator/model/symbolic.h"
 
 namespace pw {
@@ -136,6 +137,7 @@ class Preparation {
         graph_(graph),
         options_(options),
         bufferOf_(indexByValue(graph, graph.buffers)),
+        showsChangedState_(showsChangedState(graph)),
         computed_(computedNumbers(graph)),
         bindings_(bindBatch(graph, exportedBatch(graph))) {}
 
@@ -237,8 +239,20 @@ class Preparation {
     if (options_.device >= 0) setDevice(step, options_.device);
     if (!usesBatchStatistics(step)) step.statistics.clear();
     if (options_.evaluate) setEvaluation(step);
+    if (!isView(node)) noteChangingStates(step);
     const auto reads = readsOf(node);
     step.writesBuffer = isInPlace(node) && !reads.empty() && bufferOf_[viewedBase(graph_, reads.front()).index()] >= 0;
+  }
+
+  void noteChangingStates(ProgramStep& step) const {
+    const auto& arguments = step.op->schema().arguments();
+    for (const Slot& slot : step.slots) {
+      const c10::AliasInfo* alias = arguments[slot.position].alias_info();
+      const bool isWritten =
+          (alias != nullptr && alias->isWrite()) || std::ranges::find(step.statistics, slot.position) != step.statistics.end();
+      const bool shows = slot.kind == Slot::Kind::Tensor && slot.values.front() && showsChangedState_[slot.values.front()->index()];
+      if (shows && !isWritten) step.changingStates.push_back(slot.position);
+    }
   }
 
   void prepareRegion(const Node& node, ProgramStep& step) {
@@ -354,6 +368,7 @@ class Preparation {
   const ModelGraph& graph_;
   const ProgramOptions& options_;
   std::vector<int> bufferOf_;
+  std::vector<bool> showsChangedState_;
   std::vector<bool> computed_;
   Bindings bindings_;
   std::uint64_t inner_ = 0;

@@ -44,6 +44,9 @@ struct ProgramStep {
   /// skipped.
   std::vector<std::size_t> statistics;
   bool writesBuffer = false;
+  /// Positions of states that the forward changes and this step reads: in training it gets copies, since its backward may come after the
+  /// next microbatch has changed them.
+  std::vector<std::size_t> changingStates;
   Stack constants;
   std::vector<Slot> slots;
   std::vector<ValueId> drop;         ///< values not needed after this step

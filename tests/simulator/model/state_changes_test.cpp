@@ -52,6 +52,19 @@ TEST(StateChanges, OfPowerIterationAreInASubgraphByTheArgumentOut) {
   EXPECT_EQ(changes(g.done(g.call("mul", {{"self", x}, {"other", result}}, "y"))), Strings{"div writes v (read)"});
 }
 
+// counter += 1, x * counter and a view of it show what changes; a table that nothing writes into and a trained weight do not.
+TEST(StateChanges, ShowInTheBuffersTheirViewsAndWhatIsWrittenInPlace) {
+  GraphBuilder g;
+  const ValueId x = g.input("x"), weight = g.parameter("weight"), counter = g.buffer("counter"), table = g.buffer("table");
+  const ValueId next = g.call("add_", {{"self", counter}, {"other", 1.0}}, "next");
+  const ValueId view = g.call("unsqueeze", {{"self", next}, {"dim", std::int64_t{0}}}, "view");
+  const ValueId shorter = g.call("clamp_", {{"self", weight}, {"min", 0.0}}, "shorter");
+  const ValueId y = g.call("mul", {{"self", x}, {"other", view}}, "y");
+  const std::vector<bool> shows = showsChangedState(g.done(g.call("add", {{"self", y}, {"other", table}}, "z")));
+  for (const ValueId shown : {counter, next, view}) EXPECT_TRUE(shows[shown.index()]) << shown.value;
+  for (const ValueId other : {x, weight, table, shorter, y}) EXPECT_FALSE(shows[other.index()]) << other.value;
+}
+
 TEST(StateChanges, OfRunningStatisticsAreOnlyKept) {
   const auto norm = [](const std::string& op, const std::string& flag, bool on) {
     GraphBuilder g;

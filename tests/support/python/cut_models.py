@@ -4,7 +4,8 @@
 
 shared: one module called in every layer, as ALBERT's.  late: an input that only the last layers read.
 aux: an output beside the loss that crosses the cut.  decoder: attention to another sequence, whose views the cut makes impossible.
-named: inputs in a tuple and one called as a function of Python; a buffer called as an operator, which a no_grad region changes with a parameter.
+named: inputs in a tuple and one called as a function of Python; a buffer called as an operator, which a no_grad region changes
+with a parameter and which is a factor.
 early: a value of parameters alone crosses the cut between two stages in the middle.
 recurrent: an operator that uses its weights once for each step of a sequence.
 strided: a view that is not contiguous crosses the cut.  marked: torch's own marks, where the plan does not cut.
@@ -61,7 +62,7 @@ class Named(Late):
     def forward(self, pair, input):
         with torch.no_grad():
             torch.div(self.a.weight @ self.a.weight.t(), 2, out=self.mean)
-        first = torch.tanh(self.a(pair[0] - pair[1])) + self.mean.mean(0)
+        first = torch.tanh(self.a(pair[0] - pair[1])) @ self.mean
         return self.c(torch.tanh(self.b(first)) + first.mean(-1, keepdim=True)) * input
 
 
