@@ -463,10 +463,12 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   profile.optimizerNsPerByte =
       static_cast<double>(runner.optimizerTime()) / static_cast<double>(std::max<Bytes>(1, runner.parameterBytes()));
   const Bindings bindings = bindExpected(graph, options.microbatch);
+  std::vector<double> flops;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    profile.nodes[n].flops =
-        forwardFlops(graph, graph.nodes[n], bindings).value_or(0);  // a size may depend on data: only the time is known
+    flops.push_back(forwardFlops(graph, graph.nodes[n], bindings).value_or(0));  // a size may depend on data: only the time is known
+    profile.nodes[n].flops = flops.back();
   }
+  profile.backwardFlops = backwardFlops(graph, needsGradient(graph), flops);
   meet();
   if (group != nullptr && group->size() > 1) {
     const auto times = linkTimes(*group, runner.device(), kProfileDeadline);

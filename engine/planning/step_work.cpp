@@ -14,10 +14,7 @@ namespace pw {
 namespace {
 
 StepWork withTokens(const Plan& plan, std::int64_t perSample) {
-  StepWork work{.samples = plan.batch, .tokens = plan.batch * perSample, .flops = 0, .devices = worldSize(plan)};
-  for (const NodeCost& node : plan.profile.nodes) work.flops += node.flops;
-  work.flops *= static_cast<double>(plan.batch) / static_cast<double>(plan.profile.microbatch) * (trains(plan.schedule) ? 3 : 1);
-  return work;
+  return {plan.batch, plan.batch * perSample, modelFlops(plan.profile, plan.batch, trains(plan.schedule)), worldSize(plan)};
 }
 
 /// Whether the model stands for a job's stages, whose microbatches have an unknown number of samples.

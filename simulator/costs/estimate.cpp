@@ -133,15 +133,8 @@ bool hasTwoFactors(Work work) {
 /// sum.
 BackwardTime backwardOfProduct(const Node& node, const std::vector<bool>& parameters, const std::vector<bool>& gradient, bool leavesWeights,
                                Ns forward, Ns sum) {
-  const auto named = [&](std::string_view name) { return std::ranges::count(node.inputs, name, &NamedArgument::name) > 0; };
-  const bool adds = named("mat1") || named("batch1") || named("mat");  // addmm and its like add to `self`
   std::int64_t inputs = 0, weights = 0;
-  for (const NamedArgument& argument : node.inputs) {
-    const auto* id = std::get_if<ValueId>(&argument.value);
-    const bool isSummand = argument.name == "bias" || (adds && argument.name == "self");
-    if (id == nullptr || isSummand || !gradient[id->index()]) continue;
-    ++(parameters[id->index()] ? weights : inputs);
-  }
+  for (const ValueId factor : trainedFactors(node, gradient)) ++(parameters[factor.index()] ? weights : inputs);
   const Ns weight = weights > 0 ? weights * forward : leavesWeights || inputs == 0 ? sum : Ns(0);
   return {inputs * forward + weight, leavesWeights ? weight : Ns(0)};
 }
@@ -340,6 +333,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     cost.backward = backward.whole;
     cost.weight = backward.weight;
   }
+  profile.backwardFlops = backwardFlops(graph, gradient, flops);
   MemoryEstimate(sizes, gradient, scores, kept).fill(profile.nodes);
   addLoss(profile, sizes, gradient, kept, loss ? *loss : defaultLoss(graph), cluster);
   const auto most = std::ranges::max_element(work, {}, [](const auto& entry) { return entry.second; });

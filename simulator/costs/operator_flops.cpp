@@ -279,7 +279,42 @@ double ownFlops(Call& call, const Operator& op) {
   return 0;
 }
 
+/// How many times the forward's FLOPs the backward takes.
+double backwardTimes(const Node& node, const std::vector<bool>& gradient) {
+  const Work work = operatorOf(node.target).work;
+  const auto factors = static_cast<double>(trainedFactors(node, gradient).size());
+  const bool hasSubgraph =
+      std::ranges::any_of(node.inputs, [](const NamedArgument& a) { return std::holds_alternative<GraphArg>(a.value); });
+  if (work == Work::Attention || hasSubgraph) return 2;
+  return work == Work::Recurrent ? std::min(2.0, factors) : factors;
+}
+
 }  // namespace
+
+std::vector<ValueId> trainedFactors(const Node& node, const std::vector<bool>& gradient) {
+  const auto named = [&](std::string_view name) { return std::ranges::count(node.inputs, name, &NamedArgument::name) > 0; };
+  const bool adds = named("mat1") || named("batch1") || named("mat");  // addmm and its like add to `self`
+  std::vector<ValueId> factors;
+  const auto add = [&](ValueId id) {
+    if (gradient[id.index()]) factors.push_back(id);
+  };
+  for (const NamedArgument& argument : node.inputs) {
+    if (argument.name == "bias" || (adds && argument.name == "self")) continue;
+    if (const auto* one = std::get_if<ValueId>(&argument.value)) add(*one);
+    if (const auto* some = std::get_if<std::vector<ValueId>>(&argument.value)) std::ranges::for_each(*some, add);
+  }
+  return factors;
+}
+
+double backwardFlops(const ModelGraph& graph, const std::vector<bool>& gradient, const std::vector<double>& forward) {
+  double flops = 0;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (forward[n] > 0 && std::ranges::any_of(node.outputs, [&](ValueId v) { return gradient[v.index()]; }))
+      flops += forward[n] * backwardTimes(node, gradient);
+  }
+  return flops;
+}
 
 std::optional<double> forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
   const bool isCond = node.target == "torch.ops.higher_order.cond";

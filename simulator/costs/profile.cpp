@@ -112,6 +112,7 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
   const auto fail = [&](std::string_view what) { document.fail(what); };
   if (p.microbatch < 1 || p.ranksAtOnce < 1 || p.threads < 1) fail("microbatch, ranks or threads are less than 1");
   if (p.actionOverhead < 0 || p.sendOverhead < 0 || p.topology.sameNode.latency < 0) fail("a time is negative");
+  if (!(p.backwardFlops.value_or(0) >= 0)) fail("backward_flops is negative");
   if (!(p.optimizerNsPerByte >= 0) || !(p.topology.sameNode.bytesPerSecond >= 0)) fail("a rate is negative");
   if (static_cast<double>(std::max({p.actionOverhead, p.sendOverhead, p.topology.sameNode.latency})) > kLongestOverhead)
     fail("an overhead or latency is longer than ten days");
@@ -179,6 +180,7 @@ std::string toJson(const Profile& p) {
   Json nodes = Json::array();
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
+  if (p.backwardFlops) j["backward_flops"] = *p.backwardFlops;
   if (p.sendOverhead != 0) j["send_overhead_ns"] = p.sendOverhead;
   if (!p.sent.empty()) j["sent_ns"] = p.sent;
   if (p.uncertainty) j["uncertainty"] = {{"deviation", p.uncertainty->deviation}, {"runs", p.uncertainty->runs}};
@@ -261,6 +263,7 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   if (j.has("process_bytes")) p.processBytes = j["process_bytes"].within<Bytes>(0, kMostProcessBytes);
   if (j.has("operator_loads")) p.loads = j["operator_loads"].list(loadOf);
   if (j.has("peak_flops")) p.peakFlops = rateIn(j["peak_flops"]);
+  if (j.has("backward_flops")) p.backwardFlops = j["backward_flops"].as<double>();
   p.actionOverhead = j["action_overhead_ns"].as<Ns>();
   if (j.has("send_overhead_ns")) p.sendOverhead = j["send_overhead_ns"].as<Ns>();
   p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();
@@ -294,17 +297,22 @@ std::string sourceOf(const Profile& p, int ranks) {
   return text;
 }
 
+double modelFlops(const Profile& profile, std::int64_t samples, bool trains) {
+  double flops = 0;
+  for (const NodeCost& node : profile.nodes) flops += node.flops;
+  if (trains) flops += profile.backwardFlops.value_or(2 * flops);
+  return flops / static_cast<double>(profile.microbatch) * static_cast<double>(samples);
+}
+
 double flopUtilisation(const Profile& profile, std::int64_t samples, Ns step, int ranks) {
   if (profile.peakFlops <= 0 || step <= 0) return 0;
-  double perMicrobatch = 0, devices = 0;
-  for (const NodeCost& node : profile.nodes) perMicrobatch += node.flops;
+  double devices = 0;
   for (JobRank rank(0); rank.value < ranks; ++rank.value) {
     const RankSpec* const spec = profile.topology.ranks.empty() ? nullptr : &profile.topology.ranks.at(rank.index());
     const bool knowsPeak = spec != nullptr && spec->own.costs && spec->own.costs->peakFlops > 0;
     devices += knowsPeak ? spec->speed * spec->own.costs->peakFlops / profile.peakFlops : speedOf(profile, rank);
   }
-  const double work = 3 * perMicrobatch / static_cast<double>(profile.microbatch) * static_cast<double>(samples);
-  return work / (devices * profile.peakFlops * static_cast<double>(step) * 1e-9);
+  return modelFlops(profile, samples, true) / (devices * profile.peakFlops * static_cast<double>(step) * 1e-9);
 }
 
 CostSums::CostSums(const Profile& profile) : prefix_(1) {

@@ -83,6 +83,7 @@ struct Profile {
   Computing computing;                        ///< of a measured profile, or of one scaled from it to another microbatch size
   std::vector<NodeCost> nodes;                ///< one per node of the graph
   NodeCost loss;                              ///< loss function on the last stage (0 when the model has its own)
+  std::optional<double> backwardFlops;        ///< of all nodes (`backwardFlops`); nothing in older profiles: twice those of the forward
   Ns actionOverhead = 0;                      ///< of one action, in addition to its nodes; fitted from full-model runs
   Ns sendOverhead = 0;                        ///< of each message that an action sends to another rank, at its end; fitted from runs
   double optimizerNsPerByte = 0;              ///< optimizer step per parameter byte
@@ -110,8 +111,11 @@ struct Profile {
 /// bf16`. With several `ranks` and no measured link it also says that messages between them take no time.
 [[nodiscard]] std::string sourceOf(const Profile& profile, int ranks = 1);
 
-/// Model FLOPs utilisation of a training step (PaLM, Chowdhery et al. 2022, appendix B): three times the forward FLOPs of its `samples`, as
-/// a fraction of what `ranks` do in the time at peak. What is recomputed does not count. 0 where peak, FLOPs or time are unknown.
+/// FLOPs of so many samples: of their forward, and in training of their backward, too. What is recomputed does not count.
+[[nodiscard]] double modelFlops(const Profile& profile, std::int64_t samples, bool trains);
+
+/// Model FLOPs utilisation of a training step (PaLM, Chowdhery et al. 2022, appendix B): the `modelFlops` of its `samples`, as a fraction
+/// of what `ranks` do in the time at peak. 0 where peak, FLOPs or time are unknown.
 [[nodiscard]] double flopUtilisation(const Profile& profile, std::int64_t samples, Ns step, int ranks);
 
 /// Prefix sums over the nodes: the cost of any range is one subtraction.

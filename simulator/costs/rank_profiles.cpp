@@ -68,6 +68,7 @@ Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
   const double by = static_cast<double>(microbatch) / static_cast<double>(profile.microbatch);
   for (NodeCost& node : scaled.nodes) node = scaledCost(node, by);
   scaled.loss = scaledCost(scaled.loss, by);
+  if (scaled.backwardFlops) *scaled.backwardFlops *= by;
   remakeRankProfiles(scaled.topology, [&](const RankProfile& own, std::size_t) { return scaledProfile(*own.costs, microbatch); });
   scaled.microbatch = microbatch;
   scaled.estimated = true;

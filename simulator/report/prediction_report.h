@@ -17,7 +17,7 @@ namespace pw {
 /// What a step processes on all devices together, for its rates; 0 where unknown.
 struct StepWork {
   std::int64_t samples = 0, tokens = 0;
-  double flops = 0;  ///< of the model: forward and, where it trains, twice as many backward; without what is recomputed
+  double flops = 0;  ///< of the model (`modelFlops`)
   int devices = 1;
 };
 

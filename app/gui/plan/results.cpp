@@ -134,8 +134,9 @@ void PlanResults::Private::build() {
                           "times like these: measured or estimated as they are, of the same cluster, and on CPUs only where these are of "
                           "CPUs"));
   rateName = add(PlanResults::tr("Samples/s"), rate, PlanResults::tr("Of all replicas, at the predicted step"));
-  mfuName = add(PlanResults::tr("MFU"), mfu,
-                PlanResults::tr("Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in a step at their peak"));
+  mfuName =
+      add(PlanResults::tr("MFU"), mfu,
+          PlanResults::tr("Model FLOPs utilisation: the FLOPs of forward and backward, of what the ranks do in a step at their peak"));
   add(PlanResults::tr("Bubble"), bubble, PlanResults::tr("Idle time of all ranks as a share of the makespan"));
   QLabel* const lowerName =
       add(PlanResults::tr("Lower bound"), lower, PlanResults::tr("No order of these actions can finish earlier within the memory limits"));

@@ -276,7 +276,7 @@ class Prediction:
         """1 − the busiest rank's time / window."""
     @property
     def mfu(self) -> float | None:
-        """Model FLOPs utilisation: three times the forward's FLOPs, of what the ranks do in the step at their peak; None where not known."""
+        """Model FLOPs utilisation: the FLOPs of forward and backward, of what the ranks do in the step at their peak; None where not known."""
     @property
     def period_ns(self) -> int:
         """Per microbatch in the steady state; 0: there is none."""

@@ -67,3 +67,7 @@ def test_a_backward_takes_what_its_flops_take(model, shape, flops_alone, tmp_pat
     costs = json.loads(pw.profile(tmp_path / "model.pt2", microbatch=shape[0], cluster=flops_alone, loss="sum").to_json())
     assert sum(node[0] for node in costs["nodes"]) == pytest.approx(forward, rel=1e-3)
     assert sum(node[1] for node in costs["nodes"]) == pytest.approx(backward, rel=1e-3)
+    assert costs["backward_flops"] == backward
+    plan = pw.plan(tmp_path / "model.pt2", ranks=1, microbatches=2, microbatch=shape[0], cluster=flops_alone, loss="sum")
+    predicted = pw.simulate(plan)
+    assert predicted.mfu == pytest.approx(2 * (forward + backward) / (PEAK * predicted.step_ns * 1e-9))

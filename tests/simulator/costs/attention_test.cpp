@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "simulator/costs/estimate.h"
+#include "simulator/costs/rank_profiles.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {
@@ -143,6 +144,12 @@ TEST(FlopUtilisation, IsWorkOverPeak) {
   EXPECT_DOUBLE_EQ(flopUtilisation(profile, 8, 1'200, 4), 0.25);
   profile.topology.ranks = {{1, 0, 0}, {0.5, 0, 0}};
   EXPECT_DOUBLE_EQ(flopUtilisation(profile, 8, 1'200, 2), 1 / 1.5) << "of what the slow one could do";
+  profile.backwardFlops = 50;  // of a quarter of the factors: the others are frozen
+  EXPECT_DOUBLE_EQ(flopUtilisation(profile, 8, 600, 2), 1 / 1.5);
+  EXPECT_DOUBLE_EQ(modelFlops(profile, 8, true), 600);
+  EXPECT_DOUBLE_EQ(modelFlops(profile, 8, false), 400);
+  EXPECT_EQ(parseProfile(toJson(profile), "p.json").backwardFlops, 50);
+  EXPECT_EQ(scaledProfile(profile, 1).backwardFlops, 25);
   profile.peakFlops = 0;
   EXPECT_EQ(flopUtilisation(profile, 8, 1'200, 1), 0);
 }
