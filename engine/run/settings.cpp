@@ -185,8 +185,8 @@ std::string decayNote(const RunSettings& o, const Plan& plan, const ModelGraph& 
 
 void refuseForModel(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
   if (!o.request.evaluates) {
-    const StateTensor* changed = plan.replicas > 1 ? parameterChangedByInputs(graph) : nullptr;
-    if (const auto no = obstacleToCopies(graph, plan.schedule.placement, changed)) refuse(*no);
+    const StateTensor* byReplicas = plan.replicas > 1 ? parameterChangedByInputs(graph) : nullptr;
+    if (const auto no = obstacleToCopies(graph, plan.schedule.placement, firstChangedState(graph), byReplicas)) refuse(*no);
   }
   if (!o.zero1 || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
   for (const StateTensor& parameter : graph.parameters) {

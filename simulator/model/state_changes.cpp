@@ -29,6 +29,11 @@ class Changes {
     for (const Node& node : graph_.nodes) visit(node);
   }
 
+  const StateTensor* firstState() {
+    find();
+    return found_.empty() ? nullptr : found_.front().state;
+  }
+
   std::set<const StateTensor*> states() {
     find();
     std::set<const StateTensor*> states;
@@ -166,6 +171,8 @@ class Changes {
 }  // namespace
 
 std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written) { return Changes(graph, written).run(); }
+
+const StateTensor* firstChangedState(const ModelGraph& graph) { return Changes(graph, {}).firstState(); }
 
 const StateTensor* parameterChangedByInputs(const ModelGraph& graph) { return Changes(graph, {}).parameterByInputs(); }
 

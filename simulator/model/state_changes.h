@@ -30,6 +30,9 @@ using WrittenArguments = std::function<std::vector<std::string>(const std::strin
 /// the nodes times the number of changes.
 [[nodiscard]] std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written = {});
 
+/// The parameter or buffer of the first of them; null if there is none. Cost: linear in the nodes.
+[[nodiscard]] const StateTensor* firstChangedState(const ModelGraph& graph);
+
 /// The first parameter that an operator changes by what it computes of the inputs, as of `nn.Embedding(max_norm=…)`: each replica would
 /// change its own copy by the samples that it sees. Null if there is none. Cost: nodes, and changes times parameters.
 [[nodiscard]] const StateTensor* parameterChangedByInputs(const ModelGraph& graph);

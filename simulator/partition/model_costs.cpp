@@ -25,6 +25,7 @@ ModelCosts::ModelCosts(const ModelGraph& graph, const Profile& profile, std::int
     : graph_(graph),
       profile_(profile),
       changes_(changesInPlace(graph)),
+      changedState_(isLayerChain(graph) ? nullptr : firstChangedState(graph)),
       changedByInputs_(isLayerChain(graph) ? nullptr : parameterChangedByInputs(graph)),
       cutter_(graph, bindBatch(graph, microbatch), &profile) {
   folds_.try_emplace(&profile, graph, profile);

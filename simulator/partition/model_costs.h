@@ -25,6 +25,7 @@ class ModelCosts {
   [[nodiscard]] const ModelGraph& graph() const { return graph_; }
   [[nodiscard]] const Profile& profile() const { return profile_; }
   [[nodiscard]] const std::vector<InPlaceChange>& changes() const { return changes_; }
+  [[nodiscard]] const StateTensor* changedState() const { return changedState_; }        ///< `firstChangedState`
   [[nodiscard]] const StateTensor* changedByInputs() const { return changedByInputs_; }  ///< `parameterChangedByInputs`
 
   /// As `cutGraph`, with the profile's costs; or why the graph cannot be cut so. Cost: linear in stages, and in the nodes of stages that
@@ -41,7 +42,7 @@ class ModelCosts {
   const ModelGraph& graph_;
   const Profile& profile_;
   std::vector<InPlaceChange> changes_;
-  const StateTensor* changedByInputs_;
+  const StateTensor *changedState_, *changedByInputs_;
   StageCutter cutter_;
   std::map<const Profile*, StageFolds> folds_;  ///< the profile's, and those that its ranks have of their own
   std::mutex mutex_;                            ///< of the two below

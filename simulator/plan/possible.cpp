@@ -10,7 +10,6 @@
 
 #include "schedules/generate.h"
 #include "simulator/model/batch.h"
-#include "simulator/model/state_changes.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/stage_costs.h"
 #include "simulator/plan/recompute_to_fit.h"
@@ -35,20 +34,19 @@ Answer<BatchSizes> trySettledBatch(BatchSizes sizes, int parts, const ModelGraph
   return sizes;
 }
 
-std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement, const StateTensor* changedByReplicas) {
+std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement, const StateTensor* changed,
+                                           const StateTensor* changedByReplicas) {
   const std::string name = graph.name.empty() ? "The model" : graph.name;
   if (changedByReplicas != nullptr)
     return Impossible{
         fmt::format("{} changes the parameter {} in its forward, as nn.Embedding(max_norm=...) does, and each replica would change its own "
                     "copy by the samples that it sees; use one replica, or limit norms after the optimizer's step.",
                     name, changedByReplicas->name)};
-  if (!placement.bidirectional() || placement.mirrorOfStage == placement.rankOfStage) return std::nullopt;
-  const std::vector<StateChange> changes = stateChanges(graph);
-  if (changes.empty()) return std::nullopt;
+  if (changed == nullptr || !placement.bidirectional() || placement.mirrorOfStage == placement.rankOfStage) return std::nullopt;
   return Impossible{
       fmt::format("{} changes {} in training, and this schedule keeps two copies of each stage, each of which would change its own by half "
                   "of the microbatches; use a schedule that keeps each stage on one rank, such as 1f1b or zbv.",
-                  name, changes.front().state->name)};
+                  name, changed->name)};
 }
 
 namespace {
@@ -107,7 +105,8 @@ CostTable pricedCosts(const PlanRequest& request, ModelCosts& model, CompiledRow
 
 Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
   const ModelGraph& graph = model.graph();
-  if (auto no = obstacleToCopies(graph, compiled.rows().placement, request.replicas > 1 ? model.changedByInputs() : nullptr))
+  if (auto no = obstacleToCopies(graph, compiled.rows().placement, model.changedState(),
+                                 request.replicas > 1 ? model.changedByInputs() : nullptr))
     return *std::move(no);
   if (!request.replicaBegins.empty()) return tryPriceReplicas(request, model, compiled);
   const Profile& profile = model.profile();

@@ -20,9 +20,9 @@ Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledR
 [[nodiscard]] CostTable pricedCosts(const PlanRequest& request, ModelCosts& model, CompiledRows& rows, const Partition& partition);
 
 /// A placement that keeps two copies of each stage is not for a model that changes buffers in training (batch norm's statistics): each copy
-/// would change its own, by the microbatches that it sees. Nor are replicas for one that changes a parameter by its inputs:
-/// `changedByReplicas` (`parameterChangedByInputs`; null of one replica). Cost: as `stateChanges` of such placements.
-[[nodiscard]] std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement,
+/// would change its own, by the microbatches that it sees: `changed` (`firstChangedState`). Nor are replicas for one that changes a
+/// parameter by its inputs: `changedByReplicas` (`parameterChangedByInputs`; null of one replica). Cost: linear in stages.
+[[nodiscard]] std::optional<Impossible> obstacleToCopies(const ModelGraph& graph, const Placement& placement, const StateTensor* changed,
                                                          const StateTensor* changedByReplicas);
 
 }  // namespace pw

@@ -288,8 +288,8 @@ TEST(Price, OfReplicasIsRefusedForModelsThatChangeParameters) {
   g.call("embedding_renorm_", {{"self", alias}, {"indices", tokens}, {"max_norm", 1.0}, {"norm_type", 2.0}}, "shortened");
   const ModelGraph graph = g.done(g.call("embedding", {{"weight", weight}, {"indices", tokens}}, "y"));
   const Placement placement = generate("1f1b", {1, 1, 2}).placement;
-  EXPECT_FALSE(obstacleToCopies(graph, placement, nullptr));
-  const auto no = obstacleToCopies(graph, placement, parameterChangedByInputs(graph));
+  EXPECT_FALSE(obstacleToCopies(graph, placement, firstChangedState(graph), nullptr));
+  const auto no = obstacleToCopies(graph, placement, firstChangedState(graph), parameterChangedByInputs(graph));
   ASSERT_TRUE(no);
   EXPECT_NE(no->why.find("changes the parameter weight in its forward"), std::string::npos) << no->why;
 }
