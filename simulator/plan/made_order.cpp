@@ -172,13 +172,30 @@ OrderProblem relaxedProblemOn(const PlanRequest& request, ModelCosts& model, con
 
 /// What an order is searched for, in several ways where it is open what is recomputed: each stage by itself, none, and as few stages as
 /// one microbatch after the other or a family needs.
-std::vector<OrderProblem> problemsToTry(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
+std::vector<OrderProblem> problemsAsShared(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
   std::vector<OrderProblem> problems{problemOn(request, model, placement)};
   if (problems.front().recomputed.empty()) return problems;
   const std::vector<CostTable> tables = costsToTry(request, model, serialSchedule(placement, request.ranks, request.microbatches));
   for (const CostTable& costs : tables)
     problems.push_back(problemOf(request, placement, costs, inOrder(request, limitsOf(request, model))));
   if (problems.front().limits.empty()) problems.erase(problems.begin());
+  return problems;
+}
+
+/// These, and where it is open how shared parameters are kept equal, with the room that one update of each alone leaves: an order that
+/// needs it is then planned so.
+std::vector<OrderProblem> problemsToTry(const PlanRequest& request, ModelCosts& model, const Placement& placement) {
+  std::vector<OrderProblem> problems = problemsAsShared(request, model, placement);
+  if (request.sharing || problems.front().limits.empty()) return problems;
+  PlanRequest least = request;
+  least.sharing = Sharing::Transmit;
+  const auto isKnown = [&](const OrderProblem& other) {
+    const auto isSame = [&](const OrderProblem& one) { return one.costs == other.costs && one.recomputed == other.recomputed; };
+    return std::ranges::any_of(problems, isSame);
+  };
+  for (OrderProblem& problem : problemsAsShared(least, model, placement)) {
+    if (!isKnown(problem)) problems.push_back(std::move(problem));
+  }
   return problems;
 }
 

@@ -90,6 +90,40 @@ CostTable costsOfSlowest(const PlanRequest& request, ModelCosts& model, Compiled
   return std::move(tables[slowest ? slowest->second : 0]);
 }
 
+/// How shared parameters are kept equal, with as little recomputed as the limits allow then: in the fastest way, in the fastest that fits
+/// with nothing recomputed, and with one update of each alone, which leaves the most room. Whichever fits, and has the shortest step.
+void chooseRecomputed(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled, const PlanSetting& setting,
+                      const std::vector<Bytes>& limits, Priced& priced) {
+  std::vector<Priced> ways(2, priced);
+  ways[0].sharing = chooseSharing(setting, ways[0].partition, request.sharing, {});
+  ways[1].sharing = chooseSharing(setting, ways[1].partition, request.sharing, limits);
+  Priced smallest = ways[0];
+  for (std::size_t i = 0; i < smallest.sharing.size() && !request.sharing; ++i) {
+    SharingChoice& choice = smallest.sharing[i];
+    if (choice.ranks == 1 || choice.sharing == Sharing::Transmit) continue;
+    smallest.partition.shared[i].sharing = choice.sharing = Sharing::Transmit;
+    choice.forMemory = true;
+  }
+  ways.push_back(std::move(smallest));
+  ways.erase(std::ranges::unique(ways).begin(), ways.end());
+  const auto stepOfWay = [&](const Priced& way) {
+    CostTable costs = pricedCosts(request, model, compiled, way.partition);
+    addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, compiled.rows().placement));
+    const Program& program = compiled.timed(costs);
+    Times times;
+    execute(program, times);
+    return stepOf(compiled.rows(), costs, program, times);
+  };
+  std::optional<std::pair<bool, Ns>> best;  // whether it does not fit, its step
+  for (Priced& way : ways) {
+    const bool fits = recomputeToFit(setting, way.partition, limits);
+    const std::pair found(!fits, ways.size() > 1 ? stepOfWay(way) : Ns(0));
+    if (best && found >= *best) continue;
+    best = found;
+    priced = std::move(way);
+  }
+}
+
 }  // namespace
 
 CostTable pricedCosts(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled, const Partition& partition) {
@@ -126,8 +160,11 @@ Answer<Priced> tryPrice(const PlanRequest& request, ModelCosts& model, CompiledR
   priced.partition = *std::move(cut);
   if (auto no = trySetRecompute(graph, priced.partition, request.recompute, model.changes())) return *std::move(no);
   if (auto no = obstacleToPlace(profile, rows.placement, request.replicas)) return *std::move(no);
-  priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
-  if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
+  if (automatic) {
+    chooseRecomputed(request, model, compiled, setting, limits, priced);
+  } else {
+    priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
+  }
   priced.costs = pricedCosts(request, model, compiled, priced.partition);
   return priced;
 }

@@ -22,7 +22,7 @@ struct SharingChoice {
 };
 
 /// Sets `Partition::shared[…].sharing`, one parameter after the other: the requested one; or, if none is requested, Transmit if it makes
-/// the end of the step shorter, or is as fast with fewer bytes over the links, or (with `limits`) if all ranks fit only that way.
+/// the end of the step shorter, or is as fast with fewer bytes over the links; and, with `limits`, for those that all ranks fit only with.
 /// Transmit brings the gradients to the owner and the values back, one after the other, and saves the others the optimizer's time and
 /// state. Parameters that one rank alone holds stay Replicate. Cost: two foldings of the costs (with limits, compilations) for each
 /// parameter.

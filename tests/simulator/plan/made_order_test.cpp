@@ -204,6 +204,57 @@ TEST(MadeOrder, HasABoundThatHoldsForEveryWayOfSharing) {
   EXPECT_GT(differ, 3);
 }
 
+/// A limit that leaves less room to two copies of the optimizer's state; how they are kept equal is left open, or not.
+TEST(MadeOrder, IsNoSlowerThanWithEitherWayOfSharing) {
+  int transmitted = 0, recomputed = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    constexpr int kLayers = 6, kRanks = 2;
+    const ModelGraph graph = tiedChain(kLayers);
+    Profile profile = randomProfile(random, kLayers);
+    for (NodeCost& node : profile.nodes) node.saved = draw<Bytes>(random, 500, 1'500);
+    PlanRequest request;
+    request.ranks = kRanks;
+    request.microbatches = static_cast<int>(draw(random, 2, 4));
+    request.microbatch = 2;
+    request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+    request.begins = {NodeId(draw<std::int32_t>(random, 1, kLayers - 1))};
+    const bool made = oneIn(random, 2);
+    request.schedule = made ? kAutoSchedule : "1f1b";
+    ModelCosts model(graph, profile, request.microbatch);
+    const Schedule rows = planRows(generate("1f1b", {kRanks, kRanks, request.microbatches}), 1);
+    const auto peakWith = [&](Sharing sharing) {
+      PlanRequest with = request;
+      with.sharing = sharing;
+      return figuresOf(with, rows, price(with, graph, profile, rows).costs).peak;
+    };
+    const Bytes most = peakWith(Sharing::Replicate), least = peakWith(Sharing::Transmit);
+    request.memoryLimit = least - (most - least) * draw(random, -4, 8) / 4;
+    request.recompute = oneIn(random, 2) ? Recompute(RecomputeAuto()) : Recompute(RecomputeNone());
+    /// Nothing where it does not fit.
+    const auto stepWith = [&](std::optional<Sharing> sharing) -> std::optional<Ns> {
+      PlanRequest with = request;
+      with.sharing = sharing;
+      const Schedule order = made ? makeOrder(with, model, kRanks, {.seconds = 0.1}).rows : rows;
+      const Priced priced = price(with, graph, profile, order);
+      const Figures figures = figuresOf(with, order, priced.costs);
+      if (!sharing && figures.peak <= request.memoryLimit) {
+        transmitted += priced.sharing.front().forMemory ? 1 : 0;
+        recomputed += std::ranges::any_of(priced.partition.stages, [](const StageSpec& s) { return !s.checkpoints.empty(); }) ? 1 : 0;
+      }
+      return figures.peak <= request.memoryLimit ? std::optional(figures.step) : std::nullopt;
+    };
+    const std::optional<Ns> open = stepWith(std::nullopt);
+    for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
+      const std::optional<Ns> one = stepWith(sharing);
+      EXPECT_TRUE(!one || (open && *open <= *one)) << request.schedule << ", " << nameOf(sharing);
+    }
+  }
+  EXPECT_GT(transmitted, 5);
+  EXPECT_GT(recomputed, 3);
+}
+
 TEST(MadeOrder, IsOneMicrobatchAfterTheOtherWhereNothingFits) {
   std::mt19937_64 random(3);
   Case c = randomCase(random);

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "schedules/csv.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/excess.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/cost_table.h"
@@ -154,6 +157,42 @@ TEST(ChooseSharing, TransmitsWhereOnlyThatFits) {
   const auto choices = chooseSharing(adam, partition, std::nullopt, std::vector<Bytes>(schedule.rows.size(), replicated - 2 * 64));
   EXPECT_TRUE(choices[0].forMemory) << "the state of the table, twice its 64 bytes, is on rank 0 alone";
   EXPECT_EQ(partition.shared[0].sharing, Sharing::Transmit);
+}
+
+/// Two tables, each read by the first stage and the last, which has the most parameters. To send updates back takes longer here.
+TEST(ChooseSharing, TransmitsSeveralWhereOnlyTogetherTheyFit) {
+  GraphBuilder b;
+  const ValueId h = b.op("linear", {b.op("linear", {b.input("x"), b.parameter("a", "s")}, "h"), b.parameter("b", "t")}, "i");
+  const ValueId m = b.op("linear", {h, b.parameter("w")}, "m");
+  ValueId last = b.op("linear", {b.op("linear", {m, b.parameter("c", "s")}, "n"), b.parameter("d", "t")}, "o");
+  for (const char* own : {"e", "f", "g", "h"}) last = b.op("linear", {last, b.parameter(own)}, std::string("of_") + own);
+  const ModelGraph graph = b.done(last);
+  Profile costs = profile({100, 1e9});
+  costs.nodes.assign(graph.nodes.size(), costs.nodes.front());
+  const Schedule schedule = lower(generate("1f1b", {3, 3, 4}));
+  const PlanSetting adam{graph, costs, schedule, 1, plannedOptimizer("adam", 0)};
+  Partition partition = cutGraph(graph, {NodeId(2), NodeId(3)}, kBindings, nullptr);
+  ASSERT_EQ(partition.shared.size(), 2U);
+  const auto fits = [&](const std::vector<Bytes>& limits) { return excessOf(peaksOf(adam, partition), limits) == 0; };
+  std::set<std::pair<bool, int>> seen;
+  for (Bytes limit = 1'000; limit < 3'000; limit += 16) {
+    const std::vector<Bytes> limits(3, limit);
+    int fewest = 3;  // transmitted of those that fit
+    for (const Sharing first : {Sharing::Replicate, Sharing::Transmit}) {
+      for (const Sharing second : {Sharing::Replicate, Sharing::Transmit}) {
+        partition.shared[0].sharing = first;
+        partition.shared[1].sharing = second;
+        if (fits(limits)) fewest = std::min(fewest, (first == Sharing::Transmit ? 1 : 0) + (second == Sharing::Transmit ? 1 : 0));
+      }
+    }
+    const auto choices = chooseSharing(adam, partition, std::nullopt, limits);
+    const auto transmitted = static_cast<int>(std::ranges::count(choices, Sharing::Transmit, &SharingChoice::sharing));
+    EXPECT_EQ(transmitted, fewest == 3 ? 0 : fewest) << limit;
+    EXPECT_EQ(fits(limits), fewest < 3) << limit;
+    EXPECT_EQ(std::ranges::count(choices, true, &SharingChoice::forMemory), transmitted) << limit;
+    seen.emplace(fewest < 3, transmitted);
+  }
+  EXPECT_EQ(seen, (std::set<std::pair<bool, int>>{{false, 0}, {true, 0}, {true, 1}, {true, 2}}));
 }
 
 TEST(ChooseSharing, CostsNothingOnOneRank) {
