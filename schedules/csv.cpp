@@ -64,7 +64,7 @@ std::optional<int> cutNumber(std::string_view& text, int most) {
 
 /// Reads one action; `text` is the cell or, in an overlapped pair, its part.
 Action readAction(const Cell& cell, std::string_view text) {
-  constexpr std::string_view kForm = "is not an action; write stage, kind and microbatch, like 0F3 or 1SEND_B0";
+  constexpr std::string_view kForm = "is not an action; write stage, kind and microbatch, like 0F3 or 1B0";
   std::string_view rest = text;
   const auto stage = cutNumber(rest, kMaxStages);
   if (!stage) refuse(cell, kForm);

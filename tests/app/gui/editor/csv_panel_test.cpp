@@ -124,6 +124,7 @@ TEST_F(CsvPanelTest, SaysWhereACellCannotBeRead) {
   EXPECT_TRUE(panel.problem().endsWith('.')) << panel.problem().toStdString();
 }
 
+  EXPECT_FALSE(panel.problem().contains("SEND")) << "the editor refuses messages: " << panel.problem().toStdString();
 TEST_F(CsvPanelTest, EachRowHasItsRankInTheMargin) {
   panel.resize(400, 200);
   panel.show();
