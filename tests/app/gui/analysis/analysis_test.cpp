@@ -1,9 +1,13 @@
 // The Analysis panel: bars of what the makespan depends on, and the tree of what memory is used for, of models and of schedules.
 #include <gtest/gtest.h>
 
+#include <QApplication>
+#include <QHelpEvent>
 #include <QLabel>
 #include <QTabWidget>
 #include <QTest>
+#include <QTextDocumentFragment>
+#include <QToolTip>
 #include <QTreeWidget>
 #include <set>
 
@@ -291,6 +295,30 @@ TEST_F(AnalysisTest, CausesThatCanBeMendedAreToldApartWithoutColours) {
   EXPECT_GT(coloursOf(BubbleCause::MemoryLimit), 1U) << "hatched";
   EXPECT_EQ(coloursOf(BubbleCause::Drain), 1U);
   EXPECT_NE(patternOf(BubbleCause::MemoryLimit), patternOf(BubbleCause::Straggler));
+}
+
+/// What a tip at a place says when it is read as the HTML that it is.
+QString tipAt(QWidget& widget, const QPoint& at) {
+  QHelpEvent event(QEvent::ToolTip, at, widget.mapToGlobal(at));
+  QApplication::sendEvent(&widget, &event);
+  return QTextDocumentFragment::fromHtml(QToolTip::text()).toPlainText();
+}
+
+TEST(AnalysisTips, SayAShareThatIsLessThanTheLeastOne) {
+  CausedIdle rank;
+  rank.by.of(BubbleCause::Drain) = 1000;
+  BubbleBars bars;
+  bars.resize(700, 200);
+  bars.setVisible(true);
+  bars.show(std::vector{rank}, 10'000'000);
+  const QString idle = tipAt(bars, bars.partOf(Rank(0), BubbleCause::Drain).center().toPoint());
+  EXPECT_TRUE(idle.contains("(< 0.1 % of the makespan)")) << idle.toStdString();
+  Tornado sensitivity;
+  sensitivity.resize(700, 200);
+  sensitivity.setVisible(true);
+  sensitivity.show({10'000'000, 0.1, {{Stage(0), 1000, 9'999'900, 10'000'100}}});
+  const QString path = tipAt(sensitivity, QPoint(350, 5));
+  EXPECT_TRUE(path.contains("< 0.1 % of the critical path")) << path.toStdString();
 }
 
 TEST_F(AnalysisTest, ComputesNothingWhileItIsHidden) {

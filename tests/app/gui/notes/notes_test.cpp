@@ -138,6 +138,34 @@ TEST_F(NotesShown, ANoteAtABubbleGoesWhereTheBubbleGoes) {
   EXPECT_EQ(list->topLevelItem(0)->text(1), "bubble before 3F0, rank 3");
 }
 
+// It is then shown at the block that it was before, and is that block's note.
+TEST_F(NotesShown, ANoteWhoseBubbleHasClosedIsOfTheBlock) {
+  // Rank 3 is the slow one: rank 2 waits for its B1.
+  recost([](CostTable& costs) { costs.stages[3].forward *= 3, costs.stages[3].backward *= 3; });
+  const auto block = [this] { return at(2, SpanKind::Backward, 2, 1); };
+  const Ns from = spanOf(timeline(), at(2, SpanKind::Forward, 2, 2).span).end, to = spanOf(timeline(), block().span).start;
+  ASSERT_LT(from, to);
+  click({xOf((from + to) / 2), yOf(2)});
+  key(Qt::Key_N);
+  write(QStringLiteral("why?"));
+  ASSERT_EQ(notes().size(), 1U);
+  ASSERT_EQ(notes()[0].place, Note::Place::BubbleBefore);
+  EXPECT_TRUE(widget.scene().notes[0].bubble);
+  // Now rank 2 is, which waits for nobody once it has begun.
+  recost([](CostTable& costs) { costs.stages[2].forward *= 10, costs.stages[2].backward *= 10; });
+  ASSERT_EQ(spanOf(timeline(), at(2, SpanKind::Forward, 2, 2).span).end, spanOf(timeline(), block().span).start);
+  EXPECT_FALSE(widget.scene().notes[0].bubble);
+  EXPECT_EQ(widget.scene().notes[0].time, spanOf(timeline(), block().span).start);
+  widget.clearSelection();
+  widget.select(block());
+  key(Qt::Key_N);
+  write(QStringLiteral("no more"));
+  ASSERT_EQ(notes().size(), 1U) << "not a second one at the same place";
+  EXPECT_EQ(notes()[0].text, "no more");
+  recost([](CostTable& costs) { costs.stages[2].forward /= 10, costs.stages[2].backward /= 10; });
+  EXPECT_TRUE(widget.scene().notes[0].bubble) << "it is the bubble's again";
+}
+
 TEST_F(NotesShown, BookmarksAreSetAndTakenBackAtTheMouse) {
   const int y = yOf(1);
   moveTo({xOf(5 * kMs), y});

@@ -12,15 +12,18 @@
 #include <QDateTime>
 #include <QFile>
 #include <QFileInfo>
+#include <QLineEdit>
 #include <QMessageBox>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QTimer>
+#include <QToolButton>
 #include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "app/gui/cluster/dialog.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
@@ -118,6 +121,37 @@ TEST_F(Autosave, KeepsUnsavedWorkAndBringsItBackAfterACrash) {
   answer({QMessageBox::Cancel});
   EXPECT_FALSE(window.close()) << "unsaved work is asked about";
   answer({QMessageBox::Discard});
+  EXPECT_TRUE(window.close());
+}
+
+// What is typed there may still become part of the plan, which is asked about after it.
+TEST_F(Autosave, ClosingTheWindowAsksAboutAnEditedClusterFirst) {
+  MainWindow window(true);
+  window.show();
+  window.open({QStringLiteral(PW_SOURCE_DIR "/resources/models/gpt_small.pt2")});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window.isIdle() && window.document().graph() != nullptr; }, kLongMs));
+  const auto buttons = window.findChildren<QToolButton*>();
+  QTest::mouseClick(*std::ranges::find(buttons, QStringLiteral("Edit cluster"), &QWidget::accessibleName), Qt::LeftButton);
+  auto* editor = window.findChild<ClusterDialog*>();
+  ASSERT_NE(editor, nullptr);
+  const auto fields = editor->findChildren<QLineEdit*>();
+  auto* field = *std::ranges::find(fields, QStringLiteral("Latency within a node"), &QWidget::accessibleName);
+  field->selectAll();
+  QTest::keyClicks(field, QStringLiteral("7 us"));
+  const Design before = window.document().design();
+  QStringList questions;
+  answer({QMessageBox::Cancel}, &questions);
+  EXPECT_FALSE(window.close());
+  EXPECT_TRUE(editor->isVisible() && window.isVisible());
+  EXPECT_EQ(window.document().design(), before);
+  answer({QMessageBox::Apply, QMessageBox::Cancel}, &questions);
+  EXPECT_FALSE(window.close()) << "it is now unsaved work";
+  EXPECT_FALSE(editor->isVisible());
+  EXPECT_NE(window.document().design().cluster, before.cluster);
+  ASSERT_EQ(questions.size(), 3) << questions.join('\n').toStdString();
+  EXPECT_TRUE(questions[0].startsWith("The changes of this cluster") && questions[1].startsWith("The changes of this cluster"));
+  EXPECT_TRUE(questions[2].contains("Save")) << questions[2].toStdString();
+  answer({QMessageBox::Discard}, &questions);
   EXPECT_TRUE(window.close());
 }
 
