@@ -211,10 +211,11 @@ bool TimelineWidget::event(QEvent* event) {
 }
 
 void TimelineWidget::keyPressEvent(QKeyEvent* event) {
-  if (QAction* action = d->commands.commandOf(*event))
-    action->trigger();
-  else
-    QWidget::keyPressEvent(event);
+  QAction* const action = d->commands.commandOf(*event);
+  if (action == nullptr) return QWidget::keyPressEvent(event);
+  if (action->isEnabled()) return action->trigger();
+  const bool canEdit = handAction()->isEnabled();
+  emit editRefused(canEdit ? tr("“%1” edits the schedule by hand; press E to begin that.").arg(action->text()) : handAction()->toolTip());
 }
 
 void TimelineWidget::contextMenuEvent(QContextMenuEvent* event) {

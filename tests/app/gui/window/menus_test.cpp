@@ -119,6 +119,17 @@ TEST_F(MenusTest, EditByHandIsInTheEditMenuAndTheToolBar) {
   EXPECT_FALSE(window_->timeline().hand().isOn());
 }
 
+TEST_F(MenusTest, AKeyOfAnEditThatIsNotPossibleSaysWhy) {
+  TimelineWidget& timeline = window_->timeline();
+  open(kPrimus);
+  QTest::keyClick(&timeline, Qt::Key_E);
+  EXPECT_FALSE(timeline.hand().isOn());
+  EXPECT_EQ(window_->message().toStdString(), "Open a model or a schedule first; a measured step cannot be edited.");
+  open(sample("gpt_small.pt2"));
+  QTest::keyClick(&timeline, Qt::Key_S, Qt::ShiftModifier);
+  EXPECT_EQ(window_->message().toStdString(), "“Split or merge B” edits the schedule by hand; press E to begin that.");
+}
+
 TEST_F(MenusTest, PinnedPlansAreInTheToolBarAndComparingShowsTheTable) {
   open(sample("gpt_small.pt2"));
   window_->resize(1400, 900);
