@@ -77,6 +77,7 @@ std::optional<std::pair<Place, Action>> beyond(const Schedule& schedule, int mic
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (row[i].kind == ActionKind::Idle || (row[i].microbatch.value < microbatches && row[i].stage.index() < stages)) continue;
       return std::pair{Place{static_cast<int>(r), cellOf(row, static_cast<int>(i))}, plain(row[i])};
+  void showSelected();
     }
   }
   return std::nullopt;
@@ -97,6 +98,12 @@ struct CsvPanel::Private {
     QString sentence;
     std::optional<Place> where;
   };
+
+void CsvPanel::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  d->show();
+  d->showSelected();
+}
 
   CsvPanel& panel;
   Document& document;
@@ -174,7 +181,7 @@ void CsvPanel::Private::build() {
 
 /// The document's schedule, unless the text is being typed.
 void CsvPanel::Private::show() {
-  if (isTaking || typing.isActive() || document.isDragging()) return;
+  if (!panel.isVisible() || isTaking || typing.isActive() || document.isDragging()) return;
   QString csv;
   const auto editable = editableSchedule(document);
   const auto* refusal = std::get_if<std::string>(&editable);
@@ -348,7 +355,11 @@ void CsvPanel::Private::followSelection() {
   const Scene& scene = timeline->scene();
   const bool isOwn = scene.selected && scene.selected->source == Source::Predicted && scene.predicted;
   const auto now = isOwn ? actionOf(*scene.predicted, scene.selected->span) : std::nullopt;
-  if (std::exchange(selected, now) == now) return;
+  if (std::exchange(selected, now) != now) showSelected();
+}
+
+void CsvPanel::Private::showSelected() {
+  if (!panel.isVisible()) return;
   mark();
   const auto at = now && !text->hasFocus() ? placeOf(*now) : std::nullopt;
   if (!at) return;

@@ -10,7 +10,7 @@ class TimelineWidget;
 
 /// The document's schedule as the text of torch's CSV, one row per rank. It follows the document; what is typed becomes the document's
 /// schedule as soon as it can be run, each pause in typing one undo step, and what cannot is underlined at its cell, or in its row where
-/// something is missing, with the reason below.
+/// something is missing, with the reason below. It follows while it is visible.
 class CsvPanel : public QWidget {
   Q_OBJECT
  public:
@@ -19,6 +19,9 @@ class CsvPanel : public QWidget {
   /// Marks the cell of the block that is selected there, and selects there the block of the cell with the cursor.
   void follow(TimelineWidget& timeline);
   [[nodiscard]] QString problem() const;  ///< why the text is not the document's schedule; empty: it is
+
+ protected:
+  void showEvent(QShowEvent* event) override;
 
  private:
   struct Private;

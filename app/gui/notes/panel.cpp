@@ -145,7 +145,7 @@ bool NotesPanel::Private::hasNewest() const {
 /// Other times alone wait until the note that is being written is done.
 void NotesPanel::Private::show() {
   const std::vector<Note>& notes = document.design().notes;
-  if (delegate->isWriting() && notes == listed) return;
+  if (!w.isVisible() || (delegate->isWriting() && notes == listed)) return;
   const std::vector<NoteFlag>& flags = timeline.scene().notes;
   empty->setVisible(notes.empty());
   const QSignalBlocker quiet(list);
@@ -196,5 +196,10 @@ NotesPanel::NotesPanel(Document& document, TimelineWidget& timeline, QWidget* pa
   setAccessibleName(tr("Notes"));
 }
 NotesPanel::~NotesPanel() = default;
+
+void NotesPanel::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  d->show();
+}
 
 }  // namespace pw::gui

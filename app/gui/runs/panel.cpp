@@ -111,7 +111,9 @@ void RunsPanel::Private::connectAll() {
   connect(&document, &Document::storeChanged, p, &RunsPanel::refresh);
   connect(&document, &Document::measuredChanged, p, [this] { follow(); });
   connect(&document, &Document::predictionChanged, p, [this] { settle.start(); });
-  connect(&settle, &QTimer::timeout, p, [this] { document.isDragging() ? settle.start() : judge(); });
+  connect(&settle, &QTimer::timeout, p, [this] {
+    if (panel.isVisible()) document.isDragging() ? settle.start() : judge();
+  });
   connect(history, &RunHistory::selectionChanged, p, [this] {
     starter->stopFollowing();  // a user who looks at another run is not interrupted
     load(history->selected());
@@ -278,6 +280,11 @@ void RunsPanel::Private::present() {
     comparison->show(result.verdict, timesOf(*measured), notes);
   }
   emit panel.compared();
+}
+
+void RunsPanel::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  d->judge();
 }
 
 QString RunsPanel::summary() const { return d->comparison->sentence(); }

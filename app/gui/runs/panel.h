@@ -14,7 +14,7 @@ class Document;
 
 /// Runs of the document's store; selecting one overlays it, selecting two compares them. Next to them the differences between measured and
 /// predicted times by kind, stage and rank, largest error first, with a verdict in words above. Starts runs and profiles as `pipewright`
-/// child processes and shows their progress.
+/// child processes and shows their progress. While it is hidden, the comparison does not follow the prediction.
 class RunsPanel : public QWidget {
   Q_OBJECT
  public:
@@ -43,6 +43,9 @@ class RunsPanel : public QWidget {
   void listed();                                 ///< `runs` is up to date
   void compared();                               ///< `summary` is of what the document shows
   void openRequested(const QStringList& paths);  ///< a run's plan, which is of another model than the document's
+
+ protected:
+  void showEvent(QShowEvent* event) override;
 
  private:
   struct Private;

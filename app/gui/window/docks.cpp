@@ -28,6 +28,11 @@ QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& n
     scroll->setFrameShape(QFrame::NoFrame);
     scroll->setFocusPolicy(Qt::NoFocus);
     dock->setWidget(scroll);
+    // Qt lays panels behind another tab outside of the window, where they would compute what nobody sees.
+    QObject::connect(dock, &QDockWidget::visibilityChanged, widget, [widget](bool isInFront) { widget->setVisible(isInFront); });
+    QObject::connect(dock, &QDockWidget::topLevelChanged, widget, [dock, widget] {  // the signal above tells of its place before
+      QTimer::singleShot(0, widget, [dock, widget] { widget->setVisible(isInFront(*dock)); });
+    });
   } else {
     dock->setWidget(widget);
   }

@@ -25,6 +25,7 @@ struct CsvPanelTest : testing::Test {
     document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
     document.edit("Shape", [](Design& d) { d.request.ranks = 2, d.request.microbatches = 2; });
     ASSERT_TRUE(predicted());
+    panel.show();
     text = panel.findChild<QPlainTextEdit*>();
     ASSERT_NE(text, nullptr);
   }
@@ -115,6 +116,7 @@ TEST_F(CsvPanelTest, SaysWhyAPlanHasNoSchedule) {
   Document none;
   CsvPanel empty(none);
   EXPECT_EQ(empty.findChild<QPlainTextEdit*>()->placeholderText(), "Open a model or a schedule to see the order of its actions here.");
+  empty.show();
 }
 
 TEST_F(CsvPanelTest, SaysWhereACellCannotBeRead) {

@@ -53,6 +53,7 @@ class RunsPanelTest : public testing::Test {
     if (panel_) return *panel_;
     panel_ = std::make_unique<RunsPanel>(document);
     QObject::connect(panel_.get(), &RunsPanel::failed, panel_.get(), [this](const QString& sentence) { sentences << sentence; });
+    panel_->show();  // hidden, it would not follow the prediction
     QSignalSpy listed(panel_.get(), &RunsPanel::listed);
     EXPECT_TRUE(listed.wait(kLongMs));
     return *panel_;

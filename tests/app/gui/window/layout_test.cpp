@@ -13,7 +13,9 @@
 #include <QToolButton>
 #include <QWheelEvent>
 #include <algorithm>
+#include <array>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "app/gui/common/format.h"
@@ -366,6 +368,48 @@ TEST_F(WindowLayout, EachTabBelowTheTimelineIsInFrontAndShowsItsPanel) {
   (*std::ranges::find_if(commands, [](const QAction* action) { return action->text() == QLatin1String("Reset la&yout"); }))->trigger();
   QApplication::processEvents();
   clickEach();
+}
+
+// However it came there or went: by a tab, as a window of its own and back, closed and opened, with the layout reset.
+TEST_F(WindowLayout, OnlyThePanelInFrontOfItsTabsIsVisible) {
+  const std::array bottom{"candidates", "runs", "analysis", "explain", "schedule", "statistics", "notes"};
+  const auto expectVisible = [&](const char* front, const char* alone = "") {
+    QApplication::processEvents();
+    for (const char* name : bottom) {
+      const bool isSeen = name == std::string_view(front) || name == std::string_view(alone);
+      EXPECT_EQ(static_cast<QScrollArea*>(dock(name)->widget())->widget()->isVisible(), isSeen) << name << ", in front: " << front;
+    }
+  };
+  open(sample("gpt_small.pt2"));
+  expectVisible("candidates");
+  for (const char* name : bottom) {
+    dock(name)->raise();
+    expectVisible(name);
+  }
+  dock("analysis")->setFloating(true);
+  expectVisible("notes", "analysis");
+  const auto front = [&] {
+    QApplication::processEvents();
+    const auto found = std::ranges::find_if(bottom, [this](const char* name) { return !dock(name)->visibleRegion().isEmpty(); });
+    return found == bottom.end() ? "none" : *found;
+  };
+  dock("analysis")->setFloating(false);
+  expectVisible(front());
+  dock("analysis")->raise();
+  dock("analysis")->close();
+  expectVisible(front());
+  window_->showPanel(Panel::Analysis);
+  expectVisible("analysis");
+  const auto& commands = window_->commands();
+  (*std::ranges::find_if(commands, [](const QAction* action) { return action->text() == QLatin1String("Reset la&yout"); }))->trigger();
+  expectVisible("candidates");
+  resize(1024, 700);
+  expectVisible("candidates");
+  dock("statistics")->raise();
+  const QByteArray state = window_->saveState();
+  dock("notes")->raise();
+  window_->restoreState(state);
+  expectVisible("statistics");
 }
 
 // From the menu; the next window shows what the last one did.
