@@ -30,6 +30,9 @@ QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& n
     dock->setWidget(scroll);
     // Qt lays panels behind another tab outside of the window, where they would compute what nobody sees.
     QObject::connect(dock, &QDockWidget::visibilityChanged, widget, [widget](bool isInFront) { widget->setVisible(isInFront); });
+    QObject::connect(&window, &QMainWindow::tabifiedDockWidgetActivated, dock, [this, dock](const QDockWidget* front) {
+      if (front == dock) makeFirstRoom(*dock);
+    });
     QObject::connect(dock, &QDockWidget::topLevelChanged, widget, [dock, widget] {  // the signal above tells of its place before
       QTimer::singleShot(0, widget, [dock, widget] { widget->setVisible(isInFront(*dock)); });
     });
@@ -92,6 +95,15 @@ void MainWindow::Private::makeRoom(QDockWidget& dock) {
     const int frame = dock.height() - scroll->height(), rows = 8 * window.fontMetrics().lineSpacing();
     const int wanted = std::min(scroll->widget()->minimumSizeHint().height() + frame + rows, window.height() * 9 / 20);
     if (dock.height() < wanted) window.resizeDocks({&dock}, {wanted}, Qt::Vertical);
+  });
+}
+
+/// The first time that a panel which has results at once comes to the front; after that it has the height that the user gives it.
+void MainWindow::Private::makeFirstRoom(QDockWidget& dock) {
+  const std::array withResults{analysisDock, explainDock, scheduleDock, statisticsDock};
+  if (std::ranges::find(withResults, &dock) == withResults.end()) return;
+  QTimer::singleShot(0, &dock, [this, &dock] {  // it may be there for a moment only, while panels are arranged
+    if (isInFront(dock) && hadRoom.insert(&dock).second) makeRoom(dock);
   });
 }
 

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "app/gui/analysis/panel.h"
 #include "app/gui/candidates/panel.h"
@@ -87,8 +88,9 @@ struct MainWindow::Private {
   std::optional<ViewOfRun> viewOfRun;  ///< restored when a project's run is shown: what it selects may be the run's; nothing: no more
   QByteArray docksState;
   bool docksShown = true;
-  bool wasCompared = false;  ///< a measured step, the last time
-  bool isNarrow = false;     ///< the window: Plan is a tab beside Model
+  bool wasCompared = false;              ///< a measured step, the last time
+  std::set<const QDockWidget*> hadRoom;  ///< that were given room when they first came to the front
+  bool isNarrow = false;                 ///< the window: Plan is a tab beside Model
 
   Private(MainWindow& w, bool r) : window(w), recovers(r) {}
   void build();
@@ -125,6 +127,7 @@ struct MainWindow::Private {
   void placePlan();
   void fitDocks();
   void makeRoom(QDockWidget& dock);
+  void makeFirstRoom(QDockWidget& dock);
   void raiseWhatSaysMore();
   [[nodiscard]] QDockWidget* dockOf(QWidget* widget) const;  ///< null: in none
   [[nodiscard]] static bool isInFront(const QDockWidget& dock);

@@ -286,6 +286,36 @@ TEST_F(WindowLayout, PanelsOfALowWindowHaveOneScrollBarOfTheirOwn) {
   }
 }
 
+TEST_F(WindowLayout, PanelsOfResultsOpenWithRoomForThemOnce) {
+  window_ = std::make_unique<MainWindow>(false);
+  window_->show();
+  resize(1024, 700);
+  open(sample("gpt_small.pt2"));
+  const auto heightOf = [this](const char* name) {  // of what lists the results
+    int height = 0;
+    for (const auto* area : dock(name)->widget()->findChildren<QAbstractScrollArea*>()) {
+      if (area->isVisible()) height = std::max(height, area->viewport()->height());
+    }
+    return height;
+  };
+  const int rows = 6 * (window_->fontMetrics().lineSpacing() + 4);
+  for (const auto& [panel, name] : {std::pair(Panel::Analysis, "analysis"), std::pair(Panel::Explain, "explain"),
+                                    std::pair(Panel::Schedule, "schedule"), std::pair(Panel::Statistics, "statistics")}) {
+    window_->showPanel(panel);
+    ASSERT_TRUE(settle());
+    EXPECT_TRUE(QTest::qWaitFor([&] { return heightOf(name) >= rows; }, 2000)) << name << ": " << heightOf(name) << " of " << rows;
+  }
+  EXPECT_LE(dock("statistics")->height(), 700 * 9 / 20) << "the timeline keeps the larger part";
+  window_->resizeDocks({dock("statistics")}, {170}, Qt::Vertical);
+  dock("notes")->raise();
+  QApplication::processEvents();
+  const int before = dock("notes")->height();
+  ASSERT_LT(before, 200);
+  window_->showPanel(Panel::Analysis);
+  for (int i = 0; i < 5; ++i) QApplication::processEvents();
+  EXPECT_EQ(dock("analysis")->height(), before) << "as the user left it";
+}
+
 TEST_F(WindowLayout, TheVerdictOnARunCanBeReadInALowWindow) {
   window_ = std::make_unique<MainWindow>(false);
   const QString store = folder_.filePath("runs.db");
