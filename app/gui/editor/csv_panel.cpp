@@ -15,6 +15,7 @@
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/drawn.h"
+#include "app/gui/editor/csv_cells.h"
 #include "app/gui/editor/rank_text.h"
 #include "app/gui/timeline/facts/actions.h"
 #include "app/gui/timeline/hand_edit.h"
@@ -37,52 +38,6 @@ std::size_t actionsIn(const Schedule& schedule) {
   return count;
 }
 
-Action plain(Action a) {
-  a.overlapsNext = false;
-  return a;
-}
-
-/// The cell of a row that an action is in: those of an overlapped pair share one.
-int cellOf(const std::vector<Action>& row, int position) {
-  int cell = 0;
-  for (int i = 0; i < position && static_cast<std::size_t>(i) < row.size(); ++i)
-    cell += row[static_cast<std::size_t>(i)].overlapsNext ? 0 : 1;
-  return cell;
-}
-
-/// The action of a cell, `part` (0 or 1) of an overlapped pair; nothing: it is a pause, or there is no such cell.
-std::optional<Action> actionIn(const std::vector<Action>& row, int cell, int part) {
-  int at = 0;
-  for (std::size_t i = 0; i < row.size(); ++i, ++at) {
-    const bool isPair = row[i].overlapsNext && i + 1 < row.size();
-    if (at == cell) {
-      const Action& a = row[isPair && part > 0 ? i + 1 : i];
-      return a.kind == ActionKind::Idle ? std::nullopt : std::optional(plain(a));
-    }
-    if (isPair) ++i;
-  }
-  return std::nullopt;
-}
-
-/// A part of the text.
-struct Place {
-  int row = 0;
-  std::optional<int> cell;  ///< nothing: all of the row
-};
-
-/// The first action of a microbatch or stage that a plan of so many does not have.
-std::optional<std::pair<Place, Action>> beyond(const Schedule& schedule, int microbatches, std::size_t stages) {
-  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
-    const auto& row = schedule.rows[r];
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (row[i].kind == ActionKind::Idle || (row[i].microbatch.value < microbatches && row[i].stage.index() < stages)) continue;
-      return std::pair{Place{static_cast<int>(r), cellOf(row, static_cast<int>(i))}, plain(row[i])};
-  void showSelected();
-    }
-  }
-  return std::nullopt;
-}
-
 /// Without the name of what was read, which is in sight, and with an end.
 QString sentenceOf(const Error& error) {
   QString text = QString::fromUtf8(error.what());
@@ -96,14 +51,8 @@ QString sentenceOf(const Error& error) {
 struct CsvPanel::Private {
   struct Wrong {
     QString sentence;
-    std::optional<Place> where;
+    std::optional<CsvPlace> where;
   };
-
-void CsvPanel::showEvent(QShowEvent* event) {
-  QWidget::showEvent(event);
-  d->show();
-  d->showSelected();
-}
 
   CsvPanel& panel;
   Document& document;
@@ -112,10 +61,11 @@ void CsvPanel::showEvent(QShowEvent* event) {
   QLabel* label = nullptr;
   QTimer typing;
   QString problem;
-  QString shown;           ///< the document's schedule, as last seen
-  bool isTaking = false;   ///< the document changes because of the text
-  bool isShowing = false;  ///< the text changes, or its cursor, because of the document
-  std::optional<Place> wrongAt;
+  QString shown;                                                  ///< the document's schedule, as last shown
+  std::pair<std::shared_ptr<const ModelGraph>, QString> shownOf;  ///< what is open: its unfinished text goes with it
+  bool isTaking = false;                                          ///< the document changes because of the text
+  bool isShowing = false;                                         ///< the text changes, or its cursor, because of the document
+  std::optional<CsvPlace> wrongAt;
   std::optional<Action> selected;  ///< in the timeline
 
   Private(CsvPanel& p, Document& d) : panel(p), document(d) {}
@@ -127,9 +77,10 @@ void CsvPanel::showEvent(QShowEvent* event) {
   void mark();
   void choose();
   void followSelection();
+  void showSelected();
   [[nodiscard]] QString unfinished();
-  [[nodiscard]] std::optional<Place> placeOf(const Action& action) const;
-  [[nodiscard]] QTextCursor cursorOf(const Place& place) const;
+  [[nodiscard]] std::optional<CsvPlace> placeOf(const Action& action) const;
+  [[nodiscard]] QTextCursor cursorOf(const CsvPlace& place) const;
   [[nodiscard]] std::optional<Wrong> wrongOf(Schedule& parsed, const std::string& csv) const;
 };
 
@@ -147,6 +98,12 @@ void CsvPanel::follow(TimelineWidget& timeline) {
 }
 
 QString CsvPanel::problem() const { return d->problem; }
+
+void CsvPanel::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  d->show();
+  d->showSelected();
+}
 
 void CsvPanel::Private::build() {
   text = new RankText;
@@ -195,9 +152,14 @@ void CsvPanel::Private::show() {
                                      .arg(kMostActions)
                                : CsvPanel::tr("Open a model or a schedule to see the order of its actions here."));
   if (schedule != nullptr && !isLarge) csv = QString::fromStdString(toCsv(*schedule)).remove(QLatin1Char('\r'));
-  text->setReadOnly(csv.isEmpty());
   while (csv.endsWith(QLatin1Char('\n'))) csv.chop(1);
-  if (std::exchange(shown, csv) == csv && !problem.isEmpty()) return;  // what was typed and is not right yet stays
+  const std::pair of(document.graph(), document.title());
+  if (std::exchange(shownOf, of) == of && !problem.isEmpty()) {  // what was typed and is not right yet stays
+    const QString other = CsvPanel::tr("The plan has another schedule by now; Ctrl+Z in this text shows it.");
+    return label->setText(csv == shown ? problem : problem + QLatin1Char(' ') + other);
+  }
+  shown = csv;
+  text->setReadOnly(csv.isEmpty());
   if (csv != text->toPlainText()) {
     isShowing = true;
     const QPoint seen(text->horizontalScrollBar()->value(), text->verticalScrollBar()->value());
@@ -214,7 +176,7 @@ std::optional<CsvPanel::Private::Wrong> CsvPanel::Private::wrongOf(Schedule& par
   try {
     parsed = parseCsv(csv, document.design().request.schedule, kSource);
   } catch (const CsvError& e) {
-    return Wrong{sentenceOf(e), Place{static_cast<int>(e.row()), static_cast<int>(e.cell())}};
+    return Wrong{sentenceOf(e), CsvPlace{static_cast<int>(e.row()), static_cast<int>(e.cell())}};
   } catch (const Error& e) {
     return Wrong{sentenceOf(e), {}};
   }
@@ -224,7 +186,7 @@ std::optional<CsvPanel::Private::Wrong> CsvPanel::Private::wrongOf(Schedule& par
   const Problem& first = problems.front();
   Wrong wrong{CsvPanel::tr("Rank %1: %2.").arg(first.rank.value).arg(QString::fromStdString(first.message)), {}};
   if (first.rank.index() >= parsed.rows.size()) return wrong;
-  wrong.where = Place{first.rank.value, {}};
+  wrong.where = CsvPlace{first.rank.value, {}};
   if (first.position >= 0) {
     wrong.where->cell = cellOf(parsed.rows[first.rank.index()], first.position);
     return wrong;
@@ -257,7 +219,10 @@ void CsvPanel::Private::revert() {
 /// What was typed becomes the schedule, if it can be run.
 void CsvPanel::Private::take() {
   Schedule parsed;
-  if (const auto wrong = wrongOf(parsed, text->toPlainText().toStdString())) return say(*wrong);
+  if (const auto wrong = wrongOf(parsed, text->toPlainText().toStdString())) {
+    say(*wrong);
+    return show();  // says it where the plan has another schedule
+  }
   say({});
   const auto editable = editableSchedule(document);
   if (const auto* refusal = std::get_if<std::string>(&editable)) return say({capitalised(QString::fromStdString(*refusal)), {}});
@@ -294,7 +259,7 @@ void CsvPanel::Private::say(const Wrong& wrong) {
 }
 
 /// The part of the text without its comma.
-QTextCursor CsvPanel::Private::cursorOf(const Place& place) const {
+QTextCursor CsvPanel::Private::cursorOf(const CsvPlace& place) const {
   const QTextBlock line = text->document()->findBlockByNumber(place.row);
   QTextCursor cursor;
   if (!line.isValid()) return cursor;
@@ -336,7 +301,7 @@ void CsvPanel::Private::mark() {
 }
 
 /// Where an action is in the text; nothing while the text is not the document's schedule.
-std::optional<Place> CsvPanel::Private::placeOf(const Action& action) const {
+std::optional<CsvPlace> CsvPanel::Private::placeOf(const Action& action) const {
   if (typing.isActive() || !problem.isEmpty() || text->isReadOnly()) return std::nullopt;
   const auto editable = editableSchedule(document);
   const auto* schedule = std::get_if<Schedule>(&editable);
@@ -344,7 +309,7 @@ std::optional<Place> CsvPanel::Private::placeOf(const Action& action) const {
   for (std::size_t r = 0; r < schedule->rows.size(); ++r) {
     const auto& row = schedule->rows[r];
     for (std::size_t i = 0; i < row.size(); ++i) {
-      if (plain(row[i]) == action) return Place{static_cast<int>(r), cellOf(row, static_cast<int>(i))};
+      if (withoutOverlap(row[i]) == action) return CsvPlace{static_cast<int>(r), cellOf(row, static_cast<int>(i))};
     }
   }
   return std::nullopt;
@@ -361,7 +326,7 @@ void CsvPanel::Private::followSelection() {
 void CsvPanel::Private::showSelected() {
   if (!panel.isVisible()) return;
   mark();
-  const auto at = now && !text->hasFocus() ? placeOf(*now) : std::nullopt;
+  const auto at = selected && !text->hasFocus() ? placeOf(*selected) : std::nullopt;
   if (!at) return;
   QTextCursor cursor = cursorOf(*at);
   if (cursor.isNull()) return;

@@ -5,6 +5,7 @@
 #include <QLabel>
 #include <QPlainTextEdit>
 #include <QTextBlock>
+#include <algorithm>
 #include <functional>
 
 #include "app/gui/document/drawn.h"
@@ -24,8 +25,8 @@ struct CsvPanelTest : testing::Test {
   void SetUp() override {
     document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
     document.edit("Shape", [](Design& d) { d.request.ranks = 2, d.request.microbatches = 2; });
-    ASSERT_TRUE(predicted());
     panel.show();
+    ASSERT_TRUE(predicted());
     text = panel.findChild<QPlainTextEdit*>();
     ASSERT_NE(text, nullptr);
   }
@@ -115,18 +116,18 @@ TEST_F(CsvPanelTest, SaysWhyAPlanHasNoSchedule) {
   EXPECT_TRUE(text->placeholderText().startsWith("Schedule dualpipe")) << text->placeholderText().toStdString();
   Document none;
   CsvPanel empty(none);
-  EXPECT_EQ(empty.findChild<QPlainTextEdit*>()->placeholderText(), "Open a model or a schedule to see the order of its actions here.");
   empty.show();
+  EXPECT_EQ(empty.findChild<QPlainTextEdit*>()->placeholderText(), "Open a model or a schedule to see the order of its actions here.");
 }
 
 TEST_F(CsvPanelTest, SaysWhereACellCannotBeRead) {
   text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1X0,1F1,1B1");
   ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
   EXPECT_TRUE(panel.problem().startsWith("Row 2 (rank 1), cell 2: \"1X0\" is not an action")) << panel.problem().toStdString();
+  EXPECT_FALSE(panel.problem().contains("SEND")) << "the editor refuses messages: " << panel.problem().toStdString();
   EXPECT_TRUE(panel.problem().endsWith('.')) << panel.problem().toStdString();
 }
 
-  EXPECT_FALSE(panel.problem().contains("SEND")) << "the editor refuses messages: " << panel.problem().toStdString();
 TEST_F(CsvPanelTest, EachRowHasItsRankInTheMargin) {
   panel.resize(400, 200);
   panel.show();
@@ -239,8 +240,40 @@ TEST_F(CsvPanelTest, KeepsWhatIsNotRightYetWhileThePlanChangesOtherwise) {
   EXPECT_EQ(text->toPlainText().toStdString(), "0F0,0F1,0B0,0B1\n1F0,1B");
   document.edit("gpipe", [](Design& d) { d.request.schedule = "gpipe"; });
   ASSERT_TRUE(predicted());
-  EXPECT_EQ(text->toPlainText().toStdString(), "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1") << "another schedule is shown";
+  EXPECT_EQ(text->toPlainText().toStdString(), "0F0,0F1,0B0,0B1\n1F0,1B") << "also beside another schedule";
+  const auto labels = panel.findChildren<QLabel*>();
+  const auto* label = *std::ranges::find(labels, "What is wrong with the schedule", &QWidget::accessibleName);
+  EXPECT_EQ(label->text(), panel.problem() + " The plan has another schedule by now; Ctrl+Z in this text shows it.");
+  document.undo();
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(label->text(), panel.problem()) << "that which it was typed in";
+  document.redo();
+  ASSERT_TRUE(predicted());
+  QTest::keyClick(text, Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_EQ(text->toPlainText().toStdString(), "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1");
   EXPECT_TRUE(panel.problem().isEmpty());
+}
+
+TEST_F(CsvPanelTest, UnfinishedTextBesideAnotherScheduleBecomesAnEditOfThat) {
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
+  document.edit("gpipe", [](Design& d) { d.request.schedule = "gpipe"; });
+  ASSERT_TRUE(predicted());
+  EXPECT_FALSE(text->isReadOnly());
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return drawnOf(document.design()) != nullptr; }, 60'000));
+  EXPECT_EQ(document.design().request.schedule, "gpipe, edited");
+  document.undo();
+  EXPECT_EQ(document.design().request.schedule, "gpipe");
+}
+
+TEST_F(CsvPanelTest, UnfinishedTextGoesWithTheModelThatItWasTypedFor) {
+  text->setPlainText("0F0,0F1,0B0,0B1\n1F0,1B");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.problem().isEmpty(); }, 60'000));
+  document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
+  ASSERT_TRUE(predicted());
+  EXPECT_TRUE(panel.problem().isEmpty());
+  EXPECT_EQ(text->toPlainText().count(QLatin1Char('\n')), document.design().request.ranks - 1);
 }
 
 TEST_F(CsvPanelTest, AScheduleWithoutAModelMayGetMoreStages) {
