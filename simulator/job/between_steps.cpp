@@ -35,6 +35,10 @@ Extent extentOf(const MeasuredStep& step) {
   return {extent.start + *step.begin, extent.end + *step.begin};
 }
 
+bool hasBackwards(const MeasuredStep& step) {
+  return std::ranges::any_of(step.trace.spans, [](const Span& span) { return isCompute(span.kind) && span.kind != SpanKind::Forward; });
+}
+
 /// Whether no step was between these two: their names count on from one to the next, or to another pass of the same.
 bool followEachOther(const MeasuredStep& one, const MeasuredStep& next) {
   const auto from = stepNumberIn(one.name), to = stepNumberIn(next.name);
@@ -45,12 +49,19 @@ bool followEachOther(const MeasuredStep& one, const MeasuredStep& next) {
 
 std::vector<Ns> timesBefore(const MeasuredJob& measured) {
   std::vector<Ns> before;
+  const bool isTraining = std::ranges::any_of(measured.steps, hasBackwards);
   Extent last;
-  for (std::size_t k = 0; k < measured.steps.size(); ++k) {
-    const Extent extent = extentOf(measured.steps[k]);
-    const bool isKnown = last.isKnown() && extent.isKnown() && followEachOther(measured.steps[k - 1], measured.steps[k]);
+  const MeasuredStep* lastStep = nullptr;
+  for (const MeasuredStep& step : measured.steps) {
+    if (isTraining && !hasBackwards(step)) {
+      before.push_back(kUnknownTime);
+      continue;
+    }
+    const Extent extent = extentOf(step);
+    const bool isKnown = last.isKnown() && extent.isKnown() && followEachOther(*lastStep, step);
     before.push_back(isKnown ? std::max<Ns>(0, extent.start - last.end) : kUnknownTime);
     last = extent;
+    lastStep = &step;
   }
   return before;
 }

@@ -25,6 +25,7 @@ using Key = std::tuple<ActionKind, Stage, Microbatch>;
 }  // namespace
 
 std::optional<std::int64_t> stepNumberIn(std::string_view name) {
+  name = name.substr(0, name.find(", pass "));
   const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
   std::size_t end = name.size();
   while (end > 0 && !isDigit(name[end - 1])) --end;

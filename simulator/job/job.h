@@ -135,7 +135,7 @@ enum class OperationTurn : std::uint8_t { Before, Within, After };
 /// The group of workers that a worker does operations of this kind with, as a number below the number of workers.
 [[nodiscard]] std::size_t groupOf(const JobShape& shape, const Job& job, OperationGroup group, JobRank worker);
 
-/// The last number in the name of a step: 12 of `iteration 12`; nothing where it has none.
+/// The last number in the name of a step, beside that of a pass: 12 of `iteration 12`, 3 of `step 3, pass 2`; nothing where it has none.
 [[nodiscard]] std::optional<std::int64_t> stepNumberIn(std::string_view step);
 /// Whether the name of a step says that it warms up.
 [[nodiscard]] bool warmsUp(std::string_view step);

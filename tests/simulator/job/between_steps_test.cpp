@@ -96,6 +96,20 @@ TEST(BetweenSteps, OfAStepThatIsLeftOutEndWithIt) {
   EXPECT_EQ(beforeOf(job), (std::vector<Ns>{kUnknownTime, 50, 40}));
 }
 
+TEST(BetweenSteps, HoldEvaluations) {
+  MeasuredJob measured = stepsApart({0, 30, 50, 40});
+  MeasuredStep& evaluation = measured.steps[2];
+  std::erase_if(evaluation.trace.spans, [](const Span& span) { return span.kind != SpanKind::Forward; });
+  measured.steps[1].name = "step 2, pass 1";
+  evaluation.name = "step 2, pass 2";
+  measured.steps[3].name = "step 3";
+  const Ns whole = *measured.steps[3].begin - 40 - (*measured.steps[2].begin - 50);  // of the step that evaluates
+  const Job job = jobOf(measured);
+  ASSERT_EQ(job.steps.size(), 3U);
+  EXPECT_EQ(beforeOf(job), (std::vector<Ns>{kUnknownTime, 30, whole + 40}));
+  EXPECT_EQ(withSteps(job, 2, 2).steps.size(), 1U) << "a pass has its step's number";
+}
+
 TEST(BetweenSteps, OverlappingOnesHaveNothingBetween) {
   MeasuredJob measured = stepsApart({0, 0});
   measured.steps[1].begin = *measured.steps[1].begin - 7;
