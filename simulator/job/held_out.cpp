@@ -1,5 +1,6 @@
 #include "simulator/job/held_out.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -8,13 +9,14 @@
 
 #include "schedules/error.h"
 #include "simulator/history/calibrate.h"
+#include "simulator/history/student.h"
 #include "simulator/job/job_costs.h"
-#include "simulator/step/compile.h"
-#include "simulator/step/execute.h"
 #include "simulator/text/median.h"
 
 namespace pw {
 namespace {
+
+constexpr int kManyDegrees = 1000;  ///< with these Student's distribution is the normal one
 
 double relativeError(Ns measured, Ns predicted) {
   return predicted > 0 ? static_cast<double>(measured - predicted) / static_cast<double>(predicted) : 0;
@@ -35,17 +37,18 @@ Job withOnly(const Job& job, std::span<const std::size_t> steps) {
   return part;
 }
 
+/// `heldOutDeviation`, of few steps as much wider as Student's distribution is than the normal one where it holds four of five.
+std::optional<double> deviationOfSteps(const Job& job, const StepPrediction& predict) {
+  const std::optional<double> rms = heldOutDeviation(job, predict);
+  if (!rms) return std::nullopt;
+  constexpr double kUpper = 0.9;  // a tenth is on either side
+  const int degrees = static_cast<int>(std::min<std::size_t>(usualSteps(job).size() - 1, kManyDegrees));
+  return *rms * studentQuantile(kUpper, degrees) / studentQuantile(kUpper, kManyDegrees);
+}
+
 }  // namespace
 
-Ns predictedStep(const Job& job, const Schedule& schedule) {
-  const JobStepTimes times = timesFor(job, schedule);
-  const Schedule rows = rowsOf(schedule, Sending::Overlapped);
-  Program program = compile(rows, times.costs, Sending::Overlapped);
-  setActionTimes(rows, times.actions, program);
-  Times at;
-  execute(program, at);
-  return stepOf(rows, times.costs, program, at);
-}
+Ns predictedStep(const Job& job, const Schedule& schedule) { return stepWith(schedule, timesFor(job, schedule)); }
 
 std::optional<double> heldOutDeviation(const Job& job, const StepPrediction& predict) {
   const std::vector<std::size_t> usual = usualSteps(job);
@@ -62,7 +65,7 @@ std::optional<double> heldOutDeviation(const Job& job, const StepPrediction& pre
 }
 
 std::optional<Uncertainty> uncertaintyOfOthers(const Job& job, const StepPrediction& predict) {
-  const std::optional<double> ofSteps = heldOutDeviation(job, predict);
+  const std::optional<double> ofSteps = deviationOfSteps(job, predict);
   if (!ofSteps && !job.uncertainty) return std::nullopt;
   const Uncertainty base = job.uncertainty.value_or(Uncertainty{kPriorDeviation, 1});
   const bool ofJobs = base.runs > 1;
@@ -72,7 +75,7 @@ std::optional<Uncertainty> uncertaintyOfOthers(const Job& job, const StepPredict
 std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const StepPrediction& predict) {
   const bool isOwn = schedule.placement == job.schedule.placement && schedule.rows == job.schedule.rows;
   if (!isOwn) return uncertaintyOfOthers(job, predict);
-  const std::optional<double> ofSteps = heldOutDeviation(job, predict);
+  const std::optional<double> ofSteps = deviationOfSteps(job, predict);
   return ofSteps ? std::optional(Uncertainty{*ofSteps, 0}) : std::nullopt;
 }
 

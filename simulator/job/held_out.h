@@ -11,8 +11,8 @@
 
 namespace pw {
 
-/// The step that the job's usual times predict for a schedule (`timesFor`), with what comes after its last action. Cost: as `typicalTimes`
-/// and a simulation.
+/// The step that the job's usual times predict for a schedule (`timesFor`), with what comes after its last action: of its own schedule the
+/// usual step. Cost: as `typicalTimes` and two simulations.
 [[nodiscard]] Ns predictedStep(const Job& job, const Schedule& schedule);
 
 /// The step that a job's usual times predict for its own schedule; empty: `predictedStep`.
@@ -23,10 +23,10 @@ using StepPrediction = std::function<Ns(const Job&)>;
 /// a replay leaves out count both. Nothing for fewer than two usual steps, and for steps that were not measured. Cost: two predictions.
 [[nodiscard]] std::optional<double> heldOutDeviation(const Job& job, const StepPrediction& predict = {});
 
-/// The uncertainty of predictions from the job's usual times. Of the schedule that it ran: what its held-out steps show. Of another one (or
-/// other stages, ranks or microbatches) also how far off other jobs were that were predicted from it (`Job::uncertainty`), without these a
-/// prior of 4 %; its `runs` are these jobs and this one, or 0 where it has its own steps alone. Nothing where neither is known. `predict`:
-/// as the prediction was made.
+/// The uncertainty of predictions from the job's usual times. Of the schedule that it ran: what its held-out steps show, of few steps as
+/// much wider as Student's distribution is than the normal one. Of another one (or other stages, ranks or microbatches) also how far off
+/// other jobs were that were predicted from it (`Job::uncertainty`), without these a prior of 4 %; its `runs` are these jobs and this one,
+/// or 0 where it has its own steps alone. Nothing where neither is known. `predict`: as the prediction was made.
 [[nodiscard]] std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const StepPrediction& predict = {});
 /// That of another schedule.
 [[nodiscard]] std::optional<Uncertainty> uncertaintyOfOthers(const Job& job, const StepPrediction& predict = {});

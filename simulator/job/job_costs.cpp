@@ -10,10 +10,15 @@
 
 #include "schedules/error.h"
 #include "simulator/job/replay_job.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
 #include "simulator/text/median.h"
 
 namespace pw {
 namespace {
+
+constexpr std::array<Ns StageCost::*, 5> kStageTimes{&StageCost::forward, &StageCost::backward, &StageCost::backwardInput,
+                                                     &StageCost::backwardWeight, &StageCost::optimizer};
 
 /// Sums of a stage, of which the means are its costs.
 struct Sum {
@@ -114,6 +119,29 @@ void addMemory(const Job& job, CostTable& costs) {
       stage->activationBytes = std::max(stage->activationBytes, (peak - base) / std::max<std::int64_t>(1, most));
     }
   }
+}
+
+/// How much longer the job's usual step is than the simulation of its own schedule with these times: a step waits for the slowest of
+/// several ranks, and a sum of skewed times is more than that of their medians. 1 where either is nothing.
+double stretchOf(const Job& job, const JobStepTimes& times) {
+  std::vector<Ns> steps;
+  for (const std::size_t k : usualSteps(job)) steps.push_back(job.steps[k].step);
+  const Ns usual = *medianOf(std::move(steps)), simulated = stepWith(job.schedule, times);
+  return usual > 0 && simulated > 0 ? static_cast<double>(usual) / static_cast<double>(simulated) : 1;
+}
+
+void stretch(Ns& time, double factor) { time = Ns(std::llround(static_cast<double>(time) * factor)); }
+
+/// The job's own costs and times of actions, with which its schedule takes as long as its usual step.
+JobStepTimes stretchedTimes(const Job& job) {
+  JobStepTimes times{costsOf(job), actionTimes(job)};
+  const double factor = stretchOf(job, times);
+  for (StageCost& stage : times.costs.stages) {
+    for (Ns StageCost::*time : kStageTimes) stretch(stage.*time, factor);
+  }
+  for (MessageCost& message : times.costs.messages) stretch(message.latency, factor);
+  for (auto& [action, time] : times.actions) stretch(time, factor);
+  return times;
 }
 
 std::string partName(std::size_t stage, int part) { return fmt::format("stage{}.part{}", stage, part); }
@@ -242,9 +270,7 @@ CostTable costsCutAt(const CostTable& own, const std::vector<double>& cuts) {
       before = until;
     }
   };
-  for (Ns StageCost::*time :
-       {&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight, &StageCost::optimizer})
-    spread(time);
+  for (Ns StageCost::*time : kStageTimes) spread(time);
   spread(&StageCost::parameterBytes);
   spread(&StageCost::activationBytes);
   for (std::size_t s = 1; s < costs.stages.size(); ++s) {
@@ -261,13 +287,6 @@ CostTable costsCutAt(const CostTable& own, const std::vector<double>& cuts) {
   return costs;
 }
 
-CostTable costsFor(const Job& job, int stages) {
-  if (static_cast<std::size_t>(stages) == job.schedule.placement.stages()) return costsOf(job);
-  std::vector<double> cuts;
-  for (int s = 1; s < stages; ++s) cuts.push_back(static_cast<double>(s) / static_cast<double>(stages));
-  return costsCutAt(costsOf(job), cuts);
-}
-
 void requireBackwards(const Job& job) {
   if (trains(job.schedule)) return;
   throw UsageError(fmt::format(
@@ -278,11 +297,25 @@ void requireBackwards(const Job& job) {
 
 JobStepTimes timesFor(const Job& job, const Schedule& schedule) {
   if (trains(schedule)) requireBackwards(job);
-  JobStepTimes times{costsFor(job, static_cast<int>(schedule.placement.stages())), {}};
+  JobStepTimes times = stretchedTimes(job);
+  const std::size_t stages = schedule.placement.stages();
+  if (stages != job.schedule.placement.stages()) {
+    std::vector<double> cuts;
+    for (std::size_t s = 1; s < stages; ++s) cuts.push_back(static_cast<double>(s) / static_cast<double>(stages));
+    times.costs = costsCutAt(times.costs, cuts);
+  }
   // Microbatches differ, and their times are known where they do the same on the same ranks.
-  const bool isSame = schedule.placement == job.schedule.placement && schedule.microbatches == job.schedule.microbatches;
-  if (isSame) times.actions = actionTimes(job);
+  if (schedule.placement != job.schedule.placement || schedule.microbatches != job.schedule.microbatches) times.actions.clear();
   return times;
+}
+
+Ns stepWith(const Schedule& schedule, const JobStepTimes& times) {
+  const Schedule rows = rowsOf(schedule, Sending::Overlapped);
+  Program program = compile(rows, times.costs, Sending::Overlapped);
+  setActionTimes(rows, times.actions, program);
+  Times at;
+  execute(program, at);
+  return stepOf(rows, times.costs, program, at);
 }
 
 bool isOfJob(const LayerTable& table) {
@@ -293,7 +326,7 @@ bool isOfJob(const LayerTable& table) {
 }
 
 LayerTable layersOf(const Job& job) {
-  const CostTable costs = costsOf(job);
+  const CostTable costs = stretchedTimes(job).costs;
   if (costs.stages.size() * static_cast<std::size_t>(kPartsOfStage) > kMostLayers)
     throw UsageError(fmt::format("{} has {} stages, too many for a layer table", job.name, costs.stages.size()));
   std::vector<Ns> links;

@@ -39,10 +39,8 @@ using ActionTime = std::pair<Action, Ns>;
 /// Sets the durations of these actions' steps in a program of these rows; a slot's is set where both are there, to their sum.
 void setActionTimes(const Schedule& rows, const std::vector<ActionTime>& times, Program& program);
 
-/// The job's usual times for so many stages, of which each holds as much of the model as another: a stage's work is spread evenly over its
-/// part of the model, and a message takes as long as at the nearest cut of the job. With as many stages as the job these are `costsOf`.
-[[nodiscard]] CostTable costsFor(const Job& job, int stages);
-/// The same of a job's `costsOf`, where stages end at these shares of the model, ascending between 0 and 1.
+/// A job's costs where stages end at these shares of the model, ascending between 0 and 1: a stage's work is spread evenly over its part of
+/// the model, and a message takes as long as at the nearest cut of the job.
 [[nodiscard]] CostTable costsCutAt(const CostTable& own, const std::vector<double>& cuts);
 
 /// What a job says of the times of a schedule.
@@ -50,14 +48,18 @@ struct JobStepTimes {
   CostTable costs;
   std::vector<ActionTime> actions;  ///< of single ones, where they are known: they stand before the costs
 };
-/// `costsFor` the schedule's stages; and the times of actions where the schedule does the same microbatches on the same ranks.
+/// The job's `costsOf`, with other stages cut evenly, and its `actionTimes` where the schedule does the same microbatches on the same
+/// ranks: all stretched alike so that the job's own schedule takes as long as its usual step. A simulation of medians is shorter than the
+/// median step where times vary, as a step waits for the slowest of several ranks. Cost: as `typicalTimes` and a simulation.
 [[nodiscard]] JobStepTimes timesFor(const Job& job, const Schedule& schedule);
+/// The step of a schedule with these times, with what comes after its last action.
+[[nodiscard]] Ns stepWith(const Schedule& schedule, const JobStepTimes& times);
 
 /// Throws UsageError where the job's steps are forwards alone, which say nothing of how long backwards take.
 void requireBackwards(const Job& job);
 
-/// The job as a layer table, each stage in `kPartsOfStage` equal layers, `stage2.part5`: for plans and searches with other cuts. Bytes
-/// are 0 where the traces do not show memory.
+/// The times for the job's own schedule (`timesFor`) as a layer table, each stage in `kPartsOfStage` equal layers, `stage2.part5`: for
+/// plans and searches with other cuts. Bytes are 0 where the traces do not show memory.
 inline constexpr int kPartsOfStage = 12;
 [[nodiscard]] LayerTable layersOf(const Job& job);
 /// Whether it is such a table, whose layers are no layers of the model.

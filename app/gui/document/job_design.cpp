@@ -142,7 +142,7 @@ const JobStepTimes& JobTimes::of(const std::shared_ptr<const JobBasis>& basis, c
                                  const std::shared_ptr<const Schedule>& rows) {
   const bool isSame = basis_ == basis;
   if (isSame && rows == rows_ && request.begins == begins_) return times_;
-  if (!isSame) own_ = costsOf(basis->job), actions_ = actionTimes(basis->job);
+  if (!isSame) own_ = timesFor(basis->job, basis->job.schedule);
   basis_ = basis;
   rows_ = rows;
   begins_ = request.begins;
@@ -151,9 +151,10 @@ const JobStepTimes& JobTimes::of(const std::shared_ptr<const JobBasis>& basis, c
   if (begins_ != evenBegins(basis->job, stages)) {
     std::vector<double> cuts;
     for (const NodeId begin : begins_) cuts.push_back(static_cast<double>(begin.value) / layers);
-    times_ = {costsCutAt(own_, cuts), {}};
+    times_ = {costsCutAt(own_.costs, cuts), {}};
     const pw::Schedule& ran = basis->job.schedule;
-    if (rows->placement == ran.placement && rows->microbatches == ran.microbatches) times_.actions = cutTimes(actions_, own_, times_.costs);
+    if (rows->placement == ran.placement && rows->microbatches == ran.microbatches)
+      times_.actions = cutTimes(own_.actions, own_.costs, times_.costs);
   } else {
     times_ = timesFor(basis->job, *rows);
   }

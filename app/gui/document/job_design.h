@@ -51,8 +51,7 @@ class JobTimes {
 
  private:
   std::shared_ptr<const JobBasis> basis_;  ///< held, so that no other has its address
-  CostTable own_;
-  std::vector<ActionTime> actions_;  ///< of the job's own stages
+  JobStepTimes own_;                       ///< of the job's own schedule
   std::shared_ptr<const Schedule> rows_;
   std::vector<NodeId> begins_;
   JobStepTimes times_;

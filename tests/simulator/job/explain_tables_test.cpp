@@ -133,7 +133,7 @@ TEST(JobCosts, CutsBetweenStagesShareTheWorkOfTheirPart) {
   EXPECT_EQ(cut.stages[2].forward, 1500);
   EXPECT_EQ(cut.stages[1].backward, 1000 + 4000);
   EXPECT_EQ(costsCutAt(own, {0.5}).stages, own.stages);
-  EXPECT_EQ(costsFor(job, 3).stages, costsCutAt(own, {1 / 3.0, 2 / 3.0}).stages);
+  EXPECT_EQ(timesFor(job, generate("1f1b", {3, 3, kMicrobatches})).costs.stages, costsCutAt(own, {1 / 3.0, 2 / 3.0}).stages);
 }
 
 TEST(JobCosts, KnowsActionsOneByOneOnlyOfTheSameWork) {

@@ -108,7 +108,9 @@ TEST(MeasuredSteps, AJobWithoutItsLastRanksIsRefusedAndNoOtherWhoseLastStageWait
 
 TEST(MeasuredSteps, ARanksOperationsStayAsLongWhereItsStagesAreCutAnew) {
   const Job job = jobOf(interleaved());
-  const auto optimizerOf = [&](int stages, std::size_t s) { return costsFor(job, stages).stages[s].optimizer; };
+  const auto optimizerOf = [&](int stages, std::size_t s) {
+    return timesFor(job, generate("gpipe", {stages, stages, 4})).costs.stages[s].optimizer;
+  };
   for (std::size_t s = 0; s < 4; ++s) EXPECT_EQ(optimizerOf(4, s), 200);
   for (std::size_t s = 0; s < 2; ++s) EXPECT_EQ(optimizerOf(2, s), 400) << "two of the stages";
 }

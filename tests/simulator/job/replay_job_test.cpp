@@ -270,7 +270,7 @@ TEST(ReplayJob, CostsOfAJobPredictItsOwnTrace) {
   EXPECT_EQ(costs.stages[1].backwardInput, 1100);
   EXPECT_EQ(metricsOf(simulate(job.schedule, costs)).makespan, metricsOf(trace).makespan);
   // Half as many stages: what they took together; twice as many: half of it each.
-  const CostTable one = costsFor(job, 1), six = costsFor(job, 6);
+  const CostTable one = timesFor(job, generate("1f1b", {1, 1, 6})).costs, six = timesFor(job, generate("1f1b", {6, 6, 6})).costs;
   EXPECT_EQ(one.stages[0].forward, 3000);
   EXPECT_EQ(one.stages[0].backward, 6000);
   EXPECT_EQ(six.stages[2].forward, 600);
