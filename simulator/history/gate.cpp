@@ -160,7 +160,7 @@ std::string gateText(const GateReport& report) {
     case GateVerdict::Unclear:
       if (!report.slower.empty() || isSlower(report.step, report.limit)) {
         return slowerText(report, "Unclear") +
-               " So few runs cannot tell that from what differs from run to run; record two or more on each side, taking turns.";
+               " So few runs cannot tell that from what differs from run to run; record four or more on each side, taking turns.";
       }
       return fmt::format("Unclear: the times vary too much to exclude a slow-down of {:.3g} %; {}. Record more runs or steps.",
                          100 * report.limit, step);
