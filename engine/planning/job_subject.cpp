@@ -1,5 +1,6 @@
 #include "engine/planning/job_subject.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -17,6 +18,11 @@
 namespace pw {
 namespace {
 
+bool splitsBackwards(const Schedule& schedule) {
+  const auto isPart = [](const Action& a) { return a.kind == ActionKind::BackwardInput || a.kind == ActionKind::BackwardWeight; };
+  return std::ranges::any_of(schedule.rows, [&](const std::vector<Action>& row) { return std::ranges::any_of(row, isPart); });
+}
+
 Job jobFor(const SubjectOptions& o) {
   return o.job ? withSteps(*o.job, o.costsFromSteps) : *loadJob({.paths = {o.costsFrom}, .steps = o.costsFromSteps});
 }
@@ -31,6 +37,10 @@ Subject subjectWith(const Job& job, Schedule schedule, const SubjectOptions& o) 
   subject.schedule = std::move(schedule);
   subject.uncertainty = uncertaintyOf(job, subject.schedule);
   subject.notes = job.notes;
+  subject.halvedBackwards = splitsBackwards(subject.schedule) && !splitsBackwards(job.schedule);
+  if (subject.halvedBackwards)
+    subject.notes.push_back(fmt::format("{} did whole backwards; their parts are taken to be halves, which a run with {} would show",
+                                        job.name, subject.schedule.name.empty() ? "such a schedule" : subject.schedule.name));
   subject.costSource = jobTimesText(job, !subject.actionTimes.empty());
   if (stages != own) subject.costSource += fmt::format(", spread from {} evenly over {} stages", counted(own, "stage"), stages);
   return subject;

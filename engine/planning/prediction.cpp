@@ -1,6 +1,10 @@
 #include "engine/planning/prediction.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -27,6 +31,33 @@ bool stopsWith(Sending sending, const Problem& problem) {
     case Stops::Nothing: return false;
   }
   return true;
+}
+
+/// The subject with backwards as torch's stages do them (torch/distributed/pipelining/stage.py and _backward.py): the first does nothing
+/// for its inputs, and the whole backward where the schedule has the part for the weights. Of other stages the two parts, where only whole
+/// backwards are known, are more than halves: they walk the graph once for each and repeat what is between inputs and weights. Measured of
+/// seven stacks of transformer blocks with 256 to 1024 features on a CPU: 0.53 to 0.61 and 0.49 to 0.63 of a whole one, these in the
+/// middle.
+Subject withTorchsBackwards(Subject subject) {
+  constexpr double kInputs = 0.57, kWeights = 0.51;
+  const auto partOf = [](Ns whole, double part) { return Ns(std::llround(part * static_cast<double>(whole))); };
+  StageCost& first = subject.costs.stages.front();
+  first.backwardWeight += std::exchange(first.backwardInput, Ns{0});
+  if (subject.halvedBackwards) {
+    for (StageCost& stage : std::span(subject.costs.stages).subspan(1)) {
+      stage.backwardInput = partOf(stage.backward, kInputs);
+      stage.backwardWeight = partOf(stage.backward, kWeights);
+    }
+  }
+  const auto isOfFirst = [](const ActionTime& time, ActionKind kind) { return time.first.stage == Stage(0) && time.first.kind == kind; };
+  std::map<Microbatch, Ns> inputs;
+  for (ActionTime& time : subject.actionTimes) {
+    if (isOfFirst(time, ActionKind::BackwardInput)) inputs[time.first.microbatch] += std::exchange(time.second, Ns{0});
+  }
+  for (ActionTime& time : subject.actionTimes) {
+    if (isOfFirst(time, ActionKind::BackwardWeight)) time.second += inputs[time.first.microbatch];
+  }
+  return subject;
 }
 
 /// The sentence about the first rank that exceeds a limit; nothing where all fit.
@@ -91,10 +122,11 @@ SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool e
   return result;
 }
 
-RuntimePrediction predictRuntime(const Subject& subject, const RuntimeChoice& choice, bool everyCause, const JitterOptions& jitter) {
+RuntimePrediction predictRuntime(const Subject& given, const RuntimeChoice& choice, bool everyCause, const JitterOptions& jitter) {
   requireNumber("--jitter", jitter.sigma, 0, kMostJitter);
   requireWhole("--draws", jitter.draws, 1, kMostDraws);
   RuntimePrediction result;
+  const Subject subject = choice.runtime == Runtime::Torch ? withTorchsBackwards(given) : given;
   result.of.problems = check(subject.schedule);
   std::erase_if(result.of.problems, [](const Problem& p) { return p.stops != Stops::Always; });
   if (!result.of.problems.empty()) return result;

@@ -53,7 +53,8 @@ struct RuntimePrediction {
   std::optional<Ns> overlapped;  ///< the makespan where pending receives stop nothing, if they were to block
 };
 
-/// As `predictSubject`. Throws UsageError for a schedule that the runtime does not have.
+/// As `predictSubject`; parts of backwards take as long as torch's stages take for them. Throws UsageError for a schedule that the runtime
+/// does not have.
 [[nodiscard]] RuntimePrediction predictRuntime(const Subject& subject, const RuntimeChoice& choice, bool everyCause = false,
                                                const JitterOptions& jitter = {});
 

@@ -50,6 +50,7 @@ struct Subject {
   Schedule schedule;
   CostTable costs;
   std::vector<ActionTime> actionTimes;         ///< of single actions, where known: they stand before the costs
+  bool halvedBackwards = false;                ///< its parts of backwards are halves of whole ones, as the job did no others
   std::string costSource;                      ///< a line for people
   std::vector<std::string> notes;              ///< of the job that the costs are from: what its traces lack
   std::vector<Bytes> limits;                   ///< memory of each rank; empty: none
