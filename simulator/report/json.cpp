@@ -201,7 +201,10 @@ void addCertificate(Json& json, const Certificate& certificate) {
 
 Json uncertaintyJson(const Uncertainty& uncertainty, Ns step) {
   const Ns bar = errorBar(uncertainty, step);
-  return {{"deviation", uncertainty.deviation}, {"runs", uncertainty.runs}, {"step_low_ns", step - bar}, {"step_high_ns", step + bar}};
+  return {{"deviation", uncertainty.deviation},
+          {"runs", uncertainty.runs},
+          {"step_low_ns", std::max<Ns>(0, step - bar)},
+          {"step_high_ns", step + bar}};
 }
 
 /// Of what is known.

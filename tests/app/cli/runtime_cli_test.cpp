@@ -134,6 +134,16 @@ TEST(Runtime, TorchsPartsOfBackwardsAreMoreThanHalves) {
   EXPECT_THAT(call(words).out, HasSubstr("did whole backwards; their parts are taken to be halves, which a run with zb-h1 would show"));
 }
 
+// Of two steps, one thrice as long as the other, little can be said; but no step takes less than nothing.
+TEST(Runtime, NoErrorBarGoesBelowZero) {
+  const Folder folder;
+  const Trace fast = pipeline("1f1b", 4, {1000, 1000}, {2000, 2000}), slow = pipeline("1f1b", 4, {3000, 3000}, {6000, 6000});
+  const std::string job = folder.with("job.json", toJson(jobOf(jobOfSteps({fast, slow}))));
+  const Json of = runtimeAnswer({"simulate", "--costs-from", job});
+  EXPECT_GT(of["uncertainty"]["deviation"], 1);
+  EXPECT_EQ(of["uncertainty"]["step_low_ns"], 0);
+}
+
 // A later comment of the issue: 0SEND_F1 waits for 1RECV_F1, which is behind 1SEND_F0, which waits for 2RECV_F0, which is behind 0SEND_F1.
 TEST(Runtime, SaysWhereItHangs) {
   const Folder folder;
