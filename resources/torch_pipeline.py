@@ -126,7 +126,7 @@ class Loss:
         """A step begins; `target`: of the whole batch."""
         self.parts = []
         if self.kind == "cross_entropy":
-            self.count = max(1, int((target != -100).sum()))
+            self.count = int((target != -100).sum())  # of none the loss is NaN, as PyTorch's
         elif self.kind == "mse":
             self.count = target.numel()
 

@@ -187,6 +187,13 @@ void refuseForModel(const RunSettings& o, const Plan& plan, const ModelGraph& gr
   if (!o.request.evaluates) {
     const StateTensor* byReplicas = plan.replicas > 1 ? parameterChangedByInputs(graph) : nullptr;
     if (const auto no = obstacleToCopies(graph, plan.schedule.placement, firstChangedState(graph), byReplicas)) refuse(*no);
+    const StateTensor* kept = plan.schedule.microbatches > 1 ? parameterReadWhileChanged(graph) : nullptr;
+    if (kept != nullptr)
+      throw UsageError(
+          fmt::format("the forward of {} changes the parameter {}, as nn.Embedding(max_norm=...) does, and other operators use "
+                      "it too, whose backward would find what later microbatches made of it; plan with --microbatches 1, give "
+                      "the embedding a weight of its own, or limit norms after the optimizer's step",
+                      plan.modelName, kept->name));
   }
   if (!o.zero1 || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
   for (const StateTensor& parameter : graph.parameters) {

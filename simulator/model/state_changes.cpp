@@ -19,7 +19,7 @@ std::vector<ValueId> valuesOf(const Argument& argument) {
 
 class Changes {
  public:
-  Changes(const ModelGraph& graph, const WrittenArguments& written) : graph_(graph), written_(written) {
+  Changes(const ModelGraph& graph, WrittenArguments written) : graph_(graph), written_(std::move(written)) {
     for (std::size_t v = 0; v < graph.values.size(); ++v) bases_.emplace_back(v);
     for (const Node& node : graph.nodes) findBases(node);
   }
@@ -41,13 +41,24 @@ class Changes {
     return states;
   }
 
-  const StateTensor* parameterByInputs() {
+  /// The first for which this holds.
+  template <class Holds>
+  const StateTensor* parameterByInputs(const Holds& holds) {
     find();
     if (std::ranges::none_of(found_, &StateChange::isParameter)) return nullptr;
     const std::vector<bool> depends = dependents(graph_.inputs);
-    const auto first = std::ranges::find_if(
-        found_, [&](const StateChange& change) { return change.isParameter && depends[base(change.state->value).index()]; });
+    const auto first = std::ranges::find_if(found_, [&](const StateChange& change) {
+      return change.isParameter && depends[base(change.state->value).index()] && holds(*change.state);
+    });
     return first == found_.end() ? nullptr : first->state;
+  }
+
+  /// Whether gradients go through an operator that keeps this parameter for its backward: an embedding keeps its indices only.
+  [[nodiscard]] bool isKept(const StateTensor& parameter) const {
+    return graph_.value(parameter.value).tensor->requiresGrad && std::ranges::any_of(graph_.nodes, [&](const Node& node) {
+             if (isView(node) || isInPlace(node) || operatorName(node).starts_with("embedding")) return false;
+             return std::ranges::any_of(readsOf(node), [&](ValueId read) { return base(read) == parameter.value; });
+           });
   }
 
   std::vector<bool> shown() {
@@ -163,7 +174,7 @@ class Changes {
   }
 
   const ModelGraph& graph_;
-  const WrittenArguments& written_;
+  WrittenArguments written_;
   std::vector<ValueId> bases_;  ///< whose memory each value shows, sub-graphs entered
   std::vector<StateChange> found_;
 };
@@ -172,9 +183,20 @@ class Changes {
 
 std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written) { return Changes(graph, written).run(); }
 
+<<<<<<< HEAD
 const StateTensor* firstChangedState(const ModelGraph& graph) { return Changes(graph, {}).firstState(); }
 
 const StateTensor* parameterChangedByInputs(const ModelGraph& graph) { return Changes(graph, {}).parameterByInputs(); }
+=======
+const StateTensor* parameterChangedByInputs(const ModelGraph& graph) {
+  return Changes(graph, {}).parameterByInputs([](const StateTensor&) { return true; });
+}
+
+const StateTensor* parameterReadWhileChanged(const ModelGraph& graph) {
+  Changes changes(graph, {});
+  return changes.parameterByInputs([&](const StateTensor& parameter) { return changes.isKept(parameter); });
+}
+>>>>>>> 3f51c58a (Refuse a tied parameter that the forward changes, and a batch of which nothing counts for the loss)
 
 std::vector<bool> showsChangedState(const ModelGraph& graph) { return Changes(graph, {}).shown(); }
 

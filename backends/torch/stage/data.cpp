@@ -375,8 +375,11 @@ at::Tensor BatchSource::Impl::ownLoss(const at::Tensor& output, std::size_t m) c
 
 void BatchSource::weigh(std::vector<double> counts, double ofAll) {
   Impl& d = *impl_;
+  if (ofAll <= 0)  // as of classes that are all ignored
+    throw UsageError("Nothing in the batch of " + d.place.name +
+                     " counts for the loss (--loss-count), so the step has none; check the data, or leave these samples out.");
   d.counts = std::move(counts);
-  d.normaliser = ofAll > 0 ? ofAll : 1;
+  d.normaliser = ofAll;
 }
 
 bool BatchSource::weighsNothing(std::size_t microbatch) const { return !impl_->counts.empty() && impl_->counts[microbatch] == 0; }

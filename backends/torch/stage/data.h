@@ -53,7 +53,7 @@ class BatchSource {
   /// have different ones.
   [[nodiscard]] std::uint64_t digest() const;
   /// Sets the weights of the losses of this step's microbatches (of all replicas) in place of their samples, with `output:NAME`
-  /// (--loss-count).
+  /// (--loss-count). Throws UsageError where none counts: PyTorch's mean of none is not a number.
   void weigh(std::vector<double> counts, double ofAll);
   /// Whether the microbatch's loss weighs nothing in the batch's. Its value is then not used, and may be a mean over nothing (NaN), whose
   /// gradient is NaN even times zero: the microbatch must have no backward from it.

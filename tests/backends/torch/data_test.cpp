@@ -275,6 +275,19 @@ TEST_F(TorchData, SaysWhatIsWrongWithAFile) {
                 " are -100, which is ignored, in step 0: it has no loss; check the data, or leave these samples out.");
 }
 
+TEST_F(TorchData, RefusesABatchOfWhichNothingCountsForTheLoss) {
+  Model model;
+  BatchSource source = model.source("sum", write(tensors(kBatch)));
+  source.beginStep(0);
+  EXPECT_EQ(test::usageErrorOf([&] {
+              source.weigh({0, 0}, 0);
+            }),
+            "Nothing in the batch of " + path_ +
+                " counts for the loss (--loss-count), so the step has none; check the data, or leave these "
+                "samples out.");
+  EXPECT_EQ(test::usageErrorOf([&] { source.weigh({0, 2}, 2); }), test::usageErrorOf([] {}));
+}
+
 /// A feed of these tensors, the same in every step.
 DataOptions feedOf(const std::map<std::string, at::Tensor>& tensors, const std::string& name = {}) {
   NamedTensors batch;

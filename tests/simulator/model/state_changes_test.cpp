@@ -52,6 +52,22 @@ TEST(StateChanges, OfPowerIterationAreInASubgraphByTheArgumentOut) {
   EXPECT_EQ(changes(g.done(g.call("mul", {{"self", x}, {"other", result}}, "y"))), Strings{"div writes v (read)"});
 }
 
+// nn.Embedding(max_norm=1) shortens the rows that the tokens select; a head that is tied to it reads them, one of its own does not.
+TEST(StateChanges, NameAnEmbeddingThatIsShortenedAndReadByAHead) {
+  const auto named = [](bool tied, bool shortens) {
+    GraphBuilder g;
+    const ValueId tokens = g.input("tokens"), table = g.parameter("table"), own = g.parameter("own");
+    if (shortens) g.call("embedding_renorm_", {{"self", table}, {"indices", tokens}, {"max_norm", 1.0}, {"norm_type", 2.0}}, "shortened");
+    const ValueId rows = g.call("embedding", {{"weight", table}, {"indices", tokens}}, "rows");
+    const ModelGraph graph = g.done(g.call("linear", {{"input", rows}, {"weight", tied ? table : own}}, "y"));
+    const StateTensor* found = parameterReadWhileChanged(graph);
+    return found == nullptr ? std::string() : found->name;
+  };
+  EXPECT_EQ(named(true, true), "table");
+  EXPECT_EQ(named(false, true), "");
+  EXPECT_EQ(named(true, false), "");
+}
+
 // counter += 1, x * counter and a view of it show what changes; a table that nothing writes into and a trained weight do not.
 TEST(StateChanges, ShowInTheBuffersTheirViewsAndWhatIsWrittenInPlace) {
   GraphBuilder g;
