@@ -168,6 +168,23 @@ void requireTensors(const Plan& plan, const ModelGraph& graph) {
   }
 }
 
+/// The script puts the graphs of regions without autocast in their places, where it has none itself.
+void requireNoAutocast(const Plan& plan, const ModelGraph& graph) {
+  const auto refuseRegions = [&](const std::vector<Node>& nodes) {
+    for (const Node& node : nodes) {
+      if (node.target != "torch.ops.higher_order.wrap_with_autocast") continue;
+      const bool* enabled = node.inputs.size() > 2 ? std::get_if<bool>(&node.inputs[2].value) : nullptr;
+      if (enabled != nullptr && !*enabled && torchPrecision(plan) == DType::Unknown) continue;
+      throw UsageError(
+          fmt::format("{} has an autocast region of its own, which torch.distributed.pipelining 2.11 cannot cut; run the plan "
+                      "with pipewright",
+                      graph.name));
+    }
+  };
+  refuseRegions(graph.nodes);
+  for (const Subgraph& subgraph : graph.subgraphs) refuseRegions(subgraph.nodes);
+}
+
 /// torch's cut loses the graphs of branches and loops; those of no_grad and autocast regions the script puts in their places.
 void requireNoBranches(const ModelGraph& graph) {
   constexpr std::string_view kHigherOrder = "torch.ops.higher_order.";
@@ -195,6 +212,7 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   requireFloatsSent(plan, graph);
   requireTensors(plan, graph);
   requireNoBranches(graph);
+  requireNoAutocast(plan, graph);
   const Bindings bindings = bindBatch(graph, plan.microbatchSize);
   const std::size_t lossOutput = outputOf(graph, plan.loss);
   for (const ValueId input : graph.inputs) requireRowsOfSamples(graph, input);

@@ -18,8 +18,8 @@ struct TorchPlan {
 };
 
 /// Throws UsageError with the reason for a plan that torch cannot run: two replicas of each stage (bidirectional), a model in several
-/// archives, a stage without tensors of its own, a value that several stages receive, one that passes stages by where ranks have several,
-/// or a plan that was not made for this graph. Cost: linear.
+/// archives, a stage without tensors of its own, an autocast region, a value that several stages receive, one that passes stages by where
+/// ranks have several, or a plan that was not made for this graph. Cost: linear.
 [[nodiscard]] TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph);
 
 }  // namespace pw

@@ -135,6 +135,23 @@ TEST(TorchPlan, RefusesWhatTorchCannotRun) {
   sized.partition = cutGraph(counting, {NodeId(1)}, kBindings, nullptr);
   sized.splitNames = {"@"};
   EXPECT_THAT(refusal(sized, counting), HasSubstr("stage 0 of hand computes sizes only, no tensor"));
+  // A region in bfloat16, and one that turns the plan's own bfloat16 off; where the plan has none, the latter changes nothing.
+  const auto region = [](bool enabled, DType precision) {
+    GraphBuilder g;
+    const ValueId in = g.op("relu", {g.input("x")}, "h"), inner = g.op("relu", {in}, "inner");
+    g.graph().subgraphs.push_back({{inner}, {inner}, {}});
+    g.call("torch.ops.higher_order.wrap_with_autocast",
+           {{"", std::string("cpu")}, {"", ScalarTypeArg{DType::BFloat16}}, {"", enabled}, {"", true}, {"", GraphArg{0}}, {"", in}}, "r");
+    const ModelGraph graph = g.done(g.op("linear", {in, g.parameter("w")}, "y"));
+    Plan cut = plan(generate("1f1b", {2, 2, 4}));
+    cut.partition = cutGraph(graph, {NodeId(1)}, kBindings, nullptr);
+    cut.splitNames = {"@"};
+    cut.profile.computing.precision = precision;
+    return refusal(cut, graph);
+  };
+  EXPECT_THAT(region(true, DType::Unknown), HasSubstr("hand has an autocast region of its own"));
+  EXPECT_THAT(region(false, DType::BFloat16), HasSubstr("hand has an autocast region of its own"));
+  EXPECT_EQ(region(false, DType::Unknown), "");
   GraphBuilder other;
   EXPECT_NE(refusal(plan(generate("1f1b", {3, 3, 4})), other.done(other.input("x"))), "") << "another model";
 }
