@@ -122,17 +122,25 @@ std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer&
     if (!schedule.lockstep && std::ranges::find(placements, schedule.placement) != placements.end())
       schedules.push_back(std::move(schedule));
   }
+  std::vector<SearchShape> ways{shape};
+  if (const Answer<Partition> cut = shape.model->cut(balanced); cut && !cut->shared.empty() && !request.sharing) {
+    ways.push_back(shape);  // leaves more room, which an order may need
+    ways.back().request.sharing = Sharing::Transmit;
+  }
   std::vector<std::vector<NodeId>> splits{balanced};
   std::set<std::pair<std::vector<Rank>, std::vector<int>>> known;  // where stages are, and what they keep
   for (const Schedule& schedule : schedules) {
     if (shape.model->graph().nodes.size() > kManyNodes && splits.size() > kFewSplits) break;
     if (effort.shouldContinue && !effort.shouldContinue(0)) return balanced;
-    Evaluator evaluator(shape, planRows(schedule, request.replicas, request.rankOrder));
-    if (!known.emplace(schedule.placement.rankOfStage, keptMicrobatches(evaluator.rows())).second) continue;
-    const Answer<Candidate> start = evaluator.evaluate({SplitSource::Time, balanced}, recompute);
-    if (!start) continue;
-    const Candidate fitted = movedToFit(shape, balancer, evaluator, recompute, *start);
-    if (std::ranges::find(splits, fitted.request.begins) == splits.end()) splits.push_back(fitted.request.begins);
+    const Schedule rows = planRows(schedule, request.replicas, request.rankOrder);
+    if (!known.emplace(schedule.placement.rankOfStage, keptMicrobatches(rows)).second) continue;
+    for (const SearchShape& way : ways) {
+      Evaluator evaluator(way, rows);
+      const Answer<Candidate> start = evaluator.evaluate({SplitSource::Time, balanced}, recompute);
+      if (!start) continue;
+      const Candidate fitted = movedToFit(way, balancer, evaluator, recompute, *start);
+      if (std::ranges::find(splits, fitted.request.begins) == splits.end()) splits.push_back(fitted.request.begins);
+    }
   }
   if (splits.size() == 1) return balanced;
   OrderEffort part = effort;

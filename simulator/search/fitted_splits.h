@@ -25,7 +25,8 @@ namespace pw {
 
 /// Splits for a schedule made for costs (`kMadeSchedules`): of `balanced`, and of those that fit what one microbatch after the other or a
 /// family on the same placements keeps, the ones for which a short search finds the shortest step (ties: makespan, then this order). With
-/// many split points only the first families are asked. `balanced` without limits. All searches together take a quarter of `effort`.
+/// many split points only the first families are asked. Where it is open how shared parameters are kept equal, also those that fit with one
+/// update of each alone. `balanced` without limits. All searches together take a quarter of `effort`.
 [[nodiscard]] std::vector<NodeId> splitsForMadeOrder(const SearchShape& shape, const Balancer& balancer, const Recompute& recompute,
                                                      const std::vector<NodeId>& balanced, const OrderEffort& effort);
 

@@ -135,6 +135,29 @@ def test_an_order_made_for_the_costs_says_how_good_it_is(gpt):
     assert pw.simulate(found.plan(orders[0])).gap == orders[0].gap  # the plan keeps it
 
 
+@pytest.mark.parametrize("schedule, recompute", [("1f1b", "auto"), ("auto", "none"), ("auto", "auto")])
+def test_shared_weights_leave_the_room_that_the_fastest_plan_needs(root, schedule, recompute):
+    """With little memory it needs the room that the tied embedding of GPT-2 leaves where one rank alone updates it."""
+
+    def step(share):
+        plan = pw.plan(
+            root / "resources/models/hf_gpt2.pt2",
+            ranks=2,
+            microbatches=8,
+            cluster="a100-nvlink",
+            optimizer="adamw",
+            memory_limit=2_591_539,
+            schedule=schedule,
+            recompute=recompute,
+            share=share,
+        )
+        predicted = pw.simulate(plan)
+        assert max(rank["peak_bytes"] for rank in predicted.memory()) <= 2_591_539
+        return predicted.step_ns
+
+    assert step("auto") <= step("transmit")
+
+
 def test_one_rank_is_what_a_plan_of_one_rank_takes(gpt, found):
     best = found.best[0]
     alone = pw.simulate(pw.plan(gpt, ranks=1, microbatches=best.microbatches, microbatch=best.microbatch, schedule="1f1b", **HERE))
