@@ -13,6 +13,7 @@ namespace pw::gui {
 namespace {
 
 constexpr int kLeastBars = 160;  ///< pixels for the bars of both sides
+constexpr int kRightMargin = 6;  ///< pixels: the scroll bar follows
 
 double relative(const SensitivityReport& report, Ns time) {
   return report.makespan > 0 ? static_cast<double>(time - report.makespan) / static_cast<double>(report.makespan) : 0;
@@ -96,7 +97,8 @@ void Tornado::paintEvent(QPaintEvent*) {
     painter.drawText(QRectF(middle - left - figure, y, figure - 4, row()), Qt::AlignVCenter | Qt::AlignRight, signedPercentText(-less));
     painter.drawText(QRectF(middle + right + 4, y, figure, row()), Qt::AlignVCenter | Qt::AlignLeft, signedPercentText(more));
     painter.setPen(t.faintText);
-    painter.drawText(QRect(width() - share, y, share, row()), Qt::AlignVCenter | Qt::AlignRight, percentText(pathShare(report_, s)));
+    painter.drawText(QRect(width() - share, y, share - kRightMargin, row()), Qt::AlignVCenter | Qt::AlignRight,
+                     percentText(pathShare(report_, s)));
   }
   painter.setPen(t.faintText);
   painter.drawLine(QPointF(middle, 0), QPointF(middle, static_cast<double>(report_.all.size()) * row()));

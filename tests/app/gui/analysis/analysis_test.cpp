@@ -3,6 +3,7 @@
 
 #include <QApplication>
 #include <QHelpEvent>
+#include <QImage>
 #include <QLabel>
 #include <QTabWidget>
 #include <QTest>
@@ -319,6 +320,23 @@ TEST(AnalysisTips, SayAShareThatIsLessThanTheLeastOne) {
   sensitivity.show({10'000'000, 0.1, {{Stage(0), 1000, 9'999'900, 10'000'100}}});
   const QString path = tipAt(sensitivity, QPoint(350, 5));
   EXPECT_TRUE(path.contains("< 0.1 % of the critical path")) << path.toStdString();
+}
+
+TEST(AnalysisTornado, LeavesRoomBesideItsFiguresForAScrollBar) {
+  Tornado sensitivity;
+  sensitivity.resize(700, 60);
+  sensitivity.show({10'000'000, 0.1, {{Stage(0), 10'000'000, 9'000'000, 11'000'000}}});
+  const QImage picture = sensitivity.grab().toImage();
+  const auto isEmpty = [&](int x) {
+    for (int y = 0; y < picture.height(); ++y) {
+      if (picture.pixel(x, y) != picture.pixel(699, 59)) return false;
+    }
+    return true;
+  };
+  for (int x = 695; x < 700; ++x) EXPECT_TRUE(isEmpty(x)) << x;
+  bool hasText = false;
+  for (int x = 650; x < 695; ++x) hasText = hasText || !isEmpty(x);
+  EXPECT_TRUE(hasText) << "100.0 % of the critical path";
 }
 
 TEST_F(AnalysisTest, ComputesNothingWhileItIsHidden) {
