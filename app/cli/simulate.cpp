@@ -24,6 +24,7 @@
 #include "engine/planning/limits.h"
 #include "engine/planning/prediction.h"
 #include "engine/planning/subject.h"
+#include "engine/processes/process.h"
 #include "schedules/cycles.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
@@ -245,8 +246,15 @@ int runSimulate(const SimulateOptions& options) {
   watch.end();
   const Sending sending = options.runtime ? Sending::Posted : options.sends;  // for memory: receives have buffers once posted
   JitterOptions jitter{options.jitter, options.draws, options.seed};
+  std::optional<Interrupts> interrupts;  // Ctrl-C ends the draws with those there are
+  bool drawsEnded = false;
   if (options.jitter > 0) {
-    jitter.tell = [&options, show = progress("draw", options.progressStyle)](int done) { show(done, options.draws, ""); };
+    interrupts.emplace();
+    jitter.tell = [&, show = progress("draw", options.progressStyle)](int done) {
+      show(done, options.draws, "");
+      drawsEnded = interrupts->take() != 0 && done < options.draws;
+      return !drawsEnded;
+    };
   }
   RuntimePrediction runtime;
   if (options.runtime) {
@@ -256,6 +264,7 @@ int runSimulate(const SimulateOptions& options) {
   } else {
     runtime.of = predictSubject(subject, sending, options.why, jitter);
   }
+  interrupts.reset();
   const SubjectPrediction& predicted = runtime.of;
   if (!predicted.problems.empty()) return refuse(options, subject.schedule, predicted.problems);
   const PredictionReport& report = predicted.report;
@@ -289,6 +298,8 @@ int runSimulate(const SimulateOptions& options) {
       if (subject.schedule.lockstep) print("\n" + cycleTable(subject.schedule, terminalColumns()));
     }
   }
+  if (drawsEnded)
+    return complain(fmt::format("Interrupted: {} of {} draws were made", report.jitter->makespans.size(), options.draws), kNo);
   if (!predicted.excess) return watch.status(kYes);
   return complain(fmt::format("{}: {}", subject.schedule.name, *predicted.excess), kNo);
 }

@@ -19,7 +19,7 @@ struct JitterOptions {
   double sigma = 0;
   int draws = 1000;
   std::uint64_t seed = 1;
-  std::function<void(int done)> tell{};  ///< called after each draw; may be empty
+  std::function<bool(int done)> tell{};  ///< called after each draw, the last where it returns false; may be empty
 };
 
 /// The prediction of a subject, or why there is none.

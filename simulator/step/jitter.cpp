@@ -46,14 +46,14 @@ std::vector<Ns> jittered(const Program& program, double sigma, std::uint64_t see
   return duration;
 }
 
-Jitter drawJitter(const Program& program, double sigma, std::uint64_t seed, int draws, const std::function<void(int)>& onDraw) {
+Jitter drawJitter(const Program& program, double sigma, std::uint64_t seed, int draws, const std::function<bool(int)>& onDraw) {
   Jitter jitter{sigma, seed, {}};
   Times times;
   for (int draw = 0; draw < draws; ++draw) {
     const std::vector<Ns> duration = jittered(program, sigma, seed + static_cast<std::uint64_t>(draw));
     execute(program, duration, times);
     jitter.makespans.push_back(makespanOf(program, duration, times));
-    if (onDraw) onDraw(draw + 1);
+    if (onDraw && !onDraw(draw + 1)) break;
   }
   std::sort(jitter.makespans.begin(), jitter.makespans.end());
   return jitter;

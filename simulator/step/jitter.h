@@ -19,9 +19,10 @@ struct Jitter {
 /// transfers. The same seed gives the same factors on every machine.
 [[nodiscard]] std::vector<Ns> jittered(const Program& program, double sigma, std::uint64_t seed);
 
-/// Executes with the seeds `seed`, `seed` + 1, … [draws ≥ 1]. `onDraw`, which may be empty, receives the number of draws done.
+/// Executes with the seeds `seed`, `seed` + 1, … [draws ≥ 1]. `onDraw`, which may be empty, receives the number of draws done; where it
+/// returns false these are all.
 [[nodiscard]] Jitter drawJitter(const Program& program, double sigma, std::uint64_t seed, int draws,
-                                const std::function<void(int)>& onDraw);
+                                const std::function<bool(int)>& onDraw);
 
 /// The smallest makespan that at least the fraction `q` [0, 1] of the draws do not exceed.
 [[nodiscard]] Ns quantile(const Jitter& jitter, double q);

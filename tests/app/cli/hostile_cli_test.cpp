@@ -3,6 +3,8 @@
 
 #include <sys/wait.h>
 
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "tests/app/cli/call.h"
+#include "tests/app/cli/job.h"
 
 namespace pw::test {
 namespace {
@@ -159,6 +162,27 @@ TEST(HostileFiles, ThatAreNoFilesAreSaidToBeNone) {
     EXPECT_EQ(outcome.status, 2) << words[0] << " " << outcome.err;
     EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
   }
+}
+
+/// What `name` has in the last whole line of progress; 0: there is none yet.
+std::int64_t progressOf(const std::string& lines, const char* name) {
+  const std::size_t end = lines.rfind("}\n");
+  if (end == std::string::npos) return 0;
+  const std::size_t begin = lines.rfind('{', end);
+  return nlohmann::json::parse(lines.substr(begin, end + 1 - begin)).at(name);
+}
+
+TEST(CtrlC, EndsTheDrawsOfASimulationWithThoseThereAre) {
+  Job job({"simulate", "--schedule", "1f1b", "--ranks", "8", "--microbatches", "256", "--jitter", "0.2", "--draws", "1000000", "--progress",
+           "json", "--json"});
+  ASSERT_TRUE(eventually([&] { return progressOf(job.errSoFar(), "done") > 0; }, kLong)) << job.errSoFar();
+  const std::int64_t least = progressOf(job.errSoFar(), "done");
+  ::kill(job.pid(), SIGINT);
+  const Outcome outcome = job.wait();
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(" of 1000000 draws were made"), std::string::npos) << outcome.err;
+  const std::int64_t draws = nlohmann::json::parse(outcome.out).at("jitter").at("draws");
+  EXPECT_TRUE(least <= draws && draws < 1'000'000) << draws;
 }
 
 #ifdef PIPEWRIGHT_GUI

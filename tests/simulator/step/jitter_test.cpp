@@ -72,9 +72,13 @@ TEST(Jitter, DrawsTakeTheSeedsOneAfterTheOtherAndComeSorted) {
   for (std::uint64_t seed = 11; seed < 16; ++seed) expected.push_back(drawJitter(compiled, 0.2, seed, 1, {}).makespans.front());
   std::ranges::sort(expected);
   std::vector<int> told;
-  const Jitter jitter = drawJitter(compiled, 0.2, 11, 5, [&](int done) { told.push_back(done); });
+  const Jitter jitter = drawJitter(compiled, 0.2, 11, 5, [&](int done) {
+    told.push_back(done);
+    return true;
+  });
   EXPECT_EQ(jitter.makespans, expected);
   EXPECT_EQ(told, (std::vector{1, 2, 3, 4, 5}));
+  EXPECT_EQ(drawJitter(compiled, 0.2, 11, 1'000'000, [](int done) { return done < 5; }).makespans, expected);
   EXPECT_EQ(jitter.sigma, 0.2);
   EXPECT_EQ(jitter.seed, 11u);
 }
