@@ -44,9 +44,13 @@ struct Prediction {
   std::optional<ModelCut> cut;  ///< of a plan; nothing: not known
 };
 
-Prediction predictionOf(Subject subject, const std::string& sends, bool why, const JitterOptions& jitter) {
+/// The calling thread has released the GIL.
+Prediction predictionOf(Subject subject, const std::string& sends, bool why, JitterOptions jitter) {
   const Sending sending = valueFor<Sending>("sends", sends);
+  PendingSignals signals;
+  jitter.tell = [shouldContinue = signals.shouldContinue()](int /*done*/) { return shouldContinue(1); };
   SubjectPrediction predicted = predictSubject(subject, sending, why, jitter);
+  signals.rethrow();
   if (!predicted.problems.empty()) {
     throw UsageError(refusalOf(subject.schedule.name, predicted.problems.front()) + "; pipewright.check lists all problems");
   }

@@ -1,5 +1,8 @@
 """Predictions against closed forms. F, B: times of a stage; I, W: the parts of a split backward; R ranks, M microbatches, c latency."""
 
+import _thread
+import threading
+
 import pipewright as pw
 import pytest
 
@@ -111,6 +114,13 @@ def test_blocking_sends_are_slower():
     overlapped = simulated("1f1b", 4, 8, forward="1ms", transfer="100us")
     blocking = simulated("1f1b", 4, 8, forward="1ms", transfer="100us", sends="blocking")
     assert blocking.makespan_ns > overlapped.makespan_ns
+
+
+@pytest.mark.parametrize("what", ["1f1b", pw.schedule("1f1b", ranks=8, microbatches=256)])
+def test_ctrl_c_ends_the_draws(what):
+    threading.Timer(0.5, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):  # else it draws for minutes
+        pw.simulate(what, jitter=0.2, draws=1_000_000, **({"ranks": 8, "microbatches": 256} if isinstance(what, str) else {}))
 
 
 def test_jitter_is_seeded():
