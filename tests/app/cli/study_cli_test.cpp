@@ -66,7 +66,8 @@ TEST(StudyCommand, PredictsWhatPlanDoes) {
                                    "--optimizer",    "adamw",
                                    "--memory-limit", std::to_string(p.memoryLimit.value) + "B",
                                    "--json"};
-    if (p.zero1) words.emplace_back("--zero1");
+    const bool hasCopies = p.replicas > 1 || p.schedule == "dualpipe";
+    if (p.zero1 && hasCopies) words.emplace_back("--zero1");
     const Outcome plan = call(words);
     if (!r.problem.empty()) {
       EXPECT_EQ(plan.status, 2) << r.problem;
