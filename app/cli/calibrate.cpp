@@ -16,7 +16,7 @@
 #include "app/cli/text/output.h"
 #include "backends/host/files.h"
 #include "backends/store/past_runs.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/job/held_out.h"

@@ -16,7 +16,7 @@
 #include "app/cli/text/output.h"
 #include "app/cli/text/run_report.h"
 #include "backends/store/run_store.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "engine/planning/run_verdict.h"
 #include "engine/run/backward.h"
 #include "schedules/error.h"

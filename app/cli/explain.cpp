@@ -12,7 +12,7 @@
 #include "app/cli/options/numbers.h"
 #include "app/cli/options/shared.h"
 #include "app/cli/text/output.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "schedules/units.h"
 #include "simulator/job/between_steps.h"
 #include "simulator/job/explain_job.h"

@@ -13,7 +13,7 @@
 #include "backends/store/run_store.h"
 #include "backends/traces/formats.h"
 #include "backends/traces/import.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/layer_table.h"

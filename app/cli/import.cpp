@@ -17,7 +17,7 @@
 #include "app/cli/text/output.h"
 #include "backends/host/files.h"
 #include "backends/traces/formats.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/megatron_log.h"

@@ -11,8 +11,8 @@
 #include "app/cli/commands.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
+#include "engine/planning/inputs/limits.h"
 #include "engine/planning/layout_answer.h"
-#include "engine/planning/limits.h"
 #include "schedules/units.h"
 #include "simulator/plan/optimizer.h"
 

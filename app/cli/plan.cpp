@@ -19,7 +19,7 @@
 #include "app/cli/text/output.h"
 #include "app/cli/text/sensitivity.h"
 #include "backends/pt2/record.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "engine/planning/plan_model.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"

@@ -13,7 +13,7 @@
 #include "app/cli/text/output.h"
 #include "app/cli/text/run_report.h"
 #include "backends/resources/resources.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "engine/processes/failure.h"
 #include "engine/run/job.h"
 #include "engine/run/rank.h"

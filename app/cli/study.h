@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/planning/progress_style.h"
+#include "engine/planning/inputs/progress_style.h"
 
 namespace CLI {
 class App;

@@ -19,7 +19,7 @@
 #include "backends/host/files.h"
 #include "backends/resources/file_kind.h"
 #include "backends/store/judged_runs.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "engine/planning/layout_answer.h"
 #include "simulator/hang/report.h"
 #include "simulator/job/explain_job.h"

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/planning/inputs/schedule_source.h"
 #include "engine/planning/prediction.h"
-#include "engine/planning/schedule_source.h"
 #include "engine/planning/subject.h"
 #include "simulator/timeline/html.h"
 

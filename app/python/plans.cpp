@@ -10,7 +10,7 @@
 #include "app/python/pictures.h"
 #include "backends/host/files.h"
 #include "backends/resources/resources.h"
-#include "engine/planning/schedule_source.h"
+#include "engine/planning/inputs/schedule_source.h"
 #include "simulator/plan/model_cut.h"
 #include "simulator/plan/plan.h"
 

@@ -9,7 +9,7 @@
 
 #include "app/python/bindings.h"
 #include "app/python/pictures.h"
-#include "engine/planning/schedule_source.h"
+#include "engine/planning/inputs/schedule_source.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/generate.h"

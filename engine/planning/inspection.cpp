@@ -11,7 +11,7 @@
 #include "backends/pt2/record.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "engine/run/trial_verdict.h"
 #include "schedules/error.h"
 #include "simulator/costs/expected_sizes.h"

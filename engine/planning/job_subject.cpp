@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/planning/job_source.h"
-#include "engine/planning/schedule_source.h"
+#include "engine/planning/inputs/job_source.h"
+#include "engine/planning/inputs/schedule_source.h"
 #include "schedules/error.h"
 #include "simulator/job/held_out.h"
 #include "simulator/job/job_costs.h"

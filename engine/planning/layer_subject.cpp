@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/resources/resources.h"
-#include "engine/planning/layer_costs.h"
+#include "engine/planning/inputs/layer_costs.h"
 #include "engine/planning/plan_model.h"
 #include "schedules/error.h"
 #include "schedules/lower.h"

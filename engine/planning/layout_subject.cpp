@@ -8,7 +8,7 @@
 #include "backends/host/paths.h"
 #include "backends/resources/file_kind.h"
 #include "backends/resources/resources.h"
-#include "engine/planning/layer_costs.h"
+#include "engine/planning/inputs/layer_costs.h"
 #include "schedules/error.h"
 #include "simulator/costs/layer_chain.h"
 #include "simulator/job/job_costs.h"

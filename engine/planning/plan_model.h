@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/planning/measure.h"
+#include "engine/planning/inputs/measure.h"
 #include "simulator/model/model_graph.h"
 #include "simulator/plan/one_rank.h"
 #include "simulator/plan/plan.h"

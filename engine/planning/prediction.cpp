@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "schedules/units.h"

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/step/cost_table.h"

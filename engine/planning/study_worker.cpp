@@ -12,7 +12,7 @@
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
 #include "backends/resources/resources.h"
-#include "engine/planning/layer_costs.h"
+#include "engine/planning/inputs/layer_costs.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/planning/schedule_source.h"
+#include "engine/planning/inputs/schedule_source.h"
 #include "schedules/csv.h"
 #include "simulator/costs/uncertainty.h"
 #include "simulator/job/job_costs.h"

@@ -37,6 +37,7 @@ ROOMS = {
     "app/gui/timeline": [BESIDE, "facts", "overview", "drawing"],
     "app/python": ["pipewright", BESIDE, "torch"],
     "engine": ["planning", "run", "workers", "dynamic", BESIDE, "autograd", "remote", "processes"],
+    "engine/planning": [BESIDE, "inputs"],
     "schedules": ["editing", BESIDE],
     "backends": ["cuda", "torch", "resources", "store", "dumps", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],

@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "engine/planning/job_source.h"
-#include "engine/planning/progress_style.h"
+#include "engine/planning/inputs/job_source.h"
+#include "engine/planning/inputs/progress_style.h"
 
 namespace CLI {
 class App;

@@ -6,7 +6,7 @@
 #include "app/cli/options/choices.h"
 #include "app/cli/options/numbers.h"
 #include "backends/host/installation.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "schedules/error.h"
 
 namespace pw::cli {

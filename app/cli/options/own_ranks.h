@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/planning/measure.h"
+#include "engine/planning/inputs/measure.h"
 
 namespace CLI {
 class App;

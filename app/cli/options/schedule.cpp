@@ -10,7 +10,7 @@
 #include "app/cli/options/choices.h"
 #include "app/cli/options/numbers.h"
 #include "app/cli/text/output.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 
 namespace pw::cli {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/cli/options/choices.h"
-#include "engine/planning/schedule_source.h"
+#include "engine/planning/inputs/schedule_source.h"
 #include "schedules/check.h"
 #include "schedules/schedule.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/planning/progress_style.h"
+#include "engine/planning/inputs/progress_style.h"
 
 namespace CLI {
 class App;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/host/files.h"
-#include "engine/planning/progress_style.h"
+#include "engine/planning/inputs/progress_style.h"
 #include "simulator/text/counted.h"
 #include "simulator/text/percent.h"
 

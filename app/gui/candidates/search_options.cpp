@@ -9,7 +9,7 @@
 #include "app/gui/common/flow_layout.h"
 #include "app/gui/common/format.h"
 #include "app/gui/document/document.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "schedules/error.h"
 #include "schedules/placement.h"
 

@@ -11,7 +11,7 @@
 #include "app/gui/document/default_times.h"
 #include "app/gui/document/notes.h"
 #include "backends/store/run_store.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/cluster.h"
 #include "simulator/partition/partition.h"

@@ -21,7 +21,7 @@
 #include "backends/traces/formats.h"
 #include "backends/traces/import.h"
 #include "engine/planning/first_plan.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "engine/planning/plan_settings.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"

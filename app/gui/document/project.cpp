@@ -6,7 +6,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "backends/store/trace_blob.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"

@@ -21,7 +21,7 @@
 #include "app/gui/plan/default_times_fields.h"
 #include "app/gui/plan/results.h"
 #include "app/gui/plan/schedule_box.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/plan/planner.h"

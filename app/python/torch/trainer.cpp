@@ -14,7 +14,7 @@
 #include "app/python/torch/tensors.h"
 #include "app/python/torch/waits.h"
 #include "backends/torch/backend.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "engine/run/session.h"
 #include "schedules/error.h"
 

@@ -11,7 +11,7 @@
 #include "app/gui/explain/panel.h"
 #include "app/gui/explain/row_tree.h"
 #include "backends/store/run_store.h"
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 #include "simulator/job/explain_tables.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/span_kind.h"

@@ -1,4 +1,4 @@
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 
 #include <fmt/format.h>
 

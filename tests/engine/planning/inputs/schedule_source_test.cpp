@@ -1,11 +1,11 @@
 // Which schedule a name, a file and a shape mean together.
-#include "engine/planning/schedule_source.h"
+#include "engine/planning/inputs/schedule_source.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"

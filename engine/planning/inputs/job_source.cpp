@@ -1,4 +1,4 @@
-#include "engine/planning/job_source.h"
+#include "engine/planning/inputs/job_source.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "engine/planning/layer_costs.h"
+#include "engine/planning/inputs/layer_costs.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "engine/planning/schedule_source.h"
+#include "engine/planning/inputs/schedule_source.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "backends/host/files.h"
 #include "backends/resources/file_kind.h"
-#include "engine/planning/limits.h"
+#include "engine/planning/inputs/limits.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/planning/measure.h"
+#include "engine/planning/inputs/measure.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/model_graph.h"
 

@@ -1,4 +1,4 @@
-#include "engine/planning/measure.h"
+#include "engine/planning/inputs/measure.h"
 
 #include <algorithm>
 #include <atomic>

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/planning/progress_style.h"
+#include "engine/planning/inputs/progress_style.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/profile.h"
 #include "simulator/model/loss.h"

@@ -1,4 +1,4 @@
-#include "engine/planning/step_work.h"
+#include "engine/planning/inputs/step_work.h"
 
 #include <algorithm>
 #include <string>
