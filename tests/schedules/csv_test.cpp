@@ -132,7 +132,7 @@ TEST(Csv, AnEmptyRowIsARankWithoutWork) {
 }
 
 TEST(Csv, NamesRowCellAndTextOfWhatCannotBeRead) {
-  const std::string form = " is not an action; write stage, kind and microbatch, like 0F3 or 1SEND_B0";
+  const std::string form = " is not an action; write stage, kind and microbatch, like 0F3 or 1B0";
   EXPECT_EQ(refusal("0F0,0B0\r\n1F0,,1F0x\r\n"), "a.csv: row 2 (rank 1), cell 3: \"1F0x\"" + form);
   for (const char* cell : {"F0", "0", "0F-1", "-1F0", "0f0", "0FF0", "0F0F0", "0 F0", "0F 0", "0SEND0", "0SEND_F0_", "\"0F0\"",
                            "0OVERLAP_F_B0", "0.5F0", "+0F0"}) {
