@@ -183,11 +183,8 @@ class Changes {
 
 std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written) { return Changes(graph, written).run(); }
 
-<<<<<<< HEAD
 const StateTensor* firstChangedState(const ModelGraph& graph) { return Changes(graph, {}).firstState(); }
 
-const StateTensor* parameterChangedByInputs(const ModelGraph& graph) { return Changes(graph, {}).parameterByInputs(); }
-=======
 const StateTensor* parameterChangedByInputs(const ModelGraph& graph) {
   return Changes(graph, {}).parameterByInputs([](const StateTensor&) { return true; });
 }
@@ -196,7 +193,6 @@ const StateTensor* parameterReadWhileChanged(const ModelGraph& graph) {
   Changes changes(graph, {});
   return changes.parameterByInputs([&](const StateTensor& parameter) { return changes.isKept(parameter); });
 }
->>>>>>> 3f51c58a (Refuse a tied parameter that the forward changes, and a batch of which nothing counts for the loss)
 
 std::vector<bool> showsChangedState(const ModelGraph& graph) { return Changes(graph, {}).shown(); }
 
