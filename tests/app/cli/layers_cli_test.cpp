@@ -270,7 +270,7 @@ TEST_F(LayersCommand, RefusesWhatATableHasNoCostsFor) {
   EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "5"}), HasSubstr("cannot be cut into 5 stages"));
   EXPECT_THAT(refusal({"plan", "--layers", table_, "model.pt2"}), HasSubstr("only one of MODEL.pt2 and --layers"));
   EXPECT_THAT(refusal({"plan"}), HasSubstr("one of MODEL.pt2 and --layers"));
-  EXPECT_THAT(refusal({"search", "--layers", "four.txt", "--ranks", "2"}), HasSubstr("not a layer table"));
+  EXPECT_THAT(refusal({"search", "--layers", folder_.with("four.txt", "name\n"), "--ranks", "2"}), HasSubstr("not a layer table"));
   EXPECT_THAT(refusal({"plan", "--layers", folder_.file("none.json")}), HasSubstr("none.json"));
   EXPECT_THAT(refusal({"simulate", "--layers", table_, "--schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--forward", "1ms"}),
               HasSubstr("--layers has all times"));
