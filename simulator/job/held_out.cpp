@@ -69,7 +69,7 @@ std::optional<Uncertainty> uncertaintyOfOthers(const Job& job, const StepPredict
   if (!ofSteps && !job.uncertainty) return std::nullopt;
   const Uncertainty base = job.uncertainty.value_or(Uncertainty{kPriorDeviation, 1});
   const bool ofJobs = base.runs > 1;
-  return Uncertainty{std::hypot(base.deviation, ofSteps.value_or(0)), ofJobs ? base.runs : 0, ofJobs};
+  return Uncertainty{std::hypot(base.deviation, ofSteps.value_or(0), stretchOf(job) - 1), ofJobs ? base.runs : 0, ofJobs};
 }
 
 std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const StepPrediction& predict) {

@@ -19,13 +19,15 @@ namespace pw {
 using StepPrediction = std::function<Ns(const Job&)>;
 
 /// How far off a job's usual times are of steps that they are not from: the first half of its usual steps predicts the second, and the
-/// second the first; the root of the mean squared relative distance of steps from their prediction, in which the spread of steps and what
-/// a replay leaves out count both. Nothing for fewer than two usual steps, and for steps that were not measured. Cost: two predictions.
+/// second the first; the root of the mean squared relative distance of steps from their prediction. It is the spread of steps alone: each
+/// half's times are stretched to its own usual step (`timesFor`). Nothing for fewer than two usual steps, and for steps that were not
+/// measured. Cost: two predictions.
 [[nodiscard]] std::optional<double> heldOutDeviation(const Job& job, const StepPrediction& predict = {});
 
 /// The uncertainty of predictions from the job's usual times. Of the schedule that it ran: what its held-out steps show, of few steps as
-/// much wider as Student's distribution is than the normal one. Of another one (or other stages, ranks or microbatches) also how far off
-/// other jobs were that were predicted from it (`Job::uncertainty`), without these a prior of 4 %; its `runs` are these jobs and this one,
+/// much wider as Student's distribution is than the normal one. Of another one (or other stages, ranks or microbatches) also how much
+/// the job's times had to be stretched (`stretchOf`), and how far off other jobs were that were predicted from it (`Job::uncertainty`),
+/// without these a prior of 4 %; its `runs` are these jobs and this one,
 /// or 0 where it has its own steps alone. Nothing where neither is known. `predict`: as the prediction was made.
 [[nodiscard]] std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const StepPrediction& predict = {});
 /// That of another schedule.

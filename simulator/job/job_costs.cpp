@@ -121,9 +121,8 @@ void addMemory(const Job& job, CostTable& costs) {
   }
 }
 
-/// How much longer the job's usual step is than the simulation of its own schedule with these times: a step waits for the slowest of
-/// several ranks, and a sum of skewed times is more than that of their medians. 1 where either is nothing.
-double stretchOf(const Job& job, const JobStepTimes& times) {
+/// `stretchOf` with the job's own costs and times of actions.
+double stretchWith(const Job& job, const JobStepTimes& times) {
   std::vector<Ns> steps;
   for (const std::size_t k : usualSteps(job)) steps.push_back(job.steps[k].step);
   const Ns usual = *medianOf(std::move(steps)), simulated = stepWith(job.schedule, times);
@@ -135,7 +134,7 @@ void stretch(Ns& time, double factor) { time = Ns(std::llround(static_cast<doubl
 /// The job's own costs and times of actions, with which its schedule takes as long as its usual step.
 JobStepTimes stretchedTimes(const Job& job) {
   JobStepTimes times{costsOf(job), actionTimes(job)};
-  const double factor = stretchOf(job, times);
+  const double factor = stretchWith(job, times);
   for (StageCost& stage : times.costs.stages) {
     for (Ns StageCost::*time : kStageTimes) stretch(stage.*time, factor);
   }
@@ -175,7 +174,9 @@ CostTable costsOf(const Job& job) {
     Ns optimizer = 0;
     for (std::size_t o = 0; o < shape.operations; ++o) {
       const std::size_t at = r * shape.operations + o;
-      if (job.operations[o].after[r] > 0) optimizer += std::max<Ns>(0, typical.times.operations[at]) + typical.times.operationWaits[at];
+      const JobOperation& operation = job.operations[o];
+      if (operation.after[r] > 0 || turnOf(job, operation, r) == OperationTurn::Before)
+        optimizer += std::max<Ns>(0, typical.times.operations[at]) + typical.times.operationWaits[at];
     }
     giveToStages(optimizer, Rank(r), job.schedule.placement, costs);
   }
@@ -294,6 +295,8 @@ void requireBackwards(const Job& job) {
       "or give a trace of training steps",
       job.name));
 }
+
+double stretchOf(const Job& job) { return stretchWith(job, {costsOf(job), actionTimes(job)}); }
 
 JobStepTimes timesFor(const Job& job, const Schedule& schedule) {
   if (trains(schedule)) requireBackwards(job);

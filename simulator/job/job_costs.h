@@ -16,10 +16,11 @@ namespace pw {
 using ActionTime = std::pair<Action, Ns>;
 
 /// The job's usual times by stage: actions are means over microbatches, with the host's wait before them; a message's latency is its usual
-/// time; all operations that come after the first action count as the optimizer, in equal parts of the stages of their rank. Where the job
-/// only has B, half of it is for the inputs; where it only has I and W, B is their sum. Where the traces show memory (`Job::memory`), the
-/// least of a step is the stages' parameters, and the rest of the peak the activations of the microbatches that are alive then. Cost: as
-/// `typicalTimes`.
+/// time; all operations but those that run beside the first action count as the optimizer, also those before the row, in equal parts of
+/// the stages of their rank. Where the job only has B, half of it is for the inputs; where it only has I and W, B is their sum. Where the
+/// traces show memory
+/// (`Job::memory`), the least of a step is the stages' parameters, and the rest of the peak the activations of the microbatches that are
+/// alive then. Cost: as `typicalTimes`.
 [[nodiscard]] CostTable costsOf(const Job& job);
 
 /// The usual times of the job's actions one by one, with what their message usually takes beyond its link's latency in `costsOf`. Cost: as
@@ -52,6 +53,9 @@ struct JobStepTimes {
 /// ranks: all stretched alike so that the job's own schedule takes as long as its usual step. A simulation of medians is shorter than the
 /// median step where times vary, as a step waits for the slowest of several ranks. Cost: as `typicalTimes` and a simulation.
 [[nodiscard]] JobStepTimes timesFor(const Job& job, const Schedule& schedule);
+/// By what they are stretched, 1 where either step is nothing: how far a simulation of the medians misses the job's own step, and may miss
+/// others.
+[[nodiscard]] double stretchOf(const Job& job);
 /// The step of a schedule with these times, with what comes after its last action.
 [[nodiscard]] Ns stepWith(const Schedule& schedule, const JobStepTimes& times);
 

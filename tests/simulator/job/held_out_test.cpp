@@ -6,12 +6,14 @@
 
 #include "schedules/error.h"
 #include "simulator/job/held_out.h"
+#include "simulator/job/job_costs.h"
 #include "simulator/job/job_json.h"
 #include "simulator/job/recover.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/jitter.h"
+#include "simulator/text/median.h"
 #include "tests/support/jobs.h"
 
 namespace pw::test {
@@ -52,6 +54,42 @@ TEST(HeldOut, OfEqualStepsIsNothingButThePriorOfOtherSchedules) {
   const Job job = jobOfLengths({1, 1, 1});
   EXPECT_EQ(heldOutDeviation(job), 0.0);
   EXPECT_EQ(uncertaintyOfOthers(job), (Uncertainty{kPrior, 0}));
+}
+
+/// FSDP gathers parameters for 1,500 before the rows of a step, whose optimizer takes 50 after them.
+TEST(HeldOut, OperationsBeforeTheRowsTakeAsLongWithMoreMicrobatches) {
+  std::vector<Trace> steps;
+  for (int k = 0; k < 2; ++k) {
+    Trace trace = pipeline("1f1b", 4, {100, 100}, {200, 200});
+    for (const int r : {0, 1}) {
+      trace.spans.push_back({Rank(r), SpanKind::Load, Stage(-1), Microbatch(-1), Rank(r), 0, -1500, 0});
+      trace.spans.push_back({Rank(r), SpanKind::Optimizer, Stage(-1), Microbatch(-1), Rank(r), 0, 1500, 1550});
+    }
+    normalize(trace);
+    steps.push_back(std::move(trace));
+  }
+  const Job job = jobOf(jobOfSteps(std::move(steps)));
+  const auto stepOf = [](int microbatches) { return (microbatches + 1) * 300 + 1500 + 50; };
+  ASSERT_EQ(job.steps[0].step, stepOf(4));
+  const JobStepTimes times = timesFor(job, job.schedule);
+  EXPECT_EQ(times.costs.stages[0].forward, 100);
+  EXPECT_EQ(times.costs.stages[1].backward, 200);
+  EXPECT_EQ(predictedStep(job, job.schedule), stepOf(4));
+  EXPECT_EQ(predictedStep(job, generate("1f1b", {2, 2, 40})), stepOf(40));
+}
+
+/// Either rank is late in one of three steps, so that the medians of actions know nothing of it.
+TEST(HeldOut, WhatTheUsualTimesMissOfTheOwnStepCountsForOtherSchedules) {
+  const std::vector<Ns> forward(2, 1000), backward(2, 2000), late{1000, 3000}, lateOther{3000, 1000};
+  const Job job = jobOf(
+      jobOfSteps({pipeline("1f1b", 4, late, backward), pipeline("1f1b", 4, lateOther, backward), pipeline("1f1b", 4, forward, backward)}));
+  std::vector<Ns> steps;
+  for (const JobStep& step : job.steps) steps.push_back(step.step);
+  const double missed = static_cast<double>(*medianOf(steps)) / (5 * 3000) - 1;  // the medians are those of the third
+  ASSERT_GT(missed, 0.1);
+  EXPECT_DOUBLE_EQ(stretchOf(job), 1 + missed);
+  const double ofSteps = uncertaintyOf(job, job.schedule)->deviation;
+  EXPECT_DOUBLE_EQ(uncertaintyOfOthers(job)->deviation, std::hypot(kPrior, ofSteps, missed));
 }
 
 TEST(HeldOut, NeedsTwoMeasuredSteps) {
