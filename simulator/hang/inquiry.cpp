@@ -183,21 +183,41 @@ bool Inquiry::preferMissing() {
 }
 
 bool Inquiry::lastMayHaveFailed() {
+  std::vector<std::map<std::size_t, std::size_t>> posted(dumps.dumps.size());  // collectives by dump and group
+  std::map<std::size_t, std::size_t> most;                                     // by group
+  std::size_t total = 0;
+  for (std::size_t d = 0; d < posted.size(); ++d) {
+    total += waits.open[d].size();
+    for (const RecordedOp& op : dumps.dumps[d].ops) {
+      if (op.kind == OpKind::Collective) most[op.group] = std::max(most[op.group], ++posted[d][op.group]);
+    }
+  }
+  struct Member {
+    JobRank rank;
+    std::optional<std::size_t> posted;  // nothing: it left no dump
+  };
+  std::map<std::size_t, std::vector<Member>> missing;  // by group: who may have posted less than another
+  const auto missingOf = [&](std::size_t group) -> const std::vector<Member>& {
+    const auto [at, isNew] = missing.try_emplace(group);
+    for (std::size_t place = 0; isNew && place < dumps.sizeOf(group); ++place) {
+      const JobRank member = dumps.memberAt(group, place);
+      const std::optional<std::size_t> dump = dumpOf(member);
+      if (!dump) at->second.push_back({member, std::nullopt});
+      if (dump && dumps.dumps[*dump].complete && posted[*dump][group] < most[group]) at->second.push_back({member, posted[*dump][group]});
+    }
+    return at->second;
+  };
   bool found = false;
   for (std::size_t d = 0; d < primary.size(); ++d) {
     const std::vector<RecordedOp>& ops = dumps.dumps[d].ops;
     if (ops.empty() || ops.back().kind != OpKind::Collective || !ops.back().name.starts_with("gloo:")) continue;
-    const RecordedOp& last = ops.back();
-    const auto posted = [&](const RankDump& dump) {  // as many of the group as this rank did
-      return std::ranges::count_if(dump.ops, [&](const RecordedOp& op) { return op.kind == OpKind::Collective && op.group == last.group; });
-    };
-    for (std::size_t place = 0; place < dumps.sizeOf(last.group); ++place) {
-      const JobRank member = dumps.memberAt(last.group, place);
-      const std::optional<std::size_t> other = dumpOf(member);
-      const bool isBehind =
-          other && dumps.dumps[d].complete && dumps.dumps[*other].complete && posted(dumps.dumps[*other]) < posted(dumps.dumps[d]);
-      if (other && !isBehind) continue;
-      waits.open[d].push_back({dumps.dumps[d].rank, ops.size() - 1, member, other ? Reason::NotPosted : Reason::NoDump});
+    const std::size_t group = ops.back().group;
+    const bool all = total < kMostWaits;
+    for (const Member& member : missingOf(group)) {
+      if (member.posted && (!dumps.dumps[d].complete || *member.posted >= posted[d][group])) continue;
+      waits.open[d].push_back({dumps.dumps[d].rank, ops.size() - 1, member.rank, member.posted ? Reason::NotPosted : Reason::NoDump});
+      ++total;
+      if (!all) break;
     }
     primary[d] = waits.open[d];
     found = found || !primary[d].empty();

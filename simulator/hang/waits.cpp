@@ -12,8 +12,7 @@
 namespace pw::hang {
 namespace {
 
-constexpr std::size_t kMostOpen = 256;         ///< operations of a dump
-constexpr std::size_t kMostWaits = 4'000'000;  ///< of a job, until of a collective only one member is kept
+constexpr std::size_t kMostOpen = 256;  ///< operations of a dump
 
 /// One message: by the order in its pair, or by its action.
 struct MessageKey {

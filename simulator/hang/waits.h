@@ -29,6 +29,8 @@ struct Wait {
   std::optional<std::size_t> other{};  ///< their operation, where they posted one
 };
 
+inline constexpr std::size_t kMostWaits = 4'000'000;  ///< of a job, until of a collective only one member is kept
+
 /// What a job's operations wait for.
 struct Waits {
   /// For each dump, what its operations that are not done wait for, oldest first, at most the first 256 operations; what the recorder says

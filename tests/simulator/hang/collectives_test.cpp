@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "simulator/hang/inquiry.h"
 #include "simulator/hang/report.h"
 #include "simulator/hang/waits.h"
 
@@ -138,6 +139,25 @@ TEST(DiagnoseCollectives, OnGlooWhereAllPostedAsManyNothingIsKnownToWait) {
   dumps.dumps.push_back(dumps.dumps[0]);
   dumps.dumps[1].rank = JobRank{1};
   EXPECT_EQ(diagnose(dumps, nullptr).verdict, Verdict::CannotTell);
+}
+
+/// 300 dumps of a job of 65,536 ranks, whose one group lists none: every dump waits for all ranks that left none.
+TEST(DiagnoseCollectives, OnGlooWaitsOfTheLastAreBounded) {
+  Dumps dumps = aloneInCollectives(65536, 1);
+  dumps.dumps[0].ops[0].name = "gloo:all_reduce", dumps.dumps[0].ops[0].state = OpState::Done;
+  for (int r = 1; r < 300; ++r) {
+    dumps.dumps.push_back(dumps.dumps[0]);
+    dumps.dumps.back().rank = JobRank{r};
+  }
+  Inquiry inquiry(dumps, nullptr);
+  EXPECT_TRUE(inquiry.lastMayHaveFailed());
+  std::size_t waits = 0;
+  for (const std::vector<Wait>& open : inquiry.waits.open) {
+    EXPECT_FALSE(open.empty());
+    waits += open.size();
+  }
+  EXPECT_LT(waits, kMostWaits + 65536 + 300);
+  EXPECT_GE(waits, kMostWaits);
 }
 
 /// Rank 0 sums before it sends to rank 2, which receives before it sums; rank 1 is in the sum, too.
