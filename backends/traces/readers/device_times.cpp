@@ -5,13 +5,17 @@
 #include <iterator>
 #include <set>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "schedules/error.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {
+
+constexpr std::size_t kMostAlike = 64;  ///< processes: what more of them did or numbered alike tells none from another
 
 /// The track of the device that a host's track feeds; made where there is none.
 Track deviceOf(FileEvents& file, Track host, std::map<Track, Track>& made) {
@@ -62,10 +66,12 @@ bool mostLaunched(const std::vector<AnnotatedRange>& ranges) {
 
 }  // namespace
 
-void DeviceTimes::addLaunch(std::int64_t process, std::int64_t correlation, Ns time) { launches_.push_back({process, correlation, time}); }
+void DeviceTimes::addLaunch(std::int64_t process, std::int64_t correlation, Ns time) {
+  if (correlation >= 0) launches_.push_back({process, correlation, time});
+}
 
 void DeviceTimes::addKernel(std::string_view name, std::int64_t device, std::int64_t correlation, std::int64_t stream, Ns start, Ns end) {
-  kernels_.push_back({kernelKindOf(name), device, correlation, stream, start, end});
+  if (correlation >= 0) kernels_.push_back({kernelKindOf(name), device, correlation, stream, start, end});
 }
 
 DeviceTimes::Owners DeviceTimes::ownersIn(const FileEvents& file, const std::map<std::int64_t, Track>& hosts) const {
@@ -82,51 +88,60 @@ DeviceTimes::Owners DeviceTimes::ownersIn(const FileEvents& file, const std::map
   }
   for (std::int64_t number = 0; auto& [device, of] : devices) of = number++;
 
-  std::unordered_map<std::int64_t, std::vector<const Launch*>> launchesOf;  // by correlation
-  for (const Launch& launch : launches_) {
-    if (hosts.contains(launch.process)) launchesOf[launch.correlation].push_back(&launch);
-  }
+  std::vector<Launch> launches;  // the first of each correlation and process
+  std::ranges::copy_if(launches_, std::back_inserter(launches), [&](const Launch& launch) { return hosts.contains(launch.process); });
+  const auto keyOf = [](const Launch& launch) { return std::pair(launch.correlation, launch.process); };
+  std::ranges::sort(launches, {}, [&](const Launch& launch) { return std::pair(keyOf(launch), launch.time); });
+  const auto again = std::ranges::unique(launches, {}, keyOf);
+  launches.erase(again.begin(), again.end());
+  const auto launched = [&](const Kernel& kernel, std::int64_t process) {
+    const auto at = std::ranges::lower_bound(launches, std::pair(kernel.correlation, process), {}, keyOf);
+    return at != launches.end() && keyOf(*at) == std::pair(kernel.correlation, process) && at->time <= kernel.start;
+  };
   const auto launchersOf = [&](const Kernel& kernel) {
     std::vector<std::int64_t> processes;
-    if (const auto of = launchesOf.find(kernel.correlation); of != launchesOf.end()) {
-      for (const Launch* launch : of->second) {
-        if (launch->time <= kernel.start) processes.push_back(launch->process);
-      }
+    const auto of = std::ranges::equal_range(launches, kernel.correlation, {}, &Launch::correlation);
+    if (of.size() > kMostAlike) return processes;
+    for (const Launch& launch : of) {
+      if (launch.time <= kernel.start) processes.push_back(launch.process);
     }
     return processes;
   };
-  using Named = std::tuple<SpanKind, Stage, Microbatch>;
-  std::map<std::int64_t, std::set<Named>> actions;  // by process
+  std::map<std::tuple<SpanKind, Stage, Microbatch>, std::set<std::int64_t>> doers;  // processes, by action
   for (const Span& span : file.spans) {
     const EventTrack& track = file.tracks[trackOf(span).index()];
-    if (isCompute(span.kind) && !track.device) actions[track.process].insert({span.kind, span.stage, span.microbatch});
+    if (isCompute(span.kind) && !track.device) doers[{span.kind, span.stage, span.microbatch}].insert(track.process);
   }
   using Pair = std::pair<std::int64_t, std::int64_t>;               // device, process
   std::map<Pair, std::pair<std::int64_t, std::int64_t>> agreement;  // actions, kernels
   for (const Span& span : file.spans) {
     const EventTrack& track = file.tracks[trackOf(span).index()];
     if (!isCompute(span.kind) || !track.device) continue;
-    for (const auto& [process, own] : actions)
-      agreement[{track.process, process}].first += own.contains({span.kind, span.stage, span.microbatch});
+    const auto of = doers.find({span.kind, span.stage, span.microbatch});
+    if (of == doers.end() || of->second.size() > kMostAlike) continue;
+    for (const std::int64_t process : of->second) ++agreement[{track.process, process}].first;
   }
   for (const Kernel& kernel : kernels_) {
     for (const std::int64_t process : launchersOf(kernel)) ++agreement[{kernel.device, process}].second;
   }
+  std::map<std::int64_t, std::int64_t> numbers;  // of hosts in order
+  for (const auto& [process, track] : hosts) numbers.emplace(process, std::ssize(numbers));
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, Pair>> candidates;  // best first
-  for (const auto& [pair, agree] : agreement) {
-    const std::int64_t number = std::distance(hosts.begin(), hosts.find(pair.second));
-    candidates.emplace_back(-agree.first, -agree.second, std::abs(devices.at(pair.first) - number), pair);
-  }
+  for (const auto& [pair, agree] : agreement)
+    candidates.emplace_back(-agree.first, -agree.second, std::abs(devices.at(pair.first) - numbers.at(pair.second)), pair);
   std::ranges::sort(candidates);
   std::set<std::int64_t> taken;
-  for (const auto& [named, launched, distance, pair] : candidates) {
+  for (const auto& [actions, kernels, distance, pair] : candidates) {
     if (!owners.ofDevices.contains(pair.first) && taken.insert(pair.second).second) owners.ofDevices.insert(pair);
   }
   for (const Kernel& kernel : kernels_) {
-    const std::vector<std::int64_t> processes = launchersOf(kernel);
     const auto owner = owners.ofDevices.find(kernel.device);
-    const bool isOwners = owner != owners.ofDevices.end() && std::ranges::find(processes, owner->second) != processes.end();
-    owners.ofKernels.push_back(isOwners ? owner->second : processes.size() == 1 ? processes.front() : -1);
+    if (owner != owners.ofDevices.end() && launched(kernel, owner->second)) {
+      owners.ofKernels.push_back(owner->second);
+      continue;
+    }
+    const std::vector<std::int64_t> processes = launchersOf(kernel);
+    owners.ofKernels.push_back(processes.size() == 1 ? processes.front() : -1);
   }
   return owners;
 }
@@ -159,6 +174,9 @@ bool DeviceTimes::applyKernels(FileEvents& file) const {
     spans.push_back({i});
   }
   if (ranges.empty()) return false;
+  if (hosts.size() > static_cast<std::size_t>(kMaxRanks))
+    throw UsageError(fmt::format("{} has pipeline events of {} processes, more than {}; open the files of one pipeline", file.source,
+                                 hosts.size(), kMaxRanks));
   const Owners owners = ownersIn(file, hosts);
   Launches launches(ranges);
   for (const Launch& launch : launches_) launches.addLaunch(launch.process, launch.correlation, launch.time);

@@ -17,16 +17,18 @@ namespace pw {
 /// when a kernel was launched says more.
 class DeviceTimes {
  public:
-  /// `process`: that launches. Its correlations are unique; those of two processes may be the same numbers.
+  /// `process`: that launches. Its correlations are unique; those of two processes may be the same numbers. A negative one is none, and
+  /// launches and kernels without one are left out.
   void addLaunch(std::int64_t process, std::int64_t correlation, Ns time);
   /// `device`: the process that stands for it in the file.
   void addKernel(std::string_view name, std::int64_t device, std::int64_t correlation, std::int64_t stream, Ns start, Ns end);
 
   /// Gives the actions that the program annotated the times of the kernels launched in them (`Launches`), in place of such copies, where
   /// most of each process launched any; the others are left out. Where processes share the file, each device is of the process that has the
-  /// actions copied to it and launched its kernels, ties by their order. A file with actions on several threads of a process, or without
-  /// its launches, keeps the times that it has: of the device, or, where some kind of action has none there (`hostTimes`), of the program.
-  /// Cost: n log n.
+  /// actions copied to it and launched its kernels, ties by their order; what more than 64 processes did alike does not count. A file with
+  /// actions on several threads of a process, or without its launches, keeps the times that it has: of the device, or, where some kind of
+  /// action has none there (`hostTimes`), of the program. Throws UsageError for more than `kMaxRanks` processes with actions. Cost: n log
+  /// n.
   void apply(FileEvents& file) const;
 
  private:
