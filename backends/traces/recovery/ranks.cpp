@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <ranges>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -176,21 +178,22 @@ void Mapper::requireOneFileAtATime() const {
 }
 
 /// Puts ranks whose number is not known in the order of their first stages, ties as they are, where all have one: the rank of stage 0 comes
-/// first. Returns whether it did.
+/// first. Where two have the same stages (bidirectional pipelines, replicas), stages say nothing of their order. Returns whether it did.
 bool Mapper::orderByStages(std::vector<RankKey>& ranks) const {
-  std::map<RankKey, Stage> first;
+  std::map<RankKey, std::set<Stage>> stages;
   for (std::size_t f = 0; f < files_.size(); ++f) {
     for (const Span& span : files_[f].spans) {
       const std::optional<RankKey>& key = keys_[f][trackOf(span).index()];
-      if (!key || !isCompute(span.kind) || span.stage.value < 0) continue;
-      const auto [at, isNew] = first.try_emplace(*key, span.stage);
-      at->second = std::min(at->second, span.stage);
+      if (key && isCompute(span.kind) && span.stage.value >= 0) stages[*key].insert(span.stage);
     }
   }
   const auto isGuessed = [](const RankKey& key) { return key.first == kGuessed; };
   const auto guessed = std::ranges::find_if(ranks, isGuessed);
-  if (!std::ranges::all_of(guessed, ranks.end(), [&](const RankKey& key) { return first.contains(key); })) return false;
-  std::stable_sort(guessed, ranks.end(), [&](const RankKey& a, const RankKey& b) { return first.at(a) < first.at(b); });
+  std::set<std::set<Stage>> seen;
+  for (const RankKey& key : std::ranges::subrange(guessed, ranks.end())) {
+    if (!stages.contains(key) || !seen.insert(stages.at(key)).second) return false;
+  }
+  std::stable_sort(guessed, ranks.end(), [&](const RankKey& a, const RankKey& b) { return *stages.at(a).begin() < *stages.at(b).begin(); });
   return true;
 }
 

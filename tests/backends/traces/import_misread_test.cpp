@@ -33,13 +33,14 @@ Json event(const std::string& name, int rank, double start, double duration) {
 
 double microseconds(Ns time) { return static_cast<double>(time.value) / 1000; }
 
-/// When each action of a step runs, where every F takes 4 ms, every B 8 ms or so long, and messages no time.
+/// When each action of a step runs, where every F takes 4 ms, every B 8 ms or so long, its parts half of it, and messages no time.
 Trace stepOf(const Schedule& schedule, Ns backward = kBackward) {
   CostTable costs;
   for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
     StageCost cost;
     cost.forward = kForward;
     cost.backward = backward;
+    cost.backwardInput = cost.backwardWeight = backward / 2;
     costs.stages.push_back(cost);
   }
   for (std::size_t s = 0; s + 1 < schedule.placement.stages(); ++s) {
@@ -422,6 +423,23 @@ TEST(Misread, RanksThatNothingNamesAreInTheOrderOfTheirStages) {
     EXPECT_EQ(job.schedule.placement, schedule.placement);
     EXPECT_THAT(result.notes, Contains(HasSubstr("in the order of their first stages")));
   }
+}
+
+/// The ranks r and R − 1 − r of a bidirectional pipeline have the same two stages.
+TEST(Misread, RanksWithTheSameStagesAreInTheOrderOfTheirNames) {
+  const Schedule schedule = generate("dualpipe", {4, 4, 8});
+  std::vector<Json> events(4, Json::array());
+  for (const Span& span : stepOf(schedule).spans) {
+    if (isCompute(span.kind))
+      events[span.rank.index()].push_back(event(labelOf(span), 7, microseconds(span.start), microseconds(span.end - span.start)));
+  }
+  const test::Folder folder;
+  for (std::size_t r = 0; r < 4; ++r)
+    (void)folder.with("host" + std::string(1, "abcd"[r]) + ".pt.trace.json", Json{{"traceEvents", events[r]}}.dump());
+  const ImportedTrace result = importTrace({folder.file("")}).value();
+  const Job job = jobOf(measuredOf(result));
+  EXPECT_EQ(job.schedule.placement, schedule.placement);
+  EXPECT_THAT(result.notes, Contains(HasSubstr("in the order of their names")));
 }
 
 /// Of files merged into one, as people do: processes are texts with their rank, and `distributedInfo` is one file's.
