@@ -50,18 +50,22 @@ bool followEachOther(const MeasuredStep& one, const MeasuredStep& next) {
 std::vector<Ns> timesBefore(const MeasuredJob& measured) {
   std::vector<Ns> before;
   const bool isTraining = std::ranges::any_of(measured.steps, hasBackwards);
-  Extent last;
-  const MeasuredStep* lastStep = nullptr;
+  Extent last;  // of the training step before
+  const MeasuredStep* stepBefore = nullptr;
+  bool isUnbroken = false;  // since the last training step no other was between those of the recording
   for (const MeasuredStep& step : measured.steps) {
+    isUnbroken = isUnbroken && followEachOther(*stepBefore, step);
+    stepBefore = &step;
     if (isTraining && !hasBackwards(step)) {
       before.push_back(kUnknownTime);
       continue;
     }
     const Extent extent = extentOf(step);
-    const bool isKnown = last.isKnown() && extent.isKnown() && followEachOther(*lastStep, step);
-    before.push_back(isKnown ? std::max<Ns>(0, extent.start - last.end) : kUnknownTime);
+    const bool isKnown = isUnbroken && last.isKnown() && extent.isKnown();
+    const Ns time = isKnown ? std::max<Ns>(0, extent.start - last.end) : kUnknownTime;
+    before.push_back(time <= Ns(kMostSum) ? time : kUnknownTime);
     last = extent;
-    lastStep = &step;
+    isUnbroken = true;
   }
   return before;
 }

@@ -11,8 +11,8 @@
 namespace pw {
 
 /// Of each measured step, how long before its first action or operation the last of the step before ended, at least 0. `kUnknownTime` of
-/// the first, of steps that are not on one clock, and where the numbers in their names say that others were between them. Where others
-/// train, steps without backwards evaluate: they are between steps, and of their own it is not known.
+/// the first, of steps that are not on one clock, beyond `kMostSum`, and where the numbers in names say that steps between them are not in
+/// the recording. Where others train, steps without backwards evaluate: they are between steps, and of their own it is not known.
 [[nodiscard]] std::vector<Ns> timesBefore(const MeasuredJob& measured);
 
 /// What ranks do between steps is in none of them: they load data, evaluate, or write checkpoints.

@@ -110,6 +110,27 @@ TEST(BetweenSteps, HoldEvaluations) {
   EXPECT_EQ(withSteps(job, 2, 2).steps.size(), 1U) << "a pass has its step's number";
 }
 
+/// Without a profiler's marks an evaluation is numbered as a step, 2 of 3.
+TEST(BetweenSteps, HoldEvaluationsThatAreNumberedAsSteps) {
+  MeasuredJob measured = stepsApart({0, 30, 50, 40});
+  std::erase_if(measured.steps[1].trace.spans, [](const Span& span) { return span.kind != SpanKind::Forward; });
+  const Ns training = *measured.steps[1].begin - 30;  // the end of step 1
+  const Ns evaluated = *measured.steps[2].begin - training;
+  EXPECT_EQ(beforeOf(jobOf(measured)), (std::vector<Ns>{kUnknownTime, evaluated, 40}));
+  measured.steps[1].name = "step 7";  // the profiler slept before it
+  EXPECT_EQ(beforeOf(jobOf(measured)), (std::vector<Ns>{kUnknownTime, kUnknownTime, 40}));
+}
+
+/// A job's file holds times of at most 4e18 ns.
+TEST(BetweenSteps, BeyondWhatAJobHoldsAreUnknown) {
+  MeasuredJob measured = stepsApart({0, 30});
+  measured.steps[0].begin = Ns(-2'500'000'000'000'000'000);
+  measured.steps[1].begin = Ns(2'500'000'000'000'000'000);
+  const Job job = jobOf(measured);
+  EXPECT_EQ(beforeOf(job), (std::vector<Ns>{kUnknownTime, kUnknownTime}));
+  EXPECT_EQ(parseJob(toJson(job), "job.json"), job);
+}
+
 TEST(BetweenSteps, OverlappingOnesHaveNothingBetween) {
   MeasuredJob measured = stepsApart({0, 0});
   measured.steps[1].begin = *measured.steps[1].begin - 7;
