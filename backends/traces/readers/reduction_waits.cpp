@@ -84,12 +84,19 @@ void ReductionWaits::cutGathers(FileEvents& file) {
 }
 
 void ReductionWaits::leaveEmptyReductions(FileEvents& file) const {
+  std::map<std::int64_t, std::vector<Ns>> earliest;  // by process: the first start of each collective and those that end after it
+  for (const auto& [process, of] : collectives_) {
+    std::vector<Ns>& starts = earliest[process];
+    std::ranges::transform(of, std::back_inserter(starts), &Times::start);
+    for (std::size_t i = starts.size(); i-- > 1;) starts[i - 1] = std::min(starts[i - 1], starts[i]);
+  }
   std::erase_if(file.spans, [&](const Span& span) {
     const EventTrack& track = file.tracks[trackOf(span).index()];
     const auto collectives = collectives_.find(track.process);
     if (span.kind != SpanKind::ReduceGrad || track.own || track.device || collectives == collectives_.end()) return false;
     const auto next = std::ranges::upper_bound(collectives->second, span.start, {}, &Times::end);
-    return next == collectives->second.end() || next->start >= span.end;
+    return next == collectives->second.end() ||
+           earliest.at(track.process)[static_cast<std::size_t>(next - collectives->second.begin())] >= span.end;
   });
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/traces/readers/reduction_waits.h"
+#include "schedules/error.h"
 
 namespace pw {
 namespace {
@@ -87,6 +88,7 @@ TEST(DeviceTimes, OfProcessesInOneFileAreEachOfItsOwnDevice) {
       file.spans.push_back(spanOf(host, SpanKind::Backward, 20, 30));
       file.spans.push_back(spanOf(device, SpanKind::Forward, Ns(100 + 50 * rank), Ns(110 + 50 * rank)));
       times.addLaunch(process, first + 1, 5);
+      times.addLaunch(process, first + 1, 4);  // of the driver within the runtime's
       times.addLaunch(process, first + 2, 25);
       times.addKernel("gemm", file.tracks[device.index()].process, first + 1, 7, Ns(100 + 50 * rank), Ns(110 + 50 * rank));
       times.addKernel("gemm", file.tracks[device.index()].process, first + 2, 7, Ns(300 - 50 * rank), Ns(320 - 50 * rank));
@@ -102,6 +104,45 @@ TEST(DeviceTimes, OfProcessesInOneFileAreEachOfItsOwnDevice) {
       EXPECT_EQ(timed.end - timed.start, timed.kind == SpanKind::Forward ? 10 : 20);
     }
   }
+}
+
+TEST(DeviceTimes, AreNotOfKernelsWithoutACorrelation) {
+  FileEvents file = twoTracks();
+  file.spans = {span(kHost, SpanKind::Forward, 0, 0, 10)};
+  const std::vector<Span> before = file.spans;
+  DeviceTimes times;
+  times.addLaunch(10, -1, 5);
+  times.addKernel("gemm", 0, -1, 7, 100, 140);
+  times.apply(file);
+  EXPECT_EQ(file.spans, before);
+}
+
+/// A hundred replicas do the same; only their launches tell whose a device is.
+TEST(DeviceTimes, OfManyProcessesThatDoTheSameAreOfThoseThatLaunched) {
+  constexpr int kProcesses = 100;
+  FileEvents file;
+  DeviceTimes times;
+  for (int p = 0; p < kProcesses; ++p) {
+    file.tracks.push_back({.process = 1000 + p, .thread = 1});
+    file.tracks.push_back({.process = kProcesses - 1 - p, .thread = 7, .device = true});
+    for (const int t : {2 * p, 2 * p + 1}) file.spans.push_back(span(Track(t), SpanKind::Forward, 0, 0, 10));
+    times.addLaunch(1000 + p, p, 5);
+    times.addKernel("gemm", kProcesses - 1 - p, p, 7, Ns(100 + p), Ns(200 + p));
+  }
+  times.apply(file);
+  ASSERT_EQ(file.spans.size(), static_cast<std::size_t>(kProcesses));
+  for (const Span& timed : file.spans) EXPECT_EQ(timed.start, 100 + file.tracks[trackOf(timed).index()].process - 1000);
+}
+
+TEST(DeviceTimes, RefuseMoreProcessesThanAPipelineHasRanks) {
+  FileEvents file;
+  for (int p = 0; p <= kMaxRanks; ++p) {
+    file.tracks.push_back({.process = p, .thread = 1});
+    file.spans.push_back(span(Track(p), SpanKind::Forward, 0, 0, 10));
+  }
+  DeviceTimes times;
+  times.addKernel("gemm", 9999, 1, 7, 5, 6);
+  EXPECT_THROW(times.apply(file), UsageError);
 }
 
 TEST(DeviceTimes, KeepBackwardsThatTheDevicesCopiesLack) {
@@ -158,6 +199,18 @@ TEST(ReductionWaits, LeaveABackwardThatComputesWhileACollectiveEnds) {
   waits.cut(file);
   ASSERT_EQ(file.spans.size(), 1U);
   EXPECT_EQ(file.spans[0].end, 1000);
+}
+
+/// Of two collectives that overlap, the one that ends first begins after the label; the other is within it.
+TEST(ReductionWaits, LeaveALabelInWhichAnyCollectiveIs) {
+  FileEvents file = twoTracks();
+  file.spans = {span(kHost, SpanKind::ReduceGrad, 0, 350, 360), span(kHost, SpanKind::ReduceGrad, 0, 600, 610)};
+  ReductionWaits waits;
+  waits.addCollective(10, 355, 505);
+  waits.addCollective(10, 400, 410);
+  waits.cut(file);
+  ASSERT_EQ(file.spans.size(), 1U) << "in the other is none";
+  EXPECT_EQ(file.spans[0].start, 350);
 }
 
 TEST(ReductionWaits, AreForCollectivesOfGloo) {
