@@ -39,7 +39,7 @@ Subject subjectWith(const Job& job, Schedule schedule, const SubjectOptions& o) 
   subject.notes = job.notes;
   subject.halvedBackwards = splitsBackwards(subject.schedule) && !splitsBackwards(job.schedule);
   if (subject.halvedBackwards)
-    subject.notes.push_back(fmt::format("{} did whole backwards; their parts are taken to be halves, which a run with {} would show",
+    subject.notes.push_back(fmt::format("{} did whole backwards; the times of their parts are estimated, which a run with {} would show",
                                         job.name, subject.schedule.name.empty() ? "such a schedule" : subject.schedule.name));
   subject.costSource = jobTimesText(job, !subject.actionTimes.empty());
   if (stages != own) subject.costSource += fmt::format(", spread from {} evenly over {} stages", counted(own, "stage"), stages);

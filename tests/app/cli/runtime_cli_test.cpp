@@ -131,7 +131,7 @@ TEST(Runtime, TorchsPartsOfBackwardsAreMoreThanHalves) {
   torch.insert(torch.end(), {"--runtime", "torch"});
   EXPECT_EQ(runtimeAnswer(words)["makespan_ns"], 2 * 1000 + 2 * 1000 + 1000);
   EXPECT_EQ(runtimeAnswer(torch)["makespan_ns"], 2 * 1000 + 1140 + 2000);
-  EXPECT_THAT(call(words).out, HasSubstr("did whole backwards; their parts are taken to be halves, which a run with zb-h1 would show"));
+  EXPECT_THAT(call(words).out, HasSubstr("did whole backwards; the times of their parts are estimated, which a run with zb-h1 would show"));
 }
 
 // Of two steps, one thrice as long as the other, little can be said; but no step takes less than nothing.
