@@ -124,7 +124,6 @@ class RecorderReader {
   void readMessage(std::string_view ends, std::string_view arrow, RecordedOp& op);
   void endBatch(const dom::object& entry, OpState state);
   [[nodiscard]] JobRank inGroup(std::size_t group, std::int64_t local) const;
-  [[nodiscard]] bool countsMessages() const;
   [[nodiscard]] JobRank rank() const;
 
   const dom::object& root_;
@@ -268,25 +267,6 @@ void RecorderReader::readEntry(const dom::object& entry) {
   dump_.ops.push_back(std::move(op));
 }
 
-/// Whether numbers of collectives skip just where messages were started together between them.
-bool RecorderReader::countsMessages() const {
-  struct Last {
-    std::int64_t sequence = -1, batches = 0;
-    std::size_t batch = 0;
-  };
-  std::map<std::size_t, Last> groups;
-  bool skips = false;
-  for (const RecordedOp& op : dump_.ops) {
-    Last& last = groups[op.group];
-    if (hang::isMessage(op.kind) && op.batch > 0 && op.batch != last.batch) ++last.batches, last.batch = op.batch;
-    if (op.kind != OpKind::Collective || op.sequence < 0 || op.sequence == last.sequence) continue;
-    if (last.sequence >= 0 && op.sequence != last.sequence + 1 + last.batches) return false;
-    skips = skips || (last.sequence >= 0 && last.batches > 0);
-    last = {op.sequence, 0, last.batch};
-  }
-  return skips;
-}
-
 JobRank RecorderReader::rank() const {
   if (const std::optional<std::int64_t> said = numberIn(root_, "rank")) {
     const JobRank rank = source_.rank(*said, "its rank");
@@ -318,12 +298,6 @@ void RecorderReader::read() {
   dump_.rank = rank();
   dump_.file = source_.file;
   dump_.complete = !first || (*first == 0 && last && *last == count - 1);
-  if (!dump_.complete && countsMessages())
-    source_.dumps.notes.push_back(
-        fmt::format("{}: its torch (2.4) counts batches of messages among its collectives, and it lost its beginning: collectives of "
-                    "different ranks may "
-                    "be paired wrongly; raise TORCH_NCCL_TRACE_BUFFER_SIZE, or use torch 2.5 or newer",
-                    source_.file));
   if (unnamed_ > 0)
     source_.dumps.notes.push_back(
         fmt::format("{}: {} messages do not name their peer and are left out; use torch 2.3 or newer", source_.file, unnamed_));
@@ -337,6 +311,24 @@ bool isFlightRecorder(const dom::element& root) {
   dom::element any;
   if (root.get(object) != simdjson::SUCCESS || object["pg_config"].get(any) != simdjson::SUCCESS) return false;
   return object["version"].get(any) == simdjson::SUCCESS || object["entries"].get(any) == simdjson::SUCCESS;
+}
+
+bool countsMessages(const hang::RankDump& dump) {
+  struct Last {
+    std::int64_t sequence = -1, batches = 0;
+    std::size_t batch = 0;
+  };
+  std::map<std::size_t, Last> groups;
+  bool skips = false;
+  for (const RecordedOp& op : dump.ops) {
+    Last& last = groups[op.group];
+    if (hang::isMessage(op.kind) && op.batch > 0 && op.batch != last.batch) ++last.batches, last.batch = op.batch;
+    if (op.kind != OpKind::Collective || op.sequence < 0 || op.sequence == last.sequence) continue;
+    if (last.sequence >= 0 && op.sequence != last.sequence + 1 + last.batches) return false;
+    skips = skips || (last.sequence >= 0 && last.batches > 0);
+    last = {op.sequence, 0, last.batch};
+  }
+  return skips;
 }
 
 void readFlightRecorder(const dom::element& root, const Source& source) {

@@ -45,6 +45,8 @@ struct Source {
 /// torch's Flight Recorder as JSON: `torch._C._distributed_c10d._dump_fr_trace_json()`, or the pickled dump written as JSON.
 [[nodiscard]] bool isFlightRecorder(const simdjson::dom::element& root);
 void readFlightRecorder(const simdjson::dom::element& root, const Source& source);
+/// Whether numbers of collectives skip just where messages were started together between them, as torch 2.4 counts.
+[[nodiscard]] bool countsMessages(const hang::RankDump& dump);
 
 /// `ncclras -f json`.
 [[nodiscard]] bool isRas(const simdjson::dom::element& root);

@@ -188,6 +188,14 @@ void leaveOutEarlierJobs(std::vector<Path>& files, simdjson::dom::parser& parser
 void finish(hang::Dumps& dumps) {
   std::ranges::sort(dumps.dumps, {}, &hang::RankDump::rank);
   std::ranges::sort(dumps.gone, {}, &hang::RankReport::rank);
+  const auto torn = std::ranges::find(dumps.dumps, false, &hang::RankDump::complete);  // then numbers of all ranks are compared
+  if (torn == dumps.dumps.end()) return;
+  const auto counts = std::ranges::find_if(dumps.dumps, pw::dumps::countsMessages);
+  if (counts == dumps.dumps.end()) return;
+  dumps.notes.push_back(
+      fmt::format("{}: its torch (2.4) counts batches of messages among its collectives, and {} lost its beginning: collectives of "
+                  "different ranks may be paired wrongly; raise TORCH_NCCL_TRACE_BUFFER_SIZE, or use torch 2.5 or newer",
+                  counts->file, torn == counts ? "it" : torn->file));
 }
 
 }  // namespace
