@@ -118,9 +118,13 @@ def test_blocking_sends_are_slower():
 
 @pytest.mark.parametrize("what", ["1f1b", pw.schedule("1f1b", ranks=8, microbatches=256)])
 def test_ctrl_c_ends_the_draws(what):
-    threading.Timer(0.5, _thread.interrupt_main).start()
+    timer = threading.Timer(0.5, _thread.interrupt_main)
     with pytest.raises(KeyboardInterrupt):  # else it draws for minutes
-        pw.simulate(what, jitter=0.2, draws=1_000_000, **({"ranks": 8, "microbatches": 256} if isinstance(what, str) else {}))
+        try:
+            timer.start()
+            pw.simulate(what, jitter=0.2, draws=1_000_000, **({"ranks": 8, "microbatches": 256} if isinstance(what, str) else {}))
+        finally:
+            timer.cancel()
 
 
 def test_jitter_is_seeded():
