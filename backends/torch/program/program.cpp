@@ -251,11 +251,24 @@ void callOperator(const ProgramStep& step, Stack& stack) {
   step.op->callBoxed(stack);
 }
 
+/// Makes an argument, or a member of the list that it is, a copy of its own. A number is one.
+void copyInto(c10::IValue& argument, std::size_t member) {
+  if (argument.isTensor()) {
+    argument = argument.toTensor().clone();
+  } else if (argument.isTensorList()) {
+    auto list = argument.toTensorList();
+    list.set(member, list.get(member).clone());
+  } else if (argument.isOptionalTensorList()) {
+    auto list = argument.toOptionalTensorList();
+    list.set(member, list.get(member)->clone());
+  }
+}
+
 void runOperator(const ProgramStep& step, const RunContext& context) {
   Stack stack = step.constants;
   fillSlots(step.slots, stack, context.frame, context.numbers);
   if (c10::GradMode::is_enabled()) {
-    for (const std::size_t i : step.changingStates) stack[i] = stack[i].toTensor().clone();
+    for (const StateRead& read : step.changingStates) copyInto(stack[read.position], read.member);
   }
   if (context.again) {
     if (step.writesBuffer) {

@@ -250,8 +250,9 @@ class Preparation {
       const c10::AliasInfo* alias = arguments[slot.position].alias_info();
       const bool isWritten =
           (alias != nullptr && alias->isWrite()) || std::ranges::find(step.statistics, slot.position) != step.statistics.end();
-      const bool shows = slot.kind == Slot::Kind::Tensor && slot.values.front() && showsChangedState_[slot.values.front()->index()];
-      if (shows && !isWritten) step.changingStates.push_back(slot.position);
+      for (std::size_t i = 0; i < slot.values.size() && !isWritten; ++i) {
+        if (slot.values[i] && showsChangedState_[slot.values[i]->index()]) step.changingStates.push_back({slot.position, i});
+      }
     }
   }
 

@@ -23,6 +23,11 @@ enum class Mode : std::uint8_t { Operator, Arithmetic, SetGradEnabled, Autocast,
 /// Whether Pipewright can run nodes with sub-graphs of this target: `torch.ops.higher_order.cond`.
 [[nodiscard]] bool isHigherOrder(const std::string& target);
 
+/// Where the arguments of an operator hold a state: a position, and of a list there which of its tensors.
+struct StateRead {
+  std::size_t position = 0, member = 0;
+};
+
 struct ProgramStep;
 
 /// A sub-graph as a separate program; it uses its own value ids.
@@ -44,9 +49,9 @@ struct ProgramStep {
   /// skipped.
   std::vector<std::size_t> statistics;
   bool writesBuffer = false;
-  /// Positions of states that the forward changes and this step reads: in training it gets copies, since its backward may come after the
-  /// next microbatch has changed them.
-  std::vector<std::size_t> changingStates;
+  /// States that the forward changes and this step reads: in training it gets copies, since its backward may come after the next
+  /// microbatch has changed them.
+  std::vector<StateRead> changingStates;
   Stack constants;
   std::vector<Slot> slots;
   std::vector<ValueId> drop;         ///< values not needed after this step
