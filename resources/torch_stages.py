@@ -68,9 +68,12 @@ def copy_changing_buffers(module):
         if node.op == "get_attr" and not getattr(operator.attrgetter(node.target)(module), "requires_grad", True):
             shown[node] = node.target
         for argument in aliased_arguments(node):
-            if argument in shown and node.target._schema.returns and node.target._schema.returns[0].alias_info is not None:
+            if argument not in shown:
+                continue
+            schema = getattr(node.target, "_schema", None)  # operator.getitem has none: it shows what its list does
+            if schema is None or schema.returns and schema.returns[0].alias_info is not None:
                 shown[node] = shown[argument]
-            if argument in shown and node.target._schema.is_mutable:
+            if schema is not None and schema.is_mutable:
                 changed.add(shown[argument])
     for node in [node for node in shown if shown[node] in changed]:
         for user in [user for user in node.users if user.op != "output" and node not in aliased_arguments(user)]:
@@ -81,7 +84,9 @@ def copy_changing_buffers(module):
 
 
 def aliased_arguments(node):
-    """What an operator writes into or returns views of."""
+    """What an operator writes into or returns views of, and the list that `operator.getitem` takes apart."""
+    if node.target is operator.getitem:
+        return [node.args[0]]
     if not isinstance(node.target, torch._ops.OpOverload):
         return []
     given = zip(node.target._schema.arguments, node.args)

@@ -365,7 +365,8 @@ TEST(Export, RunsWithTorchWhatTheCutMakesHard) {
        {Case{"shared", "norms.2", "1f1b"}, Case{"shared", "", "zbv"}, Case{"late", "", "zbv"}, Case{"aux", "b", "1f1b"},
         Case{"aux", "b", "zb-h1"}, Case{"decoder", "b", "1f1b"}, Case{"strided", "b", "1f1b"}, Case{"strided", "b", "zb-h1"},
         Case{"masked", "b", "zb-h1"}, Case{"table", "b", "1f1b"}, Case{"table", "", "zbv"}, Case{"recurrent", "b", "zb-h1"},
-        Case{"rotary", "c", "1f1b"}, Case{"marked", "c", "1f1b"}, Case{"named", "b", "1f1b"}, Case{"early", "b,c,d", "zbv"}}) {
+        Case{"rotary", "c", "1f1b"}, Case{"marked", "c", "1f1b"}, Case{"named", "b", "1f1b"}, Case{"apart", "b", "1f1b"},
+        Case{"early", "b,c,d", "zbv"}}) {
     const std::string name = model + ", " + schedule, data = folder.file(model + ".pt");
     std::vector<std::string> words{"plan",           folder.file(model + ".pt2"),
                                    "--ranks",        "2",

@@ -6,6 +6,7 @@ shared: one module called in every layer, as ALBERT's.  late: an input that only
 aux: an output beside the loss that crosses the cut.  decoder: attention to another sequence, whose views the cut makes impossible.
 named: inputs in a tuple and one called as a function of Python; a buffer called as an operator, which a no_grad region changes
 with a parameter and which is a factor.
+apart: a buffer that the forward changes and takes apart, and one that it changes and gives in a list.
 early: a value of parameters alone crosses the cut between two stages in the middle.
 recurrent: an operator that uses its weights once for each step of a sequence.
 strided: a view that is not contiguous crosses the cut.  marked: torch's own marks, where the plan does not cut.
@@ -64,6 +65,20 @@ class Named(Late):
             torch.div(self.a.weight @ self.a.weight.t(), 2, out=self.mean)
         first = torch.tanh(self.a(pair[0] - pair[1])) @ self.mean
         return self.c(torch.tanh(self.b(first)) + first.mean(-1, keepdim=True)) * input
+
+
+class Apart(Late):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.linspace(0.5, 1.5, 2 * WIDTH).reshape(2, WIDTH))
+        self.register_buffer("turn", torch.eye(WIDTH))
+
+    def forward(self, x):
+        self.state.mul_(0.9)
+        self.turn.mul_(0.9)
+        scale, shift = self.state.unbind(0)
+        first = torch.einsum("bi,ij->bj", torch.tanh(self.a(x)) * scale + shift, self.turn)
+        return self.c(torch.tanh(self.b(first)))
 
 
 class Early(nn.Module):
@@ -155,6 +170,7 @@ def main():
         "late": (Late(), {"x": x, "w": torch.randn(rows, 1)}, target),
         "aux": (Aux(), {"x": x}, target),
         "named": (Named(), {"pair": (x, torch.randn(rows, 6)), "input": torch.randn(rows, 1)}, target),
+        "apart": (Apart(), {"x": x}, target),
         "early": (Early(), {"x": x}, target),
         "decoder": (Decoder(), {"x": torch.randn(rows, 7, 6), "y": torch.randn(rows, 5, 4)}, torch.randn(rows, 5, 3)),
         "masked": (Masked(), {"x": x, "keep": torch.randint(0, 2, (rows,))}, target),
