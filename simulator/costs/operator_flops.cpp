@@ -286,7 +286,8 @@ double backwardTimes(const Node& node, const std::vector<bool>& gradient) {
   const bool hasSubgraph =
       std::ranges::any_of(node.inputs, [](const NamedArgument& a) { return std::holds_alternative<GraphArg>(a.value); });
   if (work == Work::Attention || hasSubgraph) return 2;
-  return work == Work::Recurrent ? std::min(2.0, factors) : factors;
+  const bool isSequence = work == Work::Recurrent || work == Work::Einsum || work == Work::Chain;  // of products of two
+  return isSequence ? std::min(2.0, factors) : factors;
 }
 
 }  // namespace

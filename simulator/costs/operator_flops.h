@@ -16,8 +16,9 @@ namespace pw {
 [[nodiscard]] std::vector<ValueId> trainedFactors(const Node& node, const std::vector<bool>& gradient);
 
 /// FLOPs of the backwards of all nodes whose forwards take so many (`forward`, by node). Of a product and a Fourier transform as many as of
-/// its forward for each of `trainedFactors`, at most two of a recurrent layer; of attention and sub-graphs twice as many where anything in
-/// them needs a gradient. What kernels compute again (scores of fused attention) does not count.
+/// its forward for each of `trainedFactors`, at most two of what is a sequence of products (recurrent layers, einsum, multi_dot); of
+/// attention and sub-graphs twice as many where anything in them needs a gradient. What kernels compute again (scores of fused attention)
+/// does not count.
 [[nodiscard]] double backwardFlops(const ModelGraph& graph, const std::vector<bool>& gradient, const std::vector<double>& forward);
 
 }  // namespace pw

@@ -35,6 +35,18 @@ class Lora(torch.nn.Module):
         return self.frozen(x) + self.up(self.down(x))
 
 
+class Sequence(torch.nn.Module):
+    """(x W) B C, as one operator of three factors."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter = torch.nn.Linear(64, 64)
+        self.b, self.c = torch.nn.Parameter(torch.randn(64, 64)), torch.nn.Parameter(torch.randn(64, 64))
+
+    def forward(self, x):
+        return torch.einsum("ij,jk,kl->il", self.enter(x), self.b, self.c)
+
+
 def frozen(module):
     return module.requires_grad_(False)
 
@@ -53,8 +65,9 @@ def bias_only(module):
         (torch.nn.Sequential(torch.nn.Linear(64, 64), bias_only(torch.nn.Linear(64, 64))), (8, 64)),
         (torch.nn.Sequential(frozen(torch.nn.Linear(64, 64)), torch.nn.Linear(64, 64)), (8, 64)),
         (torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), frozen(torch.nn.Conv2d(8, 8, 3)), torch.nn.Conv2d(8, 4, 3)), (4, 3, 12, 12)),
+        (Sequence(), (8, 64)),
     ],
-    ids=["mlp", "lora", "frozen", "bias", "frozen first", "convolutions"],
+    ids=["mlp", "lora", "frozen", "bias", "frozen first", "convolutions", "einsum"],
 )
 def test_a_backward_takes_what_its_flops_take(model, shape, flops_alone, tmp_path):
     x = torch.randn(*shape)
