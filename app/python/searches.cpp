@@ -227,6 +227,8 @@ void bindSearches(py::module_& m) {
           "plan", [](const SearchedModel& s, const Candidate& c) { return planOf(s, c); }, Released())
       .def("json", &searchJson, Released());
   m.def("search", &searched, Released());
+  m.def(
+      "require_parts", [](const SearchOptions& o) { inWordsOfSearch([&] { requireSearchInParts(o); }); }, Released());
   m.def("merge", &merged, Released());
 }
 

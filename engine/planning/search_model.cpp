@@ -200,6 +200,12 @@ SearchedModel prepared(SearchOptions options) {
   return result;
 }
 
+SearchedModel preparedForParts(SearchOptions options) {
+  SearchedModel result = prepared(std::move(options));
+  if (measuresHere(result.options, result.graph)) throw UsageError("searches in parts need the same costs; give --profile or --cluster");
+  return result;
+}
+
 /// Of what was found: the best candidate's microbatches on one rank.
 void weighOneRank(SearchedModel& result) {
   if (result.found.candidates.empty() || result.found.candidates.front().stages < 2) return;
@@ -240,9 +246,10 @@ SearchedModel searchModel(SearchOptions options, const SearchProgress& progress,
   return result;
 }
 
+void requireSearchInParts(SearchOptions options) { static_cast<void>(preparedForParts(std::move(options))); }
+
 SearchedModel mergeSearches(SearchOptions options, std::vector<Found> parts) {
-  SearchedModel result = prepared(std::move(options));
-  if (measuresHere(result.options, result.graph)) throw UsageError("searches in parts need the same costs; give --profile or --cluster");
+  SearchedModel result = preparedForParts(std::move(options));
   Found& found = result.found;
   for (Found& part : parts) {
     found.candidates.insert(found.candidates.end(), part.candidates.begin(), part.candidates.end());

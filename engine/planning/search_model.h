@@ -61,6 +61,9 @@ using Measuring = std::function<void(bool begins)>;
 [[nodiscard]] SearchedModel searchModel(SearchOptions options, const SearchProgress& progress, const Tell& tell,
                                         const Measuring& measuring = {});
 
+/// Throws what `mergeSearches` refuses of these options, before their parts are searched.
+void requireSearchInParts(SearchOptions options);
+
 /// The result of searches that each covered a part of these options' schedules, on this machine or others: ranked as one search does.
 /// Its costs are not measured: the options have a cluster or profiles. Throws as `searchModel`.
 [[nodiscard]] SearchedModel mergeSearches(SearchOptions options, std::vector<Found> parts);

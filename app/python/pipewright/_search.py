@@ -198,6 +198,7 @@ def _spread(
     options: native.SearchOptions, call: dict[str, Any], executor: concurrent.futures.Executor, progress: Progress | None
 ) -> native.Searched:
     """One part of the search per schedule on the executor; merged. An interrupt or `progress` leaves out what has not begun."""
+    native.require_parts(options)  # what the merge would refuse
     names = options.schedules or [*(family.name for family in native.schedules()), "auto"]
     arguments = {name: value for name, value in call.items() if name not in ("executor", "progress", "schedules", "threads")}
     futures = [executor.submit(search_part, {**arguments, "schedules": [name], "threads": 1}) for name in names]

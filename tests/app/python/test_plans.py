@@ -280,6 +280,20 @@ def test_an_executor_skips_what_is_impossible(gpt):
             pw.search(gpt, ranks=2, executor=executor)
 
 
+def test_what_the_merge_would_refuse_is_refused_before_parts_are_searched(gpt):
+    begun = []
+
+    class Counting(concurrent.futures.ThreadPoolExecutor):
+        def submit(self, function, *arguments):
+            begun.append(function)
+            return super().submit(function, *arguments)
+
+    with Counting(1) as executor:
+        with pytest.raises(pw.UsageError, match="zero1 spreads"):
+            pw.search(gpt, ranks=2, microbatches=[2], schedules=["1f1b"], zero1=True, executor=executor, **HERE)
+    assert not begun
+
+
 def test_a_file_that_a_worker_lacks_is_an_error(gpt, root, tmp_path):
     cluster = tmp_path / "cluster.json"
     cluster.write_bytes((root / "resources/clusters/cpu-workstation.json").read_bytes())
