@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "simulator/model/node_arguments.h"
 #include "simulator/model/symbolic.h"
 #include "simulator/operators/operators.h"
 
@@ -13,13 +14,6 @@ namespace pw {
 namespace {
 
 constexpr std::string_view kAten = "torch.ops.aten.";
-
-/// A node under no_grad: `wrap_with_set_grad_enabled(False, …)`.
-bool runsWithoutGradient(const Node& node) {
-  if (node.target != "torch.ops.higher_order.wrap_with_set_grad_enabled" || node.inputs.empty()) return false;
-  const auto* enabled = std::get_if<bool>(&node.inputs.front().value);
-  return enabled != nullptr && !*enabled;
-}
 
 /// Of a node under no_grad, which outputs are which of its inputs, changed in place: these keep their gradient, as PyTorch's `with
 /// no_grad(): w.clamp_(…)` leaves `w` the leaf that it is. All other outputs have none.

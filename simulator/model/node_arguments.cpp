@@ -28,6 +28,12 @@ std::optional<std::int64_t> integerOf(const Node& node, std::string_view name) {
 
 bool flagOf(const Node& node, std::string_view name, bool fallback) { return typedArgument<bool>(node, name).value_or(fallback); }
 
+bool runsWithoutGradient(const Node& node) {
+  if (node.target != "torch.ops.higher_order.wrap_with_set_grad_enabled" || node.inputs.empty()) return false;
+  const auto* enabled = std::get_if<bool>(&node.inputs.front().value);
+  return enabled != nullptr && !*enabled;
+}
+
 std::vector<std::size_t> dimensionsOf(const Node& node, std::size_t rank, std::initializer_list<std::string_view> names) {
   std::vector<std::int64_t> raw;
   if (const Argument* argument = argumentOf(node, names); argument != nullptr) {

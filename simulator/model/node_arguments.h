@@ -23,6 +23,9 @@ namespace pw {
 /// Whether this argument is true, `fallback` where it is not given.
 [[nodiscard]] bool flagOf(const Node& node, std::string_view name, bool fallback);
 
+/// Whether it is a region under no_grad: `wrap_with_set_grad_enabled(False, …)`.
+[[nodiscard]] bool runsWithoutGradient(const Node& node);
+
 /// Dimensions that an argument names, counted from the front of a tensor of `rank`; empty where it names none.
 [[nodiscard]] std::vector<std::size_t> dimensionsOf(const Node& node, std::size_t rank,
                                                     std::initializer_list<std::string_view> names = {"dim", "dims"});

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/node_arguments.h"
 
 namespace pw {
 namespace {
@@ -53,12 +54,11 @@ class Changes {
     return first == found_.end() ? nullptr : first->state;
   }
 
-  /// Whether gradients go through an operator that keeps this parameter for its backward: an embedding keeps its indices only.
+  /// Whether gradients go through an operator that keeps this parameter for its backward, sub-graphs entered.
   [[nodiscard]] bool isKept(const StateTensor& parameter) const {
-    return graph_.value(parameter.value).tensor->requiresGrad && std::ranges::any_of(graph_.nodes, [&](const Node& node) {
-             if (isView(node) || isInPlace(node) || operatorName(node).starts_with("embedding")) return false;
-             return std::ranges::any_of(readsOf(node), [&](ValueId read) { return base(read) == parameter.value; });
-           });
+    if (!graph_.value(parameter.value).tensor->requiresGrad) return false;
+    std::vector<bool> gradient = needsGradient(graph_);
+    return std::ranges::any_of(graph_.nodes, [&](const Node& node) { return keeps(node, parameter.value, gradient); });
   }
 
   std::vector<bool> shown() {
@@ -91,6 +91,40 @@ class Changes {
       const std::size_t skipped = operands.size() - std::min(operands.size(), subgraph.inputs.size());  // a condition comes before them
       work(subgraph, std::vector<ValueId>(operands.begin() + static_cast<std::ptrdiff_t>(skipped), operands.end()));
     }
+  }
+
+  /// Whether a node keeps this parameter for its backward. Marks the values of its sub-graphs that need a gradient.
+  [[nodiscard]] bool keeps(const Node& node, ValueId parameter, std::vector<bool>& gradient) const {
+    if (std::ranges::none_of(node.outputs, [&](ValueId v) { return gradient[v.index()]; }) || runsWithoutGradient(node)) return false;
+    bool kept = false, enters = false;
+    forSubgraphs(node, [&](const Subgraph& subgraph, const std::vector<ValueId>& operands) {
+      enters = true;
+      for (std::size_t i = 0; i < operands.size() && i < subgraph.inputs.size(); ++i)
+        gradient[subgraph.inputs[i].index()] = gradient[operands[i].index()];
+      for (const Node& inside : subgraph.nodes) {
+        markGradients(inside, gradient);
+        kept = kept || keeps(inside, parameter, gradient);
+      }
+    });
+    if (enters || isView(node) || isInPlace(node) || looksUp(node, gradient)) return kept;
+    return std::ranges::any_of(readsOf(node), [&](ValueId read) { return base(read) == parameter; });
+  }
+
+  /// Of a node in a sub-graph, into which `needsGradient` does not look.
+  void markGradients(const Node& node, std::vector<bool>& gradient) const {
+    if (operatorName(node) == "detach" || runsWithoutGradient(node)) return;
+    if (std::ranges::none_of(readsOf(node), [&](ValueId v) { return gradient[v.index()]; })) return;
+    for (const ValueId v : node.outputs) {
+      const auto& tensor = graph_.value(v).tensor;
+      gradient[v.index()] = gradient[base(v).index()] = tensor && isDifferentiable(tensor->dtype);
+    }
+  }
+
+  /// An embedding, which keeps its indices only; a bag also its table, for the gradient of weights of its samples.
+  [[nodiscard]] static bool looksUp(const Node& node, const std::vector<bool>& gradient) {
+    const std::optional<ValueId> weights = valueOf(node, "per_sample_weights");
+    const std::string name = operatorName(node);
+    return name == "embedding" || ((name == "embedding_bag" || name == "_embedding_bag") && !(weights && gradient[weights->index()]));
   }
 
   void findBases(const Node& node) {

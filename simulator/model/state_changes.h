@@ -37,8 +37,9 @@ using WrittenArguments = std::function<std::vector<std::string>(const std::strin
 /// change its own copy by the samples that it sees. Null if there is none. Cost: nodes, and changes times parameters.
 [[nodiscard]] const StateTensor* parameterChangedByInputs(const ModelGraph& graph);
 
-/// The first trained parameter that an operator changes by what it computes of the inputs and that another one than an embedding reads, as
-/// of `nn.Embedding(max_norm=…)` tied to a head: the head's backward would find what later microbatches made of it. Null if there is none.
+/// The first trained parameter that an operator changes by what it computes of the inputs and that another one keeps for its backward, as
+/// of `nn.Embedding(max_norm=…)` tied to a head: the head's backward would find what later microbatches made of it. A lookup keeps its
+/// indices only. Null if there is none.
 [[nodiscard]] const StateTensor* parameterReadWhileChanged(const ModelGraph& graph);
 
 /// By value index: whether it shows memory of a buffer or an untrained parameter that the forward changes, as it is at that time: views

@@ -68,6 +68,39 @@ TEST(StateChanges, NameAnEmbeddingThatIsShortenedAndReadByAHead) {
   EXPECT_EQ(named(true, false), "");
 }
 
+// What autograd keeps of a table that renorm shortens, by how it is read; `inside`: in a region with or without gradients.
+TEST(StateChanges, OfATableMatterOnlyToWhatKeepsItForItsBackward) {
+  const NamedArgument maxNorm{"max_norm", 1.0}, normType{"norm_type", 2.0};
+  const auto isNamed = [&](const auto& read) {
+    GraphBuilder g;
+    const ValueId tokens = g.input("tokens", GraphBuilder::rows(DType::Int64)), table = g.parameter("table");
+    g.wrapped(false, "embedding_renorm_", {{"self", table}, {"indices", tokens}, maxNorm, normType}, {table, tokens}, "shortened");
+    const ValueId rows = g.call("embedding", {{"weight", table}, {"indices", tokens}}, "rows");
+    return parameterReadWhileChanged(g.done(read(g, tokens, table, rows))) != nullptr;
+  };
+  EXPECT_FALSE(isNamed([](GraphBuilder&, ValueId, ValueId, ValueId rows) { return rows; }));
+  EXPECT_FALSE(isNamed([](GraphBuilder& g, ValueId, ValueId table, ValueId rows) {  // for a log
+    g.output(g.call("norm", {{"self", g.call("detach", {{"self", table}}, "detached")}}, "size"));
+    return rows;
+  }));
+  for (const bool gradients : {true, false}) {  // a tied head in a region
+    EXPECT_EQ(isNamed([&](GraphBuilder& g, ValueId, ValueId table, ValueId rows) {
+                return g.wrapped(gradients, "linear", {{"input", rows}, {"weight", table}}, {rows, table}, "y");
+              }),
+              gradients);
+  }
+  for (const bool trained : {true, false}) {  // weights of the samples, whose gradient is made of the table's rows
+    EXPECT_EQ(isNamed([&](GraphBuilder& g, ValueId tokens, ValueId table, ValueId rows) {
+                const ValueId weights = g.parameter("weights", "", trained);
+                const ValueId bags =
+                    g.call("embedding_bag", {{"weight", table}, {"indices", tokens}, {"offsets", tokens}, {"per_sample_weights", weights}},
+                           "bags");
+                return g.call("add", {{"self", rows}, {"other", bags}}, "y");
+              }),
+              trained);
+  }
+}
+
 // counter += 1, x * counter and a view of it show what changes; a table that nothing writes into and a trained weight do not.
 TEST(StateChanges, ShowInTheBuffersTheirViewsAndWhatIsWrittenInPlace) {
   GraphBuilder g;
