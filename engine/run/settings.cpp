@@ -49,6 +49,27 @@ OptimizerSpec updateOf(const RunRequest& request, const OptimizerSpec& planned) 
   return update;
 }
 
+/// Whether a stage that holds this parameter runs a forward between another microbatch's forward and the end of its backward.
+bool interleavesForwards(const Plan& plan, const ModelGraph& graph, const StateTensor& parameter) {
+  const auto holds = [&](Stage stage) {
+    return std::ranges::any_of(plan.partition.stages[stage.index()].parameters, [&](std::size_t p) {
+      return graph.parameters[p].value == parameter.value || storageOf(graph.parameters[p]) == storageOf(parameter);
+    });
+  };
+  for (const std::vector<Action>& row : plan.schedule.rows) {
+    for (auto last = row.begin(); last != row.end(); ++last) {
+      if (!isCompute(last->kind) || !isBackward(last->kind) || !holds(last->stage)) continue;
+      const auto forward = [&](bool same) {
+        return [=](const Action& a) {
+          return a.kind == ActionKind::Forward && a.stage == last->stage && (a.microbatch == last->microbatch) == same;
+        };
+      };
+      if (std::find_if(std::find_if(row.begin(), last, forward(true)), last, forward(false)) != last) return true;
+    }
+  }
+  return false;
+}
+
 /// Whether anything of how parameters are updated is given.
 bool hasUpdate(const RunRequest& request) {
   return request.optimizer || request.momentum || request.zero1 || !request.betas.empty() || request.clipNorm > 0 ||
@@ -188,10 +209,11 @@ void refuseForModel(const RunSettings& o, const Plan& plan, const ModelGraph& gr
     const StateTensor* byReplicas = plan.replicas > 1 ? parameterChangedByInputs(graph) : nullptr;
     if (const auto no = obstacleToCopies(graph, plan.schedule.placement, firstChangedState(graph), byReplicas)) refuse(*no);
     const StateTensor* kept = plan.schedule.microbatches > 1 ? parameterReadWhileChanged(graph) : nullptr;
-    if (kept != nullptr)
+    if (kept != nullptr && interleavesForwards(plan, graph, *kept))
       throw UsageError(
           fmt::format("the forward of {} changes the parameter {}, as nn.Embedding(max_norm=...) does, and other operators use "
-                      "it too, whose backward would find what later microbatches made of it; plan with --microbatches 1, give "
+                      "it too, whose backward would find what later microbatches made of it; plan with --microbatches 1 or --ranks 1 "
+                      "--schedule 1f1b, give "
                       "the embedding a weight of its own, or limit norms after the optimizer's step",
                       plan.modelName, kept->name));
   }

@@ -67,7 +67,8 @@ struct RunSettings {
 /// Throws UsageError for options that contradict each other, the plan or this machine.
 void refuseWhatCannotRun(const RunSettings& settings, const Plan& plan);
 /// Throws UsageError where ZeRO would cut complex parameters into shares (one may end between real and imaginary part), and where a
-/// training would change the buffers of two copies of a stage (`obstacleToCopies`).
+/// training would change the buffers of two copies of a stage (`obstacleToCopies`), or a parameter that a later backward uses
+/// (`parameterReadWhileChanged`, unless each backward comes before the next forward).
 void refuseForModel(const RunSettings& settings, const Plan& plan, const ModelGraph& graph);
 /// Throws UsageError for an evaluation of a model that does in eval() what its trace cannot, as its export found.
 void refuseToEvaluate(const RunSettings& settings, const ExportRecord& exported);
