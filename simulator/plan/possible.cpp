@@ -12,6 +12,7 @@
 #include "simulator/model/batch.h"
 #include "simulator/partition/model_costs.h"
 #include "simulator/partition/stage_costs.h"
+#include "simulator/plan/excess.h"
 #include "simulator/plan/recompute_to_fit.h"
 #include "simulator/plan/replica_prices.h"
 #include "simulator/step/compiled_rows.h"
@@ -91,7 +92,8 @@ CostTable costsOfSlowest(const PlanRequest& request, ModelCosts& model, Compiled
 }
 
 /// How shared parameters are kept equal, with as little recomputed as the limits allow then: in the fastest way, in the fastest that fits
-/// with nothing recomputed, and with one update of each alone, which leaves the most room. Whichever fits, and has the shortest step.
+/// with nothing recomputed, and with one update of each alone, which leaves the most room. Whichever fits, or is nearest to it, and has the
+/// shortest step.
 void chooseRecomputed(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled, const PlanSetting& setting,
                       const std::vector<Bytes>& limits, Priced& priced) {
   std::vector<Priced> ways(2, priced);
@@ -114,10 +116,10 @@ void chooseRecomputed(const PlanRequest& request, ModelCosts& model, CompiledRow
     execute(program, times);
     return stepOf(compiled.rows(), costs, program, times);
   };
-  std::optional<std::pair<bool, Ns>> best;  // whether it does not fit, its step
+  std::optional<std::pair<Bytes, Ns>> best;  // by how much it does not fit, its step
   for (Priced& way : ways) {
     const bool fits = recomputeToFit(setting, way.partition, limits);
-    const std::pair found(!fits, ways.size() > 1 ? stepOfWay(way) : Ns(0));
+    const std::pair found(fits ? Bytes(0) : excessOf(peaksOf(setting, way.partition), limits), ways.size() > 1 ? stepOfWay(way) : Ns(0));
     if (best && found >= *best) continue;
     best = found;
     priced = std::move(way);

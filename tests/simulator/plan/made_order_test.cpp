@@ -255,6 +255,37 @@ TEST(MadeOrder, IsNoSlowerThanWithEitherWayOfSharing) {
   EXPECT_GT(recomputed, 3);
 }
 
+/// A limit of a byte: what is named then is the nearest to it.
+TEST(Price, IsOfTheLeastMemoryWhereNoWayOfSharingFits) {
+  int smaller = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    constexpr int kLayers = 6, kRanks = 2;
+    const ModelGraph graph = tiedChain(kLayers);
+    const Profile profile = randomProfile(random, kLayers);
+    PlanRequest request;
+    request.schedule = "1f1b";
+    request.ranks = kRanks;
+    request.microbatches = 4;
+    request.microbatch = 2;
+    request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+    request.begins = {NodeId(draw<std::int32_t>(random, 1, kLayers - 1))};
+    request.memoryLimit = 1;
+    request.recompute = RecomputeAuto();
+    const Schedule rows = planRows(generate("1f1b", {kRanks, kRanks, request.microbatches}), 1);
+    const auto peakWith = [&](std::optional<Sharing> sharing) {
+      PlanRequest with = request;
+      with.sharing = sharing;
+      return figuresOf(with, rows, price(with, graph, profile, rows).costs).peak;
+    };
+    const Bytes copied = peakWith(Sharing::Replicate), sent = peakWith(Sharing::Transmit);
+    EXPECT_EQ(peakWith(std::nullopt), std::min(copied, sent));
+    smaller += sent < copied ? 1 : 0;
+  }
+  EXPECT_GT(smaller, 3);
+}
+
 TEST(MadeOrder, IsOneMicrobatchAfterTheOtherWhereNothingFits) {
   std::mt19937_64 random(3);
   Case c = randomCase(random);
