@@ -65,6 +65,21 @@ class ReplicaSums {
   int count_;
 };
 
+/// Keeps a replica's shared parameters equal as all replicas do.
+void shareAlike(ReplicaCut& cut, const std::vector<SharingChoice>& choices, const OwnPipeline& own, const ModelGraph& graph,
+                const Placement& placement) {
+  bool changed = false;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    changed = changed || cut.partition.shared[i].sharing != choices[i].sharing;
+    cut.partition.shared[i].sharing = choices[i].sharing;
+  }
+  if (!changed) return;
+  ModelCosts costs(graph, own.profile, own.request.microbatch);
+  const Bytes targets = cut.costs.stages.back().dataBytes;  // and its own inputs
+  cut.costs = costs.costTable(cut.partition, placement, 1);
+  cut.costs.stages.back().dataBytes = targets;
+}
+
 void addSums(ReplicaCuts& cuts, const ReplicaSums& sums) {
   const std::size_t count = cuts.replicas.size();
   for (const SummedParameters& together : cuts.summed) {
@@ -126,19 +141,22 @@ Answer<Priced> tryPriceReplicas(const PlanRequest& request, ModelCosts& model, C
     if (!one) return Impossible{fmt::format("Replica {}: {}", d, one.refusal().why)};
     if (d == 0) {
       priced.sharing = one->sharing;
-    } else if (const Partition& first = cuts.replicas.front().partition; !isSharedAlike(first, one->partition)) {
+    } else if (!isSharedAlike(cuts.replicas.front().partition, one->partition)) {
       return Impossible{fmt::format(
           "Replica {} shares parameters between other stages than replica 0 does, and their gradients could not be summed; use the same "
           "splits for all replicas.",
           d)};
-    } else if (first.shared != one->partition.shared) {
-      one->partition.shared = first.shared;
-      const Bytes targets = one->costs.stages.back().dataBytes;  // and its own inputs
-      one->costs = costs.costTable(one->partition, rows.placement, 1);
-      one->costs.stages.back().dataBytes = targets;
     }
-    one->costs.microbatchScale = microbatchScale(request, d);
+    for (std::size_t i = 0; i < priced.sharing.size(); ++i) {  // the first replica's choice, unless another has less room
+      if (one->sharing[i].sharing == Sharing::Transmit && priced.sharing[i].sharing != Sharing::Transmit)
+        priced.sharing[i] = one->sharing[i];
+    }
     cuts.replicas.push_back({std::move(one->partition), {}, std::move(one->costs)});
+  }
+  for (int d = 0; d < request.replicas; ++d) {
+    ReplicaCut& cut = cuts.replicas[static_cast<std::size_t>(d)];
+    shareAlike(cut, priced.sharing, pipelineOf(request, model.profile(), d), graph, rows.placement);
+    cut.costs.microbatchScale = microbatchScale(request, d);
   }
   cuts.summed = summedParameters(graph, cuts.replicas);
   addSums(cuts, {model.profile().topology, request, rows.placement});

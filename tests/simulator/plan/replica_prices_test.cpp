@@ -235,6 +235,36 @@ TEST(OwnSplits, FitWhereTheSameSplitsForAllDoNot) {
   EXPECT_NE(own->request.replicaBegins[0], own->request.replicaBegins[1]);
 }
 
+/// The tied embedding's optimizer state has room on two ranks of replica 0, but not of replica 1.
+TEST(ReplicaPrices, KeepSharedParametersEqualInTheWayThatFitsEveryReplica) {
+  const ModelGraph graph = sample("hf_gpt2");
+  Profile profile = profileFor(graph, {1, 1, 1, 1});
+  PlanRequest request = requestFor("1f1b", 2);
+  request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+  const Schedule rows = rowsOf(request);
+  request.begins = balancedFor(request, graph, profile, 2, Balance::Time);
+  request.replicaBegins.assign(2, request.begins);
+  CompiledRows compiled(rows);
+  const auto peaksWith = [&](std::optional<Sharing> sharing) {
+    PlanRequest with = request;
+    with.sharing = sharing;
+    ModelCosts model(graph, profile, 2);
+    CostTable costs = tryPrice(with, model, compiled).orThrow().costs;
+    addOptimizerState(costs, stateCopies(request.optimizer), 1);
+    return compiled.peaks(costs);
+  };
+  const std::vector<Bytes> most = peaksWith(Sharing::Replicate), least = peaksWith(Sharing::Transmit);
+  const std::size_t roomier = most[0] > least[0] ? 0 : 1;
+  ASSERT_GT(most[roomier], least[roomier]);
+  EXPECT_EQ(peaksWith(std::nullopt), most);
+  profile.topology.ranks[2 + roomier].memoryBytes = least[roomier];
+  ModelCosts model(graph, profile, 2);
+  const Priced priced = tryPrice(request, model, compiled).orThrow();
+  EXPECT_FALSE(replicaAboveLimit(request, profile, rows, priced.cuts.value()));
+  EXPECT_EQ(priced.sharing.front().sharing, Sharing::Transmit);
+  EXPECT_EQ(priced.cuts->replicas[0].partition.shared, priced.cuts->replicas[1].partition.shared);
+}
+
 TEST(ReplicaPrices, AreRefusedWhereGradientsCouldNotBeSummed) {
   const ModelGraph graph = sample("hf_gpt2");
   const Profile profile = profileFor(graph, {1, 1, 1, 1});
