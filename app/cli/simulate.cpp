@@ -252,7 +252,7 @@ int runSimulate(const SimulateOptions& options) {
     interrupts.emplace();
     jitter.tell = [&, show = progress("draw", options.progressStyle)](int done) {
       show(done, options.draws, "");
-      drawsEnded = interrupts->take() != 0 && done < options.draws;
+      drawsEnded = interrupts->take() != 0;
       return !drawsEnded;
     };
   }
@@ -264,6 +264,7 @@ int runSimulate(const SimulateOptions& options) {
   } else {
     runtime.of = predictSubject(subject, sending, options.why, jitter);
   }
+  drawsEnded = drawsEnded || (interrupts && interrupts->take() != 0);  // also one that came after the last draw
   interrupts.reset();
   const SubjectPrediction& predicted = runtime.of;
   if (!predicted.problems.empty()) return refuse(options, subject.schedule, predicted.problems);

@@ -1,13 +1,18 @@
 // Calls nobody means: numbers out of range, names that steer terminals, files that are none.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -183,6 +188,44 @@ TEST(CtrlC, EndsTheDrawsOfASimulationWithThoseThereAre) {
   EXPECT_NE(outcome.err.find(" of 1000000 draws were made"), std::string::npos) << outcome.err;
   const std::int64_t draws = nlohmann::json::parse(outcome.out).at("jitter").at("draws");
   EXPECT_TRUE(least <= draws && draws < 1'000'000) << draws;
+}
+
+/// Whether the program runs as this process and handles a signal itself.
+bool handles(pid_t pid, int signal) {
+  const std::string status = contentOf("/proc/" + std::to_string(pid) + "/status");
+  const std::size_t at = status.find("SigCgt:");
+  return status.starts_with("Name:\tpipewright\n") && at != std::string::npos &&
+         ((std::stoull(status.substr(at + 7), nullptr, 16) >> (signal - 1)) & 1U) != 0;
+}
+
+// Its one draw is its last: the program stands at a progress line that nobody reads yet when the signal comes.
+TEST(CtrlC, AfterTheLastDrawIsNotLost) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Folder folder;
+    const std::string fifo = folder.file("err");
+    ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+    const int lines = ::open(fifo.c_str(), O_RDWR | O_NONBLOCK);
+    ASSERT_GE(lines, 0);
+    while (::write(lines, "x", 1) == 1) continue;  // until it is full
+    Job job({"-c", "exec \"$0\" simulate --schedule 1f1b --ranks 2 --microbatches 4 --jitter 0.2 --draws 1 --progress json --json 2>\"$1\"",
+             PIPEWRIGHT, fifo},
+            {.environment = {}, .program = "/bin/sh"});
+    EXPECT_TRUE(eventually([&] { return handles(job.pid(), signal); }, kLong));
+    ::kill(job.pid(), signal);
+    std::array<char, 4096> part{};
+    std::string err;
+    const auto read = [&] {
+      for (ssize_t n = 0; (n = ::read(lines, part.data(), part.size())) > 0;) err.append(part.data(), static_cast<std::size_t>(n));
+      return !alive(job.pid());
+    };
+    EXPECT_TRUE(eventually(read, kLong));
+    const Outcome outcome = job.wait();
+    static_cast<void>(read());
+    ::close(lines);
+    EXPECT_EQ(outcome.status, 1) << err.substr(err.find_last_of('x') + 1);
+    EXPECT_NE(err.find("Interrupted: 1 of 1 draws were made"), std::string::npos);
+    EXPECT_EQ(nlohmann::json::parse(outcome.out).at("jitter").at("draws"), 1);
+  }
 }
 
 #ifdef PIPEWRIGHT_GUI
