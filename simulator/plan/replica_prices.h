@@ -18,10 +18,11 @@ struct OwnPipeline {
 [[nodiscard]] OwnPipeline shownPipeline(const PlanRequest& request, const Profile& profile);
 
 /// `tryPrice` of a request whose replicas have begins of their own (`PlanRequest::replicaBegins`). Each is priced for its ranks, links and
-/// limits; then come the sums of gradients over the replicas: a ring over the ranks that hold the same parameters, one after the other
-/// where a stage holds some that are together in no other replica. A sum is not made to wait for the backward of a replica that is later,
-/// so that the step is too short by at most the optimizer's time of a stage. Not possible: bidirectional placements; parameters that are
-/// shared by other stages in one replica than in another. Cost: a `price` and a simulation for each replica.
+/// limits. A shared parameter that one of them transmits is transmitted in all, which leaves the most room. Then come the sums of gradients
+/// over the replicas: a ring over the ranks that hold the same parameters, one after the other where a stage holds some that are together
+/// in no other replica. A sum is not made to wait for the backward of a replica that is later, so that the step is too short by at most the
+/// optimizer's time of a stage. Not possible: bidirectional placements; parameters that are shared by other stages in one replica than in
+/// another. Cost: a `price` and a simulation for each replica.
 Answer<Priced> tryPriceReplicas(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);
 
 /// How long each microbatch of the replica takes relative to a full one; empty when all are full.
