@@ -25,10 +25,10 @@ using StepPrediction = std::function<Ns(const Job&)>;
 [[nodiscard]] std::optional<double> heldOutDeviation(const Job& job, const StepPrediction& predict = {});
 
 /// The uncertainty of predictions from the job's usual times. Of the schedule that it ran: what its held-out steps show, of few steps as
-/// much wider as Student's distribution is than the normal one. Of another one (or other stages, ranks or microbatches) also how much
-/// the job's times had to be stretched (`stretchOf`), and how far off other jobs were that were predicted from it (`Job::uncertainty`),
-/// without these a prior of 4 %; its `runs` are these jobs and this one,
-/// or 0 where it has its own steps alone. Nothing where neither is known. `predict`: as the prediction was made.
+/// much wider as Student's distribution is than the normal one. Of another one (or other stages, ranks or microbatches) also how much the
+/// job's times had to be stretched (`stretchOf`), and how far off other jobs were that were predicted from it (`Job::uncertainty`), without
+/// these a prior of 4 %; its `runs` are these jobs and this one, or 0 where it has its own steps alone. Nothing where neither is known.
+/// `predict`: as the prediction was made.
 [[nodiscard]] std::optional<Uncertainty> uncertaintyOf(const Job& job, const Schedule& schedule, const StepPrediction& predict = {});
 /// That of another schedule.
 [[nodiscard]] std::optional<Uncertainty> uncertaintyOfOthers(const Job& job, const StepPrediction& predict = {});

@@ -18,9 +18,8 @@ using ActionTime = std::pair<Action, Ns>;
 /// The job's usual times by stage: actions are means over microbatches, with the host's wait before them; a message's latency is its usual
 /// time; all operations but those that run beside the first action count as the optimizer, also those before the row, in equal parts of
 /// the stages of their rank. Where the job only has B, half of it is for the inputs; where it only has I and W, B is their sum. Where the
-/// traces show memory
-/// (`Job::memory`), the least of a step is the stages' parameters, and the rest of the peak the activations of the microbatches that are
-/// alive then. Cost: as `typicalTimes`.
+/// traces show memory (`Job::memory`), the least of a step is the stages' parameters, and the rest of the peak the activations of the
+/// microbatches that are alive then. Cost: as `typicalTimes`.
 [[nodiscard]] CostTable costsOf(const Job& job);
 
 /// The usual times of the job's actions one by one, with what their message usually takes beyond its link's latency in `costsOf`. Cost: as

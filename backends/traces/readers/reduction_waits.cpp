@@ -8,6 +8,18 @@
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
+namespace {
+
+/// A part of an action that is an operation of its rank, of no stage.
+Span operationIn(const Span& action, SpanKind kind) {
+  Span operation = action;
+  operation.kind = kind;
+  operation.stage = Stage(-1);
+  operation.microbatch = Microbatch(-1);
+  return operation;
+}
+
+}  // namespace
 
 /// When a thread begins to wait in a backward: at the first pause in which a collective ends, and from which on it does next to nothing;
 /// where it waits for nobody, as of the last replica to come, at the pause in which the last one ends, if little comes after it, or at the
@@ -73,10 +85,7 @@ void ReductionWaits::cutGathers(FileEvents& file) {
     if (2 * std::ssize(of) > all[track]) continue;
     for (const Cut& cut : of) {
       Span& span = file.spans[cut.span];
-      Span gather = span;
-      gather.kind = SpanKind::Load;
-      gather.stage = Stage(-1);
-      gather.microbatch = Microbatch(-1);
+      Span gather = operationIn(span, SpanKind::Load);
       gather.end = span.start = span.start + cut.gathered;
       file.spans.push_back(gather);
     }
@@ -135,12 +144,8 @@ void ReductionWaits::cut(FileEvents& file) {
     if (2 * std::ssize(of) > all[kind]) continue;  // part of each backward, as of tensor parallelism
     for (const Cut& cut : of) {
       Span& span = file.spans[cut.span];
-      Span wait = span;
-      wait.kind = SpanKind::ReduceGrad;
-      wait.stage = Stage(-1);
-      wait.microbatch = Microbatch(-1);
-      wait.start = cut.at;
-      span.end = cut.at;
+      Span wait = operationIn(span, SpanKind::ReduceGrad);
+      wait.start = span.end = cut.at;
       file.spans.push_back(wait);
     }
   }
