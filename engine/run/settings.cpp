@@ -213,8 +213,7 @@ void refuseForModel(const RunSettings& o, const Plan& plan, const ModelGraph& gr
       throw UsageError(
           fmt::format("the forward of {} changes the parameter {}, as nn.Embedding(max_norm=...) does, and other operators use "
                       "it too, whose backward would find what later microbatches made of it; plan with --microbatches 1 or --ranks 1 "
-                      "--schedule 1f1b, give "
-                      "the embedding a weight of its own, or limit norms after the optimizer's step",
+                      "--schedule 1f1b, give the embedding a weight of its own, or limit norms after the optimizer's step",
                       plan.modelName, kept->name));
   }
   if (!o.zero1 || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;

@@ -303,7 +303,7 @@ TEST_F(WindowLayout, PanelsOfResultsOpenWithRoomForThemOnce) {
                                     std::pair(Panel::Schedule, "schedule"), std::pair(Panel::Statistics, "statistics")}) {
     window_->showPanel(panel);
     ASSERT_TRUE(settle());
-    EXPECT_TRUE(QTest::qWaitFor([&] { return heightOf(name) >= rows; }, 2000)) << name << ": " << heightOf(name) << " of " << rows;
+    EXPECT_TRUE(QTest::qWaitFor([&] { return heightOf(name) >= rows; }, kLongMs)) << name << ": " << heightOf(name) << " of " << rows;
   }
   EXPECT_LE(dock("statistics")->height(), 700 * 9 / 20) << "the timeline keeps the larger part";
   window_->resizeDocks({dock("statistics")}, {170}, Qt::Vertical);
